@@ -1,7 +1,7 @@
-//! The search for the highest rate at which a check holds, for a terminal.
+//! The search for the highest rate, or the most connections, at which a check holds, for a terminal.
 
 use crate::schema::outcome::Find;
-use crate::style::Style;
+use crate::style::{Style, clean};
 use crate::units;
 
 /// The report: the rate, what gave way above it, and each look.
@@ -12,26 +12,26 @@ pub fn to_string(find: &Find, target: &str, style: Style) -> String {
         out.push_str(text.trim_end());
         out.push('\n');
     };
-    let clean: String = target.chars().filter(|c| !c.is_control()).collect();
-    line(&style.bold(&format!("{} at {clean}", find.expr)));
+    line(&style.bold(&format!("{} at {}", find.expr, clean(target))));
     if find.interrupted {
         line(&style.warn("Interrupted: this is what was found so far."));
     }
     line("");
-    match (find.rate_rps, find.interval_rps) {
-        (Some(rate), Some([low, high])) => {
-            let text = format!("holds up to {} requests/s", units::rate(rate));
-            line(&format!("{}   between {} and {}", style.bold(&text), units::rate(low), units::rate(high)));
+    match (highest(find), interval(find)) {
+        (Some(highest), Some(interval)) => {
+            line(&format!("{}   {interval}", style.bold(&format!("holds up to {highest}"))));
         }
-        (Some(rate), None) => line(&style.bold(&format!("holds at {} requests/s still", units::rate(rate)))),
-        (None, _) => line(&style.bad("holds at no rate")),
+        (Some(highest), None) => line(&style.bold(&format!("holds at {highest} still"))),
+        (None, _) => line(&style.bad(&format!("holds at no {}", one_of(find)))),
     }
     line(&style.wrapped("", &find.why));
     line("");
     let largest = find.points.iter().filter_map(|p| p.value).fold(0.0, f64::max);
-    let bar_width = usize::from(style.width).saturating_sub(58).min(30);
+    let by_connections = find.by == "connections";
+    let first = if by_connections { format!("{:>12} ", "connections") } else { String::new() };
+    let bar_width = usize::from(style.width).saturating_sub(58 + first.len()).min(30);
     line(&style.bold(&format!(
-        "{:>12} {:>10} {:>10} {:>10} {:>8}",
+        "{first}{:>12} {:>10} {:>10} {:>10} {:>8}",
         "requests/s",
         "p50",
         name(&find.expr),
@@ -42,8 +42,10 @@ pub fn to_string(find: &Find, target: &str, style: Style) -> String {
         let value = |v: Option<f64>| v.map_or("-".to_owned(), |v| shown(&find.expr, v, style));
         let mark = if point.holds { style.good("holds   ") } else { style.bad("fails   ") };
         let share = point.value.map_or(0.0, |v| (v / largest.max(1e-9)).sqrt());
+        let first = point.connections.filter(|_| by_connections);
+        let first = first.map_or(String::new(), |c| format!("{:>12} ", units::count(u64::from(c))));
         line(&format!(
-            "{:>12} {:>10} {:>10} {:>10} {mark} {}",
+            "{first}{:>12} {:>10} {:>10} {:>10} {mark} {}",
             units::rate(point.rate_rps),
             point.p50_us.map_or("-".to_owned(), |us| units::time_us(us, style.unicode)),
             value(point.value),
@@ -52,6 +54,25 @@ pub fn to_string(find: &Find, target: &str, style: Style) -> String {
         ));
     }
     out
+}
+
+/// `912 requests/s`, `64 connections`.
+pub(crate) fn highest(find: &Find) -> Option<String> {
+    let rate = find.rate_rps.map(|rate| format!("{} requests/s", units::rate(rate)));
+    rate.or_else(|| find.connections.map(|c| units::several(u64::from(c), "connection", "connections")))
+}
+
+/// `between 880 and 951`.
+pub(crate) fn interval(find: &Find) -> Option<String> {
+    let between = |low: String, high: String| format!("between {low} and {high}");
+    let rates = find.interval_rps.map(|[low, high]| between(units::rate(low), units::rate(high)));
+    let whole = |c: u32| units::count(u64::from(c));
+    rates.or_else(|| find.interval_connections.map(|[low, high]| between(whole(low), whole(high))))
+}
+
+/// What no highest one of was found.
+fn one_of(find: &Find) -> &'static str {
+    if find.by == "connections" { "number of connections" } else { "rate" }
 }
 
 /// What the check looks at: what stands before its comparison.
@@ -70,6 +91,7 @@ mod tests {
 
     fn point(rate_rps: f64, value: f64) -> FindPoint {
         FindPoint {
+            connections: None,
             rate_rps,
             lasted_s: 2.0,
             value: Some(value),
@@ -84,6 +106,9 @@ mod tests {
         let find = Find {
             expr: "p99<50ms".to_owned(),
             end: "knee".to_owned(),
+            by: "rate".to_owned(),
+            connections: None,
+            interval_connections: None,
             rate_rps: Some(912.0),
             interval_rps: Some([880.0, 951.0]),
             limit: Some("server core".to_owned()),
@@ -93,6 +118,16 @@ mod tests {
             points: vec![point(100.0, 900.0), point(880.0, 31_000.0), point(951.0, 120_000.0)],
         };
         insta::assert_snapshot!(to_string(&find, "http://127.0.0.1:8080/", Style::default()));
+        let closed = Find {
+            by: "connections".to_owned(),
+            connections: Some(1_200),
+            interval_connections: Some([1_100, 1_300]),
+            rate_rps: None,
+            interval_rps: None,
+            points: find.points.iter().map(|p| FindPoint { connections: Some(1_100), ..p.clone() }).collect(),
+            ..find.clone()
+        };
+        insta::assert_snapshot!("closed", to_string(&closed, "http://127.0.0.1:8080/", Style::default()));
         let none = Find { rate_rps: None, interval_rps: None, points: Vec::new(), interrupted: true, ..find };
         let said = to_string(&none, "http://127.0.0.1:8080/", Style::default());
         assert!(

@@ -11,9 +11,8 @@ use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{self, Failure, Handshakes};
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::tls::Trust;
-use linerate_load::plan::{Arrival, Check, Io, Metric, Order, Pace, Way};
+use linerate_load::plan::{Arrival, Check, Metric, Order, Pace, Way};
 
-use crate::schema::machines::Machines;
 use crate::schema::outcome as schema;
 use crate::schema::plan as schema_plan;
 use crate::{Report, doubts, figures};
@@ -23,21 +22,14 @@ pub fn to_string(report: &Report<'_>) -> String {
     text_of(&document(report))
 }
 
-/// As [`to_string`], with what `--find` found.
-pub fn to_string_found(report: &Report<'_>, find: &schema::Find) -> String {
-    text_of(&schema::Document { find: Some(find.clone()), ..document(report) })
+/// A document as indented JSON, with a line end.
+pub fn text(document: &schema::Document) -> String {
+    text_of(document)
 }
 
-/// As [`to_string`], with what `linerate explain` found of the worst request.
-pub fn to_string_explained(report: &Report<'_>, diagnosis: &Diagnosis) -> String {
-    let found = crate::explain::document(diagnosis, report.environment);
-    let document = schema::Document { diagnosis: serde_json::to_value(found).ok(), ..document(report) };
-    text_of(&document)
-}
-
-/// As [`to_string`], for a run that several machines sent.
-pub fn to_string_of_machines(report: &Report<'_>, machines: &Machines) -> String {
-    text_of(&schema::Document { machines: Some(machines.clone()), ..document(report) })
+/// Adds what `linerate explain` found of the worst request.
+pub fn explain(document: &mut schema::Document, diagnosis: &Diagnosis, environment: &crate::Environment) {
+    document.diagnosis = serde_json::to_value(crate::explain::document(diagnosis, environment)).ok();
 }
 
 pub(crate) fn text_of(document: &impl serde::Serialize) -> String {
@@ -84,6 +76,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         connections: connections(outcome),
         tcp: tcp(&outcome.tcp),
         client: client(report),
+        server: None,
         series: outcome.series.iter().map(|i| interval(i, &outcome.tcp, latencies_told)).collect(),
         checks: plan.checks.iter().zip(checks).map(|(check, found)| checked(check, found)).collect(),
         warnings: doubts::warnings(plan, outcome),
@@ -98,11 +91,12 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         find: None,
         diagnosis: None,
         machines: None,
+        request_log: None,
     }
 }
 
 /// Where it happened.
-pub(crate) fn environment(environment: &crate::Environment, io: &str) -> schema::Environment {
+pub fn environment(environment: &crate::Environment, io: &str) -> schema::Environment {
     schema::Environment {
         command: environment.command.clone(),
         version: environment.version.clone(),
@@ -122,8 +116,8 @@ fn round3(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// To six decimals, for shares.
-fn round6(value: f64) -> f64 {
+/// To six decimals, for shares; what is written so is read back as the same number.
+pub(crate) fn round6(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
@@ -315,7 +309,17 @@ fn interval(i: &outcome::Interval, tcp: &outcome::Tcp, told: bool) -> schema::In
         failed: i.failed,
         tcp: (i.tcp.looks > 0).then(|| tcp_second(&i.tcp)),
         segments: i.segments.as_ref().map(|s| segments(s, tcp)),
+        bytes: Some(schema::Bytes { sent: i.bytes.sent, received: i.bytes.received }),
+        client_busy: i.client_busy.map(round3),
+        latencies: told.then(|| spread(&i.spread)),
     }
+}
+
+/// As a word, because a list of numbers would take a line for each.
+fn spread(spread: &outcome::Spread) -> String {
+    let (first, counts) = spread.counts();
+    let counts: Vec<String> = counts.iter().map(u64::to_string).collect();
+    format!("{first}:{}", counts.join(","))
 }
 
 fn checked(check: &Check, found: &CheckResult) -> schema::Check {
@@ -395,7 +399,7 @@ fn plan_of(plan: &linerate_load::Plan) -> schema_plan::Plan {
         arrival: arrival.map(str::to_owned),
         threads: plan.threads,
         way: way(plan.way).to_owned(),
-        io: io(plan.io).to_owned(),
+        io: plan.io.name().to_owned(),
         http: plan.http.version.name().to_owned(),
         interface: plan.interface.clone(),
         from: plan.from.iter().map(ToString::to_string).collect(),
@@ -447,16 +451,6 @@ pub fn way(way: Way) -> &'static str {
     }
 }
 
-/// The name of a transport, as on the command line.
-pub fn io(io: Io) -> &'static str {
-    match io {
-        Io::Auto => "auto",
-        Io::Epoll => "epoll",
-        Io::Uring => "uring",
-        Io::Xdp => "xdp",
-    }
-}
-
 fn template(request: &linerate_load::plan::Request) -> schema_plan::Template {
     schema_plan::Template {
         name: request.name.clone(),
@@ -484,7 +478,7 @@ pub fn is_secret(name: &str) -> bool {
 }
 
 /// A time as RFC 3339 in UTC with milliseconds.
-pub(crate) fn rfc3339(time: SystemTime) -> String {
+pub fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second_of_day) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = civil(days);

@@ -3,12 +3,17 @@
 //!
 //! * [`summary`]: the end of a run, for a terminal; readable without colour.
 //! * [`live`]: a run in progress, as a redrawn view or as plain lines.
+//! * [`live_page`]: the same as a page that events keep up to date.
+//! * [`formats`]: CSV, JUnit XML, annotations.
+//! * [`load_page`]: a run as one page of HTML.
+//! * [`request_log`]: a line for each request.
 //! * [`json`]: the versioned document ([`schema`]) for scripts and dashboards.
 //! * [`passive`]: calls reassembled from packets; [`diagram`]: segments between two ends, for a
 //!   terminal and as SVG.
 //! * [`explain`]: why a call is slow, as text and as a document.
 //! * [`compare`]: two sides in turns, as text, as a document and as a page; [`saved`]: saved documents,
 //!   shown again.
+//! * [`lab`]: a scenario's rows side by side.
 //! * [`find`]: the search for the highest rate at which a check holds.
 //! * [`machines`]: the machines of one run side by side.
 //! * [`table`]: ways of sending side by side, for the demo.
@@ -20,11 +25,16 @@ pub mod doubts;
 pub mod explain;
 mod figures;
 pub mod find;
+pub mod formats;
 pub mod json;
+pub mod lab;
 pub mod limits;
 pub mod live;
+pub mod live_page;
+pub mod load_page;
 pub mod machines;
 pub mod passive;
+pub mod request_log;
 pub mod saved;
 pub mod schema;
 pub mod style;

@@ -41,3 +41,17 @@ pub const BASELINE_TIMES: usize = 1_000;
 
 /// Rounds that are read of a saved comparison. Reason: a comparison has a thousand at most.
 pub const ROUNDS: usize = 1_000;
+
+/// Points of a page's pictures over time, and rows of their table. Reason: ten minutes have a point
+/// for each second, and a page of any run stays under 2 MB.
+pub const PAGE_POINTS: usize = 600;
+
+/// Columns of a page's heat map. Reason: on a phone more of them are narrower than a pixel.
+pub const HEAT_COLUMNS: usize = 150;
+
+/// Rows of a page's tables of statuses, failures and requests. Reason: a replayed log has thousands
+/// of requests.
+pub const PAGE_ROWS: usize = 200;
+
+/// Slow and bad requests on a page. Reason: the first ones show the cause; the document has all.
+pub const PAGE_SAMPLES: usize = 30;

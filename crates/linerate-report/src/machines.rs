@@ -30,8 +30,7 @@ pub fn to_string(machines: &Machines, style: Style) -> String {
         out.push_str(line.trim_end());
         out.push('\n');
     }
-    if let Some(us) = machines.clock_uncertainty_us {
-        let text = format!("started together to within {}", units::time_us(us, style.unicode));
+    if let Some(text) = together(machines, style) {
         out.push_str(&style.dim(&text));
         out.push('\n');
     }
@@ -46,6 +45,16 @@ pub fn to_string(machines: &Machines, style: Style) -> String {
         out.push('\n');
     }
     out
+}
+
+/// How far apart the machines began: by their clocks, and by what they needed to begin.
+fn together(machines: &Machines, style: Style) -> Option<String> {
+    let time = |us: f64| units::time_us(us, style.unicode);
+    let clocks = machines.clock_uncertainty_us.map(|us| format!("clocks agree to within {}", time(us)));
+    let late = machines.agents.iter().filter_map(|agent| agent.start_late_us).reduce(f64::max);
+    let late = late.map(|us| format!("the last thread began {} late", time(us)));
+    let both: Vec<String> = [clocks, late].into_iter().flatten().collect();
+    (!both.is_empty()).then(|| both.join(", "))
 }
 
 fn standing(agent: &Agent) -> String {
@@ -80,6 +89,7 @@ mod tests {
             p50_us: 310.0,
             p99_us: 1_250.0,
             lateness_p99_us: 12.0,
+            start_late_us: Some(410.0),
             saturated: false,
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::schema::outcome::{Document, Latency};
-use crate::style::Style;
+use crate::style::{Style, clean};
 use crate::units;
 
 /// Columns of a file.
@@ -176,11 +176,6 @@ pub fn diagnosis(document: &Value, style: Style) -> String {
         line(&mut out, &style.wrapped("", &format!("note: {limit}")));
     }
     out
-}
-
-/// What a file or a server says must not steer the terminal.
-fn clean(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 fn line(out: &mut String, text: &str) {

@@ -1,5 +1,10 @@
 //! How text may look: colour and characters are additions, never the only carrier of a meaning.
 
+/// Text without control characters: what a server, a peer or a file says must not steer the terminal.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
 /// The abilities of the terminal or file that shows the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {

@@ -210,6 +210,9 @@ pub(crate) fn outcome_closed() -> Outcome {
                 failed: 1,
                 tcp: if i == 4 { events(64) } else { TcpEvents { looks: 64, ..TcpEvents::default() } },
                 segments: None,
+                bytes: Bytes { sent: 400_000, received: 1_200_000 },
+                client_busy: Some(0.97),
+                spread: [(66, 9_000), (67, 1_000), (69, 40)].into_iter().collect(),
             })
             .collect(),
         samples: vec![

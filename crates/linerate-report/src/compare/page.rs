@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::{NO_DIFFERENCE, chart, in_order, words};
 use crate::passive::escape;
-use crate::passive::page::page;
-use crate::schema::comparison::{Document, Run};
+use crate::passive::page::{checked, list, page};
+use crate::schema::comparison::{Check, Document, Run};
 
 /// Metrics whose rounds are drawn.
 const DRAWN: [&str; 4] = ["rate_rps", "p50_us", "p99_us", "cpu_us_per_request"];
@@ -42,8 +42,8 @@ pub fn to_string(document: &Document) -> String {
     since(&mut out, document);
     let mut said = words::differences(document);
     said.extend(words::explanations(document));
-    list(&mut out, "What this says", &said);
-    list(&mut out, "Before you believe it", &document.warnings);
+    list(&mut out, "What this says", said.iter().map(|s| escape(s)));
+    list(&mut out, "Before you believe it", document.warnings.iter().map(|w| escape(w)));
     checks(&mut out, document);
     rounds(&mut out, document);
     let e = &document.environment;
@@ -59,17 +59,6 @@ pub fn to_string(document: &Document) -> String {
         document.started_at.as_deref().map_or(String::new(), |at| format!(", {}", escape(at)))
     );
     page("linerate compare", &out)
-}
-
-fn list(out: &mut String, name: &str, items: &[String]) {
-    if items.is_empty() {
-        return;
-    }
-    let _ = write!(out, "<section><h2>{name}</h2><ul>");
-    for item in items {
-        let _ = write!(out, "<li>{}</li>", escape(item));
-    }
-    out.push_str("</ul></section>");
 }
 
 fn sides(out: &mut String, document: &Document) {
@@ -152,20 +141,8 @@ fn since(out: &mut String, document: &Document) {
 }
 
 fn checks(out: &mut String, document: &Document) {
-    if document.checks.is_empty() {
-        return;
-    }
-    out.push_str("<section><h2>Checks</h2><ul>");
-    for check in &document.checks {
-        let (tag, class, word) = if check.pass { ("b", "good", "ok") } else { ("span", "bad", "FAILED") };
-        let _ = write!(
-            out,
-            "<li><{tag} class=\"{class}\">{word}</{tag}> <code>{}</code>: {}</li>",
-            escape(&check.expr),
-            escape(&check.shown)
-        );
-    }
-    out.push_str("</ul></section>");
+    let line = |c: &Check| checked(c.pass, &c.expr, &escape(&c.shown));
+    list(out, "Checks", document.checks.iter().map(line));
 }
 
 fn rounds(out: &mut String, document: &Document) {

@@ -3,7 +3,7 @@
 use super::words;
 use super::{NO_DIFFERENCE, in_order};
 use crate::schema::comparison::{Document, Side};
-use crate::style::Style;
+use crate::style::{Style, clean};
 
 /// Columns of the first column: the longest title.
 const TITLE: usize = 21;
@@ -64,11 +64,6 @@ fn item(out: &mut String, style: Style, mark: &str, columns: usize, text: &str) 
     let indent = " ".repeat(columns + 2);
     let wrapped = style.wrapped(&indent, text);
     line(out, &format!("{mark}  {}", wrapped.trim_start()));
-}
-
-/// What a server or a file says must not steer the terminal.
-fn clean(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 fn side(out: &mut String, style: Style, name: &str, side: &Side) {

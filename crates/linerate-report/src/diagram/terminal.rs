@@ -1,7 +1,7 @@
 //! For a terminal.
 
 use super::{Arrow, Diagram, Row, time, words};
-use crate::style::Style;
+use crate::style::{Style, clean};
 
 /// Columns for the time.
 const TIME: usize = 11;
@@ -95,11 +95,6 @@ fn arrow_line(out: &mut String, arrow: &Arrow, between: usize, style: Style) {
         format!("{from}{} {shown} {}", dash.repeat(before), dash.repeat(after))
     };
     line(out, &format!("{:>TIME$} {lane}{body}{lane}", time(arrow.at_ms, style.unicode)));
-}
-
-/// Text from a peer or a file must not contain terminal escape sequences.
-fn clean(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 fn cut(text: &str, most: usize) -> String {

@@ -61,6 +61,11 @@ pub fn document(diagnosis: &Diagnosis, environment: &Environment) -> schema::Doc
             steal: diagnosis.machine.steal.map(round),
         },
         tls: diagnosis.tls.as_ref().map(tls),
+        http2: diagnosis.streamed.map(|http2| schema::Http2 {
+            window: http2.window,
+            server_window: http2.their_window,
+            max_concurrent_streams: http2.most_streams,
+        }),
         outside_in: outside_in::of(diagnosis).into_iter().map(layer).collect(),
         concurrency: diagnosis.served_at_once.map(|served_at_once| schema::Concurrency { served_at_once }),
         process: diagnosis.shown.process.as_deref().map(process),

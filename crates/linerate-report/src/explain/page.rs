@@ -128,8 +128,13 @@ fn parts(out: &mut String, d: &Diagnosis) {
         );
     }
     let _ = write!(out, "<tr><th class=\"l\">all</th><td>{}</td><td></td></tr></table>", time(total, true));
-    let lines =
-        [words::tls(d, true), words::first_call(d, true), words::at_once(d, true), words::this_machine(d)];
+    let lines = [
+        words::tls(d, true),
+        words::http2(d),
+        words::first_call(d, true),
+        words::at_once(d, true),
+        words::this_machine(d),
+    ];
     for words in lines.into_iter().flatten() {
         let _ = write!(out, "<p>{}</p>", escape(&words));
     }

@@ -144,6 +144,7 @@ fn reason(cause: &str) -> Option<&'static str> {
         "cork" => "corked: until the kernel lets go",
         "stopped" => "its process is stopped",
         "server-send-buffer" => "its send buffer is full",
+        "h2-flow-control" => "our HTTP/2 window is full",
         "rate-limit" => "held until its turn (limited rate)",
         "pinned-to-busy-worker" => "its worker is busy with others",
         "connection-limit" => "until a connection is free",

@@ -163,6 +163,7 @@ impl Page {
         );
         let lines = [
             words::tls(d, self.style.unicode),
+            words::http2(d),
             words::first_call(d, self.style.unicode),
             words::at_once(d, self.style.unicode),
             words::this_machine(d),

@@ -258,6 +258,20 @@ pub(super) fn tls(d: &Diagnosis, unicode: bool) -> Option<String> {
     ))
 }
 
+/// What was agreed on over HTTP/2, in a sentence.
+pub(super) fn http2(d: &Diagnosis) -> Option<String> {
+    let http2 = d.streamed?;
+    let streams = match http2.most_streams {
+        Some(limit) => format!("admits {} at once", units::several(u64::from(limit), "stream", "streams")),
+        None => "names no limit of streams".to_owned(),
+    };
+    Some(format!(
+        "HTTP/2: our windows have {} bytes, the server's {}; it {streams}.",
+        units::count(u64::from(http2.window)),
+        units::count(u64::from(http2.their_window))
+    ))
+}
+
 /// The first call beside later ones, in a sentence.
 pub(super) fn first_call(d: &Diagnosis, unicode: bool) -> Option<String> {
     let f = d.first?;

@@ -69,7 +69,7 @@ impl Scene {
             warm_up: plan.warm_up,
             open_loop: plan.pace != Pace::Closed,
             throughput: plan.throughput,
-            own_tcp: plan.io == linerate_load::plan::Io::Xdp,
+            own_tcp: plan.io.is_user_space(),
         }
     }
 

@@ -57,6 +57,7 @@ fn counts(seen: &Observation) -> BTreeMap<String, u64> {
         ("bytes", p.bytes),
         ("connections", s.connections),
         ("connections_http", s.http),
+        ("connections_http2", s.http2),
         ("connections_tls", s.tls),
         ("connections_tls_read", s.tls_access.read),
         ("calls_timed", s.timed),

@@ -284,6 +284,8 @@ fn pause(call: &Call, before: &Traced, after: &Traced) -> Row {
         Some(cause::CLIENT_NAGLE) => "the client's next part waits for the server's ACK",
         Some(cause::PACKET_LOSS | cause::SYN_LOSS) => "lost: until it is sent again",
         Some(cause::ZERO_WINDOW | cause::CLIENT_SLOW_READER) => "the window is closed",
+        Some(cause::H2_FLOW_CONTROL) => "the HTTP/2 window is full",
+        Some(cause::H2_HEAD_OF_LINE) => "behind a lost segment of another stream",
         Some(cause::EXPECT_CONTINUE) => "the client waits for 100 Continue",
         _ if after.marks.has(Marks::RETRANSMISSION) => "until it is sent again",
         // The response's first byte: everything earlier belongs to the request.

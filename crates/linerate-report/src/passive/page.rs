@@ -158,3 +158,17 @@ fn connections(out: &mut String, all: &[ConnectionSummary]) {
     }
     out.push_str("</tbody></table></div></section>");
 }
+
+/// A section that lists pieces of HTML; nothing where there are none.
+pub(crate) fn list(out: &mut String, name: &str, items: impl Iterator<Item = String>) {
+    let items: String = items.map(|item| format!("<li>{item}</li>")).collect();
+    if !items.is_empty() {
+        let _ = write!(out, "<section><h2>{name}</h2><ul>{items}</ul></section>");
+    }
+}
+
+/// What became of a check, as a piece of HTML; `value` is one too.
+pub(crate) fn checked(pass: bool, expr: &str, value: &str) -> String {
+    let (tag, class, word) = if pass { ("b", "good", "ok") } else { ("span", "bad", "FAILED") };
+    format!("<{tag} class=\"{class}\">{word}</{tag}> <code>{}</code>: {value}", escape(expr))
+}

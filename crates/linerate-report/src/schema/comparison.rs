@@ -11,6 +11,7 @@ pub const SCHEMA: &str = "linerate.comparison/1";
 
 /// The whole document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: String,
@@ -53,6 +54,7 @@ pub struct Document {
 
 /// One of the two.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Side {
     /// As the user wrote it: a URL, or `cmd:...`.
     pub given: String,
@@ -70,6 +72,7 @@ pub struct Side {
 
 /// A metric of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Metric {
     /// The geometric mean of A's runs.
     pub a: f64,
@@ -104,6 +107,7 @@ pub struct Metric {
 
 /// A check and what it found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Check {
     /// As the user wrote it.
     pub expr: String,
@@ -118,6 +122,7 @@ pub struct Check {
 
 /// What has changed since a saved comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Baseline {
     /// The file.
     pub file: String,
@@ -129,6 +134,7 @@ pub struct Baseline {
 
 /// How a metric's ratio has changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Change {
     /// B over A then.
     pub then: f64,
@@ -144,6 +150,7 @@ pub struct Change {
 
 /// A round: one run of each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Round {
     /// Which ran first: "a" or "b".
     pub first: String,
@@ -155,6 +162,7 @@ pub struct Round {
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Run {
     /// Values by metric: those that were measured.
     pub values: BTreeMap<String, f64>,

@@ -11,6 +11,7 @@ pub const SCHEMA: &str = "linerate.diagnosis/1";
 
 /// The document.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: String,
@@ -46,6 +47,9 @@ pub struct Document {
     /// TLS with the server, over all calls with nothing changed; absent for plain HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
+    /// HTTP/2 with the server; absent over HTTP/1.1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http2: Option<Http2>,
     /// This machine, the network, the server's machine, its process, the wire: examined and fine, or not.
     pub outside_in: Vec<Layer>,
     /// What several calls at once showed; absent where they showed no number.
@@ -63,6 +67,7 @@ pub struct Document {
 
 /// Milliseconds of each call, by what a caller waits for.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Times {
     /// On a kept connection where the server keeps it; behind redirects to the last answer.
     pub call: Vec<f64>,
@@ -76,6 +81,7 @@ pub struct Times {
 
 /// An earlier diagnosis against this one.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Baseline {
     /// The file that has it.
     pub file: String,
@@ -88,6 +94,7 @@ pub struct Baseline {
 
 /// What has become of a cause.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Since {
     /// The cause.
     pub id: String,
@@ -111,6 +118,7 @@ pub struct Since {
 
 /// Calls then and now.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CallsSince {
     /// `slower`, `faster` or `as before`.
     pub verdict: String,
@@ -124,6 +132,7 @@ pub struct CallsSince {
 
 /// A place, and what was found there.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Layer {
     /// `this_machine`, `network`, `servers_machine`, `process` or `wire`.
     pub place: String,
@@ -135,6 +144,7 @@ pub struct Layer {
 
 /// The first call beside later ones, milliseconds beside their connections.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FirstCall {
     /// The very first call.
     pub first_ms: f64,
@@ -146,6 +156,7 @@ pub struct FirstCall {
 
 /// The machine that calls.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ThisMachine {
     /// Share of our calls' time in which we waited for a processor.
     pub waited_share: f64,
@@ -159,6 +170,7 @@ pub struct ThisMachine {
 
 /// Several calls at once.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Concurrency {
     /// Calls that the server serves at once.
     pub served_at_once: usize,
@@ -166,6 +178,7 @@ pub struct Concurrency {
 
 /// Parts of a call, milliseconds; they add up to `total_ms`.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Call {
     /// The name's lookup; 0 for an address.
     pub dns_ms: f64,
@@ -202,6 +215,7 @@ pub struct Call {
 
 /// A TLS handshake.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Handshake {
     /// It resumed an earlier session.
     pub resumed: bool,
@@ -215,6 +229,7 @@ pub struct Handshake {
 
 /// A flight of a handshake; times are since the call's start.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Flight {
     /// When ours left.
     pub sent_ms: f64,
@@ -226,8 +241,21 @@ pub struct Flight {
     pub bytes: u64,
 }
 
+/// HTTP/2 with the server.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Http2 {
+    /// The flow-control window that we announce for each stream and the connection, bytes.
+    pub window: u32,
+    /// The window that the server announces for each stream, bytes.
+    pub server_window: u32,
+    /// SETTINGS_MAX_CONCURRENT_STREAMS; null: the server names no limit.
+    pub max_concurrent_streams: Option<u32>,
+}
+
 /// TLS with the server.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Tls {
     /// The server's certificate was checked (false: --insecure).
     pub verified: bool,
@@ -261,6 +289,7 @@ pub struct Tls {
 
 /// Bytes that came; over TLS those on the wire.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Received {
     /// Since the call's start.
     pub at_ms: f64,
@@ -270,6 +299,7 @@ pub struct Received {
 
 /// A cause.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cause {
     /// Stable, kebab-case.
     pub id: String,
@@ -302,6 +332,7 @@ pub struct Cause {
 
 /// A call without the cause.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Predicted {
     /// What it takes now.
     pub before_ms: f64,
@@ -315,6 +346,7 @@ pub struct Predicted {
 
 /// Two arms that differ in one thing.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Experiment {
     /// What was tried.
     pub name: String,
@@ -340,6 +372,7 @@ pub struct Experiment {
 
 /// Dose and response.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Dose {
     /// Milliseconds more for each millisecond more (Theil and Sen).
     pub slope: f64,
@@ -351,6 +384,7 @@ pub struct Dose {
 
 /// A strength of a lever.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DosePoint {
     /// The lever.
     pub lever_ms: f64,
@@ -360,6 +394,7 @@ pub struct DosePoint {
 
 /// The server's process, as it was while calls were made.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Process {
     /// Its number.
     pub pid: u32,
@@ -395,6 +430,7 @@ pub struct Process {
 
 /// Threads that do the same.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Threads {
     /// In words.
     pub doing: String,
@@ -408,6 +444,7 @@ pub struct Threads {
 
 /// A listening socket.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Listener {
     /// Its address.
     pub address: String,
@@ -419,6 +456,7 @@ pub struct Listener {
 
 /// Pauses of a JVM.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Jvm {
     /// Garbage collections.
     pub collections: u64,
@@ -432,6 +470,7 @@ pub struct Jvm {
 
 /// What to change in one piece of software.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Fix {
     /// Which.
     pub software: String,
@@ -441,6 +480,7 @@ pub struct Fix {
 
 /// What it was not.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RuledOut {
     /// The cause.
     pub id: String,
@@ -450,6 +490,7 @@ pub struct RuledOut {
 
 /// Where it was run.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Environment {
     /// As it was typed.
     pub command: String,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A run that several machines sent. The figures of the document are those of all of them together,
 /// merged exactly.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Machines {
     /// The run's name on the bus.
     pub run: String,
@@ -19,6 +20,7 @@ pub struct Machines {
 
 /// One agent's part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Agent {
     /// Its name.
     pub name: String,
@@ -48,6 +50,10 @@ pub struct Agent {
     pub p99_us: f64,
     /// 99th percentile of how late its requests left, microseconds (open loop).
     pub lateness_p99_us: f64,
+    /// How late its last thread began against the common start, microseconds; null for an agent that
+    /// did not end.
+    #[serde(default)]
+    pub start_late_us: Option<f64>,
     /// Whether this machine, not the server, set the limit.
     pub saturated: bool,
 }

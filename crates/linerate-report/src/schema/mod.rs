@@ -1,9 +1,13 @@
 //! The versioned documents that machines read, apart from the types that measure: a field is added
-//! freely, none is renamed or dropped within a version.
+//! freely, none is renamed or dropped within a version. docs/schemas/ has them as JSON Schema, made
+//! from these types.
 
 pub mod comparison;
 pub mod diagnosis;
+pub mod lab;
 pub mod machines;
 pub mod outcome;
 pub mod passive;
 pub mod plan;
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ pub const SCHEMA: &str = "linerate.outcome/1";
 
 /// The whole document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: String,
@@ -60,6 +61,9 @@ pub struct Document {
     pub tcp: Tcp,
     /// The load generator itself.
     pub client: Client,
+    /// With `--pid`: the server's processes on this machine. With `--watch`: what its page for Prometheus tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
     /// Second by second.
     pub series: Vec<Interval>,
     /// Checks, in the order they were given.
@@ -93,16 +97,40 @@ pub struct Document {
     /// With `--agents`: each machine's part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machines: Option<super::machines::Machines>,
+    /// With `--log-requests`: how much of the run is in that file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_log: Option<RequestLog>,
+}
+
+/// A file with a line for each request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RequestLog {
+    /// Requests that are in it.
+    pub lines: u64,
+    /// Requests that are missing, because it could not be written so fast, or at all.
+    pub left_out: u64,
 }
 
 /// What `--find` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Find {
     /// The check.
     pub expr: String,
     /// "knee", "always fails" or "never fails".
     pub end: String,
-    /// The highest rate at which it holds; null if it never does.
+    /// Of what the highest was looked for: "rate" or "connections".
+    #[serde(default = "rate")]
+    pub by: String,
+    /// The most connections of a closed loop with which it holds; null when rates were looked for, or if it
+    /// never holds.
+    #[serde(default)]
+    pub connections: Option<u32>,
+    /// The interval that this lies in, like `interval_rps`.
+    #[serde(default)]
+    pub interval_connections: Option<[u32; 2]>,
+    /// The highest rate at which it holds; null if it never does, or when connections were looked for.
     pub rate_rps: Option<f64>,
     /// The interval that this lies in: the highest rate below it that held for certain, and the lowest
     /// above it that failed for certain.
@@ -117,10 +145,18 @@ pub struct Find {
     pub points: Vec<FindPoint>,
 }
 
-/// A look at one rate.
+fn rate() -> String {
+    "rate".to_owned()
+}
+
+/// A look at one rate, or at so many connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FindPoint {
-    /// Requests per second that were due.
+    /// Connections of a closed loop; null in an open one.
+    #[serde(default)]
+    pub connections: Option<u32>,
+    /// Requests per second that were due; of a closed loop, that were answered.
     pub rate_rps: f64,
     /// How long was measured, seconds.
     pub lasted_s: f64,
@@ -136,6 +172,7 @@ pub struct FindPoint {
 
 /// Logical requests: `sent = answered + failed + unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Requests {
     /// Left.
     pub sent: u64,
@@ -159,6 +196,7 @@ pub struct Requests {
 
 /// Answered, but not as expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Bad {
     /// By status.
     pub status: u64,
@@ -176,6 +214,7 @@ pub struct Bad {
 
 /// Bytes of requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Bytes {
     /// Of requests.
     pub sent: u64,
@@ -185,6 +224,7 @@ pub struct Bytes {
 
 /// How much of the line the run took: of `bytes`, so without the headers of TCP, IP and Ethernet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Line {
     /// The interface.
     pub interface: String,
@@ -198,6 +238,7 @@ pub struct Line {
 
 /// HTTP/2.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Http2 {
     /// Connections by it.
     pub connections: u64,
@@ -214,6 +255,7 @@ pub struct Http2 {
 
 /// TLS's handshakes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Tls {
     /// With certificates and a key exchange.
     pub full: u64,
@@ -231,6 +273,7 @@ pub struct Tls {
 
 /// Latencies; a whole entry is null where it means nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Latencies {
     /// From when a request was due to its whole answer; null in a closed loop.
     pub from_due: Option<Latency>,
@@ -247,6 +290,7 @@ pub struct Latencies {
 
 /// Lookups of a name whose addresses could not be reached.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Lookups {
     /// How often it was looked up again.
     pub looked_up_again: u64,
@@ -260,6 +304,7 @@ pub struct Lookups {
 
 /// One latency, microseconds; null where nothing was counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Latency {
     /// Samples.
     pub count: u64,
@@ -288,6 +333,7 @@ pub struct Latency {
 
 /// Connections.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Connections {
     /// Established.
     pub opened: u64,
@@ -318,6 +364,7 @@ pub struct Connections {
 
 /// TCP's counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Tcp {
     /// Segments sent again.
     pub retransmits: u64,
@@ -365,6 +412,7 @@ pub struct Tcp {
 
 /// Segments counted one by one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Segments {
     /// Who counted: "capture" (packets as they passed this machine) or "stack" (the TCP in user space).
     pub source: String,
@@ -378,6 +426,7 @@ pub struct Segments {
 
 /// Segments of one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SegmentCounts {
     /// All of them.
     pub segments: u64,
@@ -390,6 +439,7 @@ pub struct SegmentCounts {
 
 /// What looks at connections found in a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TcpSecond {
     /// Segments sent again.
     pub retransmits: u64,
@@ -413,6 +463,7 @@ pub struct TcpSecond {
 
 /// The load generator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Client {
     /// Processor time, seconds.
     pub cpu_s: f64,
@@ -437,8 +488,47 @@ pub struct Client {
     pub reason: Option<String>,
 }
 
+/// The server's processes on this machine, from the end of the warm-up to the end of the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Server {
+    /// Its first process; null with `--watch`.
+    pub pid: Option<u32>,
+    /// The name of that process, or the page that was read.
+    pub name: String,
+    /// Processes that were watched: it and its descendants; 0 with `--watch`.
+    pub processes: u32,
+    /// Processor time, seconds; null if the page does not tell it.
+    pub cpu_s: Option<f64>,
+    /// Processor time for each response.
+    pub cpu_us_per_request: Option<f64>,
+    /// The share of it that was spent in the server's own code, not in the kernel; null where it used too little to tell.
+    pub useful_share: Option<f64>,
+    /// Context switches of its threads; null if the page does not tell them.
+    pub context_switches: Option<u64>,
+    /// Time for which its threads were runnable and waited for a core, seconds; null with `--watch`.
+    pub run_queue_wait_s: Option<f64>,
+    /// The most memory that was resident, millions of bytes; null if the page does not tell it.
+    pub rss_mb: Option<f64>,
+    /// Second by second.
+    pub series: Vec<ServerSecond>,
+}
+
+/// A second of the server's processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ServerSecond {
+    /// Its end, seconds from the beginning of measuring.
+    pub t_s: f64,
+    /// Cores that it kept busy.
+    pub busy: Option<f64>,
+    /// Resident memory, millions of bytes.
+    pub rss_mb: Option<f64>,
+}
+
 /// One second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Interval {
     /// Its end, seconds from the beginning of measuring.
     pub t_s: f64,
@@ -456,10 +546,20 @@ pub struct Interval {
     /// Its segments, counted one by one; null when nobody counted.
     #[serde(default)]
     pub segments: Option<Segments>,
+    /// Bytes in it; null in documents of earlier versions.
+    #[serde(default)]
+    pub bytes: Option<Bytes>,
+    /// Cores that the sending threads kept busy; null where they are not watched one by one.
+    #[serde(default)]
+    pub client_busy: Option<f64>,
+    /// Its latencies in buckets, as `K:N,N,...`: counts from bucket K on. Bucket k begins at 2^(k/4) nanoseconds. Null with `--throughput`.
+    #[serde(default)]
+    pub latencies: Option<String>,
 }
 
 /// A check and what it found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Check {
     /// As it was given.
     pub expr: String,
@@ -473,6 +573,7 @@ pub struct Check {
 
 /// Figures of one request name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Named {
     /// Its counts.
     pub requests: Requests,
@@ -484,6 +585,7 @@ pub struct Named {
 
 /// One request worth looking at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Sample {
     /// When it was due (closed loop: sent), microseconds from the beginning of measuring.
     pub due_us: f64,
@@ -507,6 +609,7 @@ pub struct Sample {
 
 /// Where it happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Environment {
     /// The command as it was typed.
     pub command: String,

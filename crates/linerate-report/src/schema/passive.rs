@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// The root of the document.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document {
     /// `linerate.diagnosis/1`.
     pub schema: String,
@@ -39,6 +40,7 @@ pub struct Document {
 
 /// A call, times in milliseconds as seen from where the packets were captured.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Call {
     /// The connection's number.
     pub connection: u64,
@@ -76,6 +78,7 @@ pub struct Call {
 
 /// Something that was seen to cost time.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Seen {
     /// The cause's id.
     pub id: String,
@@ -89,6 +92,7 @@ pub struct Seen {
 
 /// A TCP segment of the call.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Segment {
     /// Since the call's start.
     pub at_ms: f64,
@@ -110,6 +114,7 @@ pub struct Segment {
 
 /// A cause that the packets show.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cause {
     /// Stable id, as in docs/EXPLAIN-PASSIVE.md.
     pub id: String,
@@ -137,6 +142,7 @@ pub struct Cause {
 
 /// A change to one kind of software.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Fix {
     /// Of which software.
     pub software: String,
@@ -146,6 +152,7 @@ pub struct Fix {
 
 /// A TCP connection.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Connection {
     /// Its number in the order of the capture.
     pub id: u64,

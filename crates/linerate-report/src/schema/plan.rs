@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What was to be done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Plan {
     /// Addresses connections were spread over.
     pub addresses: Vec<String>,
@@ -72,6 +73,7 @@ pub struct Plan {
 
 /// An HTTP proxy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Proxy {
     /// Its URL, without user and password.
     pub url: String,
@@ -83,6 +85,7 @@ pub struct Proxy {
 
 /// A step of the rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RateStep {
     /// Requests/s at its start.
     pub from_rps: f64,
@@ -94,6 +97,7 @@ pub struct RateStep {
 
 /// One kind of request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Template {
     /// Its name.
     pub name: String,
@@ -118,6 +122,7 @@ pub struct Template {
 
 /// A data set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DataSet {
     /// Its name.
     pub name: String,

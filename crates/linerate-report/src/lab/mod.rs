@@ -1,0 +1,215 @@
+//! A scenario's figures: as text, as a document and as a page.
+
+mod page;
+
+use linerate_lab::comparison::{Compared, Rounds, Verdict as Found};
+use linerate_lab::figures::{self, Run};
+
+use crate::json::{round6, text_of};
+use crate::schema::lab::{Document, Group, Metric, Row, Verdict};
+use crate::style::{Style, clean};
+use crate::units;
+
+pub use page::to_string as page;
+
+/// Columns of a table: the metric, and its title.
+const COLUMNS: [(&str, &str); 10] = [
+    ("rate_rps", "requests/s"),
+    ("min_us", "min"),
+    ("p50_us", "median"),
+    ("p90_us", "p90"),
+    ("p99_us", "p99"),
+    ("max_us", "max"),
+    ("cpu_us_per_request", "server CPU"),
+    ("rss_mb", "memory"),
+    ("context_switches_per_request", "switches"),
+    ("client_cpu_us_per_request", "client CPU"),
+];
+
+/// The metrics of a row. `runs` are its runs round by round, `first` those of the group's first row;
+/// `None` where that is this row.
+pub fn metrics(runs: &[Run], first: Option<&[Run]>) -> std::collections::BTreeMap<String, Metric> {
+    let mut rounds = Rounds::default();
+    for (run, first) in runs.iter().zip(first.unwrap_or(runs)) {
+        rounds.push([first.clone(), run.clone()]);
+    }
+    let shown = |c: Compared| {
+        let verdict = match (c.ci95, c.verdict) {
+            (None, _) => Verdict::None,
+            (_, Found::NoDifference) => Verdict::NoDifference,
+            (_, Found::Better(side)) if side.index() == 1 => Verdict::Better,
+            (_, Found::Better(_)) => Verdict::Worse,
+        };
+        let metric = Metric { value: round6(c.means[1]), ratio: None, ci95: None, verdict: Verdict::None };
+        match first {
+            None => metric,
+            Some(_) => Metric {
+                ratio: Some(round6(c.ratio)),
+                ci95: c.ci95.map(|(low, high)| [round6(low), round6(high)]),
+                verdict,
+                ..metric
+            },
+        }
+    };
+    let mut all: std::collections::BTreeMap<String, Metric> =
+        rounds.verdicts().into_iter().map(|c| (c.metric.id.to_owned(), shown(c))).collect();
+    // Memory, say, that the first row has none of is a figure all the same.
+    for metric in figures::measured(runs.iter()) {
+        let values: Vec<f64> = runs.iter().filter_map(|r| r.values.get(metric.id)).map(|v| v.ln()).collect();
+        let value = (values.iter().sum::<f64>() / values.len().max(1) as f64).exp();
+        let alone = Metric { value: round6(value), ratio: None, ci95: None, verdict: Verdict::None };
+        all.entry(metric.id.to_owned()).or_insert(alone);
+    }
+    all
+}
+
+/// The document as indented JSON, with a line end.
+pub fn json(document: &Document) -> String {
+    text_of(document)
+}
+
+/// A value with its unit.
+fn value(id: &str, value: f64, unicode: bool) -> String {
+    match id {
+        "rate_rps" => units::rate(value),
+        "rss_mb" => units::bytes(value * 1e6),
+        "context_switches_per_request" => format!("{value:.2}"),
+        _ => units::time_us(value, unicode),
+    }
+}
+
+/// What a row has in a column.
+fn figure(row: &Row, id: &str) -> Option<f64> {
+    match id {
+        "min_us" => row.min_us,
+        "max_us" => row.max_us,
+        _ => row.metrics.get(id).map(|metric| metric.value),
+    }
+}
+
+/// The shortest and the longest latency of all runs, microseconds.
+pub fn extremes(runs: &[Run]) -> (Option<f64>, Option<f64>) {
+    let all = || runs.iter().filter_map(|run| run.extremes_us);
+    let (min, max) = (all().map(|(min, _)| min).reduce(f64::min), all().map(|(_, max)| max).reduce(f64::max));
+    (min.map(round6), max.map(round6))
+}
+
+/// The columns that any row of a group has.
+fn columns(group: &Group) -> Vec<(&'static str, &'static str)> {
+    COLUMNS.into_iter().filter(|(id, _)| group.rows.iter().any(|r| figure(r, id).is_some())).collect()
+}
+
+/// `12.3 x (11.9 to 12.8)`.
+fn ratio(row: &Row) -> String {
+    let Some(metric) = row.metrics.get("rate_rps") else { return "-".to_owned() };
+    match (metric.ratio, metric.ci95) {
+        (None, _) => "1".to_owned(),
+        (Some(ratio), None) => units::three_digits(ratio),
+        (Some(ratio), Some([low, high])) => format!(
+            "{} ({} to {})",
+            units::three_digits(ratio),
+            units::three_digits(low),
+            units::three_digits(high)
+        ),
+    }
+}
+
+/// How it was measured, in a sentence.
+fn method(document: &Document) -> String {
+    let mut text = format!(
+        "{} in turns, {} s for each row after a warm-up of {} s",
+        units::several(u64::from(document.rounds_planned), "round", "rounds"),
+        units::short_seconds(document.run_s),
+        units::short_seconds(document.warm_up_s)
+    );
+    if !document.server_cores.is_empty() {
+        let cores: Vec<String> = document.server_cores.iter().map(usize::to_string).collect();
+        text += &format!("; servers on core {}", cores.join(", "));
+    }
+    text + ". In brackets: the interval that holds the true ratio to the first row in 95 of 100 cases."
+}
+
+/// The whole report for a terminal.
+pub fn text(document: &Document, style: Style) -> String {
+    let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
+    let mut out = String::new();
+    let mut line = |text: &str| {
+        out.push_str(text.trim_end());
+        out.push('\n');
+    };
+    line(&style.bold(&clean(&document.scenario)));
+    line(&style.wrapped("", &clean(&document.about)));
+    line(&style.wrapped("", &method(document)));
+    if document.interrupted {
+        line(&style.warn("Interrupted: these are the rounds so far."));
+    }
+    for group in document.groups.iter().filter(|g| !g.rows.is_empty()) {
+        line("");
+        line(&style.bold(&clean(&group.name)));
+        line(&style.wrapped("", &clean(&group.about)));
+        table(&mut line, group, style);
+    }
+    if !document.left_out.is_empty() {
+        line("");
+    }
+    for left in &document.left_out {
+        let install =
+            if left.install.is_empty() { String::new() } else { format!(" Install it: {}", left.install) };
+        let text = format!("left out: {}, {}: {}.{install}", left.group, left.row, left.why);
+        line(&style.warn(&style.wrapped("", &clean(&text))));
+    }
+    for warning in &document.warnings {
+        line(&style.wrapped("", &format!("note: {}", clean(warning))));
+    }
+    out
+}
+
+/// A column as text: its title, then the cell of each row.
+fn column(group: &Group, (id, title): (&str, &str), style: Style) -> Vec<String> {
+    let cell = |row: &Row| figure(row, id).map_or("-".to_owned(), |v| value(id, v, style.unicode));
+    std::iter::once(title.to_owned()).chain(group.rows.iter().map(cell)).collect()
+}
+
+fn widest(cells: &[String]) -> usize {
+    cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0)
+}
+
+/// The figures of a group; columns that the terminal has no room for follow below the others.
+fn table(line: &mut dyn FnMut(&str), group: &Group, style: Style) {
+    let named = |row: &Row| clean(&row.name);
+    let names: Vec<String> = std::iter::once("row".to_owned()).chain(group.rows.iter().map(named)).collect();
+    let mut columns = vec![column(group, ("rate_rps", "requests/s"), style)];
+    columns.push(std::iter::once("ratio".to_owned()).chain(group.rows.iter().map(ratio)).collect());
+    let others = self::columns(group).into_iter().filter(|(id, _)| *id != "rate_rps");
+    columns.extend(others.map(|titled| column(group, titled, style)));
+    let mut left = columns.as_slice();
+    while !left.is_empty() {
+        let mut width = 2 + widest(&names);
+        let fits = |cells: &&Vec<String>| {
+            width += 2 + widest(cells);
+            width <= usize::from(style.width)
+        };
+        let (now, later) = left.split_at(left.iter().take_while(fits).count().max(1));
+        for (at, name) in names.iter().enumerate() {
+            let cells: String =
+                now.iter().map(|cells| format!("  {:>1$}", cells[at], widest(cells))).collect();
+            let text = format!("  {name:<0$}{cells}", widest(&names));
+            line(&if at == 0 { style.bold(&text) } else { text });
+        }
+        left = later;
+    }
+    for row in &group.rows {
+        let errors = match row.errors {
+            0 => String::new(),
+            n => format!(" {} did not end well.", units::several(n, "request", "requests")),
+        };
+        let fault = row.fault.as_ref().map_or(String::new(), |why| format!(" A run does not count: {why}."));
+        let text = format!("{}: {}{errors}{fault}", row.name, row.about);
+        if !(row.about.is_empty() && errors.is_empty() && fault.is_empty()) {
+            line(&style.wrapped("  ", &clean(&text)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! A scenario as one page of HTML that needs nothing else.
+
+use std::fmt::Write as _;
+
+use super::{columns, figure, method, ratio, value};
+use crate::passive::escape;
+use crate::passive::page::{list, page};
+use crate::schema::lab::{Document, Group, Verdict};
+use crate::units;
+
+/// The page.
+pub fn to_string(document: &Document) -> String {
+    let mut out = format!(
+        "<h1>{}</h1><p class=\"lead\">{}</p><p class=\"source\">{}</p>",
+        escape(&document.scenario),
+        escape(&document.about),
+        escape(&method(document))
+    );
+    if document.interrupted {
+        out.push_str("<p class=\"lead\"><b class=\"warn\">Interrupted: these are the rounds so far.</b></p>");
+    }
+    for group in document.groups.iter().filter(|g| !g.rows.is_empty()) {
+        let _ =
+            write!(out, "<section><h2>{} <small>{}</small></h2>", escape(&group.name), escape(&group.about));
+        out.push_str("<div class=\"diagrams\">");
+        for (id, title) in [
+            ("rate_rps", "Requests per second"),
+            ("p99_us", "p99 latency"),
+            ("cpu_us_per_request", "Server CPU for each request"),
+        ] {
+            if let Some(svg) = bars(group, id, title) {
+                let _ = write!(out, "<figure><figcaption>{title}</figcaption>{svg}</figure>");
+            }
+        }
+        out.push_str("</div>");
+        table(&mut out, group);
+        out.push_str("</section>");
+    }
+    list(
+        &mut out,
+        "Left out",
+        document.left_out.iter().map(|l| {
+            let install = if l.install.is_empty() {
+                String::new()
+            } else {
+                format!(" Install it: <code>{}</code>", escape(&l.install))
+            };
+            format!("{}, {}: {}.{install}", escape(&l.group), escape(&l.row), escape(&l.why))
+        }),
+    );
+    list(&mut out, "Before you believe it", document.warnings.iter().map(|w| escape(w)));
+    let e = &document.environment;
+    let _ = write!(
+        out,
+        "<footer><code>{}</code><br>linerate {}, {}, on {} ({}){}</footer>",
+        escape(&e.command),
+        escape(&e.version),
+        escape(&e.kernel),
+        escape(&e.host),
+        units::several(u64::from(e.cpus), "core", "cores"),
+        document.started_at.as_deref().map_or(String::new(), |at| format!(", {}", escape(at)))
+    );
+    page("linerate lab", &out)
+}
+
+/// A metric as bars; `None` where fewer than two rows have it.
+fn bars(group: &Group, id: &str, title: &str) -> Option<String> {
+    const LEFT: f64 = 170.0;
+    const RIGHT: f64 = 470.0;
+    const ROW: f64 = 28.0;
+    let rows: Vec<(&str, f64)> =
+        group.rows.iter().filter_map(|r| Some((r.name.as_str(), r.metrics.get(id)?.value))).collect();
+    let most = rows.iter().map(|(_, v)| *v).fold(0.0, f64::max);
+    if rows.len() < 2 || most <= 0.0 {
+        return None;
+    }
+    let height = ROW * rows.len() as f64 + 8.0;
+    let mut svg = format!(r#"<svg viewBox="0 0 560 {height}" role="img" aria-label="{title}, row by row">"#);
+    for (i, (name, v)) in rows.iter().enumerate() {
+        let y = 4.0 + ROW * i as f64;
+        let width = ((RIGHT - LEFT) * v / most).max(1.0);
+        let _ = write!(
+            svg,
+            r#"<text class="name" x="{}" y="{:.1}" text-anchor="end">{}</text><rect class="bar" x="{LEFT}" y="{:.1}" width="{width:.1}" height="16" rx="2"/><text x="{:.1}" y="{:.1}">{}</text>"#,
+            LEFT - 8.0,
+            y + 15.0,
+            escape(name),
+            y + 3.0,
+            LEFT + width + 6.0,
+            y + 15.0,
+            escape(&value(id, *v, true))
+        );
+    }
+    svg.push_str("</svg>");
+    Some(svg)
+}
+
+fn table(out: &mut String, group: &Group) {
+    let columns = columns(group);
+    out.push_str("<div class=\"wide\"><table><thead><tr><th class=\"l\">row</th>");
+    for (_, title) in &columns {
+        let _ = write!(out, "<th>{title}</th>");
+    }
+    out.push_str("<th>ratio of requests/s</th><th class=\"l\">against the first</th><th>errors</th></tr></thead><tbody>");
+    for row in &group.rows {
+        let _ = write!(out, "<tr><th class=\"l\" scope=\"row\">{}</th>", escape(&row.name));
+        for (id, _) in &columns {
+            let _ =
+                write!(out, "<td>{}</td>", figure(row, id).map_or("-".to_owned(), |v| value(id, v, true)));
+        }
+        let verdict = row.metrics.get("rate_rps").map(|m| m.verdict).unwrap_or_default();
+        let (class, word) = match verdict {
+            Verdict::None => ("", "-"),
+            Verdict::Better => ("good", "faster"),
+            Verdict::Worse => ("bad", "slower"),
+            Verdict::NoDifference => ("", "no difference seen"),
+        };
+        let _ = write!(
+            out,
+            "<td>{}</td><td class=\"v\"><span class=\"{class}\">{word}</span></td><td>{}</td></tr>",
+            ratio(row),
+            units::count(row.errors)
+        );
+    }
+    out.push_str(
+        "</tbody></table></div><details><summary>How each row was sent</summary><table class=\"fixes\">",
+    );
+    for row in &group.rows {
+        let fault = row.fault.as_ref().map_or(String::new(), |why| {
+            format!(" <span class=\"bad\">A run does not count:</span> {}", escape(why))
+        });
+        let _ = write!(
+            out,
+            "<tr><th class=\"l\">{}</th><td class=\"l\">{}{fault}<br><small>{} to <code>{}</code>: {}</small></td></tr>",
+            escape(&row.name),
+            escape(&row.about),
+            escape(&row.flags),
+            escape(&row.target),
+            escape(&row.sending)
+        );
+    }
+    out.push_str("</table></details>");
+}

@@ -1,0 +1,80 @@
+use super::*;
+use crate::schema::lab::{LeftOut, SCHEMA};
+
+fn run(rate: f64, rss: Option<f64>) -> Run {
+    let mut run = Run { answered: 10, ..Run::default() };
+    run.values.insert("rate_rps", rate);
+    run.extremes_us = Some((1e6 / rate, 2e6 / rate));
+    run.values.extend(rss.map(|rss| ("rss_mb", rss)));
+    run
+}
+
+fn document() -> Document {
+    let first = [100.0, 101.0, 99.0].map(|r| run(r, None));
+    let other = [1000.0, 1020.0, 985.0].map(|r| run(r, Some(12.0)));
+    let row = |name: &str, runs: &[Run], first: Option<&[Run]>| Row {
+        name: name.to_owned(),
+        about: "what one sees".to_owned(),
+        metrics: metrics(runs, first),
+        min_us: extremes(runs).0,
+        max_us: extremes(runs).1,
+        rounds: 3,
+        ..Row::default()
+    };
+    Document {
+        schema: SCHEMA.to_owned(),
+        scenario: "pipelining".to_owned(),
+        about: "Ways of sending.".to_owned(),
+        started_at: None,
+        rounds_planned: 3,
+        run_s: 1.0,
+        warm_up_s: 0.3,
+        server_cores: vec![0],
+        groups: vec![Group {
+            name: "loop<back>".to_owned(),
+            rows: vec![row("poll", &first, None), row("pipes", &other, Some(&first))],
+            ..Group::default()
+        }],
+        left_out: vec![LeftOut {
+            group: "nginx".to_owned(),
+            row: "async".to_owned(),
+            why: "nginx is not installed".to_owned(),
+            install: "apt install nginx".to_owned(),
+        }],
+        warnings: vec!["busy".to_owned()],
+        interrupted: false,
+        environment: crate::json::environment(&crate::testing::environment(), "epoll"),
+    }
+}
+
+#[test]
+fn rows_are_compared_with_the_first_and_what_is_missing_is_named() {
+    let document = document();
+    let rate = document.groups[0].rows[1].metrics["rate_rps"];
+    assert_eq!(rate.verdict, Verdict::Better);
+    assert!((rate.ratio.unwrap() - 10.0).abs() < 0.2 && rate.ci95.is_some());
+    assert_eq!(document.groups[0].rows[1].metrics["rss_mb"].value.round(), 12.0);
+    assert_eq!(document.groups[0].rows[0].metrics["rate_rps"].ratio, None);
+    let text = text(&document, Style::default());
+    for part in ["10.0 (", "apt install nginx", "memory", "note: busy", "what one sees", "min", "20.2 ms"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let html = page(&document);
+    assert!(html.contains("loop&lt;back&gt;") && html.contains("faster") && html.contains("Left out"));
+    let read: Document = serde_json::from_str(&json(&document)).unwrap();
+    assert_eq!(read, document);
+}
+
+#[test]
+fn a_table_has_as_many_columns_side_by_side_as_the_terminal_has_room_for() {
+    for width in [30, 44, 60, 80] {
+        let text = text(&document(), Style { width, ..Style::default() });
+        println!("{text}");
+        let table: Vec<&str> =
+            text.lines().filter(|l| l.starts_with("  p") || l.starts_with("  row")).collect();
+        assert!(table.iter().all(|l| l.chars().count() <= usize::from(width)), "{width}: {text}");
+        let heads: String = table.iter().filter(|l| l.starts_with("  row")).copied().collect();
+        let at = |title: &str| heads.find(title).unwrap_or_else(|| panic!("{title}: {text}"));
+        assert!(at("requests/s") < at("ratio") && at("ratio") < at("min") && at("max") < at("memory"));
+    }
+}

@@ -1,0 +1,508 @@
+//! A run of `load` as one page of HTML that needs nothing else.
+
+mod chart;
+mod points;
+mod spread;
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use linerate_load::histogram::Histogram;
+
+use crate::passive::escape;
+use crate::passive::page::{checked, list, page};
+use crate::schema::outcome::{Document, Find, Latency, Named, Sample, Server};
+use crate::style::{Style, clean};
+use crate::{limits, units};
+use chart::Line;
+use points::Point;
+
+/// Moves a line through the pictures by pointer and by keyboard, and reads out its row of the table.
+const CURSOR: &str = include_str!("cursor.js");
+
+/// The page.
+pub fn to_string(document: &Document) -> String {
+    let points = points::of(document);
+    let mut out = String::new();
+    head(&mut out, document);
+    list(&mut out, "Before you believe it", document.warnings.iter().map(|w| escape(w)));
+    checks(&mut out, document);
+    figures(&mut out, document);
+    if let Some(find) = &document.find {
+        search(&mut out, find);
+    }
+    over_time(&mut out, document, &points);
+    latencies(&mut out, document, &points);
+    trouble(&mut out, document);
+    by_name(&mut out, document);
+    samples(&mut out, &document.samples);
+    footer(&mut out, document);
+    let _ = write!(out, "<script>{CURSOR}</script>");
+    page("linerate load", &out)
+}
+
+/// Microseconds with their unit.
+fn us(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |v| units::time_us(v, true))
+}
+
+fn main_latency(document: &Document) -> Option<&Latency> {
+    document.latency_us.from_due.as_ref().or(document.latency_us.from_sent.as_ref())
+}
+
+fn head(out: &mut String, document: &Document) {
+    let r = &document.requests;
+    let failed = document.checks.iter().any(|c| !c.pass)
+        || document.unreachable.is_some()
+        || document.aborted.is_some()
+        || (r.answered == 0 && r.sent > 0);
+    let class = if failed { "bad" } else { "" };
+    let mut title = format!("{} requests/s", units::rate(document.rate_rps));
+    if let Some(latency) = main_latency(document).filter(|l| l.count > 0) {
+        let _ = write!(title, ", median {}, p99 {}", us(latency.p50), us(latency.p99));
+    }
+    if document.unreachable.is_some() {
+        title = "The target could not be reached".to_owned();
+    }
+    let _ = write!(out, "<h1 class=\"{class}\">{}</h1>", escape(&title));
+    let _ = write!(
+        out,
+        "<p class=\"source\"><code>{}</code>: {}</p>",
+        escape(&document.target),
+        escape(&method(document))
+    );
+    let notes = [
+        ("Not reached", document.unreachable.as_deref()),
+        ("Ended early", document.aborted.as_deref()),
+        ("Interrupted", document.interrupted.then_some("these are the figures until then")),
+        ("The client was the limit", document.client.reason.as_deref().filter(|_| document.client.saturated)),
+    ];
+    for (name, text) in notes.iter().filter_map(|(name, text)| text.map(|text| (name, text))) {
+        let _ = write!(out, "<p class=\"lead\"><span class=\"bad\">{name}:</span> {}</p>", escape(text));
+    }
+}
+
+/// What was sent, in a sentence.
+fn method(document: &Document) -> String {
+    let plan = &document.plan;
+    let mut text = units::several(u64::from(plan.connections), "connection", "connections");
+    if plan.pipeline > 1 {
+        let _ = write!(text, " with {} requests in flight on each", plan.pipeline);
+    }
+    if let Some(n) = plan.per_connection {
+        let _ = write!(text, ", closed after {}", units::several(u64::from(n), "request", "requests"));
+    }
+    match (plan.loop_kind.as_str(), plan.rate.as_deref()) {
+        ("open", Some([one])) if one.from_rps == one.to_rps => {
+            let _ = write!(text, ", {} requests/s due", units::rate(one.to_rps));
+        }
+        ("open", _) => text += ", a rate in steps",
+        ("trace", _) => text += ", a recorded log",
+        _ => text += ", as fast as responses came",
+    }
+    let _ = write!(text, ", for {} s", units::short_seconds(document.duration_s));
+    if plan.warm_up_s > 0.0 {
+        let _ = write!(text, " after a warm-up of {} s", units::short_seconds(plan.warm_up_s));
+    }
+    if !document.protocol.is_empty() {
+        let _ = write!(text, "; {}", document.protocol);
+    }
+    text
+}
+
+fn checks(out: &mut String, document: &Document) {
+    let value = |v: f64, unit: &str| match unit {
+        "us" => units::time_us(v, true),
+        "share" => units::percent(v),
+        "1/s" => format!("{}/s", units::rate(v)),
+        _ => units::count(v as u64),
+    };
+    let items = document.checks.iter().map(|check| {
+        let value = check.value.map_or("not measured".to_owned(), |v| value(v, &check.unit));
+        checked(check.pass, &check.expr, &value)
+    });
+    list(out, "Checks", items);
+}
+
+/// The figures of the whole run, as tiles.
+fn figures(out: &mut String, document: &Document) {
+    let r = &document.requests;
+    let bad = document.bad.status
+        + document.bad.body
+        + document.bad.encoding
+        + document.bad.tag
+        + document.bad.trailer;
+    let mut tiles = vec![
+        ("answered", units::count(r.answered)),
+        ("failed", units::count(r.failed)),
+        ("unknown", units::count(r.unknown)),
+        ("bad", units::count(bad)),
+    ];
+    if document.plan.loop_kind != "closed" {
+        tiles.push(("never sent", units::count(r.unsent)));
+    }
+    let a_second = |bytes: u64| format!("{}/s", units::bytes(bytes as f64 / document.duration_s.max(1e-9)));
+    tiles.push(("received", a_second(document.bytes.received)));
+    tiles.push(("sent", a_second(document.bytes.sent)));
+    tiles.push(("client CPU/request", us(document.client.cpu_us_per_request)));
+    tiles.push(("retransmitted", units::count(document.tcp.retransmits)));
+    if let Some(server) = &document.server {
+        tiles.push(("server CPU/request", us(server.cpu_us_per_request)));
+        tiles.push(("server memory", server.rss_mb.map_or("-".to_owned(), |mb| units::bytes(mb * 1e6))));
+    }
+    out.push_str("<section><h2>The run</h2><dl class=\"tiles\">");
+    for (name, value) in tiles {
+        let class = if ["failed", "unknown", "bad", "never sent"].contains(&name) && value != "0" {
+            "bad"
+        } else {
+            ""
+        };
+        let _ = write!(out, "<div><dt>{name}</dt><dd class=\"{class}\">{}</dd></div>", escape(&value));
+    }
+    out.push_str("</dl>");
+    if let Some(server) = &document.server {
+        let _ = write!(out, "<p>{}</p>", escape(&of_server(server)));
+    }
+    out.push_str("</section>");
+}
+
+/// The server's process, for a terminal.
+pub fn server(server: &Server, style: Style) -> String {
+    let line = |name: &str, value: &str| format!("  {name:<18}{value}\n");
+    let mut out = format!("\n{}\n", style.bold(&format!("server    {}", named(server))));
+    let share = server
+        .useful_share
+        .map_or(String::new(), |s| format!(", {} of it in its own code", units::percent(s)));
+    if let Some(us) = server.cpu_us_per_request {
+        out += &line("CPU/request", &format!("{}{share}", units::time_us(us, style.unicode)));
+    }
+    if let Some(switches) = server.context_switches {
+        out += &line("context switches", &units::count(switches));
+    }
+    if let Some(seconds) = server.run_queue_wait_s {
+        out += &line("waited for a core", &format!("{} s", units::three_digits(seconds)));
+    }
+    if let Some(mb) = server.rss_mb {
+        out += &line("memory", &units::bytes(mb * 1e6));
+    }
+    out
+}
+
+/// The process with its number, or the page that it was read from.
+fn named(server: &Server) -> String {
+    let name = clean(&server.name);
+    match server.pid {
+        Some(pid) => format!("{name}, PID {pid}"),
+        None => name,
+    }
+}
+
+/// The server in a sentence.
+fn of_server(server: &Server) -> String {
+    let useful = server.useful_share.map_or(String::new(), |share| {
+        format!(" ({} of it in its own code, the rest in the kernel)", units::percent(share))
+    });
+    let cpu = server.cpu_s.map(|s| format!("used {} s of CPU time{useful}", units::three_digits(s)));
+    let waited = server.run_queue_wait_s.map(|s| format!("waited {} s for a core", units::three_digits(s)));
+    let switched = server.context_switches.map(|n| format!("switched context {} times", units::count(n)));
+    let memory = server.rss_mb.map(|mb| format!("held at most {} of memory", units::bytes(mb * 1e6)));
+    let parts: Vec<String> = [cpu, waited, switched, memory].into_iter().flatten().collect();
+    let (last, before) = parts.split_last().map_or((String::new(), String::new()), |(last, before)| {
+        (last.clone(), if before.is_empty() { String::new() } else { before.join(", ") + " and " })
+    });
+    format!("The server ({}) {before}{last}.", named(server))
+}
+
+fn figure(out: &mut String, caption: &str, svg: Option<String>) {
+    if let Some(svg) = svg {
+        let _ = write!(out, "<figure><figcaption>{caption}</figcaption>{svg}</figure>");
+    }
+}
+
+fn over_time(out: &mut String, document: &Document, points: &[Point]) {
+    if points.len() < 2 {
+        return;
+    }
+    let times: Vec<f64> = points.iter().map(|p| p.t_s).collect();
+    let line = |name, class, of: &dyn Fn(&Point) -> Option<f64>| Line {
+        name,
+        class,
+        values: points.iter().map(of).collect(),
+    };
+    let draw = |title, lines: &[Line<'_>], log, shown: &dyn Fn(f64) -> String| {
+        chart::over_time(title, &times, lines, log, shown)
+    };
+    out.push_str(
+        "<section><h2>Over time <small>arrow keys move through the seconds</small></h2>\
+         <p id=\"row\" class=\"source\" aria-live=\"polite\"></p><div class=\"diagrams timed\" tabindex=\"0\" aria-label=\"Pictures over time\">",
+    );
+    let rate = [line("rate", "b", &|p| Some(p.rate_rps))];
+    figure(out, "Responses per second", draw("Responses per second", &rate, false, &units::rate));
+    let latency = [line("p99", "a", &|p| p.p99_us), line("median", "b", &|p| p.p50_us)];
+    figure(out, "Latency (logarithmic)", draw("Latency", &latency, true, &|v| units::time_us(v, true)));
+    if points.iter().any(|p| p.failed > 0) {
+        let failed = [line("failed", "bad", &|p| Some(p.failed as f64))];
+        figure(out, "Failed requests", draw("Failed requests", &failed, false, &|v| units::count(v as u64)));
+    }
+    let bytes = [line("received", "b", &|p| p.received), line("sent", "a", &|p| p.sent)];
+    figure(out, "Bytes per second", draw("Bytes per second", &bytes, false, &units::bytes));
+    let mut cpu = vec![line("client", "b", &|p| p.client_busy)];
+    if document.server.is_some() {
+        cpu.push(line("server", "a", &|p| p.server_busy));
+    }
+    let title = if document.server.is_some() { "Busy cores" } else { "Busy cores of the client" };
+    figure(out, title, draw(title, &cpu, false, &|v| format!("{v:.2}")));
+    let memory = [line("memory", "a", &|p| p.server_rss)];
+    figure(out, "Memory of the server", draw("Memory of the server", &memory, false, &units::bytes));
+    let counted = points.iter().any(|p| p.retransmits.unwrap_or(0) + p.out_of_order.unwrap_or(0) > 0);
+    if counted {
+        let tcp = [
+            line("retransmitted", "bad", &|p| p.retransmits.map(|n| n as f64)),
+            line("out of order", "b", &|p| p.out_of_order.map(|n| n as f64)),
+        ];
+        figure(out, "TCP segments", draw("TCP segments", &tcp, false, &|v| units::count(v as u64)));
+    }
+    let waited = points.iter().any(|p| p.window_closed.is_some_and(|ms| ms > 0.0));
+    if waited {
+        let window = [line("window", "a", &|p| p.window_closed)];
+        figure(
+            out,
+            "Time that the server's window held data back",
+            draw("Window", &window, false, &|v| format!("{v:.0} ms")),
+        );
+    }
+    out.push_str("</div>");
+    let mut none = Vec::new();
+    if !points.iter().any(|p| p.failed > 0) {
+        none.push("no request failed");
+    }
+    if !counted && document.tcp.looked_at > 0 {
+        none.push("the sampled connections retransmitted nothing and received nothing out of order");
+    }
+    if !none.is_empty() {
+        let text = none.join("; ");
+        let _ = write!(out, "<p class=\"source\">Not drawn: {text}.</p>");
+    }
+    table(out, points);
+    out.push_str("</section>");
+}
+
+fn table(out: &mut String, points: &[Point]) {
+    out.push_str(
+        "<details><summary>All seconds as a table</summary><div class=\"wide\"><table id=\"series\"><thead><tr><th>until</th>\
+         <th>responses/s</th><th>median</th><th>p99</th><th>failed</th><th>received/s</th><th>sent/s</th><th>client cores</th>",
+    );
+    let server = points.iter().any(|p| p.server_busy.is_some());
+    if server {
+        out.push_str("<th>server cores</th>");
+    }
+    out.push_str("<th>retransmitted</th></tr></thead><tbody>");
+    let or = |value: Option<f64>, shown: &dyn Fn(f64) -> String| value.map_or("-".to_owned(), shown);
+    for p in points {
+        let _ = write!(
+            out,
+            "<tr><th scope=\"row\">{:.0} s</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
+            p.t_s,
+            units::rate(p.rate_rps),
+            us(p.p50_us),
+            us(p.p99_us),
+            units::count(p.failed),
+            or(p.received, &units::bytes),
+            or(p.sent, &units::bytes),
+            or(p.client_busy, &|v| format!("{v:.2}")),
+        );
+        if server {
+            let _ = write!(out, "<td>{}</td>", or(p.server_busy, &|v| format!("{v:.2}")));
+        }
+        let _ = write!(out, "<td>{}</td></tr>", p.retransmits.map_or("-".to_owned(), units::count));
+    }
+    out.push_str("</tbody></table></div></details>");
+}
+
+fn latencies(out: &mut String, document: &Document, points: &[Point]) {
+    let l = &document.latency_us;
+    let all = [
+        ("from due", l.from_due.as_ref()),
+        ("from sent", l.from_sent.as_ref()),
+        ("to the first byte", l.first_byte.as_ref()),
+        ("connect", l.connect.as_ref()),
+        ("TLS handshake", l.tls.as_ref()),
+    ];
+    let all: Vec<(&str, &Latency)> =
+        all.into_iter().filter_map(|(name, l)| Some((name, l.filter(|l| l.count > 0)?))).collect();
+    let Some((_, main)) = all.first() else { return };
+    out.push_str("<section><h2>Latency</h2><div class=\"diagrams\">");
+    if points.len() > 1 {
+        figure(out, "Over time: the darker, the more of a moment's responses", spread::heat(points));
+    }
+    let marks =
+        [("p50", main.p50), ("p90", main.p90), ("p99", main.p99), ("p99.9", main.p999), ("max", main.max)];
+    let marks: Vec<(&str, f64)> = marks.into_iter().filter_map(|(name, us)| Some((name, us?))).collect();
+    let recorded = recorded(document);
+    figure(out, "All responses (both axes logarithmic)", spread::histogram(&recorded, &marks));
+    out.push_str("</div><div class=\"wide\"><table><thead><tr><th class=\"l\">percentile</th>");
+    for (name, _) in &all {
+        let _ = write!(out, "<th>{name}</th>");
+    }
+    out.push_str("</tr></thead><tbody>");
+    for (id, name, of) in PERCENTILES {
+        let _ = write!(out, "<tr><th class=\"l\" scope=\"row\">{name}</th>");
+        for (_, latency) in &all {
+            let least = if latency.at_least.iter().any(|p| p == id) { "≥ " } else { "" };
+            let _ = write!(out, "<td>{least}{}</td>", us(of(latency)));
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("<tr><th class=\"l\" scope=\"row\">samples</th>");
+    for (_, latency) in &all {
+        let _ = write!(out, "<td>{}</td>", units::count(latency.count));
+    }
+    out.push_str("</tr></tbody></table></div></section>");
+}
+
+/// A percentile: its name in documents, its name for people, its value.
+type Percentile = (&'static str, &'static str, fn(&Latency) -> Option<f64>);
+
+const PERCENTILES: [Percentile; 9] = [
+    ("min", "minimum", |l| l.min),
+    ("mean", "mean", |l| l.mean),
+    ("p50", "50 (median)", |l| l.p50),
+    ("p90", "90", |l| l.p90),
+    ("p95", "95", |l| l.p95),
+    ("p99", "99", |l| l.p99),
+    ("p999", "99.9", |l| l.p999),
+    ("p9999", "99.99", |l| l.p9999),
+    ("max", "maximum", |l| l.max),
+];
+
+/// The histogram of the document, microseconds; nothing where it has none.
+fn recorded(document: &Document) -> Vec<(u64, u64)> {
+    let bytes = document
+        .histogram
+        .as_ref()
+        .and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok());
+    let read = bytes.and_then(|bytes| Histogram::from_bytes(&bytes).ok());
+    read.map(|histogram| histogram.iter_recorded().collect()).unwrap_or_default()
+}
+
+fn search(out: &mut String, find: &Find) {
+    let by_connections = find.by == "connections";
+    let what = if by_connections { "Most connections" } else { "Highest rate" };
+    let _ = write!(out, "<section><h2>{what} with <code>{}</code></h2><p>", escape(&find.expr));
+    if let Some(highest) = crate::find::highest(find) {
+        let _ = write!(out, "<b>{highest}</b>");
+    }
+    if let Some(interval) = crate::find::interval(find) {
+        let _ = write!(out, ", {interval}");
+    }
+    let column = if by_connections { "<th>connections</th>" } else { "" };
+    let _ = write!(
+        out,
+        ". {}</p><div class=\"wide\"><table><thead><tr>{column}<th>requests/s</th><th>measured</th><th>median</th><th>over the limit</th><th class=\"l\">check</th></tr></thead><tbody>",
+        escape(&find.why)
+    );
+    for p in &find.points {
+        let (class, word) = if p.holds { ("good", "holds") } else { ("bad", "fails") };
+        let first = p.connections.filter(|_| by_connections);
+        let first = first.map_or(String::new(), |c| format!("<td>{}</td>", units::count(u64::from(c))));
+        let _ = write!(
+            out,
+            "<tr>{first}<td>{}</td><td>{} s</td><td>{}</td><td>{}</td><td class=\"v\"><span class=\"{class}\">{word}</span></td></tr>",
+            units::rate(p.rate_rps),
+            units::short_seconds(p.lasted_s),
+            us(p.p50_us),
+            units::percent(p.over)
+        );
+    }
+    out.push_str("</tbody></table></div></section>");
+}
+
+/// Statuses and failures.
+fn trouble(out: &mut String, document: &Document) {
+    let failures = document.failures.iter().filter(|(_, n)| **n > 0);
+    let rows: Vec<(String, u64, String)> = document
+        .status
+        .iter()
+        .map(|(status, n)| (format!("status {status}"), *n, String::new()))
+        .chain(failures.map(|(why, n)| {
+            let detail = document.failure_details.get(why).cloned().unwrap_or_default();
+            (why.replace('_', " "), *n, detail)
+        }))
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    out.push_str("<section><h2>Responses and failures</h2><div class=\"wide\"><table><thead><tr><th class=\"l\">kind</th><th>requests</th><th class=\"l\">first seen</th></tr></thead><tbody>");
+    for (name, n, detail) in rows.iter().take(limits::PAGE_ROWS) {
+        let _ = write!(
+            out,
+            "<tr><th class=\"l\" scope=\"row\">{}</th><td>{}</td><td class=\"l\">{}</td></tr>",
+            escape(name),
+            units::count(*n),
+            escape(detail)
+        );
+    }
+    out.push_str("</tbody></table></div></section>");
+}
+
+fn by_name(out: &mut String, document: &Document) {
+    if document.requests_by_name.is_empty() {
+        return;
+    }
+    out.push_str("<section><h2>By request</h2><div class=\"wide\"><table><thead><tr><th class=\"l\">request</th><th>answered</th><th>failed</th><th>bad</th><th>median</th><th>p99</th><th>max</th></tr></thead><tbody>");
+    let mut all: Vec<(&String, &Named)> = document.requests_by_name.iter().collect();
+    all.sort_by_key(|(_, named)| std::cmp::Reverse(named.requests.sent));
+    for (name, named) in all.into_iter().take(limits::PAGE_ROWS) {
+        let bad = named.bad.status + named.bad.body + named.bad.encoding + named.bad.tag + named.bad.trailer;
+        let of = |p: fn(&Latency) -> Option<f64>| us(named.latency_us.as_ref().and_then(p));
+        let _ = write!(
+            out,
+            "<tr><th class=\"l\" scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            escape(name),
+            units::count(named.requests.answered),
+            units::count(named.requests.failed + named.requests.unknown),
+            units::count(bad),
+            of(|l| l.p50),
+            of(|l| l.p99),
+            of(|l| l.max)
+        );
+    }
+    out.push_str("</tbody></table></div></section>");
+}
+
+fn samples(out: &mut String, samples: &[Sample]) {
+    if samples.is_empty() {
+        return;
+    }
+    out.push_str("<section><h2>Slowest and bad requests</h2><div class=\"wide\"><table><thead><tr><th>at</th><th>latency</th><th>status</th><th class=\"l\">why</th><th class=\"l\">request</th></tr></thead><tbody>");
+    for s in samples.iter().take(limits::PAGE_SAMPLES) {
+        let _ = write!(
+            out,
+            "<tr><td>{:.3} s</td><td>{}</td><td>{}</td><td class=\"l\">{}</td><td class=\"l\">{}</td></tr>",
+            s.due_us / 1e6,
+            us(s.latency_us),
+            s.status.map_or("-".to_owned(), |s| s.to_string()),
+            escape(&s.why),
+            escape(&s.request)
+        );
+    }
+    out.push_str("</tbody></table></div></section>");
+}
+
+fn footer(out: &mut String, document: &Document) {
+    let e = &document.environment;
+    let _ = write!(
+        out,
+        "<footer><code>{}</code><br>linerate {}, {}, on {} ({}), {}{}</footer>",
+        escape(&e.command),
+        escape(&e.version),
+        escape(&e.kernel),
+        escape(&e.host),
+        units::several(u64::from(e.cpus), "core", "cores"),
+        escape(&e.io),
+        document.started_at.as_deref().map_or(String::new(), |at| format!(", {}", escape(at)))
+    );
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! The series of a run, in as many points as a page bears.
+
+use crate::limits::PAGE_POINTS;
+use crate::schema::outcome::{Document, Interval};
+
+/// One point of all pictures, and one row of the table.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Point {
+    /// Its end, seconds.
+    pub(super) t_s: f64,
+    pub(super) rate_rps: f64,
+    pub(super) p50_us: Option<f64>,
+    pub(super) p99_us: Option<f64>,
+    pub(super) failed: u64,
+    /// Bytes per second.
+    pub(super) sent: Option<f64>,
+    pub(super) received: Option<f64>,
+    /// Cores.
+    pub(super) client_busy: Option<f64>,
+    pub(super) server_busy: Option<f64>,
+    pub(super) server_rss: Option<f64>,
+    pub(super) retransmits: Option<u64>,
+    pub(super) out_of_order: Option<u64>,
+    /// Milliseconds.
+    pub(super) window_closed: Option<f64>,
+    /// Latencies by bucket.
+    pub(super) spread: Vec<(u32, u64)>,
+}
+
+/// The points of a document; each joins as many seconds as needed.
+pub(super) fn of(document: &Document) -> Vec<Point> {
+    let group = document.series.len().div_ceil(PAGE_POINTS).max(1);
+    let mut before = 0.0;
+    let mut points = Vec::new();
+    for intervals in document.series.chunks(group) {
+        let end = intervals[intervals.len() - 1].t_s;
+        // Seconds that are missing leave a gap, not a slow stretch.
+        let lasted = (end - before).min(typical(document) * intervals.len() as f64).max(1e-3);
+        points.push(joined(intervals, end, lasted));
+        before = end;
+    }
+    let watched = document.server.iter().flat_map(|server| &server.series);
+    for second in watched {
+        let near = points.iter_mut().find(|p| second.t_s <= p.t_s + 0.5);
+        if let Some(point) = near {
+            point.server_busy = second.busy;
+            point.server_rss = second.rss_mb.map(|mb| mb * 1e6);
+        }
+    }
+    points
+}
+
+/// The usual length of an interval.
+fn typical(document: &Document) -> f64 {
+    document.series.first().map_or(1.0, |first| first.t_s)
+}
+
+fn joined(intervals: &[Interval], t_s: f64, lasted: f64) -> Point {
+    let n = intervals.len() as f64;
+    let most = |of: fn(&Interval) -> Option<f64>| intervals.iter().filter_map(of).reduce(f64::max);
+    let count = |of: fn(&Interval) -> Option<u64>| {
+        intervals.iter().filter_map(of).fold(None, |sum: Option<u64>, n| Some(sum.unwrap_or(0) + n))
+    };
+    let a_second = |bytes: Option<u64>| bytes.map(|b| b as f64 / lasted);
+    let waits: Vec<f64> = intervals.iter().filter_map(|i| Some(i.tcp?.rwnd_limited_ms)).collect();
+    Point {
+        t_s,
+        rate_rps: intervals.iter().map(|i| i.rate_rps).sum::<f64>() / n,
+        p50_us: most(|i| i.p50_us),
+        p99_us: most(|i| i.p99_us),
+        failed: intervals.iter().map(|i| i.failed).sum(),
+        sent: a_second(count(|i| Some(i.bytes?.sent))),
+        received: a_second(count(|i| Some(i.bytes?.received))),
+        client_busy: most(|i| i.client_busy),
+        retransmits: count(|i| Some(i.tcp?.retransmits)),
+        out_of_order: count(|i| Some(i.tcp?.out_of_order)),
+        window_closed: (!waits.is_empty()).then(|| waits.iter().sum()),
+        spread: merged(intervals.iter().filter_map(|i| i.latencies.as_deref())),
+        ..Point::default()
+    }
+}
+
+/// Buckets of several intervals, added up.
+fn merged<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<(u32, u64)> {
+    let mut sums = std::collections::BTreeMap::new();
+    for (bucket, n) in texts.flat_map(parsed) {
+        *sums.entry(bucket).or_insert(0u64) += n;
+    }
+    sums.into_iter().collect()
+}
+
+/// `K:N,N,...` as buckets with their counts; what is no number is left out.
+pub(super) fn parsed(text: &str) -> Vec<(u32, u64)> {
+    /// The bucket of the longest latency that a histogram has.
+    const LAST: u32 = 168;
+    let Some((first, counts)) = text.split_once(':') else { return Vec::new() };
+    let Ok(first) = first.parse::<u32>() else { return Vec::new() };
+    let numbers = counts.split(',').map(|n| n.parse().unwrap_or(0));
+    (first..=LAST).zip(numbers).filter(|(_, n)| *n > 0).collect()
+}
+
+/// Where a bucket begins, microseconds.
+pub(super) fn begins_us(bucket: u32) -> f64 {
+    2f64.powf(f64::from(bucket) / 4.0) / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_read_and_nonsense_is_left_out() {
+        assert_eq!(parsed("66:9,0,1"), [(66, 9), (68, 1)]);
+        assert_eq!(parsed("0:"), []);
+        assert_eq!(parsed("x:1"), []);
+        assert_eq!(parsed("4294967295:1,2"), []);
+        assert!((begins_us(40) - 1.024).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,85 @@
+use super::*;
+use crate::testing::{checked, environment, outcome_closed, plan_closed};
+use crate::{Report, json};
+
+fn document() -> Document {
+    let (plan, outcome) = (plan_closed(), outcome_closed());
+    let (checks, environment) = (checked(&plan, &outcome), environment());
+    json::document(&Report { plan: &plan, outcome: &outcome, checks: &checks, environment: &environment })
+}
+
+/// Tags that are opened and not closed.
+fn unbalanced(html: &str) -> Vec<&'static str> {
+    const TAGS: [&str; 12] =
+        ["section", "figure", "svg", "table", "tbody", "tr", "td", "div", "ul", "li", "dl", "details"];
+    let differs = |tag: &&&str| {
+        let opened = html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
+        opened != html.matches(&format!("</{tag}>")).count()
+    };
+    TAGS.iter().filter(differs).copied().collect()
+}
+
+#[test]
+fn the_page_has_every_part_and_needs_nothing_else() {
+    let mut document = document();
+    document.target = "http://<b>&\"/".to_owned();
+    let html = to_string(&document);
+    for part in [
+        "Responses per second",
+        "Latency (logarithmic)",
+        "Bytes per second",
+        "Busy cores of the client",
+        "TCP segments",
+        "the darker, the more",
+        "both axes logarithmic",
+        "All seconds as a table",
+        "linerate load http://127.0.0.1:8080/",
+        "Linux 6.18.0",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    assert!(!html.contains("<b>&\"") && !html.contains("src=") && !html.contains("href="));
+    assert_eq!(unbalanced(&html), Vec::<&str>::new());
+    assert!(!html.contains("NaN") && !html.contains("inf,"), "every place is a number");
+}
+
+#[test]
+fn ten_minutes_stay_under_two_megabytes_and_a_day_does_too() {
+    for seconds in [600, 4_000] {
+        let mut document = document();
+        let one = document.series[0].clone();
+        document.series = (1..=seconds)
+            .map(|i| {
+                let counts: Vec<String> = (0..60).map(|k| ((i * 7 + k * 13) % 900).to_string()).collect();
+                let latencies = Some(format!("60:{}", counts.join(",")));
+                crate::schema::outcome::Interval { t_s: i as f64, latencies, ..one.clone() }
+            })
+            .collect();
+        let html = to_string(&document);
+        assert!(html.len() < 2_000_000, "{seconds} s: {} bytes", html.len());
+        assert!(html.matches("<tr><th scope=\"row\">").count() <= limits::PAGE_POINTS);
+    }
+}
+
+#[test]
+fn an_empty_run_and_an_old_document_have_a_page_too() {
+    let mut document = document();
+    document.series.clear();
+    document.histogram = None;
+    document.latency_us.from_sent = None;
+    assert_eq!(unbalanced(&to_string(&document)), Vec::<&str>::new());
+    let mut old = serde_json::to_value(self::document()).unwrap();
+    for second in old["series"].as_array_mut().unwrap() {
+        let second = second.as_object_mut().unwrap();
+        for new in ["bytes", "client_busy", "latencies"] {
+            second.remove(new);
+        }
+    }
+    let old: Document = serde_json::from_value(old).unwrap();
+    let html = to_string(&old);
+    assert!(html.contains("Responses per second") && !html.contains("Bytes per second"));
+    document.histogram = Some("AAAA".to_owned());
+    document.series =
+        old.series.iter().map(|i| crate::schema::outcome::Interval { t_s: f64::NAN, ..i.clone() }).collect();
+    to_string(&document);
+}

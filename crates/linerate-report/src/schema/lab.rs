@@ -1,0 +1,135 @@
+//! `"schema": "linerate.lab/1"`: a scenario's rows, compared with the first one of their group.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::outcome::Environment;
+
+/// The value of `schema`.
+pub const SCHEMA: &str = "linerate.lab/1";
+
+/// The whole document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// What it shows.
+    pub about: String,
+    /// When it began (RFC 3339, UTC).
+    pub started_at: Option<String>,
+    /// Rounds that were planned.
+    pub rounds_planned: u32,
+    /// Measured time of each run, seconds.
+    pub run_s: f64,
+    /// Time before it that does not count, seconds.
+    pub warm_up_s: f64,
+    /// Cores of the servers that were started; empty: not given any of their own.
+    pub server_cores: Vec<usize>,
+    /// Its groups.
+    pub groups: Vec<Group>,
+    /// Rows that were left out.
+    pub left_out: Vec<LeftOut>,
+    /// What the reader should know before believing the figures.
+    pub warnings: Vec<String>,
+    /// Whether the user ended it early.
+    pub interrupted: bool,
+    /// Where it happened.
+    pub environment: Environment,
+}
+
+/// Rows that are compared with each other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// What differs from other groups.
+    pub about: String,
+    /// Time that a relay added to each round trip, milliseconds.
+    pub relay_ms: Option<f64>,
+    /// Its rows; the others are compared with the first.
+    pub rows: Vec<Row>,
+}
+
+/// A row.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// The server's name.
+    pub server: String,
+    /// The target of its requests.
+    pub target: String,
+    /// Flags of load.
+    pub flags: String,
+    /// How it was sent, in words.
+    pub sending: String,
+    /// What one sees in it.
+    pub about: String,
+    /// Metrics by name.
+    pub metrics: BTreeMap<String, Metric>,
+    /// The shortest latency of all rounds, microseconds; null where latencies were not measured.
+    #[serde(default)]
+    pub min_us: Option<f64>,
+    /// The longest one.
+    #[serde(default)]
+    pub max_us: Option<f64>,
+    /// Rounds in which it ran and was answered.
+    pub rounds: u32,
+    /// Requests that did not end well, of all rounds.
+    pub errors: u64,
+    /// Why a run of it does not count.
+    pub fault: Option<String>,
+}
+
+/// A metric of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Metric {
+    /// The geometric mean of its runs.
+    pub value: f64,
+    /// Over the first row's, in the same rounds; null for that row itself.
+    pub ratio: Option<f64>,
+    /// The interval that holds the true ratio in 95 of 100 cases.
+    pub ci95: Option<[f64; 2]>,
+    /// Whether the interval holds 1: "no difference seen"; else whether this row is "better" or "worse".
+    pub verdict: Verdict,
+}
+
+/// What a ratio says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum Verdict {
+    /// It is the first row, or there are too few rounds.
+    #[default]
+    #[serde(rename = "-")]
+    None,
+    /// This row is better than the first.
+    #[serde(rename = "better")]
+    Better,
+    /// It is worse.
+    #[serde(rename = "worse")]
+    Worse,
+    /// The interval holds 1.
+    #[serde(rename = "no difference seen")]
+    NoDifference,
+}
+
+/// A row that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LeftOut {
+    /// Its group.
+    pub group: String,
+    /// Its name.
+    pub row: String,
+    /// Why.
+    pub why: String,
+    /// How to install what is missing; empty where that is not it.
+    pub install: String,
+}
