@@ -108,6 +108,8 @@ pub struct Run {
     pub status: BTreeMap<u16, u64>,
     /// Bytes received.
     pub received: u64,
+    /// The shortest and the longest latency, microseconds. Not compared: each is a single request.
+    pub extremes_us: Option<(f64, f64)>,
     /// Requests that may have left during the warm-up and been answered after it.
     pub carried_over: u64,
     /// How long was measured.
@@ -143,6 +145,7 @@ impl Run {
             bad: outcome.bad.total(),
             status: outcome.status.clone(),
             received: outcome.bytes.received,
+            extremes_us: extremes(plan, outcome),
             carried_over: carried_over(plan, outcome),
             duration: outcome.duration,
             client_limit: outcome.client.reason.clone().filter(|_| outcome.client.saturated),
@@ -184,6 +187,12 @@ fn fault(outcome: &Outcome) -> Option<String> {
     let broken = outcome.broken.as_ref().map(|why| format!("our client failed: {why}"));
     let none = (outcome.requests.answered == 0).then(|| "no request was answered".to_owned());
     unreachable.or(broken).or(none)
+}
+
+fn extremes(plan: &Plan, outcome: &Outcome) -> Option<(f64, f64)> {
+    let latency = outcome.main_latency();
+    let measured = !plan.throughput && latency.count() > 0;
+    measured.then(|| (latency.min_ns() as f64 / 1e3, latency.max_ns() as f64 / 1e3))
 }
 
 fn values(plan: &Plan, outcome: &Outcome, server: Option<&ServerUse>) -> BTreeMap<&'static str, f64> {

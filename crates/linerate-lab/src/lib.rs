@@ -4,6 +4,7 @@
 //! * [`figures`]: what one run says about one side; [`comparison`]: what the rounds say about both.
 //! * [`check`]: `p99 ratio<1.05` as a gate.
 //! * [`find`]: the search for the highest rate at which a check holds. Without I/O and clock.
+//! * [`scenario`]: which servers and which loads, built in or from TOML; [`relay`]: a longer round trip.
 //! * [`servers`]: servers as processes of their own, which are pinned, watched and always ended.
 #![forbid(unsafe_code)]
 
@@ -12,5 +13,7 @@ pub mod comparison;
 pub mod figures;
 pub mod find;
 pub mod limits;
+pub mod relay;
+pub mod scenario;
 pub mod servers;
 pub mod stats;

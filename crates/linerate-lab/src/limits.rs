@@ -41,3 +41,17 @@ pub const LOOK: Duration = Duration::from_millis(10);
 /// Processes of a server that are watched. Reason: a look at each costs time on the machine that
 /// is measured.
 pub const PROCESSES: usize = 256;
+
+/// Rows of a scenario. Reason: each is run in every round, so 200 of a second take a quarter of an
+/// hour already.
+pub const SCENARIO_ROWS: usize = 200;
+
+/// Connections of a relay. Reason: each has four threads.
+pub const RELAY_CONNECTIONS: usize = 1_000;
+
+/// Bytes of one read of a relay.
+pub const RELAY_CHUNK: usize = 64 << 10;
+
+/// Reads in flight in one direction of a relay. Reason: 20 ms of a fast connection fit, and a
+/// receiver that stalls does not fill the memory.
+pub const RELAY_CHUNKS: usize = 1_024;

@@ -1,5 +1,6 @@
-//! The search for the highest rate at which a check holds. It neither sends nor reads a clock: it
-//! says which rate to try for how long, and takes what was seen.
+//! The search for the highest rate, or for the most connections, at which a check holds. It neither
+//! sends nor reads a clock: it says what to try for how long, and takes what was seen. What is said of
+//! rates here holds for connections too.
 //!
 //! 1. It doubles the rate until the check fails. A rate that fails gets a second chance after a
 //!    longer warm-up, because a server may just be scaling out.
@@ -22,7 +23,7 @@ pub const BUDGET: Duration = Duration::from_secs(30);
 /// Time kept back for connections that are opened, and queues that drain.
 const RESERVE: Duration = Duration::from_millis(1_500);
 
-/// The lowest rate that is tried, requests per second.
+/// The lowest rate that is tried, requests per second; the fewest connections.
 pub const LEAST_RATE: f64 = 1.0;
 
 /// The interval between a rate that held and one that did not is narrow enough for long looks.
@@ -43,9 +44,31 @@ const NEAR: f64 = 0.25;
 /// Scores beyond these say no more: far below the limit, and far over it.
 const SCORES: [f64; 2] = [-0.7, 0.4];
 
+/// What a load is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Requests per second, of an open loop.
+    #[default]
+    Rate,
+    /// Connections of a closed loop. A `rate` is their number then, which is whole.
+    Connections,
+}
+
+impl Unit {
+    /// A rate as it is; a number of connections made whole.
+    fn whole(self, rate: f64, how: fn(f64) -> f64) -> f64 {
+        match self {
+            Unit::Rate => rate,
+            Unit::Connections => how(rate).max(LEAST_RATE),
+        }
+    }
+}
+
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
+    /// Of what the highest is looked for.
+    pub unit: Unit,
     /// The share of requests that may be over the limit: 0.01 for a p99.
     pub allowed: f64,
     /// The first rate, requests per second.
@@ -74,8 +97,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// Whether so many requests over the limit decide the step before its end: the rest cannot
-    /// bring their share below the allowed one.
+    /// Whether so many requests over the limit decide the step of an open loop before its end: the rest
+    /// cannot bring their share below the allowed one.
     pub fn is_lost(&self, over: u64, allowed: f64) -> bool {
         let planned = self.rate * self.lasts.as_secs_f64();
         let share = if self.whole { 0.3 } else { allowed };
@@ -177,7 +200,7 @@ pub struct Search {
 impl Search {
     /// One that has seen nothing yet.
     pub fn new(settings: Settings) -> Search {
-        let rate = settings.start.clamp(LEAST_RATE, settings.most);
+        let rate = settings.unit.whole(settings.start.clamp(LEAST_RATE, settings.most), f64::round);
         Search {
             settings,
             phase: Phase::Climb { rate, again: false },
@@ -206,8 +229,8 @@ impl Search {
         }
         // A shorter look is better than none, as long as it holds enough requests.
         let lasts = left.saturating_sub(step.warm_up);
-        let enough =
-            lasts >= Duration::from_secs(1) && step.rate * lasts.as_secs_f64() * self.settings.allowed >= 3.0;
+        let proves = step.rate * lasts.as_secs_f64() * self.settings.allowed >= 3.0;
+        let enough = lasts >= Duration::from_secs(1) && (proves || self.settings.unit == Unit::Connections);
         if enough {
             return Next::Look(Step { lasts, ..step });
         }
@@ -219,11 +242,13 @@ impl Search {
         let seconds = |s: f64| Duration::from_secs_f64(s);
         // So many requests that none over the limit is proof of its own (the rule of three).
         let proof = 3.0 / self.settings.allowed.max(1e-4);
+        let is_rate = self.settings.unit == Unit::Rate;
         let step = |rate: f64, warm_up: f64, least: f64, most: f64| Step {
             rate,
             warm_up: seconds(warm_up),
-            lasts: seconds((proof / rate).clamp(least, most)),
-            burst: warm_up > 0.5,
+            // A closed loop has its queue full at once, and how many requests come of it nobody knows.
+            lasts: seconds(if is_rate { (proof / rate).clamp(least, most) } else { least }),
+            burst: is_rate && warm_up > 0.5,
             whole: false,
         };
         match self.phase {
@@ -278,7 +303,8 @@ impl Search {
     }
 
     fn below(&self, rate: f64) -> Phase {
-        if rate <= LEAST_RATE { Phase::Over } else { Phase::Fall { rate: (rate / 4.0).max(LEAST_RATE) } }
+        let lower = self.settings.unit.whole((rate / 4.0).max(LEAST_RATE), f64::floor);
+        if rate <= LEAST_RATE { Phase::Over } else { Phase::Fall { rate: lower } }
     }
 
     fn fell(&mut self, rate: f64, holds: bool) {
@@ -294,8 +320,8 @@ impl Search {
     /// The next rate between the two ends.
     fn between(&self) -> Phase {
         let (Some(low), Some(high)) = (self.low, self.high) else { return Phase::Over };
-        if high / low > CLOSE {
-            return Phase::Halve { rate: (low * high).sqrt() };
+        if high / low > CLOSE && !self.are_neighbours(low, high) {
+            return Phase::Halve { rate: self.fitting((low * high).sqrt(), low, high) };
         }
         let seen_well = |p: &Point| p.rate >= low * 0.999 && p.rate <= low * 1.001 && p.lasted >= PROVEN;
         if !self.points.iter().any(seen_well) {
@@ -311,7 +337,20 @@ impl Search {
     /// The next long look: where the knee should be, after all that was seen.
     fn settle(&self) -> Phase {
         let (Some(low), Some(high)) = (self.low, self.high) else { return Phase::Over };
-        Phase::Settle { rate: self.root(low, high) }
+        Phase::Settle { rate: self.settings.unit.whole(self.root(low, high), f64::round) }
+    }
+
+    /// No number of connections lies between them.
+    fn are_neighbours(&self, low: f64, high: f64) -> bool {
+        self.settings.unit == Unit::Connections && high - low <= 1.0
+    }
+
+    /// A rate between two others, which is whole if it has to be.
+    fn fitting(&self, rate: f64, low: f64, high: f64) -> f64 {
+        match self.settings.unit {
+            Unit::Rate => rate,
+            Unit::Connections => rate.round().clamp(low + 1.0, high - 1.0),
+        }
     }
 
     fn halved(&mut self, rate: f64, holds: bool) {
@@ -338,7 +377,7 @@ impl Search {
         // What was seen before is another server's.
         self.points.retain(|p| p == seen);
         self.low = Some(seen.rate);
-        let higher = (seen.rate * 1.3).min(self.settings.most);
+        let higher = self.settings.unit.whole((seen.rate * 1.3).min(self.settings.most), f64::ceil);
         self.high = None;
         self.phase = Phase::Climb { rate: higher, again: true };
     }
@@ -356,7 +395,7 @@ impl Search {
 
     fn knee(&self, low: f64, high: f64) -> End {
         let allowed = self.settings.allowed;
-        let rate = self.root(low, high);
+        let rate = self.settings.unit.whole(self.root(low, high), f64::floor);
         let held = self.points.iter().filter(|p| p.share.is_below(allowed) && p.rate <= rate);
         let failed = self.points.iter().filter(|p| p.share.is_above(allowed) && p.rate >= rate);
         let held = held.map(|p| p.rate).max_by(f64::total_cmp);

@@ -249,7 +249,7 @@ fn truth(made: &Made) -> f64 {
 
 /// The search, and the virtual time that it took.
 fn found(made: &Made, seed: u64) -> (End, f64, Vec<Point>) {
-    let settings = Settings { allowed: 0.01, start: 100.0, most: 1e6, budget: BUDGET };
+    let settings = Settings { unit: Unit::Rate, allowed: 0.01, start: 100.0, most: 1e6, budget: BUDGET };
     let mut search = Search::new(settings);
     let mut world = World::new(made, seed);
     loop {
@@ -318,4 +318,65 @@ fn a_check_that_always_fails_and_one_that_never_does_are_named_as_that() {
     let (end, took, _) = found(&("instant", false, Box::new(|| Box::new(Always(false)))), 1);
     assert_eq!(end, End::NeverFails(1e6));
     assert!(took < 15.0, "{took}");
+}
+
+/// A closed loop of so many connections against workers that take a fixed or a random time: what was
+/// over the limit, of all that were answered after the warm-up, and the score.
+fn closed(workers: usize, mean: f64, even: bool, connections: usize, step: Step, seed: u64) -> (Slice, f64) {
+    let mut random_numbers = Random::new(seed);
+    let service = if even { fixed } else { random };
+    let mut queue = Queue::new(workers, mean, service);
+    let mut due: BinaryHeap<std::cmp::Reverse<u64>> =
+        (0..connections).map(|_| std::cmp::Reverse(0)).collect();
+    let (begin, end) = (step.warm_up.as_secs_f64(), (step.warm_up + step.lasts).as_secs_f64());
+    let mut latencies = Vec::new();
+    while let Some(std::cmp::Reverse(at)) = due.pop() {
+        let at = at as f64 / NANO;
+        if at >= end {
+            break;
+        }
+        let Some(done) = queue.serve(at, &mut random_numbers) else { break };
+        if at >= begin {
+            latencies.push(done - at);
+        }
+        due.push(std::cmp::Reverse((done * NANO) as u64));
+    }
+    latencies.sort_by(f64::total_cmp);
+    let over = latencies.iter().filter(|l| **l > LIMIT).count() as u64;
+    let p99 = latencies.get((latencies.len() * 99 / 100).min(latencies.len().saturating_sub(1)));
+    (Slice { all: latencies.len() as u64, over }, p99.map_or(-1.0, |p99| (LIMIT / p99).ln()))
+}
+
+#[test]
+fn the_most_connections_are_found() {
+    // With a fixed time of service, c connections wait for c / workers services each.
+    for (workers, mean, even, truth) in [
+        (1, 0.005, true, 10..=10),
+        (4, 0.005, true, 40..=40),
+        (1, 0.030, true, 1..=1),
+        (64, 0.0005, true, 6400..=6400),
+        (8, 0.004, false, 60..=85),
+    ] {
+        for seed in 1..=10 {
+            let settings =
+                Settings { unit: Unit::Connections, allowed: 0.01, start: 1.0, most: 1e5, budget: BUDGET };
+            let (mut search, mut spent) = (Search::new(settings), Duration::ZERO);
+            let end = loop {
+                let step = match search.next_step() {
+                    Next::Done(end) => break end,
+                    Next::Look(step) => step,
+                };
+                assert!(step.rate.fract() == 0.0 && step.rate >= 1.0 && !step.burst, "{step:?}");
+                let (slice, score) = closed(workers, mean, even, step.rate as usize, step, seed);
+                let took = step.warm_up + step.lasts + Duration::from_millis(50);
+                spent += took;
+                search.take(&Seen { slices: vec![slice], score, took });
+            };
+            assert!(spent <= BUDGET + Duration::from_secs(2), "{spent:?}");
+            let End::Knee { rate, low, high } = end else { panic!("{workers} x {mean}: {end:?}") };
+            assert!(low <= rate && rate <= high && rate.fract() == 0.0, "{end:?}");
+            let (least, most) = (*truth.start() as f64 * 0.95, *truth.end() as f64 * 1.05);
+            assert!((least..=most).contains(&rate), "{workers} workers, {mean} s, seed {seed}: {end:?}");
+        }
+    }
 }

@@ -9,6 +9,9 @@ use crate::limits::PROCESSES;
 /// One tick of the kernel's processor times, as user space sees them.
 const TICK: Duration = Duration::from_millis(10);
 
+/// Ticks from which on a share of them is known to some percent.
+const LEAST_TICKS: u64 = 20;
+
 /// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -18,6 +21,8 @@ pub struct Member {
     pub group: i32,
     parent: i32,
     ticks: u64,
+    /// Of these, in its own code.
+    own_ticks: u64,
     /// When it started: with its number a name that no other process has.
     started: u64,
 }
@@ -42,6 +47,7 @@ fn parse_stat(text: &str) -> Option<(Member, char)> {
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
         ticks: number(11)? + number(12)?,
+        own_ticks: number(11)?,
         started: number(19)?,
     };
     Some((member, fields.first()?.chars().next()?))
@@ -91,6 +97,7 @@ struct ThreadUse {
 pub struct Usage {
     threads: BTreeMap<i32, ThreadUse>,
     ticks: BTreeMap<i32, u64>,
+    own_ticks: BTreeMap<i32, u64>,
     /// Memory that is resident, bytes. What processes share counts once for each.
     pub rss: u64,
 }
@@ -102,6 +109,7 @@ impl Usage {
         for member in members {
             let process = format!("/proc/{}", member.pid);
             usage.ticks.insert(member.pid, member.ticks);
+            usage.own_ticks.insert(member.pid, member.own_ticks);
             let tasks = fs::read_dir(format!("{process}/task")).into_iter().flatten().flatten();
             for task in tasks.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok()) {
                 let read = |file: &str| {
@@ -112,6 +120,11 @@ impl Usage {
         }
         usage.rss = resident(members);
         usage
+    }
+
+    /// Whether there is no process.
+    pub fn is_empty(&self) -> bool {
+        self.ticks.is_empty()
     }
 
     /// Processor time from `before` to this.
@@ -125,6 +138,17 @@ impl Usage {
         // The scheduler's nanoseconds are exact, but a thread that ended takes its own along; the
         // process keeps them in ticks.
         if gone { threads.max(processes) } else { threads }
+    }
+
+    /// The share of processor time that processes spent in their own code rather than in the
+    /// kernel, from `before` to this; `None` where they used too little of it to tell.
+    pub fn own_share_since(&self, before: &Usage) -> Option<f64> {
+        let grown = |now: &BTreeMap<i32, u64>, before: &BTreeMap<i32, u64>| -> u64 {
+            now.iter().map(|(pid, n)| n.saturating_sub(before.get(pid).copied().unwrap_or(0))).sum()
+        };
+        let all = grown(&self.ticks, &before.ticks);
+        let own = grown(&self.own_ticks, &before.own_ticks);
+        (all >= LEAST_TICKS).then(|| (own as f64 / all as f64).min(1.0))
     }
 
     /// Time for which threads were runnable without a core, from `before` to this.
@@ -184,11 +208,15 @@ mod tests {
     #[test]
     fn threads_that_end_leave_their_time_in_the_process() {
         let used = |on_cpu_ns| ThreadUse { on_cpu_ns, waiting_ns: 5, switches: 2 };
-        let before = Usage { threads: [(1, used(10)), (2, used(20))].into(), ticks: [(1, 1)].into(), rss: 0 };
+        let before = Usage {
+            threads: [(1, used(10)), (2, used(20))].into(),
+            ticks: [(1, 1)].into(),
+            ..Usage::default()
+        };
         let mut after = Usage {
             threads: [(1, used(110)), (2, used(20)), (3, used(7))].into(),
             ticks: [(1, 3)].into(),
-            rss: 0,
+            ..Usage::default()
         };
         assert_eq!(after.cpu_since(&before), Duration::from_nanos(107));
         after.threads.remove(&2);

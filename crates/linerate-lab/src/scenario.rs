@@ -1,0 +1,288 @@
+//! Scenarios: which servers are started and which loads go to them in turns. Built in, or from TOML.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::limits::{MOST_ROUNDS, SCENARIO_ROWS};
+
+/// A scenario.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// What it shows, in a sentence.
+    pub about: String,
+    /// Rounds: each runs every row of a group once, the next one in reverse order.
+    #[serde(default = "rounds")]
+    pub rounds: u32,
+    /// Measured time of each run, as a text: "1s".
+    #[serde(default = "run")]
+    pub duration: String,
+    /// Time before it that does not count.
+    #[serde(default = "warm_up")]
+    pub warm_up: String,
+    /// Servers that rows name.
+    #[serde(default, rename = "server")]
+    pub servers: Vec<ServerPart>,
+    /// Rows that are compared with each other.
+    #[serde(rename = "group")]
+    pub groups: Vec<Group>,
+}
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerPart {
+    /// The name that rows know it by.
+    pub name: String,
+    /// Program and arguments; `{port}` is a free port, `{dir}` a folder with `files`.
+    pub command: Option<String>,
+    /// A server that runs already.
+    pub url: Option<String>,
+    /// Programs that must be installed beside the command's own.
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// How to install what is missing.
+    #[serde(default)]
+    pub install: String,
+    /// Files that it needs, by name; `{port}` and `{dir}` are filled in.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    /// The user's own URL stands for it, where one is given.
+    #[serde(default)]
+    pub replaceable: bool,
+}
+
+/// Rows that are compared with the first one of them.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// What differs from other groups.
+    #[serde(default)]
+    pub about: String,
+    /// Time that a relay adds to each round trip, as a text: "20ms".
+    pub round_trip: Option<String>,
+    /// Path to ask servers for.
+    pub path: Option<String>,
+    /// Flags of load for all rows.
+    #[serde(default)]
+    pub load: String,
+    /// The rows.
+    #[serde(rename = "row")]
+    pub rows: Vec<Row>,
+}
+
+/// One row of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// The server's name.
+    pub server: String,
+    /// Flags of load for this row.
+    #[serde(default)]
+    pub load: String,
+    /// Path to ask for instead of the group's.
+    pub path: Option<String>,
+    /// What one sees in it, in a sentence.
+    #[serde(default)]
+    pub about: String,
+}
+
+fn rounds() -> u32 {
+    5
+}
+
+fn run() -> String {
+    "1s".to_owned()
+}
+
+fn warm_up() -> String {
+    "300ms".to_owned()
+}
+
+/// Scenarios that are built in, in the order of their list.
+const BUILT_IN: [&str; 4] = [
+    include_str!("../scenarios/pipelining.toml"),
+    include_str!("../scenarios/nagle.toml"),
+    include_str!("../scenarios/connections.toml"),
+    include_str!("../scenarios/concurrency.toml"),
+];
+
+/// All that are built in.
+pub fn built_in() -> Vec<Scenario> {
+    // A test parses them.
+    BUILT_IN.iter().filter_map(|text| parse(text).ok()).collect()
+}
+
+/// The built-in scenario's text, as a file of one's own begins.
+pub fn text_of(name: &str) -> Option<&'static str> {
+    BUILT_IN.into_iter().find(|text| parse(text).is_ok_and(|s| s.name == name))
+}
+
+/// Reads a scenario; an error says what is wrong and where.
+pub fn parse(text: &str) -> Result<Scenario, String> {
+    let scenario: Scenario = toml::from_str(text).map_err(|e| {
+        let line = e.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        let message = e.message().lines().next().unwrap_or_default().to_owned();
+        line.map_or(message.clone(), |line| format!("line {line}: {message}"))
+    })?;
+    scenario.check().map(|()| scenario)
+}
+
+impl Scenario {
+    /// The server of a name.
+    pub fn server(&self, name: &str) -> Option<&ServerPart> {
+        self.servers.iter().find(|s| s.name == name)
+    }
+
+    /// Measured time of each run, and the time before it.
+    pub fn times(&self) -> Result<(Duration, Duration), String> {
+        let time = |key: &str, text: &str| {
+            linerate_load::plan::units::parse_duration(text).map_err(|e| format!("{key} = {text:?}: {e}"))
+        };
+        Ok((time("duration", &self.duration)?, time("warm_up", &self.warm_up)?))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if !(1..=MOST_ROUNDS).contains(&self.rounds) {
+            return Err(format!("rounds = {}: it is a number from 1 to {MOST_ROUNDS}", self.rounds));
+        }
+        let (run, _) = self.times()?;
+        if run.is_zero() {
+            return Err("duration: it must be more than nothing".to_owned());
+        }
+        if self.groups.is_empty() {
+            return Err("there is no [[group]]".to_owned());
+        }
+        for (i, server) in self.servers.iter().enumerate() {
+            server.check()?;
+            if self.servers[..i].iter().any(|s| s.name == server.name) {
+                return Err(format!("two servers have the name {:?}", server.name));
+            }
+        }
+        let rows: usize = self.groups.iter().map(|g| g.rows.len()).sum();
+        if rows > SCENARIO_ROWS {
+            return Err(format!("it has {rows} rows; at most {SCENARIO_ROWS} are run"));
+        }
+        self.groups.iter().try_for_each(|group| self.check_group(group))
+    }
+
+    fn check_group(&self, group: &Group) -> Result<(), String> {
+        let at = |what: String| format!("group {:?}: {what}", group.name);
+        if group.rows.is_empty() {
+            return Err(at("it has no [[group.row]]".to_owned()));
+        }
+        group.delay().map_err(at)?;
+        for (i, row) in group.rows.iter().enumerate() {
+            if self.server(&row.server).is_none() {
+                let known: Vec<&str> = self.servers.iter().map(|s| s.name.as_str()).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                return Err(at(format!(
+                    "row {:?} names the server {:?}, and there are {known}",
+                    row.name, row.server
+                )));
+            }
+            if group.rows[..i].iter().any(|r| r.name == row.name) {
+                return Err(at(format!("two rows have the name {:?}", row.name)));
+            }
+            for flags in [&group.load, &row.load] {
+                shell_words::split(flags)
+                    .map_err(|_| at(format!("load = {flags:?}: a quote is not closed")))?;
+            }
+            if let Some(path) = row.path.as_ref().or(group.path.as_ref()).filter(|p| !p.starts_with('/')) {
+                return Err(at(format!("path = {path:?}: it begins with /")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Group {
+    /// Time that a relay adds to each round trip.
+    pub fn delay(&self) -> Result<Option<Duration>, String> {
+        const MOST: Duration = Duration::from_secs(10);
+        let Some(text) = &self.round_trip else { return Ok(None) };
+        let time = linerate_load::plan::units::parse_duration(text)
+            .map_err(|e| format!("round_trip = {text:?}: {e}"))?;
+        if time > MOST {
+            return Err(format!("round_trip = {text:?}: at most 10s"));
+        }
+        Ok(Some(time).filter(|t| !t.is_zero()))
+    }
+}
+
+impl ServerPart {
+    fn check(&self) -> Result<(), String> {
+        let at = |what: &str| Err(format!("server {:?}: {what}", self.name));
+        match (&self.command, &self.url) {
+            (Some(_), Some(_)) => at("it has a command and a url; one of them says what it is"),
+            (None, None) => at("it has neither a command nor a url"),
+            (Some(command), None) => match shell_words::split(command) {
+                Ok(words) if words.is_empty() => at("its command is empty"),
+                Ok(_) => self.check_files(),
+                Err(_) => at("a quote in its command is not closed"),
+            },
+            (None, Some(url)) if !url.starts_with("http://") && !url.starts_with("https://") => {
+                at("its url does not begin with http:// or https://")
+            }
+            (None, Some(_)) => Ok(()),
+        }
+    }
+
+    fn check_files(&self) -> Result<(), String> {
+        let wrong = |name: &&String| name.is_empty() || name.contains('/') || name.starts_with('.');
+        match self.files.keys().find(wrong) {
+            Some(name) => Err(format!("server {:?}: the file {name:?} is no plain name", self.name)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: &str = "name = 'a'\nabout = 'b'\n[[server]]\nname = 's'\nurl = 'http://127.0.0.1:1/'\n\
+                         [[group]]\nname = 'g'\n[[group.row]]\nname = 'r'\nserver = 's'\n";
+
+    #[test]
+    fn what_is_built_in_is_sound() {
+        for text in BUILT_IN {
+            let scenario = parse(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+            for server in scenario.servers.iter().filter(|s| !s.needs.is_empty()) {
+                assert!(!server.install.is_empty(), "{}", server.name);
+            }
+        }
+        assert_eq!(built_in().len(), BUILT_IN.len());
+        assert!(text_of("nagle").unwrap().contains("HttpServer") && text_of("no such").is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!(parse(LEAST).unwrap().rounds, 5);
+        for (from, to, said) in [
+            ("about = 'b'", "", "missing field `about`"),
+            ("name = 'a'", "name = 'a'\nrunds = 3", "line 2: unknown field `runds`"),
+            ("server = 's'\n", "server = 't'\n", "row \"r\" names the server \"t\", and there are s"),
+            ("about = 'b'", "about = 'b'\nrounds = 0", "rounds = 0"),
+            ("about = 'b'", "about = 'b'\nduration = '1 parsec'", "duration = \"1 parsec\""),
+            ("url = 'http://127.0.0.1:1/'", "", "neither a command nor a url"),
+            ("url = 'http://127.0.0.1:1/'", "command = \"a 'b\"", "not closed"),
+            ("url = 'http://127.0.0.1:1/'", "command = 'a'\nfiles = { '../x' = 'y' }", "no plain name"),
+            ("name = 'g'", "name = 'g'\nround_trip = '1h'", "at most 10s"),
+            ("name = 'g'", "name = 'g'\npath = 'x'", "begins with /"),
+            ("[[group]]", "[[grup]]", "expected a sequence"),
+        ] {
+            assert!(LEAST.contains(from), "{from}");
+            let found = parse(&LEAST.replacen(from, to, 1)).expect_err(to);
+            assert!(found.contains(said), "{to}: {found}");
+        }
+    }
+}
