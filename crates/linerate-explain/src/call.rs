@@ -109,6 +109,17 @@ pub struct Received {
     pub bytes: u32,
 }
 
+/// What is known of HTTP/2 on a call's connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Streamed {
+    /// The flow-control window that we announce for each stream and the connection.
+    pub window: u32,
+    /// `SETTINGS_MAX_CONCURRENT_STREAMS` of the server; `None`: it names no limit.
+    pub most_streams: Option<u32>,
+    /// The window that the server announces for each stream.
+    pub their_window: u32,
+}
+
 /// One call. Times without a word are since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Call {
@@ -124,6 +135,12 @@ pub struct Call {
     pub tls: Option<Box<Handshake>>,
     /// What the kernel had counted when it was established.
     pub connect_facts: Facts,
+    /// HTTP/2 on its connection; `None`: it was HTTP/1.1.
+    pub streamed: Option<Streamed>,
+    /// How long it waited at ours for a stream, since the server admitted no more.
+    pub queued: Duration,
+    /// How long its body waited at ours for room in the server's windows.
+    pub held_by_window: Duration,
     /// From the first write until the kernel had taken the last byte (the wait for `100 Continue`
     /// included).
     pub send: Duration,
@@ -212,7 +229,7 @@ impl Call {
 
     /// Time that belongs to no part.
     pub fn unexplained(&self) -> Duration {
-        self.total.saturating_sub(self.opening() + self.send + self.wait + self.receive)
+        self.total.saturating_sub(self.opening() + self.queued + self.send + self.wait + self.receive)
     }
 
     /// The longest pause between two receives of the answer.

@@ -50,6 +50,8 @@ pub const ANSWER_BYTES: u64 = 256 << 20;
 /// Addresses of a name that are tried in vain, one after the other. Reason: each takes
 /// [`FAMILY_TIME`], and the calls need the time.
 pub const ATTEMPTS: usize = 4;
+/// Calls at once on a connection of HTTP/2. Reason: it is a conversation, not a load test.
+pub const AT_ONCE: u8 = 16;
 /// Redirects followed. Reason: browsers follow 20 (Fetch Standard, section 4.4) and curl 50; a chain
 /// that leads on after that never ends for them.
 pub const HOPS: usize = 21;

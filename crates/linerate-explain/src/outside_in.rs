@@ -55,6 +55,7 @@ impl Place {
             | "client-pool"
             | "client-slow-reader"
             | "expect-continue"
+            | "h2-flow-control"
             | "head-of-line"
             | "ports-exhausted"
             | "send-buffer" => Place::Here,
@@ -63,6 +64,7 @@ impl Place {
             | "dead-address"
             | "dns-slow"
             | "dns-timeout"
+            | "h2-head-of-line"
             | "ipv6-fallback"
             | "packet-loss"
             | "path-mtu"
@@ -74,6 +76,7 @@ impl Place {
             | "connection-limit"
             | "event-loop-blocked"
             | "gc-pause"
+            | "h2-stream-limit"
             | "pinned-to-busy-worker"
             | "rate-limit"
             | "reverse-dns"

@@ -371,6 +371,7 @@ impl Planner {
             took_s: record.elapsed.as_secs_f64(),
             served_at_once: at_once::served(record),
             tls: TlsSeen::of(record),
+            streamed: record.streamed(),
             machine: Machine { waited_share: record.waited_share(), ..Machine::default() },
             shown,
         }

@@ -58,6 +58,13 @@ pub enum Experiment {
     Group,
     /// Full TLS handshakes that offer all versions (1) against those that were asked for (0).
     Version,
+    /// HTTP/2's windows as they are (0), without an end (1), twice and four times as large (2, 3).
+    Window,
+    /// Calls at once on one connection of HTTP/2 (0) against several (1), beyond the server's limit
+    /// of streams.
+    Streams,
+    /// The same where segments get lost.
+    HeadOfLine,
 }
 
 impl Experiment {
@@ -86,6 +93,9 @@ impl Experiment {
             Experiment::Resume => "new connections that resume a TLS session",
             Experiment::Group => "TLS handshakes with the key share that the server wants",
             Experiment::Version => "TLS handshakes that offer TLS 1.3",
+            Experiment::Window => "calls with larger HTTP/2 windows",
+            Experiment::Streams => "calls at once on one and on several connections",
+            Experiment::HeadOfLine => "calls at once on one and on several connections, as segments get lost",
         }
     }
 }
@@ -143,6 +153,8 @@ pub struct CallProbe {
     pub levers: Levers,
     /// How TLS is spoken on a connection that is opened for it.
     pub tls: Variant,
+    /// The HTTP/2 windows that a connection that is opened for it announces; `None`: the usual ones.
+    pub window: Option<u32>,
     /// How it is written.
     pub writes: Writes,
     /// What is changed about it.
@@ -164,6 +176,7 @@ impl CallProbe {
             lane,
             levers: Levers::default(),
             tls: Variant::Usual,
+            window: None,
             writes: Writes::One,
             variation: Variation::None,
             pause: Duration::ZERO,
@@ -178,11 +191,28 @@ impl CallProbe {
         let apart = self.experiment == Experiment::Apart && self.arm == 1;
         self.levers == Levers::default()
             && self.tls == Variant::Usual
+            && self.window.is_none()
             && self.variation == Variation::None
             && self.pause.is_zero()
             && self.experiment != Experiment::Redirect
             && !apart
     }
+}
+
+/// Calls at once over HTTP/2, spread evenly over connections that are opened for them, each by a call
+/// before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Together {
+    /// What for.
+    pub experiment: Experiment,
+    /// Which arm of it.
+    pub arm: u8,
+    /// Calls at once.
+    pub calls: u8,
+    /// Connections.
+    pub connections: u8,
+    /// How often, one after the other.
+    pub rounds: u8,
 }
 
 /// The next thing to be done.
@@ -203,6 +233,8 @@ pub enum Probe {
     /// Make a call on a new connection while so many idle ones, and no others, are held beside it;
     /// they are closed when it has gone on for that long.
     Held(u8, Duration),
+    /// Make several calls at once on connections of HTTP/2.
+    Together(Together),
 }
 
 impl Probe {
@@ -212,6 +244,7 @@ impl Probe {
             Probe::Call(_) | Probe::Held(..) => 1,
             Probe::Burst(n) => usize::from(*n),
             Probe::SideBySide(lanes) => lanes.iter().map(Vec::len).sum(),
+            Probe::Together(t) => usize::from(t.calls) * usize::from(t.rounds) + usize::from(t.connections),
             _ => 0,
         }
     }
@@ -280,4 +313,6 @@ pub enum Observation {
     SideBySide(Vec<Vec<Call>>),
     /// Of [`Probe::Held`].
     Held(Box<Held>),
+    /// Of [`Probe::Together`], round by round.
+    Together(Vec<Vec<Call>>),
 }

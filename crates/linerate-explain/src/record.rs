@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::call::{Call, ms};
+use crate::call::{Call, Streamed, ms};
 use crate::evidence::Trial;
 use crate::limits;
 use crate::probe::{
@@ -53,6 +53,8 @@ pub struct Settings {
     pub origin: Option<String>,
     /// TLS with the server; `None`: plain HTTP.
     pub tls: Option<TlsSettings>,
+    /// The HTTP/2 windows that we announce, bytes.
+    pub window: u32,
     /// What the order of experiments is made from.
     pub seed: u64,
 }
@@ -90,6 +92,7 @@ impl Default for Settings {
             capture: false,
             origin: None,
             tls: None,
+            window: linerate_http::h2::WINDOW,
             seed: 1,
         }
     }
@@ -148,7 +151,10 @@ impl Record {
 
     /// Whether an experiment was made, or given up.
     pub fn tried(&self, experiment: Experiment) -> bool {
-        self.given_up.contains(&experiment) || self.calls().any(|(probe, _)| probe.experiment == experiment)
+        let together = |(probe, _): &(Probe, Observation)| matches!(probe, Probe::Together(t) if t.experiment == experiment);
+        self.given_up.contains(&experiment)
+            || self.calls().any(|(probe, _)| probe.experiment == experiment)
+            || self.entries.iter().any(together)
     }
 
     /// Whether calls at once were made.
@@ -163,6 +169,24 @@ impl Record {
             (_, Observation::Burst(calls)) => Some(calls.as_slice()),
             _ => None,
         })
+    }
+
+    /// The rounds of calls at once of an experiment's arm, over HTTP/2.
+    pub fn together(&self, experiment: Experiment, arm: u8) -> Vec<&[Call]> {
+        let rounds = self.entries.iter().filter_map(|entry| match entry {
+            (Probe::Together(t), Observation::Together(rounds))
+                if (t.experiment, t.arm) == (experiment, arm) =>
+            {
+                Some(rounds)
+            }
+            _ => None,
+        });
+        rounds.flatten().map(Vec::as_slice).collect()
+    }
+
+    /// HTTP/2 with the server; `None`: its calls are HTTP/1.1.
+    pub fn streamed(&self) -> Option<Streamed> {
+        self.observed().filter(|c| c.answer().is_some()).find_map(|c| c.streamed)
     }
 
     /// Calls made beside idle connections.

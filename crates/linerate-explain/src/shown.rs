@@ -64,7 +64,7 @@ const METRICS: [Metric; 9] = [
 ];
 
 /// Experiments with two arms.
-const TWO_ARMS: [Experiment; 14] = [
+const TWO_ARMS: [Experiment; 15] = [
     Experiment::QuickAck,
     Experiment::NoDelay,
     Experiment::Apart,
@@ -79,6 +79,7 @@ const TWO_ARMS: [Experiment; 14] = [
     Experiment::Resume,
     Experiment::Group,
     Experiment::Version,
+    Experiment::Window,
 ];
 
 /// What there is to show of what was observed.

@@ -1,6 +1,6 @@
 //! What a diagnosis says.
 
-use crate::call::Call;
+use crate::call::{Call, Streamed};
 use crate::causes::{Cause, Fix};
 use crate::evidence::{Grounds, Proof, Trial};
 use crate::handshake::Handshake;
@@ -331,6 +331,8 @@ pub struct Diagnosis {
     pub served_at_once: Option<usize>,
     /// TLS with the server; `None`: plain HTTP.
     pub tls: Option<TlsSeen>,
+    /// HTTP/2 with the server; `None`: HTTP/1.1.
+    pub streamed: Option<Streamed>,
     /// The machine that calls.
     pub machine: Machine,
     /// What is shown beside it.

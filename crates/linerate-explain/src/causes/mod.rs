@@ -13,6 +13,9 @@ mod dead_address;
 mod dns_slow;
 mod dns_timeout;
 mod expect_continue;
+mod h2_flow_control;
+mod h2_head_of_line;
+mod h2_stream_limit;
 mod idle_restart;
 mod in_the_process;
 mod ipv6_fallback;
@@ -122,7 +125,7 @@ pub(crate) use time_wait::seen_in_packets;
 pub(crate) const AGAIN: &str = "";
 
 /// All of them, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 44] = [
+pub static ALL: [&Cause; 47] = [
     &stopped::CAUSE,
     &ports_exhausted::CAUSE,
     &dns_timeout::CAUSE,
@@ -133,6 +136,7 @@ pub static ALL: [&Cause; 44] = [
     &bufferbloat::CAUSE,
     &redirects::CAUSE,
     &expect_continue::CAUSE,
+    &h2_flow_control::CAUSE,
     &server_nagle::CAUSE,
     &cork::CAUSE,
     &client_nagle::CAUSE,
@@ -160,6 +164,8 @@ pub static ALL: [&Cause; 44] = [
     &keep_alive_race::CAUSE,
     &late_close::CAUSE,
     &packet_loss::CAUSE,
+    &h2_head_of_line::CAUSE,
+    &h2_stream_limit::CAUSE,
     &in_the_process::THROTTLED,
     &in_the_process::CONTENDED,
     &in_the_process::GC,
@@ -251,7 +257,10 @@ fn lane_of(experiment: Experiment) -> u8 {
         | Experiment::Rested
         | Experiment::Resume
         | Experiment::Group
-        | Experiment::Version => 0,
+        | Experiment::Version
+        | Experiment::Streams
+        | Experiment::HeadOfLine => 0,
+        Experiment::Window => 200,
         Experiment::QuickAck => 10,
         Experiment::Dose => 160,
         Experiment::NoDelay => 30,

@@ -13,6 +13,7 @@ use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof, Trial};
 use crate::probe::{DOSES_MS, Experiment, Writes};
 use crate::record::{Record, median_of};
+use crate::signs::streams;
 use crate::stats::{Estimate, slope};
 use crate::verdict::Verdict;
 
@@ -112,7 +113,7 @@ fn doses(record: &Record, blocks: u8) -> Vec<Block> {
 }
 
 fn wants(record: &Record) -> Vec<Block> {
-    if !sign(record) || !record.settings.may_repeat {
+    if !sign(record) || !record.settings.may_repeat || streams::limited_by_window(record) {
         return Vec::new();
     }
     if !record.tried(Experiment::QuickAck) {
@@ -155,6 +156,9 @@ pub(crate) fn dose(record: &Record) -> Option<Estimate> {
 fn judge(record: &Record) -> Judgement {
     if !sign(record) {
         return no_pause(record);
+    }
+    if streams::limited_by_window(record) {
+        return excluded("the answer pauses on the way, and with larger HTTP/2 windows of ours it does not");
     }
     let Some(trial) = quick(record) else {
         return Judgement::Open(

@@ -9,7 +9,7 @@ use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::{Record, median_of};
-use crate::signs::bursts;
+use crate::signs::{bursts, streams};
 use crate::stats::median;
 use crate::verdict::Verdict;
 
@@ -57,6 +57,15 @@ fn judge(record: &Record) -> Judgement {
         return excluded(format!(
             "on a warm connection the response comes in {} bursts, which grow or differ",
             bursts::round_trips(record)
+        ));
+    }
+    if streams::limited_by_window(record) {
+        return excluded("larger HTTP/2 windows of ours take the bursts away");
+    }
+    if streams::may_be_limited(record) && streams::window_trial(record).is_none() {
+        return Judgement::Open(format!(
+            "the response comes in bursts of {window:.0} bytes, and our HTTP/2 window of {} is smaller than it: which one limits is not told",
+            record.settings.window
         ));
     }
     // Ours may be what limits: then it is no larger than what comes in one round trip.

@@ -3,19 +3,19 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use linerate_http::client::{Expect, HeadCache, HeadView, Limits, Part, ResponseReader};
+use linerate_http::client::Expect;
 use linerate_net::Time;
 use linerate_net::instrument::{self, Facts, Levers, Probe as Socket, Stage as At, Stamped};
 use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
 
+use super::answer::Answering;
+use super::http::Http;
 use super::wire::{Came, Lost, Prepared, Speak, Wire};
 use super::{failure, why_of};
-use crate::call::{Answer, Call, Failure, KEPT_FIELDS, Stage, Why};
-use crate::coding::Coded;
+use crate::call::{Answer, Call, Failure, Stage, Why};
 use crate::limits;
 use crate::local::schedstat;
 use crate::probe::Writes;
-use crate::software::{LOOKS_LIKE, by_head};
 
 /// What is sent and how.
 pub(super) struct Plan {
@@ -25,6 +25,12 @@ pub(super) struct Plan {
     pub(super) writes: Writes,
     pub(super) waits_for_continue: bool,
     pub(super) patience: Duration,
+    /// Which HTTP a connection is to speak.
+    pub(super) http: Http,
+    /// The field block over HTTP/2; empty where HTTP/2 cannot carry the request.
+    pub(super) block: Vec<u8>,
+    /// The windows that we announce.
+    pub(super) window: u32,
 }
 
 /// On a new connection; the connection comes back when it may carry another request.
@@ -50,6 +56,14 @@ pub(super) fn anew(
             {
                 call.end = Some(Err(failure));
                 return (call, None);
+            }
+            if let Err(words) = wire.agree(plan.http, plan.window) {
+                call.end = Some(Err(Failure { stage: Stage::Tls, why: Why::Tls, words }));
+                return (call, None);
+            }
+            if wire.is_streamed() && plan.writes == Writes::One {
+                // As all clients of HTTP/2 do, since they write several small frames.
+                wire.socket().set_nodelay();
             }
             let before = Facts::default();
             let (mut call, wire) = Exchange { call, start, to, wire, plan, before, end, wrote: start }.run();
@@ -106,7 +120,7 @@ fn shake(
 }
 
 /// Why nothing more passed.
-fn failed(stage: Stage, lost: Lost, to: SocketAddr) -> Failure {
+pub(super) fn failed(stage: Stage, lost: Lost, to: SocketAddr) -> Failure {
     match lost {
         Lost::Socket(e) => failure(stage, &e.error, to),
         Lost::Tls(words) => Failure { stage, why: Why::Tls, words },
@@ -171,12 +185,20 @@ impl Exchange<'_> {
         let ended = written + self.call.wait + self.call.receive;
         self.call.total = ended - self.start;
         self.call.facts = self.wire.look().facts().since(&self.before);
-        self.read_stamps(written);
+        if self.call.acknowledged.is_none() {
+            self.read_stamps(written);
+        }
         if end.is_ok()
             && let Some(fault) = answer.fault()
         {
             let words = format!("{} {fault}", self.to);
             end = Err(Failure { stage: Stage::Receive, why: Why::Malformed, words });
+        }
+        if self.wire.is_streamed() {
+            self.call.streamed = Some(self.wire.streamed());
+            if let Ok(answer) = &mut end {
+                answer.reusable &= self.wire.takes_more();
+            }
         }
         let reusable = end.as_ref().is_ok_and(|a| a.reusable);
         self.call.end = Some(end);
@@ -189,6 +211,9 @@ impl Exchange<'_> {
     }
 
     fn send(&mut self, deadline: Time, answer: &mut Answering) -> Result<(), Lost> {
+        if self.wire.is_streamed() {
+            return self.send_stream(deadline, answer);
+        }
         let plan = self.plan;
         if plan.waits_for_continue {
             self.write(&plan.head, deadline)?;
@@ -249,6 +274,10 @@ impl Exchange<'_> {
             }
             match self.wire.read(&mut buffer, &mut plain, deadline) {
                 Ok(Came::Nothing) => {}
+                Ok(Came::Ended { at, .. }) if self.wire.is_streamed() => {
+                    last = at;
+                    break Err(answer.stream_closed(self.to));
+                }
                 Ok(Came::Ended { at, cut }) => {
                     let end = answer.closed(self.to, cut);
                     if end.is_ok() && first.is_some() {
@@ -259,12 +288,18 @@ impl Exchange<'_> {
                     break end;
                 }
                 Ok(Came::Bytes(receives)) => {
+                    if self.wire.is_streamed() && !self.hear(&plain, answer, written, deadline) {
+                        // Frames about the connection are no part of the answer.
+                        continue;
+                    }
                     for (at, bytes) in receives {
                         first.get_or_insert(at);
                         last = at;
                         self.note(at, bytes);
                     }
-                    answer.take(&plain);
+                    if !self.wire.is_streamed() {
+                        answer.take(&plain);
+                    }
                     if answer.bytes > limits::ANSWER_BYTES {
                         let words = format!("the answer is larger than {} MiB", limits::ANSWER_BYTES >> 20);
                         break Err(Failure { stage: Stage::Receive, why: Why::Other, words });
@@ -300,6 +335,81 @@ impl Exchange<'_> {
         Received { end, written }
     }
 
+    /// Sends the request as a stream: its head and what the windows admit of its body, then the rest
+    /// as they grow.
+    fn send_stream(&mut self, deadline: Time, answer: &mut Answering) -> Result<(), Lost> {
+        let plan = self.plan;
+        let apart = plan.writes == Writes::Apart || plan.waits_for_continue;
+        let (id, mut out) = self.wire.open_stream(0, &plan.block, plan.expect, plan.body.is_empty());
+        let mut body = plan.body.as_slice();
+        if apart && !body.is_empty() {
+            self.write(&std::mem::take(&mut out), deadline)?;
+        }
+        if plan.waits_for_continue {
+            let held = instrument::now();
+            let patience = (held + limits::CONTINUE_TIME).min(deadline);
+            while !answer.decided() {
+                match self.read_frames(answer, patience) {
+                    Ok(Some(at)) if answer.interim => self.call.continued = Some(at - self.start),
+                    Ok(Some(_)) => {}
+                    Ok(None) => break,
+                    Err(Lost::Socket(e)) if e.error.kind() == std::io::ErrorKind::TimedOut => break,
+                    Err(e) => return Err(e),
+                }
+            }
+            self.call.held_for_continue = Some(instrument::now() - held);
+            if answer.decided() && !answer.interim {
+                return Ok(());
+            }
+        }
+        loop {
+            self.wire.put_body(id, &mut body, &mut out);
+            if !out.is_empty() {
+                self.write(&std::mem::take(&mut out), deadline)?;
+            }
+            if body.is_empty() || answer.end().is_some() {
+                return Ok(());
+            }
+            // The server's window is full: it says when there is room again.
+            let waited = instrument::now();
+            let read = self.read_frames(answer, deadline)?;
+            self.call.held_by_window += instrument::now() - waited;
+            if read.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads frames once, and answers those that want it. Returns when they came; `None`: the peer
+    /// has closed.
+    fn read_frames(&mut self, answer: &mut Answering, deadline: Time) -> Result<Option<Time>, Lost> {
+        let (mut buffer, mut plain) = ([0; 16 << 10], Vec::new());
+        match self.wire.read(&mut buffer, &mut plain, deadline)? {
+            Came::Bytes(receives) => {
+                let now = instrument::now();
+                self.hear(&plain, answer, now, deadline);
+                Ok(Some(receives.last().map_or(now, |(at, _)| *at)))
+            }
+            Came::Nothing => Ok(Some(instrument::now())),
+            Came::Ended { .. } => Ok(None),
+        }
+    }
+
+    /// Hands what came to the answer. Says whether any of it is the answer's.
+    fn hear(&mut self, plain: &[u8], answer: &mut Answering, written: Time, deadline: Time) -> bool {
+        answer.bytes += plain.len() as u64;
+        let control = self.wire.hear(plain, std::slice::from_mut(answer));
+        if !control.is_empty() {
+            if self.call.acknowledged.is_none() {
+                // Stamps of what follows are none of the request's.
+                self.read_stamps(written);
+            }
+            // Where the connection failed, the next read says why.
+            let _ = self.wire.write(&control, deadline);
+        }
+        std::mem::take(&mut answer.touched)
+    }
+
     fn note(&mut self, at: Time, bytes: usize) {
         if self.call.receives.len() < limits::RECEIVES {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -320,231 +430,10 @@ impl Exchange<'_> {
 /// ours are converted into each other.
 const EARLY: Duration = Duration::from_micros(100);
 
-/// An answer as it comes.
-struct Answering {
-    reader: ResponseReader,
-    cache: HeadCache,
-    expect: Expect,
-    answer: Answer,
-    interim: bool,
-    bytes: u64,
-    /// Bytes of content so far.
-    content: u64,
-    /// The content, where its coding can be checked.
-    coded: Option<Coded>,
-    /// Bytes behind the end of the answer.
-    behind: usize,
-    /// It began before the request was sent.
-    came_before: bool,
-    end: Option<Result<Answer, Failure>>,
-}
-
-impl Answering {
-    fn new(expect: Expect) -> Answering {
-        Answering {
-            reader: ResponseReader::new(Limits::default()),
-            cache: HeadCache::new(),
-            expect,
-            answer: Answer::default(),
-            interim: false,
-            bytes: 0,
-            content: 0,
-            coded: None,
-            behind: 0,
-            came_before: false,
-            end: None,
-        }
-    }
-
-    /// Whether `100 Continue` or a final answer has come.
-    fn decided(&self) -> bool {
-        self.interim || self.answer.status != 0 || self.end.is_some()
-    }
-
-    fn take(&mut self, mut input: &[u8]) {
-        if self.bytes == 0 && is_tls(input) {
-            let words = "it speaks TLS there: write https:// instead of http://".to_owned();
-            self.end = Some(Err(Failure { stage: Stage::Receive, why: Why::Malformed, words }));
-        }
-        self.bytes += input.len() as u64;
-        while self.end.is_none() {
-            match self.reader.next(&mut self.cache, &mut input, self.expect) {
-                Ok(None) => return,
-                Ok(Some(Part::Interim(_))) => self.interim = true,
-                Ok(Some(Part::Head(head))) => {
-                    self.answer = facts_of(&head);
-                    let coding = self.answer.field("content-encoding");
-                    self.coded = coding.and_then(|coding| Coded::of(self.answer.status, coding));
-                }
-                Ok(Some(Part::Body(piece))) => {
-                    self.content += piece.len() as u64;
-                    self.coded.iter_mut().for_each(|coded| coded.take(piece));
-                    look_at_page(&mut self.answer, piece);
-                }
-                Ok(Some(Part::Trailers(_))) => {}
-                Ok(Some(Part::End(end))) => {
-                    self.answer.reusable = end.reusable;
-                    self.answer.body_bytes = end.body_bytes;
-                    self.end = Some(Ok(self.answer.clone()));
-                }
-                Err(error) => {
-                    let words = error.to_string();
-                    self.end = Some(Err(Failure { stage: Stage::Receive, why: Why::Malformed, words }));
-                }
-            }
-        }
-        // Clients skip empty lines between answers.
-        if input.iter().any(|b| !b"\r\n".contains(b)) {
-            self.behind += input.len();
-        }
-    }
-
-    fn end(&self) -> Option<Result<Answer, Failure>> {
-        self.end.clone()
-    }
-
-    /// What is wrong with an answer that ended, in words that follow the server's name.
-    fn fault(&self) -> Option<String> {
-        if self.came_before {
-            return Some(
-                "sends bytes behind the end of its answer: they came before we sent the next request, and clients take them for the answer \
-                 to that"
-                    .to_owned(),
-            );
-        }
-        if self.behind > 0 {
-            let length = self.answer.field("content-length");
-            let said = match length {
-                _ if self.content == 0 => "which has no body".to_owned(),
-                Some(length) => format!("whose Content-Length is {length}"),
-                None => "whose chunks ended".to_owned(),
-            };
-            let bytes = if self.behind == 1 { "byte" } else { "bytes" };
-            return Some(format!(
-                "sends {} {bytes} behind the end of its answer, {said}: clients that keep the connection take them for the next answer",
-                self.behind
-            ));
-        }
-        if self.answer.endless { None } else { self.coded.as_ref()?.fault() }
-    }
-
-    /// A stream of events that has begun: it ends when its reader leaves.
-    fn stream(&self) -> Option<Answer> {
-        let kind = self.answer.field("content-type")?.to_ascii_lowercase();
-        let streams = kind.starts_with("text/event-stream") || kind.starts_with("multipart/x-mixed-replace");
-        let answer =
-            Answer { endless: true, reusable: false, body_bytes: self.content, ..self.answer.clone() };
-        streams.then_some(answer)
-    }
-
-    /// What a response lacks that did not end, in words.
-    fn unfinished(&self, failure: Failure, to: SocketAddr, patience: Duration) -> Failure {
-        if failure.why != Why::TimedOut {
-            return failure;
-        }
-        let words = match failure.stage {
-            Stage::Wait => format!(
-                "{} within {:.0} s: it hangs, or it waits for an event (a long poll)",
-                failure.words,
-                patience.as_secs_f64()
-            ),
-            Stage::Receive if self.answer.status != 0 => self.lacks(to),
-            _ => failure.words,
-        };
-        Failure { words, ..failure }
-    }
-
-    /// The part that is missing of a response whose head came.
-    fn lacks(&self, to: SocketAddr) -> String {
-        let came = self.content;
-        let chunked = self
-            .answer
-            .field("transfer-encoding")
-            .is_some_and(|t| t.to_ascii_lowercase().contains("chunked"));
-        let length = self.answer.field("content-length").and_then(|l| l.trim().parse::<u64>().ok());
-        match length {
-            _ if chunked => format!(
-                "{to} begins its answer and does not end it: it sends chunks ({came} bytes of content), and the last one, which ends the \
-                 body, never comes"
-            ),
-            Some(length) => format!(
-                "{to} begins its answer and does not end it: it says Content-Length: {length} and sends {came} bytes; the other {} never \
-                 come",
-                length.saturating_sub(came)
-            ),
-            None => format!(
-                "{to} begins its answer and does not end it: it says no length, so that its end is that of the connection, and it does \
-                 not close that ({came} bytes came)"
-            ),
-        }
-    }
-
-    /// The peer has closed; `cut`: without the end that TLS has.
-    fn closed(&mut self, to: SocketAddr, cut: bool) -> Result<Answer, Failure> {
-        match self.reader.finish() {
-            Ok(Some(_)) if cut => {
-                let words = format!(
-                    "{to} closed the connection without TLS's close_notify in an answer that ends with its connection: whether that is whole \
-                     cannot be told (RFC 9112 section 9.8)"
-                );
-                Err(Failure { stage: Stage::Receive, why: Why::ClosedEarly, words })
-            }
-            Ok(Some(end)) => {
-                self.answer.body_bytes = end.body_bytes;
-                self.answer.reusable = false;
-                Ok(self.answer.clone())
-            }
-            _ => {
-                let stage = if self.bytes > 0 { Stage::Receive } else { Stage::Wait };
-                let length = self.answer.field("content-length").filter(|_| self.answer.status != 0);
-                let words = if let Some(length) = length {
-                    format!(
-                        "{to} closed the connection in the middle of its answer: {} of the {length} bytes that Content-Length promises",
-                        self.content
-                    )
-                } else if self.bytes > 0 {
-                    format!("{to} closed the connection in the middle of its answer")
-                } else {
-                    format!("{to} closed the connection without an answer")
-                };
-                Err(Failure { stage, why: Why::ClosedEarly, words })
-            }
-        }
-    }
-}
-
 /// The time by which packets are stamped, nanoseconds since 1970.
 fn wall_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// An alert or a handshake record (RFC 8446, section 5.1): what a TLS server answers to a request
-/// in clear.
-fn is_tls(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x15 | 0x16, 3, 0..=4, ..])
-}
-
-/// The beginning of an error page: many servers are known by theirs.
-fn look_at_page(answer: &mut Answer, piece: &[u8]) {
-    const ENOUGH: usize = 512;
-    let known = answer.field("server").is_some() || answer.field(LOOKS_LIKE).is_some();
-    if answer.status >= 400 && !known {
-        let page = String::from_utf8_lossy(&piece[..piece.len().min(ENOUGH)]).into_owned();
-        answer.fields.push((LOOKS_LIKE.to_owned(), page));
-    }
-}
-
-fn facts_of(head: &HeadView<'_>) -> Answer {
-    let kept = |name: &&str| {
-        let value = head.get(name.as_bytes())?;
-        Some(((*name).to_owned(), String::from_utf8_lossy(&value[..value.len().min(512)]).into_owned()))
-    };
-    let mut fields: Vec<(String, String)> = KEPT_FIELDS.iter().filter_map(kept).collect();
-    if let Some(software) = by_head(head.fields()) {
-        fields.push((LOOKS_LIKE.to_owned(), software.to_owned()));
-    }
-    Answer { status: head.status(), fields, ..Answer::default() }
 }
 
 /// TcpExt ListenOverflows of this machine (this network namespace), when `to` is on it.

@@ -1,11 +1,15 @@
 //! Does what a [`Planner`] asks for, with sockets and the clock. Thin: it decides nothing.
 
+mod answer;
 mod dns;
 mod exchange;
 mod find;
+mod http;
 mod machine;
 mod packets;
 mod process;
+mod streams;
+mod talk;
 mod view;
 mod wire;
 
@@ -14,7 +18,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use linerate_http::client::{RequestSpec, Template, TemplateError, Values};
+use linerate_http::client::{RequestSpec, StreamTemplate, Template, TemplateError, Values};
 use linerate_net::Time;
 use linerate_net::instrument::{self, Levers, Probe as Socket, has_delayed_ack_lever};
 use linerate_tls::Variant;
@@ -24,7 +28,9 @@ use crate::causes::{NO_PORT, seen_in_packets};
 use crate::limits;
 use crate::packets::Packets;
 use crate::planner::Planner;
-use crate::probe::{CallProbe, Connected, Experiment, Held, Lane, Observation, Probe, Resolved, Variation};
+use crate::probe::{
+    CallProbe, Connected, Experiment, Held, Lane, Observation, Probe, Resolved, Together, Variation,
+};
 use crate::process::ProcessView;
 use crate::record::{Record, Settings};
 use crate::verdict::Diagnosis;
@@ -32,6 +38,7 @@ use crate::verdict::Diagnosis;
 use wire::{Speak, Wire};
 
 pub use find::listening_processes;
+pub use http::Http;
 pub use wire::Tls;
 
 /// A request to be explained.
@@ -43,6 +50,8 @@ pub struct Request {
     pub port: u16,
     /// TLS towards it; `None`: plain HTTP.
     pub tls: Option<Tls>,
+    /// Which HTTP. That TLS offers as much is its maker's part.
+    pub http: Http,
     /// As it is sent.
     pub spec: RequestSpec,
     /// The server behind the proxy that is called, where that is known.
@@ -93,8 +102,12 @@ pub fn explain(
         chosen: 0,
         end: instrument::now(),
         process: settings.pid.map(process::Process::new),
+        window: settings.window,
     };
     hands.render(&Variation::None)?;
+    if request.http == Http::Two {
+        StreamTemplate::compile(&request.spec, &[], request.tls.is_some())?;
+    }
     let mut looker = Looker::new(&settings, request.port);
     let mut film = Film::new(settings.capture);
     let machine = machine::Clocked::begin();
@@ -276,6 +289,7 @@ impl Film {
             Observation::Burst(calls) => recorder.made(calls),
             Observation::SideBySide(lanes) => recorder.made(lanes.iter().flatten()),
             Observation::Held(held) => recorder.made([&held.call]),
+            Observation::Together(rounds) => recorder.made(rounds.iter().flatten()),
             Observation::Resolved(_) | Observation::NameServers(_) | Observation::Connected(_) => {}
         }
     }
@@ -330,6 +344,8 @@ struct Hands<'a> {
     /// When whatever is under way is cut short.
     end: Time,
     process: Option<process::Process>,
+    /// The HTTP/2 windows that we announce.
+    window: u32,
 }
 
 impl Hands<'_> {
@@ -345,6 +361,7 @@ impl Hands<'_> {
             Probe::Burst(n) => Observation::Burst(self.burst(*n)?),
             Probe::SideBySide(lanes) => Observation::SideBySide(self.side_by_side(lanes)?),
             Probe::Held(n, time) => Observation::Held(Box::new(self.held(*n, *time)?)),
+            Probe::Together(together) => Observation::Together(self.together(together)?),
         })
     }
 
@@ -424,8 +441,8 @@ impl Hands<'_> {
         }
     }
 
-    /// The request's bytes, head and body apart.
-    fn render(&self, variation: &Variation) -> Result<(Vec<u8>, Vec<u8>), TemplateError> {
+    /// The request, changed so.
+    fn spec(&self, variation: &Variation) -> RequestSpec {
         let mut spec = self.request.spec.clone();
         match variation {
             Variation::None => {}
@@ -444,7 +461,28 @@ impl Hands<'_> {
                 }
             }
         }
-        let template = Template::compile(&spec, &[])?;
+        spec
+    }
+
+    /// The field block of a request over HTTP/2; empty where it cannot be sent so.
+    fn block(&self, spec: &RequestSpec, https: bool) -> Result<Vec<u8>, TemplateError> {
+        if self.request.http == Http::One {
+            return Ok(Vec::new());
+        }
+        let mut block = Vec::new();
+        match StreamTemplate::compile(spec, &[], https) {
+            Ok(template) => {
+                template.render_block(&Values { seq: 0, now_ms: 0, seed: 0, row: &[] }, &mut block);
+                Ok(block)
+            }
+            Err(_) if self.request.http == Http::Auto => Ok(block),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The request's bytes, head and body apart.
+    fn render(&self, variation: &Variation) -> Result<(Vec<u8>, Vec<u8>), TemplateError> {
+        let template = Template::compile(&self.spec(variation), &[])?;
         let mut bytes = Vec::new();
         template.render(&Values { seq: 0, now_ms: 0, seed: 0, row: &[] }, &mut bytes);
         let end = bytes.windows(4).position(|w| w == b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
@@ -458,7 +496,13 @@ impl Hands<'_> {
         let waits = says_expect(&self.request.spec)
             && probe.variation != Variation::WithoutExpect
             && !body.is_empty();
+        let origin = self.request.origin.as_ref().filter(|_| probe.variation == Variation::Origin);
+        let https = origin.map_or(self.request.tls.is_some(), |o| o.tls.is_some());
+        let block = self.block(&self.spec(&probe.variation), https)?;
         Ok(exchange::Plan {
+            http: self.request.http,
+            block,
+            window: probe.window.unwrap_or(self.window),
             head,
             body,
             expect: template.expect(),
@@ -493,6 +537,7 @@ impl Hands<'_> {
         let speak = tls.map(|tls| Speak { tls, variant: probe.tls });
         // A connection that the peer has closed by now is none: any client looks before it sends.
         let kept = kept.filter(|k| !k.look().facts().peer_closed());
+        let kept = kept.and_then(|mut kept| kept.is_fit().then_some(kept));
         let overflows = exchange::overflows(to);
         let before = self.process.as_ref().map(process::Process::look);
         let starved = exchange::waited_here();
@@ -567,6 +612,20 @@ impl Hands<'_> {
             drop(ended);
             Held { idle: held, released: releasing.join().ok().flatten(), call }
         }))
+    }
+
+    /// Calls at once on connections of HTTP/2, which are opened for it.
+    fn together(&self, wanted: &Together) -> Result<Vec<Vec<Call>>, TemplateError> {
+        let probe = CallProbe::plain(wanted.experiment, wanted.arm, Lane::Fresh);
+        let plan = self.plan(&probe)?;
+        let to = self.address(self.chosen);
+        let opened = std::thread::scope(|scope| {
+            let open = || exchange::anew(to, &Levers::default(), self.speak(), &plan, self.end).1;
+            let all: Vec<_> = (0..wanted.connections).map(|_| scope.spawn(open)).collect();
+            all.into_iter().map(|t| t.join().ok().flatten()).collect::<Option<Vec<Wire>>>()
+        });
+        let wires = opened.filter(|wires| wires.iter().all(Wire::is_streamed)).unwrap_or_default();
+        Ok(streams::rounds(wires, &plan, (wanted.calls, wanted.rounds), self.end))
     }
 
     /// All at once, each on a connection of its own.

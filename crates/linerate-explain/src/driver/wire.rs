@@ -8,6 +8,8 @@ use linerate_net::layer::{Progress, Session};
 use linerate_net::{NetError, NetErrorKind};
 use linerate_tls::{ClientOptions, TlsError, TlsSession, Variant, Variants};
 
+use super::http::Http;
+use super::talk::Streams;
 use crate::handshake::{Handshake, Trip};
 
 /// TLS towards a server: plain data, beside the sessions that it gave.
@@ -95,6 +97,8 @@ pub(super) struct Wire {
     early: Vec<u8>,
     /// The peer said that nothing more follows.
     ended: bool,
+    /// It carries HTTP/2.
+    pub(super) streams: Option<Box<Streams>>,
 }
 
 /// What a read led to.
@@ -110,7 +114,30 @@ pub(super) enum Came {
 
 impl Wire {
     pub(super) fn plain(socket: Socket) -> Wire {
-        Wire { socket, session: None, out: Vec::new(), pending: Vec::new(), early: Vec::new(), ended: false }
+        Wire {
+            socket,
+            session: None,
+            out: Vec::new(),
+            pending: Vec::new(),
+            early: Vec::new(),
+            ended: false,
+            streams: None,
+        }
+    }
+
+    /// Settles which HTTP it carries, by what was agreed on in its handshake.
+    pub(super) fn agree(&mut self, http: Http, window: u32) -> Result<(), String> {
+        let agreed = self.session.as_ref().map(|session| session.protocol() == Some(b"h2"));
+        let streams = match (http, agreed) {
+            (Http::One, _) | (Http::Auto, None | Some(false)) => false,
+            (_, Some(true)) | (Http::Two, None) => true,
+            (Http::Two, Some(false)) => {
+                return Err("the server does not speak HTTP/2 over TLS (it does not choose h2 by ALPN): leave out --http2, or --http 2"
+                    .to_owned());
+            }
+        };
+        self.streams = streams.then(|| Box::new(Streams::new(window)));
+        Ok(())
     }
 
     pub(super) fn socket(&mut self) -> &mut Socket {

@@ -1,7 +1,7 @@
 //! On the connection, and before it.
 
-use super::Step::{From, LostFrom, LostTo, Then, To, Wait};
-use super::{Page, fix, page};
+use super::page::Step::{From, LostFrom, LostTo, Then, To, Wait};
+use super::page::{Page, fix, page};
 
 pub(super) static PAGES: &[Page] = &[
     page(

@@ -1,7 +1,7 @@
 //! In HTTP, and in the server.
 
-use super::Step::{From, LostTo, Then, To, Wait};
-use super::{Page, fix, page};
+use super::page::Step::{From, LostTo, Then, To, Wait};
+use super::page::{Page, fix, page};
 
 pub(super) static PAGES: &[Page] = &[
     page(

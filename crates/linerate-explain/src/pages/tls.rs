@@ -1,7 +1,7 @@
 //! In the TLS handshake of a new connection.
 
-use super::Step::{From, Then, To, Wait};
-use super::{Page, fix, page};
+use super::page::Step::{From, Then, To, Wait};
+use super::page::{Page, fix, page};
 
 pub(super) static PAGES: &[Page] = &[
     page(

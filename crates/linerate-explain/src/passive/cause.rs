@@ -30,3 +30,9 @@ pub const NO_KEEP_ALIVE: &str = "no-keep-alive";
 pub const SERVER_THINK: &str = "server-think";
 /// Answers waited behind earlier ones on their connection.
 pub const HEAD_OF_LINE: &str = "head-of-line";
+/// The sender of a body over HTTP/2 waits for room in the receiver's window.
+pub const H2_FLOW_CONTROL: &str = "h2-flow-control";
+/// Requests wait in the client for a stream.
+pub const H2_STREAM_LIMIT: &str = "h2-stream-limit";
+/// A lost segment holds up other streams of its connection.
+pub const H2_HEAD_OF_LINE: &str = "h2-head-of-line";

@@ -1,5 +1,7 @@
 //! From what was seen to what it means: pure functions over an [`Observation`].
 
+mod streams;
+
 use super::cause;
 use super::flow::ms;
 use super::observation::{Call, Fault, FaultKind, Observation, Sums};
@@ -64,6 +66,7 @@ pub fn of(seen: &Observation) -> Vec<Finding> {
     found.extend(head_of_line(seen));
     found.extend(no_keep_alive(seen));
     found.extend(client_pool(seen));
+    found.extend(streams::limit(seen));
     found.sort_by_key(|f| std::cmp::Reverse(f.all_ns));
     found
 }
@@ -399,7 +402,8 @@ const KEEP_FIXES: Fixes = &[
 ];
 
 /// Causes that have no row in [`KNOWN`]: their line, and what to change.
-const OTHERS: [(&str, &str, Fixes); 6] = [
+const OTHERS: [(&str, &str, Fixes); 7] = [
+    (cause::H2_STREAM_LIMIT, streams::LIMIT, streams::LIMIT_FIXES),
     (cause::SERVER_THINK, "the server takes its time before the first byte of its answer", THINK_FIXES),
     (cause::HEAD_OF_LINE, "answers wait behind earlier ones on the same connection", LINE_FIXES),
     (cause::NO_KEEP_ALIVE, "each call opens a connection of its own", KEEP_FIXES),
@@ -440,7 +444,9 @@ struct Known {
     verify: &'static str,
 }
 
-const KNOWN: [Known; 9] = [
+const KNOWN: [Known; 11] = [
+    streams::FLOW_CONTROL,
+    streams::HEAD_OF_LINE,
     Known {
         id: cause::LATE_CLOSE,
         title: "the answer ends when its connection is closed, and the server closes it late",

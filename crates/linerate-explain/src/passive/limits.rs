@@ -132,3 +132,32 @@ pub const SEALED_ANSWER: usize = 20;
 /// Bytes of a server's sealed record up to which the first ones may be session tickets, and how many
 /// of them. Reason: servers in use send one or two, of some 250 bytes each.
 pub const TICKET: (usize, usize) = (600, 2);
+
+/// Streams that are open at once on one connection of HTTP/2; beyond it the oldest is given up.
+/// Reason: servers in use admit up to a few hundred.
+pub const STREAMS: usize = 1024;
+
+/// Streams of a connection that one event of TCP is told of. Reason: each event must cost little,
+/// however many streams are open.
+pub const STREAMS_TOLD: usize = 64;
+
+/// Bytes of an HTTP/2 frame that is not DATA. Reason: 16,384 is what every endpoint takes; few
+/// announce more, and nothing but field blocks needs it.
+pub const FRAME: usize = 64 << 10;
+
+/// Frames of one field block of HTTP/2. Reason: as in `linerate-http`; empty ones cost no bytes.
+pub const BLOCK_FRAMES: u32 = 64;
+
+/// Bytes of a table of fields (HPACK). Reason: browsers announce 65,536, servers 4,096.
+pub const FIELDS_TABLE: usize = 64 << 10;
+
+/// Room that was given in one window of HTTP/2, lately. Reason: what was given a round trip ago
+/// counts, and receivers give half a window at once.
+pub const ROOMS: usize = 64;
+
+/// Parts of frames whose place is remembered, in one direction of a connection of HTTP/2. Reason:
+/// what came behind a lost segment is a window's worth.
+pub const PLACES: usize = 512;
+
+/// Different reasons why HTTP/2 was read no further that are kept. Reason: each is a line.
+pub const UNREAD: usize = 8;

@@ -21,6 +21,7 @@ pub mod findings;
 mod flow;
 #[doc(hidden)]
 pub mod fuzz;
+mod h2;
 mod http;
 pub mod limits;
 mod observation;
@@ -36,7 +37,7 @@ pub use flow::{MarkCounts, Marks, Tally, Told};
 pub use limits::Limits;
 pub use observation::{
     Call, Carried, ConnectionSummary, Fault, FaultKind, Handshake, Note, Observation, Packets, Pool, Seen,
-    Sums, TlsAccess, Traced,
+    StreamLimit, Sums, TlsAccess, Traced,
 };
 pub use packet::{LinkType, Packet};
 pub use tls::{KeyLog, KeyLogError};

@@ -23,6 +23,11 @@ pub struct Observation {
     pub seen: Vec<Seen>,
     /// How many connections of each client were busy at once.
     pub pools: Vec<Pool>,
+    /// Connections of HTTP/2 whose client had as many streams open as the server admits; at most
+    /// [`Limits::listed`](super::Limits::listed).
+    pub stream_limits: Vec<StreamLimit>,
+    /// Why connections of HTTP/2 were read no further, in words, and how many.
+    pub unread: Vec<(String, u64)>,
     /// Connections that went wrong as such, whatever they carried; at most
     /// [`Limits::listed`](super::Limits::listed).
     pub faults: Vec<Fault>,
@@ -118,8 +123,13 @@ pub struct Sums {
     pub tls_access: TlsAccess,
     /// Calls of unreadable connections, timed by their records.
     pub timed: u64,
-    /// That carried HTTP/2 in clear.
+    /// That carried HTTP/2, in clear or readable.
     pub http2: u64,
+    /// Calls over HTTP/2 whose method, path or status is not known: their fields refer to others
+    /// that the capture lacks.
+    pub unknown_fields: u64,
+    /// Streams of HTTP/2 that one end reset before their response was whole.
+    pub streams_reset: u64,
     /// With other data.
     pub other: u64,
     /// That ended by a reset.
@@ -228,7 +238,7 @@ pub enum Carried {
     Http,
     /// TLS.
     Tls,
-    /// HTTP/2 in clear.
+    /// HTTP/2, in clear or with keys.
     Http2,
     /// Other data.
     Other,
@@ -383,6 +393,30 @@ pub struct Pool {
     pub between_ns: i64,
     /// Time from the first request to the last change.
     pub watched_ns: i64,
+}
+
+/// A connection of HTTP/2 whose client had as many streams open as the server admits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamLimit {
+    /// Client and server.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
+    /// How many the server admits at once (SETTINGS_MAX_CONCURRENT_STREAMS).
+    pub limit: u64,
+    /// How many bursts came to that.
+    pub times: u64,
+    /// Streams that ended while so many were open.
+    pub ended: u64,
+    /// Requests that left at once after one of them ended.
+    pub followed: u64,
+    /// The longest that those requests can have waited, all together: since so many were open,
+    /// nanoseconds.
+    pub waited_ns: i64,
+    /// Time in which so many were open.
+    pub full_ns: i64,
+    /// Time from the first request to the last change.
+    pub watched_ns: i64,
+    /// Streams that the server refused (REFUSED_STREAM).
+    pub refused: u64,
 }
 
 /// A kind of trouble, over all calls.

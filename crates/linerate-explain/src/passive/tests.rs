@@ -1,5 +1,7 @@
 //! Conversations written down segment by segment, and what is said of them.
 
+mod streams;
+
 use std::net::Ipv4Addr;
 
 use super::packet::flag::{ACK, FIN, PSH, RST, SYN};

@@ -51,7 +51,7 @@ fn several(n: u64, one: &str, many: &str) -> String {
 pub fn headline(seen: &Observation, findings: &[Finding]) -> Vec<String> {
     let s = &seen.sums;
     let calls = several(s.answered, "call", "calls");
-    let connections = several(s.http, "connection", "connections");
+    let connections = several(s.http + s.http2, "connection", "connections");
     let mut lines = Vec::new();
     let [median, nine, _, most] = s.total_quantiles_ns;
     let worst = match s.answered {
@@ -103,13 +103,13 @@ fn no_calls(seen: &Observation) -> String {
         )
     } else if p.tcp == 0 {
         format!("there is no TCP in its {}", several(p.all, "packet", "packets"))
-    } else if s.tls > 0 && s.http == 0 {
+    } else if s.tls > 0 && s.http + s.http2 == 0 {
         format!(
             "{} carried TLS, of which nothing could be read, and no call was seen in the sizes of its records",
             several(s.tls, "connection", "connections")
         )
-    } else if s.http2 > 0 && s.http == 0 {
-        "HTTP/2 was seen, which is not read here".to_owned()
+    } else if let Some((why, _)) = seen.unread.first().filter(|_| s.requests == 0) {
+        format!("HTTP/2 was seen, which cannot be read: {why}")
     } else if s.requests > 0 && s.answers == 0 {
         format!(
             "{} but no answer: only one direction was captured, or the server did not answer",
@@ -123,7 +123,7 @@ fn no_calls(seen: &Observation) -> String {
     } else if s.requests > 0 {
         "no request's answer came to its end".to_owned()
     } else {
-        format!("no HTTP/1 was seen on its {}", several(s.connections, "TCP connection", "TCP connections"))
+        format!("no HTTP was seen on its {}", several(s.connections, "TCP connection", "TCP connections"))
     };
     format!("Nothing can be said: {why}.")
 }
@@ -260,7 +260,13 @@ fn about_connections(seen: &Observation, told: &mut Vec<String>) {
                  several calls overlap (HTTP/2) and where a response ends are not known; TLS 1.3's session tickets may pass for the \
                  beginning of the first response";
     say(s.timed, "call", "calls", timed);
-    say(s.http2, one, many, " with HTTP/2, which is not read here");
+    for (why, connections) in &seen.unread {
+        say(*connections, one, many, &format!(" with HTTP/2 of which the rest was not read: {why}"));
+    }
+    let fields = " over HTTP/2 whose method, path or status is not known (\"?\", 0): their fields refer to others that are not in the \
+                  capture (HPACK)";
+    say(s.unknown_fields, "call", "calls", fields);
+    say(s.streams_reset, "stream", "streams", " of HTTP/2 reset before their answer was whole");
     say(
         s.one_direction,
         one,
@@ -274,7 +280,7 @@ fn about_connections(seen: &Observation, told: &mut Vec<String>) {
     say(s.unanswered, "request", "requests", " without a whole answer in the capture");
     say(s.orphans, "answer", "answers", " to requests that are not in the capture");
     say(s.evicted, "quiet connection", "quiet connections", " summed up early, to hold memory bounded");
-    if s.http > 0 && s.rtt_min_ns.is_none() {
+    if s.http + s.http2 > 0 && s.rtt_min_ns.is_none() {
         told.push(
             "no connection's opening is in the capture: the network's round trip is not known, and is within the server's part"
                 .to_owned(),

@@ -15,6 +15,7 @@ pub(super) fn experiments(probe: &Probe) -> Vec<Experiment> {
         Probe::Call(call) => vec![call.experiment],
         Probe::Burst(_) => vec![Experiment::Burst],
         Probe::Held(..) => vec![Experiment::Held],
+        Probe::Together(t) => vec![t.experiment],
         Probe::SideBySide(lanes) => lanes.iter().flatten().map(|c| c.experiment).take(1).collect(),
         _ => Vec::new(),
     }
@@ -65,7 +66,10 @@ impl Costs {
         let again = matches!(probe.lane, Lane::Kept(lane) if !self.open.insert(lane));
         let later = probe.pause + probe.levers.delayed_ack.unwrap_or_default();
         let spared = if probe.variation == Variation::WithoutExpect { self.held } else { 0.0 };
-        (if again { self.kept } else { self.fresh }) + later.as_secs_f64() - spared
+        let usual = if again { self.kept } else { self.fresh };
+        // Twice the window is half of the round trips.
+        let usual = if probe.window.is_some() { usual / 2.0 } else { usual };
+        usual + later.as_secs_f64() - spared
     }
 
     fn probe(&mut self, record: &Record, probe: &Probe) -> f64 {
@@ -79,6 +83,8 @@ impl Costs {
             Probe::Resolve => record.lookups().first().map_or(0.0, |l| l.took.as_secs_f64()),
             Probe::NameServers => 2.0 * NAME_SERVER_TIME.as_secs_f64(),
             Probe::Held(_, time) => time.as_secs_f64() + self.fresh,
+            // As many turns as the server's limit of streams makes.
+            Probe::Together(t) => self.fresh + 3.0 * f64::from(t.rounds) * self.kept,
             Probe::Connect(_) => self.connect,
         }
     }

@@ -15,6 +15,7 @@ use crate::probe::{Connected, Held, NameServer, Resolved, Variation, Writes};
 mod connections;
 mod predicted;
 mod right;
+mod streams;
 mod tls;
 
 /// Milliseconds.

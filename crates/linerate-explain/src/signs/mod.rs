@@ -4,4 +4,5 @@ pub(crate) mod at_once;
 pub(crate) mod bursts;
 pub(crate) mod first;
 pub(crate) mod pace;
+pub(crate) mod streams;
 pub(crate) mod tls;

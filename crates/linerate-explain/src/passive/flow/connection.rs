@@ -1,28 +1,25 @@
 //! One TCP connection of a capture: both directions, their bytes in order, the messages in them,
 //! and the calls they make.
 
+use crate::passive::h2::{Sniff, Spot};
 use crate::passive::http::{Body, Event, Foreign, Head, Line, MessageReader};
 use crate::passive::limits::Limits;
 use crate::passive::observation::{Carried, ConnectionSummary, Fault, FaultKind, Handshake, Traced};
 use crate::passive::packet::{Endpoint, Segment, flag};
-use crate::passive::tls::{Access, KeyLog, Out, Session};
+use crate::passive::tls::{Access, Out, Session};
 
-use super::Record;
-use super::calls::{Calls, Times};
-use super::reassembly::{Budget, Piece, Reassembly};
+use super::calls::Calls;
+use super::http2::{At, Http2};
+use super::pending::{Times, closed_window};
+use super::reassembly::{Budget, Caught, Piece, Reassembly};
+use super::record::Shared;
 use super::sealed::{Act, Sealed};
 use super::sequence::{MarkCounts, Marks, Side, analyse, before};
 use super::stall::Watch;
 use super::trace::{Kept, Trace};
 use super::window::Window;
 
-/// State that all connections share.
-pub(super) struct Shared<'a> {
-    pub(super) limits: &'a Limits,
-    pub(super) budget: &'a Budget,
-    pub(super) keys: Option<&'a KeyLog>,
-    pub(super) record: &'a mut Record,
-}
+mod content;
 
 /// One direction.
 #[derive(Debug)]
@@ -30,6 +27,10 @@ struct Direction {
     side: Side,
     bytes: Reassembly,
     messages: MessageReader,
+    /// Its first bytes, while they may begin HTTP/2, and where they were captured.
+    sniff: (Sniff, Option<At>),
+    /// Where the record before began that has content.
+    record: Option<u32>,
     watch: Watch,
     marks: MarkCounts,
     segments: u64,
@@ -52,6 +53,8 @@ impl Direction {
             side: Side::default(),
             bytes: Reassembly::default(),
             messages: MessageReader::new(limits.head_bytes),
+            sniff: (Sniff::default(), None),
+            record: None,
             watch: Watch::default(),
             marks: MarkCounts::default(),
             segments: 0,
@@ -90,6 +93,7 @@ pub(super) struct Connection {
     handshake: Option<Handshake>,
     trace: Trace,
     calls: Calls,
+    http2: Option<Box<Http2>>,
     /// A request of it is counted as being answered.
     busy: bool,
     carried: Carried,
@@ -131,6 +135,7 @@ impl Connection {
             handshake: None,
             trace: Trace::default(),
             calls: Calls::default(),
+            http2: None,
             busy: false,
             carried: Carried::Nothing,
             tls: None,
@@ -189,8 +194,9 @@ impl Connection {
         }
         self.keep(dir, s, now, marks, shared.limits.trace);
         self.follow(dir, s, now, marks, shared);
-        self.time_losses(dir, s, now, since_last, marks);
+        self.time_losses(dir, s, now, since_last, marks, shared);
         self.bytes(dir, s, now, shared);
+        self.http2.iter_mut().for_each(|http2| http2.repaired(dir));
         self.ending(dir, s, now, shared);
     }
 
@@ -299,7 +305,15 @@ impl Connection {
 
     /// Retransmissions, closed windows and delayed ACKs, with what they cost the call they fall
     /// into.
-    fn time_losses(&mut self, dir: usize, s: &Segment<'_>, now: i64, since_last: i64, marks: Marks) {
+    fn time_losses(
+        &mut self,
+        dir: usize,
+        s: &Segment<'_>,
+        now: i64,
+        since_last: i64,
+        marks: Marks,
+        shared: &mut Shared<'_>,
+    ) {
         let from_client = dir == self.client;
         // A retransmission into a closed window probes it; the rule of the window reports that
         // time.
@@ -311,12 +325,8 @@ impl Connection {
             self.lost.cost_ns = self.lost.cost_ns.saturating_add(since_last.max(0));
         }
         if lost {
-            self.calls.lost_segment(
-                now,
-                since_last.max(0),
-                from_client,
-                marks.has(Marks::FAST_RETRANSMISSION),
-            );
+            let fast = marks.has(Marks::FAST_RETRANSMISSION);
+            self.lost_segment(dir, s, now, (since_last.max(0), fast), shared);
         }
         let me = &mut self.directions[dir];
         if marks.has(Marks::ZERO_WINDOW) {
@@ -325,7 +335,10 @@ impl Connection {
             && !s.has(flag::RST)
             && let Some(since) = me.closed_since.take()
         {
-            self.calls.closed_window(since, now - since, from_client);
+            match &mut self.http2 {
+                Some(http2) => http2.closed_window(&closed_window(since, now - since, from_client)),
+                None => self.calls.closed_window(since, now - since, from_client),
+            }
             // The time that the other end has waited until now counts.
             self.directions[1 - dir].sent = Some(now);
         }
@@ -346,14 +359,15 @@ impl Connection {
         if peer.closed_since.is_none()
             && let Some(size) = peer.window.filled(end, now, to_sender, mss)
         {
-            self.calls.small_window(now - waited, waited, size, !from_client);
+            match &mut self.http2 {
+                Some(http2) => http2.small_window(dir, now - waited, waited, size),
+                None => self.calls.small_window(now - waited, waited, size, !from_client),
+            }
         }
         let me = &mut self.directions[dir];
         let stall = me.watch.data(s, now, to_sender, to_peer);
-        if let Some(stall) = stall
-            && (me.messages.in_message() || (!from_client && self.calls.is_waiting()))
-        {
-            self.calls.stalled(stall, from_client);
+        if let Some(stall) = stall {
+            self.stalled(dir, stall, from_client);
         }
     }
 
@@ -373,12 +387,13 @@ impl Connection {
         // Data in a SYN (RFC 7413) begins after it.
         let seq = s.seq.wrapping_add(u32::from(s.has(flag::SYN)));
         let direction = &self.directions[dir];
-        if self.tls.is_none() && direction.messages.is_foreign() && direction.bytes.is_in_order() {
+        let foreign = direction.messages.is_foreign() || self.http2.as_ref().is_some_and(|h| h.is_over());
+        if self.tls.is_none() && foreign && direction.bytes.is_in_order() {
             return;
         }
         let limit = shared.limits.held_bytes_one;
         self.read(dir, now, shared, |bytes, budget, each| {
-            bytes.segment(seq, s.len, s.data, budget, limit, each)
+            bytes.segment((seq, s.len, now), s.data, budget, limit, each)
         });
     }
 
@@ -388,17 +403,21 @@ impl Connection {
         dir: usize,
         now: i64,
         shared: &mut Shared<'_>,
-        turn: impl FnOnce(&mut Reassembly, &Budget, &mut dyn FnMut(Piece<'_>)),
+        turn: impl FnOnce(&mut Reassembly, &Budget, &mut dyn FnMut(Piece<'_>, Caught)),
     ) {
         let mut bytes = std::mem::take(&mut self.directions[dir].bytes);
         let budget = shared.budget;
-        turn(&mut bytes, budget, &mut |piece| self.piece(dir, piece, now, shared));
+        turn(&mut bytes, budget, &mut |piece, caught| self.piece(dir, piece, caught, now, shared));
         self.directions[dir].bytes = bytes;
     }
 
-    fn piece(&mut self, dir: usize, piece: Piece<'_>, now: i64, shared: &mut Shared<'_>) {
+    fn piece(&mut self, dir: usize, piece: Piece<'_>, caught: Caught, now: i64, shared: &mut Shared<'_>) {
         shared.record.sums.holes += u64::from(matches!(piece, Piece::Hole(_)));
-        let untouched = matches!(self.carried, Carried::Nothing | Carried::Other) && self.calls.is_idle();
+        let untouched = matches!(self.carried, Carried::Nothing | Carried::Other)
+            && self.calls.is_idle()
+            && self.http2.is_none();
+        let len = if let Piece::Data(data) = piece { data.len() as u32 } else { 0 };
+        let end = caught.seq.wrapping_add(len);
         if let Piece::Data(data) = piece
             && self.tls.is_none()
             && untouched
@@ -407,7 +426,10 @@ impl Connection {
             self.carried = Carried::Tls;
             self.tls = Some(Box::new((Session::new(), Sealed::default())));
         }
-        let Some(mut tls) = self.tls.take() else { return self.plain(dir, piece, now, shared) };
+        let Some(mut tls) = self.tls.take() else {
+            let spot = Spot { begun: now, came: caught.came, seq: caught.seq };
+            return self.content(dir, piece, At { spot, end }, now, shared);
+        };
         let (session, sealed) = &mut *tls;
         let (keys, budget) = (shared.keys, shared.budget);
         if sealed.name.is_none() {
@@ -416,11 +438,17 @@ impl Connection {
         sealed.has_tickets = session.has_late_tickets();
         session.take(dir, piece, now, (keys, budget), &mut |out| match out {
             Out::Data { bytes, begun } => {
+                // Its record begins where the one before ended, or later.
+                let seq = self.directions[dir].record.replace(caught.seq).unwrap_or(caught.seq);
+                let at = At { spot: Spot { begun, came: caught.came, seq }, end };
                 self.record_began = Some(begun);
-                self.plain(dir, Piece::Data(bytes), now, shared);
+                self.content(dir, Piece::Data(bytes), at, now, shared);
                 self.record_began = None;
             }
-            Out::Hole(n) => self.plain(dir, Piece::Hole(n), now, shared),
+            Out::Hole(n) => {
+                let spot = Spot { begun: now, came: caught.came, seq: caught.seq };
+                self.content(dir, Piece::Hole(n), At { spot, end }, now, shared);
+            }
             Out::Sealed { len, begun } => {
                 let acts = match dir == self.client {
                     true => sealed.client(len, begun, now),
@@ -461,7 +489,7 @@ impl Connection {
         }
     }
 
-    /// Bytes as HTTP is written in them.
+    /// Bytes as HTTP/1 is written in them.
     fn plain(&mut self, dir: usize, piece: Piece<'_>, now: i64, shared: &mut Shared<'_>) {
         match piece {
             Piece::Hole(n) => {
@@ -527,10 +555,14 @@ impl Connection {
                 self.calls.answer_end(now, cut, &times, &mut self.trace, shared);
             }
             Event::Foreign(kind) => {
-                if self.carried != Carried::Http {
+                if !matches!(self.carried, Carried::Http | Carried::Http2) {
                     self.carried = match kind {
                         Foreign::Tls => Carried::Tls,
-                        Foreign::Http2 => Carried::Http2,
+                        // It is looked for where a connection begins.
+                        Foreign::Http2 => {
+                            shared.record.unread("it begins behind something else");
+                            Carried::Http2
+                        }
                         Foreign::Unknown => Carried::Other,
                     };
                 }
@@ -618,6 +650,7 @@ impl Connection {
             self.act(acts, tls.1.name.as_deref(), shared);
             self.tls = Some(tls);
         }
+        self.end_sniff(dir, now, shared);
         let event = self.directions[dir].messages.close(shared.budget);
         self.closing = true;
         event.into_iter().for_each(|e| self.event(dir, e, now, shared));
@@ -632,6 +665,10 @@ impl Connection {
         self.close(0, now, shared);
         self.close(1, now, shared);
         self.calls.finish(shared);
+        if let Some(mut http2) = self.http2.take() {
+            http2.end(&mut self.around(now, shared));
+            self.http2 = Some(http2);
+        }
         self.count_busy(now, shared);
         for direction in &mut self.directions {
             direction.bytes.drop_held(shared.budget);
@@ -690,13 +727,15 @@ impl Connection {
         }
         // Calls report their own losses.
         let both = self.directions.iter().all(|d| d.segments > 0);
-        let none = both && !self.calls.any_whole();
+        let whole = self.calls.any_whole() || self.http2.as_ref().is_some_and(|h| h.streams.any_whole());
+        let none = both && !whole;
         (none && self.lost.cost_ns >= LOST_NS)
             .then_some(())
             .and_then(|()| fault(FaultKind::Lossy, self.lost.cost_ns))
     }
 
     fn summary(&self) -> ConnectionSummary {
+        let streams = self.http2.as_ref().map_or((0, 0), |h| (h.streams.requests, h.streams.answers));
         let (c, s) = (&self.directions[self.client], &self.directions[1 - self.client]);
         ConnectionSummary {
             id: self.id,
@@ -707,8 +746,8 @@ impl Connection {
             marks: [c.marks, s.marks],
             handshake: self.handshake,
             carried: self.carried,
-            requests: self.calls.requests,
-            answers: self.calls.answers,
+            requests: self.calls.requests + streams.0,
+            answers: self.calls.answers + streams.1,
             reset: self.reset,
             first_ns: self.first_ns,
             last_ns: self.last_ns,

@@ -15,12 +15,22 @@ pub(crate) enum Piece<'a> {
     Hole(u32),
 }
 
+/// Where the next part was captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caught {
+    /// When; that is before what precedes it, for a segment that was held back.
+    pub(crate) came: i64,
+    /// The number of its first byte.
+    pub(crate) seq: u32,
+}
+
 /// A segment that came before what precedes it.
 #[derive(Debug)]
 struct Held {
     seq: u32,
     len: u32,
     data: Box<[u8]>,
+    came: i64,
 }
 
 /// Bytes all connections together may still hold back.
@@ -87,26 +97,30 @@ impl Reassembly {
         self.acked.zip(self.next).is_some_and(|(acked, next)| before(next, acked))
     }
 
-    /// A segment of `len` bytes at `seq`, of which `data` was captured. `each` gets what is now in
-    /// order. `limit`: bytes this direction may hold back.
+    /// When the first of the segments was captured that are held back.
+    pub(super) fn held_since(&self) -> Option<i64> {
+        self.held.iter().map(|held| held.came).min()
+    }
+
+    /// A segment of `len` bytes at `seq`, of which `data` was captured at `came`. `each` gets what is
+    /// now in order. `limit`: bytes this direction may hold back.
     pub(super) fn segment(
         &mut self,
-        seq: u32,
-        len: u32,
+        (seq, len, came): (u32, u32, i64),
         data: &[u8],
         budget: &Budget,
         limit: usize,
-        each: &mut dyn FnMut(Piece<'_>),
+        each: &mut dyn FnMut(Piece<'_>, Caught),
     ) {
         let next = *self.next.get_or_insert(seq);
         if before(next, seq) && !self.is_acked(seq) {
-            self.hold(seq, len, data, budget, limit, each);
+            self.hold((seq, len, came), data, budget, limit, each);
             return;
         }
         if before(next, seq) {
             self.release_until(seq, budget, each);
         }
-        self.deliver(seq, len, data, each);
+        self.deliver((seq, len, came), data, each);
         self.release(budget, each);
     }
 
@@ -116,7 +130,7 @@ impl Reassembly {
     }
 
     /// After an acknowledgement: what it covers is not waited for any more.
-    pub(super) fn skip_acked(&mut self, budget: &Budget, each: &mut dyn FnMut(Piece<'_>)) {
+    pub(super) fn skip_acked(&mut self, budget: &Budget, each: &mut dyn FnMut(Piece<'_>, Caught)) {
         // Only when it covers a held segment to its end: the packets around an acknowledgement may
         // be captured in disorder.
         while let Some(first) = self.held.first() {
@@ -130,7 +144,7 @@ impl Reassembly {
     }
 
     /// No more will come: all that is held, with the holes.
-    pub(super) fn end(&mut self, budget: &Budget, each: &mut dyn FnMut(Piece<'_>)) {
+    pub(super) fn end(&mut self, budget: &Budget, each: &mut dyn FnMut(Piece<'_>, Caught)) {
         while let Some(first) = self.held.first() {
             let seq = first.seq;
             self.release_until(seq, budget, each);
@@ -141,35 +155,35 @@ impl Reassembly {
 
     fn hold(
         &mut self,
-        seq: u32,
-        len: u32,
+        (seq, len, came): (u32, u32, i64),
         data: &[u8],
         budget: &Budget,
         limit: usize,
-        each: &mut dyn FnMut(Piece<'_>),
+        each: &mut dyn FnMut(Piece<'_>, Caught),
     ) {
         let full = self.held.len() >= HELD_SEGMENTS || self.held_bytes + data.len() > limit;
         if full || !budget.take(data.len()) {
             // No room to wait: the hole is taken as one.
             self.end(budget, each);
             if let Some(next) = self.next.filter(|next| before(*next, seq)) {
-                each(Piece::Hole(seq.wrapping_sub(next)));
+                each(Piece::Hole(seq.wrapping_sub(next)), Caught { came, seq: next });
                 self.next = Some(seq);
             }
-            self.deliver(seq, len, data, each);
+            self.deliver((seq, len, came), data, each);
             return;
         }
         self.held_bytes += data.len();
         let at = self.held.partition_point(|h| before(h.seq, seq));
-        self.held.insert(at, Held { seq, len, data: data.into() });
+        self.held.insert(at, Held { seq, len, data: data.into(), came });
     }
 
     /// A hole up to `seq`, or up to the first segment held before it.
-    fn release_until(&mut self, seq: u32, budget: &Budget, each: &mut dyn FnMut(Piece<'_>)) {
+    fn release_until(&mut self, seq: u32, budget: &Budget, each: &mut dyn FnMut(Piece<'_>, Caught)) {
         while let Some(next) = self.next.filter(|next| before(*next, seq)) {
             let to = self.held.first().map_or(seq, |h| if before(h.seq, seq) { h.seq } else { seq });
             if before(next, to) {
-                each(Piece::Hole(to.wrapping_sub(next)));
+                let came = self.held.first().map_or(0, |h| h.came);
+                each(Piece::Hole(to.wrapping_sub(next)), Caught { came, seq: next });
                 self.next = Some(to);
             }
             if to != seq {
@@ -179,7 +193,7 @@ impl Reassembly {
     }
 
     /// The held bytes that are in order now.
-    fn release(&mut self, budget: &Budget, each: &mut dyn FnMut(Piece<'_>)) {
+    fn release(&mut self, budget: &Budget, each: &mut dyn FnMut(Piece<'_>, Caught)) {
         let ready = |held: &[Held], next: Option<u32>| {
             held.first().is_some_and(|h| next.is_some_and(|next| !before(next, h.seq)))
         };
@@ -187,12 +201,17 @@ impl Reassembly {
             let held = self.held.remove(0);
             self.held_bytes -= held.data.len();
             budget.give_back(held.data.len());
-            self.deliver(held.seq, held.len, &held.data, each);
+            self.deliver((held.seq, held.len, held.came), &held.data, each);
         }
     }
 
     /// The new part of a segment that begins at or before the expected number.
-    fn deliver(&mut self, seq: u32, len: u32, data: &[u8], each: &mut dyn FnMut(Piece<'_>)) {
+    fn deliver(
+        &mut self,
+        (seq, len, came): (u32, u32, i64),
+        data: &[u8],
+        each: &mut dyn FnMut(Piece<'_>, Caught),
+    ) {
         let Some(next) = self.next else { return };
         let old = next.wrapping_sub(seq);
         if old >= len {
@@ -200,11 +219,11 @@ impl Reassembly {
         }
         let fresh = data.get(old as usize..).unwrap_or_default();
         if !fresh.is_empty() {
-            each(Piece::Data(fresh));
+            each(Piece::Data(fresh), Caught { came, seq: next });
         }
         let missing = (len - old) - fresh.len() as u32;
         if missing > 0 {
-            each(Piece::Hole(missing));
+            each(Piece::Hole(missing), Caught { came, seq: next.wrapping_add(fresh.len() as u32) });
         }
         self.next = Some(seq.wrapping_add(len));
     }
@@ -225,12 +244,12 @@ mod tests {
     fn run(segments: &[(u32, &[u8])], acked: Option<u32>) -> (Vec<String>, usize) {
         let (mut r, budget, mut out) = (Reassembly::default(), Budget::new(1000), Vec::new());
         r.start(100);
-        let mut note = |p: Piece<'_>| match p {
+        let mut note = |p: Piece<'_>, _: Caught| match p {
             Piece::Data(d) => out.push(String::from_utf8_lossy(d).into_owned()),
             Piece::Hole(n) => out.push(format!("<{n}>")),
         };
         for (seq, data) in segments {
-            r.segment(*seq, data.len() as u32, data, &budget, 100, &mut note);
+            r.segment((*seq, data.len() as u32, 0), data, &budget, 100, &mut note);
         }
         if let Some(ack) = acked {
             r.acked(ack);

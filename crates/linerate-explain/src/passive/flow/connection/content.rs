@@ -1,0 +1,132 @@
+//! Where a connection carries HTTP/2: how it is found, and what TCP does to its streams.
+
+use crate::passive::h2::{Sniffed, begins};
+use crate::passive::observation::Carried;
+use crate::passive::packet::Segment;
+
+use super::Connection;
+use crate::passive::flow::http2::{At, Http2};
+use crate::passive::flow::pending::stalled;
+use crate::passive::flow::reassembly::Piece;
+use crate::passive::flow::record::Shared;
+use crate::passive::flow::sequence::before;
+use crate::passive::flow::stall::Stall;
+use crate::passive::flow::streams::Around;
+
+impl Connection {
+    /// The next part of what the connection carries.
+    pub(super) fn content(
+        &mut self,
+        dir: usize,
+        piece: Piece<'_>,
+        at: At,
+        now: i64,
+        shared: &mut Shared<'_>,
+    ) {
+        if self.http2.is_none() && !self.is_http1(dir, piece, at, now, shared) {
+            return;
+        }
+        match self.http2.take() {
+            Some(mut http2) => {
+                http2.take(dir, piece, at, &mut self.around(now, shared));
+                self.http2 = Some(http2);
+            }
+            None => self.plain(dir, piece, now, shared),
+        }
+    }
+
+    /// Looks whether HTTP/2 begins, and turns to it if so. Returns false if the piece is held back.
+    fn is_http1(&mut self, dir: usize, piece: Piece<'_>, at: At, now: i64, shared: &mut Shared<'_>) -> bool {
+        let Piece::Data(data) = piece else {
+            self.end_sniff(dir, now, shared);
+            return true;
+        };
+        if !self.directions[dir].sniff.0.is_over() {
+            match self.directions[dir].sniff.0.look(data) {
+                Sniffed::NotYet => {
+                    self.directions[dir].sniff.1.get_or_insert(at);
+                    return false;
+                }
+                Sniffed::Preface => self.turn_to_http2(dir, None, now, shared),
+                Sniffed::Settings => {
+                    // They may come again: a connection whose opening was not captured may be older.
+                    let is_new = self.handshake.is_some() || self.record_began.is_some();
+                    self.turn_to_http2(1 - dir, (!is_new).then_some(dir), now, shared);
+                }
+                Sniffed::No => self.end_sniff(dir, now, shared),
+            }
+        }
+        let untouched = matches!(self.carried, Carried::Nothing | Carried::Other) && self.calls.is_idle();
+        if self.http2.is_none()
+            && untouched
+            && let Some(by_client) = begins(data)
+        {
+            let client = match by_client.filter(|_| !self.client_known) {
+                Some(true) => dir,
+                Some(false) => 1 - dir,
+                None => self.client,
+            };
+            self.turn_to_http2(client, Some(dir), now, shared);
+        }
+        true
+    }
+
+    /// HTTP/2 begins, or goes on in direction `from`.
+    fn turn_to_http2(&mut self, client: usize, from: Option<usize>, now: i64, shared: &mut Shared<'_>) {
+        self.client = client;
+        self.client_known |= from.is_none();
+        self.carried = Carried::Http2;
+        self.http2 = Some(Box::new(Http2::new(client, from, now, shared.limits)));
+        for dir in [0, 1] {
+            self.end_sniff(dir, now, shared);
+        }
+    }
+
+    /// What was held back is read.
+    pub(super) fn end_sniff(&mut self, dir: usize, now: i64, shared: &mut Shared<'_>) {
+        let held = self.directions[dir].sniff.0.end();
+        if let Some(at) = self.directions[dir].sniff.1.take() {
+            let before = self.record_began.replace(at.spot.begun);
+            self.content(dir, Piece::Data(&held), at, now, shared);
+            self.record_began = before;
+        }
+    }
+
+    /// A segment was retransmitted.
+    pub(super) fn lost_segment(
+        &mut self,
+        dir: usize,
+        s: &Segment<'_>,
+        now: i64,
+        (waited, fast): (i64, bool),
+        shared: &mut Shared<'_>,
+    ) {
+        let Some(mut http2) = self.http2.take() else {
+            return self.calls.lost_segment(now, waited, dir == self.client, fast);
+        };
+        let bytes = &self.directions[dir].bytes;
+        let was_there = bytes.next().is_some_and(|next| before(s.seq, next));
+        // What follows it may have come long before it.
+        let waited = bytes.held_since().map_or(waited, |since| waited.max(now - since));
+        let end = s.seq.wrapping_add(s.len);
+        let around = self.around(now, shared);
+        http2.lost_segment(dir, (s.seq, end), was_there, (waited, fast), &around);
+        self.http2 = Some(http2);
+    }
+
+    /// A segment seems to have been held back until an ACK came.
+    pub(super) fn stalled(&mut self, dir: usize, stall: Stall, from_client: bool) {
+        if let Some(http2) = &mut self.http2 {
+            // Before the request is whole, its client's segments belong to it.
+            if http2.streams.is_waiting() || (from_client && !http2.streams.is_idle()) {
+                http2.stalled(dir, stalled(stall, from_client));
+            }
+        } else if self.directions[dir].messages.in_message() || (!from_client && self.calls.is_waiting()) {
+            self.calls.stalled(stall, from_client);
+        }
+    }
+
+    pub(super) fn around<'a, 's>(&'a mut self, now: i64, shared: &'a mut Shared<'s>) -> Around<'a, 's> {
+        Around { now, times: self.times(), trace: &mut self.trace, shared }
+    }
+}
