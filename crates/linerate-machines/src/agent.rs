@@ -1,35 +1,50 @@
 //! An agent: waits for runs that name it, carries out its share, and publishes what it measures.
 
-use std::collections::VecDeque;
+pub mod engine;
+mod publishing;
+
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_nats::jetstream::kv;
 use futures_util::StreamExt;
-use linerate_load::{Outcome, Place, Plan, Running};
+use futures_util::stream::FuturesUnordered;
+use linerate_load::{Join, Place, Plan};
 use linerate_net::{Time, machine};
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::net::lookup_host;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
+use crate::allow::{AllowList, Verdict};
 use crate::bus::{Bus, BusError, BusOptions, keys, unix_ns};
 use crate::clock::{ClockFilter, ClockOffset, EXCHANGES, TOLERABLE};
-use crate::document::{AgentCard, AllowList, Ready, RunDocument, SCHEMA, Share};
-use crate::figures::Figures;
-use crate::message::{Message, MessageDigest, Word, digest_of, digest_of_all};
-use crate::spool::Spool;
+use crate::document::{AgentCard, DocumentHead, Ready, RunDocument, SCHEMA, Share, Takeover, VERSION};
+use crate::signing::{self, TrustedKey};
+
+use engine::{Engine, Sending};
+pub use publishing::replay;
 
 /// How often the agent's key is renewed.
 const RENEW: Duration = Duration::from_secs(1);
 
+/// Time to take the own name off the list of agents. Reason: brokers may be gone, and a user who
+/// interrupts waits for it.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+
 /// How long an agent waits for the start of a run that it is ready for.
 const GO_WITHIN: Duration = Duration::from_secs(60);
 
-/// Messages that wait in memory for the broker. Reason: three hours at one a second; older ones are
-/// in the spool alone.
-const QUEUE: usize = 10_000;
+/// Runs of which an agent remembers that it took part. Reason: their names rise with the time, and
+/// the bucket keeps them for two days.
+const REMEMBERED: usize = 10_000;
 
-/// How long the agent tries to publish its last messages after the run.
-const LAST_WORDS: Duration = Duration::from_secs(60);
+/// How long a target's name may take to be looked up.
+const LOOKUP_WITHIN: Duration = Duration::from_secs(10);
+
+/// Most shares that an agent carries out at a time: its own, and those that it took over.
+const MOST_PARTS: usize = 16;
 
 /// How long before the common start threads are started. Reason: opening rings and pinning takes
 /// milliseconds; the threads then spin until the start.
@@ -50,6 +65,8 @@ pub struct AgentOptions {
     pub max_rate: Option<f64>,
     /// Longest run; `None`: any.
     pub max_duration: Option<Duration>,
+    /// Keys of which one must have signed a run; empty: any run, signed or not.
+    pub trusted: Vec<TrustedKey>,
     /// Folder for spool files.
     pub spool: PathBuf,
     /// Version of the program.
@@ -101,33 +118,54 @@ pub enum AgentEvent {
 /// Serves runs until `stop` becomes true.
 pub async fn serve(
     options: AgentOptions,
+    stop: watch::Receiver<bool>,
+    say: impl Fn(AgentEvent) + Send + Sync + 'static,
+) -> Result<(), BusError> {
+    serve_by(Sending, options, stop, say).await
+}
+
+/// As [`serve`], by an engine of one's own.
+pub async fn serve_by(
+    engine: impl Engine + 'static,
+    options: AgentOptions,
     mut stop: watch::Receiver<bool>,
     say: impl Fn(AgentEvent) + Send + Sync + 'static,
 ) -> Result<(), BusError> {
     if !keys::is_name(&options.name) {
         let what = format!("--name {:?}: a name has 1 to 64 letters, digits, - or _", options.name);
-        return Err(BusError::new(what).hint("for example --name eu-1"));
+        return Err(BusError::new(what).hint("for example --name eu-1").input());
     }
     let bus = Bus::open(&options.bus).await?;
     let incarnation = format!("{:016x}", unix_ns() ^ (u64::from(std::process::id()) << 40));
-    let agent = Arc::new(Agent { options, bus, incarnation, run: Mutex::new(None), say: Box::new(say) });
-    agent.enter().await?;
+    let (engine, say) = (Box::new(engine), Box::new(say));
+    let agent = Arc::new(Agent { options, bus, incarnation, engine, run: Mutex::new(None), say });
+    let entering = async {
+        // Before anyone can see this agent, so that no run for it is missed.
+        let documents = agent.bus.runs.watch("*.document").await.map_err(BusError::new)?;
+        agent.enter().await.map(|()| documents)
+    };
+    let documents = agent.bus.complaints.or(entering).await.map_err(|error| agent.bus.explained(error))?;
     let renewing = tokio::spawn(Arc::clone(&agent).renew());
     (agent.say)(AgentEvent::Waiting);
     let served = tokio::select! {
-        served = agent.serve_runs() => served,
+        served = agent.serve_runs(documents) => served,
         _ = stop.wait_for(|stop| *stop) => Ok(()),
     };
     renewing.abort();
-    let _ = agent.bus.agents.delete(&agent.options.name).await;
-    let _ = agent.bus.client.flush().await;
-    served
+    // Without brokers the key ends by itself.
+    let leave = async {
+        let _ = agent.bus.agents.delete(&agent.options.name).await;
+        let _ = agent.bus.client.flush().await;
+    };
+    let _ = timeout(LEAVE_WITHIN, leave).await;
+    served.map_err(|error| agent.bus.explained(error))
 }
 
 struct Agent {
     options: AgentOptions,
     bus: Bus,
     incarnation: String,
+    engine: Box<dyn Engine>,
     run: Mutex<Option<String>>,
     say: Box<dyn Fn(AgentEvent) + Send + Sync>,
 }
@@ -154,10 +192,8 @@ impl Agent {
     async fn enter(&self) -> Result<(), BusError> {
         let name = &self.options.name;
         self.bus.agents.create(name, self.card().into()).await.map(drop).map_err(|error| match error.kind() {
-            async_nats::jetstream::kv::CreateErrorKind::AlreadyExists => {
-                BusError::new(format!("another agent is named {name}"))
-                    .hint("give this one another --name; the name of an agent that died is free after 5 s")
-            }
+            kv::CreateErrorKind::AlreadyExists => BusError::new(format!("another agent is named {name}"))
+                .hint("give this one another --name; the name of an agent that died is free after 5 s"),
             _ => BusError::new(error),
         })
     }
@@ -170,16 +206,41 @@ impl Agent {
         }
     }
 
-    async fn serve_runs(&self) -> Result<(), BusError> {
-        let mut documents = self.bus.runs.watch("*.document").await.map_err(BusError::new)?;
-        let mut served = 0;
+    async fn serve_runs(&self, mut documents: kv::Watch) -> Result<(), BusError> {
+        let (mut served, mut taken) = (0, BTreeSet::new());
         while let Some(entry) = documents.next().await {
             let Ok(entry) = entry else { continue };
-            let Ok(document) = serde_json::from_slice::<RunDocument>(&entry.value) else { continue };
+            let text = signing::parts(&entry.value).1;
+            let Some(head) = DocumentHead::read(text) else { continue };
+            if !keys::is_name(&head.run) || !head.names(&self.options.name, &self.incarnation) {
+                continue;
+            }
+            let read = match head.other_version() {
+                Some(other) => Err(format!("is linerate {VERSION}, and the load is {other}")),
+                None => serde_json::from_slice::<RunDocument>(text)
+                    .map_err(|error| format!("cannot read the plan: {error}")),
+            };
+            let document = match read {
+                Ok(document) => document,
+                Err(why) => {
+                    self.refuse(head.run, why).await;
+                    continue;
+                }
+            };
             let share = document.share_of(&self.options.name, &self.incarnation).cloned();
-            let Some(share) = share.filter(|_| keys::is_name(&document.run)) else { continue };
+            let Some(share) = share else { continue };
+            // A document that was carried out is not carried out again, however often it is written.
+            if !taken.insert(document.run.clone()) {
+                continue;
+            }
+            if taken.len() > REMEMBERED {
+                taken.pop_first();
+            }
+            let trusted = &self.options.trusted;
+            let is_trusted = trusted.is_empty() || signing::is_signed(&entry.value, trusted);
             self.set_run(Some(document.run.clone()));
-            if let Err(why) = self.take_part(&document, &share).await {
+            if let Err(why) = self.take_part(&document, &share, is_trusted).await {
+                let why = self.bus.explained(why);
                 (self.say)(AgentEvent::Refused { run: document.run, why: why.to_string() });
             }
             self.set_run(None);
@@ -191,38 +252,132 @@ impl Agent {
         Err(BusError::new("the connection to NATS ended"))
     }
 
+    /// Answers that this agent does not take part in a run whose plan it cannot read.
+    async fn refuse(&self, run: String, why: String) {
+        let ready = Ready {
+            incarnation: self.incarnation.clone(),
+            refused: Some(format!("{} {why}", self.options.name)),
+            clock_uncertainty_ns: 0,
+        };
+        let ready = serde_json::to_vec(&ready).unwrap_or_default();
+        // A document that is written again has its answer.
+        if self.bus.create(&keys::ready(&run, &self.options.name), ready).await.is_ok() {
+            (self.say)(AgentEvent::Refused {
+                run,
+                why: format!("this agent {why}; install the same version on all machines"),
+            });
+        }
+    }
+
     fn set_run(&self, run: Option<String>) {
         *self.run.lock().unwrap_or_else(PoisonError::into_inner) = run;
     }
 
     /// From the document to the last message.
-    async fn take_part(&self, document: &RunDocument, share: &Share) -> Result<(), BusError> {
+    async fn take_part(
+        &self,
+        document: &RunDocument,
+        share: &Share,
+        is_trusted: bool,
+    ) -> Result<(), BusError> {
         let run = &document.run;
-        let mut plan = document.plan.clone();
-        plan.threads = Some(share.threads);
         let offset = self.clock_offset(run).await;
-        let refused = self.refusal(document, share, &plan, offset);
+        let plan = self.on_this_machine(&document.plan, is_trusted).await;
+        let plan = plan.and_then(|plan| match self.refusal(document, share, &plan, offset) {
+            Some(why) => Err(why),
+            None => Ok(plan),
+        });
         let ready = Ready {
             incarnation: self.incarnation.clone(),
-            refused: refused.clone(),
+            refused: plan.as_ref().err().cloned(),
             clock_uncertainty_ns: offset.map_or(u64::MAX, |o| o.uncertainty_ns),
         };
         let ready = serde_json::to_vec(&ready).unwrap_or_default();
         self.bus.create(&keys::ready(run, &self.options.name), ready).await?;
-        if let Some(why) = refused {
-            return Err(BusError::new(why));
-        }
+        let plan = plan.map_err(BusError::new)?;
         let offset = offset.unwrap_or(ClockOffset { offset_ns: 0, uncertainty_ns: 0 });
+        let mut takeovers =
+            self.bus.runs.watch_with_history(keys::takeover(run, "*")).await.map_err(BusError::new)?;
         let Some(go) = self.wait_for_go(run).await? else {
             return Err(BusError::new("the run was given up before it started"));
         };
-        let wait = Duration::from_nanos(offset.ours(go).saturating_sub(unix_ns()));
-        let start = machine::monotonic_now() + wait;
-        sleep_until(Instant::now() + wait.saturating_sub(EARLY)).await;
-        let place =
-            Place { first_thread: share.first_thread, all_threads: document.threads(), start: Some(start) };
+        let place = Place {
+            first_thread: share.first_thread,
+            all_threads: document.threads(),
+            start: Some(on_monotonic(offset.ours(go))),
+            join: None,
+        };
         (self.say)(AgentEvent::Started { run: run.clone(), url: plan.target.url.clone() });
-        self.measure(run, plan, place).await
+        let superseded = watch::Sender::new(false);
+        let mut parts = FuturesUnordered::new();
+        let measure = |share, place, superseded| self.measure(document, &plan, go, share, place, superseded);
+        parts.push(measure(share.clone(), place, superseded.subscribe()));
+        loop {
+            let entry = tokio::select! {
+                ended = parts.next() => match ended {
+                    Some(Ok(())) if !parts.is_empty() => continue,
+                    ended => return ended.unwrap_or(Ok(())),
+                },
+                Some(entry) = takeovers.next() => entry,
+            };
+            let Some(takeover) = entry.ok().and_then(|entry| self.takeover(run, &entry.value)) else {
+                continue;
+            };
+            let own = |s: &Share| s.agent == self.options.name && s.incarnation == self.incarnation;
+            // It was silent for so long that another sends its share.
+            if takeover.lost == self.options.name && !own(&takeover.share) {
+                superseded.send_replace(true);
+            }
+            if own(&takeover.share) && parts.len() < MOST_PARTS {
+                let join = Join {
+                    at: Duration::from_nanos(takeover.at_ns),
+                    accounted: Duration::from_nanos(takeover.accounted_ns),
+                    sent: takeover.sent,
+                };
+                let place = Place { first_thread: takeover.share.first_thread, join: Some(join), ..place };
+                let (_, never) = watch::channel(false);
+                parts.push(measure(takeover.share, place, never));
+            }
+        }
+    }
+
+    /// Reads an order to take a share over, if it is one that this agent trusts.
+    fn takeover(&self, run: &str, bytes: &[u8]) -> Option<Takeover> {
+        let trusted = &self.options.trusted;
+        let is_trusted = trusted.is_empty() || signing::is_signed(bytes, trusted);
+        let takeover: Takeover = serde_json::from_slice(signing::parts(bytes).1).ok()?;
+        (is_trusted && takeover.schema == SCHEMA && takeover.run == run).then_some(takeover)
+    }
+
+    /// The plan as this agent may carry it out, or why it may not.
+    async fn on_this_machine(&self, plan: &Plan, is_trusted: bool) -> Result<Plan, String> {
+        let (name, target) = (&self.options.name, &plan.target.authority);
+        if !is_trusted {
+            return Err(format!("{name} carries out only runs that a trusted key has signed"));
+        }
+        let mut own = plan.clone();
+        if plan.pcap_out.is_some() {
+            return Err(format!("{name} writes no files for a run (--pcap-out)"));
+        }
+        match self.options.allowed.verdict(plan) {
+            Verdict::Allowed => {}
+            Verdict::AddressesOnly => own.route.lookup = None,
+            Verdict::Refused => {
+                return Err(format!("{name} may not load {target}: its --allow-target does not list it"));
+            }
+            Verdict::LookUp(lookup) => {
+                let found = timeout(LOOKUP_WITHIN, lookup_host((lookup.host.as_str(), lookup.port))).await;
+                let found = found.map_err(|_| "no response".to_owned());
+                let found = found.and_then(|found| found.map_err(|error| error.to_string()));
+                let found = found.map_err(|why| format!("{name} cannot look up {}: {why}", lookup.host))?;
+                own.target.addresses = found.filter(|at| at.is_ipv6() == lookup.ipv6).collect();
+                if own.target.addresses.is_empty() {
+                    let family = if lookup.ipv6 { "IPv6" } else { "IPv4" };
+                    return Err(format!("{name} finds no {family} address of {}", lookup.host));
+                }
+            }
+        }
+        Ok(own)
     }
 
     /// Why this agent does not take part.
@@ -234,13 +389,6 @@ impl Agent {
         offset: Option<ClockOffset>,
     ) -> Option<String> {
         let name = &self.options.name;
-        if document.schema != SCHEMA {
-            return Some(format!("{name} knows {SCHEMA}, not {}", document.schema));
-        }
-        if !self.options.allowed.allows(plan) {
-            let target = &plan.target.authority;
-            return Some(format!("{name} may not load {target}: its --allow-target does not list it"));
-        }
         let part = f64::from(share.threads) / f64::from(document.threads().max(1));
         if let (Some(most), Some(rate)) = (self.options.max_rate, highest_rate(plan))
             && rate * part > most
@@ -287,52 +435,12 @@ impl Agent {
         let Some(Ok(entry)) = first else { return Ok(None) };
         Ok((entry.key == keys[0]).then(|| std::str::from_utf8(&entry.value).ok()?.parse().ok()).flatten())
     }
+}
 
-    /// Runs the share and publishes an interval each second.
-    async fn measure(&self, run: &str, plan: Plan, place: Place) -> Result<(), BusError> {
-        let (bus, subject) = (self.bus.clone(), keys::subject(run, &self.options.name));
-        let file = self.options.spool.join(format!("linerate-{run}-{}.jsonl", self.options.name));
-        let spool = Spool::create(&file);
-        if let Err(error) = &spool {
-            (self.say)(AgentEvent::NoSpool { why: format!("{}: {error}", file.display()) });
-        }
-        let queue = Arc::new(Queue::default());
-        let publishing = tokio::spawn(publish(bus, subject, Arc::clone(&queue)));
-        let mut log = Log {
-            run: run.to_owned(),
-            agent: self.options.name.clone(),
-            incarnation: self.incarnation.clone(),
-            spool: spool.ok(),
-            queue: Arc::clone(&queue),
-            digests: Vec::new(),
-            before: Figures::default(),
-        };
-        let start = place.start.unwrap_or_else(machine::monotonic_now) + plan.warm_up;
-        let started = linerate_load::start_part(plan, place);
-        let outcome = match started {
-            Err(error) => Outcome { broken: Some(error.to_string()), ..Outcome::default() },
-            Ok(running) => {
-                let mut stop =
-                    self.bus.runs.watch_with_history(keys::stop(run)).await.map_err(BusError::new)?;
-                let mut second = 0;
-                while !running.finished() {
-                    let end = start + Duration::from_secs(second + 1);
-                    second += u64::from(next_second(&running, end, &mut stop, &mut log, second).await);
-                }
-                tokio::task::spawn_blocking(move || running.join()).await.map_err(BusError::new)?
-            }
-        };
-        log.finish(outcome);
-        queue.close();
-        match timeout(LAST_WORDS, publishing).await {
-            Ok(Ok(0)) => (self.say)(AgentEvent::Ended { run: run.to_owned() }),
-            left => {
-                let why = format!("NATS did not take them ({left:?})");
-                (self.say)(AgentEvent::Unpublished { run: run.to_owned(), spool: file, why });
-            }
-        }
-        Ok(())
-    }
+/// A moment, nanoseconds since 1970, on this machine's monotonic clock.
+fn on_monotonic(unix: u64) -> Time {
+    let (now, now_unix) = (machine::monotonic_now().as_nanos(), unix_ns());
+    Time::from_nanos(now.saturating_add(unix).saturating_sub(now_unix))
 }
 
 /// The highest rate that an open loop reaches.
@@ -343,153 +451,4 @@ fn highest_rate(plan: &Plan) -> Option<f64> {
         }
         _ => None,
     }
-}
-
-/// Waits for the end of a second, of the run, or for the order to stop; whether a second was logged.
-async fn next_second(
-    running: &Running,
-    end: Time,
-    stop: &mut async_nats::jetstream::kv::Watch,
-    log: &mut Log,
-    second: u64,
-) -> bool {
-    const SLICE: Duration = Duration::from_millis(20);
-    let now = machine::monotonic_now();
-    if now >= end {
-        let snapshot = running.snapshot();
-        log.interval(second, (snapshot.in_flight, snapshot.open), Figures::of_snapshot(&snapshot));
-        return true;
-    }
-    let left = Duration::from_nanos(end.nanos_since(now)).min(SLICE);
-    if let Ok(Some(_)) = timeout(left, stop.next()).await {
-        running.stop();
-        sleep(left).await;
-    }
-    false
-}
-
-/// Numbers the messages, and keeps each in the spool and for the broker.
-struct Log {
-    run: String,
-    agent: String,
-    incarnation: String,
-    spool: Option<Spool>,
-    queue: Arc<Queue>,
-    digests: Vec<MessageDigest>,
-    before: Figures,
-}
-
-impl Log {
-    fn interval(&mut self, second: u64, (in_flight, open): (u64, u64), now: Figures) {
-        let figures = Box::new(now.since(&self.before));
-        self.before = now;
-        self.put(Word::Interval { second, in_flight, open, figures });
-    }
-
-    /// The rest since the last interval, then the last word.
-    fn finish(&mut self, mut outcome: Outcome) {
-        let second = (self.digests.len() as u64).max(outcome.duration.as_secs());
-        self.interval(second, (0, 0), Figures::of_outcome(&outcome));
-        outcome.series.clear();
-        outcome.saved.clear();
-        let digest = digest_of_all(&self.digests);
-        self.put(Word::Final { digest, outcome: Box::new(outcome) });
-    }
-
-    fn put(&mut self, word: Word) {
-        let message = Message {
-            schema: SCHEMA.to_owned(),
-            run: self.run.clone(),
-            agent: self.agent.clone(),
-            incarnation: self.incarnation.clone(),
-            seq: self.digests.len() as u64,
-            word,
-        };
-        let bytes = message.to_bytes();
-        self.digests.push(digest_of(&bytes));
-        if let Some(spool) = &mut self.spool
-            && spool.append(&bytes).is_err()
-        {
-            // A full disk: what follows is in memory alone.
-            self.spool = None;
-        }
-        self.queue.push(message.id(), bytes);
-    }
-}
-
-/// Messages on the way to the broker. Measuring never waits for it.
-#[derive(Default)]
-struct Queue {
-    state: Mutex<(VecDeque<(String, bytes::Bytes)>, bool)>,
-    changed: Notify,
-}
-
-impl Queue {
-    fn push(&self, id: String, bytes: Vec<u8>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.0.len() >= QUEUE {
-            state.0.pop_front();
-        }
-        state.0.push_back((id, bytes.into()));
-        self.changed.notify_one();
-    }
-
-    fn close(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
-        self.changed.notify_one();
-    }
-
-    /// The oldest message, and whether no more will come.
-    fn first(&self) -> (Option<(String, bytes::Bytes)>, bool) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        (state.0.front().cloned(), state.1)
-    }
-
-    fn done(&self, id: &str) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.0.front().is_some_and(|(first, _)| first == id) {
-            state.0.pop_front();
-        }
-    }
-}
-
-/// Publishes until the queue is closed and empty; each message until the broker has stored it.
-/// Messages that the broker refuses for good are left out; how many.
-async fn publish(bus: Bus, subject: String, queue: Arc<Queue>) -> u64 {
-    const AGAIN: Duration = Duration::from_millis(500);
-    let mut refused = 0;
-    loop {
-        match queue.first() {
-            (None, true) => return refused,
-            (None, false) => queue.changed.notified().await,
-            (Some((id, bytes)), _) => {
-                let too_long = bytes.len() > bus.client.server_info().max_payload;
-                refused += u64::from(too_long);
-                if too_long || bus.publish(subject.clone(), &id, bytes).await.is_ok() {
-                    queue.done(&id);
-                } else {
-                    sleep(AGAIN).await;
-                }
-            }
-        }
-    }
-}
-
-/// Publishes what a spool holds. The broker and the coordinator drop what they have already. How
-/// many messages were published, and how many lines were torn.
-pub async fn replay(bus: &BusOptions, file: &std::path::Path) -> Result<(u64, u64), BusError> {
-    let spooled = crate::spool::read(file).map_err(|e| BusError::new(format!("{}: {e}", file.display())))?;
-    if spooled.messages.is_empty() {
-        return Err(BusError::new(format!("{} holds no message of a run", file.display()))
-            .hint("name a spool file that an agent wrote: linerate-RUN-AGENT.jsonl"));
-    }
-    let bus = Bus::open(bus).await?;
-    let mut published = 0;
-    for (message, bytes) in spooled.messages {
-        if keys::is_name(&message.run) && keys::is_name(&message.agent) {
-            bus.publish(keys::subject(&message.run, &message.agent), &message.id(), bytes.into()).await?;
-            published += 1;
-        }
-    }
-    Ok((published, spooled.torn))
 }

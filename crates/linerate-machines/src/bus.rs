@@ -1,13 +1,20 @@
 //! The connection to NATS, and where things are on it.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::jetstream::{self, kv, stream};
-use async_nats::{Client, ConnectOptions, HeaderMap};
+use async_nats::{Client, ConnectOptions, Event, HeaderMap};
 use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 
-use crate::document::RunDocument;
+use crate::document::{AgentCard, DocumentHead, RunDocument, VERSION};
+use crate::signing;
 
 /// Oldest server that has what runs need (per-key limits of age, ordered consumers).
 const OLDEST: (u32, u32) = (2, 11);
@@ -24,6 +31,13 @@ const DUPLICATES: Duration = Duration::from_secs(120);
 /// How long one request to the broker may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Keys that are read at a time. Reason: the broker answers thousands a second.
+const AT_A_TIME: usize = 32;
+
+/// Consumers of a bucket at most: an agent has up to four. Reason: the server's own limit of 1,000 would
+/// end at 250 agents.
+const CONSUMERS: i32 = 100_000;
+
 const RUNS: &str = "linerate_runs";
 const AGENTS: &str = "linerate_agents";
 const STREAM: &str = "LINERATE";
@@ -35,6 +49,8 @@ pub struct BusOptions {
     pub url: String,
     /// A credentials file (JWT and NKEY).
     pub credentials: Option<PathBuf>,
+    /// A file with an NKEY seed.
+    pub nkey: Option<PathBuf>,
     /// Certificates that are trusted beside those of the system.
     pub ca: Option<PathBuf>,
     /// A client certificate and its key.
@@ -49,15 +65,22 @@ pub struct BusError {
     pub what: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// Whether something that the user named is at fault: a flag, a file, the kind of server.
+    pub is_input: bool,
 }
 
 impl BusError {
     pub(crate) fn new(what: impl std::fmt::Display) -> BusError {
-        BusError { what: what.to_string(), hint: None }
+        BusError { what: what.to_string(), hint: None, is_input: false }
     }
 
     pub(crate) fn hint(self, hint: impl Into<String>) -> BusError {
         BusError { hint: Some(hint.into()), ..self }
+    }
+
+    /// The user's input is at fault.
+    pub(crate) fn input(self) -> BusError {
+        BusError { is_input: true, ..self }
     }
 }
 
@@ -69,14 +92,69 @@ pub(crate) struct Bus {
     pub(crate) runs: kv::Store,
     pub(crate) agents: kv::Store,
     pub(crate) stream: stream::Stream,
+    pub(crate) complaints: Complaints,
+}
+
+/// The last thing that the server complained about, such as a permission that we lack.
+#[derive(Clone, Debug)]
+pub(crate) struct Complaints(Arc<watch::Sender<Option<String>>>);
+
+impl Complaints {
+    fn new() -> Complaints {
+        Complaints(Arc::new(watch::Sender::new(None)))
+    }
+
+    fn note(&self, event: &Event) {
+        if let Event::ServerError(complaint) = event {
+            self.0.send_replace(Some(complaint.to_string()));
+        }
+    }
+
+    fn explained(&self, error: BusError) -> BusError {
+        match &*self.0.borrow() {
+            Some(complaint) if error.what.contains(complaint.as_str()) => error,
+            Some(complaint) => BusError::new(format!("{error}; the NATS server says: {complaint}"))
+                .hint("give this user the permissions of docs/MACHINES.md"),
+            None => error,
+        }
+    }
+
+    /// Does something, unless the server says that it does not permit it: such requests get no
+    /// response, so waiting for one would take until the timeout.
+    pub(crate) async fn or<T, E: From<BusError>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let mut said = self.0.subscribe();
+        let refused = said.wait_for(|said| said.as_ref().is_some_and(|said| is_refusal(said)));
+        // What was said before is not about this.
+        let already = self.0.borrow().as_ref().is_some_and(|said| is_refusal(said));
+        tokio::select! {
+            biased;
+            done = work => done,
+            _ = refused, if !already => {
+                Err(self.explained(BusError::new("this user lacks a permission")).into())
+            }
+        }
+    }
+}
+
+fn is_refusal(complaint: &str) -> bool {
+    complaint.to_lowercase().contains("permissions violation")
 }
 
 impl Bus {
     /// Connects, and creates what is not there yet.
     pub(crate) async fn open(options: &BusOptions) -> Result<Bus, BusError> {
-        let client = connect(options).await?;
+        let complaints = Complaints::new();
+        let client = connect(options, &complaints).await?;
+        check_version(&client.server_info().version)?;
+        let opened = complaints.or(Bus::open_all(client, complaints.clone())).await;
+        opened.map_err(|error| complaints.explained(error))
+    }
+
+    async fn open_all(client: Client, complaints: Complaints) -> Result<Bus, BusError> {
         let info = client.server_info();
-        check_version(&info.version)?;
         let jetstream = jetstream::new(client.clone());
         // Three servers keep three copies.
         let copies = if info.connect_urls.len() >= 3 { 3 } else { 1 };
@@ -92,7 +170,17 @@ impl Bus {
             ..stream::Config::default()
         };
         let stream = jetstream.get_or_create_stream(config).await.map_err(|e| no_jetstream(&e))?;
-        Ok(Bus { client, jetstream, runs, agents, stream })
+        Ok(Bus { client, jetstream, runs, agents, stream, complaints })
+    }
+
+    /// Whether a server is there.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    /// An error, with what the server complained about.
+    pub(crate) fn explained(&self, error: BusError) -> BusError {
+        self.complaints.explained(error)
     }
 
     /// Publishes an agent's message and waits until the broker has stored it.
@@ -104,62 +192,128 @@ impl Bus {
         ack.await.map(drop).map_err(BusError::new)
     }
 
-    /// The agents that are there now.
-    pub(crate) async fn cards(&self) -> Result<Vec<crate::document::AgentCard>, BusError> {
-        use futures_util::StreamExt;
-        let mut cards = Vec::new();
-        let mut keys = self.agents.keys().await.map_err(BusError::new)?;
-        while let Some(key) = keys.next().await {
-            let key = key.map_err(BusError::new)?;
-            let Some(value) = self.agents.get(key).await.map_err(BusError::new)? else { continue };
-            cards.extend(serde_json::from_slice(&value));
+    /// The agents that come and go from now on, and those that are there.
+    pub(crate) async fn roster(&self) -> Result<Roster, BusError> {
+        let changes = self.agents.watch_with_history(">").await.map_err(BusError::new)?;
+        Ok(Roster { changes, agents: BTreeMap::new(), is_whole: false })
+    }
+
+    /// Which of these agents are there now.
+    pub(crate) async fn present<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Result<Vec<AgentCard>, BusError> {
+        let cards = futures_util::stream::iter(names.map(str::to_owned).map(|name| self.agents.get(name)));
+        let mut cards = cards.buffer_unordered(AT_A_TIME);
+        let mut there = Vec::new();
+        while let Some(card) = cards.next().await {
+            there.extend(card.map_err(BusError::new)?.and_then(|card| serde_json::from_slice(&card).ok()));
         }
-        cards.sort_by(|a: &crate::document::AgentCard, b| a.name.cmp(&b.name));
-        Ok(cards)
+        Ok(there)
     }
 
     /// Reads a run document.
     pub(crate) async fn document(&self, run: &str) -> Result<Option<RunDocument>, BusError> {
         let value = self.runs.get(keys::document(run)).await.map_err(BusError::new)?;
-        value
-            .map(|bytes| {
-                serde_json::from_slice(&bytes)
-                    .map_err(|e| BusError::new(format!("the document of run {run} cannot be read: {e}")))
-            })
-            .transpose()
+        let Some(bytes) = value else { return Ok(None) };
+        let text = signing::parts(&bytes).1;
+        if let Some(other) = DocumentHead::read(text).and_then(|head| head.other_version()) {
+            let what = format!("run {run} is of {other}, and this is linerate {VERSION}");
+            return Err(BusError::new(what).hint("continue with it by the version that started it"));
+        }
+        let read = serde_json::from_slice(text);
+        read.map(Some).map_err(|e| BusError::new(format!("the document of run {run} cannot be read: {e}")))
     }
 
     /// Writes a key that must not exist yet.
     pub(crate) async fn create(&self, key: &str, value: Vec<u8>) -> Result<(), BusError> {
         let largest = self.client.server_info().max_payload;
         if value.len() > largest {
-            let what = format!("{} bytes are more than this NATS server takes ({largest})", value.len());
+            let what = format!(
+                "the plan with its bodies and data has {} bytes; this NATS server takes {largest}",
+                value.len()
+            );
             return Err(BusError::new(what)
-                .hint("raise max_payload in its configuration, or make the plan's bodies and data smaller"));
+                .hint("raise max_payload in its configuration, or make the plan's bodies and data smaller")
+                .input());
         }
         self.runs.create(key, value.into()).await.map(drop).map_err(BusError::new)
     }
+
+    /// Writes a key unless it exists.
+    pub(crate) async fn create_if_missing(&self, key: &str, value: Vec<u8>) -> Result<(), BusError> {
+        match self.runs.create(key, value.into()).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(BusError::new(error)),
+        }
+    }
 }
 
-async fn connect(options: &BusOptions) -> Result<Client, BusError> {
+/// Agents as their keys come and go, by one consumer.
+pub(crate) struct Roster {
+    changes: kv::Watch,
+    /// By name: the card, and when it was renewed.
+    agents: BTreeMap<String, (AgentCard, Instant)>,
+    /// Whether all keys that were there at the beginning have come.
+    is_whole: bool,
+}
+
+impl Roster {
+    /// Waits for a change, at most so long.
+    pub(crate) async fn change(&mut self, within: Duration) {
+        let Ok(Some(Ok(entry))) = timeout(within, self.changes.next()).await else { return };
+        self.is_whole |= entry.delta == 0;
+        let card = match entry.operation {
+            kv::Operation::Put => serde_json::from_slice::<AgentCard>(&entry.value).ok(),
+            _ => None,
+        };
+        // Coordinators have keys here too.
+        match card.filter(|card| card.name == entry.key) {
+            Some(card) => drop(self.agents.insert(entry.key, (card, Instant::now()))),
+            None => drop(self.agents.remove(&entry.key)),
+        }
+    }
+
+    /// The agents that are there, by name; `None` before all have been heard of.
+    pub(crate) fn agents(&self) -> Option<impl Iterator<Item = &AgentCard>> {
+        let there = self.agents.values().filter(|(_, renewed)| renewed.elapsed() < AGENT_TTL);
+        self.is_whole.then(|| there.map(|(card, _)| card))
+    }
+}
+
+async fn connect(options: &BusOptions, complaints: &Complaints) -> Result<Client, BusError> {
     let mut connect =
         ConnectOptions::new().name("linerate").connection_timeout(PATIENCE).request_timeout(Some(PATIENCE));
+    let noted = complaints.clone();
+    connect = connect.event_callback(move |event| {
+        noted.note(&event);
+        std::future::ready(())
+    });
     if let Some(file) = &options.credentials {
-        connect = connect
-            .credentials_file(file)
-            .await
-            .map_err(|e| BusError::new(format!("--creds {}: {e}", file.display())))?;
+        connect = connect.credentials_file(file).await.map_err(|e| {
+            BusError::new(format!("--creds {}: {e}", file.display()))
+                .hint("name a file with a user's JWT and NKEY seed, as nsc writes them")
+                .input()
+        })?;
+    }
+    if let Some(file) = &options.nkey {
+        connect = connect.nkey(signing::read_seed("--nkey", file)?);
     }
     if let Some(ca) = &options.ca {
-        connect = connect.add_root_certificates(ca.clone());
+        holds("--nats-ca", ca, "CERTIFICATE")?;
+        connect = connect.add_root_certificates(ca.clone()).require_tls(true);
     }
     if let Some((certificate, key)) = &options.certificate {
-        connect = connect.add_client_certificate(certificate.clone(), key.clone());
+        holds("--nats-cert", certificate, "CERTIFICATE")?;
+        holds("--nats-key", key, "PRIVATE KEY")?;
+        connect = connect.add_client_certificate(certificate.clone(), key.clone()).require_tls(true);
     }
     let servers: Vec<&str> = options.url.split(',').map(str::trim).filter(|url| !url.is_empty()).collect();
     let wrong = |why: &dyn std::fmt::Display| {
         BusError::new(format!("--nats {}: {why}", options.url))
             .hint("for example --nats nats://127.0.0.1:4222")
+            .input()
     };
     let addresses: Vec<async_nats::ServerAddr> =
         servers.iter().map(|url| url.parse()).collect::<Result<_, _>>().map_err(|e| wrong(&e))?;
@@ -167,13 +321,32 @@ async fn connect(options: &BusOptions) -> Result<Client, BusError> {
         return Err(wrong(&"no server is named"));
     }
     let unreachable = |why: &dyn std::fmt::Display| {
-        let what = format!("no NATS server can be reached at {}: {why}", options.url);
-        BusError::new(what).hint("start one with nats-server -js, or try --agents-local")
+        let why = why.to_string();
+        let hint = match &why {
+            // What a TLS client makes of a plain greeting.
+            why if why.contains("InvalidContentType") => "write nats:// for a server without TLS",
+            _ => "start one with nats-server -js, or try --agents-local",
+        };
+        BusError::new(format!("no NATS server can be reached at {}: {why}", options.url)).hint(hint)
     };
     match tokio::time::timeout(PATIENCE, connect.connect(addresses)).await {
         Ok(connected) => connected.map_err(|e| unreachable(&e)),
         Err(_) => Err(unreachable(&"no connection within 10 s")),
     }
+}
+
+/// Whether a file has a block of this kind in PEM. Reason: the files are read when the connection is
+/// made, where an error does not name them.
+fn holds(flag: &str, file: &Path, what: &str) -> Result<(), BusError> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        let hint = format!("a PEM file with `-----BEGIN {what}-----` is expected");
+        BusError::new(format!("{flag} {}: {why}", file.display())).hint(hint).input()
+    };
+    let text = std::fs::read(file).map_err(|e| wrong(&e))?;
+    let text = String::from_utf8_lossy(&text);
+    let marks =
+        |line: &str| line.starts_with("-----BEGIN ") && line.trim_end().ends_with(&format!("{what}-----"));
+    if text.lines().any(marks) { Ok(()) } else { Err(wrong(&format!("no {}", what.to_lowercase()))) }
 }
 
 fn check_version(version: &str) -> Result<(), BusError> {
@@ -184,9 +357,10 @@ fn check_version(version: &str) -> Result<(), BusError> {
     }
     let (major, minor) = OLDEST;
     Err(BusError::new(format!(
-        "the NATS server is version {version}; runs on many machines need {major}.{minor}"
+        "the NATS server is version {version}; runs on many machines need {major}.{minor} or later"
     ))
-    .hint("install a newer nats-server"))
+    .hint("install a newer one: go install github.com/nats-io/nats-server/v2@v2.15.2")
+    .input())
 }
 
 async fn bucket(
@@ -198,9 +372,22 @@ async fn bucket(
     if let Ok(store) = jetstream.get_key_value(name).await {
         return Ok(store);
     }
-    let config =
-        kv::Config { bucket: name.to_owned(), history: 1, max_age, num_replicas, ..kv::Config::default() };
-    jetstream.create_key_value(config).await.map_err(|e| no_jetstream(&e))
+    // What create_key_value would make of it, with room for more consumers.
+    let config = stream::Config {
+        name: format!("KV_{name}"),
+        subjects: vec![format!("$KV.{name}.>")],
+        max_messages_per_subject: 1,
+        max_age,
+        num_replicas,
+        max_consumers: CONSUMERS,
+        allow_rollup: true,
+        deny_delete: true,
+        allow_direct: true,
+        discard: stream::DiscardPolicy::New,
+        ..stream::Config::default()
+    };
+    jetstream.get_or_create_stream(config).await.map_err(|e| no_jetstream(&e))?;
+    jetstream.get_key_value(name).await.map_err(|e| no_jetstream(&e))
 }
 
 fn no_jetstream(error: &dyn std::fmt::Display) -> BusError {
@@ -215,6 +402,11 @@ pub(crate) mod keys {
         format!("{run}.document")
     }
 
+    /// The only coordinator of a run, beside the agents. No agent's name has a dot.
+    pub(crate) fn coordinator(run: &str) -> String {
+        format!("coordinator.{run}")
+    }
+
     /// When a run starts.
     pub(crate) fn go(run: &str) -> String {
         format!("{run}.go")
@@ -223,6 +415,11 @@ pub(crate) mod keys {
     /// The order to end a run early.
     pub(crate) fn stop(run: &str) -> String {
         format!("{run}.stop")
+    }
+
+    /// A share that an agent takes over.
+    pub(crate) fn takeover(run: &str, number: &str) -> String {
+        format!("{run}.takeover.{number}")
     }
 
     /// An agent's answer to a run's document.
@@ -268,7 +465,7 @@ mod tests {
             assert_eq!(check_version(fine), Ok(()));
         }
         let error = check_version("2.9.21").unwrap_err();
-        assert_eq!(error.what, "the NATS server is version 2.9.21; runs on many machines need 2.11");
+        assert_eq!(error.what, "the NATS server is version 2.9.21; runs on many machines need 2.11 or later");
         assert!(check_version("").is_err());
     }
 

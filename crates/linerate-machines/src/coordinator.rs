@@ -9,12 +9,17 @@ use linerate_load::outcome::Interval;
 use linerate_load::{Outcome, Plan};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::bus::{Bus, BusError, BusOptions, keys, unix_ns};
-use crate::document::{AgentCard, Ready, RunDocument, SCHEMA, split};
+use crate::document::{
+    AgentCard, OnLoss, Ready, RunDocument, SCHEMA, Takeover, VERSION, differing_kernels, split,
+};
 use crate::figures::Figures;
+use crate::lease::Lease;
+use crate::losses::{LAG, Losses, Remedy};
 use crate::merge::{AgentResult, Merger, Standing};
+use crate::signing::{self, SigningKey};
 
 /// How long the coordinator waits for agents to appear.
 const AGENTS_WITHIN: Duration = Duration::from_secs(10);
@@ -64,15 +69,37 @@ pub enum RunError {
     TooFew {
         /// What was asked for.
         wanted: Wanted,
-        /// Agents that are there: name, and the run that keeps them busy.
+        /// Agents that are there: name, and why they cannot take part.
         there: Vec<(String, Option<String>)>,
     },
+    /// Agents with the label that was asked for are of other versions: name and version.
+    #[error("this is linerate {VERSION}; {}", versions(.0))]
+    OtherVersions(Vec<(String, String)>),
     /// Agents that do not take part, with their reasons.
     #[error("{}", .0.join("; "))]
     Refused(Vec<String>),
     /// There is no such run.
     #[error("there is no run {0} on this bus")]
     NoRun(String),
+    /// The run's coordinator ended before it gave the order to start.
+    #[error("run {0} was never started: its coordinator ended before")]
+    NotStarted(String),
+    /// Another coordinator has the run.
+    #[error("run {run} has a coordinator already: {by}")]
+    Led {
+        /// The run.
+        run: String,
+        /// The coordinator.
+        by: String,
+    },
+    /// Another coordinator took the run while this one was away.
+    #[error("another coordinator has taken run {run} over and reports it: {by}")]
+    TakenOver {
+        /// The run.
+        run: String,
+        /// The other coordinator.
+        by: String,
+    },
     /// Interrupted before the run started.
     #[error("interrupted before the run started")]
     Interrupted,
@@ -80,17 +107,22 @@ pub enum RunError {
 
 fn too_few(wanted: &Wanted, there: &[(String, Option<String>)]) -> String {
     let asked = match wanted {
+        Wanted::Number(1) => "1 agent was asked for".to_owned(),
         Wanted::Number(n) => format!("{n} agents were asked for"),
         Wanted::Label(label) => format!("agents with the label {label} were asked for"),
     };
-    let name = |(name, run): &(String, Option<String>)| match run {
-        Some(run) => format!("{name} (busy with run {run})"),
+    let name = |(name, why_not): &(String, Option<String>)| match why_not {
+        Some(why) => format!("{name} ({why})"),
         None => name.clone(),
     };
     match there.len() {
         0 => format!("{asked}; none is there"),
         _ => format!("{asked}; there are {}", there.iter().map(name).collect::<Vec<_>>().join(", ")),
     }
+}
+
+fn versions(agents: &[(String, String)]) -> String {
+    agents.iter().map(|(name, other)| format!("{name} is {other}")).collect::<Vec<_>>().join(", ")
 }
 
 /// How a run goes.
@@ -106,6 +138,8 @@ pub struct Progress {
     pub open: u64,
     /// Agents that have not ended.
     pub agents: usize,
+    /// Whether no NATS server has been there for some seconds.
+    pub is_cut_off: bool,
     /// The last finished seconds.
     pub series: Vec<Interval>,
 }
@@ -137,66 +171,131 @@ impl Collected {
 pub struct Coordinator {
     bus: Bus,
     stop: watch::Receiver<bool>,
+    key: Option<SigningKey>,
+    on_loss: OnLoss,
 }
 
 impl Coordinator {
     /// Connects. When `stop` becomes true, agents are asked to end and the result is what they
     /// measured.
     pub async fn connect(options: &BusOptions, stop: watch::Receiver<bool>) -> Result<Coordinator, RunError> {
-        Ok(Coordinator { bus: Bus::open(options).await?, stop })
+        Ok(Coordinator { bus: Bus::open(options).await?, stop, key: None, on_loss: OnLoss::default() })
     }
 
-    /// Carries out a plan on agents.
+    /// Signs run documents.
+    #[must_use]
+    pub fn signing(self, key: Option<SigningKey>) -> Coordinator {
+        Coordinator { key, ..self }
+    }
+
+    /// What happens to the share of an agent that is lost.
+    #[must_use]
+    pub fn on_loss(self, on_loss: OnLoss) -> Coordinator {
+        Coordinator { on_loss, ..self }
+    }
+
+    /// Carries out a plan on agents. `announce` is called once, with what they carry out.
     pub async fn run(
         mut self,
         plan: Plan,
         wanted: Wanted,
+        announce: impl FnOnce(&RunDocument),
+        say: impl FnMut(&Progress),
+    ) -> Result<Collected, RunError> {
+        let carried_out = self.carry_out(plan, wanted, announce, say).await;
+        carried_out.map_err(|error| match error {
+            RunError::Bus(error) => RunError::Bus(self.bus.explained(error)),
+            other => other,
+        })
+    }
+
+    async fn carry_out(
+        &mut self,
+        plan: Plan,
+        wanted: Wanted,
+        announce: impl FnOnce(&RunDocument),
         mut say: impl FnMut(&Progress),
     ) -> Result<Collected, RunError> {
-        let cards = self.find(&wanted).await?;
+        let complaints = self.bus.complaints.clone();
+        let cards = complaints.or(self.find(&wanted)).await?;
+        let kernels = differing_kernels(&cards);
         let names: Vec<_> = cards.into_iter().map(|c| (c.name, c.incarnation, c.cores)).collect();
         let threads = plan.threads;
         let shares = split(&plan, threads, &names)?;
         let run = format!("{:012x}", (unix_ns() >> 10) & 0xffff_ffff_ffff);
-        let document = RunDocument { schema: SCHEMA.to_owned(), run, plan, shares };
+        let (schema, version) = (SCHEMA.to_owned(), VERSION.to_owned());
+        let document = RunDocument { schema, version, run, plan, shares };
+        let lease = complaints.or(Lease::take(&self.bus, &document.run, &self.stop)).await?;
         let clock = self.bus.client.subscribe(keys::clock(&document.run)).await.map_err(BusError::new)?;
         let clock = tokio::spawn(tell_time(self.bus.client.clone(), clock));
-        let started = self.start(&document).await;
+        let started = complaints.or(self.start(&document)).await;
         clock.abort();
         let (go, uncertainty) = match started {
-            Ok(started) => started,
+            Ok(started) => {
+                announce(&document);
+                started
+            }
             Err(error) => {
                 let _ = self.bus.create(&keys::stop(&document.run), Vec::new()).await;
+                lease.leave().await;
                 return Err(error);
             }
         };
-        let mut collected = self.follow(document, go, &mut say).await?;
+        let mut collected = self.follow_alone(lease, document, go, &mut say).await?;
         collected.clock_uncertainty_ns = Some(uncertainty);
+        collected.outcome.warnings.extend(kernels);
         Ok(collected)
     }
 
-    /// Continues with a run that another coordinator started.
+    /// Follows a run to its end, as long as no other coordinator takes it over.
+    async fn follow_alone(
+        &mut self,
+        lease: Lease,
+        document: RunDocument,
+        go: u64,
+        say: &mut impl FnMut(&Progress),
+    ) -> Result<Collected, RunError> {
+        let collected = self.follow(&lease, document, go, say).await;
+        let alone = lease.check_again().await;
+        lease.leave().await;
+        alone.and(collected)
+    }
+
+    /// Continues with a run that another coordinator started, if that one has ended.
     pub async fn resume(mut self, run: &str, mut say: impl FnMut(&Progress)) -> Result<Collected, RunError> {
         let no_run = || RunError::NoRun(run.to_owned());
         if !keys::is_name(run) {
             return Err(no_run());
         }
         let document = self.bus.document(run).await?.ok_or_else(no_run)?;
+        let complaints = self.bus.complaints.clone();
+        let lease = complaints.or(Lease::take(&self.bus, run, &self.stop)).await?;
         let go = self.bus.runs.get(keys::go(run)).await.map_err(BusError::new)?;
-        let go = go.and_then(|value| std::str::from_utf8(&value).ok()?.parse().ok()).ok_or_else(no_run)?;
-        self.follow(document, go, &mut say).await
+        let Some(go) = go.and_then(|value| std::str::from_utf8(&value).ok()?.parse().ok()) else {
+            lease.leave().await;
+            return Err(RunError::NotStarted(run.to_owned()));
+        };
+        self.follow_alone(lease, document, go, &mut say).await
     }
 
     /// Agents that are free, as many as wanted.
     async fn find(&mut self, wanted: &Wanted) -> Result<Vec<AgentCard>, RunError> {
         let deadline = Instant::now() + AGENTS_WITHIN;
+        let mut roster = self.bus.roster().await?;
         loop {
-            let there = self.bus.cards().await?;
-            let fits = |card: &&AgentCard| match wanted {
+            let is_asked_for = |card: &&AgentCard| match wanted {
                 Wanted::Number(_) => true,
                 Wanted::Label(label) => card.labels.contains(label),
             };
-            let mut free: Vec<_> = there.iter().filter(fits).filter(|c| c.run.is_none()).cloned().collect();
+            let asked_for: Vec<_> = roster.agents().into_iter().flatten().filter(is_asked_for).collect();
+            let other = |card: &&AgentCard| Some((card.name.clone(), card.other_version()?));
+            let others: Vec<_> = asked_for.iter().filter_map(other).collect();
+            let is_free = |card: &&AgentCard| card.run.is_none() && card.other_version().is_none();
+            let mut free: Vec<AgentCard> = asked_for.into_iter().filter(is_free).cloned().collect();
+            // All agents with the label are meant, also those that cannot read the plan.
+            if matches!(wanted, Wanted::Label(_)) && !others.is_empty() {
+                return Err(RunError::OtherVersions(others));
+            }
             let enough = match wanted {
                 Wanted::Number(n) => free.len() >= *n as usize,
                 // Those that belong together appear within moments of each other.
@@ -212,10 +311,11 @@ impl Coordinator {
                 return Err(RunError::Interrupted);
             }
             if Instant::now() >= deadline {
-                let there = there.into_iter().map(|card| (card.name, card.run)).collect();
+                let there = roster.agents().into_iter().flatten();
+                let there = there.map(|card| (card.name.clone(), why_not(card))).collect();
                 return Err(RunError::TooFew { wanted: wanted.clone(), there });
             }
-            sleep(Duration::from_millis(200)).await;
+            roster.change(Duration::from_millis(200)).await;
         }
     }
 
@@ -223,7 +323,7 @@ impl Coordinator {
     /// moment, nanoseconds since 1970, and the largest uncertainty of a clock.
     async fn start(&mut self, document: &RunDocument) -> Result<(u64, u64), RunError> {
         let run = &document.run;
-        let text = serde_json::to_vec(document).map_err(BusError::new)?;
+        let text = self.written(document)?;
         let all_ready = keys::ready(run, "*");
         let mut answers = self.bus.runs.watch(&all_ready).await.map_err(BusError::new)?;
         self.bus.create(&keys::document(run), text).await?;
@@ -253,15 +353,70 @@ impl Coordinator {
         Ok((go, uncertainty))
     }
 
+    /// A document as it is written: signed, if there is a key.
+    fn written(&self, document: &impl serde::Serialize) -> Result<Vec<u8>, BusError> {
+        let text = serde_json::to_vec(document).map_err(BusError::new)?;
+        self.key.as_ref().map_or(Ok(text.clone()), |key| key.sign(&text))
+    }
+
+    /// Gives the shares of lost agents to others, or ends the run. What to say of it.
+    async fn remedy(&self, losses: &mut Losses, merger: &mut Merger, elapsed: Duration) -> Vec<String> {
+        if self.on_loss == OnLoss::Continue || merger.lagging(elapsed, LAG).is_empty() {
+            return Vec::new();
+        }
+        let unfinished = merger.unfinished().map(|share| share.agent.as_str());
+        let Ok(Ok(there)) = timeout(Duration::from_secs(2), self.bus.present(unfinished)).await else {
+            return Vec::new();
+        };
+        let mut said = Vec::new();
+        for remedy in losses.remedies(self.on_loss, merger, &there, elapsed) {
+            match remedy {
+                Remedy::Abort(share) => {
+                    let _ = self.bus.create(&keys::stop(merger.run()), Vec::new()).await;
+                    said.push(format!("the run was aborted because agent {} was lost", share.agent));
+                }
+                Remedy::Nobody(share) => {
+                    said.push(format!("no agent could take over the share of {}", share.agent));
+                }
+                Remedy::Give(number, takeover) => {
+                    let key = keys::takeover(&takeover.run, &number.to_string());
+                    let written = async { self.bus.create(&key, self.written(&takeover)?).await };
+                    match written.await {
+                        Ok(()) => {
+                            said.push(taken_over(&takeover));
+                            merger.add_takeover(&takeover);
+                        }
+                        Err(error) => {
+                            said.push(format!("no agent was given the share of {}: {error}", takeover.lost))
+                        }
+                    }
+                }
+            }
+        }
+        said
+    }
+
+    /// The takeovers that a run has had.
+    async fn takeovers(&self, run: &str) -> Result<Vec<Takeover>, BusError> {
+        let mut takeovers = Vec::new();
+        loop {
+            let key = keys::takeover(run, &(takeovers.len() + 1).to_string());
+            let Some(value) = self.bus.runs.get(key).await.map_err(BusError::new)? else {
+                return Ok(takeovers);
+            };
+            takeovers.push(serde_json::from_slice(signing::parts(&value).1).map_err(BusError::new)?);
+        }
+    }
+
     /// Adds up messages until all agents have ended, or are gone.
     async fn follow(
         &mut self,
+        lease: &Lease,
         document: RunDocument,
         go: u64,
         say: &mut impl FnMut(&Progress),
     ) -> Result<Collected, RunError> {
         let run = document.run.clone();
-        let plan = document.plan.clone();
         let config = OrderedConfig { filter_subject: keys::subjects(&run), ..OrderedConfig::default() };
         let consumer = self.bus.stream.create_consumer(config).await.map_err(BusError::new)?;
         let messages = consumer.messages().await.map_err(BusError::new)?;
@@ -269,8 +424,15 @@ impl Coordinator {
         // The stream of messages must not be dropped in the middle of a step, as a time limit would.
         let reading = Reading(tokio::spawn(read(messages, payloads)));
         let mut merger = Merger::new(document);
+        let before = self.takeovers(&run).await?;
+        for takeover in &before {
+            merger.add_takeover(takeover);
+        }
+        let mut losses = Losses::new(run.clone(), &before);
+        let mut said: Vec<String> = before.iter().map(taken_over).collect();
+        let mut aborted = None;
         let mut presence = Presence::default();
-        let (mut told, mut heard) = (Instant::now(), Instant::now());
+        let (mut told, mut heard, mut connected) = (Instant::now(), Instant::now(), Instant::now());
         let mut stopped = false;
         let mut give_up = Instant::now() + Duration::from_secs(u64::from(u32::MAX));
         while !merger.is_complete() {
@@ -291,7 +453,16 @@ impl Coordinator {
                 continue;
             }
             told = Instant::now();
-            say(&progress(&merger, go));
+            lease.check()?;
+            connected = if self.bus.is_connected() { Instant::now() } else { connected };
+            say(&progress(&merger, go, connected.elapsed() >= SILENCE));
+            let elapsed = Duration::from_nanos(unix_ns().saturating_sub(go));
+            let remedies = self.remedy(&mut losses, &mut merger, elapsed).await;
+            if self.on_loss == OnLoss::Abort && aborted.is_none() {
+                aborted = remedies.first().cloned();
+                give_up = if aborted.is_some() { Instant::now() + END_WITHIN } else { give_up };
+            }
+            said.extend(remedies);
             // While messages come there is no need to ask who is there.
             let is_silent = heard.elapsed() >= SILENCE;
             if Instant::now() >= give_up || (is_silent && presence.all_gone(&self.bus, &merger).await) {
@@ -299,11 +470,26 @@ impl Coordinator {
             }
         }
         drop(reading);
-        let mut outcome = merger.outcome();
-        outcome.interrupted |= stopped;
-        let agents = merger.agents();
+        let mut collected = self.collected(&merger, said);
+        // Agents call a run that was stopped interrupted, whoever stopped it.
+        let outcome = &mut collected.outcome;
+        outcome.interrupted = stopped || (outcome.interrupted && aborted.is_none());
+        outcome.aborted = outcome.aborted.take().or(aborted);
+        Ok(collected)
+    }
+
+    /// What came of all agents, with all that is to be said about it.
+    fn collected(&self, merger: &Merger, said: Vec<String>) -> Collected {
+        let (mut outcome, agents) = (merger.outcome(), merger.agents());
         outcome.warnings.extend(doubts(&agents));
-        Ok(Collected { run, plan, outcome, agents, clock_uncertainty_ns: None })
+        outcome.warnings.extend(said);
+        if !merger.is_complete() && !self.bus.is_connected() {
+            let warning =
+                "no NATS server could be reached at the end; what agents measured since is in their spools";
+            outcome.warnings.push(warning.to_owned());
+        }
+        let (run, plan) = (merger.run().to_owned(), merger.plan().clone());
+        Collected { run, plan, outcome, agents, clock_uncertainty_ns: None }
     }
 }
 
@@ -336,7 +522,8 @@ impl Presence {
     /// Whether no unfinished agent has been there for a while, so that nothing more will come.
     async fn all_gone(&mut self, bus: &Bus, merger: &Merger) -> bool {
         // A broker that does not answer says nothing about agents.
-        let Ok(Ok(cards)) = timeout(Duration::from_secs(2), bus.cards()).await else { return false };
+        let names = merger.unfinished().map(|share| share.agent.as_str());
+        let Ok(Ok(cards)) = timeout(Duration::from_secs(2), bus.present(names)).await else { return false };
         let here = |incarnation: &str| cards.iter().any(|card| card.incarnation == incarnation);
         let mut unfinished = merger.unfinished().peekable();
         let some_here = unfinished.peek().is_some() && unfinished.any(|share| here(&share.incarnation));
@@ -348,7 +535,7 @@ impl Presence {
     }
 }
 
-fn progress(merger: &Merger, go: u64) -> Progress {
+fn progress(merger: &Merger, go: u64, is_cut_off: bool) -> Progress {
     let (figures, in_flight, open) = merger.so_far();
     let elapsed = Duration::from_nanos(unix_ns().saturating_sub(go));
     Progress {
@@ -357,8 +544,23 @@ fn progress(merger: &Merger, go: u64) -> Progress {
         in_flight,
         open,
         agents: merger.unfinished().count(),
+        is_cut_off,
         series: merger.recent(SHOWN),
     }
+}
+
+fn taken_over(takeover: &Takeover) -> String {
+    let (accounted, at) = (takeover.accounted_ns as f64 / 1e9, takeover.at_ns as f64 / 1e9);
+    format!(
+        "agent {} took over the share of {} at {at:.0} s; what was due between {accounted:.0} s and then is unsent",
+        takeover.share.agent, takeover.lost
+    )
+}
+
+/// Why an agent cannot take part in a run; `None`: it is free.
+fn why_not(card: &AgentCard) -> Option<String> {
+    let busy = card.run.as_ref().map(|run| format!("busy with run {run}"));
+    card.other_version().map(|other| format!("{other}, not {VERSION}")).or(busy)
 }
 
 /// What is missing, in words.

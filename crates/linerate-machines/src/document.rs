@@ -1,6 +1,6 @@
 //! The run document: what all agents of a run carry out. It is written once and never changed.
 
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 
 use linerate_load::Plan;
 use serde::{Deserialize, Serialize};
@@ -8,11 +8,14 @@ use serde::{Deserialize, Serialize};
 /// Version of all documents and messages of this crate. Agents of another version are refused.
 pub const SCHEMA: &str = "linerate.machines/1";
 
+/// Version of linerate. A plan of another version could have parts that this one does not know.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Most agents of one run. Reason: the target is 1,000; a document for more could exceed a message.
 pub const MOST_AGENTS: usize = 4096;
 
 /// One agent's part.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Share {
     /// The agent's name.
     pub agent: String,
@@ -22,6 +25,41 @@ pub struct Share {
     pub first_thread: u32,
     /// Its threads.
     pub threads: u32,
+    /// 0: its own share; from 1 on: a lost agent's share that it took over.
+    #[serde(default)]
+    pub part: u32,
+}
+
+/// A lost agent's share, given to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Takeover {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The run.
+    pub run: String,
+    /// Who takes over, and what.
+    pub share: Share,
+    /// The lost agent.
+    pub lost: String,
+    /// What the lost agent has reported: all that was due before this moment of the run,
+    /// nanoseconds.
+    pub accounted_ns: u64,
+    /// Requests that it sent of a closed loop.
+    pub sent: u64,
+    /// When to join, nanoseconds from the run's start.
+    pub at_ns: u64,
+}
+
+/// What happens to the share of an agent that is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLoss {
+    /// Nobody sends it; the others go on.
+    #[default]
+    Continue,
+    /// Another agent takes it over.
+    Rebalance,
+    /// The run ends.
+    Abort,
 }
 
 /// A run, as the agents read it.
@@ -29,6 +67,9 @@ pub struct Share {
 pub struct RunDocument {
     /// [`SCHEMA`].
     pub schema: String,
+    /// [`VERSION`].
+    #[serde(default)]
+    pub version: String,
     /// The run's name.
     pub run: String,
     /// What is sent, by all agents together.
@@ -37,8 +78,55 @@ pub struct RunDocument {
     pub shares: Vec<Share>,
 }
 
-/// An agent as it announces itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The part of a run document that all versions can read.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct DocumentHead {
+    /// The schema of the rest.
+    pub schema: String,
+    /// Version of the program that wrote it.
+    #[serde(default)]
+    pub version: String,
+    /// The run's name.
+    pub run: String,
+    shares: Vec<ShareHead>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct ShareHead {
+    agent: String,
+    incarnation: String,
+}
+
+impl DocumentHead {
+    /// Reads it.
+    pub fn read(text: &[u8]) -> Option<DocumentHead> {
+        serde_json::from_slice(text).ok()
+    }
+
+    /// Whether this agent has a part in the run.
+    pub fn names(&self, agent: &str, incarnation: &str) -> bool {
+        self.shares.iter().any(|share| share.agent == agent && share.incarnation == incarnation)
+    }
+
+    /// The other version of which the document is; `None`: it is of this one.
+    pub fn other_version(&self) -> Option<String> {
+        other_version(&self.schema, &self.version)
+    }
+}
+
+/// The version of which something is, in words; `None`: it is of this version.
+fn other_version(schema: &str, version: &str) -> Option<String> {
+    match version {
+        VERSION if schema == SCHEMA => None,
+        "" => Some("an earlier linerate".to_owned()),
+        VERSION => Some(format!("linerate {version} with {schema}")),
+        _ => Some(format!("linerate {version}")),
+    }
+}
+
+/// An agent as it announces itself. Agents of other versions can lack all but their name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AgentCard {
     /// [`SCHEMA`].
     pub schema: String,
@@ -58,6 +146,32 @@ pub struct AgentCard {
     pub run: Option<String>,
 }
 
+impl AgentCard {
+    /// The other version of which the agent is; `None`: it is of this one.
+    pub fn other_version(&self) -> Option<String> {
+        other_version(&self.schema, &self.version)
+    }
+}
+
+/// What is said of agents whose kernels differ: one of them may be the reason that figures differ.
+pub fn differing_kernels(cards: &[AgentCard]) -> Option<String> {
+    const NAMED: usize = 3;
+    let mut kernels: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for card in cards.iter().filter(|card| !card.kernel.is_empty()) {
+        kernels.entry(&card.kernel).or_default().push(&card.name);
+    }
+    let of = |(kernel, names): (&&str, &Vec<&str>)| {
+        let shown = names[..names.len().min(NAMED)].join(", ");
+        let more = match names.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("{kernel} ({shown}{more})")
+    };
+    let all: Vec<String> = kernels.iter().map(of).collect();
+    (all.len() > 1).then(|| format!("the agents' kernels differ: {}", all.join(", ")))
+}
+
 /// An agent's answer to a run document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
@@ -73,7 +187,7 @@ pub struct Ready {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitError {
     /// An agent would have no connection.
-    #[error("{connections} connections are too few for {threads} threads on {agents} agents")]
+    #[error("{} for {threads} threads on {agents} agents", too_few(*.connections))]
     TooFewConnections {
         /// Of the plan.
         connections: u32,
@@ -85,6 +199,13 @@ pub enum SplitError {
     /// More than a run can have.
     #[error("a run has at most {MOST_AGENTS} agents")]
     TooManyAgents,
+}
+
+fn too_few(connections: u32) -> String {
+    match connections {
+        1 => "1 connection is too few".to_owned(),
+        n => format!("{n} connections are too few"),
+    }
 }
 
 /// Deals the threads of a run out to agents. Each agent gets `threads` threads, by default one per
@@ -114,7 +235,8 @@ pub fn split(
     }
     let mut first_thread = 0;
     let share = |((agent, incarnation, _), threads): (&(String, String, u32), u32)| {
-        let share = Share { agent: agent.clone(), incarnation: incarnation.clone(), first_thread, threads };
+        let share =
+            Share { agent: agent.clone(), incarnation: incarnation.clone(), first_thread, threads, part: 0 };
         first_thread += threads;
         share
     };
@@ -133,103 +255,26 @@ impl RunDocument {
     }
 }
 
-/// Which targets an agent may load.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AllowList(Vec<Allowed>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Allowed {
-    Any,
-    /// Addresses whose first bits are these.
-    Network(IpAddr, u8),
-    /// A host as it stands in the URL, with its port or without one.
-    Authority(String),
-}
-
-/// An entry of an allow list that means nothing.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is neither a host, HOST:PORT, an address, a network such as 10.0.0.0/8, nor *")]
-pub struct WrongEntry(pub String);
-
-impl AllowList {
-    /// Loopback alone: what an agent may load unless its user says more.
-    pub fn loopback() -> AllowList {
-        let networks = [(IpAddr::from([127, 0, 0, 0]), 8), (IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1u16]), 128)];
-        AllowList(networks.map(|(address, bits)| Allowed::Network(address, bits)).into())
-    }
-
-    /// Reads entries separated by commas.
-    pub fn parse(text: &str) -> Result<AllowList, WrongEntry> {
-        text.split(',')
-            .map(str::trim)
-            .filter(|entry| !entry.is_empty())
-            .map(entry)
-            .collect::<Result<_, _>>()
-            .map(AllowList)
-    }
-
-    /// Whether a plan's target is allowed: its authority is listed, or each of its addresses.
-    pub fn allows(&self, plan: &Plan) -> bool {
-        let host = host_of(&plan.target.authority);
-        let by_name = self.0.iter().any(|allowed| match allowed {
-            Allowed::Any => true,
-            Allowed::Authority(name) => *name == plan.target.authority || name == host,
-            Allowed::Network(..) => false,
-        });
-        let within = |address: IpAddr| {
-            self.0.iter().any(
-                |allowed| matches!(allowed, Allowed::Network(net, bits) if contains(*net, *bits, address)),
-            )
-        };
-        let addresses = &plan.target.addresses;
-        by_name || (!addresses.is_empty() && addresses.iter().all(|a| within(a.ip())))
-    }
-}
-
-fn entry(text: &str) -> Result<Allowed, WrongEntry> {
-    let wrong = || WrongEntry(text.to_owned());
-    if text == "*" {
-        return Ok(Allowed::Any);
-    }
-    if let Some((address, bits)) = text.split_once('/') {
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let bits: u8 = bits.parse().map_err(|_| wrong())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        return if bits <= most { Ok(Allowed::Network(address, bits)) } else { Err(wrong()) };
-    }
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(Allowed::Network(address, if address.is_ipv4() { 32 } else { 128 }));
-    }
-    let is_name = text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_:[]".contains(&b));
-    if is_name { Ok(Allowed::Authority(text.to_owned())) } else { Err(wrong()) }
-}
-
-fn host_of(authority: &str) -> &str {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !host.is_empty() => host,
-        _ => authority,
-    }
-}
-
-fn contains(network: IpAddr, bits: u8, address: IpAddr) -> bool {
-    match (network, address) {
-        (IpAddr::V4(n), IpAddr::V4(a)) => {
-            let shift = 32 - u32::from(bits);
-            u32::from(n).checked_shr(shift).unwrap_or(0) == u32::from(a).checked_shr(shift).unwrap_or(0)
-        }
-        (IpAddr::V6(n), IpAddr::V6(a)) => {
-            let shift = 128 - u32::from(bits);
-            u128::from(n).checked_shr(shift).unwrap_or(0) == u128::from(a).checked_shr(shift).unwrap_or(0)
-        }
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use linerate_load::plan::Target;
 
     use super::*;
+
+    #[test]
+    fn agents_with_other_kernels_are_named() {
+        let card = |name: &str, kernel: &str| AgentCard {
+            name: name.to_owned(),
+            kernel: kernel.to_owned(),
+            ..AgentCard::default()
+        };
+        let mut cards: Vec<AgentCard> = ["a", "b", "c", "d"].map(|name| card(name, "6.1.0")).into();
+        cards.push(card("old", ""));
+        assert_eq!(differing_kernels(&cards), None);
+        cards.push(card("e", "5.15.0"));
+        let said = "the agents' kernels differ: 5.15.0 (e), 6.1.0 (a, b, c and 1 more)";
+        assert_eq!(differing_kernels(&cards).as_deref(), Some(said));
+    }
 
     fn plan(connections: u32) -> Plan {
         Plan { connections, ..Plan::get(Target::at(([10, 1, 2, 3], 80).into()), "/") }
@@ -250,22 +295,31 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_without_a_connection_is_an_error() {
-        let error = split(&plan(2), None, &agents(&[1, 1, 1])).unwrap_err();
-        assert_eq!(error.to_string(), "2 connections are too few for 3 threads on 3 agents");
-        assert!(split(&plan(7), Some(4), &agents(&[1, 1])).is_err());
-        assert!(split(&plan(8), Some(4), &agents(&[1, 1])).is_ok());
+    fn other_versions_are_named() {
+        for (schema, version, other) in [
+            (SCHEMA, VERSION, None),
+            (SCHEMA, "0.0.9", Some("linerate 0.0.9".to_owned())),
+            (SCHEMA, "", Some("an earlier linerate".to_owned())),
+            ("linerate.machines/9", "9.0.0", Some("linerate 9.0.0".to_owned())),
+            ("linerate.machines/9", VERSION, Some(format!("linerate {VERSION} with linerate.machines/9"))),
+        ] {
+            assert_eq!(other_version(schema, version), other, "{schema} {version}");
+        }
+        let text = br#"{"schema":"s/2","run":"r","shares":[{"agent":"a","incarnation":"1","new":{}}],"x":1}"#;
+        let head = DocumentHead::read(text).unwrap();
+        assert!(head.names("a", "1") && !head.names("a", "2") && !head.names("b", "1"));
+        assert_eq!(head.other_version().unwrap(), "an earlier linerate");
+        let card: AgentCard = serde_json::from_str(r#"{"name":"a","labels":["x=y"],"new":[]}"#).unwrap();
+        assert_eq!((card.name.as_str(), card.other_version().is_some()), ("a", true));
     }
 
     #[test]
-    fn an_allow_list_names_hosts_and_networks() {
-        let allows = |list: &str| AllowList::parse(list).unwrap().allows(&plan(1));
-        assert!(allows("*") && allows("10.0.0.0/8") && allows("10.1.2.3") && allows("10.1.2.3:80"));
-        assert!(!allows("10.1.2.4, 192.168.0.0/16") && !allows("10.1.2.3:81") && !allows("::/0"));
-        assert!(allows("0.0.0.0/0"));
-        assert!(!AllowList::loopback().allows(&plan(1)));
-        for wrong in ["10.0.0.0/33", "a b", "x/8", "http://a/"] {
-            assert_eq!(AllowList::parse(wrong).unwrap_err(), WrongEntry(wrong.to_owned()));
-        }
+    fn an_agent_without_a_connection_is_an_error() {
+        let error = split(&plan(2), None, &agents(&[1, 1, 1])).unwrap_err();
+        assert_eq!(error.to_string(), "2 connections are too few for 3 threads on 3 agents");
+        let error = split(&plan(1), None, &agents(&[1, 1])).unwrap_err();
+        assert_eq!(error.to_string(), "1 connection is too few for 2 threads on 2 agents");
+        assert!(split(&plan(7), Some(4), &agents(&[1, 1])).is_err());
+        assert!(split(&plan(8), Some(4), &agents(&[1, 1])).is_ok());
     }
 }

@@ -46,7 +46,6 @@ impl Figures {
 
     /// The same figures at the end of a run.
     pub fn of_outcome(outcome: &Outcome) -> Figures {
-        let latency = outcome.latency.from_due.as_ref().unwrap_or(&outcome.latency.from_sent);
         Figures {
             requests: outcome.requests,
             bad: outcome.bad,
@@ -55,8 +54,13 @@ impl Figures {
             bytes: outcome.bytes,
             connections: outcome.connections,
             tcp: outcome.tcp.events,
-            latency: latency.clone(),
+            latency: Figures::latency_of(outcome).clone(),
         }
+    }
+
+    /// The latencies that count: from due in an open loop, from sent in a closed one.
+    pub fn latency_of(outcome: &Outcome) -> &Histogram {
+        outcome.latency.from_due.as_ref().unwrap_or(&outcome.latency.from_sent)
     }
 
     /// What came since an earlier state of the same run.

@@ -5,18 +5,23 @@
 //! agent publishes what it measured; the [`Merger`](merge::Merger) adds it up, in any order and
 //! with any copies, so that no percentile is ever averaged.
 //!
-//! * `document`, `figures`, `message`, `merge`, `clock`: decide, without I/O.
+//! * `document`, `allow`, `signing`, `losses`, `figures`, `message`, `merge`, `clock`: decide, without I/O.
 //! * `spool`: the agent's own file.
+//! * `lease`: the key of a run's only coordinator.
 //! * `bus`: NATS. `agent` and `coordinator` drive the two sides.
 
 pub mod agent;
+pub mod allow;
 mod bus;
 pub mod clock;
 pub mod coordinator;
 pub mod document;
 pub mod figures;
+mod lease;
+pub mod losses;
 pub mod merge;
 pub mod message;
+pub mod signing;
 pub mod spool;
 
 pub use bus::{BusError, BusOptions};

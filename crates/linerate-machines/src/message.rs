@@ -1,5 +1,8 @@
 //! What agents send while they measure: an interval each second, and a last word at the end.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use linerate_load::Outcome;
 use serde::{Deserialize, Serialize};
@@ -18,7 +21,10 @@ pub struct Message {
     pub agent: String,
     /// Which start of the agent.
     pub incarnation: String,
-    /// Number of the message, from 0.
+    /// Which of the agent's shares: see [`Share::part`](crate::document::Share::part).
+    #[serde(default)]
+    pub part: u32,
+    /// Number of the message of this share, from 0.
     pub seq: u64,
     /// What it says.
     pub word: Word,
@@ -58,17 +64,77 @@ pub fn digest_of(bytes: &[u8]) -> MessageDigest {
     out
 }
 
-/// The digest of a sequence of messages, by their digests.
-pub fn digest_of_all<'a>(digests: impl IntoIterator<Item = &'a MessageDigest>) -> String {
-    let mut context = Context::new(&SHA256);
-    digests.into_iter().for_each(|one| context.update(one));
-    context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+/// Which messages of an agent there are, and the digest over their digests in their order. The
+/// memory that it takes does not grow with messages that come in their order.
+#[derive(Clone)]
+pub struct Digests {
+    /// Over all messages before `next`.
+    before: Context,
+    next: u64,
+    /// Messages that came before an earlier one did.
+    ahead: BTreeMap<u64, MessageDigest>,
+}
+
+impl Default for Digests {
+    fn default() -> Digests {
+        Digests { before: Context::new(&SHA256), next: 0, ahead: BTreeMap::new() }
+    }
+}
+
+impl fmt::Debug for Digests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Digests").field("next", &self.next).field("ahead", &self.ahead.len()).finish()
+    }
+}
+
+impl Digests {
+    /// Whether this message is there.
+    pub fn contains(&self, seq: u64) -> bool {
+        seq < self.next || self.ahead.contains_key(&seq)
+    }
+
+    /// One more message, unless it is there.
+    pub fn insert(&mut self, seq: u64, digest: &MessageDigest) {
+        if self.contains(seq) {
+            return;
+        }
+        self.ahead.insert(seq, *digest);
+        while let Some(digest) = self.ahead.remove(&self.next) {
+            self.before.update(&digest);
+            self.next += 1;
+        }
+    }
+
+    /// How many there are without a gap.
+    pub fn count(&self) -> u64 {
+        self.next
+    }
+
+    /// The highest number of a message.
+    pub fn highest(&self) -> Option<u64> {
+        self.ahead.last_key_value().map(|(seq, _)| *seq).or(self.next.checked_sub(1))
+    }
+
+    /// Whether there are no gaps before this number, and no messages from it on.
+    pub fn are_all_below(&self, end: u64) -> bool {
+        self.next == end && self.ahead.is_empty()
+    }
+
+    /// The gaps before this number.
+    pub fn missing_below(&self, end: u64) -> Vec<u64> {
+        (self.next..end).filter(|seq| !self.ahead.contains_key(seq)).collect()
+    }
+
+    /// SHA-256 over the digests of all messages without a gap, as hexadecimal digits.
+    pub fn to_hex(&self) -> String {
+        self.before.clone().finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 impl Message {
     /// Under this name the broker drops a second copy.
     pub fn id(&self) -> String {
-        format!("{}/{}/{}/{}", self.run, self.agent, self.incarnation, self.seq)
+        format!("{}/{}/{}.{}/{}", self.run, self.agent, self.incarnation, self.part, self.seq)
     }
 
     /// As it is sent and spooled: one line of JSON.

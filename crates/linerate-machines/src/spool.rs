@@ -1,13 +1,25 @@
-//! The agent's own file: each message as one line of JSON, so that nothing is lost with the broker.
+//! The agent's own file: the run, then each message, as lines of JSON. Nothing is lost with the broker.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
+use crate::document::RunDocument;
 use crate::message::Message;
 
 /// Longest line that is read back. Reason: far above any message that a broker takes.
 const LONGEST: u64 = 64 << 20;
+
+/// The first line: what another broker needs to know of the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpooledRun {
+    /// What the agents carried out.
+    pub document: RunDocument,
+    /// When they started, nanoseconds since 1970 on the coordinator's clock.
+    pub go: u64,
+}
 
 /// A spool file that is being written.
 #[derive(Debug)]
@@ -31,6 +43,8 @@ impl Spool {
 /// What a spool holds.
 #[derive(Debug, Default)]
 pub struct Spooled {
+    /// The run; `None` in a file whose first line is torn.
+    pub run: Option<SpooledRun>,
     /// The messages, with their bytes as they were sent.
     pub messages: Vec<(Message, Vec<u8>)>,
     /// Lines that are no message: a line that a crash or a full disk cut short.
@@ -48,9 +62,14 @@ pub fn read(path: &Path) -> io::Result<Spooled> {
             return Ok(spooled);
         }
         let is_whole = line.pop_if(|byte| *byte == b'\n').is_some();
-        match serde_json::from_slice::<Message>(&line) {
-            Ok(message) if is_whole => spooled.messages.push((message, line)),
-            Ok(_) | Err(_) => spooled.torn += 1,
+        if !is_whole {
+            spooled.torn += 1;
+        } else if let Ok(message) = serde_json::from_slice::<Message>(&line) {
+            spooled.messages.push((message, line));
+        } else if let Ok(run) = serde_json::from_slice::<SpooledRun>(&line) {
+            spooled.run = Some(run);
+        } else {
+            spooled.torn += 1;
         }
     }
 }
@@ -70,6 +89,7 @@ mod tests {
             run: "r".to_owned(),
             agent: "a".to_owned(),
             incarnation: "1".to_owned(),
+            part: 0,
             seq,
             word: Word::Interval { second: seq, in_flight: 0, open: 0, figures: Box::default() },
         };
@@ -82,7 +102,7 @@ mod tests {
         let read = read(&path).unwrap();
         assert_eq!(read.torn, 1);
         let ids: Vec<_> = read.messages.iter().map(|(m, _)| m.id()).collect();
-        assert_eq!(ids, ["r/a/1/0", "r/a/1/1"]);
+        assert_eq!(ids, ["r/a/1.0/0", "r/a/1.0/1"]);
         assert_eq!(read.messages[1].1, message(1).to_bytes());
         assert_eq!(Spool::create(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     }

@@ -1,0 +1,56 @@
+//! What an agent runs its share by. `linerate_load` is the one that sends; simulations bring their
+//! own.
+
+use linerate_load::{Outcome, Place, Plan, Running, Snapshot};
+
+/// Starts shares.
+pub trait Engine: Send + Sync {
+    /// Starts this place's part of a plan, or says why it cannot.
+    fn start(&self, plan: Plan, place: Place) -> Result<Box<dyn Share>, String>;
+}
+
+/// A share that is being sent.
+pub trait Share: Send + Sync {
+    /// How it is going. Never waits.
+    fn snapshot(&self) -> Snapshot;
+
+    /// Whether it has ended by itself.
+    fn finished(&self) -> bool;
+
+    /// Asks it to end now.
+    fn stop(&self);
+
+    /// Waits for the end.
+    fn join(self: Box<Self>) -> Outcome;
+}
+
+/// Sends, by `linerate_load`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sending;
+
+impl Engine for Sending {
+    fn start(&self, plan: Plan, place: Place) -> Result<Box<dyn Share>, String> {
+        match linerate_load::start_part(plan, place) {
+            Ok(running) => Ok(Box::new(running)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Share for Running {
+    fn snapshot(&self) -> Snapshot {
+        Running::snapshot(self)
+    }
+
+    fn finished(&self) -> bool {
+        Running::finished(self)
+    }
+
+    fn stop(&self) {
+        Running::stop(self);
+    }
+
+    fn join(self: Box<Self>) -> Outcome {
+        Running::join(*self)
+    }
+}

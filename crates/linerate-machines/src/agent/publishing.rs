@@ -1,0 +1,326 @@
+//! What an agent measures goes into its spool and onto the bus. Measuring never waits for either.
+
+#[cfg(test)]
+mod seeds;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use linerate_load::{Join, Outcome, Place, Plan};
+use linerate_net::{Time, machine};
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use super::{Agent, AgentEvent, EARLY, engine};
+use crate::bus::{Bus, BusError, BusOptions, keys};
+use crate::document::{RunDocument, SCHEMA, Share};
+use crate::figures::Figures;
+use crate::message::{Digests, Message, Word, digest_of};
+use crate::spool::{Spool, SpooledRun};
+
+/// Messages that wait in memory for the broker. Reason: three hours at one a second; older ones are
+/// in the spool alone.
+const QUEUE: usize = 10_000;
+
+/// How long the agent tries to publish its last messages after the run.
+const LAST_WORDS: Duration = Duration::from_secs(60);
+
+impl Agent {
+    /// Runs the share and publishes an interval each second.
+    pub(super) async fn measure(
+        &self,
+        document: &RunDocument,
+        plan: &Plan,
+        go: u64,
+        share: Share,
+        place: Place,
+        superseded: watch::Receiver<bool>,
+    ) -> Result<(), BusError> {
+        let run = &document.run;
+        let plan = Plan { threads: Some(share.threads), ..plan.clone() };
+        let (bus, subject) = (self.bus.clone(), keys::subject(run, &self.options.name));
+        let part = if share.part == 0 { String::new() } else { format!("-{}", share.part) };
+        let file = self.options.spool.join(format!("linerate-{run}-{}{part}.jsonl", self.options.name));
+        let mut log = self.log(document, go, &share, &file);
+        let queue = Arc::clone(&log.queue);
+        let publishing = tokio::spawn(publish(bus, subject, Arc::clone(&queue)));
+        let start = place.start.unwrap_or_else(machine::monotonic_now);
+        let begins = place.join.map_or(Duration::ZERO, |join| join.at);
+        let until = Duration::from_nanos((start + begins).nanos_since(machine::monotonic_now()));
+        sleep(until.saturating_sub(EARLY)).await;
+        let place = in_time(place, start);
+        let joins = place.join.map_or(Duration::ZERO, |join| join.at);
+        log.second = joins.saturating_sub(plan.warm_up).as_secs();
+        let measure_from = start + plan.warm_up;
+        let mut outcome = match self.engine.start(plan, place) {
+            Err(error) => Outcome { broken: Some(error), ..Outcome::default() },
+            Ok(running) => self.follow(running, run, measure_from, &mut log, superseded).await?,
+        };
+        if share.part == 0 && joins > Duration::ZERO {
+            let missed = outcome.requests.unsent;
+            outcome.warnings.push(format!(
+                "agent {} was late and joined at {} s; {missed} requests that were due before are unsent",
+                self.options.name,
+                joins.as_secs()
+            ));
+        }
+        log.finish(outcome);
+        self.say_trouble(&mut log);
+        queue.close();
+        let why = match timeout(LAST_WORDS, publishing).await {
+            Ok(Ok(0)) => {
+                (self.say)(AgentEvent::Ended { run: run.clone() });
+                return Ok(());
+            }
+            Ok(Ok(1)) => "one message is longer than NATS takes".to_owned(),
+            Ok(Ok(n)) => format!("{n} messages are longer than NATS takes"),
+            Ok(Err(_)) => "publishing them failed".to_owned(),
+            Err(_) => format!("NATS did not take them within {} s", LAST_WORDS.as_secs()),
+        };
+        (self.say)(AgentEvent::Unpublished { run: run.clone(), spool: file, why });
+        Ok(())
+    }
+
+    /// A log with its spool, whose first line is the run.
+    fn log(&self, document: &RunDocument, go: u64, share: &Share, file: &Path) -> Log {
+        let spooled = SpooledRun { document: document.clone(), go };
+        let spool = Spool::create(file).and_then(|mut spool| {
+            spool.append(&serde_json::to_vec(&spooled)?)?;
+            Ok(spool)
+        });
+        let (spool, trouble) = match spool {
+            Ok(spool) => (Some(spool), None),
+            Err(error) => (None, Some(error)),
+        };
+        let mut log = Log {
+            run: document.run.clone(),
+            agent: self.options.name.clone(),
+            incarnation: self.incarnation.clone(),
+            part: share.part,
+            file: file.to_owned(),
+            spool,
+            trouble,
+            queue: Arc::default(),
+            digests: Digests::default(),
+            before: Figures::default(),
+            second: 0,
+        };
+        self.say_trouble(&mut log);
+        log
+    }
+
+    fn say_trouble(&self, log: &mut Log) {
+        if let Some(error) = log.trouble.take() {
+            (self.say)(AgentEvent::NoSpool { why: format!("{}: {error}", log.file.display()) });
+        }
+    }
+
+    /// Logs each second until the run ends, is to stop, or the share is another's.
+    async fn follow(
+        &self,
+        running: Box<dyn engine::Share>,
+        run: &str,
+        measure_from: Time,
+        log: &mut Log,
+        mut superseded: watch::Receiver<bool>,
+    ) -> Result<Outcome, BusError> {
+        let mut stop = self.bus.runs.watch_with_history(keys::stop(run)).await.map_err(BusError::new)?;
+        let mut given_up = false;
+        while !running.finished() {
+            if superseded.has_changed().is_ok_and(|changed| changed) {
+                superseded.mark_unchanged();
+                running.stop();
+                given_up = true;
+            }
+            next_second(&*running, measure_from, &mut stop, log).await;
+            self.say_trouble(log);
+        }
+        let joined = tokio::task::spawn_blocking(move || running.join()).await;
+        let mut outcome = joined.map_err(BusError::new)?;
+        if given_up {
+            outcome.interrupted = false;
+            let name = &self.options.name;
+            let said = format!("agent {name} returned after its share was given to another; it ended");
+            outcome.warnings.push(said);
+        }
+        Ok(outcome)
+    }
+}
+
+/// The same place, unless its time is over: an agent that is late joins at the next whole second.
+fn in_time(place: Place, start: Time) -> Place {
+    let now = machine::monotonic_now();
+    let join = place.join.unwrap_or(Join { at: Duration::ZERO, accounted: Duration::ZERO, sent: 0 });
+    if start + join.at > now {
+        return place;
+    }
+    let next = Duration::from_nanos(now.nanos_since(start)) + EARLY;
+    Place { join: Some(Join { at: Duration::from_secs(next.as_secs() + 1), ..join }), ..place }
+}
+
+/// Waits for the end of a second, of the run, or for the order to stop.
+async fn next_second(
+    running: &dyn engine::Share,
+    measure_from: Time,
+    stop: &mut async_nats::jetstream::kv::Watch,
+    log: &mut Log,
+) {
+    const SLICE: Duration = Duration::from_millis(20);
+    let (now, end) = (machine::monotonic_now(), measure_from + Duration::from_secs(log.second + 1));
+    if now >= end {
+        let snapshot = running.snapshot();
+        log.interval(log.second, (snapshot.in_flight, snapshot.open), Figures::of_snapshot(&snapshot));
+        log.second += 1;
+        return;
+    }
+    let left = Duration::from_nanos(end.nanos_since(now)).min(SLICE);
+    if let Ok(Some(_)) = timeout(left, stop.next()).await {
+        running.stop();
+        sleep(left).await;
+    }
+}
+
+/// Numbers the messages, and keeps each in the spool and for the broker.
+struct Log {
+    run: String,
+    agent: String,
+    incarnation: String,
+    part: u32,
+    file: PathBuf,
+    spool: Option<Spool>,
+    /// Why the spool ended.
+    trouble: Option<std::io::Error>,
+    queue: Arc<Queue>,
+    digests: Digests,
+    before: Figures,
+    /// The second that is measured now.
+    second: u64,
+}
+
+impl Log {
+    fn interval(&mut self, second: u64, (in_flight, open): (u64, u64), now: Figures) {
+        let figures = Box::new(now.since(&self.before));
+        self.before = now;
+        self.put(Word::Interval { second, in_flight, open, figures });
+    }
+
+    /// The rest since the last interval, then the last word.
+    fn finish(&mut self, mut outcome: Outcome) {
+        self.interval(self.second, (0, 0), Figures::of_outcome(&outcome));
+        outcome.series.clear();
+        outcome.saved.clear();
+        let digest = self.digests.to_hex();
+        self.put(Word::Final { digest, outcome: Box::new(outcome) });
+    }
+
+    fn put(&mut self, word: Word) {
+        let message = Message {
+            schema: SCHEMA.to_owned(),
+            run: self.run.clone(),
+            agent: self.agent.clone(),
+            incarnation: self.incarnation.clone(),
+            part: self.part,
+            seq: self.digests.count(),
+            word,
+        };
+        let bytes = message.to_bytes();
+        self.digests.insert(message.seq, &digest_of(&bytes));
+        if let Some(spool) = &mut self.spool
+            && let Err(error) = spool.append(&bytes)
+        {
+            // A full disk: what follows is in memory alone.
+            self.spool = None;
+            self.trouble = Some(error);
+        }
+        self.queue.push(message.id(), bytes);
+    }
+}
+
+/// Messages on the way to the broker. Measuring never waits for it.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<(VecDeque<(String, bytes::Bytes)>, bool)>,
+    changed: Notify,
+}
+
+impl Queue {
+    fn push(&self, id: String, bytes: Vec<u8>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.0.len() >= QUEUE {
+            state.0.pop_front();
+        }
+        state.0.push_back((id, bytes.into()));
+        self.changed.notify_one();
+    }
+
+    fn close(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
+        self.changed.notify_one();
+    }
+
+    /// The oldest message, and whether no more will come.
+    fn first(&self) -> (Option<(String, bytes::Bytes)>, bool) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.0.front().cloned(), state.1)
+    }
+
+    fn done(&self, id: &str) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.0.front().is_some_and(|(first, _)| first == id) {
+            state.0.pop_front();
+        }
+    }
+}
+
+/// Publishes until the queue is closed and empty; each message until the broker has stored it.
+/// Messages that the broker refuses for good are left out; how many.
+async fn publish(bus: Bus, subject: String, queue: Arc<Queue>) -> u64 {
+    const AGAIN: Duration = Duration::from_millis(500);
+    let mut refused = 0;
+    loop {
+        match queue.first() {
+            (None, true) => return refused,
+            (None, false) => queue.changed.notified().await,
+            (Some((id, bytes)), _) => {
+                let too_long = bytes.len() > bus.client.server_info().max_payload;
+                refused += u64::from(too_long);
+                if too_long || bus.publish(subject.clone(), &id, bytes).await.is_ok() {
+                    queue.done(&id);
+                } else {
+                    sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+}
+
+/// Publishes what a spool holds. The broker and the coordinator drop what they have already. How
+/// many messages were published, and how many lines were torn.
+pub async fn replay(bus: &BusOptions, file: &std::path::Path) -> Result<(u64, u64), BusError> {
+    let spooled = crate::spool::read(file).map_err(|e| BusError::new(format!("{}: {e}", file.display())))?;
+    if spooled.messages.is_empty() {
+        return Err(BusError::new(format!("{} holds no message of a run", file.display()))
+            .hint("name a spool file that an agent wrote: linerate-RUN-AGENT.jsonl"));
+    }
+    let bus = Bus::open(bus).await?;
+    // Another broker than that of the run knows nothing of it.
+    if let Some(run) = &spooled.run
+        && keys::is_name(&run.document.run)
+    {
+        let name = &run.document.run;
+        let document = serde_json::to_vec(&run.document).map_err(BusError::new)?;
+        bus.create_if_missing(&keys::document(name), document).await?;
+        bus.create_if_missing(&keys::go(name), run.go.to_string().into_bytes()).await?;
+    }
+    let mut published = 0;
+    for (message, bytes) in spooled.messages {
+        if keys::is_name(&message.run) && keys::is_name(&message.agent) {
+            bus.publish(keys::subject(&message.run, &message.agent), &message.id(), bytes.into()).await?;
+            published += 1;
+        }
+    }
+    Ok((published, spooled.torn))
+}

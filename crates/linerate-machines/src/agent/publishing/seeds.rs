@@ -1,0 +1,503 @@
+//! Agents, a broker and a coordinator in virtual time, where anything breaks at any moment: nothing
+//! counts twice, and nothing is missing in silence.
+//!
+//! A seed is a bug report: `LINERATE_SEED=n` runs one. `LINERATE_SEEDS=n` runs this many (`cargo
+//! xtask soak machines`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use linerate_load::histogram::Histogram;
+use linerate_load::plan::{Stop, Target};
+
+use super::*;
+use crate::document::{AgentCard, OnLoss, Takeover};
+use crate::losses::{LAG, Losses, Remedy};
+use crate::merge::{Merger, Standing};
+
+/// Seeds that ordinary tests run.
+const SEEDS: u64 = 12;
+
+/// How often a run of many seeds tells how far it is.
+const TELL: Duration = Duration::from_secs(5);
+
+/// A step of virtual time, milliseconds.
+const STEP: u64 = 100;
+
+/// How long an agent's key lives, and how long the coordinator waits for agents that are gone.
+const KEY_MS: u64 = 5_000;
+const GONE_MS: u64 = 13_000;
+
+/// The latest end. Reason: an agent that is stopped for ever is gone long before.
+const LATEST_MS: u64 = 200_000;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n.max(1)
+    }
+
+    fn is(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// A span within so many milliseconds, or none.
+    fn span(&mut self, percent: u64, until: u64, longest: u64) -> (u64, u64) {
+        if !self.is(percent) {
+            return (u64::MAX, u64::MAX);
+        }
+        let from = self.below(until);
+        (from, from + self.below(longest))
+    }
+}
+
+fn within((from, to): (u64, u64), now: u64) -> bool {
+    (from..to).contains(&now)
+}
+
+/// A share that an agent measures.
+struct Measuring {
+    log: Log,
+    so_far: Figures,
+    begins: u64,
+    ended: bool,
+    superseded: bool,
+    /// Messages that it has made.
+    made: u64,
+}
+
+/// An agent as a process.
+struct Machine {
+    name: String,
+    parts: Vec<Measuring>,
+    /// Milliseconds: when it is killed, stopped, without a network, and when its disk fills up.
+    killed: u64,
+    stopped: (u64, u64),
+    cut_off: (u64, u64),
+    disk_full: u64,
+    renewed: u64,
+    /// Takeovers that it has read.
+    read: usize,
+}
+
+/// A message as an agent made it.
+struct Made {
+    bytes: Vec<u8>,
+    /// What it says. Reason: reading a histogram again for each comparison took most of the time.
+    word: Word,
+    spooled: bool,
+}
+
+impl Made {
+    fn new(bytes: Vec<u8>, spooled: bool) -> Made {
+        let message: Message = serde_json::from_slice(&bytes).unwrap();
+        Made { bytes, word: message.word, spooled }
+    }
+}
+
+type Id = (String, u32, u64);
+
+/// All of it.
+struct World {
+    random: Random,
+    document: RunDocument,
+    on_loss: OnLoss,
+    seconds: u64,
+    machines: Vec<Machine>,
+    /// What agents made, by agent, part and number.
+    made: BTreeMap<Id, Made>,
+    /// The stream: what the broker stored, in its order.
+    stream: Vec<(Id, Vec<u8>)>,
+    takeovers: Vec<Takeover>,
+    broker_away: (u64, u64),
+    coordinator_away: (u64, u64),
+    now: u64,
+}
+
+fn share(number: usize) -> Share {
+    let number = number as u32;
+    Share {
+        agent: format!("a{number}"),
+        incarnation: "1".to_owned(),
+        first_thread: number,
+        threads: 1,
+        part: 0,
+    }
+}
+
+fn log(document: &RunDocument, share: &Share, second: u64) -> Log {
+    Log {
+        run: document.run.clone(),
+        agent: share.agent.clone(),
+        incarnation: share.incarnation.clone(),
+        part: share.part,
+        file: std::path::PathBuf::new(),
+        spool: None,
+        trouble: None,
+        queue: Arc::default(),
+        digests: Digests::default(),
+        before: Figures::default(),
+        second,
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut random = Random(seed);
+        let seconds = 3 + random.below(25);
+        let plan = Plan {
+            stop: Stop { requests: None, duration: Some(Duration::from_secs(seconds)) },
+            ..Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/")
+        };
+        let shares: Vec<Share> = (0..1 + random.below(5) as usize).map(share).collect();
+        let (run, schema) = ("r".to_owned(), SCHEMA.to_owned());
+        let document = RunDocument { schema, version: String::new(), run, plan, shares };
+        let until = (seconds + 3) * 1000;
+        let machine = |share: &Share, random: &mut Random| Machine {
+            name: share.agent.clone(),
+            parts: vec![Measuring::new(&document, share, 0)],
+            killed: random.span(25, until, 1).0,
+            stopped: random.span(30, until, 15_000),
+            cut_off: random.span(30, until, 12_000),
+            disk_full: random.span(20, until, 1).0,
+            renewed: 0,
+            read: 0,
+        };
+        let machines = document.shares.iter().map(|share| machine(share, &mut random)).collect();
+        let on_loss = if random.is(60) { OnLoss::Rebalance } else { OnLoss::Continue };
+        let broker_away = random.span(40, until, 9_000);
+        let coordinator_away = random.span(40, until, 9_000);
+        let (made, stream, takeovers) = (BTreeMap::new(), Vec::new(), Vec::new());
+        World {
+            random,
+            document,
+            on_loss,
+            seconds,
+            machines,
+            made,
+            stream,
+            takeovers,
+            broker_away,
+            coordinator_away,
+            now: 0,
+        }
+    }
+
+    /// Agents measure, and publish what they can.
+    fn step_agents(&mut self) {
+        for i in 0..self.machines.len() {
+            let machine = &mut self.machines[i];
+            if self.now >= machine.killed || within(machine.stopped, self.now) {
+                continue;
+            }
+            let is_connected = !within(machine.cut_off, self.now) && !within(self.broker_away, self.now);
+            if is_connected {
+                machine.renewed = self.now;
+                machine.read(&self.document, &self.takeovers);
+            }
+            let disk_full = self.now >= machine.disk_full;
+            for part in &mut machine.parts {
+                part.measure(self.now, self.seconds, &mut self.random, |id, bytes| {
+                    self.made.insert(id, Made::new(bytes, !disk_full));
+                });
+                if is_connected {
+                    part.publish(&mut self.random, &mut self.stream);
+                }
+            }
+        }
+    }
+
+    fn cards(&self) -> Vec<AgentCard> {
+        let there = self.machines.iter().filter(|machine| self.now < machine.renewed + KEY_MS);
+        let card = |machine: &Machine| AgentCard {
+            schema: SCHEMA.to_owned(),
+            name: machine.name.clone(),
+            incarnation: "1".to_owned(),
+            version: String::new(),
+            kernel: String::new(),
+            cores: 1,
+            labels: Vec::new(),
+            run: Some(self.document.run.clone()),
+        };
+        there.map(card).collect()
+    }
+
+    /// Runs to the end: what a coordinator makes of it, which may be another than the first.
+    fn run(&mut self) -> Coordinating {
+        let mut coordinating = Coordinating::new(self);
+        let mut silent = 0;
+        while self.now < LATEST_MS {
+            self.step_agents();
+            let is_away = within(self.coordinator_away, self.now);
+            if is_away {
+                // The next one begins with what is on the bus.
+                coordinating = Coordinating::new(self);
+            } else if !within(self.broker_away, self.now) {
+                let come = coordinating.read(self);
+                silent = if come { self.now } else { silent };
+                if self.now.is_multiple_of(1000) {
+                    coordinating.look(self);
+                }
+                let gone =
+                    coordinating.merger.unfinished().all(|s| self.cards().iter().all(|c| c.name != s.agent));
+                if coordinating.merger.is_complete() || (gone && self.now >= silent + GONE_MS) {
+                    break;
+                }
+            }
+            self.now += STEP;
+        }
+        coordinating.read(self);
+        coordinating
+    }
+}
+
+impl Measuring {
+    fn new(document: &RunDocument, share: &Share, begins: u64) -> Measuring {
+        let log = log(document, share, begins);
+        Measuring { log, so_far: Figures::default(), begins, ended: false, superseded: false, made: 0 }
+    }
+
+    /// Up to now; the messages that this makes.
+    fn measure(&mut self, now: u64, seconds: u64, random: &mut Random, mut made: impl FnMut(Id, Vec<u8>)) {
+        if self.ended || now < self.begins * 1000 {
+            return;
+        }
+        let n = random.below(3);
+        for _ in 0..n {
+            self.so_far.latency.record(1 + random.below(5_000_000_000), 1);
+        }
+        self.so_far.requests.sent += n;
+        self.so_far.requests.answered += n;
+        while (self.log.second + 1) * 1000 <= now && self.log.second < seconds {
+            self.log.interval(self.log.second, (0, 1), self.so_far.clone());
+            self.log.second += 1;
+        }
+        if now >= seconds * 1000 || self.superseded {
+            self.ended = true;
+            let plan = Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/");
+            self.log.finish(self.so_far.clone().into_outcome(&plan));
+        }
+        let state = self.log.queue.state.lock().unwrap();
+        let first = self.log.digests.count() - state.0.len() as u64;
+        for (seq, (_, bytes)) in (first..).zip(&state.0).filter(|(seq, _)| *seq >= self.made) {
+            made((self.log.agent.clone(), self.log.part, seq), bytes.to_vec());
+        }
+        self.made = self.log.digests.count();
+    }
+
+    /// Publishes some messages. An acknowledgement may be lost, and the broker may have forgotten
+    /// that it has the message.
+    fn publish(&mut self, random: &mut Random, stream: &mut Vec<(Id, Vec<u8>)>) {
+        for _ in 0..random.below(4) {
+            let (Some((id, bytes)), _) = self.log.queue.first() else { return };
+            let seq = self.log.digests.count() - self.log.queue.state.lock().unwrap().0.len() as u64;
+            let key = (self.log.agent.clone(), self.log.part, seq);
+            let is_known = stream.iter().rev().take(50).any(|(stored, _)| *stored == key);
+            if !is_known || random.is(20) {
+                stream.push((key, bytes.to_vec()));
+            }
+            if random.is(85) {
+                self.log.queue.done(&id);
+            }
+        }
+    }
+}
+
+impl Machine {
+    /// Reads takeovers that are new to it.
+    fn read(&mut self, document: &RunDocument, takeovers: &[Takeover]) {
+        for takeover in &takeovers[self.read..] {
+            if takeover.lost == self.name && takeover.share.agent != self.name {
+                self.parts[0].superseded = true;
+            }
+            if takeover.share.agent == self.name {
+                self.parts.push(Measuring::new(document, &takeover.share, takeover.at_ns / 1_000_000_000));
+            }
+        }
+        self.read = takeovers.len();
+    }
+}
+
+/// A coordinator.
+struct Coordinating {
+    merger: Merger,
+    losses: Losses,
+    read: usize,
+}
+
+impl Coordinating {
+    fn new(world: &World) -> Coordinating {
+        let mut merger = Merger::new(world.document.clone());
+        world.takeovers.iter().for_each(|takeover| assert!(merger.add_takeover(takeover)));
+        Coordinating { merger, losses: Losses::new("r".to_owned(), &world.takeovers), read: 0 }
+    }
+
+    /// Adds what is new in the stream; whether there was something.
+    fn read(&mut self, world: &World) -> bool {
+        let new = &world.stream[self.read..];
+        for (_, bytes) in new {
+            self.merger.add(bytes);
+        }
+        self.read = world.stream.len();
+        !new.is_empty()
+    }
+
+    fn look(&mut self, world: &mut World) {
+        let elapsed = Duration::from_millis(world.now);
+        if world.on_loss == OnLoss::Continue || self.merger.lagging(elapsed, LAG).is_empty() {
+            return;
+        }
+        for remedy in self.losses.remedies(world.on_loss, &self.merger, &world.cards(), elapsed) {
+            if let Remedy::Give(_, takeover) = remedy {
+                assert!(self.merger.add_takeover(&takeover), "a takeover's share is new");
+                world.takeovers.push(takeover);
+            }
+        }
+    }
+}
+
+/// What a merger counted: requests, and samples bucket by bucket.
+fn counted(merger: &Merger) -> (u64, Vec<(u64, u64)>) {
+    let outcome = merger.outcome();
+    (outcome.requests.answered, outcome.latency.from_sent.iter_recorded().collect())
+}
+
+/// What a single recorder has of the intervals of these messages.
+fn recorded<'a>(messages: impl Iterator<Item = &'a Made>) -> (u64, Vec<(u64, u64)>) {
+    let (mut answered, mut all) = (0, Histogram::new());
+    for made in messages {
+        if let Word::Interval { figures, .. } = &made.word {
+            answered += figures.requests.answered;
+            all.merge(&figures.latency);
+        }
+    }
+    (answered, all.iter_recorded().collect())
+}
+
+/// The standing that an agent's share has by the messages of it that are stored.
+fn expected(world: &World, stored: &BTreeSet<Id>, share: &Share) -> (Standing, BTreeSet<Id>) {
+    let of = |id: &&Id| id.0 == share.agent && id.1 == share.part;
+    let made: BTreeSet<Id> = world.made.keys().filter(of).cloned().collect();
+    let here: BTreeSet<Id> = stored.iter().filter(of).cloned().collect();
+    let is_final = |id: &&Id| matches!(world.made[*id].word, Word::Final { .. });
+    if here.iter().any(|id| is_final(&id)) {
+        let missing: Vec<u64> = made.difference(&here).map(|id| id.2).collect();
+        // Its outcome counts, with all that it measured.
+        return (if missing.is_empty() { Standing::Complete } else { Standing::Missing(missing) }, made);
+    }
+    let second = |id: &Id| match world.made[id].word {
+        Word::Interval { second, .. } => second,
+        Word::Final { .. } => 0,
+    };
+    (Standing::Open { last_second: here.iter().map(second).max() }, here)
+}
+
+/// Holds what a merger says against what is stored.
+fn judge(world: &World, merger: &Merger) {
+    let stored: BTreeSet<Id> = world.stream.iter().map(|(id, _)| id.clone()).collect();
+    let mut counts: BTreeSet<Id> = BTreeSet::new();
+    for agent in merger.agents() {
+        let (standing, of_it) = expected(world, &stored, &agent.share);
+        assert_eq!(agent.standing, standing, "{:?}", agent.share);
+        counts.extend(of_it);
+    }
+    let expected = recorded(counts.iter().map(|id| &world.made[id]));
+    assert_eq!(counted(merger), expected, "each message counts once");
+    // Nothing is missing in silence.
+    let all_made = recorded(world.made.values());
+    if merger.is_complete() {
+        assert_eq!(expected, all_made, "a complete result has all that was measured");
+    }
+    let in_series: f64 = merger.series().iter().map(|interval| interval.rate_rps).sum();
+    let of_stored = recorded(stored.iter().map(|id| &world.made[id]));
+    assert_eq!(in_series.round() as u64, of_stored.0, "the series has each stored interval once");
+}
+
+/// Another coordinator over the same messages.
+fn again(world: &World) -> Merger {
+    let mut again = Coordinating::new(world);
+    again.read(world);
+    again.merger
+}
+
+/// One world. Counts: complete results before and after replays, takeovers, messages twice.
+fn run(seed: u64) -> [u64; 4] {
+    let mut world = World::new(seed);
+    let merger = world.run().merger;
+    judge(&world, &merger);
+    let at_first = u64::from(merger.is_complete());
+    // In any order the same comes of it.
+    let mut stream = world.stream.clone();
+    for i in (1..stream.len()).rev() {
+        stream.swap(i, world.random.below(i as u64 + 1) as usize);
+    }
+    let in_order = std::mem::replace(&mut world.stream, stream);
+    let shuffled = again(&world);
+    assert_eq!(counted(&shuffled), counted(&merger));
+    assert_eq!(shuffled.is_complete(), merger.is_complete());
+    assert_eq!(shuffled.series(), merger.series());
+    // The brokers are lost for good, some of the time; spools fill the gaps.
+    world.stream = if world.random.is(30) { Vec::new() } else { in_order };
+    let twice = world.stream.len() - world.stream.iter().map(|(id, _)| id).collect::<BTreeSet<_>>().len();
+    let spooled = world.made.iter().filter(|(_, made)| made.spooled);
+    let replayed: Vec<_> = spooled.map(|(id, made)| (id.clone(), made.bytes.clone())).collect();
+    world.stream.extend(replayed);
+    let replayed = again(&world);
+    judge(&world, &replayed);
+    let all_end = world.machines.iter().all(|m| m.parts.iter().all(|part| part.ended));
+    let all_spooled = world.made.values().all(|made| made.spooled);
+    assert!(!(all_end && all_spooled) || replayed.is_complete(), "spools have everything");
+    [at_first, u64::from(replayed.is_complete()), world.takeovers.len() as u64, twice as u64]
+}
+
+#[test]
+fn nothing_counts_twice_and_nothing_is_missing_in_silence() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let from = number("LINERATE_FROM").unwrap_or(1);
+    let seeds = match number("LINERATE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => from..from + number("LINERATE_SEEDS").unwrap_or(SEEDS),
+    };
+    let all = seeds.end - seeds.start;
+    let (next, counts) = (AtomicU64::new(seeds.start), Mutex::new([0; 4]));
+    let begun = Instant::now();
+    let work = |tells: bool| {
+        let mut told = Instant::now();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            match std::panic::catch_unwind(|| run(seed)) {
+                Ok(of_seed) => {
+                    counts.lock().unwrap().iter_mut().zip(of_seed).for_each(|(sum, n)| *sum += n);
+                }
+                Err(panic) => {
+                    println!("LINERATE_SEED={seed}");
+                    next.store(seeds.end, Ordering::Relaxed);
+                    std::panic::resume_unwind(panic);
+                }
+            }
+            if tells && told.elapsed() >= TELL {
+                told = Instant::now();
+                println!("{} of {all} seeds after {} s", seed + 1 - seeds.start, begun.elapsed().as_secs());
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let others = thread::available_parallelism().map_or(0, |cores| cores.get() - 1);
+        (0..others).for_each(|_| drop(scope.spawn(|| work(false))));
+        work(true);
+    });
+    let counts = counts.into_inner().unwrap();
+    let [complete, replayed, takeovers, twice] = counts;
+    println!("{complete} complete, {replayed} after replays, {takeovers} takeovers, {twice} messages twice");
+    assert!(all == 1 || (complete > 0 && takeovers > 0 && twice > 0), "all kinds are there: {counts:?}");
+}

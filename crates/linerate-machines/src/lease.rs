@@ -1,0 +1,181 @@
+//! A run has one coordinator at a time. It holds a key on the bus, which ends when it is no longer
+//! renewed.
+
+use std::time::Duration;
+
+use async_nats::jetstream::kv;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::bus::{AGENT_TTL, Bus, BusError, keys, unix_ns};
+use crate::coordinator::RunError;
+
+/// How often the key is renewed.
+const RENEW: Duration = Duration::from_secs(1);
+
+/// How often a key that another coordinator holds is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How long the key of a coordinator that has died can stay. Reason: a broker removes old keys some
+/// moments late.
+const FREE_WITHIN: Duration = AGENT_TTL.saturating_add(Duration::from_secs(5));
+
+/// Time for the last look at the key, and to give it up.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+
+/// A coordinator as it names itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Holder {
+    host: String,
+    pid: u32,
+    /// When it took the key, nanoseconds since 1970.
+    since: u64,
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {} on {}", self.pid, self.host)
+    }
+}
+
+/// The key of a run's coordinator, which is renewed until it is given up.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    key: Key,
+    run: String,
+    renewing: JoinHandle<()>,
+    taken_by: watch::Receiver<Option<String>>,
+}
+
+/// The key itself.
+#[derive(Clone, Debug)]
+struct Key {
+    store: kv::Store,
+    name: String,
+    holder: Holder,
+}
+
+/// How an attempt to hold the key ended.
+enum Held {
+    /// It is ours, at this revision.
+    Ours(u64),
+    /// Another coordinator holds it, at this revision.
+    Others(u64, String),
+}
+
+impl Lease {
+    /// Takes the key of a run. If a coordinator held it that has died, this waits until it is free.
+    pub(crate) async fn take(bus: &Bus, run: &str, stop: &watch::Receiver<bool>) -> Result<Lease, RunError> {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let holder = Holder { host: host.trim().to_owned(), pid: std::process::id(), since: unix_ns() };
+        let key = Key { store: bus.agents.clone(), name: keys::coordinator(run), holder };
+        let deadline = Instant::now() + FREE_WITHIN;
+        let mut seen = None;
+        let revision = loop {
+            match key.create().await? {
+                Some(Held::Ours(revision)) => break revision,
+                // Who renews the key is alive.
+                Some(Held::Others(revision, by))
+                    if *seen.get_or_insert(revision) != revision || Instant::now() >= deadline =>
+                {
+                    return Err(RunError::Led { run: run.to_owned(), by });
+                }
+                _ => {}
+            }
+            if *stop.borrow() {
+                return Err(RunError::Interrupted);
+            }
+            sleep(LOOK).await;
+        };
+        let taken_by = watch::Sender::new(None);
+        let (heard, renewed) = (taken_by.subscribe(), key.clone());
+        let renewing = tokio::spawn(async move {
+            let by = renewed.renew_until_taken(revision).await;
+            taken_by.send_replace(Some(by));
+        });
+        Ok(Lease { key, run: run.to_owned(), renewing, taken_by: heard })
+    }
+
+    /// An error once another coordinator has taken the run over.
+    pub(crate) fn check(&self) -> Result<(), RunError> {
+        match &*self.taken_by.borrow() {
+            Some(by) => Err(RunError::TakenOver { run: self.run.clone(), by: by.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// The same after a last look at the key. A broker that does not answer says nothing.
+    pub(crate) async fn check_again(&self) -> Result<(), RunError> {
+        self.check()?;
+        if let Ok(Ok(Some(Held::Others(_, by)))) = timeout(LEAVE_WITHIN, self.key.held()).await {
+            return Err(RunError::TakenOver { run: self.run.clone(), by });
+        }
+        Ok(())
+    }
+
+    /// Gives the key up, so that another coordinator need not wait.
+    pub(crate) async fn leave(self) {
+        self.renewing.abort();
+        let free = async {
+            if let Ok(Some(Held::Ours(revision))) = self.key.held().await {
+                let _ = self.key.store.delete_expect_revision(&self.key.name, Some(revision)).await;
+            }
+        };
+        let _ = timeout(LEAVE_WITHIN, free).await;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}
+
+impl Key {
+    fn value(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.holder).unwrap_or_default()
+    }
+
+    /// Creates the key, if it is free. `None`: it became free or changed meanwhile.
+    async fn create(&self) -> Result<Option<Held>, BusError> {
+        match self.store.create(&self.name, self.value().into()).await {
+            Ok(revision) => Ok(Some(Held::Ours(revision))),
+            Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => self.held().await,
+            Err(error) => Err(BusError::new(error)),
+        }
+    }
+
+    /// Who holds the key.
+    async fn held(&self) -> Result<Option<Held>, BusError> {
+        let entry = self.store.entry(&self.name).await.map_err(BusError::new)?;
+        Ok(entry.filter(|entry| entry.operation == kv::Operation::Put).map(|entry| {
+            match serde_json::from_slice::<Holder>(&entry.value) {
+                Ok(holder) if holder == self.holder => Held::Ours(entry.revision),
+                Ok(holder) => Held::Others(entry.revision, holder.to_string()),
+                Err(_) => Held::Others(entry.revision, "an unknown process".to_owned()),
+            }
+        }))
+    }
+
+    /// Renews the key each second until another coordinator holds it; which.
+    async fn renew_until_taken(self, mut revision: u64) -> String {
+        loop {
+            sleep(RENEW).await;
+            let renewed = self.store.update(&self.name, self.value().into(), revision);
+            match timeout(RENEW, renewed).await {
+                Ok(Ok(next)) => revision = next,
+                // The key ended while no broker was there, or an acknowledgement was lost.
+                Ok(Err(error)) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
+                    match timeout(RENEW, self.create()).await {
+                        Ok(Ok(Some(Held::Ours(next)))) => revision = next,
+                        Ok(Ok(Some(Held::Others(_, by)))) => return by,
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The run second by second, in bounded memory: exact, whatever the order in which seconds come.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use linerate_load::histogram::Histogram;
+use linerate_load::outcome::{Bytes, Interval, Spread, TcpEvents};
+
+use crate::figures::Figures;
+
+/// Most intervals; beyond, pairs are merged. Reason: a week must not grow memory; a packed interval
+/// has some kilobytes.
+const INTERVALS: usize = 4096;
+
+/// Intervals whose histograms are ready for more samples. Reason: each has a quarter of a megabyte,
+/// and agents are rarely further apart than so many seconds.
+const OPEN: usize = 16;
+
+/// All intervals of a run.
+#[derive(Debug)]
+pub(super) struct Series {
+    /// Most intervals.
+    most: usize,
+    /// Seconds in each interval.
+    width: u64,
+    intervals: BTreeMap<u64, Sum>,
+    /// Those whose histograms are not packed, the one used last at the end.
+    open: VecDeque<u64>,
+    /// Whole seconds that the run has had.
+    end: u64,
+}
+
+/// What all agents measured in one interval.
+#[derive(Debug, Default)]
+struct Sum {
+    answered: u64,
+    failed: u64,
+    tcp: TcpEvents,
+    bytes: Bytes,
+    latency: Latency,
+}
+
+#[derive(Debug)]
+enum Latency {
+    Open(Histogram),
+    /// In HdrHistogram's compressed form, beside what is shown of it.
+    Packed(Vec<u8>, Shown),
+}
+
+#[derive(Clone, Debug)]
+struct Shown {
+    p50_us: f64,
+    p99_us: f64,
+    spread: Spread,
+}
+
+impl Default for Latency {
+    fn default() -> Latency {
+        Latency::Open(Histogram::new())
+    }
+}
+
+impl Series {
+    pub(super) fn new() -> Series {
+        Series::of(INTERVALS)
+    }
+
+    fn of(most: usize) -> Series {
+        Series { most, width: 1, intervals: BTreeMap::new(), open: VecDeque::new(), end: 0 }
+    }
+
+    /// Adds what an agent measured in this second.
+    pub(super) fn add(&mut self, second: u64, figures: &Figures) {
+        self.end = self.end.max(second + 1);
+        let number = second / self.width;
+        let sum = self.intervals.entry(number).or_default();
+        sum.answered += figures.requests.answered;
+        sum.failed += figures.requests.failed;
+        sum.tcp.merge(&figures.tcp);
+        sum.bytes.merge(&figures.bytes);
+        sum.latency.open().merge(&figures.latency);
+        if self.open.back() != Some(&number) {
+            self.open.retain(|open| *open != number);
+            self.open.push_back(number);
+        }
+        while self.open.len() > OPEN
+            && let Some(oldest) = self.open.pop_front()
+        {
+            self.intervals.entry(oldest).and_modify(|sum| sum.latency.pack());
+        }
+        if self.intervals.len() > self.most {
+            self.halve();
+        }
+    }
+
+    /// Merges pairs of intervals, exactly.
+    fn halve(&mut self) {
+        self.width *= 2;
+        self.open.clear();
+        let mut merged: BTreeMap<u64, Sum> = BTreeMap::new();
+        for (number, sum) in std::mem::take(&mut self.intervals) {
+            let pair = merged.entry(number / 2).or_default();
+            pair.merge(sum);
+            // The second of a pair is the last that comes.
+            if number % 2 == 1 {
+                pair.latency.pack();
+            }
+        }
+        merged.values_mut().for_each(|sum| sum.latency.pack());
+        self.intervals = merged;
+    }
+
+    /// The last intervals, at most so many, in their order.
+    pub(super) fn recent(&self, most: usize) -> Vec<Interval> {
+        let newest = self.intervals.iter().rev().take(most);
+        let mut recent: Vec<Interval> = newest.map(|(number, sum)| self.interval(*number, sum)).collect();
+        recent.reverse();
+        recent
+    }
+
+    fn interval(&self, number: u64, sum: &Sum) -> Interval {
+        let begin = number * self.width;
+        let end = (begin + self.width).min(self.end);
+        let shown = sum.latency.shown();
+        Interval {
+            t_s: end as f64,
+            rate_rps: sum.answered as f64 / (end - begin).max(1) as f64,
+            p50_us: shown.p50_us,
+            p99_us: shown.p99_us,
+            failed: sum.failed,
+            tcp: sum.tcp,
+            segments: None,
+            bytes: sum.bytes,
+            client_busy: None,
+            spread: shown.spread,
+        }
+    }
+}
+
+impl Sum {
+    fn merge(&mut self, mut other: Sum) {
+        self.answered += other.answered;
+        self.failed += other.failed;
+        self.tcp.merge(&other.tcp);
+        self.bytes.merge(&other.bytes);
+        self.latency.open().merge(other.latency.open());
+    }
+}
+
+impl Latency {
+    /// The histogram, ready for more samples.
+    fn open(&mut self) -> &mut Histogram {
+        if let Latency::Packed(bytes, _) = self {
+            // Our own bytes, so they can be read.
+            *self = Latency::Open(Histogram::from_bytes(bytes).unwrap_or_default());
+        }
+        match self {
+            Latency::Open(histogram) => histogram,
+            Latency::Packed(..) => unreachable!("it was opened"),
+        }
+    }
+
+    fn pack(&mut self) {
+        if let Latency::Open(histogram) = self {
+            *self = Latency::Packed(histogram.to_bytes(), Shown::of(histogram));
+        }
+    }
+
+    fn shown(&self) -> Shown {
+        match self {
+            Latency::Open(histogram) => Shown::of(histogram),
+            Latency::Packed(_, shown) => shown.clone(),
+        }
+    }
+}
+
+impl Shown {
+    fn of(histogram: &Histogram) -> Shown {
+        Shown {
+            p50_us: histogram.percentile_ns(50.0) as f64 / 1e3,
+            p99_us: histogram.percentile_ns(99.0) as f64 / 1e3,
+            spread: Spread::of(histogram),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(nanos: u64) -> Figures {
+        let mut figures = Figures::default();
+        figures.requests.answered = 1;
+        figures.latency.record(nanos, 1);
+        figures
+    }
+
+    /// More seconds than intervals, and a second that comes late: nothing is lost, memory is bounded.
+    #[test]
+    fn a_long_series_is_merged_in_pairs() {
+        const MOST: usize = 64;
+        let mut series = Series::of(MOST);
+        let seconds = 4 * MOST as u64 + 7;
+        for second in 0..seconds {
+            series.add(second, &one(1_000 * (second + 1)));
+        }
+        series.add(1, &one(5));
+        assert!(series.intervals.len() <= MOST && series.open.len() <= OPEN);
+        let all = series.recent(usize::MAX);
+        let answered: f64 = all
+            .iter()
+            .zip(std::iter::once(0.0).chain(all.iter().map(|i| i.t_s)))
+            .map(|(interval, begin)| interval.rate_rps * (interval.t_s - begin))
+            .sum();
+        assert_eq!(answered.round() as u64, seconds + 1);
+        assert_eq!(all.last().map(|i| i.t_s), Some(seconds as f64));
+        let samples: u64 = all.iter().flat_map(|i| i.spread.counts().1.to_vec()).sum();
+        assert_eq!(samples, seconds + 1);
+        let closed = series.intervals.values().filter(|s| matches!(s.latency, Latency::Packed(..))).count();
+        assert!(closed + OPEN >= series.intervals.len(), "{closed} of {}", series.intervals.len());
+    }
+}
