@@ -7,7 +7,7 @@ mod real;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::Request;
+use http::{Request, Version};
 use linerate::client::{Client, Error, Template};
 use real::Server;
 
@@ -54,6 +54,24 @@ async fn nginx_that_closes_gets_no_post_twice() {
     drop(client);
     let served = real::finish_nginx(server);
     assert!((answered..=200).contains(&served), "{answered} answered, {served} served");
+}
+
+#[tokio::test]
+async fn nginx_over_tls_that_closes_loses_none() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap().pem();
+    let lines = "keepalive_requests 300;";
+    let Some(server) = real::nginx_tls(&certificate, &key.serialize_pem(), lines) else { return };
+    let url = server.url("").replace("http://", "https://");
+    let builder = Client::builder(&url).add_root(&certificate).server_name("localhost");
+    let client = builder.pipes(4).depth(32).build().unwrap();
+    all_answered(&client).await;
+    assert_eq!(client.get("/").await.unwrap().version(), Version::HTTP_11);
+    let counted = client.send_counted(Template::get("/{{seq}}").unwrap(), CALLS as u64).await.unwrap();
+    assert_eq!(counted.responses, CALLS as u64, "{counted:?}");
+    drop(client);
+    assert_eq!(real::finish_nginx(server), 2 * CALLS as u64 + 1);
 }
 
 #[tokio::test]

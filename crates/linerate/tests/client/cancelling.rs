@@ -1,15 +1,20 @@
 //! Futures that are dropped at any moment.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use http::Request;
-use linerate::client::Client;
+use http_body_util::Full;
+use linerate::client::{Builder, Client, Protocol};
+use linerate::serve::{self, ServerOptions, spawn_with};
 
+use crate::secure::secure_with;
 use crate::server::{Server, ok};
 use crate::{echo, get};
 
@@ -22,6 +27,20 @@ async fn poll_times<F: Future>(future: F, n: usize) -> bool {
         }
         left -= 1;
         future.as_mut().poll(cx).map(|_| true)
+    })
+    .await
+}
+
+/// Polls a future `n` times and drops it at once, while its call waits or is in flight; says whether it was ready.
+async fn drop_after_polls<F: Future>(future: F, n: usize) -> bool {
+    let (mut future, mut left) = (pin!(future), n);
+    std::future::poll_fn(|cx| {
+        left = left.saturating_sub(1);
+        match future.as_mut().poll(cx) {
+            Poll::Ready(_) => Poll::Ready(true),
+            Poll::Pending if left == 0 => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
     })
     .await
 }
@@ -112,4 +131,100 @@ async fn a_counted_run_dropped_at_its_nth_poll() {
 async fn descriptors(client: &Client, server: &Server) -> usize {
     client.get("/").await.unwrap();
     crate::ends::sockets_to(server.address)
+}
+
+/// How often each path arrived.
+type Arrived = Arc<Mutex<HashMap<String, u32>>>;
+
+/// Servers by HTTP/2, in clear text and over TLS, that respond with the path, and clients for one call at a time.
+fn by_streams() -> Vec<(Arrived, serve::Handle, Builder)> {
+    let handler = |arrived: &Arrived| {
+        let arrived = arrived.clone();
+        move |mut request: serve::Request| {
+            let arrived = arrived.clone();
+            async move {
+                let path = request.path().to_owned();
+                *arrived.lock().unwrap().entry(path.clone()).or_default() += 1;
+                request.body().collect(1 << 26).await.unwrap();
+                serve::Response::text(path)
+            }
+        }
+    };
+    let plain = Arrived::default();
+    let of = handler(&plain);
+    let server = spawn_with(ServerOptions::default(), move || of.clone()).unwrap();
+    let builder = Client::builder(&format!("http://{}", server.addr())).protocol(Protocol::Http2);
+    let mut all = vec![(plain, server, builder.queue(1))];
+    for alpn in ["h2", "http/1.1"] {
+        let arrived = Arrived::default();
+        let of = handler(&arrived);
+        let secure = secure_with(&[alpn], false, move || of.clone());
+        let builder = secure.client().queue(1);
+        all.push((arrived, secure.server, builder));
+    }
+    all
+}
+
+/// Whatever was dropped, the one place is free again, and the connection works.
+async fn works(client: &Client, n: usize) {
+    let whole = tokio::time::timeout(Duration::from_secs(20), client.get(&format!("/whole/{n}"))).await;
+    assert_eq!(whole.unwrap().unwrap().body(), format!("/whole/{n}").as_bytes());
+}
+
+/// Calls with bodies, as bytes and as streams, over HTTP/2 and TLS. None that is not idempotent arrives twice.
+#[tokio::test]
+async fn a_call_over_http2_and_tls_dropped_at_its_nth_poll() {
+    for (arrived, _server, builder) in by_streams() {
+        let client = builder.build().unwrap();
+        for n in 0.. {
+            let call = |which| client.post(&format!("/{which}/{n}"), vec![b'x'; 100_000]);
+            drop_after_polls(call("at-once"), n).await;
+            works(&client, n).await;
+            let done = poll_times(call("dropped"), n).await;
+            works(&client, n).await;
+            if done && n > 4 {
+                break;
+            }
+            assert!(n < 1000, "it is never ready");
+        }
+        for n in 0.. {
+            let streamed = async |which| {
+                let body = Full::new(Bytes::from(vec![b'x'; 300_000]));
+                let request = Request::post(format!("/{which}/{n}")).body(body).unwrap();
+                let mut body = client.send_streaming(request).await.unwrap().into_body();
+                while let Some(piece) = body.next().await {
+                    piece.unwrap();
+                }
+            };
+            drop_after_polls(streamed("streamed-at-once"), n).await;
+            works(&client, n).await;
+            let done = poll_times(streamed("streamed"), n).await;
+            works(&client, n).await;
+            if done && n > 4 {
+                break;
+            }
+            assert!(n < 1000, "it is never ready");
+        }
+        let arrived = arrived.lock().unwrap();
+        let mut posts = arrived.iter().filter(|(path, _)| !path.starts_with("/whole"));
+        assert!(posts.all(|(_, times)| *times == 1), "{arrived:?}");
+        assert!(client.statistics().cancelled > 0);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_over_http2_and_tls_dropped_at_its_nth_poll() {
+    for (_, _server, builder) in by_streams() {
+        let client = builder.queue(4).depth(4).build().unwrap();
+        for n in 0.. {
+            let requests = || futures_util::stream::iter((0..20).map(|n| get(format!("/{n}"))));
+            let ordered = poll_stream_times(client.send_all(requests()), n).await;
+            let unordered = poll_stream_times(client.send_all_unordered(requests()), n).await;
+            works(&client, n).await;
+            if ordered && unordered {
+                break;
+            }
+            assert!(n < 1000, "they never end");
+        }
+    }
 }

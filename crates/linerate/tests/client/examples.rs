@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use linerate::client::Client;
 
 use crate::echo;
 use crate::server::{Does, Server, ok};
@@ -11,12 +12,22 @@ use crate::server::{Does, Server, ok};
 mod calls;
 #[path = "../../examples/crawler.rs"]
 mod crawler;
+#[path = "../../examples/own_loop.rs"]
+mod own_loop;
+#[path = "../../examples/proxy.rs"]
+mod proxy;
 #[path = "../../examples/uploader.rs"]
 mod uploader;
 
 #[tokio::test]
 async fn the_ways_to_call_a_server() {
     assert_eq!(calls::run(&echo().url()).await.unwrap(), 100_000);
+}
+
+#[test]
+fn a_client_in_the_programs_own_loop() {
+    let bodies = own_loop::run(&echo().url()).unwrap();
+    assert!(bodies.into_iter().eq((0..100).map(|n| format!("/{n}"))));
 }
 
 #[tokio::test]
@@ -48,4 +59,31 @@ async fn the_uploader_loses_nothing_when_the_server_closes() {
     let uploaded = uploader::run(&server.url(), documents).await.unwrap();
     assert_eq!((uploaded.stored, uploaded.failed.len()), (199, 0), "{uploaded:?}");
     assert_eq!(uploaded.refused, [("13".to_owned(), 403)]);
+}
+
+#[tokio::test]
+async fn the_proxy_passes_requests_on_and_says_when_it_cannot() {
+    let server = Server::start(|request| match request.path() {
+        "/teapot?a=b" => Does::Says(
+            b"HTTP/1.1 418 No\r\nX-A: b\r\nConnection: x-mine\r\nX-Mine: 1\r\nContent-Length: 5\r\n\r\nshort"
+                .to_vec(),
+        ),
+        "/lost" => Does::Closes(Vec::new()),
+        _ => ok([request.method().as_bytes(), b" ", &request.body].concat()),
+    });
+    let proxy = proxy::start(([127, 0, 0, 1], 0).into(), &server.url()).unwrap();
+    let client = Client::builder(&format!("http://{}", proxy.addr())).build().unwrap();
+    let request =
+        http::Request::get("/teapot?a=b").header("keep-alive", "9").header("x-c", "d").body(Bytes::new());
+    let teapot = client.send(request.unwrap()).await.unwrap();
+    assert_eq!((teapot.status().as_u16(), &teapot.body()[..]), (418, &b"short"[..]));
+    assert_eq!(teapot.headers()["x-a"], "b");
+    assert!(!teapot.headers().contains_key("x-mine"), "it belongs to the connection");
+    let head = &server.requests()[0].head;
+    assert!(head.contains("x-c: d") && !head.contains("keep-alive"), "{head}");
+    assert_eq!(client.post("/", "hello").await.unwrap().body(), &b"POST hello"[..]);
+    let lost = client.post("/lost", "x").await.unwrap();
+    assert_eq!(lost.status(), 502);
+    assert!(String::from_utf8_lossy(lost.body()).contains("the outcome is unknown"), "{lost:?}");
+    assert_eq!(server.requests().iter().filter(|request| request.path() == "/lost").count(), 1);
 }

@@ -2,10 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod beside;
 mod cancelling;
 mod ends;
 mod examples;
+mod metrics;
+mod runner;
+mod secure;
 mod server;
+mod streaming;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,83 @@
+//! A reverse proxy: all requests of a thread share the connections of its client, which sends them without waiting for
+//! responses, in the loop that serves. One that is not idempotent and gets no response is 502, never a second attempt.
+//!
+//! `cargo run -p linerate --example proxy 127.0.0.1:8080 http://127.0.0.1:9000`
+
+use std::error::Error;
+use std::net::SocketAddr;
+
+use linerate::client::{Client, Error as ClientError};
+use linerate::serve::{BodyError, Handle, Request, Response, ServerOptions, spawn_beside};
+
+/// Bytes of a request's body, at most.
+const BODY: usize = 1 << 20;
+
+/// Fields of one connection (RFC 9110 section 7.6.1), and those that client and server write.
+#[rustfmt::skip]
+const OWN: [&str; 10] = ["connection", "content-length", "date", "expect", "host", "keep-alive", "te", "trailer",
+                         "transfer-encoding", "upgrade"];
+
+enum Failed {
+    Body(BodyError),
+    Call(ClientError),
+    Message(Box<dyn Error>),
+}
+
+impl From<Failed> for Response {
+    fn from(failed: Failed) -> Response {
+        match failed {
+            Failed::Body(error) => error.into(),
+            Failed::Call(error @ ClientError::Request(_)) => {
+                Response::text(format!("{error}\n")).with_status(400)
+            }
+            Failed::Call(error @ ClientError::Timeout(_)) => {
+                Response::text(format!("{error}\n")).with_status(504)
+            }
+            Failed::Call(error) => Response::text(format!("{error}\n")).with_status(502),
+            Failed::Message(error) => Response::text(format!("{error}\n")).with_status(502),
+        }
+    }
+}
+
+/// Whether a field goes on; `listed` are the names in Connection.
+fn passes(name: &str, listed: &str) -> bool {
+    let is = |own: &str| name.eq_ignore_ascii_case(own.trim());
+    !OWN.into_iter().any(is) && !listed.split(',').any(is)
+}
+
+async fn pass(client: Client, mut request: Request) -> Result<Response, Failed> {
+    let body = request.body().collect(BODY).await.map_err(Failed::Body)?;
+    let (head, listed) = (request.head(), request.field("connection").unwrap_or(""));
+    let mut onward = http::Request::builder().method(head.method_name()).uri(head.target());
+    for (name, value) in head.fields().filter(|(name, _)| passes(name, listed)) {
+        onward = onward.header(name, value);
+    }
+    let onward = onward.body(body).map_err(|e| Failed::Message(e.into()))?;
+    let (head, body) = client.send(onward).await.map_err(Failed::Call)?.into_parts();
+    let mut response = Response::status(head.status.as_u16()).with_body(body);
+    let listed = head.headers.get("connection").and_then(|value| value.to_str().ok()).unwrap_or("");
+    for (name, value) in head.headers.iter().filter(|(name, _)| passes(name.as_str(), listed)) {
+        response = response.with_field(name.as_str(), value).map_err(|e| Failed::Message(e.into()))?;
+    }
+    Ok(response)
+}
+
+pub(crate) fn start(listen: SocketAddr, origin: &str) -> Result<Handle, Box<dyn Error>> {
+    let builder = Client::builder(origin).pipes(8).depth(32);
+    let options = ServerOptions { listen: vec![listen.into()], ..ServerOptions::default() };
+    Ok(spawn_beside(options, move || {
+        let (client, beside) = builder.clone().build_beside().map_err(std::io::Error::other)?;
+        Ok((move |request: Request| pass(client.clone(), request), beside))
+    })?)
+}
+
+#[allow(dead_code, reason = "a test runs the rest")]
+fn main() -> Result<(), Box<dyn Error>> {
+    let (listen, origin) = (std::env::args().nth(1), std::env::args().nth(2));
+    let (listen, origin) = listen.zip(origin).ok_or("hint: give ADDRESS:PORT and the URL of a server")?;
+    let proxy = start(listen.parse()?, &origin)?;
+    println!("{} passes requests to {origin}", proxy.addr());
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,197 @@
+"""An HTTP client that sends requests without waiting for the responses of earlier ones.
+
+>>> with linerate.Client("http://127.0.0.1:8080", pipes=4, depth=64) as client:
+...     print(client.send("/a").status)
+...     for response in client.send_all(f"/item/{n}" for n in range(1000)):
+...         print(response.status, len(response.body))
+
+`AsyncClient` is the same for asyncio. A request is a path (a GET) or a `Request`.
+"""
+
+import asyncio as _asyncio
+import json as _json
+
+from . import linerate_native as _native
+from ._errors import (
+    BuilderError,
+    Closed,
+    ConnectError,
+    Error,
+    Failed,
+    Mismatch,
+    OutcomeUnknown,
+    RequestError,
+    Timeout,
+    TooLarge,
+)
+from .linerate_native import Request, Response
+
+__all__ = [
+    "AsyncClient",
+    "BuilderError",
+    "Client",
+    "Closed",
+    "ConnectError",
+    "Error",
+    "Failed",
+    "Mismatch",
+    "OutcomeUnknown",
+    "Request",
+    "RequestError",
+    "Response",
+    "Timeout",
+    "TooLarge",
+]
+
+
+def _post(path, body, json, headers):
+    headers = list(headers.items() if hasattr(headers, "items") else headers or ())
+    if json is not None:
+        body = _json.dumps(json)
+        headers.append(("content-type", "application/json"))
+    return Request("POST", path, headers=headers, body=body)
+
+
+class Client:
+    """A client of one server. Threads may share it. It waits without holding the interpreter's lock."""
+
+    def __init__(self, url, pipes=4, depth=64, **settings):
+        self._core = _native.Core(url, pipes=pipes, depth=depth, **settings)
+
+    def send(self, request):
+        """Sends a request and returns its response."""
+        return self._core.send(request)
+
+    def get(self, path, *, headers=None):
+        return self._core.send(Request("GET", path, headers=headers))
+
+    def post(self, path, body=None, *, json=None, headers=None):
+        return self._core.send(_post(path, body, json, headers))
+
+    def send_all(self, requests, *, return_exceptions=False):
+        """Sends requests as places for them become free, and yields the responses in the order of the requests.
+
+        The first call that fails ends it with its exception. With `return_exceptions` it yields the exception instead.
+        """
+        group = self._core.group()
+        iterator = iter(requests)
+        try:
+            while True:
+                if not group.has_ended():
+                    group.fill(iterator)
+                group.wait()
+                results = group.take()
+                if results is None:
+                    return
+                for result in results:
+                    if not return_exceptions and isinstance(result, Exception):
+                        raise result
+                    yield result
+        finally:
+            group.close()
+
+    def statistics(self):
+        """The client's counts, as of the last time it had nothing to do."""
+        return self._core.statistics()
+
+    def close(self):
+        """Closes all connections. Calls under way end with `Closed`."""
+        self._core.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class AsyncClient:
+    """A client of one server for asyncio. It belongs to the event loop of its first call."""
+
+    def __init__(self, url, pipes=4, depth=64, **settings):
+        self._core = _native.Core(url, pipes=pipes, depth=depth, **settings)
+        self._loop = None
+
+    def _future(self):
+        loop = _asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._loop is not None:
+                raise Error("the client belongs to another event loop\nhint: make one in each loop")
+            loop.add_reader(self._core.descriptor(), self._core.settle)
+            self._loop = loop
+        return loop.create_future()
+
+    async def send(self, request):
+        """Sends a request and returns its response. Cancelling gives the call up."""
+        future = self._future()
+        call = self._core.send_to(future, request)
+        try:
+            return await future
+        except _asyncio.CancelledError:
+            call.abort()
+            raise
+
+    async def get(self, path, *, headers=None):
+        return await self.send(Request("GET", path, headers=headers))
+
+    async def post(self, path, body=None, *, json=None, headers=None):
+        return await self.send(_post(path, body, json, headers))
+
+    async def send_all(self, requests, *, return_exceptions=False):
+        """As `Client.send_all`. `requests` may be asynchronous as well."""
+        group = self._core.group()
+        pump = None
+        if hasattr(requests, "__aiter__"):
+            pump = _asyncio.ensure_future(_pump(group, requests))
+        else:
+            iterator = iter(requests)
+        try:
+            while True:
+                if pump is None and not group.has_ended():
+                    group.fill(iterator)
+                future = self._future()
+                group.notify(future)
+                await future
+                results = group.take()
+                if results is None:
+                    break
+                for result in results:
+                    if not return_exceptions and isinstance(result, Exception):
+                        raise result
+                    yield result
+            if pump is not None:
+                # Its exception, if it ended by one.
+                await pump
+        finally:
+            group.close()
+            if pump is not None:
+                pump.cancel()
+
+    def statistics(self):
+        """The client's counts, as of the last time it had nothing to do."""
+        return self._core.statistics()
+
+    async def aclose(self):
+        """Closes all connections. Calls under way end with `Closed`."""
+        if self._loop is not None:
+            self._loop.remove_reader(self._core.descriptor())
+        self._core.close()
+        # Calls that ended by it.
+        self._core.settle()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await self.aclose()
+
+
+async def _pump(group, requests):
+    """Passes requests on while there is room."""
+    try:
+        async for request in requests:
+            while group.is_full():
+                await _asyncio.sleep(0.001)
+            group.push(request)
+    finally:
+        group.end()

@@ -1,0 +1,149 @@
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Literal, Optional, Union, overload
+
+_Headers = Union[Mapping[str, str], Iterable[tuple[str, str]]]
+_Body = Union[bytes, bytearray, memoryview, str]
+
+class Request:
+    def __new__(
+        cls, method: str, path: str, *, headers: Optional[_Headers] = None, body: Optional[_Body] = None
+    ) -> Request: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def headers(self) -> list[tuple[str, str]]: ...
+    @property
+    def body(self) -> bytes: ...
+
+class Response:
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> list[tuple[str, str]]: ...
+    @property
+    def body(self) -> bytes: ...
+    def header(self, name: str, default: Optional[str] = None) -> Optional[str]: ...
+    def text(self) -> str: ...
+    def json(self) -> Any: ...
+
+class Error(Exception): ...
+class BuilderError(Error, ValueError): ...
+class RequestError(Error, ValueError): ...
+class ConnectError(Error, ConnectionError): ...
+
+class Timeout(Error, TimeoutError):
+    phase: Literal["queue", "first byte", "response"]
+
+class Failed(Error):
+    failure: str
+
+class TooLarge(Error):
+    part: Literal["head", "body"]
+    limit: int
+
+class Mismatch(Error): ...
+
+class OutcomeUnknown(Error):
+    request: Request
+    why: str
+
+class Closed(Error): ...
+
+class Client:
+    def __init__(
+        self,
+        url: str,
+        pipes: int = 4,
+        depth: int = 64,
+        *,
+        queue: Optional[int] = None,
+        timeout: Optional[float] = None,
+        connect_timeout: Optional[float] = None,
+        first_byte_timeout: Optional[float] = None,
+        idle_timeout: Optional[float] = None,
+        max_head: Optional[int] = None,
+        max_body: Optional[int] = None,
+        max_discarded: Optional[int] = None,
+        connect_attempts: Optional[int] = None,
+        tag: Optional[str] = None,
+        protocol: Optional[Literal["either", "http1", "http2"]] = None,
+        h2_connections: Optional[int] = None,
+        add_root: Optional[str] = None,
+        server_name: Optional[str] = None,
+    ) -> None: ...
+    def send(self, request: Union[str, Request]) -> Response: ...
+    def get(self, path: str, *, headers: Optional[_Headers] = None) -> Response: ...
+    def post(
+        self, path: str, body: Optional[_Body] = None, *, json: Any = None, headers: Optional[_Headers] = None
+    ) -> Response: ...
+    @overload
+    def send_all(
+        self, requests: Iterable[Union[str, Request]], *, return_exceptions: Literal[False] = False
+    ) -> Iterator[Response]: ...
+    @overload
+    def send_all(
+        self, requests: Iterable[Union[str, Request]], *, return_exceptions: bool
+    ) -> Iterator[Union[Response, Error]]: ...
+    def statistics(self) -> dict[str, Optional[int]]: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Client: ...
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None: ...
+
+class AsyncClient:
+    def __init__(
+        self,
+        url: str,
+        pipes: int = 4,
+        depth: int = 64,
+        *,
+        queue: Optional[int] = None,
+        timeout: Optional[float] = None,
+        connect_timeout: Optional[float] = None,
+        first_byte_timeout: Optional[float] = None,
+        idle_timeout: Optional[float] = None,
+        max_head: Optional[int] = None,
+        max_body: Optional[int] = None,
+        max_discarded: Optional[int] = None,
+        connect_attempts: Optional[int] = None,
+        tag: Optional[str] = None,
+        protocol: Optional[Literal["either", "http1", "http2"]] = None,
+        h2_connections: Optional[int] = None,
+        add_root: Optional[str] = None,
+        server_name: Optional[str] = None,
+    ) -> None: ...
+    async def send(self, request: Union[str, Request]) -> Response: ...
+    async def get(self, path: str, *, headers: Optional[_Headers] = None) -> Response: ...
+    async def post(
+        self, path: str, body: Optional[_Body] = None, *, json: Any = None, headers: Optional[_Headers] = None
+    ) -> Response: ...
+    @overload
+    def send_all(
+        self,
+        requests: Union[Iterable[Union[str, Request]], AsyncIterable[Union[str, Request]]],
+        *,
+        return_exceptions: Literal[False] = False,
+    ) -> AsyncIterator[Response]: ...
+    @overload
+    def send_all(
+        self,
+        requests: Union[Iterable[Union[str, Request]], AsyncIterable[Union[str, Request]]],
+        *,
+        return_exceptions: bool,
+    ) -> AsyncIterator[Union[Response, Error]]: ...
+    def statistics(self) -> dict[str, Optional[int]]: ...
+    async def aclose(self) -> None: ...
+    async def __aenter__(self) -> AsyncClient: ...
+    async def __aexit__(
+        self,
+        kind: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None: ...

@@ -1,0 +1,250 @@
+//! A client and the thread that moves its bytes.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use linerate_client::client::{Builder, Client, Error, Protocol};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::call::Call;
+use crate::error::{closed, raise};
+use crate::group::Group;
+use crate::limits::{SIGNALS_EVERY, STREAM_WINDOW};
+use crate::message::{Response, request_of};
+use crate::ready::{CallResult, Ready};
+
+/// What ends with the client.
+struct Running {
+    client: Client,
+    runtime: Handle,
+    /// Dropping it ends the thread.
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// A client, for both of the package's classes.
+#[pyclass(frozen)]
+pub(crate) struct Core {
+    running: Mutex<Option<Running>>,
+    ready: Arc<Ready>,
+    window: usize,
+    /// A child of fork has no thread.
+    process: u32,
+}
+
+/// A call for which a thread of Python waits.
+#[derive(Default)]
+struct Waited {
+    result: Mutex<Option<CallResult>>,
+    there: Condvar,
+}
+
+impl Waited {
+    fn put(&self, result: CallResult) {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(result);
+        self.there.notify_one();
+    }
+}
+
+/// However its task ends, nobody waits for it for ever.
+struct Ending(Arc<Waited>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.put(Err(Error::Closed));
+    }
+}
+
+/// A call that a future of asyncio becomes, however its task ends.
+struct Awaited {
+    ready: Arc<Ready>,
+    future: Option<Py<PyAny>>,
+}
+
+impl Awaited {
+    fn put(&mut self, result: CallResult) {
+        if let Some(future) = self.future.take() {
+            self.ready.push(future, Some(result));
+        }
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.put(Err(Error::Closed));
+    }
+}
+
+impl Core {
+    fn use_it<T>(&self, py: Python<'_>, f: impl FnOnce(Client, &Handle) -> T) -> PyResult<T> {
+        if self.process != std::process::id() {
+            return Err(closed(py, "the client belongs to the process before fork\nhint: make one after it"));
+        }
+        match &*self.running.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(running) => Ok(f(running.client.clone(), &running.runtime)),
+            None => Err(closed(py, "the client is closed")),
+        }
+    }
+
+    fn end(&self) -> Option<JoinHandle<()>> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        drop((running.client, running.stop));
+        // In a child of fork the thread is not there.
+        (self.process == std::process::id()).then_some(running.thread)
+    }
+}
+
+#[pymethods]
+impl Core {
+    #[new]
+    #[pyo3(signature = (url, *, pipes, depth, **settings))]
+    fn new(
+        py: Python<'_>,
+        url: &str,
+        pipes: u32,
+        depth: u32,
+        settings: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Core> {
+        let mut builder = Client::builder(url).pipes(pipes).depth(depth);
+        for (name, value) in settings.into_iter().flatten() {
+            let name: String = name.extract()?;
+            if !value.is_none() {
+                builder = set(py, builder, &name, &value)?;
+            }
+        }
+        let client = builder.build().map_err(|error| raise(py, error))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new().name("linerate".to_owned()).spawn(move || {
+            // Dropped or sent, it means the same.
+            let _ = runtime.block_on(stopped);
+        })?;
+        let window = (pipes as usize).saturating_mul(depth as usize).saturating_mul(4);
+        Ok(Core {
+            running: Mutex::new(Some(Running { client, runtime: handle, stop, thread })),
+            ready: Arc::new(Ready::new()?),
+            window: window.clamp(2, STREAM_WINDOW),
+            process: std::process::id(),
+        })
+    }
+
+    /// Sends a request and waits for its response. Other threads of Python run meanwhile.
+    fn send(&self, py: Python<'_>, request: &Bound<'_, PyAny>) -> PyResult<Response> {
+        let request = request_of(request)?;
+        let waited = Arc::<Waited>::default();
+        let ending = Ending(Arc::clone(&waited));
+        let task = self.use_it(py, |client, runtime| {
+            runtime.spawn(async move {
+                let result = client.send(request).await;
+                ending.0.put(result);
+            })
+        })?;
+        loop {
+            let result = py.detach(|| {
+                let result = waited.result.lock().unwrap_or_else(PoisonError::into_inner);
+                let result = waited.there.wait_timeout_while(result, SIGNALS_EVERY, |r| r.is_none());
+                result.unwrap_or_else(PoisonError::into_inner).0.take()
+            });
+            match result {
+                Some(Ok(response)) => return Ok(Response(response)),
+                Some(Err(error)) => return Err(raise(py, error)),
+                None => py.check_signals().inspect_err(|_| task.abort())?,
+            }
+        }
+    }
+
+    /// Sends a request whose response this future of asyncio becomes.
+    fn send_to(&self, py: Python<'_>, future: Py<PyAny>, request: &Bound<'_, PyAny>) -> PyResult<Call> {
+        let request: http::Request<Bytes> = request_of(request)?;
+        let mut awaited = Awaited { ready: Arc::clone(&self.ready), future: Some(future) };
+        self.use_it(py, |client, runtime| {
+            let task = runtime.spawn(async move { awaited.put(client.send(request).await) });
+            Call(task.abort_handle())
+        })
+    }
+
+    /// Begins many calls.
+    fn group(&self, py: Python<'_>) -> PyResult<Group> {
+        self.use_it(py, |client, runtime| Group::start(client, runtime, Arc::clone(&self.ready), self.window))
+    }
+
+    /// The descriptor that is readable when futures are ready.
+    fn descriptor(&self) -> i32 {
+        self.ready.descriptor()
+    }
+
+    /// Settles the futures that are ready.
+    fn settle(&self, py: Python<'_>) -> PyResult<()> {
+        self.ready.settle(py)
+    }
+
+    /// The client's counts.
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counts = self.use_it(py, |client, _| client.statistics())?;
+        let dict = PyDict::new(py);
+        dict.set_item("calls", counts.calls)?;
+        dict.set_item("responses", counts.responses)?;
+        dict.set_item("resent", counts.resent)?;
+        dict.set_item("discarded", counts.discarded)?;
+        dict.set_item("cancelled", counts.cancelled)?;
+        dict.set_item("head_of_line", counts.head_of_line)?;
+        dict.set_item("connected", counts.connected)?;
+        dict.set_item("lost", counts.lost)?;
+        dict.set_item("learnt_limit", counts.learnt_limit)?;
+        Ok(dict)
+    }
+
+    /// Closes all connections and ends the thread.
+    fn close(&self, py: Python<'_>) {
+        if let Some(thread) = self.end() {
+            // A panic there was printed there.
+            py.detach(|| drop(thread.join()));
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // Nobody waits for the thread, which ends soon.
+        drop(self.end());
+    }
+}
+
+fn set(py: Python<'_>, builder: Builder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Builder> {
+    let seconds = || {
+        let seconds: f64 = value.extract()?;
+        let time = Duration::try_from_secs_f64(seconds);
+        time.map_err(|e| raise(py, Error::Builder(format!("{name} is {seconds}: {e}"))))
+    };
+    Ok(match name {
+        "queue" => builder.queue(value.extract()?),
+        "timeout" => builder.timeout(seconds()?),
+        "connect_timeout" => builder.connect_timeout(seconds()?),
+        "first_byte_timeout" => builder.first_byte_timeout(seconds()?),
+        "idle_timeout" => builder.idle_timeout(seconds()?),
+        "max_head" => builder.max_head(value.extract()?),
+        "max_body" => builder.max_body(value.extract()?),
+        "max_discarded" => builder.max_discarded(value.extract()?),
+        "connect_attempts" => builder.connect_attempts(value.extract()?),
+        "tag" => builder.tag(&value.extract::<String>()?),
+        "protocol" => builder.protocol(match &*value.extract::<String>()? {
+            "either" => Protocol::Either,
+            "http1" => Protocol::Http1,
+            "http2" => Protocol::Http2,
+            other => {
+                let words = format!("protocol is {other:?}\nhint: take \"either\", \"http1\" or \"http2\"");
+                return Err(raise(py, Error::Builder(words)));
+            }
+        }),
+        "h2_connections" => builder.h2_connections(value.extract()?),
+        "add_root" => builder.add_root(value.extract::<String>()?),
+        "server_name" => builder.server_name(&value.extract::<String>()?),
+        _ => return Err(raise(py, Error::Builder(format!("no setting {name}")))),
+    })
+}

@@ -1,0 +1,23 @@
+//! The native part of the Python package `linerate`: `linerate::client` on a thread of its own. What Python sees is in
+//! `python/linerate/__init__.py`.
+
+mod call;
+mod core;
+mod error;
+mod group;
+mod limits;
+mod message;
+mod ready;
+
+/// The module that the package imports.
+#[pyo3::pymodule]
+mod linerate_native {
+    #[pymodule_export]
+    use super::call::Call;
+    #[pymodule_export]
+    use super::core::Core;
+    #[pymodule_export]
+    use super::group::Group;
+    #[pymodule_export]
+    use super::message::{Request, Response};
+}

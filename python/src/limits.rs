@@ -1,0 +1,12 @@
+//! Every limit of the package, with its reason.
+
+use std::time::Duration;
+
+/// How long a thread waits before it looks for signals. Reason: Ctrl-C should seem immediate, and a look costs 1 us.
+pub(crate) const SIGNALS_EVERY: Duration = Duration::from_millis(50);
+
+/// Responses that are handed over together. Reason: each handing over takes a lock.
+pub(crate) const BATCH: usize = 256;
+
+/// Calls of one `send_all` that are under way or wait to be taken. Reason: their responses wait in memory.
+pub(crate) const STREAM_WINDOW: usize = 8192;

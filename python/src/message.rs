@@ -1,0 +1,147 @@
+//! Requests and responses.
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Uri};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+
+use crate::error;
+
+/// A request: `Request("PUT", "/documents/1", headers={"content-type": "text/plain"}, body=b"...")`.
+#[pyclass(frozen, module = "linerate")]
+pub(crate) struct Request(pub(crate) http::Request<Bytes>);
+
+#[pymethods]
+impl Request {
+    #[new]
+    #[pyo3(signature = (method, path, *, headers=None, body=None))]
+    fn new(
+        py: Python<'_>,
+        method: &str,
+        path: &str,
+        headers: Option<&Bound<'_, PyAny>>,
+        body: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Request> {
+        let mut request = http::Request::new(body.map_or(Ok(Bytes::new()), bytes_of)?);
+        *request.method_mut() = Method::from_bytes(method.as_bytes())
+            .map_err(|_| error::request(py, format!("{method:?} is no method")))?;
+        *request.uri_mut() = uri(py, path)?;
+        if let Some(headers) = headers {
+            let pairs = match headers.cast::<PyDict>() {
+                Ok(dict) => dict.items().into_any(),
+                Err(_) => headers.clone(),
+            };
+            for pair in pairs.try_iter()? {
+                let (name, value): (String, String) = pair?.extract()?;
+                let named = HeaderName::try_from(&name).ok().zip(HeaderValue::try_from(&value).ok());
+                let Some((name, value)) = named else {
+                    return Err(error::request(py, format!("{name:?}: {value:?} is no header field")));
+                };
+                request.headers_mut().append(name, value);
+            }
+        }
+        Ok(Request(request))
+    }
+
+    #[getter]
+    fn method(&self) -> &str {
+        self.0.method().as_str()
+    }
+
+    #[getter]
+    fn path(&self) -> String {
+        self.0.uri().to_string()
+    }
+
+    #[getter]
+    fn headers(&self) -> Vec<(String, String)> {
+        fields(self.0.headers())
+    }
+
+    #[getter]
+    fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.0.body())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Request {} {}>", self.0.method(), self.0.uri())
+    }
+}
+
+/// A whole response.
+#[pyclass(frozen, module = "linerate")]
+pub(crate) struct Response(pub(crate) http::Response<Bytes>);
+
+#[pymethods]
+impl Response {
+    #[getter]
+    fn status(&self) -> u16 {
+        self.0.status().as_u16()
+    }
+
+    #[getter]
+    fn headers(&self) -> Vec<(String, String)> {
+        fields(self.0.headers())
+    }
+
+    /// The first field of this name.
+    #[pyo3(signature = (name, default=None))]
+    fn header(&self, name: &str, default: Option<String>) -> Option<String> {
+        self.0.headers().get(name).map(text_of).or(default)
+    }
+
+    #[getter]
+    fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.0.body())
+    }
+
+    /// The body as UTF-8; what is none becomes U+FFFD.
+    fn text(&self) -> String {
+        String::from_utf8_lossy(self.0.body()).into_owned()
+    }
+
+    /// The body as JSON.
+    fn json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        py.import("json")?.call_method1("loads", (PyBytes::new(py, self.0.body()),))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Response {}, {} bytes>", self.0.status().as_u16(), self.0.body().len())
+    }
+}
+
+/// A path as text means GET.
+pub(crate) fn request_of(from: &Bound<'_, PyAny>) -> PyResult<http::Request<Bytes>> {
+    if let Ok(path) = from.cast::<PyString>() {
+        let mut request = http::Request::new(Bytes::new());
+        *request.uri_mut() = uri(from.py(), &path.to_string_lossy())?;
+        return Ok(request);
+    }
+    match from.cast::<Request>() {
+        Ok(request) => Ok(request.get().0.clone()),
+        Err(_) => Err(PyTypeError::new_err("a request is a path as str or a linerate.Request")),
+    }
+}
+
+fn uri(py: Python<'_>, path: &str) -> PyResult<Uri> {
+    Uri::try_from(path).map_err(|e| error::request(py, format!("{path:?}: {e}")))
+}
+
+fn bytes_of(body: &Bound<'_, PyAny>) -> PyResult<Bytes> {
+    if let Ok(text) = body.cast::<PyString>() {
+        return Ok(Bytes::copy_from_slice(text.to_string_lossy().as_bytes()));
+    }
+    // From bytes this is a copy of the whole; other types go through bytes().
+    let whole = body.py().get_type::<PyBytes>().call1((body,))?;
+    Ok(Bytes::copy_from_slice(whole.cast::<PyBytes>()?.as_bytes()))
+}
+
+/// Fields are bytes; Latin-1 keeps each (RFC 9110 section 5.5).
+fn text_of(value: &HeaderValue) -> String {
+    value.as_bytes().iter().map(|byte| char::from(*byte)).collect()
+}
+
+fn fields(of: &http::HeaderMap) -> Vec<(String, String)> {
+    of.iter().map(|(name, value)| (name.as_str().to_owned(), text_of(value))).collect()
+}

@@ -1,0 +1,323 @@
+"""The package against a server of a few lines."""
+
+import asyncio
+import gc
+import os
+import socket
+import ssl
+import tempfile
+import threading
+import time
+import unittest
+
+import linerate
+from linerate import Request
+
+
+# Of localhost, for a hundred years.
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBkjCCATigAwIBAgIUCVNW9WFtivWFrsz2rZ/6HxW1JugwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMzA2NTcwOVoYDzIxMjYxMDMw
+MDY1NzA5WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAAQH98MO7EuWzlJS0+uBqrrjzhXK2cljxQE7o/qnd+coSUolNpoKvUxu
+vGc8aQJhyHAy4rPWs8lP2hWNOzV7BEiAo2YwZDAdBgNVHQ4EFgQU8ddICCTjeT0F
+lOV4EKcx3V/X3dIwHwYDVR0jBBgwFoAU8ddICCTjeT0FlOV4EKcx3V/X3dIwFAYD
+VR0RBA0wC4IJbG9jYWxob3N0MAwGA1UdEwEB/wQCMAAwCgYIKoZIzj0EAwIDSAAw
+RQIhAL8Jn1addj7Siy6XePUpIWVpIODDAm7LrbehW7J6L/vDAiABMp2q5Qf+TBKY
+vI8GFMVnnpoOKtN6EBlcn83UbKgZwg==
+-----END CERTIFICATE-----
+"""
+KEY = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg2gPHo/ZeOtmA1V9d
+31mGl26RPkdD4coN6XI7JihWe9ihRANCAAQH98MO7EuWzlJS0+uBqrrjzhXK2clj
+xQE7o/qnd+coSUolNpoKvUxuvGc8aQJhyHAy4rPWs8lP2hWNOzV7BEiA
+-----END PRIVATE KEY-----
+"""
+
+
+class Server:
+    """Answers requests in order. `does` gives the bytes of a response, or None to close the connection."""
+
+    def __init__(self, does=None, tls=None):
+        self.does = does or (lambda method, path, body: ok(path.encode()))
+        self.tls = tls
+        self.requests = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = "http://127.0.0.1:%d" % self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        if self.tls is not None:
+            try:
+                connection = self.tls.wrap_socket(connection, server_side=True)
+            except OSError:
+                return
+        with connection, connection.makefile("rb") as lines:
+            while True:
+                line = lines.readline()
+                if not line:
+                    return
+                method, path, _ = line.decode().split(" ")
+                length, fields = 0, {}
+                while (field := lines.readline().strip()):
+                    name, value = field.decode().split(": ", 1)
+                    fields[name.lower()] = value
+                length = int(fields.get("content-length", 0))
+                body = lines.read(length)
+                self.requests.append((method, path, fields, body))
+                response = self.does(method, path, body)
+                if response is None:
+                    return
+                try:
+                    connection.sendall(response)
+                except OSError:
+                    return
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+
+def ok(body, status=200, fields=""):
+    return b"HTTP/1.1 %d X\r\nX-Test: a\r\n%sContent-Length: %d\r\n\r\n%s" % (
+        status,
+        fields.encode(),
+        len(body),
+        body,
+    )
+
+
+def closes_on_post(method, path, body):
+    return None if method == "POST" else ok(b"x")
+
+
+class Blocking(unittest.TestCase):
+    def test_calls_and_their_messages(self):
+        with Server(lambda method, path, body: ok(b'{"a": "%s %s"}' % (method.encode(), body), 201)) as server:
+            with linerate.Client(server.url) as client:
+                response = client.send("/a")
+                self.assertEqual((response.status, response.json()), (201, {"a": "GET "}))
+                self.assertEqual(response.text(), '{"a": "GET "}')
+                self.assertEqual((response.header("X-TEST"), response.header("none", "d")), ("a", "d"))
+                self.assertIn(("x-test", "a"), response.headers)
+                put = Request("PUT", "/b", headers=[("A", "1"), ("a", "2")], body="text")
+                self.assertEqual(client.send(put).json()["a"], "PUT text")
+                self.assertEqual((put.method, put.path, put.body), ("PUT", "/b", b"text"))
+                self.assertEqual(client.post("/c", bytearray(b"bytes")).json()["a"], "POST bytes")
+                client.post("/d", json={"b": 1}, headers={"c": "d"})
+                method, path, fields, body = server.requests[-1]
+                self.assertEqual((method, path, body), ("POST", "/d", b'{"b": 1}'))
+                self.assertEqual((fields["content-type"], fields["c"]), ("application/json", "d"))
+                client.get("/e", headers={"f": "g"})
+                self.assertEqual(server.requests[-1][2]["f"], "g")
+
+    def test_many_in_order(self):
+        with Server() as server, linerate.Client(server.url, pipes=3, depth=7) as client:
+            responses = client.send_all("/%d" % n for n in range(5000))
+            self.assertEqual([r.text() for r in responses], ["/%d" % n for n in range(5000)])
+            self.assertGreaterEqual(client.statistics()["responses"], 1)
+            self.assertEqual(list(client.send_all([])), [])
+
+    def test_leaving_early_gives_the_rest_up(self):
+        with Server() as server, linerate.Client(server.url, pipes=1, depth=4) as client:
+            for n, response in enumerate(client.send_all("/%d" % n for n in range(10**9))):
+                if n == 100:
+                    break
+            self.assertEqual(client.send("/after").text(), "/after")
+
+    def test_errors_in_their_places(self):
+        with Server(lambda m, path, b: ok(b"x" * (100 if path == "/3" else 1))) as server:
+            with linerate.Client(server.url, max_body=50) as client:
+                results = list(client.send_all(("/%d" % n for n in range(6)), return_exceptions=True))
+                self.assertIsInstance(results[3], linerate.TooLarge)
+                self.assertEqual((results[3].part, results[3].limit), ("body", 50))
+                self.assertEqual(len(results), 6)
+                with self.assertRaises(linerate.TooLarge):
+                    list(client.send_all("/%d" % n for n in range(6)))
+
+    def test_each_kind_of_error(self):
+        with self.assertRaises(linerate.BuilderError) as raised:
+            linerate.Client("ftp://a")
+        self.assertIsInstance(raised.exception, ValueError)
+        with self.assertRaises(linerate.BuilderError):
+            linerate.Client("http://127.0.0.1", timeout=0)
+        with self.assertRaisesRegex(linerate.BuilderError, "no setting x"):
+            linerate.Client("http://127.0.0.1", x=1)
+        with self.assertRaises(linerate.RequestError):
+            Request("G T", "/")
+        with self.assertRaises(linerate.RequestError):
+            Request("GET", "/", headers={"a\n": "b"})
+        with self.assertRaises(TypeError):
+            linerate.Client("http://127.0.0.1").send(1)
+        closed = socket.create_server(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        closed.close()
+        with linerate.Client("http://127.0.0.1:%d" % port, connect_attempts=1) as client:
+            with self.assertRaises(ConnectionError) as raised:
+                client.send("/")
+            self.assertIsInstance(raised.exception, linerate.ConnectError)
+        with Server(closes_on_post) as server, linerate.Client(server.url) as client:
+            with self.assertRaises(linerate.OutcomeUnknown) as raised:
+                client.post("/order", "one")
+            request = raised.exception.request
+            self.assertEqual((request.method, request.path, request.body), ("POST", "/order", b"one"))
+            self.assertTrue(raised.exception.why)
+            self.assertEqual([path for _, path, _, _ in server.requests], ["/order"])
+
+    def test_timeouts_say_what_they_waited_for(self):
+        stuck = threading.Event()
+        with Server(lambda *_: stuck.wait() and b"") as server:
+            with linerate.Client(server.url, timeout=30, first_byte_timeout=0.05) as client:
+                with self.assertRaises(TimeoutError) as raised:
+                    client.send("/")
+                self.assertEqual(raised.exception.phase, "first byte")
+            stuck.set()
+
+    def test_https_and_its_settings(self):
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+            file.write(KEY + CERTIFICATE)
+            file.flush()
+            tls.load_cert_chain(file.name)
+        with Server(tls=tls) as server:
+            url = server.url.replace("http://127.0.0.1", "https://localhost")
+            for settings in ({}, {"protocol": "http1"}):
+                with linerate.Client(url, add_root=CERTIFICATE, **settings) as client:
+                    bodies = [r.body for r in client.send_all(f"/{n}" for n in range(300))]
+                    self.assertEqual(bodies, [b"/%d" % n for n in range(300)])
+            by_address = server.url.replace("http://", "https://")
+            with linerate.Client(by_address, add_root=CERTIFICATE, server_name="localhost") as client:
+                self.assertEqual(client.get("/a").body, b"/a")
+            with linerate.Client(url) as stranger:
+                with self.assertRaisesRegex(linerate.ConnectError, "TLS"):
+                    stranger.get("/")
+            # The server speaks HTTP/1.1 alone.
+            with linerate.Client(url, add_root=CERTIFICATE, protocol="http2", h2_connections=2) as client:
+                with self.assertRaises(linerate.ConnectError):
+                    client.get("/")
+        with self.assertRaisesRegex(linerate.BuilderError, 'hint: take "either"'):
+            linerate.Client(url, protocol="http3")
+
+    def test_a_closed_client_and_a_child_of_fork(self):
+        with Server() as server:
+            client = linerate.Client(server.url)
+            client.send("/")
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    client.send("/")
+                except linerate.Closed:
+                    os._exit(7)
+                os._exit(1)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 7)
+            client.close()
+            client.close()
+            for call in (lambda: client.send("/"), lambda: list(client.send_all(["/"]))):
+                with self.assertRaises(linerate.Closed):
+                    call()
+
+    def test_other_threads_run_while_one_waits(self):
+        stuck = threading.Event()
+        with Server(lambda *_: stuck.wait() and ok(b"late")) as server, linerate.Client(server.url) as client:
+            texts = []
+            waiting = threading.Thread(target=lambda: texts.append(client.send("/").text()))
+            waiting.start()
+            while not server.requests:
+                pass
+            stuck.set()
+            waiting.join()
+            self.assertEqual(texts, ["late"])
+
+    def test_a_dropped_client_leaves_no_thread_and_no_descriptor(self):
+        def threads():
+            return len(os.listdir("/proc/self/task"))
+
+        with Server() as server:
+            before = threads(), len(os.listdir("/proc/self/fd"))
+            for _ in range(20):
+                with linerate.Client(server.url) as client:
+                    client.send("/")
+                del client
+                gc.collect()
+            # The threads of the server end when they see the end of their connections.
+            deadline = time.monotonic() + 60
+            while threads() > before[0] or len(os.listdir("/proc/self/fd")) > before[1]:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+
+
+class Asyncio(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        # Debugging reports callbacks that a busy machine makes slow.
+        asyncio.get_running_loop().set_debug(False)
+
+    async def test_calls(self):
+        with Server() as server:
+            async with linerate.AsyncClient(server.url) as client:
+                responses = await asyncio.gather(*(client.send("/%d" % n) for n in range(1000)))
+                self.assertEqual([r.text() for r in responses], ["/%d" % n for n in range(1000)])
+                self.assertEqual((await client.get("/g")).status, 200)
+                await client.post("/p", json=[1])
+                self.assertEqual(server.requests[-1][3], b"[1]")
+
+    async def test_many_from_iterables_of_both_kinds(self):
+        async def paths():
+            for n in range(3000):
+                if n % 100 == 0:
+                    await asyncio.sleep(0)
+                yield "/%d" % n
+
+        with Server() as server:
+            async with linerate.AsyncClient(server.url, pipes=2, depth=10) as client:
+                texts = [r.text() async for r in client.send_all("/%d" % n for n in range(3000))]
+                self.assertEqual(texts, ["/%d" % n for n in range(3000)])
+                self.assertEqual([r.text() async for r in client.send_all(paths())], texts)
+
+    async def test_errors(self):
+        with Server(closes_on_post) as server:
+            async with linerate.AsyncClient(server.url) as client:
+                with self.assertRaises(linerate.OutcomeUnknown):
+                    await client.post("/order")
+                requests = ["/1", Request("POST", "/2"), "/3"]
+                results = [r async for r in client.send_all(requests, return_exceptions=True)]
+                self.assertIsInstance(results[1], linerate.OutcomeUnknown)
+                self.assertEqual([r.status for r in results[::2]], [200, 200])
+                with self.assertRaises(linerate.OutcomeUnknown):
+                    [r async for r in client.send_all(requests)]
+
+    async def test_cancelling_gives_the_call_up(self):
+        stuck = threading.Event()
+        with Server(lambda m, path, b: ok(b"x") if path == "/" else stuck.wait() and b"") as server:
+            async with linerate.AsyncClient(server.url) as client:
+                with self.assertRaises(asyncio.TimeoutError):
+                    await asyncio.wait_for(client.send("/stuck"), 0.05)
+                self.assertEqual((await client.send("/")).status, 200)
+            stuck.set()
+
+    async def test_closing_ends_what_is_under_way(self):
+        stuck = threading.Event()
+        with Server(lambda *_: stuck.wait() and b"") as server:
+            client = linerate.AsyncClient(server.url)
+            call = asyncio.ensure_future(client.send("/"))
+            while not server.requests:
+                await asyncio.sleep(0.001)
+            await client.aclose()
+            with self.assertRaises(linerate.Closed):
+                await call
+            stuck.set()
+
+
+if __name__ == "__main__":
+    unittest.main()
