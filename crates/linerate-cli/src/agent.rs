@@ -1,14 +1,17 @@
 //! `linerate agent`: carries out its share of runs that a coordinator writes on NATS.
 
+use std::fs::OpenOptions;
 use std::future::Future;
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use linerate_load::plan::units::parse_duration;
+use linerate_load::plan::units::{parse_duration, parse_scaled};
 use linerate_machines::agent::{self, AgentEvent, AgentOptions};
-use linerate_machines::document::AllowList;
+use linerate_machines::allow::AllowList;
+use linerate_machines::signing::{SigningKey, TrustedKey};
 use linerate_machines::{BusError, BusOptions};
 use tokio::sync::watch;
 
@@ -47,8 +50,12 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "LIST", value_parser = allowed)]
     allow_target: Option<AllowList>,
 
+    /// Refuse runs that none of these public NKEYs has signed (see linerate load --sign-key)
+    #[arg(long, value_name = "KEY", value_delimiter = ',', value_parser = TrustedKey::parse)]
+    trust_key: Vec<TrustedKey>,
+
     /// Refuse runs in which this agent would send more requests/s than this
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
     max_rate: Option<f64>,
 
     /// Refuse runs that last longer
@@ -67,6 +74,15 @@ pub(crate) struct AgentArgs {
 /// What else an agent can do.
 #[derive(Clone, Debug, Subcommand)]
 enum AgentCommand {
+    /// Make an NKEY: write its seed to a file and print its public key
+    ///
+    /// The seed identifies a user to NATS (--nkey) or signs runs (--sign-key). The public key goes into nats-server's
+    /// configuration, and to --trust-key.
+    NewKey {
+        /// Where the seed goes; an existing file is kept
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// Publish what a spool file holds: fills the gaps of a run whose broker was lost
     Replay {
         #[command(flatten)]
@@ -83,11 +99,24 @@ fn allowed(text: &str) -> Result<AllowList, String> {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    parse_duration(text)
+    match parse_duration(text)? {
+        Duration::ZERO => Err("an agent that allows no time can take no run".to_owned()),
+        time => Ok(time),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match parse_scaled(text) {
+        Some(rate) if rate > 0.0 => Ok(rate),
+        _ => Err("requests/s, for example 5000 or 10k".to_owned()),
+    }
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &AgentArgs) -> Result<Exit, Fault> {
+    if let Some(AgentCommand::NewKey { file }) = &args.command {
+        return new_key(file);
+    }
     if let Some(AgentCommand::Replay { bus, file }) = &args.command {
         let (published, torn) = block_on(agent::replay(&bus_options(bus)?, file))?.map_err(fault_of)?;
         let torn = if torn > 0 { format!("; {torn} torn lines were left out") } else { String::new() };
@@ -104,8 +133,21 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Exit, Fault> {
     Ok(if interrupt.asked() { Exit::Interrupted } else { Exit::Fine })
 }
 
+/// Writes a new seed, which its owner alone can read, and prints the public key.
+fn new_key(file: &Path) -> Result<Exit, Fault> {
+    let (seed, public) = SigningKey::new_seed().map_err(fault_of)?;
+    let mut options = OpenOptions::new();
+    let written = options.write(true).create_new(true).mode(0o600).open(file);
+    written.and_then(|mut file| file.write_all(format!("{seed}\n").as_bytes())).map_err(|e| {
+        Fault::input(format!("{}: {e}", file.display())).hint("name a file that does not exist yet")
+    })?;
+    crate::terminal::print(&format!("{public}\n")).map(|()| Exit::Fine)
+}
+
 fn options(args: &AgentArgs) -> Result<AgentOptions, Fault> {
-    let wrong = args.labels.iter().find(|label| !label.contains('='));
+    let is_label =
+        |label: &str| label.split_once('=').is_some_and(|(key, value)| !key.is_empty() && !value.is_empty());
+    let wrong = args.labels.iter().find(|label| !is_label(label));
     if let Some(label) = wrong {
         return Err(
             Fault::input(format!("--labels {label}: a label is KEY=VALUE")).hint("for example region=eu")
@@ -119,6 +161,7 @@ fn options(args: &AgentArgs) -> Result<AgentOptions, Fault> {
         name: args.name.clone().unwrap_or_else(host_name),
         labels: args.labels.clone(),
         allowed: args.allow_target.clone().unwrap_or_else(AllowList::loopback),
+        trusted: args.trust_key.clone(),
         max_rate: args.max_rate,
         max_duration: args.max_duration,
         spool: args.spool.clone(),
@@ -143,6 +186,7 @@ pub(crate) fn bus_options(flags: &BusFlags) -> Result<BusOptions, Fault> {
     Ok(BusOptions {
         url,
         credentials: flags.creds.clone(),
+        nkey: flags.nkey.clone(),
         ca: flags.nats_ca.clone(),
         certificate: flags.nats_cert.clone().zip(flags.nats_key.clone()),
     })
@@ -177,7 +221,7 @@ pub(crate) fn interruptible<T>(
 }
 
 pub(crate) fn fault_of(error: BusError) -> Fault {
-    let fault = Fault::ours(error.what);
+    let fault = if error.is_input { Fault::input(error.what) } else { Fault::ours(error.what) };
     match error.hint {
         Some(hint) => fault.hint(hint),
         None => fault,

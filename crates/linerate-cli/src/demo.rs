@@ -1,20 +1,21 @@
-//! `linerate demo`: all ways of sending, side by side, against a server in this very process.
+//! `linerate demo`: all ways of sending, side by side, against a server in this very process or one
+//! of the user's; and the ways of a server to wait.
 
 use std::io::{self, IsTerminal, Write, stderr};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
-use linerate_load::plan::{Expectation, Io, Order, Pace, Request, Resend, Stop, Target, Way};
+use linerate_load::plan::{Stop, Target, Way};
 use linerate_load::{Outcome, Plan};
 use linerate_net::machine;
 use linerate_report::table::{self, Row};
 use linerate_report::units;
-use linerate_serve::ServerOptions;
+use linerate_serve::{Request, Response, ServerOptions};
 
-use crate::args::DemoArgs;
+use crate::args::{DemoArgs, LoadArgs};
 use crate::fault::{Exit, Fault};
-use crate::load::Interrupt;
+use crate::load::{Interrupt, plan as load_plan};
 use crate::terminal;
 
 /// Connections, as in the write-up's `-c 100`.
@@ -36,6 +37,8 @@ struct Scenario {
     depth: u32,
     per_connection: Option<u32>,
     sentence: &'static str,
+    /// The path to ask for instead of the URL's.
+    path: Option<&'static str>,
 }
 
 const USUAL: Scenario = Scenario {
@@ -46,6 +49,7 @@ const USUAL: Scenario = Scenario {
     depth: 1,
     per_connection: None,
     sentence: "",
+    path: None,
 };
 
 const SCENARIOS: [Scenario; 8] = [
@@ -109,14 +113,59 @@ const SCENARIOS: [Scenario; 8] = [
     },
 ];
 
+/// What a response of the second table waits.
+const WAIT: Duration = Duration::from_millis(10);
+
+/// Ways of a server to wait.
+const WAITING: [Scenario; 3] = [
+    Scenario {
+        name: "blocking",
+        path: Some("/blocking"),
+        how: "a handler that sleeps on the server's one thread",
+        sentence: "The thread sleeps, and with it everything else that it serves: 100 responses a second at most.",
+        ..USUAL
+    },
+    Scenario {
+        name: "threads",
+        path: Some("/threads"),
+        how: "16 threads that sleep beside the event loop",
+        sentence: "As many wait at once as there are threads, and each response is handed from one thread to another.",
+        ..USUAL
+    },
+    Scenario {
+        name: "coroutines",
+        path: Some("/coroutines"),
+        how: "a handler that awaits a timer",
+        sentence: "A request that waits is a few hundred bytes beside its connection: all 100 wait at once.",
+        ..USUAL
+    },
+];
+
+/// Responds after `WAIT`, as the path says.
+async fn wait(request: Request) -> Response {
+    match request.path() {
+        "/blocking" => thread::sleep(WAIT),
+        "/threads" => {
+            if let Err(busy) = linerate_serve::blocking(|| thread::sleep(WAIT)).await {
+                return busy.into();
+            }
+        }
+        _ => linerate_serve::sleep(WAIT).await,
+    }
+    Response::text("waited\n")
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
+    if let Some(url) = &args.url {
+        return against(args, url);
+    }
     let interrupt = Interrupt::listen()?;
     let cores = machine::allowed_cores();
     let (server_core, client_core) = (cores[0], cores[cores.len() - 1]);
     let options = ServerOptions { cores: vec![server_core], ..ServerOptions::default() };
-    let server = linerate_serve::spawn(options)
-        .map_err(|e| Fault::ours(format!("the embedded server could not be started: {e}")))?;
+    let not_started = |e: io::Error| Fault::ours(format!("the embedded server could not be started: {e}"));
+    let server = linerate_serve::spawn(options.clone()).map_err(not_started)?;
     // The sending threads inherit it, those of the baselines too.
     let _ = machine::pin_to_core(client_core);
     let style = terminal::style(&io::stdout());
@@ -132,42 +181,97 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
         "{places} {} for each way.\n\n",
         units::time_ns(args.time.as_nanos() as f64, style.unicode)
     ))?;
-    let mut rows = Vec::new();
-    let mut answered = 0;
-    let mut disturbed = false;
-    for (i, scenario) in SCENARIOS.iter().enumerate() {
-        let label = format!("{} of {}  {:<10} {}", i + 1, SCENARIOS.len(), scenario.name, scenario.how);
-        let outcome = measure(&plan(scenario, server.addr(), args.time), &label, &interrupt)?;
-        if outcome.interrupted || interrupt.asked() {
-            break;
-        }
-        answered += outcome.requests.answered;
-        disturbed |= is_disturbed(scenario, &outcome);
-        // The words come while there is time to read them; the table is what stays on the screen.
-        let row = row(scenario, &outcome);
-        terminal::print(&table::words(&row, style))?;
-        rows.push(row);
-    }
+    let base = base(&format!("http://{}/", server.addr()))?;
+    let shown = side_by_side(&SCENARIOS, &base, args.time, &interrupt)?;
     let counted = server.stop().requests;
-    terminal::print(&format!("\n{}", table::to_string(&rows, style)))?;
+    terminal::print(&format!("\n{}", table::to_string(&shown.rows, style)))?;
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
     let counts = format!(
         "The server counted {} requests; the client measured {} answers, after a warm-up of {} for each way.",
         units::count(counted),
-        units::count(answered),
+        units::count(shown.answered),
         units::time_ns(WARM_UP.as_nanos() as f64, style.unicode),
     );
     let mut end = format!("\n{}\n", style.wrapped("", &counts));
-    if disturbed {
-        let note = "note: something else used this machine's cores meanwhile; on a quiet machine the ratios are firmer.";
-        end += &format!("{}\n", style.warn(&style.wrapped("", note)));
+    if shown.disturbed {
+        end += &format!("{}\n", style.warn(&style.wrapped("", DISTURBED)));
     }
-    end += &format!(
-        "Try it on a server of yours: linerate load -c {PIPELINED_CONNECTIONS} -p {DEPTH} http://HOST:PORT/\n"
-    );
-    terminal::print(&end).map(|()| Exit::Fine)
+    terminal::print(&end)?;
+    terminal::print(&format!(
+        "\nThe same load on three ways of a server to wait {} for each response:\n\n",
+        units::time_ns(WAIT.as_nanos() as f64, style.unicode)
+    ))?;
+    // Its handler sleeps on purpose.
+    let options = ServerOptions { watchdog: false, ..options };
+    let server = linerate_serve::spawn_with(options, || wait).map_err(not_started)?;
+    let base = Plan { target: target(server.addr()), ..base };
+    let waited = side_by_side(&WAITING, &base, args.time, &interrupt)?;
+    server.stop();
+    terminal::print(&format!("\n{}", table::to_string(&waited.rows, style)))?;
+    if interrupt.asked() {
+        return Ok(Exit::Interrupted);
+    }
+    terminal::print("\nTry the ways on a server of yours: linerate demo http://HOST:PORT/\n")
+        .map(|()| Exit::Fine)
+}
+
+const DISTURBED: &str =
+    "note: something else used this machine's cores meanwhile; on a quiet machine the ratios are firmer.";
+
+/// All ways against a server of the user's.
+fn against(args: &DemoArgs, url: &str) -> Result<Exit, Fault> {
+    let base = base(url)?;
+    let interrupt = Interrupt::listen()?;
+    let style = terminal::style(&io::stdout());
+    let shown = side_by_side(&SCENARIOS, &base, args.time, &interrupt)?;
+    let mut end = format!("\n{}", table::to_string(&shown.rows, style));
+    if interrupt.asked() {
+        return terminal::print(&end).map(|()| Exit::Interrupted);
+    }
+    if shown.disturbed {
+        end += &format!("\n{}\n", style.warn(&style.wrapped("", DISTURBED)));
+    }
+    terminal::print(&end)?;
+    Ok(if shown.answered == 0 { Exit::CheckFailed } else { Exit::Fine })
+}
+
+/// Rows as far as the user let them run.
+#[derive(Default)]
+struct Shown {
+    rows: Vec<Row>,
+    answered: u64,
+    disturbed: bool,
+}
+
+/// Runs one way after the other, with its words.
+fn side_by_side(
+    scenarios: &[Scenario],
+    base: &Plan,
+    time: Duration,
+    interrupt: &Interrupt,
+) -> Result<Shown, Fault> {
+    let style = terminal::style(&io::stdout());
+    let mut shown = Shown::default();
+    for (i, scenario) in scenarios.iter().enumerate() {
+        let label = format!("{} of {}  {:<10} {}", i + 1, scenarios.len(), scenario.name, scenario.how);
+        let mut plan = self::plan(scenario, base, time);
+        if let Some(path) = scenario.path {
+            path.clone_into(&mut plan.requests[0].path);
+        }
+        let outcome = measure(&plan, &label, interrupt)?;
+        if outcome.interrupted || interrupt.asked() {
+            break;
+        }
+        shown.answered += outcome.requests.answered;
+        shown.disturbed |= is_disturbed(scenario, &outcome);
+        // The words come while there is time to read them; the table is what stays on the screen.
+        let row = row(scenario, &outcome);
+        terminal::print(&table::words(&row, style))?;
+        shown.rows.push(row);
+    }
+    Ok(shown)
 }
 
 /// Whether an event loop, which is alone on its core, had to wait for it for more than a tenth of the time.
@@ -175,53 +279,33 @@ fn is_disturbed(scenario: &Scenario, outcome: &Outcome) -> bool {
     scenario.way == Way::Loop && outcome.client.run_queue_wait > outcome.duration / 10
 }
 
-fn plan(scenario: &Scenario, server: SocketAddr, time: Duration) -> Plan {
+fn target(server: SocketAddr) -> Target {
+    Target { url: format!("http://{server}/"), authority: server.to_string(), addresses: vec![server] }
+}
+
+/// The plan of GET requests to a URL.
+fn base(url: &str) -> Result<Plan, Fault> {
+    let args = LoadArgs { url: Some(url.to_owned()), ..LoadArgs::default() };
+    Ok(load_plan::of(&args)?.plan)
+}
+
+fn plan(scenario: &Scenario, base: &Plan, time: Duration) -> Plan {
+    let here = base.target.addresses.iter().all(|a| a.is_ipv4() && a.ip().is_loopback());
     let from = match scenario.per_connection {
-        Some(_) => (1..=SOURCES).map(|n| IpAddr::from(Ipv4Addr::new(127, 0, 0, n))).collect(),
-        None => Vec::new(),
+        Some(_) if here => (1..=SOURCES).map(|n| IpAddr::from(Ipv4Addr::new(127, 0, 0, n))).collect(),
+        _ => Vec::new(),
     };
     Plan {
-        target: Target {
-            url: format!("http://{server}/"),
-            authority: server.to_string(),
-            addresses: vec![server],
-        },
-        requests: vec![Request {
-            name: "GET /".to_owned(),
-            weight: 1.0,
-            method: "GET".to_owned(),
-            path: "/".to_owned(),
-            fields: Vec::new(),
-            body: None,
-            expect: Expectation::default(),
-        }],
-        order: Order::Weighted,
-        data: Vec::new(),
         connections: scenario.connections,
         depth: scenario.depth,
         per_connection: scenario.per_connection,
-        resend: Resend::default(),
         stop: Stop { requests: None, duration: Some(time) },
-        pace: Pace::Closed,
         threads: (scenario.way == Way::Loop).then_some(1),
         way: scenario.way,
-        io: Io::Auto,
-        interface: None,
-        busy_poll: None,
-        pcap_out: None,
-        fault: None,
         from,
         timeout: Duration::from_secs(5),
         warm_up: WARM_UP,
-        tag: None,
-        route: Default::default(),
-        http: Default::default(),
-        tls: None,
-        throughput: false,
-        checks: Vec::new(),
-        abort_on: Vec::new(),
-        save_responses: 0,
-        seed: 1,
+        ..base.clone()
     }
 }
 
@@ -251,7 +335,7 @@ fn measure(plan: &Plan, label: &str, interrupt: &Interrupt) -> Result<Outcome, F
         let _ = writeln!(stderr(), "{label}: {}/s", units::rate(rate));
     }
     match &outcome.unreachable {
-        Some(why) => Err(Fault::ours(format!("the embedded server cannot be reached: {why}"))),
+        Some(why) => Err(Fault::unreachable(format!("{} cannot be reached: {why}", plan.target.authority))),
         None => Ok(outcome),
     }
 }

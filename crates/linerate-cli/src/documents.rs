@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-use linerate_report::schema::{comparison, diagnosis, outcome};
+use linerate_report::schema::{comparison, diagnosis, lab, outcome};
 use serde_json::Value;
 
 use crate::fault::{Fault, said};
@@ -18,6 +18,7 @@ const MOST: u64 = 64 << 20;
 pub(crate) enum Document {
     Outcome(Box<outcome::Document>),
     Comparison(Box<comparison::Document>),
+    Lab(Box<lab::Document>),
     /// Only shown again, so its fields are read as they come.
     Diagnosis(Box<Value>),
 }
@@ -28,6 +29,7 @@ impl Document {
         match self {
             Document::Outcome(_) => "the outcome of a load run",
             Document::Comparison(_) => "a comparison",
+            Document::Lab(_) => "the figures of a scenario",
             Document::Diagnosis(_) => "a diagnosis",
         }
     }
@@ -99,11 +101,13 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Document, String> {
         comparison::SCHEMA => {
             serde_json::from_value(value).map(|d| Document::Comparison(Box::new(d))).map_err(wrong)
         }
+        lab::SCHEMA => serde_json::from_value(value).map(|d| Document::Lab(Box::new(d))).map_err(wrong),
         diagnosis::SCHEMA => Ok(Document::Diagnosis(Box::new(value))),
         other => Err(format!(
-            "{file} has the schema {other:?}; known are {}, {} and {}",
+            "{file} has the schema {other:?}; known are {}, {}, {} and {}",
             outcome::SCHEMA,
             comparison::SCHEMA,
+            lab::SCHEMA,
             diagnosis::SCHEMA
         )),
     }

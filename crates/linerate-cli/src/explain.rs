@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use linerate_explain::driver::{Explained, Origin, Request};
+use linerate_explain::driver::{Explained, Http, Origin, Request};
 use linerate_explain::probe::{Experiment, Probe, Writes};
 use linerate_explain::{Settings, Tls, Whole};
 use linerate_http::client::RequestSpec;
 use linerate_load::plan::parts;
 use linerate_report::explain as report;
 
-use crate::args::{ExplainArgs, Process, Written};
+use crate::args::{self, ExplainArgs, Process, Written};
 use crate::baseline;
 use crate::fault::{Exit, Fault};
 use crate::load::Interrupt;
@@ -17,7 +17,7 @@ use crate::load::output::Sink;
 use crate::load::route;
 use crate::load::target::{Place, Url, Wish};
 use crate::passive::{self, Wanted};
-use crate::{environment, terminal, why};
+use crate::{environment, terminal, tls_hints, why};
 
 /// Runs the command.
 pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
     }
     match explained {
         Explained::Unreachable(_) if interrupted => Ok(Exit::Interrupted),
-        Explained::Unreachable(why) => Err(Fault::unreachable(why)),
+        Explained::Unreachable(why) => Err(unreachable(&why)),
         Explained::Diagnosed(diagnosis, _) => {
             let to_stderr = [&json, &html].contains(&&Some(Sink::Stdout));
             let since = before.map(|before| report::Since::of(&before, &diagnosis));
@@ -91,6 +91,10 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
     }
 }
 
+fn unreachable(why: &str) -> Fault {
+    tls_hints::of(why).into_iter().fold(Fault::unreachable(why), Fault::hint)
+}
+
 /// The request as it is sent.
 fn request(args: &ExplainArgs, url: &Url) -> Result<Request, Fault> {
     let agent = concat!("linerate/", env!("CARGO_PKG_VERSION"));
@@ -104,22 +108,44 @@ fn request(args: &ExplainArgs, url: &Url) -> Result<Request, Fault> {
         fields: fields.into_iter().map(|(n, v)| (n, parts::literal(&v).into_owned())).collect(),
         body: args.request.literal_body()?,
     };
-    let origin = args.origin.as_deref().map(|text| origin(args, text)).transpose()?;
+    let http = http(args, url, &spec)?;
+    let origin = args.origin.as_deref().map(|text| origin(args, text, http)).transpose()?;
     let (host, port) =
         route::instead(url, &args.connect_to)?.unwrap_or_else(|| (url.host().to_owned(), url.port()));
-    Ok(Request { host, port, tls: tls(args, url)?, spec, origin })
+    Ok(Request { host, port, tls: tls(args, url, http)?, http, spec, origin })
+}
+
+/// Which HTTP is spoken.
+fn http(args: &ExplainArgs, url: &Url, spec: &RequestSpec) -> Result<Http, Fault> {
+    let typed = if args.http2 { Some(args::Http::Two) } else { args.http };
+    let http = typed.map_or(Http::Auto, driver_http).fitting(spec);
+    if args.h2_window.is_some() && (http == Http::One || (http == Http::Auto && !url.is_https())) {
+        return Err(Fault::input("--h2-window is about HTTP/2, and calls speak HTTP/1.1")
+            .hint("add --http2, or leave it out"));
+    }
+    Ok(http)
+}
+
+/// The same for the library.
+pub(crate) fn driver_http(http: args::Http) -> Http {
+    match http {
+        args::Http::Auto => Http::Auto,
+        args::Http::One => Http::One,
+        args::Http::Two => Http::Two,
+    }
 }
 
 /// How TLS is spoken with that URL's server; `None`: it is plain HTTP.
-fn tls(args: &ExplainArgs, url: &Url) -> Result<Option<Tls>, Fault> {
+fn tls(args: &ExplainArgs, url: &Url, http: Http) -> Result<Option<Tls>, Fault> {
     let Some(plan) = args.tls.towards(url)? else { return Ok(None) };
     let bad = |error: &dyn std::fmt::Display| Fault::input(error.to_string());
-    let options = plan.options().map_err(|e| bad(&e))?;
+    let mut options = plan.options().map_err(|e| bad(&e))?;
+    options.alpn = http.alpn();
     Ok(Some(Tls::of(&options, &plan.name).map_err(|e| bad(&e))?))
 }
 
 /// The server behind the proxy, by its URL.
-fn origin(args: &ExplainArgs, text: &str) -> Result<Origin, Fault> {
+fn origin(args: &ExplainArgs, text: &str, http: Http) -> Result<Origin, Fault> {
     let url = Url::parse(text)?;
     if url.user.is_some() {
         return Err(Fault::input("--origin: user and password are those of the call")
@@ -128,7 +154,7 @@ fn origin(args: &ExplainArgs, text: &str) -> Result<Origin, Fault> {
     let wish = Wish { resolve: &[], ipv4: args.to.ipv4, ipv6: args.to.ipv6, from: &[] };
     let address = url.addresses(&wish)?.0[0];
     let target = parts::literal(&url.path).into_owned();
-    let tls = if url.is_https() { tls(args, &url)? } else { None };
+    let tls = if url.is_https() { tls(args, &url, http)? } else { None };
     Ok(Origin { address, authority: url.authority, target, tls })
 }
 
@@ -168,6 +194,7 @@ fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings
             format!("{scheme}://{}{}", o.authority, o.target)
         }),
         seed: u64::from(std::process::id()),
+        window: args.h2_window.unwrap_or(linerate_http::h2::WINDOW),
         ..Settings::default()
     })
 }
@@ -194,6 +221,7 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
         Probe::Connect(_) => "connecting",
         Probe::Burst(_) => "several calls at once",
         Probe::Held(..) => "a call beside idle connections",
+        Probe::Together(_) => "calls at once, on one connection and on several",
         Probe::Call(_) | Probe::SideBySide(_) => match about.unwrap_or(Experiment::Observe) {
             Experiment::Observe => "making the call, on new and kept connections",
             Experiment::QuickAck => "acknowledging at once, in turns with as usual",
@@ -212,7 +240,12 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
             Experiment::Rested => "after a rest",
             Experiment::Resume => "resumed TLS sessions, in turns with full handshakes",
             Experiment::Group | Experiment::Version => "other TLS handshakes, in turns with the usual ones",
-            Experiment::Tail | Experiment::Burst | Experiment::Held => "more calls",
+            Experiment::Window => "larger HTTP/2 windows, in turns with the usual ones",
+            Experiment::Tail
+            | Experiment::Burst
+            | Experiment::Held
+            | Experiment::Streams
+            | Experiment::HeadOfLine => "more calls",
         },
     };
     terminal::overwrite_line(words);

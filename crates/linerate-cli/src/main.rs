@@ -11,12 +11,16 @@ mod environment;
 mod explain;
 mod fault;
 mod guide;
+mod lab;
 mod load;
+mod other_tools;
 mod passive;
+mod proxy_hints;
 mod report;
 mod serve;
 mod sources;
 mod terminal;
+mod tls_hints;
 mod top;
 mod why;
 
@@ -27,9 +31,10 @@ use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
 use fault::{Exit, Fault};
+use other_tools::Tool;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(other_tools::typed()) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
@@ -44,10 +49,14 @@ fn main() -> ExitCode {
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Compare(args)) => compare::run(&args),
+        Some(Command::Lab(args)) => lab::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Agent(args)) => agent::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Wrk(args)) => other_tools::run(Tool::Wrk, &args.words),
+        Some(Command::Ab(args)) => other_tools::run(Tool::Ab, &args.words),
+        Some(Command::Hey(args)) => other_tools::run(Tool::Hey, &args.words),
         Some(Command::Completions(args)) => completions(args.shell),
         Some(Command::Help(args)) => guide::run(&args),
         Some(Command::Man(args)) => man(&args),

@@ -1,6 +1,6 @@
 //! `linerate report`.
 
-use linerate_report::{compare, saved};
+use linerate_report::{compare, lab, load_page, saved};
 
 use crate::args::ReportArgs;
 use crate::documents::{self, Document};
@@ -11,24 +11,29 @@ use crate::terminal;
 /// Runs the command. All files are read before anything is shown.
 pub(crate) fn run(args: &ReportArgs) -> Result<Exit, Fault> {
     let (mut runs, mut comparisons, mut diagnoses) = (Vec::new(), Vec::new(), Vec::new());
+    let mut labs = Vec::new();
     for path in &args.files {
         let file = path.display().to_string();
         let text = documents::read("report", path)?;
         match documents::parse(&file, &text).map_err(Fault::input)? {
             Document::Outcome(document) => runs.push((file, *document)),
             Document::Comparison(document) => comparisons.push((file, *document)),
+            Document::Lab(document) => labs.push((file, *document)),
             Document::Diagnosis(document) => diagnoses.push((file, *document)),
         }
     }
     if let Some(page) = &args.html {
         can_be_written("--html", page, "name a file in a folder that exists")?;
-        let [(_, document)] = comparisons.as_slice() else {
-            return Err(Fault::input(
-                "--html shows one comparison, and there is not exactly one among the files",
-            )
-            .hint("name one document that linerate compare --json FILE wrote"));
+        let html = match (runs.as_slice(), comparisons.as_slice(), labs.as_slice()) {
+            ([(_, document)], [], []) => load_page::to_string(document),
+            ([], [(_, document)], []) => compare::page(document),
+            ([], [], [(_, document)]) => lab::page(document),
+            _ => {
+                return Err(Fault::input("--html shows one run, one comparison or one scenario")
+                    .hint("name one document that linerate load, compare or lab --json FILE wrote"));
+            }
         };
-        Sink::File(page.clone()).write(&compare::page(document))?;
+        Sink::File(page.clone()).write(&html)?;
     }
     let style = terminal::style(&std::io::stdout());
     let mut parts = Vec::new();
@@ -39,6 +44,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Exit, Fault> {
     let head =
         |file: &str| if several { format!("{}\n", style.bold(&format!("== {file}"))) } else { String::new() };
     parts.extend(comparisons.iter().map(|(file, d)| head(file) + &compare::text(d, style)));
+    parts.extend(labs.iter().map(|(file, d)| head(file) + &lab::text(d, style)));
     parts.extend(diagnoses.iter().map(|(file, d)| head(file) + &saved::diagnosis(d, style)));
     terminal::print(&parts.join("\n"))?;
     Ok(Exit::Fine)

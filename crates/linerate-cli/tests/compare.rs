@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod serving;
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -360,6 +361,127 @@ fn not_documents(folder: &tempfile::TempDir, outcome: &str) {
         2,
         "the outcome of a load run",
     );
-    let said = run(&["report", outcome, "--html", "x.html"]);
-    assert!(said.code == Some(2) && said.err.contains("not exactly one"), "{said:?}");
+    let said = run(&["report", outcome, outcome, "--html", "x.html"]);
+    assert!(said.code == Some(2) && said.err.contains("shows one run"), "{said:?}");
+    let page = folder.path().join("run.html").display().to_string();
+    assert_eq!(run(&["report", outcome, "--html", &page]).code, Some(0));
+    assert!(std::fs::read_to_string(&page).unwrap().contains("requests/s"));
+}
+
+#[test]
+fn a_run_is_written_in_every_form_and_its_server_is_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (html, csv, junit, json) = (path("run.html"), path("run.csv"), path("run.xml"), path("run.json"));
+    let server = serving::serve(&[]);
+    let url = format!("http://{}/", server.address);
+    let mut args = vec!["load", "-q", "-d", "2s", "-c", "2", "--rate", "500", "--check", "p99<1us"];
+    args.extend([
+        "--html",
+        &html,
+        "--csv",
+        &csv,
+        "--junit",
+        &junit,
+        "--json",
+        &json,
+        "--annotations",
+        "github",
+    ]);
+    let said = run(&[&args[..], &["--pid", "auto", &url]].concat());
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("::error title=p99<1us failed::"), "{said:?}");
+    let document: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(document["server"]["pid"], server.pid(), "{document:#}");
+    assert!(number(&document["server"]["rss_mb"]) > 0.1 && said.out.contains("PID"), "{document:#}");
+    assert!(document["series"][0]["bytes"]["received"].as_u64().unwrap() > 0, "{document:#}");
+    assert!(document["series"][0]["latencies"].as_str().unwrap().contains(':'), "{document:#}");
+    let page = std::fs::read_to_string(&html).unwrap();
+    assert!(page.contains("Busy cores") && page.contains("PID") && page.len() < 500_000);
+    let rows = std::fs::read_to_string(&csv).unwrap();
+    assert_eq!(rows.lines().count(), document["series"].as_array().unwrap().len() + 1);
+    assert!(std::fs::read_to_string(&junit).unwrap().contains("failures=\"1\""));
+    // The page of the saved document is the same page.
+    let again = path("again.html");
+    assert_eq!(run(&["report", &json, "--html", &again]).code, Some(0));
+    assert_eq!(std::fs::read(&again).unwrap(), page.into_bytes());
+    for (flag, value, code, part) in [
+        ("--html", "/no/such/folder/x.html", 2, "--html: /no/such/folder/x.html cannot be written"),
+        ("--csv", "/dev/full", 4, "the document is in"),
+        ("--pid", "2147483647", 2, "no such process"),
+        ("--pid", "0", 2, "a process's number, or auto"),
+    ] {
+        let said = run(&["load", "-q", "-n", "1", flag, value, &url]);
+        assert!(said.code == Some(code) && said.err.contains(part), "{flag} {value}: {said:?}");
+    }
+}
+
+/// A scenario with our own server, written by a user.
+fn scenario(folder: &tempfile::TempDir, text: &str) -> String {
+    let file = folder.path().join("mine.toml");
+    let servers = "name = 'mine'\nabout = 'Two ways.'\nrounds = 3\nduration = '200ms'\nwarm_up = '50ms'\n\
+                   [[server]]\nname = 'ours'\ncommand = 'linerate serve --listen 127.0.0.1:{port}'\n\
+                   [[server]]\nname = 'none'\ncommand = 'no-such-server {port}'\ninstall = 'apt install it'\n";
+    std::fs::write(&file, format!("{servers}{text}")).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn a_scenario_runs_in_turns_and_names_what_is_not_installed() {
+    let folder = tempfile::tempdir().unwrap();
+    let group = "[[group]]\nname = 'near'\n[[group.row]]\nname = 'one'\nserver = 'ours'\nload = '-c 1'\n\
+                 [[group.row]]\nname = 'gone'\nserver = 'none'\n[[group.row]]\nname = 'pipes'\nserver = 'ours'\nload = '-c 4 -p 32'\n";
+    let far = group.replace("'near'", "'far'\nround_trip = '20ms'");
+    let file = scenario(&folder, &format!("{group}{far}"));
+    let html = folder.path().join("lab.html").display().to_string();
+    let said = run(&["lab", &file, "-q", "--json", "-", "--html", &html]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let document: Value = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
+    assert_eq!(document["schema"], "linerate.lab/1");
+    assert_eq!(document["left_out"][0]["install"], "apt install it", "{document:#}");
+    assert!(said.err.contains("no-such-server is not installed"), "{}", said.err);
+    let rows = &document["groups"][1]["rows"];
+    assert_eq!((rows[0]["name"].as_str(), rows[1]["name"].as_str()), (Some("one"), Some("pipes")));
+    // The relay's round trip is a lower bound, however busy this machine is.
+    assert!(number(&rows[0]["metrics"]["mean_us"]["value"]) >= 19_900.0, "{document:#}");
+    assert!(number(&rows[1]["metrics"]["rate_rps"]["ratio"]) > 2.0, "{document:#}");
+    assert!(number(&rows[0]["metrics"]["rss_mb"]["value"]) > 0.1, "{document:#}");
+    assert!(std::fs::read_to_string(&html).unwrap().contains("Left out"));
+    let saved = folder.path().join("lab.json");
+    std::fs::write(&saved, said.out).unwrap();
+    let shown = run(&["report", &saved.display().to_string()]);
+    assert!(shown.code == Some(0) && shown.out.contains("pipes"), "{shown:?}");
+}
+
+#[test]
+fn a_scenario_that_is_wrong_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let group =
+        |row: &str| format!("[[group]]\nname = 'g'\n[[group.row]]\nname = 'r'\nserver = 'ours'\n{row}\n");
+    for (text, part) in [
+        (String::new(), "missing field `group`"),
+        (group("lod = '-c 1'"), "unknown field `lod`"),
+        (group("load = '-c 0'"), "-c"),
+        (group("load = '-d 1s'"), "the scenario's"),
+        (group("").replace("ours", "yours"), "names the server \"yours\""),
+        ("[[group]".to_owned(), "line "),
+    ] {
+        let file = scenario(&folder, &text);
+        let said = run(&["lab", &file]);
+        assert!(said.code == Some(2) && said.err.contains(part), "{text}: {said:?}");
+    }
+    for (args, part) in [
+        (&["lab", "no-such"][..], "built in are pipelining"),
+        (&["lab", "/no/such.toml"], "cannot be read"),
+        (&["lab", "nagle", "http://127.0.0.1:1/"], "servers of its own"),
+        (&["lab", "pipelining", "--only", "xyz"], "leaves no group"),
+        (&["lab", "pipelining", "--json", "/no/such/x.json"], "--json"),
+    ] {
+        let said = run(args);
+        assert!(said.code == Some(2) && said.err.contains(part), "{args:?}: {said:?}");
+    }
+    let listed = run(&["lab", "list"]);
+    assert!(listed.code == Some(0) && listed.out.contains("concurrency"), "{listed:?}");
+    assert_eq!(listed.out, run(&["lab", "--list"]).out);
+    assert!(run(&["lab", "nagle", "--print"]).out.contains("HttpServer"));
 }

@@ -17,7 +17,24 @@ fn all_ways_are_shown_with_their_ratios_and_nothing_is_left_behind() {
         assert!(row.is_some_and(|row| row.split_whitespace().count() > 6), "{way}: {out}");
         assert!(out.contains(&format!("\n{way} (")), "{way}: {out}");
     }
+    for way in ["blocking", "threads", "coroutines"] {
+        assert!(out.contains(&format!("\n{way} (")), "{way}: {out}");
+    }
     assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0);
+}
+
+#[test]
+fn the_ways_run_against_a_server_of_ones_own() {
+    let server = common::answering(common::HELLO);
+    let url = format!("http://{server}/");
+    let said = run(&["demo", &url, "--time", "100ms"]);
+    assert!(
+        said.code == Some(0) && said.out.contains("pipelined") && !said.out.contains("coroutines"),
+        "{said:?}"
+    );
+    let gone = format!("http://{}/", common::nobody());
+    assert_eq!(run(&["demo", &gone, "--time", "100ms"]).code, Some(3));
+    assert_eq!(run(&["demo", "gopher://a/"]).code, Some(2));
 }
 
 #[test]

@@ -267,6 +267,34 @@ fn a_server_that_writes_in_two_pieces() {
     stalled(&[&url(&server, "/")]);
 }
 
+/// Its calls are streams, with the parts of their time; an upload that is larger than the server's
+/// window passes, and a server that does not speak it is named.
+#[test]
+fn a_server_of_http2() {
+    let server = serving::serve(&["--demo-routes"]);
+    let (document, text, _) = explained(&["--http2", &url(&server, "/bytes/100000")]);
+    sound(&document);
+    assert!(ids(&document).iter().all(|id| !id.starts_with("h2-")), "{document:#}");
+    assert_eq!(document["call"]["body_bytes"], 100_000);
+    assert_eq!(document["http2"]["window"], 16 << 20);
+    assert!(document["http2"]["max_concurrent_streams"].as_u64().unwrap() >= 100);
+    assert!(text.contains("HTTP/2: our windows have 16,777,216 bytes"), "{text}");
+    assert!(document["call"]["reused"].as_bool().unwrap(), "{document:#}");
+    let body = "x".repeat(100_000);
+    let (document, _, _) =
+        explained(&["--http", "2", "--repeat-unsafe", "--body", &body, &url(&server, "/echo")]);
+    assert_eq!(
+        (&document["call"]["body_bytes"], &document["call"]["status"]),
+        (&100_000.into(), &200.into())
+    );
+    let old = serving::serve(&["--http2", "off"]);
+    let (document, _, code) = explained(&["--http2", &url(&old, "/")]);
+    assert_eq!(code, Some(1));
+    assert!(document["limits"].to_string().contains("by HTTP/1.1, not by HTTP/2"), "{document:#}");
+    let window = run(&["explain", "--h2-window", "65535", &url(&old, "/")]);
+    assert!(window.code == Some(2) && window.err.contains("--h2-window is about HTTP/2"), "{window:?}");
+}
+
 #[test]
 fn both_ends_are_told_apart() {
     let server = misbehaving(&["nagle-split"]);

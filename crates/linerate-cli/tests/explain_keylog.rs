@@ -2,83 +2,18 @@
 //! clients, and compared with tshark where that is installed.
 #![allow(clippy::unwrap_used)]
 
+mod captured;
 mod common;
 mod issued;
 mod real;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
+use captured::{Files, captured};
 use common::run;
 use issued::Issued;
-use linerate_net::capture::{Capture, CaptureOptions};
 use serde_json::Value;
-
-/// Packets of a port, as a capture file. `None`: capturing is not permitted here.
-fn captured(port: u16, what: impl FnOnce()) -> Option<Vec<u8>> {
-    let options = CaptureOptions { port: Some(port), ..CaptureOptions::default() };
-    let mut capture = match Capture::open(&options) {
-        Ok(capture) => capture,
-        Err(e) => {
-            println!("not run: {e}");
-            return None;
-        }
-    };
-    let over = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&over);
-    let thread = thread::spawn(move || {
-        // pcap with nanoseconds, packets from their IP header on (LINKTYPE_RAW).
-        let mut file = Vec::new();
-        for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 1 << 18, 101] {
-            file.extend(word.to_le_bytes());
-        }
-        let mut quiet = 0;
-        while quiet < 3 {
-            let before = file.len();
-            capture
-                .next(Duration::from_millis(50), |p| {
-                    let (s, ns) = (p.time_ns / 1_000_000_000, p.time_ns % 1_000_000_000);
-                    for word in [s as u32, ns as u32, p.data.len() as u32, p.wire_len] {
-                        file.extend(word.to_le_bytes());
-                    }
-                    file.extend(p.data);
-                })
-                .unwrap();
-            quiet = if told.load(Ordering::Acquire) && file.len() == before { quiet + 1 } else { 0 };
-        }
-        file
-    });
-    what();
-    over.store(true, Ordering::Release);
-    Some(thread.join().unwrap())
-}
-
-/// A folder with a capture and the keys of what is in it.
-struct Files {
-    dir: tempfile::TempDir,
-    port: u16,
-}
-
-impl Files {
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn explain(&self, more: &[&str]) -> (Value, String) {
-        let capture = self.path("calls.pcap").display().to_string();
-        let said = run(&[&["explain", "--json", "-", "--pcap", &capture], more].concat());
-        let document = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
-        (document, said.err.split_whitespace().collect::<Vec<_>>().join(" "))
-    }
-
-    fn with_keys(&self) -> (Value, String) {
-        self.explain(&["--keylog", &self.path("keys").display().to_string()])
-    }
-}
 
 fn curl(keys: &Path, flags: &[&str], urls: &[String]) {
     let mut command = Command::new(real::find("curl").unwrap());
@@ -122,19 +57,6 @@ fn calls() -> Option<Files> {
     Some(files)
 }
 
-/// Lines that tshark writes, its answer to a filter. `None`: it is not installed.
-fn tshark(files: &Files, filter: &str, fields: &[&str]) -> Option<Vec<String>> {
-    let mut command = Command::new(real::find("tshark")?);
-    command.args(["-r", files.path("calls.pcap").to_str()?, "-o"]);
-    command.arg(format!("tls.keylog_file:{}", files.path("keys").display()));
-    command.args(["-d", &format!("tcp.port=={},tls", files.port), "-Y", filter, "-T", "fields"]);
-    for field in fields {
-        command.args(["-e", field]);
-    }
-    let output = command.output().ok()?;
-    Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
-}
-
 /// The calls of a document, by when they were made.
 fn targets(document: &Value) -> Vec<String> {
     let calls = document["slowest"].as_array().unwrap();
@@ -153,12 +75,13 @@ fn calls_inside_tls_are_read_with_their_keys() {
     assert_eq!((&counts["answered"], &counts["calls_timed"]), (&15.into(), &1.into()), "{document:#}");
     assert_eq!((&counts["connections_tls_read"], &counts["connections_tls"]), (&7.into(), &1.into()));
     assert!(text.contains("1 connection with TLS in a cipher suite with CBC"), "{text}");
-    let requests = tshark(&files, "http.request", &["http.request.uri"]);
+    let requests = files.tshark("tls", "http.request", &["http.request.uri"]);
     if let Some(mut theirs) = requests {
         // tshark opens CBC, too.
         theirs.retain(|uri| uri != "/cbc");
         assert_eq!(theirs.len(), 14, "{theirs:?}");
-        let times = tshark(&files, "http.response", &["http.request.uri", "http.response.code", "http.time"])
+        let times = files
+            .tshark("tls", "http.response", &["http.request.uri", "http.response.code", "http.time"])
             .unwrap();
         assert!(times.len() >= 14, "{times:?}");
         for call in document["slowest"].as_array().unwrap().iter().filter(|c| c["status"] != 0) {

@@ -365,67 +365,6 @@ fn nagle_of_the_jdk_over_tls() {
 }
 
 #[test]
-fn other_servers_are_healthy() {
-    let issued = Issued::to("localhost");
-    let [cert, key] = ["cert.pem", "key.pem"].map(|name| issued.file(name));
-    let node = format!(
-        "const fs = require('fs');
-require('https').createServer({{ cert: fs.readFileSync('{cert}'), key: fs.readFileSync('{key}') }}, (request, response) => response.end('hello'))
-  .listen({{port}}, '127.0.0.1');
-"
-    );
-    let both = folder();
-    let pem = both.path().join("both.pem");
-    std::fs::write(&pem, format!("{}{}", issued.certificate, issued.key)).unwrap();
-    let haproxy = format!(
-        "defaults
-  mode http
-  timeout client 30s
-frontend tls
-  bind 127.0.0.1:{{port}} ssl crt {}
-  http-request return status 200 content-type text/plain string hello
-",
-        pem.display()
-    );
-    let caddy = format!(
-        "{{
-  admin off
-  auto_https off
-}}
-https://localhost:{{port}} {{
-  tls {cert} {key}
-  respond hello
-}}
-"
-    );
-    let go = format!(
-        "package main
-import (\"io\"; \"net/http\")
-func main() {{
-  http.HandleFunc(\"/\", func(w http.ResponseWriter, r *http.Request) {{ io.WriteString(w, \"hello\") }})
-  panic(http.ListenAndServeTLS(\"127.0.0.1:{{port}}\", \"{cert}\", \"{key}\", nil))
-}}
-"
-    );
-    for (program, arguments, file, source) in [
-        ("node", &[][..], "server.js", &node),
-        ("haproxy", &["-f"], "haproxy.cfg", &haproxy),
-        ("caddy", &["run", "--adapter", "caddyfile", "--config"], "Caddyfile", &caddy),
-        ("go", &["run"], "server.go", &go),
-    ] {
-        let Some(server) = written(program, arguments, file, source) else { continue };
-        let url = format!("https://localhost:{}/", server.address.port());
-        let found = Found::of(&["-4", "--cacert", &cert, &url]);
-        println!("{program}: {}", found.text);
-        found.is_nearly_healthy();
-        assert_eq!(found.tls("version"), "TLSv1.3", "{program}");
-        // None asks for another key share than those that browsers send.
-        found.rules_out("tls-hello-retry");
-        assert!(found.tls("resumed").as_u64() >= Some(1), "{program}: {:#}", found.document);
-    }
-}
-
-#[test]
 fn a_server_that_thinks_and_one_that_closes() {
     let issued = Issued::to("localhost");
     let [cert, key] = ["cert.pem", "key.pem"].map(|name| issued.file(name));

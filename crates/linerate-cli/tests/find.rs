@@ -19,6 +19,8 @@ fn what_cannot_be_found_is_named_before_anything_is_sent() {
         (vec!["--find", "p99<5ms", "-r", "0..5@1s", url], "where it begins"),
         (vec!["--find", "p99<5ms", "-d", "5s", url], "cannot be used with"),
         (vec!["--find", "p99", url], "no comparison"),
+        (vec!["--find", "p99<5ms", "--find-by", "connections", "-r", "5", url], "have no rate"),
+        (vec!["--find-by", "connections", url], "--find <EXPR>"),
     ] {
         let said = run(&[&["load"], args.as_slice()].concat());
         assert!(said.code == Some(2) && said.err.contains(part), "{args:?}: {said:?}");
@@ -57,4 +59,27 @@ fn the_rate_of_a_server_of_known_capacity_is_found() {
     assert!(find["points"].as_array().unwrap().len() >= 4, "{find:#}");
     assert!(["queue", "connections", "server core"].contains(&find["limit"].as_str().unwrap()), "{find:#}");
     assert!(said.err.contains("holds up to"), "{}", said.err);
+}
+
+/// Serves four requests at a time, each for 5 ms: with 40 connections each waits for 50 ms.
+#[test]
+fn the_most_connections_are_found() {
+    let lanes = std::sync::Arc::new([const { std::sync::Mutex::new(()) }; 4]);
+    let next = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let server = common::responding(move |stream| {
+        let lane = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 4;
+        let one = lanes[lane].lock().unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        drop(one);
+        std::io::Write::write_all(stream, common::HELLO.as_bytes())
+    });
+    let url = format!("http://{server}/");
+    let (document, said) = measured(&["--find", "p50<50ms", "--find-by", "connections", &url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let find = &document["find"];
+    let connections = find["connections"].as_u64().unwrap();
+    // A sleep of 5 ms lasts longer on a machine that does other things meanwhile.
+    assert!((8..=44).contains(&connections), "{find:#}");
+    assert!(find["rate_rps"].is_null() && document["plan"]["loop_kind"] == "closed", "{document:#}");
+    assert!(said.err.contains("holds up to") && said.err.contains(" connections"), "{}", said.err);
 }

@@ -1,7 +1,11 @@
 //! `linerate serve` over HTTP/2: the programs that people have, h2spec, a drain, and what logs say.
 #![allow(clippy::unwrap_used)]
 
+mod common;
 mod issued;
+#[path = "../../linerate-net/tests/namespaces/mod.rs"]
+mod namespaces;
+mod past_kernel;
 mod real;
 mod serving;
 
@@ -9,6 +13,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use issued::Issued;
+use namespaces::{Cable, OUR_V4};
+use past_kernel::{PORT, Serving};
 use real::find;
 use serving::frames::{Client, DATA, GOAWAY, PING, frame};
 use serving::{Server, serve, transports};
@@ -86,7 +92,17 @@ fn many_streams_at_once() {
     assert_eq!((server.stat("\"HTTP/2.0\":"), server.stat("\"floods\":")), (9000, 0));
 }
 
-/// All tests of h2spec, in clear text and over TLS.
+/// All tests of h2spec, the strict ones too, on the server at this address.
+fn h2spec_passes(host: &str, port: &str, tls: bool, what: &str) {
+    // A response that takes its time: some tests send more on a stream that waits.
+    let flags = ["-h", host, "-p", port, "-P", "/delay/30", "-o", "5", "-S"];
+    let tls = if tls { &["-t", "-k"][..] } else { &[] };
+    let out = run("h2spec", &[&flags[..], tls].concat()).unwrap();
+    let said = text(&out);
+    assert!(out.0 && said.contains("146 tests, 146 passed, 0 skipped, 0 failed"), "{what} {tls:?}: {said}");
+}
+
+/// In clear text and over TLS, on the kernel's TCP.
 #[test]
 fn h2spec() {
     let issued = Issued::to("localhost");
@@ -94,14 +110,89 @@ fn h2spec() {
         return println!("h2spec: not run: it is not here");
     }
     for io in transports() {
-        for (server, tls) in [(serve(&["--io", io]), &[][..]), (https(&issued, &["--io", io]), &["-t", "-k"])]
-        {
-            // A response that takes its time: some tests send more on a stream that waits.
-            let flags = ["-h", "127.0.0.1", "-p", port(&server), "-P", "/delay/30", "-o", "5", "-S"];
-            let out = run("h2spec", &[&flags[..], tls].concat()).unwrap();
-            assert!(out.0 && text(&out).contains(" 0 failed"), "{io} {tls:?}: {}", text(&out));
-        }
+        let (plain, secure) = (serve(&["--io", io]), https(&issued, &["--io", io]));
+        h2spec_passes("127.0.0.1", port(&plain), false, io);
+        h2spec_passes("127.0.0.1", port(&secure), true, io);
     }
+}
+
+/// The same on user-space TCP, with the kernel's at the client's end of the cable.
+#[test]
+fn h2spec_over_user_space_tcp() {
+    if find("h2spec").is_none() {
+        return println!("h2spec: not run: it is not here");
+    }
+    let Some(cable) = Cable::new("h2spec_over_user_space_tcp", 1) else { return };
+    let issued = Issued::to("localhost");
+    let (cert, key) = (issued.file("cert.pem"), issued.file("key.pem"));
+    let tls = format!(" --tls-cert {cert} --tls-key {key} --demo-routes");
+    for (tls, flags) in [(false, ""), (true, &tls)] {
+        let _serving = Serving::xdp(&cable, flags);
+        let test = || h2spec_passes(&OUR_V4.to_string(), &PORT.to_string(), tls, "xdp");
+        cable.theirs.run(test);
+    }
+}
+
+/// The JDK's client, whose flow control is its own.
+#[test]
+fn java_sends_and_gets() {
+    let issued = Issued::to("localhost");
+    let server = https(&issued, &[]);
+    let source = r#"import java.net.URI;
+import java.net.http.*;
+import java.security.KeyStore;
+import java.security.cert.CertificateFactory;
+import javax.net.ssl.*;
+
+class Client {
+  public static void main(String[] args) throws Exception {
+    var trusted = KeyStore.getInstance("PKCS12");
+    trusted.load(null, null);
+    try (var file = new java.io.FileInputStream(args[1])) {
+      trusted.setCertificateEntry("c", CertificateFactory.getInstance("X.509").generateCertificate(file));
+    }
+    var managers = TrustManagerFactory.getInstance("PKIX");
+    managers.init(trusted);
+    var tls = SSLContext.getInstance("TLS");
+    tls.init(null, managers.getTrustManagers(), null);
+    var client = HttpClient.newBuilder().sslContext(tls).build();
+    var body = HttpRequest.BodyPublishers.ofString("x".repeat(300000));
+    var all = new java.util.ArrayList<java.util.concurrent.CompletableFuture<HttpResponse<String>>>();
+    for (int i = 0; i < 5; i++) {
+      var request = HttpRequest.newBuilder(URI.create(args[0] + "/echo")).POST(body).build();
+      all.add(client.sendAsync(request, HttpResponse.BodyHandlers.ofString()));
+    }
+    for (var one : all) System.out.print(one.get().version() + " " + one.get().body().length() + " ");
+  }
+}
+"#;
+    let file = issued.file("Client.java");
+    std::fs::write(&file, source).unwrap();
+    let (url, cert) = (format!("https://localhost:{}", port(&server)), issued.file("cert.pem"));
+    match run("java", &[&file, &url, &cert]) {
+        Some(out) => assert_eq!(text(&out).trim(), ["HTTP_2 300000"; 5].join(" ")),
+        None => println!("java: not run: it is not here"),
+    }
+}
+
+#[test]
+fn chromium_shows_the_page() {
+    let Some(chromium) = find("chromium") else { return };
+    let chromium = chromium.display().to_string();
+    let issued = Issued::to("localhost");
+    let server = https(&issued, &[]);
+    let base = format!("https://127.0.0.1:{}", port(&server));
+    let profile = tempfile::tempdir().unwrap();
+    let data = format!("--user-data-dir={}", profile.path().display());
+    let flags =
+        ["60", &chromium, "--headless", "--no-sandbox", "--disable-gpu", "--ignore-certificate-errors"];
+    let page = run("timeout", &[&flags[..], &[&data, "--dump-dom", &format!("{base}/")]].concat());
+    let Some(page) = page else { return println!("chromium: not run: timeout is not here") };
+    assert!(text(&page).contains("Hello, World!"), "{}", text(&page));
+    let stats = run("curl", &["-sSk", "--http1.1", &format!("{base}/stats")]);
+    let Some(stats) = stats else { return println!("chromium's protocol: not seen: curl is not here") };
+    let stats = text(&stats);
+    assert!(stats.contains("\"HTTP/2.0\":") && !stats.contains("\"HTTP/2.0\":0"), "it spoke HTTP/2: {stats}");
 }
 
 /// Clients of other languages, each over what it speaks.

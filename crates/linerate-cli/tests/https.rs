@@ -249,7 +249,7 @@ fn versions_without_overlap_and_plain_servers_are_named() {
     let said = run(&["load", "-n", "2", "-k", &url]);
     assert_eq!(said.code, Some(3), "{}", said.out);
     let words = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("does not speak TLS"), "{words}");
+    assert!(words.contains("does not speak TLS: it answers in plain HTTP"), "{words}");
 }
 
 /// Shorter than anything that is waited for.
@@ -285,4 +285,5 @@ fn flags_that_cannot_be_are_refused() {
     let said = run(&["load", "-n", "1", "--cert", &cacert, "--key", &key, "-k", "https://127.0.0.1:9/"]);
     assert_eq!(said.code, Some(2));
     assert!(said.err.contains("this key does not belong to the certificate in"), "{}", said.err);
+    assert!(said.err.contains("hint: of a pair, `openssl x509 -noout -pubkey -in"), "{}", said.err);
 }

@@ -100,6 +100,35 @@ fn another_certificate_is_shown_after_sighup_and_connections_stay() {
     assert_eq!(text.matches("HTTP/1.1 200").count(), 2, "{text}");
 }
 
+/// A server that misbehaves shows the same symptoms over TLS, in both versions.
+#[test]
+fn a_server_misbehaves_over_tls_too() {
+    let issued = Issued::to("localhost");
+    let server = https(&issued, &["--misbehave", "tiny-chunks=1000", "--misbehave", "close-after=2"]);
+    assert!(server.get("/").contains("https://"), "plain HTTP is told the scheme");
+    let url = format!("https://localhost:{}/", port(&server));
+    let (document, _) = measured(&["-4", "--cacert", &issued.file("cert.pem"), "-c", "4", "-n", "40", &url]);
+    assert_eq!(number(&document, "/status/200"), 40, "{document}");
+    let handshakes = number(&document, "/tls/resumed") + number(&document, "/tls/full");
+    assert!(handshakes >= 20 && handshakes == number(&document, "/connections/opened"), "{document}");
+    let body = issued.file("body");
+    std::fs::write(&body, "x".repeat(300_000)).unwrap();
+    let body = format!("@{body}");
+    for version in [&["--tls-max", "1.2"][..], &["--tlsv1.3"]] {
+        let Some((good, text)) = curl(&issued, &server, &[version, &["-i"]].concat(), "/bytes/100000") else {
+            return;
+        };
+        assert!(good && text.contains("transfer-encoding: chunked"), "{version:?}: {text:.300}");
+        assert!(text.len() > 100_000, "{version:?}: {} bytes", text.len());
+        let post = [version, &["--data-binary", &body, "-H", "Expect:"]].concat();
+        let (good, text) = curl(&issued, &server, &post, "/echo").unwrap();
+        assert!(good && text.len() == 300_000, "{version:?}: {} bytes came back", text.len());
+    }
+    let (good, stats) = curl(&issued, &server, &[], "/stats").unwrap();
+    assert!(good && stats.contains("\"tls\":{\"full\":"), "{stats}");
+    assert!(stats.contains("plain HTTP to a TLS port"), "{stats}");
+}
+
 #[test]
 fn plain_http_gets_an_answer_that_can_be_read() {
     let issued = Issued::to("localhost");
@@ -237,6 +266,7 @@ fn what_does_not_fit_is_refused() {
         (&["--tls-cert", &cert][..], "--tls-cert needs its private key"),
         (&["--tls-key", &key], "--tls-key needs the certificate"),
         (&["--tls-cert", &cert, "--tls-key", &key], "does not belong to the certificate"),
+        (&["--tls-cert", &cert, "--tls-key", &key], "hint: of a pair, `openssl x509 -noout -pubkey -in"),
         (&["--tls-cert", &cert, "--tls-key", "/nowhere"], "--tls-key /nowhere"),
         (&["--tls-cert", &cert, "--tls-key", &key, "--tls-self-signed"], "leave out one of the two"),
         (&["--tls-client-ca", &cert], "needs a certificate of the server's own"),

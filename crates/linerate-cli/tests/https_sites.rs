@@ -309,7 +309,10 @@ fn what_does_not_fit_is_refused_by_check_and_start_alike() {
         (&["--listen", "127.0.0.1:0", "--tls-ocsp", &cert], "--tls-ocsp needs the certificate"),
         (&["--listen", "127.0.0.1:0", "--hsts", "soon"], "write how long"),
         (&["--listen", "127.0.0.1:0", "--hsts", "1d"], "--hsts needs an address that speaks HTTPS"),
-        (&["--listen", "127.0.0.1:0", "--tls-self-signed", "--misbehave", "stall=5"], "--misbehave"),
+        (
+            &["--listen", "127.0.0.1:0", "--tls-self-signed", "--hsts", "1d", "--misbehave", "stall=5"],
+            "--hsts",
+        ),
         (&["--listen", "127.0.0.1:0", "--header", "A: b", "--misbehave", "stall=5"], "--misbehave"),
         (&["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--misbehave", "stall=5"], "--misbehave"),
     ] {

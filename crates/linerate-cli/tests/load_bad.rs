@@ -353,8 +353,8 @@ fn taking_one(silent: Duration) -> SocketAddr {
 #[test]
 fn a_second_without_a_response_and_with_failed_attempts_is_a_failure() {
     for way in WAYS {
-        for (silent, code) in [(Duration::from_millis(1700), 1), (Duration::ZERO, 0)] {
-            let (_, said) = load(way, &["-n", "1G", "-d", "2500ms"], taking_one(silent));
+        for (silent, code) in [(Duration::from_millis(2200), 1), (Duration::ZERO, 0)] {
+            let (_, said) = load(way, &["-n", "1G", "-d", "3s"], taking_one(silent));
             assert_eq!(said.code, Some(code), "{way:?} {silent:?} {}", said.err);
             let words = "every attempt to connect failed and no response arrived";
             let text = said.err.split_whitespace().collect::<Vec<_>>().join(" ");

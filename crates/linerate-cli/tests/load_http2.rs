@@ -1,4 +1,4 @@
-//! `linerate load` over HTTP/2 against nginx, Node and Go: by prior knowledge and by ALPN, on epoll and `io_uring`.
+//! `linerate load` over HTTP/2 against nginx, Node, Go, Caddy and `HAProxy`: by prior knowledge and by ALPN, on epoll and `io_uring`.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -99,6 +99,40 @@ fn node_takes_bodies_larger_than_its_windows() {
     }
     let flags = "--http2 -c 2 -p 3 --body n={{seq}} --expect-body took";
     all_answered(&server.url("/"), flags, 500, "HTTP/2");
+}
+
+#[test]
+fn caddy_and_haproxy_in_clear_text() {
+    let caddy = "{
+  admin off
+  servers {
+    protocols h1 h2c
+  }
+}
+http://127.0.0.1:{port} {
+  respond hello
+}
+";
+    let haproxy = "defaults
+  mode http
+  timeout connect 5s
+  timeout client 30s
+  timeout server 30s
+frontend all
+  bind 127.0.0.1:{port} proto h2
+  http-request return status 200 content-type text/plain string hello
+";
+    let run = ["run", "--adapter", "caddyfile", "--config"];
+    for (program, arguments, file, source) in
+        [("caddy", &run[..], "Caddyfile", caddy), ("haproxy", &["-f"], "haproxy.cfg", haproxy)]
+    {
+        let Some(server) = written(program, arguments, file, source) else { continue };
+        for io in IOS {
+            for flags in ["-c 4 -p 20 --expect-body hello", "-c 8", "-c 2 -p 8 --per-connection 50"] {
+                all_answered(&server.url("/"), &format!("--http2 --io {io} {flags}"), 1000, "HTTP/2");
+            }
+        }
+    }
 }
 
 /// A gRPC call's shape: a body from a file, and a status in the trailers.

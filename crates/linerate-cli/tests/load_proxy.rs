@@ -194,6 +194,38 @@ fn proxies_that_refuse_are_named_with_what_they_said() {
 }
 
 #[test]
+fn what_to_do_about_a_proxy_is_said() {
+    let refuses = |response: &'static str| answering(response).to_string();
+    let with_user = |address: String| format!("ada:secret@{address}");
+    let forbidden = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n";
+    let unknown = "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n";
+    let away = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n";
+    let broken = "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n";
+    let smtp = greeting("220 mail.example ESMTP\r\n").to_string();
+    for (proxy, why, hint) in [
+        (refuses(forbidden), "with 403 Forbidden", "or go around the proxy with --noproxy HOST"),
+        (refuses(unknown), "with 407", "--proxy http://USER:PASSWORD@HOST:PORT"),
+        (with_user(refuses(unknown)), "with 407", "in a URL, @ is written %40"),
+        (refuses(away), "with 502 Bad Gateway", "check from the proxy's machine"),
+        (refuses(broken), "with 500 Oops", "read the proxy's log"),
+        (smtp, "did not answer CONNECT in HTTP", "another protocol is spoken there"),
+        (common::nobody().to_string(), "connection refused", "check that the proxy runs there (--proxy)"),
+    ] {
+        let proxy = format!("http://{proxy}");
+        let ways: [&[&str]; 2] = [&["-n", "4", "-c", "2"], &["--find", "p99<50ms"]];
+        for way in ways {
+            let said = run(&[&["load", "-k", "-x", &proxy], way, &["https://127.0.0.1:9/"]].concat());
+            assert_eq!(said.code, Some(3), "{proxy}: {}{}", said.out, said.err);
+            let all = words(&(said.out + &said.err));
+            assert!(all.contains(why), "{proxy}: {all}");
+            assert!(all.contains("hint: ") && all.contains(hint), "{proxy}: {all}");
+            assert!(all.contains("127.0.0.1:9 through the proxy http://127.0.0.1:"), "{proxy}: {all}");
+            assert!(!all.contains("secret"), "{proxy}: {all}");
+        }
+    }
+}
+
+#[test]
 fn real_proxies_that_cannot_or_will_not() {
     let nobody = common::nobody();
     for proxy in [tinyproxy(None), squid("http_access allow localhost")].into_iter().flatten() {

@@ -1,100 +1,19 @@
 //! One load on several agents, over a real nats-server.
 #![allow(clippy::unwrap_used)]
 
+mod buses;
 mod common;
+mod issued;
 mod serving;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::io::Read;
 use std::time::Duration;
 
-use common::{Said, number, run, until};
+use buses::{broker, nats_server};
+use common::{Said, number, run};
 use serde_json::Value;
 use serving::serve;
-
-/// nats-server in PATH or where `go install` puts it; without it the test says that it does not run.
-fn nats_server() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join("go/bin"));
-    let found = std::env::split_paths(&path).chain(home).map(|folder| folder.join("nats-server"));
-    let found = found.into_iter().find(|file| file.is_file());
-    if found.is_none() {
-        eprintln!(
-            "does not run: nats-server is missing (go install github.com/nats-io/nats-server/v2@v2.15.2)"
-        );
-    }
-    found
-}
-
-/// A program that ends with the test.
-struct Program {
-    child: Child,
-    said: Arc<Mutex<String>>,
-}
-
-impl Program {
-    fn start(mut command: Command) -> Program {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let said = Arc::new(Mutex::new(String::new()));
-        let (errors, into) = (child.stderr.take().unwrap(), Arc::clone(&said));
-        std::thread::spawn(move || {
-            for line in BufReader::new(errors).lines().map_while(Result::ok) {
-                into.lock().unwrap().push_str(&(line + "\n"));
-            }
-        });
-        Program { child, said }
-    }
-
-    fn says(&self, what: &str) {
-        until(what, || self.said.lock().unwrap().contains(what));
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A broker of its own, with its files in a folder that the test owns.
-struct Broker {
-    _program: Program,
-    url: String,
-    folder: tempfile::TempDir,
-}
-
-fn broker(program: &Path) -> Broker {
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(program);
-    command.args(["-a", "127.0.0.1", "-p", "-1", "-js", "-sd"]).arg(folder.path());
-    command.arg("--ports_file_dir").arg(folder.path());
-    let program = Program::start(command);
-    let file = folder.path().join(format!("nats-server_{}.ports", program.child.id()));
-    let url = || {
-        let ports: Value = serde_json::from_str(&std::fs::read_to_string(&file).ok()?).ok()?;
-        ports["nats"][0].as_str().map(str::to_owned)
-    };
-    until("nats-server", || url().is_some());
-    Broker { url: url().unwrap(), _program: program, folder }
-}
-
-impl Broker {
-    fn agent(&self, name: &str, more: &[&str]) -> Program {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
-        command.args(["agent", "--nats", &self.url, "--name", name, "--spool"]).arg(self.folder.path());
-        let agent = Program::start({
-            command.args(more);
-            command
-        });
-        agent.says("waits for runs");
-        agent
-    }
-}
 
 fn load(args: &[&str]) -> (Value, Said) {
     common::measured(args)
@@ -186,6 +105,91 @@ fn what_cannot_be_done_is_said_at_once() {
 }
 
 #[test]
+fn what_cannot_be_meant_is_bad_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text").display().to_string();
+    std::fs::write(&text, "no PEM, no seed, no credentials\n").unwrap();
+    let long = "a".repeat(65);
+    for (flags, expected) in [
+        (&["--name", "e\u{fc}-1"][..], "1 to 64 letters, digits, - or _"),
+        (&["--name", &long], "1 to 64 letters, digits, - or _"),
+        (&["--name", ""], "1 to 64 letters, digits, - or _"),
+        (&["--name", "a.b"], "1 to 64 letters, digits, - or _"),
+        (&["--labels", "=eu"], "KEY=VALUE"),
+        (&["--labels", "region="], "KEY=VALUE"),
+        (&["--max-rate", "nan"], "for example 5000 or 10k"),
+        (&["--max-rate", "0"], "for example 5000 or 10k"),
+        (&["--max-duration", "0"], "allows no time"),
+        (&["--allow-target", ""], "is neither a host"),
+        (&["--allow-target", ","], "is neither a host"),
+        (&["--trust-key", "UA"], "is no public NKEY"),
+        (&["--creds", "/no/such/file"], "--creds /no/such/file"),
+        (&["--nkey", &text], "it holds no NKEY seed"),
+        (&["--nats-ca", "/no/such/file"], "--nats-ca /no/such/file: No such file"),
+        (&["--nats-ca", &text], "no certificate"),
+        (&["--nats-cert", &text, "--nats-key", &text], "no certificate"),
+    ] {
+        let said = run(&[&["agent", "--nats", "nats://127.0.0.1:1"], flags].concat());
+        assert_eq!(said.code, Some(2), "{flags:?}: {said:?}");
+        assert!(said.err.contains(expected), "{flags:?}: {}", said.err);
+    }
+    let url = "http://127.0.0.1:1/";
+    for (args, expected) in [
+        (&["load", "--nats", "nats://h", "-n", "1", url][..], "--nats is for agents"),
+        (&["load", "--nats", "", "--agents", "1", "-n", "1", url], "no server is named"),
+        (&["load", "--nats", "http://h", "--agents", "1", "-n", "1", url], "invalid scheme"),
+        (&["load", "--nats", "h:99999", "--agents", "1", "-n", "1", url], "invalid port"),
+        (&["load", "--nats", "nats://h", "--agents", "5000", "-n", "1", url], "at most 4096 agents"),
+    ] {
+        let said = run(args);
+        assert_eq!(said.code, Some(2), "{args:?}: {said:?}");
+        assert!(
+            said.err.contains(expected) && said.err.contains("hint: ") || said.err.contains("at most"),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
+fn a_plan_that_is_too_long_for_the_broker_is_named() {
+    let Some(program) = nats_server() else { return };
+    let broker = broker(&program);
+    // A label in another script is as good as any.
+    let one = broker
+        .agent("one", &["--labels", "\u{440}\u{435}\u{433}\u{438}\u{43e}\u{43d}=\u{444}\u{440}\u{430} 1"]);
+    let rows = broker.folder.path().join("rows.csv").display().to_string();
+    let server = serve(&[]);
+    let url = format!("http://{}/", server.address);
+    let label = "\u{440}\u{435}\u{433}\u{438}\u{43e}\u{43d}=\u{444}\u{440}\u{430} 1";
+    let args = [
+        "--nats",
+        &broker.url,
+        "--agents",
+        label,
+        "-c",
+        "1",
+        "-n",
+        "3",
+        "--data",
+        &rows,
+        "-H",
+        "x: {{csv.id}}",
+        &url,
+    ];
+    std::fs::write(&rows, "id\n1\n2\n3\n").unwrap();
+    let (document, _) = load(&args);
+    assert_eq!(samples(&document), 3);
+    std::fs::write(&rows, format!("id\n{}", "0123456789abcdef\n".repeat(80_000))).unwrap();
+    let said = run(&[&["load", "-q"][..], &args].concat());
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(
+        said.err.contains("this NATS server takes 1048576") && said.err.contains("hint: raise max_payload"),
+        "{said:?}"
+    );
+    assert!(one.said().contains("has ended"), "the agent is there for the next run");
+}
+
+#[test]
 fn agents_guard_their_names_and_their_targets() {
     let Some(program) = nats_server() else { return };
     let broker = broker(&program);
@@ -221,7 +225,7 @@ fn spools_fill_a_new_broker() {
     std::fs::File::open(&spool).unwrap().read_to_string(&mut text).unwrap();
     let replayed = run(&["agent", "replay", "--nats", &first.url, spool.to_str().unwrap()]);
     assert_eq!(replayed.code, Some(0), "{replayed:?}");
-    assert!(replayed.out.contains(&format!("{} messages published", text.lines().count())));
+    assert!(replayed.out.contains(&format!("{} messages published", text.lines().count() - 1)));
     let (third, _) = load(&["--nats", &first.url, "--resume", &run_name]);
     assert_eq!(third["requests"], before["requests"]);
 }

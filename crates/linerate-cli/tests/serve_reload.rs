@@ -7,9 +7,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use serving::{Server, connect, get, started};
+use serving::{PATIENCE, Server, connect, get, started};
 
 struct Folder(tempfile::TempDir);
 
@@ -314,11 +314,17 @@ fn a_closed_terminal_ends_it() {
         let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
         let mut command = Command::new(assert_cmd::cargo::cargo_bin!("linerate"));
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags).current_dir(folder.path());
-        command.stdin(std::fs::File::open(name).unwrap());
+        command.stdin(std::fs::File::open(&name).unwrap());
         let server = started(command);
         server.signal("-HUP");
         assert!(server.get("/").starts_with("HTTP/1.1 200"));
         drop(terminal);
+        // A program that another test is starting has it for a moment, until it is executed.
+        let begin = Instant::now();
+        while std::fs::exists(&name).unwrap() {
+            assert!(begin.elapsed() < PATIENCE, "{name} is still there");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         server.signal("-HUP");
         assert_eq!(server.end().0, Some(0));
     }

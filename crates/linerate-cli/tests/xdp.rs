@@ -1,6 +1,7 @@
 //! `--io xdp`, as people use it: a kernel on the other end of the cable. Needs root.
 
 mod common;
+mod issued;
 #[path = "../../linerate-net/tests/namespaces/mod.rs"]
 mod namespaces;
 mod past_kernel;
@@ -16,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::answer;
+use issued::Issued;
 use namespaces::{Cable, FAR_V4, Namespace, OUR_V4, OUR_V6, OURS, THEIR_V4, THEIR_V6, THEIRS};
 use past_kernel::{PORT, Serving, connected, get, load};
 
@@ -132,6 +134,73 @@ fn load_goes_past_the_kernel_and_leaves_no_address_behind() {
     }
     let shown = cable.ours.must(&format!("ip address show dev {OURS}"));
     assert!(!shown.contains("10.77.0.9") && !shown.contains("fd77::9"), "{shown}");
+}
+
+/// A proxy that opens tunnels, for connections that begin in this thread's namespace.
+fn tunnels(listener: &TcpListener) {
+    for client in listener.incoming().map_while(Result::ok) {
+        thread::spawn(move || {
+            let (mut from, mut head) = (client.try_clone().expect("the same connection"), Vec::new());
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                if from.read(&mut byte).unwrap_or(0) == 0 {
+                    return;
+                }
+                head.push(byte[0]);
+            }
+            let head = String::from_utf8(head).expect("text");
+            let to = head.strip_prefix("CONNECT ").and_then(|rest| rest.split(' ').next()).expect("CONNECT");
+            let (mut to, mut client) = (TcpStream::connect(to).expect("connected"), client);
+            client.write_all(b"HTTP/1.1 200 Connection established\r\nVia: test\r\n\r\n").expect("sent");
+            let (mut back, mut there) = (client, to.try_clone().expect("the same connection"));
+            thread::spawn(move || std::io::copy(&mut from, &mut there));
+            let _ = std::io::copy(&mut to, &mut back);
+            let _ = back.shutdown(std::net::Shutdown::Write);
+        });
+    }
+}
+
+#[test]
+fn https_goes_past_the_kernel_straight_and_through_a_proxy() {
+    let Some(cable) = Cable::new("https_goes_past_the_kernel_straight_and_through_a_proxy", 1) else {
+        return;
+    };
+    let theirs = Issued::to(&THEIR_V4.to_string());
+    let (cert, key) = (theirs.file("cert.pem"), theirs.file("key.pem"));
+    let _kernels = Serving::start(
+        &cable.theirs,
+        &format!("--listen {THEIR_V4}:{PORT} --tls-cert {cert} --tls-key {key} --threads 1"),
+    );
+    let proxy = cable.theirs.run(|| TcpListener::bind((THEIR_V4, 0)).expect("a port"));
+    let at = proxy.local_addr().expect("bound");
+    // Threads of a thread are in its namespace.
+    cable.theirs.run(|| thread::spawn(move || tunnels(&proxy)));
+    // On a busy machine the requests may be answered before the last connections are open.
+    for route in [String::new(), format!("--proxy http://{at} ")] {
+        for (more, handshakes) in
+            [("--http 1.1", 10), ("--http 1.1 --per-connection 3", 67), ("--http 2", 10)]
+        {
+            let flags = format!(
+                "--io xdp --interface {OURS} --from 10.77.0.9 -t 1 -c 50 -n 200 {more} --cacert {cert} \
+                 {route}https://{THEIR_V4}:{PORT}/bytes/6000"
+            );
+            let (document, said) = load(&cable.ours, &flags);
+            assert_eq!(said.code, Some(0), "{flags}: {}", said.err);
+            assert_eq!(common::number(&document, "/status/200"), 200, "{flags}: {document}");
+            assert_eq!(document["environment"]["io"], "stack");
+            let count = |what: &str| common::number(&document, what);
+            assert!(count("/tls/full") + count("/tls/resumed") >= handshakes, "{flags}: {document}");
+        }
+    }
+    let ours = Issued::to(&OUR_V4.to_string());
+    let (cert, key) = (ours.file("cert.pem"), ours.file("key.pem"));
+    let _serving = Serving::xdp(&cable, &format!(" --tls-cert {cert} --tls-key {key}"));
+    let flags =
+        format!("-c 8 -n 100 --per-connection 5 --cacert {cert} https://{OUR_V4}:{PORT}/bytes/100000");
+    let (document, said) = load(&cable.theirs, &flags);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(common::number(&document, "/status/200"), 100, "{document}");
+    assert!(common::number(&document, "/tls/resumed") > 0, "{document}");
 }
 
 /// The states of their connections with our client, as /proc/net/tcp has them.

@@ -13,7 +13,7 @@ const COMPARING: &str = "Comparing";
 const SERVERS: &str = "Servers that it starts";
 
 /// Flags of `load` that the help of `compare` shows: they mean the same here, or are meant for it.
-const SHOWN: [&str; 6] = ["url", "check", "json", "quiet", "duration", "warm_up"];
+const SHOWN: [&str; 7] = ["url", "check", "json", "html", "quiet", "duration", "warm_up"];
 
 const AFTER: &str = "\
 The flags of linerate load that say what and how to send work here too, for both sides: -c, -p, -r, -n, -t, -X, -H, --body,
@@ -70,10 +70,6 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "FILE", help_heading = COMPARING)]
     pub(crate) baseline: Option<PathBuf>,
 
-    /// Write the results as one page to look at
-    #[arg(long, value_name = "FILE", help_heading = COMPARING)]
-    pub(crate) html: Option<PathBuf>,
-
     /// Where the server of A answers, if it does not print that: http://127.0.0.1:8080/
     #[arg(long, value_name = "URL", help_heading = SERVERS)]
     pub(crate) a_url: Option<String>,
@@ -113,6 +109,7 @@ fn own(arg: Arg) -> Arg {
         "duration" => arg.help("Measured time of each run [default: 2s]").help_heading(COMPARING),
         "warm_up" => arg.help("Time before it that does not count [default: 500ms]").help_heading(COMPARING),
         "json" => arg.help_heading(COMPARING),
+        "html" => arg.help("Write the results as one page to look at").help_heading(COMPARING),
         "quiet" => arg.help("No progress, only the report").help_heading(COMPARING),
         id if is_own(id) || SHOWN.contains(&id) => arg,
         _ => arg.hide(true),
@@ -120,20 +117,8 @@ fn own(arg: Arg) -> Arg {
 }
 
 fn is_own(id: &str) -> bool {
-    let own = [
-        "other",
-        "rounds",
-        "a",
-        "b",
-        "gate",
-        "baseline",
-        "html",
-        "a_url",
-        "b_url",
-        "path",
-        "ready_within",
-        "no_pin",
-    ];
+    let own =
+        ["other", "rounds", "a", "b", "gate", "baseline", "a_url", "b_url", "path", "ready_within", "no_pin"];
     own.contains(&id) || id == "help" || id == "version"
 }
 

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser};
 use super::Cli;
 
 /// Words that stand for something, and one such thing.
-const STAND_FOR: [(&str, &str); 8] = [
+const STAND_FOR: [(&str, &str); 9] = [
     ("N", "1"),
     ("PID", "1"),
     ("ADDR", "10.0.0.9"),
@@ -17,6 +17,7 @@ const STAND_FOR: [(&str, &str); 8] = [
     ("NAME[=VALUE]", "think=1"),
     ("bash|zsh|fish", "bash"),
     ("TIME", "1s"),
+    ("UA...", "UAAACAQDAQCQMBYIBEFAWDANBYHRAEISCMKBKFQXDAMRUGY4DUPB63NN"),
 ];
 
 fn root() -> PathBuf {

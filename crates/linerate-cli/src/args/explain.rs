@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::PassiveArgs;
 use super::request::{AddressFlags, RequestFlags, WHAT, WHERE};
 use super::route::ConnectTo;
 use super::tls::TlsFlags;
 use super::values;
+use super::{Http, PassiveArgs};
 
 const HOW: &str = "What may be done";
 const RESULTS: &str = "Results";
@@ -23,6 +23,7 @@ Examples:
                                                                      of a call that may be repeated
   linerate explain --writes apart --body x --repeat-unsafe URL       of a client that writes head and body apart
   linerate explain --cacert ca.pem https://localhost:8443/           over TLS; -k checks no certificate
+  linerate explain --http2 http://127.0.0.1:8080/                    over HTTP/2, in clear text
   linerate explain --pid 4711 http://127.0.0.1:8080/                 and look at the server's process, too
   linerate explain --html why.html http://127.0.0.1:8080/            as a page with pictures, to be passed on
   linerate explain --origin http://10.0.0.7:8080/report http://www.example.com/report
@@ -77,6 +78,20 @@ pub(crate) struct ExplainArgs {
     /// Compare with the document that --json FILE wrote before a fix: is its cause gone, and was the prediction right?
     #[arg(long, value_name = "FILE", help_heading = HOW)]
     pub(crate) baseline: Option<PathBuf>,
+
+    /// Version of HTTP: auto offers HTTP/2 and HTTP/1.1 over https (ALPN), and is HTTP/1.1 in clear text [default: auto]
+    #[arg(long, value_name = "VERSION", value_enum, help_heading = WHAT)]
+    pub(crate) http: Option<Http>,
+
+    /// HTTP/2, also in clear text (prior knowledge): the same as --http 2
+    #[arg(long, conflicts_with = "http", help_heading = WHAT)]
+    pub(crate) http2: bool,
+
+    /// HTTP/2's flow-control window of your client, of each stream and of the connection, bytes [default: 16777216]
+    ///
+    /// The server may send so many bytes before it hears from us. 65535 is what a client has that announces none.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..=2147483647), help_heading = WHAT)]
+    pub(crate) h2_window: Option<u32>,
 
     #[command(flatten)]
     pub(crate) to: AddressFlags,

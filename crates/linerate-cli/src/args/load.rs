@@ -144,9 +144,15 @@ pub(crate) struct LoadArgs {
     ///
     /// Tries rates, from that of --rate (or 100/s) on, and looks longest where the limit should be. EXPR is a percentile or a share of
     /// errors; a request without a good response counts as over the limit. Says what gave way above it: a core of the server, its queue, our
-    /// connections (-c), the link, errors, or this client. Every look is an open loop.
-    #[arg(long, value_name = "EXPR", value_parser = Check::parse, conflicts_with_all = ["requests", "duration", "warm_up", "explain", "abort_on", "save_responses", "capture", "metrics", "throughput"], help_heading = WHEN)]
+    /// connections (-c), the link, errors, or this client. Every look is an open loop, unless --find-by says otherwise.
+    #[arg(long, value_name = "EXPR", value_parser = Check::parse, conflicts_with_all = ["requests", "duration", "warm_up", "explain", "abort_on", "save_responses", "capture", "metrics", "throughput", "pid", "csv", "log_requests", "watch", "open"], help_heading = WHEN)]
     pub(crate) find: Option<Check>,
+
+    /// What --find raises: the rate of an open loop, or the connections of a closed one [default: rate]
+    ///
+    /// With connections, -c says where it begins (1 otherwise), and each connection sends its next request when the last one is answered.
+    #[arg(long, value_name = "WHAT", value_enum, requires = "find", help_heading = WHEN)]
+    pub(crate) find_by: Option<FindBy>,
 
     /// Spacing of requests with --rate: even, or as many independent users send [default: constant]
     #[arg(long, value_name = "HOW", value_enum, help_heading = WHEN)]
@@ -273,6 +279,49 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]
     pub(crate) json: Option<PathBuf>,
 
+    /// Write the results as one page to look at: curves, heat map, histogram, percentiles
+    #[arg(long, value_name = "FILE", help_heading = RESULTS)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Write the figures of each second as CSV to FILE
+    #[arg(long, value_name = "FILE", help_heading = RESULTS)]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Write a line for each request to FILE: CSV, or JSON lines if its name ends in .jsonl
+    ///
+    /// A line says when the request was due and left, how long its response took, its status, and what was wrong. Requests of
+    /// the warm-up are not in it. A file that is written more slowly than responses come lacks some, and the summary says how many.
+    /// docs/COMPARE.md has the columns.
+    #[arg(long, value_name = "FILE", help_heading = RESULTS)]
+    pub(crate) log_requests: Option<PathBuf>,
+
+    /// Write the checks as JUnit XML to FILE, for the test report of a pipeline
+    #[arg(long, value_name = "FILE", help_heading = RESULTS)]
+    pub(crate) junit: Option<PathBuf>,
+
+    /// Print checks that failed, and warnings, as annotations of a pipeline's page
+    #[arg(long, value_name = "FOR", value_enum, help_heading = RESULTS)]
+    pub(crate) annotations: Option<Annotations>,
+
+    /// Watch the server's processes on this machine: CPU, memory, context switches, waits for a core
+    ///
+    /// PID is its first process; auto finds it by its listening socket. Processes that it started are watched with it.
+    #[arg(long, value_name = "PID|auto", value_parser = server_process, help_heading = RESULTS)]
+    pub(crate) pid: Option<ServerProcess>,
+
+    /// Read the server's page for Prometheus once a second: its CPU time for each request and its memory
+    ///
+    /// The URL is http://HOST:PORT[/PATH], by default /metrics, such as that of linerate serve --metrics. If it cannot be read, the
+    /// summary says so, and the run goes on.
+    #[arg(long, value_name = "URL", conflicts_with = "pid", help_heading = RESULTS)]
+    pub(crate) watch: Option<String>,
+
+    /// Show the run as a page on this machine while it lasts: its address is printed, and opened in a browser
+    ///
+    /// At the end the report takes the page's place. Up to 8 pages may show it.
+    #[arg(long, help_heading = RESULTS)]
+    pub(crate) open: bool,
+
     /// Keep responses as files in DIR, a new or an empty folder: the first 100, and the first 100 bad ones after them
     ///
     /// Each has the head as it came and the body without its transfer coding, up to 1 MiB. It costs speed.
@@ -295,6 +344,15 @@ pub(crate) struct LoadArgs {
     pub(crate) machines: super::machines::MachineFlags,
 }
 
+/// `--find-by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FindBy {
+    /// Requests per second of an open loop
+    Rate,
+    /// Connections of a closed loop
+    Connections,
+}
+
 /// `--way`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Way {
@@ -315,6 +373,30 @@ pub(crate) enum When {
     Auto,
     /// Not at all
     Off,
+}
+
+/// `--pid`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerProcess {
+    /// It is found.
+    Auto,
+    /// That one.
+    Named(i32),
+}
+
+fn server_process(text: &str) -> Result<ServerProcess, String> {
+    match (text, text.parse::<i32>()) {
+        ("auto", _) => Ok(ServerProcess::Auto),
+        (_, Ok(pid @ 1..)) => Ok(ServerProcess::Named(pid)),
+        _ => Err("it is a process's number, or auto".to_owned()),
+    }
+}
+
+/// `--annotations`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Annotations {
+    /// GitHub Actions
+    Github,
 }
 
 /// `--summary`.

@@ -4,8 +4,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 use linerate_machines::coordinator::Wanted;
+use linerate_machines::document::OnLoss;
 
 const MACHINES: &str = "Many machines";
+
+/// What agents cannot do for a load.
+const NOT_ON_AGENTS: [&str; 8] =
+    ["agents_local", "save_responses", "explain", "capture", "metrics", "log_requests", "watch", "open"];
+
+const NOT_BY_LOCAL_AGENTS: [&str; 8] =
+    ["nats", "save_responses", "explain", "capture", "metrics", "log_requests", "watch", "open"];
 
 /// How to reach NATS.
 #[derive(Args, Clone, Debug, Default)]
@@ -17,6 +25,10 @@ pub(crate) struct BusFlags {
     /// NATS credentials (a JWT and its key, as nsc writes them)
     #[arg(long, value_name = "FILE", requires = "nats", help_heading = MACHINES)]
     pub(crate) creds: Option<PathBuf>,
+
+    /// NKEY for NATS: a file with its seed, such as linerate agent new-key writes
+    #[arg(long, value_name = "FILE", requires = "nats", conflicts_with = "creds", help_heading = MACHINES)]
+    pub(crate) nkey: Option<PathBuf>,
 
     /// Trust the certificates in FILE for NATS, beside those of the system
     #[arg(long, value_name = "FILE", requires = "nats", help_heading = MACHINES)]
@@ -41,16 +53,46 @@ pub(crate) struct MachineFlags {
     ///
     /// Connections, rate and requests are those of all agents together. Agents are started on other machines by
     /// linerate agent.
-    #[arg(long, value_name = "N|LABEL=VALUE", value_parser = wanted, conflicts_with = "agents_local", requires = "nats", help_heading = MACHINES)]
+    #[arg(long, value_name = "N|LABEL=VALUE", value_parser = wanted, conflicts_with_all = NOT_ON_AGENTS, requires = "nats", help_heading = MACHINES)]
     pub(crate) agents: Option<Wanted>,
 
     /// Start nats-server and N agents on this machine for this run: to try it out
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), conflicts_with = "nats", help_heading = MACHINES)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), conflicts_with_all = NOT_BY_LOCAL_AGENTS, help_heading = MACHINES)]
     pub(crate) agents_local: Option<u32>,
+
+    /// What happens to the share of an agent that is lost: nobody sends it, another agent does, or the run ends
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Loss::Continue, help_heading = MACHINES)]
+    pub(crate) on_agent_loss: Loss,
+
+    /// Sign the run with the NKEY in FILE, for agents with --trust-key
+    #[arg(long, value_name = "FILE", requires = "agents", help_heading = MACHINES)]
+    pub(crate) sign_key: Option<PathBuf>,
 
     /// Continue with a run whose coordinator ended
     #[arg(long, value_name = "RUN", requires = "nats", conflicts_with_all = ["agents", "url"], help_heading = MACHINES)]
     pub(crate) resume: Option<String>,
+}
+
+/// `--on-agent-loss`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Loss {
+    /// Nobody sends it
+    #[default]
+    Continue,
+    /// Another agent takes it over
+    Rebalance,
+    /// The run ends
+    Abort,
+}
+
+impl From<Loss> for OnLoss {
+    fn from(loss: Loss) -> OnLoss {
+        match loss {
+            Loss::Continue => OnLoss::Continue,
+            Loss::Rebalance => OnLoss::Rebalance,
+            Loss::Abort => OnLoss::Abort,
+        }
+    }
 }
 
 impl MachineFlags {

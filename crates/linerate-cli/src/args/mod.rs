@@ -5,8 +5,10 @@ mod compare;
 mod documented;
 mod explain;
 pub(crate) mod foreign;
+mod lab;
 mod load;
 pub(crate) mod machines;
+pub(crate) mod other_tools;
 mod passive;
 mod request;
 pub(crate) mod route;
@@ -17,7 +19,8 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use compare::CompareArgs;
 pub(crate) use explain::{ExplainArgs, Process, Written};
-pub(crate) use load::{LoadArgs, Summary, When};
+pub(crate) use lab::LabArgs;
+pub(crate) use load::{Annotations, FindBy, Http, LoadArgs, ServerProcess, Summary, When};
 pub(crate) use passive::{KEYS_ALONE, PassiveArgs};
 pub(crate) use values::Resolve;
 
@@ -36,10 +39,14 @@ pub(crate) enum Command {
     Serve(Box<crate::serve::ServeArgs>),
     Explain(Box<ExplainArgs>),
     Compare(Box<CompareArgs>),
+    Lab(Box<LabArgs>),
     Report(ReportArgs),
     Top(crate::top::TopArgs),
     Agent(Box<crate::agent::AgentArgs>),
     Demo(DemoArgs),
+    Wrk(other_tools::WrkArgs),
+    Ab(other_tools::AbArgs),
+    Hey(other_tools::HeyArgs),
     Help(crate::guide::HelpArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -49,10 +56,17 @@ pub(crate) enum Command {
 ///
 /// Starts a small server inside this process, on one core, and sends to it in all ways from another: one at a time, a
 /// hundred blocking threads, an async pool, and event loops with long, short, mixed and pipelined connections. Needs
-/// nothing but this program: no network, no root, and it leaves nothing behind.
+/// nothing but this program: no network, no root, and it leaves nothing behind. Then three ways of a server to wait 10 ms: a blocking
+/// handler, threads, coroutines.
 #[derive(Args, Clone, Debug)]
-#[command(after_long_help = "Example:\n  linerate demo --time 2s")]
+#[command(
+    after_long_help = "Examples:\n  linerate demo --time 2s\n  linerate demo http://127.0.0.1:8080/     the ways of sending, to a server of yours"
+)]
 pub(crate) struct DemoArgs {
+    /// Send to this server instead
+    #[arg(value_name = "URL")]
+    pub(crate) url: Option<String>,
+
     /// Time for each way
     #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = values::demo_time)]
     pub(crate) time: std::time::Duration,
@@ -71,7 +85,7 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<std::path::PathBuf>,
 
-    /// Write one comparison as a page to look at
+    /// Write one run or one comparison as a page to look at
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<std::path::PathBuf>,
 }

@@ -4,7 +4,7 @@ mod rounds;
 mod sides;
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
 use linerate_lab::comparison::{self, Pair, Since};
@@ -14,10 +14,12 @@ use linerate_report::schema::comparison as schema;
 use crate::args::CompareArgs;
 use crate::fault::{Exit, Fault};
 use crate::load::Interrupt;
-use crate::load::output::{Sink, can_be_written};
+use crate::load::output::{Sink, can_be_written, rescued};
 use crate::{documents, environment, terminal};
 use rounds::Measured;
+pub(crate) use rounds::one_run;
 use sides::Planned;
+pub(crate) use sides::{first_line, flags_of_load};
 
 /// Runs the command.
 pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Fault> {
@@ -36,7 +38,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Fault> {
     }
     let sink = args.load.json.as_deref().map(Sink::new);
     sink.as_ref().map_or(Ok(()), |sink| sink.probe("--json"))?;
-    if let Some(page) = &args.html {
+    if let Some(page) = &args.load.html {
         can_be_written("--html", page, "name a file in a folder that exists")?;
     }
     let interrupt = Interrupt::listen_then(linerate_lab::servers::kill_all)?;
@@ -103,21 +105,15 @@ fn report(args: &CompareArgs, document: &schema::Document, sink: Option<&Sink>) 
     let printed = terminal::print_beside(&text, to_stderr);
     let json = compare::json(document);
     let written = sink.map_or(Ok(()), |sink| sink.write(&json));
-    let page =
-        args.html.as_ref().map_or(Ok(()), |path| Sink::File(path.clone()).write(&compare::page(document)));
+    let page = args
+        .load
+        .html
+        .as_ref()
+        .map_or(Ok(()), |path| Sink::File(path.clone()).write(&compare::page(document)));
     match (written.and(page), sink) {
-        (Err(fault), Some(Sink::File(_)) | None) => Err(match rescued(&json) {
-            Some(path) => fault.hint(format!("the document is in {} instead", path.display())),
-            None => fault,
-        }),
+        (Err(fault), Some(Sink::File(_)) | None) => Err(rescued(fault, "comparison", &json)),
         (done, _) => done.and(printed),
     }
-}
-
-/// Keeps the document where a file of the user's could not be written.
-fn rescued(json: &str) -> Option<PathBuf> {
-    let path = std::env::temp_dir().join(format!("linerate-comparison-{}.json", std::process::id()));
-    Sink::File(path.clone()).write(json).ok().map(|()| path)
 }
 
 fn exit(document: &schema::Document, measured: &Measured) -> Exit {

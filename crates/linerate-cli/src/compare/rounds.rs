@@ -185,13 +185,13 @@ fn one_round(
 }
 
 /// How a run was sent.
-struct How {
-    words: String,
-    io: String,
+pub(crate) struct How {
+    pub(crate) words: String,
+    pub(crate) io: String,
 }
 
 /// One run of one side; `None`: the user asked to stop.
-fn one_run(
+pub(crate) fn one_run(
     plan: &Plan,
     server: Option<&Server>,
     interrupt: &Interrupt,

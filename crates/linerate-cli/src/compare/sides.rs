@@ -98,6 +98,13 @@ fn refused(load: &LoadArgs) -> Result<(), Fault> {
         ("--metrics", load.metrics.is_some()),
         ("--capture", load.capture.is_some()),
         ("--summary", load.summary.is_some()),
+        ("--csv", load.csv.is_some()),
+        ("--log-requests", load.log_requests.is_some()),
+        ("--watch", load.watch.is_some()),
+        ("--open", load.open),
+        ("--junit", load.junit.is_some()),
+        ("--annotations", load.annotations.is_some()),
+        ("--pid", load.pid.is_some()),
         ("--pcap-out", load.pcap_out.is_some()),
         ("--abort-on", !load.abort_on.is_empty()),
     ];
@@ -116,10 +123,8 @@ fn merged(args: &CompareArgs, typed: &[String], name: &str, flags: &str) -> Resu
     let wrong = |why: &str| Fault::input(format!("--{name} {flags:?}: {why}"));
     let more = shell_words::split(flags).map_err(|_| wrong("a quote in it is not closed"))?;
     // By themselves first: a message about them names no flag that stands elsewhere.
-    let alone = LoadArgs::augment_args(Command::new("load").no_binary_name(true).disable_help_flag(true));
-    let alone = alone.try_get_matches_from(&more).and_then(|m| LoadArgs::from_arg_matches(&m));
-    let alone =
-        alone.map_err(|e| wrong(&first_line(&e)).hint("it holds flags of linerate load: --a '-p 100'"))?;
+    let alone = flags_of_load(&more)
+        .map_err(|e| wrong(&first_line(&e)).hint("it holds flags of linerate load: --a '-p 100'"))?;
     if let Some(url) = &alone.url {
         return Err(wrong(&format!("{url} is no flag")).hint("URLs and servers are A and B themselves"));
     }
@@ -133,12 +138,18 @@ fn merged(args: &CompareArgs, typed: &[String], name: &str, flags: &str) -> Resu
     read(of_compare).map_err(|e| wrong(&first_line(&e)))
 }
 
+/// Flags of `load` that stand alone.
+pub(crate) fn flags_of_load(words: &[String]) -> Result<LoadArgs, clap::Error> {
+    let command = LoadArgs::augment_args(Command::new("load").no_binary_name(true).disable_help_flag(true));
+    command.try_get_matches_from(words).and_then(|m| LoadArgs::from_arg_matches(&m))
+}
+
 fn read(matches: &ArgMatches) -> Result<LoadArgs, clap::Error> {
     CompareArgs::from_arg_matches(matches).map(|args| *args.load)
 }
 
 /// The sentence of clap's message.
-fn first_line(error: &clap::Error) -> String {
+pub(crate) fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }

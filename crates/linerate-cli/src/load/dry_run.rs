@@ -55,7 +55,7 @@ fn write(out: &mut String, plan: &Plan, first: &[u8]) -> std::fmt::Result {
         writeln!(out, "threads = {n}")?;
     }
     writeln!(out, "way = \"{}\"", json::way(plan.way))?;
-    writeln!(out, "io = \"{}\"", json::io(plan.io))?;
+    writeln!(out, "io = \"{}\"", plan.io.name())?;
     writeln!(out, "http = \"{}\"", plan.http.version.name())?;
     if plan.http.h2_window != HttpOptions::default().h2_window {
         writeln!(out, "h2_window = {}", plan.http.h2_window)?;

@@ -5,17 +5,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_explain::driver::listening_processes;
-use linerate_lab::find::{BUDGET, End, Next, Search, Seen, Settings, Slice, Step};
+use linerate_lab::find::{BUDGET, End, Next, Search, Seen, Settings, Slice, Step, Unit};
 use linerate_lab::servers::{Usage, descendants};
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::{Arrival, Check, Comparison, Metric, Pace, Rate, RateStep, Stop};
 use linerate_load::{Outcome, Plan, Snapshot};
-use linerate_report::schema::outcome::{Find, FindPoint};
+use linerate_report::schema::outcome::{Document, Find, FindPoint};
 use linerate_report::{Report, find, json, summary};
 
 use super::output::Sink;
+use super::results::Results;
 use super::watch::Interrupt;
-use crate::args::LoadArgs;
+use crate::args::{FindBy, LoadArgs};
 use crate::fault::{Exit, Fault};
 use crate::{environment, terminal};
 
@@ -29,6 +30,8 @@ const START: f64 = 100.0;
 const MOST: f64 = 20e6;
 /// Connections of one look at most, where -c does not say it.
 const CONNECTIONS: u32 = 4_096;
+/// The most connections that are tried when their number is looked for.
+const MOST_CONNECTIONS: f64 = 50_000.0;
 /// Busy share from which on a core has nothing left.
 const BUSY: f64 = 0.9;
 
@@ -120,6 +123,7 @@ impl Limit {
 /// A look and what there is to say about it.
 struct Looked {
     step: Step,
+    unit: Unit,
     outcome: Outcome,
     score: f64,
     over: f64,
@@ -135,11 +139,17 @@ pub(super) fn run(
     plan: &Plan,
     check: &Check,
     sink: Option<&Sink>,
+    results: &Results,
     interrupt: &Interrupt,
 ) -> Result<Exit, Fault> {
     let limit = Limit::of(check)?;
-    let (start, arrival) = first_rate(plan)?;
-    let mut search = Search::new(Settings { allowed: limit.allowed, start, most: MOST, budget: BUDGET });
+    let unit = match args.find_by {
+        Some(FindBy::Connections) => Unit::Connections,
+        Some(FindBy::Rate) | None => Unit::Rate,
+    };
+    let (start, arrival) = first(args, plan, unit)?;
+    let most = if unit == Unit::Rate { MOST } else { MOST_CONNECTIONS };
+    let mut search = Search::new(Settings { unit, allowed: limit.allowed, start, most, budget: BUDGET });
     let server = listener(plan);
     let mut looks: Vec<Looked> = Vec::new();
     let end = loop {
@@ -151,10 +161,16 @@ pub(super) fn run(
             break None;
         }
         let begun = Instant::now();
-        let plan = planned(args, plan, &limit, step, arrival);
-        let (looked, slices) = look(&plan, &limit, step, server, interrupt)?;
+        let plan = match unit {
+            Unit::Rate => planned(args, plan, &limit, step, arrival),
+            Unit::Connections => planned_closed(plan, &limit, step),
+        };
+        let (looked, slices) = look(&plan, &limit, (step, unit), server, interrupt)?;
         if let Some(why) = &looked.outcome.unreachable {
-            return Err(Fault::unreachable(format!("{} could not be reached: {why}", plan.target.authority)));
+            let proxy = plan.route.proxy.as_ref().map(|proxy| format!(" through the proxy {}", proxy.url));
+            let (target, proxy) = (&plan.target.authority, proxy.unwrap_or_default());
+            let fault = Fault::unreachable(format!("{target}{proxy} could not be reached: {why}"));
+            return Err(crate::proxy_hints::with_tls(&plan, why).fold(fault, Fault::hint));
         }
         if interrupt.asked() {
             break None;
@@ -166,12 +182,20 @@ pub(super) fn run(
     if !args.quiet && stderr().is_terminal() {
         terminal::overwrite_line("");
     }
-    report(plan, check, &limit, &looks, end, sink)
+    report(plan, (check, unit), &limit, &looks, end, (sink, results))
 }
 
-/// `--rate` says where it begins.
-fn first_rate(plan: &Plan) -> Result<(f64, Arrival), Fault> {
+/// `--rate` says where it begins, or `-c`.
+fn first(args: &LoadArgs, plan: &Plan, unit: Unit) -> Result<(f64, Arrival), Fault> {
+    let is_given = args.connections.is_some() || args.plan.is_some();
     match &plan.pace {
+        Pace::Closed if unit == Unit::Connections => {
+            Ok((if is_given { f64::from(plan.connections) } else { 1.0 }, Arrival::default()))
+        }
+        Pace::Open { .. } if unit == Unit::Connections => {
+            Err(Fault::input("--find-by connections looks at closed loops, which have no rate")
+                .hint("leave --rate out; -c is where it begins"))
+        }
         Pace::Closed => Ok((START, Arrival::default())),
         Pace::Open { rate, arrival } if rate.steps.len() == 1 && rate.steps[0].from == rate.steps[0].to => {
             Ok((rate.steps[0].from, *arrival))
@@ -207,11 +231,28 @@ fn planned(args: &LoadArgs, plan: &Plan, limit: &Limit, step: Step, arrival: Arr
     }
 }
 
+/// The plan of one look at a closed loop.
+fn planned_closed(plan: &Plan, limit: &Limit, step: Step) -> Plan {
+    // So long that even requests at the limit end within it, several times.
+    let longer = if limit.metric.is_latency() {
+        Duration::from_secs_f64((4.0 * limit.value / 1e6).min(5.0))
+    } else {
+        Duration::ZERO
+    };
+    Plan {
+        pace: Pace::Closed,
+        stop: Stop { requests: None, duration: Some(step.lasts.max(longer)) },
+        warm_up: step.warm_up,
+        connections: step.rate as u32,
+        ..plan.clone()
+    }
+}
+
 /// One look: what came of it, and its pieces.
 fn look(
     plan: &Plan,
     limit: &Limit,
-    step: Step,
+    (step, unit): (Step, Unit),
     server: Option<i32>,
     interrupt: &Interrupt,
 ) -> Result<(Looked, Vec<Slice>), Fault> {
@@ -240,8 +281,9 @@ fn look(
         let most = u64::from(plan.connections) * u64::from(plan.depth);
         full |= snapshot.in_flight >= most && snapshot.overdue > 0;
         // Requests that are due and cannot leave are as lost as late ones, once they are many.
-        let lost =
-            step.is_lost(now.over, limit.allowed) || (!step.whole && snapshot.overdue as f64 > step.rate);
+        let lost = unit == Unit::Rate
+            && (step.is_lost(now.over, limit.allowed)
+                || (!step.whole && snapshot.overdue as f64 > step.rate));
         if !stopped && (interrupt.asked() || lost) {
             stopped = true;
             running.stop();
@@ -256,7 +298,23 @@ fn look(
     slices.push(Slice { all: outcome.requests.unsent, over: outcome.requests.unsent });
     let over = linerate_lab::find::Share::of(&slices).value();
     let score = limit.score(&outcome);
-    Ok((Looked { step, score, over, full, server: cores, outcome }, slices))
+    let full = full && unit == Unit::Rate;
+    Ok((Looked { step, unit, score, over, full, server: cores, outcome }, slices))
+}
+
+impl Looked {
+    fn load(&self) -> String {
+        load(self.unit, self.step.rate)
+    }
+}
+
+/// `100 requests/s`, `100 connections`.
+fn load(unit: Unit, rate: f64) -> String {
+    match unit {
+        Unit::Rate => format!("{rate:.0} requests/s"),
+        Unit::Connections if rate == 1.0 => "1 connection".to_owned(),
+        Unit::Connections => format!("{rate:.0} connections"),
+    }
 }
 
 /// A line of progress.
@@ -265,8 +323,7 @@ fn tell(quiet: bool, looked: &Looked) {
         return;
     }
     let holds = if looked.score >= 0.0 { "holds" } else { "fails" };
-    let text =
-        format!("{:.0} requests/s: {holds}, {:.2} % over the limit", looked.step.rate, looked.over * 100.0);
+    let text = format!("{}: {holds}, {:.2} % over the limit", looked.load(), looked.over * 100.0);
     if stderr().is_terminal() {
         terminal::overwrite_line(&text);
     } else {
@@ -283,17 +340,17 @@ fn listener(plan: &Plan) -> Option<i32> {
 
 fn report(
     plan: &Plan,
-    check: &Check,
+    (check, unit): (&Check, Unit),
     limit: &Limit,
     looks: &[Looked],
     end: Option<End>,
-    sink: Option<&Sink>,
+    (sink, results): (Option<&Sink>, &Results),
 ) -> Result<Exit, Fault> {
-    let found = found(check, limit, looks, end);
+    let found = found((check, unit), limit, looks, end);
     let to_stderr = sink == Some(&Sink::Stdout);
     let style = terminal::style_beside(to_stderr);
     let mut text = find::to_string(&found, &plan.target.url, style);
-    let knee = found.rate_rps.unwrap_or(0.0);
+    let knee = found.rate_rps.or(found.connections.map(f64::from)).unwrap_or(0.0);
     let held = looks.iter().filter(|l| l.score >= 0.0 && l.step.rate <= knee * 1.01);
     let best = held.max_by(|a, b| a.step.rate.total_cmp(&b.step.rate)).or(looks.last());
     let mut failed = matches!(end, Some(End::AlwaysFails(_)));
@@ -305,9 +362,9 @@ fn report(
         let environment = environment::here();
         let report =
             Report { plan: &plan, outcome: &best.outcome, checks: &checks, environment: &environment };
-        text +=
-            &format!("\nThe look at {:.0} requests/s:\n{}", best.step.rate, summary::short(&report, style));
-        written = sink.map_or(Ok(()), |sink| sink.write(&json::to_string_found(&report, &found)));
+        text += &format!("\nThe look at {}:\n{}", best.load(), summary::short(&report, style));
+        let document = Document { find: Some(found.clone()), ..json::document(&report) };
+        written = results.write(&document, sink);
     }
     terminal::print_beside(&text, to_stderr)?;
     written?;
@@ -320,15 +377,21 @@ fn report(
 
 /// The plan as it was at a look, for its report.
 fn planned_for(plan: &Plan, looked: &Looked) -> Plan {
+    if looked.unit == Unit::Connections {
+        let stop = Stop { requests: None, duration: Some(looked.step.lasts) };
+        let connections = looked.step.rate as u32;
+        return Plan { pace: Pace::Closed, stop, warm_up: looked.step.warm_up, connections, ..plan.clone() };
+    }
     let rate = Rate::constant(looked.step.rate);
     let arrival = if let Pace::Open { arrival, .. } = &plan.pace { *arrival } else { Arrival::default() };
     let stop = Stop { requests: None, duration: Some(looked.step.lasts) };
     Plan { pace: Pace::Open { rate, arrival }, stop, warm_up: looked.step.warm_up, ..plan.clone() }
 }
 
-fn found(check: &Check, limit: &Limit, looks: &[Looked], end: Option<End>) -> Find {
-    let mut points: Vec<FindPoint> = looks.iter().map(|l| point(limit, l)).collect();
-    points.sort_by(|a, b| a.rate_rps.total_cmp(&b.rate_rps));
+fn found((check, unit): (&Check, Unit), limit: &Limit, looks: &[Looked], end: Option<End>) -> Find {
+    let mut looks: Vec<&Looked> = looks.iter().collect();
+    looks.sort_by(|a, b| a.step.rate.total_cmp(&b.step.rate));
+    let points: Vec<FindPoint> = looks.iter().map(|l| point(limit, l)).collect();
     let held = looks.iter().filter(|l| l.score >= 0.0).map(|l| l.step.rate).max_by(f64::total_cmp);
     let (name, rate, interval) = match end {
         Some(End::Knee { rate, low, high }) => ("knee", Some(rate), Some([low, high])),
@@ -342,11 +405,15 @@ fn found(check: &Check, limit: &Limit, looks: &[Looked], end: Option<End>) -> Fi
     let (kind, why) = match (&end, above) {
         (Some(End::NeverFails(rate)), _) => (
             None,
-            format!("It held at {rate:.0} requests/s, the highest rate that is tried: nothing gave way."),
+            format!("It held at {}, more of which are not tried: nothing gave way.", load(unit, *rate)),
         ),
         (_, Some(looked)) => {
-            let (kind, why) = gave_way(limit, looked, looks);
-            let begin = if rate.is_none() { "The check fails at the lowest rate already. " } else { "" };
+            let (kind, why) = gave_way(limit, looked, &looks);
+            let begin = match (rate, unit) {
+                (Some(_), _) => "",
+                (None, Unit::Rate) => "The check fails at the lowest rate already. ",
+                (None, Unit::Connections) => "The check fails with one connection already. ",
+            };
             (Some(kind.to_owned()), format!("{begin}{why}"))
         }
         _ => (None, "No look failed, so nothing gave way yet.".to_owned()),
@@ -355,8 +422,13 @@ fn found(check: &Check, limit: &Limit, looks: &[Looked], end: Option<End>) -> Fi
     Find {
         expr: check.expr.clone(),
         end: name.to_owned(),
-        rate_rps: rate.map(round),
-        interval_rps: interval.map(|ends| ends.map(round)),
+        by: if unit == Unit::Rate { "rate" } else { "connections" }.to_owned(),
+        connections: rate.filter(|_| unit == Unit::Connections).map(|rate| rate as u32),
+        interval_connections: interval
+            .filter(|_| unit == Unit::Connections)
+            .map(|ends| ends.map(|end| end as u32)),
+        rate_rps: rate.filter(|_| unit == Unit::Rate).map(round),
+        interval_rps: interval.filter(|_| unit == Unit::Rate).map(|ends| ends.map(round)),
         limit: kind,
         why,
         interrupted: end.is_none(),
@@ -366,8 +438,14 @@ fn found(check: &Check, limit: &Limit, looks: &[Looked], end: Option<End>) -> Fi
 
 fn point(limit: &Limit, l: &Looked) -> FindPoint {
     let p50 = l.outcome.percentile(50.0);
+    let answered = l.outcome.requests.answered as f64 / l.outcome.duration.as_secs_f64().max(1e-9);
+    let (connections, rate) = match l.unit {
+        Unit::Rate => (None, l.step.rate),
+        Unit::Connections => (Some(l.step.rate as u32), answered),
+    };
     FindPoint {
-        rate_rps: (l.step.rate * 10.0).round() / 10.0,
+        connections,
+        rate_rps: (rate * 10.0).round() / 10.0,
         lasted_s: l.outcome.duration.as_secs_f64(),
         value: limit.measured(&l.outcome),
         over: l.over,
@@ -377,8 +455,11 @@ fn point(limit: &Limit, l: &Looked) -> FindPoint {
 }
 
 /// What gave way at a look that failed.
-fn gave_way(limit: &Limit, l: &Looked, looks: &[Looked]) -> (&'static str, String) {
-    let at = format!("at {:.0} requests/s", l.step.rate);
+fn gave_way(limit: &Limit, l: &Looked, looks: &[&Looked]) -> (&'static str, String) {
+    let at = match l.unit {
+        Unit::Rate => format!("at {}", l.load()),
+        Unit::Connections => format!("with {}", l.load()),
+    };
     let outcome = &l.outcome;
     let late_ms = outcome.client.lateness.percentile_ns(99.0) as f64 / 1e6;
     let errors = outcome.errors() - outcome.requests.unsent.min(outcome.errors());

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 
 use linerate_load::Plan;
-use linerate_load::plan::{Io, Way};
+use linerate_load::plan::Way;
 use linerate_report::units::count;
 
 use crate::fault::{Fault, said};
@@ -37,7 +37,7 @@ impl Machine {
     /// Whether the plan's connections can exist.
     pub(super) fn check(&self, plan: &Plan) -> Result<(), Fault> {
         let connections = if plan.way == Way::Poll { 1 } else { u64::from(plan.connections) };
-        if plan.io == Io::Xdp {
+        if plan.io.is_user_space() {
             // No descriptors, and ports and addresses of its own; what it needs of the machine is found when it starts.
             return Ok(());
         }

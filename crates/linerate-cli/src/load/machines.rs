@@ -5,22 +5,35 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use linerate_lab::servers::{Recipe, Server, Trouble, kill_all};
-use linerate_load::{Outcome, Plan, Snapshot};
-use linerate_machines::BusOptions;
+use linerate_load::{Plan, Snapshot};
 use linerate_machines::coordinator::{Collected, Coordinator, Progress, RunError, Wanted};
+use linerate_machines::document::RunDocument;
 use linerate_machines::merge::{AgentResult, Standing};
+use linerate_machines::signing::SigningKey;
+use linerate_machines::{BusError, BusOptions};
 use linerate_report::schema::machines::{Agent, Machines};
 use tokio::sync::watch;
 
-use super::Beside;
 use super::output::Sink;
+use super::results::Results;
 use super::watch::{Display, Interrupt};
+use super::{Beside, Extra};
 use crate::agent::{bus_options, fault_of, interruptible};
 use crate::args::{LoadArgs, Summary};
 use crate::fault::{Exit, Fault};
 
+/// What is said when the broker has been away for some seconds, and when it is back.
+const CUT_OFF: &str =
+    "no NATS server can be reached: agents go on and keep what they measure; Ctrl-C reports what has come";
+const BACK: &str = "a NATS server is back";
+
 /// Sends a plan by agents, or continues with a run (`plan` is then absent), and reports.
-pub(super) fn run(args: &LoadArgs, plan: Option<Plan>, sink: Option<&Sink>) -> Result<Exit, Fault> {
+pub(super) fn run(
+    args: &LoadArgs,
+    plan: Option<Plan>,
+    sink: Option<&Sink>,
+    results: &Results,
+) -> Result<Exit, Fault> {
     let interrupt = Interrupt::listen_then(kill_all)?;
     let flags = &args.machines;
     let mut local = flags.agents_local.map(|agents| Local::start(agents, &interrupt)).transpose()?;
@@ -29,17 +42,37 @@ pub(super) fn run(args: &LoadArgs, plan: Option<Plan>, sink: Option<&Sink>) -> R
         None => bus_options(&flags.bus)?,
     };
     let wanted = flags.agents_local.map(Wanted::Number).or_else(|| flags.agents.clone());
+    let key = flags.sign_key.as_deref().map(|file| SigningKey::read("--sign-key", file));
+    let key = key.transpose().map_err(input_fault)?;
     let stop = watch::Sender::new(false);
     let carry_out = async {
-        let coordinator = Coordinator::connect(&bus, stop.subscribe()).await?;
+        let coordinator = Coordinator::connect(&bus, stop.subscribe())
+            .await?
+            .signing(key)
+            .on_loss(flags.on_agent_loss.into());
         let mut display = plan.as_ref().map(|plan| Display::new(plan, args.quiet));
+        let mut was_cut_off = false;
         let show = |progress: &Progress| {
+            if was_cut_off != progress.is_cut_off {
+                was_cut_off = progress.is_cut_off;
+                if let Some(display) = &mut display {
+                    display.clear();
+                }
+                let _ = writeln!(stderr(), "{}", if was_cut_off { CUT_OFF } else { BACK });
+            }
             if let Some(display) = &mut display {
                 display.show(&snapshot(progress), interrupt.asked());
             }
         };
+        let announce = |document: &RunDocument| {
+            if flags.agents_local.is_none() {
+                let (run, agents) = (&document.run, document.shares.len());
+                let again = "--resume continues with it, should this process end";
+                let _ = writeln!(stderr(), "run {run} on {agents} agents; {again}");
+            }
+        };
         let collected = match (&flags.resume, plan.clone(), wanted) {
-            (None, Some(plan), Some(wanted)) => coordinator.run(plan, wanted, show).await,
+            (None, Some(plan), Some(wanted)) => coordinator.run(plan, wanted, announce, show).await,
             (Some(run), ..) => coordinator.resume(run, show).await,
             _ => unreachable!("agents or a run are named"),
         };
@@ -56,8 +89,8 @@ pub(super) fn run(args: &LoadArgs, plan: Option<Plan>, sink: Option<&Sink>) -> R
     let collected = collected.map_err(fault)?;
     let machines = machines(&collected);
     let short = args.summary == Some(Summary::Short);
-    let beside = Beside::Machines(&machines);
-    let exit = super::report(&collected.plan, &collected.outcome, sink, short, beside)?;
+    let beside = Extra { beside: Beside::Machines(&machines), server: None, logged: None, page: None };
+    let exit = super::report(&collected.plan, &collected.outcome, (sink, results), short, beside)?;
     Ok(if exit == Exit::Fine && !machines.complete { Exit::Ours } else { exit })
 }
 
@@ -69,7 +102,24 @@ fn fault(error: RunError) -> Fault {
             .hint("give each agent's threads a connection (-c), or set --threads 1"),
         RunError::TooFew { .. } => Fault::ours(error.to_string())
             .hint("start agents with linerate agent --nats URL, or ask for fewer"),
+        RunError::OtherVersions(_) => {
+            Fault::ours(error.to_string()).hint("install the same version on all machines")
+        }
+        RunError::NoRun(_) => Fault::input(error.to_string())
+            .hint("the load prints the run's name when it starts; a bus keeps runs for two days"),
+        RunError::NotStarted(_) => Fault::ours(error.to_string()).hint("start the load again"),
+        RunError::Led { .. } => Fault::ours(error.to_string())
+            .hint("let it report the run, or end it first: kill -9, because Ctrl-C would end the run too"),
         other => Fault::ours(other.to_string()),
+    }
+}
+
+/// A file that the user named and that is not what it should be.
+fn input_fault(error: BusError) -> Fault {
+    let fault = Fault::input(error.what);
+    match error.hint {
+        Some(hint) => fault.hint(hint),
+        None => fault,
     }
 }
 
@@ -103,8 +153,7 @@ fn machines(collected: &Collected) -> Machines {
 }
 
 fn agent(result: &AgentResult) -> Agent {
-    let outcome: &Outcome = &result.outcome;
-    let latency = outcome.latency.from_due.as_ref().unwrap_or(&outcome.latency.from_sent);
+    let figures = &result.figures;
     let micros = |ns: u64| ns as f64 / 1e3;
     let (standing, last_second, missing) = match &result.standing {
         Standing::Complete => ("complete", None, Vec::new()),
@@ -112,23 +161,24 @@ fn agent(result: &AgentResult) -> Agent {
         Standing::Missing(seqs) => ("missing", None, seqs.clone()),
         Standing::Altered => ("altered", None, Vec::new()),
     };
-    let seconds = outcome.duration.as_secs_f64();
+    let seconds = figures.duration.as_secs_f64();
     Agent {
         name: result.share.agent.clone(),
         standing: standing.to_owned(),
         last_second,
         missing,
         threads: result.share.threads,
-        rate_rps: if seconds > 0.0 { outcome.requests.answered as f64 / seconds } else { 0.0 },
-        sent: outcome.requests.sent,
-        answered: outcome.requests.answered,
-        failed: outcome.requests.failed,
-        unknown: outcome.requests.unknown,
-        unsent: outcome.requests.unsent,
-        p50_us: micros(latency.percentile_ns(50.0)),
-        p99_us: micros(latency.percentile_ns(99.0)),
-        lateness_p99_us: micros(outcome.client.lateness.percentile_ns(99.0)),
-        saturated: outcome.client.saturated,
+        rate_rps: if seconds > 0.0 { figures.requests.answered as f64 / seconds } else { 0.0 },
+        sent: figures.requests.sent,
+        answered: figures.requests.answered,
+        failed: figures.requests.failed,
+        unknown: figures.requests.unknown,
+        unsent: figures.requests.unsent,
+        p50_us: micros(figures.p50_ns),
+        p99_us: micros(figures.p99_ns),
+        lateness_p99_us: micros(figures.lateness_p99_ns),
+        start_late_us: figures.started_at.map(|_| figures.start_late.as_nanos() as f64 / 1e3),
+        saturated: figures.saturated,
     }
 }
 
@@ -137,6 +187,15 @@ struct Local {
     agents: Vec<Server>,
     server: Server,
     _folder: Folder,
+}
+
+/// The cores of the agent with this number, from 1. Reason: agents that all had all cores would pin
+/// their first threads to the same one.
+fn cores_of(number: u32, agents: u32) -> Vec<usize> {
+    let cores = linerate_net::machine::allowed_cores();
+    let (mine, agents) = (number as usize - 1, agents as usize);
+    let first = mine % cores.len().max(1);
+    cores.into_iter().skip(first).step_by(agents).collect()
 }
 
 /// A folder that is removed when it is dropped.
@@ -160,15 +219,14 @@ impl Local {
         let place = folder.0.display().to_string();
         let own =
             std::env::current_exe().map_err(|e| Fault::ours(format!("our own file cannot be found: {e}")))?;
-        let start = |words: &[&str], url: &str| {
+        let start = |words: &[&str], url: &str, cores: Vec<usize>| {
             let words = words.iter().map(|word| (*word).to_owned()).collect();
-            let recipe =
-                Recipe { words, url: Some(url.to_owned()), cores: Vec::new(), patience: SERVER_WITHIN };
+            let recipe = Recipe { words, url: Some(url.to_owned()), cores, patience: SERVER_WITHIN };
             recipe.start(&|| interrupt.asked()).map_err(|trouble| not_started(&trouble))
         };
         let words = ["nats-server", "-a", "127.0.0.1", "-p", "{port}", "-js", "-sd", &place];
-        let mut local =
-            Local { agents: Vec::new(), server: start(&words, "nats://127.0.0.1:{port}")?, _folder: folder };
+        let server = start(&words, "nats://127.0.0.1:{port}", Vec::new())?;
+        let mut local = Local { agents: Vec::new(), server, _folder: folder };
         let (own, url) = (own.display().to_string(), local.url().to_owned());
         for i in 1..=agents {
             let name = format!("local-{i}");
@@ -185,7 +243,7 @@ impl Local {
                 "--spool",
                 &place,
             ];
-            local.agents.push(start(&words, &url)?);
+            local.agents.push(start(&words, &url, cores_of(i, agents))?);
         }
         Ok(local)
     }

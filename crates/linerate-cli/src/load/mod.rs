@@ -1,16 +1,23 @@
 //! `linerate load`.
 
+mod beside;
 mod capture;
 mod dry_run;
+mod endpoint;
+mod exposition;
 mod find;
 mod machine;
 mod machines;
 mod metrics;
 mod no_proxy;
+mod open;
 pub(crate) mod output;
 pub(crate) mod plan;
+mod request_log;
+mod results;
 pub(crate) mod route;
 mod saved;
+mod server;
 pub(crate) mod target;
 #[cfg(test)]
 mod testing;
@@ -19,16 +26,19 @@ mod why;
 
 use std::io::{self, Write};
 
+use linerate_load::plan::Expectation;
 use linerate_load::plan::check::CheckResult;
 use linerate_load::{Outcome, Plan};
 use linerate_report::schema::machines::Machines;
+use linerate_report::schema::outcome as schema;
 use linerate_report::{Report, json, summary};
 
 use crate::args::{LoadArgs, Summary, When};
 use crate::fault::{Exit, Fault};
-use crate::{environment, terminal};
+use crate::{environment, proxy_hints, terminal};
 use capture::Counting;
 use output::Sink;
+use results::Results;
 
 pub(crate) use watch::Interrupt;
 
@@ -36,7 +46,7 @@ pub(crate) use watch::Interrupt;
 pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     if args.machines.resume.is_some() {
         let sink = args.json.as_deref().map(Sink::new);
-        return machines::run(args, None, sink.as_ref());
+        return machines::run(args, None, sink.as_ref(), &Results::of(args));
     }
     let meaning = plan::of(args)?;
     if args.dry_run {
@@ -49,46 +59,96 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     }
     let sink = args.json.as_deref().map(Sink::new);
     sink.as_ref().map_or(Ok(()), |sink| sink.probe("--json"))?;
+    let results = Results::of(args);
+    results.probe()?;
+    let server = server::Source::of(args, &meaning.plan)?;
     if let Some(file) = &meaning.plan.pcap_out {
         output::can_be_written("--pcap-out", file, "name a file in a folder that exists")?;
     }
     args.save_responses.as_deref().map_or(Ok(()), saved::prepare)?;
+    args.log_requests.as_deref().map_or(Ok(()), request_log::probe)?;
     meaning.say_notes();
+    if args.machines.bus.nats.is_some() && !args.machines.are_wanted() {
+        return Err(Fault::input("--nats is for agents, and none are asked for")
+            .hint("add --agents N, or leave --nats out: this machine then sends alone"));
+    }
     if args.machines.are_wanted() {
-        return machines::run(args, Some(meaning.plan.clone()), sink.as_ref());
+        return machines::run(args, Some(meaning.plan.clone()), sink.as_ref(), &results);
     }
     let interrupt = Interrupt::listen()?;
     if let Some(check) = &args.find {
-        return find::run(args, &meaning.plan, check, sink.as_ref(), &interrupt);
+        return find::run(args, &meaning.plan, check, sink.as_ref(), &results, &interrupt);
     }
-    let serving = args.metrics.as_ref().map(|at| metrics::serve(at, &meaning.plan)).transpose()?;
-    let (opened, uncounted) = to_capture(args, &meaning.plan);
-    let running = linerate_load::start(meaning.plan.clone())?;
+    let mut sent = send(args, &meaning.plan, server, &interrupt)?;
+    let short = args.summary == Some(Summary::Short);
+    let beside = if args.explain { Beside::Why(&interrupt) } else { Beside::Nothing };
+    let beside = Extra { beside, server: sent.server.as_ref(), logged: sent.logged, page: sent.page.take() };
+    let outcome = &sent.outcome;
+    let exit = report(&meaning.plan, outcome, (sink.as_ref(), &results), short, beside)?;
+    if let Some(folder) = &args.save_responses {
+        let _ = writeln!(io::stderr(), "{}", saved::write(folder, &outcome.saved)?);
+    }
+    if exit == Exit::Unreachable {
+        let why = outcome.unreachable.as_deref();
+        let more = why.into_iter().flat_map(|why| proxy_hints::with_tls(&meaning.plan, why));
+        for hint in meaning.hint.into_iter().chain(more) {
+            let _ = writeln!(io::stderr(), "hint: {hint}");
+        }
+    }
+    sent.unwritten.map_or(Ok(exit), Err)
+}
+
+/// A run that has ended, and what was seen beside it.
+struct Sent {
+    outcome: Outcome,
+    server: Option<schema::Server>,
+    logged: Option<schema::RequestLog>,
+    /// Why the log of requests is not whole.
+    unwritten: Option<Fault>,
+    /// The live page, which waits for the report.
+    page: Option<open::Open>,
+}
+
+/// Sends the load, with everything that watches it.
+fn send(
+    args: &LoadArgs,
+    plan: &Plan,
+    server: Option<server::Source>,
+    interrupt: &Interrupt,
+) -> Result<Sent, Fault> {
+    let serving = args.metrics.as_ref().map(|at| metrics::serve(at, plan)).transpose()?;
+    let mut page = args.open.then(|| open::serve(plan)).transpose()?;
+    let (opened, uncounted) = to_capture(args, plan);
+    let log = args.log_requests.as_deref().map(|file| request_log::prepare(file, plan));
+    let (running, logging) = match log {
+        None => (linerate_load::start(plan.clone())?, None),
+        Some((to, ready)) => {
+            let running = linerate_load::start_logged(plan.clone(), to)?;
+            (running, Some(ready.start()?))
+        }
+    };
     let counting = opened.map(|opened| opened.count(running.measures_from())).transpose()?;
     let counted = counting.as_ref().map(Counting::counted);
     if let Some(serving) = &serving {
         serving.watch(running.watcher(), counted.cloned());
     }
-    let mut outcome = watch::to_the_end(&meaning.plan, running, args.quiet, &interrupt, counted);
+    if let Some(page) = &mut page {
+        page.watch(running.watcher(), counted.cloned())?;
+    }
+    let watching = server.map(|server| server.watch(running.measures_from())).transpose()?;
+    let mut outcome = watch::to_the_end(plan, running, args.quiet, interrupt, counted);
     if let Some(counting) = counting {
         counting.finish(&mut outcome);
     }
+    let server = watching.and_then(|watching| watching.finish(&mut outcome));
     outcome.warnings.extend(uncounted);
-    let short = args.summary == Some(Summary::Short);
-    let beside = if args.explain { Beside::Why(&interrupt) } else { Beside::Nothing };
-    let exit = report(&meaning.plan, &outcome, sink.as_ref(), short, beside)?;
-    if let Some(folder) = &args.save_responses {
-        let _ = writeln!(io::stderr(), "{}", saved::write(folder, &outcome.saved)?);
-    }
-    if let (Exit::Unreachable, Some(hint)) = (exit, meaning.hint) {
-        let _ = writeln!(io::stderr(), "hint: {hint}");
-    }
-    Ok(exit)
+    let (logged, unwritten) = logging.map(|logging| logging.finish(&mut outcome)).unzip();
+    Ok(Sent { outcome, server, logged, unwritten: unwritten.flatten(), page })
 }
 
 /// `--capture auto`: the capture, or why there is none. Over user-space TCP none is needed: it counts each segment itself.
 fn to_capture(args: &LoadArgs, plan: &Plan) -> (Option<capture::Opened>, Option<String>) {
-    if args.capture != Some(When::Auto) || plan.io == linerate_load::plan::Io::Xdp {
+    if args.capture != Some(When::Auto) || plan.io.is_user_space() {
         return (None, None);
     }
     match capture::open(plan) {
@@ -111,13 +171,23 @@ enum Beside<'a> {
     Machines(&'a Machines),
 }
 
+/// The same, with what was seen beside the run.
+struct Extra<'a> {
+    beside: Beside<'a>,
+    server: Option<&'a schema::Server>,
+    /// What `--log-requests` wrote.
+    logged: Option<schema::RequestLog>,
+    /// The live page, which the report takes the place of.
+    page: Option<open::Open>,
+}
+
 /// Prints and writes what was measured: the summary in any case, then the rest.
 fn report(
     plan: &Plan,
     outcome: &Outcome,
-    sink: Option<&Sink>,
+    (sink, results): (Option<&Sink>, &Results),
     short: bool,
-    beside: Beside<'_>,
+    Extra { beside, server, logged, page }: Extra<'_>,
 ) -> Result<Exit, Fault> {
     let checks: Vec<CheckResult> = plan.checks.iter().map(|check| check.evaluate(outcome)).collect();
     let environment = environment::here();
@@ -128,22 +198,30 @@ fn report(
     if let Beside::Machines(machines) = beside {
         text += &linerate_report::machines::to_string(machines, style);
     }
-    let document = || match beside {
-        Beside::Machines(machines) => json::to_string_of_machines(&report, machines),
-        Beside::Nothing | Beside::Why(_) => json::to_string(&report),
-    };
+    if let Some(server) = server {
+        text += &linerate_report::load_page::server(server, style);
+    }
+    let mut document = json::document(&report);
+    document.server = server.cloned();
+    document.request_log = logged;
+    if let Beside::Machines(machines) = beside {
+        document.machines = Some(machines.clone());
+    }
     let printed = terminal::print_beside(&text, to_stderr);
     // A file is there before the explanation begins, which takes its time; standard output is written once.
-    if let (Some(sink), false) = (sink, to_stderr && matches!(beside, Beside::Why(_))) {
-        sink.write(&document())?;
+    let twice = to_stderr && matches!(beside, Beside::Why(_));
+    let written = results.write(&document, sink.filter(|_| !twice));
+    if let Some(page) = page {
+        page.finish(&document);
     }
+    written?;
     if let Beside::Why(interrupt) = beside {
         let diagnosis = why::explain(plan, outcome, to_stderr, interrupt)?;
+        if let Some(diagnosis) = &diagnosis {
+            json::explain(&mut document, diagnosis, &environment);
+        }
         if let Some(sink) = sink {
-            sink.write(&match diagnosis {
-                Some(diagnosis) => json::to_string_explained(&report, &diagnosis),
-                None => document(),
-            })?;
+            sink.write(&json::text(&document))?;
         }
     }
     printed.map(|()| exit(plan, outcome, &checks))
@@ -151,7 +229,7 @@ fn report(
 
 fn exit(plan: &Plan, outcome: &Outcome, checks: &[CheckResult]) -> Exit {
     let nothing_answered = outcome.requests.answered == 0 && outcome.requests.sent > 0;
-    let expects = plan.requests.iter().any(|r| !r.expect.status.is_empty() || r.expect.body.is_some());
+    let expects = plan.requests.iter().any(|r| r.expect != Expectation::default());
     let (bad, answered) = (outcome.bad.total(), outcome.requests.answered);
     let is_bad = (expects && bad > 0) || (answered > 0 && bad == answered);
     if outcome.interrupted {
@@ -218,6 +296,9 @@ mod tests {
         plan.requests[0].expect.status = vec![200];
         assert_eq!(exit(&plan, &bad, &[]), Exit::CheckFailed);
         plan.requests[0].expect.status.clear();
+        plan.requests[0].expect.trailer = Some(("grpc-status".to_owned(), "0".to_owned()));
+        assert_eq!(exit(&plan, &bad, &[]), Exit::CheckFailed);
+        plan.requests[0].expect.trailer = None;
         bad.bad.status = 2;
         assert_eq!(exit(&plan, &bad, &[]), Exit::CheckFailed);
     }

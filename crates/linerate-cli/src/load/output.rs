@@ -54,6 +54,15 @@ impl Sink {
     }
 }
 
+/// Keeps a document where a file of the user's could not be written; the fault then says where it is.
+pub(crate) fn rescued(fault: Fault, what: &str, json: &str) -> Fault {
+    let path = std::env::temp_dir().join(format!("linerate-{what}-{}.json", std::process::id()));
+    match Sink::File(path.clone()).write(json) {
+        Ok(()) => fault.hint(format!("the document is in {} instead", path.display())),
+        Err(_) => fault,
+    }
+}
+
 /// Whether the file that a flag names can be written; `right`: what would be.
 pub(crate) fn can_be_written(flag: &str, path: &Path, right: &'static str) -> Result<(), Fault> {
     let cannot = |e: &io::Error| {

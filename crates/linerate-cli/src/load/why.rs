@@ -1,9 +1,10 @@
 //! `--explain`: why the worst of the tail was slow.
 
-use linerate_explain::driver::{Explained, Request};
+use linerate_explain::driver::{Explained, Http, Request};
 use linerate_explain::{Diagnosis, Settings, Tls, Whole};
 use linerate_http::client::RequestSpec;
 use linerate_load::outcome::Sample;
+use linerate_load::plan::http::{Http as Spoken, HttpOptions};
 use linerate_load::plan::tls::{self, TlsVersion, Trust};
 use linerate_load::{Outcome, Plan};
 use linerate_report::explain as report;
@@ -28,9 +29,9 @@ pub(super) fn explain(
     let Some(worst) = worst(outcome) else {
         return say("nothing was answered, so there is no slow answer to explain", to_stderr).map(|()| None);
     };
-    let tls = plan.tls.as_ref().map(client).transpose();
-    let tls = tls.map_err(|why| Fault::input(format!("--explain: {why}")))?;
-    let Some((request, settings)) = request(plan, worst, tls) else { return Ok(None) };
+    let Some((mut request, settings)) = request(plan, worst) else { return Ok(None) };
+    let tls = plan.tls.as_ref().map(|tls| client(tls, request.http)).transpose();
+    request.tls = tls.map_err(|why| Fault::input(format!("--explain: {why}")))?;
     let begin = format!(
         "\nWhy the slowest took {}: {} {} called again, alone, after the run\n",
         units::time_us(worst.latency_us.unwrap_or_default(), true),
@@ -72,13 +73,24 @@ fn worst(outcome: &Outcome) -> Option<&Sample> {
     outcome.samples.iter().filter(|s| s.latency_us.is_some()).max_by(|a, b| latency(a).total_cmp(&latency(b)))
 }
 
+/// HTTP as the run spoke it.
+fn http(plan: &Plan) -> Http {
+    match plan.http.version {
+        Spoken::Auto => Http::Auto,
+        Spoken::One => Http::One,
+        Spoken::Two => Http::Two,
+    }
+}
+
 /// TLS as the run spoke it.
-fn client(plan: &tls::Tls) -> Result<Tls, String> {
-    let options = plan.options().map_err(|e| e.to_string())?;
+fn client(plan: &tls::Tls, http: Http) -> Result<Tls, String> {
+    let mut options = plan.options().map_err(|e| e.to_string())?;
+    options.alpn = http.alpn();
     Tls::of(&options, &plan.name).map_err(|e| e.to_string())
 }
 
-fn request(plan: &Plan, worst: &Sample, tls: Option<Tls>) -> Option<(Request, Settings)> {
+/// The slowest request, in clear text so far, and what may be done.
+fn request(plan: &Plan, worst: &Sample) -> Option<(Request, Settings)> {
     let request = plan.requests.iter().find(|r| r.name == worst.request).or(plan.requests.first())?;
     let address = *plan.target.addresses.first()?;
     let mut fields = request.fields.clone();
@@ -98,10 +110,12 @@ fn request(plan: &Plan, worst: &Sample, tls: Option<Tls>) -> Option<(Request, Se
         command: command(&spec, plan),
         may_repeat: matches!(spec.method.as_str(), "GET" | "HEAD"),
         seed: u64::from(std::process::id()),
+        window: plan.http.h2_window,
         ..Settings::default()
     };
+    let http = http(plan).fitting(&spec);
     let host = address.ip().to_string();
-    Some((Request { host, port: address.port(), tls, spec, origin: None }, settings))
+    Some((Request { host, port: address.port(), tls: None, http, spec, origin: None }, settings))
 }
 
 fn scheme(plan: &Plan) -> &'static str {
@@ -160,6 +174,14 @@ fn command(spec: &RequestSpec, plan: &Plan) -> String {
         let bytes: Vec<u8> = spec.body.parts().iter().flat_map(|p| p.bytes.iter().copied()).collect();
         add("--body", String::from_utf8(bytes).unwrap_or_else(|_| "@FILE".to_owned()));
     }
+    match plan.http.version {
+        Spoken::Auto => {}
+        Spoken::One => add("--http", "1.1".to_owned()),
+        Spoken::Two => add("--http", "2".to_owned()),
+    }
+    if plan.http.h2_window != HttpOptions::default().h2_window {
+        add("--h2-window", plan.http.h2_window.to_string());
+    }
     for (flag, value) in plan.tls.iter().flat_map(tls_flags) {
         words.push(flag.to_owned());
         words.extend((!value.is_empty()).then_some(value));
@@ -194,19 +216,19 @@ mod tests {
     #[test]
     fn what_may_not_be_repeated_is_called_once() {
         let mut plan = plan("http://127.0.0.1:8080/x");
-        let (request, settings) = request(&plan, &sample(Some(1.0), ""), None).expect("a request");
+        let (request, settings) = request(&plan, &sample(Some(1.0), "")).expect("a request");
         assert_eq!((request.spec.target.as_str(), settings.may_repeat), ("/x", true));
         assert_eq!(request.spec.fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case("host")).count(), 1);
         plan.requests[0].method = "POST".to_owned();
         plan.requests[0].body = Some("a b".into());
         plan.requests[0].fields.push(("Cookie".to_owned(), "secret".to_owned()));
-        let (_, settings) = super::request(&plan, &sample(Some(1.0), ""), None).expect("a request");
+        let (_, settings) = super::request(&plan, &sample(Some(1.0), "")).expect("a request");
         assert!(!settings.may_repeat);
         let again = "linerate explain -H 'Cookie: ***' --body 'a b' http://127.0.0.1:8080/x";
         assert_eq!((settings.method.as_str(), settings.command.as_str()), ("POST", again));
         let usual = tls::Tls::towards("127.0.0.1");
         plan.tls = Some(tls::Tls { trust: Trust::Anybody, most: TlsVersion::Tls12, resume: false, ..usual });
-        let (_, settings) = super::request(&plan, &sample(Some(1.0), ""), None).expect("a request");
+        let (_, settings) = super::request(&plan, &sample(Some(1.0), "")).expect("a request");
         let again = "linerate explain -H 'Cookie: ***' --body 'a b' --insecure --tls-max 1.2 --tls-resume off https://127.0.0.1:8080/x";
         assert_eq!((settings.url.as_str(), settings.command.as_str()), ("https://127.0.0.1:8080/x", again));
     }

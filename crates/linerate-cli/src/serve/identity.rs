@@ -27,7 +27,7 @@ impl Identity {
                 None => Ok(None),
             };
         };
-        if args.io == Some(Io::Xdp) {
+        if args.io.is_some_and(Io::is_user_space) {
             return Err(Fault::input(
                 "--user does not go with --io xdp, which keeps its privileges to steer packets",
             ));

@@ -23,10 +23,9 @@ use signal_hook::iterator::Signals;
 
 pub(crate) use args::{ServeArgs, place};
 
-use self::args::{Scheme, SiteArgs};
+use self::args::SiteArgs;
 pub(crate) use self::running::cannot_listen;
 use self::running::{Prepared, Running};
-use self::tls::TlsArgs;
 use crate::fault::{Exit, Fault};
 use crate::load::output::can_be_written;
 
@@ -57,7 +56,7 @@ pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
         .map_err(|e| Fault::ours(format!("signals cannot be listened to: {e}")))?;
     let counts = match is_fast(&args) {
         true => well(typed, args, prepared, &mut signals)?,
-        false => badly(&args, &mut signals)?,
+        false => badly(&args, &prepared, &mut signals)?,
     };
     say(&answered(&counts));
     Ok(Exit::Fine)
@@ -126,7 +125,7 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
             return Err(Fault::input("--interface is for --io xdp; elsewhere --listen says it all"));
         }
     }
-    if args.io != Some(Io::Xdp) {
+    if !args.io.is_some_and(Io::is_user_space) {
         if args.busy_poll.is_some() {
             return Err(Fault::input("--busy-poll is for --io xdp")
                 .hint("elsewhere the kernel does it: sysctl net.core.busy_poll"));
@@ -146,6 +145,8 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
     log_is_named(&args)?;
     if !is_fast(&args) {
         misbehaves_alone(&args)?;
+        // Such a server speaks HTTP/1.1 alone, and says so in ALPN.
+        args.http2 = Some(false);
     }
     Ok(args)
 }
@@ -186,7 +187,7 @@ fn apart(args: &ServeArgs) -> Result<(), Fault> {
             return Err(Fault::input(format!("{at} is to be listened on twice")).hint("name it once"));
         }
         // Sockets that share a port may differ in how much of the machine they are for.
-        let free = args.share_port == Some(true) || args.io == Some(Io::Xdp);
+        let free = args.share_port == Some(true) || args.io.is_some_and(Io::is_user_space);
         if let Some(other) = addresses[..i].iter().find(|other| !free && args::within(other, at)) {
             return Err(Fault::input(format!(
                 "{at} and {other} are both to be listened on, and one has the other"
@@ -282,9 +283,9 @@ fn misbehaves_alone(args: &ServeArgs) -> Result<(), Fault> {
     if !args.sockets.is_empty() {
         return Err(Fault::input("sockets that a service manager passes do not go with this --misbehave"));
     }
-    let tls = args.tls() != TlsArgs::default() || args.redirect_to_https == Some(true) || args.hsts.is_some();
-    if tls || args.listen.iter().any(|listen| listen.scheme == Some(Scheme::Https)) {
-        return Err(Fault::input("HTTPS does not go with this --misbehave").hint("leave out the --tls flags"));
+    if args.redirect_to_https == Some(true) || args.hsts.is_some() {
+        return Err(Fault::input("--redirect-to-https and --hsts do not go with this --misbehave")
+            .hint("leave them out"));
     }
     if args.metrics.is_some() {
         return Err(
@@ -301,22 +302,25 @@ fn misbehaves_alone(args: &ServeArgs) -> Result<(), Fault> {
 }
 
 /// Misbehaves until it gets a signal to end.
-fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
-    let listen: Vec<SocketAddr> = args.listen.iter().filter_map(|listen| listen.at.tcp()).collect();
-    let servers: Result<Vec<_>, Fault> = (listen.iter())
-        .map(|at| {
+fn badly(args: &ServeArgs, prepared: &Prepared, signals: &mut Signals) -> Result<Counts, Fault> {
+    prepared.warnings().iter().for_each(|warning| say(warning));
+    let listen = args.listen.iter().zip(prepared.tls()).filter_map(|(one, tls)| Some((one.at.tcp()?, tls)));
+    let servers: Result<Vec<_>, Fault> = listen
+        .map(|(at, tls)| {
             let how = args.misbehave.iter().copied().collect();
-            MisbehavingServer::spawn(*at, how)
+            let scheme = if tls.is_some() { "https" } else { "http" };
+            MisbehavingServer::spawn_with(at, how, tls)
+                .map(|server| (scheme, server))
                 .map_err(|e| cannot_listen(&std::io::Error::new(e.kind(), format!("{at}: {e}"))))
         })
         .collect();
     let servers = servers?;
-    servers.iter().for_each(|server| say(&format!("listening on http://{}", server.addr())));
+    servers.iter().for_each(|(scheme, server)| say(&format!("listening on {scheme}://{}", server.addr())));
     let terminal = Terminal::of_now();
     signals.forever().find(|signal| is_end(*signal) || *signal == SIGHUP && terminal.is_gone());
     Ok(while_second_signal_kills(signals, || {
         let mut counts = Counts::default();
-        servers.into_iter().for_each(|server| counts.merge(&server.counts()));
+        servers.into_iter().for_each(|(_, server)| counts.merge(&server.counts()));
         counts
     }))
 }

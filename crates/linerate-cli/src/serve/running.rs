@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use linerate_net::machine;
 use linerate_serve::{
     AccessLog, Address, Content, Contents, Counts, ExtraFields, FileOptions, FileRoot, Handle, Host,
-    HostName, LogTarget, Metrics, Notices, Request, Response, RouteTable, Rule, ServerOptions, SharedContent,
-    spawn_site, spawn_with,
+    HostName, LogTarget, Metrics, Notices, Request, Response, RouteTable, Rule, ServerOptions, ServerTls,
+    SharedContent, spawn_site, spawn_with,
 };
 
 use signal_hook::iterator::Signals;
@@ -60,6 +60,11 @@ impl Prepared {
     /// Certificates that have expired, are not valid yet or end soon.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.tls.warnings()
+    }
+
+    /// What each address of `listen` speaks.
+    pub(super) fn tls(&self) -> impl Iterator<Item = Option<&ServerTls>> {
+        self.tls.each()
     }
 }
 

@@ -3,6 +3,7 @@ import com.sun.net.httpserver.HttpsServer;
 import java.io.FileInputStream;
 import java.net.InetSocketAddress;
 import java.security.KeyStore;
+import java.util.concurrent.atomic.AtomicLong;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 
@@ -16,10 +17,15 @@ public class Tls {
         managers.init(keys, "secret".toCharArray());
         SSLContext context = SSLContext.getInstance("TLS");
         context.init(managers.getKeyManagers(), null, null);
-        HttpsServer server = HttpsServer.create(new InetSocketAddress("127.0.0.1", {port}), 0);
+        HttpsServer server = HttpsServer.create(new InetSocketAddress("127.0.0.1", {port}), 1024);
         server.setHttpsConfigurator(new HttpsConfigurator(context));
+        AtomicLong n = new AtomicLong();
         server.createContext("/", exchange -> {
-            byte[] body = "hello".repeat(40).getBytes();
+            boolean counts = exchange.getRequestURI().getPath().equals("/count");
+            byte[] body = (counts ? "" + n.get() : "hello".repeat(40)).getBytes();
+            if (!counts) {
+                n.incrementAndGet();
+            }
             exchange.sendResponseHeaders(200, body.length);
             try (var out = exchange.getResponseBody()) {
                 out.write(body);

@@ -123,6 +123,11 @@ pub(crate) fn nginx_far(certificate: &str, key: &str, more: &str) -> Option<Serv
     nginx_over(certificate, key, more, "0.0.0.0:")
 }
 
+/// nginx with HTTP/2 in clear text at all addresses of this namespace.
+pub(crate) fn nginx_far_http2(lines: &str) -> Option<Server> {
+    nginx_at("0.0.0.0:", folder(), 1_000_000_000, "http2", lines)
+}
+
 fn nginx_in(dir: tempfile::TempDir, keepalive_requests: u32, listen: &str, lines: &str) -> Option<Server> {
     nginx_at("", dir, keepalive_requests, listen, lines)
 }

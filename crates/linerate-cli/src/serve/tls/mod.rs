@@ -243,6 +243,11 @@ impl Tls {
         options.tls_at = own.chain(sockets).enumerate().collect();
     }
 
+    /// What each address speaks; `None`: plain HTTP.
+    pub(super) fn each(&self) -> impl Iterator<Item = Option<&ServerTls>> {
+        self.at.iter().map(|at| at.tls.as_ref())
+    }
+
     /// Whether each of these speaks TLS, in the same order.
     pub(super) fn speaks(&self, args: &ServeArgs) -> Vec<bool> {
         let mut options = ServerOptions::default();

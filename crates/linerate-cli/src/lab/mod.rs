@@ -1,0 +1,162 @@
+//! `linerate lab`.
+
+mod rows;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use linerate_lab::scenario::{self, Scenario, ServerPart};
+use linerate_report::lab;
+use linerate_report::schema::lab as schema;
+
+use crate::args::LabArgs;
+use crate::documents;
+use crate::fault::{Exit, Fault};
+use crate::load::Interrupt;
+use crate::load::output::{Sink, can_be_written, rescued};
+use crate::terminal;
+
+/// Bytes of a scenario file. Reason: one with all its servers' programs has some ten kB.
+const LARGEST: u64 = 1 << 20;
+
+/// Runs the command.
+pub(crate) fn run(args: &LabArgs) -> Result<Exit, Fault> {
+    let name = match args.scenario.as_deref() {
+        Some("list") | None => return list(),
+        Some(_) if args.list => return list(),
+        Some(name) => name,
+    };
+    if args.print {
+        let text = scenario::text_of(name).ok_or_else(|| unknown(name))?;
+        return terminal::print(text).map(|()| Exit::Fine);
+    }
+    let scenario = changed(found(name)?, args)?;
+    let sink = args.json.as_deref().map(Sink::new);
+    sink.as_ref().map_or(Ok(()), |sink| sink.probe("--json"))?;
+    if let Some(page) = &args.html {
+        can_be_written("--html", page, "name a file in a folder that exists")?;
+    }
+    rows::check(&scenario)?;
+    let interrupt = Interrupt::listen_then(linerate_lab::servers::kill_all)?;
+    let document = rows::measure(&scenario, args, &interrupt)?;
+    report(args, &document, sink.as_ref())?;
+    Ok(exit(&document))
+}
+
+fn exit(document: &schema::Document) -> Exit {
+    let mut rows = document.groups.iter().flat_map(|g| &g.rows).peekable();
+    if document.interrupted {
+        Exit::Interrupted
+    } else if rows.peek().is_none() {
+        Exit::Unreachable
+    } else if rows.any(|row| row.rounds == 0) {
+        Exit::CheckFailed
+    } else {
+        Exit::Fine
+    }
+}
+
+fn list() -> Result<Exit, Fault> {
+    let mut out = String::new();
+    for scenario in scenario::built_in() {
+        let _ = writeln!(out, "{:<12} {}", scenario.name, scenario.about);
+    }
+    out.push_str(
+        "\nRun one: linerate lab pipelining. Its file, to be changed: linerate lab pipelining --print\n",
+    );
+    terminal::print(&out).map(|()| Exit::Fine)
+}
+
+fn unknown(name: &str) -> Fault {
+    let names: Vec<String> = scenario::built_in().into_iter().map(|s| s.name).collect();
+    Fault::input(format!("there is no scenario {name}"))
+        .hint(format!("built in are {}; or name a file: ./{name}.toml", names.join(", ")))
+}
+
+/// A built-in scenario, or one in a file, also of the folder `scenarios`.
+fn found(name: &str) -> Result<Scenario, Fault> {
+    if let Some(built_in) = scenario::built_in().into_iter().find(|s| s.name == name) {
+        return Ok(built_in);
+    }
+    let in_folder = Path::new("scenarios").join(format!("{name}.toml"));
+    let path = if name.contains(['/', '.']) { Path::new(name) } else { &in_folder };
+    if !name.contains(['/', '.']) && !path.exists() {
+        return Err(unknown(name));
+    }
+    let advice = documents::Advice {
+        unreadable: "name a scenario file, or a built-in scenario: linerate lab list",
+        folder: "name a scenario file in it",
+        no_file: "name a scenario in a file",
+        large: "a scenario names servers and loads; data belongs elsewhere",
+    };
+    let bytes = documents::read_bytes("lab", path, LARGEST, advice)?;
+    let wrong = |why: String| {
+        Fault::input(format!("{}: {why}", path.display()))
+            .hint("linerate lab pipelining --print shows a scenario that is right")
+    };
+    let text = String::from_utf8(bytes).map_err(|_| wrong("it is no text".to_owned()))?;
+    scenario::parse(&text).map_err(wrong)
+}
+
+/// The scenario as the flags want it.
+fn changed(mut scenario: Scenario, args: &LabArgs) -> Result<Scenario, Fault> {
+    scenario.rounds = args.rounds.unwrap_or(scenario.rounds);
+    if let Some(time) = args.duration {
+        scenario.duration = format!("{}ms", time.as_millis().max(1));
+    }
+    if !args.only.is_empty() {
+        let names: Vec<String> = scenario.groups.iter().map(|g| g.name.clone()).collect();
+        scenario.groups.retain(|g| args.only.iter().any(|text| g.name.contains(text.as_str())));
+        if scenario.groups.is_empty() {
+            return Err(Fault::input("--only leaves no group").hint(format!(
+                "the groups of {} are {}",
+                scenario.name,
+                names.join(", ")
+            )));
+        }
+    }
+    if let Some(url) = &args.url {
+        replace(&mut scenario, url)?;
+    }
+    Ok(scenario)
+}
+
+/// Puts a URL in the place of the servers that it can stand for, and leaves out all others.
+fn replace(scenario: &mut Scenario, url: &str) -> Result<(), Fault> {
+    let of_own: Vec<String> =
+        scenario.servers.iter().filter(|s| s.replaceable).map(|s| s.name.clone()).collect();
+    if of_own.is_empty() {
+        return Err(Fault::input(format!("the scenario {} compares servers of its own", scenario.name))
+            .hint("leave the URL out, or use linerate lab pipelining URL"));
+    }
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Err(Fault::input(format!("{url} is no URL")).hint("write http://HOST:PORT/"));
+    }
+    for group in &mut scenario.groups {
+        group.rows.retain(|row| of_own.contains(&row.server));
+    }
+    scenario.groups.retain(|g| !g.rows.is_empty());
+    let part = |name: String| ServerPart {
+        name,
+        command: None,
+        url: Some(url.to_owned()),
+        needs: Vec::new(),
+        install: String::new(),
+        files: Default::default(),
+        replaceable: true,
+    };
+    scenario.servers = of_own.into_iter().map(part).collect();
+    Ok(())
+}
+
+/// Prints the report first, so that nothing is lost where a file cannot be written.
+fn report(args: &LabArgs, document: &schema::Document, sink: Option<&Sink>) -> Result<(), Fault> {
+    let to_stderr = sink == Some(&Sink::Stdout);
+    let printed = terminal::print_beside(&lab::text(document, terminal::style_beside(to_stderr)), to_stderr);
+    let json = lab::json(document);
+    let written = sink.map_or(Ok(()), |sink| sink.write(&json));
+    let kept = sink.is_some() && written.is_ok();
+    let page = args.html.as_ref().map_or(Ok(()), |path| Sink::File(path.clone()).write(&lab::page(document)));
+    let done = written.and(page);
+    done.map_err(|fault| if kept { fault } else { rescued(fault, "lab", &json) }).and(printed)
+}

@@ -1,0 +1,104 @@
+//! Something that is looked at again and again while a run lasts, in a thread of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use linerate_report::schema::outcome::ServerSecond;
+
+use crate::fault::Fault;
+
+/// Time between two looks of most watchers. Reason: a look costs up to a millisecond, on this machine or on the server's.
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+/// Time between two checks whether the run has ended.
+const NAP: Duration = Duration::from_millis(20);
+/// Seconds that are kept; of a longer run every second one is left out, as often as needed.
+pub(super) const SECONDS: usize = 4096;
+
+/// What looks.
+pub(super) trait Look: Send + 'static {
+    /// The run begins to measure; returns when to look first.
+    fn begin(&mut self) -> Instant;
+
+    /// Looks; `is_last`: the run has ended. Returns when to look again.
+    fn look(&mut self, is_last: bool) -> Instant;
+}
+
+/// A thread that looks until [`Looking::finish`].
+#[derive(Debug)]
+pub(super) struct Looking<L> {
+    done: Arc<AtomicBool>,
+    thread: JoinHandle<L>,
+}
+
+impl<L: Look> Looking<L> {
+    /// Looks from then on.
+    pub(super) fn start(name: &str, from: SystemTime, looker: L) -> Result<Looking<L>, Fault> {
+        let done = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&done);
+        let thread = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || until(&ends, from, looker))
+            .map_err(|e| Fault::ours(format!("a thread could not be started: {e}")))?;
+        Ok(Looking { done, thread })
+    }
+
+    /// Ends it after a last look. `None`: it panicked, and the run is reported all the same.
+    pub(super) fn finish(self) -> Option<L> {
+        self.done.store(true, Ordering::Relaxed);
+        self.thread.join().ok()
+    }
+}
+
+fn until<L: Look>(done: &AtomicBool, from: SystemTime, mut looker: L) -> L {
+    while SystemTime::now() < from && !done.load(Ordering::Relaxed) {
+        thread::sleep(NAP.min(from.duration_since(SystemTime::now()).unwrap_or_default()));
+    }
+    let mut next = looker.begin();
+    loop {
+        let is_last = done.load(Ordering::Relaxed);
+        let left = next.saturating_duration_since(Instant::now());
+        if !is_last && !left.is_zero() {
+            thread::sleep(NAP.min(left));
+            continue;
+        }
+        next = looker.look(is_last);
+        if is_last {
+            return looker;
+        }
+    }
+}
+
+/// Leaves every second one out, if they have become too many; says whether it did.
+pub(super) fn thin_out(series: &mut Vec<ServerSecond>) -> bool {
+    if series.len() < SECONDS {
+        return false;
+    }
+    let mut keep = false;
+    series.retain(|_| {
+        keep = !keep;
+        keep
+    });
+    true
+}
+
+/// To three places, as documents have it.
+pub(super) fn round(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+/// Seconds as documents have them.
+pub(super) fn rounded(series: &[ServerSecond]) -> Vec<ServerSecond> {
+    let second = |s: &ServerSecond| ServerSecond {
+        t_s: round(s.t_s),
+        busy: s.busy.map(round),
+        rss_mb: s.rss_mb.map(round),
+    };
+    series.iter().map(second).collect()
+}
+
+/// CPU time for each request, microseconds.
+pub(super) fn for_each_request(cpu_s: f64, answered: u64) -> Option<f64> {
+    (answered > 0).then(|| round(cpu_s * 1e6 / answered as f64))
+}

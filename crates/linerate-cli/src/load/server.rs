@@ -1,0 +1,197 @@
+//! The server beside the run: its processes on this machine (`--pid`), or its page for Prometheus (`--watch`).
+
+use std::time::{Duration, Instant, SystemTime};
+
+use linerate_explain::driver::listening_processes;
+use linerate_lab::servers::{Member, Usage, descendants};
+use linerate_load::{Outcome, Plan};
+use linerate_report::schema::outcome as schema;
+
+use super::beside::{Look, Looking, SECOND, for_each_request, round, rounded, thin_out};
+use super::endpoint::{self, Endpoint};
+use crate::args::{LoadArgs, ServerProcess};
+use crate::fault::Fault;
+
+/// Where the server's figures come from.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Process(Server),
+    Page(Endpoint),
+}
+
+/// One of them while it is read.
+#[derive(Debug)]
+pub(super) enum Beside {
+    Process(Watching),
+    Page(endpoint::Watching),
+}
+
+impl Source {
+    /// What the flags ask for, if anything.
+    pub(super) fn of(args: &LoadArgs, plan: &Plan) -> Result<Option<Source>, Fault> {
+        match (args.pid, &args.watch) {
+            (Some(pid), _) => Server::find(pid, plan).map(|server| Some(Source::Process(server))),
+            (None, Some(url)) => Endpoint::parse(url).map(|endpoint| Some(Source::Page(endpoint))),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Reads it until [`Beside::finish`].
+    pub(super) fn watch(self, from: SystemTime) -> Result<Beside, Fault> {
+        match self {
+            Source::Process(server) => server.watch(from).map(Beside::Process),
+            Source::Page(endpoint) => endpoint.watch(from).map(Beside::Page),
+        }
+    }
+}
+
+impl Beside {
+    /// Ends it, and says what the server used, if that is known.
+    pub(super) fn finish(self, outcome: &mut Outcome) -> Option<schema::Server> {
+        match self {
+            Beside::Process(watching) => Some(watching.finish(outcome)),
+            Beside::Page(watching) => watching.finish(outcome),
+        }
+    }
+}
+
+/// The server's first process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Server {
+    pid: i32,
+}
+
+impl Server {
+    /// The process that `--pid` means.
+    fn find(pid: ServerProcess, plan: &Plan) -> Result<Server, Fault> {
+        let pid = match pid {
+            ServerProcess::Named(pid) if descendants(pid).is_empty() => {
+                return Err(Fault::input(format!("--pid {pid}: there is no such process"))
+                    .hint("write --pid auto to have it found"));
+            }
+            ServerProcess::Named(pid) => pid,
+            ServerProcess::Auto => listening(plan).ok_or_else(|| {
+                Fault::input("--pid auto: no process of this machine that may be looked at listens there")
+                    .hint("name its process (--pid PID), or run as its user or as root")
+            })?,
+        };
+        Ok(Server { pid })
+    }
+
+    /// Watches it until [`Watching::finish`].
+    fn watch(self, from: SystemTime) -> Result<Watching, Fault> {
+        let looking = Looking::start("server", from, Seen::new(self.pid))?;
+        Ok(Watching { looking, pid: self.pid })
+    }
+}
+
+/// The process that listens at the target: of several the first that was started.
+fn listening(plan: &Plan) -> Option<i32> {
+    let to = plan.target.addresses.first()?;
+    listening_processes(*to).into_iter().min()?.try_into().ok()
+}
+
+/// What is seen beside the run.
+#[derive(Debug)]
+struct Seen {
+    pid: i32,
+    begun: Instant,
+    /// The last look, and the time from it to the next.
+    at: Instant,
+    step: Duration,
+    first: Usage,
+    last: Usage,
+    peak: u64,
+    processes: u32,
+    name: String,
+    series: Vec<schema::ServerSecond>,
+}
+
+fn name_of(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+impl Seen {
+    fn new(pid: i32) -> Seen {
+        let now = Instant::now();
+        Seen {
+            pid,
+            begun: now,
+            at: now,
+            step: SECOND,
+            first: Usage::default(),
+            last: Usage::default(),
+            peak: 0,
+            processes: 0,
+            name: String::new(),
+            series: Vec::new(),
+        }
+    }
+
+    fn members(&mut self) -> Vec<Member> {
+        let members = descendants(self.pid);
+        self.processes = self.processes.max(u32::try_from(members.len()).unwrap_or(u32::MAX));
+        members
+    }
+}
+
+impl Look for Seen {
+    fn begin(&mut self) -> Instant {
+        self.begun = Instant::now();
+        self.name = name_of(self.pid);
+        self.first = Usage::of(&self.members());
+        self.last = self.first.clone();
+        self.at = self.begun;
+        self.at + self.step
+    }
+
+    fn look(&mut self, is_last: bool) -> Instant {
+        let now = Usage::of(&self.members());
+        let lasted = self.at.elapsed().as_secs_f64();
+        if !now.is_empty() {
+            let busy = now.cpu_since(&self.last).as_secs_f64() / lasted.max(1e-9);
+            self.peak = self.peak.max(now.rss);
+            // The last piece is a fraction of a second, too short to be one.
+            if !is_last || self.series.is_empty() {
+                self.series.push(schema::ServerSecond {
+                    t_s: self.begun.elapsed().as_secs_f64(),
+                    busy: Some(busy),
+                    rss_mb: Some(now.rss as f64 / 1e6),
+                });
+            }
+            self.last = now;
+        }
+        self.at = Instant::now();
+        if thin_out(&mut self.series) {
+            self.step *= 2;
+        }
+        self.at + self.step
+    }
+}
+
+/// A server that is being watched.
+#[derive(Debug)]
+pub(super) struct Watching {
+    looking: Looking<Seen>,
+    pid: i32,
+}
+
+impl Watching {
+    /// Ends it, and says what the server used.
+    fn finish(self, outcome: &Outcome) -> schema::Server {
+        let seen = self.looking.finish().unwrap_or_else(|| Seen::new(self.pid));
+        let cpu = seen.last.cpu_since(&seen.first).as_secs_f64();
+        schema::Server {
+            pid: Some(self.pid.unsigned_abs()),
+            name: seen.name,
+            processes: seen.processes,
+            cpu_s: Some(cpu),
+            cpu_us_per_request: for_each_request(cpu, outcome.requests.answered),
+            useful_share: seen.last.own_share_since(&seen.first).map(round),
+            context_switches: Some(seen.last.switches_since(&seen.first)),
+            run_queue_wait_s: Some(seen.last.waited_since(&seen.first).as_secs_f64()),
+            rss_mb: Some(round(seen.peak as f64 / 1e6)),
+            series: rounded(&seen.series),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The files in packaging/ that start agents on many machines do what they say: the unit of
+//! systemd, the Job of Kubernetes, the batch script of Slurm.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::{Program, broker, nats_server};
+use crate::common::{measured, nobody};
+use crate::serving::serve;
+
+const UNIT: &str = include_str!("../../../../packaging/linerate-agent.service");
+const MANIFEST: &str = include_str!("../../../../packaging/kubernetes/agents.yaml");
+const BATCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/slurm/agents.sbatch");
+const OURS: &str = env!("CARGO_BIN_EXE_linerate");
+
+#[test]
+fn systemd_accepts_the_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    let unit = folder.path().join("linerate-agent.service");
+    assert!(UNIT.contains("ExecStart=/usr/bin/linerate agent "));
+    std::fs::write(&unit, UNIT.replace("/usr/bin/linerate", OURS)).unwrap();
+    let Ok(output) = Command::new("systemd-analyze").args(["--man=no", "verify"]).arg(&unit).output() else {
+        eprintln!("does not run: systemd-analyze is missing");
+        return;
+    };
+    // Units of this machine may be at fault; ours is named if it is.
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    let ours: Vec<_> = words.lines().filter(|line| line.contains("linerate-agent")).collect();
+    assert!(ours.is_empty(), "{ours:?}");
+}
+
+/// Each index of the Job as a process with the container's own arguments.
+#[test]
+fn the_job_of_kubernetes_starts_agents_that_take_part() {
+    let documents: Vec<Value> =
+        MANIFEST.split("\n---\n").map(|text| yaml_serde::from_str(text).unwrap()).collect();
+    let kinds: Vec<_> = documents.iter().map(|d| d["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["Service", "Deployment", "Job"]);
+    let job = &documents[2]["spec"];
+    assert_eq!(
+        (&job["completionMode"], &job["template"]["spec"]["restartPolicy"]),
+        (&"Indexed".into(), &"Never".into())
+    );
+    let container = &job["template"]["spec"]["containers"][0];
+    assert_eq!(container["env"][0]["name"], "INDEX");
+    let Some(program) = nats_server() else { return };
+    let broker = broker(&program);
+    let server = serve(&[]);
+    let completions = job["completions"].as_u64().unwrap();
+    let agent = |index: u64| {
+        let mut command = Command::new(OURS);
+        for argument in container["args"].as_array().unwrap() {
+            let argument = argument.as_str().unwrap();
+            let (flag, value) = argument.split_once('=').unwrap_or((argument, ""));
+            // Names and folders of the cluster are here those of this machine.
+            let here = match flag {
+                "--nats" => broker.url.clone(),
+                "--spool" => broker.folder.path().display().to_string(),
+                "--allow-target" => "127.0.0.1".to_owned(),
+                _ => value.replace("$(INDEX)", &index.to_string()),
+            };
+            command.arg(if here.is_empty() { flag.to_owned() } else { format!("{flag}={here}") });
+        }
+        let agent = Program::start(command);
+        agent.says("waits for runs");
+        agent
+    };
+    let _agents: Vec<Program> = (0..completions).map(agent).collect();
+    let url = format!("http://{}/", server.address);
+    let label = "job=linerate-agents";
+    let (document, said) = measured(&[
+        "--nats",
+        &broker.url,
+        "--agents",
+        label,
+        "-c",
+        "16",
+        "-n",
+        "400",
+        "--threads",
+        "1",
+        &url,
+    ]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let agents = document["machines"]["agents"].as_array().unwrap();
+    let names: Vec<_> = agents.iter().map(|agent| agent["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["agent-0", "agent-1", "agent-2", "agent-3"]);
+    assert_eq!(
+        (&document["requests"]["answered"], &document["machines"]["complete"]),
+        (&400.into(), &true.into())
+    );
+}
+
+/// The batch script with a `srun` of the test's own: tasks are processes of this machine.
+#[test]
+fn the_batch_script_of_slurm_runs_a_load() {
+    // It hands SIGTERM on, as the real one does.
+    const SRUN: &str = "#!/bin/sh\ntrap 'kill $tasks' TERM\nfor i in 0 1 2; do SLURM_PROCID=$i \"$@\" & tasks=\"$tasks $!\"; done\nwait\n";
+    let Some(program) = nats_server() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    write("srun", SRUN);
+    write("hostname", "#!/bin/sh\necho 127.0.0.1\n");
+    std::os::unix::fs::symlink(OURS, folder.path().join("linerate")).unwrap();
+    let server = serve(&[]);
+    let path = std::env::var("PATH").unwrap_or_default();
+    let broker_in = program.parent().unwrap_or(Path::new("/"));
+    let output = Command::new("sh")
+        .args([BATCH, "-q", "-c", "6", "-n", "300", "--threads", "1", &format!("http://{}/", server.address)])
+        .env("PATH", format!("{}:{}:{path}", folder.path().display(), broker_in.display()))
+        .envs([("SLURM_JOB_ID", "7"), ("SLURM_NTASKS", "3"), ("ALLOW", "127.0.0.0/8")])
+        .env("NATS_PORT", nobody().port().to_string())
+        .env("SLURM_SUBMIT_DIR", folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    let result = std::fs::read(folder.path().join("linerate-7/result.json")).unwrap();
+    let document: Value = serde_json::from_slice(&result).unwrap();
+    assert_eq!(
+        (&document["requests"]["answered"], &document["machines"]["complete"]),
+        (&300.into(), &true.into())
+    );
+}
