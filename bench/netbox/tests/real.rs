@@ -191,6 +191,12 @@ fn nothing_is_left_when_it_goes() {
     let mut sleep = net.server().spawn(sleep).expect("it starts");
     let pid = sleep.id();
     sleep.let_go();
+    // Before the command takes setpriv's place, nothing ties it to the thread that started it.
+    let start = Instant::now();
+    while !std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n") {
+        assert!(start.elapsed() < PATIENCE, "{pid} does not begin");
+        std::thread::sleep(MS);
+    }
     drop(net);
     // The kernel killed it, because the thread that started it has ended.
     let start = Instant::now();

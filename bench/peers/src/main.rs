@@ -16,7 +16,11 @@ use axum::routing::get;
 use axum::serve::ListenerExt;
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::service::Service;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::service::TowerToHyperService;
 use linerate_serve::{Io, Request, Response, ServerOptions, spawn_with, tower};
 
 /// The body of every server's response.
@@ -38,6 +42,8 @@ fn main() -> Result<()> {
     let at: SocketAddr = at.parse().with_context(|| format!("{at} is no address with a port"))?;
     match name.as_str() {
         "hyper" => runtime()?.block_on(hyper(at)),
+        "hyper-h2" => runtime()?.block_on(http2(at, hyper::service::service_fn(hyper_answer))),
+        "axum-h2" => runtime()?.block_on(http2(at, TowerToHyperService::new(app()))),
         "axum" => runtime()?.block_on(axum(at, false)),
         "axum-nodelay" => runtime()?.block_on(axum(at, true)),
         "linerate-axum-epoll" => linerate_axum(at, Io::Epoll),
@@ -60,7 +66,7 @@ async fn hyper(at: SocketAddr) -> Result<()> {
         let Ok((stream, _)) = listener.accept().await else { continue };
         // Fails only on a connection that has failed.
         let _ = stream.set_nodelay(true);
-        let io = hyper_util::rt::TokioIo::new(stream);
+        let io = TokioIo::new(stream);
         let service = hyper::service::service_fn(hyper_answer);
         let served =
             hyper::server::conn::http1::Builder::new().pipeline_flush(true).serve_connection(io, service);
@@ -69,9 +75,29 @@ async fn hyper(at: SocketAddr) -> Result<()> {
     }
 }
 
-async fn hyper_answer(
-    request: hyper::Request<hyper::body::Incoming>,
-) -> Result<hyper::Response<Full<Bytes>>, Infallible> {
+/// hyper's builder for HTTP/2, for clients that know it in advance.
+async fn http2<S, B>(at: SocketAddr, service: S) -> Result<()>
+where
+    S: Service<hyper::Request<Incoming>, Response = hyper::Response<B>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send + 'static,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let listener = tokio::net::TcpListener::bind(at).await?;
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        // Fails only on a connection that has failed.
+        let _ = stream.set_nodelay(true);
+        let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .serve_connection(TokioIo::new(stream), service.clone());
+        // A failed connection affects no other.
+        tokio::spawn(async { drop(served.await) });
+    }
+}
+
+async fn hyper_answer(request: hyper::Request<Incoming>) -> Result<hyper::Response<Full<Bytes>>, Infallible> {
     if request.uri().path() == "/delay/10" {
         tokio::time::sleep(WAIT).await;
     }

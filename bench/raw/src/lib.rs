@@ -4,9 +4,13 @@
 
 pub mod client;
 pub mod epoll;
+mod h2;
+pub mod h2_client;
+pub mod h2_server;
 pub mod requests;
 pub mod ring_server;
 pub mod server;
 pub mod sys;
+pub mod tls_server;
 pub mod uring;
 mod waiting;

@@ -1,4 +1,4 @@
-//! `linerate-bench-raw serve|serve-uring|epoll|uring|run`: each command's error message lists its
+//! `linerate-bench-raw serve|serve-uring|serve-h2|serve-tls|epoll|uring|h2|run`: each command's error message lists its
 //! options.
 
 mod args;
@@ -6,11 +6,14 @@ mod child;
 
 use std::io::Write;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use args::Args;
-use linerate_bench_raw::{client, epoll, ring_server, server, sys, uring};
+use linerate_bench_raw::{client, epoll, h2_client, h2_server, ring_server, server, sys, tls_server, uring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
 
 fn main() -> Result<()> {
@@ -18,10 +21,15 @@ fn main() -> Result<()> {
     match words.next().as_deref() {
         Some("serve") => serve(words),
         Some("serve-uring") => serve_by_ring(words),
+        Some("serve-h2") => serve_h2(words),
+        Some("serve-tls") => serve_tls(words),
         Some("epoll") => send(words, "epoll"),
         Some("uring") => send(words, "uring"),
+        Some("h2") => send(words, "h2"),
         Some("run") => child::run(words),
-        _ => bail!("usage: linerate-bench-raw serve|serve-uring|epoll|uring|run [--option value]..."),
+        _ => bail!(
+            "usage: linerate-bench-raw serve|serve-uring|serve-h2|serve-tls|epoll|uring|h2|run [--option value]..."
+        ),
     }
 }
 
@@ -82,6 +90,49 @@ fn serve_by_ring(words: impl Iterator<Item = String>) -> Result<()> {
     Ok(server.run()?)
 }
 
+fn serve_h2(words: impl Iterator<Item = String>) -> Result<()> {
+    let a = Args::parse(words, &["listen", "body", "spin", "until-stdin-ends", "tls-cert", "tls-key"])?;
+    let tls = match (a.maybe::<String>("tls-cert")?, a.maybe::<String>("tls-key")?) {
+        (Some(cert), Some(key)) => Some(tls(&cert, &key, b"h2")?),
+        (None, None) => None,
+        _ => bail!("--tls-cert and --tls-key go together"),
+    };
+    let options = h2_server::Options {
+        listen: a.or("listen", SocketAddrV4::new([127, 0, 0, 1].into(), 0))?,
+        body: a.or("body", 13)?,
+        spin: a.or("spin", false)?,
+        until_stdin_ends: a.or("until-stdin-ends", false)?,
+        tls,
+    };
+    sys::raise_descriptor_limit();
+    sys::end_on_signal();
+    let (server, at) = h2_server::Server::bind(options).context("cannot listen")?;
+    print_line(&json!({ "listening": at.to_string() }))?;
+    let requests = server.run()?;
+    print_line(&json!({ "requests": requests, "cpu_s": sys::cpu_seconds() }))
+}
+
+/// TLS with certificate and key of these files, for this protocol alone.
+fn tls(cert: &str, key: &str, alpn: &[u8]) -> Result<Arc<rustls::ServerConfig>> {
+    let chain = CertificateDer::pem_file_iter(cert)?.collect::<Result<Vec<_>, _>>()?;
+    let key = PrivateKeyDer::from_pem_file(key)?;
+    let mut config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![alpn.to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn serve_tls(words: impl Iterator<Item = String>) -> Result<()> {
+    let a = Args::parse(words, &["listen", "body", "tls-cert", "tls-key"])?;
+    sys::raise_descriptor_limit();
+    sys::end_on_signal();
+    let at = a.or("listen", SocketAddrV4::new([127, 0, 0, 1].into(), 0))?;
+    let file = |name| a.maybe::<String>(name)?.with_context(|| format!("--{name} FILE is needed"));
+    let config = tls(&file("tls-cert")?, &file("tls-key")?, b"http/1.1")?;
+    let server = tls_server::Server::bind(at, a.or("body", 13)?, config).context("cannot listen")?;
+    print_line(&json!({ "listening": server.at()?.to_string() }))?;
+    Ok(server.run()?)
+}
+
 fn send(words: impl Iterator<Item = String>, how: &str) -> Result<()> {
     let known = ["target", "connections", "depth", "short", "seconds", "core", "receive", "fields"];
     let a = Args::parse(words, &known)?;
@@ -99,7 +150,11 @@ fn send(words: impl Iterator<Item = String>, how: &str) -> Result<()> {
     if let Some(core) = options.core {
         sys::pin(core)?;
     }
-    let counts = if how == "epoll" { epoll::run(&options)? } else { uring::run(&options)? };
+    let counts = match how {
+        "epoll" => epoll::run(&options)?,
+        "h2" => h2_client::run(&options)?,
+        _ => uring::run(&options)?,
+    };
     let seconds = counts.elapsed.as_secs_f64();
     print_line(&json!({
         "answered": counts.answered, "received": counts.received, "broken": counts.broken, "reads": counts.reads,
