@@ -8,6 +8,7 @@ mod icount;
 mod net;
 mod nginx;
 mod pictures;
+mod python;
 mod release;
 mod shell;
 mod soak;
@@ -30,8 +31,8 @@ struct Cli {
 enum Command {
     /// All that CI runs: format, lints, tidy, tests, instruction counts, a release build and a smoke run.
     Test(test::Options),
-    /// Holds the source against the project's rules: crate table, sizes, words, unsafe, links.
-    Tidy,
+    /// Holds the source against the project's rules: crate table, cycles, sizes, words, unsafe, links.
+    Tidy(tidy::Options),
     /// Measures side by side with other programs.
     #[command(subcommand)]
     Bench(Bench),
@@ -43,6 +44,8 @@ enum Command {
     Release(release::Options),
     /// Records the README's pictures from real runs (takes root).
     Pictures(pictures::Options),
+    /// Builds the wheel for Python, installs it in an environment of its own, and runs its tests.
+    Python(python::Options),
     /// Instruction counts of the hot paths against those committed (needs valgrind).
     Icount(icount::Options),
     /// Runs each fuzz target for some seconds.
@@ -64,6 +67,10 @@ enum Bench {
     Client(bench::client::Options),
     /// `linerate load` and `linerate serve` over TLS against nginx, wrk and ab, in turns.
     Tls(bench::tls::Options),
+    /// Compares `linerate load` and `serve` over HTTP/2 with h2load, shb, nginx and hyper.
+    H2(bench::h2::Options),
+    /// Measures loads from many machines with real and simulated agents, on loopback.
+    Machines(bench::machines::Options),
     /// TCP in user space (`--io xdp`) against the kernel's, over veth in namespaces of its own, in turns (takes root).
     Stack(bench::stack::Options),
     /// `linerate explain` against each cause made on purpose, and against healthy servers (takes root).
@@ -77,11 +84,13 @@ enum Bench {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
-        Command::Tidy => tidy::run(),
+        Command::Tidy(options) => tidy::run(&options),
         Command::Bench(Bench::Load(options)) => bench::run(&options),
         Command::Bench(Bench::Serve(options)) => bench::serve::run(&options),
         Command::Bench(Bench::Client(options)) => bench::client::run(&options),
         Command::Bench(Bench::Tls(options)) => bench::tls::run(&options),
+        Command::Bench(Bench::H2(options)) => bench::h2::run(&options),
+        Command::Bench(Bench::Machines(options)) => bench::machines::run(&options),
         Command::Bench(Bench::Truth(options)) => bench::truth::run(&options),
         Command::Bench(Bench::Pcap(options)) => bench::pcap::run(&options),
         Command::Bench(Bench::Stack(options)) => bench::stack::run(&options),
@@ -90,6 +99,7 @@ fn main() -> ExitCode {
         Command::Dist(options) => dist::run(&options),
         Command::Release(options) => release::run(&options),
         Command::Pictures(options) => pictures::run(&options),
+        Command::Python(options) => python::run(&options),
         Command::Icount(options) => icount::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Soak(options) => soak::run(&options),

@@ -23,13 +23,13 @@ pub(crate) struct Nginx {
 impl Nginx {
     /// Starts one process (no master) that responds to every request with `body` bytes. `wrapper`
     /// is a program with its arguments. It runs the command that follows them, and ends it when it
-    /// is ended itself.
-    pub(crate) fn start(body: usize, wrapper: &[String]) -> Result<Nginx> {
+    /// is ended itself. `more` is added to the configuration of its server.
+    pub(crate) fn start(body: usize, more: &str, wrapper: &[String]) -> Result<Nginx> {
         let nginx = shell::find("nginx").context("nginx is not installed")?;
         let dir = tempfile::tempdir()?;
         // Bound and released, because nginx cannot report which port it got for 0.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let locations = format!("location / {{ {} }}", hello(body));
+        let locations = format!("location / {{ {} }} {more}", hello(body));
         std::fs::write(dir.path().join("nginx.conf"), configuration(address, "", &locations))?;
         let mut words = wrapper.iter().cloned().chain([nginx.display().to_string()]);
         let mut command = Command::new(words.next().context("no program")?);
@@ -38,6 +38,11 @@ impl Nginx {
         let mut started = Nginx { child, address, dir };
         started.wait_until_ready()?;
         Ok(started)
+    }
+
+    /// Its own folder: configuration and logs.
+    pub(crate) fn folder(&self) -> &Path {
+        self.dir.path()
     }
 
     fn wait_until_ready(&mut self) -> Result<()> {

@@ -1,6 +1,7 @@
 //! `soak`: what is run for long. User-space TCP over the simulated network, for many seeds: one that fails is named, and is a bug
 //! report. `soak serve`: a server under all kinds of clients. `soak serve-mem`: the same in memory and in virtual time, by seed.
-//! `soak client`: a program's client against a server that does anything, likewise.
+//! `soak client`: a program's client against a server that does anything, likewise. `soak machines`: agents, a broker and a
+//! coordinator that break at any moment, likewise.
 
 mod serve;
 
@@ -38,12 +39,14 @@ enum What {
     Serve(serve::Options),
     /// A server in memory and in virtual time, under clients that do anything at any moment.
     ServeMem(Seeds),
-    /// A program's client in memory and in virtual time, against a server that does anything.
+    /// A program's client in memory and in virtual time, over HTTP/1.1, HTTP/2 and TLS, against a server that does anything.
     Client(Seeds),
     /// `load` and a server over TLS and user-space TCP, whose connections break at any byte.
     Tls(Seeds),
     /// `linerate load` over HTTP/2 in virtual time, against a server that refuses, resets, goes away and is cut off.
     LoadH2(Seeds),
+    /// Loads from many machines in virtual time: agents, broker and coordinator break at any moment.
+    Machines(Seeds),
 }
 
 /// Runs them with a release build.
@@ -64,6 +67,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         ),
         Some(What::LoadH2(seeds)) => seeds
             .run(&["linerate-load", "--lib", "--", "tests::http2"], "each request ended in exactly one way"),
+        Some(What::Machines(seeds)) => seeds.run(
+            &["linerate-machines", "--lib", "--", "publishing::seeds"],
+            "nothing counted twice, and nothing was missing in silence",
+        ),
         None => options.seeds.run(
             &["linerate-net", "--test", "stack_seeds", "--test", "stack_hosts", "--"],
             "no hang, no byte lost, doubled or changed",

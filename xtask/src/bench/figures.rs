@@ -30,6 +30,7 @@ pub(crate) fn figure(run: &Run, f: Figure) -> f64 {
     match f {
         Figure::Rate => run.rate,
         Figure::Cpu => run.cpu_us,
+        Figure::P99 => run.p99_us.unwrap_or(f64::NAN),
     }
 }
 
@@ -62,7 +63,7 @@ pub(crate) fn ratio(runs: &[Run], ours: &str, theirs: &str, f: Figure) -> Option
 pub(crate) fn reached(want: &Want, r: &Ratio) -> bool {
     match want.figure {
         Figure::Rate => r.median >= want.limit,
-        Figure::Cpu => r.median <= want.limit,
+        Figure::Cpu | Figure::P99 => r.median <= want.limit,
     }
 }
 
@@ -78,6 +79,7 @@ mod tests {
             answered: 1,
             server_requests: None,
             cpu_us: 1.0,
+            p99_us: None,
             server_busy: 0.0,
             client_busy: 0.0,
             waited: 0.0,

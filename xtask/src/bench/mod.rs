@@ -6,6 +6,8 @@ pub(crate) mod client;
 mod contender;
 pub(crate) mod explain;
 mod figures;
+pub(crate) mod h2;
+pub(crate) mod machines;
 pub(crate) mod pcap;
 mod round;
 mod scenario;
@@ -112,11 +114,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         return Ok(true);
     }
     let scenarios = chosen(&common.only, SCENARIOS, |s| s.name)?;
-    if outside() {
-        build(options)?;
-        if can_have_namespace() {
-            return in_own_namespace();
-        }
+    if let Some(ended) = elsewhere(|| build(options))? {
+        return Ok(ended);
     }
     let _alone = alone_on_this_machine()?;
     let tools = Tools::new(common, &options.flags, options.spin)?;
@@ -198,12 +197,29 @@ fn contenders(options: &Options, s: &Scenario) -> Result<Vec<Contender>> {
 }
 
 fn build(options: &Options) -> Result<()> {
+    let packages = ["linerate-bench-raw", "linerate-cli"];
+    build_released(&packages[..if options.without_linerate { 1 } else { 2 }])
+}
+
+/// What the measurements beside other programs need. Reason for one set: other sets are other features of
+/// what they share, so that each measurement would build linerate again.
+const WITH_PEERS: [&str; 3] = ["linerate-cli", "linerate-bench-raw", "linerate-bench-peers"];
+
+/// Builds packages as they are released.
+fn build_released(packages: &[&str]) -> Result<()> {
     let mut cargo = shell::cargo();
-    cargo.args(["build", "--release", "--quiet", "-p", "linerate-bench-raw"]);
-    if !options.without_linerate {
-        cargo.args(["-p", "linerate-cli"]);
+    cargo.args(["build", "--release", "--quiet"]);
+    shell::run(cargo.args(packages.iter().flat_map(|package| ["-p", package])))
+}
+
+/// Builds what is measured, where the network is available, and measures in a network namespace of its own if
+/// this machine has them: whether that reached its targets. `None`: it goes on here.
+fn elsewhere(build: impl FnOnce() -> Result<()>) -> Result<Option<bool>> {
+    if !outside() {
+        return Ok(None);
     }
-    shell::run(&mut cargo)
+    build()?;
+    can_have_namespace().then(in_own_namespace).transpose()
 }
 
 fn can_have_namespace() -> bool {

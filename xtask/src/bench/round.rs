@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Tools;
-use super::contender::Contender;
+use super::contender::{Contender, Said};
 use super::scenario::{Scenario, Shape, Sort};
 use super::server::{Seen, Server};
 
@@ -35,6 +35,8 @@ pub(crate) struct Run {
     /// Processor time per request of what is measured (the client in `bench load`, the server in
     /// `bench serve`), microseconds.
     pub(crate) cpu_us: f64,
+    /// Latency that 99 % did not exceed, where it is measured, microseconds.
+    pub(crate) p99_us: Option<f64>,
     /// The server's processor time as a share of the run.
     pub(crate) server_busy: f64,
     /// The client's.
@@ -60,11 +62,36 @@ impl Run {
             answered,
             server_requests,
             cpu_us,
+            p99_us: None,
             server_busy,
             client_busy,
             waited,
             max_rss_kb,
             fault,
+        }
+    }
+
+    /// A run whose figures are the client's, against a server of its own.
+    pub(crate) fn of_client(
+        program: &'static str,
+        round: usize,
+        said: &Said,
+        cost: &Cost,
+        seen: &Seen,
+    ) -> Run {
+        Run {
+            program,
+            round,
+            rate: said.rate,
+            answered: said.answered,
+            server_requests: seen.requests,
+            cpu_us: cost.cpu_s * 1e6 / said.answered.max(1) as f64,
+            p99_us: None,
+            server_busy: seen.cpu_s / cost.wall_s,
+            client_busy: cost.cpu_s / cost.wall_s,
+            waited: cost.delay_s / cost.wall_s,
+            max_rss_kb: cost.max_rss_kb,
+            fault: None,
         }
     }
 }
@@ -143,19 +170,8 @@ fn one(t: &Tools, shape: &Shape, c: Contender, round: usize) -> Result<Run> {
     let seen = server.end()?;
     let (out, cost) = done?;
     let said = c.said(&out, dir.path())?;
-    Ok(Run {
-        program: c.name(),
-        round,
-        rate: said.rate,
-        answered: said.answered,
-        server_requests: seen.requests,
-        cpu_us: cost.cpu_s * 1e6 / said.answered.max(1) as f64,
-        server_busy: seen.cpu_s / cost.wall_s,
-        client_busy: cost.cpu_s / cost.wall_s,
-        waited: cost.delay_s / cost.wall_s,
-        max_rss_kb: cost.max_rss_kb,
-        fault: disagreement(c, shape, said.answered, said.slack, &seen),
-    })
+    let fault = disagreement(c, shape, said.answered, said.slack, &seen);
+    Ok(Run { fault, ..Run::of_client(c.name(), round, &said, &cost, &seen) })
 }
 
 /// The server's own count must confirm the program's. All answered requests must have arrived, and

@@ -68,6 +68,8 @@ pub(crate) enum Figure {
     Rate,
     /// Processor time per request of what is measured, client or server: less is better.
     Cpu,
+    /// Latency that 99 % of the requests did not exceed: less is better.
+    P99,
 }
 
 /// The better of the two raw clients: targets against it are pass/fail, those against a peer are

@@ -14,6 +14,9 @@ use crate::nginx::Nginx;
 /// Longest life of a server: whatever goes wrong, none is left behind.
 const LIMIT_S: u64 = 300;
 
+/// nginx's log of POST requests, in its folder.
+const POSTS: &str = "posts.log";
+
 /// A running server.
 #[derive(Debug)]
 pub(crate) enum Server {
@@ -38,6 +41,8 @@ pub(crate) struct Bare {
 pub(crate) struct Seen {
     /// Requests, where it counts.
     pub(crate) requests: Option<u64>,
+    /// Paths of the POST requests, where it notes them.
+    pub(crate) posts: Vec<String>,
     /// Its processor time, seconds.
     pub(crate) cpu_s: f64,
     /// When the first request came, microseconds of its clock.
@@ -49,8 +54,17 @@ pub(crate) struct Seen {
 impl Server {
     /// The bare server with these options more.
     pub(crate) fn bare(t: &Tools, dir: &Path, options: &[&str]) -> Result<Server> {
+        Server::raw("serve", t, dir, options)
+    }
+
+    /// The bare server of HTTP/2.
+    pub(crate) fn bare_h2(t: &Tools, dir: &Path, options: &[&str]) -> Result<Server> {
+        Server::raw("serve-h2", t, dir, options)
+    }
+
+    fn raw(command: &str, t: &Tools, dir: &Path, options: &[&str]) -> Result<Server> {
         let mut c = Command::new(&t.raw);
-        c.args(&wrapper(t, dir)[1..]).arg(&t.raw).args(["serve", "--until-stdin-ends", "true"]);
+        c.args(&wrapper(t, dir)[1..]).arg(&t.raw).args([command, "--until-stdin-ends", "true"]);
         c.args(["--spin", if t.spin { "true" } else { "false" }]).args(options);
         let mut child =
             c.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start the bare server")?;
@@ -63,7 +77,16 @@ impl Server {
 
     /// nginx with a body of this many bytes.
     pub(crate) fn nginx(t: &Tools, dir: &Path, body: usize) -> Result<Server> {
-        Nginx::start(body, &wrapper(t, dir)).map(Server::Nginx)
+        Nginx::start(body, "", &wrapper(t, dir)).map(Server::Nginx)
+    }
+
+    /// nginx that closes each connection after so many requests. It notes each POST.
+    pub(crate) fn closing_nginx(t: &Tools, dir: &Path, body: usize, requests: u32) -> Result<Server> {
+        let more = format!(
+            "keepalive_requests {requests}; location /post {{ access_log {POSTS}; {} }}",
+            crate::nginx::hello(body)
+        );
+        Nginx::start(body, &more, &wrapper(t, dir)).map(Server::Nginx)
     }
 
     /// The address that it listens at.
@@ -77,13 +100,19 @@ impl Server {
     /// Ends it; what it saw.
     pub(crate) fn end(self) -> Result<Seen> {
         match self {
-            Server::Nginx(n) => Ok(Seen { cpu_s: n.cpu_seconds().unwrap_or(0.0), ..Seen::default() }),
+            Server::Nginx(n) => {
+                let log = std::fs::read_to_string(n.folder().join(POSTS)).unwrap_or_default();
+                let path = |line: &str| Some(line.split_once("\"POST ")?.1.split(' ').next()?.to_owned());
+                let posts = log.lines().filter_map(path).collect();
+                Ok(Seen { cpu_s: n.cpu_seconds().unwrap_or(0.0), posts, ..Seen::default() })
+            }
             Server::Bare(mut b) => {
                 drop(b.stdin.take());
                 let last = line(&mut b.stdout)?;
                 b.child.wait()?;
                 let pairs = last["stalls_us"].as_array().into_iter().flatten();
                 Ok(Seen {
+                    posts: Vec::new(),
                     requests: last["requests"].as_u64(),
                     cpu_s: last["cpu_s"].as_f64().unwrap_or(0.0),
                     first_us: last["first_us"].as_u64().unwrap_or(0),

@@ -148,6 +148,7 @@ fn figure_name(f: Figure) -> &'static str {
     match f {
         Figure::Rate => "rate",
         Figure::Cpu => "CPU",
+        Figure::P99 => "p99",
     }
 }
 

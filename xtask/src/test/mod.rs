@@ -32,7 +32,7 @@ const STEPS: [Step; 8] = [
     ("programs that tests need", |options, _| packages::provide(options.no_install)),
     ("format", |_, _| shell::run(shell::cargo().args(["fmt", "--all", "--check"]))),
     ("lints", |_, _| lints()),
-    ("tidy", |_, _| good(tidy::run()?, "tidy found something")),
+    ("tidy", |_, _| good(tidy::run(&tidy::Options::default())?, "tidy found something")),
     ("tests", |_, tally| programs::run(tally)),
     ("instruction counts", |_, _| instruction_counts()),
     ("release build", |_, _| {

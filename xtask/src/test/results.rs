@@ -28,6 +28,18 @@ impl Tally {
         None
     }
 
+    /// Takes in the results of another part.
+    pub(super) fn add(&mut self, other: &Tally) {
+        self.add_passed(other);
+        self.failed += other.failed;
+    }
+
+    /// Takes in what passed; what failed runs once more.
+    pub(super) fn add_passed(&mut self, other: &Tally) {
+        self.passed += other.passed;
+        self.ignored += other.ignored;
+    }
+
     /// The closing line. A step that failed without a failed test (lints, a build) counts as one,
     /// so that the line is never good when the run is not.
     pub(super) fn line(&self) -> String {

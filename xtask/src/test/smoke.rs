@@ -21,7 +21,7 @@ pub(super) fn run() -> Result<()> {
         println!("nginx is missing: no load against a real server");
         return Ok(());
     }
-    let nginx = Nginx::start(600, &[])?;
+    let nginx = Nginx::start(600, "", &[])?;
     for flags in ["-c 8", "-c 8 -p 16", "-c 8 --per-connection 1", "-c 8 -r 1000"] {
         load(&linerate, &nginx, flags)?;
     }
@@ -32,10 +32,12 @@ pub(super) fn run() -> Result<()> {
 fn load(linerate: &Path, nginx: &Nginx, flags: &str) -> Result<()> {
     let mut c = Command::new(linerate);
     c.arg("load").arg(format!("http://{}/", nginx.address)).args(flags.split(' '));
-    c.args(["-d", "1s", "--quiet", "--json", "-", "--check", "errors<1"]);
+    c.args(["-d", "1s", "--quiet", "--json", "-", "--check", "errors<1%"]);
     let v: Value = serde_json::from_str(&limited(&mut c)?).context("the JSON of linerate load")?;
     let n = |name: &str| v["requests"][name].as_u64().with_context(|| format!("no requests.{name}"));
     ensure!(v["schema"] == "linerate.outcome/1", "the schema is {}", v["schema"]);
+    // On a busy machine one that is due last may find no place.
+    ensure!(n("failed")? == 0, "{} requests failed", n("failed")?);
     ensure!(n("answered")? > 100, "only {} requests answered in a second", n("answered")?);
     ensure!(
         n("sent")? == n("answered")? + n("failed")? + n("unknown")?,

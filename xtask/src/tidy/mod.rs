@@ -1,6 +1,9 @@
 //! `tidy`: rules of this repository that no compiler holds. It is a test, too.
 
+mod cycles;
 mod edges;
+mod finding;
+mod imports;
 mod lexer;
 mod rust;
 mod text;
@@ -11,25 +14,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use crate::shell;
-
-/// Something that breaks a rule.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
-    /// File, relative to the root.
-    pub(crate) path: String,
-    /// Line from 1; 0 where the whole file is meant.
-    pub(crate) line: usize,
-    /// The rule's name, as the allow list spells it.
-    pub(crate) rule: &'static str,
-    /// What is wrong and what would be right.
-    pub(crate) what: String,
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, rule: &'static str, what: impl Into<String>) -> Finding {
-        Finding { path: path.into(), line, rule, what: what.into() }
-    }
-}
+use finding::{File, Finding};
 
 /// An exception in xtask/tidy.toml.
 #[derive(Debug, Deserialize)]
@@ -48,6 +33,16 @@ struct Allowed {
 struct AllowList {
     #[serde(default)]
     allow: Vec<Allowed>,
+    #[serde(default)]
+    cycles: Vec<cycles::Ceiling>,
+}
+
+/// Options of `cargo xtask tidy`.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Options {
+    /// Also print each crate's cycles of imports, between files and between folders.
+    #[arg(long)]
+    cycles: bool,
 }
 
 impl Allowed {
@@ -59,16 +54,11 @@ impl Allowed {
     }
 }
 
-/// One file of the repository.
-#[derive(Debug)]
-struct File {
-    /// Relative to the root, with `/`.
-    path: String,
-    text: String,
-}
-
 /// Prints what breaks a rule; `false` when anything does.
-pub(crate) fn run() -> Result<bool> {
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    if options.cycles {
+        println!("{}", cycles::table(&cycles::all(&files(shell::root())?)));
+    }
     let findings = findings(shell::root())?;
     for f in &findings {
         println!("{}:{}: {} [{}]", f.path, f.line, f.what, f.rule);
@@ -93,6 +83,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
     }
     text::required(&files, &mut found);
     edges::check(&files, &edges::metadata()?, &mut found);
+    cycles::check(&cycles::all(&files), &list.cycles, &mut found);
     let mut left: Vec<Finding> =
         found.iter().filter(|f| !list.allow.iter().any(|a| a.covers(f))).cloned().collect();
     left.extend(unneeded(&list, &found));
@@ -171,7 +162,7 @@ mod tests {
     #[test]
     fn exceptions_must_be_needed_and_reasoned() {
         let a = Allowed { rule: "r".into(), path: "a.rs".into(), item: None, reason: "".into() };
-        let list = AllowList { allow: vec![a] };
+        let list = AllowList { allow: vec![a], cycles: Vec::new() };
         assert_eq!(unneeded(&list, &[]).len(), 2);
     }
 }

@@ -136,6 +136,8 @@ pub(crate) enum Server {
     /// nginx with these lines in its `server` block. Its own upstream, `linerate serve` with a late
     /// body, is at port 8001 of the server.
     Nginx(&'static str),
+    /// The same, over HTTP/2.
+    NginxHttp2(&'static str),
     /// What people run, with a small application.
     Wild(Wild),
     /// programs/odd.py in this mode.
@@ -194,7 +196,7 @@ pub(crate) struct NameServer {
 }
 
 /// Causes on the path: naming one of them is a false alarm if only the server takes time.
-pub(crate) const ON_THE_WAY: [&str; 26] = [
+pub(crate) const ON_THE_WAY: [&str; 28] = [
     "server-nagle-delayed-ack",
     "client-nagle-delayed-ack",
     "tiny-writes",
@@ -210,6 +212,8 @@ pub(crate) const ON_THE_WAY: [&str; 26] = [
     "bufferbloat",
     "ports-exhausted",
     "keep-alive-race",
+    "h2-flow-control",
+    "h2-head-of-line",
     "time-wait-collision",
     "tls-full-handshake",
     "tls-hello-retry",
@@ -225,9 +229,8 @@ pub(crate) const ON_THE_WAY: [&str; 26] = [
 ];
 
 /// Ids of causes that no case injects, with the reason.
-pub(crate) const NOT_INJECTED: [(&str, &str); 4] = [
+pub(crate) const NOT_INJECTED: [(&str, &str); 3] = [
     ("tls-long-chain", "it takes another certificate; the tests of the command have one"),
     ("tls-slow-key", "it takes another key; the tests of the command have one"),
-    ("h2-flow-control", "comes with HTTP/2"),
     ("stopped", "a stopped process answers no warm-up; the tests of the command stop one"),
 ];

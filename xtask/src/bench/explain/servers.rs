@@ -143,7 +143,7 @@ impl Programs {
             Server::Jdk(..) => Some("javac"),
             Server::Node(_) => Some("node"),
             Server::Go => Some("go"),
-            Server::Nginx(_) => Some("nginx"),
+            Server::Nginx(_) | Server::NginxHttp2(_) => Some("nginx"),
         };
         let callers = case.beside.iter().map(|beside| match beside {
             Beside::Collide(..) => Some("python3"),
@@ -248,18 +248,9 @@ fn command(net: &NetBox, programs: &Programs, server: Server, share: Share, dir:
             own.chain(["-cp".into(), programs.dir.clone().into(), "Server".into(), port.into(), mode.into()])
                 .collect()
         }
-        Server::Nginx(lines) => {
+        Server::Nginx(lines) | Server::NginxHttp2(lines) => {
             let nginx = shell::find("nginx").context("nginx is not installed")?;
-            let listen = if programs.tls {
-                let [certificate, key] = [CERTIFICATE, KEY].map(|name| programs.dir.join(name));
-                format!(
-                    "{PORT} ssl; ssl_certificate {}; ssl_certificate_key {}",
-                    certificate.display(),
-                    key.display()
-                )
-            } else {
-                PORT.to_string()
-            };
+            let listen = nginx_listen(programs, matches!(server, Server::NginxHttp2(_)));
             std::fs::write(dir.join("nginx.conf"), nginx_conf(&listen, lines))?;
             words_file(dir)?;
             vec![
@@ -295,6 +286,16 @@ fn command(net: &NetBox, programs: &Programs, server: Server, share: Share, dir:
     Ok(c)
 }
 
+/// What follows the word `listen`.
+fn nginx_listen(programs: &Programs, http2: bool) -> String {
+    let http2 = if http2 { " http2" } else { "" };
+    if !programs.tls {
+        return format!("{PORT}{http2}");
+    }
+    let [certificate, key] = [CERTIFICATE, KEY].map(|name| programs.dir.join(name).display().to_string());
+    format!("{PORT} ssl{http2}; ssl_certificate {certificate}; ssl_certificate_key {key}")
+}
+
 /// `listen` is what follows that word.
 pub(super) fn nginx_conf(listen: &str, lines: &str) -> String {
     format!(
@@ -313,6 +314,7 @@ http {{
 fn words_file(dir: &Path) -> Result<()> {
     std::fs::create_dir(dir.join("www"))?;
     std::fs::write(dir.join("www/small"), "Hello, World!")?;
+    std::fs::write(dir.join("www/half"), "Hello, World!\n".repeat(20_000))?;
     let mut file = std::io::BufWriter::new(std::fs::File::create(dir.join("www/words"))?);
     let mut state = 1u32;
     for _ in 0..400_000 {

@@ -13,7 +13,7 @@ use scenario::{SCENARIOS, Scenario, Sort};
 
 use super::contender::Contender;
 use super::table::Page;
-use super::{Common, Tools, can_have_namespace, chosen, circumstances, in_own_namespace, outside, typed};
+use super::{Common, Tools, chosen, circumstances, elsewhere, typed};
 use crate::shell;
 
 /// What to measure of servers.
@@ -41,11 +41,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     let scenarios = chosen(&common.only, SCENARIOS, |s| s.name)?;
     let clients = clients(options)?;
-    if outside() {
-        peer::build()?;
-        if can_have_namespace() {
-            return in_own_namespace();
-        }
+    if let Some(ended) = elsewhere(peer::build)? {
+        return Ok(ended);
     }
     let tools = Tools::new(common, &options.flags, false)?;
     let mut page = Page::new(head(options, &tools));

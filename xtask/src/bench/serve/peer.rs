@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::scenario::{AXUM_NODELAY, BARE, BARE_URING, FILES, FILES_URING, NETTY, THREADS};
-use crate::bench::Tools;
 use crate::bench::server::wrapper;
+use crate::bench::{Tools, WITH_PEERS, build_released};
 use crate::{nginx, shell};
 
 /// A JVM takes its time.
@@ -38,8 +38,13 @@ pub(crate) enum Peer {
     Swoole,
     /// `linerate serve` over TLS, for `bench tls`.
     TlsLinerate,
+    /// The bare server over TLS, for `bench tls`.
+    TlsBare,
     /// nginx over TLS 1.3 with AES-256-GCM.
     TlsNginx(Sessions),
+    /// nginx with HTTP/2, for `bench h2`: in clear text and over TLS.
+    H2Nginx,
+    H2TlsNginx,
 }
 
 /// Whether nginx lets clients resume sessions, and whether it writes down which did.
@@ -51,7 +56,9 @@ pub(crate) enum Sessions {
     ResumedLogged,
 }
 
-use Peer::{Files, Go, Linerate, Netty, Nginx, Raw, Rust, Swoole, TlsLinerate, TlsNginx};
+use Peer::{
+    Files, Go, H2Nginx, H2TlsNginx, Linerate, Netty, Nginx, Raw, Rust, Swoole, TlsBare, TlsLinerate, TlsNginx,
+};
 
 const PEERS: [Peer; 22] = [
     Linerate("linerate epoll", "--io epoll"),
@@ -88,9 +95,7 @@ fn sources(of: &str) -> PathBuf {
 
 /// Builds all of them; what can't be built is said, and is missing later.
 pub(crate) fn build() -> Result<()> {
-    let mut cargo = shell::cargo();
-    cargo.args(["build", "--release", "--quiet", "-p", "linerate-cli", "-p", "linerate-bench-raw"]);
-    shell::run(cargo.args(["-p", "linerate-bench-peers"]))?;
+    build_released(&WITH_PEERS)?;
     for (what, built) in [("netty", build_netty()), ("go", build_go())] {
         if let Err(e) = built {
             println!("{what} cannot be built: {e:#}");
@@ -146,15 +151,16 @@ impl Peer {
             Go => "go",
             Swoole => "swoole",
             TlsLinerate => "linerate serve",
-            TlsNginx(_) => "nginx",
+            TlsBare => "bare",
+            TlsNginx(_) | H2Nginx | H2TlsNginx => "nginx",
         }
     }
 
     /// Why it is not there, if it is not.
     pub(crate) fn missing(self) -> Option<String> {
         let there = match self {
-            Linerate(..) | Files(..) | Rust(..) | Raw(..) | TlsLinerate => true,
-            Nginx(..) | TlsNginx(_) => shell::find("nginx").is_some(),
+            Linerate(..) | Files(..) | Rust(..) | Raw(..) | TlsLinerate | TlsBare => true,
+            Nginx(..) | TlsNginx(_) | H2Nginx | H2TlsNginx => shell::find("nginx").is_some(),
             Netty(..) => shell::find("java").is_some() && jars().is_dir(),
             Go => go().is_file(),
             Swoole => has_swoole(),
@@ -191,8 +197,18 @@ impl Peer {
                 let tls = format!("--tls-cert {} --tls-key {}", cert.display(), key.display());
                 words(format!("{} serve --listen {at} --threads 1 {tls} {}", t.linerate.display(), t.flags))
             }
+            TlsBare => {
+                let [cert, key] = certificate(dir, LOCAL)?;
+                let tls = format!("--tls-cert {} --tls-key {}", cert.display(), key.display());
+                words(format!("{} serve-tls --listen {at} --body 14 {tls}", t.raw.display()))
+            }
             TlsNginx(sessions) => {
-                std::fs::write(dir.join("nginx.conf"), tls_nginx(at, sessions, dir)?)?;
+                std::fs::write(dir.join("nginx.conf"), tls_nginx(at, " ssl", sessions, dir)?)?;
+                start_nginx(dir)?
+            }
+            H2Nginx => Nginx("", " http2").command(t, at, dir)?,
+            H2TlsNginx => {
+                std::fs::write(dir.join("nginx.conf"), tls_nginx(at, " ssl http2", Sessions::Resumed, dir)?)?;
                 start_nginx(dir)?
             }
             Go => words(format!("{} {at}", go().display())),
@@ -224,7 +240,7 @@ fn start_nginx(dir: &Path) -> Result<Vec<String>> {
 /// What nginx writes of each request for [`Sessions::FullLogged`]: whether the session was resumed, version and cipher.
 pub(crate) const TLS_LOG: &str = "tls.log";
 
-fn tls_nginx(at: SocketAddr, sessions: Sessions, dir: &Path) -> Result<String> {
+fn tls_nginx(at: SocketAddr, listening: &str, sessions: Sessions, dir: &Path) -> Result<String> {
     let [cert, key] = certificate(dir, LOCAL)?;
     let resumes = matches!(sessions, Sessions::Resumed | Sessions::ResumedLogged);
     let logs = matches!(sessions, Sessions::FullLogged | Sessions::ResumedLogged);
@@ -239,13 +255,13 @@ fn tls_nginx(at: SocketAddr, sessions: Sessions, dir: &Path) -> Result<String> {
         key.display(),
         locations(dir)?
     );
-    let text = nginx::configuration(at, " ssl", &server);
+    let text = nginx::configuration(at, listening, &server);
     let format = "http {\n    log_format tls '$ssl_session_reused $ssl_protocol $ssl_cipher';";
     Ok(text.replacen("http {", format, 1))
 }
 
 /// The names of a server that is called on this machine.
-const LOCAL: &str = "DNS:localhost,IP:127.0.0.1";
+pub(crate) const LOCAL: &str = "DNS:localhost,IP:127.0.0.1";
 
 /// Certificate (`cert.pem`) and key (`key.pem`) on P-256 for these names, signed by itself.
 pub(crate) fn certificate(dir: &Path, names: &str) -> Result<[PathBuf; 2]> {

@@ -22,7 +22,8 @@ use super::round::{Run, line, measured};
 use super::scenario::Figure;
 use super::server::wrapper;
 use super::table::{Page, as_table, thousands};
-use super::{Common, Tools, alone_on_this_machine, chosen, circumstances, in_own_namespace, outside, typed};
+use super::{Common, Tools, alone_on_this_machine, build_released, chosen, circumstances};
+use super::{in_own_namespace, outside, typed};
 use crate::nginx::{LONGEST_WORD, configuration, hello};
 use crate::shell;
 
@@ -53,8 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let (scenarios, scales) = wanted(&common.only)?;
     if outside() {
         ensure!(shell::is_root(), "bench stack needs root: namespaces and AF_XDP");
-        let packages = ["build", "--release", "--quiet", "-p", "linerate-bench-raw", "-p", "linerate-cli"];
-        shell::run(shell::cargo().args(packages))?;
+        build_released(&["linerate-bench-raw", "linerate-cli"])?;
         return in_own_namespace();
     }
     let _alone = alone_on_this_machine()?;
@@ -217,6 +217,7 @@ fn one(t: &Tools, cable: &Cable, s: &Scenario, who: &'static str, round: usize) 
         server_requests: None,
         // Of both ends together: on veth the receiver's network work is done on the sender's core.
         cpu_us: (busy[0] + busy[1]) * 1e6 / answered.max(1.0),
+        p99_us: None,
         server_busy: busy[0] / cost.wall_s,
         client_busy: busy[1] / cost.wall_s,
         waited: cost.delay_s / cost.wall_s,

@@ -19,10 +19,8 @@ use super::round::{Run, line, measured};
 use super::scenario::{Figure, Want};
 use super::serve::peer::{Peer, Running, Sessions, TLS_LOG};
 use super::table::{Page, as_table, thousands};
-use super::{
-    Common, Tools, alone_on_this_machine, can_have_namespace, chosen, circumstances, in_own_namespace,
-};
-use super::{outside, typed};
+use super::{Common, Tools, WITH_PEERS, alone_on_this_machine, build_released, chosen, circumstances};
+use super::{elsewhere, typed};
 use crate::shell;
 
 /// Beyond the planned time a client gets this long to end by itself, seconds.
@@ -50,20 +48,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         return Ok(true);
     }
     let scenarios = chosen(&common.only, SCENARIOS, |s| s.name)?;
-    if outside() {
-        let mut cargo = shell::cargo();
-        shell::run(cargo.args([
-            "build",
-            "--release",
-            "--quiet",
-            "-p",
-            "linerate-cli",
-            "-p",
-            "linerate-bench-raw",
-        ]))?;
-        if can_have_namespace() {
-            return in_own_namespace();
-        }
+    if let Some(ended) = elsewhere(|| build_released(&WITH_PEERS))? {
+        return Ok(ended);
     }
     let _alone = alone_on_this_machine()?;
     let tools = Tools::new(common, "", false)?;
@@ -109,7 +95,7 @@ fn clients(
             page.add_block(format!("{}, as nginx wrote it down: {} {said}.\n", s.name, client.name()));
         }
     }
-    let server = Running::start(t, if against == Against::Ours { Peer::TlsLinerate } else { nginx(shape) })?;
+    let server = Running::start(t, if against == Against::Bare { Peer::TlsBare } else { nginx(shape) })?;
     let mut runs = Vec::new();
     for round in 0..t.rounds {
         for i in 0..who.len() {
@@ -202,6 +188,7 @@ fn one(
         answered: said.answered,
         server_requests: None,
         cpu_us: cpu_s * 1e6 / said.answered.max(1) as f64,
+        p99_us: None,
         server_busy: server_s / cost.wall_s,
         client_busy: cost.cpu_s / cost.wall_s,
         waited: cost.delay_s / cost.wall_s,
@@ -281,7 +268,7 @@ fn command(
                 Handshakes::Resumed => "--per-connection 1",
             };
             split(format!(
-                "{} load {url} --insecure -t 1 -c {connections} -p {depth} -d {}s --quiet {shake} {} --json {}",
+                "{} load {url} --insecure --http 1.1 -t 1 -c {connections} -p {depth} -d {}s --quiet {shake} {} --json {}",
                 t.linerate.display(),
                 t.seconds,
                 o.flags,

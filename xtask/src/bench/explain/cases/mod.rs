@@ -5,6 +5,7 @@ mod connection;
 mod http;
 mod odd;
 mod server;
+mod streams;
 mod tls;
 
 use super::case::Case;
@@ -18,6 +19,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         .chain(odd::CASES)
         .chain(alike::CASES)
         .chain(tls::CASES)
+        .chain(streams::CASES)
 }
 
 #[cfg(test)]
@@ -60,6 +62,7 @@ mod tests {
             "cork",
             "server-send-buffer",
             "rate-limit",
+            "h2-stream-limit",
         ];
         for id in ON_THE_WAY.iter().chain(&in_the_server) {
             let excused = NOT_INJECTED.iter().any(|(other, _)| other == id);

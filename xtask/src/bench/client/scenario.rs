@@ -1,0 +1,133 @@
+//! What `bench client` measures, and what is wanted.
+
+use crate::bench::scenario::{Figure, Want};
+
+/// One row.
+#[derive(Debug)]
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    pub(super) task: Task,
+    pub(super) clients: &'static [&'static str],
+    pub(super) wants: &'static [Want],
+}
+
+/// The requests and their server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Task {
+    /// So many calls in flight, to the bare server, which responds with so many bytes.
+    Flight { calls: u32, body: usize },
+    /// The same over a round trip of so many milliseconds, on four connections each: clients that do not pipeline have
+    /// four calls in flight.
+    Far { rtt_ms: u64, calls: u32 },
+    /// An open loop at a tenth of the rate that a client reaches with so many calls in flight.
+    Tenth { calls: u32, of: &'static str },
+    /// So many streams of one connection by HTTP/2, to a bare server.
+    Streams { calls: u32 },
+    /// nginx with `keepalive_requests 100`. Every n-th call is a POST, if n is not 0.
+    Nginx { calls: u32, post_every: u32 },
+}
+
+pub(super) const SEND: &str = "send";
+pub(super) const SEND_H2: &str = "send-h2";
+pub(super) const HYPER_H2: &str = "hyper-util-h2";
+pub(super) const SEND_ALL: &str = "send_all";
+pub(super) const COUNTED: &str = "send_counted";
+pub(super) const LOAD: &str = "linerate load";
+pub(super) const HYPER: &str = "hyper-util";
+pub(super) const REQWEST: &str = "reqwest";
+pub(super) const PYTHON_ALL: &str = "Python send_all";
+pub(super) const PYTHON_SEND: &str = "Python send";
+pub(super) const AIOHTTP: &str = "aiohttp";
+pub(super) const HTTPX: &str = "httpx";
+
+const ALL: &[&str] = &[SEND, SEND_ALL, COUNTED, LOAD, HYPER, REQWEST];
+const CALLS: &[&str] = &[SEND, HYPER, REQWEST];
+
+const fn rate(ours: &'static str, against: &'static str, limit: f64) -> Want {
+    Want { figure: Figure::Rate, ours, against, limit, binds: true }
+}
+
+const fn of(figure: Figure, against: &'static str, limit: f64) -> Want {
+    Want { figure, ours: SEND, against, limit, binds: true }
+}
+
+/// All of them, in the table's order.
+pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "flight100",
+        what: "100-byte responses, 100 in flight",
+        task: Task::Flight { calls: 100, body: 100 },
+        clients: ALL,
+        wants: &[
+            rate(SEND, HYPER, 5.0),
+            rate(SEND, REQWEST, 5.0),
+            rate(SEND_ALL, HYPER, 10.0),
+            rate(SEND_ALL, REQWEST, 10.0),
+            rate(COUNTED, LOAD, 0.8),
+        ],
+    },
+    Scenario {
+        name: "flight1",
+        what: "100-byte responses, one at a time",
+        task: Task::Flight { calls: 1, body: 100 },
+        clients: ALL,
+        wants: &[rate(SEND, HYPER, 1.0), rate(SEND, REQWEST, 1.0)],
+    },
+    Scenario {
+        name: "body16k",
+        what: "16 KiB responses, 100 in flight",
+        task: Task::Flight { calls: 100, body: 16 << 10 },
+        clients: ALL,
+        wants: &[rate(SEND, HYPER, 1.0), rate(SEND, REQWEST, 1.0)],
+    },
+    Scenario {
+        name: "far20",
+        what: "round trip of 20 ms, 4 connections each",
+        task: Task::Far { rtt_ms: 20, calls: 256 },
+        clients: CALLS,
+        wants: &[rate(SEND, HYPER, 10.0), rate(SEND, REQWEST, 10.0)],
+    },
+    Scenario {
+        name: "tenth",
+        what: "p99 at a tenth of the top rate of send",
+        task: Task::Tenth { calls: 100, of: SEND },
+        clients: CALLS,
+        wants: &[of(Figure::P99, HYPER, 1.0), of(Figure::P99, REQWEST, 1.0)],
+    },
+    Scenario {
+        name: "tenth-pooled",
+        what: "p99 at a tenth of the top rate of hyper-util, which all clients reach",
+        task: Task::Tenth { calls: 100, of: HYPER },
+        clients: CALLS,
+        wants: &[of(Figure::P99, HYPER, 1.0), of(Figure::P99, REQWEST, 1.0)],
+    },
+    Scenario {
+        name: "nginx100",
+        what: "nginx with keepalive_requests 100, 100 in flight",
+        task: Task::Nginx { calls: 100, post_every: 0 },
+        clients: CALLS,
+        wants: &[rate(SEND, REQWEST, 1.5), of(Figure::Cpu, REQWEST, 0.4)],
+    },
+    Scenario {
+        name: "nginx100post",
+        what: "the same, every 50th a POST: none may be sent twice",
+        task: Task::Nginx { calls: 100, post_every: 50 },
+        clients: CALLS,
+        wants: &[],
+    },
+    Scenario {
+        name: "http2",
+        what: "HTTP/2, 1 connection, 100 streams",
+        task: Task::Streams { calls: 100 },
+        clients: &[SEND_H2, HYPER_H2],
+        wants: &[rate(SEND_H2, HYPER_H2, 2.0)],
+    },
+    Scenario {
+        name: "python",
+        what: "Python: 100-byte responses, 100 in flight",
+        task: Task::Flight { calls: 100, body: 100 },
+        clients: &[PYTHON_ALL, PYTHON_SEND, AIOHTTP, HTTPX],
+        wants: &[rate(PYTHON_ALL, AIOHTTP, 10.0), rate(PYTHON_ALL, HTTPX, 20.0)],
+    },
+];

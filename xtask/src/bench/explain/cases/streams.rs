@@ -1,0 +1,77 @@
+//! HTTP/2: its windows, its streams, and servers that speak it well.
+
+use crate::bench::explain::case::{Case, Fixed, PLAIN, Server};
+
+const HTTP2: &[&str] = &["--http2"];
+/// A client that announces no windows of its own.
+const SMALL: &[&str] = &["--http2", "--h2-window", "65535"];
+
+pub(super) static CASES: &[Case] = &[
+    Case {
+        name: "h2-window",
+        truth: "h2-flow-control",
+        rtts: &[40],
+        path: "/bytes/300000",
+        flags: SMALL,
+        // Its new connections begin slowly besides.
+        also: &["slow-start"],
+        fixed: Fixed::Flags(HTTP2),
+        ..PLAIN
+    },
+    Case {
+        name: "h2-streams",
+        truth: "h2-stream-limit",
+        rtts: &[40],
+        server: Server::Node("h2-streams"),
+        flags: HTTP2,
+        ..PLAIN
+    },
+    Case {
+        name: "h2-loss",
+        truth: "h2-head-of-line",
+        rtts: &[40],
+        net: "--loss down:2%",
+        path: "/bytes/12000",
+        flags: HTTP2,
+        also: &["packet-loss"],
+        ..PLAIN
+    },
+    Case {
+        name: "h2-nginx-streams",
+        truth: "h2-stream-limit",
+        rtts: &[40],
+        server: Server::NginxHttp2("http2_max_concurrent_streams 3; location / { return 200 hello; }"),
+        flags: HTTP2,
+        fixed: Fixed::Server(Server::NginxHttp2("location / { return 200 hello; }")),
+        ..PLAIN
+    },
+    Case {
+        name: "h2-nginx-window",
+        truth: "h2-flow-control",
+        rtts: &[40],
+        server: Server::NginxHttp2("location / { root www; }"),
+        path: "/half",
+        flags: SMALL,
+        also: &["slow-start"],
+        fixed: Fixed::Flags(HTTP2),
+        ..PLAIN
+    },
+    Case { name: "h2-healthy-linerate", alike: true, flags: HTTP2, ..PLAIN },
+    Case { name: "h2-healthy-small-window", alike: true, path: "/bytes/8000", flags: SMALL, ..PLAIN },
+    Case { name: "h2-healthy-node", alike: true, server: Server::Node("h2-plain"), flags: HTTP2, ..PLAIN },
+    Case {
+        name: "h2-healthy-nginx",
+        alike: true,
+        server: Server::NginxHttp2("location / { return 200 hello; }"),
+        flags: HTTP2,
+        ..PLAIN
+    },
+    Case {
+        name: "h2-think-40",
+        truth: "server-think",
+        alike: true,
+        server: Server::Node("h2-think"),
+        flags: HTTP2,
+        ..PLAIN
+    },
+];

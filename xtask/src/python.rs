@@ -1,0 +1,82 @@
+//! `python`: the wheel of python/, built by maturin, and its tests, in a virtual environment of their own.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell;
+
+/// How to build.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Optimize, as `bench client` needs it.
+    #[arg(long)]
+    release: bool,
+    /// Build and install only.
+    #[arg(long)]
+    no_tests: bool,
+}
+
+/// The virtual environment's own interpreter.
+pub(crate) fn interpreter() -> PathBuf {
+    venv().join("bin/python")
+}
+
+fn venv() -> PathBuf {
+    shell::target_dir().join("python-venv")
+}
+
+/// Builds, installs and tests; what is missing is named.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    if let Err(why) = provide() {
+        println!("python: not run: {why:#}");
+        return Ok(true);
+    }
+    let wheels = shell::target_dir().join("wheels");
+    // One wheel, so that the name below means this build's.
+    if wheels.exists() {
+        std::fs::remove_dir_all(&wheels).with_context(|| wheels.display().to_string())?;
+    }
+    let mut build = python(&["-m", "maturin", "build", "--quiet", "--out"]);
+    build.arg(&wheels).args(["--manifest-path", "python/Cargo.toml"]);
+    if options.release {
+        build.arg("--release");
+    }
+    shell::run(build.env("CARGO_TARGET_DIR", shell::target_dir()))?;
+    let wheel = std::fs::read_dir(&wheels)?.next().context("maturin built no wheel")??.path();
+    let install = ["-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", "--no-index"];
+    shell::run(python(&install).arg(&wheel))?;
+    println!("{}", wheel.display());
+    if !options.no_tests {
+        shell::run(&mut python(&["-m", "unittest", "discover", "-s", "python/tests", "-t", "python/tests"]))?;
+    }
+    Ok(true)
+}
+
+/// The environment, with maturin.
+fn provide() -> Result<()> {
+    let works = |mut c: Command| {
+        let status = c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    if !works(python(&["-m", "pip", "--version"])) {
+        let Some(python3) = shell::find("python3") else { bail!("python3 is not installed") };
+        let mut make = Command::new(python3);
+        make.args(["-m", "venv"]).arg(venv());
+        if !works(make) {
+            bail!("python3 makes no virtual environment (Debian: python3-venv)");
+        }
+    }
+    let maturin = || python(&["-m", "maturin", "--version"]);
+    if !works(maturin()) && !works(python(&["-m", "pip", "install", "--quiet", "maturin>=1.7,<2"])) {
+        bail!("maturin cannot be installed: {} -m pip install maturin", interpreter().display());
+    }
+    Ok(())
+}
+
+fn python(words: &[&str]) -> Command {
+    let mut c = Command::new(interpreter());
+    c.args(words).current_dir(shell::root());
+    c
+}
