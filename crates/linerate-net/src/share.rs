@@ -8,7 +8,8 @@
 //! 2. [`Owner::turn`](Transport::turn) waits, for the guest's events and its [`Bell`] too.
 //!
 //! The guest steps before each of the owner's turns, because a claim on received bytes ends with the next turn. A guest
-//! opens connections; it does not listen.
+//! opens connections; it does not listen. Its connections have slots of their own: they stay few though the owner has many
+//! connections.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::table::Table;
 use crate::{
     After, Ahead, Close, Conn, ConnectOptions, Data, Event, FlowInfo, Lent, ListenOptions, Listener,
     NetError, Piece, Profile, TcpInfo, TcpTotals, Time, Transport, Waker,
@@ -124,34 +126,69 @@ impl Wake for Bell {
     }
 }
 
+/// No transport has this connection.
+const NOBODY: Conn = Conn { slot: u32::MAX, generation: u32::MAX };
+
 struct State<T> {
     transport: T,
-    /// The guest's connections, by slot.
-    guests: Vec<Option<Conn>>,
-    open: usize,
+    /// The guest's open connections as the guest knows them, with the transport's.
+    guests: Table<Conn>,
+    /// The other way, by the transport's slot.
+    by_slot: Vec<Option<Conn>>,
     /// The guest's events of the last turn.
     events: Vec<Event>,
 }
 
 impl<T> State<T> {
-    fn is_guests(&self, conn: Conn) -> bool {
-        self.guests.get(conn.slot()).is_some_and(|known| *known == Some(conn))
+    /// The transport's connection, for one of the owner's.
+    fn of_owner(&self, conn: Conn) -> Conn {
+        conn
     }
 
-    fn opened(&mut self, conn: Conn) {
+    /// The transport's connection, for one of the guest's.
+    fn of_guest(&self, conn: Conn) -> Conn {
+        self.guests.get(conn).copied().unwrap_or(NOBODY)
+    }
+
+    /// The guest's connection, if this one of the transport's is the guest's.
+    fn guests(&self, conn: Conn) -> Option<Conn> {
+        let guests = (*self.by_slot.get(conn.slot())?)?;
+        (self.guests.get(guests) == Some(&conn)).then_some(guests)
+    }
+
+    fn opened(&mut self, conn: Conn) -> Option<Conn> {
+        let guests = self.guests.insert(conn).ok()?;
         let slot = conn.slot();
-        if slot >= self.guests.len() {
-            self.guests.resize(slot + 1, None);
+        if slot >= self.by_slot.len() {
+            self.by_slot.resize(slot + 1, None);
         }
-        self.guests[slot] = Some(conn);
-        self.open += 1;
+        self.by_slot[slot] = Some(guests);
+        Some(guests)
     }
 
-    fn closed(&mut self, conn: Conn) {
-        if self.is_guests(conn) {
-            self.guests[conn.slot()] = None;
-            self.open -= 1;
+    /// Forgets one of the guest's.
+    fn closed(&mut self, guests: Conn) {
+        if let Some(conn) = self.guests.remove(guests) {
+            self.by_slot[conn.slot()] = None;
         }
+    }
+
+    /// The guest's event, or the owner's.
+    fn sort(&self, event: Event) -> Result<Event, Event> {
+        let conn = match &event {
+            Event::Accepted { .. } | Event::Woken => return Err(event),
+            Event::Readable { conn, .. }
+            | Event::Connected { conn, .. }
+            | Event::Drained { conn }
+            | Event::Failed { conn, .. } => *conn,
+        };
+        let Some(conn) = self.guests(conn) else { return Err(event) };
+        Ok(match event {
+            Event::Readable { data, .. } => Event::Readable { conn, data: Data { conn, ..data } },
+            Event::Connected { at, tcp_at, .. } => Event::Connected { conn, at, tcp_at },
+            Event::Failed { error, .. } => Event::Failed { conn, error },
+            _ => Event::Drained { conn },
+        })
     }
 }
 
@@ -217,7 +254,8 @@ pub fn share<T: Transport>(transport: T) -> (Owner<T>, Guest<T>) {
         bell,
     };
     let between = Rc::new(between);
-    let state = State { transport, guests: Vec::new(), open: 0, events: Vec::new() };
+    let guests = Table::new(u32::MAX);
+    let state = State { transport, guests, by_slot: Vec::new(), events: Vec::new() };
     let state = Rc::new(RefCell::new(state));
     let owner = Owner { state: Rc::clone(&state), between: Rc::clone(&between), told: Vec::new() };
     (owner, Guest { state, between })
@@ -226,10 +264,10 @@ pub fn share<T: Transport>(transport: T) -> (Owner<T>, Guest<T>) {
 impl<T: Transport> Drop for Guest<T> {
     fn drop(&mut self) {
         let state = &mut *self.state.borrow_mut();
-        for conn in state.guests.drain(..).flatten() {
-            state.transport.close(conn, Close::Now);
+        for guests in state.guests.conns() {
+            state.transport.close(state.of_guest(guests), Close::Now);
+            state.closed(guests);
         }
-        state.open = 0;
         state.events.clear();
         self.between.has_events.set(false);
         self.between.is_gone.set(true);
@@ -243,31 +281,36 @@ impl<T: Transport> Guest<T> {
     }
 }
 
-/// The methods that do the same for both.
+/// The methods that do the same for both; `$of`: from their connections to the transport's.
 macro_rules! passed_on {
-    () => {
+    ($of:ident) => {
         fn now(&mut self) -> Time {
             self.state.borrow_mut().transport.now()
         }
 
         fn local(&mut self, conn: Conn) -> Option<SocketAddr> {
-            self.state.borrow_mut().transport.local(conn)
+            let state = &mut *self.state.borrow_mut();
+            state.transport.local(state.$of(conn))
         }
 
         fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After {
-            self.state.borrow_mut().transport.receive(data, take)
+            let state = &mut *self.state.borrow_mut();
+            state.transport.receive(Data { conn: state.$of(data.conn), ..data }, take)
         }
 
         fn receive_or_discard(&mut self, data: Data, take: impl FnMut(Piece<'_>) -> Ahead) -> After {
-            self.state.borrow_mut().transport.receive_or_discard(data, take)
+            let state = &mut *self.state.borrow_mut();
+            state.transport.receive_or_discard(Data { conn: state.$of(data.conn), ..data }, take)
         }
 
         fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError> {
-            self.state.borrow_mut().transport.send(conn, bytes)
+            let state = &mut *self.state.borrow_mut();
+            state.transport.send(state.$of(conn), bytes)
         }
 
         fn send_shared(&mut self, conn: Conn, bytes: Bytes) -> Result<(), NetError> {
-            self.state.borrow_mut().transport.send_shared(conn, bytes)
+            let state = &mut *self.state.borrow_mut();
+            state.transport.send_shared(state.$of(conn), bytes)
         }
 
         fn gathers(&self) -> bool {
@@ -279,7 +322,8 @@ macro_rules! passed_on {
         }
 
         fn send_lent(&mut self, conn: Conn, lent: Lent, range: Range<usize>) -> Result<(), NetError> {
-            self.state.borrow_mut().transport.send_lent(conn, lent, range)
+            let state = &mut *self.state.borrow_mut();
+            state.transport.send_lent(state.$of(conn), lent, range)
         }
 
         fn send_file(
@@ -289,7 +333,8 @@ macro_rules! passed_on {
             file: &Arc<File>,
             range: Range<u64>,
         ) -> Result<(), NetError> {
-            self.state.borrow_mut().transport.send_file(conn, head, file, range)
+            let state = &mut *self.state.borrow_mut();
+            state.transport.send_file(state.$of(conn), head, file, range)
         }
 
         fn sends_files(&self) -> bool {
@@ -297,31 +342,38 @@ macro_rules! passed_on {
         }
 
         fn unsent(&self, conn: Conn) -> usize {
-            self.state.borrow().transport.unsent(conn)
+            let state = self.state.borrow();
+            state.transport.unsent(state.$of(conn))
         }
 
         fn pause(&mut self, conn: Conn) {
-            self.state.borrow_mut().transport.pause(conn);
+            let state = &mut *self.state.borrow_mut();
+            state.transport.pause(state.$of(conn));
         }
 
         fn resume(&mut self, conn: Conn) {
-            self.state.borrow_mut().transport.resume(conn);
+            let state = &mut *self.state.borrow_mut();
+            state.transport.resume(state.$of(conn));
         }
 
         fn set_low_water(&mut self, conn: Conn, bytes: usize) {
-            self.state.borrow_mut().transport.set_low_water(conn, bytes);
+            let state = &mut *self.state.borrow_mut();
+            state.transport.set_low_water(state.$of(conn), bytes);
         }
 
         fn reason(&self, conn: Conn) -> Option<String> {
-            self.state.borrow().transport.reason(conn)
+            let state = self.state.borrow();
+            state.transport.reason(state.$of(conn))
         }
 
         fn about(&self, conn: Conn) -> Option<Arc<dyn Any + Send + Sync>> {
-            self.state.borrow().transport.about(conn)
+            let state = self.state.borrow();
+            state.transport.about(state.$of(conn))
         }
 
         fn info(&mut self, conn: Conn) -> Option<TcpInfo> {
-            self.state.borrow_mut().transport.info(conn)
+            let state = &mut *self.state.borrow_mut();
+            state.transport.info(state.$of(conn))
         }
 
         fn waker(&self) -> Waker {
@@ -346,7 +398,7 @@ impl<T: Transport> Owner<T> {
 }
 
 impl<T: Transport> Transport for Owner<T> {
-    passed_on!();
+    passed_on!(of_owner);
 
     fn listen(
         &mut self,
@@ -397,15 +449,10 @@ impl<T: Transport> Transport for Owner<T> {
         let turned = state.transport.turn(until, &mut self.told);
         self.between.bell.end_wait();
         for event in self.told.drain(..) {
-            let conn = match &event {
-                Event::Accepted { .. } | Event::Woken => None,
-                Event::Readable { conn, .. }
-                | Event::Connected { conn, .. }
-                | Event::Drained { conn }
-                | Event::Failed { conn, .. } => Some(*conn),
-            };
-            let is_guests = conn.is_some_and(|conn| state.is_guests(conn));
-            if is_guests { &mut state.events } else { &mut *events }.push(event);
+            match state.sort(event) {
+                Ok(event) => state.events.push(event),
+                Err(event) => events.push(event),
+            }
         }
         self.between.has_events.set(!state.events.is_empty());
         turned
@@ -422,7 +469,7 @@ impl<T: Transport> Transport for Owner<T> {
     /// Without the guest's connections: a server that ends does not wait for them.
     fn unfinished(&self) -> usize {
         let state = self.state.borrow();
-        state.transport.unfinished().saturating_sub(state.open)
+        state.transport.unfinished().saturating_sub(state.guests.len())
     }
 
     fn half_closed(&self) -> usize {
@@ -443,7 +490,7 @@ impl<T: Transport> Transport for Owner<T> {
 }
 
 impl<T: Transport> Transport for Guest<T> {
-    passed_on!();
+    passed_on!(of_guest);
 
     /// Fails: the owner listens.
     fn listen(&mut self, _: SocketAddr, _: &ListenOptions) -> Result<(Listener, SocketAddr), NetError> {
@@ -455,8 +502,11 @@ impl<T: Transport> Transport for Guest<T> {
     fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError> {
         let state = &mut *self.state.borrow_mut();
         let conn = state.transport.connect(to, options)?;
-        state.opened(conn);
-        Ok(conn)
+        // The transport has fewer connections than the table has room.
+        state.opened(conn).ok_or_else(|| {
+            state.transport.close(conn, Close::Now);
+            NetError::from_errno(libc::EMFILE)
+        })
     }
 
     fn turn(&mut self, _: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {
@@ -467,20 +517,20 @@ impl<T: Transport> Transport for Guest<T> {
 
     fn send_last(&mut self, conn: Conn, bytes: &[u8], how: Close) -> Result<(), NetError> {
         let state = &mut *self.state.borrow_mut();
-        state.transport.send_last(conn, bytes, how)?;
+        state.transport.send_last(state.of_guest(conn), bytes, how)?;
         state.closed(conn);
         Ok(())
     }
 
     fn close(&mut self, conn: Conn, how: Close) {
         let state = &mut *self.state.borrow_mut();
-        state.transport.close(conn, how);
+        state.transport.close(state.of_guest(conn), how);
         state.closed(conn);
     }
 
     /// Open ones. Those that close are the owner's to wait for.
     fn unfinished(&self) -> usize {
-        self.state.borrow().open
+        self.state.borrow().guests.len()
     }
 }
 
@@ -540,6 +590,108 @@ mod tests {
         drop(guest);
         owner.turn(Some(Time::ZERO + Duration::from_secs(1)), &mut owners).expect("a turn");
         assert_eq!(owners.len(), 1);
+    }
+
+    #[test]
+    fn the_guests_slots_are_few_and_its_closed_connections_unknown() {
+        let mut mem = Mem::default();
+        mem.serve(at("10.0.0.2:80"), echo).expect("a peer");
+        let (mut owner, mut guest) = share(mem);
+        let to = at("10.0.0.2:80");
+        let mut open = || owner.connect(to, &ConnectOptions::default()).expect("under way");
+        let owners: Vec<Conn> = (0..1000).map(|_| open()).collect();
+        let mut open = || guest.connect(to, &ConnectOptions::default()).expect("under way");
+        let (first, second) = (open(), open());
+        assert_eq!((first.slot(), second.slot()), (0, 1));
+        guest.close(first, Close::Now);
+        let third = guest.connect(to, &ConnectOptions::default()).expect("under way");
+        assert_eq!(third.slot(), 0);
+        // The one that was closed is nobody's: neither the owner's first nor the guest's third.
+        assert_ne!(first, third);
+        guest.send(first, b"lost").expect("it goes nowhere");
+        guest.close(first, Close::Now);
+        assert_eq!(guest.unsent(first), 0);
+        let data = Data { conn: first, token: 0 };
+        assert_eq!(guest.receive(data, |_| ()), After::Gone);
+        assert!(guest.local(first).is_none() && guest.local(third).is_some());
+        assert!(owner.local(owners[0]).is_some() && guest.unfinished() == 2);
+        assert!(guest.send(third, b"kept").is_ok() && guest.send_last(third, b"!", Close::Now).is_ok());
+        assert!(guest.local(third).is_none() && guest.unfinished() == 1);
+    }
+
+    /// SplitMix64.
+    fn below(state: &mut u64, n: usize) -> usize {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n as u64) as usize
+    }
+
+    /// What one of the two knows of its connections: the letter that each sends, and what came back.
+    #[derive(Default)]
+    struct Known(Vec<(Conn, u8, Vec<u8>)>);
+
+    impl Known {
+        fn act<T: Transport>(&mut self, transport: &mut T, random: &mut u64, letter: u8) {
+            let nth = below(random, self.0.len().max(1));
+            match (below(random, 4), self.0.get(nth)) {
+                (0, _) | (_, None) => {
+                    let conn = transport.connect(at("10.0.0.2:80"), &ConnectOptions::default());
+                    self.0.push((conn.expect("under way"), letter, Vec::new()));
+                }
+                (1, Some((conn, ..))) => {
+                    transport.close(*conn, if below(random, 2) == 0 { Close::Now } else { Close::AfterPeer });
+                    self.0.swap_remove(nth);
+                }
+                (_, Some((conn, letter, _))) => transport.send(*conn, &[*letter; 7]).expect("taken"),
+            }
+        }
+
+        fn hear<T: Transport>(&mut self, transport: &mut T, events: &mut Vec<Event>) {
+            for event in events.drain(..) {
+                let Event::Readable { conn, data } = event else { continue };
+                assert_eq!(data.conn(), conn);
+                let Some((_, letter, heard)) = self.0.iter_mut().find(|(known, ..)| *known == conn) else {
+                    // Closed since the turn.
+                    assert_eq!(transport.receive(data, |_| panic!("its bytes are gone")), After::Gone);
+                    continue;
+                };
+                transport.receive(data, |bytes| heard.extend_from_slice(bytes));
+                assert!(heard.iter().all(|byte| byte == letter), "{letter}: {heard:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_order_they_act_in_each_hears_its_own() {
+        let mut heard = 0;
+        for seed in 0..300 {
+            let mut random = seed;
+            let mut mem = Mem::default();
+            mem.serve(at("10.0.0.2:80"), echo).expect("a peer");
+            let (mut owner, mut guest) = share(mem);
+            guest.rest().until(Time::NEVER);
+            guest.rest().bell().take();
+            let (mut owners, mut guests) = (Known::default(), Known::default());
+            let mut events = Vec::new();
+            for letter in 0..200_u8 {
+                match below(&mut random, 3) {
+                    0 => owners.act(&mut owner, &mut random, letter),
+                    1 => guests.act(&mut guest, &mut random, letter),
+                    _ => {
+                        guest.turn(None, &mut events).expect("a turn");
+                        guests.hear(&mut guest, &mut events);
+                        let until = owner.now() + Duration::from_millis(below(&mut random, 4) as u64);
+                        owner.turn(Some(until), &mut events).expect("a turn");
+                        owners.hear(&mut owner, &mut events);
+                    }
+                }
+                assert_eq!(guest.unfinished(), guests.0.len());
+                assert!(guests.0.iter().all(|(conn, ..)| conn.slot() < 200));
+            }
+            heard += owners.0.iter().chain(&guests.0).map(|(.., heard)| heard.len()).sum::<usize>();
+        }
+        assert!(heard > 10_000, "{heard}");
     }
 
     #[test]
