@@ -166,7 +166,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
         let open = self.calls.open() as usize;
         let closing = self.calls.transport().unfinished() > open;
         let until = if closing { now + CLOSING_TURN } else { Time::NEVER };
-        let until = if self.lookup.is_none() && self.calls.wants_addresses() && self.calls.unfinished() > 0 {
+        let looks_up = self.target.has_name() && self.lookup.is_none();
+        let until = if looks_up && self.calls.wants_addresses() && self.calls.unfinished() > 0 {
             until.min(self.lookup_after.max(now + Duration::from_millis(1)))
         } else {
             until

@@ -78,3 +78,38 @@ impl<T: Transport> fmt::Debug for Runner<T> {
         f.debug_struct("Runner").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use linerate_net::mem::Mem;
+
+    use super::*;
+    use crate::client::{Client, Error};
+
+    #[test]
+    fn a_call_whose_server_is_gone_waits_without_looking_each_millisecond() {
+        let builder = Client::builder("http://10.0.0.9:80").connect_attempts(12);
+        let (client, mut runner) = builder.build_over(Mem::default()).unwrap();
+        let mut call = pin!(client.get("/"));
+        let mut cx = Context::from_waker(Waker::noop());
+        let mover = &mut runner.mover;
+        let mut looks = 0;
+        let result = loop {
+            if let Poll::Ready(result) = call.as_mut().poll(&mut cx) {
+                break result;
+            }
+            looks += 1;
+            assert!(mover.is_wanted());
+            mover.begin(&mut cx);
+            let now = mover.calls.transport().now();
+            let until = mover.until(now);
+            mover.calls.transport().turn(Some(until), &mut mover.events).unwrap();
+            mover.end();
+        };
+        assert!(matches!(result, Err(Error::Connect(_))), "{result:?}");
+        let spent = mover.calls.transport().now() - Time::ZERO;
+        assert!(looks < 50 && spent.as_millis() > 60, "{looks} looks in {spent:?}");
+    }
+}
