@@ -1,6 +1,8 @@
 //! A reverse proxy: all requests of a thread share the connections of its client, which sends them without waiting for
 //! responses, in the loop that serves. One that is not idempotent and gets no response is 502, never a second attempt.
 //!
+//! It holds each message as a whole: requests of up to 1 MiB (413 beyond) and responses of up to 16 MiB (502 beyond).
+//!
 //! `cargo run -p linerate --example proxy 127.0.0.1:8080 http://127.0.0.1:9000`
 
 use std::error::Error;
@@ -14,8 +16,11 @@ const BODY: usize = 1 << 20;
 
 /// Fields of one connection (RFC 9110 section 7.6.1), and those that client and server write.
 #[rustfmt::skip]
-const OWN: [&str; 10] = ["connection", "content-length", "date", "expect", "host", "keep-alive", "te", "trailer",
-                         "transfer-encoding", "upgrade"];
+const OWN: [&str; 11] = ["connection", "content-length", "date", "expect", "host", "keep-alive", "proxy-connection",
+                         "te", "trailer", "transfer-encoding", "upgrade"];
+
+/// How it names itself in Via (RFC 9110 section 7.6.3).
+const VIA: &str = "1.1 linerate";
 
 enum Failed {
     Body(BodyError),
@@ -39,27 +44,37 @@ impl From<Failed> for Response {
     }
 }
 
-/// Whether a field goes on; `listed` are the names in Connection.
-fn passes(name: &str, listed: &str) -> bool {
-    let is = |own: &str| name.eq_ignore_ascii_case(own.trim());
-    !OWN.into_iter().any(is) && !listed.split(',').any(is)
+/// The fields that go on: neither of the connection, nor named by a field Connection.
+fn passed<'a, V: AsRef<[u8]>, I: Iterator<Item = (&'a str, V)>>(
+    fields: impl Fn() -> I,
+) -> impl Iterator<Item = (&'a str, V)> {
+    let connection = fields().filter(|(name, _)| name.eq_ignore_ascii_case("connection"));
+    let listed: Vec<u8> = connection.flat_map(|(_, value)| [value.as_ref(), b","].concat()).collect();
+    let is_listed = move |name: &str| {
+        listed.split(|b| *b == b',').any(|own| own.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
+    };
+    fields()
+        .filter(move |(name, _)| !OWN.iter().any(|own| own.eq_ignore_ascii_case(name)) && !is_listed(name))
 }
 
 async fn pass(client: Client, mut request: Request) -> Result<Response, Failed> {
     let body = request.body().collect(BODY).await.map_err(Failed::Body)?;
-    let (head, listed) = (request.head(), request.field("connection").unwrap_or(""));
+    let head = request.head();
     let mut onward = http::Request::builder().method(head.method_name()).uri(head.target());
-    for (name, value) in head.fields().filter(|(name, _)| passes(name, listed)) {
+    for (name, value) in passed(|| head.fields()) {
         onward = onward.header(name, value);
     }
-    let onward = onward.body(body).map_err(|e| Failed::Message(e.into()))?;
+    let onward = onward.header("via", VIA).body(body).map_err(|e| Failed::Message(e.into()))?;
     let (head, body) = client.send(onward).await.map_err(Failed::Call)?.into_parts();
     let mut response = Response::status(head.status.as_u16()).with_body(body);
-    let listed = head.headers.get("connection").and_then(|value| value.to_str().ok()).unwrap_or("");
-    for (name, value) in head.headers.iter().filter(|(name, _)| passes(name.as_str(), listed)) {
-        response = response.with_field(name.as_str(), value).map_err(|e| Failed::Message(e.into()))?;
+    if let Some(length) = head.headers.get("content-length").and_then(|n| n.to_str().ok()?.parse().ok()) {
+        // A response to HEAD says how long the content would be.
+        response = response.announcing(length);
     }
-    Ok(response)
+    for (name, value) in passed(|| head.headers.iter().map(|(name, value)| (name.as_str(), value))) {
+        response = response.with_field(name, value).map_err(|e| Failed::Message(e.into()))?;
+    }
+    response.with_field("via", VIA).map_err(|e| Failed::Message(e.into()))
 }
 
 pub(crate) fn start(listen: SocketAddr, origin: &str) -> Result<Handle, Box<dyn Error>> {

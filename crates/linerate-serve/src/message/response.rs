@@ -222,6 +222,13 @@ impl Response {
         Ok(self)
     }
 
+    /// The Content-Length of a response to HEAD, which has no body to measure (RFC 9110 section 9.3.2). With a body, and
+    /// for other methods, the body says it.
+    pub fn announcing(mut self, length: u64) -> Response {
+        self.announced = Some(length);
+        self
+    }
+
     /// The head to send before the body.
     pub(crate) fn head(&self, persistence: Persistence, framing: AnswerFraming) -> AnswerHead<'_> {
         AnswerHead {

@@ -63,24 +63,38 @@ async fn the_uploader_loses_nothing_when_the_server_closes() {
 
 #[tokio::test]
 async fn the_proxy_passes_requests_on_and_says_when_it_cannot() {
-    let server = Server::start(|request| match request.path() {
+    let server = Server::start(|request| {
+        match request.path() {
         "/teapot?a=b" => Does::Says(
-            b"HTTP/1.1 418 No\r\nX-A: b\r\nConnection: x-mine\r\nX-Mine: 1\r\nContent-Length: 5\r\n\r\nshort"
+            b"HTTP/1.1 418 No\r\nX-A: b\r\nConnection: x-mine\r\nConnection: keep-alive, x-too\r\nX-Mine: 1\r\n\
+              X-Too: 1\r\nVia: 1.0 a\r\nContent-Length: 5\r\n\r\nshort"
                 .to_vec(),
         ),
+        "/long" => Does::Says(b"HTTP/1.1 200 OK\r\nContent-Length: 4096\r\n\r\n".to_vec()),
         "/lost" => Does::Closes(Vec::new()),
         _ => ok([request.method().as_bytes(), b" ", &request.body].concat()),
+    }
     });
     let proxy = proxy::start(([127, 0, 0, 1], 0).into(), &server.url()).unwrap();
     let client = Client::builder(&format!("http://{}", proxy.addr())).build().unwrap();
     let request =
-        http::Request::get("/teapot?a=b").header("keep-alive", "9").header("x-c", "d").body(Bytes::new());
+        http::Request::get("/teapot?a=b").header("keep-alive", "9").header("x-c", "d").header("x-own", "e");
+    // RFC 9110 section 7.6.1.
+    let request = request.header("connection", "x-other").header("connection", "X-Own ,keep-alive");
+    let request = request.header("proxy-connection", "keep-alive").body(Bytes::new());
     let teapot = client.send(request.unwrap()).await.unwrap();
     assert_eq!((teapot.status().as_u16(), &teapot.body()[..]), (418, &b"short"[..]));
     assert_eq!(teapot.headers()["x-a"], "b");
-    assert!(!teapot.headers().contains_key("x-mine"), "it belongs to the connection");
+    for name in ["x-mine", "x-too"] {
+        assert!(!teapot.headers().contains_key(name), "it belongs to the connection");
+    }
+    let via: Vec<_> = teapot.headers().get_all("via").iter().collect();
+    assert_eq!(via, ["1.0 a", "1.1 linerate"]);
     let head = &server.requests()[0].head;
-    assert!(head.contains("x-c: d") && !head.contains("keep-alive"), "{head}");
+    assert!(head.contains("x-c: d") && head.contains("via: 1.1 linerate"), "{head}");
+    assert!(!head.contains("keep-alive") && !head.contains("x-own"), "{head}");
+    let long = client.send(http::Request::head("/long").body(Bytes::new()).unwrap()).await.unwrap();
+    assert_eq!(long.headers()["content-length"], "4096", "RFC 9110 section 9.3.2");
     assert_eq!(client.post("/", "hello").await.unwrap().body(), &b"POST hello"[..]);
     let lost = client.post("/lost", "x").await.unwrap();
     assert_eq!(lost.status(), 502);
