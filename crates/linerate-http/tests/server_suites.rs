@@ -76,7 +76,7 @@ fn h1spec() {
 
 #[test]
 fn http11probe_what_must_be_refused_is() {
-    // Results that the RFC justifies against the table: docs/HTTP-SERVER.md names each.
+    // Results that the RFC justifies against the table: docs/SERVE-CONFORMANCE.md names each.
     const JUSTIFIED: [&str; 1] = ["MAL-POST-CL-HUGE-NO-BODY"];
     // The handler decides these, not the reader.
     const HANDLERS: [&str; 6] = [

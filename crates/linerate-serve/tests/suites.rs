@@ -13,7 +13,7 @@ use linerate_serve::{Handle, Io, ServerOptions, spawn};
 use namespaces::{Cable, OUR_V4, OURS};
 use serde_json::Value;
 
-/// Verdicts of the tables that the RFCs do not share; docs/HTTP-SERVER.md says why, with the section of each.
+/// Verdicts of the tables that the RFCs do not share; docs/SERVE-CONFORMANCE.md says why, with the section of each.
 const JUSTIFIED: [&str; 5] = [
     "MAL-POST-CL-HUGE-NO-BODY",
     "SMUG-GET-CL-PREFIX-DESYNC",

@@ -36,7 +36,7 @@ pub(crate) struct ServeArgs {
     /// Read a configuration file: the same words as these flags, which win over it; read again at SIGHUP
     ///
     /// It can say more than flags: [[route]], a directory, redirect or status by the beginning of the path, and [[listener]],
-    /// addresses with a directory and routes of their own. docs/HTTP-SERVER.md has an example of each.
+    /// addresses with a directory and routes of their own. docs/SERVE-CONFIGURATION.md has an example of each.
     #[arg(long, value_name = "FILE.toml")]
     pub(super) config: Option<PathBuf>,
     /// Check flags and configuration file, say what is wrong with them, and end: 0 if they are sound, 2 if not

@@ -89,11 +89,12 @@ impl<T: Transport> BesideRunning<T> {
         if moved {
             return Ok(None);
         }
-        if !*is_open {
-            return Ok(Some(Time::NEVER));
-        }
         let now = mover.calls.transport().now();
         let until = mover.until(now);
+        if !*is_open {
+            // Connections may still be closing.
+            return Ok(Some(until));
+        }
         Ok((until > now && mover.sleep(waker)).then_some(until))
     }
 }

@@ -60,7 +60,7 @@ impl<T: Transport> Runner<T> {
             is_open = is_open && self.mover.is_wanted();
             let is_forced = self.mover.begin(&mut cx);
             let now = self.mover.calls.transport().now();
-            let until = if is_open { self.mover.until(now) } else { Time::NEVER };
+            let until = self.mover.until(now);
             // Without a client nobody has anything for the calls to do.
             let is_idle = !is_forced && (!is_open || self.mover.sleep(&waker));
             let rests = is_idle && self.bell.begin_wait();

@@ -210,11 +210,12 @@ mod tests {
         assert_eq!((both.threads, both.max_fields), (Some(1), Some(7)), "flags win");
     }
 
-    /// What docs/HTTP-SERVER.md shows, put together, is a configuration.
+    /// What the pages show, put together, is a configuration.
     #[test]
     fn the_documented_file_is_sound() {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/HTTP-SERVER.md");
-        let page = std::fs::read_to_string(page).expect("read");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let read = |page| std::fs::read_to_string(docs.join(page)).expect("read");
+        let page = ["SERVE-CONFIGURATION.md", "HTTP-SERVER.md"].map(read).concat();
         let blocks: Vec<&str> = page
             .split("```toml\n")
             .skip(1)
