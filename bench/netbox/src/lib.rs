@@ -29,7 +29,6 @@ mod namespace;
 mod netbox;
 mod packet;
 mod queue;
-mod random;
 mod relay;
 mod reply;
 mod rule;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use crate::conditions::Conditions;
 use crate::limits;
 use crate::packet::Packet;
-use crate::random::Random;
 use crate::rule::Rules;
+use linerate_base::Random;
 
 /// Counters of the frames of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -35,7 +35,6 @@ pub mod planner;
 pub mod predict;
 pub mod probe;
 pub mod process;
-mod random;
 pub mod record;
 pub mod shown;
 mod signs;

@@ -13,13 +13,13 @@ use crate::call::{Call, Failure, Stage, Why, ms};
 use crate::causes::{self, Block, Judgement, say};
 use crate::limits;
 use crate::probe::{CallProbe, Experiment, Lane, Observation, Probe};
-use crate::random::Random;
 use crate::record::{Record, Settings, median_of};
 use crate::shown::Arms;
 use crate::signs::{at_once, bursts, first, pace};
 use crate::times::{self, Part, Times};
 use crate::verdict::{Diagnosis, Machine, RuledOut, TlsSeen, Verdict, Whole};
 use crate::{predict, shown, steady};
+use linerate_base::Random;
 
 /// Where in the plan we are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! assume no normal distribution.
 
 use crate::limits::ARRANGEMENTS;
-use crate::random::Random;
+use linerate_base::Random;
 
 /// The median; 0 for no values.
 pub fn median(values: &[f64]) -> f64 {

@@ -50,7 +50,6 @@ pub mod stack;
 mod sys;
 mod table;
 mod tcp_info;
-mod time;
 mod transport;
 pub mod uring;
 
@@ -61,10 +60,10 @@ pub use host_secret::HostSecret;
 pub use input::InputFile;
 pub use limits::Limits;
 pub use line::Line;
+pub use linerate_base::Time;
 pub use open::{Io, IoOptions};
 pub use probe::{Facility, Probe, Unavailable};
 pub use tcp_info::{TcpInfo, TcpTotals};
-pub use time::Time;
 pub use transport::{
     After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, Piece, Profile,
     Transport, Waker,

@@ -536,6 +536,8 @@ impl<T: Transport> Transport for Guest<T> {
 
 #[cfg(test)]
 mod tests {
+    use linerate_base::Random;
+
     use super::*;
     use crate::mem::{Mem, PeerActions, PeerConn};
 
@@ -619,28 +621,20 @@ mod tests {
         assert!(guest.local(third).is_none() && guest.unfinished() == 1);
     }
 
-    /// SplitMix64.
-    fn below(state: &mut u64, n: usize) -> usize {
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n as u64) as usize
-    }
-
     /// What one of the two knows of its connections: the letter that each sends, and what came back.
     #[derive(Default)]
     struct Known(Vec<(Conn, u8, Vec<u8>)>);
 
     impl Known {
-        fn act<T: Transport>(&mut self, transport: &mut T, random: &mut u64, letter: u8) {
-            let nth = below(random, self.0.len().max(1));
-            match (below(random, 4), self.0.get(nth)) {
+        fn act<T: Transport>(&mut self, transport: &mut T, random: &mut Random, letter: u8) {
+            let nth = random.below(self.0.len() as u64) as usize;
+            match (random.below(4), self.0.get(nth)) {
                 (0, _) | (_, None) => {
                     let conn = transport.connect(at("10.0.0.2:80"), &ConnectOptions::default());
                     self.0.push((conn.expect("under way"), letter, Vec::new()));
                 }
                 (1, Some((conn, ..))) => {
-                    transport.close(*conn, if below(random, 2) == 0 { Close::Now } else { Close::AfterPeer });
+                    transport.close(*conn, if random.below(2) == 0 { Close::Now } else { Close::AfterPeer });
                     self.0.swap_remove(nth);
                 }
                 (_, Some((conn, letter, _))) => transport.send(*conn, &[*letter; 7]).expect("taken"),
@@ -666,7 +660,7 @@ mod tests {
     fn whatever_order_they_act_in_each_hears_its_own() {
         let mut heard = 0;
         for seed in 0..300 {
-            let mut random = seed;
+            let mut random = Random::new(seed);
             let mut mem = Mem::default();
             mem.serve(at("10.0.0.2:80"), echo).expect("a peer");
             let (mut owner, mut guest) = share(mem);
@@ -675,13 +669,13 @@ mod tests {
             let (mut owners, mut guests) = (Known::default(), Known::default());
             let mut events = Vec::new();
             for letter in 0..200_u8 {
-                match below(&mut random, 3) {
+                match random.below(3) {
                     0 => owners.act(&mut owner, &mut random, letter),
                     1 => guests.act(&mut guest, &mut random, letter),
                     _ => {
                         guest.turn(None, &mut events).expect("a turn");
                         guests.hear(&mut guest, &mut events);
-                        let until = owner.now() + Duration::from_millis(below(&mut random, 4) as u64);
+                        let until = owner.now() + Duration::from_millis(random.below(4));
                         owner.turn(Some(until), &mut events).expect("a turn");
                         owners.hear(&mut owner, &mut events);
                     }

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use linerate_base::Random;
 use linerate_net::link::sim::{Nat, Outages, Sim, SimEnd, SimOptions};
 use linerate_net::link::{Checksums, Link};
 use linerate_net::stack::{Stack, StackOptions};
@@ -35,19 +36,8 @@ const CALLS: usize = 12;
 /// each. A port that the server does not release costs a minute.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n.max(1)
-    }
-
-    fn millis(&mut self, most: u64) -> Duration {
-        Duration::from_millis(self.below(most))
-    }
+fn millis(random: &mut Random, most: u64) -> Duration {
+    Duration::from_millis(random.below(most))
 }
 
 /// A host's end of the network. It outlives the stack, which ends with the process.
@@ -98,9 +88,9 @@ fn network(seed: u64, random: &mut Random) -> SimOptions {
         forgets: Duration::from_millis(200 << random.below(4)),
     };
     let outages = Outages {
-        first: random.millis(5000),
+        first: millis(random, 5000),
         every: Duration::from_secs(5 + random.below(20)),
-        lasts: random.millis(1500),
+        lasts: millis(random, 1500),
     };
     SimOptions {
         seed,
@@ -188,7 +178,7 @@ fn call(net: &mut Stack<Lent<'_>>, number: u64) -> Result<(), String> {
 
 /// A host that calls, pauses, and restarts now and then.
 fn host(seed: u64, number: u64, end: &mut SimEnd, address: Ipv4Addr, left: &AtomicUsize) {
-    let mut random = Random(seed.wrapping_mul(31) + number);
+    let mut random = Random::new(seed.wrapping_mul(31) + number);
     let mut calls = 0;
     while calls < CALLS {
         let own = random.below(u64::MAX);
@@ -200,7 +190,7 @@ fn host(seed: u64, number: u64, end: &mut SimEnd, address: Ipv4Addr, left: &Atom
                 left.store(0, Ordering::Relaxed);
                 panic!("seed {seed}: call {calls} of host {number}: {why}");
             }
-            let until = net.now() + random.millis(3000);
+            let until = net.now() + millis(&mut random, 3000);
             while net.now() < until {
                 net.turn(Some(until), &mut Vec::new()).expect("a turn");
             }
@@ -210,7 +200,7 @@ fn host(seed: u64, number: u64, end: &mut SimEnd, address: Ipv4Addr, left: &Atom
 }
 
 fn run(seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let options = network(seed, &mut random);
     let behind = options.nat.is_some();
     let sim = Sim::new(options);

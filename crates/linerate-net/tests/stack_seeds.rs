@@ -10,6 +10,7 @@ mod crowd;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use linerate_base::Random;
 use linerate_net::link::sim::{Sim, SimEnd, SimOptions};
 use linerate_net::stack::{Stack, StackLimits, StackOptions};
 use linerate_net::{After, Close, Conn, ConnectOptions, Event, Limits, ListenOptions, Time, Transport};
@@ -34,37 +35,17 @@ const TIRED: Duration = Duration::from_secs(100);
 /// Turns of one seed. Reason: a loop in which time stands still would hang.
 const TURNS: u32 = 400_000;
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
-    }
-
-    /// Zero half of the time, otherwise up to `most`.
-    fn some(&mut self, most: u64) -> u32 {
-        if self.next() & 1 == 0 { 0 } else { self.below(most) as u32 }
-    }
-}
-
 fn network(seed: u64, random: &mut Random) -> SimOptions {
     SimOptions {
         seed,
         delay: Duration::from_micros(20 << random.below(12)),
         rate: (random.below(3) == 0).then(|| 20_000 << random.below(10)),
         queue: 3_000 << random.below(8),
-        loss_ppm: random.some(50_000),
-        reorder_ppm: random.some(100_000),
+        loss_ppm: random.few(50_000) as u32,
+        reorder_ppm: random.few(100_000) as u32,
         reorder_by: Duration::from_micros(10 << random.below(13)),
-        duplicate_ppm: random.some(50_000),
-        corrupt_ppm: random.some(10_000),
+        duplicate_ppm: random.few(50_000) as u32,
+        corrupt_ppm: random.few(10_000) as u32,
         mtu: [576, 1280, 1500, 9000][random.below(4) as usize],
         ..SimOptions::default()
     }
@@ -144,7 +125,7 @@ fn bytes(random: &mut Random, most: u64) -> Vec<u8> {
     let len = random.below(most) as usize;
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
-        bytes.extend_from_slice(&random.next().to_le_bytes());
+        bytes.extend_from_slice(&random.next_u64().to_le_bytes());
     }
     bytes.truncate(len);
     bytes
@@ -152,8 +133,8 @@ fn bytes(random: &mut Random, most: u64) -> Vec<u8> {
 
 impl Run {
     fn new(seed: u64, troubled: bool) -> (Run, SocketAddr, Option<SimEnd>) {
-        let mut random = Random(seed);
-        let mut more = Random(!seed);
+        let mut random = Random::new(seed);
+        let mut more = Random::new(!seed);
         let trouble = if troubled { Trouble::of(&mut more) } else { Trouble::default() };
         let sim = network(seed, &mut random);
         let ip: IpAddr =

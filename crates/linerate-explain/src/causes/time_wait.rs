@@ -12,10 +12,10 @@ use super::{AGAIN, Block, Cause, Fix, Judgement, say, singles};
 use crate::call::{Call, ms};
 use crate::evidence::Grounds;
 use crate::probe::{CallProbe, Experiment, Lane, Probe};
-use crate::random::Random;
 use crate::record::Record;
 use crate::stats::median;
 use crate::verdict::Verdict;
+use linerate_base::Random;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "time-wait-collision",

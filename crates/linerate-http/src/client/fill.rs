@@ -2,9 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use linerate_base::mix;
 
 use super::limits::RANDOM_TEXT;
-use super::slots::{Slot, mix};
+use super::slots::Slot;
 use super::template::Values;
 
 /// A slot that is not just a number or cell: a source, and its filters in order.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use linerate_base::mix;
 use memchr::memmem;
 
 use super::body::Body;
@@ -131,15 +132,6 @@ impl Slot {
 
 fn cell<'v>(v: &Values<'v>, column: usize) -> &'v [u8] {
     v.row.get(column).map_or(&[][..], |cell| &**cell)
-}
-
-/// The finaliser of SplitMix64: each input bit flips half of the output bits.
-#[inline]
-pub(super) fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 #[inline]

@@ -2,7 +2,7 @@
 
 use std::collections::BinaryHeap;
 
-use linerate_load::plan::random::Random;
+use linerate_base::Random;
 
 use super::*;
 

@@ -8,7 +8,7 @@
 
 mod student;
 
-use linerate_load::plan::random::Random;
+use linerate_base::Random;
 
 use crate::limits::{ALL_RESAMPLES, LEAST_ROUNDS, RESAMPLES, RESOLUTION};
 pub use student::{t_cdf, t_quantile};

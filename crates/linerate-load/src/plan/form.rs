@@ -6,7 +6,6 @@ use std::sync::Arc;
 use linerate_http::client::{Body, BodyPart};
 
 use super::body::read_file;
-use super::random;
 use super::units::quoted;
 
 /// A field of a form.
@@ -186,8 +185,12 @@ pub fn multipart<'a>(
 
 /// The `n`-th boundary of a seed.
 fn boundary(seed: u64, n: u64) -> String {
-    let stream = random::derive(seed, 0x666f_726d);
-    format!("linerate-{:016x}{:016x}", random::nth(stream, 2 * n), random::nth(stream, 2 * n + 1))
+    let stream = linerate_base::derive(seed, 0x666f_726d);
+    format!(
+        "linerate-{:016x}{:016x}",
+        linerate_base::nth(stream, 2 * n),
+        linerate_base::nth(stream, 2 * n + 1)
+    )
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@ pub mod http;
 pub mod limits;
 pub mod parts;
 pub mod pick;
-pub mod random;
 mod rate;
 pub mod route;
 pub mod schedule;

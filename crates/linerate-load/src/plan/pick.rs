@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::random::{derive, nth};
 use super::{Order, Plan, Request};
+use linerate_base::{derive, nth};
 
 /// Stream of the seed that choices draw from; arrivals of thread t draw from stream t.
 const CHOICES: u64 = u64::MAX;

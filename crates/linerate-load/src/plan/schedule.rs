@@ -1,8 +1,8 @@
 //! One thread's share of the arrivals, in order, without storing them.
 
 use super::curve::{Curve, Fraction};
-use super::random::{Random, derive};
 use super::{Arrival, Pace};
+use linerate_base::{Random, derive};
 
 /// Due times of one of several threads, nanoseconds from the start, ascending.
 ///

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use linerate_base::Random;
+
 /// Faults of one direction. The default has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
@@ -63,28 +65,19 @@ impl Fate {
 
 /// The source of random decisions: the same seed and the same calls give the same decisions.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(u64);
+pub(super) struct Dice(Random);
 
 impl Dice {
     pub(super) fn new(seed: u64) -> Dice {
-        Dice(seed)
-    }
-
-    /// SplitMix64.
-    fn random(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Dice(Random::new(seed))
     }
 
     fn happens(&mut self, ppm: u32) -> bool {
-        ppm > 0 && self.random() % 1_000_000 < u64::from(ppm)
+        ppm > 0 && self.0.below(1_000_000) < u64::from(ppm)
     }
 
     fn some_of(&mut self, most: Duration) -> Duration {
-        Duration::from_nanos(self.random() % (most.as_nanos() as u64).max(1))
+        Duration::from_nanos(self.0.below(most.as_nanos() as u64))
     }
 
     pub(super) fn loses(&mut self, faults: &Faults) -> bool {
@@ -93,7 +86,7 @@ impl Dice {
 
     /// Decides the fate of a packet of `len` bytes that is not lost.
     pub(super) fn fate(&mut self, faults: &Faults, len: usize) -> Fate {
-        let corrupt = self.happens(faults.corrupt_ppm).then(|| self.random() as usize % (len.max(1) * 8));
+        let corrupt = self.happens(faults.corrupt_ppm).then(|| self.0.below(len.max(1) as u64 * 8) as usize);
         let later = self.happens(faults.reorder_ppm).then(|| self.some_of(faults.reorder_by));
         let copy = self.happens(faults.duplicate_ppm).then(|| self.some_of(faults.reorder_by));
         Fate { corrupt, later, copy }

@@ -56,22 +56,3 @@ impl Default for MemOptions {
         }
     }
 }
-
-/// SplitMix64: small, and the same on every platform.
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    /// From 1 to `most`.
-    pub(super) fn up_to(&mut self, most: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        1 + (z % most.max(1) as u64) as usize
-    }
-}

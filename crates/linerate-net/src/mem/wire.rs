@@ -5,7 +5,9 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::options::{Cut, MemOptions, Random};
+use linerate_base::Random;
+
+use super::options::{Cut, MemOptions};
 use super::peer::{Accept, Action, Peer, PeerActions, PeerConn};
 use super::{refused, reset};
 use crate::closing::Closing;
@@ -430,7 +432,7 @@ impl Wire {
         match self.options.cut {
             Cut::Whole => whole,
             Cut::Every(n) => n.clamp(1, whole),
-            Cut::Random(most) => self.random.up_to(most).min(whole),
+            Cut::Random(most) => (1 + self.random.below(most as u64) as usize).min(whole),
         }
     }
 
@@ -658,7 +660,8 @@ impl Wire {
         }
         let mut inbox = e.inbox.pop_front().unwrap_or_default();
         e.inbox.drain(..).for_each(|more| inbox.extend_from_slice(&more));
-        let share = if random_share { self.random.up_to(inbox.len()).min(inbox.len()) } else { inbox.len() };
+        let most = inbox.len();
+        let share = if random_share { (1 + self.random.below(most as u64) as usize).min(most) } else { most };
         let rest = inbox.split_off(share);
         let mut from = 0;
         while from < inbox.len() {

@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use linerate_base::Random;
 use linerate_net::layer::Layer;
 use linerate_net::{Listener, Profile};
 use linerate_tls::{ServerTls, TlsLayer, TlsSession};
@@ -150,12 +151,9 @@ impl Shared {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// A number from 0 up to 1, a new one each time: SplitMix64 of a counter.
+    /// A number from 0 up to 1, a new one each time.
     fn chance(&self) -> f64 {
-        let z = self.chance.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        Random::new(self.chance.fetch_add(1, Ordering::Relaxed)).fraction()
     }
 
     /// Sleeps, unless the server stops.

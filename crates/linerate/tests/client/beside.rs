@@ -11,6 +11,7 @@ use linerate::net::mem::{Cut, Mem, MemOptions, Peer, PeerActions, PeerConn};
 use linerate::net::share::{Companion, Step};
 use linerate::net::{ListenOptions, Time, Transport};
 use linerate::serve::{Handle, Handler, Io, Limits, Request, Response, Server, ServerOptions, spawn_beside};
+use linerate_base::Random;
 
 use crate::secure::{echo, secure};
 
@@ -98,18 +99,6 @@ fn what_cannot_be_had_is_said() {
     let Poll::Ready(Err(Error::Closed)) = call.as_mut().poll(&mut cx) else { panic!("it is closed") };
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n.max(1)
-    }
-}
-
 /// An origin that answers late, closes, and resets at random. Its responses say the path.
 struct Origin {
     random: Random,
@@ -190,7 +179,7 @@ fn step_and_turn<T: Transport, H: Handler>(
 
 /// Callers, a proxy and an origin in virtual time: each request gets its own response or 502, in its place.
 fn seed(seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let options = MemOptions {
         seed,
         latency: Duration::from_micros(random.below(2_000)),
@@ -198,7 +187,7 @@ fn seed(seed: u64) {
         ..MemOptions::default()
     };
     let mut mem = Mem::new(options).unwrap();
-    let origin = Origin { random: Random(seed ^ 1), partial: BTreeMap::new(), due: BTreeMap::new() };
+    let origin = Origin { random: Random::new(seed ^ 1), partial: BTreeMap::new(), due: BTreeMap::new() };
     mem.serve("10.0.0.2:80".parse().unwrap(), origin).unwrap();
     let builder = Client::builder("http://10.0.0.2").pipes(1 + random.below(4) as u32);
     let (client, beside) = builder.depth(1 + random.below(16) as u32).build_beside().unwrap();

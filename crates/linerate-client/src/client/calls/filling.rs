@@ -6,7 +6,7 @@ use linerate_net::{Close, Conn, ConnectOptions, Time, Transport};
 use tracing::debug;
 
 use super::request::Writing;
-use super::{Beside, CallReading, Calls, random_up_to};
+use super::{Beside, CallReading, Calls};
 use crate::client::error::Error;
 use crate::client::limits::{LARGEST_REQUEST_BODY, UNSENT_MARK};
 use crate::conversation::{Conversation, Out};
@@ -332,7 +332,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.pool.opening.failed(now, alone);
         // Clients that lost the same server come back at different times.
         let pause = self.pool.opening.next(now).nanos_since(now);
-        let pause = if pause > u64::MAX / 2 { 0 } else { pause + random_up_to(&mut self.random, pause / 2) };
+        let pause = if pause > u64::MAX / 2 { 0 } else { pause + self.random.below(pause / 2 + 1) };
         self.connect_after = now + std::time::Duration::from_nanos(pause);
         let attempts = self.options.connect_attempts.max(self.addresses.len() as u32);
         if alone && self.connects_failed >= attempts {

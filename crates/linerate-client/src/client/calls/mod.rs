@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
+use linerate_base::Random;
 use linerate_net::{Close, Conn, Data, Event, Time, Transport};
 use tracing::debug;
 
@@ -105,7 +106,7 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     connects_failed: u32,
     /// No attempt before.
     connect_after: Time,
-    random: u64,
+    random: Random,
     /// How long responses take, smoothed, nanoseconds.
     usual_ns: u64,
     next_sweep: Time,
@@ -167,7 +168,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             persistent: false,
             connects_failed: 0,
             connect_after: Time::ZERO,
-            random: options.seed,
+            random: Random::new(options.seed),
             usual_ns: 0,
             next_sweep: Time::NEVER,
             wants_turn: false,
@@ -473,13 +474,4 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.done.push(Done { id, result });
         }
     }
-}
-
-/// From 0 to `most` at random: SplitMix64.
-fn random_up_to(state: &mut u64, most: u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (z ^ (z >> 31)) % most.saturating_add(1).max(1)
 }

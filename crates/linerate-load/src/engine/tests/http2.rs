@@ -19,7 +19,7 @@ use linerate_tls::PLAIN;
 use super::*;
 use crate::engine::responses::Reading;
 use crate::plan::http::{Http, HttpOptions};
-use crate::plan::random::Random;
+use linerate_base::Random;
 
 /// Seeds that an ordinary test run takes.
 const SEEDS: u64 = 30;

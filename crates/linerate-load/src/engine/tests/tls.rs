@@ -19,9 +19,9 @@ use linerate_net::{Limits, Listener, NetError, NetErrorKind, Profile};
 use linerate_tls::{Identity, ServerOptions, ServerTls, TlsLayer, TlsSession};
 
 use super::*;
-use crate::plan::random::Random;
 use crate::plan::tls::{PemFile, Tls, TlsVersion, Trust};
 use crate::route::RouteTo;
+use linerate_base::Random;
 
 /// Seeds of an ordinary run. Reason: each takes some tens of milliseconds.
 const SEEDS: u64 = 40;

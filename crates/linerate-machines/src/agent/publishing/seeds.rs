@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use linerate_base::Random;
 use linerate_load::histogram::Histogram;
 use linerate_load::plan::{Stop, Target};
 
@@ -33,29 +34,18 @@ const GONE_MS: u64 = 13_000;
 /// The latest end. Reason: an agent that is stopped for ever is gone long before.
 const LATEST_MS: u64 = 200_000;
 
-struct Random(u64);
+/// Whether it happens, that often in a hundred.
+fn happens(random: &mut Random, percent: u64) -> bool {
+    random.below(100) < percent
+}
 
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n.max(1)
+/// A span within so many milliseconds, or none.
+fn span(random: &mut Random, percent: u64, until: u64, longest: u64) -> (u64, u64) {
+    if !happens(random, percent) {
+        return (u64::MAX, u64::MAX);
     }
-
-    fn is(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    /// A span within so many milliseconds, or none.
-    fn span(&mut self, percent: u64, until: u64, longest: u64) -> (u64, u64) {
-        if !self.is(percent) {
-            return (u64::MAX, u64::MAX);
-        }
-        let from = self.below(until);
-        (from, from + self.below(longest))
-    }
+    let from = random.below(until);
+    (from, from + random.below(longest))
 }
 
 fn within((from, to): (u64, u64), now: u64) -> bool {
@@ -150,7 +140,7 @@ fn log(document: &RunDocument, share: &Share, second: u64) -> Log {
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let seconds = 3 + random.below(25);
         let plan = Plan {
             stop: Stop { requests: None, duration: Some(Duration::from_secs(seconds)) },
@@ -163,17 +153,17 @@ impl World {
         let machine = |share: &Share, random: &mut Random| Machine {
             name: share.agent.clone(),
             parts: vec![Measuring::new(&document, share, 0)],
-            killed: random.span(25, until, 1).0,
-            stopped: random.span(30, until, 15_000),
-            cut_off: random.span(30, until, 12_000),
-            disk_full: random.span(20, until, 1).0,
+            killed: span(random, 25, until, 1).0,
+            stopped: span(random, 30, until, 15_000),
+            cut_off: span(random, 30, until, 12_000),
+            disk_full: span(random, 20, until, 1).0,
             renewed: 0,
             read: 0,
         };
         let machines = document.shares.iter().map(|share| machine(share, &mut random)).collect();
-        let on_loss = if random.is(60) { OnLoss::Rebalance } else { OnLoss::Continue };
-        let broker_away = random.span(40, until, 9_000);
-        let coordinator_away = random.span(40, until, 9_000);
+        let on_loss = if happens(&mut random, 60) { OnLoss::Rebalance } else { OnLoss::Continue };
+        let broker_away = span(&mut random, 40, until, 9_000);
+        let coordinator_away = span(&mut random, 40, until, 9_000);
         let (made, stream, takeovers) = (BTreeMap::new(), Vec::new(), Vec::new());
         World {
             random,
@@ -300,10 +290,10 @@ impl Measuring {
             let seq = self.log.digests.count() - self.log.queue.state.lock().unwrap().0.len() as u64;
             let key = (self.log.agent.clone(), self.log.part, seq);
             let is_known = stream.iter().rev().take(50).any(|(stored, _)| *stored == key);
-            if !is_known || random.is(20) {
+            if !is_known || happens(random, 20) {
                 stream.push((key, bytes.to_vec()));
             }
-            if random.is(85) {
+            if happens(random, 85) {
                 self.log.queue.done(&id);
             }
         }
@@ -444,7 +434,7 @@ fn run(seed: u64) -> [u64; 4] {
     assert_eq!(shuffled.is_complete(), merger.is_complete());
     assert_eq!(shuffled.series(), merger.series());
     // The brokers are lost for good, some of the time; spools fill the gaps.
-    world.stream = if world.random.is(30) { Vec::new() } else { in_order };
+    world.stream = if happens(&mut world.random, 30) { Vec::new() } else { in_order };
     let twice = world.stream.len() - world.stream.iter().map(|(id, _)| id).collect::<BTreeSet<_>>().len();
     let spooled = world.made.iter().filter(|(_, made)| made.spooled);
     let replayed: Vec<_> = spooled.map(|(id, made)| (id.clone(), made.bytes.clone())).collect();

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use linerate_base::Random;
 use linerate_net::Time;
 use linerate_net::mem::{Peer, PeerActions, PeerConn};
 
-use super::Random;
 use super::requests::{self, Ask, Ends, Shape};
 
 /// How a client ends.

@@ -13,6 +13,7 @@ mod requests;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use linerate_base::Random;
 use linerate_net::mem::{Cut, Mem, MemOptions};
 use linerate_net::{ListenOptions, Transport};
 
@@ -29,27 +30,6 @@ const FORGETS: Duration = Duration::from_secs(200);
 /// Turns of one seed. Reason: a loop in which time stands still would hang.
 const TURNS: u32 = 2_000_000;
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
-    }
-
-    /// Zero half of the time, otherwise below `most`.
-    fn few(&mut self, most: u64) -> u64 {
-        if self.next() & 1 == 0 { 0 } else { self.below(most) }
-    }
-}
-
 /// The world of one seed.
 struct Run<H: Handler> {
     server: Server<Mem, H>,
@@ -62,7 +42,7 @@ struct Run<H: Handler> {
 }
 
 fn begin(seed: u64) -> Run<impl Handler> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let window = [100, 2_000, 30_000, 256 << 10][random.below(4) as usize];
     let options = MemOptions {
         seed,

@@ -1,6 +1,7 @@
 //! Random requests, and the expected response of each.
 
-use super::Random;
+use linerate_base::Random;
+
 use super::handlers::{pattern, pieces, said_of};
 
 /// Whether a response ends its connection.

@@ -22,6 +22,11 @@ use crate::client::error::Error;
 
 type Result = std::result::Result<http::Response<Bytes>, Error>;
 
+/// From 0 to `most`.
+fn random_up_to(random: &mut Random, most: u64) -> u64 {
+    random.below(most.saturating_add(1))
+}
+
 fn address() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 2], 80))
 }

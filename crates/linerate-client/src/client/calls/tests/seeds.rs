@@ -11,12 +11,14 @@ use std::time::Duration;
 use allocation_counter::measure;
 use bytes::Bytes;
 use http::{HeaderName, Method, Request};
+use linerate_base::Random;
 use linerate_http::client::HeadCache;
 use linerate_net::layer::Layered;
 use linerate_net::mem::{Cut, Mem, MemOptions, Peer};
 use linerate_net::{Limits, Time, Transport};
 
-use super::super::{CallReading, random_up_to};
+use super::super::CallReading;
+use super::random_up_to;
 use super::server::{Arrivals, Faults, Server, TAG, body_of};
 use super::server_h2::{StreamFaults, StreamServer};
 use super::wire::{Hostile, NAME, Tls, Wire, certificate};
@@ -40,7 +42,7 @@ const MEMORY: u64 = 24 << 20;
 /// What a seed decides before its first request.
 struct Drawn {
     seed: u64,
-    random: u64,
+    random: Random,
     options: CallOptions,
     wire: MemOptions,
     arrivals: Arrivals,
@@ -50,7 +52,7 @@ struct Drawn {
 
 impl Drawn {
     fn new(seed: u64, protocol: Protocol) -> Drawn {
-        let mut random = seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5eed;
+        let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5eed);
         let tagged = random_up_to(&mut random, 1) == 0;
         let options = CallOptions {
             pipes: 1 + random_up_to(&mut random, 4) as u32,
@@ -70,12 +72,12 @@ impl Drawn {
 
     fn h1_server(&mut self) -> Server {
         let faults = Faults::of(&mut self.random, self.options.tag.is_some());
-        Server::new(self.seed, faults, &self.arrivals, self.well_from)
+        Server::new(Random::new(self.seed), faults, &self.arrivals, self.well_from)
     }
 
     fn h2_server(&mut self) -> StreamServer {
         let faults = StreamFaults::of(&mut self.random, self.options.tag.is_some());
-        StreamServer::new(self.seed, faults, &self.arrivals, self.well_from)
+        StreamServer::new(Random::new(self.seed), faults, &self.arrivals, self.well_from)
     }
 
     fn mem(&self, server: impl Peer + 'static) -> Mem {
@@ -96,13 +98,13 @@ impl Drawn {
     }
 }
 
-fn wire(seed: u64, random: &mut u64) -> MemOptions {
+fn wire(seed: u64, random: &mut Random) -> MemOptions {
     let cut = match random_up_to(random, 3) {
         0 => Cut::Every(1 + random_up_to(random, 40) as usize),
         1 => Cut::Random(1 + random_up_to(random, 3_000) as usize),
         _ => Cut::Whole,
     };
-    let some = |random: &mut u64, n, of: u64| (random_up_to(random, of) == 0).then_some(n);
+    let some = |random: &mut Random, n, of: u64| (random_up_to(random, of) == 0).then_some(n);
     MemOptions {
         seed,
         cut,
@@ -164,7 +166,7 @@ fn over_tls(mut drawn: Drawn, server: impl Hostile + 'static, alpn: &[u8]) -> [u
 }
 
 struct Seed<T: Transport, C: Conversation<Reading = CallReading>> {
-    random: u64,
+    random: Random,
     program: Program<T, C>,
     arrivals: Arrivals,
     cancelled: Vec<u64>,

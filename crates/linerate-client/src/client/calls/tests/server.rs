@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use linerate_base::Random;
 use linerate_net::Time;
 use linerate_net::mem::{Accept, PeerConn};
 
-use super::super::random_up_to;
+use super::random_up_to;
 use super::wire::{Acts, Hostile};
 
 /// How often a request arrived, by its number, and of which method.
@@ -47,7 +48,7 @@ pub(super) struct Faults {
 
 impl Faults {
     /// `tagged`: what only tags can tell apart is included.
-    pub(super) fn of(random: &mut u64, tagged: bool) -> Faults {
+    pub(super) fn of(random: &mut Random, tagged: bool) -> Faults {
         let mut some = |most| if random_up_to(random, 1) == 0 { 0 } else { random_up_to(random, most) };
         Faults {
             closes: some(40),
@@ -80,7 +81,7 @@ struct Connection {
 }
 
 pub(super) struct Server {
-    random: u64,
+    random: Random,
     faults: Faults,
     arrivals: Arrivals,
     connections: HashMap<PeerConn, Connection>,
@@ -89,7 +90,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(random: u64, faults: Faults, arrivals: &Arrivals, well_from: Time) -> Server {
+    pub(super) fn new(random: Random, faults: Faults, arrivals: &Arrivals, well_from: Time) -> Server {
         let arrivals = Arc::clone(arrivals);
         Server { random, faults, arrivals, connections: HashMap::new(), well_from }
     }
@@ -210,7 +211,7 @@ impl Server {
 }
 
 /// In a way that HTTP can notice.
-fn corrupted(random: &mut u64, mut whole: Vec<u8>) -> Vec<u8> {
+fn corrupted(random: &mut Random, mut whole: Vec<u8>) -> Vec<u8> {
     match random_up_to(random, 3) {
         0 => whole[..9].copy_from_slice(b"HTTQ/1.1 "),
         1 => whole[9..12].copy_from_slice(b"2x0"),
@@ -224,7 +225,7 @@ fn corrupted(random: &mut u64, mut whole: Vec<u8>) -> Vec<u8> {
 }
 
 /// Of so many per thousand attempts to connect, some are refused, some ignored, and others wait.
-pub(super) fn accept(random: &mut u64, refuses: u64) -> Accept {
+pub(super) fn accept(random: &mut Random, refuses: u64) -> Accept {
     match random_up_to(random, 999) {
         n if n < refuses / 2 => Accept::Refuse,
         n if n < refuses / 2 + refuses / 20 => Accept::Ignore,

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use linerate_base::Random;
 use linerate_http::h2::{Code, Decoder, FRAME_HEAD, FrameHead, PREFACE, field, flag, kind};
 use linerate_net::Time;
 use linerate_net::mem::{Accept, PeerConn};
 
-use super::super::random_up_to;
+use super::random_up_to;
 use super::server::{Arrivals, Faults, TAG, accept, body_of};
 use super::wire::{Acts, Hostile};
 
@@ -30,7 +31,7 @@ pub(super) struct StreamFaults {
 }
 
 impl StreamFaults {
-    pub(super) fn of(random: &mut u64, tagged: bool) -> StreamFaults {
+    pub(super) fn of(random: &mut Random, tagged: bool) -> StreamFaults {
         // On a stream of its own an earlier response cannot pass for the next: repeats need no tag.
         let mut all = Faults::of(random, tagged);
         let mut some = |most| if random_up_to(random, 1) == 0 { 0 } else { random_up_to(random, most) };
@@ -100,7 +101,7 @@ enum OnStream {
 }
 
 pub(super) struct StreamServer {
-    random: u64,
+    random: Random,
     faults: StreamFaults,
     arrivals: Arrivals,
     sides: HashMap<PeerConn, Side>,
@@ -131,7 +132,7 @@ fn settings(most: u32, window: u32) -> Vec<u8> {
 
 impl StreamServer {
     pub(super) fn new(
-        random: u64,
+        random: Random,
         faults: StreamFaults,
         arrivals: &Arrivals,
         well_from: Time,

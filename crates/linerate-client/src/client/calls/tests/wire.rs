@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use linerate_base::Random;
 use linerate_net::layer::{Layer, Progress, Session};
 use linerate_net::mem::{Accept, Peer, PeerActions, PeerConn};
 use linerate_net::{Listener, Profile, Time};
 use linerate_tls::{Identity, ServerOptions, ServerTls, TlsLayer, TlsSession, Version};
 
-use super::super::random_up_to;
+use super::random_up_to;
 
 /// What a server does on a connection.
 enum Act {
@@ -79,7 +80,7 @@ fn server(alpn: &[u8], most: Version) -> ServerTls {
 pub(super) struct Tls {
     layer: TlsLayer,
     profile: Profile,
-    random: u64,
+    random: Random,
     /// Per thousand: handshakes that fail, sends with a wrong byte, closes without notice.
     shakes: u64,
     corrupts: u64,
@@ -90,13 +91,22 @@ pub(super) struct Tls {
 
 impl Tls {
     /// It agrees to this protocol alone.
-    pub(super) fn of(random: &mut u64, alpn: &[u8], well_from: Time) -> Tls {
+    pub(super) fn of(random: &mut Random, alpn: &[u8], well_from: Time) -> Tls {
         let most = if random_up_to(random, 2) == 0 { Version::Tls12 } else { Version::Tls13 };
         let mut layer = TlsLayer::new();
         let profile = layer.add_server(&server(alpn, most));
         let mut some = |most| if random_up_to(random, 1) == 0 { 0 } else { random_up_to(random, most) };
         let (shakes, corrupts, cuts) = (some(200), some(10), some(1000));
-        Tls { layer, profile, random: *random, shakes, corrupts, cuts, well_from, sessions: HashMap::new() }
+        Tls {
+            layer,
+            profile,
+            random: random.clone(),
+            shakes,
+            corrupts,
+            cuts,
+            well_from,
+            sessions: HashMap::new(),
+        }
     }
 
     fn happens(&mut self, now: Time, per_thousand: u64) -> bool {

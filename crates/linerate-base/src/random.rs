@@ -1,14 +1,21 @@
-//! Reproducible random numbers: SplitMix64, whose n-th number is computed directly, without the
-//! ones before it.
+//! Reproducible random numbers: SplitMix64 (Steele, Lea, Flood 2014), whose n-th number is computed directly, without
+//! the ones before it.
 
 /// The step between two states: 2^64 divided by the golden ratio, odd.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Scrambles 64 bits: each bit of the input changes about half the bits of the output.
+#[inline]
 fn scramble(state: u64) -> u64 {
     let a = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let b = (a ^ (a >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     b ^ (b >> 31)
+}
+
+/// The first number of the stream that `seed` begins: a hash that spreads small differences over all bits.
+#[inline]
+pub fn mix(seed: u64) -> u64 {
+    scramble(seed.wrapping_add(GOLDEN))
 }
 
 /// The `n`-th number of the stream that `seed` begins: a pure function, the same on every machine.
@@ -43,6 +50,28 @@ impl Random {
     /// The next number below `n`, which is at least 1.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next_u64() % n.max(1)
+    }
+
+    /// Zero half of the time, otherwise below `most`.
+    pub fn few(&mut self, most: u64) -> u64 {
+        if self.next_u64() & 1 == 0 { 0 } else { self.below(most) }
+    }
+
+    /// True with this probability. It always draws a number, so that another probability changes no other decision.
+    pub fn happens(&mut self, probability: f64) -> bool {
+        self.fraction() < probability
+    }
+
+    /// The next number, from 0 up to but not including 1.
+    pub fn fraction(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Puts things into random order.
+    pub fn shuffle<T>(&mut self, things: &mut [T]) {
+        for i in (1..things.len()).rev() {
+            things.swap(i, self.below(i as u64 + 1) as usize);
+        }
     }
 
     /// The next number, greater than 0 and at most 1.
@@ -95,5 +124,17 @@ mod tests {
                 assert!(seen.insert(derive(seed, stream)));
             }
         }
+    }
+
+    #[test]
+    fn an_order_is_a_permutation_and_repeats_with_its_seed() {
+        let mut a: Vec<u32> = (0..50).collect();
+        let mut b = a.clone();
+        Random::new(7).shuffle(&mut a);
+        Random::new(7).shuffle(&mut b);
+        assert_eq!(a, b);
+        assert_ne!(a, (0..50).collect::<Vec<_>>());
+        a.sort_unstable();
+        assert_eq!(a, (0..50).collect::<Vec<_>>());
     }
 }
