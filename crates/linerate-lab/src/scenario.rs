@@ -38,17 +38,23 @@ pub struct Scenario {
 pub struct ServerPart {
     /// The name that rows know it by.
     pub name: String,
-    /// Program and arguments; `{port}` is a free port, `{dir}` a folder with `files`.
+    /// Program and arguments; `{port}` is a free port, `{dir}` a folder with `files`, `{address}` and
+    /// `{interface}` where it listens.
     pub command: Option<String>,
     /// A server that runs already.
     pub url: Option<String>,
-    /// Programs that must be installed beside the command's own.
+    /// Programs, or files by their path, that must be installed beside the command's own program.
     #[serde(default)]
     pub needs: Vec<String>,
+    /// A command that succeeds where everything is installed.
+    pub check: Option<String>,
+    /// A command that builds the program from `files`, in a folder that is kept. It runs only if the
+    /// user asks for it.
+    pub build: Option<String>,
     /// How to install what is missing.
     #[serde(default)]
     pub install: String,
-    /// Files that it needs, by name; `{port}` and `{dir}` are filled in.
+    /// Files that it needs, by name; the places of `command` are filled in.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
     /// The user's own URL stands for it, where one is given.
@@ -67,6 +73,9 @@ pub struct Group {
     pub about: String,
     /// Time that a relay adds to each round trip, as a text: "20ms".
     pub round_trip: Option<String>,
+    /// Servers and client have network namespaces of their own, with a veth pair between them.
+    #[serde(default)]
+    pub veth: bool,
     /// Path to ask servers for.
     pub path: Option<String>,
     /// Flags of load for all rows.
@@ -179,7 +188,9 @@ impl Scenario {
         if group.rows.is_empty() {
             return Err(at("it has no [[group.row]]".to_owned()));
         }
-        group.delay().map_err(at)?;
+        if group.delay().map_err(at)?.is_some() && group.veth {
+            return Err(at("it has round_trip and veth; a relay reaches no other namespace".to_owned()));
+        }
         for (i, row) in group.rows.iter().enumerate() {
             if self.server(&row.server).is_none() {
                 let known: Vec<&str> = self.servers.iter().map(|s| s.name.as_str()).collect();
@@ -188,6 +199,10 @@ impl Scenario {
                     "row {:?} names the server {:?}, and there are {known}",
                     row.name, row.server
                 )));
+            }
+            if group.veth && self.server(&row.server).is_some_and(|s| s.command.is_none()) {
+                let server = &row.server;
+                return Err(at(format!("the server {server:?} has a url, which veth does not lead to")));
             }
             if group.rows[..i].iter().any(|r| r.name == row.name) {
                 return Err(at(format!("two rows have the name {:?}", row.name)));
@@ -221,6 +236,14 @@ impl Group {
 impl ServerPart {
     fn check(&self) -> Result<(), String> {
         let at = |what: &str| Err(format!("server {:?}: {what}", self.name));
+        for extra in [&self.check, &self.build].into_iter().flatten() {
+            if self.url.is_some() {
+                return at("check and build are for a server with a command");
+            }
+            if !shell_words::split(extra).is_ok_and(|words| !words.is_empty()) {
+                return at("its check or build is no command");
+            }
+        }
         match (&self.command, &self.url) {
             (Some(_), Some(_)) => at("it has a command and a url; one of them says what it is"),
             (None, None) => at("it has neither a command nor a url"),
@@ -256,7 +279,8 @@ mod tests {
     fn what_is_built_in_is_sound() {
         for text in BUILT_IN {
             let scenario = parse(text).unwrap_or_else(|e| panic!("{e}: {text}"));
-            for server in scenario.servers.iter().filter(|s| !s.needs.is_empty()) {
+            let parts = |s: &&ServerPart| !s.needs.is_empty() || s.check.is_some() || s.build.is_some();
+            for server in scenario.servers.iter().filter(parts) {
                 assert!(!server.install.is_empty(), "{}", server.name);
             }
         }
@@ -275,8 +299,12 @@ mod tests {
             ("about = 'b'", "about = 'b'\nduration = '1 parsec'", "duration = \"1 parsec\""),
             ("url = 'http://127.0.0.1:1/'", "", "neither a command nor a url"),
             ("url = 'http://127.0.0.1:1/'", "command = \"a 'b\"", "not closed"),
+            ("url = 'http://127.0.0.1:1/'", "command = 'a'\ncheck = ''", "no command"),
+            ("url = 'http://127.0.0.1:1/'", "url = 'http://127.0.0.1:1/'\nbuild = 'b'", "with a command"),
             ("url = 'http://127.0.0.1:1/'", "command = 'a'\nfiles = { '../x' = 'y' }", "no plain name"),
             ("name = 'g'", "name = 'g'\nround_trip = '1h'", "at most 10s"),
+            ("name = 'g'", "name = 'g'\nround_trip = '1ms'\nveth = true", "reaches no other namespace"),
+            ("name = 'g'", "name = 'g'\nveth = true", "veth does not lead to"),
             ("name = 'g'", "name = 'g'\npath = 'x'", "begins with /"),
             ("[[group]]", "[[grup]]", "expected a sequence"),
         ] {

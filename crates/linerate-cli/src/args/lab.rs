@@ -14,6 +14,7 @@ Examples:
   linerate lab pipelining                                poll, threads, an async pool and pipelined requests
   linerate lab pipelining http://127.0.0.1:8080/         the same, sent to a server of yours
   linerate lab concurrency --html page.html              servers side by side, as a page
+  linerate lab concurrency --build                       builds the server on hyper first, by cargo
   linerate lab nagle --print > mine.toml                 a scenario as a file, to be changed
   linerate lab mine.toml --json out.json
 
@@ -59,6 +60,10 @@ pub(crate) struct LabArgs {
     /// Time that a server has to become ready
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = values::duration)]
     pub(crate) ready_within: Duration,
+
+    /// Build the servers that a scenario has as source; their libraries are downloaded
+    #[arg(long)]
+    pub(crate) build: bool,
 
     /// Do not give servers and client cores of their own
     #[arg(long)]

@@ -1,5 +1,6 @@
 //! `linerate lab`.
 
+mod launch;
 mod rows;
 
 use std::fmt::Write as _;
@@ -132,6 +133,8 @@ fn replace(scenario: &mut Scenario, url: &str) -> Result<(), Fault> {
     if !url.starts_with("http://") && !url.starts_with("https://") {
         return Err(Fault::input(format!("{url} is no URL")).hint("write http://HOST:PORT/"));
     }
+    // A veth pair leads to servers in its own namespace alone.
+    scenario.groups.retain(|g| !g.veth);
     for group in &mut scenario.groups {
         group.rows.retain(|row| of_own.contains(&row.server));
     }
@@ -141,6 +144,8 @@ fn replace(scenario: &mut Scenario, url: &str) -> Result<(), Fault> {
         command: None,
         url: Some(url.to_owned()),
         needs: Vec::new(),
+        check: None,
+        build: None,
         install: String::new(),
         files: Default::default(),
         replaceable: true,

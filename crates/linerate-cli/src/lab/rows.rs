@@ -3,20 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write, stderr};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use linerate_lab::figures::Run;
-use linerate_lab::relay::Relay;
-use linerate_lab::scenario::{Group, Row, Scenario, ServerPart};
-use linerate_lab::servers::{Recipe, Server, Trouble, pin_this_thread};
+use linerate_lab::scenario::{Group, Row, Scenario};
+use linerate_lab::servers::pin_this_thread;
+use linerate_lab::veth::{self, Pair};
 use linerate_load::Plan;
 use linerate_load::plan::Way;
 use linerate_net::machine;
 use linerate_report::lab;
 use linerate_report::schema::lab as schema;
 
+use super::launch::{Started, started};
 use crate::args::{LabArgs, LoadArgs};
 use crate::compare::{first_line, flags_of_load, one_run};
 use crate::environment;
@@ -39,7 +38,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Fault> {
 
 /// The plan of a row towards a server at `url`.
 fn plan_of(scenario: &Scenario, group: &Group, row: &Row, url: &str) -> Result<Plan, Fault> {
-    let flags = format!("{} {}", group.load, row.load);
+    let flags = flags(group, row);
     let wrong = |why: &str| {
         Fault::input(format!("group {:?}, row {:?}: load = {flags:?}: {why}", group.name, row.name))
     };
@@ -58,8 +57,19 @@ fn plan_of(scenario: &Scenario, group: &Group, row: &Row, url: &str) -> Result<P
     Ok(meaning.plan)
 }
 
+/// The flags of a row, with the client's end of the veth pair filled in.
+fn flags(group: &Group, row: &Row) -> String {
+    let all = format!("{} {}", group.load, row.load);
+    let all = if group.veth {
+        all.replace("{interface}", veth::CLIENT.0).replace("{from}", veth::FROM)
+    } else {
+        all
+    };
+    all.trim().to_owned()
+}
+
 /// `http://HOST:PORT` of a URL.
-fn origin(url: &str) -> &str {
+pub(super) fn origin(url: &str) -> &str {
     let begins = url.find("://").map_or(0, |at| at + 3);
     let ends = url[begins..].find('/').map_or(url.len(), |at| begins + at);
     &url[..ends]
@@ -92,11 +102,48 @@ pub(super) fn measure(
         if interrupt.asked() {
             break;
         }
-        let measured = one_group(scenario, group, (args, &cores), interrupt, &mut document)?;
+        let measured = if group.veth {
+            over_veth(scenario, group, (args, &cores), interrupt, &mut document)?
+        } else {
+            one_group(scenario, group, (args, &cores, None), interrupt, &mut document)?
+        };
         document.groups.push(measured);
     }
     document.interrupted = interrupt.asked();
     Ok(document)
+}
+
+/// The same in network namespaces of their own. Where there are none, all rows are left out.
+fn over_veth(
+    scenario: &Scenario,
+    group: &Group,
+    (args, cores): (&LabArgs, &[usize]),
+    interrupt: &Interrupt,
+    document: &mut schema::Document,
+) -> Result<schema::Group, Fault> {
+    let work = |pair: &Pair| one_group(scenario, group, (args, cores, Some(pair)), interrupt, document);
+    match veth::inside(work) {
+        Ok(measured) => measured,
+        Err(trouble) => {
+            let name = args.scenario.as_deref().unwrap_or_default();
+            let (why, install) = match trouble {
+                veth::Trouble::NotRoot => (format!("{trouble}; run: sudo linerate lab {name}"), ""),
+                veth::Trouble::Missing => (trouble.to_string(), "apt install iproute2 util-linux"),
+                veth::Trouble::Other(_) => (trouble.to_string(), ""),
+            };
+            document.left_out.extend(group.rows.iter().map(|row| schema::LeftOut {
+                group: group.name.clone(),
+                row: row.name.clone(),
+                why: why.clone(),
+                install: install.to_owned(),
+            }));
+            Ok(schema::Group {
+                name: group.name.clone(),
+                about: group.about.clone(),
+                ..schema::Group::default()
+            })
+        }
+    }
 }
 
 /// Gives servers that are started the first half of the cores, and the client the others.
@@ -119,24 +166,6 @@ fn places(scenario: &Scenario, args: &LabArgs, document: &mut schema::Document) 
     servers.to_vec()
 }
 
-/// A server of a group, and what belongs to it. All of it ends with this.
-struct Started {
-    server: Option<Server>,
-    relay: Option<Relay>,
-    url: String,
-    // The folder goes last, when nothing reads it any more.
-    _folder: Option<Folder>,
-}
-
-/// A folder with a server's files; dropping it removes it.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A row with the runs that it has so far.
 struct Ready<'a> {
     row: &'a Row,
@@ -148,7 +177,7 @@ struct Ready<'a> {
 fn one_group(
     scenario: &Scenario,
     group: &Group,
-    (args, cores): (&LabArgs, &[usize]),
+    (args, cores, pair): (&LabArgs, &[usize], Option<&Pair>),
     interrupt: &Interrupt,
     document: &mut schema::Document,
 ) -> Result<schema::Group, Fault> {
@@ -160,7 +189,7 @@ fn one_group(
         let Some(part) = scenario.server(&row.server) else { continue };
         if !servers.contains_key(row.server.as_str()) && !missing.contains_key(row.server.as_str()) {
             tell(args, &format!("{}: starting {}", group.name, part.name));
-            match started(part, delay, (args, cores), interrupt) {
+            match started(part, delay, (args, cores, pair), interrupt) {
                 Ok(started) => drop(servers.insert(&row.server, started)),
                 Err(why) => drop(missing.insert(&row.server, why)),
             }
@@ -267,7 +296,7 @@ fn shown(ready: &Ready<'_>, group: &Group, first: Option<&[Run]>) -> schema::Row
         name: ready.row.name.clone(),
         server: ready.row.server.clone(),
         target: ready.plan.target.url.clone(),
-        flags: format!("{} {}", group.load, ready.row.load).trim().to_owned(),
+        flags: flags(group, ready.row),
         sending: ready.sending.clone(),
         about: ready.row.about.clone(),
         metrics: lab::metrics(&ready.runs, first),
@@ -277,113 +306,6 @@ fn shown(ready: &Ready<'_>, group: &Group, first: Option<&[Run]>) -> schema::Row
         errors: ready.runs.iter().map(|r| r.errors).sum(),
         fault: ready.runs.iter().find_map(|r| r.fault.clone()),
     }
-}
-
-/// Starts a server with what belongs to it; an error is why its rows are left out, and how to
-/// install it.
-fn started(
-    part: &ServerPart,
-    delay: Option<std::time::Duration>,
-    (args, cores): (&LabArgs, &[usize]),
-    interrupt: &Interrupt,
-) -> Result<Started, (String, String)> {
-    let other = |why: String| (why, String::new());
-    let mut started = match (&part.command, &part.url) {
-        (Some(command), _) => launched(part, command, (args, cores), interrupt)?,
-        (None, url) => {
-            Started { server: None, relay: None, url: url.clone().unwrap_or_default(), _folder: None }
-        }
-    };
-    if let Some(delay) = delay {
-        let to: SocketAddr = address(&started.url)
-            .ok_or_else(|| other(format!("{} has no address that a relay can reach", started.url)))?;
-        let relay =
-            Relay::start(to, delay).map_err(|e| other(format!("the relay could not be started: {e}")))?;
-        started.url = format!("http://{}/", relay.address());
-        started.relay = Some(relay);
-    }
-    Ok(started)
-}
-
-/// The address of an `http://` URL.
-fn address(url: &str) -> Option<SocketAddr> {
-    use std::net::ToSocketAddrs;
-    let authority = origin(url).strip_prefix("http://")?;
-    let with_port = if authority.contains(':') { authority.to_owned() } else { format!("{authority}:80") };
-    with_port.to_socket_addrs().ok()?.next()
-}
-
-fn launched(
-    part: &ServerPart,
-    command: &str,
-    (args, cores): (&LabArgs, &[usize]),
-    interrupt: &Interrupt,
-) -> Result<Started, (String, String)> {
-    let other = |why: String| (why, String::new());
-    let mut words = shell_words::split(command).map_err(|e| other(e.to_string()))?;
-    for program in words.first().into_iter().chain(&part.needs) {
-        if program != "linerate" && !is_installed(program) {
-            return Err((format!("{program} is not installed"), part.install.clone()));
-        }
-    }
-    // This very program, wherever it is.
-    if words.first().is_some_and(|w| w == "linerate")
-        && let Ok(me) = std::env::current_exe()
-    {
-        words[0] = me.display().to_string();
-    }
-    let port = free_port().map_err(|e| other(format!("no port is free: {e}")))?;
-    let folder = if part.files.is_empty() { None } else { Some(folder(part, port).map_err(other)?) };
-    let dir = folder.as_ref().map_or(String::new(), |f| f.0.display().to_string());
-    let words = words.iter().map(|w| filled(w, port, &dir)).collect();
-    let recipe = Recipe {
-        words,
-        url: Some(format!("http://127.0.0.1:{port}/")),
-        cores: cores.to_vec(),
-        patience: args.ready_within,
-    };
-    match recipe.start(&|| interrupt.asked()) {
-        Ok(server) => {
-            let url = server.url().to_owned();
-            Ok(Started { server: Some(server), relay: None, url, _folder: folder })
-        }
-        Err(Trouble::Interrupted) => Err(other("interrupted".to_owned())),
-        Err(trouble) => Err((format!("{} did not start: {trouble}", part.name), part.install.clone())),
-    }
-}
-
-fn filled(text: &str, port: u16, dir: &str) -> String {
-    text.replace("{port}", &port.to_string()).replace("{dir}", dir)
-}
-
-fn free_port() -> std::io::Result<u16> {
-    std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr().map(|a| a.port())
-}
-
-/// Whether a program is there, by its path or in PATH.
-fn is_installed(program: &str) -> bool {
-    if program.contains('/') {
-        return Path::new(program).is_file();
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // Servers are found where only root's PATH leads.
-    std::env::split_paths(&path)
-        .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/local/sbin")])
-        .any(|folder| folder.join(program).is_file())
-}
-
-/// A new folder with a server's files. Only this user may read it.
-fn folder(part: &ServerPart, port: u16) -> Result<Folder, String> {
-    use std::os::unix::fs::DirBuilderExt;
-    let path = std::env::temp_dir().join(format!("linerate-lab-{}-{port}", std::process::id()));
-    let cannot = |e: std::io::Error| format!("its files could not be written to {}: {e}", path.display());
-    std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(cannot)?;
-    let folder = Folder(path.clone());
-    for (name, text) in &part.files {
-        let text = filled(text, port, &path.display().to_string());
-        std::fs::write(path.join(name), text).map_err(cannot)?;
-    }
-    Ok(folder)
 }
 
 /// Progress, on standard error.
@@ -424,7 +346,5 @@ mod tests {
     fn an_origin_is_what_stands_before_the_path() {
         assert_eq!(origin("http://a:1/b/c?d"), "http://a:1");
         assert_eq!(origin("http://a"), "http://a");
-        assert_eq!(address("http://127.0.0.1/x"), Some(([127, 0, 0, 1], 80).into()));
-        assert_eq!(address("https://127.0.0.1/"), None);
     }
 }
