@@ -454,6 +454,59 @@ fn a_scenario_runs_in_turns_and_names_what_is_not_installed() {
 }
 
 #[test]
+fn the_kernels_tcp_and_user_space_tcp_are_compared_over_veth() {
+    let folder = tempfile::tempdir().unwrap();
+    let veth = "[[server]]\nname = 'kernel'\ncommand = 'linerate serve --threads 1 --listen {address}:{port} --io epoll'\n\
+                [[server]]\nname = 'user'\n\
+                command = 'linerate serve --threads 1 --listen {address}:{port} --io xdp --interface {interface}'\n\
+                [[group]]\nname = 'g'\nveth = true\n\
+                load = '-c 4 --per-connection 3 --io xdp --interface {interface} --from {from}'\n\
+                [[group.row]]\nname = 'a'\nserver = 'kernel'\n[[group.row]]\nname = 'b'\nserver = 'user'\n";
+    let file = scenario(&folder, veth);
+    let said = run(&["lab", &file, "-q", "--json", "-"]);
+    let document: Value = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
+    if document["left_out"].as_array().unwrap().is_empty() {
+        for row in document["groups"][0]["rows"].as_array().unwrap() {
+            assert_eq!((row["rounds"].as_u64(), row["errors"].as_u64()), (Some(3), Some(0)), "{document:#}");
+            assert!(row["target"].as_str().unwrap().starts_with("http://10.78.0.1:"), "{document:#}");
+            assert!(row["flags"].as_str().unwrap().ends_with("--from 10.78.0.9"), "{document:#}");
+        }
+    } else {
+        // Not every machine that runs the tests lets them.
+        let hint = format!("need root; run: sudo linerate lab {file}");
+        assert!(document["left_out"][0]["why"].as_str().unwrap().contains(&hint), "{document:#}");
+    }
+}
+
+#[test]
+fn a_server_is_built_once_and_only_if_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let me = env!("CARGO_BIN_EXE_linerate");
+    let file = scenario(
+        &folder,
+        &format!(
+            "[[server]]\nname = 'built'\ncommand = '{{dir}}/run {{port}}'\n\
+             build = 'install -m 755 {{dir}}/run.sh {{dir}}/run'\n[server.files]\n\
+             'run.sh' = \"\"\"#!/bin/sh\nexec {me} serve --listen 127.0.0.1:$1\n\"\"\"\n\
+             [[group]]\nname = 'g'\n[[group.row]]\nname = 'r'\nserver = 'built'\nload = '-c 1'\n"
+        ),
+    );
+    let lab = |flags: &[&str]| {
+        let mut command = std::process::Command::new(me);
+        command.args(["lab", &file, "-q", "--rounds", "1", "--json", "-"]).args(flags);
+        let done = command.env("XDG_CACHE_HOME", folder.path()).output().unwrap();
+        serde_json::from_slice::<Value>(&done.stdout).unwrap_or_else(|e| panic!("{e}: {done:?}"))
+    };
+    let document = lab(&[]);
+    let left = &document["left_out"][0];
+    assert_eq!(left["install"], format!("linerate lab {file} --build"), "{document:#}");
+    for flags in [&["--build"][..], &[]] {
+        let document = lab(flags);
+        assert_eq!(document["groups"][0]["rows"][0]["rounds"], 1, "{document:#}");
+    }
+}
+
+#[test]
 fn a_scenario_that_is_wrong_is_refused_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let group =
