@@ -628,7 +628,7 @@ impl Core {
         let Some(entry) = self.table.get_mut(conn) else { return };
         let Some(closing) = entry.closing else { return };
         entry.closing = Some(Closing::Flush);
-        entry.flow.deaf = true;
+        entry.flow.receive.deaf = true;
         if closing == Closing::AfterPeer {
             entry.flow.finish();
         }

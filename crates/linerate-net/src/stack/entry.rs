@@ -66,7 +66,7 @@ impl Entry {
 
     /// Whether there is anything to read: once begun, reading continues however little is left.
     pub(crate) fn has_news(&self) -> bool {
-        let end = self.flow.ended && !self.ended;
+        let end = self.flow.receive.ended && !self.ended;
         self.flow.has_bytes() || end || (self.flow.error.is_some() && !self.failed)
     }
 }

@@ -185,7 +185,7 @@ impl Core {
         flow.read(now, usize::MAX, &mut self.shared, |_| {});
         match closing {
             Closing::Flush => {
-                flow.deaf = true;
+                flow.receive.deaf = true;
                 if !resets {
                     flow.finish();
                 }
@@ -249,9 +249,9 @@ impl Core {
                 entry.closing = Some(Closing::Linger);
                 self.await_peer(conn, Closing::Linger);
             }
-            Closing::AfterPeer | Closing::FlushThenAfterPeer if flow.ended => {
+            Closing::AfterPeer | Closing::FlushThenAfterPeer if flow.receive.ended => {
                 entry.closing = Some(Closing::Flush);
-                flow.deaf = true;
+                flow.receive.deaf = true;
                 flow.finish();
             }
             Closing::FlushThenAfterPeer if flow.all_acked() => {

@@ -278,7 +278,7 @@ impl<L: Link> Transport for Stack<L> {
             entry.reported = true;
             core.ready.push_back(conn);
             After::Open
-        } else if entry.flow.ended && !entry.ended {
+        } else if entry.flow.receive.ended && !entry.ended {
             entry.ended = true;
             After::Ended
         } else if let Some(error) = entry.flow.error.filter(|_| !entry.failed) {
@@ -362,10 +362,10 @@ impl<L: Link> Transport for Stack<L> {
         let unread = entry.flow.has_bytes();
         let flushed = entry.flow.all_acked();
         let closing = match how {
-            Close::AfterPeer if entry.flow.ended => Closing::Flush,
+            Close::AfterPeer if entry.flow.receive.ended => Closing::Flush,
             Close::AfterPeer if flushed => Closing::AfterPeer,
             Close::AfterPeer => Closing::FlushThenAfterPeer,
-            Close::Lingering if entry.flow.ended => Closing::Flush,
+            Close::Lingering if entry.flow.receive.ended => Closing::Flush,
             Close::Lingering if flushed => Closing::Linger,
             Close::Lingering => Closing::FlushThenLinger,
             Close::Now | Close::Abort => Closing::Flush,

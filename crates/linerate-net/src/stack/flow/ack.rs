@@ -23,32 +23,32 @@ pub(super) struct Acked {
 impl Flow {
     /// Handles the ACK of an acceptable segment; `pure`: it carries no data.
     pub(super) fn handle_ack(&mut self, now: Time, tcp: &TcpHeader, pure: bool, shared: &mut Shared) -> Told {
-        let echo = tcp.options.timestamps.filter(|_| self.timestamps).map(|(_, echo)| echo);
+        let echo = tcp.options.timestamps.filter(|_| self.agreed.timestamps).map(|(_, echo)| echo);
         let mut acked = Acked { echo, ..Acked::default() };
-        let window_before = self.wnd;
+        let window_before = self.send.wnd;
         shared.stats.zero_windows_in += u64::from(tcp.window == 0);
-        if self.sack_on && !tcp.options.sack.blocks().is_empty() {
+        if self.agreed.sack && !tcp.options.sack.blocks().is_empty() {
             self.note_sack(now, tcp, &mut acked, shared);
         }
-        if tcp.ack.ge(self.una) {
+        if tcp.ack.ge(self.send.una) {
             self.update_window(tcp);
         }
         let mut told = Told::NOTHING;
-        let flight = self.nxt - self.una;
-        if tcp.ack.gt(self.una) {
+        let flight = self.send.nxt - self.send.una;
+        if tcp.ack.gt(self.send.una) {
             self.advance(now, tcp.ack, &mut acked, shared);
             told = self.after_fin_acked();
-        } else if tcp.ack == self.una && pure && flight > 0 && self.wnd == window_before {
+        } else if tcp.ack == self.send.una && pure && flight > 0 && self.send.wnd == window_before {
             shared.stats.duplicate_acks_in += 1;
             self.note_duplicate_ack(&mut acked);
         }
-        if self.window_limited_since.is_some() {
+        if self.send.window_limited_since.is_some() {
             // Must come first: the link may have no room for what follows.
             self.note_window_limit(now);
         }
         if flight == 0 {
             // Nothing was in flight, so the ACK may have opened the window.
-            self.waiting_since = now;
+            self.timers.waiting_since = now;
             if self.timer_needed() {
                 self.arm(now, shared);
             }
@@ -62,29 +62,29 @@ impl Flow {
     /// While nothing is in flight, only a closed window needs the timer.
     fn timer_needed(&mut self) -> bool {
         if self.window_room() > 0 {
-            self.backoff = 0;
-            self.probe = false;
+            self.timers.backoff = 0;
+            self.send.probe = false;
         }
-        self.timer != super::Timer::None || self.unsent() > 0 || (self.fin && !self.fin_sent)
+        self.timers.kind != super::Timer::None || self.unsent() > 0 || (self.send.fin && !self.send.fin_sent)
     }
 
     /// RFC 9293 section 3.10.7.4: only a segment at least as new as the last update changes the
     /// window.
     fn update_window(&mut self, tcp: &TcpHeader) {
-        if self.wl1.lt(tcp.seq) || (self.wl1 == tcp.seq && self.wl2.le(tcp.ack)) {
-            self.wnd = u32::from(tcp.window) << self.scale_out;
-            self.max_wnd = self.max_wnd.max(self.wnd);
-            (self.wl1, self.wl2) = (tcp.seq, tcp.ack);
+        if self.send.wl1.lt(tcp.seq) || (self.send.wl1 == tcp.seq && self.send.wl2.le(tcp.ack)) {
+            self.send.wnd = u32::from(tcp.window) << self.agreed.scale_out;
+            self.send.max_wnd = self.send.max_wnd.max(self.send.wnd);
+            (self.send.wl1, self.send.wl2) = (tcp.seq, tcp.ack);
         }
     }
 
     /// Measures how long the peer's window limited us.
     pub(super) fn note_window_limit(&mut self, now: Time) {
-        match (self.is_window_limited(), self.window_limited_since) {
-            (true, None) => self.window_limited_since = Some(now),
+        match (self.is_window_limited(), self.send.window_limited_since) {
+            (true, None) => self.send.window_limited_since = Some(now),
             (false, Some(since)) => {
                 self.counters.rwnd_limited_us += now.nanos_since(since) / 1000;
-                self.window_limited_since = None;
+                self.send.window_limited_since = None;
             }
             _ => {}
         }
@@ -92,9 +92,9 @@ impl Flow {
 
     /// Everything before `ack` has arrived.
     fn advance(&mut self, now: Time, ack: Seq, acked: &mut Acked, shared: &mut Shared) {
-        acked.bytes = ack - self.una;
+        acked.bytes = ack - self.send.una;
         let mut again = false;
-        while let Some(first) = self.sent.front_mut() {
+        while let Some(first) = self.send.sent.front_mut() {
             if first.start.ge(ack) {
                 break;
             }
@@ -102,13 +102,13 @@ impl Flow {
             let len = end - first.start;
             let was = *first;
             if was.sacked {
-                self.sacked -= len;
+                self.send.sacked -= len;
             } else {
                 acked.delivered += len;
-                self.lost -= if was.lost { len } else { 0 };
+                self.send.lost -= if was.lost { len } else { 0 };
             }
             if end == was.end {
-                self.sent.pop_front();
+                self.send.sent.pop_front();
             } else {
                 first.start = end;
             }
@@ -121,18 +121,18 @@ impl Flow {
             // The segments behind it may have waited for it, so their time is not a round trip.
             acked.sample = None;
         }
-        let bytes = self.out.len().min(acked.bytes as usize);
-        shared.pool.consume(&mut self.out, bytes);
-        self.cursor.consumed(bytes);
-        self.una = ack;
-        if self.sent.is_empty() && self.out.is_empty() {
-            let list = std::mem::take(&mut self.sent);
+        let bytes = self.send.out.len().min(acked.bytes as usize);
+        shared.pool.consume(&mut self.send.out, bytes);
+        self.send.cursor.consumed(bytes);
+        self.send.una = ack;
+        if self.send.sent.is_empty() && self.send.out.is_empty() {
+            let list = std::mem::take(&mut self.send.sent);
             shared.give_back(list);
         }
     }
 
     fn after_fin_acked(&mut self) -> Told {
-        if !self.fin_sent || self.una != self.nxt {
+        if !self.send.fin_sent || self.send.una != self.send.nxt {
             return Told::NOTHING;
         }
         self.state = match self.state {
@@ -153,21 +153,21 @@ impl Flow {
         if duplicate {
             acked.duplicate = true;
             self.counters.dsack_dups = self.counters.dsack_dups.wrapping_add(1);
-            self.rack.note_duplicate(self.nxt, self.una);
+            self.rack.note_duplicate(self.send.nxt, self.send.una);
             self.take_back_by_duplicates((start, end), shared);
         }
         for (start, end) in &blocks[usize::from(duplicate)..] {
             // Only data that was sent and is not acknowledged can be meant.
-            if start.lt(*end) && start.ge(self.una) && end.le(self.nxt) {
+            if start.lt(*end) && start.ge(self.send.una) && end.le(self.send.nxt) {
                 self.mark_sacked(now, *start, *end, acked);
             }
         }
     }
 
     fn mark_sacked(&mut self, now: Time, start: Seq, end: Seq, acked: &mut Acked) {
-        let first = self.sent.partition_point(|seg| seg.start.lt(start));
-        for i in first..self.sent.len() {
-            let seg = &mut self.sent[i];
+        let first = self.send.sent.partition_point(|seg| seg.start.lt(start));
+        for i in first..self.send.sent.len() {
+            let seg = &mut self.send.sent[i];
             if seg.end.gt(end) {
                 break;
             }
@@ -176,8 +176,8 @@ impl Flow {
             }
             let was = *seg;
             (seg.sacked, seg.lost) = (true, false);
-            self.sacked += was.len();
-            self.lost -= if was.lost { was.len() } else { 0 };
+            self.send.sacked += was.len();
+            self.send.lost -= if was.lost { was.len() } else { 0 };
             acked.delivered += was.len();
             self.note_delivered(now, &was, acked);
         }

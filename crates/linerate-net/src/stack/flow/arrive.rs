@@ -55,18 +55,18 @@ impl Flow {
         if !tcp.flags.has(Flags::ACK) {
             return Told::NOTHING;
         }
-        if tcp.ack.gt(self.nxt) || tcp.ack.lt(self.una - self.max_wnd) {
+        if tcp.ack.gt(self.send.nxt) || tcp.ack.lt(self.send.una - self.send.max_wnd) {
             // RFC 5961 section 5.
             return self.challenge(now, shared);
         }
         self.note_timestamp(now, tcp);
         let mut told = Told::NOTHING;
         if self.state == State::SynReceived {
-            if tcp.ack.lt(self.iss + 1) {
+            if tcp.ack.lt(self.send.iss + 1) {
                 return Told::RESET;
             }
             self.state = State::Established;
-            self.una = self.iss + 1;
+            self.send.una = self.send.iss + 1;
             told.add(Told::ESTABLISHED);
         }
         told.add(self.handle_ack(now, tcp, payload.is_empty(), shared));
@@ -83,11 +83,11 @@ impl Flow {
 
     /// RFC 9293 section 3.10.7.4, first check, preceded by PAWS.
     fn is_acceptable(&mut self, now: Time, tcp: &TcpHeader, len: u32, shared: &mut Shared) -> bool {
-        if self.timestamps
+        if self.agreed.timestamps
             && !tcp.flags.has(Flags::RST)
             && let Some((value, _)) = tcp.options.timestamps
-            && (value.wrapping_sub(self.ts_recent) as i32) < 0
-            && now.nanos_since(self.ts_recent_at) < TS_RECENT_NS
+            && (value.wrapping_sub(self.agreed.ts_recent) as i32) < 0
+            && now.nanos_since(self.agreed.ts_recent_at) < TS_RECENT_NS
         {
             shared.stats.paws_refused += 1;
             return false;
@@ -95,20 +95,20 @@ impl Flow {
         let end = tcp.seq + len + u32::from(tcp.flags.has(Flags::FIN));
         // A duplicate that ends at our next number is accepted for its ACK, and so is a segment
         // that begins at the edge of a closed window. A reset has no ACK of interest.
-        let behind = tcp.seq == self.rcv_edge && tcp.seq != self.rcv_nxt && tcp.flags.has(Flags::RST);
-        end.ge(self.rcv_nxt) && tcp.seq.le(self.rcv_edge) && !behind
+        let behind = tcp.seq == self.receive.edge && tcp.seq != self.receive.nxt && tcp.flags.has(Flags::RST);
+        end.ge(self.receive.nxt) && tcp.seq.le(self.receive.edge) && !behind
     }
 
     /// Handles a segment outside the window: an ACK tells the peer our position.
     fn out_of_place(&mut self, now: Time, payload: &[u8], shared: &mut Shared) -> Told {
-        if payload.is_empty() && now.nanos_since(self.challenged) < OUT_OF_PLACE_EVERY_NS {
+        if payload.is_empty() && now.nanos_since(self.acks.challenged) < OUT_OF_PLACE_EVERY_NS {
             return Told::NOTHING;
         }
         if payload.is_empty() {
-            self.challenged = now;
+            self.acks.challenged = now;
             shared.stats.challenges += 1;
         }
-        self.ack_now = true;
+        self.acks.now = true;
         Told::SEND
     }
 
@@ -119,7 +119,7 @@ impl Flow {
 
     /// RFC 5961 section 3.
     fn handle_reset(&mut self, now: Time, tcp: &TcpHeader, shared: &mut Shared) -> Told {
-        if tcp.seq != self.rcv_nxt {
+        if tcp.seq != self.receive.nxt {
             return self.challenge(now, shared);
         }
         shared.stats.resets_in += 1;
@@ -133,12 +133,12 @@ impl Flow {
     /// RFC 7323 section 4.3, rule (2): only for segments that are not beyond our last ACK.
     fn note_timestamp(&mut self, now: Time, tcp: &TcpHeader) {
         if let Some((value, _)) = tcp.options.timestamps
-            && self.timestamps
-            && tcp.seq.le(self.last_ack)
-            && (value.wrapping_sub(self.ts_recent) as i32 >= 0
-                || now.nanos_since(self.ts_recent_at) >= TS_RECENT_NS)
+            && self.agreed.timestamps
+            && tcp.seq.le(self.acks.last)
+            && (value.wrapping_sub(self.agreed.ts_recent) as i32 >= 0
+                || now.nanos_since(self.agreed.ts_recent_at) >= TS_RECENT_NS)
         {
-            (self.ts_recent, self.ts_recent_at) = (value, now);
+            (self.agreed.ts_recent, self.agreed.ts_recent_at) = (value, now);
         }
     }
 
@@ -151,19 +151,19 @@ impl Flow {
         shared: &mut Shared,
     ) -> Told {
         let acks = tcp.flags.has(Flags::ACK);
-        if acks && tcp.ack != self.nxt {
+        if acks && tcp.ack != self.send.nxt {
             // An answer to an earlier connection. The peer must learn that it is gone, or it will
             // never accept our SYN.
             if tcp.flags.has(Flags::RST) {
                 return Told::NOTHING;
             }
             let mut told = Told::RESET;
-            self.challenged_syns = self.challenged_syns.saturating_add(1);
-            if self.challenged_syns == 1 {
+            self.send.challenged_syns = self.send.challenged_syns.saturating_add(1);
+            if self.send.challenged_syns == 1 {
                 // The reset ends the peer's TIME_WAIT, so the SYN need not wait another second.
                 self.set_timer(Timer::SynAgain, now + SOON_AGAIN);
                 told.add(Told::SEND);
-            } else if self.challenged_syns <= PORTS_TRIED {
+            } else if self.send.challenged_syns <= PORTS_TRIED {
                 // It did not: the peer will not accept this port (tcp_rfc1337=1, or a NAT that maps
                 // it to another connection).
                 told.add(Told::MOVE);
@@ -182,25 +182,25 @@ impl Flow {
             return Told::NOTHING;
         }
         let options = &tcp.options;
-        let sent_once = acks && self.backoff == 0;
+        let sent_once = acks && self.timers.backoff == 0;
         let agreed = Agreed {
-            iss: self.iss,
+            iss: self.send.iss,
             irs: tcp.seq,
             window: tcp.window,
-            scale: options.window_scale.map(|out| (out, self.scale_in)),
+            scale: options.window_scale.map(|out| (out, self.agreed.scale_in)),
             sack: options.sack_permitted,
             timestamp: options.timestamps.map(|(value, _)| value),
-            mss: self.mss.min(options.mss.unwrap_or(536).max(64)),
-            sent_at: sent_once.then_some(self.sent_at),
+            mss: self.send.mss.min(options.mss.unwrap_or(536).max(64)),
+            sent_at: sent_once.then_some(self.send.sent_at),
         };
-        let retried = self.backoff > 0;
+        let retried = self.timers.backoff > 0;
         if !acks {
             return self.cross(&agreed, now, shared);
         }
-        self.una = tcp.ack;
+        self.send.una = tcp.ack;
         self.establish(&agreed, now, shared);
         self.after_lost_handshake(retried);
-        self.ack_now = true;
+        self.acks.now = true;
         let mut told = Told::ESTABLISHED;
         told.add(Told::SEND);
         told.add(self.handle_payload(now, &TcpHeader { seq: tcp.seq + 1, ..*tcp }, payload, shared));
@@ -209,12 +209,12 @@ impl Flow {
 
     /// Both ends sent a SYN at once (RFC 9293 section 3.5, figure 7).
     fn cross(&mut self, agreed: &Agreed, now: Time, shared: &Shared) -> Told {
-        let (una, told_mss) = (self.una, self.rcv_mss);
+        let (una, told_mss) = (self.send.una, self.receive.mss);
         self.establish(agreed, now, shared);
-        (self.una, self.rcv_mss) = (una, told_mss);
-        self.wl2 = una;
+        (self.send.una, self.receive.mss) = (una, told_mss);
+        self.send.wl2 = una;
         self.state = State::SynReceived;
-        self.syn_due = true;
+        self.send.syn_due = true;
         Told::SEND
     }
 
@@ -228,8 +228,8 @@ impl Flow {
 
     /// Handles the peer's FIN, received in order: RFC 9293 section 3.10.7.4, eighth check.
     pub(super) fn handle_fin(&mut self) -> Told {
-        self.ended = true;
-        self.ack_now = true;
+        self.receive.ended = true;
+        self.acks.now = true;
         self.state = match self.state {
             State::Established => State::CloseWait,
             State::FinWait1 => State::Closing,

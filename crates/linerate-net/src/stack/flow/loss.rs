@@ -98,13 +98,13 @@ struct Undo {
 impl Flow {
     /// Estimate of the bytes in flight.
     pub(super) fn in_flight(&self) -> u32 {
-        (self.nxt - self.una).saturating_sub(self.sacked + self.lost)
+        (self.send.nxt - self.send.una).saturating_sub(self.send.sacked + self.send.lost)
     }
 
     /// A segment has arrived (RFC 8985 section 6.2, steps 1 to 3).
     pub(super) fn note_delivered(&mut self, now: Time, seg: &Sent, acked: &mut Acked) {
         if !seg.again {
-            if seg.end.lt(self.rack.furthest) && self.sack_on {
+            if seg.end.lt(self.rack.furthest) && self.agreed.sack {
                 self.rack.reordered = true;
                 self.counters.reordered = self.counters.reordered.wrapping_add(1);
             }
@@ -116,7 +116,7 @@ impl Flow {
             // The ACK may be for the original.
             let earlier = acked
                 .echo
-                .is_some_and(|echo| (echo.wrapping_sub(timestamp(seg.at, self.ts_offset)) as i32) < 0);
+                .is_some_and(|echo| (echo.wrapping_sub(timestamp(seg.at, self.agreed.ts_offset)) as i32) < 0);
             if earlier || took < self.rtt.least() {
                 return;
             }
@@ -129,25 +129,25 @@ impl Flow {
     /// RFC 5681 section 2: without SACK, duplicate ACKs estimate how many segments have left the
     /// network.
     pub(super) fn note_duplicate_ack(&mut self, acked: &mut Acked) {
-        self.dup_acks = self.dup_acks.saturating_add(1);
-        if self.sack_on {
+        self.send.dup_acks = self.send.dup_acks.saturating_add(1);
+        if self.agreed.sack {
             return;
         }
-        let mss = u32::from(self.mss);
-        let flight = self.nxt - self.una;
-        let before = self.sacked;
-        self.sacked = (self.sacked + mss).min(flight.saturating_sub(self.lost + mss));
-        acked.delivered += self.sacked.saturating_sub(before);
-        if self.dup_acks == DUPLICATES && !self.recovery.active {
+        let mss = u32::from(self.send.mss);
+        let flight = self.send.nxt - self.send.una;
+        let before = self.send.sacked;
+        self.send.sacked = (self.send.sacked + mss).min(flight.saturating_sub(self.send.lost + mss));
+        acked.delivered += self.send.sacked.saturating_sub(before);
+        if self.send.dup_acks == DUPLICATES && !self.recovery.active {
             self.first_lost();
         }
     }
 
     /// Marks the first unacknowledged segment as lost.
     fn first_lost(&mut self) {
-        if let Some(first) = self.sent.front_mut().filter(|first| !first.lost && !first.sacked) {
+        if let Some(first) = self.send.sent.front_mut().filter(|first| !first.lost && !first.sacked) {
             first.lost = true;
-            self.lost += first.len();
+            self.send.lost += first.len();
         }
     }
 
@@ -155,63 +155,74 @@ impl Flow {
     pub(super) fn react(&mut self, now: Time, ack: Seq, acked: &Acked, flight: u32, shared: &mut Shared) {
         self.take_sample(now, acked, shared);
         if acked.bytes > 0 {
-            self.dup_acks = 0;
-            if std::mem::take(&mut self.backoff) > 0 && self.settle_suspicion() {
+            self.send.dup_acks = 0;
+            if std::mem::take(&mut self.timers.backoff) > 0 && self.settle_suspicion() {
                 shared.stats.black_holes += 1;
             }
-            self.waiting_since = now;
+            self.timers.waiting_since = now;
             self.take_back(acked, shared);
-            if !self.sack_on {
+            if !self.agreed.sack {
                 self.partly(acked);
             }
         }
         self.note_tail_probe(ack, acked);
         // With a known gap RACK is active, and no probe is needed.
-        if acked.bytes > 0 || (self.timer == Timer::TailProbe && self.sacked > 0) {
+        if acked.bytes > 0 || (self.timers.kind == Timer::TailProbe && self.send.sacked > 0) {
             self.arm(now, shared);
         }
-        if self.sack_on && acked.delivered > 0 {
+        if self.agreed.sack && acked.delivered > 0 {
             self.detect_losses(now, shared);
         }
-        if self.recovery.active && self.una.ge(self.recovery.until) {
+        if self.recovery.active && self.send.una.ge(self.recovery.until) {
             self.recover();
         }
-        if self.lost > 0 && !self.recovery.active {
+        if self.send.lost > 0 && !self.recovery.active {
             self.enter_recovery();
         }
         if self.recovery.active && !self.recovery.timed_out {
             self.reduce_proportionally(acked);
         } else if acked.bytes > 0 && (self.is_limited(flight) || self.recovery.timed_out) {
             let rtt = acked.sample.map(|at| now.nanos_since(at));
-            self.congestion.note_round_trip(now, ack, self.nxt, rtt, self.rtt.least());
+            self.congestion.note_round_trip(now, ack, self.send.nxt, rtt, self.rtt.least());
             self.congestion.acked(now, acked.bytes, self.rtt.smoothed());
         }
     }
 
     /// Whether the congestion window limited sending (RFC 9438 section 5.8, RFC 7661).
     fn is_limited(&self, flight: u32) -> bool {
-        self.cwnd_limited || (self.congestion.in_slow_start() && flight * 2 >= self.congestion.window)
+        self.send.cwnd_limited || (self.congestion.in_slow_start() && flight * 2 >= self.congestion.window)
     }
 
     /// RFC 6582 section 3.2, step 3: a partial ACK shows that the next segment is lost too.
     fn partly(&mut self, acked: &Acked) {
-        let guessed = acked.bytes.saturating_sub(u32::from(self.mss));
-        self.sacked =
-            self.sacked.saturating_sub(guessed).min((self.nxt - self.una).saturating_sub(self.lost));
-        if self.una.ge(self.recovery.until) {
-            self.sacked = 0;
+        let guessed = acked.bytes.saturating_sub(u32::from(self.send.mss));
+        self.send.sacked = self
+            .send
+            .sacked
+            .saturating_sub(guessed)
+            .min((self.send.nxt - self.send.una).saturating_sub(self.send.lost));
+        if self.send.una.ge(self.recovery.until) {
+            self.send.sacked = 0;
         } else if self.recovery.active
             && !self.recovery.timed_out
-            && self.sent.front().is_some_and(|first| !first.again)
+            && self.send.sent.front().is_some_and(|first| !first.again)
         {
             self.first_lost();
-            self.sacked = self.sacked.min((self.nxt - self.una) - self.lost);
+            self.send.sacked = self.send.sacked.min((self.send.nxt - self.send.una) - self.send.lost);
         }
     }
 
     fn before(&self) -> Undo {
         let (window, threshold, lost_before) = self.congestion.before();
-        Undo { window, threshold, lost_before, first: None, from: self.una, until: self.nxt, again: 0 }
+        Undo {
+            window,
+            threshold,
+            lost_before,
+            first: None,
+            from: self.send.una,
+            until: self.send.nxt,
+            again: 0,
+        }
     }
 
     fn enter_recovery(&mut self) {
@@ -220,8 +231,8 @@ impl Flow {
         self.recovery = Recovery {
             active: true,
             timed_out: false,
-            until: self.nxt,
-            flight: self.nxt - self.una,
+            until: self.send.nxt,
+            flight: self.send.nxt - self.send.una,
             delivered: 0,
             sent: 0,
             undo: Some(before),
@@ -231,10 +242,10 @@ impl Flow {
 
     fn recover(&mut self) {
         if !self.recovery.timed_out {
-            self.congestion.window = self.congestion.threshold.max(u32::from(self.mss));
+            self.congestion.window = self.congestion.threshold.max(u32::from(self.send.mss));
         }
         (self.recovery.active, self.recovery.timed_out) = (false, false);
-        self.dup_acks = 0;
+        self.send.dup_acks = 0;
         self.rack.note_recovery_over();
     }
 
@@ -242,8 +253,10 @@ impl Flow {
     fn reduce_proportionally(&mut self, acked: &Acked) {
         let r = &mut self.recovery;
         r.delivered = r.delivered.saturating_add(acked.delivered);
-        let (pipe, mss) =
-            ((self.nxt - self.una).saturating_sub(self.sacked + self.lost), u32::from(self.mss));
+        let (pipe, mss) = (
+            (self.send.nxt - self.send.una).saturating_sub(self.send.sacked + self.send.lost),
+            u32::from(self.send.mss),
+        );
         let threshold = self.congestion.threshold;
         let quota = if pipe > threshold {
             let share = u64::from(r.delivered) * u64::from(threshold) / u64::from(r.flight.max(1));
@@ -260,7 +273,7 @@ impl Flow {
     /// RFC 8985 section 6.2.4.
     fn reordering_window(&self) -> u64 {
         let behind =
-            |n: u8| self.sent.iter().filter(|seg| seg.sacked).take(n.into()).count() >= usize::from(n);
+            |n: u8| self.send.sent.iter().filter(|seg| seg.sacked).take(n.into()).count() >= usize::from(n);
         if !self.rack.reordered && (self.recovery.active || behind(DUPLICATES)) {
             return 0;
         }
@@ -275,13 +288,13 @@ impl Flow {
             return;
         }
         let before = |seg: &Sent| seg.at < at || (seg.at == at && seg.end.lt(end));
-        if self.sent.front().is_none_or(|first| !before(first) && !first.again) {
+        if self.send.sent.front().is_none_or(|first| !before(first) && !first.again) {
             return;
         }
         let wait = std::time::Duration::from_nanos(self.rack.rtt + self.reordering_window());
         let mut later: Option<Time> = None;
         let mut found = 0;
-        for seg in &mut self.sent {
+        for seg in &mut self.send.sent {
             let before = before(seg);
             if !before && !seg.again {
                 // All later segments were sent, or retransmitted, after this one.
@@ -298,22 +311,22 @@ impl Flow {
                 later = later.max(Some(due));
             }
         }
-        self.lost += found;
+        self.send.lost += found;
         if found > 0 && !self.recovery.active {
             self.enter_recovery();
             self.reduce_proportionally(&Acked::default());
         }
-        if let Some(later) = later.filter(|later| *later < self.timer_at) {
+        if let Some(later) = later.filter(|later| *later < self.timers.at) {
             self.set_timer(Timer::Reorder, later);
         }
-        shared.stats.fast_retransmits += u64::from(found.div_ceil(u32::from(self.mss).max(1)));
+        shared.stats.fast_retransmits += u64::from(found.div_ceil(u32::from(self.send.mss).max(1)));
     }
 
     /// RFC 6298 section 5.4 and RFC 5681 section 3.1: a timeout marks everything in flight as lost.
     pub(super) fn all_lost(&mut self, _now: Time) {
         // A peer may discard data that it acknowledged selectively (RFC 2018 section 8).
-        let forgetful = self.sent.front().is_some_and(|first| first.sacked);
-        for seg in &mut self.sent {
+        let forgetful = self.send.sent.front().is_some_and(|first| first.sacked);
+        for seg in &mut self.send.sent {
             if forgetful {
                 seg.sacked = false;
             }
@@ -322,9 +335,9 @@ impl Flow {
         let sum = |which: fn(&Sent) -> bool, sent: &super::Scoreboard| {
             sent.iter().filter(|seg| which(seg)).map(Sent::len).sum::<u32>()
         };
-        self.sacked = sum(|seg| seg.sacked, &self.sent);
-        self.lost = sum(|seg| seg.lost, &self.sent);
-        self.dup_acks = 0;
+        self.send.sacked = sum(|seg| seg.sacked, &self.send.sent);
+        self.send.lost = sum(|seg| seg.lost, &self.send.sent);
+        self.send.dup_acks = 0;
         if !self.recovery.timed_out {
             let before = self.before();
             if !self.recovery.active {
@@ -333,23 +346,25 @@ impl Flow {
             }
         }
         self.congestion.collapse();
-        (self.recovery.active, self.recovery.timed_out, self.recovery.until) = (true, true, self.nxt);
+        (self.recovery.active, self.recovery.timed_out, self.recovery.until) = (true, true, self.send.nxt);
         self.tail.end = None;
-        self.forced = true;
+        self.send.forced = true;
     }
 
     /// RFC 8985 section 7.3: sends new data if there is some, otherwise the last segment again.
     pub(super) fn send_tail_probe(&mut self, now: Time, shared: &mut Shared) {
         shared.stats.tail_probes += 1;
         let new = self.unsent() > 0 && self.window_room() as usize >= self.next_len();
-        if !new && let Some(last) = self.sent.back_mut().filter(|last| !last.lost && !last.sacked) {
+        if !new && let Some(last) = self.send.sent.back_mut().filter(|last| !last.lost && !last.sacked) {
             last.lost = true;
-            self.lost += last.len();
+            self.send.lost += last.len();
         }
-        self.tail =
-            TailProbe { end: Some(self.nxt + if new { self.next_len() as u32 } else { 0 }), again: !new };
-        self.forced = true;
-        let rto = now + self.rtt.rto(self.backoff, &shared.limits);
+        self.tail = TailProbe {
+            end: Some(self.send.nxt + if new { self.next_len() as u32 } else { 0 }),
+            again: !new,
+        };
+        self.send.forced = true;
+        let rto = now + self.rtt.rto(self.timers.backoff, &shared.limits);
         self.set_timer(Timer::Retransmission, rto);
     }
 
@@ -369,7 +384,7 @@ impl Flow {
 
     /// Records a retransmission, and the first of a recovery.
     pub(super) fn note_retransmission(&mut self, now: Time) {
-        let value = timestamp(now, self.ts_offset);
+        let value = timestamp(now, self.agreed.ts_offset);
         if let Some(undo) = self.recovery.undo.as_mut().filter(|_| self.recovery.active) {
             undo.first.get_or_insert(value);
             undo.again += 1;
@@ -411,13 +426,13 @@ impl Flow {
         shared.stats.spurious += 1;
         self.congestion.undo(undo.window, undo.threshold, undo.lost_before);
         if self.recovery.active {
-            for seg in &mut self.sent {
+            for seg in &mut self.send.sent {
                 seg.lost = false;
             }
-            self.lost = 0;
-            self.recovery = Recovery { until: self.una, ..Recovery::default() };
+            self.send.lost = 0;
+            self.recovery = Recovery { until: self.send.una, ..Recovery::default() };
         }
-        if self.sack_on {
+        if self.agreed.sack {
             self.rack.reordered = true;
         }
     }

@@ -7,7 +7,9 @@ mod cubic;
 mod hystart;
 mod loss;
 mod pace;
+mod parts;
 mod path;
+mod reassembly;
 mod receive;
 mod rtt;
 mod send;
@@ -15,19 +17,16 @@ mod timer;
 mod urgent;
 mod view;
 
-use std::collections::VecDeque;
-
 pub(crate) use self::cubic::Congestion;
 pub(crate) use self::loss::Recovery;
 use self::loss::{Rack, TailProbe};
 use self::pace::Pace;
+use self::parts::{Acks, Negotiated, Receive, Send, Timer, Timers};
+pub(crate) use self::parts::{Scoreboard, Sent};
 use self::path::Suspicion;
 pub(crate) use self::path::believable;
-pub(crate) use self::receive::Reassembly;
 pub(crate) use self::rtt::Rtt;
-pub(crate) use self::timer::Timer;
-use self::urgent::Urgent;
-use super::pool::{Chain, Cursor};
+use super::pool::Cursor;
 use super::shared::{Shared, timestamp};
 use super::tuple::Tuple;
 use super::wire::{Flags, Options, Seq, TcpHeader};
@@ -51,29 +50,6 @@ pub(crate) enum State {
     /// Closed, with nothing left to do.
     Closed,
 }
-
-/// A segment that was sent and not acknowledged.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
-    pub(crate) start: Seq,
-    pub(crate) end: Seq,
-    /// When it was last sent.
-    pub(crate) at: Time,
-    pub(crate) sacked: bool,
-    /// Considered lost, and not retransmitted since.
-    pub(crate) lost: bool,
-    /// Sent more than once.
-    pub(crate) again: bool,
-}
-
-impl Sent {
-    fn len(&self) -> u32 {
-        self.end - self.start
-    }
-}
-
-/// Segments sent and not acknowledged, in order.
-pub(crate) type Scoreboard = VecDeque<Sent>;
 
 /// The result of a call, for the stack to act upon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,95 +121,18 @@ pub(crate) struct Flow {
     pub(crate) state: State,
     /// Why the connection failed.
     pub(crate) error: Option<NetError>,
-
-    // Sending.
-    iss: Seq,
-    una: Seq,
-    nxt: Seq,
-    wnd: u32,
-    max_wnd: u32,
-    wl1: Seq,
-    wl2: Seq,
-    /// Payload of a full segment, after timestamps are subtracted.
-    mss: u16,
-    out: Chain,
-    cursor: Cursor,
-    sent: Scoreboard,
-    /// Bytes in `sent` that are selectively acknowledged, and that are considered lost.
-    sacked: u32,
-    lost: u32,
-    /// Our FIN follows the queued bytes; whether it was sent.
-    fin: bool,
-    fin_sent: bool,
-    /// A SYN must be sent now (SYN-SENT, SYN-RECEIVED).
-    syn_due: bool,
-    /// How often the peer answered our SYN by an ACK of another connection.
-    challenged_syns: u8,
-    /// One segment may be sent whatever the congestion window: a retransmission after a timeout, or
-    /// a probe.
-    forced: bool,
-    /// The window is closed and must be probed now.
-    probe: bool,
-    /// Whether the congestion window, or the peer's, stopped the last attempt to send, and since
-    /// when.
-    cwnd_limited: bool,
-    pace: Pace,
-    window_limited_since: Option<Time>,
-    dup_acks: u8,
-
+    send: Send,
+    pub(crate) receive: Receive,
+    acks: Acks,
+    timers: Timers,
+    agreed: Negotiated,
     pub(crate) congestion: Congestion,
+    pace: Pace,
     recovery: Recovery,
     rack: Rack,
     tail: TailProbe,
     rtt: Rtt,
-    timer: Timer,
-    timer_at: Time,
-    /// Consecutive timeouts.
-    backoff: u8,
-    /// Since when data has been unacknowledged without any answer.
-    waiting_since: Time,
-    /// When it last sent.
-    sent_at: Time,
     suspicion: Suspicion,
-
-    // Receiving.
-    rcv_nxt: Seq,
-    /// The right edge of the announced window.
-    rcv_edge: Seq,
-    rcv_size: u32,
-    /// Bytes read by the application since the window was last adjusted, and when that was.
-    rcv_taken: u32,
-    rcv_since: Time,
-    inbox: Chain,
-    early: Option<Box<Reassembly>>,
-    /// Number of the peer's FIN, once known.
-    fin_at: Option<Seq>,
-    urgent: Urgent,
-    /// The FIN was received in order.
-    pub(crate) ended: bool,
-    last_ack: Seq,
-    ack_now: bool,
-    ack_at: Time,
-    /// Bytes received since the last ACK, and the largest segment.
-    ack_bytes: u32,
-    rcv_mss: u16,
-    /// A duplicate to report (RFC 2883).
-    dsack: Option<(Seq, Seq)>,
-    /// When an unacceptable segment was last answered.
-    challenged: Time,
-    /// The application has stopped reading: a reset answers new bytes.
-    pub(crate) deaf: bool,
-
-    // Negotiated options.
-    scale_out: u8,
-    scale_in: u8,
-    scaled: bool,
-    sack_on: bool,
-    timestamps: bool,
-    ts_offset: u32,
-    ts_recent: u32,
-    ts_recent_at: Time,
-
     counters: Counters,
 }
 
@@ -250,66 +149,18 @@ impl Flow {
             tuple,
             state: State::Closed,
             error: None,
-            iss: Seq(0),
-            una: Seq(0),
-            nxt: Seq(0),
-            wnd: 0,
-            max_wnd: 0,
-            wl1: Seq(0),
-            wl2: Seq(0),
-            mss: 536,
-            out: Chain::default(),
-            cursor: Cursor::default(),
-            sent: Scoreboard::new(),
-            sacked: 0,
-            lost: 0,
-            fin: false,
-            fin_sent: false,
-            syn_due: false,
-            challenged_syns: 0,
-            forced: false,
-            probe: false,
-            cwnd_limited: false,
-            pace: Pace::default(),
-            window_limited_since: None,
-            dup_acks: 0,
+            send: Send::new(now),
+            receive: Receive::new(limits.first_window, now),
+            acks: Acks::new(),
+            timers: Timers::new(now),
+            agreed: Negotiated::new(offset, now),
             congestion: Congestion::new(536),
+            pace: Pace::default(),
             recovery: Recovery::default(),
             rack: Rack::default(),
             tail: TailProbe::default(),
             rtt: Rtt::new(limits.first_rto),
-            timer: Timer::None,
-            timer_at: Time::NEVER,
-            backoff: 0,
-            waiting_since: now,
-            sent_at: now,
             suspicion: Suspicion::default(),
-            rcv_nxt: Seq(0),
-            rcv_edge: Seq(0),
-            rcv_size: limits.first_window,
-            rcv_taken: 0,
-            rcv_since: now,
-            inbox: Chain::default(),
-            early: None,
-            fin_at: None,
-            urgent: Urgent::default(),
-            ended: false,
-            last_ack: Seq(0),
-            ack_now: false,
-            ack_at: Time::NEVER,
-            ack_bytes: 0,
-            rcv_mss: 536,
-            dsack: None,
-            challenged: Time::ZERO,
-            deaf: false,
-            scale_out: 0,
-            scale_in: 0,
-            scaled: false,
-            sack_on: false,
-            timestamps: false,
-            ts_offset: offset,
-            ts_recent: 0,
-            ts_recent_at: now,
             counters: Counters::default(),
         }
     }
@@ -318,8 +169,8 @@ impl Flow {
     pub(crate) fn connect(tuple: Tuple, mss: u16, now: Time, shared: &mut Shared) -> Flow {
         let mut flow = Flow::blank(tuple, now, shared);
         flow.state = State::SynSent;
-        (flow.mss, flow.rcv_mss) = (mss, mss);
-        flow.scale_in = shift_for(shared.limits.largest_window);
+        (flow.send.mss, flow.receive.mss) = (mss, mss);
+        flow.agreed.scale_in = shift_for(shared.limits.largest_window);
         flow.ask_from(tuple, now, shared);
         flow
     }
@@ -328,9 +179,9 @@ impl Flow {
     /// not accept.
     pub(crate) fn ask_from(&mut self, tuple: Tuple, now: Time, shared: &Shared) {
         self.tuple = tuple;
-        self.iss = Seq(shared.first_seq(now, &tuple));
-        (self.una, self.nxt) = (self.iss, self.iss + 1);
-        self.syn_due = true;
+        self.send.iss = Seq(shared.first_seq(now, &tuple));
+        (self.send.una, self.send.nxt) = (self.send.iss, self.send.iss + 1);
+        self.send.syn_due = true;
         // The timer is set when the SYN leaves.
         self.set_timer(Timer::None, Time::NEVER);
     }
@@ -338,8 +189,8 @@ impl Flow {
     /// Creates a connection from a handshake.
     pub(crate) fn accept(tuple: Tuple, agreed: &Agreed, now: Time, shared: &mut Shared) -> Flow {
         let mut flow = Flow::blank(tuple, now, shared);
-        flow.iss = agreed.iss;
-        (flow.una, flow.nxt) = (agreed.iss + 1, agreed.iss + 1);
+        flow.send.iss = agreed.iss;
+        (flow.send.una, flow.send.nxt) = (agreed.iss + 1, agreed.iss + 1);
         flow.establish(agreed, now, shared);
         flow
     }
@@ -347,8 +198,8 @@ impl Flow {
     /// The round trip of a SYN-ACK that was sent again, by the timestamp that came back (RFC 7323
     /// section 4.1). Without it the first loss costs a second.
     pub(crate) fn sample_by_echo(&mut self, now: Time, tcp: &TcpHeader, shared: &Shared) {
-        let Some((_, echo)) = tcp.options.timestamps.filter(|_| self.timestamps) else { return };
-        let ms = timestamp(now, self.ts_offset).wrapping_sub(echo);
+        let Some((_, echo)) = tcp.options.timestamps.filter(|_| self.agreed.timestamps) else { return };
+        let ms = timestamp(now, self.agreed.ts_offset).wrapping_sub(echo);
         // An echo that is not ours may be anything.
         if u128::from(ms) <= shared.limits.largest_rto.as_millis() {
             // The clock's unit may hide nearly one of them.
@@ -359,31 +210,31 @@ impl Flow {
     /// Completes the handshake.
     fn establish(&mut self, agreed: &Agreed, now: Time, shared: &Shared) {
         self.state = State::Established;
-        self.sack_on = agreed.sack;
+        self.agreed.sack = agreed.sack;
         if let Some(value) = agreed.timestamp {
-            self.timestamps = true;
-            (self.ts_recent, self.ts_recent_at) = (value, now);
+            self.agreed.timestamps = true;
+            (self.agreed.ts_recent, self.agreed.ts_recent_at) = (value, now);
         }
         if let Some((out, into)) = agreed.scale {
-            (self.scaled, self.scale_out, self.scale_in) = (true, out, into);
+            (self.agreed.scaled, self.agreed.scale_out, self.agreed.scale_in) = (true, out, into);
         } else {
-            self.scale_in = 0;
-            self.rcv_size = self.rcv_size.min(0xffff);
+            self.agreed.scale_in = 0;
+            self.receive.size = self.receive.size.min(0xffff);
         }
-        self.mss = agreed.mss.saturating_sub(if self.timestamps { 12 } else { 0 });
-        self.rcv_mss = self.mss;
-        self.congestion = Congestion::new(self.mss);
-        self.rcv_nxt = agreed.irs + 1;
-        self.rcv_edge = self.rcv_nxt + self.rcv_size.min(0xffff);
-        self.last_ack = self.rcv_nxt;
-        self.wnd = u32::from(agreed.window);
-        self.max_wnd = self.wnd;
-        (self.wl1, self.wl2) = (agreed.irs, self.una);
-        self.recovery.until = self.una;
-        self.rack.furthest = self.una;
-        self.backoff = 0;
+        self.send.mss = agreed.mss.saturating_sub(if self.agreed.timestamps { 12 } else { 0 });
+        self.receive.mss = self.send.mss;
+        self.congestion = Congestion::new(self.send.mss);
+        self.receive.nxt = agreed.irs + 1;
+        self.receive.edge = self.receive.nxt + self.receive.size.min(0xffff);
+        self.acks.last = self.receive.nxt;
+        self.send.wnd = u32::from(agreed.window);
+        self.send.max_wnd = self.send.wnd;
+        (self.send.wl1, self.send.wl2) = (agreed.irs, self.send.una);
+        self.recovery.until = self.send.una;
+        self.rack.furthest = self.send.una;
+        self.timers.backoff = 0;
         self.set_timer(Timer::None, Time::NEVER);
-        self.waiting_since = now;
+        self.timers.waiting_since = now;
         if let Some(at) = agreed.sent_at {
             self.rtt.sample(now.nanos_since(at), &shared.limits);
         }
@@ -402,7 +253,7 @@ impl Flow {
 
     /// Bytes handed over and not sent yet.
     pub(crate) fn unsent(&self) -> usize {
-        self.out.len() - self.sent_bytes()
+        self.send.out.len() - self.sent_bytes()
     }
 
     /// Bytes of `out` that were sent. The SYN and the FIN have numbers but are not in it.
@@ -410,36 +261,36 @@ impl Flow {
         if self.state == State::SynSent || self.state == State::SynReceived {
             return 0;
         }
-        (self.nxt - self.una - u32::from(self.fin_sent && !self.fin_acked())) as usize
+        (self.send.nxt - self.send.una - u32::from(self.send.fin_sent && !self.fin_acked())) as usize
     }
 
     fn fin_acked(&self) -> bool {
-        self.fin_sent && self.una == self.nxt
+        self.send.fin_sent && self.send.una == self.send.nxt
     }
 
     /// Bytes handed over beyond `buffered`, which stands for a kernel's send buffer. An application
     /// that sends more waits until there are none.
     pub(crate) fn held_back(&self, buffered: usize) -> usize {
-        self.out.len().saturating_sub(buffered).min(self.unsent())
+        self.send.out.len().saturating_sub(buffered).min(self.unsent())
     }
 
     /// Whether bytes can be read.
     pub(crate) fn has_bytes(&self) -> bool {
-        !self.inbox.is_empty()
+        !self.receive.inbox.is_empty()
     }
 
     pub(crate) fn inbox_len(&self) -> usize {
-        self.inbox.len()
+        self.receive.inbox.len()
     }
 
     /// Whether everything handed over has been acknowledged.
     pub(crate) fn all_acked(&self) -> bool {
-        self.out.is_empty()
+        self.send.out.is_empty()
     }
 
     /// Queues bytes to send.
     pub(crate) fn push(&mut self, bytes: &[u8], shared: &mut Shared) -> Result<(), NetError> {
-        shared.pool.append(&mut self.out, bytes).map_err(|_| NetError::of(NetErrorKind::NoMemory))
+        shared.pool.append(&mut self.send.out, bytes).map_err(|_| NetError::of(NetErrorKind::NoMemory))
     }
 
     /// Queues a range of lent bytes to send.
@@ -449,54 +300,61 @@ impl Flow {
         range: std::ops::Range<usize>,
         shared: &mut Shared,
     ) -> Result<(), NetError> {
-        shared.pool.append_lent(&mut self.out, lent, range).map_err(|_| NetError::of(NetErrorKind::NoMemory))
+        shared
+            .pool
+            .append_lent(&mut self.send.out, lent, range)
+            .map_err(|_| NetError::of(NetErrorKind::NoMemory))
     }
 
     /// Queues our FIN behind the bytes to send.
     pub(crate) fn finish(&mut self) {
-        self.fin = true;
+        self.send.fin = true;
     }
 
     /// Frees everything; the connection is over.
     pub(crate) fn dispose(&mut self, shared: &mut Shared) {
-        shared.pool.clear(&mut self.out);
-        shared.pool.clear(&mut self.inbox);
-        self.cursor = Cursor::default();
-        if let Some(mut early) = self.early.take() {
+        shared.pool.clear(&mut self.send.out);
+        shared.pool.clear(&mut self.receive.inbox);
+        self.send.cursor = Cursor::default();
+        if let Some(mut early) = self.receive.early.take() {
             early.clear(&mut shared.pool);
         }
-        let mut sent = std::mem::take(&mut self.sent);
+        let mut sent = std::mem::take(&mut self.send.sent);
         sent.clear();
         shared.give_back(sent);
-        (self.sacked, self.lost) = (0, 0);
+        (self.send.sacked, self.send.lost) = (0, 0);
         self.state = State::Closed;
         self.set_timer(Timer::None, Time::NEVER);
-        self.ack_at = Time::NEVER;
+        self.acks.at = Time::NEVER;
     }
 
     /// The connection failed: drops the bytes to send. Received bytes can still be read.
     pub(crate) fn stop_sending(&mut self, now: Time, shared: &mut Shared) {
         self.note_window_limit(now);
-        shared.pool.clear(&mut self.out);
-        self.cursor = Cursor::default();
-        let mut sent = std::mem::take(&mut self.sent);
+        shared.pool.clear(&mut self.send.out);
+        self.send.cursor = Cursor::default();
+        let mut sent = std::mem::take(&mut self.send.sent);
         sent.clear();
         shared.give_back(sent);
-        self.una = self.nxt;
-        (self.sacked, self.lost, self.fin, self.ack_now) = (0, 0, false, false);
+        self.send.una = self.send.nxt;
+        (self.send.sacked, self.send.lost, self.send.fin, self.acks.now) = (0, 0, false, false);
     }
 
     /// How many received bytes trigger a report: what the application asked for, or less if the
     /// window would close before.
     pub(crate) fn low_water(&self, asked: u32) -> usize {
-        if self.error.is_some() || self.ended { 1 } else { asked.min(self.rcv_size / 2).max(1) as usize }
+        if self.error.is_some() || self.receive.ended {
+            1
+        } else {
+            asked.min(self.receive.size / 2).max(1) as usize
+        }
     }
 
     fn fail(&mut self, kind: NetErrorKind) -> Told {
         self.error = Some(NetError::of(kind));
         self.state = State::Closed;
         self.set_timer(Timer::None, Time::NEVER);
-        self.ack_at = Time::NEVER;
+        self.acks.at = Time::NEVER;
         Told::FAILED
     }
 
@@ -508,8 +366,8 @@ impl Flow {
         TcpHeader {
             src_port: self.tuple.local_port,
             dst_port: self.tuple.remote_port,
-            seq: self.nxt,
-            ack: self.rcv_nxt,
+            seq: self.send.nxt,
+            ack: self.receive.nxt,
             flags,
             ..TcpHeader::default()
         }
@@ -518,28 +376,33 @@ impl Flow {
     /// What its entry in the table of TIME_WAIT needs: both next sequence numbers, the offset of
     /// our timestamps and the peer's last timestamp.
     pub(crate) fn remains(&self) -> (Seq, Seq, Option<(u32, u32)>) {
-        (self.nxt, self.rcv_nxt, self.timestamps.then_some((self.ts_offset, self.ts_recent)))
+        (
+            self.send.nxt,
+            self.receive.nxt,
+            self.agreed.timestamps.then_some((self.agreed.ts_offset, self.agreed.ts_recent)),
+        )
     }
 
     /// The path now takes only smaller packets.
     pub(crate) fn limit_mss(&mut self, mss: u16) {
-        let mss = mss.saturating_sub(if self.timestamps { 12 } else { 0 });
-        if mss < self.mss && self.state != State::SynSent {
-            self.mss = mss;
+        let mss = mss.saturating_sub(if self.agreed.timestamps { 12 } else { 0 });
+        if mss < self.send.mss && self.state != State::SynSent {
+            self.send.mss = mss;
         }
     }
 
     /// Whether it waits for an answer in vain.
     pub(crate) fn is_stalled(&self) -> bool {
-        self.backoff > 0 && self.lost > 0
+        self.timers.backoff > 0 && self.send.lost > 0
     }
 
     /// Counters, and current values.
     pub(crate) fn info(&self, now: Time) -> TcpInfo {
         let counters = &self.counters;
         let micros = |ns: u64| u32::try_from(ns.div_ceil(1000)).unwrap_or(u32::MAX);
-        let limited = self.window_limited_since.map_or(0, |since| now.nanos_since(since) / 1000);
-        let own_window = if self.rcv_edge.gt(self.rcv_nxt) { self.rcv_edge - self.rcv_nxt } else { 0 };
+        let limited = self.send.window_limited_since.map_or(0, |since| now.nanos_since(since) / 1000);
+        let own_window =
+            if self.receive.edge.gt(self.receive.nxt) { self.receive.edge - self.receive.nxt } else { 0 };
         TcpInfo {
             retransmits: counters.retransmits,
             out_of_order: counters.out_of_order,
@@ -548,7 +411,7 @@ impl Flow {
             rwnd_limited_us: counters.rwnd_limited_us + limited,
             // The application's bytes are all queued, so none waits for a buffer.
             sndbuf_limited_us: 0,
-            peer_window: Some(self.wnd),
+            peer_window: Some(self.send.wnd),
             own_window: Some(own_window),
             min_rtt_us: micros(self.rtt.least()),
             rtt_us: micros(self.rtt.smoothed()),
@@ -559,7 +422,7 @@ impl Flow {
 
     /// The next deadline.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        Some(self.timer_at.min(self.ack_at).min(self.pace.due)).filter(|at| *at != Time::NEVER)
+        Some(self.timers.at.min(self.acks.at).min(self.pace.due)).filter(|at| *at != Time::NEVER)
     }
 }
 

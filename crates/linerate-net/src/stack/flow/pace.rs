@@ -35,7 +35,7 @@ impl Flow {
     /// Whether a segment may leave now. If not, sets the timer for when it may.
     #[inline]
     pub(super) fn may_leave(&mut self, now: Time) -> bool {
-        if self.pace.until <= now || self.in_flight() < AT_ONCE * u32::from(self.mss) {
+        if self.pace.until <= now || self.in_flight() < AT_ONCE * u32::from(self.send.mss) {
             return true;
         }
         self.pace.due = self.pace.until;

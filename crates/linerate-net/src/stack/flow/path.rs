@@ -45,37 +45,37 @@ impl Flow {
     /// options are subtracted. Returns whether it was accepted: the segment must be in flight (RFC
     /// 5927 section 4.1) and too large indeed.
     pub(crate) fn handle_too_big(&mut self, seq: Seq, mss: u16) -> bool {
-        let under_way = seq.ge(self.una) && seq.lt(self.nxt);
+        let under_way = seq.ge(self.send.una) && seq.lt(self.send.nxt);
         if !under_way || matches!(self.state, State::SynSent | State::SynReceived | State::Closed) {
             return false;
         }
-        let before = self.mss;
+        let before = self.send.mss;
         self.limit_mss(mss);
-        if self.mss == before {
+        if self.send.mss == before {
             return false;
         }
         self.suspicion = Suspicion::default();
         // Congestion did not cause these losses: they are retransmitted at once, and the window
         // stays.
-        let largest = u32::from(self.mss) + 1;
-        for seg in self.sent.iter_mut().filter(|seg| seg.len() > largest && !seg.sacked && !seg.lost) {
+        let largest = u32::from(self.send.mss) + 1;
+        for seg in self.send.sent.iter_mut().filter(|seg| seg.len() > largest && !seg.sacked && !seg.lost) {
             seg.lost = true;
-            self.lost += seg.len();
+            self.send.lost += seg.len();
         }
         true
     }
 
     /// Another timeout: segments may be lost because of their size.
     pub(super) fn suspect_black_hole(&mut self) {
-        let waits = self.sent.iter().find(|seg| !seg.sacked).map_or(0, |seg| seg.len());
-        let options = if self.timestamps { 12 } else { 0 };
+        let waits = self.send.sent.iter().find(|seg| !seg.sacked).map_or(0, |seg| seg.len());
+        let options = if self.agreed.timestamps { 12 } else { 0 };
         for (small, time_outs) in SMALL.into_iter().zip(SUSPICIOUS) {
             let small = small - options;
-            if self.backoff >= time_outs && small < self.mss && waits > u32::from(small) {
+            if self.timers.backoff >= time_outs && small < self.send.mss && waits > u32::from(small) {
                 if self.suspicion.before == 0 {
-                    self.suspicion.before = self.mss;
+                    self.suspicion.before = self.send.mss;
                 }
-                self.mss = small;
+                self.send.mss = small;
                 return;
             }
         }
@@ -89,7 +89,7 @@ impl Flow {
         }
         self.suspicion.times += 1;
         if self.suspicion.times < SURE {
-            self.mss = before;
+            self.send.mss = before;
             return false;
         }
         true

@@ -29,8 +29,8 @@ enum Kind {
 impl Flow {
     /// Bytes left in the peer's window.
     pub(super) fn window_room(&self) -> u32 {
-        let edge = self.una + self.wnd;
-        if edge.gt(self.nxt) { edge - self.nxt } else { 0 }
+        let edge = self.send.una + self.send.wnd;
+        if edge.gt(self.send.nxt) { edge - self.send.nxt } else { 0 }
     }
 
     pub(super) fn congestion_room(&self) -> u32 {
@@ -39,13 +39,13 @@ impl Flow {
 
     /// Payload of the next segment of new data, if the window allowed it.
     pub(super) fn next_len(&self) -> usize {
-        self.unsent().min(self.payload_room()).max(usize::from(self.fin && !self.fin_sent))
+        self.unsent().min(self.payload_room()).max(usize::from(self.send.fin && !self.send.fin_sent))
     }
 
     /// Selective acknowledgements reduce the room for payload.
     fn payload_room(&self) -> usize {
-        let mss = usize::from(self.mss);
-        if self.early.is_none() && self.dsack.is_none() {
+        let mss = usize::from(self.send.mss);
+        if self.receive.early.is_none() && self.acks.dsack.is_none() {
             return mss;
         }
         let blocks = self.sack_blocks().blocks().len();
@@ -62,7 +62,7 @@ impl Flow {
         }
         // RFC 9293 section 3.8.6.2.1, without Nagle's algorithm: a segment that the window would
         // truncate waits for more room.
-        let worthwhile = len >= (self.max_wnd / 2) as usize || self.nxt == self.una;
+        let worthwhile = len >= (self.send.max_wnd / 2) as usize || self.send.nxt == self.send.una;
         (len > 0 && worthwhile).then_some(len)
     }
 
@@ -76,11 +76,11 @@ impl Flow {
     /// The next segment to send now, if there is one.
     pub(crate) fn next(&mut self, now: Time) -> Option<Outgoing> {
         match self.state {
-            State::SynSent | State::SynReceived if self.syn_due => return Some(self.syn(now)),
+            State::SynSent | State::SynReceived if self.send.syn_due => return Some(self.syn(now)),
             State::SynSent | State::Closed => return None,
             State::SynReceived | State::TimeWait => {}
             _ => {
-                if self.lost > 0
+                if self.send.lost > 0
                     && let Some(again) = self.next_lost(now)
                 {
                     return Some(again);
@@ -88,116 +88,126 @@ impl Flow {
                 if let Some(new) = self.next_new(now) {
                     return Some(new);
                 }
-                if self.probe {
+                if self.send.probe {
                     return Some(self.window_probe(now));
                 }
             }
         }
-        self.ack_now.then(|| self.segment(now, Flags::ACK, self.nxt, 0, 0, Kind::Ack))
+        self.acks.now.then(|| self.segment(now, Flags::ACK, self.send.nxt, 0, 0, Kind::Ack))
     }
 
     fn syn(&self, now: Time) -> Outgoing {
-        let echo = if self.timestamps { self.ts_recent } else { 0 };
+        let echo = if self.agreed.timestamps { self.agreed.ts_recent } else { 0 };
         let answers = self.state == State::SynReceived;
         // The peer sends nothing larger than our SYN announced.
-        let offer = Flow::syn_options(self.rcv_mss, self.scale_in, now, self.ts_offset, echo);
+        let offer =
+            Flow::syn_options(self.receive.mss, self.agreed.scale_in, now, self.agreed.ts_offset, echo);
         // RFC 7323 sections 2.2 and 3.2: an answer to a SYN has only the options of that SYN.
         let options = Options {
-            window_scale: offer.window_scale.filter(|_| !answers || self.scaled),
-            sack_permitted: !answers || self.sack_on,
-            timestamps: offer.timestamps.filter(|_| !answers || self.timestamps),
+            window_scale: offer.window_scale.filter(|_| !answers || self.agreed.scaled),
+            sack_permitted: !answers || self.agreed.sack,
+            timestamps: offer.timestamps.filter(|_| !answers || self.agreed.timestamps),
             ..offer
         };
         let tcp = TcpHeader {
             src_port: self.tuple.local_port,
             dst_port: self.tuple.remote_port,
-            seq: self.iss,
-            ack: if answers { self.rcv_nxt } else { Seq(0) },
+            seq: self.send.iss,
+            ack: if answers { self.receive.nxt } else { Seq(0) },
             flags: if answers { Flags::SYN | Flags::ACK } else { Flags::SYN },
-            window: self.rcv_size.min(0xffff) as u16,
+            window: self.receive.size.min(0xffff) as u16,
             urgent: 0,
             options,
         };
-        Outgoing { tcp, offset: 0, len: 0, kind: Kind::Syn, edge: self.rcv_nxt + self.rcv_size.min(0xffff) }
+        Outgoing {
+            tcp,
+            offset: 0,
+            len: 0,
+            kind: Kind::Syn,
+            edge: self.receive.nxt + self.receive.size.min(0xffff),
+        }
     }
 
     /// The first lost segment, if the congestion window has room for it.
     fn next_lost(&mut self, now: Time) -> Option<Outgoing> {
-        let i = self.sent.iter().position(|seg| seg.lost)?;
-        let seg = self.sent[i];
-        if !self.forced && self.congestion_room() < seg.len().min(u32::from(self.mss)) {
+        let i = self.send.sent.iter().position(|seg| seg.lost)?;
+        let seg = self.send.sent[i];
+        if !self.send.forced && self.congestion_room() < seg.len().min(u32::from(self.send.mss)) {
             return None;
         }
         // If the window shrank and nothing is in flight, the first lost segment is a probe.
-        if seg.start.ge(self.una + self.wnd.max(1)) && !self.forced {
+        if seg.start.ge(self.send.una + self.send.wnd.max(1)) && !self.send.forced {
             return None;
         }
-        if !self.forced && !self.may_leave(now) {
+        if !self.send.forced && !self.may_leave(now) {
             return None;
         }
-        if seg.len() > u32::from(self.mss) + 1 {
+        if seg.len() > u32::from(self.send.mss) + 1 {
             self.split(i);
         }
-        let seg = self.sent[i];
-        let fin = self.fin_sent && seg.end == self.nxt;
+        let seg = self.send.sent[i];
+        let fin = self.send.fin_sent && seg.end == self.send.nxt;
         let len = (seg.len() - u32::from(fin)) as usize;
         let flags = Flags::ACK
             | if fin { Flags::FIN } else { Flags::default() }
             | if len > 0 { Flags::PSH } else { Flags::default() };
-        let offset = (seg.start - self.una) as usize;
+        let offset = (seg.start - self.send.una) as usize;
         Some(self.segment(now, flags, seg.start, offset, len, Kind::Again(i)))
     }
 
     /// Splits a segment because the path now takes only smaller ones.
     fn split(&mut self, i: usize) {
-        let middle = self.sent[i].start + u32::from(self.mss);
-        let rest = Sent { start: middle, ..self.sent[i] };
-        self.sent[i].end = middle;
-        self.sent.insert(i + 1, rest);
+        let middle = self.send.sent[i].start + u32::from(self.send.mss);
+        let rest = Sent { start: middle, ..self.send.sent[i] };
+        self.send.sent[i].end = middle;
+        self.send.sent.insert(i + 1, rest);
     }
 
     /// New data, with the FIN on the last segment.
     fn next_new(&mut self, now: Time) -> Option<Outgoing> {
         let unsent = self.unsent();
-        let fin_waits = self.fin && !self.fin_sent;
+        let fin_waits = self.send.fin && !self.send.fin_sent;
         if unsent == 0 && !fin_waits {
-            self.cwnd_limited = false;
+            self.send.cwnd_limited = false;
             return None;
         }
         let Some(len) = self.admitted() else {
             // The peer's window is the limit, which is no information about the path (RFC 7661).
-            self.cwnd_limited = false;
+            self.send.cwnd_limited = false;
             return None;
         };
         let last = len == unsent;
-        if !self.forced && (self.congestion_room() as usize) < len {
-            self.cwnd_limited = true;
+        if !self.send.forced && (self.congestion_room() as usize) < len {
+            self.send.cwnd_limited = true;
             return None;
         }
-        if !self.forced && !self.may_leave(now) {
+        if !self.send.forced && !self.may_leave(now) {
             return None;
         }
         let fin = last && fin_waits;
         let push = if last && len > 0 { Flags::PSH } else { Flags::default() };
         let flags = Flags::ACK | push | if fin { Flags::FIN } else { Flags::default() };
-        let offset = (self.nxt - self.una) as usize;
-        Some(self.segment(now, flags, self.nxt, offset, len, Kind::New))
+        let offset = (self.send.nxt - self.send.una) as usize;
+        Some(self.segment(now, flags, self.send.nxt, offset, len, Kind::New))
     }
 
     /// RFC 9293 section 3.8.6.1: a segment whose ACK announces the window. As in Linux, it has a
     /// number that was already acknowledged, so that nothing is sent beyond the window.
     fn window_probe(&self, now: Time) -> Outgoing {
-        self.segment(now, Flags::ACK, self.una - 1, 0, 0, Kind::Probe)
+        self.segment(now, Flags::ACK, self.send.una - 1, 0, 0, Kind::Probe)
     }
 
     fn segment(&self, now: Time, flags: Flags, seq: Seq, offset: usize, len: usize, kind: Kind) -> Outgoing {
         let edge = self.new_edge();
-        let window = if edge.gt(self.rcv_nxt) { edge - self.rcv_nxt } else { 0 };
+        let window = if edge.gt(self.receive.nxt) { edge - self.receive.nxt } else { 0 };
         // Rounded up if the edge stays, because it must not move back.
-        let up = if edge == self.rcv_edge { (1 << self.scale_in) - 1 } else { 0 };
-        let field = ((window + up) >> self.scale_in).min(0xffff);
+        let up = if edge == self.receive.edge { (1 << self.agreed.scale_in) - 1 } else { 0 };
+        let field = ((window + up) >> self.agreed.scale_in).min(0xffff);
         let options = Options {
-            timestamps: self.timestamps.then(|| (timestamp(now, self.ts_offset), self.ts_recent)),
+            timestamps: self
+                .agreed
+                .timestamps
+                .then(|| (timestamp(now, self.agreed.ts_offset), self.agreed.ts_recent)),
             // A retransmission may have been cut to the path's size: adding blocks would exceed it.
             // A separate ACK follows.
             sack: match kind {
@@ -210,13 +220,13 @@ impl Flow {
             src_port: self.tuple.local_port,
             dst_port: self.tuple.remote_port,
             seq,
-            ack: self.rcv_nxt,
+            ack: self.receive.nxt,
             flags,
             window: field as u16,
             urgent: 0,
             options,
         };
-        let edge = self.rcv_edge.max(self.rcv_nxt + (field << self.scale_in));
+        let edge = self.receive.edge.max(self.receive.nxt + (field << self.agreed.scale_in));
         Outgoing { tcp, offset, len, kind, edge }
     }
 
@@ -224,8 +234,8 @@ impl Flow {
     pub(crate) fn fill(&mut self, outgoing: &Outgoing, shared: &Shared, payload: &mut [u8]) {
         if outgoing.len > 0 {
             let mut fresh = super::Cursor::default();
-            let cursor = if outgoing.kind == Kind::New { &mut self.cursor } else { &mut fresh };
-            shared.pool.copy(&self.out, &shared.lent, cursor, outgoing.offset, payload);
+            let cursor = if outgoing.kind == Kind::New { &mut self.send.cursor } else { &mut fresh };
+            shared.pool.copy(&self.send.out, &shared.lent, cursor, outgoing.offset, payload);
         }
     }
 
@@ -235,21 +245,21 @@ impl Flow {
             Kind::Syn => return self.commit_syn(now, shared),
             Kind::New => self.commit_new(now, outgoing, shared),
             Kind::Again(i) => self.commit_again(now, i, shared),
-            Kind::Probe => self.probe = false,
+            Kind::Probe => self.send.probe = false,
             // Without data, and with the same number as the last ACK: it shows the peer the gap
             // (RFC 5681 section 4.2).
-            Kind::Ack if self.early.is_some() && self.last_ack == self.rcv_nxt => {
+            Kind::Ack if self.receive.early.is_some() && self.acks.last == self.receive.nxt => {
                 shared.stats.duplicate_acks_out += 1;
             }
             Kind::Ack => {}
         }
         shared.stats.zero_windows_out += u64::from(outgoing.tcp.window == 0);
         // Every segment carries the ACK.
-        self.last_ack = self.rcv_nxt;
-        self.rcv_edge = outgoing.edge;
-        self.ack_bytes = 0;
-        self.ack_at = Time::NEVER;
-        self.ack_now = if self.early.is_some() || self.dsack.is_some() {
+        self.acks.last = self.receive.nxt;
+        self.receive.edge = outgoing.edge;
+        self.acks.bytes = 0;
+        self.acks.at = Time::NEVER;
+        self.acks.now = if self.receive.early.is_some() || self.acks.dsack.is_some() {
             self.sack_told(&outgoing.tcp.options.sack)
         } else {
             false
@@ -257,11 +267,11 @@ impl Flow {
     }
 
     fn commit_syn(&mut self, now: Time, shared: &mut Shared) {
-        self.syn_due = false;
-        self.sent_at = now;
-        self.rcv_edge = self.rcv_nxt + self.rcv_size.min(0xffff);
-        if self.backoff == 0 {
-            self.waiting_since = now;
+        self.send.syn_due = false;
+        self.send.sent_at = now;
+        self.receive.edge = self.receive.nxt + self.receive.size.min(0xffff);
+        if self.timers.backoff == 0 {
+            self.timers.waiting_since = now;
         } else {
             shared.stats.retransmits += 1;
             self.counters.retransmits += 1;
@@ -272,35 +282,41 @@ impl Flow {
     fn commit_new(&mut self, now: Time, outgoing: &Outgoing, shared: &mut Shared) {
         let fin = outgoing.tcp.flags.has(Flags::FIN);
         let len = outgoing.len as u32 + u32::from(fin);
-        let idle = self.una == self.nxt;
+        let idle = self.send.una == self.send.nxt;
         if idle {
-            self.waiting_since = now;
+            self.timers.waiting_since = now;
             self.after_idle(now, shared);
         }
-        if self.sent.capacity() == 0 {
-            self.sent = shared.scoreboard();
+        if self.send.sent.capacity() == 0 {
+            self.send.sent = shared.scoreboard();
         }
-        let seg =
-            Sent { start: self.nxt, end: self.nxt + len, at: now, sacked: false, lost: false, again: false };
-        self.sent.push_back(seg);
-        self.nxt += len;
-        self.forced = false;
-        self.sent_at = now;
+        let seg = Sent {
+            start: self.send.nxt,
+            end: self.send.nxt + len,
+            at: now,
+            sacked: false,
+            lost: false,
+            again: false,
+        };
+        self.send.sent.push_back(seg);
+        self.send.nxt += len;
+        self.send.forced = false;
+        self.send.sent_at = now;
         self.note_sent(len);
         self.note_pace(now, len);
         if outgoing.len > 0 {
-            shared.stats.windows_filled += u64::from(self.nxt == self.una + self.wnd);
+            shared.stats.windows_filled += u64::from(self.send.nxt == self.send.una + self.send.wnd);
             self.counters.data_segs_out = self.counters.data_segs_out.wrapping_add(1);
         }
         if fin {
-            self.fin_sent = true;
+            self.send.fin_sent = true;
             self.state = match self.state {
                 State::Established | State::SynReceived => State::FinWait1,
                 State::CloseWait => State::LastAck,
                 other => other,
             };
         }
-        if idle || matches!(self.timer, Timer::TailProbe | Timer::None | Timer::Persist) {
+        if idle || matches!(self.timers.kind, Timer::TailProbe | Timer::None | Timer::Persist) {
             self.arm(now, shared);
         }
     }
@@ -308,45 +324,49 @@ impl Flow {
     /// RFC 5681 section 4.1: after an idle time the window does not reflect the path any more.
     fn after_idle(&mut self, now: Time, shared: &Shared) {
         let rto = self.rtt.rto(0, &shared.limits).as_nanos() as u64;
-        if now.nanos_since(self.sent_at) > rto && !self.recovery.active {
+        if now.nanos_since(self.send.sent_at) > rto && !self.recovery.active {
             self.congestion.idle();
         }
     }
 
     fn commit_again(&mut self, now: Time, i: usize, shared: &mut Shared) {
-        let Some(seg) = self.sent.get_mut(i) else { return };
+        let Some(seg) = self.send.sent.get_mut(i) else { return };
         (seg.lost, seg.again, seg.at) = (false, true, now);
         let len = seg.len();
-        self.lost -= len;
-        self.forced = false;
-        self.sent_at = now;
+        self.send.lost -= len;
+        self.send.forced = false;
+        self.send.sent_at = now;
         self.note_sent(len);
         self.note_pace(now, len);
         self.note_retransmission(now);
         self.counters.retransmits = self.counters.retransmits.wrapping_add(1);
         self.counters.data_segs_out = self.counters.data_segs_out.wrapping_add(1);
         shared.stats.retransmits += 1;
-        if i == 0 || self.timer == Timer::None {
+        if i == 0 || self.timers.kind == Timer::None {
             // RFC 8985 section 8: a retransmission gets its full timeout.
-            self.set_timer(Timer::Retransmission, now + self.rtt.rto(self.backoff, &shared.limits));
+            self.set_timer(Timer::Retransmission, now + self.rtt.rto(self.timers.backoff, &shared.limits));
         }
     }
 
     /// Whether `next` may return a segment.
     pub(crate) fn wants_to_send(&self) -> bool {
-        self.ack_now
-            || self.syn_due
-            || self.probe
-            || self.lost > 0
+        self.acks.now
+            || self.send.syn_due
+            || self.send.probe
+            || self.send.lost > 0
             || self.unsent() > 0
-            || (self.fin && !self.fin_sent)
+            || (self.send.fin && !self.send.fin_sent)
     }
 
     /// Ends a turn's sending attempts: a closed window must be probed later.
     pub(crate) fn settle(&mut self, now: Time, shared: &Shared) {
         self.note_window_limit(now);
-        let waits = self.unsent() > 0 || (self.fin && !self.fin_sent);
-        if waits && self.una == self.nxt && self.timer == Timer::None && self.state != State::Closed {
+        let waits = self.unsent() > 0 || (self.send.fin && !self.send.fin_sent);
+        if waits
+            && self.send.una == self.send.nxt
+            && self.timers.kind == Timer::None
+            && self.state != State::Closed
+        {
             self.arm(now, shared);
         }
     }

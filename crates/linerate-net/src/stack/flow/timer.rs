@@ -2,26 +2,10 @@
 
 use std::time::Duration;
 
+use super::parts::Timer;
 use super::{Flow, State, Told};
 use crate::stack::shared::Shared;
 use crate::{NetErrorKind, Time};
-
-/// What the sending side's timer is set for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Timer {
-    None,
-    /// RFC 6298.
-    Retransmission,
-    /// RFC 8985 section 7.
-    TailProbe,
-    /// RFC 8985 section 6.2, step 5.
-    Reorder,
-    /// RFC 9293 section 3.8.6.1.
-    Persist,
-    /// Our SYN is sent again because the peer was in the wrong state for it, not because it was
-    /// lost.
-    SynAgain,
-}
 
 /// A tail loss probe comes no sooner. Reason: the peer's machine may be busy. Linux waits two ticks
 /// beyond its two round trips, 8 ms on most machines; RFC 8985's drafts wait 10 ms.
@@ -36,26 +20,27 @@ const ORPHAN_PROBES: u8 = 7;
 
 impl Flow {
     pub(super) fn set_timer(&mut self, timer: Timer, at: Time) {
-        (self.timer, self.timer_at) = (timer, at);
+        (self.timers.kind, self.timers.at) = (timer, at);
     }
 
     /// Sets the timer for the data in flight. `now`: data was just acknowledged or sent.
     pub(super) fn arm(&mut self, now: Time, shared: &Shared) {
         if self.state == State::SynSent || self.state == State::SynReceived {
-            return self.set_timer(Timer::Retransmission, now + self.rtt.rto(self.backoff, &shared.limits));
+            return self
+                .set_timer(Timer::Retransmission, now + self.rtt.rto(self.timers.backoff, &shared.limits));
         }
-        if self.una == self.nxt {
-            let waits = self.unsent() > 0 || (self.fin && !self.fin_sent);
+        if self.send.una == self.send.nxt {
+            let waits = self.unsent() > 0 || (self.send.fin && !self.send.fin_sent);
             if waits && self.window_room() < self.next_len() as u32 {
-                if self.timer != Timer::Persist {
-                    self.set_timer(Timer::Persist, now + self.rtt.rto(self.backoff, &shared.limits));
+                if self.timers.kind != Timer::Persist {
+                    self.set_timer(Timer::Persist, now + self.rtt.rto(self.timers.backoff, &shared.limits));
                 }
             } else {
                 self.set_timer(Timer::None, Time::NEVER);
             }
             return;
         }
-        let rto = now + self.rtt.rto(self.backoff, &shared.limits);
+        let rto = now + self.rtt.rto(self.timers.backoff, &shared.limits);
         match self.tail_probe_due(now) {
             Some(at) if at < rto => self.set_timer(Timer::TailProbe, at),
             _ => self.set_timer(Timer::Retransmission, rto),
@@ -64,24 +49,25 @@ impl Flow {
 
     /// The last segments left late by `late`, so the peer could not answer before.
     pub(crate) fn wait_longer(&mut self, late: Duration) {
-        if self.timer != Timer::None {
-            self.timer_at = self.timer_at + late;
+        if self.timers.kind != Timer::None {
+            self.timers.at = self.timers.at + late;
         }
     }
 
     /// RFC 8985 section 7.2.
     fn tail_probe_due(&self, now: Time) -> Option<Time> {
-        let quiet = !self.recovery.active && self.sacked == 0 && self.lost == 0 && self.backoff == 0;
+        let quiet =
+            !self.recovery.active && self.send.sacked == 0 && self.send.lost == 0 && self.timers.backoff == 0;
         if !quiet || self.tail.end.is_some() || self.rtt.smoothed() == 0 {
             return None;
         }
-        if !self.sack_on && self.sent.len() > 1 {
+        if !self.agreed.sack && self.send.sent.len() > 1 {
             return None;
         }
         let mut wait = Duration::from_nanos(2 * self.rtt.smoothed());
         // Linux also delays ACKs while its reader leaves it no window to announce.
-        let window_limited = self.unsent() > 0 && self.window_room() < u32::from(self.mss);
-        if self.sent.len() == 1 || window_limited {
+        let window_limited = self.unsent() > 0 && self.window_room() < u32::from(self.send.mss);
+        if self.send.sent.len() == 1 || window_limited {
             wait += PEERS_ACK_DELAY;
         }
         Some(now + wait.max(LEAST_PROBE))
@@ -90,43 +76,45 @@ impl Flow {
     /// Handles the deadline.
     pub(crate) fn handle_deadline(&mut self, now: Time, shared: &mut Shared) -> Told {
         let mut told = Told::NOTHING;
-        if self.ack_at <= now {
-            self.ack_at = Time::NEVER;
-            self.ack_now = true;
+        if self.acks.at <= now {
+            self.acks.at = Time::NEVER;
+            self.acks.now = true;
             told.add(Told::SEND);
         }
         if self.pace.due <= now {
             self.pace.due = Time::NEVER;
             told.add(Told::SEND);
         }
-        if self.timer_at > now {
+        if self.timers.at > now {
             return told;
         }
         told.add(Told::SEND);
-        let timer = self.timer;
+        let timer = self.timers.kind;
         self.set_timer(Timer::None, Time::NEVER);
         match timer {
             Timer::None => {}
             Timer::Reorder => {
                 self.detect_losses(now, shared);
-                if self.timer == Timer::None {
+                if self.timers.kind == Timer::None {
                     self.arm(now, shared);
                 }
             }
             Timer::TailProbe => self.send_tail_probe(now, shared),
             Timer::Persist => {
-                self.backoff = self.backoff.saturating_add(1);
-                self.probe = true;
+                self.timers.backoff = self.timers.backoff.saturating_add(1);
+                self.send.probe = true;
                 shared.stats.zero_windows += 1;
-                self.set_timer(Timer::Persist, now + self.rtt.rto(self.backoff, &shared.limits));
+                self.set_timer(Timer::Persist, now + self.rtt.rto(self.timers.backoff, &shared.limits));
                 // Probes that are answered continue forever (RFC 9293 section 3.8.6.1). Unanswered
                 // ones end, and so do those of a connection that the application has closed.
-                if self.lacks_patience(now, shared) || (self.deaf && self.backoff > ORPHAN_PROBES) {
+                if self.lacks_patience(now, shared)
+                    || (self.receive.deaf && self.timers.backoff > ORPHAN_PROBES)
+                {
                     told.add(self.give_up());
                 }
             }
             Timer::SynAgain => {
-                self.syn_due = true;
+                self.send.syn_due = true;
                 self.arm(now, shared);
             }
             Timer::Retransmission => told.add(self.time_out(now, shared)),
@@ -137,8 +125,8 @@ impl Flow {
     /// Whether the peer has been silent too long.
     fn lacks_patience(&self, now: Time, shared: &Shared) -> bool {
         let limits = &shared.limits;
-        let patience = if self.deaf { limits.orphan_patience } else { limits.patience };
-        now.nanos_since(self.waiting_since) > patience.as_nanos() as u64
+        let patience = if self.receive.deaf { limits.orphan_patience } else { limits.patience };
+        now.nanos_since(self.timers.waiting_since) > patience.as_nanos() as u64
     }
 
     fn give_up(&mut self) -> Told {
@@ -152,21 +140,21 @@ impl Flow {
         shared.stats.timeouts += 1;
         let handshake = matches!(self.state, State::SynSent | State::SynReceived);
         let over = if handshake {
-            self.backoff >= shared.limits.handshake_retries
+            self.timers.backoff >= shared.limits.handshake_retries
         } else {
             self.lacks_patience(now, shared)
         };
         if over {
             return self.give_up();
         }
-        self.backoff = self.backoff.saturating_add(1);
+        self.timers.backoff = self.timers.backoff.saturating_add(1);
         if handshake {
-            self.syn_due = true;
+            self.send.syn_due = true;
         } else {
             self.all_lost(now);
             self.suspect_black_hole();
         }
-        self.set_timer(Timer::Retransmission, now + self.rtt.rto(self.backoff, &shared.limits));
+        self.set_timer(Timer::Retransmission, now + self.rtt.rto(self.timers.backoff, &shared.limits));
         Told::NOTHING
     }
 }

@@ -3,16 +3,8 @@
 //! request than we do.
 
 use super::Flow;
+use super::parts::Urgent;
 use crate::stack::wire::{Seq, TcpHeader};
-
-/// The urgent bytes to remove.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Urgent {
-    /// The last one that the peer announced. An earlier one not yet reached stays in the stream.
-    at: Option<Seq>,
-    /// An earlier one that is the next byte to read.
-    next: Option<Seq>,
-}
 
 impl Flow {
     /// Handles a segment with an urgent pointer.
@@ -20,28 +12,28 @@ impl Flow {
     pub(super) fn note_urgent(&mut self, tcp: &TcpHeader) {
         // It points behind the byte (RFC 793 as implemented everywhere; RFC 6093 section 3.1).
         let at = tcp.seq + u32::from(tcp.urgent.saturating_sub(1));
-        if at.lt(self.rcv_nxt) {
+        if at.lt(self.receive.nxt) {
             return;
         }
-        if let Some(known) = self.urgent.at {
+        if let Some(known) = self.receive.urgent.at {
             if at.le(known) {
                 return;
             }
             if known == self.first_unread() && self.has_bytes() {
-                self.urgent.next = Some(known);
+                self.receive.urgent.next = Some(known);
             }
         }
-        self.urgent.at = Some(at);
+        self.receive.urgent.at = Some(at);
     }
 
     /// The number of the first unread byte.
     fn first_unread(&self) -> Seq {
-        self.rcv_nxt - u32::from(self.ended) - self.inbox.len() as u32
+        self.receive.nxt - u32::from(self.receive.ended) - self.receive.inbox.len() as u32
     }
 
     /// Offsets of the bytes to remove, from the first unread one; `None` if there are none.
     pub(super) fn urgent_places(&self) -> Option<[usize; 2]> {
-        let Urgent { at, next } = self.urgent;
+        let Urgent { at, next } = self.receive.urgent;
         at.or(next)?;
         let place = |at: Option<Seq>| at.map_or(usize::MAX, |at| (at - self.first_unread()) as usize);
         Some([place(next), place(at)])
@@ -49,8 +41,8 @@ impl Flow {
 
     /// Accounts for bytes that were read.
     pub(super) fn pass_urgent(&mut self, [next, at]: [usize; 2], read: usize) {
-        self.urgent.next = self.urgent.next.filter(|_| next >= read);
-        self.urgent.at = self.urgent.at.filter(|_| at >= read);
+        self.receive.urgent.next = self.receive.urgent.next.filter(|_| next >= read);
+        self.receive.urgent.at = self.receive.urgent.at.filter(|_| at >= read);
     }
 }
 

@@ -7,8 +7,14 @@ use crate::{FlowInfo, FlowState, Time};
 impl Flow {
     /// A snapshot. No state is kept for it alone.
     pub(crate) fn view(&self, now: Time, limits: &StackLimits) -> FlowInfo {
-        let unacked = if self.state == State::Closed { 0 } else { self.sent_bytes().min(self.out.len()) };
-        let lately = self.sent_at.max(self.waiting_since).max(self.ts_recent_at).max(self.rcv_since);
+        let unacked =
+            if self.state == State::Closed { 0 } else { self.sent_bytes().min(self.send.out.len()) };
+        let lately = self
+            .send
+            .sent_at
+            .max(self.timers.waiting_since)
+            .max(self.agreed.ts_recent_at)
+            .max(self.receive.since);
         let threshold = self.congestion.threshold;
         FlowInfo {
             local: self.tuple.own(),
@@ -25,13 +31,13 @@ impl Flow {
                 State::TimeWait | State::Closed => FlowState::Closed,
             },
             unread_bytes: self.inbox_len(),
-            unsent_bytes: self.out.len() - unacked,
+            unsent_bytes: self.send.out.len() - unacked,
             unacked_bytes: unacked,
             cwnd_bytes: self.congestion.window,
             ssthresh_bytes: (threshold != u32::MAX).then_some(threshold),
-            peer_window_bytes: self.wnd,
-            mss_bytes: self.mss,
-            rto_us: u64::try_from(self.rtt.rto(self.backoff, limits).as_micros()).unwrap_or(u64::MAX),
+            peer_window_bytes: self.send.wnd,
+            mss_bytes: self.send.mss,
+            rto_us: u64::try_from(self.rtt.rto(self.timers.backoff, limits).as_micros()).unwrap_or(u64::MAX),
             idle_ms: now.nanos_since(lately) / 1_000_000,
             tcp: self.info(now),
         }
