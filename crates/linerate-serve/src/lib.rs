@@ -33,6 +33,7 @@ mod http2;
 mod limits;
 mod listening;
 mod message;
+#[cfg(feature = "misbehave")]
 pub mod misbehave;
 mod notice;
 mod options;

@@ -29,8 +29,11 @@ fn from_metadata(v: &Value) -> Edges {
     let ours: BTreeSet<&str> = packages().filter_map(|p| p["name"].as_str()).collect();
     let edges = packages().filter_map(|p| {
         let dependencies = p["dependencies"].as_array().into_iter().flatten();
-        let names = dependencies.filter_map(|d| d["name"].as_str()).filter(|n| ours.contains(n));
-        Some((p["name"].as_str()?.to_owned(), names.map(str::to_owned).collect()))
+        let name = p["name"].as_str()?;
+        let names = dependencies.filter_map(|d| d["name"].as_str());
+        // A crate's tests may name the crate itself, for its features.
+        let others = names.filter(|other| ours.contains(other) && *other != name);
+        Some((name.to_owned(), others.map(str::to_owned).collect()))
     });
     edges.collect()
 }
