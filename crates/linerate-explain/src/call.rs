@@ -141,6 +141,9 @@ pub struct Call {
     pub queued: Duration,
     /// How long its body waited at ours for room in the server's windows.
     pub held_by_window: Duration,
+    /// Of calls at once on a connection: how long its last bytes, of which none was lost, waited in
+    /// our kernel behind a missing segment of other calls.
+    pub held_behind: Duration,
     /// From the first write until the kernel had taken the last byte (the wait for `100 Continue`
     /// included).
     pub send: Duration,

@@ -9,6 +9,9 @@ pub const CALLS: usize = 60;
 pub const CALLS_BUSY: usize = CALLS / 2;
 /// Share of our calls' time spent waiting for a processor from which on the machine counts as busy.
 pub const BUSY_SHARE: f64 = 0.02;
+/// Calls beyond these over HTTP/2, where segments get lost. Reason: a loss holds up other calls only
+/// where several are under way, and few segments get lost.
+pub const CALLS_STREAMS: usize = 200;
 /// Time of one diagnosis, unless told otherwise. Reason: somebody waits for the answer.
 pub const BUDGET: Duration = Duration::from_secs(15);
 /// Share of the time of a diagnosis that is kept for judging and saying it, and at most how much.

@@ -189,6 +189,11 @@ impl Record {
         self.observed().filter(|c| c.answer().is_some()).find_map(|c| c.streamed)
     }
 
+    /// Segments get lost where calls may share a connection.
+    pub fn loses_streams(&self) -> bool {
+        self.calls().any(|(_, c)| c.lossy()) && self.streamed().is_some()
+    }
+
     /// Calls made beside idle connections.
     pub fn held(&self) -> impl Iterator<Item = &Held> {
         self.entries.iter().filter_map(|entry| match entry {
@@ -296,10 +301,12 @@ impl Record {
         sums.0 / sums.1.max(1e-9)
     }
 
-    /// Calls that may be made together: more on a busy machine.
+    /// Calls that may be made together: more on a busy machine, and over HTTP/2 as segments get lost.
     pub fn calls_allowed(&self) -> usize {
         let busy = self.waited_share() > limits::BUSY_SHARE;
-        self.settings.calls + if busy { self.settings.calls.min(limits::CALLS_BUSY) } else { 0 }
+        let more = if busy { self.settings.calls.min(limits::CALLS_BUSY) } else { 0 };
+        let streams = if self.loses_streams() { limits::CALLS_STREAMS } else { 0 };
+        self.settings.calls + more + streams
     }
 
     /// What our own threads waited for a processor in a call, on average, milliseconds.

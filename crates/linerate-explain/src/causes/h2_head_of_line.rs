@@ -1,16 +1,16 @@
 //! One lost segment holds up all streams of a connection: TCP hands on nothing that came behind it.
 //!
 //! Sign: segments get lost, and calls speak HTTP/2. Experiment: the same calls at once on one
-//! connection (0) against one connection each (1). Of the rounds in which a segment was lost, the
-//! share of calls that took longer than usual is compared: on one connection nearly all, on several
-//! those whose own connection lost it.
+//! connection (0) against one connection each (1). On one connection, a call counts as held up if
+//! none of its bytes was in the missing segment, and the kernel had counted the segment with its last
+//! byte a quarter of a round trip or more before it could be read. The control: calls on a connection
+//! each that lost nothing are not slow.
 
-use super::{Block, Cause, Fix, Judgement, not_moved, say};
-use crate::call::{Call, ms};
-use crate::evidence::{Exclusion, Grounds, Trial};
+use super::{Block, Cause, Fix, Judgement, say};
+use crate::evidence::{Exclusion, Grounds};
 use crate::probe::{Experiment, Probe};
 use crate::record::Record;
-use crate::signs::streams;
+use crate::signs::streams::{self, Behind};
 use crate::stats::median;
 use crate::verdict::Verdict;
 
@@ -39,85 +39,119 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// What a call must take longer than the usual one to count as held up, at least; and in round
+/// How long a call must wait behind a missing segment to count as held up: milliseconds, and round
 /// trips.
-const SLOW: (f64, f64) = (5.0, 0.5);
-/// Calls at once, and how often.
-const AT_ONCE: (u8, u8) = (3, 5);
-/// Share of the calls, percent, that several connections must spare.
-const MOVED: f64 = 20.0;
-
-fn lost(record: &Record) -> bool {
-    record.calls().any(|(_, c)| c.lossy()) && record.streamed().is_some()
-}
+const SLOW: (f64, f64) = (5.0, 0.25);
+/// Calls at once. Reason: the more streams, the more of them stand behind a loss.
+const AT_ONCE: u8 = 8;
+/// Rounds of each block of an arm; the blocks of both arms are made in random order.
+const ROUNDS: [u8; 2] = [3, 2];
+/// All blocks are made once more where they don't tell, since few rounds may meet a loss.
+const BATCHES: usize = 2;
+/// Rounds in which calls are held up that it takes, and how likely they are by chance at most.
+const PROVES: (usize, f64) = (2, 0.05);
+/// Rounds with a loss that held up no other call, from which on a share is excluded.
+const NONE: usize = 6;
 
 /// As many calls as the server admits.
 fn calls(record: &Record) -> u8 {
-    streams::limit(record).map_or(AT_ONCE.0, |limit| u8::try_from(limit).unwrap_or(AT_ONCE.0).min(AT_ONCE.0))
+    streams::limit(record).map_or(AT_ONCE, |limit| u8::try_from(limit).unwrap_or(AT_ONCE).min(AT_ONCE))
+}
+
+fn seen(record: &Record) -> Behind {
+    Behind::of(record, SLOW.0.max(SLOW.1 * record.rtt_ms()))
+}
+
+/// It is there.
+fn told(seen: &Behind) -> bool {
+    seen.holding >= PROVES.0 && seen.chance() <= PROVES.1
 }
 
 fn wants(record: &Record) -> Vec<Block> {
-    if !lost(record)
+    let each: usize = ROUNDS.into_iter().map(usize::from).sum();
+    let so_far = seen(record);
+    if !record.loses_streams()
         || !record.settings.may_repeat
         || calls(record) < 2
-        || record.tried(Experiment::HeadOfLine)
+        || record.given_up.contains(&Experiment::HeadOfLine)
+        || so_far.rounds > (BATCHES - 1) * each
+        || (so_far.rounds < each && record.tried(Experiment::HeadOfLine))
+        || told(&so_far)
     {
         return Vec::new();
     }
-    let arms = streams::arms(Experiment::HeadOfLine, calls(record), calls(record), AT_ONCE.1);
-    arms.map(|arm| vec![Probe::Together(arm)]).into()
+    let arms = |rounds| streams::arms(Experiment::HeadOfLine, calls(record), calls(record), rounds);
+    ROUNDS.into_iter().flat_map(arms).map(|arm| vec![Probe::Together(arm)]).collect()
+}
+
+/// No segment was lost that could hold up others.
+fn without_loss(record: &Record) -> Judgement {
+    let segments: u64 =
+        record.calls().map(|(_, c)| u64::from(c.facts.data_segs_in) + u64::from(c.facts.data_segs_out)).sum();
+    match segments {
+        0 => Judgement::Silent,
+        n => {
+            Judgement::RuledOut(Exclusion::none_of(n, "no segment was lost that could hold up other streams"))
+        }
+    }
+}
+
+/// Too few calls were held up to tell.
+fn unclear(record: &Record, seen: &Behind) -> Judgement {
+    let at_once = usize::from(calls(record));
+    if seen.rounds == 0 || at_once < 2 {
+        let why = match at_once {
+            0 | 1 => "the server admits one call at a time, so none waits behind another",
+            _ => "that takes several calls at once, which were not made",
+        };
+        return Judgement::Open(format!(
+            "segments get lost, and over HTTP/2 one that is lost holds up all streams of its connection; {why}"
+        ));
+    }
+    if seen.lossy >= NONE && seen.holding == 0 {
+        let words = format!(
+            "{} of {} rounds of {at_once} calls at once on one connection lost a segment, and no other call waited for it",
+            seen.lossy, seen.rounds
+        );
+        return Judgement::RuledOut(Exclusion::none_of(seen.lossy as u64, &words));
+    }
+    // As many rounds as it takes to see what proves it, at the rate that was seen; on both arms.
+    let wanted = 2 * PROVES.0 * seen.rounds / seen.holding.max(1);
+    let more = 2 * at_once * wanted.saturating_sub(seen.rounds).max(PROVES.0);
+    Judgement::Open(format!(
+        "unclear: {} of {} rounds of {at_once} calls at once on one connection lost a segment, and in {} of them calls waited for it that          had lost nothing; {more} more calls would tell",
+        seen.lossy, seen.rounds, seen.holding
+    ))
 }
 
 fn judge(record: &Record) -> Judgement {
     if record.streamed().is_none() {
         return Judgement::Silent;
     }
-    if !lost(record) {
-        let segments: u64 = record
-            .calls()
-            .map(|(_, c)| u64::from(c.facts.data_segs_in) + u64::from(c.facts.data_segs_out))
-            .sum();
-        return match segments {
-            0 => Judgement::Silent,
-            n => Judgement::RuledOut(Exclusion::none_of(
-                n,
-                "no segment was lost that could hold up other streams",
-            )),
-        };
+    if !record.loses_streams() {
+        return without_loss(record);
     }
-    let slow = SLOW.0.max(SLOW.1 * record.rtt_ms());
-    let [one, several] = [0, 1].map(|arm| streams::delayed(record, arm, slow));
-    let (rounds, others) = (one.len(), several.len());
-    let trial =
-        Trial::of("a connection each", "how many connections carry the same calls at once", one, several);
-    let Some(trial) = trial else {
-        return Judgement::Open(format!(
-            "segments get lost, and over HTTP/2 one that is lost holds up all streams of its connection; {rounds} rounds of calls at once on \
-             one connection and {others} on several met a loss, which is too few to tell what that costs"
-        ));
-    };
-    let times = |arm| median(&streams::together(record, Experiment::HeadOfLine, arm));
-    if !trial.moved(MOVED) {
-        let words = format!(
-            "of calls at once {:.0} % are held up on one connection that loses a segment, {:.0} % where each has its own",
-            trial.before_ms(),
-            trial.after_ms()
-        );
-        return not_moved(&trial, MOVED, &words);
+    let seen = seen(record);
+    if !told(&seen) {
+        return unclear(record, &seen);
     }
-    let all: Vec<&Call> =
-        record.together(Experiment::HeadOfLine, 0).into_iter().flatten().filter(|c| c.lossy()).collect();
-    let held = median(&all.iter().map(|c| ms(c.total)).collect::<Vec<_>>());
-    let cost = (held - times(1)).max(0.0);
+    let held = median(&seen.held);
     let words = format!(
-        "{} calls at once: where a segment was lost on their one connection, {:.0} % of them were held up; where each had a connection of its \
-         own, {:.0} %; on one connection with a loss a call takes {}, on several {}",
+        "{} calls at once, {} times: on one connection, {} of {} calls lost nothing and had arrived, and waited {} in our kernel for the          missing segment of another call; on a connection each, {} of {} calls that lost nothing were as late",
         calls(record),
-        trial.before_ms(),
-        trial.after_ms(),
+        seen.rounds,
+        seen.held.len(),
+        seen.shared,
         say(held),
-        say(times(1))
+        seen.slow,
+        seen.alone.len()
     );
-    // The trial counts shares, not milliseconds: it is told in words. That packets are lost comes first.
-    Judgement::Named(Box::new(Verdict::new(&CAUSE, cost, Grounds::Counted { words, share: 1.0 }).behind()))
+    let share = seen.owned / seen.beyond.max(1e-3);
+    let verdict = Verdict::new(&CAUSE, held, Grounds::Counted { words, share }).saying(format!(
+        "calls that were held up so took {}, and calls on a connection each {}",
+        say(median(&seen.took)),
+        say(median(&seen.alone))
+    ));
+    // That packets are lost comes first.
+    Judgement::Named(Box::new(verdict.saying("a call alone on its connection waits for no other").behind()))
 }

@@ -129,7 +129,7 @@ pub(super) fn failed(stage: Stage, lost: Lost, to: SocketAddr) -> Failure {
 
 /// On a connection that is there already.
 pub(super) fn again(mut wire: Wire, plan: &Plan, end: Time) -> (Call, Option<Wire>) {
-    let before = wire.socket().facts();
+    let before = wire.socket().begin();
     drop(wire.socket().stamps());
     let to = wire.look().peer().unwrap_or(([0, 0, 0, 0], 0).into());
     let start = instrument::now();

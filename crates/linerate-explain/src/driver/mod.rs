@@ -1,6 +1,7 @@
 //! Does what a [`Planner`] asks for, with sockets and the clock. Thin: it decides nothing.
 
 mod answer;
+mod disorder;
 mod dns;
 mod exchange;
 mod find;

@@ -1,14 +1,16 @@
 //! HTTP/2 on a connection of ours.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_http::client::Expect;
 use linerate_http::h2::FRAME_HEAD;
 use linerate_net::Time;
-use linerate_net::instrument;
+use linerate_net::instrument::{self, Facts};
 
 use super::answer::Answering;
+use super::disorder::Disorder;
 use super::exchange::{Plan, failed};
 use super::wire::{Came, Lost, Wire};
 use crate::call::{Call, Failure, Stage, Streamed, Why};
@@ -52,7 +54,7 @@ impl Wire {
                 Ok(Came::Nothing) => {}
                 Ok(Came::Ended { .. }) | Err(Lost::Tls(_)) => return false,
                 Err(Lost::Socket(e)) => {
-                    return e.error.kind() == std::io::ErrorKind::TimedOut && self.takes_more();
+                    return e.error.kind() == ErrorKind::TimedOut && self.takes_more();
                 }
             }
         }
@@ -112,18 +114,111 @@ struct One {
     first: Option<Time>,
     last: Time,
     end: Option<Result<crate::call::Answer, Failure>>,
+    /// Bytes of it may have been in a segment that was missing.
+    lost: bool,
+    /// How long its last bytes waited behind such a segment of others.
+    held: Duration,
+}
+
+impl One {
+    fn waiting(start: Time) -> One {
+        let (lost, held) = (false, Duration::ZERO);
+        One { opened: None, written: start, first: None, last: start, end: None, lost, held }
+    }
+
+    /// Notes what could be read of its answer. Says whether that was anything.
+    fn note(&mut self, answer: &mut Answering, at: Time) -> bool {
+        let touched = std::mem::take(&mut answer.touched);
+        if touched {
+            self.first.get_or_insert(at);
+            self.last = at;
+        }
+        if self.end.is_none() {
+            self.end = answer.end();
+        }
+        touched
+    }
+}
+
+/// What a connection with several calls at once hears.
+struct Hearing<'a> {
+    wire: &'a mut Wire,
+    all: &'a mut [One],
+    answers: Vec<Answering>,
+    /// Segments that came out of order before.
+    before: u32,
+    disorder: Disorder,
+    /// What has to be written.
+    out: Vec<u8>,
+}
+
+impl Hearing<'_> {
+    /// Segments that came out of order since the calls began, as the kernel counts.
+    fn count(&mut self, facts: &Facts) {
+        self.disorder.note(instrument::now(), facts.rcv_ooopack.wrapping_sub(self.before));
+    }
+
+    /// Passes on a piece of what was read. Returns whether it was any call's.
+    fn piece(&mut self, plain: &[u8], at: Time, then: impl Fn(&mut One, bool)) -> bool {
+        let out = self.wire.hear(plain, &mut self.answers);
+        self.out.extend(out);
+        let mut any = false;
+        for (one, answer) in self.all.iter_mut().zip(&mut self.answers) {
+            let open = one.end.is_none();
+            if one.note(answer, at) {
+                any = true;
+                then(one, open && one.end.is_some());
+            }
+        }
+        any
+    }
+
+    /// Passes on what was read, and finds the calls whose last bytes had waited for a segment that
+    /// carried none of theirs.
+    fn take(&mut self, plain: &[u8], receives: &[(Time, usize)]) {
+        let at = receives.last().map_or_else(instrument::now, |(at, _)| *at);
+        let facts = self.wire.look().facts();
+        self.count(&facts);
+        let bytes = receives.last().map_or(0, |(_, bytes)| *bytes);
+        // Over TLS these came before, and belong to the record that was not whole.
+        let before = receives.iter().map(|(_, bytes)| bytes).sum::<usize>() - bytes;
+        let segment = facts.advmss.max(facts.rcv_mss).max(1) as usize;
+        let waited = self.disorder.handed_on(bytes.div_ceil(segment).saturating_sub(1));
+        let missing = match waited.is_empty() {
+            true => plain.len(),
+            false => (before + bytes.saturating_sub(waited.len() * segment).max(segment)).min(plain.len()),
+        };
+        let (first, mut rest) = plain.split_at(missing);
+        self.piece(first, at, |one, _| one.lost |= !waited.is_empty());
+        let now = instrument::now();
+        let mut next = false;
+        for arrived in waited {
+            let (piece, after) = rest.split_at(segment.min(rest.len()));
+            rest = after;
+            // The first frame behind the missing segment may have begun in it.
+            let whole = next;
+            next |= self.piece(piece, at, |one, ends| {
+                one.lost |= !whole;
+                if ends && !one.lost {
+                    one.held = now - arrived;
+                }
+            });
+        }
+        if !rest.is_empty() {
+            self.piece(rest, at, |_, _| ());
+        }
+    }
 }
 
 /// So many calls at once on a connection that is there. Those for which the server admits no stream
 /// wait at ours until one ends. The connection comes back when it may carry another request.
 pub(super) fn at_once(mut wire: Wire, plan: &Plan, calls: u8, end: Time) -> (Vec<Call>, Option<Wire>) {
-    let before = wire.socket().facts();
+    let before = wire.socket().begin();
     let to = wire.look().peer().unwrap_or(([0, 0, 0, 0], 0).into());
     let start = instrument::now();
     let deadline = end.min(start + plan.patience);
-    let new = || One { opened: None, written: start, first: None, last: start, end: None };
-    let mut all: Vec<One> = (0..calls).map(|_| new()).collect();
-    let failed = run(&mut wire, plan, &mut all, deadline, to);
+    let mut all: Vec<One> = (0..calls).map(|_| One::waiting(start)).collect();
+    let failed = run(&mut wire, plan, &mut all, deadline, (to, &before));
     if let Some(failure) = &failed {
         let why = if failure.why == Why::TimedOut && deadline == end { Why::Cut } else { failure.why };
         let failure = Failure { why, ..failure.clone() };
@@ -142,6 +237,7 @@ pub(super) fn at_once(mut wire: Wire, plan: &Plan, calls: u8, end: Time) -> (Vec
         Call {
             local,
             queued: opened - start,
+            held_behind: one.held,
             send: written - opened,
             wait: first - written,
             receive: one.last - first,
@@ -155,15 +251,28 @@ pub(super) fn at_once(mut wire: Wire, plan: &Plan, calls: u8, end: Time) -> (Vec
     (all.into_iter().map(call).collect(), fit.then_some(wire))
 }
 
+/// How often the kernel is asked for its counters while nothing can be read.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// Until all have ended. Returns why that cannot be.
-fn run(wire: &mut Wire, plan: &Plan, all: &mut [One], deadline: Time, to: SocketAddr) -> Option<Failure> {
+fn run(
+    wire: &mut Wire,
+    plan: &Plan,
+    all: &mut [One],
+    deadline: Time,
+    (to, before): (SocketAddr, &Facts),
+) -> Option<Failure> {
     let (mut buffer, mut plain) = (vec![0; 64 << 10], Vec::new());
-    let mut answers: Vec<Answering> = all.iter().map(|_| Answering::new(plan.expect)).collect();
+    let answers: Vec<Answering> = all.iter().map(|_| Answering::new(plan.expect)).collect();
     let mut next = 0;
-    let mut out = Vec::new();
     let mut bodies = vec![plan.body.as_slice(); all.len()];
     let mut ids = vec![0; all.len()];
-    while all.iter().any(|one| one.end.is_none()) {
+    // A call alone waits for no other.
+    let look = if all.len() > 1 { LOOK } else { plan.patience };
+    let (before, disorder) = (before.rcv_ooopack, Disorder::default());
+    let mut hearing = Hearing { wire, all, answers, before, disorder, out: Vec::new() };
+    while hearing.all.iter().any(|one| one.end.is_none()) {
+        let Hearing { wire, all, out, .. } = &mut hearing;
         while next < all.len() && wire.room() > 0 {
             let (id, bytes) = wire.open_stream(next as u32, &plan.block, plan.expect, plan.body.is_empty());
             out.extend(bytes);
@@ -172,10 +281,10 @@ fn run(wire: &mut Wire, plan: &Plan, all: &mut [One], deadline: Time, to: Socket
             next += 1;
         }
         for (id, body) in ids.iter().zip(&mut bodies).take(next).filter(|(_, body)| !body.is_empty()) {
-            wire.put_body(*id, body, &mut out);
+            wire.put_body(*id, body, out);
         }
         if !out.is_empty() {
-            if let Err(lost) = wire.write(&std::mem::take(&mut out), deadline) {
+            if let Err(lost) = wire.write(&std::mem::take(out), deadline) {
                 return Some(failed(Stage::Send, lost, to));
             }
             let now = instrument::now();
@@ -185,26 +294,17 @@ fn run(wire: &mut Wire, plan: &Plan, all: &mut [One], deadline: Time, to: Socket
             let words = format!("{to} takes no more requests on the connection (GOAWAY)");
             return (next < all.len()).then_some(Failure { stage: Stage::Send, why: Why::Other, words });
         }
-        let at = match wire.read(&mut buffer, &mut plain, deadline) {
-            Ok(Came::Bytes(receives)) => {
-                out = wire.hear(&plain, &mut answers);
-                receives.last().map_or_else(instrument::now, |(at, _)| *at)
-            }
-            Ok(Came::Nothing) => continue,
+        match wire.read(&mut buffer, &mut plain, deadline.min(instrument::now() + look)) {
+            Ok(Came::Bytes(receives)) => hearing.take(&plain, &receives),
+            Ok(Came::Nothing) => {}
             Ok(Came::Ended { .. }) => {
                 let words = format!("{to} closed the connection before it had answered all");
                 return Some(Failure { stage: Stage::Wait, why: Why::ClosedEarly, words });
             }
+            Err(Lost::Socket(e)) if e.error.kind() == ErrorKind::TimedOut && e.at < deadline => {
+                hearing.count(&e.facts);
+            }
             Err(lost) => return Some(failed(Stage::Wait, lost, to)),
-        };
-        for (one, answer) in all.iter_mut().zip(&mut answers) {
-            if std::mem::take(&mut answer.touched) {
-                one.first.get_or_insert(at);
-                one.last = at;
-            }
-            if one.end.is_none() {
-                one.end = answer.end();
-            }
         }
     }
     None

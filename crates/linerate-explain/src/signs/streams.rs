@@ -5,7 +5,7 @@ use crate::call::{Call, ms};
 use crate::evidence::Trial;
 use crate::probe::{Experiment, Together};
 use crate::record::Record;
-use crate::stats::{Estimate, median, slope};
+use crate::stats::{Estimate, median, more_often, slope};
 
 /// Shorter round trips cost a negligible time.
 pub(crate) const RTT_MS: f64 = 3.0;
@@ -72,39 +72,82 @@ pub(crate) fn limit(record: &Record) -> Option<u32> {
     record.streamed()?.most_streams
 }
 
-/// Calls at once that were answered in an experiment's arm, milliseconds of each.
-pub(crate) fn together(record: &Record, experiment: Experiment, arm: u8) -> Vec<f64> {
-    let rounds = record.together(experiment, arm);
-    rounds.into_iter().flatten().filter(|c| c.answer().is_some()).map(|c| ms(c.total)).collect()
-}
-
 /// One connection (arm 0) and several (arm 1), in turns.
 pub(crate) fn arms(experiment: Experiment, calls: u8, connections: u8, rounds: u8) -> [Together; 2] {
     let arm = |arm, connections| Together { experiment, arm, calls, connections, rounds };
     [arm(0, 1), arm(1, connections)]
 }
 
-/// Rounds of calls at once in which segments were lost: the share of their calls that took so many
-/// milliseconds longer than a call of a round without loss.
-pub(crate) fn delayed(record: &Record, arm: u8, slow_ms: f64) -> Vec<f64> {
-    let rounds = [0, 1].map(|arm| record.together(Experiment::HeadOfLine, arm));
-    let clean = |round: &&&[Call]| round.iter().all(|c| c.answer().is_some() && !c.lossy());
-    let usual = |rounds: &[&[Call]]| -> Vec<f64> {
-        rounds.iter().filter(clean).flat_map(|round| round.iter().map(|c| ms(c.total))).collect()
-    };
-    let mut quick = usual(&rounds[usize::from(arm)]);
-    if quick.is_empty() {
-        // All rounds met a loss: then the quickest calls were spared.
-        let all = rounds[usize::from(arm)].iter().flat_map(|round| round.iter().map(|c| ms(c.total)));
-        quick.extend(all.reduce(f64::min));
+/// Rounds of calls at once on one connection, and on one each, as segments get lost.
+#[derive(Debug, Default)]
+pub(crate) struct Behind {
+    /// Rounds on one connection.
+    pub(crate) rounds: usize,
+    /// Those in which a segment was missing.
+    pub(crate) lossy: usize,
+    /// Those in which calls waited behind it that had lost nothing.
+    pub(crate) holding: usize,
+    /// Calls that were answered on one connection.
+    pub(crate) shared: usize,
+    /// Of these, how long those waited, milliseconds, and what they took.
+    pub(crate) held: Vec<f64>,
+    pub(crate) took: Vec<f64>,
+    /// Time beyond the usual of calls on one connection that was such waiting, and of all that lost
+    /// nothing.
+    pub(crate) owned: f64,
+    pub(crate) beyond: f64,
+    /// Calls on a connection each that lost nothing, and what they took.
+    pub(crate) alone: Vec<f64>,
+    /// Of these, calls that were slow as well.
+    pub(crate) slow: usize,
+}
+
+impl Behind {
+    /// What the rounds show. A call is slow that takes so many milliseconds longer than the usual.
+    pub(crate) fn of(record: &Record, slow_ms: f64) -> Behind {
+        let [one, each] = [0, 1].map(|arm| record.together(Experiment::HeadOfLine, arm));
+        let answered = |calls: &[Call]| -> Vec<Call> {
+            calls.iter().filter(|c| c.answer().is_some()).cloned().collect()
+        };
+        let total = |calls: &[Call]| calls.iter().map(|c| ms(c.total)).collect::<Vec<f64>>();
+        let mut seen = Behind { rounds: one.len(), ..Behind::default() };
+        let clean: Vec<f64> =
+            one.iter().filter(|r| !r.iter().any(Call::lossy)).flat_map(|r| total(&answered(r))).collect();
+        // Where all rounds met a loss, the quickest calls were spared.
+        let all = one.iter().flat_map(|r| total(&answered(r)));
+        let usual = if clean.is_empty() { all.fold(f64::INFINITY, f64::min) } else { median(&clean) };
+        for round in &one {
+            seen.lossy += usize::from(round.iter().any(Call::lossy));
+            let calls = answered(round);
+            seen.shared += calls.len();
+            let before = seen.held.len();
+            for call in calls.iter().filter(|c| !c.held_behind.is_zero()) {
+                let beyond = (ms(call.total) - usual).max(0.0);
+                let held = ms(call.held_behind);
+                seen.beyond += beyond;
+                seen.owned += beyond.min(held);
+                if held >= slow_ms {
+                    seen.held.push(held);
+                    seen.took.push(ms(call.total));
+                }
+            }
+            seen.holding += usize::from(seen.held.len() > before);
+        }
+        let alone: Vec<Call> = each.iter().flat_map(|r| answered(r)).filter(|c| !c.lossy()).collect();
+        seen.alone = total(&alone);
+        // Not the middle: half of them may be slow.
+        let mut sorted = seen.alone.clone();
+        sorted.sort_by(f64::total_cmp);
+        let usual = sorted.get(sorted.len() / 4).copied().unwrap_or_default();
+        seen.slow = seen.alone.iter().filter(|t| **t > usual + slow_ms).count();
+        seen
     }
-    let usual = median(&quick);
-    let lossy = rounds[usize::from(arm)].iter().filter(|round| round.iter().any(Call::lossy));
-    let share = |round: &&[Call]| {
-        let slow = round.iter().filter(|c| ms(c.total) > usual + slow_ms).count();
-        100.0 * slow as f64 / round.len().max(1) as f64
-    };
-    lossy.map(share).collect()
+
+    /// How likely that many calls are held up on one connection, if calls that lose nothing are as
+    /// often slow on a connection each.
+    pub(crate) fn chance(&self) -> f64 {
+        more_often(self.held.len(), self.shared, self.slow, self.alone.len())
+    }
 }
 
 #[cfg(test)]

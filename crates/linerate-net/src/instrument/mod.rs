@@ -88,7 +88,7 @@ pub struct ProbeError {
 pub struct Read {
     /// When the last byte arrived at this machine, by the kernel's stamp; without a stamp, when it
     /// was read. A thread that waits for a CPU reads late, and the peer must not be blamed for
-    /// that.
+    /// that. Bytes that arrived before a lost segment count from when they could be read.
     pub at: Time,
     /// When the application read it.
     pub read: Time,
@@ -119,6 +119,10 @@ pub struct Stamp {
 /// Stamps read at a time, at most. Reason: each write leaves two, and a call has few writes.
 const STAMPS: usize = 256;
 
+/// A byte that is read sooner than this after its stamp was not held up. Reason: it saves asking the
+/// kernel for its counters after each receive.
+const AT_ONCE: Duration = Duration::from_micros(500);
+
 /// A connection with levers.
 #[derive(Debug)]
 pub struct Probe {
@@ -128,6 +132,8 @@ pub struct Probe {
     connected: Time,
     /// When the last bytes arrived.
     last: Time,
+    /// Segments that had come out of order when the call began.
+    disordered: u32,
 }
 
 impl Probe {
@@ -165,7 +171,7 @@ impl Probe {
             // Fails only on a socket that is not TCP.
             let _ = sys::set_quick_ack(&fd);
         }
-        Ok(Probe { fd, levers: *levers, asked, connected, last: asked })
+        Ok(Probe { fd, levers: *levers, asked, connected, last: asked, disordered: 0 })
     }
 
     /// When `connect` was called.
@@ -176,6 +182,14 @@ impl Probe {
     /// When it was established.
     pub fn connected(&self) -> Time {
         self.connected
+    }
+
+    /// A call begins. Returns what the kernel knows of the connection. Segments that came out of
+    /// order before hold up no byte of this call.
+    pub fn begin(&mut self) -> Facts {
+        let facts = self.facts();
+        self.disordered = facts.rcv_ooopack;
+        facts
     }
 
     /// Switches Nagle's algorithm off from now on.
@@ -215,6 +229,10 @@ impl Probe {
                     let read = now();
                     // Converting between clocks has an error of some hundred nanoseconds.
                     let at = arrived.filter(|_| bytes > 0).map_or(read, |at| at.clamp(self.last, read));
+                    // The stamp of a segment that came before a lost one tells when it arrived, and
+                    // TCP hands it on when the lost one was sent again.
+                    let late = read - at > AT_ONCE && self.facts().rcv_ooopack != self.disordered;
+                    let at = if late { read } else { at };
                     self.last = at;
                     if self.levers.quick_ack {
                         // The kernel leaves quick-ACK mode by itself, so it is set after each
