@@ -17,7 +17,7 @@ pub(crate) enum Judged {
 
 /// The cause is there.
 pub(crate) fn is_there(case: &Case, cause: &str) -> bool {
-    cause == case.truth || case.also.contains(&cause)
+    cause == case.truth || case.also.contains(&cause) || case.behind.contains(&cause)
 }
 
 /// Causes on the way that were named and are not there.
@@ -42,7 +42,7 @@ pub(crate) fn judge(case: &Case, run: &Run) -> Judged {
     match case.truth {
         "" if run.verdict == "healthy" || run.verdict == "caused" && only_there => Judged::Right,
         "" => Judged::Unclear,
-        truth if run.rank(truth).is_some() => Judged::Right,
+        truth if run.rank(truth, case.behind).is_some() => Judged::Right,
         _ if run.verdict == "healthy" => Judged::Wrong,
         _ => Judged::Unclear,
     }

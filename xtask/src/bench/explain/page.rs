@@ -39,11 +39,11 @@ impl Group<'_> {
     }
 
     fn first(&self) -> usize {
-        self.count(|r| r.rank(self.case.truth) == Some(1))
+        self.count(|r| r.rank(self.case.truth, self.case.behind) == Some(1))
     }
 
     fn in_first_two(&self) -> usize {
-        self.count(|r| r.rank(self.case.truth).is_some_and(|n| n <= 2))
+        self.count(|r| r.rank(self.case.truth, self.case.behind).is_some_and(|n| n <= 2))
     }
 
     /// "At least 9 in 10 ranked first, all in the first two."

@@ -83,9 +83,11 @@ impl Run {
         self.error.as_deref().is_some_and(|error| ends.iter().any(|end| error.starts_with(end)))
     }
 
-    /// From 1 where the right cause is named first; `None`: it is not named.
-    pub(crate) fn rank(&self, truth: &str) -> Option<usize> {
-        self.causes.iter().position(|c| c.0 == truth).map(|i| i + 1)
+    /// From 1 where the right cause is named first, but for those that it is named behind; `None`:
+    /// it is not named.
+    pub(crate) fn rank(&self, truth: &str, behind: &[&str]) -> Option<usize> {
+        let mut others = self.causes.iter().filter(|c| !behind.contains(&c.0.as_str()));
+        others.position(|c| c.0 == truth).map(|i| i + 1)
     }
 
     /// How far what was predicted is from the call without the fault, as a share of that.
@@ -197,9 +199,10 @@ mod tests {
         run.fixed_ms = Some(4.0);
         assert!(run.prediction_off().is_some_and(|off| (off - 0.1).abs() < 1e-9));
         assert_eq!(
-            (run.rank("slow-start"), run.rank("redirects"), run.rank("gc-pause")),
+            (run.rank("slow-start", &[]), run.rank("redirects", &[]), run.rank("gc-pause", &[])),
             (Some(1), Some(2), None)
         );
+        assert_eq!(run.rank("redirects", &["slow-start"]), Some(1), "what it is named behind");
         assert_eq!(run.on_the_way().collect::<Vec<_>>(), ["slow-start"]);
         assert!(run.parts_off.is_some_and(|p| (p - 0.01).abs() < 1e-9));
         let again: Run = serde_json::from_str(&serde_json::to_string(&run).expect("JSON")).expect("a run");

@@ -314,6 +314,7 @@ http {{
 fn words_file(dir: &Path) -> Result<()> {
     std::fs::create_dir(dir.join("www"))?;
     std::fs::write(dir.join("www/small"), "Hello, World!")?;
+    std::fs::write(dir.join("www/page"), "Hello, World!\n".repeat(857))?;
     std::fs::write(dir.join("www/half"), "Hello, World!\n".repeat(20_000))?;
     let mut file = std::io::BufWriter::new(std::fs::File::create(dir.join("www/words"))?);
     let mut state = 1u32;

@@ -6,6 +6,9 @@ const HTTP2: &[&str] = &["--http2"];
 /// A client that announces no windows of its own.
 const SMALL: &[&str] = &["--http2", "--h2-window", "65535"];
 
+/// What the loss does besides.
+const LOSS: &[&str] = &["packet-loss", "syn-loss"];
+
 pub(super) static CASES: &[Case] = &[
     Case {
         name: "h2-window",
@@ -33,7 +36,41 @@ pub(super) static CASES: &[Case] = &[
         net: "--loss down:2%",
         path: "/bytes/12000",
         flags: HTTP2,
-        also: &["packet-loss"],
+        behind: LOSS,
+        ..PLAIN
+    },
+    Case {
+        name: "h2-loss-nginx",
+        truth: "h2-head-of-line",
+        rtts: &[40],
+        net: "--loss down:2%",
+        server: Server::NginxHttp2("location / { root www; }"),
+        path: "/page",
+        flags: HTTP2,
+        behind: LOSS,
+        ..PLAIN
+    },
+    // Segments get lost, and no call waits for those of another: there is one at a time, or the
+    // answers of all leave in one segment.
+    Case {
+        name: "h2-loss-one-stream",
+        truth: "packet-loss",
+        rtts: &[40],
+        net: "--drop down:data=every:40",
+        server: Server::NginxHttp2("http2_max_concurrent_streams 1; location / { root www; }"),
+        path: "/page",
+        flags: HTTP2,
+        also: &["h2-stream-limit"],
+        never: &["h2-head-of-line"],
+        ..PLAIN
+    },
+    Case {
+        name: "h2-loss-small",
+        truth: "packet-loss",
+        rtts: &[40],
+        net: "--drop down:data=every:9",
+        flags: HTTP2,
+        never: &["h2-head-of-line"],
         ..PLAIN
     },
     Case {
@@ -57,6 +94,7 @@ pub(super) static CASES: &[Case] = &[
         ..PLAIN
     },
     Case { name: "h2-healthy-linerate", alike: true, flags: HTTP2, ..PLAIN },
+    Case { name: "h2-healthy-body", alike: true, path: "/bytes/12000", flags: HTTP2, ..PLAIN },
     Case { name: "h2-healthy-small-window", alike: true, path: "/bytes/8000", flags: SMALL, ..PLAIN },
     Case { name: "h2-healthy-node", alike: true, server: Server::Node("h2-plain"), flags: HTTP2, ..PLAIN },
     Case {
