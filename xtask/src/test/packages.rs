@@ -15,7 +15,7 @@ struct Need {
     without: &'static str,
 }
 
-const NEEDS: [Need; 21] = [
+const NEEDS: [Need; 22] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
@@ -45,6 +45,7 @@ const NEEDS: [Need; 21] = [
     need("node", "nodejs", "tests against a server that people run"),
     need("go", "golang-go", "tests against a server that people run"),
     need("javac", "default-jdk-headless", "tests against a server that people run"),
+    need("mvn", "maven", "tests against Jetty, and Netty in cargo xtask bench serve"),
     need("nft", "nftables", "tests with lost packets"),
     need("flex", "flex", "FreeBSD's TCP scripts (../shared/suites)"),
     need("bison", "bison", "FreeBSD's TCP scripts (../shared/suites)"),
