@@ -145,7 +145,7 @@ pub(crate) struct LoadArgs {
     /// Tries rates, from that of --rate (or 100/s) on, and looks longest where the limit should be. EXPR is a percentile or a share of
     /// errors; a request without a good response counts as over the limit. Says what gave way above it: a core of the server, its queue, our
     /// connections (-c), the link, errors, or this client. Every look is an open loop, unless --find-by says otherwise.
-    #[arg(long, value_name = "EXPR", value_parser = Check::parse, conflicts_with_all = ["requests", "duration", "warm_up", "explain", "abort_on", "save_responses", "capture", "metrics", "throughput", "pid", "csv", "log_requests", "watch", "open"], help_heading = WHEN)]
+    #[arg(long, value_name = "EXPR", value_parser = Check::parse, conflicts_with_all = ["requests", "duration", "warm_up", "explain", "abort_on", "save_responses", "capture", "metrics", "throughput", "pid", "csv", "log_requests", "watch", "open", "otlp"], help_heading = WHEN)]
     pub(crate) find: Option<Check>,
 
     /// What --find raises: the rate of an open loop, or the connections of a closed one [default: rate]
@@ -335,6 +335,13 @@ pub(crate) struct LoadArgs {
     /// While the run lasts: counters for Prometheus at this address, or at a Unix socket; linerate top shows them
     #[arg(long, value_name = "ADDR:PORT|unix:PATH", value_parser = crate::serve::place, help_heading = RESULTS)]
     pub(crate) metrics: Option<linerate_serve::Address>,
+
+    /// Send the run's figures to an OpenTelemetry collector once a second: OTLP/HTTP, protobuf, to URL/v1/metrics
+    ///
+    /// The URL is http://HOST[:PORT], by default port 4318. Headers come from OTEL_EXPORTER_OTLP_HEADERS. If figures cannot be delivered, the
+    /// summary says how many and why, and the run goes on. At its end the last ones have 3 s.
+    #[arg(long, value_name = "URL", help_heading = RESULTS)]
+    pub(crate) otlp: Option<String>,
 
     /// No live view and no progress lines, only the summary
     #[arg(short = 'q', long, help_heading = RESULTS)]

@@ -9,11 +9,20 @@ use linerate_machines::document::OnLoss;
 const MACHINES: &str = "Many machines";
 
 /// What agents cannot do for a load.
-const NOT_ON_AGENTS: [&str; 8] =
-    ["agents_local", "save_responses", "explain", "capture", "metrics", "log_requests", "watch", "open"];
+const NOT_ON_AGENTS: [&str; 9] = [
+    "agents_local",
+    "save_responses",
+    "explain",
+    "capture",
+    "metrics",
+    "log_requests",
+    "watch",
+    "open",
+    "otlp",
+];
 
-const NOT_BY_LOCAL_AGENTS: [&str; 8] =
-    ["nats", "save_responses", "explain", "capture", "metrics", "log_requests", "watch", "open"];
+const NOT_BY_LOCAL_AGENTS: [&str; 9] =
+    ["nats", "save_responses", "explain", "capture", "metrics", "log_requests", "watch", "open", "otlp"];
 
 /// How to reach NATS.
 #[derive(Args, Clone, Debug, Default)]

@@ -101,6 +101,7 @@ fn refused(load: &LoadArgs) -> Result<(), Fault> {
         ("--csv", load.csv.is_some()),
         ("--log-requests", load.log_requests.is_some()),
         ("--watch", load.watch.is_some()),
+        ("--otlp", load.otlp.is_some()),
         ("--open", load.open),
         ("--junit", load.junit.is_some()),
         ("--annotations", load.annotations.is_some()),

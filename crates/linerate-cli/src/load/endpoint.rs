@@ -55,46 +55,56 @@ impl Endpoint {
 
     /// The page. `address` keeps what the name stood for.
     fn read(&self, address: &mut Option<SocketAddr>) -> io::Result<String> {
-        let until = Instant::now() + PATIENCE;
-        let to = match *address {
-            Some(known) => known,
-            None => {
-                (self.url.host(), self.url.port()).to_socket_addrs()?.next().ok_or(ErrorKind::NotFound)?
-            }
-        };
-        let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
-        *address = Some(to);
-        stream.set_write_timeout(Some(PATIENCE))?;
         // HTTP/1.0: the end of the connection is that of the page, and nothing is chunked.
-        write!(
-            stream,
+        let head = format!(
             "GET {} HTTP/1.0\r\nHost: {}\r\nAccept: text/plain;version=0.0.4\r\nUser-Agent: linerate\r\n\
              Connection: close\r\n\r\n",
             self.url.path, self.url.authority
-        )?;
-        let mut page = Page::default();
-        let mut buffer = vec![0; 64 << 10];
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-            let read = stream.read(&mut buffer).map_err(|e| match e.kind() {
-                ErrorKind::WouldBlock => late(),
-                _ => e,
-            })?;
-            if read == 0 {
-                return page.end();
-            }
-            if page.take(&buffer[..read])? {
-                return Ok(page.text());
-            }
-            if Instant::now() >= until {
-                return Err(late());
-            }
+        );
+        let until = Instant::now() + PATIENCE;
+        let page = body_of(&self.url, &[head.as_bytes()], address, until)?;
+        Ok(String::from_utf8_lossy(&page).into_owned())
+    }
+}
+
+/// Sends a request of HTTP/1.0, and returns the body of its response. `address` keeps what the name
+/// stood for.
+pub(super) fn body_of(
+    url: &Url,
+    request: &[&[u8]],
+    address: &mut Option<SocketAddr>,
+    until: Instant,
+) -> io::Result<Vec<u8>> {
+    let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    let to = match *address {
+        Some(known) => known,
+        None => (url.host(), url.port()).to_socket_addrs()?.next().ok_or(ErrorKind::NotFound)?,
+    };
+    let timed = |e: io::Error| if e.kind() == ErrorKind::WouldBlock { late() } else { e };
+    let mut stream = TcpStream::connect_timeout(&to, left())?;
+    *address = Some(to);
+    for part in request {
+        stream.set_write_timeout(Some(left()))?;
+        stream.write_all(part).map_err(timed)?;
+    }
+    let mut page = Page::default();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        stream.set_read_timeout(Some(left()))?;
+        let read = stream.read(&mut buffer).map_err(timed)?;
+        if read == 0 {
+            return page.end();
+        }
+        if page.take(&buffer[..read])? {
+            return Ok(page.body);
+        }
+        if Instant::now() >= until {
+            return Err(late());
         }
     }
 }
 
-fn late() -> io::Error {
+pub(super) fn late() -> io::Error {
     io::Error::other(format!("the page took longer than {} s", PATIENCE.as_secs()))
 }
 
@@ -133,15 +143,11 @@ impl Page {
     }
 
     /// The connection has ended: the page, if it is whole.
-    fn end(mut self) -> io::Result<String> {
+    fn end(mut self) -> io::Result<Vec<u8>> {
         match self.reader.finish() {
-            Ok(Some(_)) => Ok(self.text()),
+            Ok(Some(_)) => Ok(self.body),
             Ok(None) | Err(_) => Err(io::Error::other("the response broke off")),
         }
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
@@ -244,7 +250,8 @@ mod tests {
 
     fn page(response: &[u8]) -> io::Result<String> {
         let mut page = Page::default();
-        if page.take(response)? { Ok(page.text()) } else { page.end() }
+        let body = if page.take(response)? { page.body } else { page.end()? };
+        Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
     #[test]

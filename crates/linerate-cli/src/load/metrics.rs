@@ -34,7 +34,7 @@ const FLOWS: usize = 100;
 /// a thirtieth of a second apart.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Ends of the buckets of latencies, nanoseconds: those of a server's durations, and one below.
-const BUCKETS: [u64; 17] = [
+pub(super) const BUCKETS: [u64; 17] = [
     50_000,
     100_000,
     250_000,

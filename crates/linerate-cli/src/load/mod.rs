@@ -11,6 +11,7 @@ mod machines;
 mod metrics;
 mod no_proxy;
 mod open;
+mod otlp;
 pub(crate) mod output;
 pub(crate) mod plan;
 mod request_log;
@@ -62,6 +63,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     let results = Results::of(args);
     results.probe()?;
     let server = server::Source::of(args, &meaning.plan)?;
+    let collector = args.otlp.as_deref().map(otlp::Collector::parse).transpose()?;
     if let Some(file) = &meaning.plan.pcap_out {
         output::can_be_written("--pcap-out", file, "name a file in a folder that exists")?;
     }
@@ -79,7 +81,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     if let Some(check) = &args.find {
         return find::run(args, &meaning.plan, check, sink.as_ref(), &results, &interrupt);
     }
-    let mut sent = send(args, &meaning.plan, server, &interrupt)?;
+    let mut sent = send(args, &meaning.plan, (server, collector), &interrupt)?;
     let short = args.summary == Some(Summary::Short);
     let beside = if args.explain { Beside::Why(&interrupt) } else { Beside::Nothing };
     let beside = Extra { beside, server: sent.server.as_ref(), logged: sent.logged, page: sent.page.take() };
@@ -113,7 +115,7 @@ struct Sent {
 fn send(
     args: &LoadArgs,
     plan: &Plan,
-    server: Option<server::Source>,
+    (server, collector): (Option<server::Source>, Option<otlp::Collector>),
     interrupt: &Interrupt,
 ) -> Result<Sent, Fault> {
     let serving = args.metrics.as_ref().map(|at| metrics::serve(at, plan)).transpose()?;
@@ -135,10 +137,17 @@ fn send(
     if let Some(page) = &mut page {
         page.watch(running.watcher(), counted.cloned())?;
     }
+    let export = |collector: otlp::Collector| {
+        collector.export(plan, running.measures_from(), (running.watcher(), counted.cloned()))
+    };
+    let exporting = collector.map(export).transpose()?;
     let watching = server.map(|server| server.watch(running.measures_from())).transpose()?;
     let mut outcome = watch::to_the_end(plan, running, args.quiet, interrupt, counted);
     if let Some(counting) = counting {
         counting.finish(&mut outcome);
+    }
+    if let Some(exporting) = exporting {
+        exporting.finish(&mut outcome);
     }
     let server = watching.and_then(|watching| watching.finish(&mut outcome));
     outcome.warnings.extend(uncounted);
