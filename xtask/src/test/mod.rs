@@ -25,6 +25,11 @@ pub(crate) struct Options {
     only: Option<String>,
 }
 
+/// What a build of everything, debug and release, takes. Reason: a full disk fails with words of the linker.
+const DISK_GB: u64 = 15;
+/// The same where there is a build already.
+const DISK_AGAIN_GB: u64 = 4;
+
 /// One step: its heading and what it does.
 type Step = (&'static str, fn(&Options, &mut Tally) -> Result<()>);
 
@@ -46,6 +51,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let begin = Instant::now();
     let mut tally = Tally::default();
     let mut times = Vec::new();
+    let takes = if shell::target_dir().join("release").exists() { DISK_AGAIN_GB } else { DISK_GB };
+    if let Some(free) = free_gigabytes().filter(|free| *free < takes) {
+        heading(&format!("only {free} GB of disk are free, and the builds take up to {takes} GB"));
+        heading("hint: cargo clean, where target/ is full of old builds");
+    }
     let wanted = |name: &str| options.only.as_deref().is_none_or(|only| only == name);
     for (i, (name, step)) in STEPS.into_iter().enumerate().filter(|(_, (name, _))| wanted(name)) {
         let place = format!("{} of {}, {} so far", i + 1, STEPS.len(), seconds(begin.elapsed()));
@@ -63,6 +73,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     heading(&tally.line());
     Ok(tally.good())
+}
+
+/// Gigabytes free where this tree lies, as `df` says.
+fn free_gigabytes() -> Option<u64> {
+    let text = shell::output(shell::program(&shell::find("df")?).arg("-Pk").arg(shell::root())).ok()?;
+    let kilobytes: u64 = text.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()?;
+    Some(kilobytes >> 20)
 }
 
 /// A line that does not get lost between what other programs print.
