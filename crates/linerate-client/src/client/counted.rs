@@ -14,13 +14,13 @@ use tokio::io::unix::AsyncFd;
 
 use super::driver::{self, Turns};
 use super::error::Error;
-use super::limits::{LEAVING, ROUNDS, SWEEP_MOST};
-use super::mover;
+use super::limits::{LEAVING, ROOM_PAUSE, ROUNDS, SWEEP_MOST};
+use super::mover::{self, lacks_room};
 use super::options::{CallOptions, Protocol};
 use super::secure::Secure;
 use super::target::Target;
 use super::template::Compiled;
-use crate::conversation::{Alike, BodyPart, Out, Requests, Responses, Settle, Settled, Whole, Whose};
+use crate::conversation::{Alike, BodyPart, Out, Requests, Responses, Settle, Settled, Whole, Whose, Wire};
 use crate::{Any, Conversation, Expired, H1, Loss, Next, Pool, PoolOptions, Run, Stamp, connect_words};
 
 /// What became of counted requests. `responses + failed + unknown + unsent` is the number asked for.
@@ -160,6 +160,8 @@ struct CountedRun<T: Transport, C: Conversation<Reading = ()>> {
     count: u64,
     persistent: bool,
     connects_failed: u32,
+    /// No attempt before: the transport had no room.
+    connect_after: Time,
     next_sweep: Time,
     counted: Counted,
     events: Vec<Event>,
@@ -194,6 +196,7 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
             count,
             persistent: false,
             connects_failed: 0,
+            connect_after: Time::ZERO,
             next_sweep: Time::ZERO,
             counted: Counted::default(),
             events: Vec::new(),
@@ -209,6 +212,9 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
     }
 
     fn open_some(&mut self, now: Time) -> bool {
+        if now < self.connect_after {
+            return false;
+        }
         let missing = if self.has_more() { self.pool.opening.this_turn(now) } else { 0 };
         let missing = missing.min(self.missing_pipes());
         for _ in 0..missing {
@@ -216,6 +222,11 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
             let options = ConnectOptions { profile: self.options.profile, ..ConnectOptions::default() };
             match self.transport.connect(self.to[nth % self.to.len()], &options) {
                 Ok(conn) => self.pool.add(conn, now),
+                Err(error) if lacks_room(&error, &self.transport, self.pool.opening.open()) => {
+                    self.connect_after = now + ROOM_PAUSE;
+                    // Connections whose time to close is over leave in a turn.
+                    return true;
+                }
                 Err(error) => {
                     self.connect_failed(&connect_words(&error), now);
                     return false;
@@ -329,16 +340,21 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
         match received.next {
             Next::Nothing => {}
             Next::Lose(loss) => self.lose(conn, &loss, now),
-            Next::Retire => {
-                self.pool.remove(conn);
-                self.transport.close(conn, Close::AfterPeer);
-            }
+            Next::Retire => self.retire(conn),
             Next::Fill => {
                 self.persistent |= received.answered > 0;
                 self.send_pending(conn, now);
                 self.fill(conn, now);
             }
         }
+    }
+
+    /// The server takes no more requests on it. Of HTTP/2 our end closes at once: the server may wait for that.
+    fn retire(&mut self, conn: Conn) {
+        let Some(mut pipe) = self.pool.remove(conn) else { return };
+        let transport = &mut self.transport;
+        let how = pipe.conversation.leave(&mut Wire { transport, conn });
+        self.transport.close(conn, how);
     }
 
     fn lose(&mut self, conn: Conn, loss: &Loss, now: Time) {
@@ -390,8 +406,8 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
             if found.map_err(|e| Error::Connect(e.to_string()))? {
                 continue;
             }
-            let until =
-                self.next_sweep.min(if self.has_more() { self.pool.opening.next(now) } else { Time::NEVER });
+            let open = self.pool.opening.next(now).max(self.connect_after);
+            let until = self.next_sweep.min(if self.has_more() { open } else { Time::NEVER });
             forced = turns.wait(cx, now, until.max(now + Duration::from_millis(1)));
             if !forced && !self.is_over() {
                 return Poll::Pending;

@@ -85,8 +85,13 @@ impl Turns {
             self.timer_at = until;
             return false;
         }
+        if self.timer_at <= now {
+            // It went off, or is about to: connections that are closing may have to end in a turn.
+            self.timer_at = Time::NEVER;
+            return true;
+        }
         // A timer that goes off too early costs a look; to move it each time would cost more.
-        if self.timer.is_none() || self.timer_at > until || self.timer_at <= now {
+        if self.timer.is_none() || self.timer_at > until {
             self.timer_at = until;
             let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(Duration::ZERO)));
             timer.as_mut().reset(tokio::time::Instant::now() + (until - now));

@@ -86,6 +86,10 @@ pub(super) const SWEEP_MOST: Duration = Duration::from_millis(50);
 /// How often a client looks at connections that are closing. Reason: they hold descriptors, and nobody waits for them.
 pub(super) const CLOSING_TURN: Duration = Duration::from_millis(100);
 
+/// Until a connection is asked for again after the transport had no room, because earlier ones were still closing.
+/// Reason: as for accepting; most are closed within it.
+pub(super) const ROOM_PAUSE: Duration = Duration::from_millis(10);
+
 /// Until the next address is tried beside one that has not answered. Reason: RFC 8305 section 5 recommends it.
 pub(super) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 

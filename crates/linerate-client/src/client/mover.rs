@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use linerate_http::client::HeadCache;
 use linerate_net::layer::Layered;
-use linerate_net::{Event, Limits, Time, Transport};
+use linerate_net::{Event, Limits, NetError, NetErrorKind, Time, Transport};
 use linerate_tls::TlsLayer;
 use tracing::{Span, debug_span};
 
@@ -35,6 +35,11 @@ pub(super) fn limits(connections: u32) -> Limits {
         unsent_bytes: LARGEST_REQUEST_BODY + LARGEST_REQUEST_BODY / 64 + 4 * UNSENT_MARK,
         ..Limits::default()
     }
+}
+
+/// Whether no connection could be opened only because earlier ones are still closing. `open`: those of the pool.
+pub(super) fn lacks_room(error: &NetError, transport: &impl Transport, open: u32) -> bool {
+    error.kind == NetErrorKind::NoMemory && transport.unfinished() > open as usize
 }
 
 /// Connections at once, at most.

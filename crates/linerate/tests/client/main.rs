@@ -12,6 +12,7 @@ mod secure;
 mod server;
 mod streaming;
 
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -240,6 +241,38 @@ async fn a_counted_run_survives_closes_and_counts_each_request_once() {
     let gone = Client::builder("http://127.0.0.1:1").build().unwrap();
     let error = gone.send_counted(Template::get("/").unwrap(), 10).await.unwrap_err();
     assert!(matches!(error, Error::Connect(_)), "{error}");
+}
+
+/// The server announces the close and leaves it to the client, whose table of connections fills meanwhile.
+#[tokio::test]
+async fn connections_that_are_still_closing_cost_no_request() {
+    let closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
+    let server = Server::start(|_| Does::Says(closing.to_vec()));
+    let client = Client::builder(&server.url()).pipes(1).build().unwrap();
+    let counted = client.send_counted(Template::get("/{{seq}}").unwrap(), 150).await.unwrap();
+    assert_eq!((counted.responses, &counted.first_failure), (150, &None), "{counted:?}");
+    let mut calls = client.send_all(futures_util::stream::iter((0..150).map(|n| get(format!("/{n}")))));
+    while let Some(response) = calls.next().await {
+        assert_eq!(response.unwrap().status(), StatusCode::OK);
+    }
+    assert_eq!(client.statistics().connect_failures, 0);
+}
+
+/// Nothing else wakes the client then.
+#[tokio::test]
+async fn a_connection_that_only_waits_for_the_server_to_close_ends_in_time() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let server = tokio::task::spawn_blocking(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 1024]).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.read(&mut [0; 1024])
+    });
+    let client = Client::builder(&url).build().unwrap();
+    client.get("/").await.unwrap();
+    assert_eq!(server.await.unwrap().expect("the client closes"), 0);
 }
 
 #[test]

@@ -119,6 +119,23 @@ async fn http2_by_prior_knowledge() {
     assert_eq!(client.statistics().connected, 1);
 }
 
+/// As nginx does after `keepalive_requests`.
+#[tokio::test]
+async fn a_server_that_closes_often_costs_no_request() {
+    let closing = |request: serve::Request| async move {
+        let response = Response::text("ok");
+        if request.path().ends_with("00") { response.closing() } else { response }
+    };
+    let tls = secure_with(&["h2"], false, move || closing);
+    let plain = spawn_with(ServerOptions::default(), move || closing).unwrap();
+    let url = format!("http://{}", plain.addr());
+    for builder in [tls.client(), Client::builder(&url).protocol(Protocol::Http2)] {
+        let client = builder.depth(16).build().unwrap();
+        let counted = client.send_counted(Template::get("/{{seq}}").unwrap(), 20_000).await.unwrap();
+        assert_eq!((counted.responses, &counted.first_failure), (20_000, &None), "{counted:?}");
+    }
+}
+
 #[tokio::test]
 async fn one_connection_carries_many_streams_at_once() {
     let both = secure(&["h2"], false);

@@ -8,7 +8,8 @@ use tracing::debug;
 use super::request::Writing;
 use super::{Beside, CallReading, Calls};
 use crate::client::error::Error;
-use crate::client::limits::{LARGEST_REQUEST_BODY, UNSENT_MARK};
+use crate::client::limits::{LARGEST_REQUEST_BODY, ROOM_PAUSE, UNSENT_MARK};
+use crate::client::mover::lacks_room;
 use crate::conversation::{Conversation, Out};
 use crate::{Connection, Failure, Loss, Run, Stamp, connect_words};
 
@@ -309,6 +310,12 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                     pipe.beside.to = Some(to);
                 }
                 true
+            }
+            Err(error) if lacks_room(&error, &self.transport, self.pool.opening.open()) => {
+                // Connections whose time to close is over leave in a turn.
+                self.wants_turn = true;
+                self.connect_after = now + ROOM_PAUSE;
+                false
             }
             Err(error) => {
                 self.address_failed(Some(to));
