@@ -189,7 +189,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// Hands a call over. The low 32 bits of `id` must be small and free; no other call ever has the same `id`.
     pub fn submit(&mut self, id: u64, request: Request<Bytes>, now: Time) {
         self.statistics.calls += 1;
-        if let Err(error) = request::check(&request, &self.options.host, self.options.tag.as_ref()) {
+        if let Err(error) = request::check(&request, &self.options) {
             return self.done.push(Done { id, result: Err(error) });
         }
         let nature = Nature::of(&request, self.options.tag.is_some());

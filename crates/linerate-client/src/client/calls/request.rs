@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use linerate_http::client::Expect;
 use linerate_http::h2::field;
@@ -47,29 +48,29 @@ impl Nature {
     }
 }
 
-/// Whether a request can be sent to the server with this Host.
+/// Whether a request can be sent to the server of these options.
 ///
 /// # Errors
 /// It cannot, and what would be right.
-pub(super) fn check(
-    request: &Request<Bytes>,
-    host: &HeaderValue,
-    tag: Option<&HeaderName>,
-) -> Result<(), Error> {
+pub(super) fn check(request: &Request<Bytes>, options: &CallOptions) -> Result<(), Error> {
     let problem = |what: String| Err(Error::Request(what));
     if request.method() == Method::CONNECT {
         return problem("CONNECT opens a tunnel, and the client has none".to_owned());
     }
-    if let Some(authority) = request.uri().authority()
-        && !authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes())
+    let (uri, scheme) = (request.uri(), if options.secure { "https" } else { "http" });
+    let is_foreign = uri.scheme_str().is_some_and(|named| !named.eq_ignore_ascii_case(scheme));
+    if let Some(authority) = uri.authority()
+        && (is_foreign || !is_same_server(authority, options))
     {
-        let host = String::from_utf8_lossy(host.as_bytes());
+        let named = uri.scheme_str().map_or(String::new(), |scheme| format!("{scheme}://"));
+        let host = String::from_utf8_lossy(options.host.as_bytes());
         let hint = "hint: make a client for each server";
-        return problem(format!("its URI names {authority}, and the client is for {host}\n{hint}"));
+        let client = format!("the client is for {scheme}://{host}");
+        return problem(format!("its URI names {named}{authority}, and {client}\n{hint}"));
     }
     let (fields, len) = (request.headers(), request.body().len());
     if !fields.is_empty() {
-        check_fields(fields, len, tag)?;
+        check_fields(fields, len, options.tag.as_ref())?;
     }
     if len > LARGEST_REQUEST_BODY {
         return problem(format!("its body has {len} bytes, and {LARGEST_REQUEST_BODY} are the limit"));
@@ -80,6 +81,17 @@ pub(super) fn check(
         return problem(format!("its head has {head} bytes, and {LARGEST_REQUEST_HEAD} are the limit"));
     }
     Ok(())
+}
+
+/// The same host and port; a port that is left out is the scheme's (RFC 9110 section 4.2.3).
+fn is_same_server(authority: &Authority, options: &CallOptions) -> bool {
+    if authority.as_str().as_bytes().eq_ignore_ascii_case(options.host.as_bytes()) {
+        return true;
+    }
+    let Ok(ours) = Authority::try_from(options.host.as_bytes()) else { return false };
+    let port = |authority: &Authority| authority.port_u16().unwrap_or(if options.secure { 443 } else { 80 });
+    let has_user = authority.as_str().contains('@');
+    !has_user && authority.host().eq_ignore_ascii_case(ours.host()) && port(authority) == port(&ours)
 }
 
 fn check_fields(fields: &HeaderMap, len: usize, tag: Option<&HeaderName>) -> Result<(), Error> {

@@ -27,7 +27,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         now: Time,
     ) {
         self.statistics.calls += 1;
-        if let Err(error) = request::check(&request, &self.options.host, self.options.tag.as_ref()) {
+        if let Err(error) = request::check(&request, &self.options) {
             return self.done.push(Done { id, result: Err(error) });
         }
         let mut nature = Nature::of(&request, self.options.tag.is_some());

@@ -362,6 +362,28 @@ fn a_foreign_tag_closes_the_connection_with_an_error_that_says_so() {
     assert_eq!(program.calls.statistics().lost, 1);
 }
 
+/// URIs of other servers, for a client of `http://server`.
+const FOREIGN: [&str; 4] =
+    ["https://server/", "http://server:443/", "https://server:80/", "http://user@server/"];
+
+#[test]
+fn a_uri_may_name_the_default_port() {
+    for (secure, host, good, bad) in [
+        (false, "server", "http://server:80/x", "https://server:80/x"),
+        (false, "server:80", "http://SERVER/x", "http://server:443/x"),
+        (true, "server", "https://server:443/x", "http://server/x"),
+        (true, "[::1]:443", "https://[::1]/x", "https://[::1]:80/x"),
+    ] {
+        let options = CallOptions { secure, host: host.parse().unwrap(), ..one_pipe() };
+        let (mut program, _) = program(options, |_, _, _| ok());
+        program.send(0, Request::get(good).body(Bytes::new()).unwrap());
+        program.send(1, Request::get(bad).body(Bytes::new()).unwrap());
+        program.run(SECOND);
+        assert_eq!(program.status(0), 200, "{good}");
+        assert!(matches!(program.error(1), Error::Request(_)), "{bad}");
+    }
+}
+
 #[test]
 fn what_cannot_be_sent_is_an_error_before_anything_left() {
     let (mut program, log) = program(one_pipe(), |_, _, _| ok());
@@ -372,12 +394,16 @@ fn what_cannot_be_sent_is_an_error_before_anything_left() {
     program.send(2, chunked.body(Bytes::new()).unwrap());
     let wrong = request(Method::POST, "/").header("content-length", "7");
     program.send(3, wrong.body(Bytes::new()).unwrap());
+    for (n, uri) in (4..).zip(FOREIGN) {
+        program.send(n, request(Method::GET, uri).body(Bytes::new()).unwrap());
+    }
     program.run(SECOND);
-    assert!((0..4).all(|n| matches!(program.error(n), Error::Request(_))), "{:?}", program.ended);
+    let count = 4 + FOREIGN.len() as u64;
+    assert!((0..count).all(|n| matches!(program.error(n), Error::Request(_))), "{:?}", program.ended);
     assert!(log.lock().unwrap().is_empty());
     // What is right comes as it was written.
     let good = request(Method::PUT, "http://SERVER/a?b").header("content-length", "2").header("X-Y", "z");
-    program.send(4, good.body(Bytes::from_static(b"bb")).unwrap());
+    program.send(count, good.body(Bytes::from_static(b"bb")).unwrap());
     program.run(SECOND);
     let head = log.lock().unwrap()[0].2.clone();
     assert_eq!(head, "PUT /a?b HTTP/1.1\r\nhost: server\r\nx-y: z\r\ncontent-length: 2\r\n\r\n");
