@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http::header::CONTENT_LENGTH;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -33,6 +33,22 @@ enum StreamingState<B> {
     Over,
 }
 
+/// The length of a body: its own, if it knows that, or the one that Content-Length announces.
+fn length(fields: &HeaderMap, own: Option<u64>) -> Result<Option<u64>, Error> {
+    let mut length = own;
+    for value in fields.get_all(CONTENT_LENGTH) {
+        let digits = value.to_str().ok().filter(|value| value.bytes().all(|b| b.is_ascii_digit()));
+        let Some(announced) = digits.and_then(|digits| digits.parse().ok()) else {
+            return Err(Error::Request("Content-Length is no number\nhint: leave it out".to_owned()));
+        };
+        if *length.get_or_insert(announced) != announced {
+            let problem = "Content-Length differs from the body's length\nhint: leave it out";
+            return Err(Error::Request(problem.to_owned()));
+        }
+    }
+    Ok(length)
+}
+
 /// A call whose bodies are streams, under way: it ends with the head of the response. Dropping it gives the call up.
 #[must_use = "a call is sent when its future is polled"]
 pub struct SendStreaming<B> {
@@ -51,11 +67,15 @@ where
         let upload = if body.is_end_stream() {
             None
         } else {
-            let announced = head.headers.remove(CONTENT_LENGTH);
-            let announced = announced.and_then(|value| value.to_str().ok()?.parse().ok());
-            Some((body.size_hint().exact().or(announced), body))
+            match length(&head.headers, body.size_hint().exact()) {
+                Ok(length) => Some((Box::pin(body), length)),
+                Err(error) => return SendStreaming { client, state: StreamingState::Refused(error) },
+            }
         };
-        let upload = upload.map(|(length, body)| (Box::pin(body), length));
+        // The client frames the body itself. That of one without a body is checked later.
+        if upload.is_some() {
+            head.headers.remove(CONTENT_LENGTH);
+        }
         SendStreaming { client, state: StreamingState::New(Request::from_parts(head, Bytes::new()), upload) }
     }
 

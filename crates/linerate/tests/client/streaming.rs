@@ -102,6 +102,30 @@ async fn requests_whose_bodies_are_streams() {
 }
 
 #[tokio::test]
+async fn a_content_length_that_differs_is_refused() {
+    let (server, _) = serve();
+    for client in clients(&server) {
+        for length in ["5", "abc", "+3", ""] {
+            let whole = Request::put("/up").header("content-length", length);
+            let whole = client.send_streaming(whole.body(Full::new(Bytes::from("xyz"))).unwrap()).await;
+            let error = whole.unwrap_err();
+            assert!(matches!(error, Error::Request(_)), "{length:?}: {error}");
+        }
+        for request in [
+            Request::put("/up").header("content-length", "many"),
+            Request::put("/up").header("content-length", PIECE).header("content-length", PIECE + 1),
+        ] {
+            let error = client.send_streaming(request.body(up(1)).unwrap()).await.unwrap_err();
+            assert!(matches!(error, Error::Request(_)), "{error}");
+        }
+        let right = Request::put("/up").header("content-length", "3").body(Full::new(Bytes::from("xyz")));
+        let mut body = client.send_streaming(right.unwrap()).await.unwrap().into_body();
+        assert_eq!(body.next().await.unwrap().unwrap(), b"3"[..]);
+        assert_eq!(client.statistics().connected, 1);
+    }
+}
+
+#[tokio::test]
 async fn responses_whose_bodies_are_streams() {
     let (server, _) = serve();
     for client in clients(&server) {
