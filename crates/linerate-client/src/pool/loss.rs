@@ -23,13 +23,17 @@ pub enum Loss {
     TimedOut,
     /// The peer sent what nobody had asked for; nothing was in flight.
     Unsolicited,
+    /// We closed it: a request on it will never be whole, so that nothing may follow it (RFC 9112 section 9.3).
+    Unfinished,
 }
 
 impl Loss {
     /// What it is for a request that fails by it.
     pub fn failure(&self) -> Failure {
         match self {
-            Loss::Closed | Loss::SaidClose | Loss::Cut(_) | Loss::Unsolicited => Failure::ClosedEarly,
+            Loss::Closed | Loss::SaidClose | Loss::Cut(_) | Loss::Unsolicited | Loss::Unfinished => {
+                Failure::ClosedEarly
+            }
             Loss::Net(error) if error.kind == NetErrorKind::Reset => Failure::Reset,
             Loss::Net(error) => connect_failure(error.kind),
             Loss::Malformed(_) => Failure::Malformed,
@@ -44,7 +48,7 @@ impl Loss {
             _ if fate == Fate::Refused => End::Refused,
             Loss::SaidClose => End::Announced,
             Loss::Closed | Loss::Cut(_) | Loss::Net(_) if announced => End::Announced,
-            Loss::TimedOut => End::Abandoned(Failure::Timeout),
+            Loss::TimedOut | Loss::Unfinished => End::Abandoned(self.failure()),
             _ => End::Lost(self.failure()),
         }
     }
@@ -58,6 +62,9 @@ impl Loss {
             Loss::Cut(detail) | Loss::Malformed(detail) => detail.clone(),
             Loss::Net(error) => error.to_string(),
             Loss::TimedOut => "no whole answer within the time-out".to_owned(),
+            Loss::Unfinished => {
+                "the client closed the connection behind a request that was not whole".to_owned()
+            }
         }
     }
 
@@ -67,6 +74,7 @@ impl Loss {
             Loss::Closed | Loss::SaidClose => Close::AfterPeer,
             Loss::Cut(_) | Loss::Net(_) => Close::Now,
             Loss::Malformed(_) | Loss::TimedOut | Loss::Unsolicited => Close::Abort,
+            Loss::Unfinished => Close::Lingering,
         }
     }
 
@@ -75,7 +83,7 @@ impl Loss {
         match self {
             Loss::Closed | Loss::SaidClose | Loss::Cut(_) => true,
             Loss::Net(error) => error.kind == NetErrorKind::Reset,
-            Loss::Malformed(_) | Loss::TimedOut | Loss::Unsolicited => false,
+            Loss::Malformed(_) | Loss::TimedOut | Loss::Unsolicited | Loss::Unfinished => false,
         }
     }
 }

@@ -96,7 +96,8 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         if by_peer {
             self.learn(loss, answers, begun, busy);
         }
-        if answers == 0 && !begun {
+        // The server had no chance to answer a request that was not whole.
+        if answers == 0 && !begun && !matches!(loss, Loss::Unfinished) {
             self.opening.fruitless(now);
         }
         let lost = Lost {

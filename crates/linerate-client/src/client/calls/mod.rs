@@ -221,6 +221,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if now >= self.next_sweep {
             self.sweep(now);
         }
+        self.cut_uploads(now);
         self.fill(now);
         if !self.uploading.is_empty() {
             self.pump_uploads(now);

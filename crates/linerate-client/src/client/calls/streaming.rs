@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use http::Request;
-use linerate_net::{Close, Conn, Time, Transport};
+use linerate_net::{Conn, Time, Transport};
 
 use super::request::{self, Nature};
 use super::streamed::{News, Streaming, Upload};
@@ -140,6 +140,23 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.wants_turn = true;
     }
 
+    /// Closes the connections of calls that ended before their requests had left whole: the next request would
+    /// be read as the rest of the body. By HTTP/2 only the stream ends.
+    pub(super) fn cut_uploads(&mut self, now: Time) {
+        let mut at = 0;
+        while at < self.uploading.len() {
+            let (id, conn) = self.uploading[at];
+            if self.calls.get(id).is_some() {
+                at += 1;
+                continue;
+            }
+            self.uploading.swap_remove(at);
+            if self.pool.get_mut(conn).is_some_and(|pipe| !pipe.conversation.has_streams()) {
+                self.lose(conn, &Loss::Unfinished, now);
+            }
+        }
+    }
+
     /// Sends what there is of the bodies of requests.
     pub(super) fn pump_uploads(&mut self, now: Time) {
         let mut at = 0;
@@ -162,12 +179,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let Some(Streaming { upload: Some(upload), touched, .. }) =
             streaming.map(|streaming| &mut **streaming)
         else {
-            // It ended before its whole request had left: HTTP/1.1 has no way to say so but the connection's end.
-            if !streams && pool.remove(conn).is_some() {
-                transport.close(conn, Close::Lingering);
-            }
-            return false;
+            // `cut_uploads` finds it in the next turn.
+            return true;
         };
+        // By HTTP/1.1 a request ends with the last byte that it announced.
+        upload.ended |= !streams && upload.length == Some(upload.given);
         let (mut left, mut has_room) = (0, true);
         if streams {
             let Some(backlog) = pipe.conversation.upload_backlog(id) else { return false };

@@ -78,7 +78,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Program<T, C> {
         self.calls.transport().now()
     }
 
-    fn send(&mut self, number: u64, request: Request<Bytes>) -> u64 {
+    fn new_id(&mut self, number: u64) -> u64 {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places += 1;
             self.places - 1
@@ -86,6 +86,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Program<T, C> {
         self.generation += 1;
         let id = u64::from(self.generation) << 32 | u64::from(place);
         self.open.insert(id, number);
+        id
+    }
+
+    fn send(&mut self, number: u64, request: Request<Bytes>) -> u64 {
+        let id = self.new_id(number);
         let now = self.now();
         self.calls.submit(id, request, now);
         id
@@ -103,6 +108,20 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Program<T, C> {
 
     fn post(&mut self, number: u64) -> u64 {
         self.send(number, Request::post(format!("/{number}")).body(Bytes::from_static(b"bbb")).unwrap())
+    }
+
+    /// A request whose body follows.
+    fn put(&mut self, number: u64, length: Option<u64>) -> u64 {
+        let id = self.new_id(number);
+        let request = Request::put(format!("/{number}")).body(Bytes::new()).unwrap();
+        let now = self.now();
+        self.calls.submit_streaming(id, request, Some(length), now);
+        id
+    }
+
+    fn give(&mut self, id: u64, bytes: usize) {
+        let now = self.now();
+        self.calls.give(id, Bytes::from(vec![b'u'; bytes]), now);
     }
 
     /// Nobody waits for it any more.

@@ -431,3 +431,77 @@ fn idle_connections_close() {
     program.run(SECOND);
     assert_eq!(program.status(1), 200);
 }
+
+const TOO_LARGE: &str = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n";
+
+fn early(_: u64, _: usize, head: &str) -> Does {
+    match head {
+        _ if head.starts_with("PUT") => Does::SaysAfter(SECOND / 100, TOO_LARGE.to_owned()),
+        _ => ok(),
+    }
+}
+
+/// RFC 9112 sections 9.3 and 9.6: what follows an unfinished request would be read as its body.
+#[test]
+fn nothing_follows_an_upload_that_was_answered_before_it_was_whole() {
+    for length in [Some(1500), None] {
+        let (mut program, log) = program(one_pipe(), early);
+        program.get(0);
+        program.run(SECOND);
+        let id = program.put(1, length);
+        program.give(id, 1000);
+        program.wait(SECOND / 200);
+        program.get_all(2..6);
+        program.post(6);
+        program.run(SECOND);
+        assert_eq!(program.status(1), 413);
+        assert!([2, 3, 4, 5, 6].iter().all(|n| program.status(*n) == 200), "{:?}", program.ended);
+        let log = log.lock().unwrap();
+        let at: Vec<(u64, &str)> = log.iter().map(|(conn, _, head)| (*conn, &head[..6])).collect();
+        let later = [(1, "GET /2"), (1, "GET /3"), (1, "GET /4"), (1, "GET /5"), (1, "POST /")];
+        assert_eq!(at[..2], [(0, "GET /0"), (0, "PUT /1")]);
+        assert_eq!(at[2..], later);
+        assert_eq!(program.calls.statistics().resent, 0);
+        assert_eq!((program.calls.pool.in_flight(), program.calls.open()), (0, 1));
+    }
+}
+
+#[test]
+fn an_upload_that_is_whole_keeps_its_connection() {
+    for ends in [true, false] {
+        let (mut program, log) = program(one_pipe(), early);
+        let id = program.put(0, Some(1000));
+        program.give(id, 1000);
+        if ends {
+            program.calls.give_end(id);
+        }
+        program.run(SECOND);
+        program.get(1);
+        program.run(SECOND);
+        assert_eq!((program.status(0), program.status(1)), (413, 200));
+        assert!(log.lock().unwrap().iter().all(|(conn, ..)| *conn == 0), "{log:?}");
+    }
+}
+
+#[test]
+fn an_upload_that_fails_or_is_given_up_leaves_nothing_in_flight() {
+    for fails in [true, false] {
+        let (mut program, log) = program(one_pipe(), |_, _, head| match head {
+            _ if head.starts_with("PUT") => Does::Nothing,
+            _ => ok(),
+        });
+        let id = program.put(0, None);
+        program.give(id, 1000);
+        program.wait(SECOND / 10);
+        program.get(1);
+        match fails {
+            true => program.calls.fail_upload(id, "the disk is gone"),
+            false => program.cancel(id),
+        }
+        program.run(SECOND / 10);
+        assert_eq!(program.status(1), 200);
+        assert_eq!(program.calls.pool.in_flight(), 0);
+        let conns: Vec<u64> = log.lock().unwrap().iter().map(|(conn, ..)| *conn).collect();
+        assert_eq!(conns, [0, 1]);
+    }
+}
