@@ -173,12 +173,38 @@ impl<B> fmt::Debug for SendStreaming<B> {
     }
 }
 
+/// Ends the call when its body is dropped before its end: the body panicked, or the runtime has ended.
+struct UploadGuard {
+    shared: Arc<SharedBoard>,
+    id: u64,
+    has_ended: bool,
+}
+
+impl UploadGuard {
+    fn end(mut self, command: Option<Command>) {
+        self.has_ended = true;
+        command.into_iter().for_each(|command| self.shared.command(command));
+    }
+}
+
+impl Drop for UploadGuard {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        let why =
+            if std::thread::panicking() { "its body panicked" } else { "its body ended with the runtime" };
+        self.shared.command(Command::FailUpload(self.id, why.to_owned()));
+    }
+}
+
 /// Hands over the body of a request as it comes and as it leaves.
 async fn pump<B>(shared: Arc<SharedBoard>, id: u64, cell: Arc<StreamCell>, mut body: Pin<Box<B>>)
 where
     B: Body,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
+    let guard = UploadGuard { shared, id, has_ended: false };
     loop {
         let frame = poll_fn(|cx| {
             let mut state = cell.lock();
@@ -193,18 +219,18 @@ where
             body.as_mut().poll_frame(cx).map(Some)
         });
         match frame.await {
-            None => return,
-            Some(None) => return shared.command(Command::GiveEnd(id)),
+            None => return guard.end(None),
+            Some(None) => return guard.end(Some(Command::GiveEnd(id))),
             Some(Some(Err(error))) => {
                 let why = format!("its body failed: {}", error.into());
-                return shared.command(Command::FailUpload(id, why));
+                return guard.end(Some(Command::FailUpload(id, why)));
             }
             Some(Some(Ok(frame))) => {
                 // Trailers of requests are not sent.
                 let Ok(mut data) = frame.into_data() else { continue };
                 let piece = data.copy_to_bytes(data.remaining());
                 cell.lock().unsent += piece.len();
-                shared.command(Command::Give(id, piece));
+                guard.shared.command(Command::Give(id, piece));
             }
         }
     }

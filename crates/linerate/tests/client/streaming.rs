@@ -215,6 +215,21 @@ async fn a_body_that_fails_does_not_pass_for_a_whole_one() {
 }
 
 #[tokio::test]
+async fn a_body_that_panics_ends_its_call() {
+    let (server, _) = serve();
+    for client in clients(&server) {
+        let frames = stream::iter(0..30).map(|n| -> Frames {
+            assert!(n < 20, "a bug in the program's body");
+            Ok(Frame::data(piece(n)))
+        });
+        let call = client.send_streaming(Request::put("/up").body(StreamBody::new(frames)).unwrap());
+        let error = tokio::time::timeout(Duration::from_secs(5), call).await.unwrap().unwrap_err();
+        assert!(matches!(&error, Error::Request(why) if why.contains("panicked")), "{error}");
+        assert_eq!(client.get("/up").await.unwrap().body(), "0");
+    }
+}
+
+#[tokio::test]
 async fn a_streamed_call_is_dropped_at_each_poll() {
     let (server, _) = serve();
     for client in clients(&server) {
