@@ -197,6 +197,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Drop for Mover<T, C> {
     fn drop(&mut self) {
+        self.calls.abandon();
+        self.shared.deliver(self.calls.done(), &mut self.wakers);
         self.shared.end();
     }
 }

@@ -83,10 +83,20 @@ impl<T: Transport> fmt::Debug for Runner<T> {
 mod tests {
     use std::task::Waker;
 
-    use linerate_net::mem::Mem;
+    use linerate_net::mem::{Mem, PeerActions, PeerConn};
 
     use super::*;
     use crate::client::{Client, Error};
+
+    fn step(runner: &mut Runner<Mem>) {
+        let mover = &mut runner.mover;
+        assert!(mover.is_wanted());
+        mover.begin(&mut Context::from_waker(Waker::noop()));
+        let now = mover.calls.transport().now();
+        let until = mover.until(now);
+        mover.calls.transport().turn(Some(until), &mut mover.events).unwrap();
+        mover.end();
+    }
 
     #[test]
     fn a_call_whose_server_is_gone_waits_without_looking_each_millisecond() {
@@ -94,22 +104,37 @@ mod tests {
         let (client, mut runner) = builder.build_over(Mem::default()).unwrap();
         let mut call = pin!(client.get("/"));
         let mut cx = Context::from_waker(Waker::noop());
-        let mover = &mut runner.mover;
         let mut looks = 0;
         let result = loop {
             if let Poll::Ready(result) = call.as_mut().poll(&mut cx) {
                 break result;
             }
             looks += 1;
-            assert!(mover.is_wanted());
-            mover.begin(&mut cx);
-            let now = mover.calls.transport().now();
-            let until = mover.until(now);
-            mover.calls.transport().turn(Some(until), &mut mover.events).unwrap();
-            mover.end();
+            step(&mut runner);
         };
         assert!(matches!(result, Err(Error::Connect(_))), "{result:?}");
-        let spent = mover.calls.transport().now() - Time::ZERO;
+        let spent = runner.mover.calls.transport().now() - Time::ZERO;
         assert!(looks < 50 && spent.as_millis() > 60, "{looks} looks in {spent:?}");
+    }
+
+    /// RFC 9110 section 9.2.2: the server may have acted on the one that left.
+    #[test]
+    fn when_a_client_ends_a_request_that_left_is_unknown_unless_it_is_idempotent() {
+        let mut mem = Mem::default();
+        let silent = |_: Time, _: PeerConn, _: &[u8], _: &mut PeerActions| ();
+        mem.serve("10.0.0.2:80".parse().unwrap(), silent).unwrap();
+        let (client, mut runner) = Client::builder("http://10.0.0.2:80").build_over(mem).unwrap();
+        let (mut post, mut get) = (pin!(client.post("/", "x")), pin!(client.get("/")));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(post.as_mut().poll(&mut cx).is_pending() && get.as_mut().poll(&mut cx).is_pending());
+        for _ in 0..10 {
+            step(&mut runner);
+        }
+        drop(runner);
+        let Poll::Ready(Err(Error::OutcomeUnknown(unknown))) = post.as_mut().poll(&mut cx) else {
+            panic!("nobody knows")
+        };
+        assert_eq!(unknown.request.body(), "x");
+        assert!(matches!(get.as_mut().poll(&mut cx), Poll::Ready(Err(Error::Closed))));
     }
 }

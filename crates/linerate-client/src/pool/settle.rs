@@ -131,14 +131,18 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         let resend = self.options.resend;
         let Pool { connections, again, .. } = self;
         let Some(Some(connection)) = connections.get_mut(conn.slot()) else { return };
-        connection.conversation.given_back(|run, fate| {
+        connection.conversation.given_back(|mut run, fate| {
             let end = match fate {
                 Fate::NeverProcessed => End::Announced,
                 Fate::Refused => End::Refused,
                 Fate::Malformed(words) => {
                     return events.settled(&run, Settled::Failed(Failure::Malformed), words);
                 }
-                Fate::Unknown => End::Lost(Failure::Reset),
+                Fate::Unknown => {
+                    // The peer was there and gave no response: again and again that must end in a failure.
+                    run.stamp.in_vain = run.stamp.in_vain.saturating_add(1);
+                    End::Lost(Failure::Reset)
+                }
                 Fate::Begun => {
                     let words = "the peer ended a response that had begun";
                     return events.settled(&run, Settled::Failed(Failure::Truncated), words);
@@ -146,6 +150,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
             };
             let words = match fate {
                 Fate::Refused => "the peer refused the request again and again (REFUSED_STREAM, GOAWAY)",
+                Fate::Unknown => "the peer reset the stream of the request (RST_STREAM) without a response",
                 _ => "the peer gave the request back",
             };
             match by_the_rules(resend, end, &run, true) {

@@ -119,6 +119,16 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.done.push(Done { id, result: Err(error) });
     }
 
+    /// Nobody will hear responses any more: of requests that left and are not idempotent the outcome is unknown.
+    pub fn abandon(&mut self) {
+        for call in self.calls.take_unknown() {
+            let why = "the client ended before the response came".to_owned();
+            let id = call.id();
+            let error = Error::OutcomeUnknown(Box::new(Unknown { request: call.request, why }));
+            self.done.push(Done { id, result: Err(error) });
+        }
+    }
+
     /// The time of a request in flight is over.
     fn end_late(&mut self, id: u64, phase: Phase) {
         let Some(call) = self.calls.get(id) else { return };

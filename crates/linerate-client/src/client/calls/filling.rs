@@ -82,12 +82,16 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 self.candidates.push((slow, in_flight, conn));
             }
         }
-        let others = self.pool.opening.open() > 1;
         self.candidates.sort_unstable_by_key(|(slow, in_flight, conn)| (*slow, *in_flight, conn.slot()));
-        // The others will have room soon.
-        if others && self.has_quick_pipe() {
+        // The others will have room soon, or another one opens.
+        if self.has_quick_pipe() || self.may_open() {
             self.candidates.retain(|(slow, ..)| !slow);
         }
+    }
+
+    /// Whether another pipe may be opened, as far as anybody knows.
+    fn may_open(&self) -> bool {
+        self.connects_failed == 0 && self.pool.opening.has_room() && self.missing_pipes() > 0
     }
 
     fn has_quick_pipe(&mut self) -> bool {

@@ -112,6 +112,15 @@ impl CallTable {
         late.filter_map(|call| Some((call.id, call.conn?))).collect()
     }
 
+    /// Takes out those that left and that the server may have acted on.
+    pub(super) fn take_unknown(&mut self) -> Vec<Call> {
+        let may_have_acted = |call: &mut Call| call.sent.is_some() && !call.nature.idempotent;
+        let taken: Vec<Call> =
+            self.places.iter_mut().filter_map(|place| place.take_if(may_have_acted)).collect();
+        self.len -= taken.len();
+        taken
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len
     }

@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, Method, Request};
-use linerate_net::mem::{Accept, MemOptions, Peer, PeerActions, PeerConn};
+use linerate_http::client::HeadCache;
+use linerate_http::h2::{Code, PREFACE, flag, kind};
+use linerate_net::mem::{Accept, Mem, MemOptions, Peer, PeerActions, PeerConn};
 use linerate_net::{Time, Transport};
 
-use super::{Program, address, options};
-use crate::Failure;
+use super::server_h2::{frame, reset};
+use super::{CallReading, Program, address, options};
 use crate::client::error::{Error, Part, Phase};
-use crate::client::options::CallOptions;
+use crate::client::options::{CallOptions, Protocol};
+use crate::{Any, AnyShared, Failure, H2Shared, Speaks};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const SECOND: Duration = Duration::from_secs(1);
@@ -224,6 +227,68 @@ fn a_slow_response_at_the_head_is_avoided() {
     assert!((200..300).all(|n| program.ended.contains_key(&n)), "{statistics:?}");
     assert!(!program.ended.contains_key(&100));
     program.run(SECOND * 3);
+}
+
+#[test]
+fn while_another_pipe_may_open_nothing_is_sent_behind_a_slow_response() {
+    let (mut program, log) = program(CallOptions { pipes: 4, ..options() }, |_, _, head| {
+        if head.starts_with("GET /1 ") { Does::SaysAfter(3 * SECOND, OK.to_owned()) } else { ok() }
+    });
+    program.get(0);
+    program.run(SECOND);
+    program.get(1);
+    program.wait(SECOND);
+    program.get_all(2..6);
+    program.wait(SECOND);
+    assert_eq!(program.ended.len(), 5, "all but the slow one");
+    let log = log.lock().unwrap();
+    let slow = log.iter().find(|(_, _, head)| head.starts_with("GET /1 ")).unwrap().0;
+    assert!(log.iter().filter(|(conn, ..)| *conn == slow).count() <= 2, "{log:?}");
+}
+
+/// RFC 9113 section 5.4.2 leaves it to the client what it does about a stream that the server reset.
+#[test]
+fn a_request_whose_stream_is_reset_each_time_fails_after_some_attempts() {
+    for code in [0_u32, 2, 8, 11, 13] {
+        let asked = Arc::new(Mutex::new(0_u32));
+        let mut mem = Mem::default();
+        let (seen, mut received) = (Arc::clone(&asked), Vec::new());
+        let server = move |_: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions| {
+            received.extend_from_slice(bytes);
+            if received.starts_with(PREFACE) {
+                received.drain(..PREFACE.len());
+                out.send(conn, frame(kind::SETTINGS, 0, 0, &[]));
+            }
+            while let Some(head) = received.first_chunk::<9>() {
+                let (length, of) = (u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize, head[3]);
+                let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+                if received.len() < 9 + length {
+                    break;
+                }
+                received.drain(..9 + length);
+                if of == kind::HEADERS {
+                    let mut asked = seen.lock().unwrap();
+                    *asked += 1;
+                    let ok = frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &[0x88]);
+                    out.send(conn, if *asked == 1 { ok } else { reset(stream, Code(code)) });
+                }
+            }
+        };
+        mem.serve(address(), server).unwrap();
+        let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
+        let calls = CallOptions { protocol: Protocol::Http2, ..options() };
+        let mut program = Program::<_, Any<CallReading>>::over(mem, calls, shared);
+        program.get(0);
+        program.run(SECOND);
+        program.get(1);
+        program.post(2);
+        program.run(SECOND);
+        assert!(program.ended[&0].is_ok());
+        assert!(matches!(program.ended[&1], Err(Error::Failed { failure: Failure::Reset, .. })), "{code}");
+        assert!(matches!(program.ended[&2], Err(Error::OutcomeUnknown(_))), "{code}");
+        // The first, four times the GET, once the POST.
+        assert_eq!(*asked.lock().unwrap(), 6, "{code}");
+    }
 }
 
 #[test]

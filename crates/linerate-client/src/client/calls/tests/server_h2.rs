@@ -108,12 +108,12 @@ pub(super) struct StreamServer {
     well_from: Time,
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let head = FrameHead { len: payload.len() as u32, kind, flags, stream };
     [&head.bytes(), payload].concat()
 }
 
-fn reset(stream: u32, code: Code) -> Vec<u8> {
+pub(super) fn reset(stream: u32, code: Code) -> Vec<u8> {
     frame(kind::RST_STREAM, 0, stream, &code.0.to_be_bytes())
 }
 
