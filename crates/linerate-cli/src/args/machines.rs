@@ -9,20 +9,8 @@ use linerate_machines::document::OnLoss;
 const MACHINES: &str = "Many machines";
 
 /// What agents cannot do for a load.
-const NOT_ON_AGENTS: [&str; 9] = [
-    "agents_local",
-    "save_responses",
-    "explain",
-    "capture",
-    "metrics",
-    "log_requests",
-    "watch",
-    "open",
-    "otlp",
-];
-
-const NOT_BY_LOCAL_AGENTS: [&str; 9] =
-    ["nats", "save_responses", "explain", "capture", "metrics", "log_requests", "watch", "open", "otlp"];
+const NOT_BY_AGENTS: [&str; 8] =
+    ["save_responses", "explain", "capture", "metrics", "log_requests", "watch", "open", "otlp"];
 
 /// How to reach NATS.
 #[derive(Args, Clone, Debug, Default)]
@@ -62,11 +50,11 @@ pub(crate) struct MachineFlags {
     ///
     /// Connections, rate and requests are those of all agents together. Agents are started on other machines by
     /// linerate agent.
-    #[arg(long, value_name = "N|LABEL=VALUE", value_parser = wanted, conflicts_with_all = NOT_ON_AGENTS, requires = "nats", help_heading = MACHINES)]
+    #[arg(long, value_name = "N|LABEL=VALUE", value_parser = wanted, conflicts_with = "agents_local", conflicts_with_all = NOT_BY_AGENTS, requires = "nats", help_heading = MACHINES)]
     pub(crate) agents: Option<Wanted>,
 
     /// Start nats-server and N agents on this machine for this run: to try it out
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), conflicts_with_all = NOT_BY_LOCAL_AGENTS, help_heading = MACHINES)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), conflicts_with = "nats", conflicts_with_all = NOT_BY_AGENTS, help_heading = MACHINES)]
     pub(crate) agents_local: Option<u32>,
 
     /// What happens to the share of an agent that is lost: nobody sends it, another agent does, or the run ends

@@ -173,9 +173,7 @@ fn built(part: &ServerPart, build: &str, args: &LabArgs, interrupt: &Interrupt) 
         |e: std::io::Error| other(format!("its files could not be written to {}: {e}", path.display()));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(cannot)?;
     let places = Places { dir: path.display().to_string(), ..Places::of(0, None) };
-    for (name, text) in &part.files {
-        std::fs::write(path.join(name), places.fill(text)).map_err(cannot)?;
-    }
+    places.write_files(part, &path).map_err(cannot)?;
     let output = if args.quiet { Stdio::null } else { Stdio::inherit };
     let command = places.fill(build);
     if !succeeds(&command, output, interrupt) {
@@ -209,6 +207,14 @@ impl Places {
         let text = text.replace("{port}", &self.port.to_string()).replace("{address}", self.address);
         text.replace("{interface}", self.interface).replace("{dir}", &self.dir)
     }
+
+    /// Writes a server's files into a folder.
+    fn write_files(&self, part: &ServerPart, folder: &Path) -> std::io::Result<()> {
+        for (name, text) in &part.files {
+            std::fs::write(folder.join(name), self.fill(text))?;
+        }
+        Ok(())
+    }
 }
 
 fn free_port() -> std::io::Result<u16> {
@@ -234,9 +240,7 @@ fn folder(part: &ServerPart, places: &mut Places) -> Result<Folder, String> {
     let cannot = |e: std::io::Error| format!("its files could not be written to {}: {e}", path.display());
     std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(cannot)?;
     let folder = Folder(path.clone());
-    for (name, text) in &part.files {
-        std::fs::write(path.join(name), places.fill(text)).map_err(cannot)?;
-    }
+    places.write_files(part, &path).map_err(cannot)?;
     Ok(folder)
 }
 
