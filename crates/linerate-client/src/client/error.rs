@@ -72,6 +72,11 @@ pub enum Part {
 }
 
 impl Error {
+    /// The outcome of `request` is unknown: `why` no response came.
+    pub(super) fn unknown(request: http::Request<Bytes>, why: &str) -> Error {
+        Error::OutcomeUnknown(Box::new(Unknown { request, why: why.to_owned() }))
+    }
+
     /// The request inside, if its outcome is unknown.
     pub fn into_request(self) -> Option<http::Request<Bytes>> {
         if let Error::OutcomeUnknown(unknown) = self { Some(unknown.request) } else { None }

@@ -4,7 +4,6 @@ use linerate_net::{Close, Conn, Time, Transport};
 use tracing::debug;
 
 use super::{CallReading, Calls, Done, Error, Phase, Unanswered};
-use crate::client::error::Unknown;
 use crate::conversation::Conversation;
 use crate::{Expired, Loss, connect_words};
 
@@ -111,20 +110,16 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// The time of a request is over that was taken from its connection.
     pub(super) fn end_unanswered(&mut self, id: u64, phase: Phase, why: &str) {
         let Some(call) = self.calls.take(id) else { return };
-        let error = if call.nature.idempotent {
-            Error::Timeout(phase)
-        } else {
-            Error::OutcomeUnknown(Box::new(Unknown { request: call.request, why: why.to_owned() }))
-        };
+        let error =
+            if call.nature.idempotent { Error::Timeout(phase) } else { Error::unknown(call.request, why) };
         self.done.push(Done { id, result: Err(error) });
     }
 
     /// Nobody will hear responses any more: of requests that left and are not idempotent the outcome is unknown.
     pub fn abandon(&mut self) {
         for call in self.calls.take_unknown() {
-            let why = "the client ended before the response came".to_owned();
             let id = call.id();
-            let error = Error::OutcomeUnknown(Box::new(Unknown { request: call.request, why }));
+            let error = Error::unknown(call.request, "the client ended before the response came");
             self.done.push(Done { id, result: Err(error) });
         }
     }

@@ -7,7 +7,7 @@ use linerate_net::{Conn, Time};
 use super::request::Nature;
 use super::streamed::Streaming;
 use crate::Run;
-use crate::client::error::{Error, Phase, Unknown};
+use crate::client::error::{Error, Phase};
 use crate::conversation::{Settle, Settled};
 
 /// A call that has ended.
@@ -136,12 +136,10 @@ impl Settle for Unanswered<'_> {
     fn settled(&mut self, run: &Run, how: Settled, detail: &str) {
         for id in run.first..run.end() {
             let Some(call) = self.calls.take(id) else { continue };
-            let unknown =
-                |request| Error::OutcomeUnknown(Box::new(Unknown { request, why: detail.to_owned() }));
             let error = match how {
                 Settled::Failed(failure) => Error::Failed { failure, detail: detail.to_owned() },
                 Settled::TimedOut if run.idempotent => Error::Timeout(Phase::Response),
-                Settled::TimedOut | Settled::Unknown => unknown(call.request),
+                Settled::TimedOut | Settled::Unknown => Error::unknown(call.request, detail),
             };
             self.done.push(Done { id, result: Err(error) });
         }
