@@ -315,6 +315,10 @@ pub trait Responses {
     /// Whole responses to all requests of `run`.
     fn alike(&mut self, run: &Run, responses: &Alike<'_>);
 
+    /// The head of the response to this request exceeds `limit` bytes. Its connection is lost.
+    #[inline]
+    fn head_too_long(&mut self, _run: &Run, _limit: usize) {}
+
     /// Bytes came that no request had asked for: so many responses, or what pretends to be some.
     fn unsolicited(&mut self, now: Time, bytes: &[u8], responses: u64);
 }

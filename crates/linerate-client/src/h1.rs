@@ -1,7 +1,9 @@
 //! HTTP/1.1 on one connection: responses come in the order of the requests (RFC 9112 section 9.3.2), unless they
 //! name theirs.
 
-use linerate_http::client::{Expect, HeadCache, HeadView, Limits, Part, Pipeline, ResponseReader, TagMatch};
+use linerate_http::client::{
+    Expect, HeadCache, HeadView, Limits, Part, Pipeline, ResponseErrorKind, ResponseReader, TagMatch,
+};
 use linerate_net::{Ahead, NetError, Time};
 use memchr::memmem;
 
@@ -228,6 +230,11 @@ impl<R: Default> H1<R> {
             Ok(None) => return Ok(false),
             Err(error) => {
                 self.failed = true;
+                if let (ResponseErrorKind::HeadTooLong(limit), Some(front)) =
+                    (error.kind, self.pipeline.front())
+                {
+                    events.head_too_long(front, limit as usize);
+                }
                 return Err(Loss::Malformed(error.to_string()));
             }
         };

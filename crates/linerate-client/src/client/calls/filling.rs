@@ -367,7 +367,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         for id in robbed.into_iter().rev() {
             let Some(call) = self.calls.get(id) else { continue };
             if call.nature.alone {
-                let words = "a response with a foreign tag came in its place".to_owned();
+                let words = "no response on its connection can be trusted".to_owned();
                 self.end(id, Err(Error::Mismatch(words)));
             } else {
                 self.queue.push_front(id);

@@ -367,7 +367,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if received.answered > 0 {
             self.answered(conn, received.answered, now);
         }
-        let (mismatch, trouble, held) = (seen.mismatch, seen.trouble, seen.held);
+        let (mismatch, in_doubt) = (seen.mismatch, seen.in_doubt);
+        let (trouble, held) = (seen.trouble, seen.held);
         self.requeue(seen.robbed);
         self.pause_full(seen.full);
         for (id, trouble) in seen.useless {
@@ -380,6 +381,10 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             Next::Retire => self.retire(conn),
             Next::Fill if mismatch => {
                 let words = "a response on this connection belonged to no request of it".to_owned();
+                self.lose(conn, &Loss::Malformed(words), now);
+            }
+            Next::Fill if in_doubt => {
+                let words = "the end of a response on this connection is in doubt".to_owned();
                 self.lose(conn, &Loss::Malformed(words), now);
             }
             Next::Fill if streams => self.send_pending(conn, now),

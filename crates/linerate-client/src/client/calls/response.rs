@@ -1,7 +1,7 @@
 //! Responses: from bytes to `http::Response`, and to the call that each belongs to.
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
 use linerate_http::client::{Fields, HeadView};
 use linerate_net::Time;
@@ -40,6 +40,8 @@ pub(super) enum Trouble {
     TooLarge(Part, usize),
     /// A field that the parser lets pass and `http` refuses.
     BadField,
+    /// Where the body ends depends on who reads it.
+    BadFraming(&'static str),
 }
 
 impl Trouble {
@@ -47,12 +49,16 @@ impl Trouble {
     pub(super) fn error(self) -> Error {
         match self {
             Trouble::TooLarge(part, limit) => Error::TooLarge { part, limit },
-            Trouble::BadField => Error::Failed {
-                failure: Failure::Malformed,
-                detail: "a field of the response has a name or value that HTTP does not allow".to_owned(),
-            },
+            Trouble::BadField => {
+                malformed("a field of the response has a name or value that HTTP does not allow")
+            }
+            Trouble::BadFraming(words) => malformed(words),
         }
     }
+}
+
+fn malformed(words: &str) -> Error {
+    Error::Failed { failure: Failure::Malformed, detail: words.to_owned() }
 }
 
 /// A head that came before, and what became of it.
@@ -70,6 +76,8 @@ struct HeadFacts {
     length: usize,
     /// The connection stays open (RFC 9112 section 9.3).
     persistent: bool,
+    /// What is wrong with the fields that say where the body ends.
+    bad_framing: Option<&'static str>,
 }
 
 impl HeadFacts {
@@ -77,8 +85,27 @@ impl HeadFacts {
         let length = fields.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok()).unwrap_or(0);
         let is_close = |option: &[u8]| option.trim_ascii().eq_ignore_ascii_case(b"close");
         let closes = |value: &HeaderValue| value.as_bytes().split(|b| *b == b',').any(is_close);
-        HeadFacts { length, persistent: !fields.get_all(CONNECTION).iter().any(closes) }
+        HeadFacts {
+            length,
+            persistent: !fields.get_all(CONNECTION).iter().any(closes),
+            bad_framing: bad_framing(fields),
+        }
     }
+}
+
+/// Another reader on the way may see another end of such a body, and take some of it for the next response (RFC 9112
+/// sections 6.1 and 6.3).
+fn bad_framing(fields: &HeaderMap) -> Option<&'static str> {
+    let codings: Vec<&[u8]> = fields.get_all(TRANSFER_ENCODING).iter().map(HeaderValue::as_bytes).collect();
+    if codings.is_empty() {
+        return None;
+    }
+    if fields.contains_key(CONTENT_LENGTH) {
+        return Some("the response has both Transfer-Encoding and Content-Length (RFC 9112 section 6.3)");
+    }
+    let mut names = codings.iter().flat_map(|value| value.split(|b| *b == b',')).map(<[u8]>::trim_ascii);
+    let is_known = names.all(|name| name.is_empty() || name.eq_ignore_ascii_case(b"chunked"));
+    (!is_known).then_some("the Transfer-Encoding of the response is not chunked alone (RFC 9112 section 6.1)")
 }
 
 /// Turns heads into fields. Servers send few different heads, so it keeps the last ones.
@@ -178,7 +205,9 @@ pub(super) struct SeenByReader {
     pub(super) full: Vec<u64>,
     /// A tag named no request in flight: nothing of the connection can be trusted any more.
     pub(super) mismatch: bool,
-    /// Requests that a mismatch took responses from.
+    /// The end of a response is in doubt: nothing behind it can be trusted.
+    pub(super) in_doubt: bool,
+    /// Requests whose responses cannot be trusted.
     pub(super) robbed: Vec<u64>,
     pub(super) out_of_order: u64,
     /// Responses that nobody waited for.
@@ -279,11 +308,15 @@ impl Responses for Reader<'_> {
         self.seen.held = 0;
         if head.raw().len() > most {
             reading.trouble = Some(Trouble::TooLarge(Part::Head, most));
-        } else if let Some((fields, HeadFacts { length, persistent })) = self.heads.read(head) {
+        } else if let Some((fields, facts)) = self.heads.read(head) {
+            let HeadFacts { length, persistent, bad_framing } = facts;
             reading.fields = fields;
             reading.persistent = persistent && head.version_minor() > 0;
+            reading.trouble = bad_framing.filter(|_| !self.streams).map(Trouble::BadFraming);
             reading.streaming = self.calls.get(reading.id).is_some_and(|call| call.streaming.is_some());
-            if reading.streaming {
+            if reading.trouble.is_some() {
+                reading.streaming = false;
+            } else if reading.streaming {
                 self.begin_streaming(reading, head.status());
             } else if length > 0 && length <= self.rules.max_body {
                 reading.body.reserve_exact(length.min(RESERVED_BODY));
@@ -332,6 +365,10 @@ impl Responses for Reader<'_> {
         self.seen.held = 0;
         self.seen.trouble = None;
         self.seen.answered += 1;
+        if self.seen.in_doubt {
+            return self.seen.robbed.push(run.first);
+        }
+        self.seen.in_doubt = matches!(trouble, Some(Trouble::BadFraming(_)));
         match response.turn {
             Turn::Right => {}
             Turn::OutOfOrder => self.seen.out_of_order += 1,
@@ -357,6 +394,10 @@ impl Responses for Reader<'_> {
             }
         };
         self.end(run.first, result);
+    }
+
+    fn head_too_long(&mut self, run: &Run, limit: usize) {
+        self.end(run.first, Err(Error::TooLarge { part: Part::Head, limit }));
     }
 
     /// Only where parts are not wanted.

@@ -377,6 +377,48 @@ fn limits_of_heads_and_bodies() {
 }
 
 #[test]
+fn a_head_beyond_64_kib_is_too_large() {
+    let (mut program, log) = program(one_pipe(), |_, _, head| match head {
+        _ if head.starts_with("GET /2 ") => {
+            Does::Says(format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 2\r\n\r\nok", "x".repeat(70_000)))
+        }
+        _ => ok(),
+    });
+    program.get_all(0..6);
+    program.run(SECOND * 5);
+    let error = program.error(2);
+    assert!(matches!(error, Error::TooLarge { part: Part::Head, limit: 65_536 }), "{error}");
+    assert!([0, 1, 3, 4, 5].iter().all(|n| program.status(*n) == 200));
+    assert_eq!(log.lock().unwrap().iter().filter(|(.., head)| head.starts_with("GET /2 ")).count(), 1);
+}
+
+#[test]
+fn a_response_whose_end_is_in_doubt_fails_and_none_behind_it_is_trusted() {
+    for (fields, words) in [
+        ("Content-Length: 2\r\nTransfer-Encoding: chunked", "both Transfer-Encoding and Content-Length"),
+        ("Transfer-Encoding: gzip, chunked", "not chunked alone"),
+        ("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked", "not chunked alone"),
+    ] {
+        // A second response lies in the same packet.
+        let doubtful =
+            format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n2\r\nok\r\n0\r\n\r\n{}", OK.replace("200", "201"));
+        let (mut program, log) = program(one_pipe(), move |_, _, head| match head {
+            _ if head.starts_with("GET /2 ") => Does::Says(doubtful.clone()),
+            _ => ok(),
+        });
+        program.get_all(0..6);
+        program.run(SECOND * 5);
+        let Error::Failed { failure: Failure::Malformed, detail } = program.error(2) else {
+            panic!("{fields}: {}", program.error(2));
+        };
+        assert!(detail.contains(words), "{detail}");
+        assert!([0, 1, 3, 4, 5].iter().all(|n| program.status(*n) == 200), "{fields}");
+        let connections = log.lock().unwrap().iter().map(|(conn, ..)| *conn).max();
+        assert_eq!(connections, Some(1), "{fields}: one more connection");
+    }
+}
+
+#[test]
 fn responses_that_nobody_waits_for_are_discarded_within_a_limit() {
     for (len, given_up) in [(5_000, 0), (2_000_000, 1)] {
         let limits = CallOptions { max_discarded: 100_000, ..one_pipe() };
