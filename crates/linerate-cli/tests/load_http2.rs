@@ -54,6 +54,36 @@ fn nginx_that_goes_away_loses_nothing() {
     assert_eq!(finish_nginx(server), 1000, "what went out again was not processed before");
 }
 
+#[test]
+fn a_bad_response_is_shown_with_the_request_as_it_was_sent() {
+    for (listen, version, first_line) in [("http2", "2", "GET / HTTP/2"), ("", "1.1", "GET / HTTP/1.1")] {
+        let Some(server) = nginx_with(listen, "") else { return };
+        let said = run(&[
+            "load",
+            "-n",
+            "5",
+            "--expect-status",
+            "201",
+            "--http",
+            version,
+            "--json",
+            "-",
+            &server.url("/"),
+        ]);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        let document: Value = serde_json::from_str(&said.out).unwrap();
+        let samples = document["samples"].as_array().unwrap();
+        let sent = samples.iter().filter_map(|sample| sample["sent"].as_str());
+        // The slowest are shown without their requests.
+        let sent: Vec<&str> = sent.filter(|sent| !sent.is_empty()).collect();
+        assert!(
+            !sent.is_empty() && sent.iter().all(|sent| sent.lines().next() == Some(first_line)),
+            "{sent:?}"
+        );
+        finish_nginx(server);
+    }
+}
+
 /// nginx over TLS with a certificate that `--cacert` trusts.
 fn nginx_tls(issued: &Issued, listen: &str) -> Option<Server> {
     let (cert, key) = (issued.file("cert.pem"), issued.file("key.pem"));

@@ -328,8 +328,9 @@ impl Kinds {
         fill(&Values { seq, now_ms, seed: self.seed, row });
     }
 
-    /// The head of a request for people to read: what is secret is left out, and variables of the environment are not shown.
-    pub(crate) fn shown(&self, kind: u16, local: u64) -> String {
+    /// The head of a request for people to read, without secrets and variables of the environment. Fields sent over
+    /// HTTP/2 are written as HTTP/1.1 writes them, as curl does.
+    pub(crate) fn shown(&self, kind: u16, local: u64, over_http2: bool) -> String {
         const SECRET: [&str; 4] = ["authorization:", "proxy-authorization:", "cookie:", "x-api-key:"];
         let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
         let seq = self.number(local);
@@ -346,7 +347,10 @@ impl Kinds {
         let text = String::from_utf8_lossy(&bytes);
         let head = text.split("\r\n\r\n").next().unwrap_or_default();
         let is_secret = |line: &str| SECRET.iter().any(|s| line.to_ascii_lowercase().starts_with(s));
-        let shown = head.lines().filter(|line| !is_secret(line)).collect::<Vec<_>>().join("\n");
+        let mut shown = head.lines().filter(|line| !is_secret(line)).collect::<Vec<_>>().join("\n");
+        if over_http2 {
+            shown = shown.replacen(" HTTP/1.1", " HTTP/2", 1);
+        }
         shown.chars().take(SAMPLE_HEAD_BYTES).collect()
     }
 

@@ -339,7 +339,7 @@ impl Recorder {
             let mut sample = self.sample(run, Some(latency), Some(answer.status), why, answer.head, kinds);
             sample.why = answer.problem.map_or(sample.why, |problem| format!("{why}: {problem}"));
             sample.body = super::body::shown(answer.head, answer.body);
-            sample.sent = kinds.shown(run.kind, run.first);
+            sample.sent = kinds.shown(run.kind, run.first, answer.head.starts_with(b"HTTP/2 "));
             self.bad_samples.push(sample);
         }
     }
