@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use linerate_base::mix;
 
 use super::limits::RANDOM_TEXT;
+use super::request::Values;
 use super::slots::Slot;
-use super::template::Values;
 
 /// A slot that is not just a number or cell: a source, and its filters in order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Whether a request as written is a valid HTTP/1.1 message.
 
 use super::parse::{in_value, is_token};
+use super::request::{Place, RequestSpec, TemplateError};
 use super::slots::Piece;
-use super::template::{Place, RequestSpec, TemplateError};
 
 /// Checks what does not depend on the slots: the method, the field names, and rules between fields.
 pub(super) fn check(spec: &RequestSpec) -> Result<(), TemplateError> {

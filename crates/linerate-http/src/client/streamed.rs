@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::framing::Expect;
-use super::slots::{self, Piece, Slot};
+use super::request::{Rendered, RequestSpec, TemplateError, Values};
+use super::slot_parser::Parser;
+use super::slots::{Piece, Slot};
 use super::spec;
-use super::template::{Rendered, RequestSpec, TemplateError, Values};
 use crate::h2::{field, field_name, length};
 
 /// A request compiled for HTTP/2 (RFC 9113, section 8.3.1).
@@ -46,7 +47,7 @@ impl StreamTemplate {
         https: bool,
     ) -> Result<StreamTemplate, TemplateError> {
         spec::check_streamed(spec)?;
-        let mut parser = slots::Parser::new(columns);
+        let mut parser = Parser::new(columns);
         let mut block = Block::default();
         let mut authority = None;
         let target = parser.target(spec)?;

@@ -1,105 +1,13 @@
 //! Requests compiled once to bytes, with the few slots that change.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::body::Body;
 use super::framing::Expect;
+use super::request::{Rendered, RequestSpec, TemplateError, Values};
+use super::slot_parser::{self, Parser};
 use super::slots::{self, Piece};
 use super::spec;
-
-/// A request as text with slots.
-///
-/// A slot is in double braces, in the target, in field values or in the body:
-///
-/// - `{{seq}}`: the request's number.
-/// - `{{now_ms}}`: milliseconds since the Unix epoch.
-/// - `{{date:%F %T}}`: the time in UTC.
-/// - `{{rand:1-1000}}`: a random number, both ends included.
-/// - `{{rand_text:8}}`: random letters and digits.
-/// - `{{uuid}}`: a random UUID.
-/// - `{{NAME.COLUMN}}`: a column of a data file.
-///
-/// Filters may follow: `{{NAME.COLUMN|json}}` (escaped for a JSON string), `|url`, `|base64`. Four
-/// opening braces stand for two literal ones: `{{{{` is `{{`. Closing braces outside a slot are
-/// literal.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestSpec {
-    /// The method, a token, in the case to be sent.
-    pub method: String,
-    /// The request target: `/path?query`, an absolute URI (to a proxy), `host:port` (CONNECT) or
-    /// `*` (OPTIONS).
-    pub target: String,
-    /// The fields in order, including Host; without Content-Length, which is computed.
-    pub fields: Vec<(String, String)>,
-    /// The body, whose slots are filled too.
-    pub body: Body,
-}
-
-/// A stretch of a rendered request.
-#[derive(Debug)]
-pub enum Rendered<'a> {
-    /// Bytes made for this request.
-    Copied(&'a [u8]),
-    /// A range of the body as given, which all requests share.
-    Shared(&'a Arc<[u8]>, Range<usize>),
-}
-
-/// Values for the slots of one request.
-#[derive(Clone, Copy, Debug)]
-pub struct Values<'a> {
-    /// The request's number.
-    pub seq: u64,
-    /// Milliseconds since the Unix epoch.
-    pub now_ms: u64,
-    /// With `seq` and the slot's place, the source of random numbers: the same request gets the
-    /// same numbers again.
-    pub seed: u64,
-    /// The row of the data files, by the columns given to [`Template::compile`].
-    pub row: &'a [Box<[u8]>],
-}
-
-/// The part of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In the method.
-    Method,
-    /// In the target.
-    Target,
-    /// In the field of that name.
-    Field(String),
-    /// In the body.
-    Body,
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Place::Method => f.write_str("the method"),
-            Place::Target => f.write_str("the target"),
-            Place::Field(name) => write!(f, "field {name:?}"),
-            Place::Body => f.write_str("the body"),
-        }
-    }
-}
-
-/// A request that cannot be sent as written.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}, byte {at}: {problem}")]
-pub struct TemplateError {
-    /// The part with the problem.
-    pub place: Place,
-    /// Bytes from the start of that part.
-    pub at: usize,
-    /// What is wrong and what would be right.
-    pub problem: String,
-}
-
-impl TemplateError {
-    pub(super) fn new(place: &Place, at: usize, problem: impl Into<String>) -> TemplateError {
-        TemplateError { place: place.clone(), at, problem: problem.into() }
-    }
-}
 
 /// A compiled request.
 #[derive(Clone, Debug)]
@@ -127,7 +35,7 @@ impl Template {
     /// unknown.
     pub fn compile(spec: &RequestSpec, columns: &[String]) -> Result<Template, TemplateError> {
         spec::check(spec)?;
-        let mut parser = slots::Parser::new(columns);
+        let mut parser = Parser::new(columns);
         let mut head = vec![Piece::literal(format!("{} ", spec.method))];
         head.extend(parser.target(spec)?);
         head.push(Piece::literal(" HTTP/1.1\r\n"));
@@ -177,7 +85,7 @@ impl Template {
         for part in bytes.parts() {
             let raw = Body::raw(Arc::clone(&part.bytes));
             // Raw bytes have no slots that could be invalid.
-            pieces.extend(slots::parse_body(&raw, &[], &mut 0).unwrap_or_default());
+            pieces.extend(slot_parser::parse_body(&raw, &[], &mut 0).unwrap_or_default());
         }
         let body = slots::join(pieces);
         let first = bytes.parts().first().map_or(&b""[..], |part| &part.bytes);
