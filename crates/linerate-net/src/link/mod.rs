@@ -7,15 +7,16 @@
 pub mod fault;
 mod faults;
 mod late;
+mod middlewares;
 pub mod pcap;
 pub mod sim;
 pub mod xdp;
 
 pub use faults::Faults;
+pub use middlewares::Middlewares;
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use crate::{Time, Waker};
 
@@ -27,29 +28,6 @@ pub enum Checksums {
     /// The link's peer is on this machine and sends partial checksums: the stack computes its own
     /// and verifies none.
     Trust,
-}
-
-/// Optional stages on top of a link. The default has none.
-#[derive(Clone, Debug, Default)]
-pub struct Middlewares {
-    /// Faults to apply.
-    pub fault: Option<fault::FaultOptions>,
-    /// File that packets are recorded in.
-    pub pcap: Option<Arc<pcap::PcapFile>>,
-}
-
-impl Middlewares {
-    /// True if the stack can use the bare link.
-    pub fn is_nothing(&self) -> bool {
-        self.fault.is_none() && self.pcap.is_none()
-    }
-
-    /// Wraps the `nth` of several links with the configured stages. Faults belong to the network,
-    /// so the capture records what a host on that network sees.
-    pub fn over<L: Link>(&self, link: L, nth: usize) -> pcap::Pcap<fault::Fault<L>> {
-        let faults = self.fault.unwrap_or_default().for_link(nth);
-        pcap::Pcap::new(fault::Fault::new(link, faults), self.pcap.clone())
-    }
 }
 
 /// Moves IP packets. Packets are lent in both directions, so that ring memory cannot escape.

@@ -3,6 +3,7 @@
 //! is undone (RFC 3522 and RFC 4015).
 
 use super::ack::Acked;
+use super::recovery::{Recovery, TailProbe, Undo};
 use super::{Flow, Sent, Timer};
 use crate::Time;
 use crate::stack::shared::{Shared, timestamp};
@@ -11,89 +12,10 @@ use crate::stack::wire::Seq;
 /// Segments behind a gap after which it counts as lost at once (RFC 5681 section 3.2; RFC 8985
 /// section 6.2.4).
 const DUPLICATES: u8 = 3;
-/// Round trips for which a wider reordering window is kept (RFC 8985 section 6.2.4).
-const PERSIST: u8 = 16;
 /// Minimum reordering window, ns; the smoothed round trip still bounds it (RFC 8985 section 6.2.4).
 /// Reason: on one machine a single round trip may be nearly zero, and its quarter does not reflect
 /// reordering there.
 const LEAST_REORDERING: u64 = 50_000;
-
-/// State of RACK (RFC 8985 section 6.1).
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rack {
-    /// Of the arrived segments, the one sent last: when, its end, and its round trip. Zero: none
-    /// yet.
-    at: Time,
-    end: Seq,
-    rtt: u64,
-    /// The highest number that arrived.
-    pub(super) furthest: Seq,
-    reordered: bool,
-    /// The reordering window in quarters of the smallest round trip, minus one.
-    wider: u8,
-    persist: u8,
-    /// End of the round in which a duplicate was counted.
-    round: Option<Seq>,
-}
-
-impl Rack {
-    /// RFC 8985 section 6.2.4: a retransmission was spurious, so the reordering window is too
-    /// small.
-    pub(super) fn note_duplicate(&mut self, nxt: Seq, una: Seq) {
-        if self.round.is_some_and(|until| una.lt(until)) {
-            return;
-        }
-        self.round = Some(nxt);
-        self.wider = self.wider.saturating_add(1);
-        self.persist = PERSIST;
-    }
-
-    fn note_recovery_over(&mut self) {
-        self.persist = self.persist.saturating_sub(1);
-        if self.persist == 0 {
-            self.wider = 0;
-        }
-    }
-}
-
-/// RFC 8985 section 7: the end of the probe in flight.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TailProbe {
-    pub(super) end: Option<Seq>,
-    /// The probe repeated data sent before.
-    again: bool,
-}
-
-/// State of loss recovery.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Recovery {
-    pub(super) active: bool,
-    /// It began by a timeout.
-    pub(super) timed_out: bool,
-    /// It ends when this number is acknowledged.
-    pub(super) until: Seq,
-    /// RFC 6937: bytes in flight at the start, delivered since, and sent since.
-    flight: u32,
-    delivered: u32,
-    sent: u32,
-    /// What to restore if recovery was spurious. That may be known only some time after its end.
-    undo: Option<Undo>,
-}
-
-/// The state before a recovery.
-#[derive(Clone, Copy, Debug)]
-struct Undo {
-    window: u32,
-    threshold: u32,
-    lost_before: bool,
-    /// The timestamp of the first retransmission.
-    first: Option<u32>,
-    /// Bytes from here to the recovery's end were in flight when it began.
-    from: Seq,
-    until: Seq,
-    /// Retransmissions for which no duplicate was reported yet.
-    again: u32,
-}
 
 impl Flow {
     /// Estimate of the bytes in flight.

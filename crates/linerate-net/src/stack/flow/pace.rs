@@ -16,21 +16,6 @@ const AT_ONCE: u32 = 10;
 /// Linux also sends a millisecond's worth at once.
 const CAUGHT_UP: u64 = 1_000_000;
 
-/// Decides when segments may leave.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
-    /// At the rate, the segments sent so far take until then.
-    until: Time,
-    /// When the waiting segment may leave; `NEVER`: none waits.
-    pub(super) due: Time,
-}
-
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace { until: Time::ZERO, due: Time::NEVER }
-    }
-}
-
 impl Flow {
     /// Whether a segment may leave now. If not, sets the timer for when it may.
     #[inline]

@@ -227,3 +227,27 @@ impl Negotiated {
         }
     }
 }
+
+/// Decides when segments may leave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// At the rate, the segments sent so far take until then.
+    pub(super) until: Time,
+    /// When the waiting segment may leave; `NEVER`: none waits.
+    pub(super) due: Time,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { until: Time::ZERO, due: Time::NEVER }
+    }
+}
+
+/// Evidence of a black hole.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Suspicion {
+    /// The segment size before small ones were tried; 0: none are.
+    pub(super) before: u16,
+    /// How often small segments got through.
+    pub(super) times: u8,
+}

@@ -3,6 +3,7 @@
 
 use super::Flow;
 use super::State;
+use super::parts::Suspicion;
 use crate::stack::wire::Seq;
 
 /// No report reduces packets below this: IPv6's minimum (RFC 8200 section 5), and Linux's minimum
@@ -22,15 +23,6 @@ const SUSPICIOUS: [u8; 2] = [2, 4];
 /// How often small segments must get through where large ones did not, before the path counts as
 /// narrow. Reason: once, it may have been the end of an outage.
 const SURE: u8 = 2;
-
-/// Evidence of a black hole.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Suspicion {
-    /// The segment size before small ones were tried; 0: none are.
-    before: u16,
-    /// How often small segments got through.
-    times: u8,
-}
 
 /// The path MTU, IP header included, that a message about a packet of `len` bytes reports; `None`
 /// if it is no smaller or implausible.

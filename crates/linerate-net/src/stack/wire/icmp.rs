@@ -1,9 +1,10 @@
 //! The one ICMP message that concerns TCP: a packet was too large for the path behind a router (RFC
 //! 1191 section 4, RFC 8201).
 
+use super::Seq;
 use super::checksum::Sum;
 use super::ip::{Addr, TCP};
-use super::{Malformed, Seq};
+use super::malformed::Malformed;
 use crate::stack::tuple::Tuple;
 
 const IPV4_HEADER: usize = 20;

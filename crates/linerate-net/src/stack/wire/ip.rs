@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::Malformed;
 use super::checksum::Sum;
+use super::malformed::Malformed;
 use crate::link::Checksums;
 
 /// The protocol number of TCP.

@@ -4,31 +4,20 @@
 pub(crate) mod checksum;
 mod icmp;
 mod ip;
+mod malformed;
 mod options;
 mod seq;
 mod tcp;
 
 pub(crate) use self::icmp::TooBig;
 pub(crate) use self::ip::{Addr, IpHeader};
+pub(crate) use self::malformed::Malformed;
 pub(crate) use self::options::{Options, Sack};
 pub(crate) use self::seq::Seq;
 pub(crate) use self::tcp::{Flags, TCP_HEADER, TcpHeader};
 
 use self::checksum::Sum;
 use crate::link::Checksums;
-
-/// Why a packet was rejected; each kind is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Malformed {
-    /// Shorter than its headers say.
-    Short,
-    /// Not TCP over IPv4 or IPv6, or a fragment: the link should not have passed it.
-    NotOurs,
-    /// A header that contradicts itself.
-    Header,
-    /// A checksum that does not match.
-    Checksum,
-}
 
 /// A received segment with its addresses.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,8 @@
 //! TCP options: maximum segment size, window scale (RFC 7323), selective acknowledgements (RFC
 //! 2018), timestamps (RFC 7323).
 
-use super::{Malformed, Seq};
+use super::Seq;
+use super::malformed::Malformed;
 
 const END: u8 = 0;
 const NOP: u8 = 1;

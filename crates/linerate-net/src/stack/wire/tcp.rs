@@ -2,7 +2,8 @@
 
 use std::ops::{BitOr, Range};
 
-use super::{Malformed, Options, Seq};
+use super::malformed::Malformed;
+use super::{Options, Seq};
 
 /// Bytes of a header without options.
 pub(crate) const TCP_HEADER: usize = 20;
