@@ -14,6 +14,7 @@ mod preview;
 pub mod request_log;
 mod route;
 mod run;
+mod start;
 mod validate;
 mod watch;
 mod ways;
@@ -22,7 +23,8 @@ pub use outcome::{Outcome, Snapshot};
 pub use plan::Plan;
 pub use preview::{check, first_request};
 pub use route::fuzz;
-pub use run::{Join, Place, Running, StartError, Watcher, start, start_logged, start_part};
+pub use run::{Running, Watcher, start, start_logged, start_part};
+pub use start::{Join, Place, StartError};
 
 /// Runs a plan on this thread and on a transport of one's own, whose clock begins at zero.
 #[doc(hidden)]

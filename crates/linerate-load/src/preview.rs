@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::engine::kinds::Kinds;
 use crate::plan::Plan;
-use crate::run::StartError;
+use crate::start::StartError;
 
 /// Whether the plan can be carried out: the error is the one [`start`](crate::start) would give for
 /// it.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use check::{Check, Comparison, Metric};
 pub use linerate_client::Resend;
 use linerate_http::client::Body;
 pub use linerate_net::Io;
@@ -237,58 +238,4 @@ pub enum Way {
     Threads,
     /// As many tasks as connections on an async runtime (tokio), each with one request at a time.
     Async,
-}
-
-/// `p99<50ms`: something measured, a comparison, a limit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Check {
-    /// As the user wrote it.
-    pub expr: String,
-    /// Of which requests, by their name; `None`: of all.
-    #[serde(default)]
-    pub name: Option<String>,
-    /// What is looked at.
-    pub metric: Metric,
-    /// How it is compared.
-    pub comparison: Comparison,
-    /// The limit, in the metric's unit (microseconds, requests/s, a share of 1, a count).
-    pub limit: f64,
-}
-
-/// What a check looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Metric {
-    /// A percentile (0 to 100) of the latency, microseconds: from due in an open loop, from sent in a closed one.
-    Percentile(f64),
-    /// Mean of that latency, microseconds.
-    Mean,
-    /// Largest, microseconds.
-    Max,
-    /// Smallest, microseconds.
-    Min,
-    /// Answered requests per second.
-    Rate,
-    /// (failed + unknown + bad + unsent + unsolicited) / (sent + unsent), a share of 1.
-    ErrorShare,
-    /// failed + unknown + bad + unsent + unsolicited, a count.
-    Errors,
-    /// Requests answered, a count.
-    Answered,
-    /// Responses that no request had asked for, a count.
-    Unsolicited,
-    /// Responses in another order than their requests (with a tag), a count.
-    OutOfOrder,
-}
-
-/// How a check compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Comparison {
-    /// `<`
-    Less,
-    /// `<=`
-    AtMost,
-    /// `>`
-    Greater,
-    /// `>=`
-    AtLeast,
 }

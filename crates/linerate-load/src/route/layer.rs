@@ -11,7 +11,7 @@ use super::preamble::{Introduction, Preamble};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::plan::tls::TlsClient;
-use crate::run::StartError;
+use crate::start::StartError;
 
 /// The profile of connections that have a route of their own.
 const ROUTED: Profile = Profile(1);

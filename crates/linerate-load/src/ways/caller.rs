@@ -20,7 +20,7 @@ use crate::engine::supply::Supply;
 use crate::limits::{DEAF_GRACE, HANGING, STOP_GRACE};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Io, Pace, Plan, Resend};
-use crate::run::StartError;
+use crate::start::StartError;
 
 /// What all callers share: where requests come from and figures go to.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use linerate_net::open::{PrepareError, Prepared, ThreadOptions, Unopened, UseTra
 use linerate_net::{Io, IoOptions, Probe, Profile, Time, Transport, machine};
 use linerate_tls::PLAIN;
 
-use super::{Works, share};
+use super::works::{Works, share};
 use crate::engine::board::{Board, Common};
 use crate::engine::kinds::Kinds;
 use crate::engine::responses::Reading;
@@ -21,7 +21,7 @@ use crate::outcome::Outcome;
 use crate::plan::schedule::Schedule;
 use crate::plan::{Pace, Plan};
 use crate::route::{Addresses, Names, RouteTo};
-use crate::run::{Join, Place, StartError, Work};
+use crate::start::{Join, Place, StartError, Work};
 
 /// From this depth on epoll is cheaper: a read brings many answers at once, and one large buffer takes them better than a
 /// row of provided ones. docs/PERFORMANCE.md has the figures.

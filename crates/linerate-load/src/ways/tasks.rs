@@ -9,16 +9,16 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
 
-use super::Works;
 use super::caller::{Caller, Desk, Next, refuse_what_is_not_theirs};
 use super::channel::{Channel, NotOpened};
 use super::outgoing::Outgoing;
 use super::towards::{Place, Towards, Way, own_end};
+use super::works::Works;
 use crate::engine::board::{Board, Common};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::Plan;
 use crate::route::Names;
-use crate::run::{StartError, Work};
+use crate::start::{StartError, Work};
 
 /// Receive buffer of a task. Reason: a thousand of them must fit.
 const BUFFER_BYTES: usize = 16 << 10;

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use linerate_net::{NetError, NetErrorKind, Time, dial_unix, machine};
 
-use super::Works;
 use super::caller::{Caller, Desk, Next, refuse_what_is_not_theirs};
 use super::channel::{Channel, NotOpened};
 use super::outgoing::Outgoing;
 use super::towards::{Place, Towards, Way, own_end};
+use super::works::Works;
 use crate::engine::board::{Board, Common};
 use crate::outcome::{Client, Failure, Outcome};
 use crate::plan::Plan;
 use crate::route::Names;
-use crate::run::{StartError, Work};
+use crate::start::{StartError, Work};
 use crate::watch::Watch;
 
 /// Stack of a thread. Reason: a thousand of them must fit.

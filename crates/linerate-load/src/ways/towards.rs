@@ -10,7 +10,7 @@ use super::channel::Channel;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::route::{Addresses, Names, RouteLayer, RouteTo};
-use crate::run::StartError;
+use crate::start::StartError;
 
 /// What all callers of a run share.
 #[derive(Clone)]
