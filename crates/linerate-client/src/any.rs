@@ -7,7 +7,7 @@ use linerate_net::{Ahead, Close, NetError, Time};
 use crate::conversation::{Conversation, Facts, Fate, Out, Requests, Responses};
 use crate::{H1, H2, H2Shared, Loss, Run};
 
-/// What a connection speaks.
+/// The protocols that a connection may speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Speaks {
     /// HTTP/2, without asking: in clear text.
@@ -22,10 +22,10 @@ pub enum Speaks {
 /// The name of HTTP/2 in ALPN.
 const H2: &[u8] = b"h2";
 
-/// What all connections of a core share.
+/// State that all connections of a core share.
 #[derive(Debug)]
 pub struct AnyShared {
-    /// What they may speak.
+    /// The protocols they may speak.
     pub speaks: Speaks,
     /// HTTP/1.1's.
     pub h1: HeadCache,

@@ -5,13 +5,13 @@
 pub enum Failure {
     /// No connection: refused, unreachable, reset in the handshake, timed out by the kernel.
     Connect,
-    /// No whole answer within the time-out.
+    /// No whole response within the timeout.
     Timeout,
     /// The peer reset the connection before a byte of the response came.
     Reset,
     /// The peer closed before a byte of the response came.
     ClosedEarly,
-    /// What came was not HTTP, or broke its rules.
+    /// The response was not HTTP, or broke its rules.
     Malformed,
     /// A response began and broke off.
     Truncated,

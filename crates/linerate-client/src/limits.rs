@@ -17,7 +17,7 @@ pub(crate) const SEND_BYTES: usize = 64 << 10;
 /// accident, and what is learnt from it changes the load.
 pub(crate) const EQUAL_OBSERVATIONS: u32 = 3;
 
-/// First pause after a connection failed without an answer; doubles up to `LONGEST_BACKOFF`. Reason: a dead target must
+/// First pause after a connection that gave no response; doubles up to `LONGEST_BACKOFF`. Reason: a dead target must
 /// not turn the load generator into a busy loop.
 pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(2);
 
@@ -28,18 +28,18 @@ pub(crate) const DOWN_BACKOFF: Duration = Duration::from_millis(10);
 /// Longest pause while other connections are open, or after connections that gave no response.
 pub(crate) const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 
-/// Every so many connections one goes without the learnt limit. Reason: a limit learnt by accident must be unlearnt.
+/// One connection in this many goes without the learnt limit. Reason: a limit learnt by accident must be unlearnt.
 pub(crate) const PROBE_EVERY: u32 = 64;
 
-/// Connections of a core that may wait for their first answer at the same time, at first. Reason: what a server keeps of them
-/// (nginx 511, Linux 4096) and what rings on the way hold is bounded; what finds no room asks again after a second.
+/// Pending attempts of a core to connect, at first. Reason: servers bound their queues of new connections
+/// (nginx 511, Linux 4096), and so do rings in between; an attempt that finds no room is repeated after a second.
 pub(crate) const ASKED_AT_FIRST: u32 = 512;
 
-/// ... when answers come at once. Reason: a hundred thousand over a round trip of 40 ms take a second.
+/// ... when handshakes are quick. Reason: a hundred thousand over a round trip of 40 ms take a second.
 pub(crate) const ASKED_AT_MOST: u32 = 4096;
 
-/// ... also when they come late. Reason: beyond it a queue on the way may be full before the first of them has to ask again, and a thousand
-/// clients that connect for each request must be able to.
+/// ... also when they come late. Reason: beyond it a queue in the network may be full before the first of them has to ask
+/// again, and a thousand clients that connect for each request must be able to.
 pub(crate) const ASKED_BLINDLY: u32 = 1024;
 
 /// How much longer than the quickest a handshake may take, as a share of that and within these bounds, before it counts as late.
@@ -52,10 +52,10 @@ pub(crate) const LATE_MOST: Duration = Duration::from_millis(16);
 /// ... and when they do not.
 pub(crate) const ASKED_AT_LEAST: u32 = 128;
 
-/// A connection that took so long was asked for twice. Reason: a lost SYN is sent again after a second (RFC 6298 section 2.1).
+/// A handshake that took this long lost a SYN. Reason: a lost SYN is sent again after a second (RFC 6298 section 2.1).
 pub(crate) const ASKED_AGAIN: Duration = Duration::from_millis(900);
 
-/// Connections opened in one turn of the loop. Reason: answers on those already open must not wait for the rest.
+/// Connections opened in one turn of the loop. Reason: responses on those already open must not wait for the rest.
 pub(crate) const OPENED_PER_TURN: u32 = 64;
 
 /// A body from this size on is sent from where it is. Reason: below, a copy costs less than a second piece to send.

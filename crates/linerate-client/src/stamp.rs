@@ -1,4 +1,4 @@
-//! What is remembered of a request in flight.
+//! The times and attempts recorded for a request in flight.
 
 use linerate_net::Time;
 
@@ -11,7 +11,7 @@ pub struct Stamp {
     pub due: Time,
     /// Times it went out while the server did nothing on the connection.
     pub in_vain: u8,
-    /// Times in a row that the peer refused it without answering anything else meanwhile.
+    /// Refusals in a row by the peer, with no other response in between.
     pub refused: u8,
     /// Whether it left after the warm-up.
     pub measured: bool,

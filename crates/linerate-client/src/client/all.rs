@@ -73,7 +73,7 @@ impl<S: Stream<Item = Request<Bytes>>> Group<S> {
         Poll::Ready(permit.ok())
     }
 
-    /// Takes requests of the stream, as many as there are places for and at most so many. Many together cost least.
+    /// Takes as many requests of the stream as there are places for, `most` at most. Many together cost least.
     fn gather(&mut self, most: u64, cx: &mut Context<'_>) {
         while (self.batch.len() as u64) < most && self.requests.is_some() {
             let Poll::Ready(permit) = self.poll_place(cx) else { return };

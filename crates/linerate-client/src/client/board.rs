@@ -1,5 +1,5 @@
-//! What callers and the driver of a client share: calls that wait, calls that have ended, and wakers. The lock is held
-//! for moments only, never while bytes are read or written.
+//! State that callers and the driver of a client share: calls that wait, calls that have ended, and wakers. The lock
+//! is held for moments only, never while bytes are read or written.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -16,7 +16,7 @@ use super::statistics::Statistics;
 /// How a call ended.
 pub(super) type CallResult = Result<Response<Bytes>, Error>;
 
-/// What a caller wants of the driver.
+/// A request of a caller to the driver.
 pub(super) enum Command {
     Submit(u64, Request<Bytes>),
     /// The response goes to the caller as it comes, and the request's body may follow: its length, if that is known.
@@ -103,7 +103,7 @@ impl Board {
         for Done { id, result } in done.drain(..) {
             let Some(call) = self.get(id) else { continue };
             match std::mem::replace(&mut call.place, Place::Free) {
-                // It was given up meanwhile.
+                // It was abandoned meanwhile.
                 Place::Free => {}
                 Place::Waiting(waker) => {
                     call.place = Place::Ended(result);
@@ -236,7 +236,7 @@ impl SharedBoard {
         if let Place::Ended(result) = place { Some(result) } else { None }
     }
 
-    /// Nobody waits for a call any more.
+    /// Abandons a call: its caller does not wait any more.
     pub(super) fn give_up(&self, id: u64) {
         let mut board = self.lock();
         let Some(call) = board.get(id) else { return };
@@ -245,7 +245,7 @@ impl SharedBoard {
             // The call of a stream has ended.
             return;
         }
-        // What it holds is dropped after the lock.
+        // Its contents are dropped after the lock.
         let place = std::mem::replace(&mut call.place, Place::Free);
         board.release(id);
         if waits && !board.ended {
@@ -366,7 +366,7 @@ impl SharedBoard {
         may
     }
 
-    /// The driver goes on, and writes its counts.
+    /// The driver writes its counts.
     pub(super) fn publish(&self, publish: impl FnOnce(&mut Statistics)) {
         publish(&mut self.lock().statistics);
     }

@@ -1,4 +1,4 @@
-//! What a caller and the driver share of a call whose bodies are streams.
+//! State that a caller and the driver share for a call whose bodies are streams.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use http::Response;
 use super::calls::{News, Trailers};
 use super::error::Error;
 
-/// What a caller and the driver know of a call whose bodies are streams.
+/// The shared state of a call whose bodies are streams.
 #[derive(Default)]
 pub(super) struct StreamState {
     pub(super) head: Option<Response<()>>,
@@ -20,7 +20,7 @@ pub(super) struct StreamState {
     /// Bytes of the request's body that were handed over and have not left.
     pub(super) unsent: usize,
     pub(super) writer: Option<Waker>,
-    /// The call has ended, or nobody waits for it.
+    /// The call has ended, or was abandoned.
     pub(super) over: bool,
 }
 
@@ -32,7 +32,7 @@ impl StreamCell {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something happened to the call; returns who has to know.
+    /// Something happened to the call; returns the task to wake.
     pub(super) fn tell(&self, news: News) -> Option<Waker> {
         let mut state = self.lock();
         match news {
@@ -46,7 +46,7 @@ impl StreamCell {
         state.reader.take()
     }
 
-    /// The call has ended; returns who has to know.
+    /// The call has ended; returns the tasks to wake.
     pub(super) fn end(&self, result: Result<Response<Bytes>, Error>) -> [Option<Waker>; 2] {
         let mut state = self.lock();
         state.end = Some(result.map(|mut whole| whole.extensions_mut().remove()));
@@ -54,7 +54,7 @@ impl StreamCell {
         [state.reader.take(), state.writer.take()]
     }
 
-    /// Nobody waits for it any more.
+    /// The caller has abandoned it.
     pub(super) fn abandon(&self) -> Option<Waker> {
         let mut state = self.lock();
         state.over = true;

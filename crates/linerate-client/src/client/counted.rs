@@ -23,7 +23,7 @@ use super::template::Compiled;
 use crate::conversation::{Alike, BodyPart, Out, Requests, Responses, Settle, Settled, Whole, Whose, Wire};
 use crate::{Any, Conversation, Expired, H1, Loss, Next, Pool, PoolOptions, Run, Stamp, connect_words};
 
-/// What became of counted requests. `responses + failed + unknown + unsent` is the number asked for.
+/// Outcomes of counted requests. `responses + failed + unknown + unsent` is the number asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counted {
@@ -269,7 +269,7 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
             let Some(pipe) = self.pool.get_mut(conn) else { return };
             let in_flight = pipe.conversation.in_flight();
             let streams = pipe.conversation.has_streams();
-            // What is not idempotent is sent alone (RFC 9112 section 9.3.2).
+            // A request that is not idempotent is never pipelined (RFC 9112 section 9.3.2).
             let many = streams || (persistent && self.rendering.template.is_idempotent());
             let room = pipe.room().min(if many { u32::MAX } else { 1_u32.saturating_sub(in_flight) });
             if room == 0 {

@@ -27,7 +27,7 @@ use super::target::Target;
 use crate::H1;
 use crate::conversation::Conversation;
 
-/// An epoll instance for so many connections, and the descriptor by which tokio knows that it has news.
+/// An epoll instance for `connections` connections, and its descriptor, by which tokio knows that it has events.
 pub(super) fn open(connections: u32) -> io::Result<(Epoll, AsyncFd<OwnedFd>)> {
     let epoll = Epoll::with_limits(limits(connections))?;
     // What replaces it is unsafe, because a descriptor that is not its owner's may be closed or swapped. An `OwnedFd` is

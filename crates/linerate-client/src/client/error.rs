@@ -22,7 +22,7 @@ pub enum Error {
     Failed {
         /// The kind of failure.
         failure: Failure,
-        /// What happened, in words.
+        /// A description for people.
         detail: String,
     },
     /// The response exceeds a limit of the client.
@@ -51,7 +51,7 @@ pub struct Unknown {
     pub why: String,
 }
 
-/// What a call was waiting for when its time was over.
+/// The wait that exceeded its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// For a place on a connection.

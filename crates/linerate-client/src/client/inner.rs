@@ -1,4 +1,4 @@
-//! What the clones and calls of a client share.
+//! State that the clones and calls of a client share.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Calls of a program that wait or are in flight, unless it says otherwise. Reason: each holds a request and later a response;
-/// so many fill the pipes of a fast client several times.
+/// this many fill the pipes of a fast client several times.
 pub(super) const CALLS_QUEUED: u32 = 16 << 10;
 
 /// Connections of a program's client, at most. Reason: it looks at all of them in each turn.
@@ -30,7 +30,7 @@ pub(super) const LARGEST_HEAD: usize = 64 << 10;
 /// Bytes of a response's body. Reason: it is held in memory.
 pub(super) const LARGEST_BODY: usize = 16 << 20;
 
-/// Bytes of a body that nobody waits for. Reason: to read them costs less than a new connection.
+/// Bytes read of the response to an abandoned call. Reason: to read them costs less than a new connection.
 pub(super) const DISCARDED_BODY: usize = 256 << 10;
 
 /// Attempts to connect before the waiting calls fail. Reason: a server that restarts is back after the pauses between them.
@@ -50,8 +50,8 @@ pub(super) const SHARED_BODY: usize = 8 << 10;
 /// Bytes reserved for a body whose length is known. Reason: a response that announces much and sends little must not cost memory.
 pub(super) const RESERVED_BODY: usize = 64 << 10;
 
-/// Bytes of a streamed body that wait for the program or, of a request, for the server. Reason: as much as is on the
-/// way at 10 ms and 200 Mbit/s; each stream may hold so many.
+/// Bytes of a streamed body that wait for the program or, of a request, for the server. Reason: as much as is in
+/// flight at 10 ms and 200 Mbit/s; each stream may hold this many.
 pub(super) const STREAMED_MARK: usize = 256 << 10;
 
 /// Fields of trailers, at most. Reason: as many as of a head.
@@ -83,14 +83,14 @@ pub(super) const SLOW_LEAST: Duration = Duration::from_millis(10);
 pub(super) const SWEEP_LEAST: Duration = Duration::from_millis(1);
 pub(super) const SWEEP_MOST: Duration = Duration::from_millis(50);
 
-/// How often a client looks at connections that are closing. Reason: they hold descriptors, and nobody waits for them.
+/// How often a client looks at connections that are closing. Reason: they hold descriptors, to no purpose.
 pub(super) const CLOSING_TURN: Duration = Duration::from_millis(100);
 
 /// Until a connection is asked for again after the transport had no room, because earlier ones were still closing.
 /// Reason: as for accepting; most are closed within it.
 pub(super) const ROOM_PAUSE: Duration = Duration::from_millis(10);
 
-/// Until the next address is tried beside one that has not answered. Reason: RFC 8305 section 5 recommends it.
+/// Time without a handshake until the next address is tried in parallel. Reason: RFC 8305 section 5 recommends it.
 pub(super) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Pause between two lookups of the server's name. Reason: its servers must not pay for a server that is down.

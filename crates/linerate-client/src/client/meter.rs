@@ -1,4 +1,4 @@
-//! What a client tells the recorder of the crate `metrics`, if there is one.
+//! Reports a client's figures to the recorder of the crate `metrics`, if there is one.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::error::Error;
 use super::options::CallOptions;
 use super::statistics::Statistics;
 
-/// A counter of the recorder, and the count that it was told last.
+/// A counter of the recorder, and the count last reported to it.
 struct Told {
     counter: Counter,
     last: u64,
@@ -19,7 +19,7 @@ impl Told {
         Told { counter, last: 0 }
     }
 
-    /// Clients of one server share their counters, so that each tells what it adds.
+    /// Clients of one server share their counters, so that each reports its increments.
     fn tell(&mut self, count: u64) {
         if count > self.last {
             self.counter.increment(count - self.last);
@@ -81,7 +81,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Whether anybody may be told.
+    /// Whether a recorder may be there.
     pub(super) const TELLS: bool = true;
 
     pub(super) fn new(options: &CallOptions) -> Meter {

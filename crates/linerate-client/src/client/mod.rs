@@ -15,7 +15,7 @@
 //! # }
 //! ```
 //!
-//! What the client promises:
+//! The client promises:
 //!
 //! - Each call ends in exactly one of a response, an error, and [`Error::OutcomeUnknown`].
 //! - A request that is not idempotent is sent once, and alone on its connection. If no response comes, its caller gets

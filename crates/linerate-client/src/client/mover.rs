@@ -1,4 +1,4 @@
-//! What moves a client's bytes between its callers and its calls, whoever waits for the transport.
+//! Moves a client's bytes between its callers and its calls, under any driver of the transport.
 
 use std::future::Future;
 use std::io;
@@ -26,7 +26,7 @@ use crate::{Any, AnyShared, H2Shared, Speaks};
 /// A lookup of the server's name.
 type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
-/// What a transport needs for so many connections.
+/// Limits of a transport for `connections` connections.
 pub(super) fn limits(connections: u32) -> Limits {
     Limits {
         // Those that close are still there for a moment.
@@ -47,7 +47,7 @@ pub(super) fn connections(options: &CallOptions) -> u32 {
     options.pipes.max(options.h2_connections)
 }
 
-/// What the connections of a client share.
+/// Protocol state that the connections of a client share.
 pub(super) fn shared_by(options: &CallOptions) -> AnyShared {
     let speaks = match (options.protocol, options.secure) {
         (Protocol::Http2, false) => Speaks::Http2,
@@ -57,7 +57,7 @@ pub(super) fn shared_by(options: &CallOptions) -> AnyShared {
     AnyShared::new(speaks, HeadCache::new(), H2Shared::new(H2_WINDOW))
 }
 
-/// What moves a client's bytes over any transport.
+/// The mover of a client's bytes over any transport.
 pub(super) type Moving<T> = Mover<Layered<T, TlsLayer>, Any<CallReading>>;
 
 pub(super) fn mover_over<T: Transport>(

@@ -1,4 +1,4 @@
-//! Without the feature `metrics` nobody is told.
+//! Without the feature `metrics` there is no recorder.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::error::Error;
 use super::options::CallOptions;
 use super::statistics::Statistics;
 
-/// Tells nobody.
+/// Discards everything.
 pub(super) struct Meter;
 
 impl Meter {

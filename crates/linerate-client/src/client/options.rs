@@ -1,4 +1,4 @@
-//! What a client is told: connections, timeouts, limits.
+//! Options of a client: connections, timeouts, limits.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub enum Protocol {
     Http2,
 }
 
-/// What the state machine of a client needs to know.
+/// Options of the client's state machine.
 #[derive(Clone, Debug)]
 pub struct CallOptions {
     /// Connections, at most.
@@ -41,7 +41,7 @@ pub struct CallOptions {
     pub max_head: usize,
     /// Bytes of a response's body.
     pub max_body: usize,
-    /// Bytes of a body that nobody waits for any more. Beyond them its connection closes.
+    /// Bytes of the response to an abandoned call that are read. Beyond them its connection closes.
     pub max_discarded: usize,
     /// Attempts to connect that fail before the waiting calls fail.
     pub connect_attempts: u32,
@@ -57,7 +57,7 @@ pub struct CallOptions {
     pub h2_connections: u32,
     /// Requests go to an `https` server.
     pub secure: bool,
-    /// What a layer of the transport makes of the connections.
+    /// The profile by which a layer of the transport treats the connections.
     pub profile: linerate_net::Profile,
     /// Determines the random part of pauses.
     pub seed: u64,

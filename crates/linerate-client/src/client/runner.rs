@@ -61,7 +61,7 @@ impl<T: Transport> Runner<T> {
             let is_forced = self.mover.begin(&mut cx);
             let now = self.mover.calls.transport().now();
             let until = self.mover.until(now);
-            // Without a client nobody has anything for the calls to do.
+            // Without a client there is nothing for the calls to do.
             let is_idle = !is_forced && (!is_open || self.mover.sleep(&waker));
             let rests = is_idle && self.bell.begin_wait();
             let until = if rests { until } else { now };

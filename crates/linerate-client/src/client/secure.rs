@@ -10,7 +10,7 @@ use rustls::pki_types::ServerName;
 use super::error::Error;
 use super::options::Protocol;
 
-/// What the builder was told.
+/// TLS options of the builder.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SecureOptions {
     /// PEM texts of certificates that are trusted beside the system's.
@@ -30,7 +30,7 @@ impl SecureOptions {
         !self.added.is_empty() || self.insecure || self.identity.is_some() || self.name.is_some()
     }
 
-    /// What all connections share: sessions are resumed across them.
+    /// TLS state that all connections share: sessions are resumed across them.
     pub(super) fn build(&self, host: &str, protocol: Protocol) -> Result<Secure, Error> {
         let problem = |error: linerate_tls::TlsError| Error::Builder(format!("TLS: {error}"));
         let name = self.name.as_deref().unwrap_or(host);

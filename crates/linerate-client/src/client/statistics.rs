@@ -1,4 +1,4 @@
-//! What a client counts.
+//! Counters of a client.
 
 /// Counts of a client since it began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Statistics {
     pub lost: u64,
     /// Connections closed because they had carried as many requests as the server takes.
     pub retired: u64,
-    /// Connections closed because a response that nobody waited for was too large.
+    /// Connections closed because the response to an abandoned call was too large.
     pub given_up: u64,
     /// How many requests the server takes on a connection before it closes it, if the client has learnt that.
     pub learnt_limit: Option<u32>,

@@ -45,7 +45,7 @@ impl Kept for Request {
     }
 }
 
-/// What is remembered of responses that are read part by part. Their memory is used again.
+/// State of responses that arrive in parts. Slots are reused.
 #[derive(Debug)]
 pub(super) struct Readings<R> {
     all: Vec<R>,
@@ -76,7 +76,7 @@ impl<R> Readings<R> {
     }
 }
 
-/// Whole responses to requests that left together, which are told at once.
+/// Whole responses to requests that left together, reported in one call.
 struct Batch<'i> {
     run: Run,
     block: Arc<Block>,
@@ -210,7 +210,7 @@ impl<'i, E: Responses> Sink<'i, Request> for Hearing<'_, 'i, E> {
                 (request.refused(*self.answers), Fate::Refused)
             }
             Lost::Reset(code) => {
-                // Codes that nobody knows are as many as the server likes.
+                // A server may invent any number of unknown codes, so these count as one.
                 let name =
                     if code.0 <= Code::HTTP_1_1_REQUIRED.0 { code.to_string() } else { "other".into() };
                 *self.facts.resets.entry(name).or_default() += 1;

@@ -15,7 +15,7 @@ use crate::{Loss, Run};
 use hearing::{Hearing, Readings, Request};
 use upload::{Part, Upload};
 
-/// What the HTTP/2 connections of a core share.
+/// State that the HTTP/2 connections of a core share.
 #[derive(Debug, Default)]
 pub struct H2Shared {
     options: ClientOptions,
@@ -24,7 +24,7 @@ pub struct H2Shared {
 }
 
 impl H2Shared {
-    /// For connections that announce a window of so many bytes.
+    /// For connections that announce a window of `window` bytes.
     pub fn new(window: u32) -> H2Shared {
         H2Shared { options: ClientOptions { window }, ..H2Shared::default() }
     }
@@ -34,7 +34,7 @@ impl H2Shared {
     }
 }
 
-/// HTTP/2 on one connection; `R`: what is remembered of a response that is read part by part.
+/// HTTP/2 on one connection; `R`: state of a response that is read part by part.
 #[derive(Debug)]
 pub struct H2<R> {
     client: Client<Request>,
@@ -46,7 +46,7 @@ pub struct H2<R> {
     heard: Time,
     /// The server's limit and its GOAWAY are among the facts.
     noted: (Option<u32>, bool),
-    /// What leaves next, and the request that is being made. Their memory is kept.
+    /// Bytes that leave next, and the request being encoded. Their memory is kept.
     out: Vec<u8>,
     block: Vec<u8>,
     body: Vec<u8>,

@@ -15,7 +15,7 @@ use crate::conversation::{Alike, Whole, Whose};
 const NOW: Time = Time::ZERO;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Requests have a body of so many bytes.
+/// Requests whose body has this many bytes.
 struct Bodies(usize);
 
 impl Requests for Bodies {
@@ -35,7 +35,7 @@ impl Requests for Bodies {
     }
 }
 
-/// What left, send by send.
+/// The bytes that left, send by send.
 #[derive(Default)]
 struct Sent(Vec<Vec<u8>>);
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use linerate_net::Lent;
 
-/// What has not left of a request's body.
+/// The part of a request's body that has not left.
 #[derive(Debug)]
 pub(super) struct Upload {
     pub(super) id: u32,
@@ -23,7 +23,7 @@ pub(super) enum Part {
     Copied(Vec<u8>),
     /// A range of bytes that stay where they are.
     Shared(Arc<[u8]>, Option<Lent>, Range<usize>),
-    /// Bytes that nobody changes any more.
+    /// Immutable shared bytes.
     Counted(Bytes),
 }
 
@@ -67,7 +67,7 @@ impl Upload {
         self.parts.is_empty() && !self.follows
     }
 
-    /// Takes the next bytes off, at most so many.
+    /// Takes the next bytes off, `most` of them at most.
     pub(super) fn take(&mut self, most: u32) -> Option<Part> {
         let mut part = self.parts.pop_front()?;
         if part.len() <= most as usize {

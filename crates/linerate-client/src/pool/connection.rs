@@ -15,7 +15,7 @@ pub struct Connection<C, X> {
     pub established: bool,
     /// Its protocol.
     pub conversation: C,
-    /// What the owner keeps beside it.
+    /// The owner's own data for this connection.
     pub beside: X,
     /// Requests it may still carry.
     pub(super) budget: u32,

@@ -3,10 +3,10 @@
 
 use crate::limits::{EQUAL_OBSERVATIONS, PROBE_EVERY};
 
-/// What is known of the server's limit.
+/// Observations of the server's requests-per-connection limit.
 #[derive(Debug, Default)]
 pub struct Learnt {
-    /// What the last connections that the peer closed had in common.
+    /// Responses on the connection that the peer closed last.
     last: u32,
     equal: u32,
     limit: Option<u32>,
@@ -16,7 +16,7 @@ pub struct Learnt {
 }
 
 impl Learnt {
-    /// The peer closed a connection between responses after so many, while more requests were in flight or welcome.
+    /// The peer closed a connection after `answers` responses, while more requests were in flight or could be sent.
     pub fn closed_after(&mut self, answers: u32) {
         if answers == 0 {
             return;

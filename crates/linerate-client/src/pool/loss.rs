@@ -9,11 +9,11 @@ use crate::conversation::Fate;
 /// How a connection was lost.
 #[derive(Clone, Debug)]
 pub enum Loss {
-    /// The peer closed between answers.
+    /// The peer closed between responses.
     Closed,
-    /// The last answer said that the peer will close (RFC 9112 section 9.6).
+    /// The last response announced the close (RFC 9112 section 9.6).
     SaidClose,
-    /// The peer closed in the middle of an answer: which part is missing.
+    /// The peer closed in the middle of a response: the missing part.
     Cut(String),
     /// The transport failed.
     Net(NetError),
@@ -21,14 +21,14 @@ pub enum Loss {
     Malformed(String),
     /// The oldest request in flight has waited too long.
     TimedOut,
-    /// The peer sent what nobody had asked for; nothing was in flight.
+    /// The peer sent bytes without a request; nothing was in flight.
     Unsolicited,
     /// We closed it: a request on it will never be whole, so that nothing may follow it (RFC 9112 section 9.3).
     Unfinished,
 }
 
 impl Loss {
-    /// What it is for a request that fails by it.
+    /// The failure of a request that fails by it.
     pub fn failure(&self) -> Failure {
         match self {
             Loss::Closed | Loss::SaidClose | Loss::Cut(_) | Loss::Unsolicited | Loss::Unfinished => {

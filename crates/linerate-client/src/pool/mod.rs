@@ -25,7 +25,7 @@ pub use resend::Resend;
 use resend::{Decision, End, Unanswered, decide};
 pub use settle::{Expired, Lost, settle};
 
-/// What the owner of a pool decides.
+/// Options that the owner of a pool sets.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
     /// Connections wanted.
@@ -67,7 +67,7 @@ pub struct Pool<C: Conversation, X> {
     in_flight: u64,
 }
 
-/// What bytes led to.
+/// The result of reading received bytes.
 #[derive(Debug)]
 pub struct Received {
     /// Whole responses among them.
@@ -120,7 +120,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         self.opening.asks();
     }
 
-    /// The connection is established. Says when `connect` was called, unless that was told before.
+    /// The connection is established. Returns when `connect` was called, unless it was returned before.
     pub fn established(&mut self, conn: Conn, at: Time) -> Option<Time> {
         let connection = self.get_mut(conn).filter(|c| !c.established)?;
         connection.established = true;
@@ -140,7 +140,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         connection.map_or(Ok(()), |connection| connection.conversation.agreed(protocol, shared))
     }
 
-    /// What is known of the protocol on all connections.
+    /// Protocol facts, summed over all connections.
     pub fn facts(&self) -> Facts {
         C::facts(&self.shared)
     }
@@ -355,8 +355,8 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         !self.again.is_empty()
     }
 
-    /// The next requests to go out again on this connection, at most so many. Those that met two closing connections
-    /// in a row wait for a new one, if there is room for it: many may be closing at once.
+    /// The next requests to go out again on this connection, `most` of them at most. Those that met two closing
+    /// connections in a row wait for a new one, if there is room for it: many may be closing at once.
     pub fn next_again(&mut self, conn: Conn, most: u32, has_room: bool) -> Option<Run> {
         let unlucky = self.again.front()?.run.stamp.in_vain > 0;
         let connection = self.get_mut(conn)?;
@@ -370,7 +370,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         self.pop_again(most)
     }
 
-    /// The next requests to go out again, at most so many, not to be sent.
+    /// The next requests to go out again, `most` of them at most; the caller does not send them.
     pub fn pop_again(&mut self, most: u32) -> Option<Run> {
         let Waiting { mut run, why } = self.again.pop_front()?;
         if run.count > most {

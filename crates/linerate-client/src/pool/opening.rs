@@ -14,12 +14,12 @@ use crate::limits::{
 pub struct Opening {
     wanted: u32,
     open: u32,
-    /// Of them, those that the peer has not answered yet, and how many may be.
+    /// Attempts to connect that are pending, and the limit for them.
     asked: u32,
     may_ask: u32,
-    /// How many may be asked for whether answers come late or not.
+    /// The limit that stays even where handshakes are late.
     blindly: u32,
-    /// How long the handshake took that took least.
+    /// Time of the quickest handshake.
     quickest: Duration,
     attempts: u64,
     failed: u32,
@@ -29,7 +29,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// For so many connections.
+    /// For `wanted` connections.
     pub fn new(wanted: u32) -> Opening {
         Opening {
             wanted,
@@ -82,7 +82,7 @@ impl Opening {
         nth
     }
 
-    /// When to look again; `Time::NEVER` when all are open, and while the peer has to answer first.
+    /// When to look again; `Time::NEVER` when all are open, and while pending attempts are at their limit.
     pub fn next(&self, now: Time) -> Time {
         if self.wants_more() { self.not_before.max(now) } else { Time::NEVER }
     }
@@ -93,7 +93,7 @@ impl Opening {
         self.asked += 1;
     }
 
-    /// The peer has answered, or will not: others may be opened.
+    /// An attempt to connect ended, well or not: another may begin.
     pub fn answered(&mut self) {
         self.asked = self.asked.saturating_sub(1);
     }
@@ -120,12 +120,12 @@ impl Opening {
         self.open -= 1;
     }
 
-    /// An answer came: the peer is alive.
+    /// A response came: the peer is alive.
     pub fn fruitful(&mut self) {
         self.fruitless_pause = FIRST_BACKOFF;
     }
 
-    /// A connection ended without an answer. Many that end together are one reason to pause, not many.
+    /// A connection ended without a response. Many that end together are one reason to pause, not many.
     pub fn fruitless(&mut self, now: Time) {
         if now >= self.not_before {
             self.not_before = now + self.fruitless_pause;
@@ -157,12 +157,12 @@ mod tests {
 
     use super::*;
 
-    /// A line that takes a handshake every so many nanoseconds, with a queue for so many; one that finds it full is asked for again after
-    /// a second. How many were, of so many connections, and when all were open.
+    /// A line that takes a handshake every `each`, with a queue of `queue`. An attempt that finds it full is repeated
+    /// after a second. Returns how many attempts were repeated, and when `wanted` connections were open.
     fn open_over(wanted: u32, round_trip: Duration, each: Duration, queue: u32) -> (u32, Duration) {
         let (round_trip, each) = (round_trip.as_nanos() as u64, each.as_nanos() as u64);
         let mut opening = Opening::new(wanted);
-        // When something comes at the client: an answer or its own timer, and when the connection was asked for first.
+        // When the client hears next, by a handshake or its own timer, and when the connection was first attempted.
         let mut coming: BinaryHeap<Reverse<(u64, bool, u64)>> = BinaryHeap::new();
         let (mut now, mut free_at, mut again, mut done) = (0, 0, 0, 0);
         let ask = |now: u64, first: u64, free_at: &mut u64, again: &mut u32| {

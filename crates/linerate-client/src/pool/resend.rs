@@ -1,5 +1,5 @@
-//! What becomes of requests whose connection has ended: nothing disappears, and nothing is sent twice that may not be. Pure: every
-//! client asks the same rules.
+//! Decides the fate of requests whose connection has ended: nothing disappears, and nothing is sent twice that may not
+//! be. Pure: every client asks the same rules.
 //!
 //! RFC 9112: a response that breaks off is incomplete (section 8); behind a response that says `Connection: close` nothing is processed
 //! (section 9.6); an idempotent request may go out again (section 9.3.1), and behind a connection that failed nothing is pipelined before
@@ -51,7 +51,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// What it is for a request that fails by it.
+    /// The failure of a request that fails by it.
     pub(crate) fn failure(self) -> Failure {
         match self {
             End::Announced | End::Refused => Failure::ClosedEarly,
@@ -67,20 +67,21 @@ pub(crate) struct Unanswered {
     pub(crate) idempotent: bool,
     /// It went out again so often without the server doing anything on the connection.
     pub(crate) in_vain: u8,
-    /// The peer refused it so often in a row, and answered nothing else meanwhile.
+    /// Refusals in a row by the peer, with no other response in between.
     pub(crate) refused: u8,
     /// The server had sent at least part of a response on this connection.
     pub(crate) server_spoke: bool,
 }
 
-/// What becomes of a request of whose response not one byte came. One whose response had begun has failed: it is not asked.
+/// The fate of a request that got no byte of a response. A request whose response had begun has failed, and needs no
+/// decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// It goes out again.
     Again,
     /// It has failed.
     Failed(Failure),
-    /// Nobody can know whether it was acted on.
+    /// The server may or may not have acted on it.
     Unknown,
 }
 
@@ -100,7 +101,7 @@ pub(crate) fn decide(how: Resend, end: End, request: Unanswered) -> Decision {
     match end {
         _ if again => Decision::Again,
         End::Announced | End::Refused => Decision::Failed(end.failure()),
-        // It might have been answered, had we waited.
+        // With more patience there might have been a response.
         End::Abandoned(_) if how == Resend::Never => Decision::Unknown,
         _ if request.idempotent => Decision::Failed(end.failure()),
         _ => Decision::Unknown,
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(decide(Resend::Idle, End::Abandoned(Timeout), GET), Decision::Again);
         assert_eq!(decide(Resend::Never, End::Abandoned(Timeout), GET), Decision::Unknown);
         assert_eq!(decide(Resend::Idle, End::Abandoned(Timeout), FIRST_GET), Decision::Again);
-        // A peer that does not speak HTTP will not answer the others either.
+        // A peer that does not speak HTTP will not respond to the others either.
         assert_eq!(decide(Resend::Idle, End::Lost(Malformed), FIRST_GET), Decision::Failed(Malformed));
     }
 }

@@ -1,4 +1,4 @@
-//! What becomes of the requests on a connection that is lost, and of those that a peer gives back.
+//! Settles the requests on a lost connection, and those that a peer gives back.
 
 use linerate_net::{Conn, Time};
 
@@ -9,7 +9,7 @@ use crate::{Failure, Run};
 /// A connection that is lost, seen from its requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost<'a> {
-    /// How.
+    /// The way in which it was lost.
     pub loss: &'a Loss,
     /// The same for people to read.
     pub detail: &'a str,
@@ -96,7 +96,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         if by_peer {
             self.learn(loss, answers, begun, busy);
         }
-        // The server had no chance to answer a request that was not whole.
+        // The server had no chance to respond to a request that was not whole.
         if answers == 0 && !begun && !matches!(loss, Loss::Unfinished) {
             self.opening.fruitless(now);
         }
@@ -113,7 +113,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         by_peer
     }
 
-    /// What the end of a connection teaches: the server's limit, where it ended between responses, and care.
+    /// Learns from the end of a connection: the server's limit, where it ended between responses, and care.
     fn learn(&mut self, loss: &Loss, answers: u32, begun: bool, busy: bool) {
         let announced = matches!(loss, Loss::SaidClose);
         // An idle connection that is closed says nothing of how many requests it would have taken.
@@ -125,7 +125,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         }
     }
 
-    /// Takes the requests back that the peer has not answered and will not, while the connection goes on.
+    /// Takes back the requests that the peer has not answered and will not, while the connection continues.
     #[inline]
     pub(super) fn take_back(&mut self, conn: Conn, events: &mut impl Settle) {
         let resend = self.options.resend;
@@ -183,12 +183,12 @@ impl<C: Conversation, X: Default> Pool<C, X> {
     }
 }
 
-/// What has waited too long.
+/// Whether requests, or the whole connection, have waited too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
     /// Nothing.
     None,
-    /// Requests that were cancelled: the connection goes on.
+    /// Requests that were cancelled: the connection continues.
     Requests,
     /// The connection.
     Connection,

@@ -59,7 +59,7 @@ impl Requests for Numbers {
     }
 }
 
-/// What became of requests, by their numbers.
+/// Outcomes of requests, by their numbers.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Heard {
     answered: Vec<Range<u64>>,
@@ -392,7 +392,7 @@ fn a_408_that_crosses_requests_sends_them_again() {
         let never = [failed(3..10, Failure::ClosedEarly)];
         assert_eq!(settled, if resend == Resend::Never { &never[..] } else { &[] });
     }
-    // The first response of a connection is one, and so is one that goes on.
+    // The first response of a connection is one, and so is one that continues.
     let goes_on = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n";
     let says = goes_on.to_owned() + &OK.repeat(8) + goes_on;
     let (client, again) = Client::ten(Resend::Idle, true, &[(&says, Ends::Closes)]);

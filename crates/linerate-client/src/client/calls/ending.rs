@@ -1,4 +1,4 @@
-//! What becomes of calls whose pipe is lost or whose time is over.
+//! Ends calls whose pipe is lost or whose time is over.
 
 use linerate_net::{Close, Conn, Time, Transport};
 use tracing::debug;
@@ -115,7 +115,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.done.push(Done { id, result: Err(error) });
     }
 
-    /// Nobody will hear responses any more: of requests that left and are not idempotent the outcome is unknown.
+    /// Responses will not be heard any more: the outcome of requests that left and are not idempotent is unknown.
     pub fn abandon(&mut self) {
         for call in self.calls.take_unknown() {
             let id = call.id();
@@ -127,7 +127,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// The time of a request in flight is over.
     fn end_late(&mut self, id: u64, phase: Phase) {
         let Some(call) = self.calls.get(id) else { return };
-        // The rules say it of the others: nobody knows whether the server acted on it.
+        // The rules of lost connections settle the others: the server may have acted on them.
         if call.nature.idempotent {
             self.end(id, Err(Error::Timeout(phase)));
         }

@@ -43,7 +43,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let most = 2 * self.calls.len() + 64;
         for queue in [&mut self.queue, &mut self.alone] {
             if queue.len() > most {
-                // Calls that were given up while the head of the queue could not leave.
+                // Calls that were abandoned while the head of the queue could not leave.
                 queue.retain(|id| self.calls.get(*id).is_some());
             }
             while queue.front().is_some_and(|id| self.calls.get(*id).is_none()) {
@@ -89,7 +89,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
     }
 
-    /// Whether another pipe may be opened, as far as anybody knows.
+    /// Whether another pipe may be opened, by the present state of the pool.
     fn may_open(&self) -> bool {
         self.connects_failed == 0 && self.pool.opening.has_room() && self.missing_pipes() > 0
     }
@@ -166,7 +166,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             }
             let was_full = frames.is_full();
             self.flush(conn, now);
-            // What the transport still holds it reports when it has left.
+            // The transport reports when the bytes it still holds have left.
             if !was_full || self.transport.unsent(conn) > 0 {
                 return;
             }
@@ -351,7 +351,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
     }
 
-    /// What waits has failed, because there is no connection.
+    /// Fails the waiting calls, because there is no connection.
     pub(super) fn fail_waiting(&mut self, why: &str) {
         let mut waiting = std::mem::take(&mut self.queue);
         waiting.append(&mut self.alone);

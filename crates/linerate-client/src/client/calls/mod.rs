@@ -115,7 +115,7 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     /// By the places of connections.
     carried: Vec<Carried>,
     meter: Meter,
-    /// What the meter was told last, kept for its memory.
+    /// The values last reported to the meter, kept for their memory.
     told: Statistics,
     /// Pipes to choose from, in the order of choice; empty between turns.
     candidates: Vec<(bool, u32, Conn)>,
@@ -197,7 +197,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if nature.alone { &mut self.alone } else { &mut self.queue }.push_back(id);
     }
 
-    /// Nobody waits for a call any more. One that was not sent never is; the response to one that was is read and
+    /// Abandons a call. One that was not sent never is; the response to one that was is read and
     /// discarded.
     pub fn cancel(&mut self, id: u64) {
         let Some(call) = self.calls.take(id) else { return };
@@ -237,7 +237,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.next_sweep
     }
 
-    /// What has ended since the owner took it last.
+    /// Calls that have ended since the owner took them last.
     pub fn done(&mut self) -> &mut Vec<Done> {
         &mut self.done
     }
@@ -413,7 +413,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.carried(conn).responses += u64::from(count);
     }
 
-    /// The response being read may be useless, or nobody may wait for it: its connection is read to the end only
+    /// The response being read may be useless, or its call abandoned: its connection is read to the end only
     /// within limits.
     fn check_head(&mut self, conn: Conn, trouble: Option<response::Trouble>, held: usize, now: Time) {
         let Some(pipe) = self.pool.get_mut(conn) else { return };

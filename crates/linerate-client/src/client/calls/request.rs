@@ -19,7 +19,7 @@ use crate::client::limits::{LARGEST_REQUEST_BODY, LARGEST_REQUEST_HEAD, SHARED_B
 use crate::client::options::CallOptions;
 use crate::conversation::{BodyPart, Out, Requests};
 
-/// What of a request decides where and when it is sent.
+/// The properties of a request that decide where and when it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Nature {
     /// How its response is framed.
@@ -169,7 +169,7 @@ impl Outgoing {
         self.len
     }
 
-    /// So many bytes wait in the transport beside it.
+    /// Bytes that wait in the transport besides.
     pub(super) fn beside(&mut self, unsent: usize) -> &mut Outgoing {
         self.unsent = unsent;
         self

@@ -1,4 +1,4 @@
-//! What is remembered of a call whose bodies are streams.
+//! Calls whose request and response bodies are streams.
 
 use std::collections::VecDeque;
 
@@ -8,14 +8,14 @@ use linerate_net::Time;
 
 use crate::client::limits::STREAMED_MARK;
 
-/// What happened to a call whose bodies are streams, before its end.
+/// An event of a call whose bodies are streams, before its end.
 #[derive(Debug)]
 pub enum News {
     /// The head of its response came.
     Head(u64, Response<()>),
     /// The next piece of the response's body. The owner says with [`Calls::taken`](super::Calls::taken) when it has no use for it any more.
     Piece(u64, Bytes),
-    /// So many bytes of the request's body have left.
+    /// The number of bytes of the request's body that have left.
     Left(u64, usize),
 }
 

@@ -46,7 +46,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.streaming.push(id);
     }
 
-    /// What happened to calls whose bodies are streams, since the owner took it last.
+    /// News of calls whose bodies are streams, since the owner took them last.
     pub fn news(&mut self) -> &mut Vec<News> {
         &mut self.news
     }
@@ -82,7 +82,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.forget(call);
     }
 
-    /// The owner has no use for so many bytes of a response any more.
+    /// The owner has consumed this many bytes of a response.
     pub fn taken(&mut self, id: u64, bytes: usize, now: Time) {
         let Some(call) = self.calls.get_mut(id) else { return };
         let Some(streaming) = &mut call.streaming else { return };
@@ -119,7 +119,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
     }
 
-    /// A call that nobody waits for any more was taken out.
+    /// An abandoned call was taken out.
     pub(super) fn forget(&mut self, call: Call) {
         let Some(conn) = call.conn else { return };
         let streams = self.pool.get_mut(conn).is_some_and(|pipe| pipe.conversation.has_streams());
@@ -129,12 +129,12 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 self.speak.push(conn);
             }
         } else if call.streaming.is_some_and(|streaming| streaming.paused) {
-            // What is left is read within limits.
+            // The rest of the response is read and discarded, within limits.
             self.resume(conn);
         }
     }
 
-    /// What came meanwhile is known without the kernel's news.
+    /// Asks for a turn: bytes that arrived during the pause cause no new event of the kernel.
     fn resume(&mut self, conn: Conn) {
         self.transport.resume(conn);
         self.wants_turn = true;

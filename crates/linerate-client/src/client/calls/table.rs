@@ -93,7 +93,7 @@ impl CallTable {
         self.places.get_mut(place(id))?.as_mut().filter(|call| call.id == id)
     }
 
-    /// Takes a call out: it has ended, or nobody waits for it any more.
+    /// Takes a call out: it has ended, or its caller has abandoned it.
     pub(super) fn take(&mut self, id: u64) -> Option<Call> {
         let entry = self.places.get_mut(place(id))?;
         if entry.as_ref().is_none_or(|call| call.id != id) {

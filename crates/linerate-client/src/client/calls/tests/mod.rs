@@ -124,7 +124,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Program<T, C> {
         self.calls.give(id, Bytes::from(vec![b'u'; bytes]), now);
     }
 
-    /// Nobody waits for it any more.
+    /// Abandons the call.
     fn cancel(&mut self, id: u64) {
         if self.open.remove(&id).is_some() {
             self.calls.cancel(id);

@@ -21,7 +21,7 @@ use crate::{Any, AnyShared, Failure, H2Shared, Speaks};
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a server does with the n-th request of a connection.
+/// The server's action for the n-th request of a connection.
 #[derive(Clone, Debug)]
 enum Does {
     Says(String),
@@ -37,10 +37,10 @@ fn ok() -> Does {
 /// Requests as they came: the connection, and the head.
 type Log = Arc<Mutex<Vec<(u64, Time, String)>>>;
 
-/// What to do, by the connection, the number of the request on it, and its head.
+/// Decides the action by the connection, the number of the request on it, and its head.
 type Plan = dyn Fn(u64, usize, &str) -> Does + Send;
 
-/// Does on each connection what it is told for its n-th request; the last for all later ones.
+/// Does what a closure says, for each request of each connection.
 struct Script {
     log: Log,
     does: Box<Plan>,
@@ -508,7 +508,7 @@ fn what_cannot_be_sent_is_an_error_before_anything_left() {
     let count = 4 + FOREIGN.len() as u64;
     assert!((0..count).all(|n| matches!(program.error(n), Error::Request(_))), "{:?}", program.ended);
     assert!(log.lock().unwrap().is_empty());
-    // What is right comes as it was written.
+    // A valid request is sent exactly as given.
     let good = request(Method::PUT, "http://SERVER/a?b").header("content-length", "2").header("X-Y", "z");
     program.send(count, good.body(Bytes::from_static(b"bb")).unwrap());
     program.run(SECOND);

@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// flight, and their responses.
 const MEMORY: u64 = 24 << 20;
 
-/// What a seed decides before its first request.
+/// The choices that a seed makes before its first request.
 struct Drawn {
     seed: u64,
     random: Random,

@@ -40,9 +40,9 @@ pub(super) struct Faults {
     pub(super) repeats: u64,
     pub(super) refuses: u64,
     pub(super) too_large: u64,
-    /// Delays up to so many microseconds.
+    /// Longest delay, microseconds.
     pub(super) slow_us: u64,
-    /// Closes after so many on each connection.
+    /// Responses on each connection before it closes.
     pub(super) closes_after: Option<u32>,
 }
 
@@ -71,12 +71,12 @@ impl Faults {
 #[derive(Debug, Default)]
 struct Connection {
     received: Vec<u8>,
-    /// Until when responses already said are on their way: later ones follow them.
+    /// Until when earlier responses are in flight: later ones follow them.
     busy_until: Time,
     answered: u32,
     /// A response that waits to be swapped with the next.
     held: Option<Vec<u8>>,
-    /// Nothing more is said.
+    /// Nothing more is sent.
     silent: bool,
 }
 
@@ -224,7 +224,7 @@ fn corrupted(random: &mut Random, mut whole: Vec<u8>) -> Vec<u8> {
     whole
 }
 
-/// Of so many per thousand attempts to connect, some are refused, some ignored, and others wait.
+/// Of a thousand attempts to connect, `refuses` are refused, ignored or delayed.
 pub(super) fn accept(random: &mut Random, refuses: u64) -> Accept {
     match random_up_to(random, 999) {
         n if n < refuses / 2 => Accept::Refuse,

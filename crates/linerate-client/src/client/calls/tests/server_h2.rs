@@ -14,7 +14,7 @@ use super::random_up_to;
 use super::server::{Arrivals, Faults, TAG, accept, body_of};
 use super::wire::{Acts, Hostile};
 
-/// What each side may send before anybody has said anything (RFC 9113 section 6.9.2).
+/// The window of each side before any SETTINGS or WINDOW_UPDATE (RFC 9113 section 6.9.2).
 const FIRST_WINDOW: i64 = 65_535;
 
 /// Per thousand of the requests, what only streams can meet with.
@@ -59,7 +59,7 @@ struct Asked {
     came: usize,
     /// It got its response before it was whole.
     is_answered: bool,
-    /// What the client may send of its body.
+    /// Bytes that the client may send of its body.
     window: i64,
 }
 
@@ -77,18 +77,18 @@ struct Side {
     acknowledged: bool,
     /// The largest first window of a stream that was announced.
     initial: i64,
-    /// What the client may send on all streams.
+    /// Bytes that the client may send on all streams.
     window: i64,
     /// Streams on which something is expected: of the client, or of the server.
     open: BTreeMap<u32, Asked>,
     /// A request whose response is swapped with the next.
     held: Option<(u32, Asked)>,
     answered: u32,
-    /// Nothing more is said.
+    /// Nothing more is sent.
     silent: bool,
 }
 
-/// What a request meets with on its own stream.
+/// The fault that a request meets on its own stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnStream {
     Stalls,
@@ -302,7 +302,7 @@ impl StreamServer {
         }
     }
 
-    /// What concerns one stream.
+    /// Faults of one stream.
     fn answer_stream(
         &mut self,
         after: Duration,
@@ -454,7 +454,7 @@ impl StreamServer {
         self.in_frames(stream, flag::END_STREAM, &block)
     }
 
-    /// What ends a connection (RFC 9113 section 5.4.1).
+    /// Faults that end a connection (RFC 9113 section 5.4.1).
     fn nonsense(&mut self, stream: u32, last: u32) -> Vec<u8> {
         match random_up_to(&mut self.random, 11) {
             0 => frame(kind::DATA, 0, stream, &[0; 20_000]),

@@ -13,7 +13,7 @@ use linerate_tls::{Identity, ServerOptions, ServerTls, TlsLayer, TlsSession, Ver
 
 use super::random_up_to;
 
-/// What a server does on a connection.
+/// An action of a server on a connection.
 enum Act {
     Send(Vec<u8>),
     Close,
@@ -21,7 +21,7 @@ enum Act {
     Reset,
 }
 
-/// What a server does, each after a while.
+/// Actions of a server, each after a while.
 #[derive(Default)]
 pub(super) struct Acts(Vec<(Duration, PeerConn, Act)>);
 
@@ -142,7 +142,7 @@ impl Tls {
         wire
     }
 
-    /// What says that nothing more comes, unless the connection is cut. What comes from then on is not looked at.
+    /// The end-of-stream message, unless the connection is cut. Later bytes on it are ignored.
     fn finish(&mut self, now: Time, conn: PeerConn) -> Vec<u8> {
         let mut wire = Vec::new();
         let is_cut = self.happens(now, self.cuts);
@@ -159,7 +159,7 @@ impl Tls {
 pub(super) struct Wire<S> {
     server: S,
     tls: Option<Tls>,
-    /// What it does later, by time and then in the order it was said.
+    /// Later actions, by time and then in the order they were scheduled.
     later: BTreeMap<(Time, u64), (PeerConn, Act)>,
     said: u64,
 }
