@@ -141,7 +141,7 @@ struct Sent {
     cut: Option<prop::sample::Index>,
     pieces: Vec<(u16, Option<u8>)>,
     trailers: Option<Vec<(String, String)>>,
-    /// The server resets the stream after so many of its frames.
+    /// The server resets the stream after this many of its frames.
     reset: Option<(prop::sample::Index, u8)>,
 }
 

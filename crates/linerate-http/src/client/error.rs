@@ -1,11 +1,11 @@
-//! What can be wrong with a response, and which side is at fault.
+//! Faults of responses, and which side is at fault.
 
 use std::fmt;
 
 /// A response that cannot be read. Its connection cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseError {
-    /// What is wrong.
+    /// The rule that the response breaks.
     pub kind: ResponseErrorKind,
     /// The position: bytes from the start of the head or trailer section, or bytes of content
     /// before the fault.

@@ -45,7 +45,7 @@ pub(super) fn switches(status: u16, expect: Expect) -> bool {
     status == 101 || (expect == Expect::Connect && (200..300).contains(&status))
 }
 
-/// What the fields read so far say.
+/// The framing by the fields read so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FramingFields {
     length: Option<u64>,

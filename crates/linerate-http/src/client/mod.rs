@@ -1,4 +1,4 @@
-//! The client's side: requests from templates, answers from bytes, and which answer is whose.
+//! The client's side: renders requests from templates, parses responses, and matches each with its request.
 //!
 //! ```
 //! use linerate_http::client::{Expect, HeadCache, Limits, Part, ResponseReader};

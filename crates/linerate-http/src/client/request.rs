@@ -88,7 +88,7 @@ pub struct TemplateError {
     pub place: Place,
     /// Bytes from the start of that part.
     pub at: usize,
-    /// What is wrong and what would be right.
+    /// The fault, and how to mend it.
     pub problem: String,
 }
 

@@ -41,7 +41,7 @@ pub(super) fn in_target(b: u8) -> bool {
     b.is_ascii_graphic() && b != b'#'
 }
 
-/// What is wrong with a byte in a target.
+/// Why a byte must not stand in a target; `None`: it may.
 pub(super) fn target_problem(b: u8) -> Option<&'static str> {
     match b {
         _ if in_target(b) => None,
@@ -52,13 +52,13 @@ pub(super) fn target_problem(b: u8) -> Option<&'static str> {
     }
 }
 
-/// Whether a body of so many bytes has a Content-Length: also an empty one, if the method gives a
+/// Whether a body of this length has a Content-Length: also an empty one, if the method gives a
 /// body a meaning (RFC 9110, section 8.6).
 pub(super) fn announces_length(method: &str, length: usize) -> bool {
     length > 0 || matches!(method, "POST" | "PUT" | "PATCH")
 }
 
-/// What is wrong with a byte in a field value.
+/// Why a byte must not stand in a field value; `None`: it may.
 pub(super) fn value_problem(b: u8) -> Option<&'static str> {
     (!in_value(b))
         .then_some("a field value holds no control characters, line ends among them (RFC 9110, 5.5)")

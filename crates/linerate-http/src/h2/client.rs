@@ -17,7 +17,7 @@ use super::streams::{Kept, Phase, Stream, Streams};
 use super::{Code, H2Error};
 use crate::client::{Fields, HeadView};
 
-/// What a client announces.
+/// Settings that a client announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
     /// The window of each stream, bytes; that of the connection is the same, but never below 65,535.
@@ -96,11 +96,11 @@ pub struct Client<S> {
     acknowledged: bool,
     /// A request was written.
     wrote: bool,
-    /// What of our window the server has left, and what it has of ours.
+    /// The rest of our window that the server may use, and of its window that we may use.
     receive_left: u32,
     send_left: i64,
     assembly: Option<Assembly>,
-    /// What has to be said beside requests.
+    /// Control frames to send beside requests.
     control: Vec<u8>,
     last_stream: Option<u32>,
     go_away: Option<Code>,
@@ -141,7 +141,7 @@ impl<S: Kept> Client<S> {
         }
     }
 
-    /// What the server has announced.
+    /// The settings that the server has announced.
     #[inline]
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -190,7 +190,7 @@ impl<S: Kept> Client<S> {
         self.streams.first_ones()
     }
 
-    /// What has to be said beside requests; the owner sends it and empties it.
+    /// Control frames to send beside requests; the owner sends and empties them.
     #[inline]
     pub fn take_control(&mut self) -> &mut Vec<u8> {
         &mut self.control
@@ -651,7 +651,7 @@ impl<S: Kept> Client<S> {
         let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
         let ends = last && head.has(flag::END_STREAM);
         if stream.bodiless {
-            // What it announces is the length of another response (RFC 9110 section 9.3.2).
+            // The announced length is that of another response (RFC 9110 section 9.3.2).
             if !content.is_empty() {
                 self.malformed(id, Code::PROTOCOL_ERROR, "a response to HEAD has content", sink);
                 return Ok(());
@@ -703,7 +703,7 @@ impl<S: Kept> Client<S> {
         Ok(())
     }
 
-    /// Counts a DATA frame against its stream's window. Says whether the stream goes on.
+    /// Counts a DATA frame against its stream's window. Says whether the stream continues.
     #[inline]
     fn take_from_stream<'i>(&mut self, head: FrameHead, sink: &mut impl Sink<'i, S>) -> bool {
         let window = self.options.window.min(LARGEST_WINDOW);

@@ -40,7 +40,7 @@ pub struct FrameHead {
     pub len: u32,
     /// One of [`kind`], or a kind that is not known.
     pub kind: u8,
-    /// What the flags mean depends on the kind.
+    /// Their meaning depends on the kind.
     pub flags: u8,
     /// The stream; 0 is the connection.
     pub stream: u32,

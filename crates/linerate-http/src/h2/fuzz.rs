@@ -1,11 +1,11 @@
-//! What the fuzz target, and the tests that replay its corpus, do with their bytes.
+//! The code of the fuzz target, and of the tests that replay its corpus.
 
 use std::sync::Arc;
 
 use super::{Block, BlockCache, Client, ClientOptions, H2Error, Lost, Sink};
 use crate::client::{Expect, Fields, HeadView};
 
-/// What became of a stream. Content is joined, because its pieces depend on the cuts of the input.
+/// The outcome of a stream. Content is joined, because its pieces depend on the cuts of the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     /// The head of the response.
@@ -27,7 +27,7 @@ pub struct Transcript {
     pub ended: Vec<(usize, Heard)>,
     /// The error that ended the reading.
     pub error: Option<H2Error>,
-    /// What the client had to say beside requests.
+    /// Control frames that the client sends beside requests.
     pub control: Vec<u8>,
 }
 
@@ -81,7 +81,7 @@ impl Sink<'_, usize> for Listening {
     }
 }
 
-/// Reads what a server sends to a client with so many requests in flight, in pieces.
+/// Reads in pieces what a server sends to a client with `requests` requests in flight.
 pub fn read<'p>(
     pieces: impl IntoIterator<Item = &'p [u8]>,
     requests: usize,

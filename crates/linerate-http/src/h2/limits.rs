@@ -39,13 +39,13 @@ pub(super) const FIRST_STREAMS: u32 = 100;
 /// The last stream number of a client.
 pub(super) const LAST_STREAM: u32 = (1 << 31) - 1;
 
-/// The window of a connection and of each stream before anybody has said anything.
+/// The default window of a connection and of each stream.
 pub(super) const FIRST_WINDOW: u32 = 65_535;
 
 /// The largest window.
 pub(super) const LARGEST_WINDOW: u32 = (1 << 31) - 1;
 
-/// The window that a client gives each stream and the connection unless it is told otherwise,
+/// The window that a client gives each stream and the connection unless its options say otherwise,
 /// bytes. Reason: it fills 10 Gbit/s at a round trip of 13 ms, and costs no memory, because what
 /// arrives is read at once.
 pub const WINDOW: u32 = 16 << 20;

@@ -17,7 +17,7 @@ pub(super) struct FrameReader {
     begun: bool,
 }
 
-/// What is still to come of a DATA frame.
+/// The part of a DATA frame that has not arrived yet.
 #[derive(Clone, Copy, Debug)]
 struct Rest {
     head: FrameHead,
@@ -101,7 +101,7 @@ impl FrameReader {
         Ok(Some(Piece::Frame(head, &self.carry[FRAME_HEAD..])))
     }
 
-    /// Moves bytes of the input to `carry`, until that has so many.
+    /// Moves bytes of the input to `carry`, until that has `wanted` bytes.
     fn fill(&mut self, wanted: usize, input: &mut &[u8]) {
         let missing = wanted.saturating_sub(self.carry.len()).min(input.len());
         let (bytes, behind) = input.split_at(missing);

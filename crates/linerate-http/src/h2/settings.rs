@@ -3,7 +3,7 @@
 use super::limits::{FIRST_STREAMS, FIRST_WINDOW, FRAME_BYTES, LARGEST_WINDOW};
 use super::{Code, H2Error};
 
-/// What the peer has announced.
+/// Settings that the peer has announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `SETTINGS_MAX_CONCURRENT_STREAMS`; `None`: any number, or nothing was said yet.

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use super::Block;
 use super::limits::LAST_STREAM;
 
-/// What the owner of a client keeps of streams.
+/// The owner's data of a stream, or of several that were opened together.
 pub trait Kept {
-    /// What is kept of the stream that was opened `n` after the first of those opened together, if `self`
-    /// is kept of all of them.
+    /// The data of the stream that was opened `n` after the first of a group, where `self` is the data of
+    /// the whole group.
     #[must_use]
     fn nth(&self, n: u32) -> Self;
 }
@@ -54,7 +54,7 @@ pub(super) struct Stream<S> {
     pub(super) interim: u8,
     /// The response has no body, since the request is HEAD.
     pub(super) bodiless: bool,
-    /// What is left of the announced content.
+    /// Bytes of the announced content that have not arrived yet.
     pub(super) content_left: Option<u64>,
     /// Bytes received since the last window update.
     pub(super) unreported: u32,
@@ -94,7 +94,7 @@ impl<S> Stream<S> {
     }
 }
 
-/// What is left of streams that were opened together: `count` from number `first` on.
+/// The open streams of those that were opened together: `count` from number `first` on.
 #[derive(Debug)]
 struct Row<S> {
     first: u32,
@@ -120,7 +120,7 @@ impl<S: Kept> Row<S> {
     }
 }
 
-/// Spreads stream numbers, which are odd. They are ours, so that nobody chooses them to collide.
+/// Spreads stream numbers, which are odd. They are ours, so that no peer chooses them to collide.
 #[derive(Debug, Default)]
 pub(super) struct NumberHasher(u64);
 

@@ -9,7 +9,7 @@ use crate::client::Expect;
 const OK: &[u8] = b"\x88";
 const END: u8 = flag::END_STREAM | flag::END_HEADERS;
 
-/// What a server sends.
+/// The bytes of a server.
 #[derive(Default)]
 struct Script(Vec<u8>);
 
@@ -31,7 +31,7 @@ impl Script {
         self.frame(kind::DATA, u8::from(ends), stream, content)
     }
 
-    /// What eight requests hear of it, however it is cut.
+    /// The events of eight requests, however the bytes are cut.
     fn read(&self) -> Transcript {
         let options = ClientOptions::default();
         let whole = read([&self.0[..]], 8, options, false);

@@ -1,4 +1,4 @@
-//! What is wrong with a request, the status of the response, and the RFC section that demands it.
+//! Faults of requests, each with the response status and the RFC section that demands it.
 
 use std::fmt;
 

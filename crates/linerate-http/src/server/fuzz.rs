@@ -1,4 +1,4 @@
-//! What the fuzz target for requests checks; ordinary tests replay its corpus.
+//! Checks of the fuzz target for requests; ordinary tests replay its corpus.
 
 use super::{BodyReader, Fault, Framing, HeadReader, Limits};
 

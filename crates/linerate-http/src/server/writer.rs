@@ -16,12 +16,12 @@ pub enum AnswerFraming {
     Absent,
 }
 
-/// What the `Connection` field says.
+/// The content of the `Connection` field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// Absent: HTTP/1.1 keeps the connection.
     Implied,
-    /// `keep-alive`, which an HTTP/1.0 client needs if it asked for it.
+    /// `keep-alive`, which an HTTP/1.0 client needs if it asked to stay open.
     KeepAlive,
     /// `close`.
     Close,

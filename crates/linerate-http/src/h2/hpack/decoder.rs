@@ -15,7 +15,7 @@ pub struct Decoder {
     is_blind: bool,
 }
 
-/// The table's size before anybody has said anything (RFC 9113, section 6.5.2).
+/// The table's size before any update (RFC 9113, section 6.5.2).
 const FIRST_SIZE: usize = 4096;
 
 /// The largest number in a field block. Reason: nothing in one is longer than a block may be.
@@ -154,7 +154,7 @@ fn string(input: &mut &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Hpack
     Ok(())
 }
 
-/// Reads an integer with a prefix of so many bits (RFC 7541, section 5.1).
+/// Reads an integer with a prefix of `prefix` bits (RFC 7541, section 5.1).
 fn integer(input: &mut &[u8], prefix: u32) -> Result<u64, HpackError> {
     let most = (1u64 << prefix) - 1;
     let (first, mut rest) = input.split_first().ok_or(HpackError::Short)?;

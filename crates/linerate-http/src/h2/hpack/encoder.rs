@@ -36,7 +36,7 @@ pub(crate) fn shrink(out: &mut Vec<u8>) {
     out.push(0x20);
 }
 
-/// Appends an integer with a prefix of so many bits (RFC 7541, section 5.1).
+/// Appends an integer with a prefix of `prefix` bits (RFC 7541, section 5.1).
 #[inline]
 pub(crate) fn integer(value: u64, prefix: u32, first: u8, out: &mut Vec<u8>) {
     let most = (1 << prefix) - 1;

@@ -21,7 +21,7 @@ pub(super) const STATIC: [Entry; 61] = [
     ("transfer-encoding", ""), ("user-agent", ""), ("vary", ""), ("via", ""), ("www-authenticate", ""),
 ];
 
-/// What the static table has of a field.
+/// The entry of the static table that fits a field.
 pub(super) enum Found {
     /// All of it, with this number.
     Both(u32),
