@@ -1,4 +1,4 @@
-//! What a plan is when nothing is said: the defaults of the command.
+//! The defaults of a plan, which are the command's.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::plan::{Arrival, Expectation, Io, Order, Pace, Plan, Rate, Request, Re
 pub const CONNECTIONS: u32 = 64;
 /// How long a run lasts when neither a number nor a time is given.
 pub const DURATION: Duration = Duration::from_secs(10);
-/// How long an answer may take.
+/// How long a response may take.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Plan {

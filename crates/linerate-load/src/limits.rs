@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Bytes kept of a response that nobody asked for.
+/// Bytes kept of an unsolicited response.
 pub(crate) const UNSOLICITED_BYTES: usize = 200;
 
-/// Bytes of a proxy's answer to CONNECT. Reason: none needs more, and each connection that is being opened may hold one.
+/// Bytes of a proxy's response to CONNECT. Reason: none needs more, and each connection being opened may hold one.
 pub(crate) const CONNECT_HEAD_BYTES: u32 = 16 << 10;
 
 /// Characters of a proxy's own words in an error. Reason: the peer chooses them.
@@ -60,7 +60,7 @@ pub(crate) const FAILURE_DETAILS: usize = 16;
 /// Bytes of a head kept in a sample.
 pub(crate) const SAMPLE_HEAD_BYTES: usize = 1024;
 
-/// Bytes of a bad answer's body kept in a sample.
+/// Bytes of a bad response's body kept in a sample.
 pub(crate) const SAMPLE_BODY_BYTES: usize = 200;
 
 /// Bytes of a body with a content coding that are kept for a sample. Reason: the first 200 bytes of its text are in them.
@@ -104,11 +104,11 @@ pub(crate) const FLOW_PLACES_ALL: usize = 4096;
 /// Connections that are shown of each core: those with the longest queues.
 pub(crate) const FLOWS_SHOWN: usize = 100;
 
-/// In a run of short connections one connection of so many is asked for its TCP counters. Reason: asking each would cost a
+/// In a run of short connections one in this many is asked for its TCP counters. Reason: asking each would cost a
 /// system call per request.
 pub(crate) const SHORT_INFO_EVERY: u32 = 64;
 
-/// How long answers under way are waited for after the user said stop.
+/// How long responses under way are waited for after the user said stop.
 pub(crate) const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// Intervals in the series; beyond, pairs are merged. Reason: a week must not grow memory.
@@ -118,14 +118,14 @@ pub(crate) const INTERVALS: usize = 4096;
 /// missing from the latencies.
 pub(crate) const EVENTS_PER_CLOCK_READ: usize = 8;
 
-/// Longest wait for a low-water mark to be reached before it is taken back (`--throughput`). Reason: answers may turn out
-/// shorter than those before.
+/// Longest wait for a low-water mark to be reached before it is taken back (`--throughput`). Reason: responses may
+/// turn out shorter than those before.
 pub(crate) const LOW_WATER_WAIT: Duration = Duration::from_millis(5);
 
-/// Things that happened under the transport and are told at the end. Reason: a link that goes up and down all night.
+/// Events of the transport that are reported at the end. Reason: a link that goes up and down all night.
 pub(crate) const NEWS: usize = 16;
 
-/// Requests of a log that a core hands over at once. Reason: a queue is locked once for so many.
+/// Requests of a log that a core hands over at once. Reason: one lock of the queue serves all of them.
 pub(crate) const LOG_CHUNK: usize = 1024;
 
 /// Such chunks that wait to be written. Reason: 50 MB, some seconds of a slow disk.

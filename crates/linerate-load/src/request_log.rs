@@ -1,4 +1,4 @@
-//! What became of each request, handed over while the run lasts.
+//! The outcome of each request, handed over while the run lasts.
 //!
 //! Each core collects [`Entry`]s and hands them over in chunks. The queue is bounded: if the reader is
 //! slower than the responses, entries are left out and counted, and the measurement is not held up.
@@ -12,7 +12,7 @@ use linerate_net::Time;
 
 use crate::limits::{LOG_CHUNK, LOG_CHUNKS};
 
-/// What became of a request, or of several whose responses came together.
+/// The outcome of a request, or of several whose responses came together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Number of the first request in the run (`{{seq}}`).
@@ -70,7 +70,7 @@ pub enum End {
     Bad(&'static str),
     /// Without a whole response.
     Failed(Failure),
-    /// Nobody can know.
+    /// The server may or may not have acted on it.
     Unknown,
 }
 

@@ -166,7 +166,7 @@ impl Running {
         self.workers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Asks it to end now: nothing more is sent, answers under way get a moment (at most a second).
+    /// Asks it to end now: nothing more is sent, responses under way get a moment (at most a second).
     pub fn stop(&self) {
         self.boards.iter().for_each(|b| b.ask_to_stop());
     }

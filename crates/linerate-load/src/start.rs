@@ -53,8 +53,8 @@ pub struct Place {
 pub struct Join {
     /// From this moment of the run on it sends.
     pub at: Duration,
-    /// What was due before this moment of the run has been accounted for by another. What was due
-    /// between the two is `unsent`.
+    /// Another part has accounted for all requests due before this moment of the run. Those due from then
+    /// until `at` are `unsent`.
     pub accounted: Duration,
     /// Requests of a closed loop that another has sent already.
     pub sent: u64,

@@ -1,4 +1,4 @@
-//! What a plan must be, whatever it was made from.
+//! The rules for plans, whatever they were made from.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -39,7 +39,7 @@ pub(crate) struct Common {
     hanging: AtomicBool,
     /// Connections that the server has not accepted, while it has accepted none.
     unaccepted: AtomicU64,
-    /// What becomes of each request goes there.
+    /// Takes the outcome of each request.
     log: Option<request_log::Sender>,
 }
 
@@ -54,7 +54,7 @@ impl Common {
 struct Word {
     snapshot: Option<Snapshot>,
     marks: Vec<Mark>,
-    /// What holds for all further seconds: the core has ended.
+    /// The figures for all further seconds: the core has ended.
     last: Option<Mark>,
 }
 
@@ -106,7 +106,7 @@ impl Board {
         self.common.reached.load(Ordering::Relaxed)
     }
 
-    /// At its end a core says whether it was answered at all, and whether attempts to connect were
+    /// At its end a core says whether it got any response, and whether attempts to connect were
     /// left hanging.
     pub(crate) fn say_at_end(&self, heard: bool, hanging: bool) {
         self.common.heard.fetch_or(heard, Ordering::Relaxed);

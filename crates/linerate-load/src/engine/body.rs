@@ -5,7 +5,7 @@ use memchr::memmem::Finder;
 use super::decode::{self, Coding};
 use crate::limits::{ENCODED_BYTES, ENCODED_KEPT, SAMPLE_BODY_BYTES, SAMPLE_ENCODED_BYTES, SAVED_BODY_BYTES};
 
-/// What is known of a body.
+/// The inspected part of a body: its beginning, and whether the sought text was found.
 #[derive(Debug, Default)]
 pub(crate) struct BodyView {
     /// Its first bytes as they came.

@@ -27,7 +27,7 @@ pub(crate) struct Kinds {
     core: u64,
     cores: u64,
     scratch: Vec<u8>,
-    /// Columns that are shown to nobody.
+    /// Columns that are never shown.
     hidden: std::ops::Range<usize>,
     /// Large bodies in the transport's keeping, by where they are in memory.
     bodies: HashMap<usize, Lent>,
@@ -67,7 +67,7 @@ pub enum RequestError {
     Template {
         /// Which request.
         name: String,
-        /// What is wrong with it.
+        /// Why its template cannot be compiled.
         source: TemplateError,
     },
     /// A cell of the data it draws from.
@@ -79,7 +79,7 @@ pub enum RequestError {
         row: usize,
         /// The column as slots name it.
         column: String,
-        /// What is wrong with the cell.
+        /// Why the cell cannot stand in its slot.
         source: CellError,
     },
 }

@@ -49,14 +49,14 @@ use recorder::Recorder;
 use responses::{Judge, Reading, Recording};
 use supply::{Batch, Supply};
 
-/// What the engine of one core is told.
+/// The configuration of the engine of one core.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     pub(crate) addresses: Addresses,
     /// A Unix socket instead of an address.
     pub(crate) unix: Option<Arc<Path>>,
     pub(crate) from: Vec<IpAddr>,
-    /// What a layer over the transport makes of connections.
+    /// The profile by which a layer over the transport treats connections.
     pub(crate) profile: linerate_net::Profile,
     /// Connections of this core.
     pub(crate) connections: u32,
@@ -82,13 +82,13 @@ impl Orders {
     }
 }
 
-/// What the engine keeps beside a connection.
+/// The engine's own data for a connection.
 #[derive(Debug)]
 pub(crate) struct Beside {
     /// Low-water mark set on the transport (1: none), and since when.
     low_water: usize,
     low_water_since: Time,
-    /// What the last look at its TCP found.
+    /// The result of the last look at its TCP.
     looked: Option<TcpInfo>,
     /// Since when it carries nothing and takes nothing, as the last look at it found.
     shut_since: Option<Time>,
@@ -123,7 +123,7 @@ pub(crate) struct Engine<T: Transport, C: Conversation<Reading = Reading>> {
     reach: Reach,
     /// Why the last attempt to connect failed.
     last_refusal: Option<(Failure, String)>,
-    /// What happened under the transport.
+    /// Events under the transport, for the report.
     news: Vec<String>,
 }
 
@@ -288,7 +288,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         self.stopping.is_some_and(|at| at >= self.supply.stop_at())
     }
 
-    /// What a connection has to say beside requests, and what of requests had to wait.
+    /// Sends control frames of a connection, and requests that had to wait.
     #[inline]
     fn send_pending(&mut self, conn: Conn, now: Time) {
         let Engine { transport, pool, kinds, orders, recorder, .. } = self;
@@ -417,7 +417,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         }
     }
 
-    /// What is due by the time alone.
+    /// Work that is due by the time alone: the second's mark, the stop, new connections, sweeps, snapshots.
     fn tick(&mut self, now: Time) {
         // A second that ends with the run is a second too.
         if now >= self.next_mark && self.stopping.is_none() {
@@ -605,8 +605,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         });
     }
 
-    /// A TCP of our own goes with us: its last segments leave, and the peers' FINs get their answers. Those that have not ended
-    /// after a moment are reset, or they would keep half a connection to nobody.
+    /// A user-space TCP ends with us: its last segments leave, and the peers' FINs get their ACKs. Those that have not ended
+    /// after a moment are reset, or the peers would keep half-open connections.
     fn let_go(&mut self) -> Option<TcpTotals> {
         let begun = self.transport.now();
         let (mut fewest, mut last) = (usize::MAX, begun);

@@ -5,7 +5,7 @@ use linerate_net::Time;
 
 use crate::outcome::{Down, Spans};
 
-/// What one core, or one thread of a baseline, knows about the target's reachability.
+/// The target's reachability, as seen by one core, or one thread of a baseline.
 #[derive(Debug)]
 pub(crate) struct Reach {
     measure_from: Time,
@@ -126,7 +126,7 @@ impl Reach {
         self.established == 0 && self.in_vain
     }
 
-    /// No further requests are sent. What happens to connections later does not count.
+    /// No further requests are sent. Later events of connections do not count.
     pub(crate) fn end(&mut self, now: Time) {
         if self.until.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! What one core measured: counters, histograms, samples. No lock, no allocation per request.
+//! Measurements of one core: counters, histograms, samples. No lock, no allocation per request.
 
 use linerate_client::{Run, Stamp};
 use linerate_net::{TcpInfo, TcpTotals, Time};
@@ -36,7 +36,7 @@ pub(crate) struct Recorder {
     pub(crate) lateness: Histogram,
     /// From sent, in an open loop.
     from_sent: Option<Histogram>,
-    /// Answers whose first byte came in an earlier turn than their end: first byte, and whole, from
+    /// Responses whose first byte came in an earlier turn than their end: first byte, and whole, from
     /// sent.
     split_first: Histogram,
     split_whole: Histogram,
@@ -45,7 +45,7 @@ pub(crate) struct Recorder {
     slowest: Vec<Sample>,
     slowest_floor: u64,
     bad_samples: Vec<Sample>,
-    /// The first bytes that nobody had asked for.
+    /// The first bytes that came without a request.
     unsolicited: Option<Sample>,
     last_answer: Time,
     no_latencies: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Recorder {
     log: Option<CoreLog>,
 }
 
-/// Keeps whole responses: so many from the beginning, and as many bad ones after them.
+/// Keeps whole responses: `any` from the beginning, and `bad` bad ones after them.
 #[derive(Debug, Default)]
 pub(crate) struct Saver {
     any: u32,
@@ -121,7 +121,7 @@ fn escaped(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }
 
-/// What was found wrong with an answer.
+/// The checks that a response failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) bad_status: bool,
@@ -146,7 +146,7 @@ impl Verdict {
     }
 }
 
-/// An answer, or several alike: how they came.
+/// A response, or several alike: how they came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer<'a> {
     pub(crate) now: Time,
@@ -206,7 +206,7 @@ impl Recorder {
         }
     }
 
-    /// Keeps so many responses, and as many bad ones after them.
+    /// Keeps this many responses, and as many bad ones after them.
     pub(crate) fn saving(mut self, responses: u32) -> Recorder {
         (self.saver.any, self.saver.bad) = (responses, responses);
         self
@@ -218,7 +218,7 @@ impl Recorder {
         self
     }
 
-    /// What the log still holds leaves now, so that a reader sees it within a second.
+    /// Hands over the lines that the log still holds, so that a reader sees them within a second.
     pub(crate) fn hand_over_log(&mut self) {
         if let Some(log) = &mut self.log {
             log.hand_over();
@@ -262,7 +262,7 @@ impl Recorder {
         }
     }
 
-    /// Whole answers to all requests of `run`.
+    /// Whole responses to all requests of `run`.
     #[inline]
     pub(crate) fn answered(&mut self, run: &Run, answer: &Answer<'_>, kinds: &Kinds) {
         if !run.stamp.measured {
@@ -431,7 +431,7 @@ impl Recorder {
         }
     }
 
-    /// Nobody can know.
+    /// The outcome is unknown: the server may or may not have acted on them.
     pub(crate) fn unknown(&mut self, run: &Run) {
         if run.stamp.measured {
             let n = u64::from(run.count);
@@ -459,7 +459,7 @@ impl Recorder {
         self.tcp_before = (self.tcp.events, stack);
     }
 
-    /// What looks have found since measuring began.
+    /// TCP events that looks at connections have found since measuring began.
     pub(crate) fn tcp_events(&self) -> TcpEvents {
         self.tcp.events.since(&self.tcp_before.0)
     }
@@ -485,7 +485,7 @@ impl Recorder {
         self.status.iter().zip(0u16..).filter(|(n, _)| **n > 0).map(|(n, code)| (code, *n))
     }
 
-    /// When the last answer came that counts.
+    /// The time of the last response that counts.
     pub(crate) fn last_answer(&self) -> Time {
         self.last_answer
     }

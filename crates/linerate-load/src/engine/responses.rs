@@ -1,4 +1,4 @@
-//! What the engine makes of responses: whether each is good, and the figures it adds.
+//! Judges responses, and adds them to the figures.
 
 use linerate_client::{Alike, Failure, Responses, Run, Settle, Settled, Turn, Whole, Whose};
 use linerate_http::client::{Fields, HeadView};
@@ -188,7 +188,7 @@ impl Responses for Recording<'_> {
 impl Settle for Recording<'_> {
     fn settled(&mut self, run: &Run, how: Settled, detail: &str) {
         let why = match how {
-            // After the end of the time given a late request might still have been answered.
+            // After the end of the run a late request might still get a response.
             Settled::TimedOut if self.ended || self.board.stop_asked() => return self.recorder.unknown(run),
             Settled::Unknown => return self.recorder.unknown(run),
             Settled::TimedOut => Failure::Timeout,

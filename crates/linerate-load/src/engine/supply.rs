@@ -209,7 +209,7 @@ mod tests {
         std::iter::from_fn(|| supply.take(end, 1)).collect()
     }
 
-    /// What the first part sent, what nobody sent, and what the second part sends: the schedule.
+    /// The schedule, divided: sent by the first part, by none, and by the second part.
     #[test]
     fn a_part_that_joins_sends_the_rest_of_the_schedule() {
         let at = |ms: u64| Time::from_nanos(100 * SECOND + ms * 1_000_000);

@@ -1,4 +1,4 @@
-//! What was measured: plain data that merges. Histograms are kept whole, so that merging loses nothing.
+//! Measured results: plain data that merges. Histograms are kept whole, so that merging loses nothing.
 
 mod events;
 mod failures;
@@ -26,26 +26,27 @@ pub use percentile::Percentile;
 pub use spans::{Down, Spans};
 pub use spread::Spread;
 
-/// What a run measured. Requests that left during the warm-up are in none of it.
+/// The results of a run. Requests that left during the warm-up are in none of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// When measuring began (after the warm-up).
     pub started_at: Option<SystemTime>,
-    /// From the beginning of measuring to its end: the planned end, or the last answer where that came later or earlier.
+    /// From the beginning of measuring to its end: the planned end, or the last response where that came later or
+    /// earlier.
     pub duration: Duration,
     /// Logical requests. `sent = answered + failed + unknown`, always.
     pub requests: Requests,
-    /// Answers that were not good.
+    /// Responses that were not good.
     pub bad: Bad,
     /// Why requests failed; the sum is `requests.failed`.
     pub failures: Failures,
-    /// Answers by status.
+    /// Responses by status.
     pub status: BTreeMap<u16, u64>,
-    /// Bytes of requests and answers.
+    /// Bytes of requests and responses.
     pub bytes: Bytes,
-    /// What became of TLS's handshakes; `None` without TLS.
+    /// Counts of TLS handshakes; `None` without TLS.
     pub tls: Option<Handshakes>,
-    /// What is known of HTTP itself, where it may be HTTP/2.
+    /// Connections by protocol version, and the limits and refusals of servers that speak HTTP/2.
     pub http: Facts,
     /// How often the target's name was looked up again; `None`: never.
     pub lookups: Option<Lookups>,
@@ -73,11 +74,11 @@ pub struct Outcome {
     pub io: String,
     /// Whether the run was ended early by the user.
     pub interrupted: bool,
-    /// What ended it early because the plan said so, in words.
+    /// The plan's condition that ended it early, in words.
     pub aborted: Option<String>,
     /// Responses that were kept whole.
     pub saved: Vec<Saved>,
-    /// Why the run ended before its time though nobody asked for that: the interface was removed, say. The figures are what was
+    /// Why the run broke off early: the interface was removed, say. The figures are those
     /// measured until then.
     pub broken: Option<String>,
     /// Whether not a single connection could be opened: why, in words.
@@ -102,11 +103,11 @@ pub struct Lookups {
 pub struct Requests {
     /// Left, or would have but for a connection that could not be opened.
     pub sent: u64,
-    /// A whole answer came, whatever its status.
+    /// A whole response came, whatever its status.
     pub answered: u64,
     /// Certainly not answered: see [`Failures`].
     pub failed: u64,
-    /// Left, and nobody can know whether it was acted on (RFC 9112 section 9.3).
+    /// Left, but whether the server acted on it is unknowable (RFC 9112 section 9.3).
     pub unknown: u64,
     /// Times a request went out again.
     pub resent: u64,
@@ -215,7 +216,7 @@ impl Failures {
 pub struct Bytes {
     /// Of requests.
     pub sent: u64,
-    /// Of answers.
+    /// Of responses.
     pub received: u64,
 }
 
@@ -231,7 +232,7 @@ pub struct Latency {
     pub connect: Histogram,
     /// From established to the end of TLS's handshake.
     pub tls: Histogram,
-    /// From sent to the first byte of the answer.
+    /// From sent to the first byte of the response.
     pub first_byte: Histogram,
 }
 
@@ -244,7 +245,7 @@ pub struct Connections {
     pub failed: u64,
     /// Of these, attempts that the server refused.
     pub refused: u64,
-    /// Of these, attempts that nothing answered.
+    /// Of these, attempts that timed out.
     pub hanging: u64,
     /// Established, and still waiting for the server to accept them, while it accepted none: its kernel says so where it is this one.
     pub unaccepted: u64,
@@ -273,9 +274,9 @@ pub struct Tcp {
     pub overrun: u64,
     /// Connections that were looked at: all, or a sample where asking each would cost too much.
     pub looked_at: u64,
-    /// What a TCP in user space counts itself.
+    /// Counters of a user-space TCP.
     pub stack: Option<TcpTotals>,
-    /// What the looks found, over the whole life of the connections.
+    /// TCP events found by looks at connections, over the whole life of the connections.
     pub events: TcpEvents,
     /// Segments counted one by one, where somebody counted them: a TCP of our own, or a capture beside the run.
     pub segments: Option<Segments>,
@@ -292,7 +293,7 @@ pub struct Client {
     pub run_queue_wait: Duration,
     /// The longest that a sending thread waited for its core within a tenth of a second: this machine added no more than that to a latency.
     pub disturbed: Duration,
-    /// How late the last sending thread began against the moment it was told.
+    /// How late the last sending thread began, against its planned start.
     #[serde(default)]
     pub start_late: Duration,
     /// Context switches of the sending threads.
@@ -320,7 +321,7 @@ pub struct Interval {
     pub p99_us: f64,
     /// Failed in it.
     pub failed: u64,
-    /// What looks at connections found in it.
+    /// TCP events in it, found by looks at connections.
     pub tcp: TcpEvents,
     /// Segments of it, where they are counted one by one.
     pub segments: Option<Segments>,
@@ -351,19 +352,19 @@ pub struct Named {
 pub struct Sample {
     /// When it was due, microseconds from the beginning of measuring (in a closed loop: when it was sent).
     pub due_us: f64,
-    /// Its latency, microseconds; `None` when no answer came.
+    /// Its latency, microseconds; `None` when no response came.
     pub latency_us: Option<f64>,
-    /// Status of the answer, if one came.
+    /// Status of the response, if one came.
     pub status: Option<u16>,
     /// Why it is here: "slowest", "bad status", "bad body", "timeout" ...
     pub why: String,
     /// Name of the request.
     pub request: String,
-    /// Beginning of the answer's head (at most 1 kB), empty when none came.
+    /// Beginning of the response's head (at most 1 kB), empty when none came.
     pub head: String,
-    /// Beginning of the answer's body (at most 200 bytes), where it was bad.
+    /// Beginning of the response's body (at most 200 bytes), where it was bad.
     pub body: String,
-    /// The request as it was sent, without secrets, where the answer was bad.
+    /// The request as it was sent, without secrets, where the response was bad.
     pub sent: String,
 }
 
@@ -374,7 +375,7 @@ pub struct Core {
     pub thread: Option<u32>,
     /// Its requests.
     pub requests: Requests,
-    /// Answers from 1xx to 5xx.
+    /// Responses from 1xx to 5xx.
     pub by_class: [u64; 5],
     /// Its requests in flight now.
     pub in_flight: u64,
@@ -432,7 +433,7 @@ pub struct Snapshot {
     pub bad: Bad,
     /// Failures so far.
     pub failures: Failures,
-    /// Answers by status so far.
+    /// Responses by status so far.
     pub status: BTreeMap<u16, u64>,
     /// Requests in flight now.
     pub in_flight: u64,
@@ -446,9 +447,9 @@ pub struct Snapshot {
     pub connections: Connections,
     /// The same core by core, of the whole.
     pub cores: Vec<Core>,
-    /// What a TCP of our own has counted since sending began; `None` where TCP is the kernel's.
+    /// Counters of a user-space TCP since sending began; `None` where TCP is the kernel's.
     pub stack: Option<TcpTotals>,
-    /// What looks at connections have found since measuring began.
+    /// TCP events found by looks at connections since measuring began.
     pub tcp: TcpEvents,
     /// Connections looked at so far.
     pub looked_at: u64,

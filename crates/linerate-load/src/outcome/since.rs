@@ -1,10 +1,10 @@
-//! What was added between two states of one run. A count that is smaller than before, which a
+//! Differences between two states of one run. A count that is smaller than before, which a
 //! snapshot can show for a moment, gives zero.
 
 use super::{Bad, Bytes, Connections, Failure, Failures, Requests};
 
 impl Requests {
-    /// What was added since an earlier state.
+    /// The increase since an earlier state.
     #[must_use]
     pub fn since(&self, earlier: &Requests) -> Requests {
         let unsolicited = self.unsolicited_responses.saturating_sub(earlier.unsolicited_responses);
@@ -23,7 +23,7 @@ impl Requests {
 }
 
 impl Bad {
-    /// What was added since an earlier state.
+    /// The increase since an earlier state.
     #[must_use]
     pub fn since(&self, earlier: &Bad) -> Bad {
         Bad {
@@ -37,7 +37,7 @@ impl Bad {
 }
 
 impl Failures {
-    /// What was added since an earlier state, without details.
+    /// The increase since an earlier state, without details.
     #[must_use]
     pub fn since(&self, earlier: &Failures) -> Failures {
         let mut added = Failures::default();
@@ -49,7 +49,7 @@ impl Failures {
 }
 
 impl Bytes {
-    /// What was added since an earlier state.
+    /// The increase since an earlier state.
     #[must_use]
     pub fn since(&self, earlier: &Bytes) -> Bytes {
         Bytes {
@@ -60,7 +60,7 @@ impl Bytes {
 }
 
 impl Connections {
-    /// What was added since an earlier state; the learnt limit is the one of now.
+    /// The increase since an earlier state; the learnt limit is the present one.
     #[must_use]
     pub fn since(&self, earlier: &Connections) -> Connections {
         Connections {

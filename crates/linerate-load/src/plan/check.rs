@@ -20,7 +20,7 @@ pub struct Check {
     /// Of which requests, by their name; `None`: of all.
     #[serde(default)]
     pub name: Option<String>,
-    /// What is looked at.
+    /// The quantity that is compared with the limit.
     pub metric: Metric,
     /// How it is compared.
     pub comparison: Comparison,
@@ -28,7 +28,7 @@ pub struct Check {
     pub limit: f64,
 }
 
-/// What a check looks at.
+/// The quantity that a check compares.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Metric {
     /// A percentile (0 to 100) of the latency, microseconds: from due in an open loop, from sent in a closed one.

@@ -57,7 +57,7 @@ pub const LEAST_WINDOW: u32 = 1024;
 pub const LARGEST_WINDOW: u32 = (1 << 31) - 1;
 
 impl Plan {
-    /// What connections speak; `None`: HTTP/1.1 alone.
+    /// The protocols of connections; `None`: HTTP/1.1 alone.
     pub(crate) fn speaks(&self) -> Option<Speaks> {
         match (self.http.version, &self.tls) {
             (Http::One, _) | (Http::Auto, None) => None,

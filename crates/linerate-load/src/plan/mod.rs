@@ -1,4 +1,4 @@
-//! What to do: plain data that serialises, whatever it was made from (flags, a plan file, a HAR, a log).
+//! The load to send: plain data that serializes, whatever it was made from (flags, a plan file, a HAR, a log).
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub mod units;
 pub struct Plan {
     /// Where to.
     pub target: Target,
-    /// What to send: at least one.
+    /// The kinds of requests: at least one.
     pub requests: Vec<Request>,
     /// Which of them comes next.
     pub order: Order,
@@ -74,19 +74,19 @@ pub struct Plan {
     pub http: http::HttpOptions,
     /// TLS towards the target; `None`: plain HTTP.
     pub tls: Option<tls::Tls>,
-    /// How long an answer may take before the request counts as failed (`timeout`).
+    /// How long a response may take before the request counts as failed (`timeout`).
     pub timeout: Duration,
     /// Requests that leave within this time from the start are not in the figures.
     pub warm_up: Duration,
-    /// Number each request in this header field and check that the answer echoes it.
+    /// Number each request in this header field and check that the response echoes it.
     pub tag: Option<String>,
     /// Which requests go out again when their connection ends.
     pub resend: Resend,
-    /// May delay when answers are seen to go faster; latencies are then not reported.
+    /// Favor throughput over latency: read responses in larger batches. Latencies are then not reported.
     pub throughput: bool,
-    /// What must hold at the end.
+    /// Checks that must hold at the end.
     pub checks: Vec<Check>,
-    /// What ends the run early.
+    /// Conditions that end the run early.
     #[serde(default)]
     pub abort_on: Vec<abort::AbortOn>,
     /// How many responses are kept whole.
@@ -123,7 +123,7 @@ pub struct Request {
     /// The body; `None` sends no Content-Length unless the method needs one.
     #[serde(with = "body::plain")]
     pub body: Option<Body>,
-    /// What a good answer is.
+    /// The conditions of a good response.
     pub expect: Expectation,
 }
 
@@ -134,7 +134,7 @@ impl Request {
     }
 }
 
-/// What a good answer is. An answer that fails it is answered all the same and counts in `bad`.
+/// The conditions of a good response. A response that fails them counts as answered all the same, and in `bad`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expectation {
     /// Good statuses; empty: 100 to 399.
@@ -185,9 +185,9 @@ pub struct Stop {
 /// When a request is due.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Pace {
-    /// Closed loop: as soon as an answer frees a place.
+    /// Closed loop: as soon as a response frees a place.
     Closed,
-    /// Open loop: at a rate, whatever the answers do.
+    /// Open loop: at a rate, independent of the responses.
     Open {
         /// The rate over time.
         rate: Rate,
@@ -208,7 +208,7 @@ pub enum Arrival {
     Poisson,
 }
 
-/// A rate over time: straight lines, one after the other. It ends with the last, unless that one goes on for ever.
+/// A rate over time: straight lines, one after the other. It ends with the last, unless that one has no end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// At least one.

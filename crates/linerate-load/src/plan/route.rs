@@ -19,7 +19,7 @@ pub struct Route {
     pub haproxy: Option<HaproxyVersion>,
     /// The name that is looked up again when no address can be reached; `None`: addresses were given.
     pub lookup: Option<Lookup>,
-    /// What stands for the URL's host and port, as `host:port`, if something does (`--connect-to`).
+    /// Replaces the URL's host and port, as `host:port`, if given (`--connect-to`).
     pub instead: Option<String>,
 }
 
@@ -31,7 +31,7 @@ pub const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIF
 pub struct Proxy {
     /// Its URL without user and password.
     pub url: String,
-    /// What named it: `--proxy`, or a variable of the environment.
+    /// Its source: `--proxy`, or a variable of the environment.
     pub from: String,
     /// `user:password` for it.
     pub user: Option<String>,
@@ -93,7 +93,7 @@ impl Route {
         self.proxy.as_ref().filter(|proxy| proxy.tunnel.is_none())
     }
 
-    /// What of it a reader has to know beside the URL, with a space before it; empty: nothing.
+    /// The route as a reader has to know it beside the URL, with a space before it; empty: nothing.
     pub fn shown(&self) -> String {
         let mut shown = String::new();
         // Writing into a String cannot fail.

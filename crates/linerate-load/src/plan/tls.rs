@@ -44,11 +44,11 @@ pub enum Trust {
 pub struct PemFile {
     /// As the user wrote it.
     pub path: String,
-    /// What is in it.
+    /// The file's contents.
     pub text: String,
 }
 
-/// What a client proves to be.
+/// A client's certificate and key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientCertificate {
     /// The chain, the client's own certificate first.
@@ -100,7 +100,7 @@ impl Tls {
         Some(format!("SSLKEYLOGFILE: {} cannot be written, so no secrets are there: {why}", path.display()))
     }
 
-    /// What all threads share: sessions are resumed across them. `alpn`: the protocols to offer.
+    /// TLS state that all threads share: sessions are resumed across them. `alpn`: the protocols to offer.
     pub(crate) fn client(&self, alpn: Vec<Vec<u8>>) -> Result<TlsClient, TlsError> {
         let name = ServerName::try_from(self.name.clone()).map_err(|_| {
             TlsError::Options(format!("{} is no name that a certificate can have", self.name))

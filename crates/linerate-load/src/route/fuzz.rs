@@ -7,7 +7,7 @@ use super::preamble::Preamble;
 use crate::plan::route::{HaproxyVersion, NO_ADDRESS, Proxy, Route};
 use linerate_net::layer::{Progress, Session};
 
-/// What a session made of a proxy's bytes.
+/// The result of a session with a proxy's bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Reading {
     is_ready: bool,

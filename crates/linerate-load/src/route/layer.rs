@@ -16,7 +16,7 @@ use crate::start::StartError;
 /// The profile of connections that have a route of their own.
 const ROUTED: Profile = Profile(1);
 
-/// What goes over each connection of a run before HTTP begins. Threads share it.
+/// The layers below HTTP of each connection of a run: preamble and TLS. Threads share them.
 #[derive(Clone)]
 pub(crate) struct RouteTo {
     preamble: Option<Arc<Preamble>>,
@@ -71,7 +71,7 @@ impl RouteLayer {
         RouteLayer { preamble, tls: TlsLayer::new(), profile: PLAIN }
     }
 
-    /// What became of handshakes; it counts on while sessions live.
+    /// Counts of handshakes; they go up while sessions live.
     pub(crate) fn counts(&self) -> Arc<Mutex<Handshakes>> {
         self.tls.counts()
     }

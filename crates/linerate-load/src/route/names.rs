@@ -16,7 +16,7 @@ use crate::plan::{Plan, Target};
 /// Looks a name up.
 type Resolver = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
-/// What all threads know of a name.
+/// A name and its addresses, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Names {
     lookup: Lookup,
@@ -82,7 +82,7 @@ impl Names {
         may
     }
 
-    /// What a lookup brought. Addresses of the other family are left out; without any, those that were known stay.
+    /// The result of a lookup. Addresses of the other family are left out; without any, those that were known stay.
     fn learn(&self, found: io::Result<Vec<SocketAddr>>) {
         let mut known = self.known();
         known.is_looking = false;

@@ -1,4 +1,4 @@
-//! What goes over a connection before TLS or HTTP with the target begins. Sans-IO.
+//! Bytes that pass over a connection before TLS or HTTP with the target begins. Sans-IO.
 //!
 //! CONNECT is RFC 9110 section 9.3.6. The PROXY protocol is HAProxy's `proxy-protocol.txt`; as in curl, its line goes through the
 //! tunnel of a proxy, and the addresses in it are those of our connection.
@@ -11,7 +11,7 @@ use linerate_http::client::{Expect, HeadCache, HeadView, Limits, Part, ResponseR
 use crate::limits::{CONNECT_HEAD_BYTES, REFUSAL_CHARS};
 use crate::plan::route::{HaproxyVersion, Proxy, Route};
 
-/// What all connections of a run send first.
+/// The first bytes of all connections of a run.
 #[derive(Debug)]
 pub(crate) struct Preamble {
     connect: Option<Connect>,
@@ -81,7 +81,7 @@ fn readable(bytes: &[u8]) -> String {
 
 /// How far a connection's preamble has come.
 enum Stage {
-    /// The proxy has not answered.
+    /// The proxy has not responded.
     Asked(Box<(ResponseReader, HeadCache)>),
     Done,
     /// Why.
@@ -134,7 +134,7 @@ impl Introduction {
         matches!(self.stage, Stage::Done)
     }
 
-    /// Takes bytes of the proxy and appends what is to be said then; how many belonged to the proxy's answer.
+    /// Takes bytes of the proxy and appends the next bytes for it. Returns how many belonged to the proxy's response.
     pub(crate) fn open(&mut self, bytes: &[u8], wire: &mut Vec<u8>) -> Result<usize, Refused> {
         let (Stage::Asked(reading), Some(connect)) = (&mut self.stage, &self.preamble.connect) else {
             return Ok(0);
@@ -161,7 +161,7 @@ impl Introduction {
         Err(self.fail(why))
     }
 
-    /// The proxy sent its FIN before it had answered.
+    /// The proxy sent its FIN before its response.
     pub(crate) fn cut(&mut self) -> Refused {
         let connect = self.preamble.connect.as_ref();
         let (proxy, to) = connect.map_or(("", ""), |c| (c.proxy.as_str(), c.to.as_str()));
@@ -173,7 +173,7 @@ impl Introduction {
         Refused
     }
 
-    /// The connection failed, in these words, before the proxy had answered.
+    /// The connection failed, in these words, before the proxy responded.
     pub(crate) fn lost(&mut self, error: &str) {
         if let (Stage::Asked(_), Some(connect)) = (&self.stage, &self.preamble.connect) {
             let why = format!("the proxy {} did not answer CONNECT {}: {error}", connect.proxy, connect.to);
@@ -181,7 +181,7 @@ impl Introduction {
         }
     }
 
-    /// Why the proxy opened no tunnel, or that it has not answered.
+    /// Why the proxy opened no tunnel, or that it has not responded.
     pub(crate) fn reason(&self) -> Option<String> {
         match (&self.stage, &self.preamble.connect) {
             (Stage::Failed(why), _) => Some(why.clone()),

@@ -22,7 +22,7 @@ use crate::outcome::{Failure, Outcome};
 use crate::plan::{Io, Pace, Plan, Resend};
 use crate::start::StartError;
 
-/// What all callers share: where requests come from and figures go to.
+/// State that all callers share: the source of requests, and the recorder of figures.
 #[derive(Debug)]
 pub(super) struct Desk {
     supply: Supply,
@@ -41,7 +41,7 @@ pub(super) struct Desk {
     stop_seen: Option<Time>,
 }
 
-/// The baselines know one rhythm only: a request, its answer, the next request.
+/// The baselines know one rhythm only: a request, its response, the next request.
 pub(super) fn refuse_what_is_not_theirs(plan: &Plan) -> Result<(), StartError> {
     let refuse = |what: &str| {
         let way = format!("{:?}", plan.way).to_lowercase();
@@ -151,7 +151,7 @@ impl Desk {
     }
 }
 
-/// What is to be done next.
+/// The next step of a connection's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Send the request that was rendered.
@@ -160,10 +160,10 @@ pub(super) enum Next {
     Done,
 }
 
-/// What bytes led to.
+/// The result of reading bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
-    /// The answer goes on.
+    /// The response is not whole yet.
     More,
     /// It is whole; whether the connection may carry another request.
     Answered { reusable: bool },
@@ -319,7 +319,8 @@ impl Caller {
         Next::Send
     }
 
-    /// What a read brought. Says whether the exchange is over and, if so, whether the connection may carry another.
+    /// Takes the bytes of a read. Says whether the exchange is over and, if so, whether the connection may carry another
+    /// request.
     pub(super) fn take(&mut self, now: Time, plain: &[u8], opened: Opened) -> Option<bool> {
         if !plain.is_empty() {
             match self.handle_bytes(now, plain) {
@@ -342,7 +343,7 @@ impl Caller {
         Some(false)
     }
 
-    /// Bytes of the answer.
+    /// Bytes of the response.
     fn handle_bytes(&mut self, now: Time, bytes: &[u8]) -> Heard {
         let Caller { desk, judge, conversation, cache, .. } = self;
         let mut events = Telling { desk, judge, now };
@@ -373,7 +374,7 @@ impl Caller {
         self.settle(now, &loss, detail);
     }
 
-    /// No answer within the time-out: failed, or unknown when the end had come meanwhile.
+    /// No response within the timeout: failed, or unknown when the end had come meanwhile.
     pub(super) fn timed_out(&mut self, now: Time) {
         lock(&self.desk).tick(now);
         self.settle(now, &Loss::TimedOut, &Loss::TimedOut.words());
@@ -393,7 +394,7 @@ impl Caller {
         settle(conversation, lost, &mut desk.recording(now), |run, _| *again = Some(run));
     }
 
-    /// Whether the user said stop long enough ago that the answer under way is no longer waited for.
+    /// Whether the user said stop long enough ago that the response under way is no longer waited for.
     pub(super) fn is_over(&self, now: Time) -> bool {
         let mut desk = lock(&self.desk);
         if !desk.board.stop_asked() {
@@ -404,7 +405,7 @@ impl Caller {
         now - *desk.stop_seen.get_or_insert(now) >= STOP_GRACE
     }
 
-    /// Whether the request under way was acted on nobody will know.
+    /// The server may or may not have acted on the request in flight: its outcome is unknown.
     fn abandon(&mut self) {
         let Caller { desk, conversation, again, .. } = self;
         let mut desk = lock(desk);
@@ -413,12 +414,12 @@ impl Caller {
         again.take().iter().for_each(|run| desk.recorder.unknown(run));
     }
 
-    /// No connection could be opened: the next request has failed. Says whether to go on.
+    /// No connection could be opened: the next request has failed. Says whether to continue.
     pub(super) fn connect_failed(&mut self, asked: Time, now: Time, failed: &NotOpened) -> bool {
         let (error, words) = (failed.error, failed.words());
         let mut guard = lock(&self.desk);
         let desk = &mut *guard;
-        // What was begun behind the end is nobody's failure, and must not go on for ever.
+        // A connection attempt that began after the end is no failure, and must not prolong the run.
         if asked >= desk.supply.stop_at() {
             return false;
         }

@@ -1,4 +1,4 @@
-//! What goes over a baseline's connection before HTTP begins, and what changes its bytes from then on. Sans-IO.
+//! The bytes of a baseline's connection: those before HTTP begins, and layers that change them from then on. Sans-IO.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use crate::route::RouteSession;
 #[derive(Default)]
 pub(super) struct Channel {
     session: Option<RouteSession>,
-    /// What the session itself has to say.
+    /// The session's own bytes to send.
     wire: Vec<u8>,
     /// A part of a request, for the wire.
     sealed: Vec<u8>,
@@ -25,7 +25,7 @@ impl Channel {
         Channel { session, ..Channel::default() }
     }
 
-    /// The connection is established; `local`: our end of it. What leaves first is in [`Channel::wire`].
+    /// The connection is established; `local`: our end of it. The first bytes to send are in [`Channel::wire`].
     pub(super) fn begin(&mut self, local: Option<SocketAddr>) {
         if let Some(session) = &mut self.session {
             session.set_local(local);
@@ -38,7 +38,7 @@ impl Channel {
         self.session.as_ref().is_none_or(Session::is_ready)
     }
 
-    /// What the session itself has to say; taken once.
+    /// The session's own bytes to send; taken once.
     pub(super) fn wire(&mut self) -> Vec<u8> {
         if let Some(session) = &mut self.session {
             session.reply(&mut self.wire);
@@ -94,7 +94,7 @@ impl Channel {
     }
 }
 
-/// What a read led to.
+/// The result of a read.
 pub(super) enum Opened {
     /// More may come.
     More,

@@ -23,8 +23,8 @@ use crate::plan::{Pace, Plan};
 use crate::route::{Addresses, Names, RouteTo};
 use crate::start::{Join, Place, StartError, Work};
 
-/// From this depth on epoll is cheaper: a read brings many answers at once, and one large buffer takes them better than a
-/// row of provided ones. docs/PERFORMANCE.md has the figures.
+/// From this depth on epoll is cheaper: a read brings many responses at once, and one large buffer takes them better
+/// than a row of provided ones. docs/PERFORMANCE.md has the figures.
 const DEEP: u32 = 8;
 
 /// Which transport a plan is best served by on this kernel, or must be by its own word; and what the user should know of it.
@@ -110,7 +110,7 @@ fn prepare(plan: &Plan, io: Io, threads: u32) -> Result<Prepared, StartError> {
 
 fn limits(plan: &Plan, part: &Part) -> linerate_net::Limits {
     let own = u32::try_from(share(u64::from(plan.connections), part.core, part.cores)).unwrap_or(u32::MAX);
-    // Connections that linger after their last answer come on top.
+    // Connections that linger after their last response come on top.
     let connections = own.saturating_mul(2).saturating_add(1024);
     let usual = linerate_net::Limits::default();
     // Large bodies wait where they are and cost no memory, however many of them do.
@@ -125,7 +125,7 @@ pub(crate) struct Part {
     pub(crate) core: u32,
     pub(crate) cores: u32,
     pub(crate) start: Time,
-    /// What goes over connections before HTTP begins.
+    /// The layers below HTTP, if any: preamble and TLS.
     pub(crate) route: Option<RouteTo>,
     /// The target's name, if it can be looked up again.
     pub(crate) names: Option<Arc<Names>>,
@@ -133,7 +133,7 @@ pub(crate) struct Part {
     pub(crate) joining: Option<Joining>,
 }
 
-/// What a thread of a part that joins a run needs to know.
+/// How a thread joins a run that has started.
 #[derive(Clone, Copy)]
 pub(crate) struct Joining {
     join: Join,

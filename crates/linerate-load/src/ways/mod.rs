@@ -29,7 +29,7 @@ use crate::plan::{Plan, Way};
 use crate::request_log;
 use crate::start::{Place, StartError};
 
-/// What the plan asks for as threads to start.
+/// The threads to start for a plan.
 pub(crate) fn works(
     plan: &Plan,
     place: Option<Place>,

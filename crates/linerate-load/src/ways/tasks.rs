@@ -60,7 +60,7 @@ fn run(plan: &Plan, way: &Way, desk: Arc<Mutex<Desk>>) -> Result<Outcome, String
             match timeout(SLICE, tasks.join_next()).await {
                 Ok(Some(_)) => {}
                 Ok(None) => return,
-                // Whoever is dropped says what became of its request.
+                // A dropped caller records the outcome of its request in flight.
                 Err(_) if stop.is_over(machine::monotonic_now()) => tasks.abort_all(),
                 Err(_) => {}
             }
@@ -82,7 +82,7 @@ struct Open {
 /// TCP's, or a Unix one.
 type Stream = Box<dyn Wire>;
 
-/// What is asked of either.
+/// The traits that both kinds of stream have.
 trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
@@ -176,7 +176,7 @@ async fn write(open: &mut Open, request: &Outgoing) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Sends one request and reads its answer. Says whether the connection may carry another.
+/// Sends one request and reads its response. Says whether the connection may carry another.
 async fn exchange(caller: &mut Caller, open: &mut Open, request: &Outgoing, buffer: &mut [u8]) -> bool {
     let mut failed = write(open, request).await.is_err();
     loop {
@@ -190,7 +190,7 @@ async fn exchange(caller: &mut Caller, open: &mut Open, request: &Outgoing, buff
                 if let Some(reusable) = caller.take(machine::monotonic_now(), plain, opened) {
                     return reusable;
                 }
-                // What a session has to say by itself; a connection that takes it no more says so when it is read.
+                // The session's own bytes; a connection that cannot take them says so when it is read.
                 let _ = open.stream.write_all(&open.channel.wire()).await;
             }
             Err(_) => failed = true,

@@ -182,7 +182,7 @@ fn dial(path: &Path, until: Time) -> Result<TcpStream, NetError> {
     }
 }
 
-/// Sends one request and reads its answer. Says whether the connection may carry another.
+/// Sends one request and reads its response. Says whether the connection may carry another.
 fn exchange(
     caller: &mut Caller,
     open: &mut Open,
@@ -212,7 +212,7 @@ fn exchange(
             if let Some(reusable) = caller.take(machine::monotonic_now(), plain, opened) {
                 return reusable;
             }
-            // What a session has to say by itself; a connection that takes it no more says so when it is read.
+            // The session's own bytes; a connection that cannot take them says so when it is read.
             let _ = stream.write_all(&channel.wire());
         }
     }

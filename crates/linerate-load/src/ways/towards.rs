@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::route::{Addresses, Names, RouteLayer, RouteTo};
 use crate::start::StartError;
 
-/// What all callers of a run share.
+/// State that all callers of a run share.
 #[derive(Clone)]
 pub(super) struct Way {
     addresses: Addresses,

@@ -16,7 +16,7 @@ pub(crate) struct Works {
     pub(crate) pinned: bool,
     /// Whether each thread may have a table of descriptors of its own, which makes system calls cheaper.
     pub(crate) own_descriptors: bool,
-    /// What the user should know.
+    /// A warning for the user.
     pub(crate) warning: Option<String>,
     /// Where packets are written down.
     pub(crate) capture: Option<Arc<PcapFile>>,

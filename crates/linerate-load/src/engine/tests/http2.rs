@@ -50,7 +50,7 @@ struct Side {
 
 struct Wild {
     dice: Random,
-    /// Of a hundred requests, so many meet with something.
+    /// Of a hundred requests, this many meet some misbehavior.
     evil: u64,
     processed: Arc<Mutex<u64>>,
     sides: HashMap<PeerConn, Side>,
@@ -143,7 +143,7 @@ impl Peer for Wild {
         self.sides.insert(conn, Side::default());
         let most = 1 + self.dice.below(30) as u8;
         let window = self.dice.below(3) as u8;
-        // At most so many streams, and a window of 0, 256 or 512 bytes.
+        // A limit of streams, and a window of 0, 256 or 512 bytes.
         out.send(conn, frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, most, 0, 4, 0, 0, window, 0]));
     }
 
@@ -279,7 +279,7 @@ fn a_server_that_refuses_everything_ends_in_failures() {
 /// time-out.
 #[test]
 fn a_server_that_admits_no_streams_ends_the_run() {
-    /// Answers so many requests of each connection and admits none from then on.
+    /// Responds to this many requests of each connection and admits none from then on.
     struct Shuts(Wild, u32);
     impl Shuts {
         fn shut(conn: PeerConn, out: &mut PeerActions) {

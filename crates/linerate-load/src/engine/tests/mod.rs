@@ -168,7 +168,7 @@ fn an_endless_header_ends() {
 fn a_server_that_never_answers_times_out() {
     let plan = Plan { connections: 2, depth: 3, timeout: 100 * MS, stop: requests(12), ..plan() };
     let (outcome, _) = run(&plan, Script { silent: true, ..Script::new() });
-    // The last ones are waited for after the end: whether they would have been answered nobody knows.
+    // The last requests still wait after the end: whether responses would have come is unknown.
     assert_eq!(outcome.requests.failed + outcome.requests.unknown, 12);
     assert!(outcome.failures.count(Failure::Timeout) >= 6, "{:?}", outcome.requests);
 }
@@ -572,7 +572,7 @@ fn short_connections_in_an_open_loop_open_when_due() {
     let (outcome, seen) = run(&plan, Script::new());
     assert_eq!(outcome.requests.answered, 200);
     assert_eq!(seen.get().connections, 200);
-    // From due: a round trip for the handshake and one for the answer.
+    // From due: a round trip for the handshake and one for the response.
     assert_eq!(outcome.latency.from_due.unwrap().percentile_ns(50.0) / 1_000_000, 4);
     assert_eq!(outcome.latency.from_sent.percentile_ns(50.0) / 1_000_000, 4);
     assert_eq!(outcome.latency.connect.percentile_ns(50.0) / 1_000_000, 2);

@@ -18,7 +18,7 @@ pub(super) struct Counts {
     pub(super) answered: u64,
     pub(super) said_close: u64,
     pub(super) truncated: u64,
-    /// Requests that came at once on each connection, before it had answered any.
+    /// Requests that came at once on each connection, before its first response.
     pub(super) bursts: Vec<usize>,
     pub(super) heads: Vec<String>,
 }
@@ -56,7 +56,7 @@ pub(super) struct Script {
     pub(super) idle: Option<Duration>,
     /// Echoes this field of the request.
     pub(super) echo: Option<String>,
-    /// Of so many responses one breaks off.
+    /// One response in this many breaks off.
     pub(super) truncate_every: Option<u64>,
     /// Sends each response twice.
     pub(super) twice: bool,

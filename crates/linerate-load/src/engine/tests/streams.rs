@@ -13,7 +13,7 @@ use linerate_tls::PLAIN;
 use super::*;
 use crate::engine::responses::Reading;
 
-/// Kinds of frames. Each is its kind, a number, a length and so many bytes.
+/// Kinds of frames. Each is its kind, a number, a length and that many bytes.
 const SETTINGS: u8 = 0;
 const SETTINGS_ACK: u8 = 1;
 const MESSAGE: u8 = 2;
@@ -56,7 +56,7 @@ struct Streams {
     /// Bytes of requests that may leave, and requests that wait for that.
     credit: usize,
     waiting: VecDeque<Vec<u8>>,
-    /// What has to be said beside requests.
+    /// Control frames to send beside requests.
     control: Vec<u8>,
     given_back: Vec<Run>,
     goes_away: bool,
@@ -234,7 +234,7 @@ impl Conversation for Streams {
 /// Streams that the server admits at once.
 const ADMITTED: u32 = 4;
 
-/// What it saw.
+/// Counts of what the server received.
 #[derive(Clone, Debug, Default)]
 struct Counts {
     connections: u32,
@@ -245,11 +245,11 @@ struct Counts {
     cancelled: u32,
 }
 
-/// Answers what came within a millisecond, the latest first, and all in pieces.
+/// Collects requests for a millisecond, then responds to all of them in reverse order, in pieces.
 #[derive(Default)]
 struct Server {
     seen: Arc<std::sync::Mutex<Counts>>,
-    /// Takes so many streams on a connection, and does not process the last of them.
+    /// Sends GO_AWAY at this stream of a connection, and processes only the first of those that wait.
     goes_away_after: Option<u32>,
     /// Ignores this stream of each connection.
     ignores: Option<u32>,

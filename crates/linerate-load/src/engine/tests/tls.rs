@@ -135,7 +135,7 @@ impl Layer for Cutting {
 /// The requests that the server saw, by their path: `/g7`, `/p8`.
 type Saw = Arc<Mutex<HashMap<String, u64>>>;
 
-/// Answers with every framing, and closes, breaks off and resets.
+/// Responds with every framing, and closes, breaks off and resets.
 struct Unreliable {
     saw: Saw,
     random: Random,

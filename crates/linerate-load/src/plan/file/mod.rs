@@ -90,7 +90,7 @@ const DATA: Keys = Keys {
     )],
 };
 
-/// What a plan file says. `None`: it doesn't say, so flags or defaults decide.
+/// The contents of a plan file. `None`: it doesn't say, so flags or defaults decide.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanFile {
     /// `url`: where to.
@@ -99,7 +99,7 @@ pub struct PlanFile {
     pub connections: Option<u32>,
     /// `pipeline`: requests in flight on each connection.
     pub pipeline: Option<u32>,
-    /// `requests`: stop after so many.
+    /// `requests`: stop after this many.
     pub requests: Option<u64>,
     /// `duration`: stop after this time.
     pub duration: Option<Duration>,
@@ -109,7 +109,7 @@ pub struct PlanFile {
     pub arrival: Option<Arrival>,
     /// `resend`: which requests go out again.
     pub resend: Option<Resend>,
-    /// `per_connection`: close a connection after so many requests.
+    /// `per_connection`: close a connection after this many requests.
     pub per_connection: Option<u32>,
     /// `threads`.
     pub threads: Option<u32>,
