@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::{Close, Conn, Limits, Time};
 
-/// What a closed connection still waits for.
+/// The event that a closed connection still waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closing {
     /// Unsent bytes must leave. Then it closes.
@@ -21,7 +21,7 @@ pub(crate) enum Closing {
 }
 
 impl Closing {
-    /// What a connection closed by `how` waits for first; `None` if nothing. `flushed`: all bytes
+    /// The first event that a connection closed by `how` waits for; `None` if nothing. `flushed`: all bytes
     /// have left. `ended`: the application has read all of the peer's bytes and its FIN. `fin`: the
     /// peer's FIN has been received.
     pub(crate) fn first(how: Close, flushed: bool, ended: bool, fin: bool) -> Option<Closing> {

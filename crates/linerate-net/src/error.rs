@@ -2,15 +2,15 @@
 
 use std::io;
 
-/// What went wrong, independent of the transport and the errno it used.
+/// The kind of a failure, independent of the transport and the errno it used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NetErrorKind {
-    /// Nobody listens there (RST to our SYN).
+    /// No socket listens there (RST to our SYN).
     Refused,
     /// The peer reset an established connection.
     Reset,
-    /// The peer did not answer in the kernel's time.
+    /// The peer did not respond within the kernel's time.
     TimedOut,
     /// No route to the host or network.
     Unreachable,
@@ -28,7 +28,7 @@ pub enum NetErrorKind {
     Misuse,
     /// A [layer](crate::layer)'s handshake failed (TLS).
     Handshake,
-    /// A proxy on the way to the peer opened no path to it.
+    /// A proxy in front of the peer opened no tunnel to it.
     Proxy,
     /// The peer closed the connection without the end that its protocol has (TLS: without `close_notify`).
     Cut,
@@ -40,7 +40,7 @@ pub enum NetErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.describe())]
 pub struct NetError {
-    /// What went wrong.
+    /// The kind of failure.
     pub kind: NetErrorKind,
     /// The kernel's errno, 0 when the transport is not the kernel's.
     pub errno: i32,

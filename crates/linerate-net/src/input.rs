@@ -38,7 +38,7 @@ impl InputFile {
         Ok(InputFile { file, metadata, begun: false })
     }
 
-    /// What the file system says of it.
+    /// Its metadata, as the file system reports it.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }

@@ -23,10 +23,10 @@ pub struct Limits {
     /// Things the kernel tells in one turn. Reason: what comes first must not get old while the rest is handled.
     pub events_per_turn: u32,
     /// How long a connection closed with `AfterPeer` or `Lingering` waits for the peer's FIN. Reason: it holds a slot and a
-    /// descriptor that nobody sees any more.
+    /// descriptor that the application no longer sees.
     pub closing_time: Duration,
-    /// How long bytes handed over before the close may take to leave. Reason: as above, but a last answer on a slow wire
-    /// deserves more patience.
+    /// How long bytes handed over before the close may take to leave. Reason: as above, but a last response on a slow
+    /// wire deserves more patience.
     pub flush_time: Duration,
     /// Connections that wait in either of these ways; beyond it the oldest is closed. Reason: as above.
     pub closing_connections: u32,
@@ -54,12 +54,12 @@ impl Default for Limits {
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Descriptors that an instance of epoll has room made for when it starts. Reason: making it later holds up a turn for ten
-/// milliseconds at each power of two; so many take 128 KiB of the kernel's memory for the whole process.
+/// milliseconds at each power of two; this many take 128 KiB of the kernel's memory for the whole process.
 pub(crate) const DESCRIPTORS_AT_FIRST: u32 = 1 << 14;
 
-/// Descriptors that no connection is accepted with (epoll): an eighth of `ulimit -n`, at most so many. Reason: a request for a
-/// file needs one more, and so do a log that is opened anew and the reading of `/proc`. Connections must not take the last.
-/// io_uring keeps connections in a table of its own.
+/// Descriptors that no connection is accepted with (epoll): an eighth of `ulimit -n`, at most this many. Reason: a
+/// request for a file needs one more, and so do a log that is opened anew and the reading of `/proc`. Connections must
+/// not take the last. io_uring keeps connections in a table of its own.
 pub(crate) const DESCRIPTORS_RESERVED: u64 = 1024;
 
 /// A first send up to this size leaves at once without TCP_NODELAY. Reason: it fits one segment even at the smallest MSS
@@ -67,7 +67,7 @@ pub(crate) const DESCRIPTORS_RESERVED: u64 = 1024;
 pub(crate) const ONE_SEGMENT: usize = 500;
 
 /// Sends after which a connection's descriptor is registered with the ring. Reason: registering costs about as much as
-/// it saves in so many.
+/// it saves in this many.
 pub(crate) const SENDS_BEFORE_DIRECT: u32 = 32;
 
 /// How long a Unix socket whose accept queue is full is left alone. Reason: a server that is busy accepts some within it; asking more
@@ -93,7 +93,8 @@ pub(crate) const FILE_BUFFER: usize = 128 << 10;
 /// that a thread has under way at the same moment.
 pub(crate) const FILE_BUFFERS_KEPT: usize = 64;
 
-/// Bytes that are discarded rather than received (epoll), at least. Reason: the call that it takes costs as much as copying so many.
+/// Bytes that are discarded rather than received (epoll), at least. Reason: the call that it takes costs as much as
+/// copying this many.
 pub(crate) const DISCARDED_BY_CALL: usize = 8 << 10;
 
 /// ... and with io_uring. Reason: the multishot receive has to be ended for it.

@@ -136,7 +136,7 @@ pub struct Prepared {
 }
 
 impl IoOptions {
-    /// Prepares transports for so many threads. `steer` says which packets user-space TCP takes.
+    /// Prepares transports for `threads` threads. `steer` says which packets user-space TCP takes.
     ///
     /// # Errors
     /// An option does not suit the transport, or something is missing or in the way.
@@ -182,7 +182,7 @@ enum Kind {
     },
 }
 
-/// What a thread does with its transport, whichever it is. A trait, because a closure cannot be
+/// A thread's use of its transport, of whichever kind. A trait, because a closure cannot be
 /// generic over the transport.
 pub trait UseTransport {
     /// Its result.
@@ -214,7 +214,7 @@ impl Unopened {
         }
     }
 
-    /// What the kernel calls it, for messages.
+    /// The kernel's own name for it, for messages.
     pub fn kernel_name(&self) -> &'static str {
         match self.0 {
             Kind::Epoll => "epoll",

@@ -1,4 +1,4 @@
-//! What this kernel offers to transports, found by trying, with reasons in words.
+//! The features that this kernel offers to transports, found by trying, with reasons in words.
 
 use std::{fs, io};
 
@@ -12,7 +12,7 @@ pub struct Facility {
     pub name: &'static str,
     /// The first Linux version that has it.
     pub since: &'static str,
-    /// What linerate does without it.
+    /// The substitute that linerate uses without it.
     pub without: &'static str,
     /// Why it is unusable here; `None` if it works.
     pub missing: Option<String>,
@@ -23,7 +23,7 @@ pub struct Facility {
 #[error("{0}")]
 pub struct Unavailable(pub String);
 
-/// What the kernel was found to offer.
+/// The features found in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// The kernel's version, as `uname -r` prints it.

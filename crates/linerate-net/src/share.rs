@@ -34,7 +34,7 @@ use crate::{
 
 /// Something that works in a thread beside the owner of its transport.
 pub trait Companion {
-    /// What the owner is left with.
+    /// The owner's part of the transport.
     type Owned<T: Transport>: Transport;
     /// The companion, with its part of the transport.
     type Running<T: Transport>: Step;
@@ -192,13 +192,13 @@ impl<T> State<T> {
     }
 }
 
-/// What the two say to each other.
+/// State that the two share.
 #[derive(Debug)]
 struct Between {
     /// When the guest wants its next step.
     until: Cell<Time>,
     has_events: Cell<bool>,
-    /// The guest is dropped: nobody hears its bell.
+    /// The guest is dropped: its bell has no listener.
     is_gone: Cell<bool>,
     bell: Arc<Bell>,
 }
@@ -588,7 +588,7 @@ mod tests {
         // In memory nothing is unfinished.
         assert_eq!((guest.unfinished(), owner.unfinished()), (1, 0));
         assert!(guest.listen(to, &ListenOptions::default()).is_err());
-        // What ends with the guest is the owner's no more.
+        // Connections that end with the guest are none of the owner's.
         drop(guest);
         owner.turn(Some(Time::ZERO + Duration::from_secs(1)), &mut owners).expect("a turn");
         assert_eq!(owners.len(), 1);
@@ -608,7 +608,7 @@ mod tests {
         guest.close(first, Close::Now);
         let third = guest.connect(to, &ConnectOptions::default()).expect("under way");
         assert_eq!(third.slot(), 0);
-        // The one that was closed is nobody's: neither the owner's first nor the guest's third.
+        // The closed one has no owner: neither the owner's first nor the guest's third.
         assert_ne!(first, third);
         guest.send(first, b"lost").expect("it goes nowhere");
         guest.close(first, Close::Now);
@@ -621,7 +621,7 @@ mod tests {
         assert!(guest.local(third).is_none() && guest.unfinished() == 1);
     }
 
-    /// What one of the two knows of its connections: the letter that each sends, and what came back.
+    /// The connections of one of the two: the letter that each sends, and the bytes that came back.
     #[derive(Default)]
     struct Known(Vec<(Conn, u8, Vec<u8>)>);
 

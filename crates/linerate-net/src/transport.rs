@@ -22,7 +22,7 @@
 //! 2. Events of one connection keep their order: `Connected` before the first `Readable`, bytes before the end, the end
 //!    before a reset that followed it.
 //! 3. Events already in a batch may name a connection closed meanwhile: calls on it do nothing, `receive` says `Gone`.
-//! 4. Each `Readable` is answered by one `receive`, also for a connection closed meanwhile (it may hold a buffer). It may
+//! 4. Each `Readable` needs one `receive`, also for a connection closed meanwhile (it may hold a buffer). It may
 //!    turn out to bring nothing. Bytes are lent to the closure; what must outlive it is copied.
 //! 5. `send` takes everything (up to [`Limits::unsent_bytes`](crate::Limits)); what the wire does not take at once the transport keeps until it does.
 //!    It costs least, and keeps the peer busiest, to send as soon as something was received, once for each connection and
@@ -80,7 +80,7 @@ impl Listener {
         Listener(index)
     }
 
-    /// What it was made with.
+    /// The number it was made with.
     pub fn index(self) -> u32 {
         self.0
     }
@@ -96,7 +96,7 @@ impl Lent {
         Lent(index)
     }
 
-    /// What it was made with.
+    /// The number it was made with.
     pub fn index(self) -> u32 {
         self.0
     }
@@ -122,7 +122,7 @@ impl Data {
         Data { conn, token }
     }
 
-    /// What it was made with.
+    /// The number it was made with.
     pub fn token(&self) -> u64 {
         self.token
     }
@@ -147,7 +147,7 @@ pub enum Event {
     },
     /// A connection that we opened is established: it carries the application's bytes.
     Connected {
-        /// Which.
+        /// The connection.
         conn: Conn,
         /// When it was known to carry bytes.
         at: Time,
@@ -157,7 +157,7 @@ pub enum Event {
     },
     /// [`Transport::receive`] can take bytes, the end, or a failure of the receiving side.
     Readable {
-        /// Which.
+        /// The connection.
         conn: Conn,
         /// The claim.
         data: Data,
@@ -165,14 +165,14 @@ pub enum Event {
     /// Everything handed over has left. Reported if some of it had to wait, and whenever
     /// [`Transport::unsent`] returned more than zero.
     Drained {
-        /// Which.
+        /// The connection.
         conn: Conn,
     },
     /// The connection could not be established, or failed while it was not read (paused, or at its
     /// end). A connection that is read reports [`After::Failed`] after the last bytes. Reported
     /// once; the application closes it.
     Failed {
-        /// Which.
+        /// The connection.
         conn: Conn,
         /// Why.
         error: NetError,
@@ -210,7 +210,7 @@ pub enum Piece<'a> {
     Discarded(u64),
 }
 
-/// What an application knows of the next bytes on a connection.
+/// An application's knowledge of the next bytes on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ahead {
     /// How many belong together, such as the rest of a body; 0 if unknown.
@@ -262,7 +262,7 @@ pub struct ConnectOptions {
     /// The connection carries one request and is then closed: the transport may use a cheaper way
     /// for that.
     pub short: bool,
-    /// What a layer makes of the connection.
+    /// Selects how a layer treats the connection.
     pub profile: Profile,
     /// Connect to this Unix socket of the kernel instead of an address. Fails where sockets are not
     /// the kernel's.
@@ -278,7 +278,7 @@ pub struct ListenOptions {
     pub reuse_port: bool,
     /// TCP_DEFER_ACCEPT: report a connection when its first bytes are there.
     pub defer: Option<Duration>,
-    /// What a layer makes of its connections.
+    /// Selects how a layer treats its connections.
     pub profile: Profile,
 }
 
@@ -430,7 +430,7 @@ pub trait Transport {
     fn set_low_water(&mut self, conn: Conn, bytes: usize);
 
     /// Closes. The connection is gone for the application at once. One that is not established yet
-    /// is given up, whatever the way, with the bytes that waited for it.
+    /// is abandoned, whatever `how` says, with the bytes that waited for it.
     fn close(&mut self, conn: Conn, how: Close);
 
     /// Connections that still hold something: open ones, and closed ones that wait for their last
@@ -471,13 +471,13 @@ pub trait Transport {
         None
     }
 
-    /// What a layer knows of a connection and its peer once bytes pass. The layer says of which
+    /// A layer's facts about a connection and its peer once bytes pass. The layer says of which
     /// type it is.
     fn about(&self, _conn: Conn) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 
-    /// What a layer makes of the connections of a listener from now on; for those that are adopted,
+    /// Sets how a layer treats the connections of a listener from now on; for those that are adopted,
     /// which have no options.
     fn set_profile(&mut self, _listener: Listener, _profile: Profile) {}
 
@@ -487,7 +487,7 @@ pub trait Transport {
     /// A handle to wake `turn` from another thread.
     fn waker(&self) -> Waker;
 
-    /// What the transport's own TCP counts over all connections; `None` where TCP is the kernel's
+    /// Counters of the transport's own TCP over all connections; `None` where TCP is the kernel's
     /// (nstat shows it there). It may cost a system call.
     fn totals(&self) -> Option<TcpTotals> {
         None

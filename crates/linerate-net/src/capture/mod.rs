@@ -13,7 +13,7 @@ use std::time::Duration;
 pub use crate::link::xdp::interface_towards;
 use crate::sys::packet_ring::{PacketRing, interface_index};
 
-/// What to capture.
+/// The packets to capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureOptions {
     /// Captures on this interface only; on all of them when `None`.
@@ -24,7 +24,7 @@ pub struct CaptureOptions {
     pub towards: Option<IpAddr>,
     /// Captures only TCP with this port at one end.
     pub port: Option<u16>,
-    /// Captures only so many bytes of each packet; all of them when `None`.
+    /// Captures only this many bytes of each packet; all of them when `None`.
     pub snap: Option<u32>,
 }
 

@@ -10,7 +10,7 @@ use crate::{
     Transport, machine,
 };
 
-/// What was observed on one connection.
+/// Events and bytes observed on one connection.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) connected: u32,

@@ -232,7 +232,7 @@ pub fn bytes_before_a_reset_are_not_reordered<T: Transport>(subject: &Subject<T>
 
 pub fn a_reset_behind_the_bytes_is_told<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
-    // What exceeds the peer's first window is still unsent, and a reset by the kernel would destroy
+    // The bytes beyond the peer's first window are still unsent, and a reset by the kernel would destroy
     // it.
     for size in [1, 1000, 50_000] {
         let (client, server) = bed.pair();

@@ -1,4 +1,4 @@
-//! What every transport must keep to, as tests that run over any of them: see
+//! The rules for every transport, as tests that run over any of them: see
 //! `tests/conformance.rs`.
 //!
 //! Both ends of each connection belong to one instance. No test depends on how long something

@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub(super) error: Option<NetError>,
     /// `Some` once the application has closed it.
     pub(super) closing: Option<Closing>,
-    /// What epoll was asked for; `None`: it does not know the descriptor yet.
+    /// The interest registered with epoll; `None`: it does not know the descriptor yet.
     pub(super) interest: Option<Interest>,
     pub(super) connecting: bool,
     /// It is for a Unix socket and not connected: the kernel takes nothing for it, and epoll would call it broken.
@@ -30,7 +30,7 @@ pub(super) struct Entry {
     pub(super) paused: bool,
     /// Epoll said that there is something to read, and nothing has shown yet that it is all read.
     pub(super) readable: bool,
-    /// A `Readable` was handed out and not answered yet, or waits in the ready list.
+    /// A `Readable` was handed out and not received yet, or waits in the ready list.
     pub(super) reported: bool,
     /// The peer's FIN is known to be in the socket.
     pub(super) fin: bool,
@@ -43,13 +43,13 @@ pub(super) struct Entry {
     /// A first send went out without TCP_NODELAY.
     sent: bool,
     nodelay: bool,
-    /// What the application knows of the bytes that come next.
+    /// The application's knowledge of the next bytes.
     ahead: Ahead,
     /// TCP alone discards bytes without a buffer to copy them to.
     is_unix: bool,
 }
 
-/// What became of a flush.
+/// The outcome of a flush.
 pub(super) enum Flushed {
     /// All has left.
     All,
@@ -93,7 +93,7 @@ impl Entry {
         Entry { connecting: false, nodelay: true, readable: true, reported: true, ..Entry::connecting(fd) }
     }
 
-    /// What epoll has to be asked for now.
+    /// The interest to register with epoll now.
     pub(super) fn wanted_interest(&self) -> Interest {
         let waits = self.connecting || !self.outbox.is_empty();
         if waits { Interest::ReadWrite } else { Interest::Read }
@@ -184,9 +184,9 @@ impl Entry {
         Flushed::All
     }
 
-    /// Asks to be told only of so many bytes or more.
+    /// Asks for events only from this many bytes on.
     pub(super) fn set_low_water(&self, bytes: usize) {
-        // Without it, what comes is told of at once.
+        // Without it, received bytes are reported at once.
         let _ = socket::set_low_water(&self.fd, bytes);
     }
 
@@ -240,8 +240,8 @@ impl Entry {
         After::Open
     }
 
-    /// The end is told first, even when a reset followed it: what came before the end is whole. The reset is for the next
-    /// time.
+    /// The end is reported first, even when a reset followed it: everything before the end is whole. The reset is for
+    /// the next time.
     fn end(&mut self) -> After {
         let told = std::mem::replace(&mut self.ended, true);
         self.readable = self.broken && !told;

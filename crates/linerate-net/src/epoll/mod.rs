@@ -1,8 +1,8 @@
 //! The kernel's TCP by epoll, edge-triggered.
 //!
-//! What it saves: a descriptor is given to epoll once, and only at the start of the next turn, so a connection that is over by then
-//! was never given at all; room to send is asked for only while something waits for it; a short read is known to have
-//! emptied the socket; a FIN that epoll told of needs no read of its own.
+//! Savings: a descriptor is given to epoll once, and only at the start of the next turn, so a connection that is over by
+//! then was never given at all; room to send is asked for only while something waits for it; a short read is known to
+//! have emptied the socket; a FIN that epoll reported needs no read of its own.
 
 mod entry;
 
@@ -85,7 +85,7 @@ impl Epoll {
         let wake = Arc::new(EventFd::new()?);
         // Edge-triggered: each signal is an edge, so the count is never read.
         poll.add(&*wake, Interest::Read, WAKER)?;
-        // Without the room it goes on as it is.
+        // Without the room it works as well, only slower.
         let _ = thread::reserve_descriptors(&*wake, limits.connections.min(DESCRIPTORS_AT_FIRST));
         Ok(Epoll {
             poll,
@@ -221,7 +221,7 @@ impl Epoll {
             match entry.flush(&self.lent) {
                 Flushed::All => events.push(Event::Drained { conn }),
                 Flushed::Some => {}
-                // What the peer said before it went is still to be read, and the error follows it.
+                // The peer's last bytes are still to be read, and the error follows them.
                 Flushed::Failed => (entry.readable, entry.broken) = (true, true),
             }
         }
@@ -432,7 +432,7 @@ impl Epoll {
     }
 }
 
-/// What is to be sent.
+/// Data to be sent, and who owns it.
 enum Load<'a> {
     Copied(&'a [u8]),
     Shared(Bytes),
@@ -489,7 +489,7 @@ impl Transport for Epoll {
             socket::bind_source(&fd, from)?;
         }
         let started = socket::connect(&fd, to);
-        // An answer that came at once is reported like one that came later.
+        // A result that came at once is reported like one that came later.
         let conn = match self.table.insert(Entry::connecting(fd)) {
             Ok(conn) => conn,
             Err(_) => return Err(NetError::of(NetErrorKind::NoMemory)),

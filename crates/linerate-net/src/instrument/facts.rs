@@ -1,6 +1,6 @@
 //! TCP_INFO in full: the evidence that an explanation can rest on.
 
-/// What the kernel knows of one connection (`struct tcp_info`). Fields that an older kernel lacks
+/// The kernel's counters of one connection (`struct tcp_info`). Fields that an older kernel lacks
 /// are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // named as in linux/tcp.h, without the prefix

@@ -79,7 +79,7 @@ pub struct ProbeError {
     pub error: io::Error,
     /// The time of the failure.
     pub at: Time,
-    /// What the kernel knew of the connection at that time.
+    /// The kernel's counters of the connection at that time.
     pub facts: Box<Facts>,
 }
 
@@ -250,7 +250,7 @@ impl Probe {
         }
     }
 
-    /// What the kernel knows of the connection.
+    /// The kernel's counters of the connection.
     pub fn facts(&self) -> Facts {
         sys::facts(&self.fd).unwrap_or_default()
     }
@@ -350,7 +350,7 @@ mod tests {
         let written = probe.write(b"hello", false, soon()).expect("written");
         let mut buffer = [0; 16];
         let read = probe.read(&mut buffer, soon()).expect("an answer");
-        // The answer may arrive before a thread that waits for a CPU has noted when it wrote.
+        // The response may arrive before a thread that waits for a CPU has noted when it wrote.
         assert_eq!((&buffer[..read.bytes], read.at > probe.connected()), (&b"world"[..], true));
         assert!(probe.asked() <= probe.connected() && probe.connected() <= written);
         let facts = probe.facts();

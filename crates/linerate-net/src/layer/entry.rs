@@ -71,7 +71,7 @@ impl<S> Entry<S> {
     }
 
     /// How the connection is closed if the application closes it in this way. A reset would destroy
-    /// the session's last words, and so would bytes of the peer that nobody reads.
+    /// the session's last words, and unread bytes of the peer would cause one.
     pub(super) fn closes(&self, how: Close) -> Close {
         if self.has_refused { Close::Lingering } else { how }
     }

@@ -194,7 +194,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         }
     }
 
-    /// What follows from the state of a handshake.
+    /// Acts on the state of a handshake.
     fn settle(&mut self, conn: Conn, after: After, events: &mut Vec<Event>) {
         let Some(entry) = self.entries.get_mut(conn) else { return };
         match (entry.session.is_ready(), entry.stage, broken(after)) {
@@ -424,7 +424,7 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
         let Some(entry) = self.entries.get_mut(conn).filter(|entry| !entry.is_closing()) else {
             return if is_early { After::Gone } else { self.wire.receive(data, take) };
         };
-        // Bytes that came early come first, whichever claim is answered.
+        // Bytes that came early come first, whichever claim is served.
         let mut early = std::mem::take(&mut entry.early);
         if !early.is_empty() {
             take(&mut early);
@@ -446,7 +446,7 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
         if data.token() != EARLY && self.entries.get(data.conn()).is_none() {
             return self.wire.receive_or_discard(data, take);
         }
-        // So many bytes of the application are not so many of the wire.
+        // The application's byte count differs from the wire's.
         self.receive(data, |bytes| {
             take(Piece::Bytes(bytes));
         })
@@ -541,7 +541,7 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
         match self.entries.get(conn) {
             None => self.wire.unsent(conn),
             Some(entry) => match entry.stage {
-                // What a session adds, and its handshake, are not the application's.
+                // Bytes that a session adds, and those of its handshake, are not the application's.
                 Stage::Ready | Stage::Failed => self.wire.unsent(conn).min(entry.handed),
                 Stage::Connecting | Stage::Shaking => entry.waiting.len(),
                 Stage::Closing { .. } => 0,
@@ -566,7 +566,7 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
     }
 
     fn set_low_water(&mut self, conn: Conn, bytes: usize) {
-        // So many bytes of the application are not so many of the wire: with a session there is no mark.
+        // The application's byte count differs from the wire's: with a session there is no mark.
         if self.entries.get(conn).is_none() {
             self.wire.set_low_water(conn, bytes);
         }

@@ -1,4 +1,4 @@
-//! What a protocol between the wire and the application provides.
+//! The interface of a protocol between the wire and the application.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -45,7 +45,7 @@ pub trait Session {
     /// Appends the wire's form of the application's bytes.
     fn seal(&mut self, bytes: &[u8], wire: &mut Vec<u8>);
 
-    /// How many bytes the wire's form of so many takes, at most.
+    /// How many bytes this many take on the wire, at most.
     fn sealed_len(&self, len: usize) -> usize;
 
     /// Appends what says that this side sends nothing more (TLS: `close_notify`).
@@ -62,7 +62,7 @@ pub trait Session {
         None
     }
 
-    /// What was agreed on in the handshake, see [`Transport::protocol`](crate::Transport::protocol).
+    /// The protocol negotiated in the handshake, see [`Transport::protocol`](crate::Transport::protocol).
     fn protocol(&self) -> Option<&[u8]> {
         None
     }
@@ -75,7 +75,7 @@ pub trait Session {
 
 /// Makes the sessions of a layer.
 pub trait Layer {
-    /// What it makes.
+    /// The sessions that it makes.
     type Session: Session;
 
     /// The session of a connection we ask for; `None`: its bytes pass as they are.

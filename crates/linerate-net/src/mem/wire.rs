@@ -25,23 +25,23 @@ pub(super) enum Owner {
 /// One end of a connection.
 struct End {
     owner: Owner,
-    /// What the other end is told of it.
+    /// Our address, as the other end sees it.
     name: SocketAddr,
     /// The other end; `None` while connecting.
     remote: Option<Conn>,
-    /// Who took the connection, while this end does not know yet.
+    /// The end that accepted the connection, while this end does not know yet.
     answered_by: Option<Conn>,
     /// It holds a local port (was asked for by the application).
     port: bool,
     outbox: VecDeque<u8>,
     /// Some of the outbox had to wait.
     waited: bool,
-    /// Bytes the other end has not read yet, or that are on the way to it.
+    /// Bytes the other end has not read yet, or that are in flight to it.
     in_flight: usize,
     inbox: VecDeque<Vec<u8>>,
     inbox_bytes: usize,
     low_water: usize,
-    /// Bytes were left over by the last claim: they are told of whatever the mark is.
+    /// Bytes were left over by the last claim: they are reported whatever the mark is.
     left_over: bool,
     carried: u64,
     fin_in: bool,
@@ -90,7 +90,7 @@ impl End {
     }
 }
 
-/// What happens, and to which end.
+/// A scheduled event, and the end it concerns.
 #[derive(Debug)]
 enum Happening {
     /// A connection request arrives.
@@ -116,7 +116,7 @@ enum Happening {
     Rst {
         end: Conn,
     },
-    /// The other end has read so many bytes.
+    /// The other end has read this many bytes.
     Window {
         end: Conn,
         bytes: usize,
@@ -139,7 +139,7 @@ enum Happening {
 
 struct Scheduled {
     at: Time,
-    /// What was scheduled first for a moment happens first.
+    /// Events scheduled for the same moment happen in the order of scheduling.
     sequence: u64,
     what: Happening,
 }
@@ -220,7 +220,7 @@ impl Wire {
 
     /// Lets everything happen whose time has come.
     pub(super) fn happen(&mut self, events: &mut Vec<Event>) {
-        // What happens now may cause more for now; that is for the next turn once there is something to report.
+        // An event may cause more for this moment; those are for the next turn once there is something to report.
         let last = self.sequence;
         while let Some(Reverse(first)) = self.queue.peek()
             && first.at <= self.now
@@ -231,7 +231,7 @@ impl Wire {
         }
     }
 
-    // What happens.
+    // Handling of events.
 
     fn handle(&mut self, what: Happening, events: &mut Vec<Event>) {
         match what {
@@ -298,7 +298,7 @@ impl Wire {
         }
     }
 
-    /// The end that answers `from`, which will know at `at` and the way there.
+    /// The end that accepts `from`, which learns of it at `at` plus the latency.
     fn establish(&mut self, from: Conn, owner: Owner, at: Time) -> Option<Conn> {
         match self.ends.insert(End::new(owner, Some(from), unknown_address())) {
             Ok(end) => {
@@ -351,7 +351,7 @@ impl Wire {
         let discards = |what| what != Closing::Flush;
         let Some(e) = self.ends.get_mut(end).filter(|e| e.closing.is_none_or(discards) && e.error.is_none())
         else {
-            // Nobody is there to take them.
+            // No end is there to take them.
             if let Some(from) = from {
                 self.travel(Happening::Rst { end: from });
             }
@@ -436,7 +436,7 @@ impl Wire {
         }
     }
 
-    // What peers do.
+    // Actions of peers.
 
     fn peer_owner(&self, script: usize) -> Owner {
         Owner::Peer { script, number: PeerConn(self.numbers.len() as u64) }
@@ -486,9 +486,9 @@ impl Wire {
         }
     }
 
-    // What leaves an end.
+    // Sending.
 
-    /// Puts on the way what the window allows.
+    /// Sends what the window allows.
     fn pump(&mut self, end: Conn, events: &mut Vec<Event>) {
         let window = self.options.window.max(1);
         let Some(e) = self.ends.get_mut(end) else { return };
@@ -560,7 +560,7 @@ impl Wire {
         }
     }
 
-    // What the application, or a peer, asks for.
+    // Calls of the application, or of a peer.
 
     pub(super) fn serve(&mut self, at: SocketAddr, peer: Box<dyn Peer>) -> Result<(), NetError> {
         if self.addresses.iter().any(|(taken, _)| *taken == at) {
@@ -636,7 +636,7 @@ impl Wire {
         let (limit, window) = (self.options.limits.unsent_bytes, self.options.window.max(1));
         let Some(e) = self.live(conn) else { return Ok(()) };
         match e.error {
-            // The failure of a connection that was asked for is told by its event.
+            // The failure of a connection that we opened is reported by its event.
             Some(_) if e.remote.is_none() => return Ok(()),
             Some(error) => return Err(error),
             None => {}
@@ -645,7 +645,7 @@ impl Wire {
             return Err(NetError::of(NetErrorKind::NoMemory));
         }
         e.outbox.extend(bytes);
-        // What fits the window leaves at once, so there is nothing to report: no event can come of this.
+        // Bytes that fit the window leave at once, so there is nothing to report: no event can come of this.
         e.waited |= e.remote.is_none() || e.outbox.len() > window.saturating_sub(e.in_flight);
         self.pump(conn, &mut Vec::new());
         Ok(())

@@ -1,4 +1,4 @@
-//! What the fuzz targets, and the tests that replay their corpus, do with their bytes.
+//! The code of the fuzz targets, and of the tests that replay their corpus.
 
 use super::lab::{Lab, Seg, byte_at};
 use super::wire::{Options, Seq};

@@ -49,7 +49,7 @@ pub(crate) struct Half {
     answered: Time,
 }
 
-/// What a SYN agrees on. `mss`: what our link takes.
+/// The parameters that result from a SYN. `mss`: the largest segment of our link.
 pub(crate) fn agree(now: Time, syn: &TcpHeader, tuple: &Tuple, mss: u16, shared: &Shared) -> Agreed {
     let options = &syn.options;
     let shift = super::flow::shift_for(shared.limits.largest_window);

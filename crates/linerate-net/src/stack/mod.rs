@@ -1,9 +1,9 @@
 //! TCP in user space: packets in, packets and bytes out, over any [`Link`]. No `unsafe`, no clock and no system call of its own.
 //! docs/STACK.md says what is implemented, by section of the RFCs, and what is absent.
 //!
-//! A turn: what the application did since the last one leaves (data, ACK and FIN in one packet where they can); packets are
-//! taken, and timers run; what they brought is told. So an ACK waits for the answer that carries it, and no longer than
-//! until the next turn where one is due; where the application is slow, ACKs leave before it has its turn.
+//! A turn: everything that the application did since the last one leaves (data, ACK and FIN in one packet where they
+//! can); packets are taken, and timers run; their events are reported. So an ACK waits for the response that carries it,
+//! and no longer than until the next turn where one is due; where the application is slow, ACKs leave before its turn.
 
 mod cookie;
 mod core;
@@ -65,8 +65,8 @@ use crate::{
 /// link can say when.
 const LINK_FULL: Duration = Duration::from_micros(100);
 
-/// Of turns that have enough to do, one in so many asks the link whether its waker was used. Reason: the answer may cost a
-/// system call.
+/// Of turns that have enough to do, one in this many asks the link whether its waker was used. Reason: asking may cost
+/// a system call.
 const LOOKS: u32 = 8;
 
 /// TCP in user space over a link.
@@ -75,7 +75,7 @@ pub struct Stack<L> {
     core: Core,
     /// Turns that found enough to do.
     busy: u32,
-    /// For so many turns the application counts as slow.
+    /// The application counts as slow for this many turns.
     slow: u8,
     unread: Option<Unread>,
     /// Packets given to the link that it may not have sent yet, and the slots they are from.
@@ -101,7 +101,7 @@ impl<L: Link> Stack<L> {
         &mut self.link
     }
 
-    /// What was counted since the stack began.
+    /// Counters since the stack began.
     pub fn stats(&self) -> StackStats {
         self.core.shared.stats
     }
@@ -141,7 +141,7 @@ impl<L: Link> Stack<L> {
             return Ok(());
         };
         if let Some(error) = entry.flow.error {
-            // That it was refused is told by its event.
+            // A refusal is reported by its event.
             let told_later = entry.connecting || core.pending.iter().any(|e| is_failure_of(e, conn));
             return if told_later { Ok(()) } else { Err(error) };
         }
@@ -249,7 +249,7 @@ impl<L: Link> Transport for Stack<L> {
             self.busy = self.busy.wrapping_add(1);
             return if self.busy.is_multiple_of(LOOKS) { self.look_for_waker(events) } else { Ok(()) };
         }
-        // What came may be answered at once: a busy link is not waited for.
+        // Received data may get a response at once: a busy link is not waited for.
         self.flush()?;
         self.core.report(events);
         let until = if events.len() > before { Some(Time::ZERO) } else { self.patience(until) };
@@ -352,7 +352,8 @@ impl<L: Link> Transport for Stack<L> {
         if entry.flow.error.is_some() {
             return self.core.remove(conn);
         }
-        // A SYN may have arrived: its answer may find nobody to refuse it, and the peer would keep half a connection for a minute.
+        // A SYN may have arrived. Its SYN-ACK may find no connection to refuse it, and the peer would keep half a connection
+        // for a minute.
         if how == Close::Abort || entry.connecting {
             let (tuple, reset) = (entry.flow.tuple, entry.flow.reset_header());
             self.core.shared.stats.resets_out += 1;

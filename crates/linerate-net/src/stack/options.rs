@@ -46,7 +46,7 @@ pub struct StackLimits {
     /// `unsent` reports more. Reason: what a fast long path has in flight, so that it does not run
     /// dry before the application is notified.
     pub send_buffer: usize,
-    /// Handshakes in progress on a listener; its backlog is smaller. Reason: anybody can begin one.
+    /// Handshakes in progress on a listener; its backlog is smaller. Reason: any host can begin one.
     /// Beyond it, SYN cookies answer (RFC 4987 section 3.6).
     pub handshakes: u32,
     /// TIME_WAIT entries. Reason: memory, 80 bytes each. Beyond it the newest replaces the oldest:
@@ -75,7 +75,7 @@ pub struct StackLimits {
     /// How long an ACK may wait for data to travel with (RFC 9293 section 3.8.6.3: below 500 ms).
     /// Reason: a peer with Nagle's algorithm waits for it.
     pub ack_delay: Duration,
-    /// Replies per second to segments of unknown connections, mostly resets. Reason: anybody may
+    /// Replies per second to segments of unknown connections, mostly resets. Reason: any host may
     /// cause them (RFC 5961 section 10).
     pub replies_per_s: u32,
     /// Ranges of a connection received out of order. Reason: each ACK scans them.

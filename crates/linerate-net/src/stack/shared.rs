@@ -1,4 +1,4 @@
-//! What the connections of one stack share.
+//! State that the connections of one stack share.
 
 use super::flow::Scoreboard;
 use super::keyed::Keys;

@@ -7,7 +7,7 @@ use super::tuple::Tuple;
 use super::wire::{Flags, Seq, TcpHeader};
 use crate::Time;
 
-/// What remains of a connection.
+/// The remains of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remains {
     pub(crate) tuple: Tuple,
@@ -70,7 +70,7 @@ impl Remains {
     }
 }
 
-/// What to do with a segment for one of them.
+/// The reaction to a segment for one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Ignore,

@@ -122,7 +122,7 @@ enum Held {
     Name(Box<Name>),
 }
 
-/// What a completion returns to the caller.
+/// The buffer, parcel or address that a completion hands to the caller.
 pub(crate) enum Gift {
     Nothing,
     /// A buffer with received bytes, which must be given back.
@@ -163,7 +163,7 @@ pub(crate) struct Ring {
     in_flight: u64,
 }
 
-/// What the kernel may access while requests are in flight.
+/// Memory that the kernel may access while requests are in flight.
 struct Memory {
     buffers: Buffers,
     lent: LentTable,

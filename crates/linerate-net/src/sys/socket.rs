@@ -18,7 +18,7 @@ pub(crate) fn tcp(to: SocketAddr) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: socket takes no pointers.
     let fd = check(unsafe { libc::socket(domain, kind, libc::IPPROTO_TCP) })?;
-    // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+    // SAFETY: the kernel just gave us this descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -100,8 +100,8 @@ pub(crate) fn adopt(fd: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// From now on no handshake begins at a listening socket; those under way go on. A SYN that is dropped comes again after a second, when
-/// the socket is closed or another one has the port: nobody is reset whose connection is established.
+/// From now on no handshake begins at a listening socket; those under way continue. A SYN that is dropped comes again
+/// after a second, when the socket is closed or another one has the port: no established connection is reset.
 pub(crate) fn drop_syns(socket: &impl AsFd) -> io::Result<()> {
     // A socket's filter sees a TCP packet from its TCP header on. SYN and not ACK: 0 bytes of it are let through.
     const FLAGS_AT: u32 = 13;
@@ -145,12 +145,12 @@ pub(crate) fn accept(listener: &OwnedFd) -> io::Result<(OwnedFd, SocketAddr)> {
     let fd = check(unsafe {
         libc::accept4(listener.as_raw_fd(), (&raw mut storage).cast(), &raw mut len, flags)
     })?;
-    // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+    // SAFETY: the kernel just gave us this descriptor, which has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     Ok((fd, address(&storage).unwrap_or_else(unknown_address)))
 }
 
-/// What a peer is called when the kernel does not say.
+/// The name of a peer for which the kernel reports none.
 pub(crate) fn unknown_address() -> SocketAddr {
     SocketAddr::from(([0, 0, 0, 0], 0))
 }
@@ -221,8 +221,8 @@ pub(crate) fn take_error(fd: &impl AsFd) -> Option<i32> {
     SockRef::from(fd).take_error().ok().flatten().and_then(|e| e.raw_os_error())
 }
 
-/// Ends directions of a connection: `Write` is our FIN. `Both` ends a listening socket too, whoever else still holds it. It can
-/// only fail where there is nothing to end any more.
+/// Ends directions of a connection: `Write` is our FIN. `Both` ends a listening socket too, also for other processes
+/// that hold it. It can only fail where there is nothing to end any more.
 pub(crate) fn shutdown(fd: &impl AsFd, how: Shutdown) {
     let _ = SockRef::from(fd).shutdown(how);
 }

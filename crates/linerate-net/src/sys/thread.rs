@@ -1,4 +1,4 @@
-//! What a thread can ask of the kernel, and set, about itself.
+//! Facts that a thread can ask of the kernel, and set, about itself.
 
 use std::io;
 use std::mem;

@@ -1,4 +1,4 @@
-//! What is asked of the kernel: at the start of a turn, for the connections that have something to ask.
+//! Requests to the kernel: submitted at the start of a turn, for the connections that have something to ask.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ impl Uring {
                     if entry.should_receive() {
                         Self::ask_receive(&mut self.ring, conn, entry);
                     }
-                    // What reads for the first time meets an error by itself.
+                    // A connection that reads for the first time meets an error by itself.
                     if !entry.watches_end && !entry.unproven {
                         Self::ask_end(&mut self.ring, conn, entry);
                     }

@@ -13,7 +13,7 @@ use crate::sys::ring::{Parcel, Target};
 use crate::sys::socket;
 use crate::{Ahead, Lent, NetError};
 
-/// What goes out with one request.
+/// The bytes of one send request.
 pub(super) enum Load {
     Lent(Lent, Range<usize>),
     Parcel(Box<Parcel>),
@@ -35,14 +35,14 @@ pub(super) enum Link {
     Wanted(SocketAddr),
     /// It is for a Unix socket, which is connected without the ring.
     Dialing,
-    /// The handshake is on its way.
+    /// The handshake is in flight.
     Connecting,
     Established,
 }
 
 /// The state of a connection. Its slot is free when it is `dying` and no request of it is in flight.
 ///
-/// What is to be sent leaves in this order: the lent bytes, the parcel, the outbox. Mostly there are only lent bytes, and then
+/// Data leaves in this order: the lent bytes, the parcel, the outbox. Mostly there are only lent bytes, and then
 /// nothing beyond this structure is touched.
 pub(super) struct Entry {
     pub(super) target: Target,
@@ -52,14 +52,14 @@ pub(super) struct Entry {
     pub(super) fd: Option<OwnedFd>,
     /// Waits for the parcel before it.
     pub(super) outbox: Outbox,
-    /// `None` while it is on its way.
+    /// `None` while it is in flight.
     pub(super) parcel: Option<Box<Parcel>>,
     /// Bytes of the parcel that have not left.
     pub(super) in_parcel: usize,
     pub(super) sending: bool,
     /// The turn in which the parcel went to the kernel.
     pub(super) sent_in_turn: u64,
-    /// The application was told that bytes wait, so it is told when they have left.
+    /// The application knows that bytes wait, so an event says when they have left.
     pub(super) watched: Cell<bool>,
     pub(super) link: Link,
     pub(super) receiving: Receiving,
@@ -99,7 +99,7 @@ pub(super) struct Entry {
     pub(super) queued: bool,
     sends: u32,
     nodelay: bool,
-    /// What the application knows of the bytes that come next.
+    /// The application's knowledge of the next bytes.
     pub(super) ahead: Ahead,
     /// TCP alone discards bytes without a buffer to copy them to.
     is_unix: bool,
@@ -189,7 +189,7 @@ impl Entry {
         self.receiving == Receiving::No && !self.paused && !self.ended && !self.dying
     }
 
-    /// What to send next, if something can be sent now.
+    /// The next bytes to send, if something can be sent now.
     pub(super) fn pack(&mut self) -> Option<Load> {
         if self.sending || self.unsent() == 0 || self.error.is_some() || self.dying {
             return None;
@@ -244,10 +244,10 @@ impl Entry {
         self.ahead.to_discard(DISCARDED_BY_RING).filter(|_| !self.is_unix)
     }
 
-    /// Asks to be told only of so many bytes or more.
+    /// Asks for events only from this many bytes on.
     pub(super) fn set_low_water(&self, bytes: usize) {
         if let Some(fd) = &self.fd {
-            // Without it, what comes is told of at once.
+            // Without it, received bytes are reported at once.
             let _ = socket::set_low_water(fd, bytes);
         }
     }

@@ -40,7 +40,7 @@ use crate::{
     NetErrorKind, Piece, TcpInfo, Time, Transport, Waker,
 };
 
-/// What a completion is for.
+/// The purpose of a completion.
 mod kind {
     pub(super) const RECEIVE: u8 = 1;
     pub(super) const SEND: u8 = 2;
@@ -51,7 +51,7 @@ mod kind {
     pub(super) const SHUTDOWN: u8 = 7;
 }
 
-/// Size of a receive buffer. Reason: a turn's answers of a deep pipeline fit in few, and those in use fit L2.
+/// Size of a receive buffer. Reason: a turn's responses of a deep pipeline fit in few, and those in use fit L2.
 const BUFFER_BYTES: usize = 16 << 10;
 /// Buffers the kernel begins with; it gets more when it runs out. Reason: few stay in the cache (with 64 of them 1000
 /// connections cost 3 % more).
@@ -142,8 +142,8 @@ impl Uring {
         }
     }
 
-    /// Makes the table of direct descriptors. Whoever comes first, connections we ask for or those we accept, gets most of
-    /// it.
+    /// Makes the table of direct descriptors. The kind that is needed first, connections we open or those we accept, gets
+    /// most of it.
     fn make_direct(&mut self, own_first: bool) -> io::Result<()> {
         if self.has_direct {
             return Ok(());
@@ -270,7 +270,7 @@ impl Transport for Uring {
         if let Some(listening) = self.listeners.get_mut(listener.0 as usize)
             && let Some(fd) = listening.fd.take()
         {
-            // Requests on it hold the socket, but from now on nobody is let in; others who hold it go on.
+            // Requests on it hold the socket, but from now on it accepts nothing; other holders continue.
             if !listening.shared {
                 socket::shutdown(&fd, Shutdown::Both);
             }

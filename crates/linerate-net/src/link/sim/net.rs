@@ -9,7 +9,7 @@ use crate::Time;
 use crate::link::faults::Dice;
 use crate::link::late::Late;
 
-/// What an end is doing.
+/// The status of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     /// It has not begun yet, so the others wait for it.

@@ -1,4 +1,4 @@
-//! What the kernel knows of interfaces, addresses, routes and neighbours (rtnetlink, RFC 3549):
+//! Queries the kernel about interfaces, addresses, routes and neighbours (rtnetlink, RFC 3549):
 //! requests and replies as bytes.
 
 use std::io::{self, Read, Write};
@@ -65,7 +65,7 @@ const USABLE: u16 = 0x80 | 0x40 | 0x02 | 0x04 | 0x08 | 0x10;
 const STALE: u16 = 0x04;
 /// Timeout of a reply. Reason: the kernel replies within the call.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Messages of one dump, at most. Reason: bounded; no interface has so many addresses.
+/// Messages of one dump, at most. Reason: bounded; no interface has this many addresses.
 const DUMPED: usize = 1 << 16;
 
 /// A network interface.

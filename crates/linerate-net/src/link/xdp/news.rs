@@ -72,7 +72,7 @@ impl AsFd for Monitor {
     }
 }
 
-/// What a message says about this interface.
+/// The news that a message has about this interface.
 fn about(interface: u32, kind: u16, body: &[u8]) -> Option<News> {
     let ours = u32_at(body, 4) == Some(interface);
     // A bridge also reports its ports, in messages of its own family.

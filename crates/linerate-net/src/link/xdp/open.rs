@@ -88,7 +88,7 @@ pub struct Opened {
     pub notes: Vec<String>,
 }
 
-/// What the links of an interface share. Dropping the last of them detaches the program.
+/// State that the links of an interface share. Dropping the last of them detaches the program.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) interface: String,

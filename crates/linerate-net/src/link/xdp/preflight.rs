@@ -7,7 +7,7 @@ use std::{fs, io};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}; {hint}")]
 pub struct XdpError {
-    /// What is missing or in the way.
+    /// The missing permission or feature, or the obstacle.
     pub problem: String,
     /// How to fix it.
     pub hint: String,

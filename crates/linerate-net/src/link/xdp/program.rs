@@ -113,7 +113,7 @@ impl Assembler {
     }
 }
 
-/// What the program does with our frames.
+/// The program's action for our frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ours {
     /// Redirects them to the socket of their queue in this map, or to the kernel if there is none.

@@ -6,7 +6,7 @@ use crate::Time;
 use crate::stack::shared::Shared;
 use crate::stack::wire::{Seq, TcpHeader};
 
-/// What one ACK reported.
+/// The report of one ACK.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Acked {
     /// Bytes newly acknowledged in order, and bytes newly known to have arrived.

@@ -82,7 +82,7 @@ impl Told {
     }
 }
 
-/// What both ends agreed on in the handshake.
+/// The parameters that both ends negotiated in the handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreed {
     /// Our initial sequence number, and the peer's.
@@ -372,7 +372,7 @@ impl Flow {
         }
     }
 
-    /// What its entry in the table of TIME_WAIT needs: both next sequence numbers, the offset of
+    /// The data for its entry in the table of TIME_WAIT: both next sequence numbers, the offset of
     /// our timestamps and the peer's last timestamp.
     pub(crate) fn remains(&self) -> (Seq, Seq, Option<(u32, u32)>) {
         (
@@ -390,7 +390,7 @@ impl Flow {
         }
     }
 
-    /// Whether it waits for an answer in vain.
+    /// Whether it waits for a reply in vain.
     pub(crate) fn is_stalled(&self) -> bool {
         self.timers.backoff > 0 && self.send.lost > 0
     }

@@ -168,7 +168,7 @@ impl Acks {
     }
 }
 
-/// What the sending side's timer is set for.
+/// The event for which the sending side's timer is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
     None,
@@ -191,7 +191,7 @@ pub(super) struct Timers {
     pub(super) at: Time,
     /// Consecutive timeouts.
     pub(super) backoff: u8,
-    /// Since when data has been unacknowledged without any answer.
+    /// Since when data has been unacknowledged without any reply.
     pub(super) waiting_since: Time,
 }
 

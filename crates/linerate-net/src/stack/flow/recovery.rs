@@ -64,7 +64,7 @@ pub(crate) struct Recovery {
     pub(super) flight: u32,
     pub(super) delivered: u32,
     pub(super) sent: u32,
-    /// What to restore if recovery was spurious. That may be known only some time after its end.
+    /// State to restore if recovery was spurious. That may be known only some time after its end.
     pub(super) undo: Option<Undo>,
 }
 

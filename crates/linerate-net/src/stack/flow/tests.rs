@@ -62,7 +62,7 @@ fn a_connection_from_its_begin_to_its_end() {
     assert_eq!(lab.net.waiting(), (0, 0));
 }
 
-/// What users see of a connection, from its open to its close.
+/// A connection as its users see it, from its open to its close.
 #[test]
 fn a_connection_is_shown_as_it_is() {
     let shown = |lab: &Lab| {

@@ -25,7 +25,7 @@ pub(crate) struct TooBig {
     pub(crate) seq: Seq,
     /// Its length, IP header included.
     pub(crate) len: usize,
-    /// What fits, IP header included; 0 if the router does not say (RFC 1191 section 5).
+    /// The largest packet that fits, IP header included; 0 if the router does not say (RFC 1191 section 5).
     pub(crate) mtu: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a network card reports about its queues (SIOCETHTOOL).
+//! The report of a network card about its queues (SIOCETHTOOL).
 
 use std::io;
 use std::os::fd::AsRawFd;
