@@ -1,4 +1,4 @@
-//! The access log: a line per answer, written by a thread of its own so that a slow disk slows nobody.
+//! The access log: a line per response, written by a thread of its own so that a slow disk slows no request.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -98,12 +98,12 @@ impl AccessLog {
                     Message::Lines(lines) => sink.write(&lines),
                     Message::Reopen => Sink::open(&target).map(|s| sink = s),
                     Message::Flush(done) => {
-                        // Who asked may have gone.
+                        // The caller may have stopped waiting.
                         let _ = done.try_send(());
                         continue;
                     }
                 };
-                // A full disk is said once, and so is that it is over.
+                // A full disk is reported once, and so is its end.
                 match (result, failing) {
                     (Err(error), false) => {
                         failing = true;
@@ -144,7 +144,7 @@ impl AccessLog {
 struct Sink {
     /// `None`: standard output.
     file: Option<File>,
-    /// What was written last ends in the middle of a line: the disk was full.
+    /// The last write ended in the middle of a line: the disk was full.
     torn: bool,
 }
 
@@ -212,7 +212,7 @@ fn open_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// What stands in place of the address of a client that has none; as nginx writes it.
+/// Stands for the address of a client that has none; as nginx writes it.
 const UNIX: &str = "unix:";
 
 /// In place of a status: the end of a drain has cut the request before it had a response; as nginx writes it.
@@ -220,7 +220,7 @@ pub(crate) const CUT: u16 = 0;
 /// In place of a status: the client left before there was a response; as nginx writes it.
 pub(crate) const LEFT: u16 = 499;
 
-/// What is said of an answer.
+/// The facts that a log line states about one request and its response.
 pub(crate) struct Line<'a> {
     /// Unspecified: it came by a Unix socket.
     pub(crate) peer: SocketAddr,
@@ -372,7 +372,7 @@ fn json(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>) {
     out.extend_from_slice(b"}\n");
 }
 
-/// Text in JSON. What a terminal would obey, or would show in another order than it stands in, is escaped.
+/// Text in JSON. Characters that a terminal would obey, or show in another order, are escaped.
 pub(crate) fn escaped(out: &mut Vec<u8>, text: &[u8]) {
     for c in String::from_utf8_lossy(text).chars() {
         let bidirectional = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -455,7 +455,7 @@ mod tests {
         std::fs::write(&path, "whole\nto").unwrap();
         let mut sink = Sink::open(&LogTarget::File(path.clone())).unwrap();
         sink.write(b"next\n").unwrap();
-        // What a write that the disk cut short leaves.
+        // The rest of a write that a full disk cut short.
         sink.put(b"torn").unwrap();
         sink.write(b"last\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole\nto\nnext\ntorn\nlast\n");
@@ -500,7 +500,7 @@ mod tests {
         }
         assert!(log.dropped() > 1000, "{}", log.dropped());
         assert_eq!(notices.collected(), [Notice::AccessLogBehind]);
-        // The writer's thread goes on, to an error.
+        // The writer's thread continues, to an error.
         drop(reader);
     }
 

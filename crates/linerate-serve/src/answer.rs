@@ -13,7 +13,7 @@ use crate::limits::LOGGED_LINE;
 use crate::message::file_body::FileBody;
 use crate::message::stream::Streamed;
 
-/// What a response must know of its request.
+/// The facts of a request that its response depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// The client of the request.

@@ -49,12 +49,12 @@ pub(crate) struct Connection {
     pub(crate) handed: u64,
     pub(crate) left_at_since: u64,
     pub(crate) unsent: usize,
-    /// The last so many bytes handed over belong to a file that the transport sends itself, and
+    /// The last bytes handed over, this many, belong to a file that the transport sends itself, and
     /// take no memory.
     pub(crate) of_file: usize,
 }
 
-/// What the next bytes of a connection are.
+/// The meaning of a connection's next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// The PROXY preface.
@@ -211,7 +211,7 @@ impl Connection {
             || body_full
     }
 
-    /// What it waits for now.
+    /// The event that it waits for now.
     pub(crate) fn state(&self, allowance: &Allowance) -> Waits {
         if self.unsent > 0 {
             return Waits::Write;

@@ -217,7 +217,7 @@ pub(crate) const POOL_BUSY: Duration = Duration::from_millis(5);
 /// about ten milliseconds.
 pub(crate) const SOCKETS_LISTED: usize = 20_000;
 
-/// Concurrent streams of one HTTP/2 connection; the client is told, and more are refused. Reason:
+/// Concurrent streams of one HTTP/2 connection; SETTINGS announce the limit, and more are refused. Reason:
 /// each may have a waiting handler. nginx allows as many.
 pub(crate) const H2_STREAMS: u32 = 128;
 

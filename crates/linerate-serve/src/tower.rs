@@ -83,7 +83,7 @@ where
     Bridge::handler(service, true)
 }
 
-/// What a service learns about a request's connection.
+/// The facts about a request's connection that a service gets.
 #[derive(Clone, Default)]
 struct Told {
     peer: Option<Peer>,
@@ -101,7 +101,7 @@ impl Told {
     }
 }
 
-/// What the requests of one thread share.
+/// State that the requests of one thread share.
 struct Bridge<S, F, B> {
     service: RefCell<S>,
     tells_peer: bool,

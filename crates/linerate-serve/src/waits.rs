@@ -1,6 +1,6 @@
-//! What a connection waits for: what its timeout is about, and what metrics count.
+//! The events that connections wait for: timeouts depend on them, and metrics count them.
 
-/// What a connection waits for.
+/// An event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
     /// The next request.

@@ -218,7 +218,7 @@ fn what_has_the_name_of_the_directory_is_served_without_a_restart() {
     fs::rename(at("next"), at("current")).unwrap();
     until(b"two");
     fs::remove_file(at("current")).unwrap();
-    // While nothing is there, what was goes on.
+    // While nothing is there, the last version is served.
     assert_eq!(site.get("/f").body, b"two");
     fs::rename(at("three"), at("current")).unwrap();
     until(b"three");

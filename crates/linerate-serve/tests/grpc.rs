@@ -43,7 +43,7 @@ fn server(io: Io, open: &Arc<()>) -> std::io::Result<Handle> {
 
 /// Runs a test on each transport: with what counts the calls that are open, and a channel.
 fn on_each<F: Future<Output = ()>>(test: impl Fn(Arc<()>, Channel) -> F) {
-    // Its thread goes on while the server ends, and closes what is open.
+    // Its thread continues while the server ends, and closes what is open.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     for io in [Io::Epoll, Io::Uring] {
         let open = Arc::new(());

@@ -1,4 +1,4 @@
-//! An axum `Router`, unchanged, over TLS, and handlers that are told who the client is.
+//! An axum `Router`, unchanged, over TLS, and handlers that get the client's identity.
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;

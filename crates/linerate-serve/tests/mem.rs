@@ -494,7 +494,7 @@ fn a_client_that_has_gone_does_not_keep_its_handler() {
 
 #[test]
 fn bodies_nobody_reads() {
-    // A small one is read and thrown away; the connection goes on.
+    // A small one is read and thrown away; the connection continues.
     let seen = play(
         Client::saying(post("/", "Content-Length: 1000\r\n", "")).then(10, "x".repeat(1000) + &get("/")),
         50,

@@ -54,7 +54,7 @@ fn at() -> SocketAddr {
     "10.0.0.1:80".parse().unwrap()
 }
 
-/// A server of one file of so many bytes.
+/// A server of one file of this many bytes.
 fn server(window: usize, bytes: u64) -> (Server<Mem, impl Handler>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     // Written, so that it is in memory: what is not is read on other threads, in real time.

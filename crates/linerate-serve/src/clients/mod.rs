@@ -58,7 +58,7 @@ impl ClientRules {
     }
 }
 
-/// What all threads of a server know of its clients.
+/// The clients of a server, known to all its threads.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     shards: [Mutex<Shard>; SHARDS],

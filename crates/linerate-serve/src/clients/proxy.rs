@@ -10,7 +10,7 @@ const LINE: usize = 107;
 const MOST: usize = 2048;
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// What a connection begins with.
+/// The beginning of a connection: a PROXY preface, or something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preface {
     /// The beginning of a preface.

@@ -25,7 +25,7 @@ pub struct Rule {
     users: Option<Users>,
 }
 
-/// What to do with the requests of a route.
+/// The action for requests of a route.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Serve files of this directory; the rest of the path is their name.

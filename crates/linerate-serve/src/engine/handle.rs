@@ -25,7 +25,7 @@ impl<H: Handler> Engine<H> {
         self.counts.request();
         let mut asked = self.asked(c, &head);
         if !asked.keep {
-            // The client asked for it and sends no more; or it may, and must be able to read the answer all the same.
+            // The client asked to close and sends no more; or it may send more, and must still get the response.
             c.closing = Some(if head.keep_alive() { Close::Lingering } else { Close::Now });
         }
         let upgrades = upgrade::is_offered(&head);
@@ -85,7 +85,7 @@ impl<H: Handler> Engine<H> {
         started
     }
 
-    /// What the answer must know of a request.
+    /// The facts of a request that its response depends on.
     pub(super) fn asked(&self, c: &Connection, head: &Rc<RequestHead>) -> Asked {
         let worn_out = self.close_after.is_some_and(|n| c.requests >= n);
         Asked {
@@ -117,14 +117,14 @@ impl<H: Handler> Engine<H> {
         admission != Admission::Refused
     }
 
-    /// Whoever reads the arriving body may do so on another thread: the task is woken when there is room for more.
+    /// Wakes the task when there is room for more of the arriving body: its reader may run on another thread.
     pub(super) fn watch_room(&self, c: &Connection, task: u32) {
         if let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) {
             body.shared.set_source(self.tasks.waker(task));
         }
     }
 
-    /// The answer of the newest request is there. If its body isn't, decides whether to read the rest.
+    /// The response to the newest request is ready. If its body isn't all there, decides whether to read the rest.
     fn complete(&mut self, c: &mut Connection, asked: &mut Asked, mut response: Response) {
         if asked.head.as_ref().is_some_and(|head| head.method() == Method::Connect)
             && response.tunnel.is_none()
@@ -146,17 +146,18 @@ impl<H: Handler> Engine<H> {
         }
         self.ask_for_body(c);
         self.watch_reader(c);
-        // Its body was given up, say: this is the last answer. Of a peer that has sent its FIN it is only because nothing else comes.
+        // If we are closing (the body was refused, say), this is the last response. If the peer only sent its FIN, keep-alive
+        // stays: more requests may be buffered.
         asked.keep &= c.closing.is_none() || c.peer_ended;
         if (self.draining || c.leaving) && asked.keep && (self.behind == 0 || self.draining_hard) {
-            // What was received is answered, whatever is being drained; this is the last of it.
+            // Requests already received get a response even during a drain; this is the last one.
             asked.keep = false;
             c.closing.get_or_insert(Close::Lingering);
         }
         self.answer(c, asked, response);
     }
 
-    /// The handler's task is over, and its body may be read on: whoever does wakes the connection.
+    /// The handler's task has ended, and its body may still be read elsewhere: reading then wakes the connection.
     fn watch_reader(&mut self, c: &mut Connection) {
         let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) else { return };
         if body.shared.is_abandoned() {
@@ -169,8 +170,8 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Something else than the handler has the body and reads it still, the answer itself for one: a client that waits for 100 is
-    /// told before the answer begins, since behind its head an interim answer would be taken for its body.
+    /// Sends 100 (Continue) to a client that waits for it, where something other than the handler still reads the body:
+    /// the response itself, say. It must precede the response: after that head it would be read as its body.
     fn ask_for_body(&mut self, c: &mut Connection) {
         let direct = c.queue_is_empty();
         let Some(work) = &mut c.work else { return };
@@ -204,7 +205,7 @@ impl<H: Handler> Engine<H> {
             Polled::Panicked => self.panicked(),
         };
         let Some(work) = &mut c.work else { return };
-        // What the answer becomes is put in its place; those behind it are set aside meanwhile.
+        // The response replaces its placeholder; those behind it are set aside meanwhile.
         let mut behind = work.queue.split_off(place);
         let Some(Answer::Waiting { mut asked, .. }) = behind.pop_front() else { return };
         c.progressed = true;
@@ -213,7 +214,7 @@ impl<H: Handler> Engine<H> {
             self.complete(c, &mut asked, response);
             return;
         }
-        // What is behind a request for an upgrade stays untouched: it is not the one that is answered here.
+        // The newest request may ask for an upgrade, which is still undecided: this response must not decide it.
         let next = c.next;
         let last = self.answer(c, &asked, response);
         if !last {
@@ -222,7 +223,7 @@ impl<H: Handler> Engine<H> {
         let place = c.work.as_ref().map_or(0, |w| w.queue.len());
         self.work(c).queue.append(behind);
         if last {
-            // What was asked behind the last answer gets none.
+            // Requests after the last response get none.
             c.cut_body();
             self.cancel_from(c, place);
         }
@@ -260,7 +261,7 @@ impl<H: Handler> Engine<H> {
     }
 }
 
-/// The answer to a request more than a client may send, which may have another in so many seconds.
+/// The response to a client above its request rate. The next request is admitted in `wait` seconds.
 pub(super) fn too_many(wait: u64) -> Response {
     let mut answer = Response::explained(429, "more requests than one client may send");
     let _ = answer.fields.add("retry-after", wait.to_string());

@@ -8,7 +8,7 @@ use crate::answer::{Asked, Unlogged};
 use crate::connection::Connection;
 
 impl<H: Handler> Engine<H> {
-    /// Says of a response that so many bytes of its body have left. Inlined, since most servers keep no log.
+    /// Logs that `bytes` bytes of a response's body have left. Inlined, since most servers keep no log.
     #[inline(always)]
     pub(super) fn log_line(&mut self, asked: &Asked, status: u16, bytes: u64) {
         if self.log.is_some() {

@@ -1,6 +1,6 @@
 //! From received bytes to responses in order: everything that needs no transport.
 //!
-//! read turns bytes into requests, handle runs their handlers, and answer turns responses into
+//! `read` turns bytes into requests, `handle` runs their handlers, and `respond` turns responses into
 //! bytes.
 
 mod handle;

@@ -1,4 +1,4 @@
-//! A handler's answer becomes bytes in its place in the order.
+//! Turns a handler's response into bytes, in its place in the order.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::message::stream::Streamed;
 use crate::{Handler, Response};
 
 impl<H: Handler> Engine<H> {
-    /// Puts an answer behind those that are there already: straight into `out` when there are none.
+    /// Queues a response behind earlier ones: straight into `out` when there are none.
     /// Returns whether it is the connection's last.
     pub(super) fn answer(&mut self, c: &mut Connection, asked: &Asked, mut response: Response) -> bool {
         if c.next == Next::Undecided {
@@ -86,7 +86,7 @@ impl<H: Handler> Engine<H> {
         last
     }
 
-    /// Everything that comes from now on goes to whoever took the connection.
+    /// All later bytes go to the handler that took over the connection.
     fn hand_over(&mut self, c: &mut Connection, shared: Arc<Shared>) {
         let began = self.now;
         self.work(c).body = Some(Incoming {
@@ -100,7 +100,7 @@ impl<H: Handler> Engine<H> {
         });
     }
 
-    /// Writes the commonest of answers, a small body that is there, to `out`; `false`: it is not one of those.
+    /// Writes the most frequent kind of response, with a small body in memory, to `out`; `false`: it is another kind.
     fn write_whole(&mut self, asked: &Asked, response: &Response) -> bool {
         let ResponseBody::Whole(body) = &response.body else { return false };
         if body.len() > self.copied || asked.head_only || has_no_body(response.status) {
@@ -163,15 +163,15 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Answers a request that is not one, and closes.
+    /// Responds to a malformed request, and closes.
     pub(crate) fn refuse(&mut self, c: &mut Connection, asked: Asked, fault: Fault) {
         self.refuse_with(c, asked, fault.status(), &said(fault));
     }
 
-    /// Ends with the body that is arriving, which is broken or too slow. Its request is answered once: where it has its answer
-    /// already, or its handler works on one without the body, the connection just ends behind that.
+    /// Gives up the arriving body, which is broken or too slow. Its request gets one response only: if that exists already,
+    /// or its handler works on one without the body, the connection just ends after it.
     pub(crate) fn refuse_body(&mut self, c: &mut Connection, status: u16, text: &str) {
-        // It belongs to the newest request, which has no answer yet only if the last in the queue waits.
+        // The body belongs to the newest request, which has no response yet only if the last in the queue waits.
         let work = c.work.as_ref();
         let waits = work.is_some_and(|w| matches!(w.queue.back(), Some(Answer::Waiting { .. })));
         let wanted = work.and_then(|w| w.body.as_ref()).is_some_and(|b| !b.shared.is_abandoned());
@@ -184,7 +184,7 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Answers what is no request, or none that can be answered otherwise, with an error, and closes.
+    /// Responds with an error to a malformed or refused request, and closes.
     pub(crate) fn refuse_with(&mut self, c: &mut Connection, asked: Asked, status: u16, text: &str) {
         c.cut_body();
         c.closing = Some(Close::Lingering);
@@ -192,12 +192,12 @@ impl<H: Handler> Engine<H> {
     }
 }
 
-/// Whether answers of this status have none, and nothing says how long it would be (RFC 9110 section 6.4.1).
+/// Whether responses of this status never have a body, nor a length (RFC 9110 section 6.4.1).
 pub(super) fn has_no_body(status: u16) -> bool {
     matches!(status, 204 | 304)
 }
 
-/// What an answer says of the connection.
+/// How a response announces the end of the connection, or that it persists.
 fn persistence(keep: bool, http10: bool) -> Persistence {
     match (keep, http10) {
         (true, false) => Persistence::Implied,
@@ -212,7 +212,7 @@ enum Later {
     File(FileBody),
 }
 
-/// What is wrong, and where that is written.
+/// The fault, with the section that forbids it.
 pub(super) fn said(fault: Fault) -> String {
     format!("{fault} ({})", fault.section())
 }

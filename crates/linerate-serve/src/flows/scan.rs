@@ -16,7 +16,7 @@ pub(crate) struct Ask {
     pub(crate) tell: oneshot::Sender<Seen>,
 }
 
-/// What was seen on one or several threads.
+/// Flows counted by state, on one or several threads, and a page of them.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(super) total: usize,

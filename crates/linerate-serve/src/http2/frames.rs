@@ -1,4 +1,4 @@
-//! What kinds of frames a client sends: the limit of those that ask for work and carry none.
+//! Counts the kinds of frames of a client: the limit of those that ask for work and carry none.
 //!
 //! The `h2` crate reads the frames. This only follows their headers (RFC 9113 section 4.1).
 

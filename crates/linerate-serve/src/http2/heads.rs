@@ -18,7 +18,7 @@ const OF_A_CONNECTION: [HeaderName; 5] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// What a WebSocket's client sends in HTTP/1.1 and not in HTTP/2 (RFC 8441 section 5). The key is
+/// Fields that a WebSocket's client sends in HTTP/1.1 and not in HTTP/2 (RFC 8441 section 5). The key is
 /// constant: it protects against confused caches, which HTTP/2 has not.
 const WEBSOCKET: &[u8] =
     b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-key: bGluZXJhdGUuLi4uLi4uLg==\r\n";

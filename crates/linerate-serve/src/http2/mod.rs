@@ -30,7 +30,7 @@ use crate::waits::Waits;
 /// The client's first line (RFC 9113 section 3.4), which no request of HTTP/1.1 has.
 pub(crate) const FIRST_LINE: &[u8] = PREFACE.split_at("PRI * HTTP/2.0\r\n".len()).0;
 
-/// What all connections of a thread share.
+/// State that all connections of a thread share.
 #[derive(Debug)]
 pub(crate) struct Http2 {
     builder: Builder,
@@ -203,7 +203,7 @@ impl Session {
         }
     }
 
-    /// What the connection waits for, apart from the transport.
+    /// The event that the connection waits for, apart from the transport.
     pub(crate) fn state(&self) -> Waits {
         let mut state = if self.frames.is_in_head() { Waits::Head } else { Waits::Idle };
         for stream in &self.streams {

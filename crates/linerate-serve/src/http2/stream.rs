@@ -52,7 +52,7 @@ pub(crate) struct Upload {
     pub(crate) data_ended: bool,
 }
 
-/// What reading a body returned.
+/// The result of reading a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fed {
     Waits,
@@ -174,7 +174,7 @@ pub(crate) enum Pumped {
     Gone,
 }
 
-/// What a source returned.
+/// The result of polling a source.
 enum Piece {
     Bytes(Bytes),
     End(Option<Fields>),
@@ -301,7 +301,7 @@ impl Source {
 }
 
 impl Stream {
-    /// What it waits for.
+    /// The event that it waits for.
     pub(crate) fn waits(&self) -> Waits {
         match &self.doing {
             Doing::Sending(sending) if sending.is_blocked => return Waits::Write,

@@ -42,7 +42,7 @@ enum Warming {
     Later(Sleep),
 }
 
-/// What can be handed over now.
+/// The part of a file that can be handed over now.
 pub(crate) struct Slice {
     pub(crate) file: Arc<File>,
     pub(crate) lead: Bytes,

@@ -81,7 +81,7 @@ impl Frames {
     }
 }
 
-/// What a handler writes on a connection that was handed over, from its response's head on.
+/// The bytes that a handler writes on a connection that was handed over, from its response's head on.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     /// Bytes seen in a row of the empty line after the head: 4 once the frames begin.

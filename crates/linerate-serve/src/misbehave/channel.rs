@@ -41,7 +41,7 @@ impl Channel {
         tls.reply(&mut reply);
         self.stream.write_all(&reply)?;
         if let Progress::Failed(error) = progress {
-            // The alert would be destroyed by a reset for bytes that nobody read.
+            // Unread bytes would cause a reset, which destroys the alert.
             self.stream.shutdown(Shutdown::Write)?;
             let _ = self.stream.read(&mut buffer);
             return Err(io::Error::other(error.to_string()));

@@ -71,7 +71,7 @@ pub enum ParseFaultError {
     Value {
         /// The name of the fault.
         name: String,
-        /// What would be right.
+        /// The value that it needs.
         wanted: &'static str,
         /// An example.
         example: &'static str,

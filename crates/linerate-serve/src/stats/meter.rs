@@ -1,4 +1,4 @@
-//! What a thread measures for metrics: responses by route, their durations, and the durations of
+//! A thread's measurements for metrics: responses by route, their durations, and the durations of
 //! loop turns. Only that thread writes, without a lock; metrics read it on request. Switched off it
 //! costs one branch.
 

@@ -1,4 +1,4 @@
-//! What a server counts, and how that is read.
+//! A server's counters, and how they are read.
 
 pub(crate) mod counts;
 pub(crate) mod live_stats;

@@ -1,4 +1,4 @@
-//! What the kernel reports about this process, for metrics. Names and meanings are those of
+//! The kernel's report about this process, for metrics. Names and meanings are those of
 //! Prometheus' own clients.
 
 use std::fs;

@@ -22,7 +22,7 @@ use crate::turn::Server;
 use crate::watch::Watchdog;
 use crate::{Address, Handler, ListeningSocket, limits};
 
-/// What a thread knows of its server.
+/// A thread's knowledge of its server.
 pub(crate) struct Thread {
     pub(crate) index: usize,
     pub(crate) options: ServerOptions,

@@ -1,6 +1,7 @@
 //! One thread's loop: a transport below, the [engine](crate::engine) above.
 //!
-//! A connection's way through it is accept, read, handle (only what waited), together and answer, settle; expire and drain end it.
+//! A connection passes through it in steps: accept, read, handle (only what waited), together and respond, settle;
+//! expire and drain end it.
 
 mod accept;
 mod drain;
@@ -55,7 +56,7 @@ pub struct Server<T: Transport, H: Handler> {
 }
 
 impl<T: Transport, H: Handler> Server<T, H> {
-    /// A server that answers with `handler`.
+    /// A server that responds with `handler`.
     pub fn new(transport: T, handler: H, limits: Limits) -> Server<T, H> {
         let ready = Ready::new(transport.waker());
         let counts = Arc::new(ThreadCounts::default());
@@ -81,7 +82,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
     }
 
-    /// What it has done so far.
+    /// Its counters so far.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         counts.add(&self.engine.counts);
@@ -166,7 +167,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.timeouts.begin_turn(now);
     }
 
-    /// What there is to be seen from elsewhere.
+    /// Publishes the state that other threads read.
     fn end_turn(&mut self) {
         let engine = &mut self.engine;
         engine.counts.set_parked(engine.tasks.parked(), engine.tasks.streaming());
@@ -205,7 +206,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
 
     fn close(&mut self, c: Connection, how: Close) {
         self.transport.close(c.conn, how);
-        // What the transport has still leaves, unless it is cut.
+        // Bytes that the transport still holds leave, unless they are cut.
         let left = c.handed - if how == Close::Abort { c.unsent as u64 } else { 0 };
         self.forget(c, left);
     }

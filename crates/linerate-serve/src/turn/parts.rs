@@ -1,5 +1,5 @@
-//! The parts of a [`Server`](super::Server) that need no transport. What is private here, the steps
-//! of a turn cannot touch.
+//! The parts of a [`Server`](super::Server) that need no transport. Their private fields are out of reach
+//! of the steps of a turn.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ pub(super) struct Accepting {
     pub(super) listeners: Vec<(Address, Listener)>,
     /// Those of them that no other process or thread has.
     pub(super) own: Vec<Listener>,
-    /// Those that let nobody new begin, and when they are closed.
+    /// Listeners that accept no new connections, and when they are closed.
     pub(super) closing: Vec<Listener>,
     pub(super) last_call: Time,
     /// Connections accepted.
@@ -177,7 +177,7 @@ impl HeldBack {
         }
     }
 
-    /// Adds a connection with so many bytes; `true`: it is time to send.
+    /// Adds a connection with its bytes; `true`: it is time to send.
     pub(super) fn add(&mut self, conn: Conn, bytes: usize) -> bool {
         self.conns.push(conn);
         self.bytes += bytes;

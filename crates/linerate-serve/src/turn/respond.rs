@@ -1,4 +1,4 @@
-//! Answers leave: in their order, as far as they are ready and the wire takes them.
+//! Sends responses: in order, as far as they are ready and the transport takes them.
 
 use std::task::{Context, Poll};
 
@@ -12,7 +12,7 @@ use crate::connection::Connection;
 use crate::{Handler, limits};
 
 impl<T: Transport, H: Handler> Server<T, H> {
-    /// Moves answers from the front of the queue to the wire as far as they are ready and the wire takes them.
+    /// Moves responses from the front of the queue to the transport, as far as they are ready and it takes them.
     pub(super) fn pump(&mut self, c: &mut Connection, budget: &mut usize) -> Result<(), Gone> {
         while *budget > 0 {
             if self.engine.out.len() + c.unsent >= self.engine.allowance.each() {
@@ -54,7 +54,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
                     c.cut_body();
                     self.engine.cancel_from(c, 0);
                 }
-                // What was asked behind the last answer gets none.
+                // Requests after the last response get none.
                 Pumped::Done { last: true } => self.engine.cancel_from(c, 0),
                 Pumped::Done { last: false } => {
                     c.progressed = true;
@@ -178,7 +178,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         Ok(pumped)
     }
 
-    /// The transport was given so many bytes of a body, beside those of `out`.
+    /// The transport got `len` bytes of a body, besides those of `out`.
     fn handed_over(
         &mut self,
         c: &mut Connection,
@@ -224,8 +224,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
             (Poll::Ready(None), StreamEnd::Length(0) | StreamEnd::Close | StreamEnd::Nothing) => {
                 return Ok(Pumped::Done { last });
             }
-            // It failed, or is not as long as it said. Where only the end of the connection ends an answer, a reset tells that it is
-            // not complete (RFC 9112 section 8).
+            // The body failed, or is not as long as announced. Where only the end of the connection ends a response, a reset
+            // tells that it is incomplete (RFC 9112 section 8).
             (_, StreamEnd::Close) => return Ok(Pumped::Broken(Close::Abort)),
             _ => return Ok(Pumped::Broken(Close::Lingering)),
         }
@@ -244,7 +244,7 @@ fn count_file(c: &mut Connection, allowance: &mut Allowance, bytes: usize) {
     allowance.changed(before, c.held());
 }
 
-/// How far the answer at the front of a queue has come.
+/// How far the response at the front of a queue has come.
 enum Pumped {
     /// All of it is handed over.
     Done { last: bool },

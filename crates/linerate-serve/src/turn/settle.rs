@@ -1,4 +1,4 @@
-//! What a connection does next: send, continue with received bytes, wait, or end.
+//! Decides the next step of a connection: send, continue with received bytes, wait, or end.
 
 use linerate_net::{Close, Transport};
 

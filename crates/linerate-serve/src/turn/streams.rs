@@ -1,4 +1,4 @@
-//! What a connection of HTTP/2 does next: as [`settle`](super::settle), with streams in place of a
+//! Decides the next step of an HTTP/2 connection: as [`settle`](super::settle), with streams in place of a
 //! queue.
 
 use linerate_net::{Close, Transport};

@@ -41,7 +41,7 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Reads and answers what has arrived, and sends what the client takes, as far as `room` goes.
+    /// Reads the bytes received, responds to requests, and sends what the client takes, as far as `room` goes.
     pub(crate) fn turn_streams(&mut self, c: &mut Connection, room: usize) {
         let Some(mut session) = c.work.as_mut().and_then(|work| work.http2.take()) else { return };
         session.pipe.lend(std::mem::take(&mut self.out), room);
@@ -52,7 +52,7 @@ impl<H: Handler> Engine<H> {
         for _ in 0..H2_ROUNDS {
             let progress = self.round(c, &mut session);
             if session.pipe.room() == 0 && !session.is_over() {
-                // What is left waits for the transport, not for a wakeup.
+                // The rest waits for room in the transport, not for a wakeup.
                 break;
             }
             if session.is_over() || (!progress && !session.is_signalled()) {
@@ -129,7 +129,7 @@ impl<H: Handler> Engine<H> {
                 progress |= respond::send_continue(respond);
             }
             let handling = matches!(stream.doing, Doing::Handling(_));
-            // What follows a request for a tunnel waits for the response.
+            // The bytes after a request for a tunnel wait for the response.
             let Some(upload) = stream.upload.as_mut().filter(|upload| !handling || upload.most < u64::MAX)
             else {
                 at += 1;

@@ -126,7 +126,7 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Answers a request whose body is refused, in place of its handler.
+    /// Responds to a request whose body is refused, in place of its handler.
     pub(super) fn refuse_stream(
         &mut self,
         c: &mut Connection,

@@ -54,7 +54,7 @@ impl Fate {
     }
 }
 
-/// What a client received.
+/// The responses that a client received.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) bytes: Vec<u8>,

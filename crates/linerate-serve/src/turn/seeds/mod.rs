@@ -36,7 +36,7 @@ struct Run<H: Handler> {
     /// When each client connects, the latest first.
     coming: Vec<(Duration, Client)>,
     clients: Vec<Client>,
-    /// When the server is told to stop, if it is.
+    /// When the server begins to drain, if it does.
     drains_at: Option<Duration>,
     drains: bool,
 }
