@@ -28,7 +28,7 @@ pub enum Change {
     Partly,
     /// They are not.
     Still,
-    /// So many calls more in each diagnosis would tell; 0 where the calls' times do not hold what
+    /// This many more calls in each diagnosis would tell; 0 where the calls' times do not contain what
     /// it cost.
     Unclear(usize),
 }

@@ -1,4 +1,4 @@
-//! What a call was: its parts, which add up to its time, and what was seen meanwhile.
+//! A call: its parts, which add up to its time, and observations made meanwhile.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,13 +17,13 @@ pub enum Stage {
     Tls,
     /// The request did not leave whole.
     Send,
-    /// No byte of an answer.
+    /// No byte of a response.
     Wait,
-    /// Part of an answer.
+    /// Part of a response.
     Receive,
 }
 
-/// Why a call has no answer.
+/// Why a call has no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The time was over.
@@ -34,11 +34,11 @@ pub enum Why {
     Refused,
     /// The peer reset the connection.
     Reset,
-    /// The peer closed before the answer was whole.
+    /// The peer closed before the response was whole.
     ClosedEarly,
     /// This machine has no local port left for the peer (EADDRNOTAVAIL).
     NoPort,
-    /// The answer is no HTTP/1.1.
+    /// The response is no HTTP/1.1.
     Malformed,
     /// TLS failed: a certificate, a version, an alert.
     Tls,
@@ -48,10 +48,10 @@ pub enum Why {
     Other,
 }
 
-/// A call without an answer.
+/// A call without a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Where.
+    /// The stage it had reached.
     pub stage: Stage,
     /// Why.
     pub why: Why,
@@ -59,7 +59,7 @@ pub struct Failure {
     pub words: String,
 }
 
-/// What an answer said of itself.
+/// The status and fields of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Its status.
@@ -82,7 +82,7 @@ impl Answer {
     }
 }
 
-/// Names of fields kept of an answer.
+/// Names of fields kept of a response.
 pub(crate) const KEPT_FIELDS: [&str; 14] = [
     "connection",
     "content-encoding",
@@ -109,7 +109,7 @@ pub struct Received {
     pub bytes: u32,
 }
 
-/// What is known of HTTP/2 on a call's connection.
+/// The windows and limits of HTTP/2 on a call's connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streamed {
     /// The flow-control window that we announce for each stream and the connection.
@@ -133,7 +133,7 @@ pub struct Call {
     pub connect: Duration,
     /// The TLS handshake, when it is fresh and over TLS.
     pub tls: Option<Box<Handshake>>,
-    /// What the kernel had counted when it was established.
+    /// The kernel's counters when it was established.
     pub connect_facts: Facts,
     /// HTTP/2 on its connection; `None`: it was HTTP/1.1.
     pub streamed: Option<Streamed>,
@@ -147,7 +147,7 @@ pub struct Call {
     /// From the first write until the kernel had taken the last byte (the wait for `100 Continue`
     /// included).
     pub send: Duration,
-    /// From then to the first byte of the answer.
+    /// From then to the first byte of the response.
     pub wait: Duration,
     /// From then to its last byte.
     pub receive: Duration,
@@ -159,9 +159,9 @@ pub struct Call {
     pub held_for_continue: Option<Duration>,
     /// Each receive.
     pub receives: Vec<Received>,
-    /// The answer, or why there is none.
+    /// The response, or why there is none.
     pub end: Option<Result<Answer, Failure>>,
-    /// What the kernel counted during the call.
+    /// The increase of the kernel's counters during the call.
     pub facts: Facts,
     /// With stamps: how long the last byte written waited in TCP before it was let go.
     pub held_in_tcp: Option<Duration>,
@@ -180,12 +180,12 @@ pub struct Call {
     /// For a response that ends with its connection: how long after its last byte the peer closed
     /// that.
     pub closed_after: Option<Duration>,
-    /// What the server's process did meanwhile, when it is on this machine and was named.
+    /// The activity of the server's process meanwhile, when it is on this machine and was named.
     pub server: Option<Box<crate::local::Spent>>,
 }
 
 impl Call {
-    /// The answer.
+    /// The response.
     pub fn answer(&self) -> Option<&Answer> {
         self.end.as_ref().and_then(|end| end.as_ref().ok())
     }
@@ -200,12 +200,12 @@ impl Call {
         self.failure().filter(|f| f.why != Why::Cut)
     }
 
-    /// What the TLS handshake took; nothing on a connection that is there already, or without TLS.
+    /// Time of the TLS handshake; zero on a connection that is there already, or without TLS.
     pub fn tls_took(&self) -> Duration {
         self.tls.as_ref().map_or(Duration::ZERO, |handshake| handshake.took)
     }
 
-    /// What opening the connection took: TCP, then TLS.
+    /// Time of opening the connection: TCP, then TLS.
     pub fn opening(&self) -> Duration {
         self.connect + self.tls_took()
     }
@@ -235,19 +235,19 @@ impl Call {
         self.total.saturating_sub(self.opening() + self.queued + self.send + self.wait + self.receive)
     }
 
-    /// The longest pause between two receives of the answer.
+    /// The longest pause between two receives of the response.
     pub fn longest_gap(&self) -> Duration {
         self.receives.windows(2).map(|w| w[1].at.saturating_sub(w[0].at)).max().unwrap_or_default()
     }
 
-    /// Bytes of the answer that came before its longest pause.
+    /// Bytes of the response that came before its longest pause.
     pub fn bytes_before_gap(&self) -> u64 {
         let gap = self.longest_gap();
         let at = self.receives.windows(2).position(|w| w[1].at.saturating_sub(w[0].at) == gap);
         at.map_or(0, |at| self.receives[..=at].iter().map(|r| u64::from(r.bytes)).sum())
     }
 
-    /// From the first write to the first byte of the answer.
+    /// From the first write to the first byte of the response.
     pub fn to_first_byte(&self) -> Duration {
         self.send + self.wait
     }
@@ -259,7 +259,7 @@ impl Call {
     }
 
     /// A SYN had to be sent again long before the first time-out of a second (RFC 6298, section 2):
-    /// what came for an answer was none, as where the server still remembers a connection between
+    /// a segment came that was no SYN-ACK, as where the server still remembers a connection between
     /// these ports.
     pub fn collided(&self) -> bool {
         self.syn_again() && self.connect < limits::SYN_TIME

@@ -31,7 +31,7 @@ impl Coded {
         }
     }
 
-    /// What is wrong with it, in words that follow the server's name.
+    /// How the body contradicts its Content-Encoding, in words that follow the server's name.
     pub(crate) fn fault(&self) -> Option<String> {
         // A response without a body (to HEAD, or 304) may name the coding that it would have.
         if self.is_large || self.bytes.is_empty() {

@@ -15,7 +15,7 @@ pub struct Handshake {
     pub own: Duration,
     /// Each of our flights that the server had to answer, in order.
     pub trips: Vec<Trip>,
-    /// What was agreed on; `None` where it failed.
+    /// The negotiated parameters; `None` where the handshake failed.
     pub seen: Option<Seen>,
     /// The variant of our side.
     pub variant: Variant,
@@ -51,7 +51,7 @@ impl Handshake {
         self.seen.as_ref().map_or("", |seen| seen.agreed.version.as_str())
     }
 
-    /// What it took beside our own work.
+    /// Its time without our own work.
     pub fn beside_ours(&self) -> Duration {
         self.took.saturating_sub(self.own)
     }
@@ -83,7 +83,7 @@ impl Handshake {
         self.first_flight().map_or(0, |t| t.bytes)
     }
 
-    /// What a second round trip took, milliseconds.
+    /// Time of a second round trip, milliseconds.
     pub fn second_trip_ms(&self) -> Option<f64> {
         self.trips.get(1).map(|t| ms(t.ended.saturating_sub(t.sent)))
     }

@@ -1,7 +1,7 @@
 //! Says why an HTTP call is slow, and proves it by experiment. Probes, evidence and verdicts are
 //! plain data; the rules are pure functions over what was observed.
 //!
-//! A [`Planner`] asks for one probe after another, is told what came of each, and ends with a
+//! A [`Planner`] asks for one probe after another, takes the observations, and ends with a
 //! [`Diagnosis`]; it opens no socket and reads no clock. [`driver`] is the thin part that does.
 //!
 //! * [`causes`]: each cause with its symptom, the experiment that proves it, and what to change.
@@ -10,10 +10,10 @@
 //! * [`times`], [`baseline`]: the calls' times, and two diagnoses against each other.
 //! * [`predict`]: what a call will take once a cause is fixed.
 //! * [`outside_in`]: where it is, from this machine to the wire.
-//! * [`software`]: what answered, and what of the advice is for it.
-//! * [`shown`]: what is shown beside a verdict: calls next to each other, [`packets`], the server's
+//! * [`software`]: the server software that responded, and the advice that fits it.
+//! * [`shown`]: material shown beside a verdict: calls next to each other, [`packets`], the server's
 //!   [`process`].
-//! * [`pages`]: each cause for somebody who has never heard of it.
+//! * [`pages`]: each cause, explained for a reader who has never heard of it.
 //! * [`passive`]: calls seen in packets, from a capture or live. Nothing is proved there, only
 //!   seen.
 #![forbid(unsafe_code)]

@@ -12,18 +12,18 @@ pub const BUSY_SHARE: f64 = 0.02;
 /// Calls beyond these over HTTP/2, where segments get lost. Reason: a loss holds up other calls only
 /// where several are under way, and few segments get lost.
 pub const CALLS_STREAMS: usize = 200;
-/// Time of one diagnosis, unless told otherwise. Reason: somebody waits for the answer.
+/// Time of one diagnosis, unless the user says otherwise. Reason: somebody waits for the answer.
 pub const BUDGET: Duration = Duration::from_secs(15);
 /// Share of the time of a diagnosis that is kept for judging and saying it, and at most how much.
-/// Reason: who gives it 15 s gets the answer within 15 s.
+/// Reason: a user who allows 15 s gets the answer within 15 s.
 pub const SPEAKING: (f64, Duration) = (0.02, Duration::from_millis(150));
-/// What an experiment may take beyond what its calls took so far, as a factor. Reason: calls vary,
+/// Factor by which an experiment may take longer than its calls took so far. Reason: calls vary,
 /// and one that is cut is wasted.
 pub const MARGIN: f64 = 1.15;
 /// Time one call may take. Reason: two of them and the experiments that follow must fit the budget;
 /// a call that takes longer has shown where it hangs.
 pub const CALL_TIME: Duration = Duration::from_millis(4_000);
-/// Time a call gets whose response is a stream of events without an end: so many times what its
+/// Time a call gets whose response is a stream of events without an end: this many times what its
 /// beginning took, and this long. Reason: nothing more is learnt from it.
 pub const STREAM: (f64, Duration) = (3.0, Duration::from_millis(200));
 /// Time one connection attempt may take. Reason: three lost SYNs (1 s apart since Linux 6.5, else
@@ -45,10 +45,10 @@ pub const CONTINUE_TIME: Duration = Duration::from_millis(1_000);
 pub const ADDRESSES: usize = 8;
 /// Connections held open at once. Reason: each arm of an experiment has its own.
 pub const LANES: usize = 32;
-/// Receives noted of one answer. Reason: memory; an answer of many megabytes has thousands, and the
+/// Receives noted of one response. Reason: memory; a response of many megabytes has thousands, and the
 /// first tell its shape.
 pub const RECEIVES: usize = 4096;
-/// Bytes of one answer. Reason: an endless one must not be waited for.
+/// Bytes of one response. Reason: an endless one must not be waited for.
 pub const ANSWER_BYTES: u64 = 256 << 20;
 /// Addresses of a name that are tried in vain, one after the other. Reason: each takes
 /// [`FAMILY_TIME`], and the calls need the time.
@@ -69,7 +69,7 @@ pub const NAME_SERVERS: usize = 3;
 /// in one is down or far away.
 pub const NAME_SERVER_TIME: Duration = Duration::from_millis(1_000);
 /// Idle connections held beside a call, and how many are tried one after the other. Reason: where
-/// they are what a server has too few of, nobody else is served meanwhile.
+/// they are what a server has too few of, no other client is served meanwhile.
 pub const IDLE: [u8; 3] = [4, 16, 32];
 /// Time the server has to take them up before the call. Reason: else the call may overtake them.
 pub const TAKEN_UP: Duration = Duration::from_millis(20);

@@ -31,7 +31,7 @@ pub struct Thread {
     pub waited: Duration,
 }
 
-/// What a process did during a call.
+/// The activity of a process during a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spent {
     /// The thread that ran longest.
@@ -51,7 +51,7 @@ pub struct Spent {
 }
 
 impl Snapshot {
-    /// What was counted since `before`.
+    /// The differences from `before` to this snapshot.
     pub fn since(&self, before: &Snapshot) -> Spent {
         let mut spent = Spent {
             throttled: self.throttled.saturating_sub(before.throttled),
@@ -114,7 +114,7 @@ pub fn collected(bytes: &[u8]) -> Option<Duration> {
     jvm(bytes).map(|told| told.collected)
 }
 
-/// What a JVM tells of its pauses in its `hsperfdata` file: counters `sun.gc.collector.N.time` and
+/// A JVM's pauses by its `hsperfdata` file: counters `sun.gc.collector.N.time` and
 /// `sun.rt.safepointTime`, in ticks of `sun.os.hrt.frequency`, with how many there were. `None`: it
 /// is no such file.
 pub fn jvm(bytes: &[u8]) -> Option<Jvm> {

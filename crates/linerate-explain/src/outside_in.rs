@@ -1,6 +1,6 @@
 //! A diagnosis from outside in: this machine, the network, the server's machine, its process, the
 //! wire. Each was examined and is fine, or has a finding, or was not examined. Pure: it repeats
-//! what was measured and accuses nobody.
+//! what was measured, and blames no party.
 
 use std::net::SocketAddr;
 
@@ -12,11 +12,11 @@ use crate::verdict::{Diagnosis, Verdict};
 pub enum Place {
     /// The machine that calls.
     Here,
-    /// What is between.
+    /// Everything between the two machines.
     Network,
-    /// The machine that answers.
+    /// The server's machine.
     Machine,
-    /// The process that answers.
+    /// The server's process.
     Process,
     /// How the two talk: HTTP and TCP on the connection.
     Wire,
@@ -105,7 +105,7 @@ impl Place {
     }
 }
 
-/// What was found there.
+/// The result of examining a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It was examined, and nothing is wrong.
@@ -133,11 +133,11 @@ impl Status {
 /// A place, and what was found there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Which.
+    /// The place.
     pub place: Place,
     /// In a word.
     pub status: Status,
-    /// What that stands on: measured, or why it was not.
+    /// The grounds for that: measurements, or why it was not examined.
     pub words: String,
 }
 
@@ -176,7 +176,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
-/// What was ruled out there.
+/// The causes that were ruled out at a place, by id.
 fn excluded(d: &Diagnosis, place: Place) -> Option<String> {
     let ids: Vec<&str> = d.ruled_out.iter().map(|r| r.id).filter(|id| Place::of(id) == Some(place)).collect();
     (!ids.is_empty()).then(|| format!("ruled out: {}", ids.join(", ")))

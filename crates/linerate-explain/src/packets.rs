@@ -28,7 +28,7 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// What the packets show about `cause`, in the call that represents all, in words.
+    /// The packets' evidence for `cause`, in the call that represents all, in words.
     pub fn seen_of(&self, cause: &str) -> Option<&str> {
         let calls = self.call.iter().chain(self.arms.iter().flatten());
         calls.flat_map(|c| &c.notes).find(|n| n.id == cause).map(|n| n.text.as_str())

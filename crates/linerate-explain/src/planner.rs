@@ -1,4 +1,4 @@
-//! What is to be done next, and in the end what it all means. Sans-IO: it is handed what was
+//! Decides what to do next, and in the end what the observations mean. Sans-IO: its input is what was
 //! observed and the time it took.
 //!
 //! First a look: name, addresses, some calls on new and kept connections. Then each rule in turn,
@@ -50,8 +50,8 @@ pub struct Planner {
 const LOOKS: u8 = 3;
 /// Refusals (429) after which no more calls are made.
 const REFUSALS: u8 = 3;
-/// What a cause must cost: so many milliseconds, and of the call this share or so many
-/// milliseconds. Less is told as a note.
+/// The least cost of a cause: this many milliseconds, and of the call this share or this many
+/// milliseconds. A smaller cost is reported as a note.
 const COSTS: (f64, f64, f64) = (2.0, 0.1, 20.0);
 /// Share of our calls' time, and milliseconds of each, in which we waited for a processor: from
 /// both on times are less certain.
@@ -87,8 +87,7 @@ impl Planner {
         self.record.settings.pid_found = true;
     }
 
-    /// How long after the start the last probe must have ended. Whoever makes probes cuts short
-    /// what is under way then.
+    /// How long after the start the last probe must have ended. The driver cuts short what is under way then.
     pub fn until(&self) -> Duration {
         let budget = self.record.settings.budget;
         let (share, most) = limits::SPEAKING;
@@ -127,7 +126,7 @@ impl Planner {
         }
     }
 
-    /// What came of the probe that was asked for last.
+    /// Takes the observation of the probe that was asked for last.
     pub fn handle_observation(&mut self, probe: Probe, observation: Observation) {
         self.obey(&observation);
         self.record.push(probe, observation);
@@ -195,7 +194,7 @@ impl Planner {
                     None => {}
                 }
                 if settings.named && !self.record.lookups().is_empty() {
-                    // Whether a cache answers the second time is worth a line, not a wait.
+                    // Whether a cache serves the second call is worth a line, not a wait.
                     let quick = self.record.lookups()[0].took < Duration::from_millis(500);
                     self.queue.extend(quick.then_some(Probe::Resolve));
                 }
@@ -214,7 +213,7 @@ impl Planner {
                     self.record.warm_from = self.record.entries().len();
                     self.look();
                 } else {
-                    // A process that is stopped answers no experiment.
+                    // A stopped process responds to no experiment.
                     self.phase = if causes::is_stopped(&self.record) { Phase::Done } else { Phase::Rule(0) };
                 }
             }
@@ -316,7 +315,7 @@ impl Planner {
         if calls.all(failed) { words } else { None }
     }
 
-    /// What it all means.
+    /// The diagnosis by all observations so far.
     pub fn diagnose(&self) -> Diagnosis {
         let record = &self.record;
         let (mut named, mut ruled_out, mut limits) = (Vec::<Verdict>::new(), Vec::new(), Vec::new());
@@ -377,7 +376,7 @@ impl Planner {
         }
     }
 
-    /// What is wrong when no cause was found.
+    /// The symptom that remains when no cause was found.
     fn complaint(&self) -> Option<String> {
         let record = &self.record;
         let observed: Vec<&Call> = record.observed().collect();
@@ -401,7 +400,7 @@ impl Planner {
         let pause = median_of(&record.group(), Call::longest_gap);
         let body = record.group().first().and_then(|c| c.answer()).map_or(0, |a| a.body_bytes)
             + record.settings.body_bytes;
-        // A small answer leaves at once, however far it goes.
+        // A small response leaves at once, however far it goes.
         if pause >= causes::WORK_MS && body < 10_000 {
             return Some(format!("the answer pauses for {} on the way, and why is unclear", say(pause)));
         }
@@ -413,7 +412,7 @@ impl Planner {
             ));
         }
         let total = record.typical(|c| c.total);
-        // What a large body takes is the path's rate; without one, time beyond some round trips
+        // The time of a large body is the path's rate; without one, time beyond some round trips
         // wants a reason.
         let opening = record.typical(Call::tls_took);
         let explained = opening + 3.0 * record.rtt_ms() + 2.0 * causes::WORK_MS;
@@ -422,13 +421,13 @@ impl Planner {
     }
 }
 
-/// What the call fails with, where the server says so.
+/// The failure of the call, where the server's status says so.
 fn failing(record: &Record) -> Option<String> {
     let status = record.group().first().and_then(|c| c.answer()).map(|a| a.status)?;
     (status >= 400).then(|| format!("the call fails with {status}"))
 }
 
-/// What the reader of a diagnosis should know about it.
+/// Doubts that the reader of a diagnosis should know.
 fn doubts(record: &Record) -> Vec<String> {
     let mut doubts = Vec::new();
     let s = &record.settings;

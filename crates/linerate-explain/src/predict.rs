@@ -1,4 +1,4 @@
-//! What a call will take once a cause is fixed. Where an experiment's lever takes the cause away,
+//! Predicts the time of a call once a cause is fixed. Where an experiment's lever takes the cause away,
 //! its calls are measurements of the fixed call; so are calls that the cause spared. Else what the
 //! cause costs is taken off. Pure functions.
 
@@ -14,14 +14,14 @@ use crate::stats::{Estimate, median, middle};
 use crate::times::{Part, Times, explained, plain};
 use crate::verdict::Verdict;
 
-/// What a call will take.
+/// The predicted time of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// Which part of it.
     pub part: Part,
-    /// What that takes now, in the middle, milliseconds.
+    /// Its time now, in the middle, milliseconds.
     pub before_ms: f64,
-    /// What it will take, with an interval of 95 %.
+    /// Its time then, with an interval of 95 %.
     pub after: Estimate,
     /// Calls without the cause were measured; else its cost was taken off.
     pub measured: bool,
@@ -32,7 +32,7 @@ const HELD: f64 = 0.8;
 /// Calls below which no interval is given.
 const LEAST: usize = 2;
 
-/// What the call will take without the cause, where that can be told.
+/// The time of the call without the cause, where it can be predicted.
 pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
     // How much of its work a server can be spared is not seen from outside; what is merely possible
     // may take nothing away.
@@ -46,7 +46,7 @@ pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
     let times = Times::seen(record);
     let before_ms = median(times.of(part));
     let (before_ms, after, measured) = match spared(record, verdict, part) {
-        // What only some calls meet (after a pause) is not in the middle of all.
+        // A cost that only some calls meet (after a pause) is not in the middle of all.
         Some(times) => (before_ms.max(hit(record, verdict, part)), middle(&times), true),
         None if before_ms >= HELD * verdict.cost_ms() => {
             (before_ms, taken_off(record, verdict, times.of(part))?, false)
@@ -65,7 +65,7 @@ pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
     (after.value < before_ms).then_some(Prediction { part, before_ms, after, measured })
 }
 
-/// What the first call will take of a server that is warm: as long as later ones on new
+/// The predicted first call to a warm server: as long as later ones on new
 /// connections.
 fn warm(record: &Record, part: Part) -> Option<Prediction> {
     let before_ms = ms(first::first(record)?.total);
@@ -123,7 +123,7 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
 }
 
 /// Calls that acknowledged at once spared the delay, and not the way there and back that the rest
-/// of the answer waited for. Of calls with nothing changed, the pause tells both. All together vary
+/// of the response waited for. Of calls with nothing changed, the pause tells both. All together vary
 /// less than those of one arm, and a call in which the lever failed does no harm.
 fn unpaused(record: &Record, verdict: &Verdict, with: Vec<&Call>) -> Vec<f64> {
     let held = verdict.trials().first().map_or(0.0, |t| t.effect.value) + record.rtt_ms();
@@ -131,7 +131,7 @@ fn unpaused(record: &Record, verdict: &Verdict, with: Vec<&Call>) -> Vec<f64> {
     explained(record).into_iter().chain(with).map(|c| left(&c)).collect()
 }
 
-/// What the proxy adds to a call beside holding it back: its last byte comes so much later than at
+/// The time that the proxy adds to a call beside holding it back: its last byte comes so much later than at
 /// the server behind.
 fn proxy_adds(record: &Record) -> f64 {
     let last = |arm| {
@@ -141,7 +141,7 @@ fn proxy_adds(record: &Record) -> f64 {
     (last(0) - last(1)).max(0.0)
 }
 
-/// What a call of an experiment takes where it is one of those that are explained: on a kept
+/// The time of an experiment's call as one of those that are explained: on a kept
 /// connection nothing is opened.
 fn as_explained(record: &Record, part: Part, call: &Call) -> f64 {
     let kept = part == Part::Call && record.reused().len() >= 2;
@@ -154,7 +154,7 @@ fn once_more(after: Estimate) -> Estimate {
     Estimate { low: after.value + wider(after.low), high: after.value + wider(after.high), ..after }
 }
 
-/// What the calls of the experiment take that the cause meets, in the middle; 0 without one.
+/// The time of the experiment's calls that meet the cause, in the middle; 0 without one.
 fn hit(record: &Record, verdict: &Verdict, part: Part) -> f64 {
     let calls = verdict.trials().first().and_then(|trial| shown::calls_of(record, trial));
     let Some(([without, _], _)) = calls.filter(|_| part != Part::FirstByte) else { return 0.0 };
@@ -208,7 +208,7 @@ fn taken_off(record: &Record, verdict: &Verdict, times: &[f64]) -> Option<Estima
 /// Share of the body from which on a window lets all of it through in some round trips.
 const LARGE: f64 = 0.25;
 
-/// What calls take whose window was small from their beginning to their end, once it is not. Then
+/// The time of calls whose window was small from their beginning to their end, once it is not. Then
 /// each round trip of the request waited for the server's reading, also those that the kernel counts
 /// as under way and not as held back: all of its time goes, and the round trips of such a body come.
 fn through_a_large_window(record: &Record) -> Option<Estimate> {
@@ -233,7 +233,7 @@ fn through_a_large_window(record: &Record) -> Option<Estimate> {
 const STEP_MS: f64 = 4.0;
 
 /// Milliseconds of a call beside sending its body, and beside reading what of that the server had
-/// in its buffer in the end: so many windows.
+/// in its buffer in the end: `windows` windows.
 fn unread(call: &Call, body: f64, windows: f64) -> f64 {
     let busy = call.facts.busy_us as f64 / 1e3;
     let drained = windows * busy * f64::from(call.facts.snd_wnd) / body.max(1.0);
@@ -247,7 +247,8 @@ fn round_trips(call: &Call, body: f64) -> f64 {
     opening + (body / first + 1.0).log2().ceil().max(1.0)
 }
 
-/// What a server that reads slowly took of a call: while its window was full, and then for what it had buffered, at the same rate.
+/// The part of a call that a slowly reading server took: while its window was full, and then for its buffered bytes, at
+/// the same rate.
 fn read_slowly(record: &Record, call: &Call) -> Duration {
     let limited = Duration::from_micros(call.facts.rwnd_limited_us);
     let windows = record.calls().map(|(_, c)| f64::from(c.connect_facts.snd_wnd));
@@ -261,7 +262,7 @@ fn read_slowly(record: &Record, call: &Call) -> Duration {
     limited + rest.min(wait)
 }
 
-/// What a cause took of one call, where the kernel or the answer tells.
+/// The part of one call that a cause took, where the kernel or the response tells.
 fn lost_in(cause: &str) -> Option<fn(&Call) -> Duration> {
     fn spent(call: &Call, of: fn(&crate::local::Spent) -> Duration) -> Duration {
         call.server.as_deref().map_or(Duration::ZERO, of)

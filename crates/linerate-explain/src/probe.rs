@@ -1,4 +1,4 @@
-//! What is to be done, with which lever; and what came of it.
+//! Probes: what to do, with which lever, and what was observed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use linerate_tls::Variant;
 use crate::call::Call;
 use crate::limits;
 
-/// What a probe is for.
+/// The purpose of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Experiment {
     /// Calls as an ordinary client makes them, on new and on kept connections.
@@ -68,7 +68,7 @@ pub enum Experiment {
 }
 
 impl Experiment {
-    /// What it is, for people.
+    /// A description for people.
     pub fn words(self) -> &'static str {
         match self {
             Experiment::Observe => "calls as an ordinary client makes them",
@@ -122,7 +122,7 @@ pub enum Writes {
     Apart,
 }
 
-/// What is changed about the request.
+/// A difference from the user's request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Variation {
     /// Nothing.
@@ -143,7 +143,7 @@ pub enum Variation {
 /// A call to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallProbe {
-    /// What for.
+    /// Its purpose.
     pub experiment: Experiment,
     /// Which arm of it.
     pub arm: u8,
@@ -157,7 +157,7 @@ pub struct CallProbe {
     pub window: Option<u32>,
     /// How it is written.
     pub writes: Writes,
-    /// What is changed about it.
+    /// How it differs from the user's request.
     pub variation: Variation,
     /// A pause before it.
     pub pause: Duration,
@@ -203,7 +203,7 @@ impl CallProbe {
 /// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Together {
-    /// What for.
+    /// Its purpose.
     pub experiment: Experiment,
     /// Which arm of it.
     pub arm: u8,
@@ -226,12 +226,12 @@ pub enum Probe {
     Connect(usize),
     /// Make a call.
     Call(Box<CallProbe>),
-    /// Make so many calls at once, each on a connection of its own.
+    /// Make this many calls at once, each on a connection of its own.
     Burst(u8),
     /// Several connections side by side, on each its calls one right after the other.
     SideBySide(Vec<Vec<CallProbe>>),
-    /// Make a call on a new connection while so many idle ones, and no others, are held beside it;
-    /// they are closed when it has gone on for that long.
+    /// Make a call on a new connection while this many idle ones, and no others, are held beside it;
+    /// they are closed when it has taken this long.
     Held(u8, Duration),
     /// Make several calls at once on connections of HTTP/2.
     Together(Together),
@@ -255,13 +255,13 @@ impl Probe {
 pub struct Resolved {
     /// Time it took.
     pub took: Duration,
-    /// What it gave, in the order the system prefers.
+    /// The addresses found, in the order the system prefers.
     pub addresses: Vec<SocketAddr>,
     /// Why it gave nothing.
     pub error: Option<String>,
 }
 
-/// What one name server said.
+/// The result of one name server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameServer {
     /// Its address.
@@ -281,7 +281,7 @@ pub struct Connected {
     pub took: Duration,
     /// Why it failed.
     pub error: Option<String>,
-    /// What the kernel had counted then.
+    /// The kernel's counters then.
     pub facts: Facts,
 }
 
@@ -296,7 +296,7 @@ pub struct Held {
     pub call: Call,
 }
 
-/// What came of a probe.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observation {
     /// Of [`Probe::Resolve`].

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use linerate_net::sock_diag::{State, TcpSocket};
 
-/// What was seen of a process.
+/// Observations of the server's process: threads, files, sockets, queues.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessView {
     /// Its number.
@@ -21,7 +21,7 @@ pub struct ProcessView {
     pub looks: usize,
     /// Calls that were made meanwhile.
     pub calls: usize,
-    /// What its threads were doing, most of them first.
+    /// The activity of its threads, most frequent first.
     pub threads: Vec<Doing>,
     /// Files and sockets it has open, and how many it may have.
     pub files: Option<(u64, u64)>,
@@ -36,13 +36,13 @@ pub struct ProcessView {
     /// Connections turned away at full accept queues of this machine since the start (TcpExt
     /// ListenOverflows, ListenDrops).
     pub turned_away: (u64, u64),
-    /// What a JVM tells of its pauses since the start.
+    /// A JVM's own counters of its pauses since the start.
     pub jvm: Option<Jvm>,
-    /// What could not be seen, and what is odd.
+    /// Gaps in these observations, and oddities.
     pub notes: Vec<String>,
 }
 
-/// What threads were doing.
+/// An activity of threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Doing {
     /// In words: `running`, `waiting for events (epoll_wait)`.
@@ -80,7 +80,7 @@ pub struct Jvm {
 }
 
 impl Jvm {
-    /// What was counted since `before`.
+    /// The increase since `before`.
     pub(crate) fn since(&self, before: &Jvm) -> Jvm {
         Jvm {
             collections: self.collections.saturating_sub(before.collections),
@@ -119,7 +119,7 @@ pub(crate) fn thread(stat: &str, syscall: &str, wchan: &str) -> Option<Seen> {
     Some(Seen { name, what })
 }
 
-/// What a sleeping thread waits in, in words.
+/// The system call or kernel function in which a thread sleeps, in words.
 fn waits_in(syscall: &str, wchan: &str) -> String {
     let number = syscall.split_whitespace().next().and_then(|n| n.parse::<u32>().ok());
     let wchan = wchan.trim();

@@ -12,7 +12,7 @@ use crate::probe::{
 };
 use crate::stats::median;
 
-/// What is asked about, and what may be done.
+/// The request to explain, and the limits and permissions of the diagnosis.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The URL as it is reported.
@@ -55,11 +55,11 @@ pub struct Settings {
     pub tls: Option<TlsSettings>,
     /// The HTTP/2 windows that we announce, bytes.
     pub window: u32,
-    /// What the order of experiments is made from.
+    /// The seed of the order of experiments.
     pub seed: u64,
 }
 
-/// What a diagnosis has to know about our side of TLS.
+/// Our side of TLS, as far as a diagnosis depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
     /// The server's certificate is not checked.
@@ -101,7 +101,7 @@ impl Default for Settings {
 /// Everything that was observed.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// What was asked about.
+    /// The request to explain, and the limits of the diagnosis.
     pub settings: Settings,
     entries: Vec<(Probe, Observation)>,
     /// Time since the start.
@@ -149,7 +149,7 @@ impl Record {
         self.entries.iter().map(|(probe, _)| probe.calls()).sum()
     }
 
-    /// Whether an experiment was made, or given up.
+    /// Whether an experiment was made, or abandoned.
     pub fn tried(&self, experiment: Experiment) -> bool {
         let together = |(probe, _): &(Probe, Observation)| matches!(probe, Probe::Together(t) if t.experiment == experiment);
         self.given_up.contains(&experiment)
@@ -309,7 +309,7 @@ impl Record {
         self.settings.calls + more + streams
     }
 
-    /// What our own threads waited for a processor in a call, on average, milliseconds.
+    /// How long our own threads waited for a processor in a call, on average, milliseconds.
     pub fn waited_ms(&self) -> f64 {
         let all: f64 = self.calls().map(|(_, c)| ms(c.starved)).sum();
         all / self.calls().count().max(1) as f64
@@ -328,7 +328,7 @@ impl Record {
             .collect()
     }
 
-    /// What the name servers said, when they were asked.
+    /// The results of the name servers, when they were asked.
     pub fn name_servers(&self) -> Option<&[NameServer]> {
         self.entries
             .iter()

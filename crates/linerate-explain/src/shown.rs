@@ -1,4 +1,4 @@
-//! What is shown beside a verdict: the calls of the deciding experiment next to each other, how the
+//! Material shown beside a verdict: the calls of the deciding experiment next to each other, how the
 //! time followed the lever, the packets of the calls, the server's process. It decides nothing.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::signs::tls;
 use crate::stats::median;
 use crate::verdict::Verdict;
 
-/// What is shown beside a verdict.
+/// Material shown beside a verdict. Each part is there only where it was recorded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shown {
     /// A call of each arm of the experiment that decided the first cause.
@@ -29,7 +29,7 @@ pub struct Shown {
 /// Two calls that differ in one thing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arms {
-    /// What was tried.
+    /// The experiment, in words.
     pub name: String,
     /// The one thing that was changed.
     pub changed: String,
@@ -44,7 +44,7 @@ pub struct Arms {
 pub struct Dose {
     /// The lever, milliseconds.
     pub lever_ms: f64,
-    /// What each call took, milliseconds.
+    /// Time of each call, milliseconds.
     pub took_ms: Vec<f64>,
 }
 
@@ -82,7 +82,7 @@ const TWO_ARMS: [Experiment; 15] = [
     Experiment::Window,
 ];
 
-/// What there is to show of what was observed.
+/// Selects the material to show from the record.
 pub(crate) fn of(record: &Record, causes: &[Verdict]) -> Shown {
     let Some((first, trial)) = causes.first().and_then(|c| Some((c, c.trials().first()?))) else {
         return Shown::default();

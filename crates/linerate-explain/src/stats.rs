@@ -21,7 +21,7 @@ pub fn middle(values: &[f64]) -> Estimate {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let Some(last) = sorted.len().checked_sub(1) else { return Estimate::default() };
-    // So many of the values are below the true median by chance in fewer than one of 40 cases: the
+    // Find how many of the values lie below the true median by chance in fewer than one of 40 cases: the
     // binomial distribution of a coin.
     let n = sorted.len() as f64;
     let (mut weight, mut sum, mut k) = (0.5_f64.powf(n), 0.0, 0);

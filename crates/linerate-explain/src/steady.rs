@@ -30,9 +30,9 @@ pub(crate) fn weigh(
 ) -> Option<String> {
     // These are such changes: of the way, and from one connection to the next.
     let told = named.iter().any(|verdict| CHANGES.contains(&verdict.id()));
-    // A queue on the way fills with each call; which connection a call is on knows no order.
+    // A queue in the network fills with each call; which connection a call is on knows no order.
     let fills = named.iter().any(|verdict| verdict.id() == "bufferbloat");
-    // A limiter answers by how many calls there were.
+    // A limiter decides by how many calls there were.
     let limited = named.iter().any(|verdict| verdict.id() == "rate-limit");
     let how = statuses(record)
         .filter(|_| !limited)
@@ -52,7 +52,7 @@ fn alike(record: &Record) -> impl Iterator<Item = (&CallProbe, &Call)> {
     })
 }
 
-/// Answers of several kinds to the same request.
+/// Responses of several kinds to the same request.
 fn statuses(record: &Record) -> Option<String> {
     let mut by_status: BTreeMap<u16, usize> = BTreeMap::new();
     for (probe, call) in alike(record) {
@@ -73,7 +73,7 @@ fn statuses(record: &Record) -> Option<String> {
     Some(format!("the same request was answered {}", told.join(", ")))
 }
 
-/// It answered, and then it did not any more.
+/// The server responded at first, and then no more.
 fn failures(record: &Record) -> Option<String> {
     let calls: Vec<&Call> = alike(record)
         .map(|(_, call)| call)
@@ -123,7 +123,7 @@ pub(crate) fn warms_up(record: &Record) -> bool {
 
 /// Calls from which on an order is none by chance.
 const IN_ORDER: usize = 8;
-/// Of all pairs of calls, those that may be out of order: one in so many.
+/// Of all pairs of calls, those that may be out of order: one in this many.
 const OUT_OF_ORDER: usize = 20;
 
 /// Each call takes longer than nearly all before it: what it looks through grows, or it holds
@@ -150,7 +150,7 @@ fn slows_down(record: &Record) -> Option<String> {
         .then(|| format!("the same call waited {first} at first and {last} later, a little longer each time"))
 }
 
-/// A call that takes more than so many times as long as the one in the middle, and so many
+/// A call that takes more than this many times as long as the median call, and this many
 /// milliseconds besides, met something.
 const SELDOM: (f64, f64) = (5.0, 50.0);
 
@@ -237,7 +237,7 @@ mod tests {
         Duration::from_secs_f64(ms / 1e3)
     }
 
-    /// A call whose answer stalls for that long in its middle.
+    /// A call whose response stalls for that long in its middle.
     fn stalls(ms: f64, fresh: bool) -> Call {
         let answer = Answer { status: 200, reusable: true, body_bytes: 5, ..Answer::default() };
         Call {
@@ -263,7 +263,7 @@ mod tests {
         Call { end, fresh, ..Call::default() }
     }
 
-    /// Explains a server that answers call number n (from 0) by `world`.
+    /// Explains a server that responds to call number n (from 0) by `world`.
     fn explained(world: impl Fn(usize, &CallProbe, bool) -> Call) -> Diagnosis {
         let settings = Settings { addresses: vec![([127, 0, 0, 1], 80).into()], ..Settings::default() };
         let mut planner = Planner::new(settings);
@@ -302,7 +302,7 @@ mod tests {
         word
     }
 
-    /// What a delayed acknowledgement makes of a call.
+    /// The time that a delayed acknowledgement adds to a call.
     fn held(probe: &CallProbe, fresh: bool) -> f64 {
         if fresh || probe.levers.quick_ack {
             return 0.1;
@@ -372,7 +372,7 @@ mod tests {
         assert!(changed(&hangs).contains("it is gone"), "{:?}", hangs.limits);
     }
 
-    /// An answer after that long.
+    /// A response after that long.
     fn after(ms: f64, fresh: bool) -> Call {
         Call { wait: t(ms), total: t(ms), ..stalls(0.0, fresh) }
     }

@@ -8,14 +8,14 @@ use crate::record::Record;
 /// Experiments whose calls with nothing changed are calls as those of the first look.
 const ALIKE: [Experiment; 3] = [Experiment::Tail, Experiment::QuickAck, Experiment::SourcePort];
 
-/// What a caller waits for.
+/// The part of a call that a caller waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// A call, on a kept connection where the server keeps it.
     Call,
     /// A call that opens its connection.
     New,
-    /// The first byte of the answer.
+    /// The first byte of the response.
     FirstByte,
     /// A call and the lookup of its name before it.
     Lookup,
@@ -119,7 +119,7 @@ impl Times {
             [] if gone_by > 0.0 => vec![gone_by + middle],
             lookups => lookups.iter().map(|l| ms(l.took) + gone_by + middle).collect(),
         };
-        // What a redirect leads to is a part of what the caller waits for.
+        // The call that a redirect leads to is a part of the caller's wait.
         let hops = crate::predict::hops_ms(record);
         Times {
             call: totals(&calls).into_iter().map(|t| t + hops).collect(),

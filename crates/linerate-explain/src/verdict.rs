@@ -1,4 +1,4 @@
-//! What a diagnosis says.
+//! A diagnosis: causes, causes ruled out, and limits.
 
 use crate::call::{Call, Streamed};
 use crate::causes::{Cause, Fix};
@@ -30,7 +30,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// `cause` costs so many milliseconds a call, on these grounds.
+    /// `cause` costs `cost_ms` milliseconds a call, on these grounds.
     pub(crate) fn new(cause: &'static Cause, cost_ms: f64, grounds: Grounds) -> Verdict {
         let proof = grounds.proof();
         let by_time = matches!(grounds, Grounds::Seen { .. });
@@ -158,28 +158,28 @@ impl Verdict {
         self.dose
     }
 
-    /// What was seen and counted.
+    /// Observations and counts that support the verdict.
     pub fn evidence(&self) -> &[String] {
         &self.evidence
     }
 
-    /// What to change, by software.
+    /// Changes that remove the cause, by software.
     pub fn fixes(&self) -> &'static [Fix] {
         self.fixes
     }
 
-    /// What to mind when the same command is run again to verify the fix; empty where there is
-    /// nothing.
+    /// A caution for running the same command again to verify the fix; empty where there is
+    /// none.
     pub fn verify(&self) -> &'static str {
         self.verify
     }
 
-    /// What the call will take once it is fixed, where that can be told.
+    /// The predicted time of the call once the cause is fixed, where it can be predicted.
     pub fn predicted(&self) -> Option<Prediction> {
         self.predicted
     }
 
-    /// What it is ranked by: what it costs, and how sure that is.
+    /// Its rank: cost, weighted by the strength of the proof.
     pub(crate) fn weight(&self) -> f64 {
         let sure = match self.proof {
             Proof::Proved => 1.0,
@@ -195,7 +195,7 @@ impl Verdict {
 pub struct RuledOut {
     /// Its name.
     pub id: &'static str,
-    /// How.
+    /// The reason, in words.
     pub why: String,
 }
 
@@ -226,7 +226,7 @@ impl Whole {
 pub struct TlsSeen {
     /// The server's certificate was not checked.
     pub insecure: bool,
-    /// What was agreed on first; `None` where no handshake ended.
+    /// Parameters negotiated by the first handshake; `None` where no handshake ended.
     pub seen: Option<linerate_tls::Seen>,
     /// Full handshakes.
     pub full: usize,
@@ -236,13 +236,13 @@ pub struct TlsSeen {
     pub gives: bool,
     /// What TCP takes to connect, in the middle, milliseconds.
     pub connect_ms: f64,
-    /// What a full handshake takes, in the middle.
+    /// Time of a full handshake, in the middle.
     pub full_ms: Option<f64>,
     /// And one that resumes a session.
     pub resumed_ms: Option<f64>,
 }
 
-/// What handshakes of a kind take, milliseconds.
+/// Time of handshakes of a kind, milliseconds.
 fn middle(handshakes: &[&Handshake], resumed: bool) -> Option<f64> {
     let mut all = handshakes.to_vec();
     all.retain(|h| h.is_resumed() == resumed);
@@ -299,7 +299,7 @@ pub struct FirstCall {
 pub struct Diagnosis {
     /// In a word.
     pub whole: Whole,
-    /// What was asked for.
+    /// The URL, as it is reported.
     pub url: String,
     /// The request's method.
     pub method: String,
@@ -317,11 +317,11 @@ pub struct Diagnosis {
     pub first: Option<FirstCall>,
     /// Round-trip time of the network, milliseconds.
     pub rtt_ms: f64,
-    /// Causes, what costs most first.
+    /// Causes, the most expensive first.
     pub causes: Vec<Verdict>,
-    /// What it was not.
+    /// Causes that were ruled out.
     pub ruled_out: Vec<RuledOut>,
-    /// What could not be tested, and what would be needed; and other doubts.
+    /// Tests that could not be made, and their requirements; and other doubts.
     pub limits: Vec<String>,
     /// Calls made.
     pub calls: usize,
@@ -335,6 +335,6 @@ pub struct Diagnosis {
     pub streamed: Option<Streamed>,
     /// The machine that calls.
     pub machine: Machine,
-    /// What is shown beside it.
+    /// Material to show beside the verdict: calls, packets, the server's process.
     pub shown: Shown,
 }

@@ -41,11 +41,11 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// What the first call must take beyond later ones to be named.
+/// The first call must take this much longer than later ones to be named.
 const COLD_MS: f64 = 500.0;
 /// From this on it is a note: most runtimes compile something for their first call.
 const NOTE_MS: f64 = 50.0;
-/// So many times what the slowest later one takes.
+/// This many times what the slowest later one takes.
 const TIMES: f64 = 5.0;
 /// Later calls below which one slow call among them may be chance.
 const LATER: usize = 6;
@@ -54,12 +54,12 @@ const PAUSE: Duration = Duration::from_millis(2_000);
 /// Calls after a pause.
 const RESTED: usize = 2;
 
-/// What the first call takes beyond later ones, where it takes far more than each of them.
+/// The extra time of the first call over later ones, where it takes far more than each of them.
 fn beyond(record: &Record) -> Option<f64> {
     let call = first::first(record)?;
     let later: Vec<f64> = first::later(record).into_iter().map(first::served).collect();
     let most = later.iter().copied().fold(0.0, f64::max);
-    // What we waited for a processor ourselves is no time of the server's.
+    // Our own waits for a processor are no time of the server's.
     let took = first::served(call) - ms(call.starved);
     (later.len() >= 2 && took > TIMES * most).then(|| took - median(&later))
 }

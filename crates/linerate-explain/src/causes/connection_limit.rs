@@ -65,7 +65,7 @@ const WAITED_MS: f64 = 10.0;
 const AT_ONCE: u8 = 6;
 /// How long beyond what a call takes at most the idle connections are held: by turns.
 const DOSES_MS: [u64; 3] = [100, 300, 500];
-/// The same, to see whether so many idle connections make a call wait at all.
+/// The same, to see whether this many idle connections make a call wait at all.
 const TRY_MS: u64 = 200;
 /// Slope above which a response follows our closing.
 const FOLLOWS: f64 = 0.6;

@@ -2,7 +2,7 @@
 //! rest by itself, 200 ms later.
 //!
 //! Symptom: the response, or its last part, comes after 200 ms. Experiment: segments of such a size
-//! that the response fills them. What is corked waits only while its last segment is not full.
+//! that the response fills them. The kernel holds back a corked segment only while it is not full.
 
 use super::{Block, Cause, Fix, Judgement, not_moved, say};
 use crate::call::{Call, ms};
@@ -44,10 +44,10 @@ const SEGMENT: (u64, u64) = (76, 1400);
 const OPTIONS: u32 = 12;
 /// Calls of each arm.
 const CALLS: usize = 4;
-/// What the lever must take away.
+/// The least time that the lever must take away.
 const LEAST_MS: f64 = 100.0;
 
-/// What of a call the kernel of the server may have held back: the longest silence before a byte of
+/// The part of a call that the server's kernel may have held back: the longest silence before a byte of
 /// the response.
 fn silence(call: &Call) -> f64 {
     ms(call.wait).max(ms(call.longest_gap()))
@@ -66,7 +66,7 @@ fn sign(record: &Record) -> bool {
     silences.len() >= 2 && 3 * in_it >= 2 * silences.len()
 }
 
-/// A size of segments that a response of so many bytes fills; the largest there is.
+/// The largest size of segments that divides a response of `bytes` bytes evenly.
 pub(super) fn filling(bytes: u64) -> Option<u64> {
     let (least, most) = SEGMENT;
     (least..=most.min(bytes)).rev().find(|size| bytes.is_multiple_of(*size))

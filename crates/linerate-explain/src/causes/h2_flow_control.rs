@@ -1,9 +1,9 @@
 //! The windows of HTTP/2 that our client announces are smaller than what the path holds: the server
 //! sends a window, and waits a round trip for our word that there is room again.
 //!
-//! Sign: over HTTP/2 an answer that is larger than our window, and a round trip that counts.
+//! Sign: over HTTP/2 a response that is larger than our window, and a round trip that counts.
 //! Experiment: larger windows; nothing else changes. Two, four times the window and one that is
-//! never full are doses: the answer takes longer in proportion to the round trips in which it stands
+//! never full are doses: the response takes longer in proportion to the round trips in which it stands
 //! still.
 
 use super::{Block, Cause, Fix, Judgement, again, arms, excluded, not_moved, say};
@@ -77,7 +77,7 @@ fn wants(record: &Record) -> Vec<Block> {
         return Vec::new();
     }
     let window = record.settings.window;
-    // What is slow leaves no time for more.
+    // Slow calls leave no time for a fourth one.
     let n = if record.typical(|c| c.total) > SLOW_MS { 3 } else { 4 };
     let blocks = arms(Experiment::Window, WINDOWS.len() as u8, 1, n, |p| {
         p.writes = record.settings.writes;
@@ -142,7 +142,7 @@ fn judge(record: &Record) -> Judgement {
     }))
 }
 
-/// What a client with smaller windows would pay, where ours are large enough.
+/// The cost for a client with smaller windows, where ours are large enough.
 fn beside(record: &Record) -> Judgement {
     let (rtt, body) = (record.rtt_ms(), streams::body(record));
     if record.streamed().is_none() || body == 0 {

@@ -52,7 +52,7 @@ const FIXES: &[Fix] = &[
 
 /// Limits beyond this are not tested. Reason: it takes twice as many calls at once.
 const TESTED: u32 = 6;
-/// Calls that wait must be spared so many milliseconds.
+/// Calls that wait must be spared this many milliseconds.
 const MOVED_MS: f64 = 2.0;
 
 fn few(record: &Record) -> Option<u32> {

@@ -1,4 +1,4 @@
-//! What only the server's machine can tell (`--pid`): the garbage collector, a processor that is
+//! Causes that only the server's machine can tell (`--pid`): the garbage collector, a processor that is
 //! not had, a loop that is blocked.
 //!
 //! Each has a counter of its own, read before and after every call. It is proved when the counter
@@ -151,7 +151,7 @@ fn waited_alone(spent: &Spent) -> Duration {
     spent.waited.saturating_sub(spent.throttled + spent.collected)
 }
 
-/// What the busiest thread ran and what the one that waited longest waited, milliseconds of all
+/// How long the busiest thread ran, and the one that waited longest waited, milliseconds of all
 /// calls that took longer than a round trip.
 fn ran_and_waited(record: &Record) -> (f64, f64) {
     let slow = watched(record).into_iter().filter(|(c, _)| beyond(record, c) >= LEAST_MS);
@@ -193,7 +193,7 @@ fn blocked(record: &Record) -> Judgement {
     if calls.len() < 5 || slow.len() < 2 {
         return Judgement::Silent;
     }
-    // What such a thread waits for a processor in between is a part of its work.
+    // Waits of such a thread for a processor in between are a part of its work.
     let at_work = |s: &Spent| ms(s.busiest.ran + s.busiest.waited);
     let busy: Vec<_> = slow.iter().filter(|(c, s)| at_work(s) >= 0.7 * beyond(record, c)).collect();
     if busy.len() * 3 < slow.len() * 2 {
@@ -218,7 +218,7 @@ fn blocked(record: &Record) -> Judgement {
         100.0 * (ran / all).min(1.0)
     );
     let verdict = Verdict::new(&BLOCKED, cost, Grounds::Counted { words, share: ran / all });
-    // Of a process that nobody named it is not known whether a thread of its own is always busy.
+    // A process that was found, not named by the user, may have a thread of its own that is always busy.
     let found = record.settings.pid_found;
     Judgement::Named(Box::new(if found { verdict.at_most(Proof::Likely) } else { verdict }))
 }

@@ -58,7 +58,7 @@ fn judge(record: &Record) -> Judgement {
     judge_first(record, &CAUSE, other_family)
 }
 
-/// What trying addresses of the kind in vain costs.
+/// The cost of trying addresses of the kind in vain.
 pub(super) fn judge_first(record: &Record, cause: &'static Cause, of_the_kind: Kind) -> Judgement {
     let Some((lost, good)) = attempts(record, of_the_kind) else { return Judgement::Silent };
     if lost.is_empty() {

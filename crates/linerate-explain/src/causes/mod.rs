@@ -52,16 +52,16 @@ use crate::probe::{CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
 use crate::verdict::Verdict;
 
-/// What to change in one piece of software.
+/// A change in one piece of software.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fix {
     /// Which software.
     pub software: &'static str,
-    /// What to change there.
+    /// The change to make there.
     pub change: &'static str,
 }
 
-/// What a rule says of what was observed.
+/// The judgement of a rule on the observations.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judgement {
     /// It is the cause, or one of them.
@@ -105,10 +105,10 @@ pub struct Cause {
     pub id: &'static str,
     /// One line in plain words.
     pub title: &'static str,
-    /// What to change.
+    /// Changes that remove it.
     pub fixes: &'static [Fix],
-    /// What to mind when the same command is run again to verify the fix; empty where there is
-    /// nothing.
+    /// A caution for running the same command again to verify the fix; empty where there is
+    /// none.
     pub verify: &'static str,
     /// The probes that would tell more, when there is a sign of it; none when all is known.
     pub(crate) wants: fn(&Record) -> Vec<Block>,
@@ -228,8 +228,8 @@ pub(crate) fn on_new_lanes(record: &Record, mut blocks: Vec<Block>) -> Vec<Block
 /// A round trip from which on it pays to make calls side by side, milliseconds.
 const FAR_MS: f64 = 10.0;
 
-/// The arms side by side, where time is spent on the way and they cannot disturb one another: the
-/// server's own work for all of them together is less than a round trip, and their answers fit the
+/// The arms side by side, where time is spent in the network and they cannot disturb one another: the
+/// server's own work for all of them together is less than a round trip, and their responses fit the
 /// first window. All begin at once, so no order is left to chance.
 pub(crate) fn side_by_side(record: &Record, blocks: Vec<Block>) -> Vec<Block> {
     let work = blocks.len() as f64 * server_think::beyond_rtt(record);

@@ -1,6 +1,6 @@
-//! The server ends the connection with each answer, so each call pays for a new one.
+//! The server ends the connection with each response, so each call pays for a new one.
 //!
-//! Symptom: every call on what should be a kept connection had to open it. Evidence: the answers
+//! Symptom: every call on what should be a kept connection had to open it. Evidence: the responses
 //! say `Connection: close` (or are HTTP/1.0, or end by closing), or the peer's FIN follows each.
 //! Cost: the handshake, measured.
 
@@ -42,7 +42,7 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// The answers that allow another request say so in vain, or do not allow it.
+/// The responses that allow another request say so in vain, or do not allow it.
 fn closing(record: &Record) -> (usize, usize) {
     // A stream of events ends with its connection because we left.
     let answered: Vec<_> = record.observed().filter(|c| c.answer().is_some_and(|a| !a.endless)).collect();

@@ -36,7 +36,7 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// What a call must take longer than the usual one to count as slow.
+/// A call counts as slow if it takes this much longer than the usual one.
 const SLOW_MS: f64 = 5.0;
 
 /// All calls, whatever was changed about them: a lever does not lose packets.
@@ -83,7 +83,7 @@ fn comparable(record: &Record) -> Vec<&Call> {
 }
 
 fn wants(record: &Record) -> Vec<Block> {
-    // What is rare shows only in more calls; where they are quick they cost nothing.
+    // Rare losses show only in more calls. Where calls are quick, more of them cost nothing.
     let typical = record.typical(|c| c.total);
     let busy =
         record.tried(Experiment::Tail) || !record.settings.may_repeat || record.tried(Experiment::Dose);
@@ -93,7 +93,7 @@ fn wants(record: &Record) -> Vec<Block> {
     let mut more = CallProbe::plain(Experiment::Tail, 0, Lane::Kept(0));
     more.writes = record.settings.writes;
     if record.settings.pid.is_some() && !record.settings.pid_found {
-        // What the process does from time to time takes some time to be met.
+        // Intermittent work of the process takes some time to be met.
         more.pause = std::time::Duration::from_millis(25);
     }
     vec![vec![Probe::Call(Box::new(more)); if typical > 20.0 { 12 } else { 20 }]]

@@ -45,7 +45,7 @@ const STALL_MS: f64 = 600.0;
 /// Room for a packet's headers (IPv6, TCP with timestamps). A message that fits into a small packet
 /// together with them cannot be lost for its size.
 const HEADERS: u64 = 100;
-/// How long a call that may hang again is waited for: so many times what one with smaller segments
+/// How long a call that may hang again is waited for: this many times what one with smaller segments
 /// takes, and that long besides.
 const CONTROL: (u32, Duration) = (5, Duration::from_millis(700));
 

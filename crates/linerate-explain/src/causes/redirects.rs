@@ -1,4 +1,4 @@
-//! The answer sends the client elsewhere, and each hop is a call of its own.
+//! The response sends the client elsewhere, and each hop is a call of its own.
 //!
 //! Symptom: a 3xx with Location. Experiment: the place it leads to, asked for directly.
 
@@ -34,7 +34,7 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// Where the latest answer of the chain leads to, on the same server.
+/// Where the latest response of the chain leads to, on the same server.
 fn next(record: &Record) -> Option<Result<String, String>> {
     let last = record.calls().filter(|(p, _)| p.experiment == Experiment::Redirect).last().map(|(_, c)| c);
     let call = last.or_else(|| record.group().first().copied())?;
@@ -71,7 +71,7 @@ fn on_the_same_server(location: &str, url: &str) -> Option<String> {
     (target.starts_with('/') && target.bytes().all(|b| b.is_ascii_graphic())).then_some(target)
 }
 
-/// The targets on the way, the call's own first.
+/// The targets of the chain, the call's own first.
 fn chain(record: &Record) -> Vec<String> {
     let hops = record.calls().filter_map(|(p, _)| match &p.variation {
         Variation::Target(target) if p.experiment == Experiment::Redirect => Some(target.clone()),
@@ -117,7 +117,7 @@ fn judge(record: &Record) -> Judgement {
     let last = hops.last().map(|(_, c)| *c);
     let arrived =
         last.and_then(|c| c.answer()).is_some_and(|a| !(300..400).contains(&a.status) || a.status == 304);
-    // What is asked for directly is saved all calls but the last.
+    // A client that asks for the final target directly saves all calls but the last.
     let here = median_of(&group, |c| c.total);
     let between: f64 = hops.iter().rev().skip(1).map(|(_, c)| ms(c.total)).sum();
     if let Some(circle) = circle(record) {

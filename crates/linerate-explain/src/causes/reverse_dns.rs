@@ -38,7 +38,7 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// Behind the tickets of TLS 1.3 Nagle's algorithm holds a first answer back until we acknowledge them:
+/// Behind the tickets of TLS 1.3 Nagle's algorithm holds a first response back until we acknowledge them:
 /// no longer than an acknowledgement is delayed, and the way there and back.
 const TICKETS_MS: f64 = 60.0;
 

@@ -221,7 +221,7 @@ fn verdict(record: &Record, trial: Trial, dose: Option<Estimate>) -> Verdict {
     }
 }
 
-/// What the first calls show if the responses do not pause.
+/// The judgement on the first calls if the responses do not pause.
 fn no_pause(record: &Record) -> Judgement {
     let reused = record.reused();
     let words = format!(

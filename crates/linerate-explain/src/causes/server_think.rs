@@ -1,7 +1,7 @@
 //! The server works: the request has arrived, and nothing comes for a while.
 //!
-//! Symptom: the time from the request's last byte to the answer's first one (or a pause in the
-//! middle of the answer) is beyond the network's round trip. It is what is left when the levers of
+//! Symptom: the time from the request's last byte to the response's first one (or a pause in the
+//! middle of the response) is beyond the network's round trip. It is what is left when the levers of
 //! the connection move nothing.
 
 use std::time::Duration;
@@ -48,11 +48,11 @@ const FIXES: &[Fix] = &[
 /// Work below this is a server doing its job.
 pub(crate) const WORK_MS: f64 = 10.0;
 
-/// Where we wait for processors ourselves, work must be so many times that: the server may wait
+/// Where we wait for processors ourselves, work must be this many times that: the server may wait
 /// for them as well.
 const BUSY: f64 = 3.0;
 
-/// What the wait for the first byte has beyond one round trip, in the middle of the explained
+/// The part of the wait for the first byte beyond one round trip, in the middle of the explained
 /// calls.
 pub(super) fn beyond_rtt(record: &Record) -> f64 {
     if let Some(beyond) = bufferbloat::beyond_handshake_ms(record) {
@@ -79,12 +79,12 @@ fn often(record: &Record, clean: &[&Call]) -> f64 {
 }
 
 /// From the request's last byte (or from the wait for `100 Continue` that was in vain) to the
-/// answer's first one.
+/// response's first one.
 fn first_byte(call: &Call) -> Duration {
     call.wait
 }
 
-/// A pause in the middle of the answer that no round trip explains and no acknowledgement moves.
+/// A pause in the middle of the response that no round trip explains and no acknowledgement moves.
 fn pause(record: &Record) -> f64 {
     if tiny_writes::apart_ms(record).is_some() {
         return record.typical(|c| c.receive);
@@ -93,7 +93,7 @@ fn pause(record: &Record) -> f64 {
     // Nor where it is unclear.
     let follows_us = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_) | Judgement::Open(_));
     let lossy = record.group().iter().filter(|c| c.lossy()).count() * 2 > record.group().len();
-    // A round trip between two bursts is the congestion window's, and a slow link spreads an answer
+    // A round trip between two bursts is the congestion window's, and a slow link spreads a response
     // evenly.
     let before = record.group().iter().map(|c| c.bytes_before_gap()).max().unwrap_or(0);
     let window = if before < slow_start::FIRST_WINDOW { 0.0 } else { 2.0 * record.rtt_ms() };
@@ -101,7 +101,7 @@ fn pause(record: &Record) -> f64 {
     if alone && !follows_us && !lossy { gap } else { 0.0 }
 }
 
-/// What our own client's Nagle took of the time to the first byte: that is told by its own rule.
+/// The part of the time to the first byte that our own client's Nagle took: another rule reports it.
 fn held_here(record: &Record) -> f64 {
     let trial = record.trial(Experiment::NoDelay, "", "", Call::to_first_byte);
     trial.filter(|t| t.moved(1.0)).map_or(0.0, |t| t.effect.value)
@@ -161,7 +161,7 @@ fn judge(record: &Record) -> Judgement {
     let (mut before, within) = ((beyond_rtt(record) - held_here(record)).max(0.0), pause(record));
     let limited = rate_limit::named(record);
     if limited {
-        // What a call takes whose turn has come is what the server works.
+        // Once its turn has come, the time of a call is the server's work.
         let alone = pace::trial(record).map_or(0.0, |t| t.after_ms());
         before = (alone - record.rtt_ms()).max(0.0);
     }

@@ -1,5 +1,5 @@
-//! The server's process is stopped: the kernel opens connections and takes requests, and nobody
-//! answers.
+//! The server's process is stopped: the kernel opens connections and takes requests, and no
+//! response comes.
 //!
 //! Evidence: the state of its threads, looked at before and after each call (`--pid`, or found by
 //! its listening socket).

@@ -113,7 +113,7 @@ fn judge(record: &Record) -> Judgement {
     Judgement::Named(Box::new(if moved { verdict.saying(words) } else { verdict }))
 }
 
-/// What packets of our calls show: the number of SYNs followed by a bare ACK of another connection.
+/// The evidence in packets of our calls: the number of SYNs followed by a bare ACK of another connection.
 /// A client that then waits for a second (Linux did before 5.8) cannot distinguish that from a lost
 /// SYN; its packets can.
 pub(crate) fn seen_in_packets(causes: &mut [Verdict], collisions: u64) {

@@ -115,7 +115,7 @@ fn by_experiment(trial: Trial, resumed: usize, all: usize, resumes: bool) -> Jud
     Judgement::Named(Box::new(if resumes { verdict } else { verdict.titled(title) }))
 }
 
-/// What a server costs that resumes nothing.
+/// The cost of a server that resumes nothing.
 fn by_protocol(record: &Record, later: &[&Handshake]) -> Judgement {
     let given = if later.iter().any(|h| h.given_before) {
         "the server gives sessions, and resumes none of them"

@@ -72,7 +72,7 @@ fn judge(record: &Record) -> Judgement {
     let Some(trial) =
         tls::trial(record, Experiment::Group, name, &format!("{group} in the ClientHello"), tls::took)
     else {
-        // What it costs is the second round trip, which was counted.
+        // Its cost is the second round trip, which was counted.
         let cost = record.rtt_ms();
         return Judgement::Named(Box::new(Verdict::new(&CAUSE, cost, Grounds::Seen { words, alone: true })));
     };

@@ -39,7 +39,7 @@ const FIXES: &[Fix] = &[
 const RTT_MS: f64 = 3.0;
 /// Segments that a new connection may send at first (RFC 6928).
 const SEGMENTS: u64 = 10;
-/// A pause for the window is so many round trips long.
+/// A pause for the window, in round trips: at least and at most.
 const PAUSE: (f64, f64) = (0.7, 1.8);
 
 fn pause(handshake: &Handshake) -> Duration {

@@ -86,7 +86,7 @@ fn judge(record: &Record) -> Judgement {
         );
         return excluded(words);
     }
-    // What the second one takes beyond a round trip is work, which TLS 1.3 has as well.
+    // The second round trip's time beyond a plain one is work, which TLS 1.3 has as well.
     let cost = median(&second).min(record.rtt_ms());
     let who = if settings.limited {
         "TLS 1.3 was not offered (--tls-max)"

@@ -41,10 +41,10 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// From so many bits on an RSA key takes milliseconds.
+/// From this size in bits on an RSA key takes milliseconds.
 const LARGE: usize = 3072;
 
-/// What the key's operation must take to be named: a large RSA key takes milliseconds everywhere;
+/// The key's operation must take this long to be named: a large RSA key takes milliseconds everywhere;
 /// others do only where the key is elsewhere.
 fn least_ms(record: &Record, key: Option<ServerKey>) -> f64 {
     let least = if is_large(key) { WORTH_MS } else { server_think::WORK_MS };

@@ -1,4 +1,4 @@
-//! An answer as it comes, over HTTP/1.1 in bytes and over HTTP/2 part by part.
+//! A response as it comes, over HTTP/1.1 in bytes and over HTTP/2 part by part.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::call::{Answer, Failure, KEPT_FIELDS, Stage, Why};
 use crate::coding::Coded;
 use crate::software::{LOOKS_LIKE, by_head};
 
-/// An answer as it comes.
+/// A response as it comes.
 pub(super) struct Answering {
     reader: ResponseReader,
     cache: HeadCache,
@@ -23,7 +23,7 @@ pub(super) struct Answering {
     content: u64,
     /// The content, where its coding can be checked.
     coded: Option<Coded>,
-    /// Bytes behind the end of the answer.
+    /// Bytes behind the end of the response.
     behind: usize,
     /// It began before the request was sent.
     pub(super) came_before: bool,
@@ -50,7 +50,7 @@ impl Answering {
         }
     }
 
-    /// Whether `100 Continue` or a final answer has come.
+    /// Whether `100 Continue` or a final response has come.
     pub(super) fn decided(&self) -> bool {
         self.interim || self.answer.status != 0 || self.end.is_some()
     }
@@ -83,7 +83,7 @@ impl Answering {
                 }
             }
         }
-        // Clients skip empty lines between answers.
+        // Clients skip empty lines between responses.
         if input.iter().any(|b| !b"\r\n".contains(b)) {
             self.behind += input.len();
         }
@@ -152,7 +152,7 @@ impl Answering {
         self.end.clone()
     }
 
-    /// What is wrong with an answer that ended, in words that follow the server's name.
+    /// The fault of a response that ended, in words that follow the server's name.
     pub(super) fn fault(&self) -> Option<String> {
         if self.came_before {
             return Some(
@@ -186,7 +186,7 @@ impl Answering {
         streams.then_some(answer)
     }
 
-    /// What a response lacks that did not end, in words.
+    /// The missing part of a response that did not end, in words.
     pub(super) fn unfinished(&self, failure: Failure, to: SocketAddr, patience: Duration) -> Failure {
         if failure.why != Why::TimedOut {
             return failure;
@@ -290,7 +290,7 @@ fn facts_of(head: &HeadView<'_>) -> Answer {
         Some(((*name).to_owned(), String::from_utf8_lossy(&value[..value.len().min(512)]).into_owned()))
     };
     let mut fields: Vec<(String, String)> = KEPT_FIELDS.iter().filter_map(kept).collect();
-    // Names of HTTP/2 have small letters, whoever wrote them.
+    // HTTP/2 field names are always in lower case, so their case does not identify the software.
     if !head.raw().starts_with(b"HTTP/2")
         && let Some(software) = by_head(head.fields())
     {

@@ -5,7 +5,7 @@ use linerate_net::Time;
 /// Looks that are kept. Reason: one a millisecond, in a call that may take seconds.
 const LOOKS: usize = 8192;
 
-/// What the kernel counted of them since some calls began.
+/// The kernel's count of segments out of order since some calls began.
 #[derive(Debug, Default)]
 pub(super) struct Disorder {
     /// When the count had grown, and to what.
@@ -23,7 +23,7 @@ impl Disorder {
         }
     }
 
-    /// Up to so many segments can be read now, behind one that was missing: when each of them had
+    /// Up to `most` segments can be read now, behind one that was missing: when each of them had
     /// arrived, at the latest, in their order. Empty if none was missing.
     pub(super) fn handed_on(&mut self, most: usize) -> Vec<Time> {
         let arrived = self.looks.last().map_or(0, |(_, count)| *count);

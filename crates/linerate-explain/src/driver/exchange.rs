@@ -1,4 +1,4 @@
-//! One request and its answer over an instrumented connection.
+//! One request and its response over an instrumented connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ use crate::limits;
 use crate::local::schedstat;
 use crate::probe::Writes;
 
-/// What is sent and how.
+/// A request, how it is written, and how long to wait for its response.
 pub(super) struct Plan {
     pub(super) head: Vec<u8>,
     pub(super) body: Vec<u8>,
@@ -161,7 +161,7 @@ impl Exchange<'_> {
         let deadline = self.end.min(instrument::now() + self.plan.patience);
         let mut answer = Answering::new(self.plan.expect);
         let began = instrument::now();
-        // What we do between the handshake and the first write (asking the kernel for its counters)
+        // Our work between the handshake and the first write (asking the kernel for its counters)
         // is ours, not the call's.
         let opening = self.call.opening();
         self.start = Time::from_nanos(began.as_nanos().saturating_sub(opening.as_nanos() as u64));
@@ -229,7 +229,7 @@ impl Exchange<'_> {
                         }
                     }
                     Ok(Came::Nothing) => {}
-                    // The end is seen again when the answer is read.
+                    // The end is seen again when the response is read.
                     Ok(Came::Ended { .. }) => break,
                     Err(Lost::Socket(e)) if e.error.kind() == std::io::ErrorKind::TimedOut => break,
                     Err(e) => return Err(e),
@@ -254,7 +254,7 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// A server may answer and close before it has read all: then the answer counts.
+    /// A server may answer and close before it has read all: then the response counts.
     fn refused_or(&mut self, deadline: Time, written: Time, answer: &mut Answering, lost: Lost) -> Received {
         let sent = failed(Stage::Send, lost, self.to);
         if sent.why == Why::TimedOut {
@@ -281,7 +281,7 @@ impl Exchange<'_> {
                 Ok(Came::Ended { at, cut }) => {
                     let end = answer.closed(self.to, cut);
                     if end.is_ok() && first.is_some() {
-                        // What ends with the connection is whole when that is closed.
+                        // A response that ends with the connection is whole when that is closed.
                         self.call.closed_after = Some(at - last);
                         last = at;
                     }
@@ -289,7 +289,7 @@ impl Exchange<'_> {
                 }
                 Ok(Came::Bytes(receives)) => {
                     if self.wire.is_streamed() && !self.hear(&plain, answer, written, deadline) {
-                        // Frames about the connection are no part of the answer.
+                        // Frames about the connection are no part of the response.
                         continue;
                     }
                     for (at, bytes) in receives {
@@ -324,7 +324,7 @@ impl Exchange<'_> {
                 }
             }
         };
-        // What came before the request was sent is no answer to it.
+        // Bytes that came before the request was sent are no response to it.
         answer.came_before |= !self.call.fresh && first.is_some_and(|at| at + EARLY < self.start);
         let first = first.unwrap_or(last);
         // It may arrive before we get the processor back to see that the request is written: then
@@ -395,7 +395,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Hands what came to the answer. Says whether any of it is the answer's.
+    /// Hands received bytes to the response. Says whether any of them belong to it.
     fn hear(&mut self, plain: &[u8], answer: &mut Answering, written: Time, deadline: Time) -> bool {
         answer.bytes += plain.len() as u64;
         let control = self.wire.hear(plain, std::slice::from_mut(answer));
@@ -426,7 +426,7 @@ impl Exchange<'_> {
     }
 }
 
-/// What arrives so long before a request was sent cannot be its answer. Reason: the kernel's clock and
+/// Bytes that arrive this long before a request was sent cannot be its response. Reason: the kernel's clock and
 /// ours are converted into each other.
 const EARLY: Duration = Duration::from_micros(100);
 

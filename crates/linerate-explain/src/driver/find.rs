@@ -46,7 +46,7 @@ struct Holder {
     ran: Duration,
 }
 
-/// What a process that has a listening socket waits for.
+/// How a process that has a listening socket waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     /// For connections on that socket: in accept, or by an epoll that has it.
@@ -83,7 +83,7 @@ impl Holders {
         }
     }
 
-    /// What calls have shown by now. `ours`: our ends of connections that are open.
+    /// The process found by the calls so far. `ours`: our ends of connections that are open.
     pub(super) fn found(&self, ours: &[SocketAddr]) -> Found {
         let ran = |(process, before, holder): &(Process, Snapshot, Holder)| Holder {
             ran: process.look().since(before).ran,
@@ -136,7 +136,7 @@ fn with_any(inodes: &HashSet<u32>) -> impl Iterator<Item = u32> {
     pids.filter(move |pid| *pid != own && has(pid))
 }
 
-/// What the threads of a process wait for.
+/// How the threads of a process wait.
 fn waits(pid: u32, inodes: &HashSet<u32>) -> Waits {
     let what: Vec<String> = threads(pid).into_iter().map(|t| t.what).collect();
     let some = |words: &str| what.iter().any(|w| w.contains(words));

@@ -64,7 +64,7 @@ pub struct Request {
 pub struct Origin {
     /// Where it is.
     pub address: SocketAddr,
-    /// What its `Host` says.
+    /// The value of its `Host` field.
     pub authority: String,
     /// The request's target there.
     pub target: String,
@@ -72,7 +72,7 @@ pub struct Origin {
     pub tls: Option<Tls>,
 }
 
-/// What came of it.
+/// The outcome of an explanation.
 #[derive(Debug)]
 pub enum Explained {
     /// The diagnosis, and the record it was made from.
@@ -82,7 +82,7 @@ pub enum Explained {
 }
 
 /// Explains a call. `settings` says what may be done; `told` is called with each probe before it is
-/// made, and ends it all early by answering `false`.
+/// made, and ends it all early by returning `false`.
 ///
 /// # Errors
 /// The request is no valid HTTP/1.1 message.
@@ -317,7 +317,7 @@ fn says_expect(spec: &RequestSpec) -> bool {
         .any(|(n, v)| n.eq_ignore_ascii_case("expect") && v.trim().eq_ignore_ascii_case("100-continue"))
 }
 
-/// What the experiments ruled out and the packets show all the same is unclear, and that is said.
+/// A cause that the experiments ruled out but the packets show is unclear; this is reported.
 fn contradicted(diagnosis: &mut Diagnosis, packets: &Packets) {
     let limits = &mut diagnosis.limits;
     diagnosis.ruled_out.retain(|ruled| {
@@ -336,7 +336,7 @@ struct Kept {
     wire: Wire,
 }
 
-/// What does things.
+/// Carries out probes.
 struct Hands<'a> {
     request: &'a Request,
     lanes: HashMap<u8, Kept>,
@@ -548,7 +548,7 @@ impl Hands<'_> {
         };
         call.starved = exchange::waited_here().saturating_sub(starved);
         if call.answer().is_some_and(|a| a.endless) {
-            // What was waited in the rest of the stream is none of the call's.
+            // The rest of an endless response is not part of the call, nor are waits for a processor during it.
             call.starved = Duration::ZERO;
         }
         call.overflows = exchange::overflows(to).saturating_sub(overflows);
@@ -584,7 +584,7 @@ impl Hands<'_> {
         })
     }
 
-    /// On a new connection, beside so many idle ones and none of those that were kept.
+    /// On a new connection, beside `n` idle ones and none of those that were kept.
     fn held(&mut self, n: u8, time: Duration) -> Result<Held, TemplateError> {
         self.lanes.clear();
         let plan = self.plan(&CallProbe::plain(Experiment::Held, 0, Lane::Fresh))?;
@@ -600,7 +600,7 @@ impl Hands<'_> {
             std::thread::sleep(limits::TAKEN_UP.min(self.left()));
         }
         let start = instrument::now();
-        // What is not answered soon after they are gone does not wait for them.
+        // A call with no response soon after the idle connections are gone was not waiting for them.
         let until = self.end.min(start + time + limits::HOLD_TIME);
         let (ended, end) = mpsc::channel::<()>();
         Ok(std::thread::scope(|scope| {

@@ -13,7 +13,7 @@ pub(super) struct Process {
     pid: u32,
     /// The control groups' files of it.
     stats: Vec<PathBuf>,
-    /// What a JVM shares.
+    /// The file of performance counters that a JVM shares.
     perf: Option<PathBuf>,
 }
 

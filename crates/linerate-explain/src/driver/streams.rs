@@ -27,7 +27,7 @@ impl Wire {
         self.streams.as_ref().is_some_and(|s| s.client.room() > 0)
     }
 
-    /// What is known of HTTP/2 on it.
+    /// The windows and limits of HTTP/2 on this connection; all zero where it speaks HTTP/1.1.
     pub(super) fn streamed(&self) -> Streamed {
         let Some(streams) = &self.streams else { return Streamed::default() };
         let settings = streams.client.settings();
@@ -60,7 +60,7 @@ impl Wire {
         }
     }
 
-    /// Opens a stream for the answer at that place. Returns its number and what has to be written.
+    /// Opens a stream for the response at that place. Returns its number and the bytes to write.
     pub(super) fn open_stream(
         &mut self,
         at: u32,
@@ -95,7 +95,7 @@ impl Wire {
         }
     }
 
-    /// Hands what came to the answers. Returns what the protocol wants to be said.
+    /// Hands received bytes to the responses. Returns the protocol's own bytes to send.
     pub(super) fn hear(&mut self, plain: &[u8], answers: &mut [Answering]) -> Vec<u8> {
         let Some(streams) = &mut self.streams else { return Vec::new() };
         streams.hear(plain, answers);
@@ -126,7 +126,7 @@ impl One {
         One { opened: None, written: start, first: None, last: start, end: None, lost, held }
     }
 
-    /// Notes what could be read of its answer. Says whether that was anything.
+    /// Notes what could be read of its response. Says whether that was anything.
     fn note(&mut self, answer: &mut Answering, at: Time) -> bool {
         let touched = std::mem::take(&mut answer.touched);
         if touched {
@@ -140,7 +140,7 @@ impl One {
     }
 }
 
-/// What a connection with several calls at once hears.
+/// Reads a connection with several calls at once.
 struct Hearing<'a> {
     wire: &'a mut Wire,
     all: &'a mut [One],
@@ -148,7 +148,7 @@ struct Hearing<'a> {
     /// Segments that came out of order before.
     before: u32,
     disorder: Disorder,
-    /// What has to be written.
+    /// Bytes to write.
     out: Vec<u8>,
 }
 
@@ -210,7 +210,7 @@ impl Hearing<'_> {
     }
 }
 
-/// So many calls at once on a connection that is there. Those for which the server admits no stream
+/// This many calls at once on an open connection. Those for which the server admits no stream
 /// wait at ours until one ends. The connection comes back when it may carry another request.
 pub(super) fn at_once(mut wire: Wire, plan: &Plan, calls: u8, end: Time) -> (Vec<Call>, Option<Wire>) {
     let before = wire.socket().begin();

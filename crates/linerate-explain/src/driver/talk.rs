@@ -7,7 +7,7 @@ use linerate_http::h2::{Block, BlockCache, Client, ClientOptions, Lost as Stream
 
 use super::answer::Answering;
 
-/// A connection's streams. Each carries the place of its answer.
+/// A connection's streams. Each carries the place of its response.
 pub(super) struct Streams {
     pub(super) client: Client<u32>,
     blocks: BlockCache,
@@ -16,7 +16,7 @@ pub(super) struct Streams {
     silent: bool,
 }
 
-/// Matches what a connection hears with its answers.
+/// Matches what a connection hears with its responses.
 struct Hearing<'a> {
     answers: &'a mut [Answering],
 }

@@ -26,7 +26,7 @@ const ENOUGH: usize = 5;
 /// Calls made for them, at most.
 const CALLS: usize = 3;
 
-/// What is counted from the start to the end of an explanation.
+/// State of the server's process at the start of an explanation: counts start from these values.
 #[derive(Debug)]
 pub(super) struct Watch {
     pid: u32,

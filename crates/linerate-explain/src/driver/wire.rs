@@ -1,4 +1,4 @@
-//! A connection, over TLS or not: what the request and the answer pass.
+//! A connection, over TLS or not: what the request and the response pass.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Tls {
         })
     }
 
-    /// What a diagnosis has to know about it.
+    /// The settings that a diagnosis needs.
     pub(crate) fn settings(&self) -> crate::record::TlsSettings {
         crate::record::TlsSettings { insecure: self.insecure, resumes: self.resumes, limited: self.limited }
     }
@@ -89,11 +89,11 @@ impl From<ProbeError> for Lost {
 pub(super) struct Wire {
     socket: Socket,
     session: Option<Box<TlsSession>>,
-    /// What the session has to say itself: it leaves with the next request.
+    /// The session's own bytes: they leave with the next request.
     out: Vec<u8>,
-    /// Receives since a whole record of the answer came: they belong to the next one.
+    /// Receives since a whole record of the response came: they belong to the next one.
     pending: Vec<(Time, usize)>,
-    /// Bytes of the answer that came in the handshake.
+    /// Bytes of the response that came in the handshake.
     early: Vec<u8>,
     /// The peer said that nothing more follows.
     ended: bool,
@@ -101,12 +101,12 @@ pub(super) struct Wire {
     pub(super) streams: Option<Box<Streams>>,
 }
 
-/// What a read led to.
+/// The result of a read.
 #[derive(Debug)]
 pub(super) enum Came {
-    /// Bytes of the answer are in the buffer; these receives carried them over the wire.
+    /// Bytes of the response are in the buffer; these receives carried them over the wire.
     Bytes(Vec<(Time, usize)>),
-    /// Bytes, and none of the answer's yet.
+    /// Bytes, and none of the response's yet.
     Nothing,
     /// The peer sends nothing more. `cut`: by TLS it had not said so.
     Ended { at: Time, cut: bool },
@@ -162,7 +162,7 @@ impl Wire {
         Ok(began)
     }
 
-    /// Receives; what came of the answer is then in `plain`.
+    /// Receives; what came of the response is then in `plain`.
     pub(super) fn read(
         &mut self,
         buffer: &mut [u8],
@@ -202,7 +202,7 @@ impl Wire {
             return Ok(Came::Ended { at: read.at, cut: false });
         }
         if session.held() == 0 {
-            // They were tickets, or another message that is no part of the answer.
+            // They were tickets, or another message that is no part of the response.
             self.pending.clear();
         }
         Ok(Came::Nothing)
@@ -258,7 +258,7 @@ fn is_for_middleboxes(out: &[u8]) -> bool {
     matches!(out, [0x14, _, _, 0, 1, 1])
 }
 
-/// So many bytes tell another protocol.
+/// Bytes that suffice to recognize another protocol.
 const FIRST: usize = 8;
 
 impl Shaking {

@@ -1,4 +1,4 @@
-//! What a page is made of.
+//! The parts of a page that explains a cause.
 
 use crate::causes::{Fix, find};
 use crate::passive::findings;
@@ -29,9 +29,9 @@ pub enum Step {
     LostTo(&'static str),
     /// Sent from right to left, and lost.
     LostFrom(&'static str),
-    /// Nothing for so many milliseconds: the time that the cause costs.
+    /// Nothing for this many milliseconds: the time that the cause costs.
     Wait(f64, &'static str),
-    /// Nothing for so many milliseconds, as it must be.
+    /// Nothing for this many milliseconds, as it must be.
     Then(f64, &'static str),
 }
 

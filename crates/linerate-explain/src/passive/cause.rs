@@ -28,7 +28,7 @@ pub const EXPECT_CONTINUE: &str = "expect-continue";
 pub const NO_KEEP_ALIVE: &str = "no-keep-alive";
 /// The server took its time.
 pub const SERVER_THINK: &str = "server-think";
-/// Answers waited behind earlier ones on their connection.
+/// Responses waited behind earlier ones on their connection.
 pub const HEAD_OF_LINE: &str = "head-of-line";
 /// The sender of a body over HTTP/2 waits for room in the receiver's window.
 pub const H2_FLOW_CONTROL: &str = "h2-flow-control";

@@ -13,9 +13,9 @@ pub struct Finding {
     pub id: &'static str,
     /// A short title for people.
     pub title: &'static str,
-    /// Calls it was seen in, and calls looked at.
+    /// Calls it was seen in.
     pub calls: u64,
-    /// Of so many.
+    /// Calls looked at.
     pub of: u64,
     /// Average cost per affected call, nanoseconds.
     pub cost_ns: i64,
@@ -106,7 +106,7 @@ fn per(sum: i64, n: u64) -> i64 {
 fn server_think(seen: &Observation, found: &[Finding]) -> Option<Finding> {
     let s: &Sums = &seen.sums;
     let cost_ns = s.slow_think_median_ns;
-    // What holds back the first byte otherwise is not thinking.
+    // Other causes that hold back the first byte are not thinking.
     let others = found.iter().filter(|f| f.id != cause::PACKET_LOSS);
     let explained = others.fold(0i64, |sum, f| sum.saturating_add(f.all_ns));
     let most = (s.slow_think_ns as f64) < 0.4 * s.total_ns as f64;
@@ -315,8 +315,8 @@ const FOLLOWED: u64 = 10;
 /// nothing waits in it.
 const SLACK: f64 = 0.1;
 
-/// Calls come in bursts, are never more at once than so many, and while there are so many each
-/// answer is followed by the next request at once: the rest of the burst waits in the caller.
+/// Calls come in bursts and are never more at once than some number. While they are that many, each
+/// response is followed by the next request at once: the rest of the burst waits in the caller.
 fn client_pool(seen: &Observation) -> Option<Finding> {
     let waits = |p: &&super::Pool| {
         p.connections >= 2

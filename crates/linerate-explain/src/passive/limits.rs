@@ -133,11 +133,11 @@ pub const SEALED_ANSWER: usize = 20;
 /// of them. Reason: servers in use send one or two, of some 250 bytes each.
 pub const TICKET: (usize, usize) = (600, 2);
 
-/// Streams that are open at once on one connection of HTTP/2; beyond it the oldest is given up.
+/// Streams that are open at once on one connection of HTTP/2; beyond it the oldest is dropped.
 /// Reason: servers in use admit up to a few hundred.
 pub const STREAMS: usize = 1024;
 
-/// Streams of a connection that one event of TCP is told of. Reason: each event must cost little,
+/// Streams of a connection that one TCP event applies to. Reason: each event must cost little,
 /// however many streams are open.
 pub const STREAMS_TOLD: usize = 64;
 

@@ -150,7 +150,7 @@ pub struct Sums {
     pub answered: u64,
     /// Requests whose response is truncated or missing.
     pub unanswered: u64,
-    /// Answers to no request that was seen.
+    /// Responses to no request that was seen.
     pub orphans: u64,
     /// Requests sent before the response to the previous one.
     pub pipelined: u64,
@@ -380,16 +380,16 @@ pub struct Pool {
     pub server: SocketAddr,
     /// How many were busy at once at most.
     pub connections: u64,
-    /// How many bursts came to that.
+    /// How many bursts reached that.
     pub times: u64,
-    /// Answers that ended while so many were busy.
+    /// Responses that ended while all of these were busy.
     pub ended: u64,
     /// Of them, those after which the next request left at once on the same connection.
     pub followed: u64,
-    /// The longest that those requests can have waited for a connection, all together: since so
-    /// many were busy, nanoseconds.
+    /// The longest that those requests can have waited for a connection, all together: since all of
+    /// the pool was busy, nanoseconds.
     pub waited_ns: i64,
-    /// Time between one burst of so many and the next.
+    /// Time between one such burst and the next.
     pub between_ns: i64,
     /// Time from the first request to the last change.
     pub watched_ns: i64,
@@ -402,16 +402,16 @@ pub struct StreamLimit {
     pub ends: Option<(SocketAddr, SocketAddr)>,
     /// How many the server admits at once (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub limit: u64,
-    /// How many bursts came to that.
+    /// How many bursts reached the limit.
     pub times: u64,
-    /// Streams that ended while so many were open.
+    /// Streams that ended while the limit was reached.
     pub ended: u64,
     /// Requests that left at once after one of them ended.
     pub followed: u64,
-    /// The longest that those requests can have waited, all together: since so many were open,
+    /// The longest that those requests can have waited, all together: since the limit was reached,
     /// nanoseconds.
     pub waited_ns: i64,
-    /// Time in which so many were open.
+    /// Time in which the limit was reached.
     pub full_ns: i64,
     /// Time from the first request to the last change.
     pub watched_ns: i64,

@@ -1,4 +1,4 @@
-//! Conversations written down segment by segment, and what is said of them.
+//! Conversations written down segment by segment, and the findings about them.
 
 mod streams;
 
@@ -12,7 +12,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// What is captured, in microseconds.
+/// An observer that is fed packets made by hand. Times are in microseconds.
 struct Wire(Observer);
 
 impl Wire {

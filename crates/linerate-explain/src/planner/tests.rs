@@ -1,4 +1,4 @@
-//! Worlds in which one thing is wrong, and what is said of each. No socket, no clock: a world
+//! Worlds in which one thing is wrong, and the verdict on each. No socket, no clock: a world
 //! answers probes by a formula.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ fn t(ms: f64) -> Duration {
     Duration::from_secs_f64(ms.max(0.0) / 1e3)
 }
 
-/// What a server and a network are like.
+/// A server and a network.
 #[derive(Clone)]
 struct World {
     rtt: f64,
@@ -58,21 +58,21 @@ struct World {
     refuse: bool,
     no_port: bool,
     jitter: f64,
-    /// What waiting on the way adds to a round trip, by the time.
+    /// The waiting in the network that is added to a round trip, by the time.
     queue: fn(f64, &mut Noise) -> f64,
     /// Connections that are served at once; 0: any number.
     limit: u8,
-    /// What one that is served by turns waits for others, until ours beside it are closed.
+    /// How long a call that is served by turns waits for others, until ours beside it are closed.
     turn: fn(&mut Noise) -> f64,
     /// A busy worker's time, and which of all connections it has.
     busy: (f64, fn(usize) -> bool),
-    /// Behind the proxy the answer begins at once, and its end comes this late.
+    /// Behind the proxy the response begins at once, and its end comes this late.
     behind: Option<f64>,
     /// Calls that are worked on at once; 0: any number.
     pool: u8,
     /// Time between two calls that a limiter lets through.
     every: f64,
-    /// The first so many calls get no answer.
+    /// How many of the first calls get no response.
     hangs: usize,
     /// From that call on, calls are refused with 429.
     refuses_from: usize,
@@ -339,13 +339,13 @@ impl Lived {
     }
 }
 
-/// A call whose answer never came.
+/// A call whose response never came.
 fn vanished(call: Call, wait: Duration) -> Call {
     let failure = Failure { stage: Stage::Wait, why: Why::TimedOut, words: "no answer".to_owned() };
     Call { wait, total: call.connect + wait, end: Some(Err(failure)), ..call }
 }
 
-/// What is left of a call that was cut short.
+/// The call, cut short after `left` milliseconds.
 fn cut(call: Call, left: f64) -> Call {
     if ms(call.total) <= left {
         return call;
@@ -354,7 +354,7 @@ fn cut(call: Call, left: f64) -> Call {
     Call { total: t(left), end: Some(Err(failure)), receives: Vec::new(), ..call }
 }
 
-/// What the answer looks like.
+/// Fills in the world's response.
 fn answered(call: &mut Call, w: &World, probe: &CallProbe) {
     let first = call.connect + call.send + call.wait;
     call.total = first + call.receive;
@@ -537,7 +537,7 @@ fn a_line_in_the_server_is_told_from_its_work() {
         let line = World { think: |_| 41.0, lane: 5.0, rtt, others: 7, ..World::default() };
         let line = explained(line);
         assert_eq!(ids(&line), ["server-queueing"], "{line:#?}");
-        // Nobody else is there: what a call alone takes it takes by itself.
+        // No other call is there: what a call alone takes it takes by itself.
         let work = explained(World { think: |_| 41.0, lane: 5.0, rtt, ..World::default() });
         assert_eq!(ids(&work), ["server-think"], "{work:#?}");
         assert!(work.limits.iter().any(|l| l.starts_with("server-queueing: unclear")), "{work:#?}");
@@ -647,7 +647,7 @@ fn a_proxy_that_collects_the_answer() {
     let diagnosis = explained_with(world.clone(), asked.clone(), 1);
     assert_eq!(ids(&diagnosis), ["proxy-buffering", "server-think"], "{diagnosis:#?}");
     assert_eq!(diagnosis.causes[0].proof(), Proof::Proved);
-    // Nobody said what is behind it: from here it is a server that thinks.
+    // The proxy was not named: from here it is a server that thinks.
     assert_eq!(ids(&explained(world)), ["server-think"]);
     // The server behind thinks as long.
     let thinks = explained_with(World { think: |_| 100.0, ..World::default() }, asked.clone(), 1);

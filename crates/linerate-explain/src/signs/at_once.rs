@@ -1,4 +1,4 @@
-//! What concurrent calls show beside single calls: how many are served at once, or a queue in which
+//! Signs in concurrent calls beside single calls: how many are served at once, or a queue in which
 //! each waits for the previous one.
 
 use crate::call::{Call, ms};
@@ -34,9 +34,9 @@ pub(crate) fn both(record: &Record) -> Option<(Vec<f64>, Vec<f64>)> {
 /// The result of one burst.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Seen {
-    /// So many are served at once, and the next ones when those are done.
+    /// This many are served at once, and the next ones when those are done.
     Stairs(usize),
-    /// Each waits so many milliseconds longer than the one before it.
+    /// Each waits this many milliseconds longer than the one before it.
     Line(f64),
     /// They wait longer than one alone, and not as in a line.
     Unclear,

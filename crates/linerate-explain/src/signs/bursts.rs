@@ -15,7 +15,7 @@ pub(crate) struct Bursts {
     pub(crate) lasts: Vec<f64>,
 }
 
-/// A round trip from which on bursts are told from one another, milliseconds.
+/// A round trip from which on bursts can be distinguished, milliseconds.
 const RTT_MS: f64 = 3.0;
 /// Silence that ends a burst, as a share of a round trip.
 const SILENCE: f64 = 0.5;

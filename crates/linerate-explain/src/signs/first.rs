@@ -9,12 +9,12 @@ use crate::verdict::FirstCall;
 /// A pause before a call that counts as one, milliseconds.
 const PAUSE_MS: f64 = 200.0;
 
-/// What a call takes beside its connection.
+/// The time of a call without opening its connection.
 pub(crate) fn served(call: &Call) -> f64 {
     ms(call.total) - ms(call.opening())
 }
 
-/// The very first call, where it was answered and nothing on the way explains its time.
+/// The very first call, where it got a response and nothing in the network explains its time.
 pub(crate) fn first(record: &Record) -> Option<&Call> {
     let call = record.observed().next()?;
     (call.answer().is_some() && !call.syn_again() && !call.lossy()).then_some(call)
@@ -33,7 +33,7 @@ pub(crate) fn rested(record: &Record) -> Vec<&Call> {
     paused.map(|(_, c)| c).collect()
 }
 
-/// What calls after a pause took, for whatever they were made.
+/// Times of calls after a pause, whatever they were made for.
 fn paused(record: &Record) -> Vec<f64> {
     let rests = [Experiment::Rested, Experiment::Paced, Experiment::Idle];
     let calls = record

@@ -1,4 +1,4 @@
-//! What was seen, named once for all rules: plain figures of the record, without a judgement.
+//! Signs: plain figures of the record, named once for all rules, without a judgement.
 
 pub(crate) mod at_once;
 pub(crate) mod bursts;

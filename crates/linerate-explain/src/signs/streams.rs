@@ -1,5 +1,4 @@
-//! What is seen of HTTP/2: our windows, the server's limit of streams, and calls that share a
-//! connection.
+//! Signs of HTTP/2: our windows, the server's limit of streams, and calls that share a connection.
 
 use crate::call::{Call, ms};
 use crate::evidence::Trial;
@@ -15,7 +14,7 @@ pub(crate) const FIRST_WINDOW: u32 = 65_535;
 /// that nothing fills it.
 pub(crate) const WINDOWS: [u32; 4] = [1, 0, 2, 4];
 
-/// Bytes of the answer that is explained.
+/// Bytes of the response that is explained.
 pub(crate) fn body(record: &Record) -> u64 {
     record.group().first().and_then(|c| c.answer()).map_or(0, |answer| answer.body_bytes)
 }
@@ -23,8 +22,8 @@ pub(crate) fn body(record: &Record) -> u64 {
 /// A frame of content, as servers send it unless a client allows more (RFC 9113, section 4.2).
 const FRAME: u64 = 16_384;
 
-/// Round trips in which an answer stands still, since the server has sent what our window of so many
-/// bytes admits and waits for our word. We give room back by whole frames, when half of a window is
+/// Round trips in which a response stalls: the server has sent all that our window of `window`
+/// bytes admits and waits for our update. We give room back by whole frames, when half of a window is
 /// used up: on average one and a half are not given back yet.
 pub(crate) fn stops(bytes: u64, window: u64) -> f64 {
     let each = window.saturating_sub(FRAME * 3 / 2).max(window / 2).max(1);
@@ -41,7 +40,7 @@ pub(crate) fn window_trial(record: &Record) -> Option<Trial> {
     )
 }
 
-/// An answer is larger than our window, and the round trip counts: it may be what the answer waits
+/// A response is larger than our window, and the round trip counts: it may be what the response waits
 /// for.
 pub(crate) fn may_be_limited(record: &Record) -> bool {
     record.streamed().is_some()
@@ -49,13 +48,13 @@ pub(crate) fn may_be_limited(record: &Record) -> bool {
         && body(record) > u64::from(record.settings.window)
 }
 
-/// Our window is what an answer waits for: larger ones take that away.
+/// Our window is what a response waits for: larger ones take that away.
 pub(crate) fn limited_by_window(record: &Record) -> bool {
     let trial = window_trial(record).filter(|_| record.streamed().is_some());
     trial.is_some_and(|trial| trial.moved(0.7 * record.rtt_ms()))
 }
 
-/// How many milliseconds an answer takes longer for each that its stops take by the window.
+/// How many milliseconds a response takes longer for each that its stops take by the window.
 pub(crate) fn window_dose(record: &Record) -> Option<Estimate> {
     let (rtt, window, body) = (record.rtt_ms(), u64::from(record.settings.window), body(record));
     let mut points = Vec::new();
@@ -103,7 +102,7 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// What the rounds show. A call is slow that takes so many milliseconds longer than the usual.
+    /// The effect in the rounds. A call is slow that takes `slow_ms` milliseconds longer than the usual.
     pub(crate) fn of(record: &Record, slow_ms: f64) -> Behind {
         let [one, each] = [0, 1].map(|arm| record.together(Experiment::HeadOfLine, arm));
         let answered = |calls: &[Call]| -> Vec<Call> {

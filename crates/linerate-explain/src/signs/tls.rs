@@ -1,4 +1,4 @@
-//! What the handshakes of new connections show.
+//! Signs in the handshakes of new connections.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use linerate_tls::Variant;
 pub(crate) const WORTH_MS: f64 = 2.0;
 /// Pairs of an experiment. Reason: with four calls in each arm chance is excluded.
 const PAIRS: usize = 4;
-/// On a busy machine work must be so many times what counts elsewhere: the server may wait for a
+/// On a busy machine work must be this many times what counts elsewhere: the server may wait for a
 /// processor as well.
 const BUSY: f64 = 3.0;
 
@@ -45,7 +45,7 @@ pub(crate) fn full(record: &Record) -> Vec<&Handshake> {
     handshakes.into_iter().filter(|h| !h.is_resumed()).collect()
 }
 
-/// What a full handshake takes beside our own work and one round trip.
+/// Time of a full handshake beyond our own work and one round trip.
 pub(crate) fn beyond_rtt(record: &Record) -> f64 {
     (middle(&full(record), Handshake::beside_ours) - record.rtt_ms()).max(0.0)
 }
@@ -119,7 +119,7 @@ pub(crate) fn resumed(record: &Record, metric: fn(&Call) -> Duration) -> Option<
     trial(record, Experiment::Resume, "a resumed session", "a session ticket in the ClientHello", metric)
 }
 
-/// What a handshake took beside our own work.
+/// Time of a handshake beyond our own work.
 pub(crate) fn took(call: &Call) -> Duration {
     call.tls.as_deref().map_or(Duration::ZERO, Handshake::beside_ours)
 }

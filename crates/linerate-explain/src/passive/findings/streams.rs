@@ -1,4 +1,4 @@
-//! What packets show of HTTP/2's streams.
+//! Findings about HTTP/2's streams.
 
 use super::super::cause;
 use super::super::flow::ms;

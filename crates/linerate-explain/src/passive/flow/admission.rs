@@ -14,14 +14,14 @@ pub(super) struct Admission {
     open: u64,
     /// Since when as many are open as may be, or were a moment ago.
     run: i64,
-    /// When one of so many ended last, or one right after it.
+    /// When a stream last ended at the limit, or one right after it.
     left: Option<i64>,
     first: Option<i64>,
     last: i64,
-    /// Since when they are so many, now.
+    /// Since when the limit is reached, now.
     full: Option<i64>,
     counts: StreamLimit,
-    /// What was opened or ended was not all seen.
+    /// Frames were lost, so the number of open streams is unknown.
     is_blind: bool,
 }
 

@@ -22,13 +22,13 @@ const BETWEEN_NS: i64 = 100_000_000;
 struct Level {
     /// Since when, this burst.
     run: i64,
-    /// Bursts that came to so many.
+    /// Bursts that reached this level.
     runs: u64,
     /// When it was left last.
     left: i64,
     /// Time between bursts.
     between: i64,
-    /// Answers that ended then.
+    /// Responses that ended then.
     ended: u64,
     /// Of them, those that were followed at once.
     followed: u64,

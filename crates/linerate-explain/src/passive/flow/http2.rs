@@ -39,7 +39,7 @@ struct Repair {
     own: Vec<u32>,
 }
 
-/// Something that the next stream of a direction is told of.
+/// An event for the next stream of a direction.
 #[derive(Debug)]
 enum Next {
     Note(Note),
@@ -220,7 +220,7 @@ impl Http2 {
         }
     }
 
-    /// Direction `dir` may send so many bytes more.
+    /// Direction `dir` may send `bytes` more.
     fn room(&mut self, dir: usize, stream: u32, bytes: u32, around: &Around<'_, '_>) {
         if stream == 0 {
             if let Some((room, _)) = &mut self.sides[dir].window {
@@ -338,7 +338,7 @@ impl Http2 {
         self.sides[dir].repair = None;
     }
 
-    /// The next stream of a direction is told of it.
+    /// Keeps an event for the next stream of a direction.
     fn tell_next(&mut self, dir: usize, next: Next) {
         let waiting = &mut self.sides[dir].next;
         if waiting.len() < NEXT {
@@ -360,7 +360,7 @@ impl Http2 {
         self.streams.some().for_each(|stream| stream.call.note(note.clone()));
     }
 
-    /// Nothing more is read: what is open was not answered.
+    /// Nothing more is read: streams still open have no response.
     pub(super) fn end(&mut self, around: &mut Around<'_, '_>) {
         self.streams.finish(around);
         self.drop_held(around.shared.budget);

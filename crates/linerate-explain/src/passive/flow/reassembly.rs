@@ -44,7 +44,7 @@ impl Budget {
         Budget { left: Cell::new(bytes) }
     }
 
-    /// Takes `n`, if there are so many.
+    /// Takes `n`, if that much is left.
     pub(crate) fn take(&self, n: usize) -> bool {
         let left = self.left.get().checked_sub(n);
         left.is_some_and(|left| {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::passive::limits::ROOMS;
 
-/// So many bytes may be sent in all, since then.
+/// The total of bytes that may be sent, and since when.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     total: i64,
@@ -40,7 +40,7 @@ impl Room {
         Room { edges: VecDeque::from([first]), sent: 0, full: None, size: 0 }
     }
 
-    /// The receiver gives so many bytes more; or less, when its settings change.
+    /// The receiver admits this many bytes more; or fewer, when its settings change.
     pub(super) fn admit(&mut self, bytes: i64, now: i64) {
         let last = self.edges.back().map_or(0, |edge| edge.total);
         if self.edges.len() >= ROOMS {
@@ -79,7 +79,7 @@ const READY_NS: i64 = 3_000_000;
 const READ_NS: i64 = 15_000_000;
 
 impl Full {
-    /// What it cost the stream whose bytes passed now, and whether because the receiver did not read.
+    /// Its cost for the stream whose bytes passed now, and whether because the receiver did not read.
     /// `to_sender`, `to_receiver`: round trips from where we capture to either end. `None`: the
     /// window was not what the sender waited for.
     pub(super) fn cost(&self, now: i64, (to_sender, to_receiver): (i64, i64)) -> Option<(i64, bool)> {

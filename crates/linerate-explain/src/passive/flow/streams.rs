@@ -13,7 +13,7 @@ use super::record::Shared;
 use super::room::{Full, Room};
 use super::trace::Trace;
 
-/// What a stream needs to know of its connection.
+/// The state of the connection that a stream needs.
 pub(super) struct Around<'a, 's> {
     pub(super) now: i64,
     pub(super) times: Times,
@@ -84,7 +84,7 @@ impl Stream {
         let to_client = times.handshake.and_then(|h| h.to_client_ns).unwrap_or(0);
         let Some(to_server) = to_server else { return };
         let trips = if by_client { (to_client, to_server) } else { (to_server, to_client) };
-        // What came before the request, or its response, cost it nothing.
+        // The time before the request, or its response, cost it nothing.
         let since = full.since.max(self.call.begun);
         if let Some((_, unread)) = full.cost(now, trips) {
             self.full[usize::from(!by_client)][usize::from(unread)].add(since, now);
@@ -177,7 +177,7 @@ impl Streams {
         self.open.get_mut(&id)
     }
 
-    /// Those that an event of the connection is told of.
+    /// Streams that one event of the connection applies to.
     pub(super) fn some(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.open.values_mut().take(STREAMS_TOLD)
     }
@@ -283,7 +283,7 @@ impl Streams {
         stream.is_unknown |= status.is_none();
         stream.call.answer = Some((status.unwrap_or(0), begun));
         if stream.call.method == "CONNECT" && status.is_some_and(|status| (200..300).contains(&status)) {
-            // What follows is a tunnel.
+            // A tunnel follows.
             sums.upgrades += 1;
             stream.call.end.get_or_insert(around.now);
             self.answer_end(id, around);

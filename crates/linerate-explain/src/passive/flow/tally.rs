@@ -35,7 +35,7 @@ struct Tracked {
 #[derive(Debug)]
 pub struct Tally {
     servers: Vec<SocketAddr>,
-    /// Connections that were heard of lately, by the client's end and the server's place in the
+    /// Connections that were heard of recently, by the client's end and the server's place in the
     /// list.
     young: HashMap<(Endpoint, usize), Tracked>,
     /// Those before them: half of all are forgotten at once.
@@ -112,7 +112,7 @@ mod tests {
 
     const SERVER: u16 = 80;
 
-    /// A segment between `client` and the server, at so many milliseconds.
+    /// A segment between `client` and the server, at this time in milliseconds.
     fn packet(
         client: u16,
         from_server: bool,

@@ -1,4 +1,4 @@
-//! What field blocks say of requests and responses.
+//! The fields of requests and responses that field blocks contain.
 
 use linerate_http::h2::Decoder;
 

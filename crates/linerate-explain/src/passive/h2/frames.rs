@@ -1,4 +1,4 @@
-//! Frames through segments and holes. DATA is only counted; other frames are told when whole.
+//! Frames through segments and holes. DATA is only counted; other frames are reported when whole.
 
 use linerate_http::h2::{FRAME_HEAD, FrameHead, PREFACE, flag, kind};
 
@@ -19,7 +19,7 @@ pub(crate) struct Spot {
 /// The next thing in the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// So many bytes of a DATA frame, its padding included. `ends`: they are the last of the stream.
+    /// Bytes of a DATA frame, its padding included. `ends`: they are the last of the stream.
     /// `is_missing`: the capture does not have them.
     Data {
         stream: u32,
@@ -36,7 +36,7 @@ pub(crate) enum Frame {
     },
     /// Settings as they stand in the frame. `None`: bytes are missing.
     Settings(Option<Vec<u8>>),
-    /// The other end may send so many bytes more; stream 0 is the connection. `None`: it is not known.
+    /// The other end may send this many bytes more; stream 0 is the connection. `None`: it is not known.
     Room {
         stream: u32,
         bytes: Option<u32>,
@@ -55,7 +55,7 @@ pub(crate) enum Frame {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// So many bytes of the preface were read.
+    /// This many bytes of the preface were read.
     Preface(usize),
     Head,
     Body {
@@ -66,7 +66,7 @@ enum State {
     Lost,
 }
 
-/// A field block whose frames go on.
+/// A field block whose frames continue.
 #[derive(Debug)]
 struct Block {
     stream: u32,
@@ -198,7 +198,7 @@ impl FrameReader {
     }
 
     fn data(&mut self, bytes: u32, left: u32, is_missing: bool) -> (Frame, Spot) {
-        // The end is told with the last bytes.
+        // The end is reported with the last bytes.
         self.state = if left == 0 { State::Head } else { State::Body { left, holed: false } };
         let ends = left == 0 && self.frame.has(flag::END_STREAM);
         (Frame::Data { stream: self.frame.stream, bytes, ends, is_missing }, self.begun)
@@ -298,7 +298,7 @@ fn is_kept(head: &FrameHead) -> bool {
     !matches!(head.kind, kind::DATA | kind::PRIORITY | kind::PING) && head.kind <= kind::CONTINUATION
 }
 
-/// What is wrong with a frame, by its head alone; `open`: the stream whose field block goes on.
+/// The fault of a frame, by its head alone; `open`: the stream whose field block continues.
 fn fault(head: &FrameHead, open: Option<u32>) -> Option<String> {
     let FrameHead { len, stream, .. } = *head;
     let name = NAMES.get(usize::from(head.kind)).copied().unwrap_or("unknown");

@@ -7,7 +7,7 @@ use crate::passive::limits::FIELDS_TABLE;
 
 use super::frames::{fragment, heads};
 
-/// What a direction's first bytes are.
+/// The meaning of a direction's first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sniffed {
     /// More of them are needed.
@@ -36,7 +36,7 @@ impl Sniff {
         self.is_over
     }
 
-    /// What was held back; nothing is from now on.
+    /// Ends sniffing and returns the bytes held back.
     pub(crate) fn end(&mut self) -> Vec<u8> {
         self.is_over = true;
         std::mem::take(&mut self.held)

@@ -15,7 +15,7 @@ fn fields(all: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-/// What pieces of one direction give; `<` and a number is a hole.
+/// The frames in pieces of one direction; `<` and a number is a hole.
 fn read(reader: &mut FrameReader, pieces: &[&[u8]]) -> Vec<String> {
     let (budget, mut told) = (Budget::new(1 << 20), Vec::new());
     for piece in pieces {

@@ -71,7 +71,7 @@ impl Conversation {
         if from_client { [client, server] } else { [server, client] }
     }
 
-    /// Sends bytes in segments of so many at most.
+    /// Sends bytes in segments of this size at most.
     fn sends(&mut self, at_us: i64, from_client: bool, bytes: &[u8], size: usize) {
         for part in bytes.chunks(size) {
             let numbers = self.numbers(from_client);
@@ -151,7 +151,7 @@ fn streams_that_do_not_end_are_unanswered() {
     c.server(3_000, &[settings(&[]), frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 2])].concat());
     c.server(4_000, &frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]));
     c.server(5_000, &[head(3, "200"), data(3, 5, true)].concat());
-    // What is refused may be asked for again on another connection, and nothing comes here any more.
+    // Stream 7 was refused by GOAWAY, and the client may retry it elsewhere: a response here counts for nothing.
     c.server(6_000, &head(7, "200"));
     let seen = c.finish();
     let s = &seen.sums;
@@ -356,7 +356,7 @@ fn a_server_that_pauses_has_room() {
 }
 
 /// Three responses of two segments each; the first segment of the first one is lost before it is
-/// captured. `streams`: the responses belong to so many streams.
+/// captured. `streams`: the responses belong to this many streams.
 fn with_a_loss(streams: u32) -> Observation {
     let mut c = Conversation::new(40_000);
     c.client(41_000, &[preface(&[]), get(1, "/1"), get(3, "/2"), get(5, "/3")].concat());
@@ -396,7 +396,7 @@ fn a_lost_segment_holds_up_other_streams() {
     assert!(ids(&seen).contains(&"packet-loss"));
 }
 
-/// So many requests at once to a server that admits four streams, each 50 ms.
+/// This many requests at once to a server that admits four streams, each 50 ms.
 fn at_once(requests: u32, followed_after_us: i64) -> Observation {
     let mut c = Conversation::new(1_000);
     c.client(2_000, &preface(&[]));

@@ -4,7 +4,7 @@
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hmac;
 
-/// What a cipher suite stands for.
+/// The algorithms of a cipher suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suite {
     /// One that can be opened.
@@ -152,7 +152,7 @@ impl Cipher {
         Some((kind, bytes))
     }
 
-    /// Bytes of content in a record of so many; with TLS 1.3 at most, since padding may be there.
+    /// Bytes of content in a record of this length; with TLS 1.3 at most, since padding may be there.
     pub(crate) fn content_len(&self, record: usize) -> usize {
         let extra = match self.how {
             How::New => 1,

@@ -1,9 +1,9 @@
-//! What the two hellos of a handshake say (RFC 8446, section 4.1; RFC 5246, section 7.4.1).
+//! The two hellos of a handshake (RFC 8446, section 4.1; RFC 5246, section 7.4.1).
 
 use super::keylog::Random;
 use crate::passive::limits::TLS_NAME;
 
-/// What a client says.
+/// The parts of a client's hello that decryption needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClientHello {
     pub(super) random: Random,
@@ -11,7 +11,7 @@ pub(super) struct ClientHello {
     pub(super) name: Option<String>,
 }
 
-/// What a server says.
+/// The parts of a server's hello that decryption needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ServerHello {
     pub(super) random: Random,
@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
         Some(self.take(bytes)?.iter().fold(0, |n, b| n << 8 | usize::from(*b)))
     }
 
-    /// What a length of so many bytes precedes.
+    /// A vector with a length prefix of `bytes` bytes (RFC 8446, section 3.4).
     fn counted(&mut self, bytes: usize) -> Option<Reader<'a>> {
         let n = self.number(bytes)?;
         self.take(n).map(Reader)

@@ -15,7 +15,7 @@ pub struct KeyLog {
     left_out: u64,
 }
 
-/// What a key log says of a session.
+/// The secrets of a session in a key log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Secrets {
     /// TLS 1.2.
@@ -36,7 +36,7 @@ pub enum KeyLogError {
     Line {
         /// Counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of the line.
         what: String,
     },
     /// It has no secret.
@@ -90,7 +90,7 @@ impl KeyLog {
         if !label.iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || *b == b'_') {
             return Err(format!("{:?} is no label", String::from_utf8_lossy(&label[..label.len().min(40)])));
         }
-        // `RSA` lines name the session by its encrypted secret, and nobody writes them any more.
+        // `RSA` lines name the session by its encrypted secret. Current software does not write them.
         if *label == b"RSA" {
             return Ok(());
         }

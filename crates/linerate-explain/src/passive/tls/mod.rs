@@ -15,12 +15,12 @@ use records::{Opener, Read, Record, Records};
 
 use super::flow::{Budget, Piece};
 
-/// What comes of a direction's bytes.
+/// The result of reading a direction's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Out<'a> {
     /// Content, and when the first byte of its record came.
     Data { bytes: &'a [u8], begun: i64 },
-    /// So many bytes of content are missing, at most.
+    /// This many bytes of content are missing, at most.
     Hole(u32),
     /// A record with content that cannot be read.
     Sealed { len: usize, begun: i64 },
@@ -98,7 +98,7 @@ impl Session {
         self.hello.as_ref()?.name.as_deref()
     }
 
-    /// It is TLS 1.3, where the server may send tickets before its first answer.
+    /// It is TLS 1.3, where the server may send tickets before its first response.
     pub(crate) fn has_late_tickets(&self) -> bool {
         self.server.map_or(!self.is_old, |server| server.is_new)
     }
@@ -136,7 +136,7 @@ impl Session {
             }
             Read::Unknown(_) => {}
         });
-        // What cannot be opened need not be kept.
+        // Records that cannot be opened need not be kept.
         records.keeps &= matches!(self.access, Access::Pending) || self.openers[dir].is_able();
         self.records[dir] = records;
     }

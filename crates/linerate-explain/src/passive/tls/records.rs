@@ -26,7 +26,7 @@ impl Record<'_> {
     }
 }
 
-/// What is read next.
+/// The part of a record that is read next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Header,
@@ -56,7 +56,7 @@ pub(super) enum Read<'a> {
     Record(Record<'a>),
     /// Records are missing, and how many is not known.
     Lost,
-    /// So many bytes came of which it is not known where their records begin.
+    /// Bytes whose record boundaries are unknown.
     Unknown(usize),
 }
 
@@ -230,7 +230,7 @@ impl Opener {
         cipher.content_len(len)
     }
 
-    /// So many records are missing that nobody knows.
+    /// An unknown number of records is missing.
     pub(super) fn lost(&mut self) {
         self.gap = true;
     }
@@ -276,7 +276,7 @@ impl Opener {
 mod tests {
     use super::*;
 
-    /// What pieces give: the kind and length of each record, and whether its bytes are there.
+    /// The records in pieces: the kind and length of each, and whether its bytes are there.
     fn read(pieces: &[Piece<'_>]) -> (Vec<String>, bool) {
         let (mut records, budget, mut out) = (Records::new(), Budget::new(1000), Vec::new());
         for (now, piece) in pieces.iter().enumerate() {

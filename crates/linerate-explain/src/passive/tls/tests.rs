@@ -37,7 +37,7 @@ struct Pair {
     ends: [Connection; 2],
     next: [u32; 2],
     now: i64,
-    /// What each end has read.
+    /// The bytes that each end has read.
     read: [Vec<u8>; 2],
     frames: Vec<(i64, Vec<u8>)>,
 }
@@ -151,7 +151,7 @@ fn talk(suite: CipherSuite) -> Talk {
     Talk { frames: pair.frames, keys }
 }
 
-/// What is seen of packets, a snap length of `most` bytes applied.
+/// The observation of packets that were captured with a snap length of `most` bytes.
 fn seen(frames: &[(i64, Vec<u8>)], keys: Option<&str>, most: usize) -> Observation {
     let keys = keys.map(|text| Arc::new(KeyLog::parse(text.as_bytes()).expect("a key log")));
     let mut observer = Observer::new(Limits::default()).with_keys(keys);

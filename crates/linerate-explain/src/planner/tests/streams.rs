@@ -16,7 +16,7 @@ fn ms(ms: f64) -> Duration {
     Duration::from_secs_f64(ms / 1e3)
 }
 
-/// A call over HTTP/2 whose answer of so many bytes takes so long from its first to its last.
+/// A call over HTTP/2 with a response of this many bytes, which takes this long from its first to its last.
 fn call(fresh: bool, n: usize, (body_bytes, receive): (u64, f64), limit: Option<u32>) -> Call {
     let noise = 0.1 * ((n * 7) % 5) as f64;
     let connect = if fresh { RTT } else { 0.0 };
@@ -43,7 +43,7 @@ fn call(fresh: bool, n: usize, (body_bytes, receive): (u64, f64), limit: Option<
     call
 }
 
-/// What comes of a round of calls at once, by their connection and their place on it.
+/// The calls of a round at once, by their connection and their place on it.
 type Round<'a> = &'a dyn Fn(usize, &Together, usize, usize) -> Call;
 
 fn diagnose(window: u32, one: &dyn Fn(usize, &CallProbe, bool) -> Call, round: Round<'_>) -> Diagnosis {
@@ -111,14 +111,14 @@ fn a_small_window_is_proved_by_larger_ones() {
     assert!((43.0..45.0).contains(&predicted.after.value), "{predicted:?}");
 }
 
-/// A slow line looks alike: an answer as large takes as long, and larger windows change nothing.
+/// A slow line looks alike: a response as large takes as long, and larger windows change nothing.
 #[test]
 fn a_slow_line_is_no_small_window() {
     let slow = |n: usize, _: &CallProbe, fresh: bool| call(fresh, n, (BODY, 250.0), Some(100));
     let d = diagnose(65_535, &slow, &nothing_at_once);
     assert!(!ids(&d).contains(&"h2-flow-control"), "{d:#?}");
     assert!(d.ruled_out.iter().any(|r| r.id == "h2-flow-control"), "{:?}", d.ruled_out);
-    // Windows that are large enough: what a client with the usual ones would pay is said.
+    // Windows that are large enough: the cost for a client with the usual ones is reported.
     let d = diagnose(16 << 20, &|n, _, fresh| call(fresh, n, (BODY, 3.0), Some(100)), &nothing_at_once);
     assert!(d.limits.iter().any(|l| l.contains("--h2-window 65535 explains")), "{:?}", d.limits);
 }
@@ -164,7 +164,7 @@ fn one_lost_segment_holds_up_all_streams() {
             let mut one = call(false, r + place, (10_000, 0.0), Some(100));
             let lost = connection == r % usize::from(t.connections);
             one.facts.rcv_ooopack = u32::from(lost);
-            // What came behind it had arrived, and could not be read.
+            // The segments behind it had arrived, and could not be read.
             let behind = lost && place > 0 && held;
             if lost && (place == 0 || held) {
                 (one.receive, one.total) = (ms(RTT), one.total + ms(RTT));

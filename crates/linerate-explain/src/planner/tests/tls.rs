@@ -1,4 +1,4 @@
-//! Worlds over TLS: what is said of their handshakes, and that nothing is said of healthy ones.
+//! Worlds over TLS: the verdicts on their handshakes, and no verdict on healthy ones.
 
 use linerate_tls::{Seen, ServerKey, Variant};
 
@@ -16,11 +16,11 @@ struct Server {
     resumes: bool,
     retries: bool,
     key: ServerKey,
-    /// What its key takes, and what a resumed session takes it.
+    /// The time of an operation with its key, and of resuming a session.
     key_ms: f64,
     work_ms: f64,
     chain: u64,
-    /// What anything may take more.
+    /// The most that anything takes longer by chance.
     noise: f64,
 }
 
@@ -206,7 +206,7 @@ fn a_client_that_limits_itself_is_what_is_named() {
     let mut found = proofs(&far.explained(TlsSettings { resumes: false, limited: true, ..USUAL }, 1));
     found.sort_by_key(|(id, _)| *id);
     assert_eq!(found, [("tls-full-handshake", Proof::Proved), ("tls-old-version", Proof::Proved)]);
-    // What it resumes spares it the round trip.
+    // Resuming a session spares it the round trip.
     let resuming = far.explained(TlsSettings { limited: true, ..USUAL }, 1);
     assert!(!ids(&resuming).contains(&"tls-full-handshake"), "{resuming:#?}");
 }

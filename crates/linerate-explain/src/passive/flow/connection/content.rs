@@ -71,7 +71,7 @@ impl Connection {
         true
     }
 
-    /// HTTP/2 begins, or goes on in direction `from`.
+    /// HTTP/2 begins, or continues in direction `from`.
     fn turn_to_http2(&mut self, client: usize, from: Option<usize>, now: i64, shared: &mut Shared<'_>) {
         self.client = client;
         self.client_known |= from.is_none();
@@ -82,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// What was held back is read.
+    /// Ends sniffing in one direction, and reads the bytes that were held back.
     pub(super) fn end_sniff(&mut self, dir: usize, now: i64, shared: &mut Shared<'_>) {
         let held = self.directions[dir].sniff.0.end();
         if let Some(at) = self.directions[dir].sniff.1.take() {
@@ -106,7 +106,7 @@ impl Connection {
         };
         let bytes = &self.directions[dir].bytes;
         let was_there = bytes.next().is_some_and(|next| before(s.seq, next));
-        // What follows it may have come long before it.
+        // The bytes behind it may have come long before it.
         let waited = bytes.held_since().map_or(waited, |since| waited.max(now - since));
         let end = s.seq.wrapping_add(s.len);
         let around = self.around(now, shared);
