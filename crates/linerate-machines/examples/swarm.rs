@@ -100,7 +100,7 @@ impl Simulated {
         machine::monotonic_now().nanos_since(self.start) / 1_000_000_000
     }
 
-    /// "Measures" whole seconds until there are so many.
+    /// "Measures" whole seconds until there are `seconds`.
     fn until(&self, seconds: u64) -> MutexGuard<'_, (u64, u64, Snapshot)> {
         let mut so_far = locked(&self.so_far);
         while so_far.0 < seconds {

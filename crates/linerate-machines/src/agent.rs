@@ -252,7 +252,7 @@ impl Agent {
         Err(BusError::new("the connection to NATS ended"))
     }
 
-    /// Answers that this agent does not take part in a run whose plan it cannot read.
+    /// Replies that this agent does not take part in a run whose plan it cannot read.
     async fn refuse(&self, run: String, why: String) {
         let ready = Ready {
             incarnation: self.incarnation.clone(),
@@ -260,7 +260,7 @@ impl Agent {
             clock_uncertainty_ns: 0,
         };
         let ready = serde_json::to_vec(&ready).unwrap_or_default();
-        // A document that is written again has its answer.
+        // A document that was delivered again has a reply already.
         if self.bus.create(&keys::ready(&run, &self.options.name), ready).await.is_ok() {
             (self.say)(AgentEvent::Refused {
                 run,
@@ -427,7 +427,7 @@ impl Agent {
         filter.best()
     }
 
-    /// The moment of the start on the coordinator's clock; `None`: the run was given up.
+    /// The moment of the start on the coordinator's clock; `None`: the run was abandoned.
     async fn wait_for_go(&self, run: &str) -> Result<Option<u64>, BusError> {
         let keys = [keys::go(run), keys::stop(run)];
         let mut changes = self.bus.runs.watch_many_with_history(&keys).await.map_err(BusError::new)?;

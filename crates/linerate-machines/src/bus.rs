@@ -31,7 +31,7 @@ const DUPLICATES: Duration = Duration::from_secs(120);
 /// How long one request to the broker may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Keys that are read at a time. Reason: the broker answers thousands a second.
+/// Keys that are read at a time. Reason: the broker serves thousands a second.
 const AT_A_TIME: usize = 32;
 
 /// Consumers of a bucket at most: an agent has up to four. Reason: the server's own limit of 1,000 would
@@ -57,11 +57,11 @@ pub struct BusOptions {
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
-/// What is wrong with the bus, and what would be right.
+/// A fault of the bus, with a hint how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct BusError {
-    /// What is wrong.
+    /// The fault, noun first.
     pub what: String,
     /// What to do about it.
     pub hint: Option<String>,
@@ -127,7 +127,7 @@ impl Complaints {
     ) -> Result<T, E> {
         let mut said = self.0.subscribe();
         let refused = said.wait_for(|said| said.as_ref().is_some_and(|said| is_refusal(said)));
-        // What was said before is not about this.
+        // An earlier refusal is not about this request.
         let already = self.0.borrow().as_ref().is_some_and(|said| is_refusal(said));
         tokio::select! {
             biased;

@@ -12,7 +12,7 @@ pub struct ClockOffset {
     pub uncertainty_ns: u64,
 }
 
-/// Exchanges before the offset is used. Reason: one of so many finds all queues empty.
+/// Exchanges before the offset is used. Reason: one of this many finds all queues empty.
 pub const EXCHANGES: u32 = 50;
 
 /// Most uncertainty with which agents start together. Reason: `linerate` promises a common start

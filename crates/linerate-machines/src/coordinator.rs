@@ -48,7 +48,7 @@ const GONE_AFTER: Duration = Duration::from_secs(10);
 /// Which agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// So many, any.
+    /// Any agents, this many.
     Number(u32),
     /// All that have this label, `key=value`.
     Label(String),
@@ -64,10 +64,10 @@ pub enum RunError {
     /// The plan does not fit the agents.
     #[error(transparent)]
     Split(#[from] crate::document::SplitError),
-    /// Too few agents; who is there.
+    /// Fewer agents than wanted; the ones present.
     #[error("{}", too_few(.wanted, .there))]
     TooFew {
-        /// What was asked for.
+        /// The number of agents, or the label, that the run asks for.
         wanted: Wanted,
         /// Agents that are there: name, and why they cannot take part.
         there: Vec<(String, Option<String>)>,
@@ -463,7 +463,7 @@ impl Coordinator {
                 give_up = if aborted.is_some() { Instant::now() + END_WITHIN } else { give_up };
             }
             said.extend(remedies);
-            // While messages come there is no need to ask who is there.
+            // While messages come, the agents' presence needs no check.
             let is_silent = heard.elapsed() >= SILENCE;
             if Instant::now() >= give_up || (is_silent && presence.all_gone(&self.bus, &merger).await) {
                 break;
@@ -471,7 +471,7 @@ impl Coordinator {
         }
         drop(reading);
         let mut collected = self.collected(&merger, said);
-        // Agents call a run that was stopped interrupted, whoever stopped it.
+        // Agents report every stop as an interruption, also an abort by a condition of the plan.
         let outcome = &mut collected.outcome;
         outcome.interrupted = stopped || (outcome.interrupted && aborted.is_none());
         outcome.aborted = outcome.aborted.take().or(aborted);
@@ -521,7 +521,7 @@ struct Presence(Option<Instant>);
 impl Presence {
     /// Whether no unfinished agent has been there for a while, so that nothing more will come.
     async fn all_gone(&mut self, bus: &Bus, merger: &Merger) -> bool {
-        // A broker that does not answer says nothing about agents.
+        // An unreachable broker says nothing about agents.
         let names = merger.unfinished().map(|share| share.agent.as_str());
         let Ok(Ok(cards)) = timeout(Duration::from_secs(2), bus.present(names)).await else { return false };
         let here = |incarnation: &str| cards.iter().any(|card| card.incarnation == incarnation);
@@ -563,7 +563,7 @@ fn why_not(card: &AgentCard) -> Option<String> {
     card.other_version().map(|other| format!("{other}, not {VERSION}")).or(busy)
 }
 
-/// What is missing, in words.
+/// Agents whose reports are missing or altered, for warnings.
 fn doubts(agents: &[AgentResult]) -> Vec<String> {
     let doubt = |agent: &AgentResult| {
         let name = &agent.share.agent;

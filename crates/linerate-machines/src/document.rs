@@ -37,7 +37,7 @@ pub struct Takeover {
     pub schema: String,
     /// The run.
     pub run: String,
-    /// Who takes over, and what.
+    /// The agent that takes over, and the threads of its new share.
     pub share: Share,
     /// The lost agent.
     pub lost: String,
@@ -53,7 +53,7 @@ pub struct Takeover {
 /// What happens to the share of an agent that is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLoss {
-    /// Nobody sends it; the others go on.
+    /// No agent sends it; the others continue.
     #[default]
     Continue,
     /// Another agent takes it over.
@@ -72,7 +72,7 @@ pub struct RunDocument {
     pub version: String,
     /// The run's name.
     pub run: String,
-    /// What is sent, by all agents together.
+    /// The load of all agents together.
     pub plan: Plan,
     /// The agents, in the order of their threads.
     pub shares: Vec<Share>,
@@ -153,7 +153,7 @@ impl AgentCard {
     }
 }
 
-/// What is said of agents whose kernels differ: one of them may be the reason that figures differ.
+/// A warning about agents whose kernels differ: the kernels may be why their figures differ.
 pub fn differing_kernels(cards: &[AgentCard]) -> Option<String> {
     const NAMED: usize = 3;
     let mut kernels: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

@@ -40,7 +40,7 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// The key of a run's coordinator, which is renewed until it is given up.
+/// The key of a run's coordinator, which is renewed until it is released.
 #[derive(Debug)]
 pub(crate) struct Lease {
     key: Key,
@@ -76,7 +76,7 @@ impl Lease {
         let revision = loop {
             match key.create().await? {
                 Some(Held::Ours(revision)) => break revision,
-                // Who renews the key is alive.
+                // A new revision means that the other coordinator still renews the key, so it is alive.
                 Some(Held::Others(revision, by))
                     if *seen.get_or_insert(revision) != revision || Instant::now() >= deadline =>
                 {
@@ -106,7 +106,7 @@ impl Lease {
         }
     }
 
-    /// The same after a last look at the key. A broker that does not answer says nothing.
+    /// The same after a last look at the key. An unreachable broker says nothing about it.
     pub(crate) async fn check_again(&self) -> Result<(), RunError> {
         self.check()?;
         if let Ok(Ok(Some(Held::Others(_, by)))) = timeout(LEAVE_WITHIN, self.key.held()).await {
@@ -147,7 +147,7 @@ impl Key {
         }
     }
 
-    /// Who holds the key.
+    /// The present holder of the key; `None`: it is free.
     async fn held(&self) -> Result<Option<Held>, BusError> {
         let entry = self.store.entry(&self.name).await.map_err(BusError::new)?;
         Ok(entry.filter(|entry| entry.operation == kv::Operation::Put).map(|entry| {

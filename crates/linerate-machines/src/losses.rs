@@ -1,4 +1,4 @@
-//! What becomes of the share of an agent that is lost. No I/O: the coordinator says who is there.
+//! The fate of a lost agent's share. No I/O: the coordinator says which agents are there.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct Losses {
 pub enum Remedy {
     /// Gives a share to another agent; the takeover's number.
     Give(u32, Takeover),
-    /// Nobody can take it over.
+    /// No agent can take it over.
     Nobody(Share),
     /// Ends the run.
     Abort(Share),

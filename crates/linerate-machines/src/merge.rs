@@ -35,7 +35,7 @@ pub struct Merger {
     sum: Figures,
     /// The outcomes of the agents that have ended.
     ended: Outcome,
-    /// Why the first agent that reached nobody did not.
+    /// Why the first agent that could not reach the server failed.
     unreachable: Option<String>,
     series: Series,
     /// Parts whose messages are all here.
@@ -96,7 +96,7 @@ pub struct AgentResult {
     pub figures: AgentFigures,
 }
 
-/// What is shown of one agent. Its histograms are in the outcome of all agents.
+/// The figures that reports show of one agent. Its histograms are in the outcome of all agents.
 #[derive(Clone, Debug, Default)]
 pub struct AgentFigures {
     /// Requests.
@@ -259,7 +259,7 @@ impl Merger {
         self.document.shares.iter().zip(&self.parts).filter(|(_, part)| part.last.is_none()).map(|(s, _)| s)
     }
 
-    /// Messages that were not added: copies, and those of nobody in this run.
+    /// Messages that were not added: copies, and those of agents outside this run.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -302,7 +302,7 @@ impl Merger {
         self.recent(usize::MAX)
     }
 
-    /// The last intervals of [`series`](Merger::series), at most so many.
+    /// The last intervals of [`series`](Merger::series), at most `most`.
     pub fn recent(&self, most: usize) -> Vec<Interval> {
         self.series.recent(most)
     }

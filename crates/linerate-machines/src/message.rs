@@ -34,7 +34,7 @@ pub struct Message {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Word {
-    /// What was measured since the message before.
+    /// Figures since the message before.
     Interval {
         /// Whole seconds from the start of measuring to the interval's beginning.
         second: u64,
@@ -42,7 +42,7 @@ pub enum Word {
         in_flight: u64,
         /// Connections open at its end.
         open: u64,
-        /// What was measured.
+        /// The figures of this interval alone.
         figures: Box<Figures>,
     },
     /// The agent has ended.

@@ -239,7 +239,7 @@ impl Log {
     }
 }
 
-/// Messages on the way to the broker. Measuring never waits for it.
+/// Messages in flight to the broker. Measuring never waits for it.
 #[derive(Default)]
 struct Queue {
     state: Mutex<(VecDeque<(String, bytes::Bytes)>, bool)>,

@@ -12,7 +12,7 @@ use crate::figures::Figures;
 const INTERVALS: usize = 4096;
 
 /// Intervals whose histograms are ready for more samples. Reason: each has a quarter of a megabyte,
-/// and agents are rarely further apart than so many seconds.
+/// and agents are rarely further apart than this many seconds.
 const OPEN: usize = 16;
 
 /// All intervals of a run.
@@ -109,7 +109,7 @@ impl Series {
         self.intervals = merged;
     }
 
-    /// The last intervals, at most so many, in their order.
+    /// The last intervals, at most `most`, in their order.
     pub(super) fn recent(&self, most: usize) -> Vec<Interval> {
         let newest = self.intervals.iter().rev().take(most);
         let mut recent: Vec<Interval> = newest.map(|(number, sum)| self.interval(*number, sum)).collect();

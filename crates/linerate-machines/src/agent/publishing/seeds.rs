@@ -39,7 +39,7 @@ fn happens(random: &mut Random, percent: u64) -> bool {
     random.below(100) < percent
 }
 
-/// A span within so many milliseconds, or none.
+/// A span of at most this many milliseconds, or none.
 fn span(random: &mut Random, percent: u64, until: u64, longest: u64) -> (u64, u64) {
     if !happens(random, percent) {
         return (u64::MAX, u64::MAX);
