@@ -48,7 +48,7 @@ impl Relay {
         Ok(Relay { address, ends })
     }
 
-    /// Where it answers.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -60,7 +60,7 @@ pub enum Verdict {
 /// A metric of both sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// Which.
+    /// The metric.
     pub metric: &'static Metric,
     /// The geometric mean of each side's runs.
     pub means: Pair<f64>,
@@ -313,7 +313,7 @@ fn verdict(metric: &Metric, interval: Option<Interval>) -> Verdict {
 /// Both were measured in turns, so a machine that is slower today changes neither.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Since {
-    /// Which.
+    /// The metric.
     pub metric: &'static Metric,
     /// B over A in the saved comparison.
     pub then: f64,

@@ -1,6 +1,6 @@
 //! The search for the highest rate, or for the most connections, at which a check holds. It neither
-//! sends nor reads a clock: it says what to try for how long, and takes what was seen. What is said of
-//! rates here holds for connections too.
+//! sends nor reads a clock: it says what to try for how long, and takes the observations. Whatever these
+//! comments state of rates holds for connections too.
 //!
 //! 1. It doubles the rate until the check fails. A rate that fails gets a second chance after a
 //!    longer warm-up, because a server may just be scaling out.
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use share::{Share, Slice};
 
-/// Time for the whole search. Reason: longer than that nobody watches.
+/// Time for the whole search. Reason: users do not watch for longer than that.
 pub const BUDGET: Duration = Duration::from_secs(30);
 
 /// Time kept back for connections that are opened, and queues that drain.
@@ -64,7 +64,7 @@ impl Unit {
     }
 }
 
-/// What is looked for.
+/// The unit, the goal and the limits of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// Of what the highest is looked for.
@@ -97,7 +97,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Whether so many requests over the limit decide the step of an open loop before its end: the rest
+    /// Whether `over` requests over the limit decide the step of an open loop before its end: the rest
     /// cannot bring their share below the allowed one.
     pub fn is_lost(&self, over: u64, allowed: f64) -> bool {
         let planned = self.rate * self.lasts.as_secs_f64();
@@ -106,7 +106,7 @@ impl Step {
     }
 }
 
-/// What was seen at a step.
+/// Observations at one step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
     /// Requests that were due, and how many were over the limit, piece by piece.
@@ -240,13 +240,13 @@ impl Search {
 
     fn step(&self) -> Option<Step> {
         let seconds = |s: f64| Duration::from_secs_f64(s);
-        // So many requests that none over the limit is proof of its own (the rule of three).
+        // With this many requests, none over the limit is proof of its own (the rule of three).
         let proof = 3.0 / self.settings.allowed.max(1e-4);
         let is_rate = self.settings.unit == Unit::Rate;
         let step = |rate: f64, warm_up: f64, least: f64, most: f64| Step {
             rate,
             warm_up: seconds(warm_up),
-            // A closed loop has its queue full at once, and how many requests come of it nobody knows.
+            // A closed loop has its queue full at once, and the number of requests that come of it is unknown.
             lasts: seconds(if is_rate { (proof / rate).clamp(least, most) } else { least }),
             burst: is_rate && warm_up > 0.5,
             whole: false,
@@ -262,7 +262,7 @@ impl Search {
         }
     }
 
-    /// What was seen at the step that was asked for last.
+    /// Takes the observations at the step that was asked for last.
     pub fn take(&mut self, seen: &Seen) {
         let Some(step) = self.step() else { return };
         self.spent += seen.took;
@@ -374,7 +374,7 @@ impl Search {
             self.phase = self.between();
             return;
         }
-        // What was seen before is another server's.
+        // The server is faster now: earlier points no longer describe it.
         self.points.retain(|p| p == seen);
         self.low = Some(seen.rate);
         let higher = self.settings.unit.whole((seen.rate * 1.3).min(self.settings.most), f64::ceil);

@@ -80,7 +80,7 @@ fn bimodal(random: &mut Random, mean: f64) -> f64 {
     if random.unit() < 0.9 { mean * 0.5 } else { mean * 5.5 }
 }
 
-/// So many tokens a second, and a credit of some.
+/// A token bucket: `rate` tokens a second, and a credit.
 struct Bucket {
     rate: f64,
     credit: f64,
@@ -320,7 +320,7 @@ fn a_check_that_always_fails_and_one_that_never_does_are_named_as_that() {
     assert!(took < 15.0, "{took}");
 }
 
-/// A closed loop of so many connections against workers that take a fixed or a random time: what was
+/// A closed loop of `connections` connections against workers that take a fixed or a random time: what was
 /// over the limit, of all that were answered after the warm-up, and the score.
 fn closed(workers: usize, mean: f64, even: bool, connections: usize, step: Step, seed: u64) -> (Slice, f64) {
     let mut random_numbers = Random::new(seed);

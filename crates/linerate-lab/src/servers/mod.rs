@@ -27,7 +27,7 @@ static RUNNING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 pub struct Recipe {
     /// Program and arguments; `{port}` in them stands for a free port.
     pub words: Vec<String>,
-    /// Where it answers, if it does not print that.
+    /// Its URL, if it does not print that.
     pub url: Option<String>,
     /// The cores that it may use; empty: all.
     pub cores: Vec<usize>,

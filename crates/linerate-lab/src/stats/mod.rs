@@ -175,7 +175,7 @@ fn studentised(drawn: &Summary, value: f64) -> f64 {
 }
 
 /// Rounds after which a true difference of `effect` would be found in 80 % of comparisons, if
-/// rounds spread by the standard deviation `spread`; `None` for more than anybody would wait for.
+/// rounds spread by the standard deviation `spread`; `None`: too many to wait for.
 pub fn rounds_for(effect: f64, spread: f64) -> Option<u32> {
     let spread = spread.max(RESOLUTION);
     let finds = |n: u32| effect.abs() >= smallest_found(n, spread);
@@ -194,7 +194,7 @@ pub fn rounds_for(effect: f64, spread: f64) -> Option<u32> {
     Some(high)
 }
 
-/// The smallest difference that so many rounds find in 80 % of comparisons.
+/// The smallest difference that this many rounds find in 80 % of comparisons.
 pub fn smallest_found(rounds: u32, spread: f64) -> f64 {
     let df = f64::from(rounds.max(2) - 1);
     let wanted = t_quantile(1.0 - ALPHA / 2.0, df) + t_quantile(POWER, df);
