@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 #[test]
 fn it_runs() {
-    // Nobody listens there: the report says so.
+    // No server listens there: the report says so.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let nobody = listener.local_addr().expect("an address");
     drop(listener);

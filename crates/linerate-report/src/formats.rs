@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use crate::schema::outcome::{Check, Document};
 use crate::units;
 
-/// The series as CSV (RFC 4180) with a line of names: one row for each second. What was not measured
-/// is empty.
+/// The series as CSV (RFC 4180) with a header line: one row for each second. A value that was not
+/// measured is empty.
 pub fn csv(document: &Document) -> String {
     let mut out = String::from(
         "t_s,rate_rps,p50_us,p99_us,failed,bytes_received,bytes_sent,client_busy,server_busy,server_rss_mb,\

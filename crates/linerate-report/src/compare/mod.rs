@@ -28,7 +28,7 @@ pub const NO_DIFFERENCE: &str = "no difference seen";
 pub struct Told<'a> {
     /// Both sides, as the user gave them.
     pub sides: Pair<schema::Side>,
-    /// What was measured.
+    /// The measured runs of both sides, in pairs.
     pub rounds: &'a Rounds,
     /// Rounds that were planned.
     pub planned: u32,

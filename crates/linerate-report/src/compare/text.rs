@@ -59,7 +59,7 @@ fn line(out: &mut String, text: &str) {
     out.push('\n');
 }
 
-/// A mark of so many columns, and text wrapped beside it.
+/// A mark `columns` wide, and text wrapped beside it.
 fn item(out: &mut String, style: Style, mark: &str, columns: usize, text: &str) {
     let indent = " ".repeat(columns + 2);
     let wrapped = style.wrapped(&indent, text);

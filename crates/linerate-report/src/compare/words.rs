@@ -37,7 +37,7 @@ fn apart(value: f64) -> String {
     }
 }
 
-/// A difference that so many rounds find: `3.2 %`, or a factor.
+/// The smallest difference that the rounds find: `3.2 %`, or a factor.
 fn smallest(share: f64) -> String {
     if share >= 1.0 {
         format!("a factor of {}", units::three_digits(share + 1.0))
@@ -97,7 +97,7 @@ pub(super) fn differences(document: &Document) -> Vec<String> {
     in_order(document).iter().filter_map(said).collect()
 }
 
-/// What is behind the verdicts, and what is not, in sentences.
+/// Sentences that qualify the verdicts: undecided metrics, and the correction for many metrics.
 pub(super) fn explanations(document: &Document) -> Vec<String> {
     let metrics = in_order(document);
     let mut all = Vec::new();

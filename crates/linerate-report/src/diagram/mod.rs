@@ -70,7 +70,7 @@ pub enum Row {
         /// It is what the call is slow by.
         bad: bool,
     },
-    /// So many arrows are not shown.
+    /// Arrows that are not shown: their number.
     LeftOut(u64),
 }
 

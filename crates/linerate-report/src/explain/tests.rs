@@ -13,7 +13,7 @@ fn t(ms: f64) -> Duration {
     Duration::from_secs_f64(ms / 1e3)
 }
 
-/// What is said of a server whose calls are as `world` says.
+/// The diagnosis of a server whose calls are as `world` says.
 fn explained(world: impl Fn(&CallProbe, bool) -> Call) -> Diagnosis {
     let url = "http://127.0.0.1/<b>".to_owned();
     let addresses = vec![([127, 0, 0, 1], 80).into()];
@@ -41,7 +41,7 @@ fn explained(world: impl Fn(&CallProbe, bool) -> Call) -> Diagnosis {
     planner.diagnose()
 }
 
-/// A call with a pause of that many milliseconds in the middle of its answer.
+/// A call with a pause of that many milliseconds in the middle of its response.
 fn pauses(ms: f64, fresh: bool) -> Call {
     let connect = if fresh { t(1.9) } else { Duration::ZERO };
     let first = connect + t(2.0);

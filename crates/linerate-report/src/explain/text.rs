@@ -43,7 +43,7 @@ const BESIDE_BARS: usize = 38;
 /// Columns of running text.
 const TEXT: u16 = 100;
 
-/// What was captured, in a sentence.
+/// One sentence about the captured packets: how many, and the remarkable ones.
 pub(super) fn captured(p: &Packets) -> String {
     let packets =
         units::several(p.packets, "packet of our calls was captured", "packets of our calls were captured");

@@ -85,7 +85,7 @@ fn caused(d: &Diagnosis, first: &Verdict, unicode: bool) -> Vec<String> {
     } else if first.fails() {
         format!("The call fails: {}.", first.title())
     } else if first.cost_ms() > 1.05 * total {
-        // What is drawn and listed is no call that it met.
+        // The call that is drawn and listed did not meet this cause.
         format!("{cost} in the calls that meet it (the one below took {}): {}.", t(total), first.title())
     } else {
         format!("{} of {}: {}.", t(first.cost_ms().min(total)), t(total), first.title())
@@ -163,7 +163,7 @@ pub(super) fn verify_notes(cause: &Verdict, d: &Diagnosis) -> Option<String> {
 /// Where to look behind a proxy.
 const FROM_THERE: &str = "run it from the proxy against its backend: linerate explain http://BACKEND/";
 
-/// The software that answered.
+/// The server software that responded.
 fn software(d: &Diagnosis) -> Software {
     let process = d.shown.process.as_deref().map(|p| p.name.as_str());
     Software::of(d.call.answer(), process)
@@ -190,7 +190,7 @@ pub(super) fn more_advice(d: &Diagnosis, cause: &Verdict) -> Option<String> {
     (given < cause.fixes().len()).then(|| format!("linerate explain --why {}", cause.id()))
 }
 
-/// What was found at a place, in a sentence.
+/// The finding at one place, as a sentence.
 pub(super) fn layer(layer: &Layer) -> String {
     match layer.status {
         // A cause says itself what it is.
@@ -258,7 +258,7 @@ pub(super) fn tls(d: &Diagnosis, unicode: bool) -> Option<String> {
     ))
 }
 
-/// What was agreed on over HTTP/2, in a sentence.
+/// One sentence about the HTTP/2 settings of both sides.
 pub(super) fn http2(d: &Diagnosis) -> Option<String> {
     let http2 = d.streamed?;
     let streams = match http2.most_streams {

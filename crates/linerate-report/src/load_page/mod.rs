@@ -82,7 +82,7 @@ fn head(out: &mut String, document: &Document) {
     }
 }
 
-/// What was sent, in a sentence.
+/// One sentence about the load: connections, pipelining, rate and duration.
 fn method(document: &Document) -> String {
     let plan = &document.plan;
     let mut text = units::several(u64::from(plan.connections), "connection", "connections");

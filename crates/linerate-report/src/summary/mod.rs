@@ -225,7 +225,7 @@ fn unaccepted(page: &mut Page, outcome: &Outcome) {
     }
 }
 
-/// What was done, in a line: "64 connections, 1 request in flight on each, 2 threads, epoll; closed loop for 10 s".
+/// The load in one line: "64 connections, 1 request in flight on each, 2 threads, epoll; closed loop for 10 s".
 pub fn done(plan: &Plan, outcome: &Outcome) -> String {
     let mut parts = vec![sending(plan)];
     if let Some(n) = plan.per_connection {

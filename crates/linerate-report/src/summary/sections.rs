@@ -1,4 +1,4 @@
-//! Answers, request names, connections, the client itself, checks.
+//! Responses, request names, connections, the client itself, checks.
 
 use linerate_load::outcome::SegmentCounts;
 use linerate_load::plan::Way;
