@@ -160,7 +160,7 @@ fn origin(args: &ExplainArgs, text: &str, http: Http) -> Result<Origin, Fault> {
 
 fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings, Fault> {
     let literal = request.host.parse::<std::net::IpAddr>().is_ok();
-    // A name is looked up while the clock runs, unless something is said about its addresses.
+    // A name is looked up while the clock runs, unless its addresses are given.
     let given = literal || args.to.ipv4 || args.to.ipv6 || !args.to.resolve.is_empty();
     let wish = Wish { resolve: &args.to.resolve, ipv4: args.to.ipv4, ipv6: args.to.ipv6, from: &[] };
     let what = if args.connect_to.is_empty() { "the URL asks for" } else { "--connect-to leads to" };
@@ -205,7 +205,7 @@ fn document(args: &ExplainArgs) -> Option<&Path> {
     args.json.as_deref().filter(|path| *path != Path::new("-") && !special(path))
 }
 
-/// What is being done, on one line that the next one overwrites.
+/// Shows the current probe on one line, which the next one overwrites.
 pub(crate) fn progress(probe: &Probe, quiet: bool) {
     if quiet {
         return;

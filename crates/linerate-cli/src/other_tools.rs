@@ -167,7 +167,7 @@ pub(crate) fn run(tool: Tool, words: &[String]) -> Result<Exit, Fault> {
     load::run(&args)
 }
 
-/// What was read so far.
+/// The command line of the other tool, as far as it was read.
 #[derive(Default)]
 struct Reading {
     ours: Vec<String>,

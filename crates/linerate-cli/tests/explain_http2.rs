@@ -186,7 +186,7 @@ fn calls_inside_tls_are_those_of_tshark() {
     assert!(text.contains("whether several calls overlap (HTTP/2)"), "{text}");
 }
 
-/// A capture that begins after the preface: what is told is true, and what is not known is said.
+/// A capture that begins after the preface: the report is true, and states what is not known.
 #[test]
 fn a_capture_from_the_middle_invents_nothing() {
     let Some(server) = nginx(None) else { return };

@@ -124,7 +124,7 @@ fn a_healthy_server_and_what_its_connections_take() {
     assert!(found.tls("resumed").as_u64() >= Some(3), "{:#}", found.document);
     assert!(found.tls("full_ms").as_f64() > Some(0.0) && found.tls("resumed_ms").is_number());
     found.says("A new connection: TCP");
-    // Nothing was checked, and that is said.
+    // The certificate was not checked, and the report says so.
     let found = Found::of(&["-4", "-k", &url]);
     assert_eq!(found.tls("verified"), false);
     found.says("--insecure: the server's certificate was not checked");

@@ -177,8 +177,8 @@ fn load_says_that_a_client_certificate_is_wanted() {
     assert!(words.contains("it wants a client certificate"), "{words}");
 }
 
-/// A client that goes on sending behind its mistake hears of it all the same: a reset would destroy
-/// the alert.
+/// A client that keeps sending after its mistake gets the alert all the same: a reset would destroy
+/// it.
 #[test]
 fn an_alert_arrives_whatever_follows_the_mistake() {
     let issued = Issued::to("localhost");

@@ -16,7 +16,7 @@ use common::{measured, number, run};
 const WAYS: [&[&str]; 4] =
     [&["--io", "epoll"], &["--io", "uring"], &["--way", "threads"], &["--way", "async"]];
 
-/// Bytes that hold what slots begin with, so many.
+/// `n` bytes, among them those that slots begin with.
 fn noise(n: usize) -> Vec<u8> {
     let mut state = 1u64;
     let mut bytes: Vec<u8> = (0..n)

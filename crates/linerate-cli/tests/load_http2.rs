@@ -43,7 +43,7 @@ fn nginx_in_clear_text() {
     assert_eq!(finish_nginx(server), sent, "each request was processed once");
 }
 
-/// nginx ends a connection by GOAWAY after so many requests; those above its last stream go out again.
+/// nginx ends a connection by GOAWAY after this many requests; those above its last stream go out again.
 #[test]
 fn nginx_that_goes_away_loses_nothing() {
     let Some(server) = nginx_with("http2", "keepalive_requests 50;") else { return };

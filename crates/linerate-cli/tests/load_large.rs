@@ -1,4 +1,4 @@
-//! Responses with large bodies: those that nobody looks at are discarded where they lie, and nothing else may change by that.
+//! Responses with large bodies: those that no check reads are discarded where they lie, and nothing else may change by that.
 
 mod common;
 

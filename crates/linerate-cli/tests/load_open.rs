@@ -116,7 +116,7 @@ fn pages_are_limited_and_a_slow_one_holds_nobody_up() {
     assert!(head.contains("421"), "{head}");
     let (head, _) = run.get("/no", "localhost:1");
     assert!(head.contains("404"), "{head}");
-    // Nobody reads; the run ends all the same.
+    // No client reads; the run ends all the same.
     assert_eq!(run.child.wait().unwrap().code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }

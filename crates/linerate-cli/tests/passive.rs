@@ -95,7 +95,7 @@ fn misbehaving(fault: &str) -> (serving::Server, u16) {
     (server, port)
 }
 
-/// Makes so many calls on one connection, each in one write.
+/// Makes this many calls on one connection, each in one write.
 fn call(port: u16, times: usize) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
     for _ in 0..times {

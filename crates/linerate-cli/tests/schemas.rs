@@ -28,7 +28,7 @@ fn has_validator() -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-/// What is wrong with a document by the schema that it names.
+/// The violations of the schema that a document names.
 fn faults(text: &str) -> String {
     let document: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
     let name = document["schema"].as_str().expect("a schema").replace('/', "-");

@@ -127,7 +127,7 @@ fn processes_share_a_port_when_both_say_so() {
         let second = started(second);
         assert_eq!(second.address, first.address);
         let mut seen = [0, 0];
-        // Each connection goes to either by a hash with a secret: so many going to one alone would
+        // Each connection goes to either by a hash with a secret: this many going to one alone would
         // be no chance.
         for _ in 0..200 {
             let answer = first.get("/who");

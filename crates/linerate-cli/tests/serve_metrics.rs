@@ -117,7 +117,7 @@ fn connections_and_requests_are_seen_in_their_states() {
     }
     drop((idle, head, body, handler, write));
     let until = Instant::now() + PATIENCE;
-    // What is left is told of once; nothing is counted below zero.
+    // In the end only the request for the metrics page is counted; no count falls below zero.
     while value(&page(&place), "linerate_connections{state=\"handler\"}") != Some(1.0) {
         assert!(Instant::now() < until);
         std::thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! The flags of `linerate load`. What is `None` was not typed: a plan file or the default decides.
+//! The flags of `linerate load`. A flag that is `None` was not typed: a plan file or the default decides.
 
 use std::path::PathBuf;
 use std::time::Duration;

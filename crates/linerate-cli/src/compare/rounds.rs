@@ -21,7 +21,7 @@ use crate::terminal;
 /// Time between two looks at a run.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What was measured, and how it ended.
+/// The measured rounds, and how the comparison ended.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     pub(super) rounds: Rounds,

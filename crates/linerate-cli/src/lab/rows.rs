@@ -245,7 +245,7 @@ fn in_turns(
                 Ok(Some(done)) => done,
                 Ok(None) => break,
                 Err(fault) if round == 0 && document.groups.is_empty() => return Err(fault),
-                // What was measured before is reported.
+                // The rounds measured before are reported.
                 Err(fault) => {
                     let why = fault.to_string().replace('\n', " ");
                     document.warnings.push(format!("{}, {}: {why}", group.name, ready.row.name));

@@ -114,7 +114,7 @@ impl Seconds {
         }
     }
 
-    /// So many packets found no room.
+    /// Packets that found no room in the capture's buffer.
     fn missed(&mut self, time_ns: i64, packets: u64) {
         for segments in self.at(time_ns).into_iter().flatten() {
             segments.missed += packets;

@@ -91,7 +91,7 @@ fn gained(before: Option<f64>, now: Option<f64>) -> Option<f64> {
 }
 
 impl Tally {
-    /// A look at so many seconds from the beginning; `is_last`: a part of a second, which is none.
+    /// A look at `t_s` seconds from the beginning; `is_last`: a part of a second, which does not count as one.
     pub(super) fn add(&mut self, t_s: f64, now: Figures, is_last: bool) {
         self.rss = self.rss.into_iter().chain(now.rss).reduce(f64::max);
         let Some((before_s, before)) = self.last.replace((t_s, now)) else { return };

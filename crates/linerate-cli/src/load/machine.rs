@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn an_address_of_another_machine_is_refused() {
-        // TEST-NET-1 (RFC 5737) is nobody's.
+        // TEST-NET-1 (RFC 5737) belongs to no machine.
         let fault = MACHINE.check(&plan(1, &["192.0.2.1"])).unwrap_err().to_string();
         assert!(fault.contains("--from 192.0.2.1"), "{fault}");
     }

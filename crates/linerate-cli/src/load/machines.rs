@@ -22,7 +22,7 @@ use crate::agent::{bus_options, fault_of, interruptible};
 use crate::args::{LoadArgs, Summary};
 use crate::fault::{Exit, Fault};
 
-/// What is said when the broker has been away for some seconds, and when it is back.
+/// Messages for when the broker has been away for some seconds, and when it is back.
 const CUT_OFF: &str =
     "no NATS server can be reached: agents go on and keep what they measure; Ctrl-C reports what has come";
 const BACK: &str = "a NATS server is back";

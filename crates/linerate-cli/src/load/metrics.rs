@@ -26,7 +26,7 @@ use crate::serve::cannot_listen;
 /// waits for.
 const DRAIN: Duration = Duration::from_millis(100);
 /// Sockets of this machine that are looked through for those of the run. Reason: the kernel lists
-/// so many in some hundredths of a second.
+/// this many in 10 to 100 ms.
 const SOCKETS_LISTED: usize = 20_000;
 /// Connections told. Reason: a screen, or two.
 const FLOWS: usize = 100;

@@ -25,7 +25,7 @@ const EVENTS: usize = 4;
 /// How long pages have at the end to take the report.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// A page and what it was told.
+/// A page, and the state that it was last sent.
 #[derive(Debug)]
 struct Page {
     to: Sender<Bytes>,

@@ -428,7 +428,7 @@ fn raw(args: &LoadArgs, path: &str, planned: usize) -> Result<Request, Fault> {
     })
 }
 
-/// What nobody can know of a request that was not made here.
+/// A warning about raw requests, whose responses and repetition cannot be judged.
 fn unknowable(plan: &Plan) -> Option<String> {
     plan.requests.iter().any(Request::is_raw).then(|| {
         "--raw: what is sent is not looked at, so one response is expected for each time that it is sent: if the file holds several          requests, the responses to the others count as unsolicited; if it holds less than one, the server waits and so do we. It is          never sent again, since whether that would do something twice cannot be known"
@@ -445,7 +445,7 @@ fn variables(requests: &[Request]) -> Result<Option<plan::DataSet>, Fault> {
     })
 }
 
-/// The body that flags give: what comes from a file is sent as it is, unless it is said to be a template.
+/// The body that flags give: a file is sent as it is, unless it is declared a template.
 fn body(args: &LoadArgs) -> Result<Option<Body>, Fault> {
     if let Some(template) = &args.body_template {
         let Some(path) = template.strip_prefix('@') else {
@@ -500,7 +500,7 @@ fn contradictions(args: &LoadArgs, plan: &Plan) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What is allowed, and may not be what was meant.
+/// A warning about pipelined requests that are not idempotent: this is allowed, but may not be intended.
 fn not_idempotent(plan: &Plan) -> Option<String> {
     const IDEMPOTENT: [&str; 6] = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
     let changes = |r: &&Request| !r.is_raw() && !IDEMPOTENT.contains(&r.method.as_str());

@@ -105,7 +105,7 @@ impl Ready {
 }
 
 impl Written {
-    /// So many lines were written, or are lost.
+    /// Counts lines that were written, or are lost.
     fn count(&mut self, lines: u64, done: io::Result<()>) -> io::Result<()> {
         let sum = if done.is_ok() { &mut self.lines } else { &mut self.left_out };
         *sum += lines;
@@ -135,7 +135,7 @@ impl Out {
 }
 
 impl Logging {
-    /// Waits for the last line. What is missing is a warning; a file that could not be written, a fault.
+    /// Waits for the last line. Missing lines cause a warning; a file that could not be written is a fault.
     pub(super) fn finish(self, outcome: &mut Outcome) -> (schema::RequestLog, Option<Fault>) {
         let Written { lines, left_out, error } = self.thread.join().unwrap_or_default();
         let path = self.path.display();

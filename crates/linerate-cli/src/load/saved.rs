@@ -8,7 +8,7 @@ use linerate_load::outcome::Saved;
 
 use crate::fault::{Fault, said};
 
-/// Responses that are kept: so many from the beginning, and as many bad ones after them.
+/// Responses that are kept: this many from the beginning, and as many bad ones after them.
 pub(crate) const RESPONSES: u32 = 100;
 
 /// Characters of a request's name in a file's name.

@@ -91,7 +91,7 @@ fn listening(plan: &Plan) -> Option<i32> {
     listening_processes(*to).into_iter().min()?.try_into().ok()
 }
 
-/// What is seen beside the run.
+/// The server's process, sampled during the run.
 #[derive(Debug)]
 struct Seen {
     pid: i32,

@@ -1,8 +1,8 @@
 //! Where to: a URL taken apart, its host's addresses found.
 //!
 //! A name that has addresses of both families is reached by IPv4 alone unless `-6` or an IPv6 source address says
-//! otherwise: both at once would measure two paths as one, and trying which one answers would be a connection that
-//! nobody asked for.
+//! otherwise: both at once would measure two paths as one, and testing which one responds would be a connection
+//! outside the plan.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 

@@ -249,7 +249,7 @@ pub(super) struct SiteArgs {
     pub(super) hsts: Option<Hsts>,
 }
 
-/// Who may come in: a file of names and hashes, and what browsers call the place.
+/// The users that are let in: a file of names and hashes, and the realm that browsers show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UsersArgs {
     pub(super) file: PathBuf,
@@ -373,7 +373,7 @@ impl ServeArgs {
         }
     }
 
-    /// What is answered where no listener and no host says otherwise.
+    /// The site for requests that belong to no listener and no host of the configuration.
     pub(super) fn site(&self) -> SiteArgs {
         SiteArgs {
             dir: self.dir.clone(),
@@ -468,7 +468,7 @@ fn with_scheme(text: &str, read: impl Fn(&str) -> Result<Address, String>) -> Re
     Ok(Listen { at: read(rest)?, scheme })
 }
 
-/// A time, or all that is said.
+/// A time, or the whole value of the field.
 pub(super) fn hsts(text: &str) -> Result<Hsts, String> {
     match parse_duration(text) {
         Ok(time) => Ok(Hsts::seconds(time.as_secs())),
@@ -484,7 +484,7 @@ pub(super) fn beside(text: &str, config: &Path) -> Result<Address, String> {
     })
 }
 
-/// What other servers take for an address is told how it is written here.
+/// Parses an address. A form that other servers take is refused with the form to write here.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let scoped = |at: &SocketAddrV6| {
         format!(
@@ -579,7 +579,7 @@ pub(super) fn network(text: &str) -> Result<Network, String> {
     text.parse().map_err(|e| format!("{text}: {e}"))
 }
 
-/// A head that is larger than a request line is allowed to be keeps its meaning; a tiny one answers nobody.
+/// The largest head. A limit above that of the request line keeps its meaning; a tiny one would refuse all requests.
 pub(super) fn head_bytes(text: &str) -> Result<usize, String> {
     match parse_count(text)? {
         n @ 256..=1_048_576 => Ok(n as usize),

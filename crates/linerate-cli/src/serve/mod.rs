@@ -159,7 +159,7 @@ fn log_is_named(args: &ServeArgs) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What is said of files needs some; files alone go with no demo routes.
+/// Flags about files need files to serve, and --files-only excludes --demo-routes.
 fn files_alone(args: &ServeArgs) -> Result<(), Fault> {
     if args.list == Some(true) && args.dir.is_none() {
         return Err(Fault::input("--list needs files to list").hint("name a directory by --dir"));
@@ -412,7 +412,7 @@ fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
     }
 }
 
-/// A line on standard error; when nobody reads it, the server serves all the same.
+/// A line on standard error. The server keeps serving if it cannot be written.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -78,7 +78,7 @@ impl Running {
         let mut options = ServerOptions { access_log: log.clone(), held, ..options(&args, threads) };
         tls.add_to(&mut options, &args);
         let server = spawn_site(options, content.clone()).map_err(|e| cannot_listen(&e))?;
-        // Ports that were chosen are known now, and to nobody else before they are announced.
+        // The kernel's choice of ports is known now, and not yet announced.
         content.replace(sites.at(&resolved(&args, &server), &tls));
         let metrics = args.metrics.as_ref().map(|at| serve_metrics(at, &server)).transpose()?;
         if let Some(identity) = identity {
@@ -132,7 +132,7 @@ impl Running {
         Ok(())
     }
 
-    /// What is listened on until the new address is has its port: the one can't follow the other.
+    /// The fault if an old address blocks a new one: old addresses are closed only once the new ones are open.
     fn in_the_way(&self, args: &ServeArgs) -> Option<Fault> {
         let share = args.share_port == Some(true);
         let (new, old) = (args.addresses(), self.server.addrs());
@@ -181,7 +181,7 @@ impl Running {
         }
     }
 
-    /// Says where it listens, and what it answers there.
+    /// Prints the addresses it listens on, and the content of each.
     pub(super) fn announce(&self) {
         let (addresses, args) = (self.server.addrs(), &self.args);
         for (address, tls) in addresses.iter().zip(self.shown().tls().speaks(args)) {
@@ -243,7 +243,7 @@ fn resolved(args: &ServeArgs, server: &Handle) -> Vec<Address> {
     addresses.filter_map(|at| if args.is_passed(&at) { Some(at) } else { own.next().cloned() }).collect()
 }
 
-/// What is answered where. The addresses are added to it once they are known.
+/// The sites of all addresses. The addresses are added once they are known.
 struct Sites {
     usual: OpenSite,
     /// With how many addresses each has.
@@ -314,7 +314,7 @@ impl Sites {
     }
 }
 
-/// What a site answers with.
+/// A summary of a site's content.
 fn answers(site: &SiteArgs, hosts: usize) -> String {
     let mut all = Vec::new();
     match site.routes.len() {

@@ -1,7 +1,7 @@
 //! `--har FILE`: what a browser recorded (HTTP Archive 1.2 and 1.3), sent again in its order.
 //!
-//! Only what a request is made of is read, so that a HAR whose timings or answers are not quite by the format serves as well, and
-//! errors keep their line and column.
+//! Only the parts that make up a request are read. So a HAR whose timings or responses are not quite by the format
+//! serves as well, and errors keep their line and column.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -139,7 +139,7 @@ fn place(url: &str) -> Result<(String, String), String> {
     Ok((origin_of(&origin), target))
 }
 
-/// The origin of the first entry that was answered by something other than a redirection.
+/// The origin of the first entry whose response is no redirection.
 fn first_origin(entries: &[Entry], origins: &[Result<(String, String), String>]) -> Option<String> {
     let redirected = |e: &Entry| {
         e.response.as_ref().and_then(|r| r.status).is_some_and(|status| (300.0..400.0).contains(&status))

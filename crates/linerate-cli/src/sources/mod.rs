@@ -34,7 +34,7 @@ pub(crate) struct Source {
     pub(crate) route: RouteKeys,
     /// It does not check the server's certificate.
     pub(crate) insecure: bool,
-    /// What was left out or is different from the source, for the user to read.
+    /// Parts of the source that were left out or changed, for the user to read.
     pub(crate) notes: Vec<String>,
 }
 

@@ -89,7 +89,7 @@ fn skip_line(log: &mut impl BufRead) -> std::io::Result<()> {
     }
 }
 
-/// What was taken of a log so far.
+/// The entries taken from a log so far.
 #[derive(Debug, Default)]
 struct Taken {
     /// Second since the epoch, and kind.
@@ -143,7 +143,7 @@ impl Taken {
             return Err(self.nothing(path));
         }
         let unordered = self.arrivals.windows(2).filter(|w| w[0].0 > w[1].0).count();
-        // Lines are written when answers are done, so a few are out of order; within a second the log's order stays.
+        // Lines are written when responses are done, so a few are out of order; within a second the log's order stays.
         self.arrivals.sort_by_key(|(second, _)| *second);
         let times = spread(&self.arrivals, speed).ok_or_else(|| {
             SourceError::file(

@@ -38,7 +38,7 @@ fn the_example_configuration_keeps_strangers_out() {
     };
     let server = serve(&[]);
     let target = format!("http://{}/", server.address);
-    // The buckets are made by the first coordinator, who finds nobody.
+    // The buckets are made by the first coordinator, which finds no agents.
     let said = run_with("load", &with(&coordinator), &["--agents", "1", "-q", "-n", "1", &target]);
     assert!(said.err.contains("1 agent was asked for; none is there"), "{said:?}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));

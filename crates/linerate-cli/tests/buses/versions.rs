@@ -57,7 +57,7 @@ fn a_broker_that_is_too_old_is_named() {
     }
 }
 
-/// A client of NATS that says what it is told to.
+/// A client of NATS that sends what the test gives it.
 struct Client(BufReader<TcpStream>);
 
 impl Client {
@@ -141,7 +141,7 @@ fn agents_and_loads_of_other_versions_are_named_on_both_sides() {
         );
         assert!(labelled.err.contains("hint: install the same version on all machines"), "{labelled:?}");
     });
-    // A load of a later version, whose plan has parts that nobody here knows.
+    // A load of a later version, whose plan has parts that this version does not know.
     let mut later = Client::connect(&broker.url);
     let incarnation = later.get("linerate_agents", "one")["incarnation"].clone();
     for (run_name, version, text) in

@@ -68,7 +68,7 @@ pub(crate) fn number(document: &Value, pointer: &str) -> u64 {
     document.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer} in {document:#}"))
 }
 
-/// A port on which nobody listens: taken once, given back.
+/// A port on which no server listens: taken once, given back.
 pub(crate) fn nobody() -> SocketAddr {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a port")
 }

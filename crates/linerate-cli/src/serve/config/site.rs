@@ -1,4 +1,4 @@
-//! What is answered where: `[[route]]`, and `[[listener]]`, addresses with a site of their own.
+//! Sites and their routes: `[[route]]`, and `[[listener]]`, addresses with a site of their own.
 
 use std::io::Read;
 use std::path::Path;
@@ -275,7 +275,7 @@ impl UsersArgs {
     }
 }
 
-/// The kernel keeps it beneath the directory; what is wrong at sight is said at once.
+/// The kernel keeps it beneath the directory; obvious faults are reported at once.
 fn file_beneath(item: &Item<'_>, what: &str) -> Result<String, FileError> {
     let name = item.text(what)?;
     let plain = name.strip_prefix('/').or(name.starts_with("$uri").then_some(name));

@@ -83,7 +83,7 @@ pub(super) struct Named {
     pub(super) identity: TlsIdentity,
 }
 
-/// What was read for the addresses of one place.
+/// Certificates and keys read for the addresses of one place.
 #[derive(Clone, Debug)]
 pub(super) struct Material {
     pub(super) usual: Named,

@@ -30,7 +30,7 @@ impl TlsArgs {
         self.cert.is_some() || self.key.is_some() || self.self_signed
     }
 
-    /// What a listener says, laid over what is said of the whole server.
+    /// The options of a listener, laid over those of the whole server.
     fn over(&self, whole: &TlsArgs) -> TlsArgs {
         let certificate = if self.has_certificate() { self } else { whole };
         TlsArgs {
@@ -169,7 +169,7 @@ struct At {
     address: Address,
     /// Among the places.
     place: usize,
-    /// The place's, in a cell of its own that goes on over reloads; `None`: plain HTTP.
+    /// The place's, in a cell of its own that survives reloads; `None`: plain HTTP.
     tls: Option<ServerTls>,
 }
 

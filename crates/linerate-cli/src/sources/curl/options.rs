@@ -5,7 +5,7 @@
 pub(super) enum Effect {
     /// Nothing that the server would see.
     None,
-    /// Left out; the user is told why.
+    /// Left out, with a note that says why.
     Note(&'static str),
     /// Cannot be left out, and cannot be done.
     Refuse(&'static str),
