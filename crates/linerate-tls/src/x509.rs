@@ -54,9 +54,9 @@ pub(crate) struct Facts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerKey {
-    /// RSA with so many bits.
+    /// RSA, with the number of bits.
     Rsa(usize),
-    /// ECDSA over a curve of so many bits.
+    /// ECDSA, with the number of bits of its curve.
     Ecdsa(usize),
     /// Ed25519.
     Ed25519,

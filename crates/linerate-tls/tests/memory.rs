@@ -96,7 +96,7 @@ proptest! {
         prop_assert_eq!(counts(&layer).full, 2, "each side counts its own");
     }
 
-    /// Whatever comes, in whatever state: a session goes on or fails; it neither panics nor grows.
+    /// Whatever comes, in whatever state: a session continues or fails; it neither panics nor grows.
     #[test]
     fn any_bytes_at_any_time(
         bytes in prop::collection::vec(any::<u8>(), 1..2000),
@@ -254,7 +254,7 @@ fn another_protocol_behind_https_is_named_by_its_first_bytes() {
         (b"\x80\x2e\x01\x00\x02\x00", "or breaks its rules"),
         (b"\x16\x02\xff\x00\x02aa", "or breaks its rules"),
     ] {
-        // Of a piece that is too short to tell, only that it is no TLS is said.
+        // A piece that is too short to tell is only reported as no TLS.
         for (cut, expected) in [(1, ""), (100, expected)] {
             let mut layer = usual();
             let (mut client, _) = pair(&mut layer);

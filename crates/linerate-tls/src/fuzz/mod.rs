@@ -32,7 +32,7 @@ struct End {
     sent: usize,
     received: usize,
     is_finished: bool,
-    /// Bytes that nobody sent came to it, or not all that were sent.
+    /// Bytes came to it that were never sent, or not all that were sent.
     is_disturbed: bool,
 }
 
@@ -230,8 +230,8 @@ fn play(client: &mut End, server: &mut End, script: &[u8]) {
     }
 }
 
-/// The fuzz target for certificates, which peers choose: what is read of them, and what is said of
-/// one whose issuer is unknown. Each certificate follows its length, in two bytes.
+/// The fuzz target for certificates, which peers choose: parses them, and describes one whose
+/// issuer is unknown. Each certificate follows its length, in two bytes.
 ///
 /// # Panics
 /// If a text for a terminal has control characters.
