@@ -91,7 +91,7 @@ pub(crate) fn hello(body: usize) -> String {
     format!("default_type text/plain; return 200 \"{body}\";")
 }
 
-/// One process; `listening` is said of the listener besides.
+/// One process; `listening` adds parameters to the listener.
 pub(crate) fn configuration(address: SocketAddr, listening: &str, locations: &str) -> String {
     format!(
         "daemon off; master_process off; pid nginx.pid; worker_rlimit_nofile 20000;

@@ -12,7 +12,7 @@ pub(crate) const ROUTER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 
 /// Its hardware address.
 pub(crate) const ROUTER_MAC: Mac = [2, 0, 0, 0, 0, 0xfe];
 
-/// The answer to an ARP request for an address of `theirs` (the other side's range); `None` for
+/// The reply to an ARP request for an address of `theirs` (the other side's range); `None` for
 /// other addresses.
 pub(crate) fn arp(request: &[u8], theirs: Mac, is_theirs: impl Fn(Ipv4Addr) -> bool) -> Option<Vec<u8>> {
     let body = request.get(ETHERNET..ETHERNET + 28)?;
@@ -35,7 +35,7 @@ pub(crate) fn arp(request: &[u8], theirs: Mac, is_theirs: impl Fn(Ipv4Addr) -> b
     Some(out)
 }
 
-/// A router's answer to `frame`, which exceeds `mtu`.
+/// A router's reply to `frame`, which exceeds `mtu`.
 pub(crate) fn too_big(frame: &[u8], v6: bool, mtu: usize) -> Option<Vec<u8>> {
     let ip = frame.get(ETHERNET..)?;
     let mut out = Vec::with_capacity(600);

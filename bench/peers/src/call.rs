@@ -1,6 +1,6 @@
-//! `linerate-bench-peers call NAME URL SECONDS IN_FLIGHT [RATE [POST_EVERY]]`: a client on one tokio thread that keeps so
-//! many calls in flight, each way with what it offers for that; or, with a RATE other than 0, that begins so many calls a
-//! second whatever becomes of earlier ones. Every n-th call is a POST to `/post/NUMBER`. It prints its counts as JSON.
+//! `linerate-bench-peers call NAME URL SECONDS IN_FLIGHT [RATE [POST_EVERY]]`: a client on one tokio thread that keeps
+//! IN_FLIGHT calls in flight, each way with what it offers for that; or, with a RATE other than 0, that begins RATE calls
+//! a second whatever becomes of earlier ones. Every n-th call is a POST to `/post/NUMBER`. It prints its counts as JSON.
 
 mod pace;
 
@@ -113,7 +113,7 @@ fn streams(origin: &str, in_flight: u32) -> Result<Client> {
     Ok(Client::builder(origin).protocol(Protocol::Http2).depth(in_flight).build()?)
 }
 
-/// So many tasks, each of which calls again when its response is there. A call with a number is a POST.
+/// `in_flight` tasks, each of which calls again when its response is there. A call with a number is a POST.
 async fn tasks<F, C>(task: &Task, make: impl Fn() -> C) -> Result<Counts>
 where
     C: FnMut(Option<u64>) -> F + Send + 'static,

@@ -76,7 +76,7 @@ fn request(o: &Options) -> Vec<u8> {
     frame
 }
 
-/// A connection on which the settings were exchanged and the first request was answered, with the
+/// A connection on which the settings were exchanged and the first response has come, with the
 /// length of that response.
 fn open(o: &Options, request: &[u8]) -> io::Result<(RawFd, usize)> {
     let mut s = TcpStream::connect(o.target)?;

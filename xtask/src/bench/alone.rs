@@ -172,8 +172,8 @@ fn stall(t: &Tools) -> Result<Vec<Finding>> {
     Ok(all)
 }
 
-/// The latency from due of every request, sorted, microseconds: who is due while the server stalls
-/// waits for its end; everyone else is answered at once.
+/// The latency from due of every request, sorted, microseconds: a request that is due while the server stalls
+/// waits for its end; all others get their response at once.
 fn truth_us(seen: &Seen) -> Vec<f64> {
     let spacing = 1e6 / STALL_RATE;
     let due = (0..(STALL_SECONDS * STALL_RATE) as u64).map(|i| seen.first_us as f64 + i as f64 * spacing);

@@ -213,7 +213,7 @@ fn build_released(packages: &[&str]) -> Result<()> {
 }
 
 /// Builds what is measured, where the network is available, and measures in a network namespace of its own if
-/// this machine has them: whether that reached its targets. `None`: it goes on here.
+/// this machine has them: whether that reached its targets. `None`: it continues here.
 fn elsewhere(build: impl FnOnce() -> Result<()>) -> Result<Option<bool>> {
     if !outside() {
         return Ok(None);

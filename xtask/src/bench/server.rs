@@ -80,7 +80,7 @@ impl Server {
         Nginx::start(body, "", &wrapper(t, dir)).map(Server::Nginx)
     }
 
-    /// nginx that closes each connection after so many requests. It notes each POST.
+    /// nginx that closes each connection after `requests` requests. It notes each POST.
     pub(crate) fn closing_nginx(t: &Tools, dir: &Path, body: usize, requests: u32) -> Result<Server> {
         let more = format!(
             "keepalive_requests {requests}; location /post {{ access_log {POSTS}; {} }}",

@@ -84,7 +84,7 @@ impl Page {
             (false, false) => "short (an aim)",
         };
         let (median, least, most, rounds) = (r.median, r.least, r.most, r.rounds);
-        // So many places that a miss shows.
+        // Enough decimal places that a miss shows.
         let places = if w.limit < 0.2 { 3 } else { 2 };
         self.wants.push(format!(
             "| {what} | {wanted} | {median:.places$} ({least:.places$} to {most:.places$}, {rounds} rounds) | {verdict} |"

@@ -17,7 +17,7 @@ pub(crate) struct Finding {
     pub(crate) line: usize,
     /// The rule's name, as the allow list spells it.
     pub(crate) rule: &'static str,
-    /// What is wrong and what would be right.
+    /// The fault, and how to mend it.
     pub(crate) what: String,
 }
 

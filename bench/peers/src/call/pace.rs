@@ -26,7 +26,7 @@ where
             at += TICK;
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
             let wanted = (at.duration_since(begin).as_secs_f64() * rate as f64) as u64;
-            // Nobody listens: the run has failed.
+            // No server listens: the run has failed.
             if ticks.send((at, wanted - begun)).is_err() {
                 return;
             }

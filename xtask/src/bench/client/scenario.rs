@@ -15,14 +15,14 @@ pub(super) struct Scenario {
 /// The requests and their server.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Task {
-    /// So many calls in flight, to the bare server, which responds with so many bytes.
+    /// `calls` calls in flight, to the bare server, which responds with `body` bytes.
     Flight { calls: u32, body: usize },
-    /// The same over a round trip of so many milliseconds, on four connections each: clients that do not pipeline have
+    /// The same over a round trip of `rtt_ms` milliseconds, on four connections each: clients that do not pipeline have
     /// four calls in flight.
     Far { rtt_ms: u64, calls: u32 },
-    /// An open loop at a tenth of the rate that a client reaches with so many calls in flight.
+    /// An open loop at a tenth of the rate that a client reaches with `calls` calls in flight.
     Tenth { calls: u32, of: &'static str },
-    /// So many streams of one connection by HTTP/2, to a bare server.
+    /// `calls` streams of one connection by HTTP/2, to a bare server.
     Streams { calls: u32 },
     /// nginx with `keepalive_requests 100`. Every n-th call is a POST, if n is not 0.
     Nginx { calls: u32, post_every: u32 },

@@ -55,7 +55,7 @@ pub(crate) struct Case {
     pub(crate) fixed: Fixed,
 }
 
-/// What is fixed for the call without the fault.
+/// How the comparison call gets rid of the fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fixed {
     /// There is no call without the fault.
@@ -155,9 +155,9 @@ pub(crate) enum Share {
     Whole,
     /// A tenth of one, by a control group.
     Tenth,
-    /// One, together with so many loops that never sleep.
+    /// One, together with this many loops that never sleep.
     Contended(usize),
-    /// All, beside so many loops that never sleep.
+    /// All, beside this many loops that never sleep.
     Beside(usize),
 }
 
@@ -169,19 +169,19 @@ pub(crate) enum Beside {
     /// The same from the server's own side, whatever the round trip: with a distance the same
     /// connections would queue for less.
     LoadNear(&'static str),
-    /// So many connections held open without a request.
+    /// Connections held open without a request: their number.
     Hold(usize),
-    /// So many connections, each held for so many milliseconds, and opened again so many later.
+    /// Connections: their number, milliseconds each is held, and milliseconds until it is opened again.
     Churn(usize, u64, u64),
-    /// A call of this path, and so many milliseconds later the next.
+    /// A call of this path, and the next after this many milliseconds.
     Calls(&'static str, u64),
-    /// Calls of this path, one after the other, by a client that reads so many bytes, then does
+    /// Calls of this path, one after the other, by a client that reads this many bytes, then does
     /// something else for 20 ms.
     Dawdle(&'static str, usize),
     /// Another client behind the same address, which uses the ports of that range before `explain`
     /// does: programs/collide.py.
     Collide(u16, u16),
-    /// 16 calls at once every second, by a client with so many connections (0: as many as it
+    /// 16 calls at once every second, by a client with this many connections (0: as many as it
     /// takes): programs/caller.js.
     Bursts(usize),
 }
@@ -193,7 +193,7 @@ pub(crate) struct NameServer {
     pub(crate) delay_ms: u64,
     /// It has an IPv6 address of the server, too.
     pub(crate) v6: bool,
-    /// It has an IPv4 address before the server's that nobody has.
+    /// It has a dead IPv4 address before the server's.
     pub(crate) dead_first: bool,
     /// The resolver first asks another one, which never responds.
     pub(crate) dead_before: bool,

@@ -72,7 +72,7 @@ impl Drop for Dns {
     }
 }
 
-/// The server's IPv4 address, one before it that nobody has, and its IPv6 address.
+/// The server's IPv4 address, a dead one before it, and its IPv6 address.
 type Addresses = (Ipv4Addr, Option<Ipv4Addr>, Option<Ipv6Addr>);
 
 /// The reply to a question: an address of the right kind, or none.

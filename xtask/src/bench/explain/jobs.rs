@@ -85,7 +85,7 @@ fn most(settings: &[Setting]) -> BTreeMap<(&'static str, u64), usize> {
     most
 }
 
-/// So many diagnoses, spread evenly: all in an order made from the seed, and then all again, until there are enough.
+/// `all` diagnoses, spread evenly: all settings in an order made from the seed, and then again, until there are enough.
 fn sampled(settings: &[(&'static Case, u64)], all: usize, seed: u64) -> Vec<Setting> {
     let mut order = settings.to_vec();
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

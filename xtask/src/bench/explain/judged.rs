@@ -20,7 +20,7 @@ pub(crate) fn is_there(case: &Case, cause: &str) -> bool {
     cause == case.truth || case.also.contains(&cause) || case.behind.contains(&cause)
 }
 
-/// Causes on the way that were named and are not there.
+/// Causes in the network or the connection that were named and are not there.
 pub(crate) fn alarms<'a>(case: &'a Case, run: &'a Run) -> impl Iterator<Item = &'a str> {
     run.on_the_way().filter(|id| !is_there(case, id))
 }

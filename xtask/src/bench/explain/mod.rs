@@ -1,5 +1,5 @@
-//! `bench explain`: each cause made on purpose, at round-trip times of 0 and 40 ms, and servers in which nothing on the way is wrong;
-//! `linerate explain` is asked about each of them, and the tables of docs/EXPLAIN.md say how often it was right.
+//! `bench explain`: each cause made on purpose, at round-trip times of 0 and 40 ms, and servers without a fault in the
+//! network; `linerate explain` is asked about each of them, and the tables of docs/EXPLAIN.md say how often it was right.
 
 mod beside;
 mod case;

@@ -23,7 +23,7 @@ pub(crate) struct Run {
     /// How sure each of them is.
     #[serde(default)]
     pub(crate) proofs: Vec<String>,
-    /// What was ruled out.
+    /// Ids of the causes that were ruled out.
     #[serde(default)]
     pub(crate) ruled_out: Vec<String>,
     /// From the start of the command to its end, seconds.

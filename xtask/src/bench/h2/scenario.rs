@@ -15,7 +15,7 @@ pub(super) struct Scenario {
     pub(super) wants: &'static [Want],
 }
 
-/// What is measured, and in which surroundings.
+/// The measured quantity and the peer it is measured against.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sort {
     /// The processor time of clients, against the bare server.

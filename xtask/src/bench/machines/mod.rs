@@ -60,7 +60,7 @@ const SPREAD_AT_MOST_MS: f64 = 2.0;
 const TRAFFIC_AT_MOST_KB: f64 = 20.0;
 const CPU_AT_MOST: f64 = 0.05;
 /// From the planned end to the end of the coordinator, seconds. Reason: the agents' last messages
-/// need some time, whoever adds them up.
+/// need some time, whatever adds them up.
 const TAIL_AT_MOST_S: f64 = 5.0;
 /// From the order to start to the start, seconds.
 const LEAD_S: f64 = 2.0;

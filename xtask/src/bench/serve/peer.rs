@@ -93,7 +93,7 @@ fn sources(of: &str) -> PathBuf {
     shell::root().join("bench/peers").join(of)
 }
 
-/// Builds all of them; what can't be built is said, and is missing later.
+/// Builds all of them. Failures are reported, and those peers are missing later.
 pub(crate) fn build() -> Result<()> {
     build_released(&WITH_PEERS)?;
     for (what, built) in [("netty", build_netty()), ("go", build_go())] {

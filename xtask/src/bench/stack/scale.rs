@@ -136,7 +136,7 @@ fn client(t: &Tools, dir: &Path, flags: &str) -> Result<Serving> {
     Ok(Serving(c.spawn().context("cannot start the client")?))
 }
 
-/// Both ends' memory with so many connections open, kB. Some of them are asked meanwhile, as some
+/// Both ends' memory with `connections` connections open, kB. Some of them carry requests meanwhile, as some
 /// always are.
 fn open(t: &Tools, cable: &Cable, connections: u64) -> Result<(u64, u64, Value)> {
     let dir = tempfile::tempdir()?;

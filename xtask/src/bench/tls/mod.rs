@@ -27,7 +27,7 @@ use crate::shell;
 const GRACE_S: f64 = 12.0;
 /// A server that is busy for longer is the limit of what it is asked for.
 const LIMIT: f64 = 0.95;
-/// Of handshakes: so many may be of the other kind. Reason: the first of each connection is full.
+/// Share of handshakes that must be of the kind wanted. Reason: the first of each connection is full.
 const SHARE: f64 = 0.95;
 
 /// What to measure.

@@ -10,7 +10,7 @@ pub(super) struct Scenario {
     pub(super) sort: Sort,
 }
 
-/// What is measured, and in which surroundings.
+/// The measured quantity and the peer it is measured against.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sort {
     /// The processor time of clients, against the same server.
@@ -28,7 +28,7 @@ pub(super) enum Against {
     Bare,
 }
 
-/// What is sent.
+/// The traffic of a client: connections, pipelining, target and handshakes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) connections: usize,
@@ -81,7 +81,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         sort: Sort::Clients {
             shape: Shape { handshakes: Handshakes::Full, ..KEEP },
             server: Against::Nginx,
-            // Where nginx is the limit nobody is faster; the run then says so among its doubts.
+            // Where nginx is the limit no client is faster; the run then says so among its doubts.
             wants: &[
                 cpu(LOAD, "wrk", 0.5),
                 cpu(LOAD, "ab", 0.5),

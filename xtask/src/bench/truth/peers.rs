@@ -129,7 +129,7 @@ fn stop_of(requests: &str, time: &str, stop: Stop) -> String {
     }
 }
 
-/// So many requests in one write.
+/// A wrk script that sends `depth` requests in one write.
 fn wrk_script(depth: u32) -> String {
     format!(
         "init = function() local r = {{}} for i = 1, {depth} do r[i] = wrk.format() end all = table.concat(r) end\n\

@@ -42,12 +42,12 @@ pub(crate) enum Stop {
 }
 
 impl Shape {
-    /// So many requests, in a closed loop over eight connections.
+    /// `n` requests, in a closed loop over eight connections.
     pub(crate) const fn requests(n: u32) -> Shape {
         Shape { connections: 8, stop: Stop::Requests(n), rate: None, depth: 1, timeout: 1, more: "" }
     }
 
-    /// So many seconds.
+    /// `n` seconds.
     pub(crate) const fn seconds(n: u32) -> Shape {
         Shape { stop: Stop::Seconds(n), ..Shape::requests(0) }
     }

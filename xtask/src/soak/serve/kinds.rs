@@ -20,7 +20,7 @@ pub(super) struct Turn {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Did {
     pub(super) connections: u64,
-    /// Answers that came, whole and right.
+    /// Responses that came, whole and right.
     pub(super) answers: u64,
 }
 
@@ -112,7 +112,7 @@ fn trickled(t: &Turn) -> Result<u64> {
     right(&client.must()?, &pattern(700))
 }
 
-/// They are answered with 408 when their time is over, and closed; one more byte now and then does
+/// They get 408 when their time is over, and are closed; one more byte now and then does
 /// not help.
 fn endless_heads(t: &Turn) -> Result<u64> {
     let mut clients = (0..10).map(|_| Client::connect(t.at)).collect::<Result<Vec<_>>>()?;

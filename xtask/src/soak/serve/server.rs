@@ -32,7 +32,7 @@ pub(super) struct Level {
 }
 
 impl Server {
-    /// Starts it, with a file of so many bytes to serve.
+    /// Starts it, with a file of `file` bytes to serve.
     pub(super) fn start(io: &str, file: usize) -> Result<Server> {
         let dir = tempfile::tempdir()?;
         std::fs::create_dir(dir.path().join("public"))?;

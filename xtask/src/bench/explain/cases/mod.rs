@@ -39,7 +39,7 @@ mod tests {
         }
     }
 
-    /// Of the ids in CLI.md each is injected, or it is said why not.
+    /// Each of the ids in CLI.md is injected, or listed with the reason why not.
     #[test]
     fn every_cause_is_injected_or_excused() {
         let in_the_server = [

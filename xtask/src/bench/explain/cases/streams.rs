@@ -51,7 +51,7 @@ pub(super) static CASES: &[Case] = &[
         ..PLAIN
     },
     // Segments get lost, and no call waits for those of another: there is one at a time, or the
-    // answers of all leave in one segment.
+    // responses of all leave in one segment.
     Case {
         name: "h2-loss-one-stream",
         truth: "packet-loss",
