@@ -44,7 +44,7 @@ impl From<Failed> for Response {
     }
 }
 
-/// The fields that go on: neither of the connection, nor named by a field Connection.
+/// The fields that are forwarded: neither of the connection, nor named by a field Connection.
 fn passed<'a, V: AsRef<[u8]>, I: Iterator<Item = (&'a str, V)>>(
     fields: impl Fn() -> I,
 ) -> impl Iterator<Item = (&'a str, V)> {

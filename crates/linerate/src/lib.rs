@@ -3,7 +3,7 @@
 //! This is the paved path; each part is a crate of its own.
 //!
 //! * [`load`]: send requests as fast as the network takes them, or at an exact rate, and measure honestly.
-//! * [`serve`]: answer requests on an event loop per core.
+//! * [`serve`]: respond to requests on an event loop per core.
 //! * [`client`]: call a server from a program, pipelined.
 //! * [`http`]: HTTP/1.1 as bytes and messages, without I/O.
 //! * [`net`]: bytes and the wire, without HTTP.

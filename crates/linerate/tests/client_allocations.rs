@@ -17,7 +17,7 @@ const AT_ONCE: u64 = 100;
 const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nServer: test\r\nX-Own: field\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
 
-/// Counts requests by their empty lines and answers each. Allocations of its thread do not count.
+/// Counts requests by their empty lines and responds to each. Allocations of its thread do not count.
 fn serve() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

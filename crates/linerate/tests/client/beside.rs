@@ -99,7 +99,7 @@ fn what_cannot_be_had_is_said() {
     let Poll::Ready(Err(Error::Closed)) = call.as_mut().poll(&mut cx) else { panic!("it is closed") };
 }
 
-/// An origin that answers late, closes, and resets at random. Its responses say the path.
+/// An origin that responds late, closes, and resets at random. Its responses say the path.
 struct Origin {
     random: Random,
     /// Requests that have not come whole.

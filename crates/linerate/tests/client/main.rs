@@ -26,7 +26,7 @@ fn get(path: impl AsRef<str>) -> Request<Bytes> {
     Request::get(path.as_ref()).body(Bytes::new()).unwrap()
 }
 
-/// Answers with the path.
+/// Responds with the path.
 fn echo() -> Server {
     Server::start(|request| ok(request.path()))
 }

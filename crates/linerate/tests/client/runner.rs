@@ -96,7 +96,7 @@ fn in_memory() {
     let responses = runner.run(join_all((0..20).map(|_| client.get("/")))).unwrap();
     assert!(responses.into_iter().all(|response| response.unwrap().body() == "ok"));
     assert!(begun.elapsed() < Duration::from_secs(3), "time is virtual");
-    // What is not run does not move, and ends with the runner.
+    // A call makes no progress unless the runner is polled, and it fails when the runner is dropped.
     let mut call = Box::pin(client.get("/"));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(call.as_mut().poll(&mut cx).is_pending());

@@ -21,7 +21,7 @@ fn piece(n: usize) -> Bytes {
 
 type Frames = Result<Frame<Bytes>, Infallible>;
 
-/// So many pieces, then trailers.
+/// Pieces, then trailers.
 fn pieces(
     count: usize,
     given: Arc<AtomicUsize>,
