@@ -80,7 +80,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     let post_every = number(1).context("POST_EVERY is no number")?;
     let uri: http::Uri = url.parse()?;
     let origin = format!("http://{}", uri.authority().context("the URL names no host")?);
-    crate::runtime()?.block_on(async {
+    crate::hello::runtime()?.block_on(async {
         let posts = Arc::<AtomicU64>::default();
         let task = Task { clock: Clock::start(seconds), in_flight, rate, post_every, posts };
         let counts = match name.as_str() {

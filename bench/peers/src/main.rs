@@ -3,18 +3,17 @@
 //! alone, in memory. `linerate-bench-peers call NAME URL SECONDS IN_FLIGHT` is a client.
 
 mod call;
+mod hello;
 mod router;
 mod threads;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use axum::Router;
-use axum::routing::get;
 use axum::serve::ListenerExt;
 use bytes::Bytes;
+use hello::{HELLO, TEXT, WAIT, app, runtime};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -22,11 +21,6 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use linerate_serve::{Io, Request, Response, ServerOptions, spawn_with, tower};
-
-/// The body of every server's response.
-const HELLO: &str = "Hello, World!\n";
-const TEXT: &str = "text/plain; charset=utf-8";
-const WAIT: Duration = Duration::from_millis(10);
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -53,10 +47,6 @@ fn main() -> Result<()> {
         "threads" => threads::serve(at),
         _ => bail!("no server {name}"),
     }
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
 /// hyper set up for speed: responses to one read leave in one write.
@@ -104,15 +94,6 @@ async fn hyper_answer(request: hyper::Request<Incoming>) -> Result<hyper::Respon
     let mut answer = hyper::Response::new(Full::new(Bytes::from_static(HELLO.as_bytes())));
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
     Ok(answer)
-}
-
-/// The app that `axum::serve` and our bridge both run, unchanged.
-fn app() -> Router {
-    let wait = || async {
-        tokio::time::sleep(WAIT).await;
-        HELLO
-    };
-    Router::new().route("/", get(|| async { HELLO })).route("/delay/10", get(wait))
 }
 
 /// As in axum's documentation; `nodelay`: without Nagle's algorithm, as the other servers here.

@@ -24,7 +24,7 @@ pub(crate) fn measure() -> Result<()> {
 }
 
 fn round() -> Result<f64> {
-    let mut app = super::app().with_state(());
+    let mut app = crate::hello::app().with_state(());
     let (uri, mut headers) = (Uri::from_static("/"), HeaderMap::new());
     headers.insert("host", HeaderValue::from_static("127.0.0.1:8080"));
     let mut context = Context::from_waker(Waker::noop());
@@ -40,6 +40,6 @@ fn round() -> Result<f64> {
             bytes += frame.data_ref().map_or(0, |data| data.len());
         }
     }
-    ensure!(bytes == super::HELLO.len() * CALLS as usize, "{bytes} bytes of answers");
+    ensure!(bytes == crate::hello::HELLO.len() * CALLS as usize, "{bytes} bytes of answers");
     Ok(begin.elapsed().as_nanos() as f64 / f64::from(CALLS))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::{HELLO, TEXT, WAIT};
+use crate::hello::{HELLO, TEXT, WAIT};
 
 const THREADS: usize = 16;
 /// How long a thread waits for a request on an idle connection.

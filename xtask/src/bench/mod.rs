@@ -16,14 +16,16 @@ mod server;
 pub(crate) mod stack;
 pub(crate) mod table;
 pub(crate) mod tls;
+mod tools;
 pub(crate) mod truth;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use contender::Contender;
 use scenario::{SCENARIOS, Scenario, Sort};
+pub(crate) use tools::Tools;
 
 use crate::shell;
 
@@ -66,21 +68,6 @@ pub(crate) struct Options {
     flags: String,
     /// The bare server never sleeps: the client then never pays for waking it.
     #[arg(long)]
-    spin: bool,
-}
-
-/// The programs that are measured and those that measure.
-#[derive(Clone, Debug)]
-pub(crate) struct Tools {
-    /// The release build of the command.
-    linerate: PathBuf,
-    /// The release build of server, raw clients and wrapper.
-    raw: PathBuf,
-    /// Cores of server and client.
-    cores: [usize; 2],
-    rounds: usize,
-    seconds: f64,
-    flags: String,
     spin: bool,
 }
 
@@ -279,13 +266,6 @@ fn machine_with(place: &str) -> String {
         read("/proc/sys/net/ipv4/tcp_congestion_control"),
         date.trim()
     )
-}
-
-/// `PATH` with another ending.
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
 }
 
 /// A page with other words between its two markers.

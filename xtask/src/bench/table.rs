@@ -1,6 +1,6 @@
 //! Writes measurements as Markdown and as JSON.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -9,7 +9,6 @@ use super::alone::Finding;
 use super::figures::{Ratio, better_raw, of_program, ratio, reached};
 use super::round::{Run, doubts};
 use super::scenario::{Figure, RAW, Scenario, Shape, Sort, Want};
-use super::with_ending;
 
 const PROGRAMS: [&str; 9] =
     ["linerate", "raw epoll", "raw uring", "wrk", "h2load", "ab", "hey", "oha", "shb"];
@@ -176,6 +175,13 @@ pub(crate) fn thousands(x: f64) -> String {
         out.push(c);
     }
     out
+}
+
+/// `PATH` with another ending.
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
 }
 
 #[cfg(test)]

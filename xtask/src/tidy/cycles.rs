@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
+use super::finding::{File, Finding};
 use super::imports::{Graph, graph};
-use super::{File, Finding};
 
 /// How many files of a crate may be in cycles of more than two.
 #[derive(Debug, Deserialize)]

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Result;
 use serde_json::Value;
 
-use super::{File, Finding};
+use super::finding::{File, Finding};
 use crate::shell;
 
 const PAGE: &str = "ARCHITECTURE.md";

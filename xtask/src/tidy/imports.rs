@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::File;
+use super::finding::File;
 use super::lexer::lex;
 
 /// A crate's files, and the edges between them by index.

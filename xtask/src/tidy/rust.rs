@@ -1,7 +1,7 @@
 //! Rules for Rust files.
 
+use super::finding::{File, Finding};
 use super::lexer::{Lexed, lex};
-use super::{File, Finding};
 
 const FILE_LINES: usize = 800;
 const FUNCTION_LINES: usize = 70;

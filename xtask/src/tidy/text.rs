@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use super::finding::{File, Finding};
 use super::lexer::lex;
-use super::{File, Finding};
 
 /// Words that say "not finished". Put together here so that this file may name them.
 const UNFINISHED: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];

@@ -10,7 +10,7 @@ mod load;
 pub(crate) mod machines;
 pub(crate) mod other_tools;
 mod passive;
-mod request;
+pub(crate) mod request;
 pub(crate) mod route;
 pub(crate) mod tls;
 pub(crate) mod values;

@@ -1,12 +1,14 @@
 //! Flags that say what a request is and where it goes: the same for every command that makes requests.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use clap::Args;
 use linerate_http::client::Body;
 use linerate_load::plan::parts;
 
 use super::values::{self, Resolve};
 use crate::fault::Fault;
-use crate::load::plan::read_body_file;
 
 /// Heading of what a request is.
 pub(super) const WHAT: &str = "What to send";
@@ -86,6 +88,15 @@ pub(crate) struct AddressFlags {
     /// Use only IPv6 addresses
     #[arg(short = '6', long, help_heading = WHERE)]
     pub(crate) ipv6: bool,
+}
+
+/// A file that a flag names, or `-`.
+pub(crate) fn read_body_file(flag: &str, path: &str) -> Result<Arc<[u8]>, Fault> {
+    let (name, read) = match path {
+        "-" => ("standard input", linerate_load::plan::body::read(std::io::stdin())),
+        _ => (path, linerate_load::plan::body::read_file(Path::new(path))),
+    };
+    read.map_err(|why| Fault::input(format!("{flag}: {name} cannot be read: {why}")))
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_http::client::Body;
@@ -18,6 +17,7 @@ use linerate_load::plan::{self, Expectation, Order, Pace, Rate, Request, Stop, T
 
 use super::machine::Machine;
 use super::target::{Url, Wish};
+use crate::args::request::read_body_file;
 use crate::args::{LoadArgs, values};
 use crate::fault::Fault;
 use crate::sources::{Source, curl, har, openapi, replay};
@@ -459,15 +459,6 @@ fn body(args: &LoadArgs) -> Result<Option<Body>, Fault> {
         Some(path) => Body::raw(read_body_file("--body", path)?),
         None => text.as_str().into(),
     }))
-}
-
-/// A file that a flag names, or `-`.
-pub(crate) fn read_body_file(flag: &str, path: &str) -> Result<Arc<[u8]>, Fault> {
-    let (name, read) = match path {
-        "-" => ("standard input", linerate_load::plan::body::read(std::io::stdin())),
-        _ => (path, linerate_load::plan::body::read_file(Path::new(path))),
-    };
-    read.map_err(|why| Fault::input(format!("{flag}: {name} cannot be read: {why}")))
 }
 
 /// Flags that cannot both be meant.

@@ -1,12 +1,11 @@
 //! Prints the library's events as lines on standard error.
 
 use std::fmt::{self, Write};
+use std::io::Write as _;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
-
-use super::say;
 
 /// Prints events of the server; other crates' are their own.
 struct Printer;
@@ -51,4 +50,9 @@ impl Visit for Message {
             let _ = write!(self.0, "{value:?}");
         }
     }
+}
+
+/// A line on standard error. The server keeps serving if it cannot be written.
+pub(super) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }

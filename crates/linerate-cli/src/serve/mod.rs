@@ -5,25 +5,25 @@ mod args;
 mod config;
 mod events;
 mod identity;
+mod options;
 mod renew;
 mod running;
 mod tls;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use linerate_net::machine;
 use linerate_serve::misbehave::{Fault as Wrong, MisbehavingServer};
-use linerate_serve::{
-    Address, ClientRules, Counts, Io, Limits, ListeningSocket, ServerOptions, ServiceState,
-};
+use linerate_serve::{Address, Counts, Io, ListeningSocket, ServiceState};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 pub(crate) use args::{ServeArgs, place};
 
 use self::args::SiteArgs;
+use self::events::say;
 pub(crate) use self::running::cannot_listen;
 use self::running::{Prepared, Running};
 use crate::fault::{Exit, Fault};
@@ -361,58 +361,4 @@ fn while_second_signal_kills<T>(signals: &mut Signals, end: impl FnOnce() -> T) 
         handle.close();
         result
     })
-}
-
-/// The options for the library.
-fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
-    let mut limits = Limits::default();
-    limits.header_time = args.header_timeout.unwrap_or(limits.header_time);
-    limits.body_time = args.body_timeout.unwrap_or(limits.body_time);
-    limits.idle_time = args.idle_timeout.unwrap_or(limits.idle_time);
-    limits.write_time = args.write_timeout.unwrap_or(limits.write_time);
-    limits.request.body = args.max_body.unwrap_or(limits.request.body);
-    limits.request.fields = args.max_fields.unwrap_or(limits.request.fields);
-    if let Some(head) = args.max_head {
-        limits.request.head = head;
-        limits.request.request_line = limits.request.request_line.min(head);
-    }
-    if let Some(most) = args.max_connections {
-        // The threads share nothing: each has its part.
-        limits.connections = usize::try_from(most.div_ceil(threads as u64)).unwrap_or(usize::MAX);
-    }
-    let defaults = ServerOptions::default();
-    ServerOptions {
-        listen: args.own_addresses(),
-        sockets: args.sockets.clone(),
-        threads,
-        cores: if args.pin == Some(true) { machine::allowed_cores() } else { Vec::new() },
-        io: args.io.unwrap_or_default(),
-        interface: args.interface.clone(),
-        busy_poll: args.busy_poll,
-        pcap_out: args.pcap_out.clone(),
-        fault: args.fault,
-        http2: args.http2 != Some(false),
-        // The only misbehaviour that the fast server does itself.
-        close_after: args.misbehave.iter().find_map(|w| match w {
-            Wrong::CloseAfter(n) => Some(*n),
-            _ => None,
-        }),
-        defer_accept: args.defer_accept == Some(true),
-        share_port: args.share_port == Some(true),
-        limits,
-        measure: args.metrics.is_some(),
-        clients: ClientRules {
-            connections: args.max_connections_per_client.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
-            rate: args.max_rate_per_client,
-            trusted: args.trusted_proxy.clone(),
-            proxy_protocol: args.proxy_protocol == Some(true),
-        },
-        drain: args.drain.unwrap_or(defaults.drain),
-        ..defaults
-    }
-}
-
-/// A line on standard error. The server keeps serving if it cannot be written.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

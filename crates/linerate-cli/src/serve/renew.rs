@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use super::say;
+use super::events::say;
 use super::tls::Tls;
 use crate::fault::Fault;
 

@@ -15,12 +15,14 @@ use linerate_serve::{
 
 use signal_hook::iterator::Signals;
 
+use super::ServeArgs;
 use super::args::{HostArgs, Place, Route, SiteArgs, UsersArgs, within};
 use super::config::NoRule;
+use super::events::say;
 use super::identity::Identity;
+use super::options::options;
 use super::renew::{self, Shown};
 use super::tls::Tls;
-use super::{ServeArgs, options, say};
 use crate::fault::{Fault, said};
 
 const DEMO_ROUTES: &str = "/, /bytes/N, /delay/MS, /block/MS, /echo, /upper, /status/CODE, /stream/N, /stats";

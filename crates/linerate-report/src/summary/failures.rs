@@ -4,7 +4,7 @@ use linerate_load::outcome::Failure;
 use linerate_load::plan::units::shown_duration;
 use linerate_load::{Outcome, Plan};
 
-use super::{Mark, Page};
+use super::page::{Mark, Page};
 use crate::{figures, units};
 
 pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {

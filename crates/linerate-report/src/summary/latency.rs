@@ -3,7 +3,7 @@
 use linerate_load::histogram::Histogram;
 use linerate_load::{Outcome, Plan};
 
-use super::Page;
+use super::page::Page;
 use crate::{figures, limits, units};
 
 /// Rows of the table: a name and the percentile it stands for.

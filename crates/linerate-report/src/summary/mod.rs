@@ -2,12 +2,14 @@
 
 mod failures;
 mod latency;
+mod page;
 mod sections;
 
 use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Arrival, Pace, Rate, RateStep, Way};
 use linerate_load::{Outcome, Plan};
 
+use self::page::{Mark, Page};
 use crate::style::Style;
 use crate::{Report, doubts, figures, units};
 
@@ -72,64 +74,6 @@ pub fn short(report: &Report<'_>, style: Style) -> String {
     sections::insecure(&mut page, plan);
     sections::checks(&mut page, checks);
     page.out
-}
-
-/// What a line says of itself before colour does.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    Good,
-    Doubt,
-    Bad,
-}
-
-/// Text that grows section by section.
-struct Page {
-    style: Style,
-    out: String,
-}
-
-/// Where the text of a section begins.
-const LABEL: usize = 14;
-
-impl Page {
-    fn line(&mut self, text: &str) {
-        self.out.push_str(text.trim_end());
-        self.out.push('\n');
-    }
-
-    fn blank(&mut self) {
-        self.out.push('\n');
-    }
-
-    /// `label      text`, the text wrapped beside its label.
-    fn labelled(&mut self, label: &str, text: &str) {
-        let indent = " ".repeat(LABEL);
-        let wrapped = self.style.wrapped(&indent, text);
-        let mut lines = wrapped.lines();
-        let first = lines.next().unwrap_or_default().trim_start();
-        let label = self.style.bold(&format!("{label:<LABEL$}"));
-        self.line(&format!("{label}{first}"));
-        for line in lines {
-            self.line(line);
-        }
-    }
-
-    /// A line that stands out, by a word as well as by colour.
-    fn marked(&mut self, mark: Mark, text: &str) {
-        let (word, colour): (&str, fn(&Style, &str) -> String) = match mark {
-            Mark::Good => ("ok", Style::good),
-            Mark::Doubt => ("note", Style::warn),
-            Mark::Bad => ("FAILED", Style::bad),
-        };
-        let indent = " ".repeat(LABEL);
-        let wrapped = self.style.wrapped(&indent, text);
-        let first = colour(&self.style, &format!("{word:<LABEL$}"));
-        self.line(&format!("{first}{}", wrapped.trim_start()));
-    }
-
-    fn time(&self, nanos: f64) -> String {
-        units::time_ns(nanos, self.style.unicode)
-    }
 }
 
 fn not_reached(plan: &Plan, why: &str) -> String {

@@ -6,7 +6,7 @@ use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::tls::Trust;
 use linerate_load::{Outcome, Plan};
 
-use super::{Mark, Page};
+use super::page::{Mark, Page};
 use crate::{figures, limits, units};
 
 pub(super) fn answers(page: &mut Page, outcome: &Outcome) {

@@ -9,6 +9,7 @@ mod dns;
 mod jars;
 mod jobs;
 mod judged;
+mod nginx;
 mod page;
 mod results;
 mod servers;

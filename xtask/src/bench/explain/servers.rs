@@ -10,14 +10,11 @@ use linerate_netbox::{NetBox, Running, SERVER_IP};
 
 use super::case::{Beside, Case, Server, Share};
 use super::dns::NAME;
+use super::nginx::{BEHIND, PORT, nginx_conf};
 use super::wild::Mode;
 use crate::bench::serve::peer::certificate;
 use crate::shell;
 
-/// The port of every server.
-pub(crate) const PORT: u16 = 8000;
-/// The port of what nginx forwards to.
-pub(crate) const BEHIND: u16 = 8001;
 /// Files of the servers' certificate.
 const CERTIFICATE: &str = "cert.pem";
 const KEY: &str = "key.pem";
@@ -294,20 +291,6 @@ fn nginx_listen(programs: &Programs, http2: bool) -> String {
     }
     let [certificate, key] = [CERTIFICATE, KEY].map(|name| programs.dir.join(name).display().to_string());
     format!("{PORT} ssl{http2}; ssl_certificate {certificate}; ssl_certificate_key {key}")
-}
-
-/// `listen` is what follows that word.
-pub(super) fn nginx_conf(listen: &str, lines: &str) -> String {
-    format!(
-        "daemon off; master_process off; pid nginx.pid;
-events {{ worker_connections 1024; }}
-http {{
-    access_log off; keepalive_requests 1000000; limit_req_zone $binary_remote_addr zone=pace:1m rate=10r/s;
-    client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-    server {{ listen {listen}; {lines} }}
-}}
-"
-    )
 }
 
 /// A few megabytes of text that take a while to compress, for what is served from `www`.

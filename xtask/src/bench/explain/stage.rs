@@ -15,8 +15,9 @@ use serde_json::Value;
 use super::beside::Ongoing;
 use super::case::Case;
 use super::dns::{Dns, NAME, resolv_conf};
+use super::nginx::{BEHIND, PORT};
 use super::results::{self, Run};
-use super::servers::{self, BEHIND, PORT, Programs, Started};
+use super::servers::{self, Programs, Started};
 use crate::net::Options;
 
 /// The longest a diagnosis may take: three times its budget.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 use super::jars;
-use super::servers::{BEHIND, PORT};
+use super::nginx::{BEHIND, PORT, nginx_conf};
 use crate::shell;
 
 /// A server with its application.
@@ -326,14 +326,14 @@ impl Wild {
         match self.kind {
             Kind::Nginx => {
                 let text = "index index.html; location / { root www; }";
-                ("nginx.conf", super::servers::nginx_conf(&PORT.to_string(), text))
+                ("nginx.conf", nginx_conf(&PORT.to_string(), text))
             }
             Kind::NginxProxy => {
                 let limit = if self.mode == Mode::Limited { "limit_req zone=pace burst=50;" } else { "" };
                 let to = format!("proxy_pass http://127.0.0.1:{BEHIND}; proxy_http_version 1.1;");
                 let keep = "proxy_set_header Connection \"\";";
                 let text = format!("location / {{ {limit} {to} {keep} }}");
-                ("nginx.conf", super::servers::nginx_conf(&PORT.to_string(), &text))
+                ("nginx.conf", nginx_conf(&PORT.to_string(), &text))
             }
             Kind::Haproxy => (
                 "haproxy.cfg",

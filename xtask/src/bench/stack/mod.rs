@@ -4,35 +4,24 @@
 mod cable;
 mod scale;
 mod scenario;
+mod serving;
 mod transfer;
 
-use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use cable::{CLIENT, Cable, FROM, SERVER};
 use scale::{SCALES, Scale};
-use scenario::{EPOLL, LOAD_EPOLL, NGINX, SCENARIOS, Scenario, URING};
+use scenario::{LOAD_EPOLL, NGINX, PORT, SCENARIOS, Scenario};
 use serde_json::Value;
+use serving::{GRACE_S, start};
 
 use super::figures::{median, of_program};
 use super::round::{Run, line, measured};
 use super::scenario::Figure;
-use super::server::wrapper;
 use super::table::{Page, as_table, thousands};
 use super::{Common, Tools, alone_on_this_machine, build_released, chosen, circumstances};
 use super::{in_own_namespace, outside, typed};
-use crate::nginx::{LONGEST_WORD, configuration, hello};
 use crate::shell;
 
-/// Bytes of body in each response, unless a scenario says otherwise: as in the write-up.
-const BODY: usize = 600;
-const PORT: u16 = 8080;
-const READY_WITHIN: Duration = Duration::from_secs(10);
-/// Beyond the planned time a client gets this long to end by itself, seconds.
-const GRACE_S: f64 = 15.0;
 /// At a thousand connections no more of them than this share may need a retransmission.
 const SENT_AGAIN: f64 = 0.001;
 
@@ -125,60 +114,6 @@ fn row(who: &str, runs: &[Run]) -> String {
     let cpu = of_program(runs, who, Figure::Cpu).unwrap_or(0.0);
     let (server, client) = (busy(|r| r.server_busy), busy(|r| r.client_busy));
     format!("| {who} | {} | {cpu:.2} | {server:.0} % | {client:.0} % |", thousands(rate))
-}
-
-/// A server in its namespace; it goes when this goes.
-struct Serving(Child);
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(t: &Tools, cable: &Cable, who: &str, body: usize, dir: &Path) -> Result<Serving> {
-    let at = SocketAddr::new(SERVER.1.parse()?, PORT);
-    let mut words: Vec<String> = cable.enter().collect();
-    words.extend(wrapper(t, dir));
-    if who == NGINX {
-        let nginx = shell::find("nginx").context("nginx is not installed")?;
-        let answer = match body {
-            ..=LONGEST_WORD => hello(body),
-            _ => {
-                std::fs::write(dir.join("body.bin"), vec![b'x'; body])?;
-                format!("root {}; try_files /body.bin =404;", dir.display())
-            }
-        };
-        let locations = format!("location / {{ {answer} }}");
-        std::fs::write(dir.join("nginx.conf"), configuration(at, "", &locations))?;
-        words.extend([nginx.display().to_string(), "-p".into(), dir.display().to_string()]);
-        words.extend(["-c", "nginx.conf", "-e", "error.log"].map(str::to_owned));
-    } else {
-        let io = match who {
-            EPOLL => "epoll".to_owned(),
-            URING => "uring".to_owned(),
-            _ => format!("xdp --interface {}", SERVER.0),
-        };
-        words.push(t.linerate.display().to_string());
-        words.extend(format!("serve --threads 1 --listen {at} --io {io}").split(' ').map(str::to_owned));
-    }
-    let mut command = Command::new(&words[0]);
-    let begin = Instant::now();
-    while TcpStream::connect_timeout(&at, Duration::from_millis(200)).is_ok() {
-        ensure!(begin.elapsed() < READY_WITHIN, "the server before {who} does not end");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut serving = Serving(command.spawn().context("cannot start the server")?);
-    while TcpStream::connect_timeout(&at, Duration::from_millis(200)).is_err() {
-        if let Some(status) = serving.0.try_wait()? {
-            bail!("{who} ended at once: {status}");
-        }
-        ensure!(begin.elapsed() < READY_WITHIN, "{who} is not ready after {READY_WITHIN:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(serving)
 }
 
 fn one(t: &Tools, cable: &Cable, s: &Scenario, who: &'static str, round: usize) -> Result<Run> {

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::cable::{CLIENT, Cable, FROM, SERVER};
 use super::scenario::XDP;
-use super::{BODY, GRACE_S, PORT, Serving, start};
+use super::scenario::{BODY, PORT};
+use super::serving::{GRACE_S, Serving, start};
 use crate::bench::Tools;
 use crate::bench::alone::Finding;
 use crate::bench::round::measured;

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::BODY;
 use super::transfer::{Sender, Transfer};
 use crate::bench::scenario::{Figure, Want};
 
+/// Bytes of body in each response, unless a scenario says otherwise: as in the write-up.
+pub(super) const BODY: usize = 600;
+/// The server's port.
+pub(super) const PORT: u16 = 8080;
 pub(super) const XDP: &str = "linerate xdp";
 pub(super) const EPOLL: &str = "linerate epoll";
 pub(super) const URING: &str = "linerate uring";

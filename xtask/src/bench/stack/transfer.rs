@@ -9,8 +9,9 @@ use anyhow::{Context, Result, ensure};
 use linerate_netbox::{NetBox, Running};
 use serde_json::Value;
 
+use super::scenario::PORT;
 use super::scenario::{EPOLL, LOAD_EPOLL, LOAD_XDP, Scenario, XDP};
-use super::{PORT, Tools};
+use crate::bench::Tools;
 use crate::bench::figures::median;
 use crate::bench::round::Run;
 use crate::bench::table::as_table;
