@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::Page;
+use super::page::Page;
 use crate::shell;
 
 /// All causes with their pages.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{Page, REPOSITORY};
+use super::page::{Page, REPOSITORY};
 
 /// A link in a line: where its target begins and ends.
 fn links(line: &str) -> Vec<(usize, usize)> {

@@ -3,12 +3,14 @@
 
 mod causes;
 mod links;
+mod page;
 mod spelling;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use self::page::Page;
 use crate::shell;
 
 /// The flags of `book`.
@@ -17,16 +19,6 @@ pub(crate) struct Options {
     /// Lay out and check, without mdBook
     #[arg(long)]
     pub(crate) check: bool,
-}
-
-/// Where the repository's files are, for links that leave the book.
-const REPOSITORY: &str = "https://github.com/linerate/linerate/blob/main";
-
-/// A page of the book.
-pub(crate) struct Page {
-    /// Relative to the root, as in the repository.
-    path: String,
-    text: String,
 }
 
 /// Checks and builds; `false` when something was found.

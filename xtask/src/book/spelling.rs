@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result};
 
-use super::Page;
+use super::page::Page;
 use crate::shell;
 
 /// Words that the dictionary lacks, one a line, in lower case and without `'s`.

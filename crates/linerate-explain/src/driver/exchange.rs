@@ -9,9 +9,10 @@ use linerate_net::instrument::{self, Facts, Levers, Probe as Socket, Stage as At
 use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
 
 use super::answer::Answering;
+use super::counters::counter;
+use super::errors::{failure, why_of};
 use super::http::Http;
 use super::wire::{Came, Lost, Prepared, Speak, Wire};
-use super::{failure, why_of};
 use crate::call::{Answer, Call, Failure, Stage, Why};
 use crate::limits;
 use crate::local::schedstat;
@@ -463,27 +464,4 @@ pub(super) fn queue_full(to: SocketAddr) -> bool {
 pub(super) fn waited_here() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     schedstat(&text).map_or(Duration::ZERO, |(_, waited)| waited)
-}
-
-/// A counter of `/proc/net/netstat`: a line of names, then one of values.
-pub(super) fn counter(text: &str, name: &str) -> u64 {
-    let mut lines = text.lines();
-    while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
-        if let Some(at) = names.split_whitespace().position(|n| n == name) {
-            return values.split_whitespace().nth(at).and_then(|v| v.parse().ok()).unwrap_or(0);
-        }
-    }
-    0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_counter_is_found_by_its_name() {
-        let text =
-            "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 1 22 333\nIpExt: A\nIpExt: 4\n";
-        assert_eq!((counter(text, "ListenOverflows"), counter(text, "A"), counter(text, "B")), (22, 4, 0));
-    }
 }

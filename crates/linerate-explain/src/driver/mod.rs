@@ -1,8 +1,10 @@
 //! Does what a [`Planner`] asks for, with sockets and the clock. Thin: it decides nothing.
 
 mod answer;
+mod counters;
 mod disorder;
 mod dns;
+mod errors;
 mod exchange;
 mod find;
 mod http;
@@ -24,8 +26,8 @@ use linerate_net::Time;
 use linerate_net::instrument::{self, Levers, Probe as Socket, has_delayed_ack_lever};
 use linerate_tls::Variant;
 
-use crate::call::{Call, Failure, Stage, Why};
-use crate::causes::{NO_PORT, seen_in_packets};
+use crate::call::Call;
+use crate::causes::seen_in_packets;
 use crate::limits;
 use crate::packets::Packets;
 use crate::planner::Planner;
@@ -36,6 +38,7 @@ use crate::process::ProcessView;
 use crate::record::{Record, Settings};
 use crate::verdict::Diagnosis;
 
+use errors::words_of;
 use wire::{Speak, Wire};
 
 pub use find::listening_processes;
@@ -661,44 +664,4 @@ impl Hands<'_> {
         }
         Ok(calls)
     }
-}
-
-/// An error in words for somebody who wants to reach a server.
-fn words_of(error: &std::io::Error, to: SocketAddr) -> String {
-    match why_of(error) {
-        Why::TimedOut => format!("{to} does not answer"),
-        Why::Refused => format!("{to} refuses the connection: nobody listens there"),
-        Why::NoPort => format!("{NO_PORT} for {to}"),
-        Why::Reset => format!("{to} reset the connection"),
-        _ => {
-            let text = error.to_string();
-            format!("{to}: {}", text.split(" (os error").next().unwrap_or(&text))
-        }
-    }
-}
-
-fn why_of(error: &std::io::Error) -> Why {
-    use std::io::ErrorKind as K;
-    match error.kind() {
-        K::TimedOut => Why::TimedOut,
-        K::ConnectionRefused => Why::Refused,
-        K::ConnectionReset | K::BrokenPipe | K::ConnectionAborted => Why::Reset,
-        K::AddrNotAvailable => Why::NoPort,
-        K::UnexpectedEof => Why::ClosedEarly,
-        _ => Why::Other,
-    }
-}
-
-fn failure(stage: Stage, error: &std::io::Error, to: SocketAddr) -> Failure {
-    let words = match (stage, why_of(error)) {
-        (Stage::Connect, _) => words_of(error, to),
-        (Stage::Tls, Why::TimedOut) => {
-            format!("{to} accepts the connection and does not answer the TLS handshake")
-        }
-        (Stage::Wait, Why::TimedOut) => format!("{to} accepts the connection and sends no answer"),
-        (Stage::Receive, Why::TimedOut) => format!("{to} begins its answer and does not end it"),
-        (Stage::Send, Why::TimedOut) => format!("{to} does not take the request"),
-        _ => words_of(error, to),
-    };
-    Failure { stage, why: why_of(error), words }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
 
-use super::exchange::counter;
+use super::counters::counter;
 use super::process::perf_file;
 use crate::limits::{FILES, LOOKS, PROCESSES, SOCKETS, THREADS};
 use crate::local::jvm;

@@ -3,8 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::in_order;
-use super::words;
+use super::words::{self, in_order};
 use crate::passive::escape;
 use crate::schema::comparison::{Document, Metric, Round};
 

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use linerate_lab::check::Checked;
 use linerate_lab::comparison::{Compared, Pair, Rounds, Side, Since, Verdict, order};
-use linerate_lab::figures::{self, METRICS};
+use linerate_lab::figures;
 
 use crate::json::{rfc3339, text_of};
 use crate::schema::comparison as schema;
@@ -19,9 +19,7 @@ use crate::{Environment, limits};
 
 pub use page::to_string as page;
 pub use text::to_string as text;
-
-/// The verdict where the interval holds 1.
-pub const NO_DIFFERENCE: &str = "no difference seen";
+pub use words::NO_DIFFERENCE;
 
 /// Everything a report of a comparison is made from.
 #[derive(Clone, Debug)]
@@ -183,20 +181,6 @@ impl Saved {
         }
         all
     }
-}
-
-/// The metrics of a document in the order of reports, each with its title; ones that this version
-/// does not know come last.
-fn in_order(document: &schema::Document) -> Vec<(String, String, &schema::Metric)> {
-    let known = METRICS
-        .iter()
-        .filter_map(|m| Some((m.id.to_owned(), m.title.to_owned(), document.metrics.get(m.id)?)));
-    let unknown = document
-        .metrics
-        .iter()
-        .filter(|(id, _)| figures::metric(id).is_none())
-        .map(|(id, metric)| (id.clone(), id.clone(), metric));
-    known.chain(unknown).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{NO_DIFFERENCE, chart, in_order, words};
+use super::chart;
+use super::words::{self, NO_DIFFERENCE, in_order};
 use crate::passive::escape;
 use crate::passive::page::{checked, list, page};
 use crate::schema::comparison::{Check, Document, Run};

@@ -1,7 +1,6 @@
 //! A comparison for a terminal.
 
-use super::words;
-use super::{NO_DIFFERENCE, in_order};
+use super::words::{self, NO_DIFFERENCE, in_order};
 use crate::schema::comparison::{Document, Side};
 use crate::style::{Style, clean};
 

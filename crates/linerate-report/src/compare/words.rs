@@ -1,10 +1,26 @@
 //! What a comparison says, in sentences that text and page share.
 
-use linerate_lab::figures::{self, Unit};
+use linerate_lab::figures::{self, METRICS, Unit};
 
-use super::{NO_DIFFERENCE, in_order};
 use crate::schema::comparison::{Baseline, Change, Document, Metric};
 use crate::units;
+
+/// The verdict where the interval holds 1.
+pub const NO_DIFFERENCE: &str = "no difference seen";
+
+/// The metrics of a document in the order of reports, each with its title; ones that this version
+/// does not know come last.
+pub(super) fn in_order(document: &Document) -> Vec<(String, String, &Metric)> {
+    let known = METRICS
+        .iter()
+        .filter_map(|m| Some((m.id.to_owned(), m.title.to_owned(), document.metrics.get(m.id)?)));
+    let unknown = document
+        .metrics
+        .iter()
+        .filter(|(id, _)| figures::metric(id).is_none())
+        .map(|(id, metric)| (id.clone(), id.clone(), metric));
+    known.chain(unknown).collect()
+}
 
 /// A value of a metric with its unit.
 pub(super) fn value(id: &str, value: f64, unicode: bool) -> String {

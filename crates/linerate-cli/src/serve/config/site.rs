@@ -262,7 +262,7 @@ pub(super) fn users(table: &Table<'_>, config: &Path) -> Result<Option<UsersArgs
 
 impl UsersArgs {
     /// The users, or what is wrong with them.
-    pub(in crate::serve) fn read(&self) -> Result<Users, String> {
+    pub(crate) fn read(&self) -> Result<Users, String> {
         let file = self.file.display();
         let mut text = String::new();
         InputFile::open(&self.file)
@@ -380,7 +380,7 @@ fn encoded(name: &str) -> bool {
 
 /// Why there is no rule for a route.
 #[derive(Debug)]
-pub(in crate::serve) enum NoRule {
+pub(crate) enum NoRule {
     Bad(BadRule),
     Dir(std::io::Error),
     Field(BadField),
@@ -389,7 +389,7 @@ pub(in crate::serve) enum NoRule {
 
 impl Route {
     /// Makes the server's rule of it; opens the directory.
-    pub(in crate::serve) fn rule(&self) -> Result<Rule, NoRule> {
+    pub(crate) fn rule(&self) -> Result<Rule, NoRule> {
         let action = match &self.to {
             To::Dir(dir) => {
                 let options = FileOptions { list: self.list, ..FileOptions::default() };
