@@ -58,7 +58,7 @@ fn fault(document: &Document) -> Option<String> {
 
 /// Text as XML, without what XML 1.0 cannot hold.
 fn xml(text: &str) -> String {
-    crate::passive::escape(text).replace(['\u{fffe}', '\u{ffff}'], "")
+    crate::markup::escape(text).replace(['\u{fffe}', '\u{ffff}'], "")
 }
 
 /// Checks as JUnit XML: a test for the run, and one for each check.

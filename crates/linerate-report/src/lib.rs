@@ -33,6 +33,7 @@ pub mod live;
 pub mod live_page;
 pub mod load_page;
 pub mod machines;
+mod markup;
 pub mod passive;
 pub mod request_log;
 pub mod saved;

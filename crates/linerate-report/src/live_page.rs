@@ -6,7 +6,7 @@ use linerate_load::Snapshot;
 use linerate_load::outcome::Interval;
 use serde::Serialize;
 
-use crate::passive::escape;
+use crate::markup::escape;
 use crate::passive::page::page;
 use crate::schema::outcome::Document;
 

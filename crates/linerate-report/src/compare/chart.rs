@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::words::{self, in_order};
-use crate::passive::escape;
+use crate::markup::escape;
 use crate::schema::comparison::{Document, Metric, Round};
 
 /// Width, user units.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::chart;
 use super::words::{self, NO_DIFFERENCE, in_order};
-use crate::passive::escape;
+use crate::markup::escape;
 use crate::passive::page::{checked, list, page};
 use crate::schema::comparison::{Check, Document, Run};
 

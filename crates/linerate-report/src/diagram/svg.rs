@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Arrow, Diagram, Row, time, words};
-use crate::passive::escape;
+use crate::markup::escape;
 
 /// Width of one diagram, user units.
 const WIDTH: f64 = 560.0;

@@ -8,7 +8,7 @@ use linerate_explain::shown::Dose;
 use linerate_explain::stats::Estimate;
 
 use super::words::time;
-use crate::passive::escape;
+use crate::markup::escape;
 
 /// Width of both, user units.
 const WIDTH: f64 = 560.0;

@@ -8,7 +8,7 @@ use linerate_explain::{Diagnosis, Verdict, Whole};
 
 use super::words::{self, capital, time, total_ms};
 use super::{Since, chart, picture, process};
-use crate::passive::escape;
+use crate::markup::escape;
 use crate::passive::page::{diagrams, page};
 use crate::{Environment, diagram};
 

@@ -7,7 +7,7 @@ use linerate_explain::pages::{Page, Step, all};
 use super::words::capital;
 use crate::Style;
 use crate::diagram::{self, Arrow, Diagram, Row};
-use crate::passive::escape;
+use crate::markup::escape;
 use crate::passive::page::{diagrams, page};
 
 /// Columns of running text.

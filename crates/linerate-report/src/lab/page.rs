@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{columns, figure, method, ratio, value};
-use crate::passive::escape;
+use crate::markup::escape;
 use crate::passive::page::{list, page};
 use crate::schema::lab::{Document, Group, Verdict};
 use crate::units;

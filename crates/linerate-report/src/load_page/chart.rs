@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::passive::escape;
+use crate::markup::escape;
 
 /// Width and height, user units.
 pub(super) const SIZE: [f64; 2] = [560.0, 190.0];

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use linerate_load::histogram::Histogram;
 
-use crate::passive::escape;
+use crate::markup::escape;
 use crate::passive::page::{checked, list, page};
 use crate::schema::outcome::{Document, Find, Latency, Named, Sample, Server};
 use crate::style::{Style, clean};

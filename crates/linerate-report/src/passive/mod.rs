@@ -24,23 +24,6 @@ pub struct Watched<'a> {
     pub findings: &'a [Finding],
 }
 
-/// Markup for HTML and SVG loses its meaning.
-pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c if c.is_control() => {}
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 fn ms(ns: i64, unicode: bool) -> String {
     if ns == 0 { "0".to_owned() } else { units::time_ns(ns as f64, unicode) }
 }

@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use linerate_explain::passive::words::{self, Verdict};
 use linerate_explain::passive::{Call, ConnectionSummary};
 
-use super::{Watched, carried, diagram_of, escape, marks_of, ms, sure, worst};
+use super::{Watched, carried, diagram_of, marks_of, ms, sure, worst};
 use crate::diagram::{self, Diagram};
+use crate::markup::escape;
 
 /// How the page looks, in light and dark.
 const STYLE: &str = include_str!("page.css");
