@@ -128,6 +128,8 @@ impl<S: Stream<Item = Request<Bytes>>> Group<S> {
 
 impl<S> Drop for Group<S> {
     fn drop(&mut self) {
+        // The stream of requests may have panicked before these were handed over.
+        self.client.shared.places.add_permits(self.batch.len());
         if let Some(group) = self.group {
             self.client.shared.drop_group(group);
         }

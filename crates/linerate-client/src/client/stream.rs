@@ -18,7 +18,7 @@ use super::calls::Trailers;
 use super::cell::StreamCell;
 use super::error::Error;
 use super::inner::Inner;
-use super::limits::STREAMED_MARK;
+use super::limits::{FRAMES_IN_A_ROW, STREAMED_MARK};
 use super::send::Place;
 
 /// The body of a request that is a stream, and its length if that is known.
@@ -205,7 +205,13 @@ where
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     let guard = UploadGuard { shared, id, has_ended: false };
+    let mut in_a_row = 0;
     loop {
+        // A body that is always ready must not keep the task of the driver from its turn.
+        in_a_row += 1;
+        if in_a_row % FRAMES_IN_A_ROW == 0 {
+            tokio::task::yield_now().await;
+        }
         let frame = poll_fn(|cx| {
             let mut state = cell.lock();
             if state.over {
@@ -229,6 +235,9 @@ where
                 // Trailers of requests are not sent.
                 let Ok(mut data) = frame.into_data() else { continue };
                 let piece = data.copy_to_bytes(data.remaining());
+                if piece.is_empty() {
+                    continue;
+                }
                 cell.lock().unsent += piece.len();
                 guard.shared.command(Command::Give(id, piece));
             }
@@ -275,7 +284,7 @@ impl Body for ResponseBody {
             return Poll::Ready(None);
         }
         let mut state = this.cell.lock();
-        if let Some(piece) = state.pieces.pop_front() {
+        if let Some(piece) = state.pieces.pop() {
             let is_last = state.pieces.is_empty();
             drop(state);
             this.taken += piece.len();

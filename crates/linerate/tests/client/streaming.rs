@@ -250,3 +250,23 @@ async fn a_streamed_call_is_dropped_at_each_poll() {
         assert_eq!(client.get("/up").await.unwrap().body(), "0");
     }
 }
+
+/// All of them run on one thread.
+#[tokio::test]
+async fn a_body_of_empty_frames_without_end_keeps_no_other_task_from_its_turn() {
+    let (server, _) = serve();
+    let client = Client::builder(&format!("http://{}", server.addr())).build().unwrap();
+    let empty = stream::repeat_with(|| -> Frames { Ok(Frame::data(Bytes::new())) });
+    let endless = Request::put("/up").body(StreamBody::new(empty)).unwrap();
+    let call = tokio::spawn({
+        let client = client.clone();
+        async move { client.send_streaming(endless).await.map(|_| ()) }
+    });
+    for _ in 0..10 {
+        let get = client.get("/down/1");
+        let response =
+            tokio::time::timeout(Duration::from_secs(20), get).await.expect("others have their turn");
+        assert_eq!(response.unwrap().body().len(), PIECE);
+    }
+    call.abort();
+}
