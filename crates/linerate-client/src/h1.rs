@@ -225,6 +225,7 @@ impl<R: Default> H1<R> {
         events: &mut E,
     ) -> Result<bool, Loss> {
         let (expect, kind) = self.pipeline.front().map_or((Expect::Usual, 0), |r| (r.expect, r.kind));
+        let may_go_again = self.answers > 0 && self.pipeline.front().is_some_and(|run| run.idempotent);
         let part = match self.reader.next(cache, input, expect) {
             Ok(Some(part)) => part,
             Ok(None) => return Ok(false),
@@ -242,9 +243,10 @@ impl<R: Default> H1<R> {
             Part::Interim(_) => {}
             Part::Trailers(fields) => events.trailers(&mut self.reading, kind, fields),
             // A server says 408 when it closes an idle connection. One that comes on a reused
-            // connection crossed the requests on the wire: none of them was processed, and they may
-            // go out again (RFC 9110 section 15.5.9).
-            Part::Head(head) if head.status() == REQUEST_TIMEOUT && self.answers > 0 && says_close(&head) => {
+            // connection probably crossed the requests on the wire, and they may go out again (RFC
+            // 9110 section 15.5.9). A handler may have said it too, so a request that is not
+            // idempotent gets it as its response (section 9.2.2).
+            Part::Head(head) if may_go_again && gives_up(&head) => {
                 self.gave_up = true;
                 return Err(Loss::SaidClose);
             }
@@ -294,6 +296,11 @@ impl<R: Default> H1<R> {
 
 /// RFC 9110 section 15.5.9.
 const REQUEST_TIMEOUT: u16 = 408;
+
+/// Whether the server closes a connection that it took for idle.
+fn gives_up(head: &HeadView<'_>) -> bool {
+    head.status() == REQUEST_TIMEOUT && says_close(head)
+}
 
 fn says_close(head: &HeadView<'_>) -> bool {
     head.get(b"connection").is_some_and(|value| memmem::find(&value.to_ascii_lowercase(), b"close").is_some())
