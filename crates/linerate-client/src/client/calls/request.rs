@@ -1,5 +1,6 @@
 //! Requests: whether they can be sent, and their bytes.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
@@ -113,8 +114,13 @@ fn check_fields(fields: &HeaderMap, len: usize, tag: Option<&HeaderName>) -> Res
     Ok(())
 }
 
-fn target(uri: &Uri) -> &str {
-    uri.path_and_query().map_or("/", |path| if path.as_str().is_empty() { "/" } else { path.as_str() })
+/// The path is never empty (RFC 9112 section 3.2.1, RFC 9113 section 8.3.1).
+fn target(uri: &Uri) -> Cow<'_, str> {
+    match uri.path_and_query().map_or("", |path| path.as_str()) {
+        "" => Cow::Borrowed("/"),
+        query if query.starts_with('?') => Cow::Owned(format!("/{query}")),
+        path => Cow::Borrowed(path),
+    }
 }
 
 /// A piece of what leaves on a connection.
