@@ -133,6 +133,13 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
         }
     }
 
+    /// Whether the transport has to have a turn before anything else. The thread may have been busy elsewhere: a
+    /// response that has arrived is not late, and a connection that the server has closed takes no request.
+    pub(super) fn should_listen_first(&mut self) -> bool {
+        let now = self.calls.transport().now();
+        self.calls.deadline() <= now || (!self.commands.is_empty() && self.calls.is_idle())
+    }
+
     /// Does what callers want; says whether the transport needs a turn though nothing woke it.
     pub(super) fn begin(&mut self, cx: &mut Context<'_>) -> bool {
         let now = self.calls.transport().now();

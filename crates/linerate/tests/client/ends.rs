@@ -1,6 +1,8 @@
 //! How calls and clients end.
 
+use std::future::Future;
 use std::net::SocketAddr;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -144,4 +146,61 @@ async fn refused_and_silent_servers() {
     let silent = Client::builder(&server.url()).first_byte_timeout(Duration::from_millis(100));
     let error = silent.build().unwrap().get("/").await.unwrap_err();
     assert!(matches!(error, Error::Timeout(Phase::FirstByte)), "{error}");
+}
+
+/// The only thread of the program is busy while the response arrives, and for longer than the time-out.
+#[tokio::test]
+async fn a_response_that_has_arrived_is_not_late() {
+    let server = Server::start(|request| {
+        if request.nth > 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        ok("ok")
+    });
+    let client = Client::builder(&server.url()).timeout(Duration::from_millis(300)).build().unwrap();
+    client.get("/").await.unwrap();
+    let mut call = Box::pin(client.post("/order", "one"));
+    let first = std::future::poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
+    assert!(first.is_pending());
+    // It has left.
+    until(|| server.requests().len() == 2).await;
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(call.await.unwrap().status(), 200);
+}
+
+/// The server closed the idle connection while the only thread was busy.
+#[tokio::test]
+async fn a_connection_that_was_closed_meanwhile_takes_no_request() {
+    let server = Server::start(|request| match request.path() {
+        "/last" => Does::Closes(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()),
+        _ => ok("ok"),
+    });
+    for _ in 0..10 {
+        let client = Client::builder(&server.url()).pipes(1).build().unwrap();
+        client.get("/last").await.unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(client.post("/order", "one").await.unwrap().status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn requests_that_a_panicking_stream_had_given_do_not_keep_their_places() {
+    let server = Server::start(|_| ok("ok"));
+    let client = Client::builder(&server.url()).queue(4).build().unwrap();
+    client.get("/").await.unwrap();
+    for _ in 0..8 {
+        let requests = futures_util::stream::iter(0..3).map(|n| {
+            assert!(n < 2, "the stream of requests panics");
+            get(format!("/{n}"))
+        });
+        let task = {
+            let client = client.clone();
+            tokio::spawn(async move { client.send_all(requests).count().await })
+        };
+        assert!(task.await.unwrap_err().is_panic());
+    }
+    let calls = futures_util::future::join_all((0..4).map(|_| client.get("/"))).await;
+    assert!(calls.iter().all(Result::is_ok));
+    let four = client.send_all(futures_util::stream::iter((0..4).map(|n| get(format!("/{n}")))));
+    assert_eq!(tokio::time::timeout(Duration::from_secs(20), four.count()).await, Ok(4));
 }

@@ -4,8 +4,9 @@ use linerate_net::{Close, Conn, Time, Transport};
 use tracing::debug;
 
 use super::{CallReading, Calls, Done, Error, Phase, Unanswered};
+use crate::client::limits::DISCARD_TIME;
 use crate::conversation::Conversation;
-use crate::{Expired, Loss, connect_words};
+use crate::{Expired, Loss, Run, connect_words};
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// A pipe is lost: each request on it gets its end by the rules of every client (`pool/resend.rs`).
@@ -50,6 +51,10 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     fn sweep_pipe(&mut self, slot: usize, now: Time) {
+        if let Some(conn) = self.discards_too_long(slot, now) {
+            self.statistics.given_up += 1;
+            return self.lose(conn, &Loss::TimedOut, now);
+        }
         let Some(pipe) = self.pool.at_mut(slot) else { return };
         let (conn, conversation) = (pipe.conn, &pipe.conversation);
         if !pipe.established {
@@ -79,6 +84,21 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             Expired::Requests => self.speak.push(conn),
             Expired::None => {}
         }
+    }
+
+    /// A connection whose response nobody wants any more: its call was streamed, so that the response has no time limit
+    /// of its own.
+    fn discards_too_long(&mut self, slot: usize, now: Time) -> Option<Conn> {
+        let pipe = self.pool.at_mut(slot)?;
+        let oldest = pipe.conversation.oldest();
+        let is_streamed = |run: &Run| run.stamp.sent == Time::NEVER && self.calls.get(run.first).is_none();
+        let discards = pipe.conversation.in_response() && oldest.as_ref().is_some_and(is_streamed);
+        if !discards || pipe.conversation.has_streams() {
+            pipe.beside.discarding = None;
+            return None;
+        }
+        let since = *pipe.beside.discarding.get_or_insert(now);
+        (now - since >= DISCARD_TIME).then_some(pipe.conn)
     }
 
     /// Requests on streams whose response did not begin in time.

@@ -34,7 +34,7 @@ pub use streamed::News;
 pub use table::Done;
 
 use self::request::{Nature, Outgoing};
-use self::response::{HeadReader, Reader, ReadingRules, SeenByReader};
+use self::response::{HeadReader, PartialResponse, Reader, ReadingRules, SeenByReader};
 use self::table::{Call, CallTable, Unanswered};
 use super::error::{Error, Phase};
 use super::limits::{DEPTH, LEAVING, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST};
@@ -57,6 +57,8 @@ struct Beside {
     progress: Time,
     /// When bytes came last.
     heard: Time,
+    /// Since when the rest of a streamed response is discarded.
+    discarding: Option<Time>,
     to: Option<SocketAddr>,
     statistics: PipeStatistics,
 }
@@ -247,6 +249,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.calls.len()
     }
 
+    /// Whether connections are open and none has a request in flight.
+    pub fn is_idle(&self) -> bool {
+        self.open() > 0 && self.pool.in_flight() == 0
+    }
+
     /// Pipes open or being opened.
     pub fn open(&self) -> u32 {
         self.pool.opening.open()
@@ -368,7 +375,6 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.answered(conn, received.answered, now);
         }
         let (mismatch, in_doubt) = (seen.mismatch, seen.in_doubt);
-        let (trouble, held) = (seen.trouble, seen.held);
         self.requeue(seen.robbed);
         self.pause_full(seen.full);
         for (id, trouble) in seen.useless {
@@ -388,7 +394,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 self.lose(conn, &Loss::Malformed(words), now);
             }
             Next::Fill if streams => self.send_pending(conn, now),
-            Next::Fill => self.check_head(conn, trouble, held, now),
+            Next::Fill => self.check_partial(conn, seen.partial, now),
         }
     }
 
@@ -415,18 +421,17 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// The response being read may be useless, or its call abandoned: its connection is read to the end only
     /// within limits.
-    fn check_head(&mut self, conn: Conn, trouble: Option<response::Trouble>, held: usize, now: Time) {
+    fn check_partial(&mut self, conn: Conn, partial: PartialResponse, now: Time) {
         let Some(pipe) = self.pool.get_mut(conn) else { return };
         if !pipe.conversation.in_response() {
             return;
         }
-        let Some(oldest) = pipe.conversation.oldest().map(|run| run.first) else { return };
-        match trouble {
+        match partial.trouble {
             Some(trouble) => {
-                self.end(oldest, Err(trouble.error()));
+                self.end(partial.id, Err(trouble.error()));
                 self.lose(conn, &Loss::TimedOut, now);
             }
-            None if held > self.options.max_discarded && self.calls.get(oldest).is_none() => {
+            None if partial.held > self.options.max_discarded && self.calls.get(partial.id).is_none() => {
                 self.statistics.given_up += 1;
                 self.lose(conn, &Loss::TimedOut, now);
             }

@@ -190,15 +190,24 @@ pub(super) struct Reader<'a> {
     pub(super) seen: SeenByReader,
 }
 
+/// A response of which more must follow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PartialResponse {
+    /// The number of its call.
+    pub(super) id: u64,
+    /// Bytes held of its body.
+    pub(super) held: usize,
+    /// The reason that makes it useless: its connection need not be read to the end.
+    pub(super) trouble: Option<Trouble>,
+}
+
 /// What a read showed.
 #[derive(Debug, Default)]
 pub(super) struct SeenByReader {
     /// An HTTP/1.1 response came after which the connection stays open.
     pub(super) persistent: bool,
-    /// Bytes held of a body of which more must follow.
-    pub(super) held: usize,
-    /// The response being read is useless: its connection need not be read to the end.
-    pub(super) trouble: Option<Trouble>,
+    /// The response being read, where all have one stream.
+    pub(super) partial: PartialResponse,
     /// Of responses on streams: those that are useless.
     pub(super) useless: Vec<(u64, Trouble)>,
     /// Calls whose owner should take some of the response first.
@@ -223,6 +232,23 @@ impl Reader<'_> {
         let Some(tag) = &self.rules.tag else { return Whose::Matched };
         let value = head.get(tag.as_str().as_bytes());
         Whose::Named(value.and_then(|v| std::str::from_utf8(v).ok()?.trim().parse().ok()))
+    }
+
+    /// Whether it is known whose response begins: the one whose turn it is, or another one of its connection by its tag.
+    fn is_assigned(&self, reading: &mut CallReading, whose: Whose) -> bool {
+        let conn_of = |id| self.calls.get(id).and_then(|call| call.conn);
+        match whose {
+            Whose::Matched => true,
+            Whose::Named(None) => false,
+            Whose::Named(Some(id)) if id == reading.id => true,
+            Whose::Named(Some(id)) => {
+                let is_here = !self.streams && conn_of(id).is_some() && conn_of(id) == conn_of(reading.id);
+                if is_here {
+                    reading.id = id;
+                }
+                is_here
+            }
+        }
     }
 
     /// The owner gets the head at once.
@@ -254,7 +280,7 @@ impl Reader<'_> {
         if self.streams {
             self.seen.useless.push((id, trouble));
         } else {
-            self.seen.trouble = Some(trouble);
+            self.seen.partial.trouble = Some(trouble);
         }
     }
 
@@ -305,7 +331,9 @@ impl Responses for Reader<'_> {
             0 => Version::HTTP_10,
             _ => Version::HTTP_11,
         };
-        self.seen.held = 0;
+        let whose = self.tag_of(head);
+        let is_known = self.is_assigned(reading, whose);
+        self.seen.partial = PartialResponse { id: reading.id, ..PartialResponse::default() };
         if head.raw().len() > most {
             reading.trouble = Some(Trouble::TooLarge(Part::Head, most));
         } else if let Some((fields, facts)) = self.heads.read(head) {
@@ -313,7 +341,8 @@ impl Responses for Reader<'_> {
             reading.fields = fields;
             reading.persistent = persistent && head.version_minor() > 0;
             reading.trouble = bad_framing.filter(|_| !self.streams).map(Trouble::BadFraming);
-            reading.streaming = self.calls.get(reading.id).is_some_and(|call| call.streaming.is_some());
+            let is_streamed = |call: &Call| is_known && call.streaming.is_some();
+            reading.streaming = self.calls.get(reading.id).is_some_and(is_streamed);
             if reading.trouble.is_some() {
                 reading.streaming = false;
             } else if reading.streaming {
@@ -324,11 +353,10 @@ impl Responses for Reader<'_> {
         } else {
             reading.trouble = Some(Trouble::BadField);
         }
-        self.seen.trouble = None;
         if let Some(trouble) = reading.trouble {
             self.troubled(reading.id, trouble);
         }
-        self.tag_of(head)
+        whose
     }
 
     fn body(&mut self, reading: &mut CallReading, _: u16, piece: &[u8]) {
@@ -341,7 +369,7 @@ impl Responses for Reader<'_> {
             return self.troubled(reading.id, Trouble::TooLarge(Part::Body, self.rules.max_body));
         }
         reading.body.extend_from_slice(piece);
-        self.seen.held = reading.body.len();
+        (self.seen.partial.id, self.seen.partial.held) = (reading.id, reading.body.len());
     }
 
     fn trailers(&mut self, reading: &mut CallReading, _: u16, fields: Fields<'_>) {
@@ -362,8 +390,7 @@ impl Responses for Reader<'_> {
     fn answered(&mut self, run: &Run, _: u16, reading: &mut CallReading, response: &Whole) {
         let CallReading { fields, version, persistent, body, trailers, trouble, .. } =
             std::mem::take(reading);
-        self.seen.held = 0;
-        self.seen.trouble = None;
+        self.seen.partial = PartialResponse::default();
         self.seen.answered += 1;
         if self.seen.in_doubt {
             return self.seen.robbed.push(run.first);

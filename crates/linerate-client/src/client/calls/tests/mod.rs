@@ -110,6 +110,15 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Program<T, C> {
         self.send(number, Request::post(format!("/{number}")).body(Bytes::from_static(b"bbb")).unwrap())
     }
 
+    /// A request without a body whose response comes piece by piece.
+    fn stream(&mut self, number: u64) -> u64 {
+        let id = self.new_id(number);
+        let request = Request::get(format!("/{number}")).body(Bytes::new()).unwrap();
+        let now = self.now();
+        self.calls.submit_streaming(id, request, None, now);
+        id
+    }
+
     /// A request whose body follows.
     fn put(&mut self, number: u64, length: Option<u64>) -> u64 {
         let id = self.new_id(number);

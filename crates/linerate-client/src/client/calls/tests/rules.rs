@@ -612,3 +612,117 @@ fn an_upload_that_fails_or_is_given_up_leaves_nothing_in_flight() {
         assert_eq!(conns, [0, 1]);
     }
 }
+
+/// Nothing in the protocol says when such a response ends, and the server may never send another byte.
+#[test]
+fn a_pipe_whose_streamed_response_was_dropped_comes_back() {
+    let (mut program, log) = program(one_pipe(), |_, _, head| match head {
+        _ if head.starts_with("GET /1 ") => {
+            Does::Says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n".to_owned())
+        }
+        _ => ok(),
+    });
+    program.get(0);
+    program.run(SECOND);
+    let id = program.stream(1);
+    program.wait(SECOND / 10);
+    program.cancel(id);
+    program.get(2);
+    program.post(3);
+    program.run(SECOND * 4);
+    assert_eq!((program.status(2), program.status(3)), (200, 200));
+    assert_eq!(program.calls.statistics().given_up, 1);
+    assert_eq!(log.lock().unwrap().len(), 4, "the dropped one is not sent again");
+}
+
+/// RFC 9110 section 15.5.9 lets a client repeat a request that was in transit, and section 9.2.2 only if it knows that the
+/// server did not act on it.
+#[test]
+fn a_408_on_a_reused_connection_is_the_response_to_a_request_that_is_not_idempotent() {
+    let (mut program, log) = program(one_pipe(), |_, n, head| match head {
+        _ if n > 0 && (head.starts_with("POST /1 ") || head.starts_with("GET /2 ")) => Does::SaysAndCloses(
+            "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        ),
+        _ => ok(),
+    });
+    program.get(0);
+    program.run(SECOND);
+    program.post(1);
+    program.run(SECOND);
+    assert_eq!(program.status(1), 408);
+    program.get(3);
+    program.run(SECOND);
+    program.get(2);
+    program.run(SECOND);
+    assert_eq!(program.status(2), 200, "a GET goes out again");
+    let log = log.lock().unwrap();
+    assert_eq!(log.iter().filter(|(.., head)| head.starts_with("POST")).count(), 1);
+}
+
+fn tagged(tag: &str, body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nX-Call: {tag}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn tag_in(head: &str) -> String {
+    head.split("x-call: ").nth(1).unwrap().lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn a_streamed_response_with_a_foreign_tag_is_not_handed_over() {
+    let options = CallOptions { tag: Some(HeaderName::from_static("x-call")), ..one_pipe() };
+    let (mut program, _) = program(options, |_, _, head| match head {
+        _ if head.starts_with("GET /1 ") => Does::Says(tagged("77", "someone else's")),
+        _ => Does::Says(tagged(&tag_in(head), "ok")),
+    });
+    program.get(0);
+    program.run(SECOND);
+    program.stream(1);
+    program.run(SECOND);
+    assert!(matches!(program.error(1), Error::Mismatch(_)), "{}", program.error(1));
+    assert!(program.calls.news().is_empty(), "{:?}", program.calls.news());
+    program.stream(2);
+    program.run(SECOND);
+    assert_eq!(program.calls.news().len(), 2, "head and body");
+}
+
+/// The response of the second request comes first, and is too large.
+#[test]
+fn the_call_that_a_tag_names_gets_the_error_of_its_response() {
+    let options =
+        CallOptions { tag: Some(HeaderName::from_static("x-call")), max_body: 100_000, ..one_pipe() };
+    let first = Arc::new(Mutex::new(String::new()));
+    let (mut program, log) = program(options, move |_, _, head| match head {
+        _ if head.starts_with("GET /1 ") => {
+            *first.lock().unwrap() = tag_in(head);
+            Does::Nothing
+        }
+        _ if head.starts_with("GET /2 ") => {
+            let large = tagged(&tag_in(head), &"x".repeat(200_000));
+            Does::Says(large + &tagged(&first.lock().unwrap(), "ok"))
+        }
+        _ => Does::Says(tagged(&tag_in(head), "ok")),
+    });
+    program.get(0);
+    program.run(SECOND);
+    program.get(1);
+    program.get(2);
+    program.wait(SECOND);
+    assert!(matches!(program.error(2), Error::TooLarge { part: Part::Body, .. }), "{}", program.error(2));
+    let log = log.lock().unwrap();
+    assert_eq!(log.iter().filter(|(.., head)| head.starts_with("GET /2 ")).count(), 1);
+    assert!(!program.ended.contains_key(&1) || program.ended[&1].is_ok());
+}
+
+/// RFC 9112 section 3.2.1.
+#[test]
+fn a_target_without_a_path_begins_with_a_slash() {
+    let (mut program, log) = program(one_pipe(), |_, _, _| ok());
+    for (number, uri) in [(0, "http://server?x=1"), (1, "http://server"), (2, "/?y")] {
+        program.send(number, Request::get(uri).body(Bytes::new()).unwrap());
+    }
+    program.run(SECOND);
+    let log = log.lock().unwrap();
+    let mut targets: Vec<&str> = log.iter().filter_map(|(.., head)| head.split(' ').nth(1)).collect();
+    targets.sort_unstable();
+    assert_eq!(targets, ["/", "/?x=1", "/?y"]);
+}
