@@ -315,7 +315,7 @@ pub trait Responses {
     /// Whole responses to all requests of `run`.
     fn alike(&mut self, run: &Run, responses: &Alike<'_>);
 
-    /// The head of the response to this request exceeds `limit` bytes. Its connection is lost.
+    /// The head of the response to this request exceeds `limit` bytes. Its connection is lost, or its stream alone.
     #[inline]
     fn head_too_long(&mut self, _run: &Run, _limit: usize) {}
 

@@ -260,7 +260,7 @@ fn mixed(all: &[Sent], dice: &[prop::sample::Index], wrong: Option<(prop::sample
 fn our_end(heard: &Heard) -> End {
     match heard.lost {
         Some((Lost::Reset(code), _)) => End::Reset(code.0),
-        Some((Lost::Malformed(_), _)) => End::Broken,
+        Some((Lost::Malformed(_) | Lost::HeadTooLong(_), _)) => End::Broken,
         None => {
             let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).unwrap();
             End::Whole(Whole {

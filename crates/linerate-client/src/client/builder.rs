@@ -79,8 +79,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of a response's head, at most; 64 KiB by default and at the most. Over HTTP/2 a head whose encoded form
-    /// exceeds 64 KiB ends its connection.
+    /// Bytes of a response's head, at most; 64 KiB by default and at the most. Over HTTP/2 a longer head ends its
+    /// stream alone, and up to 1 MiB of it is read before. An endless one ends its connection.
     pub fn max_head(mut self, bytes: usize) -> Builder {
         self.options.max_head = bytes;
         self

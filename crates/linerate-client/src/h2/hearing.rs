@@ -205,6 +205,10 @@ impl<'i, E: Responses> Sink<'i, Request> for Hearing<'_, 'i, E> {
         self.readings.give_back(request.reading);
         let lost = match how {
             Lost::Malformed(words) => (request.run, Fate::Malformed(words)),
+            Lost::HeadTooLong(limit) => {
+                self.events.head_too_long(&request.run, limit);
+                (request.run, Fate::Malformed("the head of the response is too long"))
+            }
             Lost::Reset(Code::REFUSED_STREAM) => {
                 self.facts.refused += 1;
                 (request.refused(*self.answers), Fate::Refused)

@@ -129,6 +129,9 @@ impl Answering {
                 (Why::Reset, format!("the server reset the stream {part} (RST_STREAM, {code})"))
             }
             h2::Lost::Malformed(why) => (Why::Malformed, why.to_owned()),
+            h2::Lost::HeadTooLong(limit) => {
+                (Why::Malformed, format!("the head of the response exceeds {limit} bytes"))
+            }
         };
         self.end.get_or_insert(Err(Failure { stage, why, words }));
     }

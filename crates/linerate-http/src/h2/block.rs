@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::frame::FRAME_HEAD;
 use super::limits::{BLOCK_BYTES, BLOCKS_HELD, FIELDS, FRAME_BYTES};
-use super::{Decoder, H2Error};
+use super::{Decoder, HpackError};
 use crate::client::{Fields, HeadView};
 
 /// A field block and what it says: the head of a response, or its trailers.
@@ -63,7 +63,7 @@ impl Block {
     }
 
     /// Decodes a block.
-    pub(super) fn decode(bytes: &[u8], decoder: &mut Decoder) -> Result<Block, H2Error> {
+    pub(super) fn decode(bytes: &[u8], decoder: &mut Decoder) -> Result<Block, HpackError> {
         let mut reading = Reading::default();
         decoder.decode(bytes, BLOCK_BYTES, |name, value| reading.field(name, value))?;
         Ok(reading.end(bytes))
@@ -195,7 +195,7 @@ impl BlockCache {
 
     /// The block, decoded now or before.
     #[inline]
-    pub(super) fn get(&mut self, bytes: &[u8], decoder: &mut Decoder) -> Result<&Arc<Block>, H2Error> {
+    pub(super) fn get(&mut self, bytes: &[u8], decoder: &mut Decoder) -> Result<&Arc<Block>, HpackError> {
         let equal = |block: &Arc<Block>| *block.bytes == *bytes;
         if !(decoder.is_stateless() && self.held.get(self.current).is_some_and(equal)) {
             match self.held.iter().position(equal).filter(|_| decoder.is_stateless()) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::block::{Block, BlockCache};
 use super::frame::{self, FrameHead, PREFACE, flag, kind};
-use super::hpack::Decoder;
+use super::hpack::{Decoder, HpackError};
 use super::limits::{
     BLOCK_BYTES, BLOCK_FRAMES, FIRST_WINDOW, IDLE_FRAMES, INTERIM, LARGEST_WINDOW, OWN_FRAME_BYTES, WINDOW,
 };
@@ -37,6 +37,8 @@ pub enum Lost {
     Reset(Code),
     /// The server broke the rules on this stream: how, in words.
     Malformed(&'static str),
+    /// The head of its response exceeds so many bytes.
+    HeadTooLong(usize),
 }
 
 /// Hears of responses. `S` is what the owner keeps of each stream.
@@ -80,7 +82,8 @@ pub trait Sink<'i, S> {
 struct Assembly {
     head: FrameHead,
     frames: u32,
-    bytes: Vec<u8>,
+    /// What came of the block, unless it is too long.
+    bytes: Option<Vec<u8>>,
 }
 
 /// The client's end of a connection; `S` is what the owner keeps of each stream.
@@ -468,7 +471,7 @@ impl<S: Kept> Client<S> {
             return self.block(head, payload, blocks, sink);
         }
         self.must_be_opened(head.stream)?;
-        self.assembly = Some(Assembly { head, frames: 1, bytes: payload.to_vec() });
+        self.assembly = Some(Assembly { head, frames: 1, bytes: Some(payload.to_vec()) });
         Ok(())
     }
 
@@ -485,16 +488,45 @@ impl<S: Kept> Client<S> {
             return Err(H2Error::protocol("a field block is interrupted by another frame"));
         }
         assembly.frames += 1;
-        assembly.bytes.extend_from_slice(payload);
-        if assembly.frames > BLOCK_FRAMES || assembly.bytes.len() > BLOCK_BYTES {
-            let why =
-                format!("a field block of more than {BLOCK_FRAMES} frames or {} KiB", BLOCK_BYTES >> 10);
+        if assembly.frames > BLOCK_FRAMES {
+            let why = format!("a field block of more than {BLOCK_FRAMES} frames");
             return Err(H2Error::new(Code::ENHANCE_YOUR_CALM, why));
         }
-        if head.has(flag::END_HEADERS) {
-            return self.block(assembly.head, &assembly.bytes, blocks, sink);
+        if let Some(bytes) = &mut assembly.bytes {
+            bytes.extend_from_slice(payload);
+            if bytes.len() > BLOCK_BYTES {
+                self.decoder.read_sizes(bytes)?;
+                if !self.decoder.is_stateless() {
+                    let why = "a long field block before the server acknowledged our settings";
+                    return Err(H2Error::new(Code::ENHANCE_YOUR_CALM, why));
+                }
+                assembly.bytes = None;
+            }
         }
-        self.assembly = Some(assembly);
+        match &assembly.bytes {
+            _ if !head.has(flag::END_HEADERS) => {
+                self.assembly = Some(assembly);
+                Ok(())
+            }
+            Some(bytes) => self.block(assembly.head, bytes, blocks, sink),
+            None => self.too_long(assembly.head.stream, sink),
+        }
+    }
+
+    /// A field block was dropped, because it is too long. That is no error of the server's: our limit
+    /// is a wish (RFC 9113, section 10.5.1).
+    #[cold]
+    fn too_long<'i>(&mut self, id: u32, sink: &mut impl Sink<'i, S>) -> Result<(), H2Error> {
+        let Some(stream) = self.remove(id) else {
+            self.must_be_opened(id)?;
+            return self.idle();
+        };
+        frame::put_reset(id, Code::CANCEL, &mut self.control);
+        let how = match stream.has_begun() {
+            true => Lost::Malformed("the trailers of a response are too long"),
+            false => Lost::HeadTooLong(BLOCK_BYTES),
+        };
+        sink.lost(stream.data, how, true);
         Ok(())
     }
 
@@ -507,7 +539,14 @@ impl<S: Kept> Client<S> {
         blocks: &mut BlockCache,
         sink: &mut impl Sink<'i, S>,
     ) -> Result<(), H2Error> {
-        let block = blocks.get(bytes, &mut self.decoder)?;
+        let block = match blocks.get(bytes, &mut self.decoder) {
+            Ok(block) => block,
+            // Without a table the next block means the same, however far this one was decoded.
+            Err(HpackError::TooLarge(_)) if self.decoder.is_stateless() => {
+                return self.too_long(head.stream, sink);
+            }
+            Err(error) => return Err(error.into()),
+        };
         let Some(stream) = self.streams.get_mut(head.stream) else {
             self.must_be_opened(head.stream)?;
             return self.idle();

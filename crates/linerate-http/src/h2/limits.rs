@@ -8,14 +8,19 @@ pub(super) const FRAME_BYTES: u32 = 1 << 14;
 /// its end.
 pub(super) const OWN_FRAME_BYTES: u32 = 1 << 16;
 
-/// Bytes of a field block in all its frames, and of the fields it decodes to. Reason: an endless row
-/// of CONTINUATION frames must end, and so must a few bytes that decode to millions. It is what
-/// HTTP/1.1 admits for a head.
+/// Bytes of a field block that are stored, and of the fields it decodes to. Reason: a block must not
+/// fill our memory, and neither must a few bytes that decode to millions. It is what HTTP/1.1 admits
+/// for a head. A longer block costs its stream alone: its further bytes are dropped.
 pub(super) const BLOCK_BYTES: usize = 64 << 10;
 
-/// Frames of a field block. Reason: empty CONTINUATION frames cost no bytes of the block
-/// (CVE-2024-27316).
+/// Frames of a field block, dropped or not. Reason: nothing else on the connection is read before
+/// the block ends, and empty CONTINUATION frames cost no bytes of it (CVE-2024-27316).
 pub(super) const BLOCK_FRAMES: u32 = 64;
+
+/// Bytes of a field block in all its frames, dropped or not. Reason: an endless row of CONTINUATION
+/// frames must end (CVE-2024-27316). The limits of frames imply it, so that nothing counts it.
+const BLOCK_BYTES_SENT: u64 = 1 << 20;
+const _: () = assert!(BLOCK_FRAMES as u64 * FRAME_BYTES as u64 <= BLOCK_BYTES_SENT);
 
 /// Fields in a field block. Reason: thousands of tiny fields are an attack, not a response.
 pub(super) const FIELDS: usize = 256;

@@ -335,10 +335,14 @@ fn floods_are_cut_off() {
     }
     assert_eq!(endless.error(), Code::ENHANCE_YOUR_CALM);
     let mut long = Script::new().frame(kind::HEADERS, 0, 1, OK);
-    for _ in 0..5 {
+    for _ in 0..BLOCK_FRAMES - 1 {
         long = long.frame(kind::CONTINUATION, 0, 1, &[0x88; 16_384]);
     }
-    assert_eq!(long.error(), Code::ENHANCE_YOUR_CALM);
+    let at_most = read([&long.0[..]], 8, ClientOptions::default(), false);
+    assert_eq!(at_most.error, None, "it may still end");
+    let long = long.frame(kind::CONTINUATION, flag::END_HEADERS, 1, b"");
+    let error = read([&long.0[..]], 8, ClientOptions::default(), false).error;
+    assert_eq!(error.map(|e| e.code), Some(Code::ENHANCE_YOUR_CALM));
     let floods: [(u8, u32, &[u8]); 4] =
         [(kind::PING, 0, &[0; 8]), (kind::SETTINGS, 0, b""), (kind::DATA, 1, b""), (0x50, 1, b"")];
     for (kind, stream, payload) in floods {
@@ -350,6 +354,94 @@ fn floods_are_cut_off() {
         assert_eq!(read.error.map(|e| e.code), Some(Code::ENHANCE_YOUR_CALM), "kind {kind}");
         assert!(read.control.len() <= 17 * IDLE_FRAMES as usize + 200);
     }
+}
+
+/// A block in as many frames as it takes.
+fn in_frames(script: Script, ends: u8, stream: u32, block: &[u8]) -> Script {
+    let mut frames = block.chunks(16_384).peekable();
+    let (mut script, mut kind, mut flags) = (script, kind::HEADERS, ends);
+    while let Some(piece) = frames.next() {
+        let last = if frames.peek().is_none() { flag::END_HEADERS } else { 0 };
+        script = script.frame(kind, flags | last, stream, piece);
+        (kind, flags) = (kind::CONTINUATION, 0);
+    }
+    script
+}
+
+/// A head or trailers with a field of so many bytes.
+fn long_block(first: &[u8], bytes: usize) -> Vec<u8> {
+    let mut block = first.to_vec();
+    field(b"x-long", &vec![b'~'; bytes], &mut block);
+    block
+}
+
+/// RFC 9113, section 10.5.1.
+#[test]
+fn a_field_block_that_is_too_long_costs_its_stream_alone() {
+    let too_long = Lost::HeadTooLong(64 << 10);
+    let mut huffman = OK.to_vec();
+    // A literal whose value has 70,000 times the five bits of '0': the block is short.
+    huffman.extend_from_slice(b"\0\x01a\xff\xe7\xd4\x02");
+    huffman.extend_from_slice(&[0; 70_000 * 5 / 8]);
+    let blocks = [
+        long_block(OK, 70_000),
+        long_block(&[b"\x20", OK].concat(), 70_000),
+        long_block(OK, 900_000),
+        huffman,
+    ];
+    for (n, block) in blocks.into_iter().enumerate() {
+        for ends in [0, flag::END_STREAM] {
+            let script = Script::new().headers(3, OK);
+            let script = in_frames(script, ends, 1, &block)
+                .data(3, b"hello", true)
+                .data(1, b"late", true)
+                .frame(kind::HEADERS, END, 5, b"\x89");
+            let read = script.read();
+            assert_eq!(read.error, None, "case {n}");
+            let lost = Heard { lost: Some((too_long, true)), ..Heard::default() };
+            let expected = [
+                (0, lost),
+                (1, whole("HTTP/2 200\r\n\r\n", b"hello", &[], 200)),
+                (2, whole("HTTP/2 204\r\n\r\n", b"", &[], 204)),
+            ];
+            assert_eq!(read.ended, expected, "case {n}");
+            let mut reset = Vec::new();
+            put_reset(1, Code::CANCEL, &mut reset);
+            assert_eq!(read.control.windows(reset.len()).filter(|w| *w == reset).count(), 1, "case {n}");
+        }
+    }
+}
+
+#[test]
+fn trailers_that_are_too_long_cost_their_stream_alone() {
+    let script = Script::new().headers(1, OK).data(1, b"hello", false);
+    let script = in_frames(script, flag::END_STREAM, 1, &long_block(b"", 70_000));
+    let script = script.frame(kind::HEADERS, END, 3, OK);
+    assert!(is_malformed(&script));
+    let read = script.read();
+    assert_eq!((read.ended.len(), read.ended[1].1.ended), (2, Some(200)));
+}
+
+#[test]
+fn a_block_that_is_too_long_on_a_closed_stream_changes_nothing() {
+    let script = Script::new().frame(kind::HEADERS, END, 1, OK);
+    let script = in_frames(script, 0, 1, &long_block(OK, 70_000)).frame(kind::HEADERS, END, 3, OK);
+    let read = script.read();
+    assert_eq!((read.error, read.ended.len()), (None, 2));
+}
+
+/// Until the server knows that our table has no room, a block that is dropped may have entries for it.
+#[test]
+fn a_dropped_block_costs_the_connection_if_the_table_may_have_changed() {
+    let before = || Script::default().frame(kind::SETTINGS, 0, 0, b"");
+    let block = long_block(OK, 70_000);
+    assert_eq!(in_frames(before(), 0, 1, &block).error(), Code::ENHANCE_YOUR_CALM);
+    // Unless the block itself empties the table.
+    let emptied = long_block(&[b"\x3f\xe1\x1f\x20", OK].concat(), 70_000);
+    let read = in_frames(before(), 0, 1, &emptied).read();
+    assert_eq!((read.error, read.ended.len()), (None, 1));
+    let grown = long_block(&[b"\x21", OK].concat(), 70_000);
+    assert_eq!(in_frames(Script::new(), 0, 1, &grown).error(), Code::COMPRESSION_ERROR);
 }
 
 #[test]

@@ -77,13 +77,10 @@ impl Decoder {
         let (mut size, mut in_fields) = (0, false);
         while let Some(first) = input.first().copied() {
             if first & 0xe0 == 0x20 {
-                let wanted = integer(&mut input, 5)? as usize;
-                if in_fields || wanted > self.limit {
+                if in_fields {
                     return Err(HpackError::Size);
                 }
-                self.table.set_most(wanted);
-                // An empty table has nothing that is not known.
-                self.is_blind &= wanted > 0;
+                self.read_size(&mut input)?;
                 continue;
             }
             in_fields = true;
@@ -108,6 +105,31 @@ impl Decoder {
                 self.table.add(name_len, &self.literal);
             }
         }
+        Ok(())
+    }
+
+    /// Reads the updates of the table's size at the beginning of a block, whose fields are dropped. If the
+    /// table has room then, the fields may have added entries to it that later blocks need.
+    ///
+    /// # Errors
+    /// The updates break the rules.
+    pub(in crate::h2) fn read_sizes(&mut self, block: &[u8]) -> Result<(), HpackError> {
+        let mut input = block;
+        while input.first().is_some_and(|first| first & 0xe0 == 0x20) {
+            self.read_size(&mut input)?;
+        }
+        Ok(())
+    }
+
+    /// Reads an update of the table's size.
+    fn read_size(&mut self, input: &mut &[u8]) -> Result<(), HpackError> {
+        let wanted = integer(input, 5)? as usize;
+        if wanted > self.limit {
+            return Err(HpackError::Size);
+        }
+        self.table.set_most(wanted);
+        // An empty table has nothing that is not known.
+        self.is_blind &= wanted > 0;
         Ok(())
     }
 
