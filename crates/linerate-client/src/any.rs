@@ -100,6 +100,15 @@ impl<R: Default> Conversation for Any<R> {
     }
 
     #[inline]
+    fn room_for(&self, body: bool) -> u32 {
+        match &self.protocol {
+            Protocol::H1(h1) => h1.room_for(body),
+            Protocol::H2(h2) => h2.room_for(body),
+            Protocol::Undecided => 0,
+        }
+    }
+
+    #[inline]
     fn in_flight(&self) -> u32 {
         let waiting: u32 = self.waiting.iter().map(|(run, _)| run.count).sum();
         waiting

@@ -35,6 +35,13 @@ pub trait Conversation {
     /// takes no more, or while its windows and stream limits are used up.
     fn room(&self) -> u32;
 
+    /// As [`room`](Self::room), for requests of which it is known whether they have a body: windows do not hold up those
+    /// without one.
+    #[inline]
+    fn room_for(&self, _body: bool) -> u32 {
+        self.room()
+    }
+
     /// Requests without a whole response.
     fn in_flight(&self) -> u32;
 

@@ -78,8 +78,15 @@ impl<R: Default> Conversation for H2<R> {
 
     #[inline]
     fn room(&self) -> u32 {
-        // While bodies wait for the connection's window, more requests would only wait behind them.
-        if !self.uploads.is_empty() && self.client.is_held_up() { 0 } else { self.client.room() }
+        self.room_for(true)
+    }
+
+    #[inline]
+    fn room_for(&self, body: bool) -> u32 {
+        // While bodies wait for the connection's window, another one would only wait behind them. Requests
+        // without a body do not: flow control concerns DATA alone (RFC 9113, section 5.2).
+        let is_held_up = body && !self.uploads.is_empty() && self.client.is_held_up();
+        if is_held_up { 0 } else { self.client.room() }
     }
 
     #[inline]

@@ -44,14 +44,20 @@ impl<C: Conversation, X: Default> Connection<C, X> {
 }
 
 impl<C: Conversation, X> Connection<C, X> {
-    /// Requests it could take now.
+    /// Requests it could take now, whether they have a body or not.
     #[inline]
     pub fn room(&self) -> u32 {
+        self.room_for(true)
+    }
+
+    /// Requests it could take now, with or without a body.
+    #[inline]
+    pub fn room_for(&self, body: bool) -> u32 {
         if !self.established {
             return 0;
         }
         let free = self.depth.saturating_sub(self.conversation.in_flight());
-        free.min(self.budget).min(self.conversation.room())
+        free.min(self.budget).min(self.conversation.room_for(body))
     }
 
     /// It has carried all that it may, and each of its requests has its response.

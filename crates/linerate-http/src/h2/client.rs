@@ -513,8 +513,8 @@ impl<S: Kept> Client<S> {
         }
     }
 
-    /// A field block was dropped, because it is too long. That is no error of the server's: our limit
-    /// is a wish (RFC 9113, section 10.5.1).
+    /// Ends the stream of a field block that was dropped, because it is too long. The server broke no rule:
+    /// `SETTINGS_MAX_HEADER_LIST_SIZE` is advisory (RFC 9113, section 10.5.1).
     #[cold]
     fn too_long<'i>(&mut self, id: u32, sink: &mut impl Sink<'i, S>) -> Result<(), H2Error> {
         let Some(stream) = self.remove(id) else {

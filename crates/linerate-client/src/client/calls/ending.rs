@@ -155,9 +155,13 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     fn sweep_queues(&mut self, now: Time) {
         let timeout = self.options.timeout;
-        for alone in [false, true] {
+        for which in 0..3 {
             loop {
-                let queue = if alone { &mut self.alone } else { &mut self.queue };
+                let queue = match which {
+                    0 => &mut self.queue,
+                    1 => &mut self.alone,
+                    _ => &mut self.held_up,
+                };
                 let Some(id) = queue.front().copied() else { break };
                 let late = self.calls.get(id).is_none_or(|call| now - call.accepted >= timeout);
                 if !late {

@@ -41,7 +41,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// Calls at the heads of the queues that have ended leave them.
     fn drop_ended(&mut self) {
         let most = 2 * self.calls.len() + 64;
-        for queue in [&mut self.queue, &mut self.alone] {
+        for queue in [&mut self.queue, &mut self.alone, &mut self.held_up] {
             if queue.len() > most {
                 // Calls that were abandoned while the head of the queue could not leave.
                 queue.retain(|id| self.calls.get(*id).is_some());
@@ -53,7 +53,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.queue.len() + self.alone.len()
+        self.queue.len() + self.alone.len() + self.held_up.len()
     }
 
     pub(super) fn has_waiting(&self) -> bool {
@@ -107,8 +107,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let Some(pipe) = self.pool.get_mut(conn) else { return 0 };
         let in_flight = pipe.conversation.in_flight();
         if pipe.conversation.has_streams() {
-            let is_held_up = pipe.conversation.held_back() >= LARGEST_REQUEST_BODY;
-            return if is_held_up { 0 } else { pipe.room() };
+            // If nothing else waits, a pipe that holds bodies up takes no share of them.
+            let bodies = self.queue.is_empty() && self.alone.is_empty() && !self.pool.has_again();
+            return self.room_on_streams(conn, bodies);
         }
         let is_reserved = pipe.beside.reserved && waits_alone && in_flight > 0;
         if pipe.beside.alone || is_reserved {
@@ -117,6 +118,13 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         pipe.beside.reserved &= waits_alone;
         let room = pipe.room();
         if persistent { room } else { room.min(1_u32.saturating_sub(in_flight)) }
+    }
+
+    /// Requests that a pipe with streams may take now, with or without a body.
+    fn room_on_streams(&mut self, conn: Conn, body: bool) -> u32 {
+        let Some(pipe) = self.pool.get_mut(conn) else { return 0 };
+        let is_full = body && pipe.conversation.held_back() >= LARGEST_REQUEST_BODY;
+        if is_full { 0 } else { pipe.room_for(body) }
     }
 
     /// Gives a pipe up to `share` requests, which leave together.
@@ -195,21 +203,39 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             // It waits for an idle pipe, as when it was new.
             self.alone.push_front(run.first);
         }
-        self.drop_ended();
-        let order = |id: Option<&u64>| id.and_then(|id| Some(self.calls.get(*id)?.order));
-        let first = order(self.queue.front());
-        let first_alone = order(self.alone.front()).filter(|_| idle);
-        let alone = match (first, first_alone) {
-            (Some(first), Some(first_alone)) => first_alone <= first,
-            (_, first_alone) => first_alone.is_some(),
+        let mut held_up = !self.held_up.is_empty() && (!streams || self.room_on_streams(conn, true) > 0);
+        let id = loop {
+            let (id, has_body) = self.next_new(idle, held_up)?;
+            if !(streams && has_body) || self.room_on_streams(conn, true) > 0 {
+                break id;
+            }
+            // Requests behind it that have no body do not wait for the server's window.
+            self.held_up.push_back(id);
+            held_up = false;
         };
-        let id = if alone { self.alone.pop_front() } else { self.queue.pop_front() }?;
         let call = self.calls.get(id)?;
+        let alone = call.nature.alone;
         // Of streams the last piece counts.
         let sent = if call.streaming.is_some() { Time::NEVER } else { call.accepted };
         let stamp = Stamp { sent, due: now, in_vain: 0, refused: 0, measured: false };
         let (expect, idempotent) = (call.nature.expect, call.nature.idempotent);
         Some((Run { stamp, first: id, count: 1, kind: 0, expect, idempotent }, alone && !streams))
+    }
+
+    /// Takes out the oldest request that waits, with whether it has a body. `idle`: it may be one that must be alone;
+    /// `held_up`: it may be one that a window held up.
+    fn next_new(&mut self, idle: bool, held_up: bool) -> Option<(u64, bool)> {
+        self.drop_ended();
+        let calls = &self.calls;
+        let held_up = held_up.then_some(&mut self.held_up);
+        let queues = [Some(&mut self.queue), Some(&mut self.alone), held_up].into_iter().flatten();
+        let heads = queues.filter_map(|queue| {
+            let call = calls.get(*queue.front()?)?;
+            (idle || !call.nature.alone).then_some((call, queue))
+        });
+        let (call, queue) = heads.min_by_key(|(call, _)| call.order)?;
+        queue.pop_front();
+        Some((call.id(), call.has_body()))
     }
 
     /// Puts a request on a pipe; its bytes leave with those of the others.
@@ -355,6 +381,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     pub(super) fn fail_waiting(&mut self, why: &str) {
         let mut waiting = std::mem::take(&mut self.queue);
         waiting.append(&mut self.alone);
+        waiting.append(&mut self.held_up);
         self.pool.give_up_again(|run, _| waiting.extend(run.first..run.end()));
         for id in waiting {
             let result: Result<Response<Bytes>, Error> = Err(Error::Connect(why.to_owned()));

@@ -85,6 +85,8 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     queue: VecDeque<u64>,
     /// Those of them that must be alone.
     alone: VecDeque<u64>,
+    /// Those of both that have a body, and came to a connection whose window holds bodies up.
+    held_up: VecDeque<u64>,
     heads: HeadReader,
     out: Outgoing,
     /// Frames of HTTP/2.
@@ -156,6 +158,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             calls: CallTable::default(),
             queue: VecDeque::new(),
             alone: VecDeque::new(),
+            held_up: VecDeque::new(),
             heads: HeadReader::default(),
             out: Outgoing::default(),
             frames: Outgoing::default(),

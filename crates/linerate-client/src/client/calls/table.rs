@@ -49,6 +49,11 @@ impl Call {
         self.streaming.as_ref()?.upload.as_ref().map(|upload| upload.length)
     }
 
+    /// The request has a body, here or later.
+    pub(super) fn has_body(&self) -> bool {
+        !self.request.body().is_empty() || self.upload().is_some()
+    }
+
     pub(super) fn new(id: u64, request: Request<Bytes>, nature: Nature, (now, order): (Time, u64)) -> Call {
         Call {
             id,

@@ -4,6 +4,7 @@ mod rules;
 mod seeds;
 mod server;
 mod server_h2;
+mod streams;
 mod wire;
 
 use std::collections::BTreeMap;
