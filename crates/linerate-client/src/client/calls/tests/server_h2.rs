@@ -125,6 +125,18 @@ fn grant(stream: u32, bytes: u32) -> Vec<u8> {
     frame(kind::WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
 }
 
+/// A field block in as many frames as it takes.
+pub(super) fn in_frames(stream: u32, ends: u8, block: &[u8]) -> Vec<u8> {
+    let mut frames = block.chunks(16_384).peekable();
+    let (mut all, mut kind, mut flags) = (Vec::new(), kind::HEADERS, ends);
+    while let Some(piece) = frames.next() {
+        let last = if frames.peek().is_none() { flag::END_HEADERS } else { 0 };
+        all.extend(frame(kind, flags | last, stream, piece));
+        (kind, flags) = (kind::CONTINUATION, 0);
+    }
+    all
+}
+
 fn settings(most: u32, window: u32) -> Vec<u8> {
     let of = |id: u16, value: u32| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat();
     frame(kind::SETTINGS, 0, 0, &[of(3, most), of(4, window)].concat())
@@ -429,10 +441,10 @@ impl StreamServer {
         out.send_after(at, conn, frame(kind::DATA, ends, stream, b""));
     }
 
-    /// A response that breaks the rules on its stream alone (RFC 9113 section 8.1.1).
+    /// A response that breaks the rules on its stream alone (RFC 9113 section 8.1.1), or whose head is too long.
     fn malformed(&mut self, stream: u32, asked: &Asked) -> Vec<u8> {
         let mut block = Vec::new();
-        let which = random_up_to(&mut self.random, 5);
+        let which = random_up_to(&mut self.random, 6);
         if which == 0 {
             // No status.
             self.fields(&mut block, asked);
@@ -445,6 +457,10 @@ impl StreamServer {
             2 => field(b":status", b"200", &mut block),
             3 => field(b"connection", b"close", &mut block),
             4 => field(b":path", b"/", &mut block),
+            5 => {
+                field(b"x-long", &[b'~'; 70_000], &mut block);
+                return in_frames(stream, flag::END_STREAM, &block);
+            }
             _ => {
                 field(b"content-length", b"7", &mut block);
                 let head = frame(kind::HEADERS, flag::END_HEADERS, stream, &block);

@@ -11,7 +11,7 @@ use linerate_http::h2::{Decoder, FRAME_HEAD, FrameHead, PREFACE, field, flag, ki
 use linerate_net::Time;
 use linerate_net::mem::{Mem, Peer, PeerActions, PeerConn};
 
-use super::server_h2::frame;
+use super::server_h2::{frame, in_frames};
 use super::{CallReading, Program, address, options};
 use crate::client::error::{Error, Part};
 use crate::client::options::{CallOptions, Protocol};
@@ -83,18 +83,6 @@ impl Peer for Server {
 
 fn ok(stream: u32) -> Vec<u8> {
     frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &[0x88])
-}
-
-/// A field block in as many frames as it takes.
-fn in_frames(stream: u32, ends: u8, block: &[u8]) -> Vec<u8> {
-    let mut frames = block.chunks(16_384).peekable();
-    let (mut all, mut kind, mut flags) = (Vec::new(), kind::HEADERS, ends);
-    while let Some(piece) = frames.next() {
-        let last = if frames.peek().is_none() { flag::END_HEADERS } else { 0 };
-        all.extend(frame(kind, flags | last, stream, piece));
-        (kind, flags) = (kind::CONTINUATION, 0);
-    }
-    all
 }
 
 fn program(
