@@ -292,7 +292,7 @@ pub trait Responses {
     /// State of a response while it is read.
     type Reading: Default;
 
-    /// Whether every response has to be told part by part. If not, whole ones that are alike are told at once.
+    /// Whether every response is handed over part by part. If not, whole ones that are alike are handed over at once.
     fn wants_parts(&self) -> bool;
 
     /// So many bytes came.

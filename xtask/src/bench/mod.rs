@@ -32,7 +32,7 @@ use crate::shell;
 /// Set in the namespace that a run as root gives itself.
 const IN_NAMESPACE: &str = "LINERATE_BENCH_NAMESPACE";
 
-/// What both kinds are told.
+/// The flags of both kinds.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Common {
     /// Only these scenarios (comma-separated; --list names them).

@@ -176,10 +176,10 @@ pub(crate) struct ServeArgs {
     /// Time between an answer and the next request; then the connection is closed (75s)
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = LIMITS)]
     pub(super) idle_timeout: Option<Duration>,
-    /// Time in which a client must take something of its answer; then the connection is cut (20s)
+    /// Time in which a client must take something of its response; then the connection is cut (20s)
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = LIMITS)]
     pub(super) write_timeout: Option<Duration>,
-    /// How long answers on their way are waited for at the end (10s)
+    /// How long responses in flight may take at the end (10s)
     #[arg(long, value_name = "TIME", value_parser = drain, help_heading = LIMITS)]
     pub(super) drain: Option<Duration>,
     /// Accept a connection only when it has sent something (TCP_DEFER_ACCEPT); cheaper for short ones
@@ -209,7 +209,7 @@ pub(crate) struct ServeArgs {
     /// All but close-after answer the built-in routes alone, by a plain server without threads, limits and --io to choose.
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(super) misbehave: Vec<Wrong>,
-    /// What other servers take without a flag is told its flag.
+    /// A directory without a flag, as other servers take it: the error names the flag.
     #[arg(value_name = "DIR", value_parser = without_flag, hide = true)]
     pub(super) nothing: Option<Infallible>,
     /// Sockets that a service manager has opened.
