@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use super::limits::LARGEST_HEAD;
 use crate::Failure;
 
 /// How a call ended without a response. Each call ends in exactly one response or one of these.
@@ -99,7 +100,9 @@ impl fmt::Display for Error {
             Error::Timeout(Phase::Response) => f.write_str("timeout: the response was not whole"),
             Error::Failed { detail, .. } => f.write_str(detail),
             Error::TooLarge { part: Part::Head, limit } => {
-                write!(f, "the head of the response exceeds {limit} bytes\nhint: raise Builder::max_head")
+                write!(f, "the head of the response exceeds {limit} bytes")?;
+                // Builder::max_head goes no further.
+                if *limit < LARGEST_HEAD { f.write_str("\nhint: raise Builder::max_head") } else { Ok(()) }
             }
             Error::TooLarge { part: Part::Body, limit } => {
                 write!(f, "the body of the response exceeds {limit} bytes\nhint: raise Builder::max_body")
