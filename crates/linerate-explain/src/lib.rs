@@ -18,6 +18,7 @@
 //!   seen.
 #![forbid(unsafe_code)]
 
+mod arms;
 pub mod baseline;
 pub mod call;
 pub mod causes;
@@ -36,6 +37,7 @@ pub mod predict;
 pub mod probe;
 pub mod process;
 pub mod record;
+mod rule;
 pub mod shown;
 mod signs;
 pub mod software;
@@ -43,6 +45,7 @@ pub mod stats;
 mod steady;
 pub mod times;
 pub mod verdict;
+mod words;
 
 pub use driver::{Request, Tls, explain};
 pub use planner::Planner;

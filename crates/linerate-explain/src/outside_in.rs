@@ -4,8 +4,8 @@
 
 use std::net::SocketAddr;
 
-use crate::causes::say;
 use crate::verdict::{Diagnosis, Verdict};
+use crate::words::say;
 
 /// Where something can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

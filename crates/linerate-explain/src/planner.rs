@@ -10,14 +10,17 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::call::{Call, Failure, Stage, Why, ms};
-use crate::causes::{self, Block, Judgement, say};
+use crate::causes;
 use crate::limits;
-use crate::probe::{CallProbe, Experiment, Lane, Observation, Probe};
+use crate::probe::{Block, CallProbe, Experiment, Lane, Observation, Probe};
 use crate::record::{Record, Settings, median_of};
+use crate::rule::Judgement;
 use crate::shown::Arms;
+use crate::signs::wait::WORK_MS;
 use crate::signs::{at_once, bursts, first, pace};
 use crate::times::{self, Part, Times};
 use crate::verdict::{Diagnosis, Machine, RuledOut, TlsSeen, Verdict, Whole};
+use crate::words::say;
 use crate::{predict, shown, steady};
 use linerate_base::Random;
 
@@ -401,7 +404,7 @@ impl Planner {
         let body = record.group().first().and_then(|c| c.answer()).map_or(0, |a| a.body_bytes)
             + record.settings.body_bytes;
         // A small response leaves at once, however far it goes.
-        if pause >= causes::WORK_MS && body < 10_000 {
+        if pause >= WORK_MS && body < 10_000 {
             return Some(format!("the answer pauses for {} on the way, and why is unclear", say(pause)));
         }
         let trips = bursts::round_trips(record);
@@ -415,7 +418,7 @@ impl Planner {
         // The time of a large body is the path's rate; without one, time beyond some round trips
         // wants a reason.
         let opening = record.typical(Call::tls_took);
-        let explained = opening + 3.0 * record.rtt_ms() + 2.0 * causes::WORK_MS;
+        let explained = opening + 3.0 * record.rtt_ms() + 2.0 * WORK_MS;
         (total > explained && body < 100_000)
             .then(|| format!("the call takes {}, and no cause was found for it", say(total)))
     }

@@ -98,6 +98,38 @@ impl Experiment {
             Experiment::HeadOfLine => "calls at once on one and on several connections, as segments get lost",
         }
     }
+
+    /// The first kept connection of an experiment. Each has its own, so that no arm inherits what
+    /// another did to a connection.
+    pub(crate) fn first_lane(self) -> u8 {
+        match self {
+            Experiment::Observe
+            | Experiment::Tail
+            | Experiment::Held
+            | Experiment::SourcePort
+            | Experiment::Cork
+            | Experiment::Rested
+            | Experiment::Resume
+            | Experiment::Group
+            | Experiment::Version
+            | Experiment::Streams
+            | Experiment::HeadOfLine => 0,
+            Experiment::Window => 200,
+            Experiment::QuickAck => 10,
+            Experiment::Dose => 160,
+            Experiment::NoDelay => 30,
+            Experiment::Apart => 40,
+            Experiment::Expect => 60,
+            Experiment::Coding => 70,
+            Experiment::Redirect => 80,
+            Experiment::Burst => 90,
+            Experiment::Idle => 100,
+            Experiment::Segment => 110,
+            Experiment::PerConnection => 120,
+            Experiment::Origin => 140,
+            Experiment::Paced => 150,
+        }
+    }
 }
 
 /// Delays of acknowledgements that are tried, milliseconds.
@@ -236,6 +268,9 @@ pub enum Probe {
     /// Make several calls at once on connections of HTTP/2.
     Together(Together),
 }
+
+/// Probes that are made one right after the other. An experiment's blocks are made in random order.
+pub(crate) type Block = Vec<Probe>;
 
 impl Probe {
     /// Calls it costs.

@@ -2,8 +2,9 @@
 //! advice for it. Pure functions.
 
 use crate::call::Answer;
-use crate::causes::{Fix, find};
+use crate::causes::find;
 use crate::outside_in::Place;
+use crate::rule::Fix;
 
 /// A piece of software: how it is recognised, and by which names advice is for it.
 struct Known {

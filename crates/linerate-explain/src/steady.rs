@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use crate::call::{Call, Stage, Why, ms};
-use crate::causes::say;
 use crate::probe::{CallProbe, Experiment, Lane, Variation};
 use crate::record::{Record, median_of};
 use crate::verdict::{RuledOut, Verdict};
+use crate::words::say;
 
 /// Causes that lie before the server: what it does later does not touch them.
 const BEFORE: [&str; 6] =

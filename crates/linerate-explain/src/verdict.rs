@@ -1,11 +1,11 @@
 //! A diagnosis: causes, causes ruled out, and limits.
 
 use crate::call::{Call, Streamed};
-use crate::causes::{Cause, Fix};
 use crate::evidence::{Grounds, Proof, Trial};
 use crate::handshake::Handshake;
 use crate::predict::Prediction;
 use crate::record::{Record, median_of};
+use crate::rule::{Cause, Fix};
 use crate::shown::Shown;
 use crate::signs::tls;
 use crate::stats::Estimate;

@@ -5,19 +5,22 @@
 //! Several connections at once lose SYNs, in steps of a second. Evidence: TcpExt ListenOverflows,
 //! if the server is on this machine.
 
-use super::{Block, Cause, Fix, Judgement, connection_limit, excluded, pinned, say};
-use crate::call::{Call, Stage, Why, ms};
+use super::{connection_limit, pinned};
+use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof, Trial};
-use crate::probe::{Experiment, Probe};
-use crate::record::{Record, median_of};
+use crate::probe::{Block, Experiment, Probe};
+use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded};
+use crate::signs::new_connections::{self, WAITED_MS, first_waits, grows, syns, waited};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "accept-queue",
     title: "connections wait in the server's accept queue: the server is slow to accept them",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };
@@ -41,57 +44,9 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// Least difference between the wait of a first call and of a later one.
-const WAITED_MS: f64 = 10.0;
-
-/// How much longer the first call of a connection waits than later ones.
-pub(super) fn waited(record: &Record) -> f64 {
-    let (mut fresh, reused) = (first_waits(record.observed()), record.reused());
-    if fresh.len() < 2 && !syns(record).0.is_empty() {
-        // Connecting took so long that the look was cut short.
-        fresh.extend(first_waits(record.bursts().flatten()));
-    }
-    if fresh.len() < 2 || reused.len() < 2 {
-        return 0.0;
-    }
-    let later = median_of(&reused, |c| c.wait);
-    let wait = median(&fresh) - later;
-    if wait > 2.0 * (later - record.rtt_ms()) { wait } else { 0.0 }
-}
-
-/// Milliseconds that calls waited on new connections: for their first byte, or until they failed.
-/// If the full queue has no place for a connection, the kernel drops its data as well, so such a
-/// call may get no response at all.
-fn first_waits<'a>(calls: impl Iterator<Item = &'a Call>) -> Vec<f64> {
-    let in_vain = |c: &Call| {
-        c.failure().is_some_and(|f| matches!(f.stage, Stage::Tls | Stage::Wait) && f.why == Why::TimedOut)
-    };
-    calls.filter(|c| c.fresh && (c.answer().is_some() || in_vain(c))).map(|c| ms(c.first_wait())).collect()
-}
-
 /// Calls of these are made without a lever.
 fn as_they_are(experiment: Experiment) -> bool {
     matches!(experiment, Experiment::Observe | Experiment::Tail)
-}
-
-/// Retransmitted SYNs, and calls on new connections.
-pub(super) fn syns(record: &Record) -> (Vec<&Call>, usize) {
-    let fresh: Vec<&Call> =
-        record.calls().map(|(_, c)| c).chain(record.bursts().flatten()).filter(|c| c.fresh).collect();
-    let all = fresh.len();
-    (fresh.into_iter().filter(|c| c.syn_again() && !c.collided()).collect(), all)
-}
-
-/// The more connections at once, the longer the last one waits: they are accepted one after the
-/// other.
-pub(super) fn grows(record: &Record) -> bool {
-    last_of_a_burst(record) > 1.5
-}
-
-/// How many times as long the last of several connections at once waits as one alone.
-pub(super) fn last_of_a_burst(record: &Record) -> f64 {
-    let alone = median_of(&record.fresh(), Call::first_wait);
-    record.bursts().flatten().map(|c| ms(c.first_wait())).fold(0.0, f64::max) / alone.max(1e-3)
 }
 
 /// Every segment on connections that were accepted came through: then it is not the path that loses
@@ -121,7 +76,7 @@ fn ran_over(record: &Record) -> bool {
 fn wants(record: &Record) -> Vec<Block> {
     let sign = waited(record) >= WAITED_MS || !syns(record).0.is_empty();
     // Several that hang as the first ones did would take all the time there is.
-    let starved = syns(record).0.is_empty() && connection_limit::starved(record) > 0;
+    let starved = syns(record).0.is_empty() && new_connections::starved(record) > 0;
     if sign && record.settings.may_repeat && !record.burst_tried() && !accepted(record) && !starved {
         vec![vec![Probe::Burst(6)]]
     } else {

@@ -5,13 +5,15 @@
 //! TCP_NODELAY, nothing else changed. `explain` cannot know how the user's client writes. It
 //! assumes what `--writes` says, and reports the cost of the other way.
 
-use super::{Block, Cause, Fix, Judgement, arms, not_moved, say, side_by_side};
+use crate::arms::{arms, on_new_lanes, side_by_side};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
-use crate::probe::{Experiment, Writes};
+use crate::probe::{Block, Experiment, Writes};
 use crate::record::Record;
+use crate::rule::{Cause, Fix, Judgement, again, not_moved};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "client-nagle-delayed-ack",
@@ -63,14 +65,14 @@ fn wants(record: &Record) -> Vec<Block> {
         return Vec::new();
     }
     match record.settings.writes {
-        Writes::Apart if super::again(record, Experiment::NoDelay, trial(record).as_ref(), HOLD_MS) => {
+        Writes::Apart if again(record, Experiment::NoDelay, trial(record).as_ref(), HOLD_MS) => {
             let arms = arms(Experiment::NoDelay, 2, 2, 2, |p| {
                 p.writes = Writes::Apart;
                 p.levers.nodelay = p.arm == 1;
                 // In both arms, so that they still differ in one thing.
                 p.levers.stamps = true;
             });
-            side_by_side(record, super::on_new_lanes(record, arms))
+            side_by_side(record, on_new_lanes(record, arms))
         }
         Writes::One if !record.tried(Experiment::Apart) => {
             let arms = arms(Experiment::Apart, 2, 1, 4, |p| {

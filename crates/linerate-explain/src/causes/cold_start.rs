@@ -6,14 +6,15 @@
 
 use std::time::Duration;
 
-use super::{Block, Cause, Fix, Judgement, say};
 use crate::call::ms;
 use crate::evidence::{Grounds, Trial};
-use crate::probe::{CallProbe, Experiment, Lane, Probe};
+use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
+use crate::rule::{Cause, Fix, Judgement};
 use crate::signs::first;
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "cold-start",

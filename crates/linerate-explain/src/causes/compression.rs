@@ -3,17 +3,19 @@
 //!
 //! Experiment: the same call with the other `Accept-Encoding`.
 
-use super::{Block, Cause, Fix, Judgement, arms, not_moved, say};
+use crate::arms::arms;
 use crate::evidence::Grounds;
-use crate::probe::{Experiment, Probe, Variation};
+use crate::probe::{Block, Experiment, Probe, Variation};
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, not_moved};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "compression",
     title: "with the other Accept-Encoding the same answer is there sooner",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };

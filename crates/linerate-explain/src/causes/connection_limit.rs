@@ -9,20 +9,22 @@
 
 use std::time::Duration;
 
-use super::{Block, Cause, Fix, Judgement, accept_queue, excluded, say};
-use crate::call::{Call, Failure, Stage, Why, ms};
+use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::limits::{HOLD_TIME, IDLE};
-use crate::probe::{Experiment, Held, Probe};
+use crate::probe::{Block, Experiment, Held, Probe};
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded};
+use crate::signs::new_connections::{WAITED_MS, last_of_a_burst, starved, syns, waited};
 use crate::stats::{Estimate, slope};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "connection-limit",
     title: "the server serves only so many connections at once: a new one waits until another is closed",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };
@@ -59,8 +61,6 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// Least difference between the wait of a first call and of a later one.
-const WAITED_MS: f64 = 10.0;
 /// Calls made at once before anything is held.
 const AT_ONCE: u8 = 6;
 /// How long beyond what a call takes at most the idle connections are held: by turns.
@@ -75,18 +75,9 @@ fn first_byte(call: &Call) -> f64 {
     ms(call.opening() + call.send + call.wait)
 }
 
-/// Calls on new connections that were accepted and never answered, while those on a kept one were.
-pub(super) fn starved(record: &Record) -> usize {
-    let hangs = |c: &&Call| {
-        let waits = |f: &Failure| matches!(f.stage, Stage::Tls | Stage::Wait) && f.why == Why::TimedOut;
-        c.fresh && c.failure().is_some_and(waits)
-    };
-    if record.reused().len() < 2 { 0 } else { record.observed().filter(hangs).count() }
-}
-
 fn sign(record: &Record) -> bool {
-    let waits = accept_queue::waited(record) >= WAITED_MS || starved(record) > 0;
-    waits && accept_queue::syns(record).0.is_empty()
+    let waits = waited(record) >= WAITED_MS || starved(record) > 0;
+    waits && syns(record).0.is_empty()
 }
 
 /// Longest time of a call on a new connection while none is held.
@@ -126,7 +117,7 @@ fn wants(record: &Record) -> Vec<Block> {
         Some(_) => Vec::new(),
         // Of several at once, each waited for all before it, and four idle ones delayed none. So
         // the server accepts slowly, and more connections of ours would only fill that queue.
-        None if !tried.is_empty() && accept_queue::last_of_a_burst(record) > 2.5 => Vec::new(),
+        None if !tried.is_empty() && last_of_a_burst(record) > 2.5 => Vec::new(),
         None => IDLE.get(tried.len()).map(|idle| vec![probe(*idle, TRY_MS)]).unwrap_or_default(),
     }
 }
@@ -165,7 +156,7 @@ fn judge(record: &Record) -> Judgement {
         };
     };
     let starved = starved(record);
-    let cost = if starved > 0 { ms(crate::limits::CALL_TIME) } else { accept_queue::waited(record) };
+    let cost = if starved > 0 { ms(crate::limits::CALL_TIME) } else { waited(record) };
     let (before, after) = (trial.before_ms(), trial.after_ms());
     let mut verdict = Verdict::new(&CAUSE, cost, Grounds::Moved(trial)).saying(format!(
         "a call on a new connection takes {}; with {idle} idle connections of ours beside it, {}: it is answered when we close them",

@@ -4,18 +4,20 @@
 //! Symptom: the response, or its last part, comes after 200 ms. Experiment: segments of such a size
 //! that the response fills them. The kernel holds back a corked segment only while it is not full.
 
-use super::{Block, Cause, Fix, Judgement, not_moved, say};
+use crate::arms::singles;
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
-use crate::probe::{CallProbe, Experiment, Lane, Probe};
+use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, not_moved};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "cork",
     title: "the server corks its connection and does not let go: the rest of the response waits 200 ms in its kernel",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };
@@ -86,7 +88,7 @@ fn wants(record: &Record) -> Vec<Block> {
         probe.levers.max_segment = [None, Some(size + OPTIONS), Some(size)][usize::from(arm)];
         Probe::Call(Box::new(probe))
     };
-    super::singles((0..CALLS).flat_map(|_| [probe(0), probe(1), probe(2)]).collect())
+    singles((0..CALLS).flat_map(|_| [probe(0), probe(1), probe(2)]).collect())
 }
 
 fn trial(record: &Record) -> Option<Trial> {

@@ -3,18 +3,20 @@
 //!
 //! Experiment: the same request without `Expect`.
 
-use super::{Block, Cause, Fix, Judgement, excluded, not_moved, say};
+use crate::arms::singles;
 use crate::call::Call;
 use crate::evidence::Grounds;
-use crate::probe::{CallProbe, Experiment, Lane, Probe, Variation};
+use crate::probe::{Block, CallProbe, Experiment, Lane, Probe, Variation};
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "expect-continue",
     title: "the client waits for 100 Continue before it sends the body, and the server does not say it in time",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };
@@ -52,7 +54,7 @@ fn wants(record: &Record) -> Vec<Block> {
         Probe::Call(Box::new(probe))
     };
     // Three of each: with a second of waiting in one arm that is what there is time for.
-    super::singles((0..3).flat_map(|_| [probe(0), probe(1)]).collect())
+    singles((0..3).flat_map(|_| [probe(0), probe(1)]).collect())
 }
 
 fn judge(record: &Record) -> Judgement {

@@ -6,12 +6,14 @@
 //! never full are doses: the response takes longer in proportion to the round trips in which it stands
 //! still.
 
-use super::{Block, Cause, Fix, Judgement, again, arms, excluded, not_moved, say};
+use crate::arms::{arms, on_new_lanes};
 use crate::evidence::{Grounds, Proof};
-use crate::probe::{Experiment, Probe};
+use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
+use crate::rule::{Cause, Fix, Judgement, again, excluded, not_moved};
 use crate::signs::streams::{self, FIRST_WINDOW, WINDOWS};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "h2-flow-control",
@@ -93,7 +95,7 @@ fn wants(record: &Record) -> Vec<Block> {
             block.truncate(DOSED + 1);
         }
     };
-    let mut blocks = super::on_new_lanes(record, blocks);
+    let mut blocks = on_new_lanes(record, blocks);
     blocks.iter_mut().for_each(doses);
     blocks
 }

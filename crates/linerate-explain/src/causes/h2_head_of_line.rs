@@ -6,19 +6,20 @@
 //! byte a quarter of a round trip or more before it could be read. The control: calls on a connection
 //! each that lost nothing are not slow.
 
-use super::{Block, Cause, Fix, Judgement, say};
 use crate::evidence::{Exclusion, Grounds};
-use crate::probe::{Experiment, Probe};
+use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement};
 use crate::signs::streams::{self, Behind};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "h2-head-of-line",
     title: "a lost packet holds up all HTTP/2 streams of the connection, not only the one whose packet it was",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };

@@ -5,20 +5,21 @@
 //! admits, on one connection (0) against several (1), each within the limit. What waits then does so
 //! at ours, before its request leaves: that is measured, too.
 
-use super::{Block, Cause, Fix, Judgement, excluded, not_moved, say};
 use crate::call::ms;
 use crate::evidence::{Grounds, Trial};
-use crate::probe::{Experiment, Probe};
+use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
 use crate::signs::streams;
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "h2-stream-limit",
     title: "the server admits few HTTP/2 streams at once: of several calls on a connection some wait in the client for their turn",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };

@@ -6,18 +6,20 @@
 
 use std::time::Duration;
 
-use super::{Block, Cause, Fix, Judgement, not_moved, say, slow_start};
 use crate::call::Call;
 use crate::evidence::{Grounds, Trial};
-use crate::probe::{CallProbe, Experiment, Lane, Probe};
+use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, not_moved};
+use crate::signs::congestion;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "idle-restart",
     title: "after a pause the connection starts slowly again: the server's kernel forgets how much the path takes",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };
@@ -34,11 +36,11 @@ const FIXES: &[Fix] = &[
 const PAUSE: Duration = Duration::from_millis(1_300);
 
 fn wants(record: &Record) -> Vec<Block> {
-    let applies = slow_start::applies(record) && record.reused().len() >= 2 && record.settings.may_repeat;
+    let applies = congestion::may_limit(record) && record.reused().len() >= 2 && record.settings.may_repeat;
     if !applies || record.tried(Experiment::Idle) {
         return Vec::new();
     }
-    let lane = Lane::Kept(super::lane_of(Experiment::Idle));
+    let lane = Lane::Kept(Experiment::Idle.first_lane());
     let probe = |arm: u8| {
         let mut probe =
             CallProbe { writes: record.settings.writes, ..CallProbe::plain(Experiment::Idle, arm, lane) };

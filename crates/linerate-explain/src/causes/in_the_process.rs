@@ -6,14 +6,15 @@
 
 use std::time::Duration;
 
-use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof};
 use crate::local::Spent;
 use crate::probe::Experiment;
 use crate::record::Record;
+use crate::rule::{Cause, Fix, Judgement, excluded, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static GC: Cause = Cause {
     id: "gc-pause",

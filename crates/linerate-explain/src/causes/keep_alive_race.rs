@@ -4,10 +4,10 @@
 //! Symptom: a call on a reused connection ends with a reset or a FIN before the first byte, though
 //! the previous response allowed another request. Experiment: calls after a pause.
 
-use super::{Cause, Fix, Judgement, excluded, nothing};
 use crate::call::{Call, Stage, Why, ms};
 use crate::evidence::Grounds;
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
 
@@ -15,7 +15,7 @@ pub(super) static CAUSE: Cause = Cause {
     id: "keep-alive-race",
     title: "the server closes kept connections under the client's requests",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants: nothing,
     judge,
 };

@@ -4,18 +4,19 @@
 //! Evidence: the time from the response's last byte to the end of the connection. A client (curl, a
 //! browser) waits for that end.
 
-use super::{Cause, Fix, Judgement, nothing, say};
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "late-close",
     title: "the answer ends only when its connection is closed, and the server closes it late",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants: nothing,
     judge,
 };

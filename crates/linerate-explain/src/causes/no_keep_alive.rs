@@ -4,17 +4,18 @@
 //! say `Connection: close` (or are HTTP/1.0, or end by closing), or the peer's FIN follows each.
 //! Cost: the handshake, measured.
 
-use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::Call;
 use crate::evidence::Grounds;
 use crate::record::{Record, median_of};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "no-keep-alive",
     title: "the server closes the connection after each answer, so each call opens a new one",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants: nothing,
     judge,
 };

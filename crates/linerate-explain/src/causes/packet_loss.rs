@@ -3,20 +3,21 @@
 //! Evidence: kernel counters of the calls that were slow (`tcpi_total_retrans`, `tcpi_rcv_ooopack`,
 //! `tcpi_dsack_dups`). Proved when those calls own at least 80 % of all the time beyond the usual.
 
-use super::{Block, Cause, Fix, Judgement, say};
 use crate::call::{Call, ms};
 use crate::evidence::{Exclusion, Grounds};
 use crate::limits::BUSY_SHARE;
-use crate::probe::{CallProbe, Experiment, Lane, Probe};
+use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
+use crate::rule::{AGAIN, Cause, Fix, Judgement};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "packet-loss",
     title: "packets are lost on the way and have to be sent again",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };

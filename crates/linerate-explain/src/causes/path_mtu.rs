@@ -6,19 +6,21 @@
 
 use std::time::Duration;
 
-use super::{Block, Cause, Fix, Judgement, excluded, say};
+use crate::arms::singles;
 use crate::call::{Call, Stage, Why, ms};
 use crate::evidence::{Grounds, Proof};
-use crate::probe::{CallProbe, Experiment, Lane, Probe};
+use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "path-mtu",
     title: "packets of full size vanish on the way without a word (path-MTU black hole)",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };
@@ -91,7 +93,7 @@ fn wants(record: &Record) -> Vec<Block> {
     };
     let small = record.arm(Experiment::Segment, 1);
     if !record.tried(Experiment::Segment) {
-        return super::singles(vec![Probe::Call(Box::new(probe(1, Some(SMALL))))]);
+        return singles(vec![Probe::Call(Box::new(probe(1, Some(SMALL))))]);
     }
     let tried = record.calls().filter(|(p, _)| p.experiment == Experiment::Segment).count();
     if tried > 1 || small.is_empty() {

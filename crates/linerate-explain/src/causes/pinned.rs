@@ -6,22 +6,21 @@
 //! agree with the first, the connection decides, and opening another one helps. A server whose
 //! times vary from call to call shows no difference between connections.
 
-use super::server_think::WORK_MS;
-use super::{
-    Block, Cause, Fix, Judgement, accept_queue, bufferbloat, connection_limit, excluded, not_moved, say,
-    server_queueing,
-};
-use crate::call::{Call, ms};
+use super::{connection_limit, server_queueing};
 use crate::evidence::{Grounds, Trial};
-use crate::probe::{CallProbe, Experiment, Lane, Probe};
+use crate::probe::{Block, Experiment};
 use crate::record::{Record, median_of};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
+use crate::signs::by_connection::{self, CALLS, CONNECTIONS, Sorted, made, sorted};
+use crate::signs::wait::WORK_MS;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "pinned-to-busy-worker",
     title: "some connections are at a worker that is busy: every call on them is late, on others none",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };
@@ -54,54 +53,8 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// New connections of a round and calls on each: the first call classifies the connection, the
-/// others test that. If the first round shows a difference, a second one always follows. Calls on
-/// one connection are not independent samples, so each connection counts once, and a single slow
-/// one may be chance. By a hash, all six of a round can also meet workers of one kind.
-const CONNECTIONS: u8 = 6;
-const CALLS: usize = 2;
 /// Connections of either kind that it takes.
 const EACH: usize = 2;
-
-/// Time that a call waits beyond a round trip.
-fn beyond(record: &Record, call: &Call) -> f64 {
-    (ms(call.wait) - record.rtt_ms()).max(0.0)
-}
-
-/// Some are quick, and some slow.
-fn split(times: &[f64]) -> bool {
-    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = times.iter().copied().fold(0.0, f64::max);
-    most - least >= WORK_MS && least <= 0.5 * most
-}
-
-/// Connections answered differently: the kept one and new ones, or new ones among themselves.
-fn sign(record: &Record) -> bool {
-    split(&met(record))
-}
-
-/// One busy worker makes two groups with a gap between them; work of varying length fills the
-/// range.
-fn two_kinds(record: &Record) -> bool {
-    let mut all = met(record);
-    all.sort_by(f64::total_cmp);
-    let widest = all.windows(2).map(|w| w[1] - w[0]).fold(0.0, f64::max);
-    let range = all.last().zip(all.first()).map_or(0.0, |(most, least)| most - least);
-    widest >= WORK_MS && 2.0 * widest > range
-}
-
-/// Times that calls waited on the connections before the experiment.
-fn met(record: &Record) -> Vec<f64> {
-    let all = |calls: Vec<&Call>| calls.iter().map(|c| beyond(record, c)).collect::<Vec<_>>();
-    let mut fresh = all(record.fresh());
-    let kept = median_of(&record.reused(), |c| c.wait) - record.rtt_ms();
-    if kept >= WORK_MS {
-        fresh.push(kept);
-        // Calls at once show connections that were not met before.
-        fresh.extend(all(record.bursts().flatten().filter(|c| c.answer().is_some()).collect()));
-    }
-    fresh
-}
 
 fn wants(record: &Record) -> Vec<Block> {
     // More rounds come last: rare causes need their calls first.
@@ -109,35 +62,7 @@ fn wants(record: &Record) -> Vec<Block> {
 }
 
 fn round(record: &Record) -> Vec<Block> {
-    let other = connection_limit::named(record) || bufferbloat::named(record);
-    let lost = !accept_queue::syns(record).0.is_empty();
-    let made = record.by_connection(Experiment::PerConnection).len();
-    let enough = match made {
-        0 => record.tried(Experiment::PerConnection),
-        _ => made > usize::from(CONNECTIONS) || !(two_kinds(record) || seems(record)),
-    };
-    // The second round takes what is left.
-    let left = record.settings.calls.saturating_sub(record.calls_made()) / CALLS;
-    let connections = if made == 0 {
-        CONNECTIONS
-    } else {
-        u8::try_from(left).map_or(CONNECTIONS, |left| left.min(CONNECTIONS))
-    };
-    if other || lost || enough || !sign(record) || !record.settings.may_repeat {
-        return Vec::new();
-    }
-    let first = super::lane_of(Experiment::PerConnection) + made as u8;
-    let block = |n: u8| {
-        let lane = Lane::Kept(first + n);
-        let mut probe = CallProbe::plain(Experiment::PerConnection, 0, lane);
-        probe.writes = record.settings.writes;
-        let mut block = vec![Probe::Call(Box::new(probe.clone())); CALLS - 1];
-        // A server may have few connections to give.
-        probe.closes = true;
-        block.push(Probe::Call(Box::new(probe)));
-        block
-    };
-    (0..connections).map(block).collect()
+    if connection_limit::named(record) { Vec::new() } else { by_connection::round(record) }
 }
 
 /// The same after concurrent calls have shown more connections, and again if the first round
@@ -145,46 +70,6 @@ fn round(record: &Record) -> Vec<Block> {
 pub(super) fn wants_late(record: &Record) -> Vec<Block> {
     let line = server_queueing::wants(record);
     if line.is_empty() { round(record) } else { line }
-}
-
-/// The result of the experiment.
-enum Sorted {
-    /// It was not made.
-    Untried,
-    /// The connections' first calls do not differ.
-    Alike,
-    /// There are fewer of one kind than can be compared.
-    Single(usize),
-    /// Later calls on slow connections against later calls on quick ones; how many connections
-    /// there were of each.
-    Apart(Trial, usize, usize),
-}
-
-fn sorted(record: &Record) -> Sorted {
-    let connections: Vec<Vec<f64>> = record
-        .by_connection(Experiment::PerConnection)
-        .iter()
-        .filter(|calls| calls.len() == CALLS && calls.iter().all(|c| c.answer().is_some() && !c.lossy()))
-        .map(|calls| calls.iter().map(|c| beyond(record, c)).collect())
-        .collect();
-    if connections.len() * 2 < usize::from(CONNECTIONS) {
-        return Sorted::Untried;
-    }
-    let first: Vec<f64> = connections.iter().map(|calls| calls[0]).collect();
-    if !split(&first) {
-        return Sorted::Alike;
-    }
-    let middle = f64::midpoint(
-        first.iter().copied().fold(f64::INFINITY, f64::min),
-        first.iter().copied().fold(0.0, f64::max),
-    );
-    let (slow, quick): (Vec<_>, Vec<_>) = connections.iter().partition(|calls| calls[0] > middle);
-    let later = |all: &[&Vec<f64>]| all.iter().flat_map(|calls| &calls[1..]).copied().collect::<Vec<f64>>();
-    let name = "calls on another connection";
-    match Trial::of(name, "a connection whose first call was quick", later(&slow), later(&quick)) {
-        Some(trial) => Sorted::Apart(trial, slow.len(), quick.len()),
-        None => Sorted::Single(slow.len() + quick.len()),
-    }
 }
 
 /// The connection decides: every later call on a slow one is slower than all on quick ones, but for
@@ -199,18 +84,9 @@ fn decides(trial: &Trial) -> bool {
     trial.moved(WORK_MS) && apart
 }
 
-/// A first round that a second one is worth.
-fn seems(record: &Record) -> bool {
-    match sorted(record) {
-        Sorted::Apart(trial, ..) => trial.effect.value >= WORK_MS,
-        Sorted::Single(_) => true,
-        Sorted::Untried | Sorted::Alike => false,
-    }
-}
-
 /// Enough connections of either kind, in two rounds.
 fn enough(record: &Record, slow: usize, quick: usize) -> bool {
-    let made = record.by_connection(Experiment::PerConnection).len();
+    let made = made(record);
     slow >= EACH && quick >= EACH && made > usize::from(CONNECTIONS)
 }
 
@@ -231,8 +107,7 @@ fn judge(record: &Record) -> Judgement {
     let (trial, slow, quick) = match sorted(record) {
         Sorted::Untried => return Judgement::Silent,
         Sorted::Alike => {
-            let made = record.by_connection(Experiment::PerConnection).len();
-            return excluded(format!("the first calls of {made} connections take alike"));
+            return excluded(format!("the first calls of {} connections take alike", made(record)));
         }
         Sorted::Single(made) => return unclear(1, made),
         Sorted::Apart(trial, ..) if !decides(&trial) => {

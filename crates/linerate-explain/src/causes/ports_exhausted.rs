@@ -2,17 +2,17 @@
 //!
 //! Evidence: connect fails with EADDRNOTAVAIL.
 
-use super::{Cause, Fix, Judgement, nothing};
 use crate::call::Why;
 use crate::evidence::Grounds;
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, nothing};
 use crate::verdict::Verdict;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "ports-exhausted",
     title: "this machine has no local port left for that server (most are in TIME_WAIT)",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants: nothing,
     judge,
 };

@@ -5,19 +5,21 @@
 //! first byte arrives much sooner and its last one does not, the proxy held the beginning back.
 //! Without `--origin` this cause is never named.
 
-use super::server_think::WORK_MS;
-use super::{Block, Cause, Fix, Judgement, arms, excluded, not_moved, say, server_think};
+use crate::arms::{arms, on_new_lanes};
 use crate::call::{Answer, Call};
 use crate::evidence::{Grounds, Trial};
-use crate::probe::{Experiment, Variation};
+use crate::probe::{Block, Experiment, Variation};
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, again, excluded, not_moved};
+use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "proxy-buffering",
     title: "the proxy holds the answer back until it has collected it, while the server behind has begun to send",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };
@@ -49,10 +51,10 @@ const FIXES: &[Fix] = &[
 ];
 
 fn wants(record: &Record) -> Vec<Block> {
-    let slow = server_think::beyond_rtt(record) >= WORK_MS;
+    let slow = beyond_rtt(record) >= WORK_MS;
     let asked = record.settings.origin.is_some() && record.settings.may_repeat;
     let first = trials(record).map(|(first, _)| first);
-    if !slow || !asked || !super::again(record, Experiment::Origin, first.as_ref(), WORK_MS) {
+    if !slow || !asked || !again(record, Experiment::Origin, first.as_ref(), WORK_MS) {
         return Vec::new();
     }
     let arms = arms(Experiment::Origin, 2, 2, 3, |p| {
@@ -61,7 +63,7 @@ fn wants(record: &Record) -> Vec<Block> {
             p.variation = Variation::Origin;
         }
     });
-    super::on_new_lanes(record, arms)
+    on_new_lanes(record, arms)
 }
 
 /// How much sooner the first and the last byte come without the proxy.
@@ -95,7 +97,7 @@ fn judge(record: &Record) -> Judgement {
     let Some((first, last)) = trials(record) else {
         let group = record.group();
         let said = group.first().and_then(|c| c.answer()).and_then(says);
-        let slow = server_think::beyond_rtt(record) >= WORK_MS;
+        let slow = beyond_rtt(record) >= WORK_MS;
         let failed =
             record.calls().find_map(|(p, c)| c.failure().filter(|_| p.variation == Variation::Origin));
         if let Some(failure) = failed {

@@ -7,19 +7,21 @@
 
 use std::time::Duration;
 
-use super::{Block, Cause, Fix, Judgement, not_moved, say, server_think};
 use crate::call::ms;
 use crate::evidence::Grounds;
-use crate::probe::{CallProbe, Experiment, Lane, Probe};
+use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, not_moved};
 use crate::signs::pace;
+use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "rate-limit",
     title: "the server lets calls through at a limited rate, and calls that come sooner wait or are refused",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };
@@ -66,11 +68,11 @@ const UNAVAILABLE: Duration = Duration::from_secs(1);
 
 /// Least wait that the limit must explain, in relation to what the calls wait.
 fn least_ms(record: &Record) -> f64 {
-    (0.3 * server_think::beyond_rtt(record)).max(server_think::WORK_MS / 2.0)
+    (0.3 * beyond_rtt(record)).max(WORK_MS / 2.0)
 }
 
 fn wants(record: &Record) -> Vec<Block> {
-    let slow = server_think::beyond_rtt(record) >= server_think::WORK_MS * 0.8;
+    let slow = beyond_rtt(record) >= WORK_MS * 0.8;
     let unavailable = record.observed().filter_map(|c| c.answer()).filter(|a| a.status == 503).count();
     let some = unavailable > 0 && unavailable < record.observed().count();
     let may = record.settings.may_repeat && !record.tried(Experiment::Paced);
@@ -80,7 +82,7 @@ fn wants(record: &Record) -> Vec<Block> {
     }
     let takes = Duration::from_secs_f64(record.typical(|c| c.total) / 1e3);
     let lane =
-        if record.reused().len() >= 2 { Lane::Kept(super::lane_of(Experiment::Paced)) } else { Lane::Fresh };
+        if record.reused().len() >= 2 { Lane::Kept(Experiment::Paced.first_lane()) } else { Lane::Fresh };
     let probe = |arm: u8| {
         let plain = CallProbe::plain(Experiment::Paced, arm, lane);
         let mut probe = CallProbe { writes: record.settings.writes, ..plain };

@@ -2,19 +2,20 @@
 //!
 //! Symptom: a 3xx with Location. Experiment: the place it leads to, asked for directly.
 
-use super::{Block, Cause, Fix, Judgement, say};
 use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
 use crate::limits::HOPS;
-use crate::probe::{CallProbe, Experiment, Lane, Probe, Variation};
+use crate::probe::{Block, CallProbe, Experiment, Lane, Probe, Variation};
 use crate::record::{Record, median_of};
+use crate::rule::{AGAIN, Cause, Fix, Judgement};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "redirects",
     title: "the answer sends the client elsewhere: each hop is a call of its own",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };

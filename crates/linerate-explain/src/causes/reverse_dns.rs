@@ -4,18 +4,20 @@
 //! once; later ones do not. Other work of that kind looks the same from outside, so the cause is
 //! only named as possible.
 
-use super::{Cause, Fix, Judgement, accept_queue, connection_limit, nothing, say, tls_slow_key};
+use super::{connection_limit, tls_slow_key};
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::Record;
-use crate::signs::tls;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, nothing};
+use crate::signs::{new_connections, tls};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "reverse-dns",
     title: "the server works once for each new connection, as for a reverse lookup of the client's name",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants: nothing,
     judge,
 };
@@ -43,17 +45,17 @@ const FIXES: &[Fix] = &[
 const TICKETS_MS: f64 = 60.0;
 
 fn judge(record: &Record) -> Judgement {
-    let waited = accept_queue::waited(record);
+    let waited = new_connections::waited(record);
     let fresh: Vec<f64> = record.fresh().iter().map(|c| ms(c.first_wait())).collect();
     let (least, most) =
         (fresh.iter().copied().fold(f64::INFINITY, f64::min), fresh.iter().copied().fold(0.0, f64::max));
     let steady = fresh.len() >= 4 && most - least < 0.3 * most;
-    let at_once = record.bursts().next().is_some() && !accept_queue::grows(record);
+    let at_once = record.bursts().next().is_some() && !new_connections::grows(record);
     // The turn of a connection may come as steadily.
     if matches!((connection_limit::CAUSE.judge)(record), Judgement::Named(_)) || tls_slow_key::named(record) {
         return Judgement::Silent;
     }
-    if waited < 20.0 || !steady || !at_once || !accept_queue::syns(record).0.is_empty() {
+    if waited < 20.0 || !steady || !at_once || !new_connections::syns(record).0.is_empty() {
         return Judgement::Silent;
     }
     if waited <= TICKETS_MS + 2.0 * record.rtt_ms() && tls::gives_in_version(record, "TLSv1.3") {

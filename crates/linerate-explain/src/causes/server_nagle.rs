@@ -8,20 +8,22 @@
 
 use std::time::Duration;
 
-use super::{Block, Cause, Fix, Judgement, arms, excluded, not_moved, say, side_by_side};
+use crate::arms::{arms, on_new_lanes, side_by_side};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof, Trial};
-use crate::probe::{DOSES_MS, Experiment, Writes};
+use crate::probe::{Block, DOSES_MS, Experiment, Writes};
 use crate::record::{Record, median_of};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
 use crate::signs::streams;
 use crate::stats::{Estimate, slope};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "server-nagle-delayed-ack",
     title: "the server holds the second part of its answer back until we acknowledge the first (Nagle's algorithm meeting delayed ACKs)",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };
@@ -86,7 +88,7 @@ fn quick(record: &Record) -> Option<Trial> {
 /// Least time that the kernel option must remove.
 const MOVED_MS: f64 = PAUSE_MS / 2.0;
 /// Times that more blocks are made where a machine is too busy for the first ones to tell.
-const AGAIN: usize = 3;
+const MORE: usize = 3;
 
 /// Calls of an experiment, those that open a connection included.
 fn made(record: &Record, experiment: Experiment) -> usize {
@@ -101,7 +103,7 @@ fn blocks(record: &Record, blocks: u8) -> Vec<Block> {
         p.writes = record.settings.writes;
         p.levers.quick_ack = p.arm == 1;
     });
-    side_by_side(record, super::on_new_lanes(record, arms))
+    side_by_side(record, on_new_lanes(record, arms))
 }
 
 fn doses(record: &Record, blocks: u8) -> Vec<Block> {
@@ -109,7 +111,7 @@ fn doses(record: &Record, blocks: u8) -> Vec<Block> {
         p.writes = record.settings.writes;
         p.levers.delayed_ack = Some(Duration::from_millis(DOSES_MS[usize::from(p.arm)]));
     });
-    side_by_side(record, super::on_new_lanes(record, arms))
+    side_by_side(record, on_new_lanes(record, arms))
 }
 
 fn wants(record: &Record) -> Vec<Block> {
@@ -122,7 +124,7 @@ fn wants(record: &Record) -> Vec<Block> {
     let Some(trial) = quick(record) else { return Vec::new() };
     if trial.is_unclear(MOVED_MS) {
         // A busy machine makes the noise wide: more calls narrow it.
-        let again = made(record, Experiment::QuickAck) < 16 + 8 * AGAIN;
+        let again = made(record, Experiment::QuickAck) < 16 + 8 * MORE;
         let given_up = record.given_up.contains(&Experiment::QuickAck);
         return if again && !given_up { blocks(record, 1) } else { Vec::new() };
     }

@@ -5,19 +5,22 @@
 //! request. A call alone that waits many such times may have stood in a line, but not behind ours:
 //! that takes other callers, who are seen (`--pid`, this machine's sockets) or come and go.
 
-use super::{Block, Cause, Fix, Judgement, excluded, in_the_process, pinned, rate_limit, say, server_think};
+use super::{in_the_process, pinned, rate_limit};
 use crate::evidence::{Grounds, Proof};
-use crate::probe::{Experiment, Probe};
+use crate::probe::Block;
 use crate::record::Record;
-use crate::signs::at_once::{self, Seen};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded};
+use crate::signs::at_once;
+use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "server-queueing",
     title: "the request waits in the server behind others for its turn",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };
@@ -47,23 +50,7 @@ const FIXES: &[Fix] = &[
 ];
 
 pub(super) fn wants(record: &Record) -> Vec<Block> {
-    let slow = server_think::beyond_rtt(record) >= server_think::WORK_MS * 0.8;
-    if !slow || !record.settings.may_repeat || record.group().is_empty() || rate_limit::named(record) {
-        return Vec::new();
-    }
-    if record.given_up.contains(&Experiment::Burst) {
-        return Vec::new();
-    }
-    // A second time if the first is unclear, and a third if they disagree, so that a single hiccup
-    // decides nothing.
-    let seen = at_once::seen(record);
-    let more = match seen.as_slice() {
-        [] => true,
-        [one] => *one != Seen::Nothing,
-        [one, two] => matches!((one, two), (Seen::Line(_), Seen::Unclear) | (Seen::Unclear, Seen::Line(_))),
-        _ => false,
-    };
-    if more { vec![vec![Probe::Burst(at_once::CALLS)]] } else { Vec::new() }
+    if rate_limit::named(record) { Vec::new() } else { at_once::burst(record) }
 }
 
 fn judge(record: &Record) -> Judgement {
@@ -71,8 +58,8 @@ fn judge(record: &Record) -> Judgement {
     if in_the_process::named(record) || pinned::named(record) || rate_limit::named(record) {
         return Judgement::Silent;
     }
-    let wait = server_think::beyond_rtt(record);
-    if wait < server_think::WORK_MS * 0.8 {
+    let wait = beyond_rtt(record);
+    if wait < WORK_MS * 0.8 {
         return Judgement::Silent;
     }
     let Some((alone, together)) = at_once::both(record) else {

@@ -5,19 +5,20 @@
 //! apart, and these do not grow from call to call as a congestion window does. Our own receive
 //! window is larger.
 
-use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::{Record, median_of};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
 use crate::signs::{bursts, streams};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "server-send-buffer",
     title: "the server's send buffer is too small for this path: on a warm connection, too, the response takes many round trips",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants: nothing,
     judge,
 };

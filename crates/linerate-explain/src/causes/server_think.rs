@@ -4,25 +4,26 @@
 //! middle of the response) is beyond the network's round trip. It is what is left when the levers of
 //! the connection move nothing.
 
-use std::time::Duration;
-
 use super::{
-    Cause, Fix, Judgement, bufferbloat, compression, cork, excluded, in_the_process, pinned, rate_limit, say,
-    send_buffer, server_nagle, server_queueing, server_send_buffer, slow_start, tiny_writes, zero_window,
+    compression, cork, in_the_process, pinned, rate_limit, request_held, server_nagle, server_queueing,
+    server_send_buffer,
 };
 use crate::call::Call;
 use crate::evidence::{Grounds, Proof};
 use crate::limits::BUSY_SHARE;
 use crate::probe::Experiment;
 use crate::record::{Record, median_of};
-use crate::signs::{at_once, pace};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded};
+use crate::signs::wait::{WORK_MS, beyond_rtt};
+use crate::signs::{at_once, congestion, pace, pieces};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "server-think",
     title: "the server works that long on the request before it answers",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants: pinned::wants_late,
     judge,
 };
@@ -45,48 +46,13 @@ const FIXES: &[Fix] = &[
     Fix { software: "Python", change: "py-spy dump and record on the worker" },
 ];
 
-/// Work below this is a server doing its job.
-pub(crate) const WORK_MS: f64 = 10.0;
-
 /// Where we wait for processors ourselves, work must be this many times that: the server may wait
 /// for them as well.
 const BUSY: f64 = 3.0;
 
-/// The part of the wait for the first byte beyond one round trip, in the middle of the explained
-/// calls.
-pub(super) fn beyond_rtt(record: &Record) -> f64 {
-    if let Some(beyond) = bufferbloat::beyond_handshake_ms(record) {
-        return beyond;
-    }
-    // Another rule reports the time that a lost segment took.
-    let clean: Vec<&Call> = record.group().into_iter().filter(|c| !c.lossy()).collect();
-    let wait = if clean.len() >= 2 { median_of(&clean, first_byte) } else { record.typical(first_byte) };
-    let wait = wait.max(often(record, &clean));
-    (wait - record.rtt_ms()).max(0.0)
-}
-
-/// The mean with the longest twelfth left out: work whose length varies much has a small median,
-/// and one hiccup is no work.
-fn often(record: &Record, clean: &[&Call]) -> f64 {
-    let mut all: Vec<f64> = clean.iter().map(|c| crate::call::ms(first_byte(c))).collect();
-    all.extend(record.times(Experiment::Tail, 0, first_byte));
-    if all.len() < 12 {
-        return 0.0;
-    }
-    all.sort_by(f64::total_cmp);
-    all.truncate(all.len() * 11 / 12);
-    all.iter().sum::<f64>() / all.len() as f64
-}
-
-/// From the request's last byte (or from the wait for `100 Continue` that was in vain) to the
-/// response's first one.
-fn first_byte(call: &Call) -> Duration {
-    call.wait
-}
-
 /// A pause in the middle of the response that no round trip explains and no acknowledgement moves.
 fn pause(record: &Record) -> f64 {
-    if tiny_writes::apart_ms(record).is_some() {
+    if apart_ms(record).is_some() {
         return record.typical(|c| c.receive);
     }
     let gap = median_of(&record.group(), Call::longest_gap);
@@ -96,9 +62,15 @@ fn pause(record: &Record) -> f64 {
     // A round trip between two bursts is the congestion window's, and a slow link spreads a response
     // evenly.
     let before = record.group().iter().map(|c| c.bytes_before_gap()).max().unwrap_or(0);
-    let window = if before < slow_start::FIRST_WINDOW { 0.0 } else { 2.0 * record.rtt_ms() };
+    let window = if before < congestion::FIRST_WINDOW { 0.0 } else { 2.0 * record.rtt_ms() };
     let alone = gap > window + WORK_MS && gap > 0.5 * record.typical(|c| c.receive);
     if alone && !follows_us && !lossy { gap } else { 0.0 }
+}
+
+/// Pauses between the pieces of a response that the server makes itself.
+fn apart_ms(record: &Record) -> Option<f64> {
+    let stalls = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_));
+    pieces::apart_ms(record).filter(|_| !stalls)
 }
 
 /// The part of the time to the first byte that our own client's Nagle took: another rule reports it.
@@ -179,14 +151,14 @@ fn judge(record: &Record) -> Judgement {
         || cork::named(record)
         || server_send_buffer::named(record);
     // A server that reads slowly has not begun to work.
-    let reads = [&zero_window::CAUSE, &send_buffer::CAUSE]
+    let reads = [&request_held::ZERO_WINDOW, &request_held::SEND_BUFFER]
         .iter()
         .any(|c| matches!((c.judge)(record), Judgement::Named(_)));
     let pinned = pinned::named(record);
     if told || reads || pinned || in_the_process::named(record) || compression::named(record) {
         return Judgement::Silent;
     }
-    let words = if let Some(apart) = tiny_writes::apart_ms(record).filter(|_| within > before) {
+    let words = if let Some(apart) = apart_ms(record).filter(|_| within > before) {
         format!(
             "the answer comes in pieces, {} apart, over {}, and no round trip or acknowledgement explains that: the server makes them as \
              it goes",

@@ -3,19 +3,20 @@
 //! Experiment: the same response on a warm connection. The control is the first byte, which does
 //! not depend on the window.
 
-use super::{
-    Cause, Fix, Judgement, compression, idle_restart, not_moved, nothing, say, send_buffer, zero_window,
-};
+use super::{compression, idle_restart, request_held};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, not_moved, nothing};
+use crate::signs::congestion;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "slow-start",
     title: "a new connection starts slowly: the answer needs several round trips until the window has grown",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants: nothing,
     judge,
 };
@@ -32,25 +33,15 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// Shorter round trips cost a negligible time.
-const RTT_MS: f64 = 3.0;
-/// Capacity of the first window (RFC 6928: ten segments).
-pub(super) const FIRST_WINDOW: u64 = 13_000;
-
-/// The message exceeds the first window, and the path is long enough for round trips to cost time.
-pub(super) fn applies(record: &Record) -> bool {
-    let body = record.group().first().and_then(|c| c.answer()).map(|a| a.body_bytes);
-    body.is_some_and(|body| body + record.settings.body_bytes >= FIRST_WINDOW) && record.rtt_ms() >= RTT_MS
-}
-
 fn judge(record: &Record) -> Judgement {
     let rtt = record.rtt_ms();
     let group = record.group();
-    let Some(answer) = group.first().and_then(|c| c.answer()).filter(|_| applies(record)) else {
+    let Some(answer) = group.first().and_then(|c| c.answer()).filter(|_| congestion::may_limit(record))
+    else {
         return Judgement::Silent;
     };
     // If the window is not the limit, a new connection is slow for that other reason.
-    if [&zero_window::CAUSE, &send_buffer::CAUSE]
+    if [&request_held::ZERO_WINDOW, &request_held::SEND_BUFFER]
         .iter()
         .any(|c| matches!((c.judge)(record), Judgement::Named(_)))
     {

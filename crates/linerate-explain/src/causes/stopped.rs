@@ -4,12 +4,13 @@
 //! Evidence: the state of its threads, looked at before and after each call (`--pid`, or found by
 //! its listening socket).
 
-use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::{Call, Why, ms};
 use crate::evidence::Grounds;
 use crate::record::Record;
+use crate::rule::{Cause, Fix, Judgement, excluded, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "stopped",

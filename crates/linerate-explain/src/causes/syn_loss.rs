@@ -3,18 +3,21 @@
 //! Evidence: the kernel counts the SYN's retransmissions and the time they took
 //! (`tcpi_total_retrans`, `tcpi_total_rto_time`).
 
-use super::{Cause, Fix, Judgement, accept_queue, excluded, nothing, say};
+use super::accept_queue;
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::{Record, median_of};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
+use crate::signs::new_connections::syns;
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "syn-loss",
     title: "SYNs are lost on the way or dropped by the server's machine: connecting takes a second or more",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants: nothing,
     judge,
 };
@@ -32,7 +35,7 @@ const FIXES: &[Fix] = &[
 ];
 
 fn judge(record: &Record) -> Judgement {
-    let (again, all) = accept_queue::syns(record);
+    let (again, all) = syns(record);
     if again.is_empty() {
         return if all >= 3 {
             excluded(format!("all of {all} SYNs were answered"))

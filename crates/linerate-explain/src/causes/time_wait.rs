@@ -8,13 +8,15 @@
 //! ports that the system does not choose by itself, which were not used lately. With a full accept
 //! queue, or a path that loses SYNs, the port makes no difference.
 
-use super::{AGAIN, Block, Cause, Fix, Judgement, say, singles};
+use crate::arms::singles;
 use crate::call::{Call, ms};
 use crate::evidence::Grounds;
-use crate::probe::{CallProbe, Experiment, Lane, Probe};
+use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 use linerate_base::Random;
 
 pub(super) static CAUSE: Cause = Cause {

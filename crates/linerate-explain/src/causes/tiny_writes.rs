@@ -2,18 +2,20 @@
 //!
 //! Evidence: segments received compared with bytes received (`tcpi_data_segs_in`).
 
-use super::{Cause, Fix, Judgement, excluded, nothing, say, server_nagle};
-use crate::call::ms;
+use super::server_nagle;
 use crate::evidence::{Grounds, Proof};
 use crate::record::{Record, median_of};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
+use crate::signs::pieces::{self, MANY};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "tiny-writes",
     title: "the server writes its answer in many small pieces, each a packet of its own",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants: nothing,
     judge,
 };
@@ -30,27 +32,8 @@ const FIXES: &[Fix] = &[
     Fix { software: "any server", change: "collect before writing (writev, MSG_MORE, TCP_CORK)" },
 ];
 
-/// Segments from which it matters.
-const SEGMENTS: f64 = 16.0;
 /// Bytes in each below which they are small.
 const SMALL: f64 = 300.0;
-
-/// Beyond a round trip, which Nagle's algorithm holds a piece back for, milliseconds.
-const PAUSE_MS: f64 = 5.0;
-
-/// Pauses between the pieces of a response if the server itself makes them, for example because it
-/// responds word by word, milliseconds.
-pub(super) fn apart_ms(record: &Record) -> Option<f64> {
-    let pauses: Vec<f64> = record
-        .group()
-        .iter()
-        .flat_map(|c| c.receives.windows(2))
-        .map(|w| ms(w[1].at.saturating_sub(w[0].at)))
-        .collect();
-    let own = pauses.len() > SEGMENTS as usize && median(&pauses) > 1.5 * record.rtt_ms() + PAUSE_MS;
-    let stalls = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_));
-    (own && !stalls).then(|| median(&pauses))
-}
 
 fn judge(record: &Record) -> Judgement {
     let calls: Vec<_> = record.group().into_iter().filter(|c| c.facts.data_segs_in > 0).collect();
@@ -59,20 +42,20 @@ fn judge(record: &Record) -> Judgement {
     }
     let segments = median(&calls.iter().map(|c| f64::from(c.facts.data_segs_in)).collect::<Vec<_>>());
     let bytes = median(&calls.iter().map(|c| c.facts.bytes_received as f64).collect::<Vec<_>>());
-    if segments < SEGMENTS || bytes / segments > SMALL {
+    if segments < MANY as f64 || bytes / segments > SMALL {
         return excluded(format!(
             "an answer comes in {segments:.0} segments of {:.0} bytes",
             bytes / segments.max(1.0)
         ));
     }
-    if let Some(apart) = apart_ms(record) {
+    let stalls = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_));
+    if let Some(apart) = pieces::apart_ms(record).filter(|_| !stalls) {
         return excluded(format!(
             "its {segments:.0} pieces come {} apart, which no round trip and no acknowledgement explains: the server makes them as it \
              goes",
             say(apart)
         ));
     }
-    let stalls = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_));
     let cost = if stalls { 0.1 } else { median_of(&calls, |c| c.receive) };
     let words = format!(
         "an answer of {bytes:.0} bytes comes in {segments:.0} segments of {:.0} bytes each; full ones would be {:.0}; from its first \

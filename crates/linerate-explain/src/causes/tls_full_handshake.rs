@@ -4,13 +4,14 @@
 //! against full handshakes, in turns. Of a server that resumes none, TLS 1.2 shows the second round
 //! trip that a resumed session spares.
 
-use super::{Block, Cause, Fix, Judgement, excluded, not_moved, say};
 use crate::evidence::{Grounds, Trial};
 use crate::handshake::Handshake;
-use crate::probe::Experiment;
+use crate::probe::{Block, Experiment};
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
 use crate::signs::tls::{self, WORTH_MS};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 use linerate_tls::Variant;
 
@@ -18,7 +19,7 @@ pub(super) static CAUSE: Cause = Cause {
     id: "tls-full-handshake",
     title: "each new connection makes a full TLS handshake, since no session is resumed",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };

@@ -4,10 +4,10 @@
 //! Symptom: handshakes of TLS 1.3 with two flights of ours. Experiment: a key share of the group
 //! that the server wants, in turns with the usual one.
 
-use super::{Block, Cause, Fix, Judgement, excluded, not_moved};
 use crate::evidence::Grounds;
-use crate::probe::Experiment;
+use crate::probe::{Block, Experiment};
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
 use crate::signs::tls::{self, WORTH_MS};
 use crate::verdict::Verdict;
 
@@ -17,7 +17,7 @@ pub(super) static CAUSE: Cause = Cause {
     id: "tls-hello-retry",
     title: "the server asks for a key share of another group, which costs the TLS handshake a round trip",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };

@@ -6,18 +6,19 @@
 
 use std::time::Duration;
 
-use super::{Cause, Fix, Judgement, excluded, not_moved, nothing, say};
 use crate::evidence::{Grounds, Proof};
 use crate::handshake::Handshake;
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved, nothing};
 use crate::signs::tls;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "tls-long-chain",
     title: "the server's certificates do not fit a new connection's first window: the TLS handshake takes another round trip",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants: nothing,
     judge,
 };

@@ -3,14 +3,15 @@
 //! Symptom: handshakes with two flights of ours. Experiment, where the client is what forbids
 //! TLS 1.3: handshakes that offer it, in turns.
 
-use super::{Block, Cause, Fix, Judgement, excluded, not_moved, say};
 use crate::evidence::{Grounds, Trial};
 use crate::handshake::Handshake;
-use crate::probe::Experiment;
+use crate::probe::{Block, Experiment};
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
 use crate::signs::tls::{self, WORTH_MS};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
 use linerate_tls::Variant;
 
@@ -18,7 +19,7 @@ pub(super) static CAUSE: Cause = Cause {
     id: "tls-old-version",
     title: "TLS 1.2 is spoken, whose handshake takes one more round trip than that of TLS 1.3",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     wants,
     judge,
 };

@@ -3,12 +3,14 @@
 //! Symptom: from the ClientHello to the server's first flight passes more than a round trip.
 //! Experiment: resumed sessions, which need no such operation, against full handshakes, in turns.
 
-use super::{Cause, Fix, Judgement, not_moved, nothing, say, server_think};
 use crate::evidence::{Grounds, Trial};
 use crate::handshake::Handshake;
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, not_moved, nothing};
 use crate::signs::tls::{self, WORTH_MS};
+use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::verdict::Verdict;
+use crate::words::say;
 
 use linerate_tls::ServerKey;
 
@@ -16,7 +18,7 @@ pub(super) static CAUSE: Cause = Cause {
     id: "tls-slow-key",
     title: "the server takes that long for its private key's part of a full TLS handshake",
     fixes: FIXES,
-    verify: super::AGAIN,
+    verify: AGAIN,
     // Resumed sessions are tried for all that a full handshake may cost.
     wants: nothing,
     judge,
@@ -47,7 +49,7 @@ const LARGE: usize = 3072;
 /// The key's operation must take this long to be named: a large RSA key takes milliseconds everywhere;
 /// others do only where the key is elsewhere.
 fn least_ms(record: &Record, key: Option<ServerKey>) -> f64 {
-    let least = if is_large(key) { WORTH_MS } else { server_think::WORK_MS };
+    let least = if is_large(key) { WORTH_MS } else { WORK_MS };
     tls::counts_ms(record, least)
 }
 
@@ -88,14 +90,14 @@ fn by_experiment(trial: Trial, least: f64, key: &str) -> Judgement {
 fn by_time(record: &Record, full: &[&Handshake], least: f64, key: &str, large: bool) -> Judgement {
     let beyond = tls::middle(full, Handshake::hello) - record.rtt_ms();
     // A server that is slow with all it does is not slow for its key.
-    if full.len() < 2 || beyond < least || beyond < 2.0 * server_think::beyond_rtt(record) {
+    if full.len() < 2 || beyond < least || beyond < 2.0 * beyond_rtt(record) {
         return Judgement::Silent;
     }
     let words = format!(
         "from the ClientHello to the server's first flight: {} ({key}), of which the round trip is {}; a request waits {}",
         say(beyond + record.rtt_ms()),
         say(record.rtt_ms()),
-        say(server_think::beyond_rtt(record) + record.rtt_ms())
+        say(beyond_rtt(record) + record.rtt_ms())
     );
     let verdict = Verdict::new(&CAUSE, beyond, Grounds::Seen { words, alone: large })
         .saying("the server resumes no session to compare with");

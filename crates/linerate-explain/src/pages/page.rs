@@ -1,7 +1,8 @@
 //! The parts of a page that explains a cause.
 
-use crate::causes::{Fix, find};
+use crate::causes::find;
 use crate::passive::findings;
+use crate::rule::Fix;
 
 /// A cause, explained.
 #[derive(Clone, Copy, Debug)]

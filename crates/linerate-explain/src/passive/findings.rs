@@ -423,15 +423,15 @@ pub(crate) fn title(id: &str) -> &'static str {
 }
 
 /// The fixes for a cause that packets show.
-pub(crate) fn advice(id: &str) -> Vec<crate::causes::Fix> {
+pub(crate) fn advice(id: &str) -> Vec<crate::rule::Fix> {
     let known = KNOWN.iter().map(|k| (k.id, k.fixes)).chain(OTHERS.iter().map(|o| (o.0, o.2)));
     let fixes = known.filter(|(other, _)| *other == id).flat_map(|(_, fixes)| fixes);
-    fixes.map(|(software, change)| crate::causes::Fix { software, change }).collect()
+    fixes.map(|(software, change)| crate::rule::Fix { software, change }).collect()
 }
 
 /// All of that, by cause.
 #[cfg(test)]
-pub(crate) fn all_advice() -> Vec<(&'static str, crate::causes::Fix)> {
+pub(crate) fn all_advice() -> Vec<(&'static str, crate::rule::Fix)> {
     let ids = KNOWN.iter().map(|k| k.id).chain(OTHERS.iter().map(|o| o.0));
     ids.flat_map(|id| advice(id).into_iter().map(move |fix| (id, fix))).collect()
 }

@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::call::Call;
-use crate::causes::Block;
 use crate::limits::{FAMILY_TIME, MARGIN, NAME_SERVER_TIME};
-use crate::probe::{CallProbe, Experiment, Lane, Probe, Variation};
+use crate::probe::{Block, CallProbe, Experiment, Lane, Probe, Variation};
 use crate::record::Record;
 
 /// The experiments that a probe belongs to.

@@ -1,8 +1,9 @@
 //! Signs in concurrent calls beside single calls: how many are served at once, or a queue in which
 //! each waits for the previous one.
 
+use super::wait::{WORK_MS, beyond_rtt};
 use crate::call::{Call, ms};
-use crate::probe::Experiment;
+use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
 use crate::stats::{median, p_value, shift, slope};
 
@@ -47,6 +48,25 @@ pub(crate) enum Seen {
 /// The result of each burst.
 pub(crate) fn seen(record: &Record) -> Vec<Seen> {
     record.bursts().map(|burst| one(record, burst)).collect()
+}
+
+/// Several calls at once, where calls wait for long and the bursts so far leave it unclear what for.
+pub(crate) fn burst(record: &Record) -> Vec<Block> {
+    let slow = beyond_rtt(record) >= WORK_MS * 0.8;
+    let given_up = record.given_up.contains(&Experiment::Burst);
+    if !slow || !record.settings.may_repeat || record.group().is_empty() || given_up {
+        return Vec::new();
+    }
+    // A second time if the first is unclear, and a third if they disagree, so that a single hiccup
+    // decides nothing.
+    let seen = seen(record);
+    let more = match seen.as_slice() {
+        [] => true,
+        [one] => *one != Seen::Nothing,
+        [one, two] => matches!((one, two), (Seen::Line(_), Seen::Unclear) | (Seen::Unclear, Seen::Line(_))),
+        _ => false,
+    };
+    if more { vec![vec![Probe::Burst(CALLS)]] } else { Vec::new() }
 }
 
 fn waits(burst: &[Call]) -> Vec<f64> {

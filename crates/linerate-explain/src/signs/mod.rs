@@ -2,7 +2,13 @@
 
 pub(crate) mod at_once;
 pub(crate) mod bursts;
+pub(crate) mod by_connection;
+pub(crate) mod congestion;
 pub(crate) mod first;
+pub(crate) mod new_connections;
 pub(crate) mod pace;
+pub(crate) mod path;
+pub(crate) mod pieces;
 pub(crate) mod streams;
 pub(crate) mod tls;
+pub(crate) mod wait;

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use crate::call::{Call, ms};
-use crate::causes::Block;
 use crate::evidence::Trial;
 use crate::handshake::Handshake;
 use crate::limits::BUSY_SHARE;
-use crate::probe::{CallProbe, Experiment, Lane, Probe};
+use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
 use crate::stats::median;
 

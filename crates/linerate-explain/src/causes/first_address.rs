@@ -1,26 +1,28 @@
-//! The name has IPv6 addresses that lead nowhere, and clients try them first.
+//! The name has addresses that lead nowhere, and clients try them first: IPv6 ones where IPv4 would
+//! work (or the reverse), or the first of several of one kind.
 //!
 //! Experiment: a connection to each address on its own.
 
 use std::net::SocketAddr;
 
-use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::probe::Connected;
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
 use crate::verdict::Verdict;
+use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(super) static OTHER_FAMILY: Cause = Cause {
     id: "ipv6-fallback",
     title: "the name's first addresses cannot be reached: clients lose time on them before they try the next",
-    fixes: FIXES,
-    verify: super::AGAIN,
+    fixes: FAMILY_FIXES,
+    verify: AGAIN,
     wants: nothing,
-    judge,
+    judge: |record| judge(record, &OTHER_FAMILY, |lost, good| lost.is_ipv4() != good.is_ipv4()),
 };
 
-const FIXES: &[Fix] = &[
+const FAMILY_FIXES: &[Fix] = &[
     Fix { software: "DNS", change: "remove the AAAA record, or make the server reachable by IPv6" },
     Fix {
         software: "firewalls on the way",
@@ -32,6 +34,32 @@ const FIXES: &[Fix] = &[
         software: "curl, Go, Node 20+",
         change: "they try both after 200 to 300 ms (RFC 8305); older clients wait for the time-out",
     },
+];
+
+pub(super) static SAME_FAMILY: Cause = Cause {
+    id: "dead-address",
+    title: "the name's first address does not answer: clients lose time on it before they try the next",
+    fixes: ADDRESS_FIXES,
+    verify: "name servers change the order of addresses: run it some times",
+    wants: nothing,
+    judge: |record| judge(record, &SAME_FAMILY, |lost, good| lost.is_ipv4() == good.is_ipv4()),
+};
+
+const ADDRESS_FIXES: &[Fix] = &[
+    Fix { software: "DNS", change: "remove the dead address, and let health checks do so (a short TTL)" },
+    Fix {
+        software: "firewalls on the way",
+        change: "reject instead of dropping, so that clients go on at once",
+    },
+    Fix {
+        software: "JVM",
+        change: "a connect time-out of a second or two: HttpURLConnection and most clients wait for the system's, which is minutes",
+    },
+    Fix {
+        software: "curl, Go, Node 20+",
+        change: "curl --connect-timeout, Go's Dialer.Timeout, Node's autoSelectFamilyAttemptTimeout bound what one address costs",
+    },
+    Fix { software: "any client", change: "a connect time-out, and the next address after it" },
 ];
 
 /// A time below which going on to the next address does not matter.
@@ -50,16 +78,8 @@ fn attempts(record: &Record, of_the_kind: Kind) -> Option<(Vec<&Connected>, &Con
 /// was reached.
 type Kind = fn(&SocketAddr, &SocketAddr) -> bool;
 
-fn other_family(lost: &SocketAddr, good: &SocketAddr) -> bool {
-    lost.is_ipv4() != good.is_ipv4()
-}
-
-fn judge(record: &Record) -> Judgement {
-    judge_first(record, &CAUSE, other_family)
-}
-
 /// The cost of trying addresses of the kind in vain.
-pub(super) fn judge_first(record: &Record, cause: &'static Cause, of_the_kind: Kind) -> Judgement {
+fn judge(record: &Record, cause: &'static Cause, of_the_kind: Kind) -> Judgement {
     let Some((lost, good)) = attempts(record, of_the_kind) else { return Judgement::Silent };
     if lost.is_empty() {
         let mut pairs = record.connects().into_iter().filter(|c| c.address != good.address);

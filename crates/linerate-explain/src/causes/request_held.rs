@@ -1,24 +1,27 @@
-//! The server reads the request slowly: its receive window is full, and we may not send.
+//! A window holds the request back: the server reads it slowly, so its receive window is full, or
+//! our send buffer is too small for the path.
 //!
-//! Evidence: the kernel counts the time that the peer's window held us back (`tcpi_rwnd_limited`).
+//! Evidence: the kernel counts the time that either held us back (`tcpi_rwnd_limited`,
+//! `tcpi_sndbuf_limited`).
 
-use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::{Call, ms};
 use crate::evidence::Grounds;
 use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
+use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(super) static ZERO_WINDOW: Cause = Cause {
     id: "zero-window",
     title: "the server reads the request slowly: its receive window is full",
-    fixes: FIXES,
-    verify: super::AGAIN,
+    fixes: WINDOW_FIXES,
+    verify: AGAIN,
     wants: nothing,
-    judge,
+    judge: |record| judge(record, &ZERO_WINDOW, |c| c.facts.rwnd_limited_us, "the server's receive window"),
 };
 
-const FIXES: &[Fix] = &[
+const WINDOW_FIXES: &[Fix] = &[
     Fix {
         software: "any server",
         change: "read the body as it comes, apart from what is done with it; what slows reading down is disk, parsing, a lock, a remote store",
@@ -34,13 +37,29 @@ const FIXES: &[Fix] = &[
     Fix { software: "Linux", change: "net.ipv4.tcp_rmem's maximum on long fat paths" },
 ];
 
-/// Calls in which the window held us back, and their milliseconds of it.
-pub(super) fn judge_counter(
-    record: &Record,
-    cause: &'static Cause,
-    counter: fn(&Call) -> u64,
-    what: &str,
-) -> Judgement {
+pub(super) static SEND_BUFFER: Cause = Cause {
+    id: "send-buffer",
+    title: "the send buffer is too small for this path: too little is on the way at once",
+    fixes: BUFFER_FIXES,
+    verify: AGAIN,
+    wants: nothing,
+    judge: |record| judge(record, &SEND_BUFFER, |c| c.facts.sndbuf_limited_us, "our send buffer"),
+};
+
+const BUFFER_FIXES: &[Fix] = &[
+    Fix {
+        software: "Linux",
+        change: "net.ipv4.tcp_wmem's maximum at least the path's rate times its round trip",
+    },
+    Fix {
+        software: "any client or server",
+        change: "remove setsockopt(SO_SNDBUF): it switches the kernel's own sizing off",
+    },
+    Fix { software: "nginx", change: "listen ... sndbuf= removed; Netty: no SO_SNDBUF child option" },
+];
+
+/// What the kernel counted of the time that `what` held the request back.
+fn judge(record: &Record, cause: &'static Cause, counter: fn(&Call) -> u64, what: &str) -> Judgement {
     if record.settings.body_bytes == 0 {
         return Judgement::Silent;
     }
@@ -62,8 +81,4 @@ pub(super) fn judge_counter(
         100.0 * share
     );
     Judgement::Named(Box::new(Verdict::new(cause, cost, Grounds::Counted { words, share })))
-}
-
-fn judge(record: &Record) -> Judgement {
-    judge_counter(record, &CAUSE, |c| c.facts.rwnd_limited_us, "the server's receive window")
 }

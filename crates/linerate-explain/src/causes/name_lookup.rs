@@ -1,0 +1,131 @@
+//! Looking the name up takes a good part of the call. One reason has a name of its own: a name
+//! server does not respond, and the resolver waits for it before it asks the next one.
+//!
+//! Experiment: the address is known beforehand; what is left of the call is what was measured
+//! beside the lookup. A lookup of whole seconds (5 s by default) is the symptom of a silent name
+//! server. Experiment: query each name server directly.
+
+use crate::call::ms;
+use crate::evidence::Grounds;
+use crate::probe::{Block, NameServer, Probe};
+use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
+use crate::stats::median;
+use crate::verdict::Verdict;
+use crate::words::say;
+
+pub(super) static SLOW: Cause = Cause {
+    id: "dns-slow",
+    title: "looking up the server's name is slow",
+    fixes: FIXES,
+    verify: "and beside it with the address in place of the name",
+    wants: nothing,
+    judge: slow,
+};
+
+pub(super) static TIMEOUT: Cause = Cause {
+    id: "dns-timeout",
+    title: "a name server does not answer, and each lookup waits for it first",
+    fixes: FIXES,
+    verify: AGAIN,
+    wants: ask_directly,
+    judge: timeout,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "the machine",
+        change: "a caching resolver nearby (systemd-resolved, unbound, dnsmasq, nscd); in Kubernetes NodeLocal DNSCache",
+    },
+    Fix {
+        software: "resolv.conf",
+        change: "name servers that answer first; fewer search domains; options ndots:1 where names are whole (a trailing dot does the same for one name)",
+    },
+    Fix { software: "JVM", change: "networkaddress.cache.ttl in java.security" },
+    Fix { software: "any client", change: "keep connections: a lookup is then paid once" },
+];
+
+/// Below this a lookup is what lookups take.
+const SLOW_MS: f64 = 20.0;
+/// A lookup that waited for a timeout takes most of a second at least (`options timeout:1`).
+const WAITED_MS: f64 = 700.0;
+
+/// The first lookup is what a call pays; later ones may come from a cache.
+fn lookup_ms(record: &Record) -> Option<f64> {
+    let lookups = record.lookups();
+    lookups.first().map(|l| ms(l.took))
+}
+
+fn slow(record: &Record) -> Judgement {
+    let Some(took) = lookup_ms(record).filter(|_| record.settings.named) else { return Judgement::Silent };
+    let rest = record.typical(|c| c.total);
+    if took < SLOW_MS || took < 0.3 * rest {
+        return excluded(format!("the name is looked up in {}", say(took)));
+    }
+    if unanswered(record).is_some() {
+        return Judgement::Silent;
+    }
+    let again: Vec<f64> = record.lookups().iter().skip(1).map(|l| ms(l.took)).collect();
+    let words =
+        format!("the name's lookup takes {}; the call with the address at hand {}", say(took), say(rest));
+    let mut verdict = Verdict::new(&SLOW, took, Grounds::Counted { words, share: 1.0 });
+    if !again.is_empty() {
+        verdict = verdict.saying(format!("looked up again: {}", say(median(&again))));
+    }
+    for server in record.name_servers().unwrap_or_default() {
+        let said = |t: Option<std::time::Duration>| t.map_or("nothing in 1 s".to_owned(), |t| say(ms(t)));
+        verdict = verdict.saying(format!(
+            "name server {}, asked directly: IPv4 {}, IPv6 {}",
+            server.address,
+            said(server.v4),
+            said(server.v6)
+        ));
+    }
+    Judgement::Named(Box::new(verdict))
+}
+
+fn ask_directly(record: &Record) -> Vec<Block> {
+    let slow = lookup_ms(record).is_some_and(|took| took >= SLOW_MS);
+    if record.settings.named && slow && record.name_servers().is_none() {
+        vec![vec![Probe::NameServers]]
+    } else {
+        Vec::new()
+    }
+}
+
+/// The first name server that does not respond, for either family.
+fn unanswered(record: &Record) -> Option<&NameServer> {
+    lookup_ms(record).filter(|took| *took >= WAITED_MS)?;
+    record.name_servers()?.iter().find(|s| s.v4.is_none() || s.v6.is_none())
+}
+
+fn timeout(record: &Record) -> Judgement {
+    let Some(took) = lookup_ms(record).filter(|_| record.settings.named) else {
+        return Judgement::Silent;
+    };
+    let Some(silent) = unanswered(record) else {
+        return match record.name_servers() {
+            Some(servers) if !servers.is_empty() => {
+                excluded(format!("all {} name servers answer", servers.len()))
+            }
+            _ => Judgement::Silent,
+        };
+    };
+    let what = match (silent.v4, silent.v6) {
+        (None, None) => "does not answer",
+        (None, Some(_)) => "answers for IPv6 addresses, but not for IPv4",
+        _ => "answers for IPv4 addresses, but not for IPv6",
+    };
+    let words = format!(
+        "the lookup takes {}; name server {}, asked directly, {what} within a second",
+        say(took),
+        silent.address
+    );
+    let mut verdict = Verdict::new(&TIMEOUT, took, Grounds::Counted { words, share: 1.0 });
+    for server in record.name_servers().unwrap_or_default().iter().filter(|s| s.address != silent.address) {
+        if let Some(time) = server.v4 {
+            verdict = verdict.saying(format!("name server {} answers in {}", server.address, say(ms(time))));
+        }
+    }
+    Judgement::Named(Box::new(verdict))
+}

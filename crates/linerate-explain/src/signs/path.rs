@@ -1,0 +1,102 @@
+//! How the round trip varies: a queue on the path that fills and drains, or hiccups.
+
+use crate::call::{Call, ms};
+use crate::probe::Observation;
+use crate::record::Record;
+use crate::stats::{median, order_p_value};
+
+/// Handshakes needed to distinguish a queue from hiccups.
+const ENOUGH: usize = 16;
+/// Handshakes of a quiet path differ by less than this.
+pub(crate) const SIGN_MS: f64 = 5.0;
+/// Least distance between the fastest and the slowest 10 % of handshakes if a queue fills or
+/// drains.
+const RANGE_MS: f64 = 12.0;
+/// The same as a share of the least round trip.
+const RANGE_SHARE: f64 = 0.1;
+/// Chance that times in random order follow one another so closely, at most.
+pub(crate) const CHANCE: f64 = 0.003;
+
+/// Times of handshakes that were made one right after the other.
+fn series(record: &Record) -> Vec<f64> {
+    let to = record.addresses().get(record.chosen()).copied();
+    let connects = record.connects().into_iter().filter(|c| c.error.is_none() && Some(c.address) == to);
+    connects.filter(|c| c.facts.total_retrans == 0).map(|c| ms(c.took)).collect()
+}
+
+/// Times of all handshakes; one for those made at once.
+pub(crate) fn handshakes(record: &Record) -> Vec<f64> {
+    let one = |observation: &Observation| match observation {
+        Observation::Call(c) if c.fresh && !c.syn_again() && c.answer().is_some() => Some(ms(c.connect)),
+        Observation::Burst(calls) => {
+            let all: Vec<f64> = calls.iter().filter(|c| !c.syn_again()).map(|c| ms(c.connect)).collect();
+            (!all.is_empty()).then(|| median(&all))
+        }
+        _ => None,
+    };
+    let mut all = series(record);
+    all.extend(record.entries().iter().filter_map(|(_, observation)| one(observation)).filter(|t| *t > 0.0));
+    all
+}
+
+/// How the round trip behaves while it is looked at, milliseconds.
+pub(crate) struct Path {
+    pub(crate) least: f64,
+    pub(crate) typical: f64,
+    /// The 10th percentile; `high` is the 90th.
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// Handshakes that followed one another.
+    series: Vec<f64>,
+    pub(crate) samples: usize,
+}
+
+impl Path {
+    pub(crate) fn of(record: &Record) -> Option<Path> {
+        let times = handshakes(record);
+        let series = series(record);
+        if series.len() < ENOUGH {
+            return None;
+        }
+        let mut sorted = times.clone();
+        sorted.sort_by(f64::total_cmp);
+        let tenth = sorted.len() / 10;
+        Some(Path {
+            least: record.rtt_ms().min(sorted[0]),
+            typical: median(&times),
+            low: sorted[tenth],
+            high: sorted[sorted.len() - 1 - tenth],
+            series,
+            samples: times.len(),
+        })
+    }
+
+    pub(crate) fn varies(&self) -> bool {
+        let range = self.high - self.low;
+        range >= RANGE_MS.max(RANGE_SHARE * self.least) && self.typical - self.least >= SIGN_MS
+    }
+
+    /// How likely handshakes that follow one another differ so little by chance.
+    pub(crate) fn chance(&self) -> f64 {
+        order_p_value(&self.series)
+    }
+}
+
+/// Handshakes vary as behind a queue that fills and drains: each takes about as long as the one
+/// before it.
+pub(crate) fn queues(record: &Record) -> bool {
+    Path::of(record).is_some_and(|path| path.varies() && path.chance() <= CHANCE)
+}
+
+/// Time that calls on new connections wait beyond the round trip of that moment, as their own
+/// handshakes show it; if a queue makes the round trip long.
+pub(crate) fn beyond_handshake_ms(record: &Record) -> Option<f64> {
+    let beyond = |c: &&Call| (ms(c.wait) - ms(c.connect)).max(0.0);
+    queues(record).then(|| median(&clean(record).iter().map(beyond).collect::<Vec<_>>()))
+}
+
+/// Calls on new connections without loss.
+pub(crate) fn clean(record: &Record) -> Vec<&Call> {
+    let calls = record.calls().map(|(_, call)| call).chain(record.bursts().flatten());
+    calls.filter(|c| c.fresh && c.answer().is_some() && !c.syn_again() && !c.lossy()).collect()
+}
