@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use crate::call::{Call, Failure, Stage, Why, ms};
 use crate::causes;
+use crate::evidence::Proof;
 use crate::limits;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Observation, Probe};
 use crate::record::{Record, Settings, median_of};
-use crate::rule::Judgement;
+use crate::rule::{Judgement, Judgements};
 use crate::shown::Arms;
 use crate::signs::wait::WORK_MS;
 use crate::signs::{at_once, bursts, first, pace};
@@ -217,7 +218,7 @@ impl Planner {
                     self.look();
                 } else {
                     // A stopped process responds to no experiment.
-                    self.phase = if causes::is_stopped(&self.record) { Phase::Done } else { Phase::Rule(0) };
+                    self.phase = if is_stopped(&self.judgements()) { Phase::Done } else { Phase::Rule(0) };
                 }
             }
             Phase::Rule(n) => {
@@ -225,7 +226,7 @@ impl Planner {
                     self.phase = Phase::Done;
                     return true;
                 };
-                let batch = (rule.wants)(&self.record);
+                let batch = self.judgements().wanted(rule);
                 if batch.is_empty() || !self.affordable(&batch) {
                     self.phase = Phase::Rule(n + 1);
                 } else {
@@ -318,12 +319,17 @@ impl Planner {
         if calls.all(failed) { words } else { None }
     }
 
+    fn judgements(&self) -> Judgements<'_> {
+        Judgements::new(&self.record, &causes::ALL)
+    }
+
     /// The diagnosis by all observations so far.
     pub fn diagnose(&self) -> Diagnosis {
         let record = &self.record;
         let (mut named, mut ruled_out, mut limits) = (Vec::<Verdict>::new(), Vec::new(), Vec::new());
+        let judgements = self.judgements();
         for cause in causes::ALL {
-            match (cause.judge)(record) {
+            match judgements.of(cause.id).clone() {
                 Judgement::Named(verdict) => named.push(*verdict),
                 Judgement::RuledOut(why) => {
                     ruled_out.push(RuledOut { id: cause.id, why: why.words().to_owned() })
@@ -332,7 +338,7 @@ impl Planner {
                 Judgement::Silent => {}
             }
         }
-        if causes::is_stopped(record) {
+        if is_stopped(&judgements) {
             named.retain(|verdict| verdict.id() == "stopped");
         }
         let changed = steady::weigh(record, &mut named, &mut ruled_out);
@@ -422,6 +428,11 @@ impl Planner {
         (total > explained && body < 100_000)
             .then(|| format!("the call takes {}, and no cause was found for it", say(total)))
     }
+}
+
+/// All threads of the server are stopped, so it has nothing else to show.
+fn is_stopped(judgements: &Judgements<'_>) -> bool {
+    matches!(judgements.of("stopped"), Judgement::Named(v) if v.proof() == Proof::Proved)
 }
 
 /// The failure of the call, where the server's status says so.

@@ -5,12 +5,11 @@
 //! Several connections at once lose SYNs, in steps of a second. Evidence: TcpExt ListenOverflows,
 //! if the server is on this machine.
 
-use super::{connection_limit, pinned};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof, Trial};
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded};
+use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded};
 use crate::signs::new_connections::{self, WAITED_MS, first_waits, grows, syns, waited};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -21,8 +20,13 @@ pub(super) static CAUSE: Cause = Cause {
     title: "connections wait in the server's accept queue: the server is slow to accept them",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Beside {
+        // The server has accepted a connection that waits for another to end, or for a busy worker.
+        hidden_by: &["connection-limit", "pinned-to-busy-worker"],
+        asks: &[],
+        wants,
+        judge,
+    },
 };
 
 const FIXES: &[Fix] = &[
@@ -73,20 +77,15 @@ fn ran_over(record: &Record) -> bool {
     overflows(record) > 0
 }
 
-fn wants(record: &Record) -> Vec<Block> {
+fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
     let sign = waited(record) >= WAITED_MS || !syns(record).0.is_empty();
     // Several that hang as the first ones did would take all the time there is.
     let starved = syns(record).0.is_empty() && new_connections::starved(record) > 0;
-    if sign && record.settings.may_repeat && !record.burst_tried() && !accepted(record) && !starved {
+    if sign && record.settings.may_repeat && !record.burst_tried() && !judged.hides_it() && !starved {
         vec![vec![Probe::Burst(6)]]
     } else {
         Vec::new()
     }
-}
-
-/// The server has accepted the connections that wait.
-fn accepted(record: &Record) -> bool {
-    connection_limit::named(record) || pinned::named(record)
 }
 
 /// SYNs were lost, and nothing else on established connections. A queue that was full at that
@@ -98,13 +97,8 @@ fn turned_away(record: &Record, lost: f64, words: String) -> Judgement {
     )))
 }
 
-/// It is more than possible.
-pub(super) fn named(record: &Record) -> bool {
-    matches!(judge(record), Judgement::Named(verdict) if verdict.proof() > Proof::Possible)
-}
-
-fn judge(record: &Record) -> Judgement {
-    if accepted(record) {
+fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
+    if judged.hides_it() {
         return Judgement::Silent;
     }
     let (again, all) = syns(record);

@@ -10,7 +10,7 @@ use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::probe::{Block, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded};
 use crate::signs::path::{self, CHANCE, Path, SIGN_MS};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -20,8 +20,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "a queue on the way is full: packets wait in it behind others' (bufferbloat)",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

@@ -10,7 +10,7 @@ use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, Experiment, Writes};
 use crate::record::Record;
-use crate::rule::{Cause, Fix, Judgement, again, not_moved};
+use crate::rule::{Cause, Fix, Judgement, Rule, again, not_moved};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -20,8 +20,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the client holds the body of its request back until the server acknowledges the head (Nagle's algorithm meeting delayed ACKs)",
     fixes: FIXES,
     verify: "where the client now writes in one piece: with --writes one",
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

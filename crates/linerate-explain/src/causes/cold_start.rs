@@ -10,7 +10,7 @@ use crate::call::ms;
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{Cause, Fix, Judgement};
+use crate::rule::{Cause, Fix, Judgement, Rule};
 use crate::signs::first;
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -21,8 +21,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the first call finds the server cold and takes far longer than later ones",
     fixes: FIXES,
     verify: "a server that was called just now is warm: run it right after a start, or after as long a pause",
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

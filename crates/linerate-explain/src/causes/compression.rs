@@ -7,7 +7,7 @@ use crate::arms::arms;
 use crate::evidence::Grounds;
 use crate::probe::{Block, Experiment, Probe, Variation};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, not_moved};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, not_moved};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -16,8 +16,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "with the other Accept-Encoding the same answer is there sooner",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[
@@ -104,9 +103,4 @@ fn judge(record: &Record) -> Judgement {
         return not_moved(&trial, GAIN_MS, &words);
     }
     Judgement::Named(Box::new(Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial))))
-}
-
-/// The time it costs is not the server's work on the request.
-pub(super) fn named(record: &Record) -> bool {
-    matches!(judge(record), Judgement::Named(_))
 }

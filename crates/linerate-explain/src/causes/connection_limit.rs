@@ -14,7 +14,7 @@ use crate::evidence::{Grounds, Trial};
 use crate::limits::{HOLD_TIME, IDLE};
 use crate::probe::{Block, Experiment, Held, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded};
 use crate::signs::new_connections::{WAITED_MS, last_of_a_burst, starved, syns, waited};
 use crate::stats::{Estimate, slope};
 use crate::verdict::Verdict;
@@ -25,8 +25,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server serves only so many connections at once: a new one waits until another is closed",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[
@@ -138,11 +137,6 @@ fn found(record: &Record) -> Option<(Trial, Estimate, u8)> {
         times(0).map(|h| first_byte(&h.call)).chain(record.fresh().into_iter().map(first_byte)).collect();
     let trial = Trial::of("idle connections of ours beside the call", "none held", without, with)?;
     (trial.moved(WAITED_MS) && dose.value >= FOLLOWS && dose.low > 0.0).then_some((trial, dose, idle))
-}
-
-/// It is what a new connection waits for.
-pub(super) fn named(record: &Record) -> bool {
-    found(record).is_some()
 }
 
 fn judge(record: &Record) -> Judgement {

@@ -9,7 +9,7 @@ use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, not_moved};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, not_moved};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -18,8 +18,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server corks its connection and does not let go: the rest of the response waits 200 ms in its kernel",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[
@@ -69,7 +68,7 @@ fn sign(record: &Record) -> bool {
 }
 
 /// The largest size of segments that divides a response of `bytes` bytes evenly.
-pub(super) fn filling(bytes: u64) -> Option<u64> {
+fn filling(bytes: u64) -> Option<u64> {
     let (least, most) = SEGMENT;
     (least..=most.min(bytes)).rev().find(|size| bytes.is_multiple_of(*size))
 }
@@ -128,11 +127,6 @@ fn judge(record: &Record) -> Judgement {
         say(trial.before_ms())
     );
     Judgement::Named(Box::new(Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words)))
-}
-
-/// It is what the response waits for.
-pub(super) fn named(record: &Record) -> bool {
-    matches!(judge(record), Judgement::Named(_))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::evidence::Grounds;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe, Variation};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -17,8 +17,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the client waits for 100 Continue before it sends the body, and the server does not say it in time",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

@@ -9,7 +9,7 @@ use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::probe::Connected;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, nothing};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -18,8 +18,10 @@ pub(super) static OTHER_FAMILY: Cause = Cause {
     title: "the name's first addresses cannot be reached: clients lose time on them before they try the next",
     fixes: FAMILY_FIXES,
     verify: AGAIN,
-    wants: nothing,
-    judge: |record| judge(record, &OTHER_FAMILY, |lost, good| lost.is_ipv4() != good.is_ipv4()),
+    rule: Rule::Alone {
+        wants: nothing,
+        judge: |record| judge(record, &OTHER_FAMILY, |lost, good| lost.is_ipv4() != good.is_ipv4()),
+    },
 };
 
 const FAMILY_FIXES: &[Fix] = &[
@@ -41,8 +43,10 @@ pub(super) static SAME_FAMILY: Cause = Cause {
     title: "the name's first address does not answer: clients lose time on it before they try the next",
     fixes: ADDRESS_FIXES,
     verify: "name servers change the order of addresses: run it some times",
-    wants: nothing,
-    judge: |record| judge(record, &SAME_FAMILY, |lost, good| lost.is_ipv4() == good.is_ipv4()),
+    rule: Rule::Alone {
+        wants: nothing,
+        judge: |record| judge(record, &SAME_FAMILY, |lost, good| lost.is_ipv4() == good.is_ipv4()),
+    },
 };
 
 const ADDRESS_FIXES: &[Fix] = &[

@@ -10,7 +10,7 @@ use crate::arms::{arms, on_new_lanes};
 use crate::evidence::{Grounds, Proof};
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
-use crate::rule::{Cause, Fix, Judgement, again, excluded, not_moved};
+use crate::rule::{Cause, Fix, Judgement, Rule, again, excluded, not_moved};
 use crate::signs::streams::{self, FIRST_WINDOW, WINDOWS};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -20,8 +20,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the client's HTTP/2 window is too small for this path: the server sends one window per round trip and waits for room",
     fixes: FIXES,
     verify: "give --h2-window what the client announces then: explain speaks for it",
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

@@ -9,7 +9,7 @@
 use crate::evidence::{Exclusion, Grounds};
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule};
 use crate::signs::streams::{self, Behind};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -20,8 +20,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "a lost packet holds up all HTTP/2 streams of the connection, not only the one whose packet it was",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

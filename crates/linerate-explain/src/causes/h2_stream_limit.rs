@@ -9,7 +9,7 @@ use crate::call::ms;
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
 use crate::signs::streams;
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -20,8 +20,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server admits few HTTP/2 streams at once: of several calls on a connection some wait in the client for their turn",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, not_moved};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, not_moved};
 use crate::signs::congestion;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -20,8 +20,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "after a pause the connection starts slowly again: the server's kernel forgets how much the path takes",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

@@ -11,7 +11,7 @@ use crate::evidence::{Grounds, Proof};
 use crate::local::Spent;
 use crate::probe::Experiment;
 use crate::record::Record;
-use crate::rule::{Cause, Fix, Judgement, excluded, nothing};
+use crate::rule::{Cause, Fix, Judged, Judgement, Rule, excluded, nothing, nothing_beside};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -29,8 +29,10 @@ pub(super) static GC: Cause = Cause {
         Fix { software: "any server", change: "fewer allocations for each request, a larger heap" },
     ],
     verify: PID_AGAIN,
-    wants: nothing,
-    judge: |record| counter(record, &GC, "in the garbage collector (hsperfdata)", |s| s.collected),
+    rule: Rule::Alone {
+        wants: nothing,
+        judge: |record| counter(record, &GC, "in the garbage collector (hsperfdata)", |s| s.collected),
+    },
 };
 
 pub(super) static THROTTLED: Cause = Cause {
@@ -51,9 +53,11 @@ pub(super) static THROTTLED: Cause = Cause {
         },
     ],
     verify: PID_AGAIN,
-    wants: nothing,
-    judge: |record| {
-        counter(record, &THROTTLED, "kept from running by its control group (cpu.stat)", |s| s.throttled)
+    rule: Rule::Alone {
+        wants: nothing,
+        judge: |record| {
+            counter(record, &THROTTLED, "kept from running by its control group (cpu.stat)", |s| s.throttled)
+        },
     },
 };
 
@@ -71,31 +75,12 @@ pub(super) static CONTENDED: Cause = Cause {
         },
     ],
     verify: PID_AGAIN,
-    wants: nothing,
-    judge: |record| {
-        if matches!((THROTTLED.judge)(record), Judgement::Named(_)) {
-            return Judgement::Silent;
-        }
-        // A busy thread always waits a little.
-        let (ran, waited) = ran_and_waited(record);
-        if ran > waited {
-            return excluded(format!(
-                "in slow calls the server's busiest thread ran for {} and waited for a processor for {}",
-                say(ran),
-                say(waited)
-            ));
-        }
-        let judged =
-            counter(record, &CONTENDED, "ready to run and waiting for a processor (schedstat)", waited_alone);
-        match judged {
-            // It is this machine, and whether the reader wants to hear of the server's part of it
-            // was not asked.
-            Judgement::Named(verdict) if record.settings.pid_found => Judgement::Open(format!(
-                "a note and no cause: this machine is busy, and the server waited for a processor, too, {} a call; --pid makes it a cause",
-                say(verdict.cost_ms())
-            )),
-            judged => judged,
-        }
+    rule: Rule::Beside {
+        // A control group that is throttled waits in the run queue, too.
+        hidden_by: &["cpu-throttled"],
+        asks: &[],
+        wants: nothing_beside,
+        judge: contended,
     },
 };
 
@@ -118,8 +103,13 @@ pub(super) static BLOCKED: Cause = Cause {
         Fix { software: "Rust tokio", change: "spawn_blocking; tokio-console names tasks that do not yield" },
     ],
     verify: PID_AGAIN,
-    wants: nothing,
-    judge: blocked,
+    rule: Rule::Beside {
+        // A collector's thread is busy without a pause, too.
+        hidden_by: &["gc-pause", "cpu-throttled"],
+        asks: &[],
+        wants: nothing_beside,
+        judge: blocked,
+    },
 };
 
 const PID_AGAIN: &str = "with --pid of the process that answers then, where it was started again";
@@ -182,9 +172,34 @@ fn counter(record: &Record, cause: &'static Cause, what: &str, of: fn(&Spent) ->
     Judgement::Named(Box::new(Verdict::new(cause, median(&hit), Grounds::Counted { words, share })))
 }
 
-fn blocked(record: &Record) -> Judgement {
-    // A collector's thread is busy without a pause, too.
-    if [&GC, &THROTTLED].iter().any(|c| matches!((c.judge)(record), Judgement::Named(_))) {
+fn contended(record: &Record, judged: &Judged<'_>) -> Judgement {
+    if judged.hides_it() {
+        return Judgement::Silent;
+    }
+    // A busy thread always waits a little.
+    let (ran, waited) = ran_and_waited(record);
+    if ran > waited {
+        return excluded(format!(
+            "in slow calls the server's busiest thread ran for {} and waited for a processor for {}",
+            say(ran),
+            say(waited)
+        ));
+    }
+    let judgement =
+        counter(record, &CONTENDED, "ready to run and waiting for a processor (schedstat)", waited_alone);
+    match judgement {
+        // It is this machine, and whether the reader wants to hear of the server's part of it
+        // was not asked.
+        Judgement::Named(verdict) if record.settings.pid_found => Judgement::Open(format!(
+            "a note and no cause: this machine is busy, and the server waited for a processor, too, {} a call; --pid makes it a cause",
+            say(verdict.cost_ms())
+        )),
+        judgement => judgement,
+    }
+}
+
+fn blocked(record: &Record, judged: &Judged<'_>) -> Judgement {
+    if judged.hides_it() {
         return Judgement::Silent;
     }
     let calls = watched(record);
@@ -224,11 +239,6 @@ fn blocked(record: &Record) -> Judgement {
     Judgement::Named(Box::new(if found { verdict.at_most(Proof::Likely) } else { verdict }))
 }
 
-/// One of them is proved: then the server does not think.
-pub(super) fn named(record: &Record) -> bool {
-    [&GC, &THROTTLED, &CONTENDED, &BLOCKED].iter().any(|c| matches!((c.judge)(record), Judgement::Named(_)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,6 +246,7 @@ mod tests {
     use crate::local::Thread;
     use crate::probe::{CallProbe, Lane, Observation, Probe};
     use crate::record::Settings;
+    use crate::rule::Judgements;
 
     fn t(ms: f64) -> Duration {
         Duration::from_secs_f64(ms / 1e3)
@@ -266,8 +277,10 @@ mod tests {
 
     fn who(calls: &[(f64, f64, f64, f64)]) -> Vec<&'static str> {
         let record = record(calls);
-        let all = [&THROTTLED, &CONTENDED, &GC, &BLOCKED].into_iter();
-        all.filter(|c| matches!((c.judge)(&record), Judgement::Named(_))).map(|c| c.id).collect()
+        let all = [&THROTTLED, &CONTENDED, &GC, &BLOCKED];
+        let judgements = Judgements::new(&record, &all);
+        let named = |c: &&Cause| matches!(judgements.of(c.id), Judgement::Named(_));
+        all.into_iter().filter(named).map(|c| c.id).collect()
     }
 
     #[test]

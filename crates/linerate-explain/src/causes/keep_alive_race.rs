@@ -7,7 +7,7 @@
 use crate::call::{Call, Stage, Why, ms};
 use crate::evidence::Grounds;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
 
@@ -16,8 +16,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server closes kept connections under the client's requests",
     fixes: FIXES,
     verify: AGAIN,
-    wants: nothing,
-    judge,
+    rule: Rule::Alone { wants: nothing, judge },
 };
 
 const FIXES: &[Fix] = &[

@@ -7,7 +7,7 @@
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -17,8 +17,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the answer ends only when its connection is closed, and the server closes it late",
     fixes: FIXES,
     verify: AGAIN,
-    wants: nothing,
-    judge,
+    rule: Rule::Alone { wants: nothing, judge },
 };
 
 const FIXES: &[Fix] = &[

@@ -1,6 +1,10 @@
-//! The causes, one file each: what it looks like, what would prove it, what it costs, and what to
-//! change in the software that people run. A rule is two pure functions over what was observed:
-//! which probes it still wants, and its judgement.
+//! The causes: what each looks like, what would prove it, what it costs, and what to change in the
+//! software that people run. Each has a file; causes that read the same measurement share one.
+//!
+//! A rule (`crate::rule`) is two pure functions over what was observed: which probes it still wants,
+//! and its judgement. No file here uses another one. Measurements of several rules are in `crate::signs`.
+//! A rule asks for the judgement of another cause by its id, and declares that: `hidden_by` lists
+//! what hides it, `asks` what it needs besides.
 
 mod accept_queue;
 mod bufferbloat;
@@ -46,7 +50,6 @@ mod tls_slow_key;
 
 pub use crate::rule::{Cause, Fix, Judgement};
 pub(crate) use ports_exhausted::NO_PORT;
-pub(crate) use stopped::proved as is_stopped;
 pub(crate) use time_wait::seen_in_packets;
 
 /// All of them, in the order in which they are looked at: what hides others first.
@@ -106,15 +109,4 @@ pub fn find(id: &str) -> Option<&'static Cause> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_has_a_name_of_its_own_and_something_to_change() {
-        for (i, cause) in ALL.iter().enumerate() {
-            assert!(!cause.fixes.is_empty(), "{}", cause.id);
-            assert!(ALL[i + 1..].iter().all(|other| other.id != cause.id), "{}", cause.id);
-            assert!(cause.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
-        }
-    }
-}
+mod tests;

@@ -9,7 +9,7 @@ use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::probe::{Block, NameServer, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -19,8 +19,7 @@ pub(super) static SLOW: Cause = Cause {
     title: "looking up the server's name is slow",
     fixes: FIXES,
     verify: "and beside it with the address in place of the name",
-    wants: nothing,
-    judge: slow,
+    rule: Rule::Alone { wants: nothing, judge: slow },
 };
 
 pub(super) static TIMEOUT: Cause = Cause {
@@ -28,8 +27,7 @@ pub(super) static TIMEOUT: Cause = Cause {
     title: "a name server does not answer, and each lookup waits for it first",
     fixes: FIXES,
     verify: AGAIN,
-    wants: ask_directly,
-    judge: timeout,
+    rule: Rule::Alone { wants: ask_directly, judge: timeout },
 };
 
 const FIXES: &[Fix] = &[

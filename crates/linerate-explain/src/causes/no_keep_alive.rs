@@ -7,7 +7,7 @@
 use crate::call::Call;
 use crate::evidence::Grounds;
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, nothing};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -16,8 +16,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server closes the connection after each answer, so each call opens a new one",
     fixes: FIXES,
     verify: AGAIN,
-    wants: nothing,
-    judge,
+    rule: Rule::Alone { wants: nothing, judge },
 };
 
 const FIXES: &[Fix] = &[

@@ -8,7 +8,7 @@ use crate::evidence::{Exclusion, Grounds};
 use crate::limits::BUSY_SHARE;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -18,8 +18,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "packets are lost on the way and have to be sent again",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

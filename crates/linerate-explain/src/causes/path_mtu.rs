@@ -11,7 +11,7 @@ use crate::call::{Call, Stage, Why, ms};
 use crate::evidence::{Grounds, Proof};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -21,8 +21,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "packets of full size vanish on the way without a word (path-MTU black hole)",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

@@ -6,11 +6,10 @@
 //! agree with the first, the connection decides, and opening another one helps. A server whose
 //! times vary from call to call shows no difference between connections.
 
-use super::{connection_limit, server_queueing};
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, Experiment};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded, not_moved};
 use crate::signs::by_connection::{self, CALLS, CONNECTIONS, Sorted, made, sorted};
 use crate::signs::wait::WORK_MS;
 use crate::verdict::Verdict;
@@ -21,8 +20,13 @@ pub(super) static CAUSE: Cause = Cause {
     title: "some connections are at a worker that is busy: every call on them is late, on others none",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Beside {
+        hidden_by: &[],
+        // Connections that wait for another to end answer late, too, whichever worker has them.
+        asks: &["connection-limit"],
+        wants,
+        judge: |record, _| judge(record),
+    },
 };
 
 const FIXES: &[Fix] = &[
@@ -56,20 +60,13 @@ const FIXES: &[Fix] = &[
 /// Connections of either kind that it takes.
 const EACH: usize = 2;
 
-fn wants(record: &Record) -> Vec<Block> {
-    // More rounds come last: rare causes need their calls first.
-    if record.tried(Experiment::PerConnection) { Vec::new() } else { round(record) }
-}
-
-fn round(record: &Record) -> Vec<Block> {
-    if connection_limit::named(record) { Vec::new() } else { by_connection::round(record) }
-}
-
-/// The same after concurrent calls have shown more connections, and again if the first round
-/// decided nothing.
-pub(super) fn wants_late(record: &Record) -> Vec<Block> {
-    let line = server_queueing::wants(record);
-    if line.is_empty() { round(record) } else { line }
+fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
+    // The last rule of all wants more rounds: rare causes need their calls first.
+    if record.tried(Experiment::PerConnection) || judged.names("connection-limit") {
+        Vec::new()
+    } else {
+        by_connection::round(record)
+    }
 }
 
 /// The connection decides: every later call on a slow one is slower than all on quick ones, but for
@@ -88,11 +85,6 @@ fn decides(trial: &Trial) -> bool {
 fn enough(record: &Record, slow: usize, quick: usize) -> bool {
     let made = made(record);
     slow >= EACH && quick >= EACH && made > usize::from(CONNECTIONS)
-}
-
-/// It is why calls are slow.
-pub(super) fn named(record: &Record) -> bool {
-    matches!(sorted(record), Sorted::Apart(trial, slow, quick) if decides(&trial) && enough(record, slow, quick))
 }
 
 fn unclear(few: usize, made: usize) -> Judgement {

@@ -5,7 +5,7 @@
 use crate::call::Why;
 use crate::evidence::Grounds;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, nothing};
 use crate::verdict::Verdict;
 
 pub(super) static CAUSE: Cause = Cause {
@@ -13,8 +13,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "this machine has no local port left for that server (most are in TIME_WAIT)",
     fixes: FIXES,
     verify: AGAIN,
-    wants: nothing,
-    judge,
+    rule: Rule::Alone { wants: nothing, judge },
 };
 
 const FIXES: &[Fix] = &[

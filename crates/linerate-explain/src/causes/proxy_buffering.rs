@@ -10,7 +10,7 @@ use crate::call::{Answer, Call};
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, Experiment, Variation};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, again, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, again, excluded, not_moved};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -20,8 +20,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the proxy holds the answer back until it has collected it, while the server behind has begun to send",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

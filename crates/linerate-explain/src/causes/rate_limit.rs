@@ -11,7 +11,7 @@ use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, not_moved};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, not_moved};
 use crate::signs::pace;
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::verdict::Verdict;
@@ -22,8 +22,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server lets calls through at a limited rate, and calls that come sooner wait or are refused",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[
@@ -149,9 +148,4 @@ fn judge(record: &Record) -> Judgement {
         "work that goes on after each answer and holds up the next call looks the same from outside: the limiter's own log tells",
     );
     Judgement::Named(Box::new(verdict))
-}
-
-/// It is why calls wait.
-pub(super) fn named(record: &Record) -> bool {
-    matches!(judge(record), Judgement::Named(_))
 }

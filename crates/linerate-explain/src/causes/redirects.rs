@@ -7,7 +7,7 @@ use crate::evidence::{Grounds, Proof};
 use crate::limits::HOPS;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe, Variation};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -16,8 +16,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the answer sends the client elsewhere: each hop is a call of its own",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

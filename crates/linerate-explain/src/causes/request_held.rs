@@ -7,7 +7,7 @@
 use crate::call::{Call, ms};
 use crate::evidence::Grounds;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -17,8 +17,12 @@ pub(super) static ZERO_WINDOW: Cause = Cause {
     title: "the server reads the request slowly: its receive window is full",
     fixes: WINDOW_FIXES,
     verify: AGAIN,
-    wants: nothing,
-    judge: |record| judge(record, &ZERO_WINDOW, |c| c.facts.rwnd_limited_us, "the server's receive window"),
+    rule: Rule::Alone {
+        wants: nothing,
+        judge: |record| {
+            judge(record, &ZERO_WINDOW, |c| c.facts.rwnd_limited_us, "the server's receive window")
+        },
+    },
 };
 
 const WINDOW_FIXES: &[Fix] = &[
@@ -42,8 +46,10 @@ pub(super) static SEND_BUFFER: Cause = Cause {
     title: "the send buffer is too small for this path: too little is on the way at once",
     fixes: BUFFER_FIXES,
     verify: AGAIN,
-    wants: nothing,
-    judge: |record| judge(record, &SEND_BUFFER, |c| c.facts.sndbuf_limited_us, "our send buffer"),
+    rule: Rule::Alone {
+        wants: nothing,
+        judge: |record| judge(record, &SEND_BUFFER, |c| c.facts.sndbuf_limited_us, "our send buffer"),
+    },
 };
 
 const BUFFER_FIXES: &[Fix] = &[
@@ -58,7 +64,7 @@ const BUFFER_FIXES: &[Fix] = &[
     Fix { software: "nginx", change: "listen ... sndbuf= removed; Netty: no SO_SNDBUF child option" },
 ];
 
-/// What the kernel counted of the time that `what` held the request back.
+/// The judgement by the time that the kernel counted in which `what` held the request back.
 fn judge(record: &Record, cause: &'static Cause, counter: fn(&Call) -> u64, what: &str) -> Judgement {
     if record.settings.body_bytes == 0 {
         return Judgement::Silent;

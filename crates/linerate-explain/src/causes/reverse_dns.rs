@@ -4,11 +4,10 @@
 //! once; later ones do not. Other work of that kind looks the same from outside, so the cause is
 //! only named as possible.
 
-use super::{connection_limit, tls_slow_key};
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, nothing_beside};
 use crate::signs::{new_connections, tls};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -18,8 +17,14 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server works once for each new connection, as for a reverse lookup of the client's name",
     fixes: FIXES,
     verify: AGAIN,
-    wants: nothing,
-    judge,
+    rule: Rule::Beside {
+        // A new connection that waits for its turn, or for the server's private key, may wait as
+        // steadily.
+        hidden_by: &["connection-limit", "tls-slow-key"],
+        asks: &[],
+        wants: nothing_beside,
+        judge,
+    },
 };
 
 const FIXES: &[Fix] = &[
@@ -44,15 +49,14 @@ const FIXES: &[Fix] = &[
 /// no longer than an acknowledgement is delayed, and the way there and back.
 const TICKETS_MS: f64 = 60.0;
 
-fn judge(record: &Record) -> Judgement {
+fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     let waited = new_connections::waited(record);
     let fresh: Vec<f64> = record.fresh().iter().map(|c| ms(c.first_wait())).collect();
     let (least, most) =
         (fresh.iter().copied().fold(f64::INFINITY, f64::min), fresh.iter().copied().fold(0.0, f64::max));
     let steady = fresh.len() >= 4 && most - least < 0.3 * most;
     let at_once = record.bursts().next().is_some() && !new_connections::grows(record);
-    // The turn of a connection may come as steadily.
-    if matches!((connection_limit::CAUSE.judge)(record), Judgement::Named(_)) || tls_slow_key::named(record) {
+    if judged.hides_it() {
         return Judgement::Silent;
     }
     if waited < 20.0 || !steady || !at_once || !new_connections::syns(record).0.is_empty() {

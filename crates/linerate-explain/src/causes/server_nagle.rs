@@ -13,7 +13,7 @@ use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof, Trial};
 use crate::probe::{Block, DOSES_MS, Experiment, Writes};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
 use crate::signs::streams;
 use crate::stats::{Estimate, slope};
 use crate::verdict::Verdict;
@@ -24,8 +24,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server holds the second part of its answer back until we acknowledge the first (Nagle's algorithm meeting delayed ACKs)",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

@@ -5,11 +5,10 @@
 //! request. A call alone that waits many such times may have stood in a line, but not behind ours:
 //! that takes other callers, who are seen (`--pid`, this machine's sockets) or come and go.
 
-use super::{in_the_process, pinned, rate_limit};
 use crate::evidence::{Grounds, Proof};
 use crate::probe::Block;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded};
+use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded};
 use crate::signs::at_once;
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::stats::median;
@@ -21,8 +20,21 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the request waits in the server behind others for its turn",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Beside {
+        hidden_by: &[
+            // A server that gets no processor makes all wait, and not for one another.
+            "cpu-throttled",
+            "cpu-contention",
+            "gc-pause",
+            "event-loop-blocked",
+            // A busy worker, or a limit of the rate, makes calls wait as a line does.
+            "pinned-to-busy-worker",
+            "rate-limit",
+        ],
+        asks: &[],
+        wants,
+        judge,
+    },
 };
 
 const FIXES: &[Fix] = &[
@@ -49,13 +61,12 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-pub(super) fn wants(record: &Record) -> Vec<Block> {
-    if rate_limit::named(record) { Vec::new() } else { at_once::burst(record) }
+fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
+    if judged.names("rate-limit") { Vec::new() } else { at_once::burst(record) }
 }
 
-fn judge(record: &Record) -> Judgement {
-    // A server that gets no processor makes all wait, and not for one another.
-    if in_the_process::named(record) || pinned::named(record) || rate_limit::named(record) {
+fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
+    if judged.hides_it() {
         return Judgement::Silent;
     }
     let wait = beyond_rtt(record);

@@ -8,7 +8,7 @@
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, nothing};
 use crate::signs::{bursts, streams};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -19,8 +19,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server's send buffer is too small for this path: on a warm connection, too, the response takes many round trips",
     fixes: FIXES,
     verify: AGAIN,
-    wants: nothing,
-    judge,
+    rule: Rule::Alone { wants: nothing, judge },
 };
 
 const FIXES: &[Fix] = &[
@@ -93,9 +92,4 @@ fn judge(record: &Record) -> Judgement {
         "the slowest of these calls took {}; a program that writes a piece and waits for the caller's word each time looks the same",
         say(slowest)
     ))))
-}
-
-/// It is what makes a response come in bursts.
-pub(super) fn named(record: &Record) -> bool {
-    matches!(judge(record), Judgement::Named(_))
 }

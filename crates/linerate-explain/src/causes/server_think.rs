@@ -4,18 +4,14 @@
 //! middle of the response) is beyond the network's round trip. It is what is left when the levers of
 //! the connection move nothing.
 
-use super::{
-    compression, cork, in_the_process, pinned, rate_limit, request_held, server_nagle, server_queueing,
-    server_send_buffer,
-};
 use crate::call::Call;
 use crate::evidence::{Grounds, Proof};
 use crate::limits::BUSY_SHARE;
-use crate::probe::Experiment;
+use crate::probe::{Block, Experiment};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded};
+use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
-use crate::signs::{at_once, congestion, pace, pieces};
+use crate::signs::{at_once, by_connection, congestion, pace, pieces};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -24,8 +20,34 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server works that long on the request before it answers",
     fixes: FIXES,
     verify: AGAIN,
-    wants: pinned::wants_late,
-    judge,
+    rule: Rule::Beside {
+        hidden_by: &[
+            // The server lets a call in late, or holds its response back, and works no longer for it.
+            "server-queueing",
+            "pinned-to-busy-worker",
+            "cork",
+            "server-send-buffer",
+            "compression",
+            // A server that reads slowly has not begun to work.
+            "zero-window",
+            "send-buffer",
+            // It cannot work: it gets no processor, or does something else.
+            "cpu-throttled",
+            "cpu-contention",
+            "gc-pause",
+            "event-loop-blocked",
+        ],
+        asks: &[
+            // A pause that our acknowledgement ends is no work, nor is one that may be of that kind.
+            "server-nagle-delayed-ack",
+            // Once its turn has come, the time of a call is the server's work.
+            "rate-limit",
+            // With a limit of connections, calls on several of them tell nothing of workers.
+            "connection-limit",
+        ],
+        wants,
+        judge,
+    },
 };
 
 const FIXES: &[Fix] = &[
@@ -46,18 +68,30 @@ const FIXES: &[Fix] = &[
     Fix { software: "Python", change: "py-spy dump and record on the worker" },
 ];
 
+/// Experiments that other rules leave open: calls at once, once more, then a round of calls on each of several
+/// connections. It comes last, since rare causes need their calls first; and calls at once have shown
+/// more connections by then.
+fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
+    let burst = if judged.names("rate-limit") { Vec::new() } else { at_once::burst(record) };
+    if !burst.is_empty() || judged.names("connection-limit") {
+        return burst;
+    }
+    by_connection::round(record)
+}
+
 /// Where we wait for processors ourselves, work must be this many times that: the server may wait
 /// for them as well.
 const BUSY: f64 = 3.0;
 
 /// A pause in the middle of the response that no round trip explains and no acknowledgement moves.
-fn pause(record: &Record) -> f64 {
-    if apart_ms(record).is_some() {
+fn pause(record: &Record, judged: &Judged<'_>) -> f64 {
+    if apart_ms(record, judged).is_some() {
         return record.typical(|c| c.receive);
     }
     let gap = median_of(&record.group(), Call::longest_gap);
     // Nor where it is unclear.
-    let follows_us = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_) | Judgement::Open(_));
+    let follows_us =
+        matches!(judged.of("server-nagle-delayed-ack"), Judgement::Named(_) | Judgement::Open(_));
     let lossy = record.group().iter().filter(|c| c.lossy()).count() * 2 > record.group().len();
     // A round trip between two bursts is the congestion window's, and a slow link spreads a response
     // evenly.
@@ -68,9 +102,8 @@ fn pause(record: &Record) -> f64 {
 }
 
 /// Pauses between the pieces of a response that the server makes itself.
-fn apart_ms(record: &Record) -> Option<f64> {
-    let stalls = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_));
-    pieces::apart_ms(record).filter(|_| !stalls)
+fn apart_ms(record: &Record, judged: &Judged<'_>) -> Option<f64> {
+    pieces::apart_ms(record).filter(|_| !judged.names("server-nagle-delayed-ack"))
 }
 
 /// The part of the time to the first byte that our own client's Nagle took: another rule reports it.
@@ -125,13 +158,13 @@ fn beside(record: &Record, calls: &[&Call], mut verdict: Verdict) -> Verdict {
 }
 
 /// What opening a connection makes of the wait, where the explained calls are on new ones.
-fn judge(record: &Record) -> Judgement {
+fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     let calls = record.group();
     if calls.is_empty() {
         return Judgement::Silent;
     }
-    let (mut before, within) = ((beyond_rtt(record) - held_here(record)).max(0.0), pause(record));
-    let limited = rate_limit::named(record);
+    let (mut before, within) = ((beyond_rtt(record) - held_here(record)).max(0.0), pause(record, judged));
+    let limited = judged.names("rate-limit");
     if limited {
         // Once its turn has come, the time of a call is the server's work.
         let alone = pace::trial(record).map_or(0.0, |t| t.after_ms());
@@ -147,18 +180,10 @@ fn judge(record: &Record) -> Judgement {
             say(work)
         ));
     }
-    let told = matches!((server_queueing::CAUSE.judge)(record), Judgement::Named(_))
-        || cork::named(record)
-        || server_send_buffer::named(record);
-    // A server that reads slowly has not begun to work.
-    let reads = [&request_held::ZERO_WINDOW, &request_held::SEND_BUFFER]
-        .iter()
-        .any(|c| matches!((c.judge)(record), Judgement::Named(_)));
-    let pinned = pinned::named(record);
-    if told || reads || pinned || in_the_process::named(record) || compression::named(record) {
+    if judged.hides_it() {
         return Judgement::Silent;
     }
-    let words = if let Some(apart) = apart_ms(record).filter(|_| within > before) {
+    let words = if let Some(apart) = apart_ms(record, judged).filter(|_| within > before) {
         format!(
             "the answer comes in pieces, {} apart, over {}, and no round trip or acknowledgement explains that: the server makes them as \
              it goes",

@@ -3,11 +3,10 @@
 //! Experiment: the same response on a warm connection. The control is the first byte, which does
 //! not depend on the window.
 
-use super::{compression, idle_restart, request_held};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, not_moved, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, not_moved, nothing_beside};
 use crate::signs::congestion;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -17,8 +16,15 @@ pub(super) static CAUSE: Cause = Cause {
     title: "a new connection starts slowly: the answer needs several round trips until the window has grown",
     fixes: FIXES,
     verify: AGAIN,
-    wants: nothing,
-    judge,
+    rule: Rule::Beside {
+        // If the window is not the limit, a new connection is slow for that other reason.
+        hidden_by: &["zero-window", "send-buffer"],
+        // Each new connection starts slowly; what is slow on a kept one, too, is what can be helped
+        // first.
+        asks: &["idle-restart", "compression"],
+        wants: nothing_beside,
+        judge,
+    },
 };
 
 const FIXES: &[Fix] = &[
@@ -33,18 +39,14 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-fn judge(record: &Record) -> Judgement {
+fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     let rtt = record.rtt_ms();
     let group = record.group();
     let Some(answer) = group.first().and_then(|c| c.answer()).filter(|_| congestion::may_limit(record))
     else {
         return Judgement::Silent;
     };
-    // If the window is not the limit, a new connection is slow for that other reason.
-    if [&request_held::ZERO_WINDOW, &request_held::SEND_BUFFER]
-        .iter()
-        .any(|c| matches!((c.judge)(record), Judgement::Named(_)))
-    {
+    if judged.hides_it() {
         return Judgement::Silent;
     }
     // An upload meets the same window on our side.
@@ -76,9 +78,6 @@ fn judge(record: &Record) -> Judgement {
         say(rtt)
     );
     let verdict = Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words);
-    // Each new connection starts slowly; what is slow on a kept one, too, is what can be helped
-    // first.
-    let kept =
-        matches!((idle_restart::CAUSE.judge)(record), Judgement::Named(_)) || compression::named(record);
+    let kept = judged.names_any(&["idle-restart", "compression"]);
     Judgement::Named(Box::new(if kept { verdict.behind() } else { verdict }))
 }

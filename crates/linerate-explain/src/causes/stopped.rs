@@ -7,7 +7,7 @@
 use crate::call::{Call, Why, ms};
 use crate::evidence::Grounds;
 use crate::record::Record;
-use crate::rule::{Cause, Fix, Judgement, excluded, nothing};
+use crate::rule::{Cause, Fix, Judgement, Rule, excluded, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -17,8 +17,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server's process is stopped by a signal or a debugger, and answers nobody",
     fixes: FIXES,
     verify: "",
-    wants: nothing,
-    judge,
+    rule: Rule::Alone { wants: nothing, judge },
 };
 
 const FIXES: &[Fix] = &[
@@ -50,9 +49,4 @@ fn judge(record: &Record) -> Judgement {
     // One of several threads may be another's debugger's.
     let share = f64::from(last.stopped) / f64::from(last.threads.max(1));
     Judgement::Named(Box::new(Verdict::new(&CAUSE, cost, Grounds::Counted { words, share }).failing()))
-}
-
-/// All of its threads are stopped, so it has nothing else to show.
-pub(crate) fn proved(record: &Record) -> bool {
-    matches!(judge(record), Judgement::Named(v) if v.proof() == crate::evidence::Proof::Proved)
 }

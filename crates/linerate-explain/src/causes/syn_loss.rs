@@ -3,11 +3,10 @@
 //! Evidence: the kernel counts the SYN's retransmissions and the time they took
 //! (`tcpi_total_retrans`, `tcpi_total_rto_time`).
 
-use super::accept_queue;
 use crate::call::ms;
-use crate::evidence::Grounds;
+use crate::evidence::{Grounds, Proof};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded, nothing_beside};
 use crate::signs::new_connections::syns;
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -18,8 +17,13 @@ pub(super) static CAUSE: Cause = Cause {
     title: "SYNs are lost on the way or dropped by the server's machine: connecting takes a second or more",
     fixes: FIXES,
     verify: AGAIN,
-    wants: nothing,
-    judge,
+    rule: Rule::Beside {
+        hidden_by: &[],
+        // A full queue drops SYNs as a path does. That it may be full hides nothing.
+        asks: &["accept-queue"],
+        wants: nothing_beside,
+        judge,
+    },
 };
 
 const FIXES: &[Fix] = &[
@@ -34,7 +38,7 @@ const FIXES: &[Fix] = &[
     Fix { software: "any client", change: "keep connections, so that the handshake is paid once" },
 ];
 
-fn judge(record: &Record) -> Judgement {
+fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     let (again, all) = syns(record);
     if again.is_empty() {
         return if all >= 3 {
@@ -43,7 +47,7 @@ fn judge(record: &Record) -> Judgement {
             Judgement::Silent
         };
     }
-    if accept_queue::named(record) {
+    if matches!(judged.of("accept-queue"), Judgement::Named(v) if v.proof() > Proof::Possible) {
         return Judgement::Silent;
     }
     let times: Vec<f64> = again.iter().map(|c| ms(c.connect)).collect();

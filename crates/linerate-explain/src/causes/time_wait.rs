@@ -13,7 +13,7 @@ use crate::call::{Call, ms};
 use crate::evidence::Grounds;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -24,8 +24,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "new connections meet what the server still remembers of the last ones from the same ports (TIME_WAIT)",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[
@@ -128,7 +127,7 @@ pub(crate) fn seen_in_packets(causes: &mut [Verdict], collisions: u64) {
     for verdict in causes {
         if verdict.id() == CAUSE.id {
             *verdict = verdict.clone().saying(words.clone());
-        } else if verdict.id() == super::syn_loss::CAUSE.id {
+        } else if verdict.id() == "syn-loss" {
             let grounds = Grounds::Seen { words: words.clone(), alone: true };
             *verdict = Verdict::new(&CAUSE, verdict.cost_ms(), grounds).predicting(verdict.predicted());
         }

@@ -2,10 +2,9 @@
 //!
 //! Evidence: segments received compared with bytes received (`tcpi_data_segs_in`).
 
-use super::server_nagle;
 use crate::evidence::{Grounds, Proof};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded, nothing_beside};
 use crate::signs::pieces::{self, MANY};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -16,8 +15,13 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server writes its answer in many small pieces, each a packet of its own",
     fixes: FIXES,
     verify: AGAIN,
-    wants: nothing,
-    judge,
+    rule: Rule::Beside {
+        hidden_by: &[],
+        // Pieces that wait for our acknowledgements cost the time that Nagle's algorithm takes.
+        asks: &["server-nagle-delayed-ack"],
+        wants: nothing_beside,
+        judge,
+    },
 };
 
 const FIXES: &[Fix] = &[
@@ -35,7 +39,7 @@ const FIXES: &[Fix] = &[
 /// Bytes in each below which they are small.
 const SMALL: f64 = 300.0;
 
-fn judge(record: &Record) -> Judgement {
+fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     let calls: Vec<_> = record.group().into_iter().filter(|c| c.facts.data_segs_in > 0).collect();
     if calls.len() < 2 {
         return Judgement::Silent;
@@ -48,7 +52,7 @@ fn judge(record: &Record) -> Judgement {
             bytes / segments.max(1.0)
         ));
     }
-    let stalls = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_));
+    let stalls = judged.names("server-nagle-delayed-ack");
     if let Some(apart) = pieces::apart_ms(record).filter(|_| !stalls) {
         return excluded(format!(
             "its {segments:.0} pieces come {} apart, which no round trip and no acknowledgement explains: the server makes them as it \

@@ -8,7 +8,7 @@ use crate::evidence::{Grounds, Trial};
 use crate::handshake::Handshake;
 use crate::probe::{Block, Experiment};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
 use crate::signs::tls::{self, WORTH_MS};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -20,8 +20,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "each new connection makes a full TLS handshake, since no session is resumed",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

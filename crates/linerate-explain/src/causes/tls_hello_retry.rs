@@ -7,7 +7,7 @@
 use crate::evidence::Grounds;
 use crate::probe::{Block, Experiment};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
 use crate::signs::tls::{self, WORTH_MS};
 use crate::verdict::Verdict;
 
@@ -18,8 +18,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server asks for a key share of another group, which costs the TLS handshake a round trip",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::evidence::{Grounds, Proof};
 use crate::handshake::Handshake;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved, nothing};
 use crate::signs::tls;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -19,8 +19,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server's certificates do not fit a new connection's first window: the TLS handshake takes another round trip",
     fixes: FIXES,
     verify: AGAIN,
-    wants: nothing,
-    judge,
+    rule: Rule::Alone { wants: nothing, judge },
 };
 
 const FIXES: &[Fix] = &[

@@ -7,7 +7,7 @@ use crate::evidence::{Grounds, Trial};
 use crate::handshake::Handshake;
 use crate::probe::{Block, Experiment};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
 use crate::signs::tls::{self, WORTH_MS};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -20,8 +20,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "TLS 1.2 is spoken, whose handshake takes one more round trip than that of TLS 1.3",
     fixes: FIXES,
     verify: AGAIN,
-    wants,
-    judge,
+    rule: Rule::Alone { wants, judge },
 };
 
 const FIXES: &[Fix] = &[

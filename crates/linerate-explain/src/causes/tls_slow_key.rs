@@ -6,7 +6,7 @@
 use crate::evidence::{Grounds, Trial};
 use crate::handshake::Handshake;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, not_moved, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, not_moved, nothing};
 use crate::signs::tls::{self, WORTH_MS};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::verdict::Verdict;
@@ -20,8 +20,7 @@ pub(super) static CAUSE: Cause = Cause {
     fixes: FIXES,
     verify: AGAIN,
     // Resumed sessions are tried for all that a full handshake may cost.
-    wants: nothing,
-    judge,
+    rule: Rule::Alone { wants: nothing, judge },
 };
 
 const FIXES: &[Fix] = &[
@@ -55,11 +54,6 @@ fn least_ms(record: &Record, key: Option<ServerKey>) -> f64 {
 
 fn is_large(key: Option<ServerKey>) -> bool {
     matches!(key, Some(ServerKey::Rsa(bits)) if bits >= LARGE)
-}
-
-/// It is why handshakes take long.
-pub(super) fn named(record: &Record) -> bool {
-    matches!(judge(record), Judgement::Named(_))
 }
 
 fn judge(record: &Record) -> Judgement {

@@ -1,4 +1,4 @@
-//! What the congestion window of a new connection admits.
+//! The first congestion window of a connection, and messages that exceed it.
 
 use crate::record::Record;
 

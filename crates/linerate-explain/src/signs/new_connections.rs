@@ -1,4 +1,4 @@
-//! What new connections show beside reused ones: retransmitted SYNs, and a first call that waits.
+//! Signs on new connections beside reused ones: retransmitted SYNs, and a first call that waits.
 
 use crate::call::{Call, Failure, Stage, Why, ms};
 use crate::record::{Record, median_of};

@@ -61,8 +61,7 @@ fn a_full_queue_of_another_program_is_not_this_servers() {
             let made = call(n, overflows, if n == 3 { syns } else { 0 });
             record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(made)));
         }
-        let rule = causes::find("accept-queue").expect("a rule");
-        (rule.judge)(&record)
+        Judgements::new(&record, &causes::ALL).of("accept-queue").clone()
     };
     assert!(!matches!(judged(9, 0), Judgement::Named(_)), "no SYN of ours was sent again");
     let Judgement::Named(verdict) = judged(9, 1) else { unreachable!("ours was turned away") };
@@ -171,7 +170,7 @@ fn an_answer_that_ends_late_with_its_connection() {
             let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Fresh);
             record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
         }
-        (causes::find("late-close").expect("a rule").judge)(&record)
+        Judgements::new(&record, &causes::ALL).of("late-close").clone()
     };
     let Judgement::Named(verdict) = judged(500.0) else { unreachable!("it is late") };
     assert!((499.0..501.0).contains(&verdict.cost_ms()), "{verdict:#?}");
