@@ -21,11 +21,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 (None, Loss::Net(error)) => connect_words(error),
                 (None, _) => "the server did not answer in time".to_owned(),
             };
-            if !self.address_failed(pipe.beside.to) {
-                self.statistics.connect_failures += 1;
-                return;
-            }
-            return self.connect_failed(&why, now);
+            return self.connect_failed((pipe.beside.to, pipe.beside.round), &why, now);
         }
         self.statistics.lost += 1;
         let detail = reason.filter(|_| matches!(loss, Loss::Net(_))).unwrap_or_else(|| loss.words());

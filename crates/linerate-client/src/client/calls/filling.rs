@@ -1,10 +1,13 @@
 //! Which request takes which pipe, and when a pipe is opened.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use http::Response;
 use linerate_net::{Close, Conn, ConnectOptions, Time, Transport};
 use tracing::debug;
 
+use super::reaching::Tried;
 use super::request::Writing;
 use super::{Beside, CallReading, Calls};
 use crate::client::error::Error;
@@ -337,7 +340,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 self.wants_turn = true;
                 self.pool.add(conn, now);
                 if let Some(pipe) = self.pool.get_mut(conn) {
-                    pipe.beside.to = Some(to);
+                    (pipe.beside.to, pipe.beside.round) = (Some(to), self.round.number);
                 }
                 true
             }
@@ -348,19 +351,20 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 false
             }
             Err(error) => {
-                self.address_failed(Some(to));
-                self.connect_failed(&connect_words(&error), now);
+                self.connect_failed((Some(to), self.round.number), &connect_words(&error), now);
                 false
             }
         }
     }
 
-    /// A pipe could not be opened. After some attempts in a row, with none open, what waits has failed.
-    pub(super) fn connect_failed(&mut self, why: &str, now: Time) {
+    /// A pipe could not be opened. After some attempts in a row, with none open, what waits has failed, but not before
+    /// each address has been tried.
+    pub(super) fn connect_failed(&mut self, (to, round): (Option<SocketAddr>, u32), why: &str, now: Time) {
         self.statistics.connect_failures += 1;
-        self.connects_failed = self.connects_failed.saturating_add(1);
         debug!(why, "no connection");
-        if (self.connects_failed as usize) < self.addresses.len() {
+        let Some(tried) = self.address_failed(to, round) else { return };
+        self.connects_failed = self.connects_failed.saturating_add(1);
+        if tried == Tried::Some {
             // The next address, at once (RFC 8305 section 5).
             self.connect_after = now;
             return;

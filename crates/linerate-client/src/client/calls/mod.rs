@@ -33,6 +33,7 @@ pub use response::{CallReading, Trailers};
 pub use streamed::News;
 pub use table::Done;
 
+use self::reaching::Round;
 use self::request::{Nature, Outgoing};
 use self::response::{HeadReader, PartialResponse, Reader, ReadingRules, SeenByReader};
 use self::table::{Call, CallTable, Unanswered};
@@ -60,6 +61,8 @@ struct Beside {
     /// Since when the rest of a streamed response is discarded.
     discarding: Option<Time>,
     to: Option<SocketAddr>,
+    /// The round of attempts that it was opened in.
+    round: u32,
     statistics: PipeStatistics,
 }
 
@@ -104,6 +107,9 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     addresses: Vec<SocketAddr>,
     /// Which of them is next, without end.
     address: usize,
+    round: Round,
+    /// All addresses have failed since they were looked up, and none was reached.
+    unreached: bool,
     /// The server keeps connections open: requests may follow each other (RFC 9112 section 9.3.2).
     persistent: bool,
     /// Attempts to connect that failed since the last one that did not.
@@ -170,6 +176,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             done: Vec::new(),
             addresses: reaching::interleave(addresses),
             address: 0,
+            round: Round::default(),
+            unreached: false,
             persistent: false,
             connects_failed: 0,
             connect_after: Time::ZERO,
@@ -264,7 +272,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// Whether no address could be reached, so that the name may have new ones.
     pub fn wants_addresses(&self) -> bool {
-        self.connects_failed as usize >= self.addresses.len()
+        self.unreached || self.addresses.is_empty()
     }
 
     /// New addresses of the server.
@@ -272,6 +280,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if !addresses.is_empty() {
             self.addresses = reaching::interleave(addresses);
             self.address = 0;
+            self.unreached = false;
+            let Calls { addresses, round, .. } = self;
+            if addresses.iter().all(|to| round.failed.contains(to)) {
+                self.next_round();
+            }
         }
     }
 
@@ -341,17 +354,17 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     fn connected(&mut self, conn: Conn, at: Time, now: Time) {
         if let Err(why) = self.pool.agreed(conn, self.transport.protocol(conn)) {
-            if self.pool.remove(conn).is_some() {
+            if let Some(pipe) = self.pool.remove(conn) {
                 self.transport.close(conn, Close::Abort);
-                self.address += 1;
-                self.connect_failed(&why, now);
+                self.connect_failed((pipe.beside.to, pipe.beside.round), &why, now);
             }
             return;
         }
         if self.pool.established(conn, at).is_none() {
             return;
         }
-        self.connects_failed = 0;
+        (self.connects_failed, self.unreached) = (0, false);
+        self.round.failed.clear();
         self.statistics.connected += 1;
         self.reached(conn);
         if let Some(pipe) = self.pool.get_mut(conn) {

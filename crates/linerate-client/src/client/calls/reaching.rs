@@ -8,6 +8,21 @@ use super::{CallReading, Calls};
 use crate::client::limits::ATTEMPT_DELAY;
 use crate::conversation::Conversation;
 
+/// Attempts to each address once. It ends when all addresses have failed, or when one is reached.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    /// Attempts of earlier rounds, which may still be under way, have another one.
+    pub(super) number: u32,
+    pub(super) failed: Vec<SocketAddr>,
+}
+
+/// Addresses that have failed in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tried {
+    Some,
+    All,
+}
+
 /// Addresses in the order of attempts: the families in turns, that of the first one first (RFC 8305 section 4).
 pub(super) fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let Some(first) = addresses.first().map(SocketAddr::is_ipv6) else { return addresses };
@@ -24,16 +39,40 @@ pub(super) fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 }
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
-    /// The address of the next attempt: the one that was reached last, or the next after one that failed.
+    /// The address of the next attempt: the one that was reached last, or the next that has not failed in this round.
     pub(super) fn address(&self) -> SocketAddr {
-        self.addresses[self.address % self.addresses.len()]
+        self.next_address(|to| !self.round.failed.contains(&to)).unwrap_or(self.addresses[self.current()])
     }
 
-    /// An attempt to an address failed. Says whether that is news: of several at once only the first is.
-    pub(super) fn address_failed(&mut self, to: Option<SocketAddr>) -> bool {
-        let is_current = self.addresses.len() < 2 || to == Some(self.address());
-        self.address += usize::from(is_current);
-        is_current
+    /// The first address that fits, from the current one on.
+    fn next_address(&self, fits: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
+        let (before, from) = self.addresses.split_at(self.current());
+        from.iter().chain(before).copied().find(|to| fits(*to))
+    }
+
+    fn current(&self) -> usize {
+        self.address % self.addresses.len().max(1)
+    }
+
+    /// An attempt of a round to an address failed. Of several in one round to one address only the first is news.
+    pub(super) fn address_failed(&mut self, to: Option<SocketAddr>, round: u32) -> Option<Tried> {
+        let to = to.filter(|to| round == self.round.number && !self.round.failed.contains(to))?;
+        self.round.failed.push(to);
+        if self.addresses.get(self.current()) == Some(&to) {
+            self.address += 1;
+        }
+        if self.next_address(|to| !self.round.failed.contains(&to)).is_some() {
+            return Some(Tried::Some);
+        }
+        self.next_round();
+        self.unreached = true;
+        Some(Tried::All)
+    }
+
+    /// Each address may be tried again.
+    pub(super) fn next_round(&mut self) {
+        self.round.number = self.round.number.wrapping_add(1);
+        self.round.failed.clear();
     }
 
     /// A pipe is established: the others go to the same address, and attempts to others end.
@@ -53,23 +92,28 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     /// While no pipe is established, an attempt that takes long gets company: one to the next address (RFC 8305
-    /// section 5).
+    /// section 5). An address that has failed in this round is not tried again beside it.
     pub(super) fn race(&mut self, now: Time) {
-        if self.addresses.len() < 2 {
-            return;
-        }
-        let (mut newest, mut tried) = (Time::ZERO, Vec::new());
+        let (mut newest, mut tried) = (Time::ZERO, self.round.failed.clone());
+        let mut opening = 0;
         for pipe in (0..self.pool.slots()).filter_map(|slot| self.pool.at(slot)) {
             if pipe.established {
                 return;
             }
-            newest = newest.max(pipe.since);
-            if !tried.contains(&pipe.beside.to) {
-                tried.push(pipe.beside.to);
+            opening += 1;
+            // An address that the name no longer has is not waited for.
+            if pipe.beside.to.is_some_and(|to| self.addresses.contains(&to)) {
+                newest = newest.max(pipe.since);
             }
+            // An attempt of an earlier round does not count: this one has to end in time.
+            tried.extend(pipe.beside.to.filter(|_| pipe.beside.round == self.round.number));
         }
-        if !tried.is_empty() && tried.len() < self.addresses.len() && now - newest >= ATTEMPT_DELAY {
-            self.address += 1;
+        if opening == 0 || now - newest < ATTEMPT_DELAY {
+            return;
+        }
+        let next = self.next_address(|to| !tried.contains(&to));
+        if let Some(next) = next {
+            self.address = self.addresses.iter().position(|known| *known == next).unwrap_or(0);
             self.open_one(now);
         }
     }

@@ -1,5 +1,6 @@
 //! A program's calls in memory and in virtual time.
 
+mod reaching;
 mod rules;
 mod seeds;
 mod server;
