@@ -164,7 +164,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                     break;
                 }
                 queue.pop_front();
-                self.end(id, Err(Error::Timeout(Phase::Queue)));
+                let was_sent = self.calls.get(id).is_some_and(|call| call.sent.is_some());
+                let phase = if was_sent { Phase::Response } else { Phase::Queue };
+                self.end(id, Err(Error::Timeout(phase)));
             }
         }
     }

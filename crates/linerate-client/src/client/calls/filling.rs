@@ -2,8 +2,6 @@
 
 use std::net::SocketAddr;
 
-use bytes::Bytes;
-use http::Response;
 use linerate_net::{Close, Conn, ConnectOptions, Time, Transport};
 use tracing::debug;
 
@@ -383,13 +381,20 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// Fails the waiting calls, because there is no connection.
     pub(super) fn fail_waiting(&mut self, why: &str) {
-        let mut waiting = std::mem::take(&mut self.queue);
-        waiting.append(&mut self.alone);
-        waiting.append(&mut self.held_up);
-        self.pool.give_up_again(|run, _| waiting.extend(run.first..run.end()));
-        for id in waiting {
-            let result: Result<Response<Bytes>, Error> = Err(Error::Connect(why.to_owned()));
-            self.end(id, result);
+        let queues = [&mut self.queue, &mut self.alone, &mut self.held_up];
+        let queued = queues.into_iter().flat_map(std::mem::take);
+        let mut waiting: Vec<_> = queued.map(|id| (id, Failure::Connect)).collect();
+        self.pool.give_up_again(|run, why| waiting.extend((run.first..run.end()).map(|id| (id, why))));
+        for (id, failure) in waiting {
+            let was_sent = self.calls.get(id).is_some_and(|call| call.sent.is_some());
+            let error = if was_sent {
+                // The server may have acted on it, though its connection ended.
+                let ended = "the request was sent, its connection ended, and no other could be opened";
+                Error::Failed { failure, detail: format!("{ended}: {why}") }
+            } else {
+                Error::Connect(why.to_owned())
+            };
+            self.end(id, Err(error));
         }
     }
 

@@ -4,11 +4,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Request;
 use linerate_net::Time;
 use linerate_net::mem::{Accept, MemOptions, Peer, PeerActions, PeerConn};
 
 use super::{Program, address, options};
-use crate::client::error::Error;
+use crate::Failure;
+use crate::client::error::{Error, Phase};
 use crate::client::options::CallOptions;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -146,4 +149,49 @@ fn several_pipes_that_are_refused_together_are_one_attempt() {
     let mut attempts = attempts.lock().unwrap().clone();
     attempts.dedup();
     assert!(attempts.len() >= 3, "{attempts:?}");
+}
+
+/// What had been sent before was not unsent, though no connection could be opened later.
+#[test]
+fn a_request_that_was_sent_before_never_fails_as_unsent() {
+    let [refuse, ignore] =
+        [Accept::Refuse, Accept::Ignore].map(|then| ["GET", "PUT", "DELETE"].map(|m| (then, m)));
+    for (then, method) in refuse.into_iter().chain(ignore) {
+        let (server, _) = Server::new(Accept::Now);
+        let server = Server { responds: 1, then, ..server };
+        let mut program = Program::new(MemOptions::default(), CallOptions { pipes: 1, ..options() }, server);
+        program.get(0);
+        program.run(SECOND);
+        let request = Request::builder().method(method).uri("/1").body(Bytes::new()).unwrap();
+        program.send(1, request);
+        program.wait(SECOND / 1000);
+        program.get(2);
+        program.run(SECOND * 10);
+        let error = program.error(1);
+        assert!(!error.is_unsent(), "{method}: {error}");
+        let Error::Failed { failure: Failure::ClosedEarly, detail } = error else { panic!("{error:?}") };
+        assert!(detail.contains("was sent") && detail.contains("no other could be opened: "), "{detail}");
+        // One that never left is.
+        assert!(matches!(program.error(2), Error::Connect(_)), "{}", program.error(2));
+    }
+}
+
+#[test]
+fn a_request_that_was_sent_before_never_times_out_as_unsent() {
+    let (server, _) = Server::new(Accept::Now);
+    let server = Server { responds: 1, then: Accept::Ignore, ..server };
+    let patient = CallOptions { pipes: 1, connect_timeout: SECOND * 20, ..options() };
+    let mut program = Program::new(MemOptions::default(), patient, server);
+    program.get(0);
+    program.run(SECOND);
+    program.get(1);
+    program.wait(SECOND / 1000);
+    let id = *program.open.keys().next().unwrap();
+    // As after a mismatch, which takes the response from it.
+    program.calls.pool.give_up_again(|run, _| assert_eq!(run.first, id));
+    program.calls.requeue(vec![id]);
+    program.get(2);
+    program.run(SECOND * 10);
+    assert!(matches!(program.error(1), Error::Timeout(Phase::Response)), "{}", program.error(1));
+    assert!(matches!(program.error(2), Error::Timeout(Phase::Queue)), "{}", program.error(2));
 }
