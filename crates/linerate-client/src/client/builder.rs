@@ -99,7 +99,8 @@ impl Builder {
         self
     }
 
-    /// Attempts to connect, one after the other, that fail before the calls that wait fail. By default 3.
+    /// Attempts to connect, one after the other, that fail before the calls that wait fail. By default 3. The client
+    /// counts them over all calls: while the server stays down, each later call fails after one attempt to each address.
     pub fn connect_attempts(mut self, attempts: u32) -> Builder {
         self.options.connect_attempts = attempts;
         self
