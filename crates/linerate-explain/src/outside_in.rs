@@ -4,7 +4,8 @@
 
 use std::net::SocketAddr;
 
-use crate::verdict::{Diagnosis, Verdict};
+use crate::diagnosis::Diagnosis;
+use crate::verdict::Verdict;
 use crate::words::say;
 
 /// Where something can be wrong.
@@ -267,11 +268,11 @@ fn wire(d: &Diagnosis) -> (Status, String) {
 mod tests {
     use super::*;
     use crate::causes;
+    use crate::diagnosis::{Machine, RuledOut};
     use crate::packets::Packets;
     use crate::planner::Planner;
     use crate::process::ProcessView;
     use crate::record::Settings;
-    use crate::verdict::{Machine, RuledOut};
 
     fn nothing() -> Diagnosis {
         Planner::new(Settings::default()).diagnose()

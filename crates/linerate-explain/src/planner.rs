@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::call::{Call, Failure, Stage, Why, ms};
 use crate::causes;
+use crate::diagnosis::{Diagnosis, Machine, RuledOut, TlsSeen, Whole};
 use crate::evidence::Proof;
 use crate::limits;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Observation, Probe};
@@ -20,7 +21,7 @@ use crate::shown::Arms;
 use crate::signs::wait::WORK_MS;
 use crate::signs::{at_once, bursts, first, pace};
 use crate::times::{self, Part, Times};
-use crate::verdict::{Diagnosis, Machine, RuledOut, TlsSeen, Verdict, Whole};
+use crate::verdict::Verdict;
 use crate::words::say;
 use crate::{predict, shown, steady};
 use linerate_base::Random;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::call::{Call, ms};
 use crate::evidence::Proof;
+use crate::prediction::Prediction;
 use crate::probe::Experiment;
 use crate::record::{Record, median_of};
 use crate::shown;
@@ -13,19 +14,6 @@ use crate::signs::first;
 use crate::stats::{Estimate, median, middle};
 use crate::times::{Part, Times, explained, plain};
 use crate::verdict::Verdict;
-
-/// The predicted time of a call.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prediction {
-    /// Which part of it.
-    pub part: Part,
-    /// Its time now, in the middle, milliseconds.
-    pub before_ms: f64,
-    /// Its time then, with an interval of 95 %.
-    pub after: Estimate,
-    /// Calls without the cause were measured; else its cost was taken off.
-    pub measured: bool,
-}
 
 /// Share of a cause's cost that must be seen in the calls' times for it to be taken off them.
 const HELD: f64 = 0.8;
@@ -276,11 +264,6 @@ fn lost_in(cause: &str) -> Option<fn(&Call) -> Duration> {
         "cpu-contention" => |c| spent(c, |s| s.waited.saturating_sub(s.throttled + s.collected)),
         _ => return None,
     })
-}
-
-/// Milliseconds of the hops behind the first call, where a redirect was followed.
-pub(crate) fn hops_ms(record: &Record) -> f64 {
-    record.calls().filter(|(p, _)| p.experiment == Experiment::Redirect).map(|(_, c)| ms(c.total)).sum()
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use crate::call::{Call, Stage, Why, ms};
+use crate::diagnosis::RuledOut;
 use crate::probe::{CallProbe, Experiment, Lane, Variation};
 use crate::record::{Record, median_of};
-use crate::verdict::{RuledOut, Verdict};
+use crate::verdict::Verdict;
 use crate::words::say;
 
 /// Causes that lie before the server: what it does later does not touch them.
@@ -229,9 +230,9 @@ mod tests {
     use super::*;
     use crate::Planner;
     use crate::call::{Answer, Failure, Received};
+    use crate::diagnosis::{Diagnosis, Whole};
     use crate::probe::{DOSES_MS, Observation, Probe};
     use crate::record::Settings;
-    use crate::verdict::{Diagnosis, Whole};
 
     fn t(ms: f64) -> Duration {
         Duration::from_secs_f64(ms / 1e3)

@@ -120,7 +120,7 @@ impl Times {
             lookups => lookups.iter().map(|l| ms(l.took) + gone_by + middle).collect(),
         };
         // The call that a redirect leads to is a part of the caller's wait.
-        let hops = crate::predict::hops_ms(record);
+        let hops = hops_ms(record);
         Times {
             call: totals(&calls).into_iter().map(|t| t + hops).collect(),
             new: totals(&answered_or_hung(record, true)),
@@ -154,4 +154,9 @@ pub(crate) fn plain(record: &Record, fresh: bool) -> Vec<&Call> {
     });
     calls.extend(alike.map(|(_, c)| c));
     calls
+}
+
+/// Milliseconds of the hops behind the first call, where a redirect was followed.
+pub(crate) fn hops_ms(record: &Record) -> f64 {
+    record.calls().filter(|(p, _)| p.experiment == Experiment::Redirect).map(|(_, c)| ms(c.total)).sum()
 }

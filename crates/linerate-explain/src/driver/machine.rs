@@ -10,9 +10,9 @@ use linerate_net::Time;
 use linerate_net::instrument;
 use linerate_net::sock_diag::{TcpSocket, tcp_sockets};
 
+use crate::diagnosis::Machine;
 use crate::limits::SOCKETS;
 use crate::process::proc_net_tcp;
-use crate::verdict::Machine;
 
 /// Since the start of a diagnosis.
 #[derive(Debug)]

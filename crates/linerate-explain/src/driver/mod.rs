@@ -28,6 +28,7 @@ use linerate_tls::Variant;
 
 use crate::call::Call;
 use crate::causes::seen_in_packets;
+use crate::diagnosis::Diagnosis;
 use crate::limits;
 use crate::packets::Packets;
 use crate::planner::Planner;
@@ -36,7 +37,6 @@ use crate::probe::{
 };
 use crate::process::ProcessView;
 use crate::record::{Record, Settings};
-use crate::verdict::Diagnosis;
 
 use errors::words_of;
 use wire::{Speak, Wire};

@@ -4,7 +4,17 @@ use crate::call::{Call, ms};
 use crate::probe::{Experiment, Lane};
 use crate::record::Record;
 use crate::stats::median;
-use crate::verdict::FirstCall;
+
+/// The first call beside later ones, milliseconds beside their connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FirstCall {
+    /// The very first call.
+    pub first_ms: f64,
+    /// Later ones, in the middle.
+    pub later_ms: f64,
+    /// Calls after a pause, in the middle, where any were made.
+    pub after_pause_ms: Option<f64>,
+}
 
 /// A pause before a call that counts as one, milliseconds.
 const PAUSE_MS: f64 = 200.0;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use linerate_explain::baseline::{Before, Change, Compared};
 use linerate_explain::call::Call;
+use linerate_explain::diagnosis::TlsSeen;
 use linerate_explain::evidence::Trial;
 use linerate_explain::handshake::Handshake;
 use linerate_explain::outside_in;
@@ -12,7 +13,6 @@ use linerate_explain::process::{Doing, Jvm, Listening, ProcessView};
 use linerate_explain::shown::Dose;
 use linerate_explain::stats::Estimate;
 use linerate_explain::times::{Part, Times};
-use linerate_explain::verdict::TlsSeen;
 use linerate_explain::{Diagnosis, Verdict};
 
 use super::Since;

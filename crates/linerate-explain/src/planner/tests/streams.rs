@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use crate::call::{Answer, Call, Received, Streamed};
+use crate::diagnosis::{Diagnosis, Whole};
 use crate::planner::Planner;
 use crate::probe::{CallProbe, Lane, Observation, Probe, Together};
 use crate::record::Settings;
 use crate::signs::streams::stops;
-use crate::verdict::{Diagnosis, Whole};
 
 const RTT: f64 = 40.0;
 
