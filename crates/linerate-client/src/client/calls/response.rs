@@ -280,7 +280,7 @@ impl Reader<'_> {
         if self.streams {
             self.seen.useless.push((id, trouble));
         } else {
-            self.seen.partial.trouble = Some(trouble);
+            self.seen.partial = PartialResponse { id, held: 0, trouble: Some(trouble) };
         }
     }
 

@@ -26,6 +26,8 @@ const SECOND: Duration = Duration::from_secs(1);
 enum Does {
     Says(String),
     SaysAfter(Duration, String),
+    /// So many bytes each millisecond.
+    SaysInPieces(usize, String),
     SaysAndCloses(String),
     Nothing,
 }
@@ -91,6 +93,11 @@ impl Peer for Script {
             match (self.does)(conn.0, heard.requests, &head) {
                 Does::Says(words) => say(Duration::ZERO, words),
                 Does::SaysAfter(after, words) => say(after, words),
+                Does::SaysInPieces(len, words) => {
+                    for piece in words.as_bytes().chunks(len) {
+                        say(Duration::from_millis(1), String::from_utf8_lossy(piece).into_owned());
+                    }
+                }
                 Does::SaysAndCloses(words) => {
                     say(Duration::ZERO, words);
                     out.close_after(heard.busy_until - now, conn);
@@ -364,16 +371,17 @@ fn limits_of_heads_and_bodies() {
             2 => large(1000),
             3 => large(1001),
             4 => large(300_000),
+            5 => return Does::SaysInPieces(300, large(3000)),
             _ => OK.to_owned(),
         })
     });
-    program.get_all(0..6);
+    program.get_all(0..7);
     program.run(SECOND * 5);
     assert!(matches!(program.error(1), Error::TooLarge { part: Part::Head, limit: 1000 }));
-    for n in [3, 4] {
+    for n in [3, 4, 5] {
         assert!(matches!(program.error(n), Error::TooLarge { part: Part::Body, limit: 1000 }));
     }
-    assert!([0, 2, 5].iter().all(|n| program.status(*n) == 200));
+    assert!([0, 2, 6].iter().all(|n| program.status(*n) == 200));
 }
 
 #[test]
@@ -698,7 +706,7 @@ fn the_call_that_a_tag_names_gets_the_error_of_its_response() {
         }
         _ if head.starts_with("GET /2 ") => {
             let large = tagged(&tag_in(head), &"x".repeat(200_000));
-            Does::Says(large + &tagged(&first.lock().unwrap(), "ok"))
+            Does::SaysInPieces(10_000, large + &tagged(&first.lock().unwrap(), "ok"))
         }
         _ => Does::Says(tagged(&tag_in(head), "ok")),
     });
