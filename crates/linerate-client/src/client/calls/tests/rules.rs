@@ -94,8 +94,8 @@ impl Peer for Script {
                 Does::Says(words) => say(Duration::ZERO, words),
                 Does::SaysAfter(after, words) => say(after, words),
                 Does::SaysInPieces(len, words) => {
-                    for piece in words.as_bytes().chunks(len) {
-                        say(Duration::from_millis(1), String::from_utf8_lossy(piece).into_owned());
+                    for (n, piece) in (1..).zip(words.as_bytes().chunks(len)) {
+                        say(Duration::from_millis(n), String::from_utf8_lossy(piece).into_owned());
                     }
                 }
                 Does::SaysAndCloses(words) => {
