@@ -176,7 +176,7 @@ pub(crate) struct ServeArgs {
     /// Time between an answer and the next request; then the connection is closed (75s)
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = LIMITS)]
     pub(super) idle_timeout: Option<Duration>,
-    /// Time in which a client must take something of its response; then the connection is cut (20s)
+    /// Time in which a client must take part of its response; then the connection is cut (20s)
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = LIMITS)]
     pub(super) write_timeout: Option<Duration>,
     /// How long responses in flight may take at the end (10s)
