@@ -45,12 +45,26 @@ pub(super) fn switches(status: u16, expect: Expect) -> bool {
     status == 101 || (expect == Expect::Connect && (200..300).contains(&status))
 }
 
+/// Why the end of a body is in doubt: another reader on the way may see another one, and take some of the body for the
+/// next response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FramingDoubt {
+    /// Both fields that frame a body.
+    #[error("the response has both Transfer-Encoding and Content-Length (RFC 9112 section 6.3)")]
+    LengthAndCoding,
+    /// A transfer coding beside chunked.
+    #[error("the Transfer-Encoding of the response is not chunked alone (RFC 9112 section 6.1)")]
+    OtherCoding,
+}
+
 /// The framing by the fields read so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FramingFields {
     length: Option<u64>,
     length_fault: Option<(Kind, u32)>,
     coded: bool,
+    /// A coding other than chunked was applied.
+    other_coding: bool,
     chunked_last: bool,
     coding_fault: Option<u32>,
     close: bool,
@@ -58,6 +72,17 @@ pub(super) struct FramingFields {
 }
 
 impl FramingFields {
+    /// Takes a field into account, if it frames the body; `at`: where its value is.
+    #[inline]
+    pub(super) fn field(&mut self, name: &[u8], value: &[u8], at: u32) {
+        match name.len() {
+            14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value, at),
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(value, at),
+            10 if name.eq_ignore_ascii_case(b"connection") => self.connection(value),
+            _ => {}
+        }
+    }
+
     /// A list of equal numbers counts as one number (RFC 9112, section 6.3, rule 5).
     pub(super) fn content_length(&mut self, value: &[u8], at: u32) {
         for part in value.split(|b| *b == b',') {
@@ -82,6 +107,7 @@ impl FramingFields {
                 self.coding_fault = self.coding_fault.or(Some(at));
             }
             self.chunked_last = chunked;
+            self.other_coding |= !chunked;
         }
     }
 
@@ -106,6 +132,16 @@ impl FramingFields {
             (Some((fault, at)), _) => Framing::Bad(fault, at),
             (None, Some(n)) => Framing::Length(n),
             (None, None) => Framing::UntilClose,
+        }
+    }
+
+    /// Why another reader may see another end of the body than [`decide`](Self::decide) does.
+    pub(super) fn doubt(&self) -> Option<FramingDoubt> {
+        let has_length = self.length.is_some() || self.length_fault.is_some();
+        match () {
+            () if self.coded && has_length => Some(FramingDoubt::LengthAndCoding),
+            () if self.other_coding => Some(FramingDoubt::OtherCoding),
+            () => None,
         }
     }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use memchr::memchr;
 
+use super::framing::{FramingDoubt, FramingFields};
 use super::parse::trimmed;
 
 /// The head of a response, lent as long as its bytes are.
@@ -49,6 +50,16 @@ impl<'a> HeadView<'a> {
     /// The fields in order, values without surrounding white space.
     pub fn fields(&self) -> Fields<'a> {
         Fields { raw: self.raw, pos: second_line(self.raw) }
+    }
+
+    /// Why another reader may see another end of the body, by its fields. A reader that shares its connection with
+    /// nobody may go on: Transfer-Encoding counts (RFC 9112, section 6.3).
+    pub fn framing_doubt(&self) -> Option<FramingDoubt> {
+        let mut framing = FramingFields::default();
+        for (name, value) in self.fields() {
+            framing.field(name, value, 0);
+        }
+        framing.doubt()
     }
 
     /// The first field of that name, ignoring case.

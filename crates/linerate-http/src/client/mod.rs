@@ -45,7 +45,7 @@ mod template;
 pub use body::{Body, BodyPart};
 pub use cache::HeadCache;
 pub use error::{Fault, ResponseError, ResponseErrorKind, Speaks};
-pub use framing::Expect;
+pub use framing::{Expect, FramingDoubt};
 pub use head::{Fields, HeadView};
 pub use limits::Limits;
 pub use pipeline::{Pipeline, Run, TagMatch};

@@ -36,18 +36,10 @@ pub(super) fn head(raw: &[u8], limit: u16, tag: Option<&[u8]>) -> Result<(HeadFa
     let mut framing = FramingFields::default();
     while let Some(line) = lines.next()? {
         let name = &raw[line.name.clone()];
-        let value = || &raw[line.value.clone()];
         let place = || Some(line.value.start as u32..line.value.end as u32);
         match name.len() {
             4 if date.is_none() && name.eq_ignore_ascii_case(b"date") => date = place(),
-            10 if name.eq_ignore_ascii_case(b"connection") => framing.connection(value()),
-            14 if name.eq_ignore_ascii_case(b"content-length") => {
-                framing.content_length(value(), line.value.start as u32);
-            }
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                framing.transfer_encoding(value(), line.value.start as u32);
-            }
-            _ => {}
+            _ => framing.field(name, &raw[line.value.clone()], line.value.start as u32),
         }
         if let Some(tag) = tag
             && found_tag.is_none()

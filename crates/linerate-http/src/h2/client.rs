@@ -82,7 +82,7 @@ pub trait Sink<'i, S> {
 struct Assembly {
     head: FrameHead,
     frames: u32,
-    /// What came of the block, unless it is too long.
+    /// The block so far; `None`: it is too long, and its bytes are dropped.
     bytes: Option<Vec<u8>>,
 }
 

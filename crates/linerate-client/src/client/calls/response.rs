@@ -1,9 +1,9 @@
 //! Responses: from bytes to `http::Response`, and to the call that each belongs to.
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
-use linerate_http::client::{Fields, HeadView};
+use linerate_http::client::{Fields, FramingDoubt, HeadView};
 use linerate_net::Time;
 
 use super::streamed::News;
@@ -41,7 +41,7 @@ pub(super) enum Trouble {
     /// A field that the parser lets pass and `http` refuses.
     BadField,
     /// Where the body ends depends on who reads it.
-    BadFraming(&'static str),
+    BadFraming(FramingDoubt),
 }
 
 impl Trouble {
@@ -52,7 +52,7 @@ impl Trouble {
             Trouble::BadField => {
                 malformed("a field of the response has a name or value that HTTP does not allow")
             }
-            Trouble::BadFraming(words) => malformed(words),
+            Trouble::BadFraming(doubt) => malformed(&doubt.to_string()),
         }
     }
 }
@@ -76,36 +76,21 @@ struct HeadFacts {
     length: usize,
     /// The connection stays open (RFC 9112 section 9.3).
     persistent: bool,
-    /// What is wrong with the fields that say where the body ends.
-    bad_framing: Option<&'static str>,
+    /// Why the end of the body is in doubt.
+    doubt: Option<FramingDoubt>,
 }
 
 impl HeadFacts {
-    fn of(fields: &HeaderMap) -> HeadFacts {
+    fn of(head: &HeadView<'_>, fields: &HeaderMap) -> HeadFacts {
         let length = fields.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok()).unwrap_or(0);
         let is_close = |option: &[u8]| option.trim_ascii().eq_ignore_ascii_case(b"close");
         let closes = |value: &HeaderValue| value.as_bytes().split(|b| *b == b',').any(is_close);
         HeadFacts {
             length,
             persistent: !fields.get_all(CONNECTION).iter().any(closes),
-            bad_framing: bad_framing(fields),
+            doubt: head.framing_doubt(),
         }
     }
-}
-
-/// Another reader on the way may see another end of such a body, and take some of it for the next response (RFC 9112
-/// sections 6.1 and 6.3).
-fn bad_framing(fields: &HeaderMap) -> Option<&'static str> {
-    let codings: Vec<&[u8]> = fields.get_all(TRANSFER_ENCODING).iter().map(HeaderValue::as_bytes).collect();
-    if codings.is_empty() {
-        return None;
-    }
-    if fields.contains_key(CONTENT_LENGTH) {
-        return Some("the response has both Transfer-Encoding and Content-Length (RFC 9112 section 6.3)");
-    }
-    let mut names = codings.iter().flat_map(|value| value.split(|b| *b == b',')).map(<[u8]>::trim_ascii);
-    let is_known = names.all(|name| name.is_empty() || name.eq_ignore_ascii_case(b"chunked"));
-    (!is_known).then_some("the Transfer-Encoding of the response is not chunked alone (RFC 9112 section 6.1)")
 }
 
 /// Turns heads into fields. Servers send few different heads, so it keeps the last ones.
@@ -125,7 +110,7 @@ impl HeadReader {
             return Some((known.fields.clone(), known.facts));
         }
         let fields = self.parse(head)?;
-        let facts = HeadFacts::of(&fields);
+        let facts = HeadFacts::of(head, &fields);
         self.keep(raw, &fields, facts);
         Some((fields, facts))
     }
@@ -234,8 +219,9 @@ impl Reader<'_> {
         Whose::Named(value.and_then(|v| std::str::from_utf8(v).ok()?.trim().parse().ok()))
     }
 
-    /// Whether it is known whose response begins: the one whose turn it is, or another one of its connection by its tag.
-    fn is_assigned(&self, reading: &mut CallReading, whose: Whose) -> bool {
+    /// Assigns the response that begins to its call: the one whose turn it is, or another one of its connection by its
+    /// tag. Says whether there is one.
+    fn assign(&self, reading: &mut CallReading, whose: Whose) -> bool {
         let conn_of = |id| self.calls.get(id).and_then(|call| call.conn);
         match whose {
             Whose::Matched => true,
@@ -332,15 +318,15 @@ impl Responses for Reader<'_> {
             _ => Version::HTTP_11,
         };
         let whose = self.tag_of(head);
-        let is_known = self.is_assigned(reading, whose);
+        let is_known = self.assign(reading, whose);
         self.seen.partial = PartialResponse { id: reading.id, ..PartialResponse::default() };
         if head.raw().len() > most {
             reading.trouble = Some(Trouble::TooLarge(Part::Head, most));
         } else if let Some((fields, facts)) = self.heads.read(head) {
-            let HeadFacts { length, persistent, bad_framing } = facts;
+            let HeadFacts { length, persistent, doubt } = facts;
             reading.fields = fields;
             reading.persistent = persistent && head.version_minor() > 0;
-            reading.trouble = bad_framing.filter(|_| !self.streams).map(Trouble::BadFraming);
+            reading.trouble = doubt.filter(|_| !self.streams).map(Trouble::BadFraming);
             let is_streamed = |call: &Call| is_known && call.streaming.is_some();
             reading.streaming = self.calls.get(reading.id).is_some_and(is_streamed);
             if reading.trouble.is_some() {
