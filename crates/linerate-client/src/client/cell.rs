@@ -15,40 +15,40 @@ use super::limits::{JOINED_PIECE, JOINED_PIECES};
 /// piece for each.
 #[derive(Default)]
 pub(super) struct Pieces {
-    large: VecDeque<Bytes>,
-    /// Those behind them.
+    ready: VecDeque<Bytes>,
+    /// Small ones behind them.
     small: BytesMut,
 }
 
 impl Pieces {
-    fn push(&mut self, piece: &Bytes) {
-        if piece.len() < JOINED_PIECE {
-            self.small.extend_from_slice(piece);
-        } else {
-            self.seal();
-            self.large.push_back(piece.clone());
+    fn push(&mut self, piece: Bytes) {
+        if piece.len() >= JOINED_PIECE {
+            self.join();
+            return self.ready.push_back(piece);
         }
+        self.small.extend_from_slice(&piece);
         if self.small.len() >= JOINED_PIECES {
-            self.seal();
+            self.join();
         }
     }
 
-    fn seal(&mut self) {
+    /// The small ones become one piece.
+    fn join(&mut self) {
         if !self.small.is_empty() {
-            self.large.push_back(self.small.split().freeze());
+            self.ready.push_back(self.small.split().freeze());
         }
     }
 
     /// The next piece.
     pub(super) fn pop(&mut self) -> Option<Bytes> {
-        self.large.pop_front().or_else(|| {
-            self.seal();
-            self.large.pop_front()
-        })
+        if self.ready.is_empty() {
+            self.join();
+        }
+        self.ready.pop_front()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.large.is_empty() && self.small.is_empty()
+        self.ready.is_empty() && self.small.is_empty()
     }
 }
 
@@ -79,7 +79,7 @@ impl StreamCell {
         let mut state = self.lock();
         match news {
             News::Head(_, head) => state.head = Some(head),
-            News::Piece(_, piece) => state.pieces.push(&piece),
+            News::Piece(_, piece) => state.pieces.push(piece),
             News::Left(_, bytes) => {
                 state.unsent = state.unsent.saturating_sub(bytes);
                 return state.writer.take();
@@ -117,7 +117,7 @@ mod tests {
             let len = if n % 1000 == 999 { 3 * JOINED_PIECE } else { 1 };
             let piece = Bytes::from(vec![n as u8; len]);
             sent.extend_from_slice(&piece);
-            pieces.push(&piece);
+            pieces.push(piece);
         }
         let (mut got, mut count) = (Vec::new(), 0);
         while let Some(piece) = pieces.pop() {

@@ -107,9 +107,6 @@ pub(super) const JOINED_PIECE: usize = 1 << 10;
 /// Joined pieces up to this size, bytes. Reason: a reader gets them as one.
 pub(super) const JOINED_PIECES: usize = 16 << 10;
 
-/// Frames of a request's body that are taken in a row. Reason: other tasks of its thread have to run.
-pub(super) const FRAMES_IN_A_ROW: u32 = 64;
-
 /// How long the rest of a streamed response is read and discarded when its body was dropped. Reason: a server that
 /// sends little or nothing more must not keep the connection from other requests.
 pub(super) const DISCARD_TIME: Duration = Duration::from_secs(2);

@@ -18,7 +18,7 @@ use super::calls::Trailers;
 use super::cell::StreamCell;
 use super::error::Error;
 use super::inner::Inner;
-use super::limits::{FRAMES_IN_A_ROW, STREAMED_MARK};
+use super::limits::STREAMED_MARK;
 use super::send::Place;
 
 /// The body of a request that is a stream, and its length if that is known.
@@ -205,13 +205,9 @@ where
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     let guard = UploadGuard { shared, id, has_ended: false };
-    let mut in_a_row = 0;
     loop {
         // A body that is always ready must not keep the task of the driver from its turn.
-        in_a_row += 1;
-        if in_a_row % FRAMES_IN_A_ROW == 0 {
-            tokio::task::yield_now().await;
-        }
+        tokio::task::coop::consume_budget().await;
         let frame = poll_fn(|cx| {
             let mut state = cell.lock();
             if state.over {
