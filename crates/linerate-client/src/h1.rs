@@ -224,8 +224,9 @@ impl<R: Default> H1<R> {
         cache: &mut HeadCache,
         events: &mut E,
     ) -> Result<bool, Loss> {
-        let (expect, kind) = self.pipeline.front().map_or((Expect::Usual, 0), |r| (r.expect, r.kind));
-        let may_go_again = self.answers > 0 && self.pipeline.front().is_some_and(|run| run.idempotent);
+        let front = self.pipeline.front();
+        let (expect, kind) = front.map_or((Expect::Usual, 0), |r| (r.expect, r.kind));
+        let is_idempotent = front.is_some_and(|r| r.idempotent);
         let part = match self.reader.next(cache, input, expect) {
             Ok(Some(part)) => part,
             Ok(None) => return Ok(false),
@@ -246,7 +247,7 @@ impl<R: Default> H1<R> {
             // connection probably crossed the requests on the wire, and they may go out again (RFC
             // 9110 section 15.5.9). A handler may have said it too, so a request that is not
             // idempotent gets it as its response (section 9.2.2).
-            Part::Head(head) if may_go_again && gives_up(&head) => {
+            Part::Head(head) if is_idempotent && self.answers > 0 && gives_up(&head) => {
                 self.gave_up = true;
                 return Err(Loss::SaidClose);
             }

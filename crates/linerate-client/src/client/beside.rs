@@ -82,7 +82,7 @@ impl<T: Transport> BesideRunning<T> {
         let BesideRunning { mover, rest, waker, is_open } = self;
         rest.bell().take();
         *is_open = *is_open && mover.is_wanted();
-        let forced = mover.begin(&mut Context::from_waker(waker));
+        let forced = mover.begin(&mut Context::from_waker(waker))?;
         mover.calls.transport().turn(Some(Time::ZERO), &mut mover.events)?;
         let moved = forced || !mover.events.is_empty();
         mover.end();

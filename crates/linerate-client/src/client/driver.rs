@@ -147,11 +147,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Driver<T, C> {
     /// Does what there is to do; says whether there may be more.
     fn round(&mut self, cx: &mut Context<'_>, forced: bool) -> io::Result<bool> {
         let Driver { mover, turns } = self;
-        if mover.should_listen_first() {
-            turns.turn(cx, mover.calls.transport(), true, &mut mover.events)?;
-            mover.end();
-        }
-        let forced = mover.begin(cx) || forced;
+        let forced = mover.begin(cx)? || forced;
         let found = turns.turn(cx, mover.calls.transport(), forced, &mut mover.events)?;
         mover.end();
         Ok(found)

@@ -133,15 +133,24 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
         }
     }
 
-    /// Whether the transport has to have a turn before anything else. The thread may have been busy elsewhere: a
+    /// Hears what has arrived, where that comes before anything else. The thread may have been busy elsewhere: a
     /// response that has arrived is not late, and a connection that the server has closed takes no request.
-    pub(super) fn should_listen_first(&mut self) -> bool {
+    fn listen_first(&mut self) -> io::Result<()> {
         let now = self.calls.transport().now();
-        self.calls.deadline() <= now || (!self.commands.is_empty() && self.calls.is_idle())
+        let is_wanted = self.calls.deadline() <= now || (!self.commands.is_empty() && self.calls.is_idle());
+        if is_wanted {
+            self.calls.transport().turn(Some(Time::ZERO), &mut self.events)?;
+            self.end();
+        }
+        Ok(())
     }
 
     /// Does what callers want; says whether the transport needs a turn though nothing woke it.
-    pub(super) fn begin(&mut self, cx: &mut Context<'_>) -> bool {
+    ///
+    /// # Errors
+    /// The transport is broken.
+    pub(super) fn begin(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        self.listen_first()?;
         let now = self.calls.transport().now();
         for command in self.commands.drain(..) {
             match command {
@@ -156,7 +165,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
         }
         self.look_up(cx, now);
         self.calls.tick(now);
-        self.calls.wants_turn()
+        Ok(self.calls.wants_turn())
     }
 
     /// Handles what the transport said, and tells callers.

@@ -58,7 +58,7 @@ impl<T: Transport> Runner<T> {
             }
             let _entered = span.enter();
             is_open = is_open && self.mover.is_wanted();
-            let is_forced = self.mover.begin(&mut cx);
+            let is_forced = self.mover.begin(&mut cx)?;
             let now = self.mover.calls.transport().now();
             let until = self.mover.until(now);
             // Without a client there is nothing for the calls to do.
@@ -91,7 +91,7 @@ mod tests {
     fn step(runner: &mut Runner<Mem>) {
         let mover = &mut runner.mover;
         assert!(mover.is_wanted());
-        mover.begin(&mut Context::from_waker(Waker::noop()));
+        mover.begin(&mut Context::from_waker(Waker::noop())).unwrap();
         let now = mover.calls.transport().now();
         let until = mover.until(now);
         mover.calls.transport().turn(Some(until), &mut mover.events).unwrap();

@@ -153,6 +153,7 @@ async fn refused_and_silent_servers() {
 async fn a_response_that_has_arrived_is_not_late() {
     let server = Server::start(|request| {
         if request.nth > 0 {
+            // The response arrives while the client's thread is blocked.
             std::thread::sleep(Duration::from_millis(20));
         }
         ok("ok")
@@ -164,6 +165,7 @@ async fn a_response_that_has_arrived_is_not_late() {
     assert!(first.is_pending());
     // It has left.
     until(|| server.requests().len() == 2).await;
+    // Blocks the thread of the client on purpose.
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(call.await.unwrap().status(), 200);
 }
@@ -178,6 +180,7 @@ async fn a_connection_that_was_closed_meanwhile_takes_no_request() {
     for _ in 0..10 {
         let client = Client::builder(&server.url()).pipes(1).build().unwrap();
         client.get("/last").await.unwrap();
+        // Blocks the thread of the client on purpose, until the server's FIN is there.
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(client.post("/order", "one").await.unwrap().status(), 200);
     }

@@ -21,7 +21,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 (None, Loss::Net(error)) => connect_words(error),
                 (None, _) => "the server did not answer in time".to_owned(),
             };
-            return self.connect_failed((pipe.beside.to, pipe.beside.round), &why, now);
+            return self.connect_failed(pipe.beside.attempt, &why, now);
         }
         self.statistics.lost += 1;
         let detail = reason.filter(|_| matches!(loss, Loss::Net(_))).unwrap_or_else(|| loss.words());
@@ -87,8 +87,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     fn discards_too_long(&mut self, slot: usize, now: Time) -> Option<Conn> {
         let pipe = self.pool.at_mut(slot)?;
         let oldest = pipe.conversation.oldest();
-        let is_streamed = |run: &Run| run.stamp.sent == Time::NEVER && self.calls.get(run.first).is_none();
-        let discards = pipe.conversation.in_response() && oldest.as_ref().is_some_and(is_streamed);
+        // Only streamed calls have no time of sending.
+        let is_unwanted = |run: &Run| run.stamp.sent == Time::NEVER && self.calls.get(run.first).is_none();
+        let discards = pipe.conversation.in_response() && oldest.as_ref().is_some_and(is_unwanted);
         if !discards || pipe.conversation.has_streams() {
             pipe.beside.discarding = None;
             return None;
@@ -150,24 +151,18 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     fn sweep_queues(&mut self, now: Time) {
-        let timeout = self.options.timeout;
-        for which in 0..3 {
-            loop {
-                let queue = match which {
-                    0 => &mut self.queue,
-                    1 => &mut self.alone,
-                    _ => &mut self.held_up,
-                };
-                let Some(id) = queue.front().copied() else { break };
-                let late = self.calls.get(id).is_none_or(|call| now - call.accepted >= timeout);
-                if !late {
-                    break;
-                }
-                queue.pop_front();
-                let was_sent = self.calls.get(id).is_some_and(|call| call.sent.is_some());
-                let phase = if was_sent { Phase::Response } else { Phase::Queue };
-                self.end(id, Err(Error::Timeout(phase)));
+        let Calls { queues, calls, options, .. } = self;
+        let mut late = Vec::new();
+        for queue in queues.all_mut() {
+            let is_late = |id: &u64| calls.get(*id).is_none_or(|call| now - call.accepted >= options.timeout);
+            while queue.front().is_some_and(is_late) {
+                late.extend(queue.pop_front());
             }
+        }
+        for id in late {
+            let was_sent = self.calls.get(id).is_some_and(|call| call.sent.is_some());
+            let phase = if was_sent { Phase::Response } else { Phase::Queue };
+            self.end(id, Err(Error::Timeout(phase)));
         }
     }
 }

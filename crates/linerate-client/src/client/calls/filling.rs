@@ -1,11 +1,10 @@
 //! Which request takes which pipe, and when a pipe is opened.
 
-use std::net::SocketAddr;
-
 use linerate_net::{Close, Conn, ConnectOptions, Time, Transport};
 use tracing::debug;
 
-use super::reaching::Tried;
+use super::queues::Queues;
+use super::reaching::{Attempt, Tried};
 use super::request::Writing;
 use super::{Beside, CallReading, Calls};
 use crate::client::error::Error;
@@ -42,7 +41,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// Calls at the heads of the queues that have ended leave them.
     fn drop_ended(&mut self) {
         let most = 2 * self.calls.len() + 64;
-        for queue in [&mut self.queue, &mut self.alone, &mut self.held_up] {
+        for queue in self.queues.all_mut() {
             if queue.len() > most {
                 // Calls that were abandoned while the head of the queue could not leave.
                 queue.retain(|id| self.calls.get(*id).is_some());
@@ -54,7 +53,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.queue.len() + self.alone.len() + self.held_up.len()
+        self.queues.len()
     }
 
     pub(super) fn has_waiting(&self) -> bool {
@@ -104,12 +103,13 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if self.transport.unsent(conn) >= UNSENT_MARK {
             return 0;
         }
-        let (persistent, waits_alone) = (self.persistent, !self.alone.is_empty());
+        let (persistent, waits_alone) = (self.persistent, !self.queues.alone.is_empty());
         let Some(pipe) = self.pool.get_mut(conn) else { return 0 };
         let in_flight = pipe.conversation.in_flight();
         if pipe.conversation.has_streams() {
             // If nothing else waits, a pipe that holds bodies up takes no share of them.
-            let bodies = self.queue.is_empty() && self.alone.is_empty() && !self.pool.has_again();
+            let Queues { usual, alone, .. } = &self.queues;
+            let bodies = usual.is_empty() && alone.is_empty() && !self.pool.has_again();
             return self.room_on_streams(conn, bodies);
         }
         let is_reserved = pipe.beside.reserved && waits_alone && in_flight > 0;
@@ -202,17 +202,16 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 return Some((run, call.nature.alone && !streams));
             }
             // It waits for an idle pipe, as when it was new.
-            self.alone.push_front(run.first);
+            self.queues.alone.push_front(run.first);
         }
-        let mut held_up = !self.held_up.is_empty() && (!streams || self.room_on_streams(conn, true) > 0);
+        let takes_bodies = !streams || self.room_on_streams(conn, true) > 0;
         let id = loop {
-            let (id, has_body) = self.next_new(idle, held_up)?;
-            if !(streams && has_body) || self.room_on_streams(conn, true) > 0 {
+            let (id, has_body) = self.next_new(idle, takes_bodies)?;
+            if takes_bodies || !has_body {
                 break id;
             }
             // Requests behind it that have no body do not wait for the server's window.
-            self.held_up.push_back(id);
-            held_up = false;
+            self.queues.held_up.push_back(id);
         };
         let call = self.calls.get(id)?;
         let alone = call.nature.alone;
@@ -228,8 +227,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     fn next_new(&mut self, idle: bool, held_up: bool) -> Option<(u64, bool)> {
         self.drop_ended();
         let calls = &self.calls;
-        let held_up = held_up.then_some(&mut self.held_up);
-        let queues = [Some(&mut self.queue), Some(&mut self.alone), held_up].into_iter().flatten();
+        let Queues { usual, alone, held_up: bodies } = &mut self.queues;
+        let queues = [Some(usual), Some(alone), held_up.then_some(bodies)].into_iter().flatten();
         let heads = queues.filter_map(|queue| {
             let call = calls.get(*queue.front()?)?;
             (idle || !call.nature.alone).then_some((call, queue))
@@ -264,11 +263,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// A request that must be alone, and is the oldest, has a pipe kept free for it.
     fn reserve(&mut self) {
         let order = |id: Option<&u64>| id.and_then(|id| Some(self.calls.get(*id)?.order));
-        let Some(alone) = order(self.alone.front()) else { return };
+        let Some(alone) = order(self.queues.alone.front()) else { return };
         if self.streams == Some(true) {
             return;
         }
-        let is_oldest = order(self.queue.front()).is_none_or(|first| alone <= first);
+        let is_oldest = order(self.queues.usual.front()).is_none_or(|first| alone <= first);
         if !is_oldest {
             return;
         }
@@ -331,14 +330,14 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     pub(super) fn open_one(&mut self, now: Time) -> bool {
-        let to = self.address();
+        let attempt = self.next_attempt();
         let options = ConnectOptions { profile: self.options.profile, ..ConnectOptions::default() };
-        match self.transport.connect(to, &options) {
+        match self.transport.connect(attempt.to, &options) {
             Ok(conn) => {
                 self.wants_turn = true;
                 self.pool.add(conn, now);
                 if let Some(pipe) = self.pool.get_mut(conn) {
-                    (pipe.beside.to, pipe.beside.round) = (Some(to), self.round.number);
+                    pipe.beside.attempt = Some(attempt);
                 }
                 true
             }
@@ -349,7 +348,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 false
             }
             Err(error) => {
-                self.connect_failed((Some(to), self.round.number), &connect_words(&error), now);
+                self.connect_failed(Some(attempt), &connect_words(&error), now);
                 false
             }
         }
@@ -357,10 +356,10 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// A pipe could not be opened. After some attempts in a row, with none open, what waits has failed, but not before
     /// each address has been tried.
-    pub(super) fn connect_failed(&mut self, (to, round): (Option<SocketAddr>, u32), why: &str, now: Time) {
+    pub(super) fn connect_failed(&mut self, attempt: Option<Attempt>, why: &str, now: Time) {
         self.statistics.connect_failures += 1;
         debug!(why, "no connection");
-        let Some(tried) = self.address_failed(to, round) else { return };
+        let Some(tried) = self.address_failed(attempt) else { return };
         self.connects_failed = self.connects_failed.saturating_add(1);
         if tried == Tried::Some {
             // The next address, at once (RFC 8305 section 5).
@@ -381,8 +380,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// Fails the waiting calls, because there is no connection.
     pub(super) fn fail_waiting(&mut self, why: &str) {
-        let queues = [&mut self.queue, &mut self.alone, &mut self.held_up];
-        let queued = queues.into_iter().flat_map(std::mem::take);
+        let queued = self.queues.all_mut().into_iter().flat_map(std::mem::take);
         let mut waiting: Vec<_> = queued.map(|id| (id, Failure::Connect)).collect();
         self.pool.give_up_again(|run, why| waiting.extend((run.first..run.end()).map(|id| (id, why))));
         for (id, failure) in waiting {
@@ -406,7 +404,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 let words = "no response on its connection can be trusted".to_owned();
                 self.end(id, Err(Error::Mismatch(words)));
             } else {
-                self.queue.push_front(id);
+                self.queues.usual.push_front(id);
             }
         }
     }

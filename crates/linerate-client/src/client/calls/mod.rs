@@ -10,6 +10,7 @@
 
 mod ending;
 mod filling;
+mod queues;
 mod reaching;
 mod request;
 mod response;
@@ -19,7 +20,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ pub use response::{CallReading, Trailers};
 pub use streamed::News;
 pub use table::Done;
 
-use self::reaching::Round;
+use self::queues::Queues;
+use self::reaching::{Attempt, Round};
 use self::request::{Nature, Outgoing};
 use self::response::{HeadReader, PartialResponse, Reader, ReadingRules, SeenByReader};
 use self::table::{Call, CallTable, Unanswered};
@@ -60,10 +61,16 @@ struct Beside {
     heard: Time,
     /// Since when the rest of a streamed response is discarded.
     discarding: Option<Time>,
-    to: Option<SocketAddr>,
-    /// The round of attempts that it was opened in.
-    round: u32,
+    /// The attempt that opened it.
+    attempt: Option<Attempt>,
     statistics: PipeStatistics,
+}
+
+impl Beside {
+    /// The address it leads to.
+    fn to(&self) -> Option<SocketAddr> {
+        Some(self.attempt?.to)
+    }
 }
 
 /// Requests and responses of the connections that had one place, one after the other.
@@ -84,12 +91,7 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     rules: ReadingRules,
     pool: Pool<C, Beside>,
     calls: CallTable,
-    /// Calls that wait for a pipe, oldest first; some may have ended.
-    queue: VecDeque<u64>,
-    /// Those of them that must be alone.
-    alone: VecDeque<u64>,
-    /// Those of both that have a body, and came to a connection whose window holds bodies up.
-    held_up: VecDeque<u64>,
+    queues: Queues,
     heads: HeadReader,
     out: Outgoing,
     /// Frames of HTTP/2.
@@ -162,9 +164,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             rules,
             pool: Pool::new(pool, shared),
             calls: CallTable::default(),
-            queue: VecDeque::new(),
-            alone: VecDeque::new(),
-            held_up: VecDeque::new(),
+            queues: Queues::default(),
             heads: HeadReader::default(),
             out: Outgoing::default(),
             frames: Outgoing::default(),
@@ -207,7 +207,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
         let nature = Nature::of(&request, self.options.tag.is_some());
         self.calls.insert(Call::new(id, request, nature, (now, self.statistics.calls)));
-        if nature.alone { &mut self.alone } else { &mut self.queue }.push_back(id);
+        let Queues { usual, alone, .. } = &mut self.queues;
+        if nature.alone { alone } else { usual }.push_back(id);
     }
 
     /// Abandons a call. One that was not sent never is; the response to one that was is read and
@@ -281,9 +282,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.addresses = reaching::interleave(addresses);
             self.address = 0;
             self.unreached = false;
-            let Calls { addresses, round, .. } = self;
-            if addresses.iter().all(|to| round.failed.contains(to)) {
-                self.next_round();
+            if self.round.is_over(&self.addresses) {
+                self.round.next();
             }
         }
     }
@@ -356,7 +356,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if let Err(why) = self.pool.agreed(conn, self.transport.protocol(conn)) {
             if let Some(pipe) = self.pool.remove(conn) {
                 self.transport.close(conn, Close::Abort);
-                self.connect_failed((pipe.beside.to, pipe.beside.round), &why, now);
+                self.connect_failed(pipe.beside.attempt, &why, now);
             }
             return;
         }
@@ -364,14 +364,14 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             return;
         }
         (self.connects_failed, self.unreached) = (0, false);
-        self.round.failed.clear();
+        self.round.forget_failures();
         self.statistics.connected += 1;
         self.reached(conn);
         if let Some(pipe) = self.pool.get_mut(conn) {
             (pipe.beside.progress, pipe.beside.heard) = (now, now);
             let streams = pipe.conversation.has_streams();
             self.streams = Some(streams);
-            debug!(conn = conn.slot(), to = ?pipe.beside.to, http2 = streams, "connected");
+            debug!(conn = conn.slot(), to = ?pipe.beside.to(), http2 = streams, "connected");
         }
         self.send_pending(conn, now);
     }

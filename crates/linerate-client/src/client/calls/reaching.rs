@@ -12,8 +12,39 @@ use crate::conversation::Conversation;
 #[derive(Debug, Default)]
 pub(super) struct Round {
     /// Attempts of earlier rounds, which may still be under way, have another one.
-    pub(super) number: u32,
-    pub(super) failed: Vec<SocketAddr>,
+    number: u32,
+    failed: Vec<SocketAddr>,
+}
+
+impl Round {
+    /// Whether an address can be tried in it.
+    fn has_left(&self, to: SocketAddr) -> bool {
+        !self.failed.contains(&to)
+    }
+
+    /// Whether all of these addresses have failed.
+    pub(super) fn is_over(&self, addresses: &[SocketAddr]) -> bool {
+        addresses.iter().all(|to| !self.has_left(*to))
+    }
+
+    /// Each address may be tried again.
+    pub(super) fn next(&mut self) {
+        self.number = self.number.wrapping_add(1);
+        self.failed.clear();
+    }
+
+    /// An address was reached.
+    pub(super) fn forget_failures(&mut self) {
+        self.failed.clear();
+    }
+}
+
+/// An attempt to open a pipe.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    pub(super) to: SocketAddr,
+    /// The number of its round.
+    round: u32,
 }
 
 /// Addresses that have failed in a round.
@@ -40,8 +71,9 @@ pub(super) fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// The address of the next attempt: the one that was reached last, or the next that has not failed in this round.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.next_address(|to| !self.round.failed.contains(&to)).unwrap_or(self.addresses[self.current()])
+    pub(super) fn next_attempt(&self) -> Attempt {
+        let next = self.next_address(|to| self.round.has_left(to));
+        Attempt { to: next.unwrap_or(self.addresses[self.current()]), round: self.round.number }
     }
 
     /// The first address that fits, from the current one on.
@@ -55,24 +87,19 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     /// An attempt of a round to an address failed. Of several in one round to one address only the first is news.
-    pub(super) fn address_failed(&mut self, to: Option<SocketAddr>, round: u32) -> Option<Tried> {
-        let to = to.filter(|to| round == self.round.number && !self.round.failed.contains(to))?;
+    pub(super) fn address_failed(&mut self, attempt: Option<Attempt>) -> Option<Tried> {
+        let Attempt { to, .. } =
+            attempt.filter(|a| a.round == self.round.number && self.round.has_left(a.to))?;
         self.round.failed.push(to);
         if self.addresses.get(self.current()) == Some(&to) {
             self.address += 1;
         }
-        if self.next_address(|to| !self.round.failed.contains(&to)).is_some() {
+        if !self.round.is_over(&self.addresses) {
             return Some(Tried::Some);
         }
-        self.next_round();
+        self.round.next();
         self.unreached = true;
         Some(Tried::All)
-    }
-
-    /// Each address may be tried again.
-    pub(super) fn next_round(&mut self) {
-        self.round.number = self.round.number.wrapping_add(1);
-        self.round.failed.clear();
     }
 
     /// A pipe is established: the others go to the same address, and attempts to others end.
@@ -80,12 +107,12 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if self.addresses.len() < 2 {
             return;
         }
-        let Some(to) = self.pool.get_mut(conn).and_then(|pipe| pipe.beside.to) else { return };
+        let Some(to) = self.pool.get_mut(conn).and_then(|pipe| pipe.beside.to()) else { return };
         self.address = self.addresses.iter().position(|known| *known == to).unwrap_or(0);
         for slot in 0..self.pool.slots() {
             let Some(pipe) = self.pool.at(slot).filter(|pipe| !pipe.established) else { continue };
             let other = pipe.conn;
-            if other != conn && pipe.beside.to != Some(to) && self.pool.remove(other).is_some() {
+            if other != conn && pipe.beside.to() != Some(to) && self.pool.remove(other).is_some() {
                 self.transport.close(other, Close::Now);
             }
         }
@@ -102,11 +129,12 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             }
             opening += 1;
             // An address that the name no longer has is not waited for.
-            if pipe.beside.to.is_some_and(|to| self.addresses.contains(&to)) {
+            if pipe.beside.to().is_some_and(|to| self.addresses.contains(&to)) {
                 newest = newest.max(pipe.since);
             }
             // An attempt of an earlier round does not count: this one has to end in time.
-            tried.extend(pipe.beside.to.filter(|_| pipe.beside.round == self.round.number));
+            let of_this_round = pipe.beside.attempt.filter(|attempt| attempt.round == self.round.number);
+            tried.extend(of_this_round.map(|attempt| attempt.to));
         }
         if opening == 0 || now - newest < ATTEMPT_DELAY {
             return;

@@ -42,7 +42,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         });
         call.streaming = Some(Box::new(Streaming { upload, held: 0, paused: false, touched: now }));
         self.calls.insert(call);
-        self.alone.push_back(id);
+        self.queues.alone.push_back(id);
         self.streaming.push(id);
     }
 

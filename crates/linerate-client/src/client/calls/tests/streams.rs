@@ -1,4 +1,4 @@
-//! Rules of HTTP/2 that single situations show: what concerns one stream costs no other.
+//! Rules of HTTP/2 that single situations show: a fault of one stream costs no other one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
