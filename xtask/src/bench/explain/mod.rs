@@ -62,7 +62,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 1, requires = "sample")]
     seed: u64,
     /// Over TLS: every server that can gets a certificate, and the calls are https. Cases whose server cannot are left out.
-    #[arg(long, conflicts_with_all = ["cells", "page"])]
+    #[arg(long, conflicts_with = "cells")]
     tls: bool,
     /// Download the libraries of Tomcat, Jetty and Undertow that are missing, 9 MB of Maven Central, to ~/.cache/linerate/jars.
     #[arg(long, requires = "cells")]
@@ -147,16 +147,19 @@ fn run(options: &Options) -> Result<bool> {
     }
     ensure!(stage::explain_exists(&programs), "this linerate has no command explain");
     let runs = jobs::run(&cases, &programs, options)?;
+    let machine = || format!("On {}.", super::machine_with("in namespaces of its own"));
     if options.cells {
         println!("\n{}", page::cells(&runs));
         if options.page {
-            page::write_cells(&runs, &format!("On {}.", super::machine_with("in namespaces of its own")))?;
+            page::write_cells(&runs, &machine())?;
         }
         return Ok(true);
     }
     println!("\n{}", page::markdown(&runs));
-    if options.page {
-        page::write(&runs, &format!("On {}.", super::machine_with("in namespaces of its own")))?;
+    match (options.page, options.tls) {
+        (true, true) => page::write_tls(&runs, &machine())?,
+        (true, false) => page::write(&runs, &machine())?,
+        (false, _) => {}
     }
     Ok(page::all_reached(&runs))
 }

@@ -19,6 +19,8 @@ const NEAR: f64 = 0.1;
 /// Below this calls vary by themselves from one diagnosis to the next, milliseconds.
 const WITHIN_MS: f64 = 0.5;
 
+const TLS_BEGIN: &str = "<!-- bench explain tls: begin -->";
+const TLS_END: &str = "<!-- bench explain tls: end -->";
 const CELLS_BEGIN: &str = "<!-- bench explain cells: begin -->";
 const CELLS_END: &str = "<!-- bench explain cells: end -->";
 
@@ -256,6 +258,11 @@ pub(crate) fn all_reached(runs: &[Run]) -> bool {
 /// Puts the tables into the page.
 pub(crate) fn write(runs: &[Run], machine: &str) -> Result<()> {
     put([BEGIN, END], &format!("{machine}\n\n{}", markdown(runs)))
+}
+
+/// The same, measured over TLS.
+pub(crate) fn write_tls(runs: &[Run], machine: &str) -> Result<()> {
+    put([TLS_BEGIN, TLS_END], &format!("{machine}\n\n{}", markdown(runs)))
 }
 
 /// The same of cells.

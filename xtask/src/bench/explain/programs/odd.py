@@ -57,6 +57,10 @@ def answer(stream, late):
     if MODE == "late-close":
         stream.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nhello")
         time.sleep(0.5)
+        if TLS:
+            # Without close_notify the end of such a response cannot be trusted.
+            stream.settimeout(1)
+            stream = stream.unwrap()
         return stream.close()
     if MODE == "cork":
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
