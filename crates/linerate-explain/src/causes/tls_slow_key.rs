@@ -5,6 +5,7 @@
 
 use crate::evidence::{Grounds, Trial};
 use crate::handshake::Handshake;
+use crate::limits::BUSY_SHARE;
 use crate::record::Record;
 use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, not_moved, nothing};
 use crate::signs::tls::{self, WORTH_MS};
@@ -62,8 +63,22 @@ fn judge(record: &Record) -> Judgement {
     let least = least_ms(record, seen.key);
     let key = seen.key.map_or_else(|| "a key of another kind".to_owned(), |key| key.to_string());
     match tls::resumed(record, tls::hello) {
-        Some(trial) => by_experiment(trial, least, &key),
+        Some(trial) => on_a_busy_machine(record, seen.key, by_experiment(trial, least, &key)),
         None => by_time(record, &full, least, &key, is_large(seen.key)),
+    }
+}
+
+/// A full handshake takes more of a processor than a resumed one, with any key: where others have the
+/// processors, that takes milliseconds.
+fn on_a_busy_machine(record: &Record, key: Option<ServerKey>, judgement: Judgement) -> Judgement {
+    match judgement {
+        Judgement::Named(verdict) if !is_large(key) && record.waited_share() > BUSY_SHARE => {
+            Judgement::Open(format!(
+                "unclear: a full handshake takes {} longer than a resumed one, and this machine is busy itself; a quieter one would tell",
+                say(verdict.cost_ms())
+            ))
+        }
+        judgement => judgement,
     }
 }
 

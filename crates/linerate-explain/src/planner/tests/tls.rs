@@ -22,6 +22,8 @@ struct Server {
     chain: u64,
     /// The most that anything takes longer by chance.
     noise: f64,
+    /// For this share of each call we waited for a processor ourselves.
+    starved: f64,
 }
 
 impl Server {
@@ -37,6 +39,7 @@ impl Server {
         work_ms: 0.2,
         chain: 1200,
         noise: 0.05,
+        starved: 0.0,
     };
 
     fn handshake(
@@ -109,6 +112,7 @@ impl Server {
                 made += 1;
                 call.facts.min_rtt_us = (self.rtt * 1e3) as u32;
                 call.total = call.opening() + call.wait;
+                call.starved = call.total.mul_f64(self.starved);
                 let answer = Answer { status: 200, reusable: true, body_bytes: 5, ..Answer::default() };
                 call.end = Some(Ok(answer));
                 call
@@ -198,6 +202,19 @@ fn each_cause_is_named_by_its_experiment() {
     let mut found = proofs(&old.explained(USUAL, 1));
     found.sort_by_key(|(id, _)| *id);
     assert_eq!(found, [("tls-full-handshake", Proof::Likely), ("tls-old-version", Proof::Proved)]);
+}
+
+/// A full handshake takes more of a processor than a resumed one, with any key.
+#[test]
+fn on_a_busy_machine_a_small_key_is_not_blamed() {
+    let busy = Server { key_ms: 40.0, starved: 0.1, ..Server::HEALTHY };
+    let large = Server { key: ServerKey::Rsa(4096), ..busy };
+    for seed in 0..10 {
+        let diagnosis = busy.explained(USUAL, seed);
+        assert!(!ids(&diagnosis).contains(&"tls-slow-key"), "{diagnosis:#?}");
+        assert!(diagnosis.limits.iter().any(|l| l.starts_with("tls-slow-key: unclear")), "{diagnosis:#?}");
+        assert_eq!(proofs(&large.explained(USUAL, seed)), [("tls-slow-key", Proof::Proved)]);
+    }
 }
 
 #[test]
