@@ -63,7 +63,7 @@ const FIXES: &[Fix] = &[
 /// Calls made at once before anything is held.
 const AT_ONCE: u8 = 6;
 /// How long beyond what a call takes at most the idle connections are held: by turns.
-const DOSES_MS: [u64; 3] = [100, 300, 500];
+const DOSES_MS: [u64; 3] = [50, 150, 300];
 /// The same, to see whether this many idle connections make a call wait at all.
 const TRY_MS: u64 = 200;
 /// Slope above which a response follows our closing.
@@ -142,6 +142,18 @@ fn found(record: &Record) -> Option<(Trial, Estimate, u8)> {
 fn judge(record: &Record) -> Judgement {
     let most = record.held().map(|h| h.idle).max();
     let Some((trial, dose, idle)) = found(record) else {
+        // Too few, or they contradict one another.
+        if let Some(held) = record.held().find(|h| kept_waiting(h) || h.call.answer().is_none()) {
+            let ended = if held.call.answer().is_some() {
+                "was answered when we closed them"
+            } else {
+                "was not answered"
+            };
+            return Judgement::Open(format!(
+                "unclear: a call beside {} idle connections of ours {ended}; calls while these are closed at other times would tell",
+                held.idle
+            ));
+        }
         return match most {
             Some(most) => excluded(format!(
                 "the first call of a connection waits, but {most} idle connections of ours beside it do not make it wait for their end"
