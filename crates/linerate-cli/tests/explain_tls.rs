@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{linerate, run};
 use issued::Issued;
-use linerate_netbox::NetBox;
+use linerate_netbox::{Builder, NetBox, Way};
 use real::{find, folder, nginx_tls, written};
 use serde_json::Value;
 
@@ -265,7 +265,11 @@ fn sessions_that_nobody_resumes_with_an_old_version() {
 
 /// nginx over TLS behind 40 ms; `None`: it is not installed.
 fn far(certificate: &str, key: &str, lines: &str, words: &[&str]) -> Option<Found> {
-    let net = NetBox::builder().delay(Duration::from_millis(20)).start().unwrap();
+    behind(NetBox::builder().delay(Duration::from_millis(20)), certificate, key, lines, words)
+}
+
+fn behind(net: Builder, certificate: &str, key: &str, lines: &str, words: &[&str]) -> Option<Found> {
+    let net = net.start().unwrap();
     let server = net.server().run(|| real::nginx_far(certificate, key, lines)).unwrap()?;
     let resolve = format!("server.test:{}:{}", server.address.port(), net.server().ip());
     let url = format!("https://server.test:{}/", server.address.port());
@@ -314,6 +318,27 @@ fn certificates_that_fill_the_window() {
     let found = far(&short.certificate, &short.key, "", &["--cacert", &short.file("cert.pem")]).unwrap();
     found.is_nearly_healthy();
     found.rules_out("tls-long-chain");
+}
+
+/// The handshake hangs before any call does, since the certificate is the first large message.
+#[test]
+fn a_certificate_that_vanishes_on_the_way() {
+    if let Some(why) = NetBox::unavailable() {
+        println!("not run: a_certificate_that_vanishes_on_the_way: {why}");
+        return;
+    }
+    let names: Vec<String> = (0..100).map(|n| format!("host-number-{n}.example.com")).collect();
+    let issued = Issued::with("server.test", |params| {
+        let more = names.iter().map(|n| rcgen::SanType::DnsName(n.as_str().try_into().unwrap()));
+        params.subject_alt_names.extend(more);
+    });
+    let narrow = NetBox::builder().way(Way::Down, |down| (down.mtu, down.black_hole) = (Some(1200), true));
+    let cacert = issued.file("cert.pem");
+    let Some(found) = behind(narrow, &issued.certificate, &issued.key, "", &["--cacert", &cacert]) else {
+        return;
+    };
+    found.is("path-mtu", &["proved"]);
+    assert_eq!(found.causes().len(), 1, "{:#}", found.document);
 }
 
 #[test]

@@ -16,6 +16,8 @@ use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
 
+use linerate_tls::Variant;
+
 pub(super) static CAUSE: Cause = Cause {
     id: "path-mtu",
     title: "packets of full size vanish on the way without a word (path-MTU black hole)",
@@ -88,6 +90,10 @@ fn wants(record: &Record) -> Vec<Block> {
         let mut probe = CallProbe::plain(Experiment::Segment, arm, Lane::Fresh);
         probe.writes = record.settings.writes;
         probe.levers.max_segment = bytes;
+        // A resumed handshake has no certificate, which may be what is too large.
+        if record.settings.tls.is_some() {
+            probe.tls = Variant::Full;
+        }
         probe
     };
     let small = record.arm(Experiment::Segment, 1);
@@ -126,7 +132,15 @@ fn judge(record: &Record) -> Judgement {
     let small: Vec<&Call> = [1, 2].into_iter().flat_map(|arm| record.arm(Experiment::Segment, arm)).collect();
     let tried = arm(record, 1).0 + arm(record, 2).0;
     if tried == 0 {
-        return Judgement::Open("calls hang after the handshake; telling a path-MTU black hole needs them repeated (--repeat-unsafe)".to_owned());
+        return Judgement::Open(if record.settings.may_repeat {
+            format!(
+                "unclear: {} of {} calls hang once they are connected; calls with smaller segments (TCP_MAXSEG) would tell",
+                stuck.len(),
+                record.observed().count()
+            )
+        } else {
+            "calls hang after the handshake; telling a path-MTU black hole needs them repeated (--repeat-unsafe)".to_owned()
+        });
     }
     let took = median_of(&small, |c| c.total);
     let hung = median(&stuck.iter().map(|c| ms(c.total)).collect::<Vec<_>>());
