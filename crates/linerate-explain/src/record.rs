@@ -301,10 +301,14 @@ impl Record {
         sums.0 / sums.1.max(1e-9)
     }
 
+    /// Whether we waited for processors so much that times are less certain.
+    pub fn is_machine_busy(&self) -> bool {
+        self.waited_share() > limits::BUSY_SHARE
+    }
+
     /// Calls that may be made together: more on a busy machine, and over HTTP/2 as segments get lost.
     pub fn calls_allowed(&self) -> usize {
-        let busy = self.waited_share() > limits::BUSY_SHARE;
-        let more = if busy { self.settings.calls.min(limits::CALLS_BUSY) } else { 0 };
+        let more = if self.is_machine_busy() { self.settings.calls.min(limits::CALLS_BUSY) } else { 0 };
         let streams = if self.loses_streams() { limits::CALLS_STREAMS } else { 0 };
         self.settings.calls + more + streams
     }

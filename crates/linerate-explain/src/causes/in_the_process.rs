@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof};
-use crate::limits::BUSY_SHARE;
 use crate::local::Spent;
 use crate::probe::Experiment;
 use crate::record::Record;
@@ -233,7 +232,7 @@ fn blocked(record: &Record, judged: &Judged<'_>) -> Judgement {
     // A process that was found, not named by the user, may have a thread of its own that is always busy.
     let found = record.settings.pid_found;
     let seldom = (busy.len() as f64) < SELDOM * calls.len() as f64;
-    if found && record.waited_share() > BUSY_SHARE && seldom && cost < BUSY_STALL_MS {
+    if found && record.is_machine_busy() && seldom && cost < BUSY_STALL_MS {
         return Judgement::Open(format!(
             "a note and no cause: a thread of the server was at work without a pause in {} of {} calls that took {} longer, on a machine that is busy itself; --pid makes it a cause",
             busy.len(),

@@ -5,7 +5,6 @@
 
 use crate::call::{Call, ms};
 use crate::evidence::{Exclusion, Grounds};
-use crate::limits::BUSY_SHARE;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
 use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule};
@@ -121,7 +120,7 @@ fn judge(record: &Record) -> Judgement {
     let retransmitted: u32 = lossy.iter().map(|c| c.facts.total_retrans).sum();
     let late: u32 = lossy.iter().map(|c| c.facts.rcv_ooopack).sum();
     let twice: u32 = lossy.iter().map(|c| c.facts.dsack_dups).sum();
-    if retransmitted > 0 && twice >= retransmitted && late == 0 && record.waited_share() > BUSY_SHARE {
+    if retransmitted > 0 && twice >= retransmitted && late == 0 && record.is_machine_busy() {
         return Judgement::Open(format!(
             "{retransmitted} segments were sent again though the first had arrived; on a machine as busy as this one an \
              acknowledgement is late rather than lost"

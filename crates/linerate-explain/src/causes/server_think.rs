@@ -6,7 +6,6 @@
 
 use crate::call::Call;
 use crate::evidence::{Grounds, Proof};
-use crate::limits::BUSY_SHARE;
 use crate::probe::{Block, Experiment};
 use crate::record::{Record, median_of};
 use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded};
@@ -174,7 +173,7 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     if work < WORK_MS {
         return excluded(format!("the answer begins {} after a round trip", say(before)));
     }
-    if work < BUSY * WORK_MS && record.waited_share() > BUSY_SHARE {
+    if work < BUSY * WORK_MS && record.is_machine_busy() {
         return Judgement::Open(format!(
             "unclear: the answer begins {} after a round trip, and this machine is busy itself; a quieter one would tell",
             say(work)

@@ -5,7 +5,6 @@
 
 use crate::evidence::{Grounds, Trial};
 use crate::handshake::Handshake;
-use crate::limits::BUSY_SHARE;
 use crate::record::Record;
 use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, not_moved, nothing};
 use crate::signs::tls::{self, WORTH_MS};
@@ -72,12 +71,10 @@ fn judge(record: &Record) -> Judgement {
 /// processors, that takes milliseconds.
 fn on_a_busy_machine(record: &Record, key: Option<ServerKey>, judgement: Judgement) -> Judgement {
     match judgement {
-        Judgement::Named(verdict) if !is_large(key) && record.waited_share() > BUSY_SHARE => {
-            Judgement::Open(format!(
-                "unclear: a full handshake takes {} longer than a resumed one, and this machine is busy itself; a quieter one would tell",
-                say(verdict.cost_ms())
-            ))
-        }
+        Judgement::Named(verdict) if !is_large(key) && record.is_machine_busy() => Judgement::Open(format!(
+            "unclear: a full handshake takes {} longer than a resumed one, and this machine is busy itself; a quieter one would tell",
+            say(verdict.cost_ms())
+        )),
         judgement => judgement,
     }
 }

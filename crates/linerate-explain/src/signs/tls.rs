@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::call::{Call, ms};
 use crate::evidence::Trial;
 use crate::handshake::Handshake;
-use crate::limits::BUSY_SHARE;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
 use crate::stats::median;
@@ -61,7 +60,7 @@ pub(crate) fn gives_in_version(record: &Record, version: &str) -> bool {
 
 /// Work of the server that takes so long counts, on this machine.
 pub(crate) fn counts_ms(record: &Record, least: f64) -> f64 {
-    least * if record.waited_share() > BUSY_SHARE { BUSY } else { 1.0 }
+    least * if record.is_machine_busy() { BUSY } else { 1.0 }
 }
 
 /// Pairs of calls on new connections that differ in how TLS is spoken: without the change first,
