@@ -64,15 +64,13 @@ fn loads(site: &Site, curl: &Path, cacert: &str, speaks_http2: bool, pipelines: 
     }
 }
 
-/// Nothing is wrong but that a busy machine makes the server late, and sessions are resumed. A loop
-/// that compiles or collects garbage for a few milliseconds may be named, without proof.
+/// Nothing is wrong but that a busy machine makes the server late, and sessions are resumed.
 fn explained(site: &Site, cacert: &str) {
     let flags = ["explain", "--quiet", "--json", "-", "--budget", "12s", "-4", "--cacert", cacert];
     let said = run(&[&flags[..], &[&site.url()]].concat());
     let document: Value = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
     let causes = document["causes"].as_array().expect("a list");
-    let a_moment = |cause: &Value| cause["id"] == "event-loop-blocked" && cause["proof"] == "likely";
-    assert!(causes.iter().all(|cause| cause["id"] == "server-think" || a_moment(cause)), "{document:#}");
+    assert!(causes.iter().all(|cause| cause["id"] == "server-think"), "{document:#}");
     assert_eq!(said.code, Some(i32::from(!causes.is_empty())), "{document:#}");
     assert_eq!(document["tls"]["version"], "TLSv1.3", "{document:#}");
     assert!(document["tls"]["resumed"].as_u64() >= Some(1), "{document:#}");
