@@ -300,17 +300,21 @@ fn a_client_that_limits_itself() {
     found.says("secp384r1");
 }
 
+/// A certificate that is long, since it has so many more names.
+fn with_names(more: usize) -> Issued {
+    let name = |n: usize| format!("host-number-{n}.example.com").as_str().try_into().unwrap();
+    Issued::with("server.test", |params| {
+        params.subject_alt_names.extend((0..more).map(|n| rcgen::SanType::DnsName(name(n))));
+    })
+}
+
 #[test]
 fn certificates_that_fill_the_window() {
     if let Some(why) = NetBox::unavailable() {
         println!("not run: certificates_that_fill_the_window: {why}");
         return;
     }
-    let names: Vec<String> = (0..700).map(|n| format!("host-number-{n}.example.com")).collect();
-    let long = Issued::with("server.test", |params| {
-        let more = names.iter().map(|n| rcgen::SanType::DnsName(n.as_str().try_into().unwrap()));
-        params.subject_alt_names.extend(more);
-    });
+    let long = with_names(700);
     let cacert = long.file("cert.pem");
     let Some(found) = far(&long.certificate, &long.key, "", &["--cacert", &cacert]) else { return };
     found.is("tls-long-chain", &["proved"]);
@@ -327,11 +331,7 @@ fn a_certificate_that_vanishes_on_the_way() {
         println!("not run: a_certificate_that_vanishes_on_the_way: {why}");
         return;
     }
-    let names: Vec<String> = (0..100).map(|n| format!("host-number-{n}.example.com")).collect();
-    let issued = Issued::with("server.test", |params| {
-        let more = names.iter().map(|n| rcgen::SanType::DnsName(n.as_str().try_into().unwrap()));
-        params.subject_alt_names.extend(more);
-    });
+    let issued = with_names(100);
     let narrow = NetBox::builder().way(Way::Down, |down| (down.mtu, down.black_hole) = (Some(1200), true));
     let cacert = issued.file("cert.pem");
     let Some(found) = behind(narrow, &issued.certificate, &issued.key, "", &["--cacert", &cacert]) else {
