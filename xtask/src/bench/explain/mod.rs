@@ -156,10 +156,8 @@ fn run(options: &Options) -> Result<bool> {
         return Ok(true);
     }
     println!("\n{}", page::markdown(&runs));
-    match (options.page, options.tls) {
-        (true, true) => page::write_tls(&runs, &machine())?,
-        (true, false) => page::write(&runs, &machine())?,
-        (false, _) => {}
+    if options.page {
+        page::write(&runs, options.tls, &machine())?;
     }
     Ok(page::all_reached(&runs))
 }

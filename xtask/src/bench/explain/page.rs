@@ -255,14 +255,10 @@ pub(crate) fn all_reached(runs: &[Run]) -> bool {
     groups(runs).iter().all(|g| if g.case.alike { g.alarms() == 0 } else { g.reached() })
 }
 
-/// Puts the tables into the page.
-pub(crate) fn write(runs: &[Run], machine: &str) -> Result<()> {
-    put([BEGIN, END], &format!("{machine}\n\n{}", markdown(runs)))
-}
-
-/// The same, measured over TLS.
-pub(crate) fn write_tls(runs: &[Run], machine: &str) -> Result<()> {
-    put([TLS_BEGIN, TLS_END], &format!("{machine}\n\n{}", markdown(runs)))
+/// Puts the tables into the page, at the place of those in clear text or over TLS.
+pub(crate) fn write(runs: &[Run], tls: bool, machine: &str) -> Result<()> {
+    let markers = if tls { [TLS_BEGIN, TLS_END] } else { [BEGIN, END] };
+    put(markers, &format!("{machine}\n\n{}", markdown(runs)))
 }
 
 /// The same of cells.
