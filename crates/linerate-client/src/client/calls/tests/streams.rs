@@ -1,4 +1,4 @@
-//! Rules of HTTP/2 that single situations show: a fault of one stream costs no other one.
+//! Rules of HTTP/2 that single situations show: a fault of one stream leaves the others as they are.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
