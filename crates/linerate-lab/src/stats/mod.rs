@@ -69,9 +69,10 @@ fn interval(groups: &[&[f64]]) -> Option<Interval> {
     // of the measurement has none that mean anything.
     if groups.iter().all(|g| g.len() >= ALL_RESAMPLES) && seen.error >= floor(groups) {
         let all = resampled(groups, seen.value);
-        let at = |share: f64| ((all.len() + 1) as f64 * share) as usize;
-        low = low.min(all[at(ALPHA / 2.0).max(1) - 1]);
-        high = high.max(all[all.len() - at(ALPHA / 2.0).max(1)]);
+        // Rarer than `ALPHA`, not as rare: the ends and `p` then say the same.
+        let rare = ((all.len() + 1) as f64 * ALPHA / 2.0).ceil() as usize - 1;
+        low = low.min(all[rare - 1]);
+        high = high.max(all[all.len() - rare]);
         let below = all.partition_point(|x| *x <= t);
         let above = all.len() - all.partition_point(|x| *x < t);
         let rarer = below.min(above) + 1;

@@ -87,6 +87,20 @@ fn corrected_values_are_those_of_holm() {
     assert!(holm(&[]).is_empty());
 }
 
+#[test]
+fn an_interval_that_just_leaves_out_zero_has_a_small_p() {
+    // The bootstrap's end lies further out than Student's; moved, values keep their resamples.
+    let values = [0.739, 0.860, 0.024, 0.000, 0.001, 0.501, 0.578, 0.113];
+    let end = mean(&values).unwrap().low;
+    let moved = |by: f64| mean(&values.map(|v| v - end + by)).unwrap();
+    // Not by nothing: whether an end is 0 or nearly so is up to rounding.
+    let seen: Vec<Interval> = (-40..40).map(|step| moved((f64::from(step) + 0.5) * 2e-5)).collect();
+    assert!(seen.iter().any(Interval::differs) && !seen.iter().all(Interval::differs));
+    for interval in seen {
+        assert_eq!(interval.differs(), interval.p < 0.05, "{interval:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
