@@ -16,7 +16,7 @@ use issued::Issued;
 use namespaces::{Cable, OUR_V4};
 use past_kernel::{PORT, Serving};
 use real::find;
-use serving::frames::{Client, DATA, GOAWAY, PING, frame};
+use serving::frames::{Client, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, frame};
 use serving::{Server, serve, transports};
 
 /// Runs a program that may not be here; `None`: it is not.
@@ -329,7 +329,53 @@ fn limits_hold_for_each_stream() {
     // A body that does not come.
     let mut client = Client::new(&server);
     let block = serving::frames::block("POST", "/echo");
-    client.send(&frame(serving::frames::HEADERS, serving::frames::END_HEADERS, 1, &block)).unwrap();
+    client.send(&frame(HEADERS, END_HEADERS, 1, &block)).unwrap();
     let answer = client.wait_for(DATA);
     assert!(String::from_utf8_lossy(&answer.payload).starts_with("408"), "{answer:?}");
+}
+
+/// Some clients (curl 7.88) take a reset for an error if they have not sent their body yet, even
+/// behind a whole response.
+#[test]
+fn a_body_that_is_too_large_is_still_read_for_a_while() {
+    let server = serve(&["--threads", "1", "--max-body", "1000"]);
+    let mut client = Client::new(&server);
+    let post = serving::frames::block("POST", "/echo");
+    // content-length, without Huffman.
+    let announced = [&post[..], b"\x0f\x0d\x041001"].concat();
+    let kinds_before_pong = |client: &mut Client| {
+        client.send(&frame(PING, 0, 0, &[7; 8])).unwrap();
+        std::iter::from_fn(|| client.next().filter(|f| (f.kind, f.flags) != (PING, 1)).map(|f| f.kind))
+            .collect::<Vec<u8>>()
+    };
+    for (stream, block, first, rest) in [(1, &announced, 0, 1), (3, &post, 1001, 100)] {
+        client.send(&frame(HEADERS, END_HEADERS, stream, block)).unwrap();
+        if first > 0 {
+            client.send(&frame(DATA, 0, stream, &vec![b'x'; first])).unwrap();
+        }
+        assert!(String::from_utf8_lossy(&client.wait_for(DATA).payload).starts_with("413"));
+        let kinds = kinds_before_pong(&mut client);
+        assert!(!kinds.contains(&RST_STREAM), "{stream}: {kinds:?}");
+        for _ in 0..rest {
+            client.send(&frame(DATA, 0, stream, &[b'x'; 1001])).unwrap();
+            // So that no window is exceeded.
+            let kinds = kinds_before_pong(&mut client);
+            assert!(!kinds.contains(&RST_STREAM), "{stream}: {kinds:?}");
+        }
+        client.send(&frame(DATA, END_STREAM, stream, b"")).unwrap();
+        let kinds = kinds_before_pong(&mut client);
+        assert!(!kinds.contains(&RST_STREAM), "{stream}: {kinds:?}");
+    }
+    // Not for ever, and not where the client asks first.
+    client.send(&frame(HEADERS, END_HEADERS, 5, &post)).unwrap();
+    let reset = (1..100).find(|_| {
+        client.send(&frame(DATA, 0, 5, &[b'x'; 10_000])).unwrap();
+        kinds_before_pong(&mut client).contains(&RST_STREAM)
+    });
+    assert!(reset.is_some_and(|pieces| (26..30).contains(&pieces)), "{reset:?}");
+    let asks = [&announced[..], b"\x0f\x14\x0c100-continue"].concat();
+    client.send(&frame(HEADERS, END_HEADERS, 7, &asks)).unwrap();
+    assert_eq!(client.wait_for(RST_STREAM).stream, 7);
+    client.ask(9, "/");
+    assert_eq!(client.wait_for(DATA).payload, b"Hello, World!\n");
 }

@@ -48,6 +48,8 @@ pub(crate) struct Upload {
     pub(crate) most: u64,
     pub(crate) received: u64,
     pub(crate) discarded: u64,
+    /// The request was refused for its size.
+    pub(crate) unwanted: bool,
     pub(crate) began: Time,
     pub(crate) data_ended: bool,
 }
@@ -105,18 +107,26 @@ impl Upload {
         let len = piece.len();
         self.expects_continue = false;
         self.received += len as u64;
-        if self.received > self.most {
+        // It fails only for a stream that is gone.
+        let _ = self.recv.flow_control().release_capacity(len);
+        let unwanted = self.unwanted || self.shared.is_abandoned();
+        if !unwanted && self.received > self.most {
             self.shared.end(Err(BodyError::Fault(Fault::BodyTooLarge)), Vec::new());
             return Fed::TooLarge;
         }
-        // It fails only for a stream that is gone.
-        let _ = self.recv.flow_control().release_capacity(len);
-        if self.shared.is_abandoned() {
+        if unwanted {
             self.discarded += len as u64;
             return if self.discarded > BODY_DISCARDED { Fed::Unwanted } else { Fed::Waits };
         }
         self.shared.push(piece);
         Fed::Waits
+    }
+
+    /// What is still read of a body that is too large, so that its client, which may send it before
+    /// it reads the response, is not reset meanwhile. `None` if the client asks before it sends.
+    pub(crate) fn refused(mut self) -> Option<Upload> {
+        self.unwanted = true;
+        (!self.expects_continue).then_some(self)
     }
 
     fn broken(&mut self) -> Fed {

@@ -106,11 +106,11 @@ impl<H: Handler> Engine<H> {
         let announced = parts.headers.get(http::header::CONTENT_LENGTH);
         let announced: Option<u64> = announced.and_then(|n| n.to_str().ok()?.parse().ok());
         let most = self.limits.request.body;
-        if announced.is_some_and(|n| n > most) {
-            return Err(Fault::BodyTooLarge);
-        }
+        let too_large = announced.is_some_and(|n| n > most);
         let mut first = None;
-        if let Poll::Ready(Some(Ok(piece))) = recv.poll_data(&mut Context::from_waker(&session.waker)) {
+        if !too_large
+            && let Poll::Ready(Some(Ok(piece))) = recv.poll_data(&mut Context::from_waker(&session.waker))
+        {
             if recv.is_end_stream() && piece.len() as u64 <= most {
                 // It fails only for a stream that is gone.
                 let _ = recv.flow_control().release_capacity(piece.len());
@@ -123,7 +123,8 @@ impl<H: Handler> Engine<H> {
         upload.announced = announced;
         let expects = parts.headers.get(http::header::EXPECT);
         upload.expects_continue = expects.is_some_and(|e| e.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-        if first.is_some_and(|piece| upload.take(piece) == Fed::TooLarge) {
+        if too_large || first.is_some_and(|piece| upload.take(piece) == Fed::TooLarge) {
+            stream.upload = upload.refused();
             return Err(Fault::BodyTooLarge);
         }
         stream.upload = Some(upload);
@@ -140,6 +141,7 @@ fn upload(recv: RecvStream, shared: &Arc<Shared>, most: u64, now: linerate_net::
         most,
         received: 0,
         discarded: 0,
+        unwanted: false,
         began: now,
         data_ended: false,
     }

@@ -13,7 +13,7 @@ use linerate_net::Close;
 
 use super::Engine;
 use crate::connection::Connection;
-use crate::http2::{Doing, Fed, Flood, Pumped, REQUESTS, Session, Stream};
+use crate::http2::{Doing, Fed, Flood, Pumped, REQUESTS, Session, Stream, Upload};
 use crate::limits::{H2_HELD, H2_ROUNDS, UNSENT};
 use crate::tasks::Polled;
 use crate::{Handler, Response, access_log};
@@ -140,13 +140,14 @@ impl<H: Handler> Engine<H> {
             progress |= upload.received != before || fed != Fed::Waits;
             match fed {
                 Fed::Waits => at += 1,
+                Fed::TooLarge if handling => {
+                    let mut stream = session.streams.swap_remove(at);
+                    stream.upload = stream.upload.and_then(Upload::refused);
+                    self.refuse_stream(c, session, stream, 413, "the body is too large");
+                }
                 Fed::Ended | Fed::Unwanted | Fed::TooLarge => {
                     stream.upload = None;
-                    let receiving = matches!(stream.doing, Doing::Receiving);
-                    if fed == Fed::TooLarge && handling {
-                        let stream = session.streams.swap_remove(at);
-                        self.refuse_stream(c, session, stream, 413, "the body is too large");
-                    } else if receiving {
+                    if matches!(stream.doing, Doing::Receiving) {
                         session.streams.swap_remove(at);
                     } else {
                         at += 1;
