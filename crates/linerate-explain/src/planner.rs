@@ -18,6 +18,7 @@ use crate::probe::{Block, CallProbe, Experiment, Lane, Observation, Probe};
 use crate::record::{Record, Settings, median_of};
 use crate::rule::{Judgement, Judgements};
 use crate::shown::Arms;
+use crate::signs::new_connections::starved;
 use crate::signs::wait::WORK_MS;
 use crate::signs::{at_once, bursts, first, pace};
 use crate::times::{self, Part, Times};
@@ -126,9 +127,19 @@ impl Planner {
         let streams = self.record.observed().filter(|c| c.answer().is_some_and(|a| a.endless));
         match streams.map(|c| c.total).max() {
             Some(begun) => (begun.mul_f64(share) + least).min(usual),
-            None if usual == limits::CALL_TIME => usual.max(self.record.settings.budget / 5),
+            None if usual == limits::CALL_TIME => {
+                let whole = usual.max(self.record.settings.budget / 5);
+                if self.hangs_on_new_connections(whole) { whole / 2 } else { whole }
+            }
             None => usual,
         }
+    }
+
+    /// A call on a new connection was not answered, where those on a kept one are quick. Later ones
+    /// need not hang as long: the experiments want the time.
+    fn hangs_on_new_connections(&self, whole: Duration) -> bool {
+        let kept = self.record.reused().iter().map(|c| c.total).max();
+        starved(&self.record) > 0 && kept.is_some_and(|kept| kept < whole / 8)
     }
 
     /// Takes the observation of the probe that was asked for last.

@@ -6,11 +6,13 @@
 //! agree with the first, the connection decides, and opening another one helps. A server whose
 //! times vary from call to call shows no difference between connections.
 
-use crate::evidence::{Grounds, Trial};
+use crate::evidence::Grounds;
 use crate::probe::{Block, Experiment};
 use crate::record::{Record, median_of};
 use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded, not_moved};
-use crate::signs::by_connection::{self, CALLS, CONNECTIONS, Sorted, made, sorted};
+use crate::signs::by_connection::{
+    self, CALLS, CONNECTIONS, EACH, Sorted, decides, enough_of_each, made, sorted,
+};
 use crate::signs::wait::WORK_MS;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -57,9 +59,6 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// Connections of either kind that it takes.
-const EACH: usize = 2;
-
 fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
     // The last rule of all wants more rounds: rare causes need their calls first.
     if record.tried(Experiment::PerConnection) || judged.names("connection-limit") {
@@ -67,24 +66,6 @@ fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
     } else {
         by_connection::round(record)
     }
-}
-
-/// The connection decides: every later call on a slow one is slower than all on quick ones, but for
-/// one in ten that a hiccup of a machine has touched.
-fn decides(trial: &Trial) -> bool {
-    let hiccups = (trial.without.len() + trial.with.len()) / 10;
-    let (mut slow, mut quick) = (trial.without.clone(), trial.with.clone());
-    slow.sort_by(f64::total_cmp);
-    quick.sort_by(|a, b| b.total_cmp(a));
-    let apart = (0..=hiccups)
-        .any(|n| slow.get(n).zip(quick.get(hiccups - n)).is_some_and(|(least, most)| *least > 1.5 * most));
-    trial.moved(WORK_MS) && apart
-}
-
-/// Enough connections of either kind, in two rounds.
-fn enough(record: &Record, slow: usize, quick: usize) -> bool {
-    let made = made(record);
-    slow >= EACH && quick >= EACH && made > usize::from(CONNECTIONS)
 }
 
 fn unclear(few: usize, made: usize) -> Judgement {
@@ -103,14 +84,15 @@ fn judge(record: &Record) -> Judgement {
         }
         Sorted::Single(made) => return unclear(1, made),
         Sorted::Apart(trial, ..) if !decides(&trial) => {
+            let says = if trial.excludes(WORK_MS) { "it does not depend on the connection: " } else { "" };
             let words = format!(
-                "it does not depend on the connection: where its first call was slow the next one took {}, else {}",
+                "{says}where a connection's first call was slow the next one took {}, else {}",
                 say(trial.before_ms()),
                 say(trial.after_ms())
             );
             return not_moved(&trial, WORK_MS, &words);
         }
-        Sorted::Apart(_, slow, quick) if !enough(record, slow, quick) => {
+        Sorted::Apart(_, slow, quick) if !enough_of_each(made(record), slow, quick) => {
             return unclear(slow.min(quick), slow + quick);
         }
         Sorted::Apart(trial, slow, quick) => (trial, slow, quick),

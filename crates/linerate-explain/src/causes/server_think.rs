@@ -202,8 +202,16 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
         )
     };
     let verdict = beside(record, &calls, Verdict::new(&CAUSE, work, Grounds::Seen { words, alone: true }));
-    if !limited && pace::trial(record).is_none() {
-        let words = "whether calls wait for our own pace (a rate limiter) was not tested: calls after a pause would tell";
+    let untold = if !limited && pace::trial(record).is_none() {
+        Some(
+            "whether calls wait for our own pace (a rate limiter) was not tested: calls after a pause would tell",
+        )
+    } else if matches!(judged.of("pinned-to-busy-worker"), Judgement::Open(_)) {
+        Some("whether some connections meet a busy worker and others do not is unclear")
+    } else {
+        None
+    };
+    if let Some(words) = untold {
         return Judgement::Named(Box::new(verdict.saying(words).at_most(Proof::Possible)));
     }
     // From outside nothing tells work from waiting for somebody else.

@@ -62,6 +62,8 @@ struct World {
     queue: fn(f64, &mut Noise) -> f64,
     /// Connections that are served at once; 0: any number.
     limit: u8,
+    /// More connections than `limit` are accepted and not answered.
+    starves: bool,
     /// How long a call that is served by turns waits for others, until ours beside it are closed.
     turn: fn(&mut Noise) -> f64,
     /// A busy worker's time, and which of all connections it has.
@@ -109,6 +111,7 @@ impl Default for World {
             jitter: 0.2,
             queue: |_, _| 0.0,
             limit: 0,
+            starves: false,
             turn: |_| 0.0,
             busy: (0.0, |_| false),
             behind: None,
@@ -324,7 +327,12 @@ impl Lived {
             wait += 210.0;
             call.facts.total_retrans = 1;
         }
-        if self.calls <= w.hangs || w.mtu.is_some_and(|mtu| probe.levers.max_segment.unwrap_or(1448) > mtu) {
+        let others = self.open.keys().filter(|lane| probe.lane != Lane::Kept(**lane)).count();
+        let starved = w.starves && fresh && others >= usize::from(w.limit);
+        if starved
+            || self.calls <= w.hangs
+            || w.mtu.is_some_and(|mtu| probe.levers.max_segment.unwrap_or(1448) > mtu)
+        {
             if let Lane::Kept(lane) = probe.lane {
                 self.open.remove(&lane);
             }
@@ -388,6 +396,11 @@ fn settings() -> Settings {
 }
 
 fn explained_with(world: World, settings: Settings, seed: u64) -> Diagnosis {
+    lived_with(world, settings, seed).diagnose()
+}
+
+/// A planner that has asked for all it wants.
+fn lived_with(world: World, settings: Settings, seed: u64) -> Planner {
     let mut lived = Lived::new(world, seed);
     let limit = settings.calls;
     let mut planner = Planner::new(Settings { seed, ..settings.clone() });
@@ -397,7 +410,7 @@ fn explained_with(world: World, settings: Settings, seed: u64) -> Diagnosis {
         planner.handle_observation(probe, seen);
         assert!(planner.record().calls_made() <= limit, "more calls than allowed");
     }
-    planner.diagnose()
+    planner
 }
 
 fn explained(world: World) -> Diagnosis {

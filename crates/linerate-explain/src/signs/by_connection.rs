@@ -9,11 +9,15 @@ use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
 
 /// New connections of a round and calls on each: the first call classifies the connection, the
-/// others test that. If the first round shows a difference, a second one always follows. Calls on
-/// one connection are not independent samples, so each connection counts once, and a single slow
-/// one may be chance. By a hash, all six of a round can also meet workers of one kind.
+/// others test that. If the first round shows a difference, a second one always follows, and a third
+/// one where two leave it open. Calls on one connection are not independent samples, so each
+/// connection counts once, and a single slow one may be chance. By a hash, all six of a round can
+/// also meet workers of one kind.
 pub(crate) const CONNECTIONS: u8 = 6;
 pub(crate) const CALLS: usize = 2;
+const ROUNDS: usize = 3;
+/// Connections of either kind that it takes.
+pub(crate) const EACH: usize = 2;
 
 /// Time that a call waits beyond a round trip.
 fn beyond(record: &Record, call: &Call) -> f64 {
@@ -65,12 +69,14 @@ pub(crate) fn made(record: &Record) -> usize {
 pub(crate) fn round(record: &Record) -> Vec<Block> {
     let lost = !new_connections::syns(record).0.is_empty();
     let made = made(record);
-    let enough = match made {
+    let sorted = sorted(record);
+    let enough = match made.div_ceil(usize::from(CONNECTIONS)) {
         0 => record.tried(Experiment::PerConnection),
-        _ => made > usize::from(CONNECTIONS) || !(two_kinds(record) || seems(record)),
+        1 => !(two_kinds(record) || sorted.is_worth_another_round()),
+        rounds => rounds >= ROUNDS || !sorted.is_open(made),
     };
-    // The second round takes what is left.
-    let left = record.settings.calls.saturating_sub(record.calls_made()) / CALLS;
+    // Later rounds take what is left.
+    let left = record.calls_allowed().saturating_sub(record.calls_made()) / CALLS;
     let connections = if made == 0 {
         CONNECTIONS
     } else {
@@ -133,11 +139,42 @@ pub(crate) fn sorted(record: &Record) -> Sorted {
     }
 }
 
-/// A first round that a second one is worth.
-fn seems(record: &Record) -> bool {
-    match sorted(record) {
-        Sorted::Apart(trial, ..) => trial.effect.value >= WORK_MS,
-        Sorted::Single(_) => true,
-        Sorted::Untried | Sorted::Alike => false,
+impl Sorted {
+    /// A first round that a second one is worth.
+    fn is_worth_another_round(&self) -> bool {
+        match self {
+            Sorted::Apart(trial, ..) => trial.effect.value >= WORK_MS,
+            Sorted::Single(_) => true,
+            Sorted::Untried | Sorted::Alike => false,
+        }
     }
+
+    /// Two rounds that do not tell whether the connection decides, after `made` connections.
+    fn is_open(&self, made: usize) -> bool {
+        match self {
+            Sorted::Apart(trial, slow, quick) => {
+                let told = decides(trial) && enough_of_each(made, *slow, *quick);
+                !(told || trial.excludes(WORK_MS))
+            }
+            Sorted::Single(_) => true,
+            Sorted::Untried | Sorted::Alike => false,
+        }
+    }
+}
+
+/// The connection decides: every later call on a slow one is slower than all on quick ones, but for
+/// one in ten that a hiccup of a machine has touched.
+pub(crate) fn decides(trial: &Trial) -> bool {
+    let hiccups = (trial.without.len() + trial.with.len()) / 10;
+    let (mut slow, mut quick) = (trial.without.clone(), trial.with.clone());
+    slow.sort_by(f64::total_cmp);
+    quick.sort_by(|a, b| b.total_cmp(a));
+    let apart = (0..=hiccups)
+        .any(|n| slow.get(n).zip(quick.get(hiccups - n)).is_some_and(|(least, most)| *least > 1.5 * most));
+    trial.moved(WORK_MS) && apart
+}
+
+/// Enough connections of either kind among `made`, in two rounds.
+pub(crate) fn enough_of_each(made: usize, slow: usize, quick: usize) -> bool {
+    slow >= EACH && quick >= EACH && made > usize::from(CONNECTIONS)
 }

@@ -1,6 +1,7 @@
 //! Worlds in which connections are what differs.
 
 use super::*;
+use crate::signs::by_connection;
 
 #[test]
 fn connections() {
@@ -40,6 +41,14 @@ fn only_so_many_connections() {
             let dose = full.causes[0].dose().expect("a dose");
             assert!(dose.low < 1.1 && dose.high > 0.9, "{full:#?}");
         }
+    }
+    // Those beyond the limit are accepted and not answered. However long the first one hangs, the
+    // experiments have their time.
+    for (rtt, seed) in [0.05, 40.0].into_iter().flat_map(|rtt| (0..10).map(move |seed| (rtt, seed))) {
+        let full = World { limit: 1, starves: true, rtt, ..World::default() };
+        let settings = Settings { budget: Duration::from_secs(10), ..settings() };
+        let full = explained_with(full, settings, seed);
+        assert_eq!(ids(&full), ["connection-limit"], "{rtt}, seed {seed}: {full:#?}");
     }
     // Idle connections of ours don't affect calls that wait to be accepted, or for a lookup.
     for world in [World { accept: 60.0, ..World::default() }, World { setup: 60.0, ..World::default() }] {
@@ -93,6 +102,28 @@ fn a_connection_that_met_a_busy_worker() {
     for seed in 0..20 {
         let diagnosis = explained_with(World { busy: (60.0, late), ..World::default() }, settings(), seed);
         assert_eq!(ids(&diagnosis), ["pinned-to-busy-worker"], "seed {seed}: {diagnosis:#?}");
+    }
+    // One in six is busy.
+    let seldom: fn(usize) -> bool = |which| which == 2 || which % 6 == 5;
+    for seed in 0..20 {
+        let diagnosis = explained_with(World { busy: (60.0, seldom), ..World::default() }, settings(), seed);
+        assert_eq!(ids(&diagnosis), ["pinned-to-busy-worker"], "seed {seed}: {diagnosis:#?}");
+    }
+    // Two rounds suffice where they tell, and a third one follows where they do not. While it is
+    // unclear, work is possible at most.
+    let two = lived_with(World { busy: (60.0, some), ..World::default() }, settings(), 1);
+    assert_eq!(by_connection::made(two.record()), 12);
+    let few: fn(usize) -> bool = |which| which == 1 || which == 8;
+    for seed in 0..20 {
+        // As many calls as on a busy machine.
+        let settings = Settings { calls: 2 * settings().calls, ..settings() };
+        let planner = lived_with(World { busy: (60.0, few), ..World::default() }, settings, seed);
+        assert_eq!(by_connection::made(planner.record()), 18);
+        let diagnosis = planner.diagnose();
+        assert_eq!(ids(&diagnosis), ["server-think"], "seed {seed}: {diagnosis:#?}");
+        assert_eq!(diagnosis.causes[0].proof(), Proof::Possible);
+        let unclear = "pinned-to-busy-worker: unclear: ";
+        assert!(diagnosis.limits.iter().any(|l| l.starts_with(unclear)), "{:?}", diagnosis.limits);
     }
     // Times that vary from call to call do not indicate a busy worker.
     let chance: fn(&mut Noise) -> f64 = |noise| -20.0 * (1.0 - 0.99 * noise.unit()).ln();
