@@ -44,8 +44,8 @@ pub(crate) struct Case {
     pub(crate) over_tls: bool,
     /// Causes that are there besides: each is right where it is named.
     pub(crate) also: &'static [&'static str],
-    /// Causes that are there besides and are the reason for the right one: where they are named
-    /// before it, it is as good as first.
+    /// Causes that are there besides, and are the reason for the right one or cost as much: where
+    /// they are named before it, it is as good as first.
     pub(crate) behind: &'static [&'static str],
     /// Causes that must not be named, however unsure.
     pub(crate) never: &'static [&'static str],

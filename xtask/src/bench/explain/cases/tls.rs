@@ -11,7 +11,7 @@ pub(super) static CASES: &[Case] = &[
         server: Server::Nginx(
             "ssl_protocols TLSv1.2; ssl_session_tickets off; ssl_session_cache off; return 200 hello;",
         ),
-        also: &["tls-old-version"],
+        behind: &["tls-old-version"],
         ..TLS
     },
     Case {
@@ -19,7 +19,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "tls-old-version",
         server: Server::Nginx("ssl_protocols TLSv1.2 TLSv1.3; return 200 hello;"),
         flags: &["--tls-max", "1.2", "--tls-resume", "off"],
-        also: &["tls-full-handshake"],
+        behind: &["tls-full-handshake"],
         ..TLS
     },
     Case {
