@@ -270,6 +270,15 @@ impl Lived {
         receive
     }
 
+    /// Whether the call gets no response.
+    fn vanishes(&self, probe: &CallProbe, fresh: bool) -> bool {
+        let w = &self.world;
+        let others = self.open.keys().filter(|lane| probe.lane != Lane::Kept(**lane)).count();
+        w.starves && fresh && others >= usize::from(w.limit)
+            || self.calls <= w.hangs
+            || w.mtu.is_some_and(|mtu| probe.levers.max_segment.unwrap_or(1448) > mtu)
+    }
+
     fn call(&mut self, probe: &CallProbe, settings: &Settings, place: u8) -> Call {
         let mut w = self.world.clone();
         w.rtt += (w.queue)(self.now, &mut self.noise);
@@ -327,12 +336,7 @@ impl Lived {
             wait += 210.0;
             call.facts.total_retrans = 1;
         }
-        let others = self.open.keys().filter(|lane| probe.lane != Lane::Kept(**lane)).count();
-        let starved = w.starves && fresh && others >= usize::from(w.limit);
-        if starved
-            || self.calls <= w.hangs
-            || w.mtu.is_some_and(|mtu| probe.levers.max_segment.unwrap_or(1448) > mtu)
-        {
+        if self.vanishes(probe, fresh) {
             if let Lane::Kept(lane) = probe.lane {
                 self.open.remove(&lane);
             }
