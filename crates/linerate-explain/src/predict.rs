@@ -22,9 +22,10 @@ const LEAST: usize = 2;
 
 /// The time of the call without the cause, where it can be predicted.
 pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
-    // How much of its work a server can be spared is not seen from outside; what is merely possible
-    // may take nothing away.
-    if verdict.id() == "server-think" || verdict.proof() == Proof::Possible || verdict.fails() {
+    // How much of its work a server can be spared is not seen from outside, nor how long the way is
+    // when a queue on it never empties; what is merely possible may take nothing away.
+    let unseen = ["server-think", "bufferbloat"].contains(&verdict.id());
+    if unseen || verdict.proof() == Proof::Possible || verdict.fails() {
         return None;
     }
     let part = Part::of(verdict.id());
@@ -110,11 +111,19 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
     (times.len() >= LEAST).then_some(times)
 }
 
+/// Longest time, beside a quarter of the round trip, that our acknowledgement and the server's reaction to it
+/// take, milliseconds. Reason: where a pause that acknowledging at once leaves is longer, the server makes it.
+const REACTION_MS: f64 = 5.0;
+
 /// Calls that acknowledged at once spared the delay, and not the way there and back that the rest
-/// of the response waited for. Of calls with nothing changed, the pause tells both. All together vary
-/// less than those of one arm, and a call in which the lever failed does no harm.
+/// of the response waited for. Of calls with nothing changed, the pause tells both; it is what is left where
+/// the server pauses by itself. All together vary less than those of one arm, and a call in which the
+/// lever failed does no harm.
 fn unpaused(record: &Record, verdict: &Verdict, with: Vec<&Call>) -> Vec<f64> {
-    let held = verdict.trials().first().map_or(0.0, |t| t.effect.value) + record.rtt_ms();
+    let pause = median_of(&with, Call::longest_gap);
+    let by_server = pause - record.rtt_ms() > REACTION_MS.max(record.rtt_ms() / 4.0);
+    let held =
+        verdict.trials().first().map_or(0.0, |t| if by_server { t.effect.value } else { t.before_ms() });
     let left = |c: &&Call| ms(c.total) - ms(c.longest_gap()).min(held);
     explained(record).into_iter().chain(with).map(|c| left(&c)).collect()
 }
@@ -325,6 +334,36 @@ mod tests {
         let after = of(&record, &verdict).expect("a prediction").after;
         assert!((12.0..=14.5).contains(&after.value), "{after:?}");
         assert!(after.low < 10.0 && after.high > 15.0, "{after:?}");
+    }
+
+    /// By the round trip, the pause with nothing changed, and the one where we acknowledge at once: what
+    /// is left of a call whose first byte came after 5 ms.
+    #[test]
+    fn a_pause_goes_but_for_the_servers_own() {
+        for (rtt_us, pause, at_once, left) in [
+            // Our own reaction is none of the fixed call's.
+            (50, 42.0, 0.7, 5.0),
+            (40_000, 82.0, 41.0, 5.0),
+            // The server works before it writes the rest.
+            (50, 42.0, 20.0, 25.0),
+            (40_000, 82.0, 60.0, 65.0),
+        ] {
+            let mut record = Record::new(Settings::default());
+            let mut push = |experiment, arm, pause| {
+                let mut call = kept(5.0, pause);
+                call.facts.min_rtt_us = rtt_us;
+                push(&mut record, experiment, arm, call);
+            };
+            for n in 0..4 {
+                let noise = f64::from(n) / 100.0;
+                push(Experiment::Observe, 0, pause + noise);
+                push(Experiment::QuickAck, 0, pause + noise);
+                push(Experiment::QuickAck, 1, at_once + noise);
+            }
+            let verdict = moved(&record, "server-nagle-delayed-ack", Experiment::QuickAck, |c| c.receive);
+            let times = spared(&record, &verdict, Part::Call).expect("times");
+            assert!((middle(&times).value - left).abs() < 0.1, "{rtt_us}, {pause}, {at_once}: {times:?}");
+        }
     }
 
     /// Without buffering the proxy still forwards.
