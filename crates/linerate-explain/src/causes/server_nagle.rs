@@ -186,7 +186,38 @@ fn judge(record: &Record) -> Judgement {
             dose.value, dose.low, dose.high
         ));
     }
+    if let Some(words) = looks_otherwise(record) {
+        return Judgement::Open(words);
+    }
     Judgement::Named(Box::new(verdict(record, trial, dose)))
+}
+
+/// Least round trip that a pause can be told from, milliseconds.
+const TOLD_MS: f64 = 3.0;
+
+/// Why the pauses may be others, whatever acknowledging at once or later seems to do to them. What is sent
+/// again comes after a pause too, and the calls that met it may all be of one arm. And however soon we
+/// acknowledge, under Nagle's algorithm the rest of a response comes a round trip after its beginning.
+fn looks_otherwise(record: &Record) -> Option<String> {
+    let calls = [0, 1].map(|arm| record.arm(Experiment::QuickAck, arm));
+    let all = calls.iter().map(Vec::len).sum::<usize>();
+    let lossy = calls.iter().flatten().filter(|c| c.lossy()).count();
+    if 2 * lossy > all {
+        return Some(format!(
+            "unclear: the answer pauses on the way, and acknowledging at once seems to spare it that; but {lossy} of these {all} calls \
+             lost segments, and sending them again makes such pauses too"
+        ));
+    }
+    let rtt = record.rtt_ms();
+    let at_once = calls[1].len();
+    let too_soon = calls[1].iter().filter(|c| ms(within(c)) < rtt / 2.0).count();
+    (rtt >= TOLD_MS && 4 * too_soon > at_once).then(|| {
+        format!(
+            "unclear: the answer pauses on the way; but acknowledged at once, {too_soon} of {at_once} answers came whole in less than half a \
+             round trip ({}), and Nagle's algorithm would take one",
+            say(rtt)
+        )
+    })
 }
 
 fn verdict(record: &Record, trial: Trial, dose: Option<Estimate>) -> Verdict {
@@ -245,3 +276,64 @@ fn no_pause(record: &Record) -> Judgement {
 
 const NO_LEVER: &str =
     "this kernel has no TCP_DELACK_MAX_US (Linux 6.16), so there is no dose-response beside it";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::{Answer, Received};
+    use crate::probe::{CallProbe, Lane, Observation, Probe};
+    use crate::record::Settings;
+
+    fn t(ms: f64) -> Duration {
+        Duration::from_secs_f64(ms / 1e3)
+    }
+
+    /// Calls at this round trip, whose response pauses for so long as it is, and where we acknowledge
+    /// at once; whether they lost segments.
+    fn judged(rtt_ms: f64, plain: &[f64], at_once: &[f64], lossy: bool) -> Judgement {
+        let mut record = Record::new(Settings { delayed_ack_lever: false, ..Settings::default() });
+        let mut push = |experiment, arm, pause: f64| {
+            let parts = [rtt_ms, rtt_ms + pause].map(|at| Received { at: t(at), bytes: 50 });
+            let mut call = Call {
+                wait: t(rtt_ms),
+                receive: t(pause),
+                total: t(rtt_ms + pause),
+                receives: parts.to_vec(),
+                end: Some(Ok(Answer { status: 200, ..Answer::default() })),
+                ..Call::default()
+            };
+            call.facts.min_rtt_us = (rtt_ms * 1e3) as u32;
+            call.facts.rcv_ooopack = u32::from(lossy);
+            let mut probe = CallProbe::plain(experiment, arm, Lane::Kept(arm));
+            probe.levers.quick_ack = arm == 1;
+            record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
+        };
+        for pause in plain {
+            push(Experiment::Observe, 0, *pause);
+        }
+        for (plain, at_once) in plain.iter().zip(at_once) {
+            push(Experiment::QuickAck, 0, *plain);
+            push(Experiment::QuickAck, 1, *at_once);
+        }
+        judge(&record)
+    }
+
+    /// As measured where each sixth of the server's segments got lost.
+    #[test]
+    fn what_is_sent_again_pauses_too() {
+        let plain = [59.3, 59.2, 59.4, 287.3, 291.3, 287.4];
+        let chance = [0.0, 0.0, 0.0, 45.9, 44.7, 44.6];
+        let unclear = |judged: Judgement| match judged {
+            Judgement::Open(words) => words,
+            other => panic!("{other:?}"),
+        };
+        assert!(unclear(judged(40.0, &plain, &chance, true)).contains("12 of these 12 calls lost segments"));
+        let words = unclear(judged(40.0, &plain, &chance, false));
+        assert!(words.contains("3 of 6 answers came whole in less than half a round trip (40"), "{words}");
+        // Nagle's algorithm, far and near.
+        for (rtt, at_once) in [(40.0, [41.0; 6]), (0.05, [0.1, 0.2, 0.1, 0.7, 0.2, 0.1])] {
+            let paused = [rtt + 41.0, rtt + 42.0, rtt + 41.5, rtt + 43.0, rtt + 42.2, rtt + 41.1];
+            assert!(matches!(judged(rtt, &paused, &at_once, false), Judgement::Named(_)), "{rtt}");
+        }
+    }
+}
