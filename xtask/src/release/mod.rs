@@ -85,7 +85,25 @@ fn versions() -> Result<Done> {
     let workflow = std::fs::read_to_string(shell::root().join(WORKFLOW)).context(WORKFLOW)?;
     let tested = format!("RUSTUP_TOOLCHAIN: \"{least}");
     ensure!(workflow.contains(&tested), "rust-version is {least}; {WORKFLOW} tests with another one");
+    for name in ["ci.yml", "pages.yml", "release.yml"] {
+        let path = shell::root().join(".github/workflows").join(name);
+        let workflow = std::fs::read_to_string(path).context(name)?;
+        let wrong = refused_versions(&workflow);
+        ensure!(wrong.is_empty(), "{name}: cargo install refuses {}", wrong.join(" "));
+    }
     Ok(Done::Good(format!("rust-version {least}, with which CI tests")))
+}
+
+/// What `cargo install` in a workflow names by a version that cargo refuses: `NAME@` takes three
+/// numbers, or a requirement that begins with `^`, `~`, `=` or a comparison.
+fn refused_versions(workflow: &str) -> Vec<&str> {
+    let installs = workflow.lines().filter_map(|line| line.split_once("cargo install "));
+    let words = installs.flat_map(|(_, rest)| rest.split_whitespace());
+    let refused = |word: &&str| {
+        let Some((_, version)) = word.split_once('@') else { return false };
+        !version.starts_with(['^', '~', '=', '<', '>']) && version.split('.').count() < 3
+    };
+    words.filter(refused).collect()
 }
 
 /// Crates that are published, as cargo would upload them.
@@ -203,4 +221,16 @@ fn book() -> Result<Done> {
         bail!("the book has findings");
     }
     Ok(Done::Good("every command line, links, spelling, mdbook".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workflows_name_versions_that_cargo_takes() {
+        assert!(versions().is_ok_and(|done| matches!(done, Done::Good(_))));
+        let line = "- run: cargo install --locked a@3 b@^0.5 c@1.2.3 d";
+        assert_eq!(refused_versions(line), ["a@3"]);
+    }
 }
