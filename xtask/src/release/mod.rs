@@ -47,7 +47,7 @@ const STEPS: [Step; 8] = [
     ("archive", archive),
     ("deb", deb),
     ("rpm", rpm),
-    ("container", |_, _| container()),
+    ("container", |options, _| container(options)),
     ("book", |_, _| book()),
 ];
 
@@ -193,7 +193,7 @@ fn rpm(options: &Options, folder: &Path) -> Result<Done> {
 
 const STATIC: &str = "x86_64-unknown-linux-musl";
 
-fn container() -> Result<Done> {
+fn container(options: &Options) -> Result<Done> {
     let Some(builder) = ["podman", "buildah"].into_iter().find(|p| shell::find(p).is_some()) else {
         return Ok(Done::Lacking("podman or buildah"));
     };
@@ -202,7 +202,7 @@ fn container() -> Result<Done> {
     if !Path::new(installed.trim()).exists() {
         return Ok(Done::Lacking("the target x86_64-unknown-linux-musl (rustup target add)"));
     }
-    dist::run(&dist::Options { target: Some(STATIC.to_owned()), ..dist::Options::default() })?;
+    dist::run(&dist::Options { target: Some(STATIC.to_owned()), ..options.dist() })?;
     let mut c = shell::program(builder);
     shell::run(c.args(["build", "-f", "packaging/Containerfile", "-t", "linerate-check", "."]))?;
     if builder == "podman" {
