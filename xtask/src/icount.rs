@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -13,13 +14,17 @@ use crate::shell;
 /// Units of work in the two runs whose difference is counted: what starts and ends the program falls out.
 const UNITS: [u64; 2] = [2_000, 12_000];
 
-/// Package and bench that hold the scenarios; each bench knows `--list` and `SCENARIO N`.
-const BENCHES: [(&str, &str); 4] = [
-    ("linerate-http", "icount"),
-    ("linerate-load", "icount"),
-    ("linerate-net", "icount"),
-    ("linerate-serve", "icount"),
-];
+/// Packages whose bench holds scenarios.
+const PACKAGES: [&str; 4] = ["linerate-http", "linerate-load", "linerate-net", "linerate-serve"];
+/// The bench's name in each; it knows `--list` and `SCENARIO N`.
+const BENCH: &str = "icount";
+
+/// A unit of work to count.
+struct Scenario {
+    package: String,
+    name: String,
+    binary: PathBuf,
+}
 
 /// What to compare.
 #[derive(Clone, Debug, clap::Args)]
@@ -46,14 +51,15 @@ fn committed() -> PathBuf {
 /// Counts and compares; `false` when a count got worse than the tolerance allows.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let valgrind = shell::find("valgrind").context("valgrind is not installed")?;
-    let mut counts = BTreeMap::new();
-    for (package, bench) in BENCHES {
-        let binary = build(package, bench)?;
+    let mut scenarios = Vec::new();
+    for (package, binary) in build()? {
         for line in shell::output(shell::program(&binary).arg("--list"))?.lines() {
-            let name = line.split('\t').next().unwrap_or(line);
-            counts.insert(format!("{package}/{name}"), per_unit(&valgrind, &binary, name)?);
+            let name = line.split('\t').next().unwrap_or(line).to_owned();
+            scenarios.push(Scenario { package: package.clone(), name, binary: binary.clone() });
         }
     }
+    println!("counting {} scenarios", scenarios.len());
+    let counts = count(&valgrind, &scenarios)?;
     if options.update {
         std::fs::write(committed(), serde_json::to_string_pretty(&counts)? + "\n")?;
         println!("{} counts written to xtask/icount.json", counts.len());
@@ -94,16 +100,51 @@ fn compare(before: &BTreeMap<String, f64>, now: &BTreeMap<String, f64>, toleranc
     good
 }
 
-/// Builds a bench and returns its binary.
-fn build(package: &str, bench: &str) -> Result<PathBuf> {
+/// Builds the benches, in one go so that cargo never waits for a single linker, and returns each
+/// package with its binary.
+fn build() -> Result<Vec<(String, PathBuf)>> {
     let mut cargo = shell::cargo();
-    cargo.args(["bench", "--quiet", "-p", package, "--bench", bench, "--no-run", "--message-format=json"]);
-    let messages = shell::output(&mut cargo)?;
-    let artifact = |line: &str| {
-        let v: Value = serde_json::from_str(line).ok()?;
-        (v["target"]["name"] == bench).then(|| v["executable"].as_str().map(PathBuf::from))?
+    cargo.args(["bench", "--bench", BENCH, "--no-run", "--message-format=json-render-diagnostics"]);
+    cargo.args(PACKAGES.iter().flat_map(|package| ["-p", package]));
+    let mut binaries = BTreeMap::new();
+    shell::lines(&mut cargo, |line| binaries.extend(built(line)))?;
+    let missing: Vec<&&str> = PACKAGES.iter().filter(|p| !binaries.contains_key(**p)).collect();
+    if !missing.is_empty() {
+        bail!("cargo built no {BENCH} of {missing:?}");
+    }
+    Ok(binaries.into_iter().collect())
+}
+
+/// The package and binary that a line of cargo's messages names, if it is a bench of ours.
+fn built(line: &str) -> Option<(String, PathBuf)> {
+    let v: Value = serde_json::from_str(line).ok()?;
+    if v["target"]["name"] != BENCH {
+        return None;
+    }
+    let folder = Path::new(v["manifest_path"].as_str()?).parent()?.file_name()?;
+    Some((folder.to_string_lossy().into_owned(), v["executable"].as_str()?.into()))
+}
+
+/// Counts all scenarios, as many at a time as there are cores: counts do not depend on what else runs.
+fn count(valgrind: &Path, scenarios: &[Scenario]) -> Result<BTreeMap<String, f64>> {
+    let lanes = std::thread::available_parallelism().map_or(2, usize::from);
+    let next = AtomicUsize::new(0);
+    let lane = || {
+        let mut counts = Vec::new();
+        while let Some(s) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
+            counts.push((format!("{}/{}", s.package, s.name), per_unit(valgrind, &s.binary, &s.name)?));
+        }
+        anyhow::Ok(counts)
     };
-    messages.lines().find_map(artifact).with_context(|| format!("cargo built no {bench}"))
+    let done: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
+    });
+    let mut counts = BTreeMap::new();
+    for lane in done {
+        counts.extend(lane.map_err(|_| anyhow::anyhow!("a thread that counts panicked"))??);
+    }
+    Ok(counts)
 }
 
 fn per_unit(valgrind: &Path, binary: &Path, scenario: &str) -> Result<f64> {
@@ -132,6 +173,19 @@ mod tests {
 
     fn counts(of: &[(&str, f64)]) -> BTreeMap<String, f64> {
         of.iter().map(|&(n, c)| (n.to_owned(), c)).collect()
+    }
+
+    #[test]
+    fn a_bench_is_found_by_its_package() {
+        let line = r#"{"reason":"compiler-artifact","manifest_path":"/p/crates/linerate-http/Cargo.toml",
+            "target":{"name":"icount","kind":["bench"]},"executable":"/p/target/release/deps/icount-1"}"#;
+        let found = built(line).expect("a bench");
+        assert_eq!(
+            (found.0.as_str(), found.1.as_path()),
+            ("linerate-http", Path::new("/p/target/release/deps/icount-1"))
+        );
+        assert_eq!(built(&line.replace("\"icount\"", "\"other\"")), None);
+        assert_eq!(built("   Compiling linerate-http"), None);
     }
 
     #[test]
