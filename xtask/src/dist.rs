@@ -2,6 +2,7 @@
 //! service and its configuration, as an archive and, if asked for, as Debian and RPM packages.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -42,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let binary = build(options.target.as_deref(), options.no_build)?;
     let out = folder().join("out");
     std::fs::create_dir_all(&out)?;
-    generate(&binary)?;
+    generate(&binary, options.target.as_deref())?;
     archive(&binary, options.target.as_deref(), &out)?;
     let target: Vec<&str> = options.target.as_deref().map_or(Vec::new(), |t| vec!["--target", t]);
     if options.deb {
@@ -81,8 +82,36 @@ fn build(target: Option<&str>, no_build: bool) -> Result<PathBuf> {
     Ok(folder.join("release/linerate"))
 }
 
+/// The processor of a target, if it is another one than this machine's.
+fn foreign(target: Option<&str>) -> Option<&str> {
+    target?.split('-').next().filter(|processor| *processor != std::env::consts::ARCH)
+}
+
+/// The program that strips binaries for this target: binutils' knows one processor, LLVM's all.
+fn stripper(target: Option<&str>) -> Option<PathBuf> {
+    match foreign(target) {
+        None => shell::find("strip"),
+        Some(processor) => {
+            shell::find(&format!("{processor}-linux-gnu-strip")).or_else(|| shell::find("llvm-strip"))
+        }
+    }
+}
+
+/// Runs a binary that was built for `target`: one for another processor by QEMU.
+fn runner(binary: &Path, target: Option<&str>) -> Result<Command> {
+    let Some(processor) = foreign(target) else { return Ok(shell::program(binary)) };
+    let names = [format!("qemu-{processor}-static"), format!("qemu-{processor}")];
+    let emulator = names.iter().find_map(|name| shell::find(name));
+    let emulator = emulator.with_context(|| {
+        format!("{} is missing (package qemu-user-static): it runs the {processor} binary", names[0])
+    })?;
+    let mut c = shell::program(emulator);
+    c.arg(binary);
+    Ok(c)
+}
+
 /// Manual pages and completions, from the command's own definitions.
-pub(crate) fn generate(binary: &Path) -> Result<()> {
+fn generate(binary: &Path, target: Option<&str>) -> Result<()> {
     let (man, completions) = (folder().join("man"), folder().join("completions"));
     for folder in [&man, &completions] {
         if folder.exists() {
@@ -90,9 +119,9 @@ pub(crate) fn generate(binary: &Path) -> Result<()> {
         }
         std::fs::create_dir_all(folder)?;
     }
-    shell::run(shell::program(binary).args(["man", "--dir"]).arg(&man))?;
+    shell::run(runner(binary, target)?.args(["man", "--dir"]).arg(&man))?;
     for (shell, file) in SHELLS {
-        let script = shell::output(shell::program(binary).args(["completions", shell]))?;
+        let script = shell::output(runner(binary, target)?.args(["completions", shell]))?;
         std::fs::write(completions.join(file), script)?;
     }
     Ok(())
@@ -100,16 +129,16 @@ pub(crate) fn generate(binary: &Path) -> Result<()> {
 
 /// `linerate-VERSION-TARGET.tar.gz`, with everything in one folder.
 fn archive(binary: &Path, target: Option<&str>, out: &Path) -> Result<()> {
-    let target = target.map_or_else(|| format!("{}-linux-gnu", std::env::consts::ARCH), str::to_owned);
-    let name = format!("linerate-{}-{target}", env!("CARGO_PKG_VERSION"));
+    let triple = target.map_or_else(|| format!("{}-linux-gnu", std::env::consts::ARCH), str::to_owned);
+    let name = format!("linerate-{}-{triple}", env!("CARGO_PKG_VERSION"));
     let parent = tempfile::tempdir()?;
     let inside = parent.path().join(&name);
     std::fs::create_dir_all(&inside)?;
     let stripped = inside.join("linerate");
     std::fs::copy(binary, &stripped)?;
-    // Without binutils the archive is larger, and nothing else.
-    if shell::find("strip").is_some() {
-        shell::run(shell::program("strip").arg(&stripped))?;
+    match stripper(target) {
+        Some(strip) => shell::run(shell::program(strip).arg(&stripped))?,
+        None => println!("strip is missing (package binutils): the archive is larger"),
     }
     for part in ["man", "completions"] {
         shell::run(shell::program("cp").arg("-r").arg(folder().join(part)).arg(&inside))?;
@@ -126,6 +155,16 @@ fn archive(binary: &Path, target: Option<&str>, out: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn binaries_for_this_processor_run_as_they_are() {
+        let here = std::env::consts::ARCH;
+        assert_eq!(foreign(None), None);
+        assert_eq!(foreign(Some(&format!("{here}-unknown-linux-musl"))), None);
+        assert_eq!(foreign(Some("riscv64gc-unknown-linux-musl")), Some("riscv64gc"));
+        let run = runner(Path::new("linerate"), None).expect("it runs here");
+        assert_eq!(run.get_program(), "linerate");
+    }
 
     /// Package metadata, the archive and the workflow name files that are there.
     #[test]
