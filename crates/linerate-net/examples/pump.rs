@@ -61,8 +61,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         short: rest.iter().any(|word| word == "short"),
     };
     match io.as_str() {
-        "epoll" => Pump::new(Epoll::with_limits(limits)?, options)?.run(),
-        "uring" => Pump::new(Uring::with_limits(limits)?, options)?.run(),
+        "epoll" => Pump::new(Epoll::with_limits(limits)?, options)?.run().map(drop),
+        "uring" => Pump::new(Uring::with_limits(limits)?, options)?.run().map(drop),
         other => Err(format!("{other}: epoll or uring").into()),
     }
 }
@@ -97,7 +97,8 @@ impl<T: Transport> Pump<T> {
         Ok(())
     }
 
-    fn run(mut self) -> Result<(), Box<dyn std::error::Error>> {
+    /// Returns how many responses came.
+    fn run(mut self) -> Result<u64, Box<dyn std::error::Error>> {
         let mut events = Vec::new();
         for _ in 0..self.options.connections {
             self.open()?;
@@ -115,7 +116,7 @@ impl<T: Transport> Pump<T> {
             }
         }
         self.report(start, now, machine::thread_cpu_time_ns() - cpu);
-        Ok(())
+        Ok(self.answered)
     }
 
     fn handle(&mut self, event: Event) -> Result<(), Box<dyn std::error::Error>> {
@@ -185,5 +186,46 @@ fn learn(to: SocketAddr, request: &[u8]) -> io::Result<usize> {
         if n == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Answers each request with the same bytes, on each connection.
+    fn serve(listener: &TcpListener) -> io::Result<()> {
+        for stream in listener.incoming() {
+            let mut stream = stream?;
+            std::thread::spawn(move || -> io::Result<()> {
+                // The client sends whole requests of one length each.
+                let (mut waiting, mut part) = (Vec::new(), [0; 4096]);
+                loop {
+                    match stream.read(&mut part)? {
+                        0 => return Ok(()),
+                        n => waiting.extend_from_slice(&part[..n]),
+                    }
+                    while let Some(end) = waiting.windows(4).position(|w| w == b"\r\n\r\n") {
+                        waiting.drain(..end + 4);
+                        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")?;
+                    }
+                }
+            });
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn it_runs() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address");
+        std::thread::spawn(move || serve(&listener));
+        let lasts = Duration::from_millis(200);
+        let options = Options { to, connections: 2, depth: 3, lasts, short: false };
+        let net = Epoll::with_limits(Limits::default()).expect("epoll");
+        let pump = Pump::new(net, options).expect("a first response");
+        assert!(pump.run().expect("it runs") >= 6);
     }
 }
