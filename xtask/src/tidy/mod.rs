@@ -2,6 +2,7 @@
 
 mod cycles;
 mod edges;
+mod examples;
 mod finding;
 mod imports;
 mod lexer;
@@ -82,6 +83,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
         }
     }
     text::required(&files, &mut found);
+    examples::check(&files, &mut found);
     edges::check(&files, &edges::metadata()?, &mut found);
     cycles::check(&cycles::all(&files), &list.cycles, &mut found);
     let mut left: Vec<Finding> =
