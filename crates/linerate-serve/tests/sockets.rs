@@ -219,6 +219,20 @@ fn a_handler_that_holds_its_loop_is_named_once() {
 }
 
 #[test]
+fn the_routes_that_wait_on_a_thread_and_that_compute_answer() {
+    with(ServerOptions::default(), |server| {
+        let of = |path: &str| exchange(server.addr(), &get(path));
+        assert!(of("/threads/1").ends_with("\r\n\r\nwaited\n"));
+        assert!(of("/compute/1").ends_with("\r\n\r\n3298996588\n"), "{}", of("/compute/1"));
+        assert!(of("/compute/0").ends_with("\r\n\r\n2463534242\n"));
+        for path in ["/compute/100001", "/threads/3600001", "/threads", "/compute/x"] {
+            assert!(of(path).starts_with("HTTP/1.1 404 "), "{path}");
+        }
+        assert_eq!(server.counts().blocked, 0);
+    });
+}
+
+#[test]
 fn every_answer_has_its_line_in_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("access.log");

@@ -19,9 +19,10 @@ const LIMITS: &str = "Limits";
 
 /// Answer requests: files, built-in routes, on an event loop per core
 ///
-/// Without --dir and --config it answers the demo routes: / (hello), /bytes/N, /delay/MS (waits as a coroutine), /block/MS (blocks,
-/// to be caught at it), /echo, /upper (POST), /status/CODE, /stream/N, /stats, and with --io xdp /stats/flows (its connections, as
-/// ss shows the kernel's; ?text for people, ?skip=N&max=M). POST / gives the body back. --demo-routes adds them to files.
+/// Without --dir and --config it answers the demo routes: / (hello), /bytes/N, /delay/MS (waits as a coroutine), /threads/MS (waits
+/// on a thread beside the event loop), /block/MS (blocks, to be caught at it), /compute/N (N thousand steps of arithmetic), /echo,
+/// /upper (POST), /status/CODE, /stream/N, /stats, and with --io xdp /stats/flows (its connections, as ss shows the kernel's; ?text
+/// for people, ?skip=N&max=M). POST / gives the body back. --demo-routes adds them to files.
 ///
 /// SIGTERM, SIGQUIT and Ctrl-C: no more connections are accepted, what was received is answered, then it ends, after --drain at the
 /// latest; a second one ends it at once. SIGHUP: the configuration file is read again and the access log opened anew; when its

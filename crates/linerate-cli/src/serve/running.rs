@@ -25,7 +25,7 @@ use super::renew::{self, Shown};
 use super::tls::Tls;
 use crate::fault::{Fault, said};
 
-const DEMO_ROUTES: &str = "/, /bytes/N, /delay/MS, /block/MS, /echo, /upper, /status/CODE, /stream/N, /stats";
+const DEMO_ROUTES: &str = "/, /bytes/N, /delay/MS, /block/MS, /threads/MS, /compute/N, /echo, /upper, /status/CODE, /stream/N, /stats";
 
 /// How long the end waits for the last lines of the access log beyond --drain. Reason: a disk that
 /// stands still must not hold it for ever.

@@ -13,7 +13,7 @@ use crate::flows::Desk;
 use crate::message::body::BodyError;
 use crate::message::stream::BodyStream;
 use crate::stats::counts::Counts;
-use crate::{Request, Response, Route, sleep};
+use crate::{Request, Response, Route, blocking, sleep};
 
 /// Largest body of `/bytes/N`, bytes. Reason: a terabyte requested by mistake keeps a wire busy for
 /// hours.
@@ -23,6 +23,9 @@ const BYTES: u64 = 1 << 33;
 const BLOCK: usize = 1 << 20;
 /// Longest wait of `/delay/MS`. Reason: a handler that waits forever is a leak.
 const DELAY: u64 = 3_600_000;
+/// Most of `/compute/N`, thousands of steps. Reason: it holds the thread of the connection, for a
+/// quarter of a second then.
+const COMPUTE: u64 = 100_000;
 /// Longest `/stream/N`, in lines. Reason: as for bytes.
 const LINES: u64 = 1 << 30;
 
@@ -45,7 +48,7 @@ pub struct Routes {
 struct Patterns {
     root: Route,
     plain: [(&'static str, Route); 4],
-    counted: [(&'static str, Route); 5],
+    counted: [(&'static str, Route); 7],
 }
 
 impl Patterns {
@@ -59,6 +62,8 @@ impl Patterns {
                 counted("bytes", "n"),
                 counted("delay", "ms"),
                 counted("block", "ms"),
+                counted("threads", "ms"),
+                counted("compute", "n"),
                 counted("status", "code"),
                 counted("stream", "n"),
             ],
@@ -137,6 +142,11 @@ impl Routes {
                 std::thread::sleep(Duration::from_millis(ms));
                 Response::text("blocked\n")
             }
+            ("threads", Some(ms)) if ms <= DELAY => {
+                // Boxed for the same reason as below.
+                Box::pin(on_a_thread(ms)).await
+            }
+            ("compute", Some(n)) if n <= COMPUTE => computed(n * 1_000),
             ("status", Some(code)) if (200..=599).contains(&code) => status_page(code as u16),
             ("stream", Some(n)) if n <= LINES => Response::status(200)
                 .with_content_type("text/plain; charset=utf-8")
@@ -156,7 +166,9 @@ impl Routes {
         let (name, argument) = split(path);
         match argument {
             None => matches!(name, "echo" | "upper" | "stats") || path == FLOWS,
-            Some(_) => matches!(name, "bytes" | "delay" | "block" | "status" | "stream"),
+            Some(_) => {
+                matches!(name, "bytes" | "delay" | "block" | "threads" | "compute" | "status" | "stream")
+            }
         }
     }
 
@@ -170,6 +182,28 @@ impl Routes {
         }
         response.with_stream(Repeat { block: self.block.clone(), left: n })
     }
+}
+
+/// Waits on a thread beside the event loop.
+async fn on_a_thread(ms: u64) -> Response {
+    match blocking(move || std::thread::sleep(Duration::from_millis(ms))).await {
+        Ok(()) => Response::text("waited\n"),
+        Err(busy) => busy.into(),
+    }
+}
+
+/// Steps of Marsaglia's xorshift with 32 bits, which every language can do; the last state.
+fn computed(steps: u64) -> Response {
+    let mut state: u32 = 2_463_534_242;
+    for _ in 0..steps {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+    }
+    let mut text = Vec::new();
+    push_decimal(&mut text, u64::from(state));
+    text.push(b'\n');
+    Response::text(text)
 }
 
 fn hello() -> Response {
