@@ -41,6 +41,14 @@ const BEYOND: f64 = 1.12;
 /// How far from the knee, as a logarithm of rates, a look still says something about it.
 const NEAR: f64 = 0.25;
 
+/// Late requests that the estimate adds to each look at a rate: they come in clumps, and most looks
+/// that can hold only a few of them fall between two clumps.
+const CLUMP: f64 = 2.0;
+
+/// The score falls at least this fast with the logarithm of the rate: near its capacity, a queue
+/// grows faster than the load. Looks that contradict each other would show no slope.
+const LEAST_SLOPE: f64 = -2.0;
+
 /// Scores beyond these say no more: far below the limit, and far over it.
 const SCORES: [f64; 2] = [-0.7, 0.4];
 
@@ -337,7 +345,7 @@ impl Search {
     /// The next long look: where the knee should be, after all that was seen.
     fn settle(&self) -> Phase {
         let (Some(low), Some(high)) = (self.low, self.high) else { return Phase::Over };
-        Phase::Settle { rate: self.settings.unit.whole(self.root(low, high), f64::round) }
+        Phase::Settle { rate: self.settings.unit.whole(self.root(low, high, 0.0), f64::round) }
     }
 
     /// No number of connections lies between them.
@@ -395,7 +403,8 @@ impl Search {
 
     fn knee(&self, low: f64, high: f64) -> End {
         let allowed = self.settings.allowed;
-        let rate = self.settings.unit.whole(self.root(low, high), f64::floor);
+        let clump = if self.settings.unit == Unit::Rate { CLUMP } else { 0.0 };
+        let rate = self.settings.unit.whole(self.root(low, high, clump), f64::floor);
         let held = self.points.iter().filter(|p| p.share.is_below(allowed) && p.rate <= rate);
         let failed = self.points.iter().filter(|p| p.share.is_above(allowed) && p.rate >= rate);
         let held = held.map(|p| p.rate).max_by(f64::total_cmp);
@@ -404,8 +413,8 @@ impl Search {
     }
 
     /// Where the line through the scores around the knee is 0, at most a little outside of the
-    /// interval.
-    fn root(&self, low: f64, high: f64) -> f64 {
+    /// interval. Each look counts as if it had `clump` late requests more.
+    fn root(&self, low: f64, high: f64, clump: f64) -> f64 {
         let centre = (low * high).sqrt();
         let [least, most] = SCORES;
         let (mut sum, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
@@ -414,7 +423,8 @@ impl Search {
             // A look counts by its time, and by how close it is.
             let weight = (1.0 - (off / NEAR).powi(2)).max(0.0) * point.lasted.as_secs_f64();
             let weight = if point.lasted < PROVEN { 0.0 } else { weight };
-            let score = point.score.clamp(least, most);
+            let late = point.rate * point.lasted.as_secs_f64() * self.settings.allowed;
+            let score = (point.score - clump / late.max(1.0)).clamp(least, most);
             sum += weight;
             x += weight * off;
             y += weight * score;
@@ -423,9 +433,14 @@ impl Search {
         }
         let spread = sum * xx - x * x;
         let slope = (sum * xy - x * y) / spread;
-        if spread <= 1e-12 || slope >= 0.0 {
-            return centre;
-        }
+        let is_flat = spread <= 1e-12 || slope >= 0.0;
+        let slope = match self.settings.unit {
+            Unit::Rate if sum > 0.0 && is_flat => LEAST_SLOPE,
+            Unit::Rate if sum > 0.0 => slope.min(LEAST_SLOPE),
+            // A closed loop's latency grows only as fast as the number of its connections.
+            Unit::Connections if !is_flat => slope,
+            Unit::Rate | Unit::Connections => return centre,
+        };
         let zero = centre * ((x - y / slope) / sum).exp();
         zero.clamp(low / BEYOND, high * BEYOND)
     }

@@ -297,7 +297,7 @@ fn the_knee_of_twenty_servers_is_found() {
     println!("{} of 200 are off by more than 5 %:\n{}", wrong.len(), wrong.join("\n"));
     // A server of 250 requests/s shows a p99 by two or three late requests a second: 30 s hold too
     // few of them for 5 %.
-    assert!(wrong.len() <= 20, "{} of 200:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(wrong.len() <= 10, "{} of 200:\n{}", wrong.len(), wrong.join("\n"));
     assert!(worst <= 0.2, "{worst}");
 }
 
