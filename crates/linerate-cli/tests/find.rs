@@ -56,7 +56,11 @@ fn the_rate_of_a_server_of_known_capacity_is_found() {
     let rate = find["rate_rps"].as_f64().unwrap();
     // A sleep of 4 ms lasts longer on a machine that does other things meanwhile.
     assert!((40.0..=270.0).contains(&rate), "{find:#}");
-    assert!(find["points"].as_array().unwrap().len() >= 4, "{find:#}");
+    let points = find["points"].as_array().unwrap();
+    assert!(points.len() >= 4, "{find:#}");
+    // A p90 below the limit and more than 10 % over it contradict each other.
+    let held = points.iter().filter(|point| point["holds"] == true);
+    assert!(held.into_iter().all(|point| point["over"].as_f64().unwrap() <= 0.1 + 1e-9), "{find:#}");
     assert!(["queue", "connections", "server core"].contains(&find["limit"].as_str().unwrap()), "{find:#}");
     assert!(said.err.contains("holds up to"), "{}", said.err);
 }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use linerate_explain::driver::listening_processes;
 use linerate_lab::find::{BUDGET, End, Next, Search, Seen, Settings, Slice, Step, Unit};
 use linerate_lab::servers::{Usage, descendants};
+use linerate_load::histogram::Histogram;
+use linerate_load::outcome::Requests;
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::{Arrival, Check, Comparison, Metric, Pace, Rate, RateStep, Stop};
 use linerate_load::{Outcome, Plan, Snapshot};
@@ -75,12 +77,20 @@ impl Limit {
 
     /// Requests over the limit so far, and all that have ended.
     fn counted(&self, s: &Snapshot) -> Slice {
-        let r = &s.requests;
-        let wrong = r.failed + r.unknown + s.bad.total();
+        self.slice(&s.requests, s.bad.total(), &s.latency)
+    }
+
+    /// The same of a whole look. A last snapshot may lack what the threads recorded since.
+    fn counted_in_all(&self, outcome: &Outcome) -> Slice {
+        self.slice(&outcome.requests, outcome.bad.total(), outcome.main_latency())
+    }
+
+    fn slice(&self, r: &Requests, bad: u64, latency: &Histogram) -> Slice {
+        let wrong = r.failed + r.unknown + bad;
         let late = match self.metric {
             Metric::Percentile(_) => {
                 let over = |(ns, n): (u64, u64)| if ns as f64 / 1e3 > self.value { n } else { 0 };
-                s.latency.iter_recorded().map(over).sum()
+                latency.iter_recorded().map(over).sum()
             }
             _ => 0,
         };
@@ -224,11 +234,16 @@ fn planned(args: &LoadArgs, plan: &Plan, limit: &Limit, step: Step, arrival: Arr
         if args.connections.is_some() || args.plan.is_some() { plan.connections } else { wanted };
     Plan {
         pace: Pace::Open { rate: Rate { steps }, arrival },
-        stop: Stop { requests: None, duration: Some(step.lasts) },
+        stop: Stop { requests: None, duration: Some(whole_ms(step.lasts)) },
         warm_up,
         connections,
         ..plan.clone()
     }
+}
+
+/// A time as the report shows it: "3s975ms", not its nanoseconds too.
+fn whole_ms(time: Duration) -> Duration {
+    Duration::from_millis((time.as_millis() as u64).max(1))
 }
 
 /// The plan of one look at a closed loop.
@@ -241,7 +256,7 @@ fn planned_closed(plan: &Plan, limit: &Limit, step: Step) -> Plan {
     };
     Plan {
         pace: Pace::Closed,
-        stop: Stop { requests: None, duration: Some(step.lasts.max(longer)) },
+        stop: Stop { requests: None, duration: Some(whole_ms(step.lasts.max(longer))) },
         warm_up: step.warm_up,
         connections: step.rate as u32,
         ..plan.clone()
@@ -261,14 +276,12 @@ fn look(
     let (mut slices, mut before, mut last) = (Vec::new(), Slice::default(), Instant::now());
     let (mut stopped, mut full) = (false, false);
     let (used, begun) = (usage(), Instant::now());
-    let mut slice = |snapshot: &Snapshot, slices: &mut Vec<Slice>| {
-        let now = limit.counted(snapshot);
+    let mut slice = |now: Slice, slices: &mut Vec<Slice>| {
         slices.push(Slice {
             all: now.all.saturating_sub(before.all),
             over: now.over.saturating_sub(before.over),
         });
         before = now;
-        now
     };
     while !running.finished() {
         thread::sleep(LOOK);
@@ -277,7 +290,8 @@ fn look(
         }
         last = Instant::now();
         let snapshot = running.snapshot();
-        let now = slice(&snapshot, &mut slices);
+        let now = limit.counted(&snapshot);
+        slice(now, &mut slices);
         let most = u64::from(plan.connections) * u64::from(plan.depth);
         full |= snapshot.in_flight >= most && snapshot.overdue > 0;
         // Requests that are due and cannot leave are as lost as late ones, once they are many.
@@ -291,9 +305,8 @@ fn look(
     }
     let wall = begun.elapsed().as_secs_f64();
     let cores = used.zip(usage()).map(|(before, after)| after.cpu_since(&before).as_secs_f64() / wall);
-    let last_snapshot = running.snapshot();
-    slice(&last_snapshot, &mut slices);
     let outcome = running.join();
+    slice(limit.counted_in_all(&outcome), &mut slices);
     // What never left is over any limit.
     slices.push(Slice { all: outcome.requests.unsent, over: outcome.requests.unsent });
     let over = linerate_lab::find::Share::of(&slices).value();
@@ -378,13 +391,13 @@ fn report(
 /// The plan as it was at a look, for its report.
 fn planned_for(plan: &Plan, looked: &Looked) -> Plan {
     if looked.unit == Unit::Connections {
-        let stop = Stop { requests: None, duration: Some(looked.step.lasts) };
+        let stop = Stop { requests: None, duration: Some(whole_ms(looked.step.lasts)) };
         let connections = looked.step.rate as u32;
         return Plan { pace: Pace::Closed, stop, warm_up: looked.step.warm_up, connections, ..plan.clone() };
     }
     let rate = Rate::constant(looked.step.rate);
     let arrival = if let Pace::Open { arrival, .. } = &plan.pace { *arrival } else { Arrival::default() };
-    let stop = Stop { requests: None, duration: Some(looked.step.lasts) };
+    let stop = Stop { requests: None, duration: Some(whole_ms(looked.step.lasts)) };
     Plan { pace: Pace::Open { rate, arrival }, stop, warm_up: looked.step.warm_up, ..plan.clone() }
 }
 
