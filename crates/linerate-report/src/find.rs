@@ -76,7 +76,7 @@ fn one_of(find: &Find) -> &'static str {
 }
 
 /// What the check looks at: what stands before its comparison.
-fn name(expr: &str) -> &str {
+pub(crate) fn name(expr: &str) -> &str {
     expr.split(['<', '>']).next().unwrap_or_default().trim()
 }
 

@@ -1,6 +1,7 @@
 //! A run of `load` as one page of HTML that needs nothing else.
 
 mod chart;
+mod knee;
 mod points;
 mod spread;
 
@@ -11,7 +12,7 @@ use linerate_load::histogram::Histogram;
 
 use crate::markup::escape;
 use crate::passive::page::{checked, list, page};
-use crate::schema::outcome::{Document, Find, Latency, Named, Sample, Server};
+use crate::schema::outcome::{Document, Latency, Named, Sample, Server};
 use crate::style::{Style, clean};
 use crate::{limits, units};
 use chart::Line;
@@ -29,7 +30,7 @@ pub fn to_string(document: &Document) -> String {
     checks(&mut out, document);
     figures(&mut out, document);
     if let Some(find) = &document.find {
-        search(&mut out, find);
+        knee::section(&mut out, find);
     }
     over_time(&mut out, document, &points);
     latencies(&mut out, document, &points);
@@ -60,6 +61,9 @@ fn head(out: &mut String, document: &Document) {
     let mut title = format!("{} requests/s", units::rate(document.rate_rps));
     if let Some(latency) = main_latency(document).filter(|l| l.count > 0) {
         let _ = write!(title, ", median {}, p99 {}", us(latency.p50), us(latency.p99));
+    }
+    if let Some((find, highest)) = document.find.as_ref().and_then(|f| Some((f, crate::find::highest(f)?))) {
+        title = format!("{highest} with {}", clean(&find.expr));
     }
     if document.unreachable.is_some() {
         title = "The target could not be reached".to_owned();
@@ -383,38 +387,6 @@ fn recorded(document: &Document) -> Vec<(u64, u64)> {
         .and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok());
     let read = bytes.and_then(|bytes| Histogram::from_bytes(&bytes).ok());
     read.map(|histogram| histogram.iter_recorded().collect()).unwrap_or_default()
-}
-
-fn search(out: &mut String, find: &Find) {
-    let by_connections = find.by == "connections";
-    let what = if by_connections { "Most connections" } else { "Highest rate" };
-    let _ = write!(out, "<section><h2>{what} with <code>{}</code></h2><p>", escape(&find.expr));
-    if let Some(highest) = crate::find::highest(find) {
-        let _ = write!(out, "<b>{highest}</b>");
-    }
-    if let Some(interval) = crate::find::interval(find) {
-        let _ = write!(out, ", {interval}");
-    }
-    let column = if by_connections { "<th>connections</th>" } else { "" };
-    let _ = write!(
-        out,
-        ". {}</p><div class=\"wide\"><table><thead><tr>{column}<th>requests/s</th><th>measured</th><th>median</th><th>over the limit</th><th class=\"l\">check</th></tr></thead><tbody>",
-        escape(&find.why)
-    );
-    for p in &find.points {
-        let (class, word) = if p.holds { ("good", "holds") } else { ("bad", "fails") };
-        let first = p.connections.filter(|_| by_connections);
-        let first = first.map_or(String::new(), |c| format!("<td>{}</td>", units::count(u64::from(c))));
-        let _ = write!(
-            out,
-            "<tr>{first}<td>{}</td><td>{} s</td><td>{}</td><td>{}</td><td class=\"v\"><span class=\"{class}\">{word}</span></td></tr>",
-            units::rate(p.rate_rps),
-            units::short_seconds(p.lasted_s),
-            us(p.p50_us),
-            units::percent(p.over)
-        );
-    }
-    out.push_str("</tbody></table></div></section>");
 }
 
 /// Statuses and failures.
