@@ -1,7 +1,7 @@
 //! A comparison for a terminal.
 
 use super::words::{self, NO_DIFFERENCE, in_order};
-use crate::schema::comparison::{Document, Side};
+use crate::schema::comparison::{Document, Metric, Side};
 use crate::style::{Style, clean};
 
 /// Columns of the first column: the longest title.
@@ -81,25 +81,35 @@ fn side(out: &mut String, style: Style, name: &str, side: &Side) {
     style.wrapped(indent, &how).lines().for_each(|text| line(out, &style.dim(text)));
 }
 
+/// Columns that the whole table takes. Narrower terminals get it in two parts.
+const WHOLE: usize = 78;
+
 fn table(out: &mut String, style: Style, document: &Document) {
-    let head =
-        format!("{:<TITLE$} {:>10} {:>10} {:>7} {:>15} difference", "", "A", "B", "B/A", "95 % interval");
-    line(out, &style.bold(&head));
-    for (id, title, m) in in_order(document) {
+    let (sides, ratio) =
+        (format!(" {:>10} {:>10}", "A", "B"), format!(" {:>7} {:>15} difference", "B/A", "95 % interval"));
+    let of_sides = |id: &str, m: &Metric| {
+        let value = |v| words::value(id, v, style.unicode);
+        format!(" {:>10} {:>10}", value(m.a), value(m.b))
+    };
+    let of_ratio = |m: &Metric| {
         let verdict = match m.verdict.as_str() {
             NO_DIFFERENCE if m.ci95.is_none() => style.dim("too few"),
             NO_DIFFERENCE => style.dim("none seen"),
             better => style.good(&format!("{} better", clean(better).to_ascii_uppercase())),
         };
-        let row = format!(
-            "{:<TITLE$} {:>10} {:>10} {:>7} {:>15} ",
-            clean(&title),
-            words::value(&id, m.a, style.unicode),
-            words::value(&id, m.b, style.unicode),
-            words::ratio(m.ratio),
-            words::interval(m.ci95)
-        );
-        line(out, &format!("{row}{verdict}"));
+        format!(" {:>7} {:>15} {verdict}", words::ratio(m.ratio), words::interval(m.ci95))
+    };
+    let mut part = |head: &str, row: &dyn Fn(&str, &Metric) -> String| {
+        line(out, &style.bold(&format!("{:<TITLE$}{head}", "")));
+        for (id, title, m) in in_order(document) {
+            line(out, &format!("{:<TITLE$}{}", clean(&title), row(&id, m)));
+        }
+    };
+    if usize::from(style.width) >= WHOLE {
+        part(&(sides + &ratio), &|id, m| of_sides(id, m) + &of_ratio(m));
+    } else {
+        part(&sides, &of_sides);
+        part(&ratio, &|_, m| of_ratio(m));
     }
 }
 
