@@ -1,15 +1,13 @@
 //! Medians and ratios of paired rounds.
 
+use linerate_lab::stats;
+
 use super::round::Run;
 use super::scenario::{Figure, RAW, Want};
 
 /// The middle of some figures.
 pub(crate) fn median(of: &[f64]) -> Option<f64> {
-    let mut sorted = of.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    let (low, high) = (sorted.get(n.checked_sub(1)? / 2)?, sorted.get(n / 2)?);
-    Some((low + high) / 2.0)
+    (!of.is_empty()).then(|| stats::median(of))
 }
 
 /// A ratio over paired rounds: its median and how far single rounds were from it.
@@ -21,6 +19,8 @@ pub(crate) struct Ratio {
     pub(crate) least: f64,
     /// The largest.
     pub(crate) most: f64,
+    /// The interval that holds the true ratio in 95 of 100 cases, as `linerate compare` computes it.
+    pub(crate) ci95: Option<(f64, f64)>,
     /// Rounds in which both ran without fault.
     pub(crate) rounds: usize,
 }
@@ -56,7 +56,9 @@ pub(crate) fn ratio(runs: &[Run], ours: &str, theirs: &str, f: Figure) -> Option
     let rounds = runs.iter().map(|r| r.round).max()? + 1;
     let all: Vec<f64> = (0..rounds).filter_map(|i| Some(good(ours, i)? / good(theirs, i)?)).collect();
     let (least, most) = all.iter().fold((f64::MAX, f64::MIN), |(l, m), &x| (l.min(x), m.max(x)));
-    Some(Ratio { median: median(&all)?, least, most, rounds: all.len() })
+    let logs: Vec<f64> = all.iter().map(|ratio| ratio.ln()).collect();
+    let ci95 = stats::mean(&logs).map(|i| (i.low.exp(), i.high.exp()));
+    Some(Ratio { median: median(&all)?, least, most, ci95, rounds: all.len() })
 }
 
 /// Whether a ratio is what is wanted.
@@ -108,7 +110,16 @@ mod tests {
         ];
         runs[4].fault = Some("it fell".into());
         let r = ratio(&runs, "linerate", "wrk", Figure::Rate).expect("two rounds");
-        assert_eq!(r, Ratio { median: 2.5, least: 2.0, most: 3.0, rounds: 2 });
+        assert_eq!(r, Ratio { median: 2.5, least: 2.0, most: 3.0, ci95: None, rounds: 2 });
+    }
+
+    #[test]
+    fn three_rounds_have_the_interval_of_compare() {
+        let pairs = [(10.0, 5.0), (21.0, 10.0), (19.0, 10.0)];
+        let both = |(i, (ours, theirs))| [run("linerate", i, ours), run("wrk", i, theirs)];
+        let runs: Vec<Run> = pairs.into_iter().enumerate().flat_map(both).collect();
+        let (low, high) = ratio(&runs, "linerate", "wrk", Figure::Rate).and_then(|r| r.ci95).expect("three");
+        assert!(1.7 < low && low < 1.9 && 2.1 < high && high < 2.3, "{low} to {high}");
     }
 
     #[test]

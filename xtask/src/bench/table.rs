@@ -49,7 +49,7 @@ impl Page {
             ratios.push(json!({
                 "figure": figure_name(w.figure), "of": w.ours, "against": w.against, "limit": w.limit,
                 "median": r.map(|r| r.median), "least": r.map(|r| r.least), "most": r.map(|r| r.most),
-                "reached": r.map(|r| reached(w, &r)),
+                "ci95": r.and_then(|r| r.ci95), "reached": r.map(|r| reached(w, &r)),
             }));
         }
         self.doubts.extend(doubts(runs).iter().map(|d| format!("{name}: {d}")));
@@ -83,10 +83,12 @@ impl Page {
             (false, false) => "short (an aim)",
         };
         let (median, least, most, rounds) = (r.median, r.least, r.most, r.rounds);
+        let sure = |(low, high): (f64, f64)| format!("; 95 %: {low:.2} to {high:.2}");
+        let sure = r.ci95.map(sure).unwrap_or_default();
         // Enough decimal places that a miss shows.
         let places = if w.limit < 0.2 { 3 } else { 2 };
         self.wants.push(format!(
-            "| {what} | {wanted} | {median:.places$} ({least:.places$} to {most:.places$}, {rounds} rounds) | {verdict} |"
+            "| {what} | {wanted} | {median:.places$} ({least:.places$} to {most:.places$}, {rounds} rounds{sure}) | {verdict} |"
         ));
     }
 

@@ -273,9 +273,8 @@ fn one(
     let command = client.command(t, o, s, server.address, dir.path())?;
     let before = server.used()?;
     let (out, cost) = measured(t, &command, t.seconds + GRACE_S, dir.path())?;
-    let after = server.used()?;
+    let server_s = server.used_since(&before)?.cpu_s;
     let said = client.said(&out, dir.path())?;
-    let server_s = after.cpu_s - before.cpu_s;
     ensure!(said.answered > 0, "no request was answered");
     Ok(Run {
         program: client.name(),

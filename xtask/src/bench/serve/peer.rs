@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use linerate_lab::servers::{Usage, descendants};
 
 use super::scenario::{AXUM_NODELAY, BARE, BARE_URING, FILES, FILES_URING, NETTY, THREADS};
 use crate::bench::server::wrapper;
@@ -15,7 +16,6 @@ use crate::{nginx, shell};
 
 /// A JVM takes its time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-const CLOCK_TICKS: f64 = 100.0;
 
 /// One server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,10 +319,10 @@ pub(crate) struct Running {
     pub(crate) dir: tempfile::TempDir,
 }
 
-/// Resources that a server has used so far.
+/// Resources that a server used during a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Used {
-    /// Processor time of all its threads, those that ended too, seconds.
+    /// Processor time of its processes, seconds.
     pub(crate) cpu_s: f64,
     /// For how long its threads were runnable and had no core, seconds.
     pub(crate) waited_s: f64,
@@ -365,18 +365,18 @@ impl Running {
         (read("output") + &read("error.log")).trim().to_owned()
     }
 
-    /// The resources that the server has used so far.
-    pub(crate) fn used(&self) -> Result<Used> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))
-            .with_context(|| format!("{} is gone: {}", self.peer.name(), self.output()))?;
-        let fields = stat.rsplit_once(") ").map_or("", |s| s.1).split_whitespace().skip(11);
-        let ticks: u64 = fields.take(2).filter_map(|f| f.parse::<u64>().ok()).sum();
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid))?;
-        let waited = tasks.flatten().filter_map(|task| {
-            let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-            text.split_whitespace().nth(1)?.parse::<u64>().ok()
-        });
-        Ok(Used { cpu_s: ticks as f64 / CLOCK_TICKS, waited_s: waited.sum::<u64>() as f64 / 1e9 })
+    /// What the server has used so far, with the processes that it started.
+    pub(crate) fn used(&self) -> Result<Usage> {
+        let usage = Usage::of(&descendants(self.pid.cast_signed()));
+        ensure!(!usage.is_empty(), "{} is gone: {}", self.peer.name(), self.output());
+        Ok(usage)
+    }
+
+    /// What it has used since then.
+    pub(crate) fn used_since(&self, before: &Usage) -> Result<Used> {
+        let now = self.used()?;
+        let (cpu, waited) = (now.cpu_since(before), now.waited_since(before));
+        Ok(Used { cpu_s: cpu.as_secs_f64(), waited_s: waited.as_secs_f64() })
     }
 
     /// A figure of /proc/PID/status, kB: VmRSS is what it holds, VmHWM the most it has held.

@@ -65,9 +65,9 @@ pub(super) fn run(
 ) -> Result<Run> {
     let before = server.used()?;
     let (out, cost) = measured(t, command, limit_s, dir)?;
-    let after = server.used()?;
+    let used = server.used_since(&before)?;
     let said = client.said(&out, dir)?;
-    let cpu_s = after.cpu_s - before.cpu_s;
+    let cpu_s = used.cpu_s;
     Ok(Run {
         program: server.peer.name(),
         round,
@@ -80,7 +80,7 @@ pub(super) fn run(
         client_busy: cost.cpu_s / cost.wall_s,
         // A server's threads also wait for each other. Another program runs only while none of them
         // does.
-        waited: cost.delay_s.max((after.waited_s - before.waited_s).min(cost.wall_s - cpu_s)) / cost.wall_s,
+        waited: cost.delay_s.max(used.waited_s.min(cost.wall_s - cpu_s)) / cost.wall_s,
         max_rss_kb: server.memory_kb("VmHWM")?,
         fault: None,
     })

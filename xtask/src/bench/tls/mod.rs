@@ -174,12 +174,11 @@ fn one(
     let command = command(t, o, shape, server.address, client, dir.path())?;
     let before = server.used()?;
     let (out, cost) = measured(t, &command, t.seconds + GRACE_S, dir.path())?;
-    let after = server.used()?;
+    let server_s = server.used_since(&before)?.cpu_s;
     let said = client.said(&out, dir.path())?;
     if client == Contender::Linerate {
         shook_as_planned(shape, dir.path())?;
     }
-    let server_s = after.cpu_s - before.cpu_s;
     let cpu_s = if of_server { server_s } else { cost.cpu_s };
     Ok(Run {
         program: if of_server { server.peer.name() } else { client.name() },
