@@ -51,6 +51,9 @@ fn numbers_and_times() {
         &["load", "--per-connection", "0", "http://127.0.0.1/"],
         &["load", "-n", "-5", "http://127.0.0.1/"],
         &["load", "-d", "-5", "http://127.0.0.1/"],
+        &["load", "-d", "-5s", "http://127.0.0.1/"],
+        &["load", "--timeout", "-1ms", "http://127.0.0.1/"],
+        &["load", "--warm-up", "-1s", "http://127.0.0.1/"],
         &["load", "--seed", "abc", "http://127.0.0.1/"],
     ]));
 }
@@ -87,6 +90,12 @@ fn what_does_not_go_together_or_does_not_exist() {
         &["load", "-A", "text/plain", "http://127.0.0.1/"],
         &["load", "--vus", "5", "http://127.0.0.1/"],
         &["load", "--latency", "http://127.0.0.1/"],
+        &["load", "-T", "5s", "http://127.0.0.1/"],
+        &["load", "-T", "text/plain", "http://127.0.0.1/"],
+        &["load", "-s", "post.lua", "http://127.0.0.1/"],
+        &["load", "-i", "100", "http://127.0.0.1/"],
+        &["load", "-a", "me:secret", "http://127.0.0.1/"],
+        &["load", "--no-tui", "http://127.0.0.1/"],
         &["load", "--json", "{\"a\":1}", "http://127.0.0.1/"],
         &["load", "--throughput", "--explain", "http://127.0.0.1/"],
         &["load", "--way", "loops", "http://127.0.0.1/"],

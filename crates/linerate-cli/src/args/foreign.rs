@@ -3,7 +3,7 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags of wrk, wrk2, hey, ab, k6, oha and vegeta, and what to write here instead.
-const FLAGS: [(&str, &str); 16] = [
+const FLAGS: [(&str, &str); 24] = [
     ("-z", "the duration is -d TIME here"),
     ("-R", "the rate is --rate R here"),
     ("--qps", "the rate is --rate R here"),
@@ -20,6 +20,14 @@ const FLAGS: [(&str, &str); 16] = [
     ("-D", "a body from a file is --body @FILE here"),
     ("--disable-keepalive", "--per-connection 1 closes each connection after a request"),
     ("--workers", "connections are -c N here, threads -t N"),
+    ("--max-workers", "connections are -c N here, threads -t N"),
+    ("-s", "several requests with weights, data and checks are a file here: --plan FILE"),
+    ("--script", "several requests with weights, data and checks are a file here: --plan FILE"),
+    ("--targets", "several requests with weights, data and checks are a file here: --plan FILE"),
+    ("-i", "the number of requests is -n N here"),
+    ("-a", "user and password are -u NAME:PASS here"),
+    ("--no-tui", "-q leaves out the live view"),
+    ("--redirect", "redirects are not followed"),
 ];
 
 /// A hint for a flag that does not exist here.
@@ -27,16 +35,28 @@ pub(crate) fn hint(error: &clap::Error) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
-    if takes_quiet_for_a_rate(&std::env::args().collect::<Vec<_>>()) {
+    let typed: Vec<String> = std::env::args().collect();
+    if takes_quiet_for_a_rate(&typed) {
         return Some("-q is --quiet here and takes no number; the rate is --rate R".to_owned());
     }
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    if flag == "-T" && takes_type_for_a_time(&typed) {
+        return Some("the time a response may take is --timeout TIME here".to_owned());
+    }
     FLAGS.iter().find(|(name, _)| name == flag).map(|(_, hint)| (*hint).to_owned())
 }
 
 /// `-q 100`, as hey and oha have it: then the number is taken for the URL.
 fn takes_quiet_for_a_rate(typed: &[String]) -> bool {
     typed.windows(2).any(|pair| pair[0] == "-q" && pair[1].parse::<f64>().is_ok())
+}
+
+/// `-T 5s`, as wrk has it; hey's `-T` is the type of the body.
+fn takes_type_for_a_time(typed: &[String]) -> bool {
+    let of = |word: &String| word.strip_prefix("-T").map(str::to_owned);
+    let joined = typed.iter().filter_map(of).filter(|value| !value.is_empty());
+    let apart = typed.windows(2).filter(|pair| pair[0] == "-T").map(|pair| pair[1].clone());
+    joined.chain(apart).any(|value| value.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 /// `--json` with what is a body rather than the name of a file.

@@ -131,7 +131,7 @@ pub(crate) struct LoadArgs {
     pub(crate) requests: Option<u64>,
 
     /// Stop after this time [default: 10s, without -n]; with -n, whichever comes first
-    #[arg(short = 'd', long, value_name = "TIME", value_parser = values::duration, allow_negative_numbers = true, help_heading = WHEN)]
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, help_heading = WHEN)]
     pub(crate) duration: Option<Duration>,
 
     /// Open loop: R requests/s in total, whatever the answers do
@@ -159,11 +159,11 @@ pub(crate) struct LoadArgs {
     pub(crate) arrival: Option<Arrival>,
 
     /// Time at the start that is not in the figures [default: 0s]
-    #[arg(long, value_name = "TIME", value_parser = values::time, allow_negative_numbers = true, help_heading = WHEN)]
+    #[arg(long, value_name = "TIME", value_parser = values::time, allow_hyphen_values = true, help_heading = WHEN)]
     pub(crate) warm_up: Option<Duration>,
 
     /// Time an answer may take before its request counts as failed [default: 10s]
-    #[arg(long, value_name = "TIME", value_parser = values::timeout, allow_negative_numbers = true, help_heading = WHEN)]
+    #[arg(long, value_name = "TIME", value_parser = values::timeout, allow_hyphen_values = true, help_heading = WHEN)]
     pub(crate) timeout: Option<Duration>,
 
     #[command(flatten)]
