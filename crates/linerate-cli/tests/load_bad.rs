@@ -362,3 +362,20 @@ fn a_second_without_a_response_and_with_failed_attempts_is_a_failure() {
         }
     }
 }
+
+/// A status outside 100 to 599 is none (RFC 9110 section 15), so it is not good either.
+#[test]
+fn a_status_below_100_is_bad() {
+    for way in WAYS {
+        for status in ["000", "099"] {
+            let answer = format!("HTTP/1.1 {status} Odd\r\nContent-Length: 0\r\n\r\n");
+            let (document, said) = load(way, &[], answering(answer.into_bytes()));
+            assert_eq!(
+                (said.code, number(&document, "/bad/status")),
+                (Some(1), 20),
+                "{way:?} {status} {}",
+                said.err
+            );
+        }
+    }
+}

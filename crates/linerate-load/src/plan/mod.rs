@@ -149,7 +149,7 @@ pub struct Expectation {
 impl Expectation {
     /// Whether this status is good.
     pub fn good_status(&self, status: u16) -> bool {
-        if self.status.is_empty() { status < 400 } else { self.status.contains(&status) }
+        if self.status.is_empty() { (100..400).contains(&status) } else { self.status.contains(&status) }
     }
 }
 
