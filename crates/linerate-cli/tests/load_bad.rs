@@ -379,3 +379,23 @@ fn a_status_below_100_is_bad() {
         }
     }
 }
+
+/// A server that refuses an upload and closes resets the connection, because bytes are unread. Its
+/// response has arrived by then.
+#[test]
+fn a_response_before_a_reset_is_read() {
+    const REFUSAL: &[u8] = b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig";
+    let upload = file(&vec![0; 3_000_000]);
+    let body = format!("@{}", upload.path().display());
+    for way in WAYS {
+        let address = common::server(|mut stream| {
+            let mut buffer = [0; 1024];
+            if stream.read(&mut buffer).is_ok_and(|n| n > 0) {
+                let _ = stream.write_all(REFUSAL);
+            }
+        });
+        let (document, said) = load(way, &["-n", "60", "--body", &body], address);
+        let counts = (number(&document, "/requests/answered"), number(&document, "/status/413"));
+        assert_eq!(counts, (60, 60), "{way:?} {}", said.err);
+    }
+}

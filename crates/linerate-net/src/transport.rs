@@ -362,6 +362,12 @@ pub trait Transport {
         })
     }
 
+    /// A claim on bytes that may have arrived, for a connection on which sending failed. `None`
+    /// where the event that reports the failure comes behind them anyway.
+    fn unread(&mut self, _conn: Conn) -> Option<Data> {
+        None
+    }
+
     /// Sends a copy of `bytes`. Fails, and takes none of them, if the connection has failed or too
     /// many bytes wait already.
     fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError>;

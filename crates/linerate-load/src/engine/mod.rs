@@ -260,6 +260,21 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     /// `more`: the next event has more bytes of this connection. They were received before anything
     /// that is sent now, so they respond to none of it.
     fn readable(&mut self, conn: Conn, data: linerate_net::Data, more: bool, now: Time) {
+        match self.receive(data, now) {
+            Next::Nothing => {}
+            Next::Lose(loss) => self.lose(conn, loss, now),
+            Next::Retire | Next::Fill if more => {}
+            Next::Retire => self.retire(conn, now),
+            Next::Fill => {
+                self.send_pending(conn, now);
+                self.fill(conn, now);
+            }
+        }
+    }
+
+    /// Reads responses, and says what the connection is to do next.
+    #[inline]
+    fn receive(&mut self, data: linerate_net::Data, now: Time) -> Next {
         let ended = self.is_time_over();
         let Engine { transport, pool, recorder, kinds, judge, board, .. } = self;
         let measuring = recorder.measuring(now);
@@ -271,16 +286,19 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
                 self.free_since = now;
             }
         }
-        match received.next {
-            Next::Nothing => {}
-            Next::Lose(loss) => self.lose(conn, loss, now),
-            Next::Retire | Next::Fill if more => {}
-            Next::Retire => self.retire(conn, now),
-            Next::Fill => {
-                self.send_pending(conn, now);
-                self.fill(conn, now);
-            }
-        }
+        received.next
+    }
+
+    /// A connection took nothing more. Responses that had arrived before are read first: the server
+    /// may have answered, and then closed with requests unread.
+    #[cold]
+    fn send_failed(&mut self, conn: Conn, error: NetError, now: Time) {
+        let rest = self.transport.unread(conn).map(|data| self.receive(data, now));
+        let loss = match rest {
+            Some(Next::Lose(loss)) => loss,
+            _ => Loss::Net(error),
+        };
+        self.lose(conn, loss, now);
     }
 
     /// Whether the time given is over.
@@ -295,7 +313,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         let mut requests = Rendering { kinds, now_ms: orders.wall_ms(now) };
         match pool.send_pending(conn, &mut requests, transport) {
             Ok(bytes) => recorder.bytes.sent += if recorder.measuring(now) { bytes } else { 0 },
-            Err(error) => self.lose(conn, Loss::Net(error), now),
+            Err(error) => self.send_failed(conn, error, now),
         }
     }
 
@@ -364,7 +382,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         let mut requests = Rendering { kinds, now_ms: orders.wall_ms(now) };
         match pool.begin(conn, run, &mut requests, transport) {
             Ok(bytes) => recorder.bytes.sent += if run.stamp.measured { bytes } else { 0 },
-            Err(error) => self.lose(conn, Loss::Net(error), now),
+            Err(error) => self.send_failed(conn, error, now),
         }
     }
 

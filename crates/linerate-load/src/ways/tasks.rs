@@ -178,22 +178,24 @@ async fn write(open: &mut Open, request: &Outgoing) -> std::io::Result<()> {
 
 /// Sends one request and reads its response. Says whether the connection may carry another.
 async fn exchange(caller: &mut Caller, open: &mut Open, request: &Outgoing, buffer: &mut [u8]) -> bool {
-    let mut failed = write(open, request).await.is_err();
+    // What the server answered before it closed is read even so.
+    let unwritten = write(open, request).await.is_err();
     loop {
-        if failed {
-            caller.lost(machine::monotonic_now(), Failure::Reset, "connection reset by the peer");
-            return false;
-        }
         match open.stream.read(buffer).await {
-            Ok(n) => {
+            // After a write that failed, the end is that of a connection that was reset: the write
+            // took the error.
+            Ok(n) if n > 0 || !unwritten => {
                 let (plain, opened) = open.channel.open(&mut buffer[..n]);
                 if let Some(reusable) = caller.take(machine::monotonic_now(), plain, opened) {
-                    return reusable;
+                    return reusable && !unwritten;
                 }
                 // The session's own bytes; a connection that cannot take them says so when it is read.
                 let _ = open.stream.write_all(&open.channel.wire()).await;
             }
-            Err(_) => failed = true,
+            _ => {
+                caller.lost(machine::monotonic_now(), Failure::Reset, "connection reset by the peer");
+                return false;
+            }
         }
     }
 }

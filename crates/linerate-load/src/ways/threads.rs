@@ -193,6 +193,9 @@ fn exchange(
     let Open { stream, channel } = open;
     let begun = machine::monotonic_now();
     let mut step = request.slices().try_for_each(|part| stream.write_all(channel.seal(part))).map(|()| 1);
+    let unwritten = step.as_ref().is_err_and(|e| !is_late(e));
+    // The server may have answered before it closed.
+    let mut has_unread = unwritten;
     loop {
         let now = machine::monotonic_now();
         match step {
@@ -201,16 +204,21 @@ fn exchange(
             Err(ref e) if is_late(e) && caller.is_over(now) => return false,
             Ok(_) => return timed_out(caller),
             Err(ref e) if is_late(e) => return timed_out(caller),
+            Err(_) if std::mem::take(&mut has_unread) => {}
             Err(_) => {
                 caller.lost(now, Failure::Reset, "connection reset by the peer");
                 return false;
             }
         }
         step = stream.read(buffer);
+        if unwritten && matches!(step, Ok(0)) {
+            // The write took the error.
+            step = Err(io::ErrorKind::ConnectionReset.into());
+        }
         if let Ok(n) = step {
             let (plain, opened) = channel.open(&mut buffer[..n]);
             if let Some(reusable) = caller.take(machine::monotonic_now(), plain, opened) {
-                return reusable;
+                return reusable && !unwritten;
             }
             // The session's own bytes; a connection that cannot take them says so when it is read.
             let _ = stream.write_all(&channel.wire());

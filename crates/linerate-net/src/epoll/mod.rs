@@ -554,6 +554,11 @@ impl Transport for Epoll {
         after
     }
 
+    fn unread(&mut self, conn: Conn) -> Option<Data> {
+        let entry = self.live(conn)?;
+        (!entry.connecting && !entry.failed).then_some(Data { conn, token: 0 })
+    }
+
     fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError> {
         self.send_or_keep(conn, Load::Copied(bytes))
     }

@@ -419,6 +419,10 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
         done
     }
 
+    fn unread(&mut self, conn: Conn) -> Option<Data> {
+        self.wire.unread(conn)
+    }
+
     fn receive(&mut self, data: Data, mut take: impl FnMut(&mut [u8])) -> After {
         let (conn, is_early) = (data.conn(), data.token() == EARLY);
         let Some(entry) = self.entries.get_mut(conn).filter(|entry| !entry.is_closing()) else {
