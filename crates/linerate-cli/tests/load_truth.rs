@@ -297,6 +297,31 @@ fn a_swapped_order_is_seen_by_tags() {
     }
 }
 
+/// Parts of a batch that were to leave on a connection that a part before them found reset.
+#[test]
+fn no_request_of_a_mixed_pipeline_is_lost() {
+    let plan = tempfile::NamedTempFile::with_suffix(".toml").expect("a file");
+    let requests = (0..3).map(|i| {
+        let post = if i == 1 { "method = \"POST\"\nbody = \"{{rand_text:60000}}\"\n" } else { "" };
+        format!("[[request]]\nname = \"r{i}\"\npath = \"/{i}\"\n{post}")
+    });
+    std::fs::write(plan.path(), requests.collect::<String>()).expect("written");
+    let plan = plan.path().to_str().expect("text");
+    for way in OPEN {
+        let server = Broken::start(|asked| match asked.on_connection {
+            2 => Reply::good().then(Then::Reset),
+            _ => Reply::good(),
+        });
+        let flags = ["--plan", plan, "-c", "4", "-p", "20", "-n", "600", "--timeout", "5s"];
+        let run = load(way, &flags, &server.url());
+        let counts = server.counts();
+        assert_eq!(run.requests("sent"), 600, "{way:?}");
+        // No server answers fewer requests than were answered.
+        assert!(run.requests("answered") <= counts.requests, "{way:?} {} {counts:?}", run.words);
+        assert_eq!(run.requests("failed"), 0, "{way:?} {}", run.words);
+    }
+}
+
 #[test]
 fn one_early_close_opens_one_connection_more() {
     for way in WAYS {

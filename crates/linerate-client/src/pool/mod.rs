@@ -349,6 +349,11 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         Some(conn)
     }
 
+    /// Requests that were to leave on a connection that was lost just before wait for another one.
+    pub fn put_off(&mut self, run: Run, why: Failure) {
+        self.again.push_back(Waiting { run, why });
+    }
+
     /// Whether requests have to go out again.
     #[inline]
     pub fn has_again(&self) -> bool {

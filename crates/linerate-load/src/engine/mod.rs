@@ -376,8 +376,12 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         self.put(conn, run, now);
     }
 
-    /// Puts a run on the wire.
+    /// Puts a run on the wire. If the connection was lost to the part of a batch before it, the run
+    /// waits for another one.
     fn put(&mut self, conn: Conn, run: Run, now: Time) {
+        if self.pool.get_mut(conn).is_none() {
+            return self.pool.put_off(run, Failure::Reset);
+        }
         let Engine { transport, pool, kinds, recorder, orders, .. } = self;
         let mut requests = Rendering { kinds, now_ms: orders.wall_ms(now) };
         match pool.begin(conn, run, &mut requests, transport) {
