@@ -265,9 +265,23 @@ impl Call {
         self.syn_again() && self.connect < limits::SYN_TIME
     }
 
+    /// From the SYN to its answer, as far as the network takes it.
+    pub(crate) fn syn_round_trip(&self) -> Duration {
+        syn_round_trip(self.connect, &self.connect_facts)
+    }
+
     /// A SYN had to be sent again.
     pub fn syn_again(&self) -> bool {
         self.fresh && self.connect_facts.total_retrans > 0
+    }
+}
+
+/// Of the time that opening a connection took, the round trip that the kernel counted: on a busy
+/// machine we wait for a processor besides, to see that it is open.
+pub(crate) fn syn_round_trip(took: Duration, counted: &Facts) -> Duration {
+    match counted.min_rtt_us {
+        0 => took,
+        us => took.min(Duration::from_micros(us.into())),
     }
 }
 

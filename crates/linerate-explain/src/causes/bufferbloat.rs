@@ -64,7 +64,7 @@ fn wants(record: &Record) -> Vec<Block> {
 fn share(record: &Record, least: f64) -> f64 {
     let beyond = |t| (ms(t) - least).max(0.0);
     let calls: Vec<(f64, f64)> =
-        path::clean(record).iter().map(|c| (beyond(c.connect), beyond(c.wait))).collect();
+        path::clean(record).iter().map(|c| (beyond(c.syn_round_trip()), beyond(c.wait))).collect();
     let waited: f64 = calls.iter().map(|c| c.1).sum();
     calls.iter().map(|(connect, wait)| connect.min(*wait)).sum::<f64>() / waited.max(1e-6)
 }

@@ -1,6 +1,6 @@
 //! How the round trip varies: a queue on the path that fills and drains, or hiccups.
 
-use crate::call::{Call, ms};
+use crate::call::{Call, ms, syn_round_trip};
 use crate::probe::Observation;
 use crate::record::Record;
 use crate::stats::{median, order_p_value};
@@ -21,15 +21,18 @@ pub(crate) const CHANCE: f64 = 0.003;
 fn series(record: &Record) -> Vec<f64> {
     let to = record.addresses().get(record.chosen()).copied();
     let connects = record.connects().into_iter().filter(|c| c.error.is_none() && Some(c.address) == to);
-    connects.filter(|c| c.facts.total_retrans == 0).map(|c| ms(c.took)).collect()
+    connects.filter(|c| c.facts.total_retrans == 0).map(|c| ms(syn_round_trip(c.took, &c.facts))).collect()
 }
 
 /// Times of all handshakes; one for those made at once.
 pub(crate) fn handshakes(record: &Record) -> Vec<f64> {
     let one = |observation: &Observation| match observation {
-        Observation::Call(c) if c.fresh && !c.syn_again() && c.answer().is_some() => Some(ms(c.connect)),
+        Observation::Call(c) if c.fresh && !c.syn_again() && c.answer().is_some() => {
+            Some(ms(c.syn_round_trip()))
+        }
         Observation::Burst(calls) => {
-            let all: Vec<f64> = calls.iter().filter(|c| !c.syn_again()).map(|c| ms(c.connect)).collect();
+            let all: Vec<f64> =
+                calls.iter().filter(|c| !c.syn_again()).map(|c| ms(c.syn_round_trip())).collect();
             (!all.is_empty()).then(|| median(&all))
         }
         _ => None,
@@ -91,7 +94,7 @@ pub(crate) fn queues(record: &Record) -> bool {
 /// Time that calls on new connections wait beyond the round trip of that moment, as their own
 /// handshakes show it; if a queue makes the round trip long.
 pub(crate) fn beyond_handshake_ms(record: &Record) -> Option<f64> {
-    let beyond = |c: &&Call| (ms(c.wait) - ms(c.connect)).max(0.0);
+    let beyond = |c: &&Call| (ms(c.wait) - ms(c.syn_round_trip())).max(0.0);
     queues(record).then(|| median(&clean(record).iter().map(beyond).collect::<Vec<_>>()))
 }
 
