@@ -9,6 +9,9 @@ pub const CALLS: usize = 60;
 pub const CALLS_BUSY: usize = CALLS / 2;
 /// Share of our calls' time spent waiting for a processor from which on the machine counts as busy.
 pub const BUSY_SHARE: f64 = 0.02;
+/// Share of the time in which something on this machine waited for a processor (PSI) from which on
+/// programs compete for them.
+pub const CONTENDED: f64 = 0.5;
 /// Calls beyond these over HTTP/2, where segments get lost. Reason: a loss holds up other calls only
 /// where several are under way, and few segments get lost.
 pub const CALLS_STREAMS: usize = 200;

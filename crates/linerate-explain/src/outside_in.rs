@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 
 use crate::diagnosis::Diagnosis;
+use crate::limits::CONTENDED;
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -189,7 +190,11 @@ fn here(d: &Diagnosis) -> (Status, String) {
     if let Some(load) = m.load {
         words.push_str(&format!(", load {load:.1} for each processor"));
     }
-    (if m.waited_share >= BUSY { Status::Seen } else { Status::Fine }, words)
+    let contended = m.pressure.filter(|share| *share >= CONTENDED);
+    if let Some(share) = contended {
+        words.push_str(&format!("; something waited for one {} of the time", percent(share)));
+    }
+    (if m.waited_share >= BUSY || contended.is_some() { Status::Seen } else { Status::Fine }, words)
 }
 
 fn network(d: &Diagnosis) -> (Status, String) {
@@ -343,7 +348,8 @@ mod tests {
             found(&d, Place::Here),
             (
                 Status::Seen,
-                "our calls waited 18 % of their time for a core, load 2.0 for each processor".to_owned()
+                "our calls waited 18 % of their time for a core, load 2.0 for each processor; something waited for one 50 % of the time"
+                    .to_owned()
             )
         );
         assert_eq!(found(&d, Place::Network).0, Status::Fine);

@@ -87,6 +87,11 @@ impl Planner {
         &self.record
     }
 
+    /// The share of the time in which something on this machine waited for a processor.
+    pub fn under_pressure(&mut self, share: Option<f64>) {
+        self.record.pressure = share;
+    }
+
     /// The server's process was found on this machine.
     pub fn found(&mut self, pid: u32) {
         self.record.settings.pid = Some(pid);
@@ -416,8 +421,9 @@ impl Planner {
         if let Some(words) = failing(record) {
             return Some(words);
         }
-        // One may be a hiccup of this machine.
-        if let Some((_, words)) = steady::now_and_then(record).filter(|(slow, _)| *slow > 1) {
+        // One may be a hiccup of this machine; some, where its processors are wanted by others.
+        let contended = record.is_contended();
+        if let Some((_, words)) = steady::now_and_then(record).filter(|(n, _)| *n > 1 && !contended) {
             return Some(format!("{words}, and no cause was found for it"));
         }
         let pause = median_of(&record.group(), Call::longest_gap);
@@ -434,7 +440,7 @@ impl Planner {
                 say(record.rtt_ms())
             ));
         }
-        let total = record.typical(|c| c.total);
+        let total = if contended { record.quickest(|c| c.total) } else { record.typical(|c| c.total) };
         // The time of a large body is the path's rate; without one, time beyond some round trips
         // wants a reason.
         let opening = record.typical(Call::tls_took);
@@ -503,7 +509,9 @@ fn doubts(record: &Record) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if let Some((1, words)) = steady::now_and_then(record) {
+    if let Some((slow, words)) = steady::now_and_then(record)
+        && (slow == 1 || record.is_contended())
+    {
         doubts.push(words);
     }
     let failed = record.observed().filter(|c| c.failed().is_some()).count();

@@ -111,12 +111,22 @@ pub struct Record {
     /// Entries before this one were made while the server was warming up: they stand for no later
     /// call.
     pub warm_from: usize,
+    /// Share of the time in which something on this machine waited for a processor, where the
+    /// kernel counts it.
+    pub pressure: Option<f64>,
 }
 
 impl Record {
     /// With nothing in it.
     pub fn new(settings: Settings) -> Record {
-        Record { settings, entries: Vec::new(), elapsed: Duration::ZERO, given_up: Vec::new(), warm_from: 0 }
+        Record {
+            settings,
+            entries: Vec::new(),
+            elapsed: Duration::ZERO,
+            given_up: Vec::new(),
+            warm_from: 0,
+            pressure: None,
+        }
     }
 
     /// Notes what came of a probe. Calls that were made side by side are noted one by one.
@@ -282,6 +292,11 @@ impl Record {
         median_of(&self.group(), metric)
     }
 
+    /// The quickest tenth of the explained calls takes that long or less, milliseconds.
+    pub fn quickest(&self, metric: fn(&Call) -> Duration) -> f64 {
+        tenth(self.group().into_iter().map(|c| ms(metric(c))).collect())
+    }
+
     /// The network's round-trip time: the fastest handshake, or what the kernel saw, milliseconds.
     pub fn rtt_ms(&self) -> f64 {
         let handshakes = self
@@ -304,6 +319,12 @@ impl Record {
     /// Whether we waited for processors so much that times are less certain.
     pub fn is_machine_busy(&self) -> bool {
         self.waited_share() > limits::BUSY_SHARE
+    }
+
+    /// Programs compete for this machine's processors. Far away our own calls sleep most of their
+    /// time and hardly wait; a server in a container of this machine waits all the same.
+    pub fn is_contended(&self) -> bool {
+        self.is_machine_busy() || self.pressure.is_some_and(|share| share >= limits::CONTENDED)
     }
 
     /// Calls that may be made together: more on a busy machine, and over HTTP/2 as segments get lost.
@@ -360,6 +381,12 @@ impl Record {
         let good = connects.iter().find(|c| c.error.is_none()).map(|c| c.address);
         good.and_then(|good| addresses.iter().position(|a| *a == good)).unwrap_or(0)
     }
+}
+
+/// The first decile: the second of ten values or more; 0 for no values.
+pub(crate) fn tenth(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 10).copied().unwrap_or_default()
 }
 
 /// The median of some calls' times, milliseconds.

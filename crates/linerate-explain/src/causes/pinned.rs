@@ -6,7 +6,7 @@
 //! agree with the first, the connection decides, and opening another one helps. A server whose
 //! times vary from call to call shows no difference between connections.
 
-use crate::evidence::Grounds;
+use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, Experiment};
 use crate::record::{Record, median_of};
 use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded, not_moved};
@@ -76,6 +76,17 @@ fn unclear(few: usize, made: usize) -> Judgement {
     ))
 }
 
+/// Connections of either kind, and how many times as long the slow ones wait, where programs compete
+/// for this machine's processors.
+const CONTENDED: (usize, f64) = (3, 2.0);
+
+/// The calls of a connection follow one another: what slows this machine down for a moment makes both
+/// of them slow.
+fn stand_out(trial: &Trial, slow: usize, quick: usize) -> bool {
+    let (each, times) = CONTENDED;
+    slow.min(quick) >= each && trial.before_ms() >= times * trial.after_ms()
+}
+
 fn judge(record: &Record) -> Judgement {
     let (trial, slow, quick) = match sorted(record) {
         Sorted::Untried => return Judgement::Silent,
@@ -94,6 +105,15 @@ fn judge(record: &Record) -> Judgement {
         }
         Sorted::Apart(_, slow, quick) if !enough_of_each(made(record), slow, quick) => {
             return unclear(slow.min(quick), slow + quick);
+        }
+        Sorted::Apart(trial, slow, quick) if record.is_contended() && !stand_out(&trial, slow, quick) => {
+            return Judgement::Open(format!(
+                "unclear: {slow} of {} connections were slow ({}, the others {}), and other programs compete for this machine's processors, \
+                 which makes calls slow that follow one another; a quieter machine would tell",
+                slow + quick,
+                say(trial.before_ms()),
+                say(trial.after_ms())
+            ));
         }
         Sorted::Apart(trial, slow, quick) => (trial, slow, quick),
     };

@@ -126,7 +126,8 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
 /// The other callers that a single call of ours can have waited for, `times` of them. In words;
 /// `None` if there is no sign of any.
 fn whose(record: &Record, times: f64) -> Option<String> {
-    if at_once::others_come_and_go(record) {
+    // Where programs compete for this machine's processors, calls differ for that alone.
+    if at_once::others_come_and_go(record) && !record.is_contended() {
         return Some("some calls alone are much quicker: others' calls come and go".to_owned());
     }
     // Each has one call in the line; some may be between two.

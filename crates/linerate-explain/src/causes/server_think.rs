@@ -4,10 +4,10 @@
 //! middle of the response) is beyond the network's round trip. It is what is left when the levers of
 //! the connection move nothing.
 
-use crate::call::Call;
+use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof};
 use crate::probe::{Block, Experiment};
-use crate::record::{Record, median_of};
+use crate::record::{Record, median_of, tenth};
 use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::signs::{at_once, by_connection, congestion, pace, pieces};
@@ -117,7 +117,7 @@ const TIMER: (f64, f64) = (500.0, 0.01);
 
 /// All calls wait the same, and that is a time that people set.
 fn timer(calls: &[&Call]) -> Option<String> {
-    let waits: Vec<f64> = calls.iter().map(|c| crate::call::ms(c.wait)).collect();
+    let waits: Vec<f64> = calls.iter().map(|c| ms(c.wait)).collect();
     let (step, near) = TIMER;
     let middle = crate::stats::median(&waits);
     let whole = (middle / step).round() * step;
@@ -156,6 +156,20 @@ fn beside(record: &Record, calls: &[&Call], mut verdict: Verdict) -> Verdict {
     verdict
 }
 
+/// Where programs compete for this machine's processors, a server on it waits for one in some calls.
+/// Work is in all of them: the quickest tenth has it as well. Else the reason why that is unclear.
+fn among_others(record: &Record, within: f64) -> Option<String> {
+    let paused = if within > 0.0 { record.quickest(|c| c.receive) } else { 0.0 };
+    let quick = (tenth(at_once::alone(record)) - record.rtt_ms()).max(0.0) + paused;
+    (quick < WORK_MS && record.is_contended()).then(|| {
+        format!(
+            "unclear: a tenth of the calls had their answer {} after a round trip or sooner, and other programs compete for this machine's \
+             processors; a quieter machine would tell",
+            say(quick)
+        )
+    })
+}
+
 /// What opening a connection makes of the wait, where the explained calls are on new ones.
 fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     let calls = record.group();
@@ -178,6 +192,9 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
             "unclear: the answer begins {} after a round trip, and this machine is busy itself; a quieter one would tell",
             say(work)
         ));
+    }
+    if !limited && let Some(unclear) = among_others(record, within) {
+        return Judgement::Open(unclear);
     }
     if judged.hides_it() {
         return Judgement::Silent;

@@ -27,18 +27,22 @@ impl Clocked {
         Clocked { began: instrument::now(), stalled: stalled(), ticks: ticks() }
     }
 
+    /// Share of the time since then in which something waited for a processor.
+    pub(super) fn pressure(&self) -> Option<f64> {
+        let took = (instrument::now() - self.began).as_secs_f64().max(1e-9);
+        let (now, before) = stalled().zip(self.stalled)?;
+        Some((now.saturating_sub(before).as_secs_f64() / took).min(1.0))
+    }
+
     /// The counts since then, without the wait of our own calls.
     pub(super) fn end(&self, waited_share: f64) -> Machine {
-        let took = (instrument::now() - self.began).as_secs_f64().max(1e-9);
-        let since =
-            |(now, before): (Duration, Duration)| (now.saturating_sub(before).as_secs_f64() / took).min(1.0);
         let stolen = ticks().zip(self.ticks).map(|(now, before)| {
             (now.0.saturating_sub(before.0)) as f64 / (now.1.saturating_sub(before.1)).max(1) as f64
         });
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Machine {
             waited_share,
-            pressure: stalled().zip(self.stalled).map(since),
+            pressure: self.pressure(),
             load: load().map(|load| load / cores as f64),
             steal: stolen,
         }

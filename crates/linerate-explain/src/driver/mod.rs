@@ -143,6 +143,7 @@ pub fn explain(
     if let Some(why) = planner.unreachable() {
         return Ok(Explained::Unreachable(why));
     }
+    planner.under_pressure(machine.pressure());
     let mut diagnosis = planner.diagnose();
     diagnosis.machine = machine.end(diagnosis.machine.waited_share);
     film.develop(&mut diagnosis);

@@ -12,6 +12,7 @@ use crate::call::{Answer, Failure, Received, Stage};
 use crate::evidence::Proof;
 use crate::probe::{Connected, Held, NameServer, Resolved, Variation, Writes};
 
+mod busy;
 mod connections;
 mod predicted;
 mod right;
@@ -83,6 +84,10 @@ struct World {
     /// Of a Nagle stall, the share that a busy machine spares; and calls in ten that it makes 40 ms
     /// longer.
     busy_machine: f64,
+    /// How late we see that a connection is open, which the kernel's own round trip does not have.
+    woken: fn(f64) -> f64,
+    /// Share of the time in which something on this machine waits for a processor.
+    pressure: Option<f64>,
     status: u16,
 }
 
@@ -121,6 +126,8 @@ impl Default for World {
             refuses_from: 0,
             others: 0,
             busy_machine: 0.0,
+            woken: |_| 0.0,
+            pressure: None,
             status: 200,
         }
     }
@@ -215,8 +222,11 @@ impl Lived {
             Probe::Connect(n) => {
                 let took = self.world.rtt + (self.world.queue)(self.now, &mut self.noise);
                 self.now += took;
-                let (address, facts) = (settings.addresses[*n], Facts::default());
-                Observation::Connected(Connected { address, took: t(took), error: None, facts })
+                let facts = Facts { min_rtt_us: (took * 1e3) as u32, ..Facts::default() };
+                let late = (self.world.woken)(self.now);
+                self.now += late;
+                let (address, took) = (settings.addresses[*n], t(took + late));
+                Observation::Connected(Connected { address, took, error: None, facts })
             }
             other => unreachable!("{other:?} is not of this world"),
         }
@@ -228,7 +238,8 @@ impl Lived {
         if let Lane::Kept(lane) = probe.lane {
             self.open.insert(lane, self.connects);
         }
-        call.connect = t(w.rtt);
+        call.connect = t(w.rtt + (w.woken)(self.now));
+        call.connect_facts.min_rtt_us = (w.rtt * 1e3) as u32;
         if w.refuse || w.no_port {
             let why = if w.refuse { Why::Refused } else { Why::NoPort };
             call.end = Some(Err(Failure { stage: Stage::Connect, why, words: "refused".to_owned() }));
@@ -412,6 +423,7 @@ fn lived_with(world: World, settings: Settings, seed: u64) -> Planner {
     while let Some(probe) = planner.poll_probe(t(lived.now)) {
         let seen = lived.make(&probe, &settings);
         planner.handle_observation(probe, seen);
+        planner.under_pressure(lived.world.pressure);
         assert!(planner.record().calls_made() <= limit, "more calls than allowed");
     }
     planner

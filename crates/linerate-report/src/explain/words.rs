@@ -48,6 +48,9 @@ fn healthy(d: &Diagnosis, unicode: bool) -> Vec<String> {
         ],
         _ => vec![format!("Nothing is wrong: your call takes {took}")],
     };
+    if d.limits.iter().any(|l| l.starts_with("server-think: unclear")) {
+        lines.push("How much of it the server takes is unclear: see server-think under Limits.".to_owned());
+    }
     lines.extend(ruled_out(d));
     lines
 }

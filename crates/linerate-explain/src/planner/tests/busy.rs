@@ -1,0 +1,95 @@
+//! Healthy servers on a machine whose processors others want as well. The waits beyond a round trip are
+//! those of diagnoses that named a cause.
+
+use super::*;
+
+/// Nearly all of the time something waits for a processor.
+const PRESSURE: Option<f64> = Some(0.99);
+
+/// One of these, milliseconds.
+fn one_of(noise: &mut Noise, all: &[f64]) -> f64 {
+    all[(noise.unit() * all.len() as f64) as usize]
+}
+
+fn waitress(noise: &mut Noise) -> f64 {
+    one_of(
+        noise,
+        &[14.8, 6.9, 9.6, 59.5, 19.9, 3.8, 8.0, 24.0, 9.9, 1.9, 2.4, 2.2, 2.6, 2.1, 2.9, 3.9, 4.5, 0.8],
+    )
+}
+
+fn fastapi(noise: &mut Noise) -> f64 {
+    one_of(
+        noise,
+        &[1.4, 12.7, 4.1, 4.2, 3.3, 4.6, 17.6, 121.7, 11.2, 48.0, 18.2, 63.7, 11.6, 28.0, 18.5, 107.6],
+    )
+}
+
+fn gunicorn(noise: &mut Noise) -> f64 {
+    one_of(noise, &[0.5, 0.6, 124.7, 47.5, 69.7, 91.9, 124.1, 1.5, 8.8, 1.2, 42.8, 400.0])
+}
+
+#[test]
+fn waits_for_processors_are_no_work_and_no_line() {
+    let mut named = 0;
+    for think in [waitress, fastapi, gunicorn] {
+        for (seed, lane) in (0..12).zip([0.0, 3.9].into_iter().cycle()) {
+            let world = World { rtt: 40.0, think, lane, ..World::default() };
+            let busy = explained_with(World { pressure: PRESSURE, ..world.clone() }, settings(), seed);
+            let found = ids(&busy);
+            let blamed = ["server-think", "server-queueing"].iter().any(|id| found.contains(id));
+            assert!(!blamed, "{seed}, {lane}: {busy:#?}");
+            named += usize::from(!ids(&explained_with(world, settings(), seed)).is_empty());
+        }
+    }
+    assert!(named > 0, "on a quiet machine it is the server that takes these times");
+}
+
+#[test]
+fn work_is_named_on_a_busy_machine_where_every_call_has_it() {
+    for rtt in [0.05, 40.0] {
+        for seed in 0..20 {
+            let think = |noise: &mut Noise| 20.0 + waitress(noise);
+            let world = World { rtt, think, pressure: PRESSURE, ..World::default() };
+            let diagnosis = explained_with(world, settings(), seed);
+            assert_eq!(ids(&diagnosis), ["server-think"], "{rtt}, {seed}: {diagnosis:#?}");
+        }
+    }
+}
+
+/// It is we who wait for a processor, for as long as programs beside us run; the kernel's own round
+/// trip of a handshake shows that.
+#[test]
+fn our_own_wait_for_a_handshake_is_no_queue_on_the_way() {
+    let woken = |now: f64| 10.0 + 12.0 * (now / 1000.0 % 8.0);
+    for rtt in [0.05, 40.0] {
+        for seed in 0..20 {
+            let world = World { rtt, woken, ..World::default() };
+            let diagnosis = explained_with(world, settings(), seed);
+            assert!(!ids(&diagnosis).contains(&"bufferbloat"), "{rtt}, {seed}: {diagnosis:#?}");
+        }
+    }
+}
+
+/// 17 connections to a server that works for 100 ms: two of them met the machine's worst moment.
+#[test]
+fn two_slow_connections_at_a_bad_moment_are_no_busy_worker() {
+    let judged = |pressure: Option<f64>| {
+        let mut record = Record::new(settings());
+        let quick = [122.5, 138.2, 147.1, 154.4, 148.7, 151.1, 148.4, 149.7, 107.7, 123.0, 110.0, 107.8];
+        let slow = [219.5, 247.0];
+        for (lane, wait) in (0..).zip(quick.into_iter().chain(slow)) {
+            for fresh in [true, false] {
+                let mut call = Call { fresh, wait: t(wait), total: t(wait), ..Call::default() };
+                call.end = Some(Ok(Answer { status: 200, reusable: true, ..Answer::default() }));
+                let probe = CallProbe::plain(Experiment::PerConnection, 0, Lane::Kept(lane));
+                record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
+            }
+        }
+        record.pressure = pressure;
+        Judgements::new(&record, &causes::ALL).of("pinned-to-busy-worker").clone()
+    };
+    assert!(matches!(judged(None), Judgement::Named(_)), "on a quiet machine the connection decides");
+    let Judgement::Open(why) = judged(PRESSURE) else { unreachable!("{:?}", judged(PRESSURE)) };
+    assert!(why.starts_with("unclear: 2 of 14 connections were slow"), "{why}");
+}
