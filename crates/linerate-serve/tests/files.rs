@@ -229,6 +229,19 @@ fn what_has_the_name_of_the_directory_is_served_without_a_restart() {
     until(b"anew");
 }
 
+#[test]
+fn a_first_request_gets_what_has_the_name_of_the_directory_by_then() {
+    let site = Site::new();
+    fs::create_dir(site.dir.path().join("next")).unwrap();
+    fs::write(site.dir.path().join("next/f"), "new").unwrap();
+    fs::remove_dir_all(site.www()).unwrap();
+    fs::rename(site.dir.path().join("next"), site.www()).unwrap();
+    // Whichever thread takes it.
+    for _ in 0..8 {
+        assert_eq!(site.get("/f").body, b"new");
+    }
+}
+
 /// RFC 9110 section 5.3: a list may stand on several lines.
 #[test]
 fn lists_on_several_lines_are_one() {

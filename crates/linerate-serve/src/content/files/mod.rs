@@ -122,15 +122,12 @@ struct Own {
 impl Own {
     /// The current directory.
     fn root(&self) -> Root {
-        let now = crate::timers::now();
-        match (self.looked.get(), now) {
-            (Some(looked), Some(now)) if now >= looked + LOOK => {
-                self.looked.set(Some(now));
-                self.look();
-            }
-            // It was just opened.
-            (None, Some(_)) => self.looked.set(now),
-            _ => {}
+        // The first request of a thread may come long after the directory was opened.
+        if let Some(now) = crate::timers::now()
+            && self.looked.get().is_none_or(|looked| now >= looked + LOOK)
+        {
+            self.looked.set(Some(now));
+            self.look();
         }
         self.root.borrow().clone()
     }
