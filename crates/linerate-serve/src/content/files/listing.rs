@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use linerate_http::server::HttpDate;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat};
 use rustix::io::Errno;
 
 /// Entries of a page, at most. Reason: a directory of millions must fill neither our memory nor a
@@ -26,9 +26,9 @@ struct Entry {
 /// the disk.
 pub(super) fn page(root: &Arc<OwnedFd>, name: &[u8], path: &str) -> Result<String, Errno> {
     let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let name = if name.is_empty() { b"." } else { name };
+    let directory = if name.is_empty() { b"." } else { name };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = openat2(root, name, flags, Mode::empty(), within)?;
+    let dir = openat2(root, directory, flags, Mode::empty(), within)?;
     let (mut entries, mut more) = (Vec::new(), false);
     for entry in Dir::read_from(&dir)? {
         let entry = entry?;
@@ -41,17 +41,17 @@ pub(super) fn page(root: &Arc<OwnedFd>, name: &[u8], path: &str) -> Result<Strin
             more = true;
             break;
         }
-        // The page shows the link itself; the kernel resolves it when it is requested.
-        let Ok(meta) = statat(&dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let Ok(mut meta) = statat(&dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        if FileType::from_raw_mode(meta.st_mode) == FileType::Symlink {
+            // What a request for it gets. One that leads nowhere or out of the root gets nothing.
+            let path = [directory, b"/", name].concat();
+            let target = openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), within);
+            let Ok(target) = target.and_then(fstat) else { continue };
+            meta = target;
+        }
         let kind = FileType::from_raw_mode(meta.st_mode);
-        let is_dir = match kind {
-            FileType::Symlink => {
-                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                openat2(&dir, name, flags, Mode::empty(), within).is_ok()
-            }
-            kind => kind == FileType::Directory,
-        };
-        if is_dir || matches!(kind, FileType::RegularFile | FileType::Symlink) {
+        let is_dir = kind == FileType::Directory;
+        if is_dir || kind == FileType::RegularFile {
             let (size, modified) = (meta.st_size as u64, u64::try_from(meta.st_mtime).unwrap_or(0));
             entries.push(Entry { name: name.to_owned(), is_dir, size, modified });
         }
@@ -132,6 +132,27 @@ mod tests {
         let name = b"<script>\"a\"&'\n\xff\xe2\x80\xae:x";
         assert_eq!(encoded(name), "%3Cscript%3E%22a%22%26%27%0A%FF%E2%80%AE%3Ax");
         assert_eq!(escaped(name), "&lt;script&gt;&quot;a&quot;&amp;&#39;\u{fffd}\u{fffd}\u{fffd}:x");
+    }
+
+    #[test]
+    fn links_are_listed_as_what_they_lead_to() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("root/sub")).unwrap();
+        std::fs::create_dir(at("root/other")).unwrap();
+        std::fs::write(at("root/other/seven"), "seven b").unwrap();
+        std::fs::write(at("outside"), "").unwrap();
+        let links =
+            [("../other", "dir"), ("../other/seven", "file"), ("nowhere", "gone"), ("../../outside", "out")];
+        links.iter().for_each(|(to, name)| symlink(to, at("root/sub").join(name)).unwrap());
+        symlink(at("root/other/seven"), at("root/sub/absolute")).unwrap();
+        let root = Arc::new(OwnedFd::from(std::fs::File::open(at("root")).unwrap()));
+        let page = page(&root, b"sub", "/sub/").unwrap();
+        assert!(page.contains("\"./dir/\"") && page.contains(">file</a></td><td>7</td>"), "{page}");
+        for name in ["gone", "out", "absolute"] {
+            assert!(!page.contains(name), "{page}");
+        }
     }
 
     #[test]
