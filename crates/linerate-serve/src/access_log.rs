@@ -17,6 +17,7 @@ use linerate_tls::TlsInfo;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
+use crate::content::users::credentials;
 use crate::notice::{Notice, Notices};
 
 /// Bytes of lines that are handed over together, and how long they may wait for that. Reason: one hand-over per line would
@@ -30,7 +31,7 @@ const WAITING: usize = 256;
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LogFormat {
-    /// `host - - [date] "request" status bytes`
+    /// `host - user [date] "request" status bytes`
     Common,
     /// The same with `"referer" "user-agent"`.
     #[default]
@@ -235,6 +236,16 @@ pub(crate) struct Line<'a> {
     pub(crate) tls: Option<&'a TlsInfo>,
 }
 
+impl Line<'_> {
+    /// The user whom the request names by Basic authentication, whether its password was right or
+    /// not; as nginx and Apache write it.
+    fn user(&self) -> Option<String> {
+        let field = self.head?.field("authorization")?;
+        let (user, _) = credentials(std::str::from_utf8(field).ok()?)?;
+        (!user.is_empty()).then_some(user)
+    }
+}
+
 /// A thread's lines until they are handed over.
 #[derive(Debug)]
 pub(crate) struct LogBuffer {
@@ -292,9 +303,18 @@ impl Drop for LogBuffer {
 fn plain(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>, format: LogFormat) {
     // It never fails on a Vec.
     let _ = match line.peer.ip() {
-        ip if ip.is_unspecified() => write!(out, "{UNIX} - - ["),
-        ip => write!(out, "{ip} - - ["),
+        ip if ip.is_unspecified() => write!(out, "{UNIX} - "),
+        ip => write!(out, "{ip} - "),
     };
+    match line.user() {
+        // A space would begin the next field.
+        Some(user) => user.split(' ').enumerate().for_each(|(i, part)| {
+            out.extend_from_slice(if i > 0 { b"\\x20" } else { b"" });
+            quoted(out, part.as_bytes());
+        }),
+        None => out.push(b'-'),
+    }
+    out.extend_from_slice(b" [");
     // `Sun, 06 Nov 1994 08:49:37 GMT` has all of `06/Nov/1994:08:49:37 +0000`.
     let d = date.as_bytes();
     for (part, end) in [(5..7, b'/'), (8..11, b'/'), (12..16, b':'), (17..25, b' ')] {
@@ -355,6 +375,11 @@ fn json(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>) {
             out.push(b'"');
         }
     }
+    if let Some(user) = line.user() {
+        out.extend_from_slice(b",\"user\":\"");
+        escaped(out, user.as_bytes());
+        out.push(b'"');
+    }
     if let Some(tls) = line.tls {
         let _ = write!(out, ",\"tls_version\":\"{}\"", tls.agreed.version);
         let _ = write!(out, ",\"tls_cipher\":\"{}\",\"tls_resumed\":{}", tls.agreed.cipher, tls.is_resumed);
@@ -403,8 +428,13 @@ mod tests {
     use linerate_http::server::{HeadReader, Limits};
 
     fn line(format: LogFormat) -> String {
-        let text = b"GET /a?b HTTP/1.1\r\nHost: h\r\nUser-Agent: x\"y\\z\xe9\r\n\r\n";
-        let (head, _) = HeadReader::new(Limits::default()).read(text, 0).unwrap().unwrap();
+        line_of("", format)
+    }
+
+    fn line_of(fields: &str, format: LogFormat) -> String {
+        let start: &[u8] = b"GET /a?b HTTP/1.1\r\nHost: h\r\nUser-Agent: x\"y\\z\xe9\r\n";
+        let text = [start, fields.as_bytes(), b"\r\n"].concat();
+        let (head, _) = HeadReader::new(Limits::default()).read(&text, 0).unwrap().unwrap();
         let line = Line {
             peer: "1.2.3.4:5".parse().unwrap(),
             head: Some(&head),
@@ -437,6 +467,25 @@ mod tests {
              \"target\":\"/a?b\",\"host\":\"h\",\"user_agent\":\"x\\\"y\\\\z\u{fffd}\",\
              \"protocol\":\"HTTP/1.1\"}\n"
         );
+    }
+
+    #[test]
+    fn the_user_is_named_and_cannot_break_the_line() {
+        use base64::Engine;
+        use base64::engine::general_purpose::STANDARD;
+        let of = |user: &str, format: LogFormat| {
+            let token = STANDARD.encode(format!("{user}:secret"));
+            let line = line_of(&format!("Authorization: Basic {token}\r\n"), format);
+            assert!(!line.contains("secret") && !line.contains(&token), "{line}");
+            line
+        };
+        for (user, text) in [("ann", "ann"), ("", "-"), ("a b] \"\n", "a\\x20b]\\x20\\x22\\x0a")] {
+            let line = of(user, LogFormat::Common);
+            assert!(line.starts_with(&format!("1.2.3.4 - {text} [06/Nov/1994")), "{line}");
+        }
+        assert!(of("a\"b", LogFormat::Json).contains(",\"user\":\"a\\\"b\""));
+        let other = line_of("Authorization: Bearer abc\r\n", LogFormat::Common);
+        assert!(other.starts_with("1.2.3.4 - - [") && !other.contains("abc"), "{other}");
     }
 
     #[test]

@@ -168,7 +168,7 @@ fn cost(hash: &str) -> Option<u32> {
 }
 
 /// User and password of an Authorization field.
-fn credentials(field: &str) -> Option<(String, Vec<u8>)> {
+pub(crate) fn credentials(field: &str) -> Option<(String, Vec<u8>)> {
     let (scheme, token) = field.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
