@@ -7,9 +7,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{self, SyncSender, TrySendError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::time::{Duration, Instant};
 
 use linerate_http::server::{HttpDate, RequestHead, push_decimal};
 use linerate_net::Time;
@@ -27,6 +27,9 @@ pub(crate) const BATCH_TIME: Duration = Duration::from_millis(250);
 /// Batches that wait for the disk; beyond it, lines are dropped and counted. Reason: a disk that stands still must not fill
 /// our memory.
 const WAITING: usize = 256;
+
+/// How often a file that could not be opened anew is tried. Reason: nobody asks a second time.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -80,6 +83,8 @@ pub struct AccessLog {
     format: LogFormat,
     to_writer: SyncSender<Message>,
     dropped: Arc<AtomicU64>,
+    /// The writer shall open the file anew, and had no room for the message.
+    overdue: Arc<AtomicBool>,
     notices: Notices,
 }
 
@@ -89,42 +94,27 @@ impl AccessLog {
     /// # Errors
     /// When the file can't be opened for appending.
     pub fn open(target: LogTarget, format: LogFormat, notices: Notices) -> io::Result<AccessLog> {
-        let mut sink = Sink::open(&target)?;
-        let (to_writer, lines) = mpsc::sync_channel(WAITING);
-        let ours = notices.clone();
-        std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
-            let mut failing = false;
-            for message in lines {
-                let result = match message {
-                    Message::Lines(lines) => sink.write(&lines),
-                    Message::Reopen => Sink::open(&target).map(|s| sink = s),
-                    Message::Flush(done) => {
-                        // The caller may have stopped waiting.
-                        let _ = done.try_send(());
-                        continue;
-                    }
-                };
-                // A full disk is reported once, and so is its end.
-                match (result, failing) {
-                    (Err(error), false) => {
-                        failing = true;
-                        notices.tell(&Notice::AccessLogFails(error.to_string()));
-                    }
-                    (Ok(()), true) => {
-                        failing = false;
-                        notices.tell(&Notice::AccessLogWorks);
-                    }
-                    _ => {}
-                }
-            }
-        })?;
-        Ok(AccessLog { format, to_writer, dropped: Arc::default(), notices: ours })
+        let sink = Sink::open(&target)?;
+        let (to_writer, messages) = mpsc::sync_channel(WAITING);
+        let overdue = Arc::new(AtomicBool::new(false));
+        let writer = Writer {
+            target,
+            sink,
+            failing: false,
+            stale: None,
+            overdue: Arc::clone(&overdue),
+            notices: notices.clone(),
+        };
+        std::thread::Builder::new().name("access-log".to_owned()).spawn(move || writer.run(messages))?;
+        Ok(AccessLog { format, to_writer, dropped: Arc::default(), overdue, notices })
     }
 
     /// Opens the file anew, after it was renamed (log rotation).
     pub fn reopen(&self) {
-        // Full or gone: the next rotation will do.
-        let _ = self.to_writer.try_send(Message::Reopen);
+        // Too many lines wait: the writer does it before its next ones.
+        if self.to_writer.try_send(Message::Reopen).is_err() {
+            self.overdue.store(true, Relaxed);
+        }
     }
 
     /// Waits until the lines handed over so far are written, at most for `limit`.
@@ -139,6 +129,69 @@ impl AccessLog {
     /// Lines dropped because the disk was too slow.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
+    }
+}
+
+/// The thread that writes.
+struct Writer {
+    target: LogTarget,
+    sink: Sink,
+    /// The last lines could not be written.
+    failing: bool,
+    /// The file could not be opened anew, tried last at this time.
+    stale: Option<Instant>,
+    overdue: Arc<AtomicBool>,
+    notices: Notices,
+}
+
+impl Writer {
+    fn run(mut self, messages: Receiver<Message>) {
+        for message in messages {
+            let again = self.stale.is_some_and(|tried| tried.elapsed() >= AGAIN);
+            if self.overdue.swap(false, Relaxed) || again {
+                self.reopen();
+            }
+            match message {
+                Message::Lines(lines) => self.write(&lines),
+                Message::Reopen => self.reopen(),
+                // The caller may have stopped waiting.
+                Message::Flush(done) => {
+                    let _ = done.try_send(());
+                }
+            }
+        }
+    }
+
+    /// Reports a full disk once, and its end.
+    fn write(&mut self, lines: &[u8]) {
+        match (self.sink.write(lines), self.failing) {
+            (Err(error), false) => {
+                self.failing = true;
+                self.notices.tell(&Notice::AccessLogFails(error.to_string()));
+            }
+            (Ok(()), true) => {
+                self.failing = false;
+                self.notices.tell(&Notice::AccessLogWorks);
+            }
+            _ => {}
+        }
+    }
+
+    /// Stays with the old file until a new one can be opened.
+    fn reopen(&mut self) {
+        match Sink::open(&self.target) {
+            Ok(sink) => {
+                self.sink = sink;
+                if self.stale.take().is_some() {
+                    self.notices.tell(&Notice::AccessLogWorks);
+                }
+            }
+            Err(error) => {
+                if self.stale.replace(Instant::now()).is_none() {
+                    self.notices.tell(&Notice::AccessLogStays(error.to_string()));
+                }
+            }
+        }
     }
 }
 
@@ -551,6 +604,63 @@ mod tests {
         assert_eq!(notices.collected(), [Notice::AccessLogBehind]);
         // The writer's thread continues, to an error.
         drop(reader);
+    }
+
+    /// Hands over a line and waits until it is written.
+    fn one_line(log: &AccessLog) {
+        let mut buffer = LogBuffer::new(log.clone());
+        let (peer, took) = ("1.2.3.4:5".parse().unwrap(), Duration::ZERO);
+        let line = Line { peer, head: None, first_line: b"", status: 400, bytes: 0, took, tls: None };
+        buffer.add(Time::ZERO, &HttpDate::from_unix(0), &line);
+        drop(buffer);
+        log.flush(Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_anew_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let lines = |name: &str| std::fs::read_to_string(at(name)).unwrap_or_default().lines().count();
+        let notices = Notices::collecting();
+        let log = AccessLog::open(LogTarget::File(at("log")), LogFormat::Common, notices.clone()).unwrap();
+        std::fs::rename(at("log"), at("log.1")).unwrap();
+        std::fs::create_dir(at("log")).unwrap();
+        log.reopen();
+        one_line(&log);
+        assert_eq!(lines("log.1"), 1);
+        assert!(matches!(&notices.collected()[..], [Notice::AccessLogStays(_)]), "{:?}", notices.collected());
+        std::fs::remove_dir(at("log")).unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while lines("log") == 0 {
+            assert!(Instant::now() < until, "it is not opened anew");
+            std::thread::sleep(Duration::from_millis(50));
+            one_line(&log);
+        }
+        assert!(matches!(&notices.collected()[..], [_, Notice::AccessLogWorks]), "{:?}", notices.collected());
+    }
+
+    #[test]
+    fn a_writer_with_much_to_do_opens_the_file_anew_all_the_same() {
+        let (folder, path) = pipe();
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let reader = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
+        let log =
+            AccessLog::open(LogTarget::File(path.clone()), LogFormat::Common, Notices::collecting()).unwrap();
+        // The pipe is full, and so is the queue.
+        while log.to_writer.try_send(Message::Lines(vec![b'x'; BATCH])).is_ok() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        while log.to_writer.try_send(Message::Lines(vec![b'x'; BATCH])).is_ok() {}
+        std::fs::rename(&path, folder.path().join("old")).unwrap();
+        log.reopen();
+        drop(reader);
+        log.flush(Duration::from_secs(20));
+        let until = Instant::now() + Duration::from_secs(20);
+        while !std::fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() > 0) {
+            assert!(Instant::now() < until, "the file is not opened anew");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]

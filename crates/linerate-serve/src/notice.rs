@@ -26,6 +26,8 @@ pub enum Notice {
     AcceptWorks,
     /// The access log cannot be written.
     AccessLogFails(String),
+    /// The access log cannot be opened anew; it is tried again each second.
+    AccessLogStays(String),
     /// The access log can be written again.
     AccessLogWorks,
     /// The access log is written more slowly than lines come.
@@ -55,6 +57,9 @@ impl fmt::Display for Notice {
             Notice::AcceptWorks => f.write_str("connections can be accepted again"),
             Notice::AccessLogFails(why) => {
                 write!(f, "the access log can't be written ({why}); requests are answered, lines are lost")
+            }
+            Notice::AccessLogStays(why) => {
+                write!(f, "the access log can't be opened anew ({why}); lines go to the file that was open")
             }
             Notice::Interface(what) | Notice::CaptureEnds(what) => f.write_str(what),
             Notice::AccessLogBehind => {
