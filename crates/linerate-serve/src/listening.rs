@@ -2,7 +2,7 @@
 //! others.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -16,7 +16,7 @@ use rustix::fs::{FlockOperation, flock};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::Address;
-use crate::limits::{BINDING_TRIES, BINDING_WAIT};
+use crate::limits::{BINDING_TRIES, BINDING_WAIT, SOCKET_ENDS};
 
 /// An existing listening socket, for [`ServerOptions::sockets`](crate::ServerOptions): one that the
 /// caller has bound, or one that a service manager passed to the process.
@@ -158,7 +158,11 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if !found.file_type().is_socket() {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file, and it is no socket"));
     }
-    match try_connect(path) {
+    let found = match try_connect(path) {
+        Ok(connection) if hangs_up(&connection) => try_connect(path),
+        found => found,
+    };
+    match found {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         // It may belong to a server that refuses us, or whose backlog is full.
@@ -168,10 +172,20 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 
 /// Whether a server listens. Non-blocking: a server that has stopped accepting, with a full
 /// backlog, would block us forever.
-fn try_connect(path: &Path) -> io::Result<()> {
+fn try_connect(path: &Path) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    socket.connect(&SockAddr::unix(path)?)
+    socket.connect(&SockAddr::unix(path)?)?;
+    Ok(socket)
+}
+
+/// Whether a connection ends soon although it asked for nothing. The sockets of a process that was
+/// killed while it used `io_uring` are closed some time after its end, and until then they listen.
+fn hangs_up(mut connection: &Socket) -> bool {
+    let waits =
+        connection.set_nonblocking(false).and_then(|()| connection.set_read_timeout(Some(SOCKET_ENDS)));
+    let gone = |error: io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+    waits.is_ok() && connection.read(&mut [0]).map_or_else(gone, |bytes| bytes == 0)
 }
 
 impl TryFrom<TcpListener> for ListeningSocket {
@@ -218,6 +232,19 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         drop(ours);
         assert!(!path.exists(), "it goes with its server");
+    }
+
+    #[test]
+    fn a_killed_server_whose_socket_is_closed_late_is_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s");
+        let killed = UnixListener::bind(&path).expect("bound");
+        let end = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            drop(killed);
+        });
+        ListeningSocket::bind(&path).expect("replaced");
+        end.join().expect("ended");
     }
 
     #[test]
