@@ -130,6 +130,7 @@ ANSWERS = {
     b'/notified': b'HTTP/1.1 200 OK\\r\\n\\r\\nhello',
     b'/length': b'HTTP/1.1 200 OK\\r\\nContent-Length: 5\\r\\n\\r\\nhello',
     b'/chunked': b'HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n5\\r\\nhello\\r\\n0\\r\\n\\r\\n',
+    b'/nothing': b'',
 }
 
 def serve(raw):
@@ -173,5 +174,15 @@ while True:
                 document["failures"]
             );
         }
+        // The requests left on an open connection: their failure is not that none could be opened.
+        let url = format!("https://localhost:{}/nothing", server.address.port());
+        let flags = ["-4", "-n", "12", "-c", "2", "--cacert", &cacert, &url];
+        let (document, _) = measured(&[&way[..], &flags].concat());
+        assert_eq!(number(&document, "/failures/closed_early"), 12, "{way:?}: {}", document["failures"]);
+        assert!(
+            number(&document, "/connections/closed_by_peer") >= 12,
+            "{way:?}: {}",
+            document["connections"]
+        );
     }
 }

@@ -35,6 +35,7 @@ impl Loss {
                 Failure::ClosedEarly
             }
             Loss::Net(error) if error.kind == NetErrorKind::Reset => Failure::Reset,
+            Loss::Net(error) if error.kind == NetErrorKind::Cut => Failure::ClosedEarly,
             Loss::Net(error) => connect_failure(error.kind),
             Loss::Malformed(_) => Failure::Malformed,
             Loss::TimedOut => Failure::Timeout,
@@ -60,6 +61,9 @@ impl Loss {
                 "the peer closed the connection without an answer".to_owned()
             }
             Loss::Cut(detail) | Loss::Malformed(detail) => detail.clone(),
+            Loss::Net(error) if error.kind == NetErrorKind::Cut => {
+                "the peer closed the connection without an answer and without TLS's close_notify".to_owned()
+            }
             Loss::Net(error) => error.to_string(),
             Loss::TimedOut => "no whole answer within the time-out".to_owned(),
             Loss::Unfinished => {
@@ -82,7 +86,7 @@ impl Loss {
     pub fn by_peer(&self) -> bool {
         match self {
             Loss::Closed | Loss::SaidClose | Loss::Cut(_) => true,
-            Loss::Net(error) => error.kind == NetErrorKind::Reset,
+            Loss::Net(error) => matches!(error.kind, NetErrorKind::Reset | NetErrorKind::Cut),
             Loss::Malformed(_) | Loss::TimedOut | Loss::Unsolicited | Loss::Unfinished => false,
         }
     }
@@ -103,5 +107,22 @@ pub fn connect_words(error: &NetError) -> String {
     match error.kind {
         NetErrorKind::Reset => "the peer reset the connection while it was being opened".to_owned(),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Over TLS a server that closes without close_notify ends an open connection: the request left.
+    #[test]
+    fn an_end_without_close_notify_is_the_servers() {
+        let cut = Loss::Net(NetError::of(NetErrorKind::Cut));
+        assert_eq!(cut.failure(), Failure::ClosedEarly);
+        assert!(cut.by_peer());
+        assert!(cut.words().contains("close_notify"));
+        let refused = Loss::Net(NetError::of(NetErrorKind::Handshake));
+        assert_eq!(refused.failure(), Failure::Connect);
+        assert!(!refused.by_peer());
     }
 }
