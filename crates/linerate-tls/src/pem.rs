@@ -50,6 +50,19 @@ pub enum TlsError {
         /// The certificate file's name.
         certificate: String,
     },
+    /// The key's certificate is not the first of its file.
+    #[error(
+        "{certificate}: the certificate of {key} is number {number} in this file, and must be the first\nhint: put the \
+         own certificate first, and behind each certificate the one that issued it"
+    )]
+    Order {
+        /// The key file's name.
+        key: String,
+        /// The certificate file's name.
+        certificate: String,
+        /// The place of the key's certificate, counted from one.
+        number: usize,
+    },
     /// Options that exclude each other.
     #[error("{0}")]
     Options(String),
@@ -101,6 +114,17 @@ fn is_encrypted(text: &[u8]) -> bool {
     text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")
 }
 
+const KEY_KINDS: &str = "this kind of private key is not supported\nhint: make a key of RSA with 2048 bits or more, \
+     ECDSA (P-256, P-384 or P-521) or Ed25519";
+
+/// The place, counted from one, of the certificate in a chain that belongs to its key.
+fn own_number(chain: &CertifiedKey) -> Option<usize> {
+    let fits = |one: &CertificateDer<'static>| {
+        CertifiedKey::new(vec![one.clone()], chain.key.clone()).keys_match().is_ok()
+    };
+    chain.cert.iter().position(fits).map(|at| at + 1)
+}
+
 impl Identity {
     /// Parses the texts of two PEM files; `places` are the names that errors use.
     pub fn from_pem(
@@ -110,14 +134,16 @@ impl Identity {
         let chain = certificates(chain_place, chain)?;
         let key = private_key(key_place, key)?;
         let signing = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key);
-        let signing = signing.map_err(|error| TlsError::Unreadable {
-            place: key_place.to_owned(),
-            why: format!("this kind of private key is not supported ({})", describe(&error)),
-        })?;
+        let signing = signing
+            .map_err(|_| TlsError::Unreadable { place: key_place.to_owned(), why: KEY_KINDS.to_owned() })?;
         let certified = CertifiedKey::new(chain, signing);
         match certified.keys_match() {
             Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch)) => {
-                Err(TlsError::OtherKey { key: key_place.to_owned(), certificate: chain_place.to_owned() })
+                let (key, certificate) = (key_place.to_owned(), chain_place.to_owned());
+                Err(match own_number(&certified) {
+                    Some(number) => TlsError::Order { key, certificate, number },
+                    None => TlsError::OtherKey { key, certificate },
+                })
             }
             Err(error @ rustls::Error::InvalidCertificate(_)) => {
                 Err(TlsError::Unreadable { place: chain_place.to_owned(), why: describe(&error) })
@@ -138,5 +164,37 @@ impl Identity {
     /// When its own certificate is valid, if that can be parsed.
     pub fn validity(&self) -> Option<Validity> {
         self.key.cert.first().and_then(|certificate| Facts::of(certificate).validity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    fn said(chain: &str, key: &str) -> String {
+        match Identity::from_pem(("chain", chain.as_bytes()), ("key", key.as_bytes())) {
+            Ok(_) => "good".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_pair_is_told_apart() {
+        let made = || {
+            let key = KeyPair::generate().expect("a key");
+            let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+            (params.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
+        };
+        let ((own, key), (other, _)) = (made(), made());
+        assert_eq!(said(&format!("{own}{other}"), &key), "good");
+        let turned = said(&format!("{other}{own}"), &key);
+        assert!(turned.contains("the certificate of key is number 2 in this file"), "{turned}");
+        let foreign = said(&other, &key);
+        assert!(foreign.contains("does not belong to the certificate"), "{foreign}");
+        let unknown = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n";
+        let kinds = said(&own, unknown);
+        assert!(kinds.contains("not supported\nhint: make a key of RSA with 2048 bits"), "{kinds}");
     }
 }

@@ -167,11 +167,18 @@ impl TlsFlags {
 pub(crate) fn pem(flag: &str, path: &Path) -> Result<PemFile, Fault> {
     let place = path.display().to_string();
     let bad = |why: String| Fault::input(format!("{flag} {place}: {why}"));
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let file = InputFile::open(path).map_err(|e| bad(e.to_string()))?;
-    let read = file.take(LARGEST + 1).read_to_string(&mut text).map_err(|e| bad(e.to_string()))?;
+    let read = file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|e| bad(e.to_string()))?;
     if read as u64 > LARGEST {
         return Err(bad("it is larger than 4 MiB".to_owned()).hint("a PEM file is expected"));
     }
+    let text = String::from_utf8(bytes).map_err(|_| {
+        bad("a binary file, and PEM is expected".to_owned())
+            .hint(format!("convert a certificate in DER: openssl x509 -inform der -in {place} -out cert.pem"))
+            .hint(format!("convert PKCS #12 (.p12, .pfx): openssl pkcs12 -in {place} -nodes -out both.pem"))
+    })?;
+    // Editors of Windows put a byte order mark first.
+    let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
     Ok(PemFile { path: place, text })
 }
