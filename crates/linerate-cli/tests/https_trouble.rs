@@ -51,6 +51,41 @@ fn each_fault_of_a_certificate_is_named() {
     assert!(said.contains("the certificate is self-signed"), "{said}");
 }
 
+/// `openssl req -x509` makes such certificates unless told otherwise.
+#[test]
+fn a_self_signed_certificate_of_an_authority_is_trusted_if_it_is_given() {
+    let own = Issued::with("localhost", |params| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained));
+    let Some(server) = nginx_tls(&own.certificate, &own.key, "") else { return };
+    let cacert = own.file("cert.pem");
+    for way in WAYS {
+        let url = format!("https://localhost:{}/", server.address.port());
+        let flags = ["-4", "-n", "4", "-c", "2", "--cacert", &cacert, &url];
+        let (document, _) = measured(&[&way[..], &flags].concat());
+        assert_eq!(number(&document, "/requests/answered"), 4, "{way:?}: {}", document["failures"]);
+    }
+    let said = refused(server.address.port(), &[]);
+    assert!(said.contains("the certificate is self-signed"), "{said}");
+}
+
+/// Files that are no PEM, as certificates often arrive from Windows.
+#[test]
+fn binary_files_are_named_and_a_byte_order_mark_is_no_trouble() {
+    let own = Issued::to("localhost");
+    let (der, marked) = (own.file("der"), own.file("marked"));
+    std::fs::write(&der, [0x30, 0x82, 0x01, 0xff]).expect("written");
+    std::fs::write(&marked, format!("\u{feff}{}", own.certificate)).expect("written");
+    let call = |file: &str| run(&["load", "-n", "1", "--cacert", file, "https://localhost:1/"]);
+    let said = call(&der);
+    assert_eq!(said.code, Some(2), "{}{}", said.out, said.err);
+    assert!(
+        said.err.contains("PEM is expected") && said.err.contains("openssl x509 -inform der"),
+        "{}",
+        said.err
+    );
+    let said = call(&marked);
+    assert_eq!(said.code, Some(3), "{}{}", said.out, said.err);
+}
+
 #[test]
 fn a_missing_intermediate_is_named() {
     let authority = |name: &str| {

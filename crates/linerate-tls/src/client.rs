@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
@@ -151,10 +151,7 @@ pub(crate) fn provider(ciphers: &[String]) -> Result<CryptoProvider, TlsError> {
 }
 
 fn verifier(roots: RootCertStore, provider: Arc<CryptoProvider>) -> Result<Arc<Explaining>, TlsError> {
-    let roots = Arc::new(roots);
-    let webpki = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
-    let webpki = webpki.map_err(|error| TlsError::Options(error.to_string()))?;
-    Ok(Arc::new(Explaining::new(webpki, &provider)))
+    Explaining::new(roots, provider).map(Arc::new).map_err(TlsError::Options)
 }
 
 fn system_roots() -> Result<RootCertStore, TlsError> {

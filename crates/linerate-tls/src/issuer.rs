@@ -2,14 +2,21 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
+};
 
-use crate::x509::{Signed, name};
+use crate::words::is_authority;
+use crate::x509::{Facts, Signed, Validity, name};
+
+const SELF_SIGNED: &str = "the certificate is self-signed, and is not among the trusted ones";
 
 thread_local! {
     /// The reason of the last [`CertificateError::UnknownIssuer`] in this thread. The error itself
@@ -22,17 +29,63 @@ pub(crate) fn why_unknown() -> Option<String> {
     WHY.with_borrow(Clone::clone)
 }
 
-/// Verifies as webpki does, and notes why an issuer is unknown.
+/// Verifies as webpki does, notes why an issuer is unknown, and accepts a trusted certificate at a
+/// server even if it says CA:TRUE, as `openssl req -x509` writes it. webpki refuses these.
 #[derive(Debug)]
 pub(crate) struct Explaining {
     webpki: Arc<WebPkiServerVerifier>,
+    roots: Arc<RootCertStore>,
     algorithms: &'static [&'static dyn SignatureVerificationAlgorithm],
 }
 
 impl Explaining {
-    pub(crate) fn new(webpki: Arc<WebPkiServerVerifier>, provider: &CryptoProvider) -> Explaining {
-        Explaining { webpki, algorithms: provider.signature_verification_algorithms.all }
+    pub(crate) fn new(roots: RootCertStore, provider: Arc<CryptoProvider>) -> Result<Explaining, String> {
+        let (roots, algorithms) = (Arc::new(roots), provider.signature_verification_algorithms.all);
+        let webpki = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider).build();
+        let webpki = webpki.map_err(|error| error.to_string())?;
+        Ok(Explaining { webpki, roots, algorithms })
     }
+
+    /// Judges a server's certificate that says CA:TRUE, if it is self-signed. It is then a chain of
+    /// its own, whose end is trusted or not.
+    fn authority(
+        &self,
+        own: &CertificateDer<'_>,
+        name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Option<Result<ServerCertVerified, Error>> {
+        let signed = Signed::of(own)?;
+        let validity = Facts::of(own).validity?;
+        if !signed.is_by_itself(self.algorithms) {
+            return None;
+        }
+        let is_it = |anchor: &TrustAnchor<'_>| {
+            *anchor.subject == *signed.subject && *anchor.subject_public_key_info == *signed.key_info
+        };
+        if !self.roots.roots.iter().any(is_it) {
+            WHY.set(Some(SELF_SIGNED.to_owned()));
+            return Some(Err(CertificateError::UnknownIssuer.into()));
+        }
+        let verified = within(validity, now)
+            .and_then(|()| verify_server_name(&ParsedCertificate::try_from(own)?, name))
+            .map(|()| ServerCertVerified::assertion());
+        Some(verified)
+    }
+}
+
+/// Whether a certificate is valid now.
+fn within(validity: Validity, now: UnixTime) -> Result<(), Error> {
+    let at = |seconds: i64| {
+        UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+    };
+    let (not_before, not_after) = (at(validity.from), at(validity.until));
+    if now.as_secs() < not_before.as_secs() {
+        return Err(CertificateError::NotValidYetContext { time: now, not_before }.into());
+    }
+    if now.as_secs() > not_after.as_secs() {
+        return Err(CertificateError::ExpiredContext { time: now, not_after }.into());
+    }
+    Ok(())
 }
 
 /// Why the issuer of `own` is unknown to a client that got `sent` with it.
@@ -43,7 +96,7 @@ pub(crate) fn why(
 ) -> Option<String> {
     let own = Signed::of(own)?;
     if own.is_by_itself(algorithms) {
-        return Some("the certificate is self-signed, and is not among the trusted ones".to_owned());
+        return Some(SELF_SIGNED.to_owned());
     }
     let sent: Vec<Signed<'_>> = sent.iter().filter_map(|der| Signed::of(der)).collect();
     let (mut top, mut length) = (&own, 0);
@@ -82,10 +135,16 @@ impl ServerCertVerifier for Explaining {
     ) -> Result<ServerCertVerified, Error> {
         let verified =
             self.webpki.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        if let Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) = &verified {
-            WHY.set(why(self.algorithms, end_entity, intermediates));
+        match &verified {
+            Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+                WHY.set(why(self.algorithms, end_entity, intermediates));
+                verified
+            }
+            Err(Error::InvalidCertificate(error)) if is_authority(error) => {
+                self.authority(end_entity, server_name, now).unwrap_or(verified)
+            }
+            _ => verified,
         }
-        verified
     }
 
     fn verify_tls12_signature(
@@ -122,7 +181,6 @@ impl ServerCertVerifier for Explaining {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustls::RootCertStore;
 
     use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
@@ -157,15 +215,47 @@ mod tests {
     fn said(trusted: &Certificate, own: &Certificate, sent: &[&Certificate]) -> String {
         let mut roots = RootCertStore::empty();
         roots.add(trusted.der().clone()).expect("a root");
-        let (roots, provider) = (Arc::new(roots), Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
-        let webpki = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
-        let verifier = Explaining::new(webpki.expect("roots"), &provider);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = Explaining::new(roots, provider).expect("roots");
         let sent: Vec<CertificateDer<'_>> = sent.iter().map(|one| one.der().clone()).collect();
         let name = ServerName::try_from("localhost").expect("a name");
         match verifier.verify_server_cert(own.der(), &sent, &name, &[], UnixTime::now()) {
             Ok(_) => "good".to_owned(),
             Err(error) => crate::describe(&error),
         }
+    }
+
+    /// A self-signed certificate of an authority for this name, valid for these years.
+    fn own_authority(name: &str, years: std::ops::Range<i32>) -> Certificate {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
+        params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
+        params.self_signed(&KeyPair::generate().expect("a key")).expect("a certificate")
+    }
+
+    /// As `openssl req -x509` makes them unless told otherwise; curl and Go accept them too.
+    #[test]
+    fn a_trusted_certificate_may_be_an_authority() {
+        let own = own_authority("localhost", 2020..2090);
+        assert_eq!(said(&own, &own, &[]), "good");
+        let another = own_authority("localhost", 2020..2090);
+        assert_eq!(
+            said(&another, &own, &[]),
+            "the certificate is self-signed, and is not among the trusted ones"
+        );
+        let elsewhere = own_authority("example.org", 2020..2090);
+        assert_eq!(
+            said(&elsewhere, &elsewhere, &[]),
+            "the certificate is not for localhost, but for example.org"
+        );
+        let old = own_authority("localhost", 2020..2021);
+        assert!(said(&old, &old, &[]).starts_with("the certificate has expired"));
+        let early = own_authority("localhost", 2080..2090);
+        assert!(said(&early, &early, &[]).starts_with("the certificate is not valid yet"));
+        let (root, by_root) = authority("root", None);
+        let (between, _) = authority("between", Some(&by_root));
+        assert!(said(&root, &between, &[]).contains("CA:TRUE"));
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(crate) fn describe_client(error: &Error) -> String {
 }
 
 /// An error without a variant in webpki has only its name.
-fn is_authority(why: &CertificateError) -> bool {
+pub(crate) fn is_authority(why: &CertificateError) -> bool {
     matches!(why, CertificateError::Other(error) if error.to_string() == "CaUsedAsEndEntity")
 }
 

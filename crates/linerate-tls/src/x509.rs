@@ -169,6 +169,8 @@ pub(crate) struct Signed<'a> {
     pub(crate) issuer: &'a [u8],
     /// It says where its issuer's certificate can be fetched (RFC 5280 section 4.2.2.1).
     pub(crate) has_issuers_address: bool,
+    /// The contents of its key with the key's algorithm, as trust anchors have them.
+    pub(crate) key_info: &'a [u8],
     signed: &'a [u8],
     algorithm: &'a [u8],
     signature: &'a [u8],
@@ -179,9 +181,10 @@ pub(crate) struct Signed<'a> {
 impl<'a> Signed<'a> {
     pub(crate) fn of(certificate: &'a [u8]) -> Option<Signed<'a>> {
         let Body { issuer, subject, mut rest, signed, mut proof, .. } = Body::of(certificate)?;
-        let mut key_info = Element::of(&mut rest, SEQUENCE)?.content;
-        let key_algorithm = Element::of(&mut key_info, SEQUENCE)?.content;
-        let key = bits(&mut key_info)?;
+        let key_info = Element::of(&mut rest, SEQUENCE)?.content;
+        let mut parts = key_info;
+        let key_algorithm = Element::of(&mut parts, SEQUENCE)?.content;
+        let key = bits(&mut parts)?;
         let algorithm = Element::of(&mut proof, SEQUENCE)?.content;
         let signature = bits(&mut proof)?;
         let has_issuers_address = names_issuers_address(rest);
@@ -189,6 +192,7 @@ impl<'a> Signed<'a> {
             subject,
             issuer,
             has_issuers_address,
+            key_info,
             signed,
             algorithm,
             signature,
