@@ -32,6 +32,13 @@ pub(crate) fn other_protocol(first: &[u8]) -> Option<String> {
                 .to_owned(),
         );
     }
+    // A server of HTTP/2 begins with SETTINGS (RFC 9113 section 3.4), on stream 0.
+    if let [0, 0, _, 4, _, 0, 0, 0, 0, ..] = first {
+        return Some(
+            "the peer does not speak TLS: it answers in plain HTTP/2 (use http:// instead of https://, and --http2)"
+                .to_owned(),
+        );
+    }
     let line = first.iter().take(FIRST_BYTES).take_while(|byte| matches!(byte, b' '..=b'~'));
     let line: String = line.map(|byte| char::from(*byte)).collect();
     (line.len() >= 3).then(|| format!("the peer does not speak TLS: its first bytes are {line:?}"))
@@ -140,4 +147,18 @@ fn alert_words(alert: AlertDescription) -> String {
         other => return format!("alert {other:?}"),
     };
     words.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::other_protocol;
+
+    #[test]
+    fn what_speaks_no_tls_is_named() {
+        let said = |first: &[u8]| other_protocol(first).unwrap_or_default();
+        assert!(said(b"HTTP/1.1 400 Bad Request").contains("in plain HTTP (use http://"));
+        assert!(said(b"\0\0\x12\x04\0\0\0\0\0\0\x03").contains("in plain HTTP/2"));
+        assert!(said(b"SSH-2.0-OpenSSH").contains("\"SSH-2.0"));
+        assert_eq!(said(b"\x15\x03\x01\0\x02"), "");
+    }
 }
