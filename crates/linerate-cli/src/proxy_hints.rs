@@ -28,7 +28,7 @@ const HINTS: [(&str, &str); 7] = [
 /// The hints for a reason that the target of a plan could not be reached.
 pub(crate) fn with_tls(plan: &Plan, why: &str) -> impl Iterator<Item = &'static str> {
     let proxy = plan.route.proxy.as_ref().and_then(|_| of(why));
-    proxy.into_iter().chain(tls_hints::of(why))
+    proxy.into_iter().chain(tls_hints::of_offer(why, plan.http.version))
 }
 
 /// The hint for a reason that a server could not be reached through a proxy.

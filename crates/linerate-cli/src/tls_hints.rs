@@ -1,5 +1,7 @@
 //! Hints for the person who must act when a TLS handshake failed.
 
+use linerate_load::plan::http::Http;
+
 /// Parts of a reason, and the hint for it. The first that fits counts.
 const HINTS: [(&str, &str); 19] = [
     (
@@ -38,14 +40,12 @@ const HINTS: [(&str, &str); 19] = [
         "no TLS version in common",
         "leave out --tls-min and --tls-max, or enable TLS 1.2 or 1.3 in the server (nginx: ssl_protocols)",
     ),
-    (
-        "in common (ALPN)",
-        "leave out --http2, or add --http 1.1: the server chooses between those that we offer",
-    ),
+    ("in common (ALPN)", "leave out --http: the server chooses between the protocols that we offer"),
     (
         "in common",
-        "leave out --ciphers and --tls-max, or enable more suites in the server (nginx: ssl_ciphers); if it wants a client \
-         certificate, which some servers say so too, give one with --cert FILE and --key FILE",
+        "leave out --ciphers and --tls-max, or enable more suites in the server (nginx: ssl_ciphers); its key must be RSA, ECDSA \
+         on P-256, P-384 or P-521, or Ed25519; if it wants a client certificate, which some servers say so too, give one \
+         with --cert FILE and --key FILE",
     ),
     ("wants a client certificate", "give one with --cert FILE and --key FILE"),
     ("its first bytes are", "check the port: another protocol is spoken there"),
@@ -60,6 +60,20 @@ const HINTS: [(&str, &str); 19] = [
     ("has a problem of its own", "read the server's log: its key or certificate may be missing"),
 ];
 
+/// The hint where no protocol was in common, which depends on what was offered.
+pub(crate) fn of_offer(why: &str, offered: Http) -> Option<&'static str> {
+    if !why.contains("in common (ALPN)") {
+        return of(why);
+    }
+    Some(match offered {
+        Http::One => "leave out --http 1.1: the server may speak HTTP/2 alone",
+        Http::Two => "leave out --http 2: the server may speak HTTP/1.1 alone",
+        Http::Auto => {
+            "check the port: the server accepts neither h2 nor http/1.1, so it speaks another protocol there"
+        }
+    })
+}
+
 /// The hint for a reason that a server could not be reached, if TLS is that.
 pub(crate) fn of(why: &str) -> Option<&'static str> {
     if !why.contains("TLS") {
@@ -70,7 +84,17 @@ pub(crate) fn of(why: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::of;
+    use super::{Http, of, of_offer};
+
+    #[test]
+    fn no_hint_tells_to_leave_out_what_was_not_given() {
+        let refused = "TLS: the peer refused: no protocol in common (ALPN)";
+        let hint = |offered| of_offer(refused, offered).unwrap_or_default();
+        assert!(hint(Http::One).contains("--http 1.1"));
+        assert!(hint(Http::Two).contains("--http 2"));
+        assert!(!hint(Http::Auto).contains("--http"));
+        assert!(of_offer("TLS: the certificate has expired", Http::Auto).is_some());
+    }
 
     #[test]
     fn our_certificate_is_not_taken_for_the_servers() {

@@ -175,6 +175,7 @@ fn load_says_that_a_client_certificate_is_wanted() {
     assert_ne!(said.code, Some(0));
     let words = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("it wants a client certificate"), "{words}");
+    assert!(said.err.contains("hint: give one with --cert FILE and --key FILE"), "{}", said.err);
 }
 
 /// A client that keeps sending after its mistake gets the alert all the same: a reset would destroy

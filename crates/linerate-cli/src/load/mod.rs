@@ -27,6 +27,7 @@ mod why;
 
 use std::io::{self, Write};
 
+use linerate_load::outcome::Failure;
 use linerate_load::plan::Expectation;
 use linerate_load::plan::check::CheckResult;
 use linerate_load::{Outcome, Plan};
@@ -90,14 +91,23 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     if let Some(folder) = &args.save_responses {
         let _ = writeln!(io::stderr(), "{}", saved::write(folder, &outcome.saved)?);
     }
-    if exit == Exit::Unreachable {
-        let why = outcome.unreachable.as_deref();
-        let more = why.into_iter().flat_map(|why| proxy_hints::with_tls(&meaning.plan, why));
-        for hint in meaning.hint.into_iter().chain(more) {
-            let _ = writeln!(io::stderr(), "hint: {hint}");
-        }
-    }
+    say_hints(&meaning, outcome, exit);
     sent.unwritten.map_or(Ok(exit), Err)
+}
+
+/// Says what the person can do about a server that could not be reached, or not always.
+fn say_hints(meaning: &plan::Meaning, outcome: &Outcome, exit: Exit) {
+    let (why, more) = if exit == Exit::Unreachable {
+        (outcome.unreachable.as_deref(), meaning.hint)
+    } else {
+        // A server refuses a client's certificate after the connection is open.
+        let detail = outcome.failures.details.get(Failure::Connect.name()).map(String::as_str);
+        (detail.filter(|why| why.starts_with("TLS")), None)
+    };
+    let hints = why.into_iter().flat_map(|why| proxy_hints::with_tls(&meaning.plan, why));
+    for hint in more.into_iter().chain(hints) {
+        let _ = writeln!(io::stderr(), "hint: {hint}");
+    }
 }
 
 /// A run that has ended, and what was seen beside it.
