@@ -53,7 +53,7 @@ pub enum TlsError {
     /// The key's certificate is not the first of its file.
     #[error(
         "{certificate}: the certificate of {key} is number {number} in this file, and must be the first\nhint: put the \
-         own certificate first, and behind each certificate the one that issued it"
+         key's certificate first, and behind each certificate the one that issued it"
     )]
     Order {
         /// The key file's name.
