@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod issued;
 mod serving;
 
 use std::io::{Read, Write};
@@ -9,7 +10,7 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{measured, nobody, run, server};
+use common::{linerate, measured, nobody, run, server};
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsPartialSuccess, ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
@@ -112,9 +113,36 @@ fn a_collector_that_fails_is_a_warning() {
         assert!(told.contains(&format!("--otlp {otlp}/v1/metrics")) && told.contains(why), "{why}: {told}");
         assert!(begun.elapsed() < Duration::from_secs(10), "{why}: {:?}", begun.elapsed());
     }
-    for (flag, part) in [("https://h", "over https"), ("http://a:b@h", "credentials"), ("http://", "no host")]
-    {
+    for (flag, part) in [("http://a:b@h", "credentials"), ("http://", "no host")] {
         let said = run(&["load", "-q", "-n", "1", "--otlp", flag, &url]);
         assert!(said.code == Some(2) && said.err.contains(part), "{flag:?}: {said:?}");
     }
+}
+
+#[test]
+fn a_collector_over_https_must_be_trusted() {
+    let issued = issued::Issued::to("localhost");
+    let (cert, key) = (issued.file("cert.pem"), issued.file("key.pem"));
+    let server = serving::serve(&["--tls-cert", &cert, "--tls-key", &key]);
+    let target = serving::serve(&[]);
+    let otlp = format!("https://localhost:{}", server.address.rsplit_once(':').unwrap().1);
+    let url = format!("http://{}/", target.address);
+    let warnings = |authorities: &str| {
+        let arguments = ["load", "-q", "--json", "-", "-d", "300ms", "-c", "2", "--otlp", &otlp, &url];
+        let mut command = linerate(&arguments);
+        let output = command.env("OTEL_EXPORTER_OTLP_CERTIFICATE", authorities).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let document = serde_json::from_slice::<serde_json::Value>(&output.stdout);
+        (output.status.code(), document.map(|d| d["warnings"].to_string()).unwrap_or(said))
+    };
+    // This server has no such path: its response came over TLS.
+    let (code, told) = warnings(&cert);
+    assert!(code == Some(0) && told.contains("status 404"), "{code:?} {told}");
+    let (code, told) = warnings("");
+    assert!(
+        code == Some(0) && told.contains("/v1/metrics") && told.contains("certificate"),
+        "{code:?} {told}"
+    );
+    let (code, told) = warnings("/nowhere.pem");
+    assert!(code == Some(2) && told.contains("OTEL_EXPORTER_OTLP_CERTIFICATE"), "{code:?} {told}");
 }

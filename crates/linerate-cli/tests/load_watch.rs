@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod issued;
 mod serving;
 
 use std::io::{Read, Write};
@@ -95,12 +96,33 @@ fn a_page_that_fails_is_named_and_the_run_goes_on() {
         assert!(begun.elapsed() < Duration::from_secs(8), "{why}: {:?}", begun.elapsed());
     }
     for (flag, part) in [
-        (&["--watch", "https://h/metrics"][..], "over https"),
-        (&["--watch", "http://a:b@h/metrics"], "credentials"),
+        (&["--watch", "http://a:b@h/metrics"][..], "credentials"),
         (&["--watch", "http://"], "no host"),
         (&["--watch", "http://h/", "--pid", "auto"], "cannot be used with"),
     ] {
         let said = run(&[&["load", "-q", "-n", "1"], flag, &[&url]].concat());
         assert!(said.code == Some(2) && said.err.contains(part), "{flag:?}: {said:?}");
     }
+}
+
+#[test]
+fn a_page_over_https_is_read_as_the_target_is() {
+    let issued = issued::Issued::to("localhost");
+    let (cert, key) = (issued.file("cert.pem"), issued.file("key.pem"));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("metrics"), "process_resident_memory_bytes 5000000\n").unwrap();
+    let dir = folder.path().display().to_string();
+    let server = serving::serve(&["--tls-cert", &cert, "--tls-key", &key, "--dir", &dir]);
+    let page = format!("https://localhost:{}", server.address.rsplit_once(':').unwrap().1);
+    let target = format!("{page}/metrics");
+    let (document, said) =
+        measured(&["-d", "300ms", "-c", "2", "--cacert", &cert, "--watch", &page, &target]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(document["server"]["rss_mb"], 5.0, "{document:#}");
+    // A target in clear text says nothing of whom to trust.
+    let plain = serving::serve(&[]);
+    let url = format!("http://{}/", plain.address);
+    let (document, said) = measured(&["-d", "300ms", "-c", "2", "--watch", &page, &url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(warnings(&document).contains("certificate") && document["server"].is_null(), "{document:#}");
 }

@@ -4,6 +4,7 @@ mod beside;
 mod capture;
 mod dry_run;
 mod endpoint;
+mod exchange;
 mod exposition;
 mod find;
 mod machine;

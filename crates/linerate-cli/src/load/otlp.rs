@@ -6,12 +6,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use linerate_load::outcome::Failure;
 use linerate_load::{Outcome, Plan, Snapshot, Watcher};
+use linerate_tls::{ClientOptions, Roots};
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
@@ -28,14 +30,13 @@ use prost::Message;
 
 use super::beside::{Look, Looking, SECOND};
 use super::capture::Counted;
-use super::endpoint::body_of;
+use super::exchange::{PATIENCE, Peer, Secure};
 use super::metrics::BUCKETS;
 use super::target::Url;
+use crate::args::tls::pem;
 use crate::fault::{Fault, said};
 use crate::sources::decode_percent;
 
-/// How long one request to the collector may take. Reason: the next one is due after a second.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the results wait for the last figures to be delivered.
 const FLUSH: Duration = Duration::from_secs(3);
 /// Requests that wait to be sent. Reason: each has all figures since the run began, so what is newer
@@ -45,11 +46,14 @@ const WAITING: usize = 16;
 const PATH: &str = "/v1/metrics";
 /// Headers for the collector, as OpenTelemetry's specification names the variable.
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+/// A PEM file of the authorities that are trusted for the collector, likewise.
+const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
 
 /// The collector's address, and what each request to it says.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
     url: Url,
+    secure: Option<Secure>,
     head: String,
 }
 
@@ -57,18 +61,13 @@ impl Collector {
     /// From `--otlp`.
     pub(super) fn parse(text: &str) -> Result<Collector, Fault> {
         let headers = std::env::var(HEADERS).unwrap_or_default();
-        Collector::with(text, &headers)
+        let certificate = std::env::var_os(CERTIFICATE).filter(|path| !path.is_empty());
+        Collector::with(text, &headers, certificate.as_deref().map(Path::new))
     }
 
-    fn with(text: &str, headers: &str) -> Result<Collector, Fault> {
+    fn with(text: &str, headers: &str, certificate: Option<&Path>) -> Result<Collector, Fault> {
         let mut url = Url::parse_with(text, 4318)?;
         let refused = |why: &str, hint: &str| Err(Fault::input(why.to_owned()).hint(hint.to_owned()));
-        if url.is_https() {
-            return refused(
-                "--otlp: collectors over https cannot be reached",
-                "name the http address of a collector on this machine or network",
-            );
-        }
         if url.user.is_some() {
             return refused(
                 "--otlp: the URL must not contain credentials",
@@ -103,13 +102,14 @@ impl Collector {
             };
             head += &header;
         }
-        Ok(Collector { url, head })
+        let secure = url.is_https().then(|| Secure::towards("--otlp", &url, &trusting(certificate)?));
+        Ok(Collector { url, secure: secure.transpose()?, head })
     }
 
     /// Sends a request until `until`. What the collector rejects, in data points.
-    fn send(&self, body: &[u8], address: &mut Option<SocketAddr>, until: Instant) -> io::Result<u64> {
+    fn send(&self, body: &[u8], peer: &mut Peer, until: Instant) -> io::Result<u64> {
         let head = format!("{}Content-Length: {}\r\n\r\n", self.head, body.len());
-        let response = body_of(&self.url, &[head.as_bytes(), body], address, until)?;
+        let response = peer.exchange(&[head.as_bytes(), body], until)?;
         // A response that cannot be read is still a 200.
         let told = ExportMetricsServiceResponse::decode(&*response).ok().and_then(|r| r.partial_success);
         Ok(told.map_or(0, |partial| partial.rejected_data_points.max(0).cast_unsigned()))
@@ -127,9 +127,9 @@ impl Collector {
         let sender = {
             let queue = Arc::clone(&queue);
             let send = move || {
-                let mut address = None;
+                let mut peer = Peer::new(&self.url, self.secure.clone());
                 while let Some((batch, until)) = queue.next() {
-                    queue.done(batch.points, self.send(&batch.body, &mut address, until));
+                    queue.done(batch.points, self.send(&batch.body, &mut peer, until));
                 }
             };
             thread::Builder::new()
@@ -142,6 +142,17 @@ impl Collector {
         let looks = Looks { queue: Arc::clone(&queue), run, target, from, next: now };
         Ok(Exporting { looking: Looking::start("otlp looks", from, looks)?, queue, sender, name })
     }
+}
+
+/// TLS towards a collector: the machine's own authorities are trusted, or those of a file.
+fn trusting(certificate: Option<&Path>) -> Result<ClientOptions, Fault> {
+    let mut options = ClientOptions::default();
+    options.alpn = vec![b"http/1.1".to_vec()];
+    if let Some(path) = certificate {
+        let file = pem(CERTIFICATE, path)?;
+        options.roots = Roots::Pem(file.path, file.text.into_bytes());
+    }
+    Ok(options)
 }
 
 /// Figures of one moment, ready to be sent.
@@ -438,19 +449,20 @@ mod tests {
 
     #[test]
     fn the_path_and_headers_are_as_the_specification_has_them() {
-        let shown = |text| Collector::with(text, "").map(|c| c.url.shown());
+        let shown = |text| Collector::with(text, "", None).map(|c| c.url.shown());
         assert_eq!(shown("http://h").unwrap(), "http://h/v1/metrics");
         assert_eq!(shown("h:9/base/").unwrap(), "http://h:9/base/v1/metrics");
         assert_eq!(shown("http://h/v1/metrics").unwrap(), "http://h/v1/metrics");
         assert_eq!(
-            shown("http://h").map(|_| Collector::with("http://h", "").unwrap().url.port()).unwrap(),
+            shown("http://h").map(|_| Collector::with("http://h", "", None).unwrap().url.port()).unwrap(),
             4318
         );
-        assert!(shown("https://h").is_err() && shown("http://a:b@h").is_err());
-        let head = Collector::with("http://h", "api-key=a%20b, x=1").unwrap().head;
+        assert_eq!(shown("https://h").unwrap(), "https://h/v1/metrics");
+        assert!(shown("http://a:b@h").is_err());
+        let head = Collector::with("http://h", "api-key=a%20b, x=1", None).unwrap().head;
         assert!(head.contains("\r\napi-key: a b\r\nx: 1\r\n"), "{head}");
         for headers in ["a", "a b=1", "a=%0d%0ab: c", "=1"] {
-            let fault = Collector::with("http://h", headers).unwrap_err().to_string();
+            let fault = Collector::with("http://h", headers, None).unwrap_err().to_string();
             assert!(fault.contains(HEADERS), "{headers}: {fault}");
         }
     }

@@ -31,7 +31,9 @@ impl Source {
     pub(super) fn of(args: &LoadArgs, plan: &Plan) -> Result<Option<Source>, Fault> {
         match (args.pid, &args.watch) {
             (Some(pid), _) => Server::find(pid, plan).map(|server| Some(Source::Process(server))),
-            (None, Some(url)) => Endpoint::parse(url).map(|endpoint| Some(Source::Page(endpoint))),
+            (None, Some(url)) => {
+                Endpoint::parse(url, plan.tls.as_ref()).map(|endpoint| Some(Source::Page(endpoint)))
+            }
             (None, None) => Ok(None),
         }
     }
