@@ -18,6 +18,7 @@ const MARKS: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     stop: AtomicBool,
+    given_up: AtomicBool,
     common: Arc<Common>,
     wanted: AtomicBool,
     /// The thread that works, 0 when none does.
@@ -31,6 +32,9 @@ pub(crate) struct Board {
 /// State that all cores of a run share.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
+    /// Cores, and those that have given up the server.
+    cores: AtomicU32,
+    given_up: AtomicU32,
     /// A connection was established.
     reached: AtomicBool,
     /// A byte came back.
@@ -85,6 +89,7 @@ impl Mark {
 impl Board {
     /// One that shares what all cores know.
     pub(crate) fn sharing(common: &Arc<Common>) -> Board {
+        common.cores.fetch_add(1, Ordering::Relaxed);
         Board { common: Arc::clone(common), ..Board::default() }
     }
 
@@ -104,6 +109,20 @@ impl Board {
     /// Whether any core ever had a connection.
     pub(crate) fn reached(&self) -> bool {
         self.common.reached.load(Ordering::Relaxed)
+    }
+
+    /// This core has tried often enough, or has ended.
+    pub(crate) fn give_up(&self) {
+        if !self.given_up.swap(true, Ordering::Relaxed) {
+            self.common.given_up.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether every core has given up a server that none has reached. One that gave up alone would
+    /// keep its share of the requests, if a server that is just starting lets the others in.
+    pub(crate) fn all_gave_up(&self) -> bool {
+        let Common { given_up, cores, .. } = &*self.common;
+        !self.reached() && given_up.load(Ordering::Relaxed) >= cores.load(Ordering::Relaxed)
     }
 
     /// At its end a core says whether it got any response, and whether attempts to connect were

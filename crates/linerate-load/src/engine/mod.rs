@@ -120,6 +120,8 @@ pub(crate) struct Engine<T: Transport, C: Conversation<Reading = Reading>> {
     stopping: Option<Time>,
     looks: Looks,
     unreachable: Option<String>,
+    /// Why this core gives the server up, once all have.
+    given_up: Option<String>,
     reach: Reach,
     /// Why the last attempt to connect failed.
     last_refusal: Option<(Failure, String)>,
@@ -163,6 +165,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             stopping: None,
             looks: Looks::new(measure_from),
             unreachable: None,
+            given_up: None,
             reach: Reach::new(orders.start, measure_from),
             last_refusal: None,
             news: Vec::new(),
@@ -557,7 +560,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     }
 
     fn finished(&mut self, now: Time) -> bool {
-        if self.unreachable.is_some() {
+        if self.unreachable.is_some() || (self.given_up.is_some() && self.board.all_gave_up()) {
             return true;
         }
         let Some(since) = self.stopping else { return false };
@@ -572,6 +575,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     /// Whatever is still in flight is unknown; closes everything.
     fn end(mut self, now: Time, broken: bool) -> Outcome {
         self.give_up_all();
+        self.board.give_up();
         self.supply.stop(now);
         self.reach.end(now);
         self.recorder.requests.unsent = self.supply.unsent();
@@ -603,7 +607,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         outcome.client.start_late = self.start_late;
         outcome.io = self.transport.name().to_owned();
         outcome.interrupted = interrupted;
-        outcome.unreachable = self.unreachable;
+        outcome.unreachable = self.unreachable.or(self.given_up.filter(|_| !self.board.reached()));
         outcome.down = self.reach.into_down();
         outcome.warnings.append(&mut self.news);
         outcome

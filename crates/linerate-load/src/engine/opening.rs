@@ -97,7 +97,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         // Attempts that found a port may yet succeed.
         let pending = why != Failure::Connect && self.pool.opening.open() > 0;
         if is_time && !pending && !self.board.reached() {
-            self.unreachable = Some(detail.clone());
+            self.board.give_up();
+            self.given_up = Some(detail.clone());
         }
         self.last_refusal = Some((why, detail));
         self.fail_due(now);

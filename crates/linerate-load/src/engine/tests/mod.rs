@@ -13,7 +13,7 @@ use std::time::Duration;
 use linerate_net::Time;
 use linerate_net::mem::{Accept, Cut, Mem, MemOptions};
 
-use super::board::Board;
+use super::board::{Board, Common};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Expectation, Order, Pace, Plan, Rate, Request, Resend, Stop, Target};
 use crate::ways::Part;
@@ -207,6 +207,23 @@ fn nobody_there_is_said() {
     let ignored = Plan { timeout: 100 * MS, ..plan };
     let (outcome, _) = run(&ignored, Script { accept: Accept::Ignore, ..Script::new() });
     assert_eq!(outcome.unreachable.as_deref(), Some("connection timed out"));
+}
+
+/// A core that gave up while the others did not would take its share of the requests with it.
+#[test]
+fn no_core_gives_up_alone() {
+    let dead = Some((Time::ZERO, Time::ZERO + 500 * MS));
+    let plan = Plan { connections: 4, stop: seconds(2), ..plan() };
+    for others in [0, 1] {
+        let common = Arc::new(Common::default());
+        let boards: Vec<_> = (0..=others).map(|_| Arc::new(Board::sharing(&common))).collect();
+        let mut mem = Mem::new(wire()).unwrap();
+        mem.serve(server(), Script { dead, ..Script::new() }).unwrap();
+        let outcome = part().run(&plan, mem, Arc::clone(&boards[0])).unwrap();
+        let is_alone = others == 0;
+        assert_eq!(outcome.unreachable.is_some(), is_alone, "{:?}", outcome.requests);
+        assert_eq!(outcome.requests.answered == 0, is_alone, "{:?}", outcome.requests);
+    }
 }
 
 #[test]
