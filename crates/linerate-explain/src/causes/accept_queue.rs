@@ -97,6 +97,20 @@ fn turned_away(record: &Record, lost: f64, words: String) -> Judgement {
     )))
 }
 
+/// Where programs compete for this machine's processors, a server on it waits for one on some new
+/// connections, and longer for several at once. Slow accepting delays each of them. Else the reason why
+/// that is unclear.
+fn among_others(record: &Record, first: &[f64]) -> Option<String> {
+    let least = first.iter().copied().fold(f64::INFINITY, f64::min);
+    (record.is_contended() && least < WAITED_MS).then(|| {
+        format!(
+            "unclear: the first answer on a new connection took {} at least, and other programs compete for this machine's processors; a \
+             quieter machine would tell",
+            say(least)
+        )
+    })
+}
+
 fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     if judged.hides_it() {
         return Judgement::Silent;
@@ -146,6 +160,9 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
         .map(|(_, c)| ms(c.wait))
         .collect();
     let first = first_waits(record.observed().chain(record.bursts().flatten()));
+    if let Some(unclear) = among_others(record, &first).filter(|_| again.is_empty()) {
+        return Judgement::Open(unclear);
+    }
     let trial = Trial::of("a connection that was accepted before", "the same connection again", first, later);
     let Some(trial) = trial.filter(|t| t.moved(WAITED_MS / 2.0)) else {
         return if again.is_empty() { Judgement::Silent } else { turned_away(record, lost, syn_words) };

@@ -76,15 +76,15 @@ fn unclear(few: usize, made: usize) -> Judgement {
     ))
 }
 
-/// Connections of either kind, and how many times as long the slow ones wait, where programs compete
+/// Connections of either kind, and how many times as long the slow ones wait, with the round trip, where programs compete
 /// for this machine's processors.
 const CONTENDED: (usize, f64) = (3, 2.0);
 
 /// The calls of a connection follow one another: what slows this machine down for a moment makes both
 /// of them slow.
-fn stand_out(trial: &Trial, slow: usize, quick: usize) -> bool {
+fn stand_out(trial: &Trial, rtt: f64, slow: usize, quick: usize) -> bool {
     let (each, times) = CONTENDED;
-    slow.min(quick) >= each && trial.before_ms() >= times * trial.after_ms()
+    slow.min(quick) >= each && rtt + trial.before_ms() >= times * (rtt + trial.after_ms())
 }
 
 fn judge(record: &Record) -> Judgement {
@@ -106,7 +106,9 @@ fn judge(record: &Record) -> Judgement {
         Sorted::Apart(_, slow, quick) if !enough_of_each(made(record), slow, quick) => {
             return unclear(slow.min(quick), slow + quick);
         }
-        Sorted::Apart(trial, slow, quick) if record.is_contended() && !stand_out(&trial, slow, quick) => {
+        Sorted::Apart(trial, slow, quick)
+            if record.is_contended() && !stand_out(&trial, record.rtt_ms(), slow, quick) =>
+        {
             return Judgement::Open(format!(
                 "unclear: {slow} of {} connections were slow ({}, the others {}), and other programs compete for this machine's processors, \
                  which makes calls slow that follow one another; a quieter machine would tell",

@@ -93,3 +93,75 @@ fn two_slow_connections_at_a_bad_moment_are_no_busy_worker() {
     let Judgement::Open(why) = judged(PRESSURE) else { unreachable!("{:?}", judged(PRESSURE)) };
     assert!(why.starts_with("unclear: 2 of 14 connections were slow"), "{why}");
 }
+
+/// The kernel handles packets late as well, for as long as programs beside it run. A queue of the path
+/// that adds more than that is named all the same.
+#[test]
+fn late_packets_of_a_busy_kernel_are_no_queue_on_the_way() {
+    let late: fn(f64, &mut Noise) -> f64 = |now, _| 12.0 * (now / 1000.0 % 8.0);
+    let saw: fn(f64, &mut Noise) -> f64 = |now, _| 60.0 * (now / 1000.0 % 8.0);
+    let mut quiet = 0;
+    for seed in 0..20 {
+        let world = World { rtt: 40.0, queue: late, ..World::default() };
+        let busy = explained_with(World { pressure: PRESSURE, ..world.clone() }, settings(), seed);
+        assert!(!ids(&busy).contains(&"bufferbloat"), "{seed}: {busy:#?}");
+        quiet += usize::from(ids(&explained_with(world, settings(), seed)).contains(&"bufferbloat"));
+        let bloated = World { rtt: 40.0, queue: saw, pressure: PRESSURE, ..World::default() };
+        let diagnosis = explained_with(bloated, settings(), seed);
+        assert!(ids(&diagnosis).contains(&"bufferbloat"), "{seed}: {diagnosis:#?}");
+    }
+    assert!(quiet > 0, "on a quiet machine it is the path that varies");
+}
+
+/// The first answers on new connections of two diagnoses, one of a JDK server and one of HAProxy.
+#[test]
+fn new_connections_that_wait_for_processors_are_no_accept_queue() {
+    let judged = |pressure: Option<f64>, least: f64| {
+        let mut record = Record::new(settings());
+        let answered = |fresh: bool, wait: f64| {
+            let mut call = Call { fresh, wait: t(wait), total: t(wait), ..Call::default() };
+            call.end = Some(Ok(Answer { status: 200, reusable: true, ..Answer::default() }));
+            call
+        };
+        for first in [37.4, 175.9, least, 16.4, 137.7] {
+            for (fresh, wait) in [(true, first), (false, 1.9), (false, 0.6)] {
+                let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Fresh);
+                let call = Box::new(answered(fresh, wait));
+                record.push(Probe::Call(Box::new(probe)), Observation::Call(call));
+            }
+        }
+        let burst = [91.6, 110.2, 110.0, 210.0, 310.1, 358.1].map(|wait| answered(true, wait));
+        record.push(Probe::Burst(6), Observation::Burst(burst.to_vec()));
+        record.pressure = pressure;
+        Judgements::new(&record, &causes::ALL).of("accept-queue").clone()
+    };
+    assert!(matches!(judged(None, 1.8), Judgement::Named(_)), "{:?}", judged(None, 1.8));
+    assert!(matches!(judged(PRESSURE, 30.0), Judgement::Named(_)), "each of them waits");
+    let Judgement::Open(why) = judged(PRESSURE, 1.8) else { unreachable!("{:?}", judged(PRESSURE, 1.8)) };
+    assert!(why.starts_with("unclear: the first answer on a new connection took 1.8"), "{why}");
+}
+
+/// nginx 40 ms away, healthy: three connections met a bad moment.
+#[test]
+fn slow_connections_far_away_at_a_bad_moment_are_no_busy_worker() {
+    let judged = |slow: f64| {
+        let mut record = Record::new(settings());
+        let quick = [9.4, 8.6, 0.4, 0.2, 7.9, 2.8, 3.9];
+        let busy = [0.0, 3.6, 5.5].map(|more| slow + more);
+        for (lane, wait) in (0..).zip(quick.into_iter().chain(busy)) {
+            for fresh in [true, false] {
+                let wait = t(40.0 + wait);
+                let mut call = Call { fresh, wait, total: wait, connect: t(40.0), ..Call::default() };
+                call.facts.min_rtt_us = 40_000;
+                call.end = Some(Ok(Answer { status: 200, reusable: true, ..Answer::default() }));
+                let probe = CallProbe::plain(Experiment::PerConnection, 0, Lane::Kept(lane));
+                record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
+            }
+        }
+        record.pressure = PRESSURE;
+        Judgements::new(&record, &causes::ALL).of("pinned-to-busy-worker").clone()
+    };
+    let Judgement::Open(why) = judged(24.4) else { unreachable!("{:?}", judged(24.4)) };
+    assert!(why.starts_with("unclear: 3 of 10 connections were slow"), "{why}");
+    assert!(matches!(judged(70.0), Judgement::Named(_)), "{:?}", judged(70.0));
+}
