@@ -56,6 +56,26 @@ fn a_unix_socket_in_use_is_refused_and_a_stale_one_replaced() {
 }
 
 #[test]
+fn a_killed_server_is_replaced_at_its_port_at_once() {
+    for io in serving::transports() {
+        let at = |address: &str| {
+            let mut command = linerate();
+            command.args(["--threads", "2", "--io", io, "--listen", address]);
+            started(command)
+        };
+        let mut server = at("127.0.0.1:0");
+        for _ in 0..10 {
+            let address = server.address.clone();
+            assert!(server.get("/status/418").starts_with("HTTP/1.1 418"));
+            server.signal("-KILL");
+            assert_eq!(server.end().0, None);
+            server = at(&address);
+        }
+        assert_eq!(server.stop().0, Some(0));
+    }
+}
+
+#[test]
 fn a_file_that_is_no_socket_stays() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");

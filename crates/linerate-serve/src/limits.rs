@@ -197,9 +197,9 @@ pub(crate) const HELD_BYTES: usize = 128 << 10;
 pub(crate) const BINDING_TRIES: usize = 50;
 pub(crate) const BINDING_WAIT: Duration = Duration::from_millis(10);
 
-/// How long a connection to a Unix socket in use is watched before the socket counts as a server's. Reason: the kernel
-/// needs some hundredths of a second to close what a killed process used with `io_uring`. Less than what a server that
-/// starts beside it waits for the lock above.
+/// How long a socket in use may take to close before it counts as a server's. Reason: the kernel
+/// needs some hundredths of a second to close what a killed process used with `io_uring`. Less than
+/// what a server that starts beside it waits for the lock above.
 pub(crate) const SOCKET_ENDS: Duration = Duration::from_millis(250);
 
 /// Names of routes in metrics. Reason: each takes some 300 bytes per thread once it is used, and

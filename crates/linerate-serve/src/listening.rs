@@ -10,6 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use linerate_net::machine;
 use rustix::fs::{FlockOperation, flock};
@@ -186,6 +187,19 @@ fn hangs_up(mut connection: &Socket) -> bool {
         connection.set_nonblocking(false).and_then(|()| connection.set_read_timeout(Some(SOCKET_ENDS)));
     let gone = |error: io::Error| error.kind() == io::ErrorKind::ConnectionReset;
     waits.is_ok() && connection.read(&mut [0]).map_or_else(gone, |bytes| bytes == 0)
+}
+
+/// Listens, and tries again until then if the address is in use: the sockets of a process that was
+/// killed while it used `io_uring` are closed some time after its end. It blocks the thread.
+pub(crate) fn until_free<T>(until: Instant, mut listen: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match listen() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                std::thread::sleep(BINDING_WAIT);
+            }
+            done => return done,
+        }
+    }
 }
 
 impl TryFrom<TcpListener> for ListeningSocket {

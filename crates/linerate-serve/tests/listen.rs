@@ -86,6 +86,29 @@ fn a_unix_socket_is_answered_by_all_threads_and_its_file_goes_with_the_server() 
 }
 
 #[test]
+fn a_port_that_a_killed_server_closes_late_is_taken_and_one_in_use_is_not() {
+    with(|io| {
+        let killed = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = killed.local_addr().unwrap();
+        for threads in [1, 2] {
+            let options = ServerOptions { listen: vec![Address::Tcp(at)], io, threads, ..Default::default() };
+            let error = spawn_with(options, || who).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse, "{error}");
+        }
+        let end = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(killed);
+        });
+        let options =
+            ServerOptions { listen: vec![Address::Tcp(at)], io, threads: 2, ..ServerOptions::default() };
+        let server = start(options);
+        end.join().unwrap();
+        assert!(ask_tcp(at).contains("200 OK"));
+        server.stop();
+    });
+}
+
+#[test]
 fn a_reload_opens_and_removes_unix_sockets() {
     with(|io| {
         let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
+use std::time::Instant;
 
 use linerate_net::layer::Layered;
 use linerate_net::link::pcap::PcapFile;
@@ -12,6 +13,7 @@ use linerate_net::{ListenOptions, Profile, Time, Transport, Waker, machine};
 
 use crate::clients::Clients;
 use crate::flows::Scans;
+use crate::listening::until_free;
 use crate::notice::{Lack, Misdirected, Notice};
 use crate::options::ServerOptions;
 use crate::orders::Order;
@@ -145,7 +147,12 @@ impl Thread {
 
     fn listen_at_all<T: Transport, H: Handler>(&self, server: &mut Server<T, H>) -> io::Result<Vec<Address>> {
         let options = &self.options;
-        let listen = |(index, at)| self.listen(server, at, self.spoken.profile(options.tls_of(index))?);
+        // Only now: a reload must not hold up the connections of this thread.
+        let until = Instant::now() + limits::SOCKET_ENDS;
+        let listen = |(index, at)| {
+            let profile = self.spoken.profile(options.tls_of(index))?;
+            until_free(until, || self.listen(server, at, profile))
+        };
         let addresses = options.listen.iter().enumerate().map(listen).collect::<io::Result<_>>()?;
         for (index, socket) in (options.listen.len()..).zip(&options.sockets) {
             adopt(server, socket, self.spoken.profile(options.tls_of(index))?)?;
