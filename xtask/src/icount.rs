@@ -100,19 +100,19 @@ fn compare(before: &BTreeMap<String, f64>, now: &BTreeMap<String, f64>, toleranc
     good
 }
 
-/// Builds the benches, in one go so that cargo never waits for a single linker, and returns each
-/// package with its binary.
+/// Builds the benches and returns each package with its binary. Each package is built by itself: in
+/// one build the packages would share their dependencies' features, and so the code that is counted.
 fn build() -> Result<Vec<(String, PathBuf)>> {
+    PACKAGES.iter().map(|package| bench(package)).collect()
+}
+
+fn bench(package: &str) -> Result<(String, PathBuf)> {
     let mut cargo = shell::cargo();
     cargo.args(["bench", "--bench", BENCH, "--no-run", "--message-format=json-render-diagnostics"]);
-    cargo.args(PACKAGES.iter().flat_map(|package| ["-p", package]));
-    let mut binaries = BTreeMap::new();
-    shell::lines(&mut cargo, |line| binaries.extend(built(line)))?;
-    let missing: Vec<&&str> = PACKAGES.iter().filter(|p| !binaries.contains_key(**p)).collect();
-    if !missing.is_empty() {
-        bail!("cargo built no {BENCH} of {missing:?}");
-    }
-    Ok(binaries.into_iter().collect())
+    cargo.args(["-p", package]);
+    let mut found = None;
+    shell::lines(&mut cargo, |line| found = built(line).or_else(|| found.take()))?;
+    found.with_context(|| format!("cargo built no {BENCH} of {package}"))
 }
 
 /// The package and binary that a line of cargo's messages names, if it is a bench of ours.
