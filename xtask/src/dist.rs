@@ -44,7 +44,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let out = folder().join("out");
     std::fs::create_dir_all(&out)?;
     generate(&binary, options.target.as_deref())?;
-    archive(&binary, options.target.as_deref(), &out)?;
+    let stripped = strip(&binary, options.target.as_deref())?;
+    archive(&stripped, options.target.as_deref(), &out)?;
     let target: Vec<&str> = options.target.as_deref().map_or(Vec::new(), |t| vec!["--target", t]);
     if options.deb {
         let mut c = shell::cargo();
@@ -127,6 +128,19 @@ fn generate(binary: &Path, target: Option<&str>) -> Result<()> {
     Ok(())
 }
 
+/// Copies the binary without its debug information to where the archive and the packages take it:
+/// compressing all of it would take them minutes.
+fn strip(binary: &Path, target: Option<&str>) -> Result<PathBuf> {
+    let stripped = folder().join("bin/linerate");
+    std::fs::create_dir_all(folder().join("bin"))?;
+    std::fs::copy(binary, &stripped)?;
+    match stripper(target) {
+        Some(strip) => shell::run(shell::program(strip).arg(&stripped))?,
+        None => println!("strip is missing (package binutils): archive and packages are larger"),
+    }
+    Ok(stripped)
+}
+
 /// `linerate-VERSION-TARGET.tar.gz`, with everything in one folder.
 fn archive(binary: &Path, target: Option<&str>, out: &Path) -> Result<()> {
     let triple = target.map_or_else(|| format!("{}-linux-gnu", std::env::consts::ARCH), str::to_owned);
@@ -134,12 +148,7 @@ fn archive(binary: &Path, target: Option<&str>, out: &Path) -> Result<()> {
     let parent = tempfile::tempdir()?;
     let inside = parent.path().join(&name);
     std::fs::create_dir_all(&inside)?;
-    let stripped = inside.join("linerate");
-    std::fs::copy(binary, &stripped)?;
-    match stripper(target) {
-        Some(strip) => shell::run(shell::program(strip).arg(&stripped))?,
-        None => println!("strip is missing (package binutils): the archive is larger"),
-    }
+    std::fs::copy(binary, inside.join("linerate"))?;
     for part in ["man", "completions"] {
         shell::run(shell::program("cp").arg("-r").arg(folder().join(part)).arg(&inside))?;
     }
@@ -181,6 +190,8 @@ mod tests {
             .chain(rpm.iter().filter_map(|a| a["source"].as_str()))
             .collect();
         assert!(sources.len() > 10);
+        let stripped = |s: &&str| s.ends_with("target/dist/bin/linerate");
+        assert_eq!(sources.iter().copied().filter(stripped).count(), 2, "a package with debug information");
         for source in sources.iter().filter_map(|s| s.strip_prefix("../../")) {
             let made = source.starts_with("target/dist/");
             assert!(made || shell::root().join(source).exists(), "{source}");
