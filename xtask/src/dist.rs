@@ -202,4 +202,13 @@ mod tests {
             assert!(shell::root().join(file).exists(), "{file}");
         }
     }
+
+    /// systemd 252 ignores `Type=notify-reload`: the service would be reloaded by no command.
+    #[test]
+    fn the_service_reloads_on_older_systemd_too() {
+        let unit = std::fs::read_to_string(shell::root().join("packaging/linerate.service")).expect("read");
+        let keys: Vec<&str> = unit.lines().filter(|line| !line.starts_with('#')).collect();
+        assert!(keys.contains(&"Type=notify"), "{unit}");
+        assert!(keys.contains(&"ExecReload=/bin/kill -HUP $MAINPID"), "{unit}");
+    }
 }
