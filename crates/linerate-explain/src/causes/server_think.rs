@@ -163,7 +163,7 @@ fn among_others(record: &Record, within: f64) -> Option<String> {
     let quick = (tenth(at_once::alone(record)) - record.rtt_ms()).max(0.0) + paused;
     (quick < WORK_MS && record.is_contended()).then(|| {
         format!(
-            "unclear: a tenth of the calls had their answer {} after a round trip or sooner, and other programs compete for this machine's \
+            "unclear: 10 % of the calls had their response {} after a round trip or sooner, and other programs compete for this machine's \
              processors; a quieter machine would tell",
             say(quick)
         )
