@@ -109,7 +109,7 @@ fn left(until: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(late()) } else { Ok(left.max(Duration::from_millis(1))) }
 }
 
-pub(super) fn late() -> io::Error {
+fn late() -> io::Error {
     io::Error::other(format!("the page took longer than {} s", PATIENCE.as_secs()))
 }
 
