@@ -303,6 +303,11 @@ macro_rules! passed_on {
             state.transport.receive_or_discard(Data { conn: state.$of(data.conn), ..data }, take)
         }
 
+        fn unread(&mut self, conn: Conn) -> Option<Data> {
+            let state = &mut *self.state.borrow_mut();
+            Some(Data { conn, ..state.transport.unread(state.$of(conn))? })
+        }
+
         fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError> {
             let state = &mut *self.state.borrow_mut();
             state.transport.send(state.$of(conn), bytes)

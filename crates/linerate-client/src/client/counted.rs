@@ -21,7 +21,9 @@ use super::secure::Secure;
 use super::target::Target;
 use super::template::Compiled;
 use crate::conversation::{Alike, BodyPart, Out, Requests, Responses, Settle, Settled, Whole, Whose, Wire};
-use crate::{Any, Conversation, Expired, H1, Loss, Next, Pool, PoolOptions, Run, Stamp, connect_words};
+use crate::{
+    Any, Conversation, Expired, H1, Loss, Next, Pool, PoolOptions, Received, Run, Stamp, connect_words,
+};
 
 /// Outcomes of counted requests. `responses + failed + unknown + unsent` is the number asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -285,7 +287,7 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
                 None => return,
             };
             if let Err(error) = self.pool.begin(conn, run, &mut self.rendering, &mut self.transport) {
-                return self.lose(conn, &Loss::Net(error), now);
+                return self.send_failed(conn, error, now);
             }
         }
     }
@@ -331,12 +333,24 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
 
     fn send_pending(&mut self, conn: Conn, now: Time) {
         if let Err(error) = self.pool.send_pending(conn, &mut self.rendering, &mut self.transport) {
-            self.lose(conn, &Loss::Net(error), now);
+            self.send_failed(conn, error, now);
         }
     }
 
+    /// A pipe took nothing more. Responses that had arrived before are counted first: the server may have answered,
+    /// and then closed with requests unread.
+    fn send_failed(&mut self, conn: Conn, error: NetError, now: Time) {
+        let rest = self.transport.unread(conn).map(|data| self.receive(data, now).next);
+        let loss = if let Some(Next::Lose(loss)) = rest { loss } else { Loss::Net(error) };
+        self.lose(conn, &loss, now);
+    }
+
+    fn receive(&mut self, data: Data, now: Time) -> Received {
+        self.pool.receive(data, now, &mut self.transport, &mut Counting(&mut self.counted))
+    }
+
     fn readable(&mut self, conn: Conn, data: Data, now: Time) {
-        let received = self.pool.receive(data, now, &mut self.transport, &mut Counting(&mut self.counted));
+        let received = self.receive(data, now);
         match received.next {
             Next::Nothing => {}
             Next::Lose(loss) => self.lose(conn, &loss, now),

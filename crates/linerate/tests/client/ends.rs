@@ -1,14 +1,17 @@
 //! How calls and clients end.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream};
 use http::{Request, StatusCode};
-use linerate::client::{Client, Error, Phase, Resend};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use linerate::client::{Client, Error, Phase, Resend, Template};
 
 use crate::server::{Does, Server, ok};
 use crate::{echo, get};
@@ -206,4 +209,35 @@ async fn requests_that_a_panicking_stream_had_given_do_not_keep_their_places() {
     assert!(calls.iter().all(Result::is_ok));
     let four = client.send_all(futures_util::stream::iter((0..4).map(|n| get(format!("/{n}")))));
     assert_eq!(tokio::time::timeout(Duration::from_secs(20), four.count()).await, Ok(4));
+}
+
+/// A server that refuses an upload and closes resets the connection, because bytes are unread. Its
+/// response has arrived by then.
+#[tokio::test]
+async fn a_response_before_a_reset_is_read() {
+    const REFUSAL: &[u8] = b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig";
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            if stream.read(&mut [0; 1024]).is_ok_and(|n| n > 0) {
+                // The client may have left.
+                let _ = stream.write_all(REFUSAL);
+            }
+        }
+    });
+    let client = Client::builder(&format!("http://{address}")).pipes(1).build().unwrap();
+    for whole in [true, false] {
+        for _ in 0..40 {
+            let pieces = stream::iter(0..if whole { 1 } else { 300 });
+            let bytes = Bytes::from(vec![b'a'; if whole { 3_000_000 } else { 10_000 }]);
+            let pieces = pieces.map(move |_| Ok::<_, std::io::Error>(Frame::data(bytes.clone())));
+            let request = Request::put("/").body(StreamBody::new(pieces)).unwrap();
+            let response = client.send_streaming(request).await.unwrap();
+            assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+        }
+    }
+    let template = Template::post("/").unwrap().body(&"a".repeat(3_000_000));
+    let counted = client.send_counted(template, 40).await.unwrap();
+    assert_eq!((counted.responses, counted.by_class[4], counted.failed), (40, 40, 0), "{counted:?}");
 }

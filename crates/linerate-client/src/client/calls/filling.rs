@@ -11,7 +11,7 @@ use crate::client::error::Error;
 use crate::client::limits::{LARGEST_REQUEST_BODY, ROOM_PAUSE, UNSENT_MARK};
 use crate::client::mover::lacks_room;
 use crate::conversation::{Conversation, Out};
-use crate::{Connection, Failure, Loss, Run, Stamp, connect_words};
+use crate::{Connection, Failure, Run, Stamp, connect_words};
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// Gives requests to pipes, and opens pipes for the rest.
@@ -157,21 +157,21 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             }
         }
         if let Err(error) = sent {
-            self.lose(conn, &Loss::Net(error), now);
+            self.send_failed(conn, error, now);
         }
     }
 
     /// Sends what a connection has to say beside requests, and what of them had to wait.
     pub(super) fn send_pending(&mut self, conn: Conn, now: Time) {
         loop {
-            let unsent = self.transport.unsent(conn);
-            let Calls { pool, calls, options, out, frames, .. } = self;
-            if !pool.get_mut(conn).is_some_and(|pipe| pipe.conversation.has_streams()) {
+            if !self.has_streams(conn) {
                 return;
             }
+            let unsent = self.transport.unsent(conn);
+            let Calls { pool, calls, options, out, frames, .. } = self;
             let mut writing = Writing::new(calls, options, out);
             if let Err(error) = pool.send_pending_on(conn, &mut writing, frames.beside(unsent)) {
-                return self.lose(conn, &Loss::Net(error), now);
+                return self.send_failed(conn, error, now);
             }
             let was_full = frames.is_full();
             self.flush(conn, now);
@@ -256,7 +256,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let Calls { pool, calls, options, out, frames, .. } = self;
         let mut writing = Writing::new(calls, options, out);
         if let Err(error) = pool.begin_on(conn, run, &mut writing, frames) {
-            self.lose(conn, &Loss::Net(error), now);
+            self.send_failed(conn, error, now);
         }
     }
 

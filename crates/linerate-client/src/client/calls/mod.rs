@@ -26,7 +26,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use linerate_base::Random;
-use linerate_net::{Close, Conn, Data, Event, Time, Transport};
+use linerate_net::{Close, Conn, Data, Event, NetError, Time, Transport};
 use tracing::debug;
 
 pub use response::{CallReading, Trailers};
@@ -377,6 +377,22 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     fn readable(&mut self, conn: Conn, data: Data, now: Time) {
+        let (next, partial) = self.receive(conn, data, now);
+        match next {
+            Next::Nothing => {}
+            Next::Lose(loss) => self.lose(conn, &loss, now),
+            Next::Retire => self.retire(conn),
+            Next::Fill if self.has_streams(conn) => self.send_pending(conn, now),
+            Next::Fill => self.check_partial(conn, partial, now),
+        }
+    }
+
+    fn has_streams(&mut self, conn: Conn) -> bool {
+        self.pool.get_mut(conn).is_some_and(|pipe| pipe.conversation.has_streams())
+    }
+
+    /// Reads responses, and says what the pipe is to do next.
+    fn receive(&mut self, conn: Conn, data: Data, now: Time) -> (Next, PartialResponse) {
         let Calls { transport, pool, rules, heads, calls, done, news, meter, .. } = self;
         let streams = pool.get_mut(conn).is_some_and(|pipe| {
             pipe.beside.heard = now;
@@ -390,28 +406,29 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if received.answered > 0 {
             self.answered(conn, received.answered, now);
         }
-        let (mismatch, in_doubt) = (seen.mismatch, seen.in_doubt);
         self.requeue(seen.robbed);
         self.pause_full(seen.full);
         for (id, trouble) in seen.useless {
             self.pool.cancel(conn, id);
             self.end(id, Err(trouble.error()));
         }
-        match received.next {
-            Next::Nothing => {}
-            Next::Lose(loss) => self.lose(conn, &loss, now),
-            Next::Retire => self.retire(conn),
-            Next::Fill if mismatch => {
-                let words = "a response on this connection belonged to no request of it".to_owned();
-                self.lose(conn, &Loss::Malformed(words), now);
+        let malformed = |words: &str| Next::Lose(Loss::Malformed(words.to_owned()));
+        let next = match received.next {
+            Next::Fill if seen.mismatch => {
+                malformed("a response on this connection belonged to no request of it")
             }
-            Next::Fill if in_doubt => {
-                let words = "the end of a response on this connection is in doubt".to_owned();
-                self.lose(conn, &Loss::Malformed(words), now);
-            }
-            Next::Fill if streams => self.send_pending(conn, now),
-            Next::Fill => self.check_partial(conn, seen.partial, now),
-        }
+            Next::Fill if seen.in_doubt => malformed("the end of a response on this connection is in doubt"),
+            next => next,
+        };
+        (next, seen.partial)
+    }
+
+    /// A pipe took nothing more. Responses that had arrived before are read first: the server may have answered, and
+    /// then closed with requests unread.
+    fn send_failed(&mut self, conn: Conn, error: NetError, now: Time) {
+        let rest = self.transport.unread(conn).map(|data| self.receive(conn, data, now).0);
+        let loss = if let Some(Next::Lose(loss)) = rest { loss } else { Loss::Net(error) };
+        self.lose(conn, &loss, now);
     }
 
     fn count(&mut self, seen: &SeenByReader) {
