@@ -10,7 +10,9 @@ use crate::evidence::{Grounds, Proof, Trial};
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
 use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded};
-use crate::signs::new_connections::{self, WAITED_MS, first_waits, grows, syns, waited};
+use crate::signs::new_connections::{
+    self, Resent, WAITED_MS, first_waits, grows, lost_only_at_once, syns, waited,
+};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -97,6 +99,20 @@ fn turned_away(record: &Record, lost: f64, words: String) -> Judgement {
     )))
 }
 
+/// SYNs were lost of connections that were opened at once, and of those alone none: such a queue is
+/// too short for so many, and a call alone does not meet it. A limit on new connections looks the
+/// same.
+fn too_many_at_once([at_once, alone]: [Resent; 2], lost: f64) -> Judgement {
+    Judgement::Open(format!(
+        "unclear: of {} connections opened several at once {} had to send their SYN again (connected after {}), of {} opened alone none. \
+         The server's backlog may be too short for so many at once, or their number is limited (ListenOverflows there tells)",
+        at_once.of,
+        at_once.again,
+        say(lost),
+        alone.of
+    ))
+}
+
 /// Where programs compete for this machine's processors, a server on it waits for one on some new
 /// connections, and longer for several at once. Slow accepting delays each of them. Else the reason why
 /// that is unclear.
@@ -125,6 +141,9 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
         say(lost)
     );
     if waited < WAITED_MS && !ran_over(record) {
+        if let Some(resent) = lost_only_at_once(record) {
+            return too_many_at_once(resent, lost);
+        }
         return if !again.is_empty() && later_calls_lose_nothing(record) {
             turned_away(record, lost, syn_words)
         } else if again.is_empty() && record.fresh().len() >= 2 && record.reused().len() >= 2 {

@@ -7,7 +7,7 @@ use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
 use crate::record::{Record, median_of};
 use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded, nothing_beside};
-use crate::signs::new_connections::syns;
+use crate::signs::new_connections::{lost_only_at_once, syns};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -48,6 +48,10 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
         };
     }
     if matches!(judged.of("accept-queue"), Judgement::Named(v) if v.proof() > Proof::Possible) {
+        return Judgement::Silent;
+    }
+    // The way loses SYNs however many are sent. That more were lost at once is told of the queue.
+    if lost_only_at_once(record).is_some() {
         return Judgement::Silent;
     }
     let times: Vec<f64> = again.iter().map(|c| ms(c.connect)).collect();

@@ -48,6 +48,33 @@ pub(crate) fn syns(record: &Record) -> (Vec<&Call>, usize) {
     (fresh.into_iter().filter(|c| c.syn_again() && !c.collided()).collect(), all)
 }
 
+/// Connections opened alone that make it plain that those lose no SYN.
+const ALONE: usize = 6;
+
+/// Of connections, how many had to send their SYN again, and how many there were.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Resent {
+    pub(crate) again: usize,
+    pub(crate) of: usize,
+}
+
+impl Resent {
+    fn of<'a>(calls: impl Iterator<Item = &'a Call>) -> Resent {
+        calls.filter(|c| c.fresh).fold(Resent::default(), |sum, c| Resent {
+            again: sum.again + usize::from(c.syn_again() && !c.collided()),
+            of: sum.of + 1,
+        })
+    }
+}
+
+/// Connections that were opened several at once, and that were opened alone, if only some of the
+/// first had to send their SYN again. Calls are usually made on one of the others.
+pub(crate) fn lost_only_at_once(record: &Record) -> Option<[Resent; 2]> {
+    let [at_once, alone] =
+        [Resent::of(record.bursts().flatten()), Resent::of(record.calls().map(|(_, c)| c))];
+    (at_once.again > 0 && alone.again == 0 && alone.of >= ALONE).then_some([at_once, alone])
+}
+
 /// The more connections at once, the longer the last one waits: they are accepted one after the
 /// other.
 pub(crate) fn grows(record: &Record) -> bool {

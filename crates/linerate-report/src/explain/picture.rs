@@ -114,7 +114,8 @@ fn rows(call: &Call, cause: Option<&str>) -> Vec<Row> {
     let mut before: Option<&Arrow> = None;
     for arrow in &arrows {
         if let Some((b, gap)) = before.map(|b| (b, arrow.at_ms - b.at_ms)).filter(|(_, gap)| *gap >= least) {
-            let blamed = cause.filter(|_| gap >= longest && gap * 2.0 > ms(call.total));
+            let blamed =
+                cause.filter(|c| gap >= longest && gap * 2.0 > ms(call.total) && lost_as_said(call, c));
             let why = blamed.and_then(reason).unwrap_or_else(|| between(b, arrow));
             rows.push(Row::Pause { ms: gap, why: why.to_owned(), bad: blamed.is_some() });
         }
@@ -127,6 +128,15 @@ fn rows(call: &Call, cause: Option<&str>) -> Vec<Row> {
         rows.push(Row::Pause { ms: rest.max(0.0), why: why.to_owned(), bad: true });
     }
     rows
+}
+
+/// Of a cause that only some calls meet: whether this one did, so far as the kernel counted.
+fn lost_as_said(call: &Call, cause: &str) -> bool {
+    match cause {
+        "syn-loss" => call.syn_again(),
+        "packet-loss" => call.lossy(),
+        _ => true,
+    }
 }
 
 /// What packets alone show of a server that sends nothing.
@@ -267,4 +277,36 @@ fn arrows(call: &Call) -> Vec<Arrow> {
     let end = label(receives[last].bytes.into(), last);
     push(receives[last].at, false, end, false);
     arrows
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use linerate_explain::call::{Answer, Received};
+
+    use super::*;
+
+    #[test]
+    fn a_pause_is_a_loss_only_in_a_call_that_met_one() {
+        let at = Duration::from_millis(100);
+        let mut call = Call {
+            fresh: true,
+            wait: at,
+            total: at,
+            receives: vec![Received { at, bytes: 80 }],
+            end: Some(Ok(Answer { status: 200, ..Answer::default() })),
+            ..Call::default()
+        };
+        let why = |call: &Call, cause: &str| {
+            rows(call, Some(cause)).into_iter().find_map(|row| match row {
+                Row::Pause { why, .. } => Some(why),
+                _ => None,
+            })
+        };
+        assert_eq!(why(&call, "packet-loss").as_deref(), Some("until the server answers"));
+        assert_eq!(why(&call, "server-think").as_deref(), Some(WORKS));
+        call.facts.total_retrans = 1;
+        assert_eq!(why(&call, "packet-loss").as_deref(), Some("lost: until it is sent again"));
+    }
 }

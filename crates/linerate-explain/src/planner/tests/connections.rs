@@ -22,6 +22,15 @@ fn connections() {
         let lost = explained_with(World { lose_syn: 3, rtt: 40.0, ..World::default() }, settings(), seed);
         assert_eq!(ids(&lost), ["syn-loss", "accept-queue"], "{lost:#?}");
     }
+    // A queue with room for five: a call alone does not meet it.
+    for (rtt, seed) in [0.05, 40.0].into_iter().flat_map(|rtt| (0..20).map(move |seed| (rtt, seed))) {
+        let short = World { backlog: 5, think: |_| 100.0, rtt, ..World::default() };
+        let short = explained_with(short, settings(), seed);
+        assert_eq!(ids(&short), ["server-think"], "{rtt}, seed {seed}: {short:#?}");
+        let told = |l: &String| l.starts_with("accept-queue: unclear: of") && l.contains("opened alone none");
+        assert!(short.limits.iter().any(told), "{:?}", short.limits);
+        assert!(short.ruled_out.iter().all(|r| r.id != "accept-queue" && r.id != "syn-loss"), "{short:#?}");
+    }
     let setup = explained(World { setup: 200.0, ..World::default() });
     assert_eq!(ids(&setup), ["reverse-dns"], "{setup:#?}");
     assert_eq!(setup.causes[0].proof(), Proof::Possible);
