@@ -166,10 +166,13 @@ ANSWERS = {
     b'/length': b'HTTP/1.1 200 OK\\r\\nContent-Length: 5\\r\\n\\r\\nhello',
     b'/chunked': b'HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n5\\r\\nhello\\r\\n0\\r\\n\\r\\n',
     b'/nothing': b'',
+    b'/refused': b'HTTP/1.1 413 Too Large\\r\\nConnection: close\\r\\nContent-Length: 3\\r\\n\\r\\nbig',
 }
 
 def serve(raw):
     try:
+        # Else a short answer waits behind the tickets until they are acknowledged, and a reset discards it.
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         tls = context.wrap_socket(raw, server_side=True)
         head = b''
         while b'\\r\\n\\r\\n' not in head:
@@ -219,5 +222,12 @@ while True:
             "{way:?}: {}",
             document["connections"]
         );
+        // Its answer comes before the reset that a close with bytes unread makes.
+        let body = issued.file("body");
+        std::fs::write(&body, vec![0; 3_000_000]).expect("written");
+        let url = format!("https://localhost:{}/refused", server.address.port());
+        let flags = ["-4", "-n", "12", "-c", "2", "--body", &format!("@{body}"), "--cacert", &cacert, &url];
+        let (document, _) = measured(&[&way[..], &flags].concat());
+        assert_eq!(number(&document, "/status/413"), 12, "{way:?}: {}", document["failures"]);
     }
 }
