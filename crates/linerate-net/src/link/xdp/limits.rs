@@ -22,12 +22,18 @@ pub(super) const RULES: usize = 128;
 /// Receive queues of one thread. Reason: the thread waits for all of them with one list.
 pub(super) const QUEUES_PER_THREAD: usize = crate::sys::xdp::SOCKETS_PER_WAIT;
 
-/// Cached neighbours. Reason: 4096 take 128 KiB, and a collision costs two requests to the kernel.
-pub(super) const NEIGHBOUR_SLOTS: usize = 4096;
+/// Cached neighbours: sets, and places of each. Reason: a peer must not be forgotten while its packet
+/// waits for an answer among 4096 others, each from an invented address. They take 512 KiB.
+pub(super) const NEIGHBOUR_SETS: usize = 4096;
+pub(super) const NEIGHBOUR_WAYS: usize = 4;
 
 /// Requests to the kernel per epoch; beyond them, the source of received frames must do. Reason:
 /// each costs about 5 us, and a flood from invented addresses may cost at most 1 % of the time.
 pub(super) const QUESTIONS_PER_EPOCH: u32 = 10_000;
+
+/// Requests of them that only addresses get of which no frame was seen. Reason: without one such a
+/// peer gets no packet at all, and a flood must not use up what it needs.
+pub(super) const QUESTIONS_FOR_UNSEEN: u32 = 1000;
 
 /// How long the kernel's reply about a neighbour is valid. Reason: a neighbour that changes its
 /// card is found again before TCP gives up.

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use super::ethernet::Mac;
-use super::limits::{NEIGHBOUR_SLOTS, QUESTIONS_PER_EPOCH};
+use super::limits::{NEIGHBOUR_SETS, NEIGHBOUR_WAYS, QUESTIONS_FOR_UNSEEN, QUESTIONS_PER_EPOCH};
 
 /// How packets to an address leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +48,15 @@ struct Slot {
 }
 
 const NO_WAY: Way = Way { card: Mac([0; 6]), mtu: u16::MAX };
+const EMPTY: Slot = Slot { address: 0, epoch: 0, way: NO_WAY, source: Source::Nobody };
 
-/// A table of fixed size: two addresses that share a slot only cost requests to the kernel.
+/// The places of an address, the one used last first.
+type Set = [Slot; NEIGHBOUR_WAYS];
+
+/// A table of fixed size. A new address takes the place that was not used for longest, so that a
+/// flood from invented addresses does not displace a peer before its packet is answered.
 pub(super) struct Neighbours {
-    slots: Box<[Slot]>,
+    sets: Box<[Set]>,
     epoch: u32,
     /// Requests to the kernel left in this epoch.
     questions: u32,
@@ -66,9 +71,8 @@ fn key(address: IpAddr) -> u128 {
 
 impl Neighbours {
     pub(super) fn new() -> Neighbours {
-        let empty = Slot { address: 0, epoch: 0, way: NO_WAY, source: Source::Nobody };
         Neighbours {
-            slots: vec![empty; NEIGHBOUR_SLOTS].into_boxed_slice(),
+            sets: vec![[EMPTY; NEIGHBOUR_WAYS]; NEIGHBOUR_SETS].into_boxed_slice(),
             epoch: 1,
             questions: QUESTIONS_PER_EPOCH,
         }
@@ -80,10 +84,20 @@ impl Neighbours {
         self.questions = QUESTIONS_PER_EPOCH;
     }
 
+    /// The entry of an address. A new one says nothing yet.
+    #[inline]
     fn slot(&mut self, address: u128) -> &mut Slot {
         let folded = (address as u64) ^ ((address >> 64) as u64);
         let hash = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        &mut self.slots[hash as usize % NEIGHBOUR_SLOTS]
+        let set = &mut self.sets[hash as usize % NEIGHBOUR_SETS];
+        if set[0].address != address {
+            let at = set.iter().position(|slot| slot.address == address);
+            set[..=at.unwrap_or(NEIGHBOUR_WAYS - 1)].rotate_right(1);
+            if at.is_none() {
+                set[0] = Slot { address, ..EMPTY };
+            }
+        }
+        &mut set[0]
     }
 
     /// Records that a frame came from this MAC address with this source address.
@@ -91,7 +105,7 @@ impl Neighbours {
     pub(super) fn seen(&mut self, address: IpAddr, mac: Mac) {
         let (address, epoch) = (key(address), self.epoch);
         let slot = self.slot(address);
-        if slot.address == address && slot.epoch == epoch && slot.source == Source::Sure {
+        if slot.epoch == epoch && slot.source == Source::Sure {
             return;
         }
         *slot = Slot { address, epoch, way: Way { card: mac, ..NO_WAY }, source: Source::Seen };
@@ -103,7 +117,7 @@ impl Neighbours {
     pub(super) fn find(&mut self, to: IpAddr, ask: impl FnOnce() -> Hop) -> Option<Way> {
         let (address, epoch) = (key(to), self.epoch);
         let slot = self.slot(address);
-        if slot.address == address && slot.epoch == epoch {
+        if slot.epoch == epoch {
             match slot.source {
                 Source::Sure => return Some(slot.way),
                 Source::Asked => return None,
@@ -116,26 +130,25 @@ impl Neighbours {
     #[cold]
     fn find_anew(&mut self, to: IpAddr, ask: impl FnOnce() -> Hop) -> Option<Way> {
         let (address, epoch) = (key(to), self.epoch);
-        let may_ask = self.questions > 0;
-        self.questions = self.questions.saturating_sub(1);
-        let slot = self.slot(address);
+        let slot = *self.slot(address);
         // An entry of an earlier epoch is better than none.
-        let known = slot.address == address && !matches!(slot.source, Source::Nobody | Source::Asked);
+        let known = !matches!(slot.source, Source::Nobody | Source::Asked);
         let before = known.then_some(slot.way);
+        let may_ask = self.questions > if known { QUESTIONS_FOR_UNSEEN } else { 0 };
+        self.questions -= u32::from(may_ask);
         let (way, source) = match if may_ask { ask() } else { Hop::None } {
             Hop::Known(way) => (Some(way), Source::Sure),
             Hop::Asked | Hop::None if before.is_some() => (before, Source::Sure),
             Hop::Asked | Hop::None => (None, Source::Asked),
         };
-        *slot = Slot { address, epoch, way: way.unwrap_or(NO_WAY), source };
+        *self.slot(address) = Slot { address, epoch, way: way.unwrap_or(NO_WAY), source };
         way
     }
 
     /// The network may have answered: lets the kernel be asked again about a pending address.
     pub(super) fn look_again(&mut self, to: IpAddr) {
-        let address = key(to);
-        let slot = self.slot(address);
-        if slot.address == address && slot.source == Source::Asked {
+        let slot = self.slot(key(to));
+        if slot.source == Source::Asked {
             slot.source = Source::Nobody;
         }
     }
@@ -212,6 +225,26 @@ mod tests {
             });
             assert!(found.is_some());
         }
-        assert_eq!(asked, QUESTIONS_PER_EPOCH);
+        assert_eq!(asked, QUESTIONS_PER_EPOCH - QUESTIONS_FOR_UNSEEN);
+        // Some questions are left for peers that sent nothing lately.
+        assert_eq!(table.find(ip(1), || Hop::Known(B)), Some(B));
+    }
+
+    /// Between a packet and its answer there may be thousands of others, and the kernel is not
+    /// asked any more.
+    #[test]
+    fn a_flood_of_addresses_displaces_no_peer_that_waits_for_an_answer() {
+        const BETWEEN: u32 = 1000;
+        let mut table = Neighbours::new();
+        table.questions = 0;
+        let mut invented = (0u32..).map(|n| IpAddr::from(Ipv4Addr::from(0xc612_0000 | (n & 0xffff))));
+        for n in 0..=255 {
+            table.seen(ip(n), A.card);
+            for address in invented.by_ref().take(BETWEEN as usize) {
+                table.seen(address, B.card);
+                assert!(table.find(address, never).is_some());
+            }
+            assert_eq!(table.find(ip(n), never), Some(A), "{n}");
+        }
     }
 }
