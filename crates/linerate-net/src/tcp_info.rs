@@ -101,6 +101,11 @@ pub struct TcpTotals {
     pub bytes_dropped: u64,
     /// Times the link had no room for a packet.
     pub link_full: u64,
+    /// Replies (SYN-ACKs, resets, ACKs of ended connections) dropped because too many waited for
+    /// the link.
+    pub replies_dropped: u64,
+    /// Times the next hop of a packet was unknown.
+    pub no_next_hop: u64,
     /// "Packet too big" messages from routers that were accepted (RFC 1191, RFC 8201).
     pub too_big: u64,
     /// Connections whose large segments were lost without an ICMP message.
@@ -117,7 +122,7 @@ pub struct TcpTotals {
 
 impl TcpTotals {
     /// The counters that only rise, by the names that documents and metrics show.
-    pub fn counters(&self) -> [(&'static str, u64); 35] {
+    pub fn counters(&self) -> [(&'static str, u64); 37] {
         [
             ("passive_opens", self.passive_opens),
             ("active_opens", self.active_opens),
@@ -149,6 +154,8 @@ impl TcpTotals {
             ("time_waits_reused", self.time_waits_reused),
             ("bytes_dropped", self.bytes_dropped),
             ("link_full", self.link_full),
+            ("replies_dropped", self.replies_dropped),
+            ("no_next_hop", self.no_next_hop),
             ("too_big", self.too_big),
             ("black_holes", self.black_holes),
             ("bad_checksum", self.bad_checksum),
@@ -211,6 +218,8 @@ impl TcpTotals {
             &mut self.time_waits_reused,
             &mut self.bytes_dropped,
             &mut self.link_full,
+            &mut self.replies_dropped,
+            &mut self.no_next_hop,
             &mut self.too_big,
             &mut self.black_holes,
             &mut self.bad_checksum,

@@ -286,3 +286,62 @@ fn a_waker_ends_the_wait() {
         assert!(link.now() >= soon);
     });
 }
+
+/// Sends this many SYNs to our port, from their end.
+fn send_syns(raw: &socket2::Socket, count: usize) {
+    let mut packet = syn_between(THEIR_V4, OUR_V4);
+    packet[22..24].copy_from_slice(&PORT.to_be_bytes());
+    for _ in 0..count {
+        raw.send_to(&packet, &SocketAddr::from((OUR_V4, 0)).into()).expect("sent");
+    }
+}
+
+/// Reads all that is there; how much that was.
+fn drain(link: &mut Xdp) -> usize {
+    link.flush().expect("flushed");
+    std::iter::repeat_with(|| link.receive(64, |_| {})).take_while(|&count| count > 0).sum()
+}
+
+/// In a flood, the frames for floods stay posted while the thread keeps up. It then loses nothing
+/// when it has no CPU for a while.
+#[test]
+fn a_flood_that_is_read_in_time_keeps_its_frames() {
+    const SIGN: usize = 1500;
+    const ROUND: usize = 100;
+    /// More than the frames for normal load.
+    const UNREAD: usize = 6000;
+    let Some(cable) = Cable::new("a_flood_that_is_read_in_time_keeps_its_frames", 1) else { return };
+    let raw = cable.theirs.run(|| {
+        let (domain, kind) = (socket2::Domain::IPV4, socket2::Type::RAW);
+        socket2::Socket::new(domain, kind, Some(255.into())).expect("root may")
+    });
+    let opened = || cable.ours.run(|| open(&listen(XdpMode::Native)).expect("the link"));
+    {
+        let mut opened = opened();
+        let link = &mut opened.links[0];
+        send_syns(&raw, 1);
+        // The frames stay for seconds, which a test that is held up may miss.
+        let held_up = |begun: Instant| begun.elapsed() > Duration::from_secs(4);
+        for _ in 0..10 {
+            let (begun, before) = (Instant::now(), link.counts().overrun);
+            send_syns(&raw, SIGN);
+            drain(link);
+            for _ in 0..UNREAD / ROUND + 20 {
+                send_syns(&raw, ROUND);
+                drain(link);
+            }
+            send_syns(&raw, UNREAD);
+            let (read, lost) = (drain(link), link.counts().overrun - before);
+            if !held_up(begun) {
+                assert_eq!((read, lost), (UNREAD, 0));
+                break;
+            }
+        }
+    }
+    // The stack may see the flood first.
+    let mut opened = opened();
+    let link = &mut opened.links[0];
+    link.expect_flood();
+    send_syns(&raw, UNREAD);
+    assert_eq!((drain(link), link.counts().overrun), (UNREAD, 0));
+}

@@ -341,6 +341,10 @@ impl<L: Link> Link for Fault<L> {
         self.link.mtu(to)
     }
 
+    fn expect_flood(&mut self) {
+        self.link.expect_flood();
+    }
+
     fn overrun(&self) -> u64 {
         self.link.overrun()
     }

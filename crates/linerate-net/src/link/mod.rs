@@ -73,6 +73,10 @@ pub trait Link {
     /// link's own MTU.
     fn mtu(&mut self, to: IpAddr) -> usize;
 
+    /// The caller sees signs of a flood: a link that can keep more unread packets should do so for
+    /// some seconds.
+    fn expect_flood(&mut self) {}
+
     /// Packets lost on this machine before [`Link::receive`] could lend them. It may cost a system
     /// call.
     fn overrun(&self) -> u64 {

@@ -313,6 +313,10 @@ impl<L: Link> Link for Pcap<L> {
         self.link.mtu(to)
     }
 
+    fn expect_flood(&mut self) {
+        self.link.expect_flood();
+    }
+
     fn overrun(&self) -> u64 {
         self.link.overrun()
     }

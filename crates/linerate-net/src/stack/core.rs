@@ -54,6 +54,11 @@ pub(super) struct Core {
 
 /// How long cookies are accepted after the last one was sent.
 const COOKIES_NS: u64 = 130_000_000_000;
+/// Handshakes in progress that are a sign of a flood. Reason: honest clients on a fast network
+/// complete theirs before there are as many.
+const FLOOD: usize = 1024;
+/// How long a cookie is one.
+const FLOOD_NS: u64 = 1_000_000_000;
 /// How long an ACK of a cookie is dropped instead of being answered by a reset.
 const OVERTAKEN_NS: u64 = 10_000_000_000;
 
@@ -412,6 +417,12 @@ impl Core {
         self.replies.push(&tuple, answer);
     }
 
+    /// Whether SYNs arrive that nobody completes.
+    pub(super) fn is_flooded(&self) -> bool {
+        let cookies = self.cookies_at.is_some_and(|at| self.now.nanos_since(at) < FLOOD_NS);
+        cookies || self.halves.len() >= FLOOD
+    }
+
     /// Whether this is the last ACK of a handshake that was answered by a cookie.
     fn is_cookie(&self, tuple: &Tuple, tcp: &TcpHeader) -> bool {
         let recent = self.cookies_at.is_some_and(|at| self.now.nanos_since(at) <= COOKIES_NS);
@@ -578,7 +589,10 @@ impl Core {
                 self.act(conn, told, events);
             }
         }
-        while let Some(index) = self.halves.pop(at) {
+        // While many replies wait for the link, those to new SYNs come first.
+        while !self.replies.is_behind()
+            && let Some(index) = self.halves.pop(at)
+        {
             self.expire_half(index, mtu, events);
         }
     }

@@ -149,7 +149,11 @@ impl<L: Link> Stack<L> {
                 emit(&local, &remote, tcp, packet, |payload| flow.fill(&outgoing, shared, payload));
             });
             if !sent {
-                shared.stats.link_full += 1;
+                if self.link.has_room() {
+                    shared.stats.no_way += 1;
+                } else {
+                    shared.stats.link_full += 1;
+                }
                 return Left::Refused;
             }
             shared.stats.packets_out += 1;

@@ -47,7 +47,12 @@ impl<L: Link> Stack<L> {
     pub(super) fn take_packets(&mut self, events: &mut Vec<Event>) {
         let core = &mut self.core;
         core.now = self.link.now();
-        let (checksums, most) = (self.link.checksums(), core.shared.limits.packets_per_turn);
+        if core.is_flooded() {
+            self.link.expect_flood();
+        }
+        // Packets whose replies would be dropped stay in the link: it has room for many.
+        let most = core.shared.limits.packets_per_turn.min(core.replies.room());
+        let checksums = self.link.checksums();
         // The link's own MTU suffices for a SYN-ACK: narrower paths are learnt when segments are
         // not acknowledged.
         let mtu = self.link.mtu([0, 0, 0, 0].into());

@@ -25,6 +25,10 @@ pub(crate) struct ScriptLink {
     seen: Option<Time>,
     /// The next flush takes this long.
     pub(crate) stands_still: Duration,
+    /// Packets that it takes before it is full.
+    pub(crate) room: usize,
+    /// How often it was told of a flood.
+    pub(crate) floods: usize,
     inbox: VecDeque<Vec<u8>>,
     outbox: Vec<Vec<u8>>,
     mtu: usize,
@@ -50,6 +54,10 @@ impl Link for ScriptLink {
     }
 
     fn transmit(&mut self, _to: IpAddr, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        if self.room == 0 {
+            return false;
+        }
+        self.room -= 1;
         let mut packet = vec![0; len];
         fill(&mut packet);
         self.outbox.push(packet);
@@ -65,6 +73,10 @@ impl Link for ScriptLink {
     fn wait(&mut self, _until: Option<Time>) -> io::Result<bool> {
         self.seen = None;
         Ok(false)
+    }
+
+    fn expect_flood(&mut self) {
+        self.floods += 1;
     }
 
     fn waker(&self) -> Waker {
@@ -120,6 +132,8 @@ impl Lab {
             now: Time::from_nanos(1_000_000_000),
             seen: None,
             stands_still: Duration::ZERO,
+            room: usize::MAX,
+            floods: 0,
             inbox: VecDeque::new(),
             outbox: Vec::new(),
             mtu: 1500,

@@ -103,7 +103,7 @@ impl<L: Link> Stack<L> {
 
     /// Counters since the stack began.
     pub fn stats(&self) -> StackStats {
-        self.core.shared.stats
+        StackStats { replies_dropped: self.core.replies.dropped(), ..self.core.shared.stats }
     }
 
     /// Handshakes under way, and connections that only TIME_WAIT remembers.
@@ -164,6 +164,8 @@ impl<L: Link> Stack<L> {
         let core = &mut self.core;
         let full = (!core.dirty.is_empty() || core.replies.front().is_some()).then(|| core.now + LINK_FULL);
         let timers = core.next_deadline();
+        // What is due waits for room too.
+        let timers = if core.replies.is_behind() { timers.max(full) } else { timers };
         let until = until.filter(|until| *until != Time::NEVER);
         [until, timers, full].into_iter().flatten().min()
     }
@@ -404,7 +406,7 @@ impl<L: Link> Transport for Stack<L> {
             time_wait: time_wait as u64,
             buffer_bytes: self.core.shared.pool.bytes_in_use() as u64,
             overrun: self.link.overrun(),
-            ..self.core.shared.stats.totals()
+            ..self.stats().totals()
         };
         Some(totals)
     }

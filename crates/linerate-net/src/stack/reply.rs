@@ -8,12 +8,14 @@ use super::wire::{Flags, Seq, TcpHeader};
 use crate::Time;
 
 /// Replies that wait for the link. Reason: only a flood creates them faster than the link takes
-/// them, and then some may be lost.
+/// them. Before it drops any, the stack leaves packets in the link.
 const WAITING: usize = 4096;
 
 /// The queue of replies, with a rate limit.
 pub(crate) struct Replies {
     queue: VecDeque<(Tuple, TcpHeader)>,
+    /// Replies that found no room.
+    dropped: u64,
     per_s: u64,
     /// Resets that may be sent, in billionths.
     tokens: u64,
@@ -23,14 +25,31 @@ pub(crate) struct Replies {
 impl Replies {
     pub(crate) fn new(per_s: u32) -> Replies {
         let per_s = u64::from(per_s.max(1));
-        Replies { queue: VecDeque::new(), per_s, tokens: per_s * 1_000_000_000, filled_at: Time::ZERO }
+        let tokens = per_s * 1_000_000_000;
+        Replies { queue: VecDeque::new(), dropped: 0, per_s, tokens, filled_at: Time::ZERO }
     }
 
     /// Queues a reply; a flood may drop it, as the network could.
     pub(crate) fn push(&mut self, tuple: &Tuple, tcp: TcpHeader) {
-        if self.queue.len() < WAITING {
+        if self.room() > 0 {
             self.queue.push_back((*tuple, tcp));
+        } else {
+            self.dropped += 1;
         }
+    }
+
+    /// How many more may wait.
+    pub(crate) fn room(&self) -> usize {
+        WAITING.saturating_sub(self.queue.len())
+    }
+
+    /// Whether so many wait that retransmissions should come later.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.queue.len() >= WAITING / 2
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     pub(crate) fn front(&self) -> Option<&(Tuple, TcpHeader)> {

@@ -78,7 +78,9 @@ pub struct StackStats {
     /// Connections whose large segments were lost without an ICMP message, and which continue with
     /// small ones.
     pub black_holes: u64,
-    /// Replies dropped because the link knew no next hop.
+    /// Replies dropped because too many waited for the link.
+    pub replies_dropped: u64,
+    /// Times the link knew no next hop for a packet.
     pub no_way: u64,
     /// Times the link had no room for a packet.
     pub link_full: u64,
@@ -118,6 +120,8 @@ impl StackStats {
             time_waits_reused: self.time_waits_reused,
             bytes_dropped: self.bytes_dropped,
             link_full: self.link_full,
+            replies_dropped: self.replies_dropped,
+            no_next_hop: self.no_way,
             too_big: self.too_big,
             black_holes: self.black_holes,
             bad_checksum: self.bad_checksum,

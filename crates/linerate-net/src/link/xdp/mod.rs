@@ -224,12 +224,12 @@ impl Link for Xdp {
     }
 
     fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
-        let mut count = 0;
+        let (mut count, now) = (0, self.clock.now());
         let queues = self.queues.len();
         for at in 0..queues {
             let queue = &mut self.queues[(self.first + at) % queues];
             let (neighbours, completes) = (&mut self.neighbours, self.completes);
-            count += queue.receive(max - count, |frame| {
+            count += queue.receive(now, max - count, |frame| {
                 if let Some((mac, packet)) = ethernet::parse(frame)
                     && let Some(source) = ethernet::source(packet)
                 {
@@ -318,6 +318,11 @@ impl Link for Xdp {
 
     fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.wake))
+    }
+
+    fn expect_flood(&mut self) {
+        let now = self.clock.now();
+        self.queues.iter_mut().for_each(|queue| queue.expect_flood(now));
     }
 
     fn overrun(&self) -> u64 {

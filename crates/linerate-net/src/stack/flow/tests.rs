@@ -700,6 +700,65 @@ fn a_flood_of_syns_stops_nobody() {
     assert_eq!(lab.net.waiting().0, 0);
 }
 
+/// A flood that the link answers too slowly fills the queue of replies, not that of the link. Then
+/// no SYN-ACK is dropped, and a real client does not wait a second to repeat its SYN.
+#[test]
+fn a_full_link_costs_no_answer() {
+    let mut lab = Lab::listening();
+    lab.net.link.room = 0;
+    for port in 1000..21_000 {
+        lab.peer_port = port;
+        lab.queue(seg("S", 0, 0, 0));
+    }
+    (0..100).for_each(|_| lab.turn());
+    assert_eq!(lab.net.stats().packets_in, 4096, "no more than there is room for answers");
+    lab.peer_port = 9;
+    lab.queue(seg("S", 0, 0, 0));
+    (0..200).for_each(|_| {
+        lab.net.link.room = 200;
+        lab.turn();
+    });
+    let out = lab.take_out();
+    assert_eq!(out.len(), 20_001, "each SYN has its answer, without a second's wait");
+    assert_eq!(out.last().map(|(tcp, _)| tcp.dst_port), Some(9));
+    assert_eq!(lab.net.stats().replies_dropped, 0);
+}
+
+/// Unanswered handshakes repeat their SYN-ACKs, which leave room for answers to new SYNs.
+#[test]
+fn repeated_answers_give_way_to_new_ones() {
+    let mut lab = Lab::listening();
+    for port in 1000..5096 {
+        lab.peer_port = port;
+        lab.hears(seg("S", 0, 0, 0));
+    }
+    lab.drop_out();
+    lab.net.link.room = 0;
+    lab.pass_ms(1002);
+    lab.peer_port = 9;
+    lab.hears(seg("S", 0, 0, 0));
+    lab.net.link.room = usize::MAX;
+    lab.turn();
+    let out = lab.take_out();
+    assert!(out.iter().any(|(tcp, _)| tcp.dst_port == 9), "{} answers", out.len());
+    assert_eq!(lab.net.stats().replies_dropped, 0);
+}
+
+/// The link is told, so that it keeps more packets whenever the process is held up.
+#[test]
+fn a_link_is_told_of_a_flood() {
+    let mut lab = Lab::listening();
+    for port in 1000..2023 {
+        lab.peer_port = port;
+        lab.hears(seg("S", 0, 0, 0));
+    }
+    assert_eq!(lab.net.link.floods, 0);
+    lab.peer_port = 3000;
+    lab.hears(seg("S", 0, 0, 0));
+    lab.turn();
+    assert!(lab.net.link.floods > 0);
+}
+
 /// 100,000 open connections at no more than a kilobyte each, in addition to their buffers.
 #[test]
 fn a_connection_is_small() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::ring::{Packet, Ring};
 use super::{Frame, Umem};
+use crate::Time;
 use crate::sys::poll::timespec;
 use crate::sys::{EventFd, check};
 
@@ -50,10 +51,12 @@ const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
 /// Packets per poll of the queue: as many as a poll by interrupt takes (NAPI_POLL_WEIGHT).
 const POLLED: u32 = 64;
 
-/// A flood begins when a half of the normal frames waits unread, and ends when it is down to a
-/// 16th.
+/// A half of the normal frames that waits unread is a sign of a flood. It is over some seconds after
+/// the last sign, once no more than a 16th waits. Reason: a thread that keeps up with a flood sees
+/// nothing of it, and needs all frames the moment it loses its CPU.
 const FLOOD: u32 = 2;
 const CALM: u32 = 16;
+const FLOOD_LASTS: Duration = Duration::from_secs(5);
 
 /// Calls per `kick`, at most. Reason: a full ring leaves in fewer; a link that takes nothing must
 /// not hold the thread.
@@ -85,6 +88,8 @@ pub(crate) struct QueueSocket {
     /// Receive frames that the kernel has or that wait to be read, and their number at normal load.
     posted: u32,
     calm: u32,
+    /// A flood counts as going on until then.
+    flood_until: Time,
     /// The card accesses our memory itself.
     zero_copy: bool,
     /// Frames were pushed since the last `kick`.
@@ -151,6 +156,7 @@ impl QueueSocket {
             reserve,
             posted: size,
             calm: size,
+            flood_until: Time::ZERO,
             zero_copy,
             pushed: false,
             polls: config.busy_poll.is_some(),
@@ -163,16 +169,16 @@ impl QueueSocket {
     }
 
     /// Lends up to `max` received frames to `take`; returns how many.
-    pub(crate) fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
+    pub(crate) fn receive(&mut self, now: Time, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
         let waiting = self.receive.available(u32::MAX);
         let count = waiting.min(u32::try_from(max).unwrap_or(u32::MAX));
         if count == 0 {
             return 0;
         }
         if waiting >= self.calm / FLOOD {
-            self.post_reserve();
+            self.expect_flood(now);
         }
-        let is_calm = waiting < self.calm / CALM;
+        let is_calm = waiting < self.calm / CALM && now >= self.flood_until;
         self.umem.prefetch(self.receive.peek(0).address);
         for i in 0..count {
             let packet = self.receive.peek(i);
@@ -197,12 +203,17 @@ impl QueueSocket {
         count as usize
     }
 
-    /// Posts the reserve too: packets arrive faster than they are read.
-    fn post_reserve(&mut self) {
+    /// Posts the reserve too, for some seconds: packets may arrive faster than they are read.
+    pub(crate) fn expect_flood(&mut self, now: Time) {
+        self.flood_until = now + FLOOD_LASTS;
+        if self.reserve.is_empty() {
+            return;
+        }
         self.posted += self.reserve.len() as u32;
         for frame in self.reserve.drain(..) {
             self.fill.push(self.umem.address(&frame));
         }
+        self.fill.publish();
     }
 
     /// Whether frames wait to be received.
