@@ -234,7 +234,7 @@ fn a_site_without_an_address_is_refused() {
     folder.write("[[listener]]\nlisten = \"127.0.0.1:7\"\n");
     let (code, said) = run(&["--listen", "127.0.0.1:7"]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("127.0.0.1:7 is to be listened on twice"), "{said}");
+    assert!(said.contains("--listen and a [[listener]] both give 127.0.0.1:7"), "{said}");
     let (code, said) = run(&["--misbehave", "think=1"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("[[listener]]"), "{said}");

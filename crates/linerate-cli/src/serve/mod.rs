@@ -179,26 +179,30 @@ fn files_alone(args: &ServeArgs) -> Result<(), Fault> {
     Ok(())
 }
 
-/// No two sockets of ours are to have the same place.
+/// Checks that no two of our sockets need the same address.
 fn apart(args: &ServeArgs) -> Result<(), Fault> {
     let addresses = args.addresses();
     for (i, at) in addresses.iter().enumerate() {
         if !at.is_open() && addresses[..i].contains(at) {
-            return Err(Fault::input(format!("{at} is to be listened on twice")).hint("name it once"));
+            let said = if args.listen.iter().filter(|listen| listen.at == *at).count() > 1 {
+                format!("--listen gives {at} twice")
+            } else {
+                format!("--listen and a [[listener]] both give {at}")
+            };
+            return Err(Fault::input(said).hint("leave out one"));
         }
         // Sockets that share a port may differ in how much of the machine they are for.
         let free = args.share_port == Some(true) || args.io.is_some_and(Io::is_user_space);
         if let Some(other) = addresses[..i].iter().find(|other| !free && args::within(other, at)) {
-            return Err(Fault::input(format!(
-                "{at} and {other} are both to be listened on, and one has the other"
-            ))
-            .hint("leave out one, or give them ports of their own"));
+            let said = format!("--listen cannot use both {at} and {other}: one includes the other");
+            return Err(Fault::input(said).hint("leave out one, or use different ports"));
         }
     }
     match &args.metrics {
-        Some(at) if !at.is_open() && addresses.iter().any(|a| a == at || args::within(a, at)) => Err(
-            Fault::input(format!("{at} is to be listened on already, so --metrics needs a port of its own")),
-        ),
+        Some(at) if !at.is_open() && addresses.iter().any(|a| a == at || args::within(a, at)) => {
+            Err(Fault::input(format!("--metrics cannot use {at}: --listen already does"))
+                .hint("use another address for --metrics"))
+        }
         _ => Ok(()),
     }
 }

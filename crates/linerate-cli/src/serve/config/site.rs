@@ -118,7 +118,7 @@ fn listener(table: &Table<'_>, config: &Path, taken: &mut Vec<Address>) -> Resul
     let listen: Vec<Listen> = values(table, "listen", |text| args::listen_beside(text, config))?;
     for (Listen { at, .. }, written) in listen.iter().zip(item.one_or_more()) {
         if !at.is_open() && taken.contains(at) {
-            return Err(written.error(format!("listen: {at} is to be listened on twice")));
+            return Err(written.error(format!("listen: {at} is given twice")));
         }
         taken.push(at.clone());
     }
