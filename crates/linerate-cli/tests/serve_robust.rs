@@ -4,20 +4,51 @@
 mod common;
 mod serving;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::until;
-use serving::{Server, connect, serve, started, transports};
+use serving::{Server, connect, get, serve, started, transports};
 
-/// A server under a shell's `ulimit`.
-fn limited(ulimit: &str, arguments: &[&str]) -> Server {
+/// A server under a shell's `ulimit`, to be started.
+fn under(ulimit: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     let program = assert_cmd::cargo::cargo_bin!("linerate");
     command.args(["-c", &format!("ulimit {ulimit}; exec \"$0\" \"$@\"")]).arg(program);
     command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
-    started(command)
+    command
+}
+
+fn limited(ulimit: &str, arguments: &[&str]) -> Server {
+    started(under(ulimit, arguments))
+}
+
+/// Whatever the limit, a server accepts connections or ends and says why.
+#[test]
+fn too_few_descriptors_are_named_at_the_start() {
+    for io in transports() {
+        let (mut refused, mut served) = (0, 0);
+        for limit in 8..=24 {
+            let mut command = under(&format!("-n {limit}"), &["--io", io, "--threads", "1"]);
+            let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+            let mut lines = BufReader::new(child.stderr.take().unwrap());
+            let mut said = String::new();
+            lines.read_line(&mut said).unwrap();
+            if let Some(at) = said.trim().strip_prefix("listening on http://") {
+                assert!(get(at, "/").ends_with("Hello, World!\n"), "{io}: {limit}");
+                served += 1;
+                child.kill().unwrap();
+            } else {
+                lines.read_to_string(&mut said).unwrap();
+                assert!(said.contains("open files"), "{io}: {limit}: {said}");
+                let named = said.contains(&format!("the limit of {limit} open files"));
+                refused += usize::from(named && child.wait().unwrap().code() == Some(2));
+            }
+            child.wait().unwrap();
+        }
+        assert!(served > 0 && (io != "epoll" || refused > 0), "{io}: {served} {refused}");
+    }
 }
 
 #[test]

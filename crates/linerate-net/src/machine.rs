@@ -2,7 +2,7 @@
 //! process.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock::monotonic;
@@ -128,6 +128,19 @@ fn parse_sched_stat(text: &str) -> Option<SchedStat> {
 /// Raises the soft limit on open descriptors to the hard limit and returns it.
 pub fn raise_nofile() -> io::Result<u64> {
     thread::raise_nofile()
+}
+
+/// The soft limit on open descriptors, and the least one at which a server over epoll in this
+/// process could accept a connection now.
+pub fn nofile_to_accept() -> io::Result<(u64, u64)> {
+    let limit = thread::nofile()?;
+    let used = match std::fs::File::open("/dev/null") {
+        // A descriptor gets the lowest free number.
+        Ok(file) => file.as_raw_fd() as u64,
+        Err(e) if e.raw_os_error() == Some(libc::EMFILE) => limit,
+        Err(e) => return Err(e),
+    };
+    Ok((limit, crate::epoll::least_limit(used)))
 }
 
 /// Returns freed memory that the heap holds to the system; says whether there was any. glibc keeps

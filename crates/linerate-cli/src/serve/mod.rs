@@ -216,7 +216,9 @@ fn well(
 ) -> Result<Counts, Fault> {
     // Descriptors are what many connections need first; fewer are fewer connections.
     let _ = machine::raise_nofile();
+    let io = args.io.unwrap_or_default();
     let mut running = Running::start(args, prepared)?;
+    can_accept(io)?;
     let dead = running.end_with_the_last_thread(signals)?;
     running.announce();
     tell(ServiceState::Ready);
@@ -258,6 +260,19 @@ fn well(
         return Err(Fault::ours("the server has ended: none of its threads can serve any more"));
     }
     Ok(while_second_signal_kills(signals, || running.stop()))
+}
+
+/// Checks that there is a descriptor for a connection. Other I/O needs none from the process.
+fn can_accept(io: Io) -> Result<(), Fault> {
+    match machine::nofile_to_accept() {
+        Ok((limit, least)) if limit < least && matches!(io, Io::Auto | Io::Epoll) => {
+            let said = format!(
+                "the limit of {limit} open files leaves none for a connection: serve needs {least} or more"
+            );
+            Err(Fault::input(said).hint("ulimit -n 1024"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Tells the service manager, if there is one.

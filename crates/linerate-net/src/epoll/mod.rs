@@ -43,7 +43,16 @@ fn token(slot: u32, generation: u32) -> u64 {
 
 /// The first descriptor of those that no connection is accepted with.
 fn reserve_from() -> u64 {
-    thread::nofile().map_or(u64::MAX, |limit| limit - (limit / 8).min(DESCRIPTORS_RESERVED))
+    thread::nofile().map_or(u64::MAX, first_reserved)
+}
+
+fn first_reserved(limit: u64) -> u64 {
+    limit - (limit / 8).min(DESCRIPTORS_RESERVED)
+}
+
+/// The least limit on open descriptors at which connections are accepted, with this many in use.
+pub(crate) fn least_limit(used: u64) -> u64 {
+    (used..).find(|&limit| first_reserved(limit) > used).unwrap_or(u64::MAX)
 }
 
 /// The kernel's TCP by epoll.
