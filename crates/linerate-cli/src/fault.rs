@@ -60,6 +60,19 @@ impl Fault {
         self.hints.push(hint.into());
         self
     }
+
+    /// All faults of some steps, each of which was taken whatever came of the others.
+    pub(crate) fn all(steps: impl IntoIterator<Item = Result<(), Fault>>) -> Result<(), Fault> {
+        let faults = steps.into_iter().filter_map(Result::err);
+        faults.reduce(|all, more| all.and(more)).map_or(Ok(()), Err)
+    }
+
+    /// The exit code is that of the first one.
+    fn and(mut self, more: Fault) -> Fault {
+        self.message += &format!("\nerror: {}", more.message);
+        self.hints.extend(more.hints);
+        self
+    }
 }
 
 impl fmt::Display for Fault {
@@ -88,5 +101,20 @@ impl From<linerate_load::StartError> for Fault {
             linerate_load::StartError::Interface(error) => (&error).into(),
             other => Fault::ours(other.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_has_its_line_and_hints_come_last() {
+        let steps =
+            [Ok(()), Err(Fault::ours("no x").hint("do x")), Ok(()), Err(Fault::input("no y").hint("do y"))];
+        let both = Fault::all(steps).expect_err("two faults");
+        assert_eq!(both.to_string(), "error: no x\nerror: no y\n  hint: do x\n  hint: do y");
+        assert_eq!(both.exit, Exit::Ours);
+        assert_eq!(Fault::all([Ok(())]), Ok(()));
     }
 }

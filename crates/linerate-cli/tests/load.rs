@@ -177,6 +177,28 @@ fn a_full_disk_is_4_and_the_summary_is_still_there() {
     assert!(said.err.contains("could not be written to /dev/full"), "{said:?}");
 }
 
+#[test]
+fn each_file_on_a_full_disk_is_named() {
+    let url = format!("http://{}/", answering(HELLO));
+    let folder = tempfile::tempdir().expect("a folder");
+    let full = |name: &str| {
+        let link = folder.path().join(name);
+        std::os::unix::fs::symlink("/dev/full", &link).expect("linked");
+        link.display().to_string()
+    };
+    let (json, html) = (full("run.json"), full("run.html"));
+    let said = run(&["load", "-q", "-n", "10", "--json", &json, "--html", &html, &url]);
+    assert_eq!(said.code, Some(4), "{said:?}");
+    for path in [&json, &html] {
+        assert!(said.err.contains(&format!("could not be written to {path}: No space left")), "{said:?}");
+    }
+    let kept = said.err.split("the document is in ").nth(1).and_then(|rest| rest.split(" instead").next());
+    let kept = kept.unwrap_or_else(|| panic!("{said:?}"));
+    let text = std::fs::read_to_string(kept).expect("kept");
+    assert!(text.contains("linerate.outcome/1"), "{text}");
+    std::fs::remove_file(kept).expect("removed");
+}
+
 /// Starts a run, signals it so when it has begun, each a while after the one before, and gives its
 /// exit code, its JSON, and what else it said. A signal may be several, sent at once by one shell.
 fn interrupted(url: &str, signals: &[&str]) -> (Option<i32>, Vec<u8>, String) {

@@ -110,7 +110,7 @@ fn report(args: &CompareArgs, document: &schema::Document, sink: Option<&Sink>) 
         .html
         .as_ref()
         .map_or(Ok(()), |path| Sink::File(path.clone()).write(&compare::page(document)));
-    match (written.and(page), sink) {
+    match (Fault::all([written, page]), sink) {
         (Err(fault), Some(Sink::File(_)) | None) => Err(rescued(fault, "comparison", &json)),
         (done, _) => done.and(printed),
     }

@@ -162,6 +162,6 @@ fn report(args: &LabArgs, document: &schema::Document, sink: Option<&Sink>) -> R
     let written = sink.map_or(Ok(()), |sink| sink.write(&json));
     let kept = sink.is_some() && written.is_ok();
     let page = args.html.as_ref().map_or(Ok(()), |path| Sink::File(path.clone()).write(&lab::page(document)));
-    let done = written.and(page);
+    let done = Fault::all([written, page]);
     done.map_err(|fault| if kept { fault } else { rescued(fault, "lab", &json) }).and(printed)
 }

@@ -50,15 +50,14 @@ impl Results {
     /// Writes all of them, the document first. What cannot be written does not keep the others back.
     pub(crate) fn write(&self, document: &Document, sink: Option<&Sink>) -> Result<(), Fault> {
         let json = || json::text(document);
-        let mut done = sink.map_or(Ok(()), |sink| sink.write(&json()));
-        let kept = sink.is_some() && done.is_ok();
-        for (_, path, text) in self.files() {
-            done = done.and(Sink::File(path.to_owned()).write(&text(document)));
-        }
-        if let Some(Annotations::Github) = self.annotations {
+        let written = sink.map_or(Ok(()), |sink| sink.write(&json()));
+        let kept = sink.is_some() && written.is_ok();
+        let files = self.files().map(|(_, path, text)| Sink::File(path.to_owned()).write(&text(document)));
+        let annotated = self.annotations.map_or(Ok(()), |Annotations::Github| {
             let to_stderr = sink == Some(&Sink::Stdout);
-            done = done.and(terminal::print_beside(&formats::github(document), to_stderr));
-        }
+            terminal::print_beside(&formats::github(document), to_stderr)
+        });
+        let done = Fault::all([written].into_iter().chain(files).chain([annotated]));
         done.map_err(|fault| if kept { fault } else { rescued(fault, "outcome", &json()) })
     }
 }
