@@ -15,7 +15,7 @@ struct Need {
     without: &'static str,
 }
 
-const NEEDS: [Need; 22] = [
+const NEEDS: [Need; 23] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
@@ -49,6 +49,7 @@ const NEEDS: [Need; 22] = [
     need("nft", "nftables", "tests with lost packets"),
     need("flex", "flex", "FreeBSD's TCP scripts (../shared/suites)"),
     need("bison", "bison", "FreeBSD's TCP scripts (../shared/suites)"),
+    need("buildah", "buildah", "the test of packaging/Containerfile"),
     need("hunspell", "hunspell hunspell-en-us", "the check of the book's spelling"),
 ];
 
