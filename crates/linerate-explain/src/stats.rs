@@ -54,6 +54,14 @@ impl Estimate {
 
 /// How much `a` is above `b`: the median of all differences (Hodges and Lehmann), with the interval
 /// that the ranks give.
+///
+/// ```
+/// use linerate_explain::stats::shift;
+///
+/// let (slow, fast) = ([44.0, 43.9, 44.1, 44.2], [4.0, 3.9, 4.1, 4.2]);
+/// let more = shift(&slow, &fast);
+/// assert!((more.value - 40.0).abs() < 0.01 && more.low > 39.0, "{more:?}");
+/// ```
 pub fn shift(a: &[f64], b: &[f64]) -> Estimate {
     let mut differences: Vec<f64> = a.iter().flat_map(|x| b.iter().map(move |y| x - y)).collect();
     if differences.is_empty() {

@@ -13,6 +13,16 @@ pub const LARGEST_NS: u64 = 3_600_000_000_000;
 
 /// A histogram of nanoseconds that keeps every sample to three significant digits and merges
 /// exactly.
+///
+/// ```
+/// use linerate_load::histogram::Histogram;
+///
+/// let mut latencies = Histogram::new();
+/// latencies.record(1_000_000, 99); // 99 of 1 ms
+/// latencies.record(20_000_000, 1);
+/// assert_eq!((latencies.count(), latencies.percentile_ns(50.0) / 100_000), (100, 10));
+/// assert_eq!(latencies.max_ns() / 1_000_000, 20);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Histogram(Option<Box<Hdr<u64>>>);
 

@@ -8,6 +8,14 @@ use crate::start::StartError;
 
 /// Whether the plan can be carried out: the error is the one [`start`](crate::start) would give for
 /// it.
+///
+/// ```
+/// use linerate_load::plan::{Plan, Target};
+///
+/// let plan = Plan::get(Target::at(([127, 0, 0, 1], 8080).into()), "/");
+/// assert!(linerate_load::check(&plan).is_ok());
+/// assert!(linerate_load::check(&Plan { connections: 0, ..plan }).is_err());
+/// ```
 pub fn check(plan: &Plan) -> Result<(), StartError> {
     plan.validate().map_err(StartError::Plan)?;
     Kinds::new(plan, 0, 1)?;
@@ -16,6 +24,15 @@ pub fn check(plan: &Plan) -> Result<(), StartError> {
 
 /// The bytes of the plan's first request, as they would leave now. The error is the one
 /// [`start`](crate::start) would give for the plan.
+///
+/// ```
+/// use linerate_load::plan::{Plan, Target};
+///
+/// let plan = Plan::get(Target::at(([127, 0, 0, 1], 8080).into()), "/items/{{seq}}");
+/// let bytes = linerate_load::first_request(&plan)?;
+/// assert!(bytes.starts_with(b"GET /items/0 HTTP/1.1\r\n"));
+/// # Ok::<(), linerate_load::StartError>(())
+/// ```
 pub fn first_request(plan: &Plan) -> Result<Vec<u8>, StartError> {
     plan.validate().map_err(StartError::Plan)?;
     let kinds = Kinds::new(plan, 0, 1)?;

@@ -22,6 +22,20 @@ use crate::watch::Watch;
 use crate::ways;
 
 /// A run under way.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use linerate_load::plan::{Plan, Target};
+///
+/// let run = linerate_load::start(Plan::get(Target::at(([127, 0, 0, 1], 8080).into()), "/"))?;
+/// while !run.finished() {
+///     std::thread::sleep(Duration::from_secs(1));
+///     println!("{:?}", run.snapshot());
+/// }
+/// let outcome = run.join();
+/// # Ok::<(), linerate_load::StartError>(())
+/// ```
 #[derive(Debug)]
 pub struct Running {
     boards: Vec<Arc<Board>>,

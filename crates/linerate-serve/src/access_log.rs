@@ -78,6 +78,14 @@ enum Message {
 }
 
 /// An access log: cheap to clone, shared by all threads.
+///
+/// ```
+/// use linerate_serve::{AccessLog, LogFormat, LogTarget, Notices, ServerOptions};
+///
+/// let log = AccessLog::open(LogTarget::Stdout, LogFormat::default(), Notices::default())?;
+/// let options = ServerOptions { access_log: Some(log), ..ServerOptions::default() };
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     format: LogFormat,

@@ -9,6 +9,14 @@ use std::sync::Arc;
 /// An address that a server listens on: TCP, or a path of the file system.
 ///
 /// It is written and parsed as `127.0.0.1:80` or `unix:/run/app.sock`.
+///
+/// ```
+/// use linerate_serve::Address;
+///
+/// assert!("127.0.0.1:0".parse::<Address>()?.is_open());
+/// assert_eq!("unix:/run/app.sock".parse::<Address>()?.tcp(), None);
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// TCP, over IPv4 or IPv6.

@@ -35,6 +35,22 @@ pub enum BlockingError {
 
 /// Runs `work` on the pool while the handler that awaits it is parked.
 ///
+/// ```
+/// use linerate_serve::{Request, Response, blocking, testing};
+///
+/// async fn hosts(_: Request) -> Response {
+///     match blocking(|| std::fs::read_to_string("/etc/hosts")).await {
+///         Ok(Ok(text)) => Response::text(text),
+///         Ok(Err(_)) => Response::status(404),
+///         Err(full) => full.into(),
+///     }
+/// }
+///
+/// let response = testing::call(&hosts, Request::builder("GET", "/").build()?);
+/// assert!([200, 404].contains(&response.code()));
+/// # Ok::<(), linerate_serve::BadRequest>(())
+/// ```
+///
 /// # Errors
 /// [`BlockingError`] if the pool is full or the work panics; both convert to a response: `Err(e) =>
 /// e.into()`.

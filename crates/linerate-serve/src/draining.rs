@@ -25,6 +25,22 @@ use tokio::sync::watch;
 /// between two frames of the handler: 1001, "going away" (RFC 6455 section 7.4.1). Frames that the
 /// handler writes later are dropped. If anything has queried the one in the options, that may be
 /// the handler, so the server waits half a second before it sends the frame.
+///
+/// ```
+/// use linerate_serve::{Draining, Request, Response, ServerOptions, spawn_with};
+///
+/// let draining = Draining::default();
+/// let options = ServerOptions { draining: draining.clone(), ..ServerOptions::default() };
+/// let server = spawn_with(options, move || {
+///     let draining = draining.clone();
+///     move |_: Request| {
+///         let draining = draining.clone();
+///         async move { Response::text(if draining.has_begun() { "last\n" } else { "more\n" }) }
+///     }
+/// })?;
+/// server.stop();
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Draining {
     shared: Arc<Shared>,

@@ -24,6 +24,15 @@ use crate::limits::{BINDING_TRIES, BINDING_WAIT, SOCKET_ENDS};
 ///
 /// All threads accept from it. After the server has stopped, it stays open as long as another
 /// process holds it.
+///
+/// ```
+/// use linerate_serve::{ListeningSocket, ServerOptions, spawn};
+///
+/// let socket = ListeningSocket::new(std::net::TcpListener::bind("127.0.0.1:0")?)?;
+/// let options = ServerOptions { listen: Vec::new(), sockets: vec![socket], ..ServerOptions::default() };
+/// spawn(options)?.stop();
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ListeningSocket {
     fd: Arc<OwnedFd>,

@@ -20,6 +20,21 @@ use crate::{Address, Draining, ListeningSocket};
 const DEFER: Duration = Duration::from_secs(3);
 
 /// The options of a server.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use linerate_serve::{Limits, ServerOptions};
+///
+/// let options = ServerOptions {
+///     listen: vec!["127.0.0.1:0".parse()?, "unix:/run/app.sock".parse()?],
+///     threads: 2,
+///     drain: Duration::from_secs(5),
+///     limits: Limits { connections: 10_000, ..Limits::default() },
+///     ..ServerOptions::default()
+/// };
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// The addresses to listen on; port 0 picks one. A Unix socket's file is removed when the

@@ -89,6 +89,20 @@ pub(crate) fn now() -> Option<Time> {
 /// arrival, not from when earlier requests were handled. It never ends early by this clock; time
 /// that a handler computes in the turn before the sleep counts too.
 ///
+/// ```
+/// use std::time::Duration;
+///
+/// use linerate_serve::{Request, Response, sleep, testing};
+///
+/// async fn late(_: Request) -> Response {
+///     sleep(Duration::from_millis(10)).await;
+///     Response::text("10 ms later\n")
+/// }
+///
+/// assert_eq!(testing::call(&late, Request::builder("GET", "/").build()?).code(), 200);
+/// # Ok::<(), linerate_serve::BadRequest>(())
+/// ```
+///
 /// # Panics
 /// When polled outside of a handler of this crate.
 pub fn sleep(duration: Duration) -> Sleep {

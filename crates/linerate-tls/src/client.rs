@@ -30,6 +30,18 @@ pub enum Roots {
 }
 
 /// The TLS options of a client.
+///
+/// ```
+/// use linerate_tls::{ClientOptions, Version};
+///
+/// let mut options = ClientOptions::default();
+/// options.least = Version::Tls13;
+/// options.alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+/// # options.roots = linerate_tls::Roots::Insecure;
+/// let config = options.build()?;
+/// assert_eq!(config.alpn_protocols.len(), 2);
+/// # Ok::<(), linerate_tls::TlsError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {

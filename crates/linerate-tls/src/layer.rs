@@ -26,6 +26,20 @@ enum Side {
 }
 
 /// TLS for the connections of one thread's transport.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use linerate_tls::{ClientOptions, PLAIN, TlsLayer};
+///
+/// # let mut options = ClientOptions::default();
+/// # options.roots = linerate_tls::Roots::Insecure;
+/// let mut layer = TlsLayer::new();
+/// let profile = layer.add_client(options.build()?, "example.org".try_into()?);
+/// // Connections that are opened with this profile begin with a handshake.
+/// assert_ne!(profile, PLAIN);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct TlsLayer {
     /// Profile `n` is at index `n - 1`.

@@ -69,6 +69,13 @@ pub enum TlsError {
 }
 
 /// A certificate chain, the server's or client's own certificate first, and its key.
+///
+/// ```
+/// use linerate_tls::Identity;
+///
+/// let error = Identity::from_pem(("cert.pem", b"not a certificate"), ("key.pem", b"")).unwrap_err();
+/// assert!(error.to_string().contains("cert.pem"), "{error}");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub(crate) key: Arc<CertifiedKey>,

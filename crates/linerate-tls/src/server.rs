@@ -23,6 +23,18 @@ const SESSIONS: usize = 4096;
 ///
 /// [`ServerOptions::build`] creates the keys of session tickets, which are replaced while the server
 /// runs.
+///
+/// ```
+/// use linerate_tls::{Identity, ServerOptions};
+///
+/// # let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
+/// # let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+/// let identity = Identity::from_pem(("cert.pem", certificate.as_bytes()), ("key.pem", key.as_bytes()))?;
+/// let mut options = ServerOptions::new(identity);
+/// options.alpn = vec![b"http/1.1".to_vec()];
+/// let tls = options.build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerOptions {

@@ -21,6 +21,21 @@ use super::target::Target;
 use crate::Resend;
 
 /// Builds a [`Client`]. Each setting has a default that suits a server nearby.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use linerate_client::client::{Client, Protocol};
+///
+/// let client = Client::builder("http://127.0.0.1:8080")
+///     .pipes(4)
+///     .depth(64)
+///     .timeout(Duration::from_secs(5))
+///     .protocol(Protocol::Http1)
+///     .build()?;
+/// assert!(Client::builder("no URL").build().is_err());
+/// # Ok::<(), linerate_client::client::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "build() makes the client"]
 pub struct Builder {

@@ -103,16 +103,39 @@ impl Client {
     }
 
     /// Sends a GET.
+    ///
+    /// ```no_run
+    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let response = client.get("/items/7").await?;
+    /// println!("{}: {:?}", response.status(), response.body());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn get(&self, path: &str) -> Send {
         self.call(Method::GET, path, None, Bytes::new())
     }
 
     /// Sends a POST with this body.
+    ///
+    /// ```no_run
+    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// // It is never sent twice: a POST that gets no response comes back inside the error.
+    /// let created = client.post("/items", "a new one").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn post(&self, path: &str, body: impl Into<Bytes>) -> Send {
         self.call(Method::POST, path, None, body.into())
     }
 
     /// Sends a POST with this value as JSON.
+    ///
+    /// ```no_run
+    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// client.json("/items", &vec![("name", "a new one")]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn json(&self, path: &str, value: &impl Serialize) -> Send {
         match serde_json::to_vec(value) {
             Ok(body) => self.call(Method::POST, path, Some("application/json"), body.into()),
@@ -142,17 +165,55 @@ impl Client {
     ///
     /// The stream holds as many calls as two fillings of all connections, so a slow response delays those behind it
     /// and, in the end, the requests.
+    ///
+    /// ```no_run
+    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use bytes::Bytes;
+    /// use futures_util::{StreamExt, stream};
+    ///
+    /// let requests = stream::iter((0..1000).map(|i| http::Request::get(format!("/items/{i}")).body(Bytes::new()).unwrap()));
+    /// let mut responses = std::pin::pin!(client.send_all(requests));
+    /// while let Some(response) = responses.next().await {
+    ///     println!("{}", response?.status());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn send_all<S: Stream<Item = Request<Bytes>>>(&self, requests: S) -> SendAll<S> {
         SendAll::new(Arc::clone(&self.0), requests)
     }
 
     /// As [`send_all`](Client::send_all), but returns each response when it comes, with the index of its request.
+    ///
+    /// ```no_run
+    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use bytes::Bytes;
+    /// use futures_util::{StreamExt, stream};
+    ///
+    /// let requests = stream::iter((0..1000).map(|i| http::Request::get(format!("/items/{i}")).body(Bytes::new()).unwrap()));
+    /// let mut responses = std::pin::pin!(client.send_all_unordered(requests));
+    /// while let Some((index, response)) = responses.next().await {
+    ///     println!("{index}: {}", response?.status());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn send_all_unordered<S: Stream<Item = Request<Bytes>>>(&self, requests: S) -> SendAllUnordered<S> {
         SendAllUnordered::new(Arc::clone(&self.0), requests)
     }
 
     /// Sends `count` requests made from a template and only counts the responses, at the rate of `linerate load`. It
     /// uses connections of its own.
+    ///
+    /// ```no_run
+    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use linerate_client::client::Template;
+    ///
+    /// let counted = client.send_counted(Template::get("/items/{{seq}}")?, 1_000_000).await?;
+    /// println!("{} responses in {:?}", counted.responses, counted.elapsed);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Request`]: the template is no valid request. [`Error::Connect`]: no connection could be opened.

@@ -87,6 +87,27 @@ pub enum Explained {
 /// Explains a call. `settings` says what may be done; `told` is called with each probe before it is
 /// made, and ends it all early by returning `false`.
 ///
+/// ```no_run
+/// use linerate_explain::driver::{Explained, Http, explain};
+/// use linerate_explain::{Request, Settings};
+/// use linerate_http::client::RequestSpec;
+///
+/// let fields = vec![("Host".to_owned(), "localhost".to_owned())];
+/// let spec = RequestSpec { method: "GET".to_owned(), target: "/".to_owned(), fields, ..RequestSpec::default() };
+/// let request =
+///     Request { host: "localhost".to_owned(), port: 8080, tls: None, http: Http::One, spec, origin: None };
+/// let settings = Settings { named: true, may_repeat: true, ..Settings::default() };
+/// match explain(&request, settings, |_| true)? {
+///     Explained::Diagnosed(diagnosis, _) => {
+///         for cause in &diagnosis.causes {
+///             println!("{}: {:.1} ms", cause.title(), cause.cost_ms());
+///         }
+///     }
+///     Explained::Unreachable(why) => println!("{why}"),
+/// }
+/// # Ok::<(), linerate_http::client::TemplateError>(())
+/// ```
+///
 /// # Errors
 /// The request is no valid HTTP/1.1 message.
 pub fn explain(

@@ -18,6 +18,11 @@ pub fn all() -> Vec<&'static Page> {
 }
 
 /// The page of a cause.
+///
+/// ```
+/// let page = linerate_explain::pages::of("server-think").expect("it has a page");
+/// assert!(!page.title().is_empty() && !page.fixes().is_empty());
+/// ```
 pub fn of(id: &str) -> Option<&'static Page> {
     all().into_iter().find(|p| p.id == id)
 }

@@ -10,6 +10,21 @@ use super::slots::{self, Piece};
 use super::spec;
 
 /// A compiled request.
+///
+/// ```
+/// use linerate_http::client::{RequestSpec, Template, Values};
+///
+/// let spec = RequestSpec {
+///     method: "GET".to_owned(),
+///     target: "/items/{{seq}}".to_owned(),
+///     fields: vec![("Host".to_owned(), "a".to_owned())],
+///     ..RequestSpec::default()
+/// };
+/// let mut out = Vec::new();
+/// Template::compile(&spec, &[])?.render(&Values { seq: 7, now_ms: 0, seed: 0, row: &[] }, &mut out);
+/// assert_eq!(out, b"GET /items/7 HTTP/1.1\r\nHost: a\r\n\r\n");
+/// # Ok::<(), linerate_http::client::TemplateError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Template {
     method: Box<str>,

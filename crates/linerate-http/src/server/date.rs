@@ -6,6 +6,14 @@ const MONTHS: [&str; 12] =
 
 /// A date as a field value: `Sun, 06 Nov 1994 08:49:37 GMT`. It is made once a second and copied
 /// into every response.
+///
+/// ```
+/// use linerate_http::server::HttpDate;
+///
+/// let date = HttpDate::from_unix(784_111_777);
+/// assert_eq!(date.as_bytes(), b"Sun, 06 Nov 1994 08:49:37 GMT");
+/// assert_eq!(HttpDate::parse("Sun, 06 Nov 1994 08:49:37 GMT").map(|d| d.unix()), Some(784_111_777));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpDate {
     text: [u8; 29],

@@ -24,6 +24,15 @@ pub struct AbortOn {
 
 impl AbortOn {
     /// Reads `CHECK@TIME`. The error says what would be right.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use linerate_load::plan::abort::AbortOn;
+    ///
+    /// assert_eq!(AbortOn::parse("errors>5%@10s")?.window, Duration::from_secs(10));
+    /// # Ok::<(), String>(())
+    /// ```
     pub fn parse(text: &str) -> Result<AbortOn, String> {
         const EXAMPLE: &str = "write for example errors>5%@10s or p99>1s@30s";
         let fail = |why: String| format!("{}: {why}", quoted(text));

@@ -81,6 +81,13 @@ pub struct CheckResult {
 
 impl Check {
     /// Reads a metric, a comparison and a limit. The error says what would be right.
+    ///
+    /// ```
+    /// use linerate_load::plan::Check;
+    ///
+    /// assert!(Check::parse("p99<50ms").is_ok());
+    /// assert!(Check::parse("p99 is low").is_err());
+    /// ```
     pub fn parse(expr: &str) -> Result<Check, String> {
         let fail = |why: String| format!("check {}: {why}", quoted(expr));
         let text = expr.trim();

@@ -20,6 +20,15 @@ impl Rate {
 
     /// Reads `50k`, `1.5M`, `0..5000@30s,5000@60s`. The error names the place and what would be
     /// right.
+    ///
+    /// ```
+    /// use linerate_load::plan::Rate;
+    ///
+    /// // From nothing to 5,000/s in 30 s, then a minute at 5,000/s.
+    /// let rate = Rate::parse("0..5000@30s,5000@60s")?;
+    /// assert_eq!(rate.total(), Some(375_000.0));
+    /// # Ok::<(), String>(())
+    /// ```
     pub fn parse(text: &str) -> Result<Rate, String> {
         if text.trim().is_empty() {
             return Err(format!("the rate is empty; {EXAMPLES}"));

@@ -29,6 +29,19 @@ const LONGEST_REST: f64 = 86_400.0;
 
 /// Limits for each client, and the proxies that may name clients. A client is an IPv4 address, or
 /// the /64 of an IPv6 address.
+///
+/// ```
+/// use linerate_serve::{ClientRules, ServerOptions};
+///
+/// let clients = ClientRules {
+///     connections: Some(100),
+///     rate: Some(50.0),
+///     trusted: vec!["10.0.0.0/8".parse()?],
+///     ..ClientRules::default()
+/// };
+/// let options = ServerOptions { clients, ..ServerOptions::default() };
+/// # Ok::<(), linerate_serve::BadNetwork>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientRules {
     /// Concurrent connections; more are closed at once. Trusted proxies are not limited; clients

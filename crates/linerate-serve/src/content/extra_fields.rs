@@ -8,6 +8,15 @@ use crate::Response;
 
 /// Fields added to every response of a site or route. They replace the response's own fields of the
 /// same names.
+///
+/// ```
+/// use linerate_serve::ExtraFields;
+///
+/// let fields = ExtraFields::new(vec![("Cache-Control".to_owned(), "no-store".to_owned())]);
+/// assert!(fields.is_ok_and(|fields| !fields.is_empty()));
+/// // The server itself sets this one.
+/// assert!(ExtraFields::new(vec![("Content-Length".to_owned(), "3".to_owned())]).is_err());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtraFields(Arc<[(String, String)]>);
 

@@ -4,6 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A name such as `example.org`, or `*.example.org` for all names beneath it; without a port.
+///
+/// ```
+/// use linerate_serve::HostName;
+///
+/// assert_eq!("*.Example.org".parse::<HostName>()?.to_string(), "*.example.org");
+/// assert!("example.org:8080".parse::<HostName>().is_err());
+/// # Ok::<(), linerate_serve::BadHostName>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostName {
     /// In lower case, without `*.`.

@@ -34,6 +34,13 @@ pub(crate) fn redirect(request: &Request, port: u16) -> Response {
 }
 
 /// The value of `Strict-Transport-Security`: for how long browsers use only HTTPS for the host.
+///
+/// ```
+/// use linerate_serve::Hsts;
+///
+/// assert_eq!("max-age=600".parse::<Hsts>()?, Hsts::seconds(600));
+/// # Ok::<(), linerate_serve::BadHsts>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hsts(String);
 

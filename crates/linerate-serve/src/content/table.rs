@@ -124,6 +124,18 @@ impl Rule {
 }
 
 /// Rules, of which the longest matching prefix wins.
+///
+/// ```
+/// use linerate_serve::{Action, Content, RouteTable, Rule};
+///
+/// let moved = Action::Redirect { to: "/new/".to_owned(), status: 308 };
+/// let table = RouteTable::new(vec![
+///     Rule::new("/old/", moved)?,
+///     Rule::new("/private", Action::Status(404))?,
+/// ])?;
+/// let content = Content { table, ..Content::default() };
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct RouteTable {
     rules: Vec<Rule>,

@@ -23,6 +23,14 @@ const USERS: usize = 10_000;
 const REMEMBERED: usize = 1024;
 
 /// Users and their passwords' hashes, as `htpasswd -B` writes them.
+///
+/// ```
+/// use linerate_serve::{BadUsers, Users};
+///
+/// let text = "ann:$2y$04$HA2cTIFL1ImgMVJnmmtp3ubaxg4P4i233OQZQ.n1jFwLCEIYIDuke\n";
+/// assert!(Users::parse(text, "the lab").is_ok());
+/// assert_eq!(Users::parse("ann:secret\n", "the lab").unwrap_err(), BadUsers::Hash(1));
+/// ```
 #[derive(Clone)]
 pub struct Users {
     realm: Arc<str>,

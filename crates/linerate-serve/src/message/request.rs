@@ -12,6 +12,24 @@ use crate::message::body::RequestBody;
 use crate::message::upgrade::{Offer, Upgrade};
 
 /// A request: its head, its body, and its client.
+///
+/// ```
+/// use linerate_serve::{Method, Request, Response, testing};
+///
+/// async fn upper(mut request: Request) -> Response {
+///     if request.method() != Method::Post {
+///         return Response::status(405);
+///     }
+///     match request.body().collect(64 << 10).await {
+///         Ok(body) => Response::text(body.to_ascii_uppercase()),
+///         Err(error) => error.into(),
+///     }
+/// }
+///
+/// let mut response = testing::call(&upper, Request::builder("POST", "/").body("abc").build()?);
+/// assert_eq!(testing::body(&mut response)?, "ABC");
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+/// ```
 #[derive(Debug)]
 pub struct Request {
     head: Rc<RequestHead>,

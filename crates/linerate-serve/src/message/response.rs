@@ -20,6 +20,14 @@ use crate::message::stream::{BodyStream, Failure, Streamed};
 
 /// A response. The server itself sets `Date`, `Content-Length`, `Transfer-Encoding` and
 /// `Connection`.
+///
+/// ```
+/// use linerate_serve::Response;
+///
+/// let response = Response::json(r#"{"id":7}"#).with_status(201).with_field("Location", "/items/7")?;
+/// assert_eq!((response.code(), response.field("location")), (201, Some("/items/7")));
+/// # Ok::<(), linerate_serve::BadField>(())
+/// ```
 #[derive(Debug)]
 pub struct Response {
     pub(crate) status: u16,

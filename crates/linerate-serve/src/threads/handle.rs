@@ -92,6 +92,13 @@ impl Handle {
     /// Stops the server: no received request is lost, and responses close their connections. Waits
     /// until that is done, at most for the options' `drain`, and returns the final counts. A thread
     /// that a handler holds beyond that is abandoned.
+    ///
+    /// ```
+    /// let server = linerate_serve::spawn(linerate_serve::ServerOptions::default())?;
+    /// let counts = server.stop();
+    /// assert_eq!(counts.requests, 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stop(mut self) -> Counts {
         self.shut_down();
         sum(&self.counts)

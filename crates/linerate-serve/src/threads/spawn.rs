@@ -26,6 +26,13 @@ use crate::{Address, Handler};
 
 /// Starts a server with the built-in routes ([`Routes`]).
 ///
+/// ```
+/// let server = linerate_serve::spawn(linerate_serve::ServerOptions::default())?;
+/// println!("listening on http://{}", server.addr());
+/// server.stop();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
 /// # Errors
 /// An address cannot be listened on, or the kernel lacks a feature.
 pub fn spawn(options: ServerOptions) -> io::Result<Handle> {
@@ -33,6 +40,19 @@ pub fn spawn(options: ServerOptions) -> io::Result<Handle> {
 }
 
 /// Starts a server with files of a directory, the built-in routes, or both.
+///
+/// ```
+/// use linerate_serve::{Content, FileRoot, ServerOptions, SharedContent, spawn_site};
+///
+/// # let folder = std::env::temp_dir();
+/// let content = Content { root: Some(FileRoot::open(&folder)?), routes: false, ..Content::default() };
+/// let shared = SharedContent::new(content);
+/// let server = spawn_site(ServerOptions::default(), shared.clone())?;
+/// // Later, while it serves: other content, without a new connection.
+/// shared.replace(Content::default());
+/// server.stop();
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 /// As [`spawn`].
