@@ -32,6 +32,10 @@ const CLOSE: f64 = 1.2;
 /// Times that the upper end is looked at again.
 const CONFIRMATIONS: u32 = 3;
 
+/// A rate that failed and holds now means a faster server only if it holds by that score: late
+/// requests come in clumps, and a short look may fall between two of them.
+const CLEARLY: f64 = 0.5;
+
 /// A look shorter than that proves little.
 const PROVEN: Duration = Duration::from_millis(1_500);
 
@@ -374,10 +378,10 @@ impl Search {
         self.phase = if self.low.is_some() { self.between() } else { self.below(rate) };
     }
 
-    /// The upper end was looked at again. If it holds now for certain, the server is faster now.
+    /// The upper end was looked at again. If it holds clearly now, the server is faster now.
     fn confirmed(&mut self, seen: &Point) {
         self.confirmations += 1;
-        self.is_confirmed = !seen.share.is_below(self.settings.allowed);
+        self.is_confirmed = seen.score < CLEARLY || !seen.share.is_below(self.settings.allowed);
         if self.is_confirmed {
             self.phase = self.between();
             return;
