@@ -113,10 +113,12 @@ impl Times {
         let step = STEPS.into_iter().find(|s| self.last / s <= 7.0).unwrap_or(self.last / 5.0);
         for i in 0..=(self.last / step).floor() as i32 {
             let t = f64::from(i) * step;
+            // Around the end of the axis a label would leave the picture.
+            let at_end = self.x(t) > AREA[1] - 10.0;
+            let (x, anchor) = if at_end { (SIZE[0] - 2.0, "end") } else { (self.x(t), "middle") };
             let _ = write!(
                 svg,
-                r#"<text class="time" x="{:.1}" y="{:.1}" text-anchor="middle">{}</text>"#,
-                self.x(t),
+                r#"<text class="time" x="{x:.1}" y="{:.1}" text-anchor="{anchor}">{}</text>"#,
                 AREA[3] + 17.0,
                 time(t, if i == 0 { 1.0 } else { step })
             );
@@ -221,6 +223,16 @@ mod tests {
             assert!((2..=7).contains(&ticks.len()), "{high}: {ticks:?}");
             let ticks = Axis::log([high].into_iter()).ticks();
             assert!((1..=7).contains(&ticks.len()), "{high}: {ticks:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_time_ends_within_the_picture() {
+        for last in [1.0, 7.0, 600.0, 3600.0] {
+            let mut svg = String::new();
+            Times::until(last).draw(&mut svg);
+            let (_, label) = svg.rsplit_once("<text").unwrap();
+            assert!(label.contains(r#"x="558.0""#) && label.contains(r#"text-anchor="end""#), "{label}");
         }
     }
 

@@ -237,8 +237,8 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
         chart::over_time(title, &times, lines, log, shown)
     };
     out.push_str(
-        "<section><h2>Over time <small>arrow keys move through the seconds</small></h2>\
-         <p id=\"row\" class=\"source\" aria-live=\"polite\"></p><div class=\"diagrams timed\" tabindex=\"0\" aria-label=\"Pictures over time\">",
+        "<section><h2>Over time <small class=\"keys\">arrow keys move through the seconds</small></h2>\
+         <p id=\"row\" class=\"source\" aria-live=\"polite\"></p><div class=\"diagrams timed\" tabindex=\"0\" role=\"group\" aria-label=\"Pictures over time\">",
     );
     let rate = [line("rate", "b", &|p| Some(p.rate_rps))];
     figure(out, "Responses per second", draw("Responses per second", &rate, false, &units::rate));
@@ -337,7 +337,11 @@ fn latencies(out: &mut String, document: &Document, points: &[Point]) {
     let Some((_, main)) = all.first() else { return };
     out.push_str("<section><h2>Latency</h2><div class=\"diagrams\">");
     if points.len() > 1 {
-        figure(out, "Over time: the darker, the more of a moment's responses", spread::heat(points));
+        figure(
+            out,
+            "Over time: the stronger the color, the more of a moment's responses",
+            spread::heat(points),
+        );
     }
     let marks =
         [("p50", main.p50), ("p90", main.p90), ("p99", main.p99), ("p99.9", main.p999), ("max", main.max)];

@@ -44,8 +44,10 @@ pub(super) fn heat(points: &[Point]) -> Option<String> {
         }
         begin = end;
     }
-    let mut svg =
-        chart::open("Latencies over time: the darker, the larger the share of a moment's responses", height);
+    let mut svg = chart::open(
+        "Latencies over time: the stronger the color, the larger the share of a moment's responses",
+        height,
+    );
     let ends = [begins_us(first), begins_us(last)];
     for tick in decades(ends) {
         let at = y((tick * 1e3).log2() * 4.0);

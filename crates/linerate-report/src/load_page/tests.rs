@@ -30,7 +30,7 @@ fn the_page_has_every_part_and_needs_nothing_else() {
         "Bytes per second",
         "Busy cores of the client",
         "TCP segments",
-        "the darker, the more",
+        "the stronger the color, the more",
         "both axes logarithmic",
         "All seconds as a table",
         "linerate load http://127.0.0.1:8080/",
