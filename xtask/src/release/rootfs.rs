@@ -83,8 +83,13 @@ pub(super) fn rpm(folder: &Path, package: &Path) -> Result<String> {
     super::first_result(&root.join("usr/bin/linerate"))?;
     let took = begin.elapsed().as_secs_f64();
     installed(&root, true)?;
+    // Files and directories are as the package says, and none is left behind.
+    rpm(&["--verify", "--nodeps", "--noscripts", "linerate"])?;
     rpm(&["--erase", "--noscripts", "linerate"])?;
     installed(&root, false)?;
+    for folder in ["etc/linerate", "usr/share/licenses/linerate"] {
+        ensure!(!root.join(folder).exists(), "/{folder} was left behind");
+    }
     Ok(format!("installed and first result in {took:.1} s; erased"))
 }
 
