@@ -282,8 +282,11 @@ fn warn(document: &mut schema::Document, group: &Group, rows: &[Ready<'_>]) {
     let mut note = |found: &dyn Fn(&Ready<'_>, &Run) -> bool, what: &str| {
         let names: Vec<&str> =
             rows.iter().filter(|ready| in_most(ready, found)).map(|ready| ready.row.name.as_str()).collect();
-        if !names.is_empty() {
-            document.warnings.push(format!("{}: {what} ({})", group.name, names.join(", ")));
+        let of = if names.len() == rows.len() { "all rows".to_owned() } else { names.join("; ") };
+        match document.warnings.iter_mut().find(|said| said.starts_with(what)) {
+            _ if names.is_empty() => {}
+            Some(said) => *said += &format!(", {} ({of})", group.name),
+            None => document.warnings.push(format!("{what}: {} ({of})", group.name)),
         }
     };
     note(&limited, "the client was the limit, not the server");

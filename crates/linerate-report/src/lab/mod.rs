@@ -152,16 +152,39 @@ pub fn text(document: &Document, style: Style) -> String {
     if !document.left_out.is_empty() {
         line("");
     }
-    for left in &document.left_out {
-        let install =
-            if left.install.is_empty() { String::new() } else { format!(" Install it: {}", left.install) };
-        let text = format!("left out: {}, {}: {}.{install}", left.group, left.row, left.why);
+    for missing in missing(document) {
+        let install = match missing.install {
+            "" => String::new(),
+            install => format!(" Install it: {install}"),
+        };
+        let text = format!("left out: {}: {}.{install}", missing.rows.join("; "), missing.why);
         line(&style.warn(&style.wrapped("", &clean(&text))));
     }
     for warning in &document.warnings {
         line(&style.wrapped("", &format!("note: {}", clean(warning))));
     }
     out
+}
+
+/// Rows that are left out for the same reason.
+struct Missing<'a> {
+    why: &'a str,
+    install: &'a str,
+    /// Each with its group.
+    rows: Vec<String>,
+}
+
+/// All reasons, in the order of their first rows.
+fn missing(document: &Document) -> Vec<Missing<'_>> {
+    let mut all: Vec<Missing<'_>> = Vec::new();
+    for left in &document.left_out {
+        let row = format!("{} ({})", left.row, left.group);
+        match all.iter_mut().find(|m| m.why == left.why && m.install == left.install) {
+            Some(same) => same.rows.push(row),
+            None => all.push(Missing { why: &left.why, install: &left.install, rows: vec![row] }),
+        }
+    }
+    all
 }
 
 /// A column as text: its title, then the cell of each row.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{columns, figure, method, ratio, value};
+use super::{columns, figure, method, missing, ratio, value};
 use crate::markup::escape;
 use crate::passive::page::{list, page};
 use crate::schema::lab::{Document, Group, Verdict};
@@ -39,13 +39,12 @@ pub fn to_string(document: &Document) -> String {
     list(
         &mut out,
         "Left out",
-        document.left_out.iter().map(|l| {
-            let install = if l.install.is_empty() {
-                String::new()
-            } else {
-                format!(" Install it: <code>{}</code>", escape(&l.install))
+        missing(document).into_iter().map(|m| {
+            let install = match m.install {
+                "" => String::new(),
+                install => format!(" Install it: <code>{}</code>", escape(install)),
             };
-            format!("{}, {}: {}.{install}", escape(&l.group), escape(&l.row), escape(&l.why))
+            format!("{}: {}.{install}", escape(&m.rows.join("; ")), escape(m.why))
         }),
     );
     list(&mut out, "Before you believe it", document.warnings.iter().map(|w| escape(w)));

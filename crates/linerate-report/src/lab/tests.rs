@@ -66,6 +66,23 @@ fn rows_are_compared_with_the_first_and_what_is_missing_is_named() {
 }
 
 #[test]
+fn a_reason_for_which_several_rows_are_left_out_is_said_once() {
+    let mut document = document();
+    let one = document.left_out[0].clone();
+    document.left_out.push(LeftOut {
+        group: "loopback".to_owned(),
+        row: "pipes, 8".to_owned(),
+        ..one.clone()
+    });
+    document.left_out.push(LeftOut { why: "no root".to_owned(), install: String::new(), ..one });
+    let text = text(&document, Style { width: 100, ..Style::default() });
+    let said = "left out: async (nginx); pipes, 8 (loopback): nginx is not installed.";
+    assert!(text.contains(said) && text.contains("left out: async (nginx): no root."), "{text}");
+    assert_eq!(text.matches("apt install nginx").count(), 1, "{text}");
+    assert_eq!(page(&document).matches("apt install nginx").count(), 1);
+}
+
+#[test]
 fn a_table_has_as_many_columns_side_by_side_as_the_terminal_has_room_for() {
     for width in [30, 44, 60, 80] {
         let text = text(&document(), Style { width, ..Style::default() });
