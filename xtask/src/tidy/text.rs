@@ -41,8 +41,14 @@ const WORDS: [(&str, &str); 22] = [
     ("thereof", "of it"),
 ];
 
+/// Sections of a version in CHANGELOG.md, as Keep a Changelog names them.
+const SECTIONS: [&str; 6] = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"];
+
 /// Checks one file.
 pub(crate) fn check(f: &File, root: &Path, found: &mut Vec<Finding>) {
+    if f.path == "CHANGELOG.md" {
+        changelog(f, found);
+    }
     for (i, line) in f.text.lines().enumerate() {
         for word in UNFINISHED.iter().filter(|w| stands_alone(line, w)) {
             found.push(Finding::new(
@@ -140,6 +146,15 @@ fn links(f: &File, number: usize, line: &str, root: &Path, found: &mut Vec<Findi
     }
 }
 
+/// Lines of a version belong to one of its sections.
+fn changelog(f: &File, found: &mut Vec<Finding>) {
+    let sections = f.text.lines().enumerate().filter_map(|(i, l)| Some((i + 1, l.strip_prefix("### ")?)));
+    for (line, name) in sections.filter(|(_, name)| !SECTIONS.contains(name)) {
+        let what = format!("{name}: sections are {}", SECTIONS.join(", "));
+        found.push(Finding::new(&f.path, line, "changelog", what));
+    }
+}
+
 /// Files that must be there, and what they must say.
 const REQUIRED: [(&str, &str); 12] = [
     ("README.md", "cargo run --release -- demo"),
@@ -148,7 +163,7 @@ const REQUIRED: [(&str, &str); 12] = [
     ("LICENSE-APACHE", "Apache License"),
     ("CONTRIBUTING.md", "cargo xtask test"),
     ("SECURITY.md", ""),
-    ("CHANGELOG.md", "## "),
+    ("CHANGELOG.md", "\n## [Unreleased]\n"),
     ("ARCHITECTURE.md", "Invariants"),
     ("docs/PERFORMANCE.md", "cargo xtask bench load"),
     (".ci/run", "cargo xtask test"),
@@ -185,6 +200,14 @@ mod tests {
             assert_eq!(rules("a.toml", &format!("# {word}: later")), ["unfinished"]);
         }
         assert_eq!(rules("a.toml", "todo = \"warn\"\nMASTODON"), [""; 0]);
+    }
+
+    #[test]
+    fn sections_of_the_changelog() {
+        let good = "## [Unreleased]\n\n### Added\n\n#### Load\n\n### Fixed\n";
+        assert_eq!(rules("CHANGELOG.md", good), [""; 0]);
+        assert_eq!(rules("CHANGELOG.md", "### Load\n"), ["changelog"]);
+        assert_eq!(rules("docs/A.md", "### Load\n"), [""; 0]);
     }
 
     fn phrases(path: &str, text: &str) -> Vec<(usize, String)> {
