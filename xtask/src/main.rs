@@ -79,6 +79,8 @@ enum Bench {
     Truth(bench::truth::Options),
     /// `linerate explain --pcap` against tshark, in turns.
     Pcap(bench::pcap::Options),
+    /// `linerate load --find` against servers of known capacity on loopback.
+    Find(bench::find::Options),
 }
 
 fn main() -> ExitCode {
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Machines(options)) => bench::machines::run(&options),
         Command::Bench(Bench::Truth(options)) => bench::truth::run(&options),
         Command::Bench(Bench::Pcap(options)) => bench::pcap::run(&options),
+        Command::Bench(Bench::Find(options)) => bench::find::run(&options),
         Command::Bench(Bench::Stack(options)) => bench::stack::run(&options),
         Command::Bench(Bench::Explain(options)) => return bench::explain::main(&options),
         Command::Book(options) => book::run(&options),

@@ -6,6 +6,7 @@ pub(crate) mod client;
 mod contender;
 pub(crate) mod explain;
 mod figures;
+pub(crate) mod find;
 pub(crate) mod h2;
 pub(crate) mod machines;
 pub(crate) mod pcap;
