@@ -58,14 +58,14 @@ const SCENARIOS: [Scenario; 8] = [
         how: "one request at a time on one connection",
         way: Way::Poll,
         connections: 1,
-        sentence: "Each request waits for the answer before it: every one pays for a whole round trip, and nothing overlaps.",
+        sentence: "Each request waits for the response before it: every one pays for a whole round trip, and nothing overlaps.",
         ..USUAL
     },
     Scenario {
         name: "threads",
         how: "100 blocking threads, a connection each",
         way: Way::Threads,
-        sentence: "The waiting overlaps, but each answer wakes a thread of its own: the kernel switches threads for every request.",
+        sentence: "The waiting overlaps, but each response wakes a thread of its own: the kernel switches threads for every request.",
         ..USUAL
     },
     Scenario {
@@ -107,7 +107,7 @@ const SCENARIOS: [Scenario; 8] = [
         how: "8 connections, 100 requests in flight on each",
         connections: PIPELINED_CONNECTIONS,
         depth: DEPTH,
-        sentence: "One write carries many requests and one read brings many answers: what a system call costs is shared by \
+        sentence: "One write carries many requests and one read brings many responses: what a system call costs is shared by \
                    all of them.",
         ..USUAL
     },
@@ -189,7 +189,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
         return Ok(Exit::Interrupted);
     }
     let counts = format!(
-        "The server counted {} requests; the client measured {} answers, after a warm-up of {} for each way.",
+        "The server counted {} requests; the client measured {} responses, after a warm-up of {} for each way.",
         units::count(counted),
         units::count(shown.answered),
         units::time_ns(WARM_UP.as_nanos() as f64, style.unicode),
