@@ -8,7 +8,8 @@ use crate::shell;
 /// All causes with their pages.
 pub(super) fn pages() -> Result<Vec<(String, Page)>> {
     println!("building linerate, which prints the pages of the causes");
-    shell::run(shell::cargo().args(["build", "--quiet", "-p", "linerate-cli"]))?;
+    // As the tests build it: for one package, cargo would build the libraries again.
+    shell::run(shell::cargo().args(["build", "--quiet", "--workspace", "--bin", "linerate"]))?;
     let print = |words: &[&str]| {
         let mut c = shell::program(shell::target_dir().join("debug/linerate"));
         c.args(["explain", "--why"]).args(words);
