@@ -39,6 +39,17 @@ enum Phase {
 }
 
 /// Asks for probes, takes their results, and ends with a [`Diagnosis`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use linerate_explain::probe::Probe;
+/// use linerate_explain::{Planner, Settings};
+///
+/// let mut planner = Planner::new(Settings { named: true, ..Settings::default() });
+/// // It opens no socket: it asks for a lookup of the name, and waits for the result.
+/// assert!(matches!(planner.poll_probe(Duration::ZERO), Some(Probe::Resolve)));
+/// ```
 #[derive(Debug)]
 pub struct Planner {
     record: Record,

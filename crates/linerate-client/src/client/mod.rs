@@ -152,6 +152,22 @@ impl Client {
     /// back. A request with a body that is not empty is never sent again, and its trailers are not sent. `timeout` then
     /// counts from the last piece that moved, and [`Builder::max_body`] does not count. By HTTP/1.1 such a call is alone
     /// on its connection.
+    ///
+    /// ```no_run
+    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::future::poll_fn;
+    /// use std::pin::Pin;
+    ///
+    /// use http_body::Body;
+    ///
+    /// let request = http::Request::post("/upper").body("a body of any kind".to_owned())?;
+    /// let mut body = client.send_streaming(request).await?.into_body();
+    /// while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+    ///     println!("{:?}", frame?.data_ref());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn send_streaming<B>(&self, request: Request<B>) -> SendStreaming<B>
     where
         B: Body + std::marker::Send + 'static,
