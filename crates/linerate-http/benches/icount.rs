@@ -14,6 +14,7 @@ use linerate_http::client::{
     Expect, HeadCache, Limits, Part, Pipeline, RequestSpec, ResponseReader, Run, Template, Values,
 };
 use linerate_http::client::{Fields as ResponseFields, HeadView};
+use linerate_http::h2::server::{Event, Heads, ResponseBlocks, ResponseHead, Server, ServerOptions};
 use linerate_http::h2::{self, Block, BlockCache, Client, ClientOptions, FRAME_HEAD, FrameHead, Lost, Sink};
 use linerate_http::server::{
     self, AnswerFraming, AnswerHead, Fields, HeadReader, HeadWriter, HttpDate, Persistence,
@@ -75,6 +76,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "h2_same",
         about: "an HTTP/2 request and its response, 100 streams at once",
         run: streamed,
+    },
+    Scenario {
+        name: "h2_served",
+        about: "an HTTP/2 request read and its response written, 100 streams at once",
+        run: served,
     },
     Scenario { name: "pipeline", about: "a request pushed and answered, in runs of 16", run: piped },
 ];
@@ -357,4 +363,55 @@ fn streamed(n: u64) {
         input.clear();
     }
     assert_eq!(black_box(sink.0), n);
+}
+
+/// What a client sends at first, and then again and again: 100 requests, and windows for their responses.
+fn asked(first: bool, stream: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    let begin = b"\x82\x84\x86\x41\x09localhost\x7a\x04test\x53\x03*/*";
+    if first {
+        out.extend_from_slice(h2::PREFACE);
+        frame(h2::kind::SETTINGS, 0, 0, b"", &mut out);
+    }
+    frame(h2::kind::WINDOW_UPDATE, 0, 0, &1400u32.to_be_bytes(), &mut out);
+    for n in 0..100 {
+        let block = if first && n == 0 { &begin[..] } else { b"\x82\x84\x86\xc0\xbf\xbe" };
+        let flags = h2::flag::END_HEADERS | h2::flag::END_STREAM;
+        frame(h2::kind::HEADERS, flags, stream + 2 * n, block, &mut out);
+    }
+    out
+}
+
+fn served(n: u64) {
+    let limits = server::Limits::default();
+    let (mut heads, mut blocks) = (Heads::new(limits), ResponseBlocks::default());
+    let mut server = Server::new(ServerOptions {
+        streams: 128,
+        stream_window: 256 << 10,
+        connection_window: 1 << 20,
+        head_list: heads.list_bytes(),
+        resets_caused: 64,
+        resets_at_once: 32,
+    });
+    let (fields, date) = (Fields::new(), HttpDate::from_unix(1_289_314_140));
+    let (mut out, mut count) = (Vec::with_capacity(READ), 0);
+    for batch in 0..n.div_ceil(100) {
+        let bytes = asked(batch == 0, 200 * batch as u32 + 1);
+        let mut input = black_box(&bytes[..]);
+        std::mem::swap(server.out(), &mut out);
+        while let Some(event) = server.next(&mut input, &mut heads) {
+            let Event::Request(request) = event else { continue };
+            let path = request.head.as_ref().map_or("", |head| head.path());
+            let status = if path == "/" { 200 } else { 404 };
+            let content_type = Some("text/plain; charset=utf-8");
+            let head = ResponseHead { status, content_type, length: Some(14), fields: &fields };
+            server.respond(request.stream, blocks.of(&head, &date), false);
+            server.write_data(request.stream, b"Hello, World!\n", true);
+            count += 1;
+        }
+        std::mem::swap(server.out(), &mut out);
+        black_box(&out);
+        out.clear();
+    }
+    assert_eq!(count, 100 * n.div_ceil(100));
 }

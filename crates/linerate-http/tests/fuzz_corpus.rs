@@ -37,3 +37,8 @@ fn request() {
 fn frames() {
     assert!(replay("h2", h2::fuzz::frames) >= 8);
 }
+
+#[test]
+fn requests() {
+    assert!(replay("h2_server", h2::fuzz::requests) >= 10);
+}

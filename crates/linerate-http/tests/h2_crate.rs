@@ -2,17 +2,17 @@
 //! hear the same; and whatever our client sends, the crate's server hears, and is heard.
 #![allow(clippy::unwrap_used)]
 
-use std::cell::RefCell;
+mod h2_pipe;
+
 use std::collections::BTreeMap;
-use std::io;
-use std::pin::{Pin, pin};
-use std::rc::Rc;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
 use bytes::Bytes;
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
+use h2_pipe::{Pipe, context};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use linerate_http::client::{Expect, Fields, HeadView};
 use linerate_http::h2::fuzz::{Heard, read};
@@ -21,59 +21,6 @@ use linerate_http::h2::{
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-/// One end of a connection in memory.
-#[derive(Clone, Default)]
-struct Pipe(Rc<RefCell<Buffers>>);
-
-#[derive(Default)]
-struct Buffers {
-    input: Vec<u8>,
-    output: Vec<u8>,
-}
-
-impl Pipe {
-    fn push(&self, bytes: &[u8]) {
-        self.0.borrow_mut().input.extend_from_slice(bytes);
-    }
-
-    fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.0.borrow_mut().output)
-    }
-}
-
-impl AsyncRead for Pipe {
-    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let input = &mut self.0.borrow_mut().input;
-        let len = input.len().min(into.remaining());
-        if len == 0 {
-            return Poll::Pending;
-        }
-        into.put_slice(&input[..len]);
-        input.drain(..len);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Pipe {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().output.extend_from_slice(bytes);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
-fn context() -> Context<'static> {
-    Context::from_waker(Waker::noop())
-}
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&FrameHead { len: payload.len() as u32, kind, flags, stream }.bytes(), payload].concat()

@@ -344,7 +344,7 @@ impl<S: Kept> Client<S> {
         payload: &[u8],
         sink: &mut impl Sink<'i, S>,
     ) -> Result<(), H2Error> {
-        check(&head)?;
+        frame::check(&head)?;
         match head.kind {
             kind::SETTINGS => self.settings_frame(head, payload)?,
             kind::PING if head.has(flag::ACK) => {}
@@ -380,7 +380,7 @@ impl<S: Kept> Client<S> {
             self.decoder.set_limit(0);
             return Ok(());
         }
-        self.settings.read(payload)?;
+        self.settings.read(payload, 0)?;
         frame::put(kind::SETTINGS, flag::ACK, 0, b"", &mut self.control);
         Ok(())
     }
@@ -458,12 +458,7 @@ impl<S: Kept> Client<S> {
         sink: &mut impl Sink<'i, S>,
     ) -> Result<(), H2Error> {
         let broken = || H2Error::protocol("a HEADERS frame is shorter than its padding and priority");
-        let mut payload = payload;
-        if head.has(flag::PADDED) {
-            let (pad, rest) = payload.split_first().ok_or_else(broken)?;
-            let end = rest.len().checked_sub(usize::from(*pad)).ok_or_else(broken)?;
-            payload = &rest[..end];
-        }
+        let mut payload = frame::unpadded(head, payload).ok_or_else(broken)?;
         if head.has(flag::PRIORITY) {
             payload = payload.get(5..).ok_or_else(broken)?;
         }
@@ -769,26 +764,4 @@ fn tell_head<'i, S>(stream: &mut Stream<S>, sink: &mut impl Sink<'i, S>) {
     if let Phase::Held(block) = std::mem::replace(&mut stream.phase, Phase::Told) {
         sink.head(&mut stream.data, &block.head());
     }
-}
-
-/// Whether a frame has the size and the stream that its kind must have (RFC 9113, section 6).
-fn check(head: &FrameHead) -> Result<(), H2Error> {
-    let (size, on_stream) = match head.kind {
-        kind::PRIORITY => (Some(5), Some(true)),
-        kind::RST_STREAM => (Some(4), Some(true)),
-        kind::SETTINGS => (None, Some(false)),
-        kind::PING => (Some(8), Some(false)),
-        kind::GOAWAY => (None, Some(false)),
-        kind::WINDOW_UPDATE => (Some(4), None),
-        _ => (None, None),
-    };
-    let short = head.kind == kind::GOAWAY && head.len < 8;
-    if short || size.is_some_and(|size| size != head.len) {
-        let why = format!("a frame of kind {} with {} bytes", head.kind, head.len);
-        return Err(H2Error::new(Code::FRAME_SIZE_ERROR, why));
-    }
-    if on_stream.is_some_and(|on| on != (head.stream != 0)) {
-        return Err(H2Error::protocol(format!("a frame of kind {} on stream {}", head.kind, head.stream)));
-    }
-    Ok(())
 }

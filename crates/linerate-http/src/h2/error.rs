@@ -15,6 +15,8 @@ impl Code {
     pub const INTERNAL_ERROR: Code = Code(2);
     /// The peer sent more than a window admits.
     pub const FLOW_CONTROL_ERROR: Code = Code(3);
+    /// A frame came on a stream that its sender had ended.
+    pub const STREAM_CLOSED: Code = Code(5);
     /// A frame of a size that it must not have.
     pub const FRAME_SIZE_ERROR: Code = Code(6);
     /// The request was not processed.

@@ -1,6 +1,6 @@
 //! Frames (RFC 9113, sections 4 and 6).
 
-use super::Code;
+use super::{Code, H2Error};
 
 /// Bytes of a frame's head.
 pub const FRAME_HEAD: usize = 9;
@@ -88,6 +88,16 @@ pub(super) fn put(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Ve
     out.extend_from_slice(payload);
 }
 
+/// The payload without its padding; `None`: the padding is longer than the frame.
+#[inline]
+pub(super) fn unpadded(head: FrameHead, payload: &[u8]) -> Option<&[u8]> {
+    if !head.has(flag::PADDED) {
+        return Some(payload);
+    }
+    let (pad, rest) = payload.split_first()?;
+    rest.get(..rest.len().checked_sub(usize::from(*pad))?)
+}
+
 pub(super) fn put_reset(stream: u32, code: Code, out: &mut Vec<u8>) {
     put(kind::RST_STREAM, 0, stream, &code.0.to_be_bytes(), out);
 }
@@ -99,4 +109,26 @@ pub(super) fn put_window(stream: u32, bytes: u32, out: &mut Vec<u8>) {
 /// A number of four bytes in a payload; 0 where there are none.
 pub(super) fn number(payload: &[u8], at: usize) -> u32 {
     payload.get(at..at + 4).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+}
+
+/// Whether a frame has the size and the stream that its kind must have (RFC 9113, section 6).
+pub(super) fn check(head: &FrameHead) -> Result<(), H2Error> {
+    let (size, on_stream) = match head.kind {
+        kind::PRIORITY => (Some(5), Some(true)),
+        kind::RST_STREAM => (Some(4), Some(true)),
+        kind::SETTINGS => (None, Some(false)),
+        kind::PING => (Some(8), Some(false)),
+        kind::GOAWAY => (None, Some(false)),
+        kind::WINDOW_UPDATE => (Some(4), None),
+        _ => (None, None),
+    };
+    let short = head.kind == kind::GOAWAY && head.len < 8;
+    if short || size.is_some_and(|size| size != head.len) {
+        let why = format!("a frame of kind {} with {} bytes", head.kind, head.len);
+        return Err(H2Error::new(Code::FRAME_SIZE_ERROR, why));
+    }
+    if on_stream.is_some_and(|on| on != (head.stream != 0)) {
+        return Err(H2Error::protocol(format!("a frame of kind {} on stream {}", head.kind, head.stream)));
+    }
+    Ok(())
 }

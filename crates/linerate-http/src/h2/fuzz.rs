@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Block, BlockCache, Client, ClientOptions, H2Error, Lost, Sink};
+use super::server::{Event, Heads, ResponseBlocks, ResponseHead, Server, ServerOptions};
+use super::{Block, BlockCache, Client, ClientOptions, H2Error, Lost, PREFACE, Sink};
 use crate::client::{Expect, Fields, HeadView};
+use crate::server::{self, HttpDate};
 
 /// The outcome of a stream. Content is joined, because its pieces depend on the cuts of the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,4 +120,130 @@ pub fn frames(data: &[u8]) {
     let other = read([bytes], 12, options, how & 2 != 0);
     assert_eq!(whole, other, "part by part and whole");
     assert!(whole.control.len() <= 20 * bytes.len() + 200, "more replies than frames");
+}
+
+/// What a server made of a connection: each request's stream, head or fault, content, whether it
+/// ended, and trailers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// In the order of their heads.
+    pub requests: Vec<Asked>,
+    /// The error that ended the connection.
+    pub error: Option<H2Error>,
+    /// Everything to be sent.
+    pub out: Vec<u8>,
+}
+
+/// A request as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its stream.
+    pub stream: u32,
+    /// Its head as HTTP/1.1 would have it, or why it is refused.
+    pub head: Result<Vec<u8>, u16>,
+    /// Its content.
+    pub body: Vec<u8>,
+    /// Its trailers.
+    pub trailers: Vec<(String, Vec<u8>)>,
+    /// All of it has come; or the client has reset it.
+    pub ended: Option<bool>,
+}
+
+/// Responds to a client that sends these pieces. The streams' numbers say how: at once, once the
+/// request has ended, or never, and whether content is released.
+pub fn serve<'p>(pieces: impl IntoIterator<Item = &'p [u8]>, options: ServerOptions) -> Served {
+    let (mut server, mut served) = (Server::new(options), Served::default());
+    let (mut heads, mut blocks) = (Heads::new(server::Limits::default()), ResponseBlocks::default());
+    let (fields, date) = (server::Fields::new(), HttpDate::from_unix(0));
+    let mut input = Vec::new();
+    for piece in pieces {
+        input.extend_from_slice(piece);
+        let mut rest = &input[..];
+        while let Some(event) = server.next(&mut rest, &mut heads) {
+            let (stream, mut ended) = match event {
+                Event::Request(request) => {
+                    let head = request.head.map_err(|fault| fault.status());
+                    let head = head.map(|head| head.bytes().to_vec());
+                    served.requests.push(Asked {
+                        stream: request.stream,
+                        head,
+                        body: Vec::new(),
+                        trailers: Vec::new(),
+                        ended: None,
+                    });
+                    (request.stream, request.ends.then_some(true))
+                }
+                Event::Data { stream, content, ends } => {
+                    let asked = served.asked(stream);
+                    asked.body.extend_from_slice(content);
+                    if stream % 16 != 7 {
+                        server.release(stream, content.len());
+                    }
+                    (stream, ends.then_some(true))
+                }
+                Event::Trailers { stream, fields } => {
+                    served.asked(stream).trailers = fields;
+                    (stream, Some(true))
+                }
+                // Of a request whose head is malformed nothing was reported before.
+                Event::Reset { stream } if served.requests.iter().all(|asked| asked.stream != stream) => {
+                    continue;
+                }
+                Event::Reset { stream } => {
+                    served.asked(stream).ended = Some(false);
+                    continue;
+                }
+            };
+            let asked = served.asked(stream);
+            assert_eq!(asked.ended, None, "stream {stream} goes on behind its end");
+            asked.ended = ended;
+            if stream % 8 == 1 {
+                ended = Some(true);
+            }
+            if ended == Some(true) && stream % 8 != 5 {
+                let head = ResponseHead { status: 200, content_type: None, length: None, fields: &fields };
+                server.respond(stream, blocks.of(&head, &date), false);
+                server.write_data(stream, b"hello", true);
+            }
+        }
+        let read = input.len() - rest.len();
+        input.drain(..read);
+        assert!(server.is_over() || input.len() < 9 + (1 << 14), "whole frames are not read");
+        if server.is_over() {
+            break;
+        }
+    }
+    served.error = server.error().cloned();
+    served.out = std::mem::take(server.out());
+    served
+}
+
+impl Served {
+    fn asked(&mut self, stream: u32) -> &mut Asked {
+        let asked = self.requests.iter_mut().rev().find(|asked| asked.stream == stream);
+        asked.expect("a frame of a request that came")
+    }
+}
+
+/// Bytes as a client sends them, read whole and in pieces whose lengths follow from the first byte.
+pub fn requests(data: &[u8]) {
+    let Some((how, bytes)) = data.split_first() else { return };
+    let options = ServerOptions {
+        streams: 8,
+        stream_window: if how & 1 == 0 { 1 << 16 } else { 100 },
+        connection_window: 1 << 16,
+        head_list: Heads::new(server::Limits::default()).list_bytes(),
+        resets_caused: 8,
+        resets_at_once: 8,
+    };
+    let mut all = Vec::new();
+    if how & 2 == 0 {
+        all.extend_from_slice(PREFACE);
+        all.extend_from_slice(b"\0\0\0\x04\0\0\0\0\0");
+    }
+    all.extend_from_slice(bytes);
+    let whole = serve([&all[..]], options);
+    let step = usize::from(how >> 2) + 1;
+    assert_eq!(whole, serve(all.chunks(step), options), "pieces of {step} bytes");
+    assert!(whole.out.len() <= 20 * all.len() + 200, "more replies than frames");
 }

@@ -17,6 +17,7 @@ pub mod fuzz;
 mod hpack;
 mod limits;
 mod reader;
+pub mod server;
 mod settings;
 mod streams;
 #[cfg(test)]

@@ -35,6 +35,7 @@ pub(super) mod id {
     pub(in super::super) const INITIAL_WINDOW_SIZE: u16 = 4;
     pub(in super::super) const MAX_FRAME_SIZE: u16 = 5;
     pub(in super::super) const MAX_HEADER_LIST_SIZE: u16 = 6;
+    pub(in super::super) const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 }
 
 impl Settings {
@@ -48,8 +49,9 @@ impl Settings {
         }
     }
 
-    /// Takes a SETTINGS frame's payload, setting by setting in its order.
-    pub(super) fn read(&mut self, payload: &[u8]) -> Result<(), H2Error> {
+    /// Takes a SETTINGS frame's payload, setting by setting in its order. `most_push`: the largest
+    /// `SETTINGS_ENABLE_PUSH` that this peer may send.
+    pub(super) fn read(&mut self, payload: &[u8], most_push: u32) -> Result<(), H2Error> {
         if !payload.len().is_multiple_of(6) {
             return Err(H2Error::new(Code::FRAME_SIZE_ERROR, "a SETTINGS frame breaks off"));
         }
@@ -57,8 +59,8 @@ impl Settings {
         for setting in payload.chunks_exact(6) {
             let value = u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]);
             match u16::from_be_bytes([setting[0], setting[1]]) {
-                id::ENABLE_PUSH if value > 0 => {
-                    return Err(H2Error::protocol("a server must not set SETTINGS_ENABLE_PUSH"));
+                id::ENABLE_PUSH if value > most_push => {
+                    return Err(H2Error::protocol(format!("SETTINGS_ENABLE_PUSH is {value}")));
                 }
                 id::MAX_CONCURRENT_STREAMS => self.max_concurrent_streams = Some(value),
                 id::INITIAL_WINDOW_SIZE if value > LARGEST_WINDOW => {

@@ -61,7 +61,7 @@ pub(super) fn is_value_byte(b: u8) -> bool {
 }
 
 /// RFC 9110 section 5.6.2; not empty.
-pub(super) fn is_token(bytes: &[u8]) -> bool {
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && all(bytes, TOKEN)
 }
 

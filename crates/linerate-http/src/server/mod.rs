@@ -37,6 +37,7 @@ mod writer;
 mod tests;
 
 pub use body::{BodyReader, Step};
+pub(crate) use bytes::is_token;
 pub use bytes::{push_decimal, push_hex};
 pub use date::HttpDate;
 pub use fault::Fault;

@@ -13,6 +13,8 @@ pub struct Decoder {
     literal: Vec<u8>,
     /// Blocks came before that were not seen: the table has entries that are not known.
     is_blind: bool,
+    /// How often the table was changed.
+    changes: u64,
 }
 
 /// The table's size before any update (RFC 9113, section 6.5.2).
@@ -23,17 +25,21 @@ const LARGEST: u64 = 1 << 24;
 
 impl Default for Decoder {
     fn default() -> Self {
-        Decoder { table: Dynamic::new(FIRST_SIZE), limit: FIRST_SIZE, literal: Vec::new(), is_blind: false }
+        Decoder::of_table(FIRST_SIZE, FIRST_SIZE, false)
     }
 }
 
 impl Decoder {
+    fn of_table(size: usize, limit: usize, is_blind: bool) -> Decoder {
+        Decoder { table: Dynamic::new(size), limit, literal: Vec::new(), is_blind, changes: 0 }
+    }
+
     /// For an observer: the table may have up to `most` bytes, whatever was announced. `is_blind`:
     /// the first blocks were not seen. A field that refers to one of them then has an empty name,
     /// or an empty value too, which no field that was sent has.
     pub fn of_observer(most: usize, is_blind: bool) -> Decoder {
         let size = if is_blind { most } else { FIRST_SIZE };
-        Decoder { table: Dynamic::new(size), limit: most, literal: Vec::new(), is_blind }
+        Decoder::of_table(size, most, is_blind)
     }
 
     /// Bytes of the table's entries, as HPACK counts them: 32 more than its own for each.
@@ -45,6 +51,7 @@ impl Decoder {
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
         if self.table.most() > limit {
+            self.changes += 1;
             self.table.set_most(limit);
         }
     }
@@ -73,8 +80,54 @@ impl Decoder {
         most: usize,
         mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), HpackError> {
+        let mut size = 0;
+        self.each_field(block, most, |name, value| {
+            size += name.len() + value.len() + ENTRY_COST;
+            if size > most {
+                return Err(HpackError::TooLarge(most));
+            }
+            each(name, value);
+            Ok(())
+        })
+    }
+
+    /// The same for a block that may be larger: the fields beyond `most` bytes are dropped, and the
+    /// tables stay in step. Returns whether all fields fit.
+    ///
+    /// # Errors
+    /// The block breaks the rules. The tables are lost then.
+    pub(in crate::h2) fn decode_some(
+        &mut self,
+        block: &[u8],
+        most: usize,
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<bool, HpackError> {
+        let mut size = 0usize;
+        self.each_field(block, usize::MAX, |name, value| {
+            size = size.saturating_add(name.len() + value.len() + ENTRY_COST);
+            if size <= most {
+                each(name, value);
+            }
+            Ok(())
+        })?;
+        Ok(size <= most)
+    }
+
+    /// How often the table was changed: a block means the same as long as this stays.
+    #[inline]
+    pub(in crate::h2) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// `longest`: bytes of a string.
+    fn each_field(
+        &mut self,
+        block: &[u8],
+        longest: usize,
+        mut each: impl FnMut(&[u8], &[u8]) -> Result<(), HpackError>,
+    ) -> Result<(), HpackError> {
         let mut input = block;
-        let (mut size, mut in_fields) = (0, false);
+        let mut in_fields = false;
         while let Some(first) = input.first().copied() {
             if first & 0xe0 == 0x20 {
                 if in_fields {
@@ -84,24 +137,17 @@ impl Decoder {
                 continue;
             }
             in_fields = true;
-            let mut count = |name: &[u8], value: &[u8]| {
-                size += name.len() + value.len() + ENTRY_COST;
-                if size > most {
-                    return Err(HpackError::TooLarge(most));
-                }
-                each(name, value);
-                Ok(())
-            };
             if first & 0x80 != 0 {
                 let (name, value) = entry(&self.table, integer(&mut input, 7)?, self.is_blind)?;
-                count(name, value)?;
+                each(name, value)?;
                 continue;
             }
             let indexing = first & 0x40 != 0;
-            let name_len = self.read_literal(&mut input, if indexing { 6 } else { 4 }, most)?;
+            let name_len = self.read_literal(&mut input, if indexing { 6 } else { 4 }, longest)?;
             let (name, value) = self.literal.split_at(name_len);
-            count(name, value)?;
+            each(name, value)?;
             if indexing {
+                self.changes += 1;
                 self.table.add(name_len, &self.literal);
             }
         }
@@ -127,6 +173,7 @@ impl Decoder {
         if wanted > self.limit {
             return Err(HpackError::Size);
         }
+        self.changes += 1;
         self.table.set_most(wanted);
         // An empty table has nothing that is not known.
         self.is_blind &= wanted > 0;

@@ -13,9 +13,7 @@ mod tests;
 
 pub use decoder::Decoder;
 pub use encoder::field;
-#[cfg(test)]
-use encoder::integer;
-pub(crate) use encoder::{field_name, length, shrink};
+pub(crate) use encoder::{field_name, integer, length, shrink};
 
 /// A field block that cannot be decoded. It ends the connection, because the state of the tables is
 /// lost (RFC 9113, section 4.3).
