@@ -203,7 +203,7 @@ impl Connection {
         }
         let Some(work) = &self.work else { return about_to_send + self.unsent >= allowance.each() };
         if let Some(session) = &work.http2 {
-            return session.pipe.has_unread();
+            return session.has_unread();
         }
         let body_full = work.body.as_ref().is_some_and(|b| b.shared.is_full());
         work.queue.len() >= PIPELINED

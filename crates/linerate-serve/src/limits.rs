@@ -234,12 +234,12 @@ pub(crate) const H2_CONNECTION_WINDOW: u32 = 1 << 20;
 
 /// Requests that a client may cancel before they were begun with; more end the connection.
 /// CVE-2023-44487 (rapid reset). Reason: a client that wants no response has no reason to ask.
-pub(crate) const H2_RESETS_PENDING: usize = 32;
+pub(crate) const H2_RESETS_PENDING: u32 = 32;
 
 /// Streams that the client may make us reset, by breaking a rule on each; more end the connection.
 /// CVE-2025-8671 (MadeYouReset). Reason: such a stream counts no longer, while its handler may have
 /// begun.
-pub(crate) const H2_LOCAL_RESETS: usize = 64;
+pub(crate) const H2_LOCAL_RESETS: u32 = 64;
 
 /// Frames without content that a client may send, how many more each second, and how many more for
 /// each response, or piece of one, that it takes. Beyond it the connection ends. These are PING
@@ -254,10 +254,6 @@ pub(crate) const H2_CONTROL_EARNED: u32 = 16;
 /// handler that has begun, so a client may cancel 200 requests at once and 10 each second, beside
 /// those between which it takes responses.
 pub(crate) const H2_RESET_COST: u32 = 10;
-
-/// Bytes of a response that the `h2` crate may keep for a stream. Reason: as for `BODY_SLICE`, and a
-/// connection has many streams.
-pub(crate) const H2_SEND_BUFFER: usize = 64 << 10;
 
 /// Bytes of responses that the windows of a connection's streams keep back; beyond it, further
 /// requests wait. CVE-2019-9517. Reason: a client may pause a large download and ask for more

@@ -1,28 +1,21 @@
-//! HTTP/2: one connection's streams over the `h2` crate, driven in memory (RFC 9113).
+//! HTTP/2: one connection's streams over [`linerate_http::h2::server`] (RFC 9113).
 //!
 //! Here is what a connection knows of its streams; [`engine::streams`](crate::engine) does the work.
 
 mod frames;
-mod heads;
-mod pipe;
 mod stream;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::collections::VecDeque;
 
-use ::h2::server::{Builder, Connection, Handshake, SendResponse};
-use ::h2::{Error, Reason, RecvStream};
 use bytes::Bytes;
-use linerate_http::h2::PREFACE;
+use linerate_http::h2::server::{Heads, Incoming, ResponseBlocks, Server, ServerOptions};
+use linerate_http::h2::{Code, PREFACE};
 use linerate_net::Time;
 
-pub(crate) use self::frames::{Flood, Frames};
-pub(crate) use self::heads::{Heads, response_head, trailers};
-pub(crate) use self::pipe::Pipe;
+use self::frames::{Flood, Frames};
 pub(crate) use self::stream::{Doing, Fed, Pumped, Sending, Source, Stream, Upload};
 use crate::limits::{
-    self, H2_CONNECTION_WINDOW, H2_LOCAL_RESETS, H2_RESETS_PENDING, H2_SEND_BUFFER, H2_STREAM_WINDOW,
+    self, BUFFER_KEPT, H2_CONNECTION_WINDOW, H2_LOCAL_RESETS, H2_RESETS_PENDING, H2_STREAM_WINDOW,
     H2_STREAMS, Limits,
 };
 use crate::waits::Waits;
@@ -33,66 +26,77 @@ pub(crate) const FIRST_LINE: &[u8] = PREFACE.split_at("PRI * HTTP/2.0\r\n".len()
 /// State that all connections of a thread share.
 #[derive(Debug)]
 pub(crate) struct Http2 {
-    builder: Builder,
+    options: ServerOptions,
     pub(crate) heads: Heads,
+    pub(crate) blocks: ResponseBlocks,
 }
 
 impl Http2 {
     pub(crate) fn new(limits: &Limits) -> Http2 {
-        let request = &limits.request;
-        // Each field counts 32 bytes more than it has (RFC 9113 section 6.5.2).
-        let head_list = u32::try_from(request.head + 32 * request.fields).unwrap_or(u32::MAX);
-        let mut builder = Builder::new();
-        builder
-            .max_concurrent_streams(H2_STREAMS)
-            .initial_window_size(H2_STREAM_WINDOW)
-            .initial_connection_window_size(H2_CONNECTION_WINDOW)
-            .max_header_list_size(head_list)
-            .max_pending_accept_reset_streams(H2_RESETS_PENDING)
-            .max_local_error_reset_streams(Some(H2_LOCAL_RESETS))
-            .max_send_buffer_size(H2_SEND_BUFFER)
-            .enable_connect_protocol();
-        Http2 { builder, heads: Heads::new(*request) }
+        let heads = Heads::new(limits.request);
+        let options = ServerOptions {
+            streams: H2_STREAMS,
+            stream_window: H2_STREAM_WINDOW,
+            connection_window: H2_CONNECTION_WINDOW,
+            head_list: heads.list_bytes(),
+            resets_caused: H2_LOCAL_RESETS,
+            resets_at_once: H2_RESETS_PENDING,
+        };
+        Http2 { options, heads, blocks: ResponseBlocks::default() }
     }
 }
 
-/// Whether the `h2` crate asks to be polled again: its handles wake the connection when they are
-/// used.
+/// A request that its handler has not begun with.
+#[derive(Debug)]
+pub(crate) struct Deferred {
+    pub(crate) request: Incoming,
+    pub(crate) early: Early,
+}
+
+/// What has come of a request's body, and nobody has read.
 #[derive(Debug, Default)]
-struct Signal(AtomicBool);
-
-impl Wake for Signal {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.store(true, Ordering::Release);
-    }
+pub(crate) struct Early {
+    /// The stream's window bounds it.
+    pub(crate) waiting: VecDeque<Bytes>,
+    /// All of it has come, and these trailers.
+    pub(crate) end: Option<Vec<(String, Vec<u8>)>>,
 }
 
-enum State {
-    Preface(Handshake<Pipe, Bytes>),
-    Open(Connection<Pipe, Bytes>),
-    Over,
-}
+impl Early {
+    /// Content has come.
+    pub(crate) fn push(&mut self, content: &[u8], ends: bool) {
+        if !content.is_empty() {
+            self.waiting.push_back(Bytes::copy_from_slice(content));
+        }
+        if ends {
+            self.end = Some(Vec::new());
+        }
+    }
 
-/// A request, and how to respond to it. `None`: the connection is over.
-pub(crate) type Accepted = Poll<Option<(http::Request<RecvStream>, SendResponse<Bytes>)>>;
+    /// It will not be read: the client may send as much on other streams.
+    pub(crate) fn drop_into(&mut self, server: &mut Server) {
+        let bytes: usize = self.waiting.drain(..).map(|piece| piece.len()).sum();
+        server.release_to_connection(bytes as u32);
+    }
+}
 
 /// The HTTP/2 of one connection.
 pub(crate) struct Session {
-    state: State,
-    pub(crate) pipe: Pipe,
+    pub(crate) server: Server,
+    /// Bytes received; those before `read` were.
+    pub(crate) input: Vec<u8>,
+    pub(crate) read: usize,
+    /// Reading goes on when there is room for more responses.
+    pub(crate) is_stuck: bool,
     pub(crate) frames: Frames,
     /// Streams whose request or response takes more than one turn.
     pub(crate) streams: Vec<Stream>,
+    /// Requests that wait because the responses to others do.
+    pub(crate) deferred: VecDeque<Deferred>,
     /// Which stream sends next, so that all have their turn.
     pub(crate) next: usize,
     /// Held bytes as the thread counts them.
     pub(crate) counted: usize,
-    signal: Arc<Signal>,
-    pub(crate) waker: Waker,
     /// When the first GOAWAY was sent.
     pub(crate) goodbye: Option<Time>,
     /// The client exceeded a limit.
@@ -109,98 +113,115 @@ impl std::fmt::Debug for Session {
 
 impl Session {
     pub(crate) fn new(shared: &Http2, now: Time) -> Box<Session> {
-        let (pipe, signal) = (Pipe::default(), Arc::<Signal>::default());
         Box::new(Session {
-            state: State::Preface(shared.builder.handshake(pipe.clone())),
-            pipe,
+            server: Server::new(shared.options),
+            input: Vec::new(),
+            read: 0,
+            is_stuck: false,
             frames: Frames::new(now),
             streams: Vec::new(),
+            deferred: VecDeque::new(),
             next: 0,
             counted: 0,
-            waker: Waker::from(Arc::clone(&signal)),
-            signal,
             goodbye: None,
             flooded: false,
             more: false,
         })
     }
 
-    /// Reads frames, writes frames, and returns the next request.
-    pub(crate) fn accept(&mut self) -> Accepted {
-        self.signal.0.store(false, Ordering::Release);
-        let mut context = Context::from_waker(&self.waker);
-        if let State::Preface(handshake) = &mut self.state {
-            match std::pin::Pin::new(handshake).poll(&mut context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(connection)) => self.state = State::Open(connection),
-                Poll::Ready(Err(_)) => return self.end(),
-            }
+    /// Takes received bytes.
+    pub(crate) fn receive(&mut self, bytes: &[u8], now: Time) {
+        if self.is_over() {
+            return;
         }
-        let State::Open(connection) = &mut self.state else { return Poll::Ready(None) };
-        match connection.poll_accept(&mut context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Some(Ok(both))) => Poll::Ready(Some(both)),
-            Poll::Ready(Some(Err(error))) => {
-                self.flooded |= is_flood(&error);
-                self.end()
-            }
-            Poll::Ready(None) => self.end(),
+        self.input.extend_from_slice(bytes);
+        if let Err(Flood) = self.frames.follow(bytes, now) {
+            self.cut(Code::ENHANCE_YOUR_CALM);
         }
     }
 
-    /// Writes frames, and reads frames of streams that exist.
-    pub(crate) fn flush(&mut self) {
-        self.signal.0.store(false, Ordering::Release);
-        let mut context = Context::from_waker(&self.waker);
-        let State::Open(connection) = &mut self.state else { return };
-        if let Poll::Ready(closed) = connection.poll_closed(&mut context) {
-            self.flooded |= closed.is_err_and(|error| is_flood(&error));
-            let _ = self.end();
+    /// Drops what was read.
+    pub(crate) fn drop_read(&mut self) {
+        if self.read == self.input.len() || self.is_over() {
+            self.input.clear();
+            if self.input.capacity() > BUFFER_KEPT {
+                self.input = Vec::new();
+            }
+        } else {
+            self.input.drain(..self.read);
+        }
+        self.read = 0;
+    }
+
+    /// The body that arrives on a stream, if somebody may read it.
+    fn early(&mut self, stream: u32) -> Option<&mut Early> {
+        match self.streams.iter_mut().find(|s| s.id == stream) {
+            Some(stream) => Some(&mut stream.upload.as_mut()?.early),
+            None => {
+                let deferred = self.deferred.iter_mut().find(|d| d.request.stream == stream)?;
+                Some(&mut deferred.early)
+            }
         }
     }
 
-    fn end(&mut self) -> Accepted {
-        self.state = State::Over;
-        self.pipe.discard_input();
-        Poll::Ready(None)
+    /// Content of a request's body has come.
+    pub(crate) fn content(&mut self, stream: u32, content: &[u8], ends: bool) {
+        match self.early(stream) {
+            Some(early) => early.push(content, ends),
+            None => self.server.release_to_connection(content.len() as u32),
+        }
+    }
+
+    /// The trailers of a request have come.
+    pub(crate) fn trailers(&mut self, stream: u32, fields: Vec<(String, Vec<u8>)>) {
+        if let Some(early) = self.early(stream) {
+            early.end = Some(fields);
+        }
+    }
+
+    /// Takes out a stream that was reset, if its handler has begun.
+    pub(crate) fn take(&mut self, stream: u32) -> Option<Stream> {
+        if let Some(at) = self.streams.iter().position(|s| s.id == stream) {
+            return Some(self.streams.swap_remove(at));
+        }
+        let at = self.deferred.iter().position(|d| d.request.stream == stream)?;
+        let mut deferred = self.deferred.remove(at)?;
+        deferred.early.drop_into(&mut self.server);
+        None
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.state, State::Over)
+        self.server.is_over()
     }
 
     /// Whether the client's preface has arrived.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open(_))
+        self.server.is_open()
     }
 
-    /// Whether a handle was used since the last poll.
-    pub(crate) fn is_signalled(&self) -> bool {
-        self.signal.0.load(Ordering::Acquire)
+    /// Whether received bytes wait for room for responses.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.is_stuck && !self.input.is_empty()
     }
 
     /// Announces that no more requests are wanted; those that the client sends before it knows get
-    /// responses. The `h2` crate sends a second GOAWAY, with the last stream, a round trip later.
+    /// responses. A second GOAWAY, with the last stream, follows a round trip later.
     pub(crate) fn say_goodbye(&mut self, now: Time) {
         if self.goodbye.is_some() {
             return;
         }
         self.goodbye = Some(now);
-        match &mut self.state {
-            State::Open(connection) => connection.graceful_shutdown(),
-            State::Preface(_) => self.state = State::Over,
-            State::Over => {}
+        if self.is_open() {
+            self.server.say_goodbye();
+        } else {
+            self.server.go_away(Code::NO_ERROR);
         }
     }
 
     /// Ends the connection, with the reason.
-    pub(crate) fn cut(&mut self, reason: Reason) {
-        self.pipe.discard_input();
-        match &mut self.state {
-            State::Open(connection) => connection.abrupt_shutdown(reason),
-            State::Preface(_) => self.state = State::Over,
-            State::Over => {}
-        }
+    pub(crate) fn cut(&mut self, reason: Code) {
+        self.flooded |= reason == Code::ENHANCE_YOUR_CALM;
+        self.server.go_away(reason);
     }
 
     /// The event that the connection waits for, apart from the transport.
@@ -233,11 +254,6 @@ impl Session {
     pub(crate) fn held(&self) -> usize {
         self.streams.iter().map(Stream::held).sum()
     }
-}
-
-/// Whether the `h2` crate closed the connection because of too many frames of some kind.
-fn is_flood(error: &Error) -> bool {
-    error.reason() == Some(Reason::ENHANCE_YOUR_CALM) && !error.is_remote()
 }
 
 /// How many requests one turn begins with.

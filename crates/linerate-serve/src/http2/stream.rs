@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use ::h2::server::SendResponse;
-use ::h2::{Reason, RecvStream, SendStream};
 use bytes::Bytes;
+use linerate_http::h2::Code;
+use linerate_http::h2::server::Server;
 use linerate_http::server::{Fault, Fields};
 use linerate_net::Time;
 
-use super::trailers;
+use super::Early;
 use crate::answer::Asked;
 use crate::limits::{self, BODY_DISCARDED, H2_PIECE, Limits};
 use crate::message::body::{BodyError, Shared};
@@ -20,6 +20,8 @@ use crate::waits::Waits;
 
 /// A stream whose request or response is not complete.
 pub(crate) struct Stream {
+    /// Its number.
+    pub(crate) id: u32,
     pub(crate) asked: Asked,
     /// The task in whose name its handler or its response is polled.
     pub(crate) task: Option<u32>,
@@ -31,7 +33,7 @@ pub(crate) struct Stream {
 /// How far a stream has come.
 pub(crate) enum Doing {
     /// Its handler is still running.
-    Handling(SendResponse<Bytes>),
+    Handling,
     Sending(Sending),
     /// The response is complete, the request is not.
     Receiving,
@@ -39,9 +41,9 @@ pub(crate) enum Doing {
 
 /// The body of a request that is arriving.
 pub(crate) struct Upload {
-    pub(crate) recv: RecvStream,
+    /// What has come and was not passed on.
+    pub(crate) early: Early,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) announced: Option<u64>,
     /// The client waits for 100, which was not sent yet.
     pub(crate) expects_continue: bool,
     /// Most bytes that it may have.
@@ -51,7 +53,6 @@ pub(crate) struct Upload {
     /// The request was refused for its size.
     pub(crate) unwanted: bool,
     pub(crate) began: Time,
-    pub(crate) data_ended: bool,
 }
 
 /// The result of reading a body.
@@ -63,52 +64,51 @@ pub(crate) enum Fed {
     TooLarge,
     /// No handler wants it, and too much of it was dropped already.
     Unwanted,
-    /// The client has reset the stream, or is gone.
-    Broken,
 }
 
 impl Upload {
+    pub(crate) fn new(shared: &Arc<Shared>, early: Early, most: u64, now: Time) -> Upload {
+        Upload {
+            early,
+            shared: Arc::clone(shared),
+            expects_continue: false,
+            most,
+            received: 0,
+            discarded: 0,
+            unwanted: false,
+            began: now,
+        }
+    }
+
     /// Passes on what has arrived, as far as the reader has room. The window grows by what is
     /// passed on, which slows the client down to the reader.
-    pub(crate) fn feed(&mut self, waker: &Waker, now: Time) -> Fed {
-        let mut context = Context::from_waker(waker);
-        while !self.data_ended {
+    pub(crate) fn feed(&mut self, id: u32, server: &mut Server, now: Time) -> Fed {
+        loop {
             if self.shared.is_full() {
                 // The client waits for the reader.
                 self.began = self.began.max(now);
                 return Fed::Waits;
             }
-            match self.recv.poll_data(&mut context) {
-                Poll::Pending => return Fed::Waits,
-                Poll::Ready(None) => self.data_ended = true,
-                Poll::Ready(Some(Ok(piece))) => {
-                    let outcome = self.take(piece);
-                    if outcome != Fed::Waits {
-                        return outcome;
-                    }
-                }
-                Poll::Ready(Some(Err(_))) => return self.broken(),
+            let Some(piece) = self.early.waiting.pop_front() else { break };
+            server.release(id, piece.len());
+            let outcome = self.take(piece);
+            if outcome != Fed::Waits {
+                return outcome;
             }
         }
-        match self.recv.poll_trailers(&mut context) {
-            Poll::Pending => Fed::Waits,
-            Poll::Ready(Ok(fields)) => {
-                let fields = fields.iter().flatten();
-                let fields =
-                    fields.map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
-                self.shared.end(Ok(()), fields.collect());
+        match self.early.end.take() {
+            Some(trailers) => {
+                self.shared.end(Ok(()), trailers);
                 Fed::Ended
             }
-            Poll::Ready(Err(_)) => self.broken(),
+            None => Fed::Waits,
         }
     }
 
-    pub(crate) fn take(&mut self, piece: Bytes) -> Fed {
+    fn take(&mut self, piece: Bytes) -> Fed {
         let len = piece.len();
         self.expects_continue = false;
         self.received += len as u64;
-        // It fails only for a stream that is gone.
-        let _ = self.recv.flow_control().release_capacity(len);
         let unwanted = self.unwanted || self.shared.is_abandoned();
         if !unwanted && self.received > self.most {
             self.shared.end(Err(BodyError::Fault(Fault::BodyTooLarge)), Vec::new());
@@ -122,16 +122,16 @@ impl Upload {
         Fed::Waits
     }
 
+    /// Nobody reads the rest.
+    pub(crate) fn drop_into(mut self, server: &mut Server) {
+        self.early.drop_into(server);
+    }
+
     /// What is still read of a body that is too large, so that its client, which may send it before
     /// it reads the response, is not reset meanwhile. `None` if the client asks before it sends.
     pub(crate) fn refused(mut self) -> Option<Upload> {
         self.unwanted = true;
         (!self.expects_continue).then_some(self)
-    }
-
-    fn broken(&mut self) -> Fed {
-        self.shared.end(Err(BodyError::Ended), Vec::new());
-        Fed::Broken
     }
 
     fn deadline(&self, limits: &Limits) -> Time {
@@ -145,7 +145,6 @@ impl Upload {
 
 /// A response whose body is being sent.
 pub(crate) struct Sending {
-    pub(crate) send: SendStream<Bytes>,
     pub(crate) status: u16,
     pub(crate) source: Source,
     /// Taken from the source, not given to the stream.
@@ -172,7 +171,7 @@ pub(crate) enum Source {
 /// How far a response has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pumped {
-    /// All of it is with the `h2` crate.
+    /// All of it was written.
     Done,
     /// It waits for its source or for the client's window.
     Waits,
@@ -180,7 +179,7 @@ pub(crate) enum Pumped {
     More,
     /// The source failed: the stream was reset.
     Broken,
-    /// The client has reset the stream.
+    /// The stream is over.
     Gone,
 }
 
@@ -193,15 +192,8 @@ enum Piece {
 }
 
 impl Sending {
-    pub(crate) fn new(
-        send: SendStream<Bytes>,
-        status: u16,
-        source: Source,
-        pending: Bytes,
-        now: Time,
-    ) -> Sending {
+    pub(crate) fn new(status: u16, source: Source, pending: Bytes, now: Time) -> Sending {
         Sending {
-            send,
             status,
             is_ready: !matches!(source, Source::Nothing),
             source,
@@ -213,17 +205,20 @@ impl Sending {
         }
     }
 
-    /// Gives the stream one piece, if the client's windows allow it.
-    pub(crate) fn pump(&mut self, waker: &Waker) -> Pumped {
+    /// Writes one piece, if the client's windows allow it.
+    pub(crate) fn pump(&mut self, id: u32, server: &mut Server, waker: &Waker) -> Pumped {
         if self.pending.is_empty() {
             if !self.is_ready {
                 return Pumped::Waits;
             }
             match self.source.next(waker) {
                 Piece::Bytes(bytes) => self.pending = bytes,
-                Piece::End(fields) => return self.end(fields),
+                Piece::End(fields) => {
+                    server.write_trailers(id, &fields.unwrap_or_default());
+                    return Pumped::Done;
+                }
                 Piece::Failed => {
-                    self.send.send_reset(Reason::INTERNAL_ERROR);
+                    server.reset(id, Code::INTERNAL_ERROR);
                     return Pumped::Broken;
                 }
                 Piece::Waits => {
@@ -235,8 +230,8 @@ impl Sending {
                 return Pumped::More;
             }
         }
-        self.send.reserve_capacity(self.pending.len().min(H2_PIECE));
-        let len = self.send.capacity().min(self.pending.len()).min(H2_PIECE);
+        let Some(room) = server.room(id) else { return Pumped::Gone };
+        let len = room.min(self.pending.len()).min(H2_PIECE);
         self.is_blocked = len == 0;
         if len == 0 {
             return Pumped::Waits;
@@ -244,20 +239,8 @@ impl Sending {
         let piece = self.pending.split_to(len);
         let last = self.pending.is_empty() && self.source.is_over();
         self.sent += len as u64;
-        match self.send.send_data(piece, last) {
-            Ok(()) if last => Pumped::Done,
-            Ok(()) => Pumped::More,
-            Err(_) => Pumped::Gone,
-        }
-    }
-
-    fn end(&mut self, fields: Option<Fields>) -> Pumped {
-        let fields = fields.map(|fields| trailers(&fields)).filter(|fields| !fields.is_empty());
-        let sent = match fields {
-            Some(fields) => self.send.send_trailers(fields),
-            None => self.send.send_data(Bytes::new(), true),
-        };
-        if sent.is_ok() { Pumped::Done } else { Pumped::Gone }
+        server.write_data(id, &piece, last);
+        if last { Pumped::Done } else { Pumped::More }
     }
 
     /// Whether the client takes less than the least rate.
@@ -340,15 +323,5 @@ impl Stream {
     /// Bytes of its response in memory.
     pub(crate) fn held(&self) -> usize {
         if let Doing::Sending(sending) = &self.doing { sending.pending.len() } else { 0 }
-    }
-
-    /// Whether the client has reset it, or we had to.
-    pub(crate) fn is_reset(&mut self, waker: &Waker) -> bool {
-        let mut context = Context::from_waker(waker);
-        match &mut self.doing {
-            Doing::Handling(respond) => respond.poll_reset(&mut context).is_ready(),
-            Doing::Sending(sending) => sending.send.poll_reset(&mut context).is_ready(),
-            Doing::Receiving => false,
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Decides the next step of an HTTP/2 connection: as [`settle`](super::settle), with streams in place of a
 //! queue.
 
+use linerate_http::h2::Code;
 use linerate_net::{Close, Transport};
 
 use super::Server;
@@ -50,7 +51,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
         let idle = matches!(c.waits, Waits::Idle | Waits::Head);
         match c.http2().filter(|session| idle && session.streams.is_empty()) {
-            Some(session) => session.cut(::h2::Reason::NO_ERROR),
+            Some(session) => session.cut(Code::NO_ERROR),
             None => self.engine.expire_streams(&mut c),
         }
         c.progressed = true;
@@ -66,7 +67,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         let overdue = session.goodbye.is_some_and(|since| since + H2_DRAIN_PATIENCE <= now);
         if overdue && session.streams.is_empty() {
             // Its client does not reply, or keeps a stream open that has its response.
-            session.cut(::h2::Reason::NO_ERROR);
+            session.cut(Code::NO_ERROR);
         }
         self.settle_streams(c);
     }

@@ -6,14 +6,15 @@
 mod begin;
 mod respond;
 
-use std::task::Poll;
+use std::task::Waker;
 
-use ::h2::Reason;
+use linerate_http::h2::Code;
+use linerate_http::h2::server::Event;
 use linerate_net::Close;
 
 use super::Engine;
 use crate::connection::Connection;
-use crate::http2::{Doing, Fed, Flood, Pumped, REQUESTS, Session, Stream, Upload};
+use crate::http2::{Deferred, Doing, Early, Fed, Pumped, REQUESTS, Session, Stream, Upload};
 use crate::limits::{H2_HELD, H2_ROUNDS, UNSENT};
 use crate::tasks::Polled;
 use crate::{Handler, Response, access_log};
@@ -33,34 +34,36 @@ impl<H: Handler> Engine<H> {
 
     /// Takes received bytes.
     pub(super) fn receive_frames(&mut self, c: &mut Connection, bytes: &[u8]) {
-        let Some(session) = c.http2() else { return };
-        session.pipe.receive(bytes);
-        if let Err(Flood) = session.frames.follow(bytes, self.now) {
-            session.flooded = true;
-            session.cut(Reason::ENHANCE_YOUR_CALM);
+        let now = self.now;
+        if let Some(session) = c.http2() {
+            session.receive(bytes, now);
         }
     }
 
     /// Reads the bytes received, responds to requests, and sends what the client takes, as far as `room` goes.
     pub(crate) fn turn_streams(&mut self, c: &mut Connection, room: usize) {
         let Some(mut session) = c.work.as_mut().and_then(|work| work.http2.take()) else { return };
-        session.pipe.lend(std::mem::take(&mut self.out), room);
-        if c.peer_ended {
-            session.pipe.end();
-        }
+        // Handlers that were woken have responded already.
+        self.out.append(session.server.out());
+        *session.server.out() = std::mem::take(&mut self.out);
+        session.server.begin_turn();
         session.more = true;
         for _ in 0..H2_ROUNDS {
-            let progress = self.round(c, &mut session);
-            if session.pipe.room() == 0 && !session.is_over() {
+            let progress = self.round(c, &mut session, room);
+            if session.is_over() {
+                session.more = false;
+                break;
+            }
+            if session.server.out().len() >= room {
                 // The rest waits for room in the transport, not for a wakeup.
                 break;
             }
-            if session.is_over() || (!progress && !session.is_signalled()) {
+            if !progress {
                 session.more = false;
                 break;
             }
         }
-        self.out = session.pipe.take_back();
+        self.out = std::mem::take(session.server.out());
         self.count_held(&mut session);
         if session.is_over() && c.closing.is_none() {
             if session.flooded {
@@ -81,38 +84,79 @@ impl<H: Handler> Engine<H> {
     }
 
     /// One pass over everything; returns whether something moved.
-    fn round(&mut self, c: &mut Connection, session: &mut Session) -> bool {
-        let mut progress = false;
-        let mut begun = 0;
-        let scarce = self.allowance.each() < UNSENT;
-        let most = if scarce { self.allowance.each() } else { H2_HELD };
-        while begun < REQUESTS && session.held() < most {
-            match session.accept() {
-                Poll::Ready(Some((request, respond))) => {
-                    begun += 1;
-                    self.stream(c, session, request, respond);
-                }
-                Poll::Pending => break,
-                Poll::Ready(None) => return false,
-            }
+    fn round(&mut self, c: &mut Connection, session: &mut Session, room: usize) -> bool {
+        let mut progress = self.read_frames(c, session, room);
+        if c.peer_ended && !session.is_stuck {
+            // The client is gone: nothing else comes.
+            session.cut(Code::NO_ERROR);
         }
-        progress |= begun > 0;
-        if begun == 0 {
-            session.flush();
+        if session.is_over() {
+            return progress;
         }
-        progress |= self.look_at_resets(session);
         progress |= self.feed_uploads(c, session);
-        progress |= self.pump_streams(session);
+        progress |= self.pump_streams(session, room);
         progress
     }
 
-    /// Ends the handlers and the responses of streams that the client has reset, or that had to be.
-    fn look_at_resets(&mut self, session: &mut Session) -> bool {
-        let waker = session.waker.clone();
-        let gone: Vec<Stream> = session.streams.extract_if(.., |stream| stream.is_reset(&waker)).collect();
-        let any = !gone.is_empty();
-        gone.into_iter().for_each(|stream| self.end_stream(stream, access_log::LEFT));
-        any
+    /// Reads what has come, and begins with requests as far as there is room for responses.
+    fn read_frames(&mut self, c: &mut Connection, session: &mut Session, room: usize) -> bool {
+        let scarce = self.allowance.each() < UNSENT;
+        let most = if scarce { self.allowance.each() } else { H2_HELD };
+        let mut held = session.held();
+        let mut begun = self.begin_deferred(c, session, room, most, &mut held);
+        let bytes = std::mem::take(&mut session.input);
+        let mut rest = &bytes[session.read..];
+        session.is_stuck = false;
+        while !rest.is_empty() {
+            if begun >= REQUESTS || session.server.out().len() >= room {
+                session.is_stuck = true;
+                break;
+            }
+            match session.server.next(&mut rest, &mut self.http2.heads) {
+                // Other frames are read on: they may open the windows that are waited for.
+                Some(Event::Request(request)) if held >= most && request.head.is_ok() => {
+                    session.deferred.push_back(Deferred { request, early: Early::default() });
+                }
+                Some(Event::Request(request)) => {
+                    begun += 1;
+                    let before = session.streams.len();
+                    self.stream(c, session, request, Early::default(), &mut rest);
+                    held += session.streams.iter().skip(before).map(Stream::held).sum::<usize>();
+                }
+                Some(Event::Data { stream, content, ends }) => session.content(stream, content, ends),
+                Some(Event::Trailers { stream, fields }) => session.trailers(stream, fields),
+                Some(Event::Reset { stream }) => {
+                    if let Some(stream) = session.take(stream) {
+                        self.end_stream(session, stream, access_log::LEFT);
+                    }
+                }
+                None => break,
+            }
+        }
+        session.flooded |= session.server.error().is_some_and(|e| e.code == Code::ENHANCE_YOUR_CALM);
+        session.read = bytes.len() - rest.len();
+        session.input = bytes;
+        session.drop_read();
+        begun > 0
+    }
+
+    /// Begins with requests that had to wait; returns how many.
+    fn begin_deferred(
+        &mut self,
+        c: &mut Connection,
+        session: &mut Session,
+        room: usize,
+        most: usize,
+        held: &mut usize,
+    ) -> usize {
+        let mut begun = 0;
+        while *held < most && session.server.out().len() < room && !session.is_over() {
+            let Some(Deferred { request, early }) = session.deferred.pop_front() else { break };
+            begun += 1;
+            self.stream(c, session, request, early, &mut &[][..]);
+            *held = session.held();
+        }
+        begun
     }
 
     /// Passes on what has arrived of requests' bodies.
@@ -121,14 +165,16 @@ impl<H: Handler> Engine<H> {
         let mut at = 0;
         while at < session.streams.len() {
             let stream = &mut session.streams[at];
-            if let (Doing::Handling(respond), Some(upload)) = (&mut stream.doing, &mut stream.upload)
-                && upload.expects_continue
+            let id = stream.id;
+            let handling = matches!(stream.doing, Doing::Handling);
+            if let Some(upload) = stream.upload.as_mut().filter(|upload| upload.expects_continue)
+                && handling
                 && upload.shared.is_wanted()
             {
                 upload.expects_continue = false;
-                progress |= respond::send_continue(respond);
+                session.server.write_interim(id, 100);
+                progress = true;
             }
-            let handling = matches!(stream.doing, Doing::Handling(_));
             // The bytes after a request for a tunnel wait for the response.
             let Some(upload) = stream.upload.as_mut().filter(|upload| !handling || upload.most < u64::MAX)
             else {
@@ -136,7 +182,7 @@ impl<H: Handler> Engine<H> {
                 continue;
             };
             let before = upload.received;
-            let fed = upload.feed(&session.waker, self.now);
+            let fed = upload.feed(id, &mut session.server, self.now);
             progress |= upload.received != before || fed != Fed::Waits;
             match fed {
                 Fed::Waits => at += 1,
@@ -146,16 +192,15 @@ impl<H: Handler> Engine<H> {
                     self.refuse_stream(c, session, stream, 413, "the body is too large");
                 }
                 Fed::Ended | Fed::Unwanted | Fed::TooLarge => {
-                    stream.upload = None;
+                    if let Some(upload) = stream.upload.take() {
+                        upload.drop_into(&mut session.server);
+                    }
                     if matches!(stream.doing, Doing::Receiving) {
                         session.streams.swap_remove(at);
+                        session.server.close(id);
                     } else {
                         at += 1;
                     }
-                }
-                Fed::Broken => {
-                    let stream = session.streams.swap_remove(at);
-                    self.end_stream(stream, access_log::LEFT);
                 }
             }
         }
@@ -163,12 +208,11 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Gives each response its turn, as far as the transport takes it.
-    fn pump_streams(&mut self, session: &mut Session) -> bool {
+    fn pump_streams(&mut self, session: &mut Session, room: usize) -> bool {
         let mut progress = false;
-        let mut room = session.pipe.room();
         let mut at = session.next;
         for _ in 0..session.streams.len() {
-            if room == 0 {
+            if session.server.out().len() >= room {
                 break;
             }
             at = if at < session.streams.len() { at } else { 0 };
@@ -178,13 +222,10 @@ impl<H: Handler> Engine<H> {
                 continue;
             };
             let before = sending.sent;
-            let pumped = match stream.task.and_then(|task| self.tasks.waker(task)) {
-                Some(waker) => sending.pump(&waker),
-                None => sending.pump(&session.waker),
-            };
-            let sent = (sending.sent - before) as usize;
-            room = room.saturating_sub(sent);
-            if sent > 0 {
+            let waker = stream.task.and_then(|task| self.tasks.waker(task));
+            let waker = waker.as_ref().unwrap_or(Waker::noop());
+            let pumped = sending.pump(stream.id, &mut session.server, waker);
+            if sending.sent > before {
                 session.frames.sent();
                 if !sending.is_blocked && sending.sent_then == 0 {
                     sending.since = self.now;
@@ -199,7 +240,7 @@ impl<H: Handler> Engine<H> {
                 }
                 Pumped::Gone => {
                     let stream = session.streams.swap_remove(at);
-                    self.end_stream(stream, access_log::LEFT);
+                    self.end_stream(session, stream, access_log::LEFT);
                 }
             }
         }
@@ -214,7 +255,7 @@ impl<H: Handler> Engine<H> {
             match &mut session.streams[at].doing {
                 Doing::Sending(sending) => sending.is_ready = true,
                 Doing::Receiving => {}
-                Doing::Handling(_) => self.poll_handler(c, &mut session, at, task),
+                Doing::Handling => self.poll_handler(c, &mut session, at, task),
             }
         }
         self.work(c).http2 = Some(session);
@@ -241,15 +282,17 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Ends a stream that gets no response, or no more of it. `why` stands in place of its status.
-    fn end_stream(&mut self, mut stream: Stream, why: u16) {
+    fn end_stream(&mut self, session: &mut Session, mut stream: Stream, why: u16) {
+        session.server.close(stream.id);
         if let Some(upload) = stream.upload.take() {
             upload.shared.end(Err(crate::BodyError::Ended), Vec::new());
+            upload.drop_into(&mut session.server);
         }
         if let Some(task) = stream.task {
             self.tasks.cancel(task);
         }
         match &stream.doing {
-            Doing::Handling(_) => self.log_line(&stream.asked, why, 0),
+            Doing::Handling => self.log_line(&stream.asked, why, 0),
             Doing::Sending(sending) => self.log_line(&stream.asked, sending.status, sending.sent),
             Doing::Receiving => {}
         }
@@ -258,7 +301,7 @@ impl<H: Handler> Engine<H> {
     /// Ends all streams of a connection.
     fn end_streams(&mut self, session: &mut Session, why: u16) {
         for stream in std::mem::take(&mut session.streams) {
-            self.end_stream(stream, why);
+            self.end_stream(session, stream, why);
         }
     }
 
@@ -276,7 +319,7 @@ impl<H: Handler> Engine<H> {
         let now = self.now;
         let overdue = |since| since + self.limits.header_time <= now;
         if session.frames.block_since().is_some_and(overdue) {
-            session.cut(Reason::ENHANCE_YOUR_CALM);
+            session.cut(Code::ENHANCE_YOUR_CALM);
         }
         let limits = self.limits;
         let late: Vec<Stream> =
@@ -284,13 +327,14 @@ impl<H: Handler> Engine<H> {
         for mut stream in late {
             if let Some(upload) = stream.upload.take() {
                 upload.shared.end(Err(crate::BodyError::Ended), Vec::new());
+                upload.drop_into(&mut session.server);
             }
             match stream.doing {
-                Doing::Handling(_) => {
+                Doing::Handling => {
                     self.refuse_stream(c, &mut session, stream, 408, "the request's body took too long");
                 }
                 Doing::Sending(_) => session.streams.push(stream),
-                Doing::Receiving => {}
+                Doing::Receiving => session.server.close(stream.id),
             }
         }
         let stalled = |stream: &mut Stream| match &mut stream.doing {
@@ -298,7 +342,7 @@ impl<H: Handler> Engine<H> {
             _ => false,
         };
         let stalled: Vec<Stream> = session.streams.extract_if(.., stalled).collect();
-        stalled.into_iter().for_each(|stream| self.end_stream(stream, access_log::LEFT));
+        stalled.into_iter().for_each(|stream| self.end_stream(&mut session, stream, access_log::LEFT));
         self.work(c).http2 = Some(session);
     }
 }

@@ -2,26 +2,18 @@
 
 use std::task::{Context, Poll, Waker};
 
-use ::h2::server::SendResponse;
 use bytes::{Bytes, BytesMut};
-use http::StatusCode;
+use linerate_http::h2::server::ResponseHead;
 
 use crate::access_log;
 use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::engine::respond::has_no_body;
-use crate::http2::{Doing, Pumped, Sending, Session, Source, Stream, response_head};
+use crate::http2::{Doing, Pumped, Sending, Session, Source, Stream};
 use crate::limits::H2_TUNNEL_HEAD;
 use crate::message::response::{self, ResponseBody};
 use crate::message::stream::Streamed;
 use crate::{Handler, Response};
-
-/// Asks the client for its body; returns whether the stream is still there.
-pub(super) fn send_continue(respond: &mut SendResponse<Bytes>) -> bool {
-    let mut interim = http::Response::new(());
-    *interim.status_mut() = StatusCode::CONTINUE;
-    respond.send_informational(interim).is_ok()
-}
 
 impl<H: Handler> Engine<H> {
     /// Sends a response, as far as the client's windows allow.
@@ -39,9 +31,10 @@ impl<H: Handler> Engine<H> {
             }
         } else if stream.upload.as_ref().is_some_and(|upload| upload.most == u64::MAX) {
             // No handler has taken the connection.
-            stream.upload = None;
+            if let Some(upload) = stream.upload.take() {
+                upload.drop_into(&mut session.server);
+            }
         }
-        let Doing::Handling(mut respond) = stream.doing else { return };
         self.counts.answered(response.status);
         if let Some(meter) = &mut self.meter {
             let (measured, began) = (&self.counts.measured, stream.asked.began);
@@ -55,33 +48,31 @@ impl<H: Handler> Engine<H> {
         {
             // Something else than the handler reads it.
             upload.expects_continue = false;
-            send_continue(&mut respond);
+            session.server.write_interim(stream.id, 100);
         }
         let status = response.status;
         let (length, body) = body_of(&mut response, stream.asked.head_only);
-        let head = response_head(&response, length, &self.date);
+        let head =
+            ResponseHead { status, content_type: response.content_type, length, fields: &response.fields };
+        let block = self.http2.blocks.of(&head, &self.date);
+        session.server.respond(stream.id, block, body.is_none());
         response::keep_buffer(response.fields);
-        let sent = respond.send_response(head, body.is_none());
         session.frames.sent();
         c.progressed = true;
-        let Ok(send) = sent else {
-            stream.doing = Doing::Handling(respond);
-            return self.end_stream(stream, access_log::LEFT);
-        };
         let (source, pending) = body.unwrap_or((Source::Nothing, Bytes::new()));
         let done = pending.is_empty() && matches!(source, Source::Nothing);
-        let mut sending = Sending::new(send, status, source, pending, self.now);
+        let mut sending = Sending::new(status, source, pending, self.now);
         // Most bodies are small and leave at once.
         let pumped = match (&sending.source, done) {
             (_, true) => Pumped::Done,
-            (Source::Nothing, _) => sending.pump(&session.waker),
+            (Source::Nothing, _) => sending.pump(stream.id, &mut session.server, Waker::noop()),
             _ => Pumped::More,
         };
         let polls = !matches!(sending.source, Source::Nothing);
         stream.doing = Doing::Sending(sending);
         match pumped {
             Pumped::Done | Pumped::Broken => self.response_over(session, stream),
-            Pumped::Gone => self.end_stream(stream, access_log::LEFT),
+            Pumped::Gone => self.end_stream(session, stream, access_log::LEFT),
             Pumped::Waits | Pumped::More => {
                 if polls {
                     stream.task = Some(self.tasks.reserve(c.conn));
@@ -120,9 +111,18 @@ impl<H: Handler> Engine<H> {
         self.log_line(&stream.asked, sending.status, sending.sent);
         stream.doing = Doing::Receiving;
         // The rest is read, up to a limit: some clients take an early reset for an error.
-        if let Some(upload) = stream.upload.as_ref().filter(|upload| upload.most < u64::MAX) {
-            upload.shared.set_source(Some(self.tasks.room_made()));
-            session.streams.push(stream);
+        match stream.upload.take() {
+            Some(upload) if upload.most < u64::MAX => {
+                upload.shared.set_source(Some(self.tasks.room_made()));
+                stream.upload = Some(upload);
+                session.streams.push(stream);
+            }
+            upload => {
+                if let Some(upload) = upload {
+                    upload.drop_into(&mut session.server);
+                }
+                session.server.close(stream.id);
+            }
         }
     }
 
