@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -74,7 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(reached)
 }
 
-fn search(linerate: &PathBuf, url: &str) -> Result<f64> {
+fn search(linerate: &Path, url: &str) -> Result<f64> {
     let mut command = Command::new(linerate);
     command.args(["load", "-q", "--find", "p99<100ms", "--json", "-", url]);
     let document: Value = serde_json::from_str(&shell::output(&mut command)?)?;
