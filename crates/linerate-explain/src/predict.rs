@@ -124,9 +124,17 @@ fn unpaused(record: &Record, verdict: &Verdict, with: Vec<&Call>) -> Vec<f64> {
     let by_server = pause - record.rtt_ms() > REACTION_MS.max(record.rtt_ms() / 4.0);
     let held =
         verdict.trials().first().map_or(0.0, |t| if by_server { t.effect.value } else { t.before_ms() });
-    let left = |c: &&Call| ms(c.total) - ms(c.longest_gap()).min(held);
-    explained(record).into_iter().chain(with).map(|c| left(&c)).collect()
+    let left = |c: &Call| ms(c.total) - ms(c.longest_gap()).min(held);
+    let at_once: Vec<f64> = with.iter().map(|c| left(c)).collect();
+    if at_once.len() >= LEAST && median(&at_once) < AWAKE_MS {
+        return at_once;
+    }
+    explained(record).into_iter().map(left).chain(at_once).collect()
 }
+
+/// Below this, milliseconds, a call is longer because a processor slept through the pause of the one before. Calls
+/// that follow one another at once, as fixed ones do, are awake.
+const AWAKE_MS: f64 = 2.0;
 
 /// The time that the proxy adds to a call beside holding it back: its last byte comes so much later than at
 /// the server behind.
@@ -364,6 +372,21 @@ mod tests {
             let times = spared(&record, &verdict, Part::Call).expect("times");
             assert!((middle(&times).value - left).abs() < 0.1, "{rtt_us}, {pause}, {at_once}: {times:?}");
         }
+    }
+
+    /// A processor that slept through the last pause makes a call longer that is as short as that.
+    #[test]
+    fn of_short_calls_those_that_follow_at_once_tell() {
+        let mut record = Record::new(Settings::default());
+        for n in 0..6 {
+            let noise = f64::from(n) / 100.0;
+            push(&mut record, Experiment::Observe, 0, kept(0.4 + noise, 42.0));
+            push(&mut record, Experiment::QuickAck, 0, kept(0.4 + noise, 42.0));
+            push(&mut record, Experiment::QuickAck, 1, kept(0.1 + noise, 0.0));
+        }
+        let verdict = moved(&record, "server-nagle-delayed-ack", Experiment::QuickAck, |c| c.receive);
+        let after = of(&record, &verdict).expect("a prediction").after;
+        assert!((after.value - 0.125).abs() < 0.02, "{after:?}");
     }
 
     /// Without buffering the proxy still forwards.
