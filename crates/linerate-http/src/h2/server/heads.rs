@@ -280,7 +280,7 @@ fn is_field(name: &[u8], value: &[u8]) -> bool {
     is_token(name)
         && !name.iter().any(u8::is_ascii_uppercase)
         && !value.iter().any(|b| matches!(b, 0 | b'\r' | b'\n'))
-        && !OF_A_CONNECTION.iter().any(|of_it| *of_it == name)
+        && !OF_A_CONNECTION.contains(&name)
 }
 
 fn line(name: &[u8], value: &[u8], text: &mut Vec<u8>) {
