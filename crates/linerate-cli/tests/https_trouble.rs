@@ -151,10 +151,8 @@ fn an_encrypted_key_is_refused() {
     assert!(said.err.contains("encrypted"), "{}", said.err);
 }
 
-/// RFC 9112 section 9.8: without close_notify, a body that lasts until the close is not known to be whole.
-#[test]
-fn a_cut_ends_only_bodies_that_say_where_they_end() {
-    let source = "import socket, ssl, threading
+/// A server that closes without close_notify, except where it says so.
+const CLOSES: &str = "import socket, ssl, threading
 
 for name in 'certificate', 'key':
     open(name, 'w').write({'certificate': '''{certificate}''', 'key': '''{key}'''}[name])
@@ -193,9 +191,18 @@ listener = socket.create_server(('127.0.0.1', {port}), backlog=256)
 while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 ";
+
+/// It, with its certificate.
+fn closing() -> Option<(real::Server, Issued)> {
     let issued = Issued::to("localhost");
-    let source = source.replace("{certificate}", &issued.certificate).replace("{key}", &issued.key);
-    let Some(server) = written("python3", &[], "server.py", &source) else { return };
+    let source = CLOSES.replace("{certificate}", &issued.certificate).replace("{key}", &issued.key);
+    Some((written("python3", &[], "server.py", &source)?, issued))
+}
+
+/// RFC 9112 section 9.8: without close_notify, a body that lasts until the close is not known to be whole.
+#[test]
+fn a_cut_ends_only_bodies_that_say_where_they_end() {
+    let Some((server, issued)) = closing() else { return };
     let cacert = issued.file("cert.pem");
     for way in WAYS {
         for (path, good) in
@@ -222,11 +229,19 @@ while True:
             "{way:?}: {}",
             document["connections"]
         );
-        // Its answer comes before the reset that a close with bytes unread makes.
-        let body = issued.file("body");
-        std::fs::write(&body, vec![0; 3_000_000]).expect("written");
+    }
+}
+
+/// A close with bytes unread resets the connection.
+#[test]
+fn an_answer_before_a_reset_is_read() {
+    let Some((server, issued)) = closing() else { return };
+    let (cacert, body) = (issued.file("cert.pem"), issued.file("body"));
+    std::fs::write(&body, vec![0; 3_000_000]).expect("written");
+    let body = format!("@{body}");
+    for way in WAYS {
         let url = format!("https://localhost:{}/refused", server.address.port());
-        let flags = ["-4", "-n", "12", "-c", "2", "--body", &format!("@{body}"), "--cacert", &cacert, &url];
+        let flags = ["-4", "-n", "12", "-c", "2", "--body", &body, "--cacert", &cacert, &url];
         let (document, _) = measured(&[&way[..], &flags].concat());
         assert_eq!(number(&document, "/status/413"), 12, "{way:?}: {}", document["failures"]);
     }

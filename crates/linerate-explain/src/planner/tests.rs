@@ -167,14 +167,6 @@ struct Lived {
     until: f64,
 }
 
-/// The call's connection had to send its SYN again.
-fn lose_syn(call: &mut Call) {
-    let later = t(1040.0);
-    call.connect += later;
-    call.total += later;
-    call.connect_facts = Facts { total_retrans: 1, total_rto_time_ms: 1040, ..Facts::default() };
-}
-
 impl Lived {
     fn new(world: World, seed: u64) -> Lived {
         Lived {
@@ -203,7 +195,7 @@ impl Lived {
                     .map(|i| self.call(&CallProbe::plain(Experiment::Burst, 0, Lane::Fresh), settings, i))
                     .collect();
                 for call in calls.iter_mut().skip(self.world.backlog).filter(|_| self.world.backlog > 0) {
-                    lose_syn(call);
+                    connections::lose_syn(call);
                 }
                 calls[0].others = Some(self.world.others);
                 self.now += calls.iter().map(|c| ms(c.total)).fold(0.0, f64::max);
@@ -260,7 +252,7 @@ impl Lived {
             call.total = call.connect;
             self.open.clear();
         } else if w.lose_syn > 0 && self.connects.is_multiple_of(w.lose_syn) {
-            lose_syn(call);
+            connections::lose_syn(call);
         } else if w.remembers > 1 || w.remembers == 1 && probe.levers.source_port.is_none() {
             // A reset, and two ticks until the next SYN.
             call.connect = t(2.0 * w.rtt + self.noise.between(8.0, 12.0));

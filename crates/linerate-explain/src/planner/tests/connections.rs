@@ -3,6 +3,14 @@
 use super::*;
 use crate::signs::by_connection;
 
+/// The call's connection had to send its SYN again.
+pub(super) fn lose_syn(call: &mut Call) {
+    let later = t(1040.0);
+    call.connect += later;
+    call.total += later;
+    call.connect_facts = Facts { total_retrans: 1, total_rto_time_ms: 1040, ..Facts::default() };
+}
+
 #[test]
 fn connections() {
     let closing = explained(World { keep: false, rtt: 5.0, ..World::default() });
