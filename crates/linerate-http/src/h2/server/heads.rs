@@ -219,7 +219,7 @@ impl Reading {
         let connect = self.method == b"CONNECT";
         let complete = match connect && !protocol {
             true => authority && !scheme && !path,
-            false => scheme && path && !self.path.is_empty() && (connect || !protocol),
+            false => scheme && self.is_path_sound() && (connect || !protocol),
         };
         if !complete || !method || !is_token(&self.method) {
             return false;
@@ -233,6 +233,12 @@ impl Reading {
             line(b"host", &self.authority, text);
         }
         true
+    }
+
+    /// A path begins with a slash (RFC 9113 section 8.3.1). An absolute URI would take precedence over
+    /// `:authority` in HTTP/1.1.
+    fn is_path_sound(&self) -> bool {
+        self.path.first() == Some(&b'/') || (self.path == b"*" && self.method == b"OPTIONS")
     }
 
     fn usual(&mut self, name: &[u8], value: &[u8], text: &mut Vec<u8>) -> bool {

@@ -460,6 +460,17 @@ fn the_checks_are_those_of_http_1_1() {
 }
 
 #[test]
+fn a_path_begins_with_a_slash() {
+    let [method, scheme, authority, path] = PSEUDO;
+    for path in ["http://evil/", "a", "?b", "*"] {
+        assert!(matches!(head_of(&[method, scheme, authority, (":path", path)]), Err(0)), "{path}");
+    }
+    let options = (":method", "OPTIONS");
+    assert_eq!(head_of(&[options, scheme, authority, (":path", "*")]).expect("sound").target(), "*");
+    assert_eq!(head_of(&[method, scheme, authority, path]).expect("sound").target(), "/");
+}
+
+#[test]
 fn connect_has_its_own_form() {
     let method = (":method", "CONNECT");
     let head = head_of(&[method, (":authority", "h:1")]).expect("sound");
