@@ -2,6 +2,8 @@
 //! begins with nothing. `LINERATE_CONTAINER` names the static binary of a release; without it the
 //! command of this build is used, and its libraries are a second layer.
 
+#![allow(clippy::unwrap_used)]
+
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
