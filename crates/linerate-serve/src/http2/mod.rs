@@ -18,6 +18,7 @@ use crate::limits::{
     self, BUFFER_KEPT, H2_CONNECTION_WINDOW, H2_LOCAL_RESETS, H2_RESETS_PENDING, H2_STREAM_WINDOW,
     H2_STREAMS, Limits,
 };
+use crate::message::body::join;
 use crate::waits::Waits;
 
 /// The client's first line (RFC 9113 section 3.4), which no request of HTTP/1.1 has.
@@ -65,7 +66,7 @@ pub(crate) struct Early {
 impl Early {
     /// Content has come.
     pub(crate) fn push(&mut self, content: &[u8], ends: bool) {
-        if !content.is_empty() {
+        if !content.is_empty() && !join(&mut self.waiting, content) {
             self.waiting.push_back(Bytes::copy_from_slice(content));
         }
         if ends {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use linerate_http::server::Fault;
 
-use crate::limits::BODY_BUFFERED;
+use crate::limits::{BODY_BUFFERED, BODY_JOINED};
 
 /// The body of a request: complete, or a stream that is still arriving. Reading it slowly slows the
 /// client down.
@@ -181,7 +181,9 @@ impl Shared {
         let mut state = self.lock();
         if !state.abandoned && !piece.is_empty() {
             state.buffered += piece.len();
-            state.pieces.push_back(piece);
+            if !join(&mut state.pieces, &piece) {
+                state.pieces.push_back(piece);
+            }
             wake(state);
         }
     }
@@ -244,10 +246,53 @@ impl Shared {
     }
 }
 
+/// Appends a small piece to the last of others, if that is small too. Returns whether it did.
+pub(crate) fn join(pieces: &mut VecDeque<Bytes>, piece: &[u8]) -> bool {
+    let Some(last) = pieces.pop_back_if(|last| last.len().max(piece.len()) < BODY_JOINED) else {
+        return false;
+    };
+    match last.try_into_mut() {
+        Ok(mut last) => {
+            last.extend_from_slice(piece);
+            pieces.push_back(last.freeze());
+            true
+        }
+        // Another handle shares its bytes.
+        Err(last) => {
+            pieces.push_back(last);
+            false
+        }
+    }
+}
+
 fn wake(mut state: MutexGuard<'_, State>) {
     let waker = state.waker.take();
     drop(state);
     if let Some(waker) = waker {
         waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_pieces_are_joined() {
+        let (shared, mut early) = (Shared::default(), VecDeque::new());
+        for i in 0..100_000u32 {
+            let piece = Bytes::copy_from_slice(&[i as u8]);
+            shared.push(piece.clone());
+            if !join(&mut early, &piece) {
+                early.push_back(piece);
+            }
+        }
+        let state = shared.lock();
+        assert_eq!(state.buffered, 100_000);
+        let all: Vec<u8> = (0..100_000u32).map(|i| i as u8).collect();
+        for pieces in [&state.pieces, &early] {
+            assert!(pieces.len() < 100, "{}", pieces.len());
+            assert_eq!(pieces.iter().flatten().copied().collect::<Vec<u8>>(), all);
+        }
     }
 }
