@@ -197,3 +197,24 @@ fn a_websocket_takes_one_stream() {
         server.stop();
     });
 }
+
+/// The client ends its side with the request, so the handler reads the end of the stream.
+#[test]
+fn a_websocket_may_end_with_its_request() {
+    run(async {
+        let server = server();
+        let mut client = client(&server).await.ready().await.unwrap();
+        let mut connect =
+            request(Method::CONNECT, "/chat").header("sec-websocket-version", "13").body(()).unwrap();
+        connect.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
+        while !client.is_extended_connect_protocol_enabled() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (response, _) = client.send_request(connect, true).unwrap();
+        let response = response.await.unwrap();
+        assert_eq!(response.status(), 200);
+        let mut body = response.into_body();
+        while let Some(Ok(_)) = body.data().await {}
+        server.stop();
+    });
+}

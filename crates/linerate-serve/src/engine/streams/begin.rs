@@ -24,7 +24,7 @@ impl<H: Handler> Engine<H> {
         c: &mut Connection,
         session: &mut Session,
         request: Incoming,
-        early: Early,
+        mut early: Early,
         rest: &mut &[u8],
     ) {
         c.requests = c.requests.saturating_add(1);
@@ -49,6 +49,10 @@ impl<H: Handler> Engine<H> {
             return self.respond(c, session, stream, Response::no_tunnel());
         }
         let offer = (request.websocket && upgrade::is_offered(&head)).then(|| Offer::new(&self.goodbye));
+        if offer.is_some() {
+            // The client may have nothing to say.
+            early.push(&[], request.ends);
+        }
         let body = match &offer {
             Some(offer) => {
                 stream.upload = Some(Upload::new(&offer.incoming, early, u64::MAX, self.now));
