@@ -49,12 +49,9 @@ impl<H: Handler> Engine<H> {
             return self.respond(c, session, stream, Response::no_tunnel());
         }
         let offer = (request.websocket && upgrade::is_offered(&head)).then(|| Offer::new(&self.goodbye));
-        if offer.is_some() {
-            // The client may have nothing to say.
-            early.push(&[], request.ends);
-        }
         let body = match &offer {
             Some(offer) => {
+                early.push(&[], request.ends);
                 stream.upload = Some(Upload::new(&offer.incoming, early, u64::MAX, self.now));
                 RequestBody::default()
             }
