@@ -50,7 +50,7 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     if matches!(judged.of("accept-queue"), Judgement::Named(v) if v.proof() > Proof::Possible) {
         return Judgement::Silent;
     }
-    // The way loses SYNs however many are sent. That more were lost at once is told of the queue.
+    // A path loses SYNs of connections that are opened alone, too. What the rest means, `accept-queue` says.
     if lost_only_at_once(record).is_some() {
         return Judgement::Silent;
     }
