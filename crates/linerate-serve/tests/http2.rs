@@ -159,21 +159,30 @@ fn bodies_and_trailers_pass_both_ways_at_the_readers_pace() {
     });
 }
 
+/// A WebSocket on a stream of its own; `ends`: our side ends with the request.
+async fn websocket(
+    client: &mut h2::client::SendRequest<Bytes>,
+    ends: bool,
+) -> (http::Response<h2::RecvStream>, h2::SendStream<Bytes>) {
+    let mut connect =
+        request(Method::CONNECT, "/chat").header("sec-websocket-version", "13").body(()).unwrap();
+    connect.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
+    while !client.is_extended_connect_protocol_enabled() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (response, socket) = client.send_request(connect, ends).unwrap();
+    let response = response.await.unwrap();
+    assert_eq!(response.status(), 200);
+    (response, socket)
+}
+
 /// RFC 8441: the frames of a WebSocket on one stream, beside others.
 #[test]
 fn a_websocket_takes_one_stream() {
     run(async {
         let server = server();
         let mut client = client(&server).await.ready().await.unwrap();
-        let mut connect =
-            request(Method::CONNECT, "/chat").header("sec-websocket-version", "13").body(()).unwrap();
-        connect.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
-        while !client.is_extended_connect_protocol_enabled() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        let (response, mut socket) = client.send_request(connect, false).unwrap();
-        let response = response.await.unwrap();
-        assert_eq!(response.status(), 200);
+        let (response, mut socket) = websocket(&mut client, false).await;
         assert!(response.headers().get("sec-websocket-accept").is_none());
         // A text frame of two bytes, masked by zeros, and its echo.
         let mut body = response.into_body();
@@ -204,15 +213,7 @@ fn a_websocket_may_end_with_its_request() {
     run(async {
         let server = server();
         let mut client = client(&server).await.ready().await.unwrap();
-        let mut connect =
-            request(Method::CONNECT, "/chat").header("sec-websocket-version", "13").body(()).unwrap();
-        connect.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
-        while !client.is_extended_connect_protocol_enabled() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        let (response, _) = client.send_request(connect, true).unwrap();
-        let response = response.await.unwrap();
-        assert_eq!(response.status(), 200);
+        let (response, _) = websocket(&mut client, true).await;
         let mut body = response.into_body();
         while let Some(Ok(_)) = body.data().await {}
         server.stop();
