@@ -265,6 +265,11 @@ impl Call {
         self.syn_again() && self.connect < limits::SYN_TIME
     }
 
+    /// A SYN had to be sent again, and was not refused as one of an old connection.
+    pub(crate) fn syn_lost(&self) -> bool {
+        self.syn_again() && !self.collided()
+    }
+
     /// From the SYN to its answer, as far as the network takes it.
     pub(crate) fn syn_round_trip(&self) -> Duration {
         syn_round_trip(self.connect, &self.connect_facts)

@@ -66,9 +66,9 @@ fn later_calls_lose_nothing(record: &Record) -> bool {
 /// port's own queue was seen full.
 fn overflows(record: &Record) -> u64 {
     let one = |call: &Call, ours: bool| if ours || call.queue_full { call.overflows } else { 0 };
-    let calls: u64 = record.calls().map(|(_, c)| one(c, c.syn_again() && !c.collided())).sum();
+    let calls: u64 = record.calls().map(|(_, c)| one(c, c.syn_lost())).sum();
     // The first one's count is that of all of them.
-    let again = |burst: &[Call]| burst.iter().any(|c| c.syn_again() && !c.collided());
+    let again = |burst: &[Call]| burst.iter().any(|c| c.syn_lost());
     let bursts: u64 = record.bursts().map(|b| b.first().map_or(0, |c| one(c, again(b)))).sum();
     calls + bursts
 }

@@ -45,7 +45,7 @@ pub(crate) fn syns(record: &Record) -> (Vec<&Call>, usize) {
     let fresh: Vec<&Call> =
         record.calls().map(|(_, c)| c).chain(record.bursts().flatten()).filter(|c| c.fresh).collect();
     let all = fresh.len();
-    (fresh.into_iter().filter(|c| c.syn_again() && !c.collided()).collect(), all)
+    (fresh.into_iter().filter(|c| c.syn_lost()).collect(), all)
 }
 
 /// Connections opened alone that make it plain that those lose no SYN.
@@ -61,7 +61,7 @@ pub(crate) struct Resent {
 impl Resent {
     fn of<'a>(calls: impl Iterator<Item = &'a Call>) -> Resent {
         calls.filter(|c| c.fresh).fold(Resent::default(), |sum, c| Resent {
-            again: sum.again + usize::from(c.syn_again() && !c.collided()),
+            again: sum.again + usize::from(c.syn_lost()),
             of: sum.of + 1,
         })
     }
