@@ -1,4 +1,18 @@
 //! What everything that does no I/O needs: time as a value, and random numbers that a seed repeats.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use linerate_base::{Random, Time};
+//!
+//! // When the first ten requests of a Poisson process are due, at 100 a second on average.
+//! let mut random = Random::new(7);
+//! let mut due = Time::ZERO;
+//! for _ in 0..10 {
+//!     due = due + Duration::from_secs_f64(random.exponential() / 100.0);
+//!     println!("{:.3} ms", due.as_nanos() as f64 / 1e6);
+//! }
+//! ```
 
 mod random;
 mod time;

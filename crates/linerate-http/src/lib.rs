@@ -1,5 +1,5 @@
-//! HTTP/1.1, both ends, and HTTP/2's client, sans-IO: bytes to messages and back, without sockets or
-//! clocks. Repeated messages cause no allocation. Useful alone.
+//! HTTP/1.1 and HTTP/2, both ends, sans-IO: bytes to messages and back, without sockets or clocks. Repeated
+//! messages cause no allocation. Useful alone.
 #![forbid(unsafe_code)]
 
 pub mod client;

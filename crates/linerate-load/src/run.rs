@@ -82,12 +82,41 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
 }
 
 /// As [`start`]; what becomes of each request that counts is handed over while the run lasts.
+///
+/// ```no_run
+/// use linerate_load::plan::{Plan, Target};
+/// use linerate_load::request_log;
+///
+/// let (log, entries) = request_log::channel();
+/// let run = linerate_load::start_logged(Plan::get(Target::at(([127, 0, 0, 1], 8080).into()), "/"), log)?;
+/// while let Some(chunk) = entries.next() {
+///     for entry in chunk.into_iter().flat_map(|entry| entry.each()) {
+///         println!("{} {:?} {}", entry.number, entry.end, entry.status);
+///     }
+/// }
+/// eprintln!("{} left out; {:?}", entries.left_out(), run.join().requests);
+/// # Ok::<(), linerate_load::StartError>(())
+/// ```
 pub fn start_logged(plan: Plan, log: request_log::Sender) -> Result<Running, StartError> {
     start_at(plan, None, Some(log))
 }
 
 /// Starts this process's part of a run that several machines send. `plan.threads` is the number of
 /// this process's threads.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use linerate_load::Place;
+/// use linerate_load::plan::{Plan, Target};
+///
+/// // One of two processes that send 64 requests at a time together, with two threads each.
+/// let all = Plan { connections: 64, threads: Some(2), ..Plan::get(Target::at(([127, 0, 0, 1], 8080).into()), "/") };
+/// let start = linerate_net::machine::monotonic_now() + Duration::from_secs(1);
+/// let place = Place { first_thread: 2, all_threads: 4, start: Some(start), join: None };
+/// println!("{:?}", linerate_load::start_part(all, place)?.join().requests);
+/// # Ok::<(), linerate_load::StartError>(())
+/// ```
 pub fn start_part(plan: Plan, place: Place) -> Result<Running, StartError> {
     let last = plan.threads.and_then(|own| own.checked_add(place.first_thread));
     if plan.way != Way::Loop || last.is_none_or(|last| last > place.all_threads.min(plan.connections)) {

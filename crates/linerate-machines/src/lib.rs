@@ -9,6 +9,25 @@
 //! * `spool`: the agent's own file.
 //! * `lease`: the key of a run's only coordinator.
 //! * `bus`: NATS. `agent` and `coordinator` drive the two sides.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use linerate_load::plan::{Plan, Stop, Target};
+//! use linerate_machines::BusOptions;
+//! use linerate_machines::coordinator::{Coordinator, Wanted};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let bus = BusOptions { url: "nats://127.0.0.1:4222".to_owned(), ..BusOptions::default() };
+//! let stop = Stop { requests: None, duration: Some(Duration::from_secs(10)) };
+//! let plan = Plan { connections: 64, stop, ..Plan::get(Target::at(([127, 0, 0, 1], 8080).into()), "/") };
+//! let (_stop, stopped) = tokio::sync::watch::channel(false);
+//! let coordinator = Coordinator::connect(&bus, stopped).await?;
+//! let all = coordinator.run(plan, Wanted::Number(2), |_| {}, |progress| println!("{:?}", progress.elapsed)).await?;
+//! println!("{:?}, complete: {}", all.outcome.requests, all.is_complete());
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod agent;
 pub mod allow;

@@ -17,6 +17,19 @@
 //! * [`find`]: the search for the highest rate at which a check holds.
 //! * [`machines`]: the machines of one run side by side.
 //! * [`table`]: ways of sending side by side, for the demo.
+//!
+//! ```no_run
+//! use linerate_load::plan::{Plan, Target};
+//! use linerate_report::{Environment, Report, Style, json, summary};
+//!
+//! let plan = Plan::get(Target::at(([127, 0, 0, 1], 8080).into()), "/");
+//! let outcome = linerate_load::start(plan.clone())?.join();
+//! let environment = Environment::default();
+//! let report = Report { plan: &plan, outcome: &outcome, checks: &[], environment: &environment };
+//! eprintln!("{}", summary::to_string(&report, Style::default()));
+//! println!("{}", json::to_string(&report));
+//! # Ok::<(), linerate_load::StartError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod compare;

@@ -194,6 +194,18 @@ impl Builder {
     ///
     /// [`Client::send_counted`], and requests whose body is a stream, need a tokio runtime all the same.
     ///
+    /// ```no_run
+    /// use linerate_client::client::Client;
+    /// use linerate_net::uring::Uring;
+    ///
+    /// let builder = Client::builder("http://127.0.0.1:8080").pipes(2);
+    /// let uring = Uring::with_limits(builder.limits())?;
+    /// let (client, mut runner) = builder.build_over(uring)?;
+    /// let response = runner.run(client.get("/items/7"))??;
+    /// println!("{}", response.status());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`build`](Builder::build).
     pub fn build_over<T: Transport>(self, transport: T) -> Result<(Client, Runner<T>), Error> {
@@ -210,6 +222,8 @@ impl Builder {
     ///
     /// [`Client::send_counted`], and requests whose body is a stream, need a tokio runtime all the same. A request
     /// of more than 64 MiB, its head included, fails.
+    ///
+    /// The example `proxy` of the crate `linerate` does this.
     ///
     /// # Errors
     /// As [`build`](Builder::build).

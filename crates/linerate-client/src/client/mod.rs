@@ -98,6 +98,15 @@ impl Client {
 
     /// Sends a request. Its URI is a path, or a whole URI that names this server. The client adds Host and
     /// Content-Length.
+    ///
+    /// ```no_run
+    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let request = http::Request::put("/items/7").header("content-type", "text/plain").body("a new text".into())?;
+    /// let response = client.send(request).await?;
+    /// println!("{}", response.status());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn send(&self, request: Request<Bytes>) -> Send {
         Send::new(Arc::clone(&self.0), Ok(request))
     }

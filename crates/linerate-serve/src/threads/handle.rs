@@ -106,6 +106,21 @@ impl Handle {
 
     /// Waits for `shutdown`, then stops as [`Handle::stop`] does, without blocking the polling
     /// thread. It needs no runtime. Dropping the future early stops the server at once.
+    ///
+    /// ```
+    /// use linerate_serve::{ServerOptions, spawn};
+    ///
+    /// # async fn example() -> std::io::Result<()> {
+    /// let (tell, told) = tokio::sync::oneshot::channel::<()>();
+    /// let server = spawn(ServerOptions::default())?;
+    /// tell.send(()).expect("it is waited for");
+    /// let counts = server.stop_when(async { told.await.unwrap_or_default() }).await;
+    /// assert_eq!(counts.requests, 0);
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(example())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn stop_when(self, shutdown: impl Future<Output = ()>) -> Counts {
         shutdown.await;
         let (tell, told) = oneshot::channel();

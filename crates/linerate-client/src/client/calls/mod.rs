@@ -85,6 +85,40 @@ struct Carried {
 /// The owner hands calls over with [`submit`](Calls::submit), passes the transport's events to
 /// [`handle`](Calls::handle), calls [`tick`](Calls::tick) after both and at [`deadline`](Calls::deadline), and takes
 /// what has ended from [`done`](Calls::done).
+///
+/// ```
+/// use bytes::Bytes;
+/// use linerate_client::H1;
+/// use linerate_client::client::{CallOptions, CallReading, Calls};
+/// use linerate_http::client::HeadCache;
+/// use linerate_net::mem::{Mem, MemOptions, PeerActions, PeerConn};
+/// use linerate_net::{Time, Transport};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // A server in memory and in virtual time; `Epoll` and `Uring` take its place as they are.
+/// let server = ([10, 0, 0, 1], 80).into();
+/// let mut mem = Mem::new(MemOptions::default())?;
+/// mem.serve(server, |_: Time, conn: PeerConn, _: &[u8], out: &mut PeerActions| {
+///     out.send(conn, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+/// })?;
+/// let mut calls: Calls<Mem, H1<CallReading>> =
+///     Calls::new(mem, CallOptions::default(), vec![server], HeadCache::new());
+/// let now = calls.transport().now();
+/// calls.submit(0, http::Request::get("/").body(Bytes::new())?, now);
+/// let mut events = Vec::new();
+/// while calls.unfinished() > 0 {
+///     let now = calls.transport().now();
+///     calls.tick(now);
+///     let until = if calls.wants_turn() { now } else { calls.deadline() };
+///     calls.transport().turn(Some(until), &mut events)?;
+///     let now = calls.transport().now();
+///     events.drain(..).for_each(|event| calls.handle(event, now));
+/// }
+/// let done = calls.done().pop().expect("it has ended");
+/// assert_eq!((done.id, &done.result?.into_body()[..]), (0, &b"ok"[..]));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     transport: T,
     options: CallOptions,
