@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::shell;
 
@@ -53,10 +53,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         shell::run(&mut c).context("cargo install --locked cargo-deb installs cargo-deb")?;
     }
     if options.rpm {
+        rpm_tool()?;
         let mut c = shell::cargo();
         c.args(["generate-rpm", "--package", "crates/linerate-cli", "--output"]).arg(&out).args(&target);
-        shell::run(&mut c)
-            .context("cargo install --locked cargo-generate-rpm installs cargo-generate-rpm")?;
+        shell::run(&mut c)?;
     }
     for entry in std::fs::read_dir(&out)? {
         let entry = entry?;
@@ -67,6 +67,23 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         );
     }
     Ok(true)
+}
+
+/// The version of cargo-generate-rpm that packs directories. Reason: 0.21 makes files of them, and the
+/// package cannot be installed.
+const RPM_TOOL: &str = "0.16";
+
+/// Whether the tool that makes RPM packages is there.
+pub(crate) fn rpm_tool() -> Result<()> {
+    let how = format!("cargo install --locked cargo-generate-rpm@^{RPM_TOOL}");
+    let version = shell::output(shell::cargo().args(["generate-rpm", "--version"]))
+        .with_context(|| format!("cargo-generate-rpm is missing: {how}"))?;
+    ensure!(
+        version.split_whitespace().any(|word| word.starts_with(&format!("{RPM_TOOL}."))),
+        "{} is there, which packs directories as files: {how}",
+        version.trim()
+    );
+    Ok(())
 }
 
 fn build(target: Option<&str>, no_build: bool) -> Result<PathBuf> {

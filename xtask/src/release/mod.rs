@@ -34,8 +34,14 @@ impl Options {
 /// What became of a step.
 enum Done {
     Good(String),
-    /// A tool is missing, with its package.
-    Lacking(&'static str),
+    /// What is missing, and its package.
+    Lacking(String),
+}
+
+impl Done {
+    fn lacking(tool: &str) -> Done {
+        Done::Lacking(format!("{tool} is missing"))
+    }
 }
 
 type Step = (&'static str, fn(&Options, &Path) -> Result<Done>);
@@ -64,7 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         let took = begin.elapsed().as_secs_f64();
         rows.push(match result {
             Ok(Done::Good(what)) => format!("{name:<10} good     {took:6.1} s  {what}"),
-            Ok(Done::Lacking(tool)) => format!("{name:<10} not run            {tool} is missing"),
+            Ok(Done::Lacking(tool)) => format!("{name:<10} not run            {tool}"),
             Err(e) => {
                 good = false;
                 format!("{name:<10} FAILED   {took:6.1} s  {e:#}")
@@ -171,21 +177,21 @@ fn newest(ending: &str) -> Result<std::path::PathBuf> {
 
 fn deb(options: &Options, folder: &Path) -> Result<Done> {
     if shell::output(shell::cargo().args(["deb", "--version"])).is_err() {
-        return Ok(Done::Lacking("cargo-deb (cargo install --locked cargo-deb)"));
+        return Ok(Done::lacking("cargo-deb (cargo install --locked cargo-deb)"));
     }
     if shell::find("debootstrap").is_none() || !shell::is_root() {
-        return Ok(Done::Lacking("debootstrap (package debootstrap), or root"));
+        return Ok(Done::lacking("debootstrap (package debootstrap), or root"));
     }
     dist::run(&dist::Options { deb: true, ..options.dist() })?;
     rootfs::deb(folder, &newest("deb")?).map(Done::Good)
 }
 
 fn rpm(options: &Options, folder: &Path) -> Result<Done> {
-    if shell::output(shell::cargo().args(["generate-rpm", "--version"])).is_err() {
-        return Ok(Done::Lacking("cargo-generate-rpm (cargo install --locked cargo-generate-rpm)"));
+    if let Err(e) = dist::rpm_tool() {
+        return Ok(Done::Lacking(format!("{e:#}")));
     }
     if shell::find("rpm").is_none() {
-        return Ok(Done::Lacking("rpm (package rpm)"));
+        return Ok(Done::lacking("rpm (package rpm)"));
     }
     dist::run(&dist::Options { rpm: true, ..options.dist() })?;
     rootfs::rpm(folder, &newest("rpm")?).map(Done::Good)
@@ -197,12 +203,12 @@ const STATIC: &str = "x86_64-unknown-linux-musl";
 /// build's own command.
 fn container(options: &Options) -> Result<Done> {
     if shell::find("buildah").is_none() {
-        return Ok(Done::Lacking("buildah (package buildah)"));
+        return Ok(Done::lacking("buildah (package buildah)"));
     }
     let installed =
         shell::output(shell::program("rustc").args(["--print", "target-libdir", "--target", STATIC]))?;
     if !Path::new(installed.trim()).exists() {
-        return Ok(Done::Lacking("the target x86_64-unknown-linux-musl (rustup target add)"));
+        return Ok(Done::lacking("the target x86_64-unknown-linux-musl (rustup target add)"));
     }
     dist::run(&dist::Options { target: Some(STATIC.to_owned()), ..options.dist() })?;
     let binary = dist::folder().join("bin/linerate");
