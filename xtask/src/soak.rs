@@ -5,9 +5,10 @@
 
 mod serve;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::shell;
+use crate::test::results::Tally;
 
 /// What, and how long.
 #[derive(Clone, Debug, clap::Args)]
@@ -54,7 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     match &options.what {
         Some(What::Serve(options)) => serve::run(options),
         Some(What::ServeMem(seeds)) => seeds.run(
-            &["linerate-serve", "--lib", "--", "server::seeds"],
+            &["linerate-serve", "--lib", "--", "turn::seeds"],
             "every client that stayed got its responses, and nothing was left behind",
         ),
         Some(What::Client(seeds)) => seeds.run(
@@ -87,7 +88,13 @@ impl Seeds {
         if let Some(seed) = self.seed {
             tests.env("LINERATE_SEED", seed.to_string());
         }
-        shell::run(&mut tests)?;
+        let mut tally = Tally::default();
+        shell::lines(&mut tests, |line| {
+            tally.read(line);
+            println!("{line}");
+        })?;
+        // A test that has another name by now is no success.
+        ensure!(tally.good(), "no test ran: cargo test -p {}", test.join(" "));
         println!("{} seeds: {meaning}", self.seed.map_or(self.seeds, |_| 1));
         Ok(true)
     }

@@ -3,7 +3,7 @@
 
 mod packages;
 mod programs;
-mod results;
+pub(crate) mod results;
 mod smoke;
 
 use std::io::Write;

@@ -2,7 +2,7 @@
 
 /// Sums over all test programs.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     passed: u64,
     failed: u64,
     ignored: u64,
@@ -12,7 +12,7 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Takes in a line of output, if it is a result. Returns the name of a test that failed.
-    pub(super) fn read<'a>(&mut self, line: &'a str) -> Option<&'a str> {
+    pub(crate) fn read<'a>(&mut self, line: &'a str) -> Option<&'a str> {
         let Some(rest) = line.strip_prefix("test result: ") else {
             return line.strip_prefix("test ")?.strip_suffix(" ... FAILED");
         };
@@ -49,7 +49,7 @@ impl Tally {
     }
 
     /// Whether no test failed and at least one ran.
-    pub(super) fn good(&self) -> bool {
+    pub(crate) fn good(&self) -> bool {
         self.failed == 0 && self.failed_steps.is_empty() && self.passed > 0
     }
 }
