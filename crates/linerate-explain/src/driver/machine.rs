@@ -80,9 +80,7 @@ fn steal(text: &str) -> Option<(u64, u64)> {
 /// Connections that others have to the server's port: as its process sees them, or this machine
 /// where the server is on it.
 pub(super) fn others(to: SocketAddr, pid: Option<u32>, ours: &HashSet<SocketAddr>) -> Option<u16> {
-    let served = |s: &TcpSocket| s.state.name() == "established" && s.local.port() == to.port();
-    let foreign = |s: &TcpSocket| served(s) && !ours.contains(&s.peer);
-    let count = |all: Vec<TcpSocket>| u16::try_from(all.iter().filter(|s| foreign(s)).count()).ok();
+    let count = |all: Vec<TcpSocket>| u16::try_from(foreign(&all, to.port(), ours)).ok();
     match pid {
         Some(pid) => {
             let text = |name: &str| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
@@ -94,9 +92,28 @@ pub(super) fn others(to: SocketAddr, pid: Option<u32>, ours: &HashSet<SocketAddr
     }
 }
 
+/// How many connections at this port are not ours. While others come and go, /proc lists a connection
+/// twice now and then.
+fn foreign(all: &[TcpSocket], port: u16, ours: &HashSet<SocketAddr>) -> usize {
+    let served = |s: &&TcpSocket| s.state.name() == "established" && s.local.port() == port;
+    let foreign = all.iter().filter(served).filter(|s| !ours.contains(&s.peer));
+    foreign.map(|s| (s.local, s.peer)).collect::<HashSet<_>>().len()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_that_is_listed_twice_counts_once() {
+        let line = |peer: &str| {
+            format!("0: 0100007F:1F90 0100007F:{peer} 01 00000000:00000000 00:00000000 0 0 0 7\n")
+        };
+        let text = ["head\n".to_owned(), line("A001"), line("A002"), line("A001")].concat();
+        let all: Vec<TcpSocket> = proc_net_tcp(&text).collect();
+        let ours = HashSet::from(["127.0.0.1:40962".parse().expect("an address")]);
+        assert_eq!((all.len(), foreign(&all, 8080, &ours), foreign(&all, 8080, &HashSet::new())), (3, 1, 2));
+    }
 
     #[test]
     fn the_kernels_files() {
