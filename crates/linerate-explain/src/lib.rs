@@ -16,6 +16,16 @@
 //! * [`pages`]: each cause, explained for a reader who has never heard of it.
 //! * [`passive`]: calls seen in packets, from a capture or live. Nothing is proved there, only
 //!   seen.
+//!
+//! ```no_run
+//! use linerate_explain::passive::{Limits, findings, read};
+//!
+//! let seen = read(std::fs::File::open("calls.pcapng")?, Limits::default())?;
+//! for finding in findings::of(&seen) {
+//!     println!("{} of {} calls: {}", finding.calls, finding.of, finding.title);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod arms;

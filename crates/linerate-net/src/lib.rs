@@ -20,6 +20,33 @@
 //! [`machine`] has what their threads ask of the machine: cores, clocks, limits.
 //!
 //! `unsafe` is confined to `sys/`.
+//!
+//! ```no_run
+//! use linerate_net::epoll::Epoll;
+//! use linerate_net::{After, Close, Event, ListenOptions, Transport};
+//!
+//! // Sends back what it receives.
+//! fn echo(mut net: impl Transport) -> Result<(), Box<dyn std::error::Error>> {
+//!     net.listen(([127, 0, 0, 1], 7000).into(), &ListenOptions::default())?;
+//!     let mut events = Vec::new();
+//!     loop {
+//!         net.turn(None, &mut events)?;
+//!         for event in events.drain(..) {
+//!             let Event::Readable { conn, data } = event else { continue };
+//!             let mut got = Vec::new();
+//!             let after = net.receive(data, |bytes| got.extend_from_slice(bytes));
+//!             if after == After::Open {
+//!                 net.send(conn, &got)?;
+//!             } else {
+//!                 net.close(conn, Close::Now);
+//!             }
+//!         }
+//!     }
+//! }
+//!
+//! echo(Epoll::new()?)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod capture;
 mod clock;

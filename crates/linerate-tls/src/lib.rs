@@ -6,6 +6,15 @@
 //! [`ClientOptions`] or [`ServerOptions`]. Connections of [`PLAIN`] pass unchanged. Every session
 //! adds the result of its handshake to the layer's [`Handshakes`].
 //!
+//! ```no_run
+//! use linerate_tls::{Identity, ServerOptions};
+//!
+//! let (certificate, key) = (std::fs::read("cert.pem")?, std::fs::read("key.pem")?);
+//! let identity = Identity::from_pem(("cert.pem", &certificate), ("key.pem", &key))?;
+//! let server = ServerOptions::new(identity).build()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! TLS 1.3 is RFC 8446, TLS 1.2 RFC 5246, ALPN RFC 7301, SNI RFC 6066 section 3.
 
 mod client;
