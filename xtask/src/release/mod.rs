@@ -34,7 +34,7 @@ impl Options {
 /// What became of a step.
 enum Done {
     Good(String),
-    /// What is missing, and its package.
+    /// The missing tool, and its package.
     Lacking(String),
 }
 
