@@ -38,10 +38,11 @@ pub(crate) fn local(fd: &impl AsFd) -> Option<SocketAddr> {
 }
 
 /// Binds to a source address and leaves the port to `connect`, which may then share ports between destinations.
+/// Where the option is unknown (QEMU's user mode), each connection gets a port of its own.
 pub(crate) fn bind_source(fd: &OwnedFd, from: IpAddr) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the option is an int that lives through the call.
-    check(unsafe {
+    let late = check(unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
             libc::IPPROTO_IP,
@@ -49,7 +50,11 @@ pub(crate) fn bind_source(fd: &OwnedFd, from: IpAddr) -> io::Result<()> {
             (&raw const on).cast(),
             size_of::<libc::c_int>() as libc::socklen_t,
         )
-    })?;
+    });
+    match late {
+        Err(e) if e.raw_os_error() != Some(libc::ENOPROTOOPT) => return Err(e),
+        _ => {}
+    }
     SockRef::from(fd).bind(&SockAddr::from(SocketAddr::new(from, 0)))
 }
 
