@@ -1,5 +1,5 @@
-//! `icount`: how many instructions a unit of work on a hot path takes, against the committed counts. Instructions are
-//! repeatable where times are not.
+//! `icount`: how many instructions a unit of work on a hot path takes, against the committed counts.
+//! Instructions are repeatable where times are not.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,24 +7,16 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
 use crate::shell;
 
 /// Units of work in the two runs whose difference is counted: what starts and ends the program falls out.
 const UNITS: [u64; 2] = [2_000, 12_000];
 
-/// Packages whose bench holds scenarios.
-const PACKAGES: [&str; 4] = ["linerate-http", "linerate-load", "linerate-net", "linerate-serve"];
-/// The bench's name in each; it knows `--list` and `SCENARIO N`.
-const BENCH: &str = "icount";
-
-/// A unit of work to count.
-struct Scenario {
-    package: String,
-    name: String,
-    binary: PathBuf,
-}
+/// What the released command and the program that is counted are built with: one build, so that
+/// they share their dependencies, and what is counted is the code that people run.
+const BUILD: [&str; 7] =
+    ["build", "--release", "--locked", "-p", "linerate-cli", "-p", "linerate-bench-icount"];
 
 /// What to compare.
 #[derive(Clone, Debug, clap::Args)]
@@ -51,15 +43,13 @@ fn committed() -> PathBuf {
 /// Counts and compares; `false` when a count got worse than the tolerance allows.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let valgrind = shell::find("valgrind").context("valgrind is not installed")?;
-    let mut scenarios = Vec::new();
-    for (package, binary) in build()? {
-        for line in shell::output(shell::program(&binary).arg("--list"))?.lines() {
-            let name = line.split('\t').next().unwrap_or(line).to_owned();
-            scenarios.push(Scenario { package: package.clone(), name, binary: binary.clone() });
-        }
-    }
+    build()?;
+    // It knows `--list` and `SCENARIO N`.
+    let program = shell::target_dir().join("release/icount");
+    let list = shell::output(shell::program(&program).arg("--list"))?;
+    let scenarios: Vec<&str> = list.lines().filter_map(|line| line.split('\t').next()).collect();
     println!("counting {} scenarios", scenarios.len());
-    let counts = count(&valgrind, &scenarios)?;
+    let counts = count(&valgrind, &program, &scenarios)?;
     if options.update {
         std::fs::write(committed(), serde_json::to_string_pretty(&counts)? + "\n")?;
         println!("{} counts written to xtask/icount.json", counts.len());
@@ -100,39 +90,19 @@ fn compare(before: &BTreeMap<String, f64>, now: &BTreeMap<String, f64>, toleranc
     good
 }
 
-/// Builds the benches and returns each package with its binary. Each package is built by itself: in
-/// one build the packages would share their dependencies' features, and so the code that is counted.
-fn build() -> Result<Vec<(String, PathBuf)>> {
-    PACKAGES.iter().map(|package| bench(package)).collect()
-}
-
-fn bench(package: &str) -> Result<(String, PathBuf)> {
-    let mut cargo = shell::cargo();
-    cargo.args(["bench", "--bench", BENCH, "--no-run", "--message-format=json-render-diagnostics"]);
-    cargo.args(["-p", package]);
-    let mut found = None;
-    shell::lines(&mut cargo, |line| found = built(line).or_else(|| found.take()))?;
-    found.with_context(|| format!("cargo built no {BENCH} of {package}"))
-}
-
-/// The package and binary that a line of cargo's messages names, if it is a bench of ours.
-fn built(line: &str) -> Option<(String, PathBuf)> {
-    let v: Value = serde_json::from_str(line).ok()?;
-    if v["target"]["name"] != BENCH {
-        return None;
-    }
-    let folder = Path::new(v["manifest_path"].as_str()?).parent()?.file_name()?;
-    Some((folder.to_string_lossy().into_owned(), v["executable"].as_str()?.into()))
+/// Builds the released command, and the program whose instructions are counted.
+pub(crate) fn build() -> Result<()> {
+    shell::run(shell::cargo().args(BUILD))
 }
 
 /// Counts all scenarios, as many at a time as there are cores: counts do not depend on what else runs.
-fn count(valgrind: &Path, scenarios: &[Scenario]) -> Result<BTreeMap<String, f64>> {
+fn count(valgrind: &Path, program: &Path, scenarios: &[&str]) -> Result<BTreeMap<String, f64>> {
     let lanes = std::thread::available_parallelism().map_or(2, usize::from);
     let next = AtomicUsize::new(0);
     let lane = || {
         let mut counts = Vec::new();
         while let Some(s) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
-            counts.push((format!("{}/{}", s.package, s.name), per_unit(valgrind, &s.binary, &s.name)?));
+            counts.push(((*s).to_owned(), per_unit(valgrind, program, s)?));
         }
         anyhow::Ok(counts)
     };
@@ -147,16 +117,16 @@ fn count(valgrind: &Path, scenarios: &[Scenario]) -> Result<BTreeMap<String, f64
     Ok(counts)
 }
 
-fn per_unit(valgrind: &Path, binary: &Path, scenario: &str) -> Result<f64> {
-    let counts = UNITS.map(|n| instructions(valgrind, binary, scenario, n));
+fn per_unit(valgrind: &Path, program: &Path, scenario: &str) -> Result<f64> {
+    let counts = UNITS.map(|n| instructions(valgrind, program, scenario, n));
     let [few, many] = counts;
     Ok(((many? - few?) as f64 / (UNITS[1] - UNITS[0]) as f64 * 10.0).round() / 10.0)
 }
 
-fn instructions(valgrind: &Path, binary: &Path, scenario: &str, n: u64) -> Result<u64> {
+fn instructions(valgrind: &Path, program: &Path, scenario: &str, n: u64) -> Result<u64> {
     let mut c = Command::new(valgrind);
     c.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(binary)
+        .arg(program)
         .args([scenario, &n.to_string()]);
     let out = c.output().context("cannot start valgrind")?;
     let text = String::from_utf8_lossy(&out.stderr);
@@ -173,19 +143,6 @@ mod tests {
 
     fn counts(of: &[(&str, f64)]) -> BTreeMap<String, f64> {
         of.iter().map(|&(n, c)| (n.to_owned(), c)).collect()
-    }
-
-    #[test]
-    fn a_bench_is_found_by_its_package() {
-        let line = r#"{"reason":"compiler-artifact","manifest_path":"/p/crates/linerate-http/Cargo.toml",
-            "target":{"name":"icount","kind":["bench"]},"executable":"/p/target/release/deps/icount-1"}"#;
-        let found = built(line).expect("a bench");
-        assert_eq!(
-            (found.0.as_str(), found.1.as_path()),
-            ("linerate-http", Path::new("/p/target/release/deps/icount-1"))
-        );
-        assert_eq!(built(&line.replace("\"icount\"", "\"other\"")), None);
-        assert_eq!(built("   Compiling linerate-http"), None);
     }
 
     #[test]

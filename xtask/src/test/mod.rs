@@ -39,10 +39,8 @@ const STEPS: [Step; 8] = [
     ("lints", |_, _| lints()),
     ("tidy", |_, _| good(tidy::run(&tidy::Options::default())?, "tidy found something")),
     ("tests", |_, tally| programs::run(tally)),
+    ("release build", |_, _| icount::build()),
     ("instruction counts", |_, _| instruction_counts()),
-    ("release build", |_, _| {
-        shell::run(shell::cargo().args(["build", "--release", "--locked", "-p", "linerate-cli"]))
-    }),
     ("smoke run", |_, _| smoke::run()),
 ];
 

@@ -1,8 +1,4 @@
-//! Workloads of known size on the hot paths of user-space TCP, for counting instructions: both ends
-//! of each connection, over a link in plain memory.
-//!
-//! `cargo bench -p linerate-net --bench icount -- SCENARIO N` runs N units of one scenario; `--
-//! --list` names them.
+//! User-space TCP: both ends of each connection, over a link in plain memory.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,6 +8,8 @@ use linerate_net::link::sim::{Sim, SimEnd, SimOptions};
 use linerate_net::link::{Checksums, Link};
 use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::{Close, Conn, ConnectOptions, Event, ListenOptions, Time, Transport, Waker};
+
+use crate::scenario::Scenario;
 
 const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CONNECTIONS: usize = 1000;
@@ -23,13 +21,7 @@ const FRAME: usize = 2048;
 /// How far the time advances in each turn.
 const TURN: Duration = Duration::from_micros(100);
 
-struct Scenario {
-    name: &'static str,
-    about: &'static str,
-    run: fn(u64),
-}
-
-const SCENARIOS: [Scenario; 2] = [
+pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "keep_alive",
         about: "a request and its response on 1000 open connections",
@@ -157,17 +149,4 @@ fn short(n: u64) {
         }
         answered < n
     });
-}
-
-fn main() {
-    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
-    let named = |name: &str| SCENARIOS.iter().find(|s| s.name == name);
-    match args.as_slice() {
-        [list] if list == "--list" => SCENARIOS.iter().for_each(|s| println!("{}\t{}", s.name, s.about)),
-        [name, n] => match (named(name), n.parse()) {
-            (Some(scenario), Ok(n)) => (scenario.run)(n),
-            _ => eprintln!("usage: icount --list, or icount SCENARIO N"),
-        },
-        _ => SCENARIOS.iter().for_each(|s| (s.run)(10_000)),
-    }
 }

@@ -1,24 +1,14 @@
-//! The engine's way of a request and its response, over a transport in memory, to be counted in
-//! instructions.
-//!
-//! `cargo bench -p linerate-load --bench icount -- SCENARIO N` sends N requests; under
-//! `valgrind --tool=callgrind` the difference between two N, divided by their difference, is the
-//! cost of one, the transport's part included. `-- --list` names the scenarios; without arguments
-//! each runs for a short time.
+//! The engine's way of a request and its response, over a transport in memory.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use linerate_load::plan::{Expectation, Plan, Stop, Target};
 use linerate_net::Time;
 use linerate_net::mem::{Mem, Peer, PeerActions, PeerConn};
 
-struct Scenario {
-    name: &'static str,
-    about: &'static str,
-    run: fn(u64),
-}
+use crate::scenario::Scenario;
 
-const SCENARIOS: &[Scenario] = &[
+pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "keep_alive", about: "one request in flight", run: |n| answered(n, |_| {}) },
     Scenario { name: "pipelined", about: "16 requests in flight", run: |n| answered(n, |p| p.depth = 16) },
     Scenario {
@@ -71,25 +61,4 @@ fn answered(n: u64, change: fn(&mut Plan)) {
     mem.serve(at, Server).unwrap_or_else(|e| panic!("{e}"));
     let outcome = linerate_load::run_on(&plan, mem).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(outcome.requests.answered, n, "{:?}", outcome.failures);
-}
-
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => {
-            for scenario in SCENARIOS {
-                let (begun, n) = (Instant::now(), 100_000);
-                (scenario.run)(n);
-                let each = begun.elapsed() / n as u32;
-                println!("{:<22} {each:>10.0?} each: {}", scenario.name, scenario.about);
-            }
-        }
-        ["--list"] => SCENARIOS.iter().for_each(|s| println!("{}\t{}", s.name, s.about)),
-        [name, n] => {
-            let scenario =
-                SCENARIOS.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("no scenario {name}"));
-            (scenario.run)(n.parse().unwrap_or_else(|e| panic!("{n}: {e}")));
-        }
-        _ => panic!("usage: [--list | SCENARIO N]"),
-    }
 }

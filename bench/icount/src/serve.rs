@@ -1,26 +1,16 @@
-//! The server's path of a request, over a transport in memory, for counting instructions.
-//!
-//! `cargo bench -p linerate-serve --bench icount -- SCENARIO N` responds to N requests. Under
-//! `valgrind --tool=callgrind`, the difference between two N, divided by their difference, is the
-//! cost of one, including the transport's part. `-- --list` names the scenarios; without arguments
-//! each runs for a short time.
+//! The server's way of a request, over a transport in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use bytes::Bytes;
 use linerate_net::mem::{Mem, Peer, PeerActions, PeerConn};
 use linerate_net::{ListenOptions, Time};
 use linerate_serve::{Limits, Request, Response, Server};
 
-struct Scenario {
-    name: &'static str,
-    about: &'static str,
-    run: fn(u64),
-}
+use crate::scenario::Scenario;
 
-const SCENARIOS: &[Scenario] = &[
+pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "keep_alive", about: "a request on an open connection", run: |n| answered(n, 1, false) },
     Scenario {
         name: "pipelined",
@@ -84,25 +74,4 @@ fn answered(n: u64, batch: usize, measured: bool) {
         }
     }
     assert!(received.load(Ordering::Relaxed) > n);
-}
-
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => {
-            for scenario in SCENARIOS {
-                let (begun, n) = (Instant::now(), 100_000);
-                (scenario.run)(n);
-                let each = begun.elapsed() / n as u32;
-                println!("{:<22} {each:>10.0?} each: {}", scenario.name, scenario.about);
-            }
-        }
-        ["--list"] => SCENARIOS.iter().for_each(|s| println!("{}\t{}", s.name, s.about)),
-        [name, n] => {
-            let scenario =
-                SCENARIOS.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("no scenario {name}"));
-            (scenario.run)(n.parse().unwrap_or_else(|e| panic!("{n}: {e}")));
-        }
-        _ => panic!("usage: [--list | SCENARIO N]"),
-    }
 }

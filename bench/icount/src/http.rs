@@ -1,14 +1,7 @@
-//! Workloads of known size on the hot paths, counted in instructions (repeatable on a noisy
-//! machine) or timed.
-//!
-//! `cargo bench -p linerate-http --bench icount -- SCENARIO N` runs N units of one scenario and
-//! prints how long each took. Under `valgrind --tool=callgrind`, the difference between two N,
-//! divided by their difference, is the cost of a unit. `-- --list` names the scenarios; without
-//! arguments each runs for a short time.
+//! Reading and writing HTTP, from and to plain memory.
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
 
 use linerate_http::client::{
     Expect, HeadCache, Limits, Part, Pipeline, RequestSpec, ResponseReader, Run, Template, Values,
@@ -20,16 +13,12 @@ use linerate_http::server::{
     self, AnswerFraming, AnswerHead, Fields, HeadReader, HeadWriter, HttpDate, Persistence,
 };
 
+use crate::scenario::Scenario;
+
 /// Bytes handed over in one piece, as a receive buffer would be.
 const READ: usize = 64 << 10;
 
-struct Scenario {
-    name: &'static str,
-    about: &'static str,
-    run: fn(u64),
-}
-
-const SCENARIOS: &[Scenario] = &[
+pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "take_same",
         about: "an answer: 123-byte head, 5-byte body",
@@ -84,31 +73,6 @@ const SCENARIOS: &[Scenario] = &[
     },
     Scenario { name: "pipeline", about: "a request pushed and answered, in runs of 16", run: piped },
 ];
-
-fn main() {
-    let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["--list"] => SCENARIOS.iter().for_each(|s| println!("{}\t{}", s.name, s.about)),
-        [name, n] => match (SCENARIOS.iter().find(|s| s.name == name), n.parse()) {
-            (Some(scenario), Ok(n)) => time(scenario, n),
-            _ => fail(),
-        },
-        [] => SCENARIOS.iter().for_each(|scenario| time(scenario, 2_000_000)),
-        _ => fail(),
-    }
-}
-
-fn fail() {
-    eprintln!("usage: icount [--list | SCENARIO N]");
-    std::process::exit(2);
-}
-
-fn time(scenario: &Scenario, n: u64) {
-    let start = Instant::now();
-    (scenario.run)(n);
-    let each = start.elapsed().as_nanos() as f64 / n.max(1) as f64;
-    println!("{:16} {each:8.2} ns each ({})", scenario.name, scenario.about);
-}
 
 fn answer(fields: &str) -> String {
     format!(
