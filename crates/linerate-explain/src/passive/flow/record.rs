@@ -40,15 +40,13 @@ pub(super) struct Record {
     thinks: Histogram<u64>,
 }
 
+/// An hour: what is longer counts as this.
+const LONGEST_US: u64 = 3_600_000_000;
+
 impl Record {
     pub(super) fn new() -> Record {
-        // Three digits of up to an hour, in microseconds; what is longer counts as an hour.
-        let histogram = || {
-            let mut h = Histogram::new_with_bounds(1, 3_600_000_000, 3)
-                .unwrap_or_else(|_| unreachable!("fixed bounds"));
-            h.auto(true);
-            h
-        };
+        // Three digits, in microseconds. It grows with what it counts: most captures are short.
+        let histogram = || Histogram::new(3).unwrap_or_else(|_| unreachable!("fixed digits"));
         Record {
             marks: MarkCounts::default(),
             sums: Sums::default(),
@@ -116,8 +114,10 @@ impl Record {
         sums.queued_ns = sums.queued_ns.saturating_add(call.queued_ns);
         sums.think_ns = sums.think_ns.saturating_add(call.think_ns);
         sums.receive_ns = sums.receive_ns.saturating_add(call.receive_ns);
-        self.totals.saturating_record(micros(call.total_ns));
-        self.thinks.saturating_record(micros(call.think_ns));
+        for (histogram, ns) in [(&mut self.totals, call.total_ns), (&mut self.thinks, call.think_ns)] {
+            // It fails only where memory cannot be addressed.
+            let _ = histogram.record(micros(ns).min(LONGEST_US));
+        }
         if call.think_ns >= SLOW_NS {
             self.sums.slow_thinks += 1;
             self.sums.slow_think_ns = self.sums.slow_think_ns.saturating_add(call.think_ns);
