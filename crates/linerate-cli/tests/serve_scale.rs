@@ -143,7 +143,8 @@ fn more_than_65535_connections_to_one_port() {
                 command.args(["-n", "sh", "-c", all]);
             }
             command.arg(assert_cmd::cargo::cargo_bin!("linerate"));
-            command.args(["serve", "--listen", "127.0.0.1:8080", "--io", io]).args(flags);
+            command.args(["serve", "--listen", "127.0.0.1:8080", "--io", io, "--idle-timeout", "10m"]);
+            command.args(flags);
             servers.push(started(command));
         }
         hold_many(io, servers);
@@ -174,6 +175,7 @@ fn hold_many(io: &str, servers: Vec<Server>) {
         .map(|i| {
             let mut load = inside(&servers[0]);
             load.arg(assert_cmd::cargo::cargo_bin!("linerate"));
+            // At full speed the open connections would keep the cores from those that are opened.
             load.args([
                 "load",
                 "http://127.0.0.1:8080/",
@@ -185,7 +187,7 @@ fn hold_many(io: &str, servers: Vec<Server>) {
                 "-t",
                 "1",
             ]);
-            load.args(["-c", &EACH.to_string(), "--from", &format!("127.0.0.{}", i + 2)]);
+            load.args(["--rate", "100", "-c", &EACH.to_string(), "--from", &format!("127.0.0.{}", i + 2)]);
             load.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
         })
         .collect();
