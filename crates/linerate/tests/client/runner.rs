@@ -1,6 +1,7 @@
 //! A client over a transport of the program's own, in the program's thread.
 
 use std::future::Future;
+use std::process::Command;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -65,8 +66,22 @@ fn over_each(build: impl Fn() -> linerate::client::Builder) {
     assert!(threads() <= before, "it needs no other thread");
 }
 
+/// In a process of its own: the threads of other tests come and go.
 #[test]
 fn without_tokio_over_http1_http2_and_tls() {
+    const ALONE: &str = "LINERATE_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let name = "runner::without_tokio_over_http1_http2_and_tls";
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        let out = again.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(
+            out.status.success() && said.contains("1 passed"),
+            "{said}{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        return;
+    }
     let both = secure(&["h2", "http/1.1"], false);
     let plain = linerate::serve::spawn_with(Default::default(), || crate::secure::echo).unwrap();
     let url = format!("http://{}", plain.addr());
