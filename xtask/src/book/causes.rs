@@ -8,8 +8,9 @@ use crate::shell;
 /// All causes with their pages.
 pub(super) fn pages() -> Result<Vec<(String, Page)>> {
     println!("building linerate, which prints the pages of the causes");
-    // As the tests build it: for one package, cargo would build the libraries again.
-    shell::run(shell::cargo().args(["build", "--quiet", "--workspace", "--bin", "linerate"]))?;
+    // With a test beside it, cargo builds it as the tests do; else it would build the libraries again.
+    let words = ["build", "--quiet", "--workspace", "--bin", "linerate", "--test", "help"];
+    shell::run(shell::cargo().args(words))?;
     let print = |words: &[&str]| {
         let mut c = shell::program(shell::target_dir().join("debug/linerate"));
         c.args(["explain", "--why"]).args(words);
