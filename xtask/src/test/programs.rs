@@ -43,8 +43,10 @@ const ALONE: [(&str, &str); 24] = [
     ("real", "measures the network that it makes"),
 ];
 
-/// Programs whose tests mostly wait: they run eight tests at a time.
-const PATIENT: [&str; 1] = ["machines"];
+/// Programs whose tests mostly wait (for delays of a network, for timers, for what must not come),
+/// and how many of their tests run at a time.
+const PATIENT: [(&str, u32); 4] =
+    [("machines", 8), ("explain_missed", 4), ("client", 4), ("explain_bad_servers", 4)];
 
 /// Longest run of one program; the longest today takes 90 s.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -275,8 +277,8 @@ fn start(job: Job, output: PathBuf) -> Result<Running> {
         None | Some([]) => {}
         Some(tests) => drop(c.arg("--exact").args(tests)),
     }
-    if PATIENT.contains(&program.name.as_str()) {
-        c.env("RUST_TEST_THREADS", "8");
+    if let Some((_, threads)) = PATIENT.iter().find(|(name, _)| *name == program.name) {
+        c.env("RUST_TEST_THREADS", threads.to_string());
     }
     let child = c.spawn().with_context(|| format!("cannot start {}", program.executable.display()))?;
     Ok(Running { job, child, since: Instant::now(), output })
