@@ -89,7 +89,9 @@ fn write(folder: &Path, summary: &str, pages: &[Page]) -> Result<()> {
         std::fs::remove_dir_all(&source)?;
     }
     std::fs::create_dir_all(&source)?;
-    std::fs::copy(shell::root().join("book/book.toml"), folder.join("book.toml"))?;
+    for name in ["book.toml", "book.css"] {
+        std::fs::copy(shell::root().join("book").join(name), folder.join(name)).context(name)?;
+    }
     std::fs::write(source.join("SUMMARY.md"), summary)?;
     for page in pages {
         let file: PathBuf = source.join(&page.path);
