@@ -45,8 +45,13 @@ const ALONE: [(&str, &str); 24] = [
 
 /// Programs whose tests mostly wait (for delays of a network, for timers, for what must not come),
 /// and how many of their tests run at a time.
-const PATIENT: [(&str, u32); 4] =
-    [("machines", 8), ("explain_missed", 4), ("client", 4), ("explain_bad_servers", 4)];
+const PATIENT: [(&str, u32); 5] = [
+    ("machines", 8),
+    ("explain_missed", 4),
+    ("client", 4),
+    ("explain_bad_servers", 4),
+    ("xdp_conformance", 6),
+];
 
 /// Longest run of one program; the longest today takes 90 s.
 const LIMIT: Duration = Duration::from_secs(900);
