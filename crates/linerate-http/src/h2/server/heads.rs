@@ -247,7 +247,8 @@ impl Reading {
         }
         match name {
             b"te" if value != b"trailers" => return false,
-            b"host" if self.seen.authority => return true,
+            // Two names for one server would let a proxy check one and a handler use the other.
+            b"host" if self.seen.authority => return value.eq_ignore_ascii_case(&self.authority),
             b"cookie" => {
                 // Clients may send each in a field of its own (RFC 9113 section 8.2.3).
                 self.cookies.extend_from_slice(if self.has_cookie { b"; " } else { b"" });

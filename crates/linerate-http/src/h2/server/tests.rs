@@ -430,7 +430,7 @@ fn handlers_see_what_http_1_1_would_show_them() {
         (":authority", "example.org"),
         (":scheme", "https"),
         ("cookie", "a=1"),
-        ("host", "other.example"),
+        ("host", "Example.org"),
         ("x", "1"),
         ("cookie", "b=2"),
         ("content-length", "7"),
@@ -468,6 +468,17 @@ fn a_path_begins_with_a_slash() {
     let options = (":method", "OPTIONS");
     assert_eq!(head_of(&[options, scheme, authority, (":path", "*")]).expect("sound").target(), "*");
     assert_eq!(head_of(&[method, scheme, authority, path]).expect("sound").target(), "/");
+}
+
+/// RFC 9113 section 8.3.1: such a request should be treated as malformed.
+#[test]
+fn host_names_the_same_server_as_authority() {
+    let [method, scheme, _, path] = PSEUDO;
+    let with = |authority, host| head_of(&[method, scheme, (":authority", authority), path, ("host", host)]);
+    assert_eq!(with("h:1", "H:1").expect("the same").host(), Some("h:1"));
+    for host in ["other.example", "h", "h:2", ""] {
+        assert!(matches!(with("h:1", host), Err(0)), "{host}");
+    }
 }
 
 #[test]
