@@ -159,6 +159,27 @@ fn bodies_and_trailers_pass_both_ways_at_the_readers_pace() {
     });
 }
 
+/// CONNECT takes one stream, not the connection as in HTTP/1.1.
+#[test]
+fn a_connection_outlives_a_refused_connect() {
+    run(async {
+        let server = server();
+        let mut client = client(&server).await;
+        for _ in 0..3 {
+            client = client.ready().await.unwrap();
+            let connect = Request::builder().method(Method::CONNECT).uri("example.org:443").body(()).unwrap();
+            let (response, mut tunnel) = client.send_request(connect, false).unwrap();
+            tunnel.send_data(Bytes::from_static(b"early"), false).unwrap();
+            assert_eq!(response.await.unwrap().status(), 405);
+            let post = request(Method::POST, "/relay").body(()).unwrap();
+            let (response, mut body) = client.send_request(post, false).unwrap();
+            body.send_data(Bytes::from_static(b"hello"), true).unwrap();
+            assert_eq!(read(response.await.unwrap().body_mut()).await, "hello");
+        }
+        server.stop();
+    });
+}
+
 /// A WebSocket on a stream of its own; `ends`: our side ends with the request.
 async fn websocket(
     client: &mut h2::client::SendRequest<Bytes>,

@@ -33,7 +33,7 @@ impl<H: Handler> Engine<H> {
         if head.method() == Method::Connect && !upgrades {
             // Content has no meaning here, and what follows may be no HTTP (RFC 9110 section 9.3.6).
             c.closing = Some(Close::Lingering);
-            self.answer(c, &Asked { keep: false, ..asked }, Response::no_tunnel());
+            self.answer(c, &Asked { keep: false, ..asked }, Response::no_tunnel().closing());
             return 0;
         }
         let (body, used) = match head.framing() {
@@ -132,7 +132,7 @@ impl<H: Handler> Engine<H> {
             // Success would be a promise to pass on what follows, which is not HTTP.
             asked.keep = false;
             c.closing = Some(Close::Lingering);
-            response = if response.status < 400 { Response::no_tunnel() } else { response.closing() };
+            response = if response.status < 400 { Response::no_tunnel() } else { response }.closing();
         }
         if let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) {
             // A client that waits for 100 may or may not send the body now: only closing is safe (RFC 9110 section 10.1.1).

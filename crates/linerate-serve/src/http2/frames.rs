@@ -1,6 +1,6 @@
 //! Counts the kinds of frames of a client: the limit of those that ask for work and carry none.
 //!
-//! The `h2` crate reads the frames. This only follows their headers (RFC 9113 section 4.1).
+//! `linerate_http::h2` reads the frames. This only follows their headers (RFC 9113 section 4.1).
 
 use std::time::Duration;
 

@@ -129,9 +129,13 @@ impl Upload {
 
     /// What is still read of a body that is too large, so that its client, which may send it before
     /// it reads the response, is not reset meanwhile. `None` if the client asks before it sends.
-    pub(crate) fn refused(mut self) -> Option<Upload> {
+    pub(crate) fn refused(mut self, server: &mut Server) -> Option<Upload> {
+        if self.expects_continue {
+            self.drop_into(server);
+            return None;
+        }
         self.unwanted = true;
-        (!self.expects_continue).then_some(self)
+        Some(self)
     }
 
     fn deadline(&self, limits: &Limits) -> Time {

@@ -96,7 +96,7 @@ impl Response {
 
     /// The response to CONNECT of handlers that make no tunnels.
     pub(crate) fn no_tunnel() -> Response {
-        let mut response = Response::explained(405, "CONNECT is for proxies").closing();
+        let mut response = Response::explained(405, "CONNECT is for proxies");
         // Nothing is allowed that could be named: the target is another server.
         let _ = response.fields.add("allow", "");
         response

@@ -46,6 +46,7 @@ impl<H: Handler> Engine<H> {
         let asked = self.asked(c, &head);
         let mut stream = Stream { id, asked, task: None, upload: None, doing };
         if head.method() == Method::Connect {
+            early.drop_into(&mut session.server);
             return self.respond(c, session, stream, Response::no_tunnel());
         }
         let offer = (request.websocket && upgrade::is_offered(&head)).then(|| Offer::new(&self.goodbye));
@@ -113,7 +114,7 @@ impl<H: Handler> Engine<H> {
         let expects = head.field("expect");
         upload.expects_continue = expects.is_some_and(|e| e.eq_ignore_ascii_case(b"100-continue"));
         if too_large {
-            stream.upload = upload.refused();
+            stream.upload = upload.refused(&mut session.server);
             return Err(Fault::BodyTooLarge);
         }
         stream.upload = Some(upload);

@@ -14,7 +14,7 @@ use linerate_net::Close;
 
 use super::Engine;
 use crate::connection::Connection;
-use crate::http2::{Deferred, Doing, Early, Fed, Pumped, REQUESTS, Session, Stream, Upload};
+use crate::http2::{Deferred, Doing, Early, Fed, Pumped, REQUESTS, Session, Stream};
 use crate::limits::{H2_HELD, H2_ROUNDS, UNSENT};
 use crate::tasks::Polled;
 use crate::{Handler, Response, access_log};
@@ -188,7 +188,7 @@ impl<H: Handler> Engine<H> {
                 Fed::Waits => at += 1,
                 Fed::TooLarge if handling => {
                     let mut stream = session.streams.swap_remove(at);
-                    stream.upload = stream.upload.and_then(Upload::refused);
+                    stream.upload = stream.upload.and_then(|upload| upload.refused(&mut session.server));
                     self.refuse_stream(c, session, stream, 413, "the body is too large");
                 }
                 Fed::Ended | Fed::Unwanted | Fed::TooLarge => {
