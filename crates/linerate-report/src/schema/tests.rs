@@ -5,7 +5,16 @@ use std::path::{Path, PathBuf};
 use schemars::{JsonSchema, schema_for};
 use serde_json::{Value, json};
 
-use super::{comparison, diagnosis, lab, outcome};
+use super::{comparison, diagnosis, lab, outcome, passive};
+
+/// What `explain` writes: of calls that it made, or of packets that it saw (`mode` is `passive`).
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is needed")]
+enum Diagnosis {
+    Calls(Box<diagnosis::Document>),
+    Packets(Box<passive::Document>),
+}
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas")
@@ -29,7 +38,7 @@ fn the_schema_files_are_those_of_the_types() {
         of::<outcome::Document>(outcome::SCHEMA, "What linerate load --json writes."),
         of::<comparison::Document>(comparison::SCHEMA, "What linerate compare --json writes."),
         of::<lab::Document>(lab::SCHEMA, "What linerate lab --json writes."),
-        of::<diagnosis::Document>(diagnosis::SCHEMA, "What linerate explain --json writes."),
+        of::<Diagnosis>(diagnosis::SCHEMA, "What linerate explain --json writes."),
     ] {
         let path = folder().join(&file);
         if write {
