@@ -1,10 +1,10 @@
 //! `dist`: what users install: the release binary, stripped, with manual pages, completions, the
-//! service and its configuration, as an archive and, if asked for, as Debian and RPM packages.
+//! services and their configuration, as an archive and, if asked for, as Debian and RPM packages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::shell;
 
@@ -29,13 +29,29 @@ pub(crate) struct Options {
 const SHELLS: [(&str, &str); 3] =
     [("bash", "linerate.bash"), ("zsh", "_linerate"), ("fish", "linerate.fish")];
 
-/// Files of the archive beside the binary, manual pages and completions.
-const BESIDE: [&str; 5] =
-    ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "packaging/linerate.service", "packaging/serve.toml"];
+/// Files of the archive beside the binary, manual pages and completions. Their paths in it do not
+/// begin with packaging/.
+pub(crate) const BESIDE: [&str; 9] = [
+    "README.md",
+    "LICENSE-MIT",
+    "LICENSE-APACHE",
+    "packaging/linerate.service",
+    "packaging/linerate-agent.service",
+    "packaging/serve.toml",
+    "packaging/agent.env",
+    "packaging/sysusers.d/linerate.conf",
+    "packaging/www/index.html",
+];
 
-/// The folder that packages are made from.
+/// The folder that packages are made from. It does not follow CARGO_TARGET_DIR, because the
+/// packages' metadata and packaging/Containerfile name it.
 pub(crate) fn folder() -> PathBuf {
-    shell::target_dir().join("dist")
+    shell::root().join("target/dist")
+}
+
+/// The path in the archive of a file of [`BESIDE`].
+pub(crate) fn in_archive(file: &str) -> &str {
+    file.strip_prefix("packaging/").unwrap_or(file)
 }
 
 /// Builds everything into target/dist.
@@ -45,6 +61,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     std::fs::create_dir_all(&out)?;
     generate(&binary, options.target.as_deref())?;
     let stripped = strip(&binary, options.target.as_deref())?;
+    if options.target.as_deref().is_some_and(|target| target.contains("-musl")) {
+        check_static(&stripped)?;
+    }
     archive(&stripped, options.target.as_deref(), &out)?;
     let target: Vec<&str> = options.target.as_deref().map_or(Vec::new(), |t| vec!["--target", t]);
     if options.deb {
@@ -153,9 +172,28 @@ fn strip(binary: &Path, target: Option<&str>) -> Result<PathBuf> {
     std::fs::copy(binary, &stripped)?;
     match stripper(target) {
         Some(strip) => shell::run(shell::program(strip).arg(&stripped))?,
+        None if target.is_some() => bail!("strip is missing (package binutils)"),
         None => println!("strip is missing (package binutils): archive and packages are larger"),
     }
     Ok(stripped)
+}
+
+/// Fails here, and not on a user's machine, if a binary for musl is linked dynamically after all.
+fn check_static(binary: &Path) -> Result<()> {
+    let mut c = shell::program("readelf");
+    c.args(["--wide", "--program-headers", "--section-headers"]).arg(binary);
+    let headers = shell::output(&mut c).context("readelf (package binutils)")?;
+    ensure!(headers.contains(".text"), "readelf found no code in {}", binary.display());
+    let wrong = not_for_release(&headers);
+    ensure!(wrong.is_empty(), "{} is not static or not stripped: {}", binary.display(), wrong.join(" "));
+    Ok(())
+}
+
+/// What a static binary without debug information does not have, of readelf's headers.
+/// `.debug_gdb_scripts` stays: the program loads it.
+fn not_for_release(headers: &str) -> Vec<&str> {
+    let wrong = |w: &&str| *w == "INTERP" || w.starts_with(".debug_") && *w != ".debug_gdb_scripts";
+    headers.split_whitespace().filter(wrong).collect()
 }
 
 /// `linerate-VERSION-TARGET.tar.gz`, with everything in one folder.
@@ -170,8 +208,9 @@ fn archive(binary: &Path, target: Option<&str>, out: &Path) -> Result<()> {
         shell::run(shell::program("cp").arg("-r").arg(folder().join(part)).arg(&inside))?;
     }
     for file in BESIDE {
-        let base = Path::new(file).file_name().context("a file")?;
-        std::fs::copy(shell::root().join(file), inside.join(base))?;
+        let to = inside.join(in_archive(file));
+        std::fs::create_dir_all(to.parent().context("a folder")?)?;
+        std::fs::copy(shell::root().join(file), to)?;
     }
     let mut tar = shell::program("tar");
     tar.arg("-C").arg(parent.path()).args(["--owner=0", "--group=0", "-czf"]);
@@ -218,6 +257,24 @@ mod tests {
         for file in BESIDE.into_iter().chain(["packaging/deb/postinst", "packaging/Containerfile"]) {
             assert!(shell::root().join(file).exists(), "{file}");
         }
+        // A script whose path is wrong would be packed as the script itself.
+        for script in ["post_install_script", "pre_uninstall_script", "post_uninstall_script"] {
+            let path = metadata["generate-rpm"][script].as_str().and_then(|s| s.strip_prefix("../../"));
+            assert!(path.is_some_and(|path| shell::root().join(path).exists()), "{script}");
+        }
+        // Each package has what the archive has of packaging/.
+        for file in BESIDE.into_iter().filter(|file| file.starts_with("packaging/")) {
+            let named = sources.iter().filter(|s| s.strip_prefix("../../") == Some(file)).count();
+            assert_eq!(named, 2, "{file}");
+        }
+    }
+
+    #[test]
+    fn a_release_has_no_interpreter_and_no_debug_information() {
+        let linked = "  INTERP  0x000318 0x318\n  [28] .debug_line  PROGBITS  0  0\n  [29] .text";
+        assert_eq!(not_for_release(linked), ["INTERP", ".debug_line"]);
+        let good = "  LOAD  0x000000 0x0\n  [12] .text  PROGBITS\n  [17] .debug_gdb_scripts PROGBITS";
+        assert_eq!(not_for_release(good), [""; 0]);
     }
 
     /// systemd 252 ignores `Type=notify-reload`: the service would be reloaded by no command.

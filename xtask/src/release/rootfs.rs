@@ -1,6 +1,8 @@
-//! Packages on a root file system of their own: installed, used, removed.
+//! Packages on a root file system of their own: installed, used, upgraded, removed.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -8,37 +10,47 @@ use anyhow::{Context, Result, ensure};
 use crate::shell;
 
 /// Files that every package installs.
-const FILES: [&str; 4] = [
+const FILES: [&str; 8] = [
     "usr/bin/linerate",
     "usr/lib/systemd/system/linerate.service",
+    "usr/lib/systemd/system/linerate-agent.service",
+    "usr/lib/sysusers.d/linerate.conf",
     "usr/share/bash-completion/completions/linerate",
+    "usr/share/linerate/www/index.html",
     "etc/linerate/serve.toml",
+    "etc/linerate/agent.env",
 ];
 
 const RELEASE: &str = "bookworm";
+
+/// The example configuration, as its own comment says to check it.
+const CHECK: [&str; 5] = ["linerate", "serve", "--config", "/etc/linerate/serve.toml", "--check-config"];
+
+/// A command of the root file system. Mounts and processes of its own end with it, also when the
+/// run is interrupted.
+fn inside(root: &Path, words: &[&str]) -> Command {
+    let mut c = shell::program("unshare");
+    c.args(["--mount", "--pid", "--fork", "--kill-child", "chroot"]).arg(root).args(words);
+    c.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C.UTF-8");
+    c
+}
 
 /// On a Debian made by debootstrap.
 pub(super) fn deb(folder: &Path, package: &Path) -> Result<String> {
     let root = folder.join("root");
     println!("debootstrap");
-    shell::output(shell::program("debootstrap").args(["--variant=minbase", RELEASE]).arg(&root))?;
+    let mut c = shell::program("unshare");
+    c.args(["--mount", "debootstrap", "--variant=minbase", RELEASE]).arg(&root);
+    shell::output(&mut c)?;
     std::fs::copy(package, root.join("linerate.deb"))?;
-    let inside = |words: &[&str]| {
-        let mut c = shell::program("chroot");
-        c.arg(&root).args(words).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C.UTF-8");
-        shell::output(&mut c)
-    };
+    let inside = |words: &[&str]| shell::output(&mut inside(&root, words));
     // A container's file systems, without the network: only what the package itself needs is there.
     let begin = Instant::now();
     inside(&["dpkg", "--install", "linerate.deb"]).context("dpkg --install")?;
     let version = inside(&["linerate", "--version"])?;
     ensure!(version.starts_with("linerate "), "it said {version}");
-    inside(&[
-        "sh",
-        "-c",
-        "mount -t proc proc /proc && mount -t sysfs sys /sys; linerate demo --time 100ms; r=$?; \
-                           umount /sys /proc; exit $r",
-    ])?;
+    let demo = "mount -t proc proc /proc && mount -t sysfs sys /sys && exec linerate demo --time 100ms";
+    inside(&["sh", "-c", demo])?;
     let took = begin.elapsed().as_secs_f64();
     installed(&root, true)?;
     let man = root.join("usr/share/man/man1");
@@ -46,27 +58,44 @@ pub(super) fn deb(folder: &Path, package: &Path) -> Result<String> {
         man.join("linerate-load.1.gz").exists() || man.join("linerate-load.1").exists(),
         "no manual page"
     );
-    inside(&["linerate", "serve", "--config", "/etc/linerate/serve.toml", "--check-config"])
-        .or_else(|e| missing_directory(&root, &e).map(|()| String::new()))?;
-    inside(&["dpkg", "--remove", "linerate"])?;
+    inside(&CHECK).context("the example configuration is not accepted")?;
+    inside(&["getent", "passwd", "linerate"]).context("the package makes no user")?;
+    upgrade_and_remove(&root)?;
+    Ok(format!("Debian {RELEASE}: installed and first result in {took:.1} s; upgraded, removed and purged"))
+}
+
+/// The rest of the package's life, with a systemctl that only writes down its calls.
+fn upgrade_and_remove(root: &Path) -> Result<()> {
+    let log = root.join("systemctl.log");
+    let calls = |words: &[&str], expected: &str| -> Result<()> {
+        std::fs::write(&log, "")?;
+        shell::output(&mut inside(root, words))?;
+        let said = std::fs::read_to_string(&log)?;
+        ensure!(said == expected, "{} called systemctl so: {said:?}", words.join(" "));
+        Ok(())
+    };
+    let systemctl = root.join("usr/bin/systemctl");
+    std::fs::write(&systemctl, "#!/bin/sh\necho \"$*\" >>/systemctl.log\n")?;
+    std::fs::set_permissions(&systemctl, std::fs::Permissions::from_mode(0o755))?;
+    std::fs::create_dir_all(root.join("run/systemd/system"))?;
+    std::fs::create_dir_all(root.join("var/log/private/linerate"))?;
+    calls(
+        &["dpkg", "--install", "linerate.deb"],
+        "daemon-reload\ntry-restart linerate.service linerate-agent.service\n",
+    )?;
+    calls(
+        &["dpkg", "--remove", "linerate"],
+        "disable --now linerate.service linerate-agent.service\ndaemon-reload\n",
+    )?;
     ensure!(!root.join("usr/bin/linerate").exists(), "dpkg --remove left the command");
     ensure!(root.join("etc/linerate/serve.toml").exists(), "dpkg --remove took the configuration");
-    inside(&["dpkg", "--purge", "linerate"])?;
-    installed(&root, false)?;
-    Ok(format!("Debian {RELEASE}: installed and first result in {took:.1} s; removed and purged"))
+    ensure!(root.join("var/log/private/linerate").exists(), "dpkg --remove took the logs");
+    calls(&["dpkg", "--purge", "linerate"], "")?;
+    ensure!(!root.join("var/log/private/linerate").exists(), "dpkg --purge left the logs");
+    installed(root, false)
 }
 
-/// The example serves a directory that a web server's package makes; a bare system has none.
-fn missing_directory(root: &Path, error: &anyhow::Error) -> Result<()> {
-    ensure!(!root.join("var/www/html").exists(), "the example configuration is not accepted: {error:#}");
-    ensure!(
-        format!("{error:#}").contains("/var/www/html"),
-        "the example configuration is not accepted: {error:#}"
-    );
-    Ok(())
-}
-
-/// In an RPM database of its own. The binary is this machine's, so that it runs from there.
+/// In an RPM database of its own. The binary is static, so that it runs there without libraries.
 pub(super) fn rpm(folder: &Path, package: &Path) -> Result<String> {
     let root = folder.join("root");
     std::fs::create_dir_all(&root)?;
@@ -77,17 +106,19 @@ pub(super) fn rpm(folder: &Path, package: &Path) -> Result<String> {
     };
     rpm(&["--initdb"])?;
     let begin = Instant::now();
-    // The libraries that it needs belong to the system, which this root does not have.
+    // This root has no shell, which the scripts need: `scripts` tests them.
     let file = package.to_string_lossy();
-    rpm(&["--install", "--nodeps", "--noscripts", &file])?;
+    rpm(&["--install", "--nodeps", "--noscripts", "--excludedocs", &file])?;
     super::first_result(&root.join("usr/bin/linerate"))?;
     let took = begin.elapsed().as_secs_f64();
     installed(&root, true)?;
+    ensure!(root.join("usr/share/licenses/linerate/LICENSE-MIT").exists(), "the license is missing");
+    shell::output(&mut inside(&root, &CHECK)).context("the example configuration is not accepted")?;
     // Files and directories are as the package says, and none is left behind.
     rpm(&["--verify", "--nodeps", "--noscripts", "linerate"])?;
     rpm(&["--erase", "--noscripts", "linerate"])?;
     installed(&root, false)?;
-    for folder in ["etc/linerate", "usr/share/licenses/linerate"] {
+    for folder in ["etc/linerate", "usr/share/licenses/linerate", "usr/share/linerate"] {
         ensure!(!root.join(folder).exists(), "/{folder} was left behind");
     }
     Ok(format!("installed and first result in {took:.1} s; erased"))
