@@ -69,6 +69,10 @@ pub(crate) struct AgentArgs {
     /// End after one run
     #[arg(long)]
     once: bool,
+
+    /// Keep trying to reach NATS for this long at the start [default: try once]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    wait: Option<Duration>,
 }
 
 /// What else an agent can do.
@@ -167,6 +171,7 @@ fn options(args: &AgentArgs) -> Result<AgentOptions, Fault> {
         spool: args.spool.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         runs: args.once.then_some(1),
+        wait: args.wait.unwrap_or_default(),
     })
 }
 
@@ -230,12 +235,13 @@ pub(crate) fn fault_of(error: BusError) -> Fault {
 
 fn say(name: &str, event: &AgentEvent) {
     let text = match event {
+        AgentEvent::Unreached { why } => format!("tries again: {why}"),
         AgentEvent::Waiting => "waits for runs".to_owned(),
         AgentEvent::Refused { run, why } => format!("does not take part in run {run}: {why}"),
         AgentEvent::Started { run, url } => format!("run {run} begins: {url}"),
         AgentEvent::Ended { run } => format!("run {run} has ended, its results are published"),
         AgentEvent::Unpublished { run, spool, why } => format!(
-            "run {run} has ended, its results are not all published: {why}\n  hint: linerate agent replay {}",
+            "run {run} has ended, its results are not all published: {why}\n  hint: linerate agent replay --nats URL {}",
             spool.display()
         ),
         AgentEvent::NoSpool { why } => format!("keeps results in memory alone: {why}"),

@@ -72,7 +72,13 @@ fn a_killed_agent_is_named_and_the_rest_is_reported() {
     let (document, said) = load(&args);
     killer.join().unwrap();
     assert_eq!(said.code, Some(4), "{said:?}");
-    assert_eq!(document["machines"]["complete"], false);
+    assert_eq!((&document["machines"]["complete"], &document["complete"]), (&false.into(), &false.into()));
+    let missing =
+        |i: usize| (&document["agents"][i]["id"], document["agents"][i]["missing_seconds"].as_u64());
+    let mut seconds = [missing(0), missing(1)];
+    seconds.sort_by_key(|(_, seconds)| *seconds);
+    let is_lost = |seconds: Option<u64>| (1..=6).contains(&seconds.unwrap());
+    assert!(seconds[0] == (&"stays".into(), Some(0)) && seconds[1].0 == "dies" && is_lost(seconds[1].1));
     let agents = document["machines"]["agents"].as_array().unwrap();
     let standing = |name: &str| agents.iter().find(|a| a["name"] == name).unwrap()["standing"].clone();
     assert_eq!((standing("stays"), standing("dies")), ("complete".into(), "lost".into()));

@@ -174,6 +174,7 @@ fn options(url: &str, number: usize, folder: &Path) -> AgentOptions {
         spool: folder.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         runs: Some(1),
+        wait: Duration::ZERO,
     }
 }
 

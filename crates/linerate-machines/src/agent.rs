@@ -15,7 +15,7 @@ use linerate_load::{Join, Place, Plan};
 use linerate_net::{Time, machine};
 use tokio::net::lookup_host;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::allow::{AllowList, Verdict};
 use crate::bus::{Bus, BusError, BusOptions, keys, unix_ns};
@@ -25,6 +25,9 @@ use crate::signing::{self, TrustedKey};
 
 use engine::{Engine, Sending};
 pub use publishing::replay;
+
+/// How long between attempts to reach NATS at the start.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// How often the agent's key is renewed.
 const RENEW: Duration = Duration::from_secs(1);
@@ -73,11 +76,18 @@ pub struct AgentOptions {
     pub version: String,
     /// End after this many runs; `None`: never.
     pub runs: Option<u32>,
+    /// How long to keep trying to reach NATS at the start.
+    pub wait: Duration,
 }
 
 /// What an agent has to say, for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentEvent {
+    /// NATS could not be reached yet.
+    Unreached {
+        /// Why.
+        why: String,
+    },
     /// It can be given runs.
     Waiting,
     /// A run named it, and it refused.
@@ -124,6 +134,35 @@ pub async fn serve(
     serve_by(Sending, options, stop, say).await
 }
 
+/// Opens the bus, trying again as long as it may; `None`: `stop` became true before.
+async fn open(
+    options: &AgentOptions,
+    stop: &mut watch::Receiver<bool>,
+    say: &(impl Fn(AgentEvent) + Send + Sync),
+) -> Result<Option<Bus>, BusError> {
+    let until = Instant::now() + options.wait;
+    let mut said = false;
+    loop {
+        let error = tokio::select! {
+            opened = Bus::open(&options.bus) => match opened {
+                Ok(bus) => return Ok(Some(bus)),
+                Err(error) => error,
+            },
+            _ = stop.wait_for(|stop| *stop) => return Ok(None),
+        };
+        if error.is_input || Instant::now() + RETRY >= until {
+            return Err(error);
+        }
+        if !std::mem::replace(&mut said, true) {
+            say(AgentEvent::Unreached { why: error.what });
+        }
+        tokio::select! {
+            () = sleep(RETRY) => {}
+            _ = stop.wait_for(|stop| *stop) => return Ok(None),
+        }
+    }
+}
+
 /// As [`serve`], by an engine of one's own.
 pub async fn serve_by(
     engine: impl Engine + 'static,
@@ -135,7 +174,7 @@ pub async fn serve_by(
         let what = format!("--name {:?}: a name has 1 to 64 letters, digits, - or _", options.name);
         return Err(BusError::new(what).hint("for example --name eu-1").input());
     }
-    let bus = Bus::open(&options.bus).await?;
+    let Some(bus) = open(&options, &mut stop, &say).await? else { return Ok(()) };
     let incarnation = format!("{:016x}", unix_ns() ^ (u64::from(std::process::id()) << 40));
     let (engine, say) = (Box::new(engine), Box::new(say));
     let agent = Arc::new(Agent { options, bus, incarnation, engine, run: Mutex::new(None), say });
@@ -257,6 +296,7 @@ impl Agent {
         let ready = Ready {
             incarnation: self.incarnation.clone(),
             refused: Some(format!("{} {why}", self.options.name)),
+            clock_offset_ns: 0,
             clock_uncertainty_ns: 0,
         };
         let ready = serde_json::to_vec(&ready).unwrap_or_default();
@@ -290,6 +330,7 @@ impl Agent {
         let ready = Ready {
             incarnation: self.incarnation.clone(),
             refused: plan.as_ref().err().cloned(),
+            clock_offset_ns: offset.map_or(0, |o| o.offset_ns.saturating_neg()),
             clock_uncertainty_ns: offset.map_or(u64::MAX, |o| o.uncertainty_ns),
         };
         let ready = serde_json::to_vec(&ready).unwrap_or_default();

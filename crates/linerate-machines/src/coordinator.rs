@@ -1,6 +1,7 @@
 //! The coordinator: finds agents, writes the run document, starts them together, adds up what they
 //! publish. All its state is on the bus: another coordinator can continue.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
@@ -12,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::bus::{Bus, BusError, BusOptions, keys, unix_ns};
+use crate::clock::ClockOffset;
 use crate::document::{
     AgentCard, OnLoss, Ready, RunDocument, SCHEMA, Takeover, VERSION, differing_kernels, split,
 };
@@ -155,8 +157,8 @@ pub struct Collected {
     pub outcome: Outcome,
     /// Each agent.
     pub agents: Vec<AgentResult>,
-    /// Largest uncertainty of an agent's clock, nanoseconds; `None` where it was not kept.
-    pub clock_uncertainty_ns: Option<u64>,
+    /// The agents' clocks against the coordinator's, by name; empty where they were not kept.
+    pub clocks: BTreeMap<String, ClockOffset>,
 }
 
 impl Collected {
@@ -230,7 +232,7 @@ impl Coordinator {
         let clock = tokio::spawn(tell_time(self.bus.client.clone(), clock));
         let started = complaints.or(self.start(&document)).await;
         clock.abort();
-        let (go, uncertainty) = match started {
+        let (go, clocks) = match started {
             Ok(started) => {
                 announce(&document);
                 started
@@ -242,7 +244,7 @@ impl Coordinator {
             }
         };
         let mut collected = self.follow_alone(lease, document, go, &mut say).await?;
-        collected.clock_uncertainty_ns = Some(uncertainty);
+        collected.clocks = clocks;
         collected.outcome.warnings.extend(kernels);
         Ok(collected)
     }
@@ -320,8 +322,11 @@ impl Coordinator {
     }
 
     /// Writes the document, waits until all agents are ready, and gives the order to start: the
-    /// moment, nanoseconds since 1970, and the largest uncertainty of a clock.
-    async fn start(&mut self, document: &RunDocument) -> Result<(u64, u64), RunError> {
+    /// moment, nanoseconds since 1970, and how far each agent's clock is ahead of ours.
+    async fn start(
+        &mut self,
+        document: &RunDocument,
+    ) -> Result<(u64, BTreeMap<String, ClockOffset>), RunError> {
         let run = &document.run;
         let text = self.written(document)?;
         let all_ready = keys::ready(run, "*");
@@ -329,7 +334,7 @@ impl Coordinator {
         self.bus.create(&keys::document(run), text).await?;
         let deadline = Instant::now() + READY_WITHIN;
         let mut waiting: Vec<&str> = document.shares.iter().map(|share| share.agent.as_str()).collect();
-        let (mut refused, mut uncertainty) = (Vec::new(), 0);
+        let (mut refused, mut clocks) = (Vec::new(), BTreeMap::new());
         while !waiting.is_empty() {
             let entry = tokio::select! {
                 entry = tokio::time::timeout_at(deadline, answers.next()) => entry,
@@ -341,8 +346,11 @@ impl Coordinator {
             };
             let entry = entry.map_err(BusError::new)?;
             let Ok(ready) = serde_json::from_slice::<Ready>(&entry.value) else { continue };
-            waiting.retain(|name| keys::ready(run, name) != entry.key);
-            uncertainty = uncertainty.max(ready.clock_uncertainty_ns);
+            if let Some(at) = waiting.iter().position(|name| keys::ready(run, name) == entry.key) {
+                let Ready { clock_offset_ns: offset_ns, clock_uncertainty_ns: uncertainty_ns, .. } = ready;
+                let clock = ClockOffset { offset_ns, uncertainty_ns };
+                clocks.insert(waiting.swap_remove(at).to_owned(), clock);
+            }
             refused.extend(ready.refused);
         }
         if !refused.is_empty() {
@@ -350,7 +358,7 @@ impl Coordinator {
         }
         let go = unix_ns() + LEAD.as_nanos() as u64;
         self.bus.create(&keys::go(run), go.to_string().into_bytes()).await?;
-        Ok((go, uncertainty))
+        Ok((go, clocks))
     }
 
     /// A document as it is written: signed, if there is a key.
@@ -489,7 +497,7 @@ impl Coordinator {
             outcome.warnings.push(warning.to_owned());
         }
         let (run, plan) = (merger.run().to_owned(), merger.plan().clone());
-        Collected { run, plan, outcome, agents, clock_uncertainty_ns: None }
+        Collected { run, plan, outcome, agents, clocks: BTreeMap::new() }
     }
 }
 

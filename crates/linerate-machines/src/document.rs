@@ -179,6 +179,9 @@ pub struct Ready {
     pub incarnation: String,
     /// Why it does not take part; `None`: it is ready.
     pub refused: Option<String>,
+    /// How far its clock is ahead of the coordinator's, nanoseconds.
+    #[serde(default)]
+    pub clock_offset_ns: i64,
     /// Uncertainty of its clock against the coordinator's, nanoseconds.
     pub clock_uncertainty_ns: u64,
 }

@@ -91,6 +91,8 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         find: None,
         diagnosis: None,
         machines: None,
+        agents: None,
+        complete: None,
         request_log: None,
     }
 }

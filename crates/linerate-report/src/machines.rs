@@ -39,7 +39,7 @@ pub fn to_string(machines: &Machines, style: Style) -> String {
     out.push_str(&format!("run {run}: {whole}\n"));
     if !machines.complete {
         let advice = format!(
-            "linerate agent replay SPOOL on such an agent's machine publishes what is missing; then linerate load --resume {run}"
+            "linerate agent replay --nats URL SPOOL on such an agent's machine publishes what is missing; then linerate load --nats URL --resume {run}"
         );
         out.push_str(&advice);
         out.push('\n');

@@ -11,7 +11,7 @@ use linerate_machines::document::RunDocument;
 use linerate_machines::merge::{AgentResult, Standing};
 use linerate_machines::signing::SigningKey;
 use linerate_machines::{BusError, BusOptions};
-use linerate_report::schema::machines::{Agent, Machines};
+use linerate_report::schema::machines::{Agent, AgentShare, Machines};
 use tokio::sync::watch;
 
 use super::output::Sink;
@@ -89,7 +89,9 @@ pub(super) fn run(
     let collected = collected.map_err(fault)?;
     let machines = machines(&collected);
     let short = args.summary == Some(Summary::Short);
-    let beside = Extra { beside: Beside::Machines(&machines), server: None, logged: None, page: None };
+    let shares = shares(&collected);
+    let beside = Beside::Machines(&machines, &shares);
+    let beside = Extra { beside, server: None, logged: None, page: None };
     let exit = super::report(&collected.plan, &collected.outcome, (sink, results), short, beside)?;
     Ok(if exit == Exit::Fine && !machines.complete { Exit::Ours } else { exit })
 }
@@ -147,9 +149,49 @@ fn machines(collected: &Collected) -> Machines {
     Machines {
         run: collected.run.clone(),
         complete: collected.is_complete(),
-        clock_uncertainty_us: collected.clock_uncertainty_ns.map(|ns| ns as f64 / 1e3),
+        clock_uncertainty_us: collected
+            .clocks
+            .values()
+            .map(|clock| clock.uncertainty_ns)
+            .max()
+            .map(|ns| ns as f64 / 1e3),
         agents: collected.agents.iter().map(agent).collect(),
     }
+}
+
+/// Each machine once, in the order of their first shares.
+fn shares(collected: &Collected) -> Vec<AgentShare> {
+    let run = collected.outcome.duration.as_secs_f64().ceil() as u64;
+    let mut shares: Vec<AgentShare> = Vec::new();
+    for result in &collected.agents {
+        let name = &result.share.agent;
+        let missing_seconds = match &result.standing {
+            Standing::Complete | Standing::Altered => 0,
+            Standing::Open { last_second } => run.saturating_sub(last_second.map_or(0, |last| last + 1)),
+            // One message tells of one second.
+            Standing::Missing(seqs) => seqs.len() as u64,
+        };
+        let (sent, answered) = (result.figures.requests.sent, result.figures.requests.answered);
+        match shares.iter_mut().find(|share| share.id == *name) {
+            Some(share) => {
+                share.sent += sent;
+                share.answered += answered;
+                share.missing_seconds += missing_seconds;
+            }
+            None => {
+                let clock = collected.clocks.get(name);
+                shares.push(AgentShare {
+                    id: name.clone(),
+                    sent,
+                    answered,
+                    missing_seconds,
+                    clock_offset_us: clock.map(|clock| clock.offset_ns as f64 / 1e3),
+                    clock_uncertainty_us: clock.map(|clock| clock.uncertainty_ns as f64 / 1e3),
+                });
+            }
+        }
+    }
+    shares
 }
 
 fn agent(result: &AgentResult) -> Agent {

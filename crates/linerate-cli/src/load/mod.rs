@@ -32,7 +32,7 @@ use linerate_load::outcome::Failure;
 use linerate_load::plan::Expectation;
 use linerate_load::plan::check::CheckResult;
 use linerate_load::{Outcome, Plan};
-use linerate_report::schema::machines::Machines;
+use linerate_report::schema::machines::{AgentShare, Machines};
 use linerate_report::schema::outcome as schema;
 use linerate_report::{Report, json, summary};
 
@@ -188,7 +188,7 @@ enum Beside<'a> {
     /// The worst request is explained, unless the user interrupts.
     Why(&'a Interrupt),
     /// Each machine's part of the run.
-    Machines(&'a Machines),
+    Machines(&'a Machines, &'a [AgentShare]),
 }
 
 /// The same, with what was seen beside the run.
@@ -215,7 +215,7 @@ fn report(
     let to_stderr = sink == Some(&Sink::Stdout);
     let style = terminal::style_beside(to_stderr);
     let mut text = if short { summary::short(&report, style) } else { summary::to_string(&report, style) };
-    if let Beside::Machines(machines) = beside {
+    if let Beside::Machines(machines, _) = beside {
         text += &linerate_report::machines::to_string(machines, style);
     }
     if let Some(server) = server {
@@ -224,8 +224,10 @@ fn report(
     let mut document = json::document(&report);
     document.server = server.cloned();
     document.request_log = logged;
-    if let Beside::Machines(machines) = beside {
+    if let Beside::Machines(machines, shares) = beside {
         document.machines = Some(machines.clone());
+        document.complete = Some(machines.complete);
+        document.agents = Some(shares.to_vec());
     }
     let printed = terminal::print_beside(&text, to_stderr);
     // A file is there before the explanation begins, which takes its time; standard output is written once.

@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::{Broker, Program, agent, broker, cluster, nats_server};
+use super::{Broker, Program, agent, broker, cluster, nats_server, starting_agent};
 use crate::common::{Said, linerate, measured, number, run, until};
 use crate::serving::{self, serve};
 
@@ -304,6 +304,13 @@ fn spools_bring_a_run_to_a_new_broker() {
     let args = ["--nats", &first.url, "--agents", "2", "-c", "4", "-n", "500", url.as_str()];
     let (before, _) = measured(&args);
     let name = before["machines"]["run"].as_str().unwrap();
+    assert_eq!(before["complete"], true);
+    for (agent, id) in before["agents"].as_array().unwrap().iter().zip(["one", "two"]) {
+        assert_eq!((agent["id"].as_str(), agent["missing_seconds"].as_u64()), (Some(id), Some(0)), "{agent}");
+        // All of them have one clock.
+        let clock = |name: &str| agent[name].as_f64().unwrap();
+        assert!(clock("clock_offset_us").abs() <= clock("clock_uncertainty_us"), "{agent}");
+    }
     let second = broker(&program);
     for agent in ["one", "two"] {
         let spool = first.folder.path().join(format!("linerate-{name}-{agent}.jsonl"));
@@ -313,6 +320,17 @@ fn spools_bring_a_run_to_a_new_broker() {
     let (again, said) = measured(&["--nats", &second.url, "--resume", name]);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!((&again["requests"], &again["histogram"]), (&before["requests"], &before["histogram"]));
+}
+
+#[test]
+fn an_agent_waits_for_a_broker_that_starts_later() {
+    let Some(program) = nats_server() else { return };
+    let mut late = broker(&program);
+    late.kill();
+    let agent = starting_agent(&late.url, late.folder.path(), "one", &["--wait", "30s"]);
+    agent.says("tries again");
+    late.start();
+    agent.says("waits for runs");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The files in packaging/ that start agents on many machines do what they say: the unit of
+//! The files in packaging/ that start agents on many machines do what they say: the units of
 //! systemd, the Job of Kubernetes, the batch script of Slurm.
 
 use std::os::unix::fs::PermissionsExt;
@@ -11,25 +11,67 @@ use super::{Program, broker, nats_server};
 use crate::common::{measured, nobody};
 use crate::serving::serve;
 
-const UNIT: &str = include_str!("../../../../packaging/linerate-agent.service");
+const UNITS: [(&str, &str); 2] = [
+    ("linerate.service", include_str!("../../../../packaging/linerate.service")),
+    ("linerate-agent.service", include_str!("../../../../packaging/linerate-agent.service")),
+];
 const MANIFEST: &str = include_str!("../../../../packaging/kubernetes/agents.yaml");
 const BATCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/slurm/agents.sbatch");
 const OURS: &str = env!("CARGO_BIN_EXE_linerate");
 
 #[test]
-fn systemd_accepts_the_unit() {
+fn systemd_accepts_the_units() {
     let folder = tempfile::tempdir().unwrap();
-    let unit = folder.path().join("linerate-agent.service");
-    assert!(UNIT.contains("ExecStart=/usr/bin/linerate agent "));
-    std::fs::write(&unit, UNIT.replace("/usr/bin/linerate", OURS)).unwrap();
-    let Ok(output) = Command::new("systemd-analyze").args(["--man=no", "verify"]).arg(&unit).output() else {
-        eprintln!("does not run: systemd-analyze is missing");
-        return;
-    };
-    // Units of this machine may be at fault; ours is named if it is.
-    let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    let ours: Vec<_> = words.lines().filter(|line| line.contains("linerate-agent")).collect();
-    assert!(ours.is_empty(), "{ours:?}");
+    for (name, text) in UNITS {
+        let unit = folder.path().join(name);
+        assert!(text.contains("\nExecStart=/usr/bin/linerate "), "{name}");
+        std::fs::write(&unit, text.replace("/usr/bin/linerate", OURS)).unwrap();
+        let Ok(output) = Command::new("systemd-analyze").args(["--man=no", "verify"]).arg(&unit).output()
+        else {
+            eprintln!("does not run: systemd-analyze is missing");
+            return;
+        };
+        // Units of this machine may be at fault; ours is named if it is.
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        let ours: Vec<_> = words.lines().filter(|line| line.contains(name)).collect();
+        assert!(ours.is_empty(), "{ours:?}");
+    }
+}
+
+/// A key file is readable for the static user's group, and a wrong configuration ends the service
+/// once. AF_XDP and AF_PACKET need more than the units allow.
+#[test]
+fn the_units_have_a_user_and_no_more_rights_than_they_need() {
+    for (name, text) in UNITS {
+        let has = |line: &str| assert!(text.lines().any(|l| l == line), "{name}: {line}");
+        has("User=linerate");
+        has("RestartPreventExitStatus=2");
+        has("RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK");
+        for set in text.lines().filter_map(|line| line.strip_prefix("CapabilityBoundingSet=")) {
+            assert!(["", "CAP_NET_BIND_SERVICE"].contains(&set), "{name}: {set}");
+        }
+    }
+}
+
+/// A word of the agent's unit that `linerate agent` does not take would end the service.
+#[test]
+fn the_unit_of_the_agent_starts_it_with_the_example_environment() {
+    const EXAMPLE: &str = include_str!("../../../../packaging/agent.env");
+    let Some(program) = nats_server() else { return };
+    let broker = broker(&program);
+    let start =
+        UNITS[1].1.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/linerate ")).unwrap();
+    let variable = |name: &str| EXAMPLE.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    assert_eq!(variable("NATS="), "nats://127.0.0.1:4222");
+    let here = start
+        .replace("${NATS}", &broker.url)
+        .replace("$FLAGS", variable("FLAGS="))
+        .replace("%l", "unit")
+        .replace("%S", &broker.folder.path().display().to_string());
+    std::fs::create_dir(broker.folder.path().join("linerate-agent")).unwrap();
+    let mut command = Command::new(OURS);
+    command.args(here.split_whitespace());
+    Program::start(command).says("waits for runs");
 }
 
 /// Each index of the Job as a process with the container's own arguments.

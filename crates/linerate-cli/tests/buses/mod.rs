@@ -152,9 +152,13 @@ impl Broker {
 
 /// An agent that waits for runs, with its spool in this folder.
 fn agent(url: &str, spool: &Path, name: &str, more: &[&str]) -> Program {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
-    command.args(["agent", "--nats", url, "--name", name, "--spool"]).arg(spool).args(more);
-    let agent = Program::start(command);
+    let agent = starting_agent(url, spool, name, more);
     agent.says("waits for runs");
     agent
+}
+
+fn starting_agent(url: &str, spool: &Path, name: &str, more: &[&str]) -> Program {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    command.args(["agent", "--nats", url, "--name", name, "--spool"]).arg(spool).args(more);
+    Program::start(command)
 }

@@ -18,6 +18,24 @@ pub struct Machines {
     pub agents: Vec<Agent>,
 }
 
+/// What is whole of one machine's figures, and how far its clock is from the coordinator's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct AgentShare {
+    /// The agent's name.
+    pub id: String,
+    /// Requests sent, with those of shares that it took over.
+    pub sent: u64,
+    /// Requests answered.
+    pub answered: u64,
+    /// Seconds of the run of which its figures are missing.
+    pub missing_seconds: u64,
+    /// How far its clock was ahead of the coordinator's, microseconds; null after `--resume`.
+    pub clock_offset_us: Option<f64>,
+    /// The offset is wrong by at most this, microseconds.
+    pub clock_uncertainty_us: Option<f64>,
+}
+
 /// One agent's part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -97,6 +97,12 @@ pub struct Document {
     /// With `--agents`: each machine's part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machines: Option<super::machines::Machines>,
+    /// With `--agents`: one entry for each machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agents: Option<Vec<super::machines::AgentShare>>,
+    /// With `--agents`: whether every message of every agent arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complete: Option<bool>,
     /// With `--log-requests`: how much of the run is in that file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_log: Option<RequestLog>,
