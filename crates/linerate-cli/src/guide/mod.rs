@@ -34,7 +34,7 @@ macro_rules! topic {
 }
 
 /// In the order of the book.
-const TOPICS: [Topic; 20] = [
+const TOPICS: [Topic; 26] = [
     topic!("start", "the first five minutes"),
     topic!("load-testing", "closed and open loop, and what a closed loop leaves out"),
     topic!("how-long", "for how long, and with how many connections"),
@@ -45,12 +45,18 @@ const TOPICS: [Topic; 20] = [
     topic!("why", "why a call is slow: how to ask, and every cause"),
     topic!("proofs", "how explain works, and how often it is right"),
     topic!("captures", "what packets show: --pcap and --capture"),
-    topic!("serving", "the server: configuration, limits, files, HTTPS, metrics"),
+    topic!("comparing", "two servers or builds in turns, and the highest rate"),
+    topic!("machines", "one load from many machines"),
+    topic!("serving", "the server: limits, files, HTTPS, metrics"),
+    topic!("configuration", "the server's configuration file"),
+    topic!("conformance", "what the server refuses, and what public test suites say"),
     topic!("library", "the server as a Rust library"),
+    topic!("client-library", "calling a server from a program"),
     topic!("xdp", "kernel bypass with --io xdp"),
     topic!("user-space-tcp", "the TCP behind --io xdp"),
     topic!("json", "the JSON documents and their schemas"),
     topic!("client", "how the client reads and writes HTTP"),
+    topic!("http2", "the client's HTTP/2"),
     topic!("architecture", "how the code is organised"),
     topic!("performance", "how fast it is, beside which peer"),
     topic!("truth", "what load reports about broken servers"),
