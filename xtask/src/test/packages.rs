@@ -3,8 +3,10 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow, ensure};
 
 use crate::shell;
 
@@ -70,11 +72,11 @@ pub(super) fn provide(no_install: bool) -> Result<()> {
         return Ok(());
     }
     let packages: Vec<&str> = lacking.iter().flat_map(|n| n.package.split(' ')).collect();
-    match apt_get() {
+    match privileges() {
         _ if no_install => println!("--no-install: nothing is installed"),
-        Some(apt) if agreed(&packages, &mut io::stdin().lock(), io::stdin().is_terminal()) => {
+        Some(privileges) if agreed(&packages, &mut io::stdin().lock(), io::stdin().is_terminal()) => {
             println!("installing {} (Debian packages)", packages.join(" "));
-            if let Err(e) = install(&apt, &packages) {
+            if let Err(e) = install(privileges, &packages) {
                 println!("that did not work: {e:#}");
             }
         }
@@ -99,37 +101,63 @@ fn agreed(packages: &[&str], input: &mut dyn BufRead, terminal: bool) -> bool {
     matches!(line.trim(), "y" | "Y" | "yes")
 }
 
-/// How apt-get may be called, if it may: as root; on a machine that says it is CI, also by sudo
-/// without a password.
-fn apt_get() -> Option<Vec<&'static str>> {
+/// The words before a command that changes the system, if this process may change it: none as root;
+/// on a machine that says it is CI, also sudo without a password.
+fn privileges() -> Option<&'static [&'static str]> {
     shell::find("apt-get")?;
     if shell::is_root() {
-        return Some(vec!["apt-get"]);
+        return Some(&[]);
     }
     let sudo = std::env::var_os("CI").is_some()
         && shell::program("sudo").args(["-n", "true"]).output().is_ok_and(|o| o.status.success());
-    sudo.then(|| vec!["sudo", "-n", "--preserve-env=DEBIAN_FRONTEND", "apt-get"])
+    sudo.then_some(&["sudo", "-n", "--preserve-env=DEBIAN_FRONTEND"])
 }
 
-fn call(apt: &[&str], words: &[&str]) -> Command {
-    let mut c = shell::program(apt[0]);
-    c.args(&apt[1..]).args(words).env("DEBIAN_FRONTEND", "noninteractive");
+fn call(privileges: &[&str], words: &[&str]) -> Command {
+    let all = [privileges, words].concat();
+    let mut c = shell::program(all[0]);
+    c.args(&all[1..]).env("DEBIAN_FRONTEND", "noninteractive");
     c
 }
 
+/// While apt-get runs, a line says so. Reason: it takes minutes for all packages.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
+
+/// Runs a command to its end. The error is the last line that it wrote to standard error.
+fn patiently(command: &mut Command) -> Result<()> {
+    let (words, begin) = (shell::words(command), Instant::now());
+    let (done, running) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while running.recv_timeout(SIGN_OF_LIFE) == Err(RecvTimeoutError::Timeout) {
+                println!("     {:.0}s: {words}", begin.elapsed().as_secs_f64());
+            }
+        });
+        let result = shell::output(command);
+        drop(done);
+        result.map(drop).map_err(|e| anyhow!("{}", e.to_string().lines().last().unwrap_or_default()))
+    })
+}
+
 /// A package that is unavailable must not block the others: then each is tried alone.
-fn install(apt: &[&str], packages: &[&str]) -> Result<()> {
+fn install(privileges: &[&str], packages: &[&str]) -> Result<()> {
     println!("apt-get update");
-    shell::output(&mut call(apt, &["update"]))?;
-    let _no_services = NoServices::begin();
-    let with = |p: &[&str]| call(apt, &[&["install", "--yes", "--no-install-recommends"], p].concat());
+    patiently(&mut call(privileges, &["apt-get", "update"]))?;
+    let _no_services = NoServices::begin(privileges);
+    let with = |p: &[&str]| {
+        call(privileges, &[&["apt-get", "install", "--yes", "--no-install-recommends"], p].concat())
+    };
     println!("apt-get install");
-    if shell::output(&mut with(packages)).is_ok() {
-        return Ok(());
+    let Err(why) = patiently(&mut with(packages)) else { return Ok(()) };
+    println!("apt-get install, one by one: {why}");
+    let mut failed = Vec::new();
+    for package in packages {
+        if let Err(why) = patiently(&mut with(&[*package])) {
+            println!("{package}: {why}");
+            failed.push(*package);
+        }
     }
-    let failed = packages.iter().filter(|p| shell::output(&mut with(&[**p])).is_err());
-    let failed: Vec<&str> = failed.copied().collect();
-    anyhow::ensure!(failed.is_empty(), "apt-get could not install {}", failed.join(", "));
+    ensure!(failed.is_empty(), "apt-get could not install {}", failed.join(", "));
     Ok(())
 }
 
@@ -137,27 +165,27 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// While it lives, installing a package starts no service: tests start servers of their own, and a
 /// machine that ran tests runs no new web server afterwards.
-struct NoServices {
+struct NoServices<'a> {
+    privileges: &'a [&'a str],
     ours: bool,
 }
 
-impl NoServices {
-    fn begin() -> NoServices {
-        let ours = !Path::new(POLICY).exists() && write_policy().is_ok();
-        NoServices { ours }
+impl<'a> NoServices<'a> {
+    fn begin(privileges: &'a [&'a str]) -> NoServices<'a> {
+        let write = format!("printf '#!/bin/sh\\nexit 101\\n' >{POLICY} && chmod 755 {POLICY}");
+        let mut ours = !Path::new(POLICY).exists();
+        if ours && let Err(why) = shell::output(&mut call(privileges, &["sh", "-c", &write])) {
+            println!("packages may start services, because {POLICY} cannot be written: {why}");
+            ours = false;
+        }
+        NoServices { privileges, ours }
     }
 }
 
-fn write_policy() -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::write(POLICY, "#!/bin/sh\nexit 101\n").context(POLICY)?;
-    Ok(std::fs::set_permissions(POLICY, std::fs::Permissions::from_mode(0o755))?)
-}
-
-impl Drop for NoServices {
+impl Drop for NoServices<'_> {
     fn drop(&mut self) {
         if self.ours {
-            let _ = std::fs::remove_file(POLICY);
+            let _ = shell::output(&mut call(self.privileges, &["rm", "-f", POLICY]));
         }
     }
 }
@@ -172,5 +200,12 @@ mod tests {
         assert!(ask("", false) && ask("n\n", false));
         assert!(ask("y\n", true) && ask("yes\n", true));
         assert!(!ask("\n", true) && !ask("", true) && !ask("no\n", true));
+    }
+
+    #[test]
+    fn the_last_line_says_why() {
+        let mut c = call(&[], &["sh", "-c", "echo noise >&2; echo 'E: no package x' >&2; exit 100"]);
+        assert_eq!(patiently(&mut c).expect_err("exit 100").to_string(), "E: no package x");
+        assert!(patiently(&mut call(&["env"], &["true"])).is_ok());
     }
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::results::Tally;
-use super::{heading, seconds};
+use super::{heading, locked, seconds};
 use crate::shell;
 
 /// Test programs that run while no other does, each with its reason.
@@ -102,7 +102,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
     let passed_later = runs.once_more(again, tally)?;
     heading("examples in the documentation");
     let mut doc = shell::cargo();
-    doc.args(["test", "--workspace", "--doc", "--no-fail-fast"]);
+    doc.args(["test", "--workspace", "--doc", "--no-fail-fast"]).args(locked());
     let doc = shell::lines(&mut doc, |line| {
         runs.failed.extend(tally.read(line).map(|test| format!("documentation: {test}")));
         heading(line);
@@ -120,6 +120,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
 fn build() -> Result<Vec<Program>> {
     let mut cargo = shell::cargo();
     cargo.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
+    cargo.args(locked());
     let mut programs = Vec::new();
     shell::lines(&mut cargo, |line| programs.extend(program(line)))?;
     Ok(programs)
