@@ -17,7 +17,7 @@ struct Need {
     without: &'static str,
 }
 
-const NEEDS: [Need; 23] = [
+const NEEDS: [Need; 28] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
@@ -25,6 +25,11 @@ const NEEDS: [Need; 23] = [
     need("h2load", "nghttp2-client", "comparisons with it (cargo xtask bench load)"),
     need("hey", "hey", "comparisons with it (cargo xtask bench load)"),
     need("slowhttptest", "slowhttptest", "the test with slow clients"),
+    need("haproxy", "haproxy", "tests behind and against it"),
+    need("squid", "squid", "tests of --proxy"),
+    need("tinyproxy", "tinyproxy", "tests of --proxy"),
+    need("socat", "socat", "a test over Unix sockets"),
+    need("sslscan", "sslscan", "a test of what HTTPS admits"),
     need(
         "tshark",
         "tshark",
