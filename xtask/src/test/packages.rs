@@ -1,7 +1,7 @@
 //! Programs beyond cargo that tests use: installed when that may be, named when not.
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -68,9 +68,57 @@ fn missing() -> Vec<&'static Need> {
     NEEDS.iter().filter(|n| shell::find(n.program).is_none()).collect()
 }
 
+/// A program that Debian does not have, or only an old one: Go builds it.
+struct GoTool {
+    program: &'static str,
+    module: &'static str,
+    without: &'static str,
+}
+
+const GO_TOOLS: [GoTool; 2] = [
+    GoTool {
+        program: "nats-server",
+        module: "github.com/nats-io/nats-server/v2@v2.15.2",
+        without: "the tests of agents on many machines",
+    },
+    GoTool {
+        program: "h2spec",
+        module: "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible",
+        without: "its tests of our HTTP/2",
+    },
+];
+
 /// Installs missing programs, unless that is not wanted; on a terminal it asks first. A program
 /// that stays missing is reported and is not a failure: its tests report that themselves.
 pub(super) fn provide(no_install: bool) -> Result<()> {
+    provide_packages(no_install)?;
+    let may_install = !no_install && !io::stdin().is_terminal();
+    for tool in GO_TOOLS.iter().filter(|tool| find_go_tool(tool.program).is_none()) {
+        let install = format!("go install {}", tool.module);
+        let why = match shell::find("go") {
+            Some(go) if may_install => {
+                println!("{install}");
+                patiently(shell::program(&go).args(["install", tool.module])).map_err(|e| e.to_string())
+            }
+            _ => Err(install),
+        };
+        if let Err(why) = why {
+            println!("missing: {} ({why}): without it no {}", tool.program, tool.without);
+        }
+    }
+    Ok(())
+}
+
+/// Where `go install` puts programs.
+pub(super) fn go_folder() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(|home| Path::new(&home).join("go/bin"))
+}
+
+fn find_go_tool(program: &str) -> Option<PathBuf> {
+    shell::find(program).or_else(|| go_folder().map(|bin| bin.join(program)).filter(|file| file.is_file()))
+}
+
+fn provide_packages(no_install: bool) -> Result<()> {
     let lacking = missing();
     if lacking.is_empty() {
         println!("all there: {}", NEEDS.map(|n| n.program).join(" "));

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::packages;
 use super::results::Tally;
 use super::{heading, locked, seconds};
 use crate::shell;
@@ -42,6 +43,25 @@ const ALONE: [(&str, &str); 24] = [
     ("xdp_trouble", "steers packets of its interfaces"),
     ("real", "measures the network that it makes"),
 ];
+
+/// Those of [`ALONE`] that hardly use a processor: two of them run at a time, and nothing else.
+const QUIET: [&str; 11] = [
+    "explain_tls",
+    "explain_missed",
+    "xdp_conformance",
+    "find",
+    "xdp_trouble",
+    "client",
+    "xdp",
+    "explain_bad_servers",
+    "xdp_gaps",
+    "xdp_link",
+    "xdp_top",
+];
+
+/// Programs that begin first where the seconds of an earlier run are not known: these take longest.
+const LONG: [&str; 8] =
+    ["load_bad", "machines", "https_servers", "client_real", "conformance", "serve_slow", "jetty", "layer"];
 
 /// Programs whose tests mostly wait (for delays of a network, for timers, for what must not come),
 /// and how many of their tests run at a time.
@@ -83,20 +103,33 @@ impl Program {
     fn alone(&self) -> bool {
         ALONE.iter().any(|(name, _)| *name == self.name || *name == self.name.replace('_', "-"))
     }
+
+    fn quiet(&self) -> bool {
+        QUIET.contains(&self.name.as_str())
+    }
+
+    /// Seconds that it takes where no run is known: only the order matters.
+    fn guess(&self) -> f64 {
+        let order = QUIET.iter().chain(&LONG).rev();
+        order.zip(1..).find(|(name, _)| **name == self.name).map_or(0.0, |(_, seconds)| f64::from(seconds))
+    }
 }
 
 /// Builds and runs all test programs, then the examples in the documentation.
 pub(super) fn run(tally: &mut Tally) -> Result<()> {
     let mut programs = build()?;
     let times = read_times();
-    let lasted = |p: &Program| times.get(&p.label()).copied().unwrap_or(0.0);
+    let lasted = |p: &Program| times.get(&p.label()).copied().unwrap_or_else(|| p.guess());
     programs.sort_by(|a, b| lasted(b).total_cmp(&lasted(a)));
-    let (alone, together): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(Program::alone);
+    let (apart, together): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(Program::alone);
+    let (quiet, alone): (Vec<Program>, Vec<Program>) = apart.into_iter().partition(Program::quiet);
     let lanes = std::thread::available_parallelism().map_or(2, usize::from);
-    heading(&format!("{} programs, {lanes} at a time; then {} one by one", together.len(), alone.len()));
+    let (first, then, last) = (together.len(), quiet.len(), alone.len());
+    heading(&format!("{first} programs, {lanes} at a time; then {then} in pairs, and {last} one by one"));
     let mut runs = Runs { times, ..Runs::default() };
-    runs.all(together.into_iter().map(Job::first).collect(), lanes, tally)?;
-    runs.all(alone.into_iter().map(Job::first).collect(), 1, tally)?;
+    for (programs, at_a_time) in [(together, lanes), (quiet, 2), (alone, 1)] {
+        runs.all(programs.into_iter().map(Job::first).collect(), at_a_time, tally)?;
+    }
     write_times(&runs.times);
     let again = std::mem::take(&mut runs.again);
     let passed_later = runs.once_more(again, tally)?;
@@ -279,6 +312,8 @@ fn start(job: Job, output: PathBuf) -> Result<Running> {
     let known = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let path = std::env::join_paths(libraries.chain(std::env::split_paths(&known)))?;
     c.env("LD_LIBRARY_PATH", path);
+    let programs = std::env::var_os("PATH").unwrap_or_default();
+    c.env("PATH", std::env::join_paths(std::env::split_paths(&programs).chain(packages::go_folder()))?);
     match job.failed_before.as_deref() {
         None | Some([]) => {}
         Some(tests) => drop(c.arg("--exact").args(tests)),
@@ -313,6 +348,7 @@ mod tests {
     fn only_tests_are_run() {
         let found = program(TEST).expect("a test");
         assert_eq!((found.label().as_str(), found.alone()), ("linerate-cli xdp", true));
+        assert!(found.quiet() && found.guess() > 0.0);
         assert_eq!(found.folder, Path::new("/p/crates/linerate-cli"));
         assert_eq!(program(&TEST.replace("\"test\":true", "\"test\":false")), None);
         assert_eq!(program(&TEST.replace("\"/p/target/debug/deps/xdp-1\"", "null")), None);
