@@ -67,10 +67,14 @@ pub fn after_peer_waits_for_the_peer<T: Transport>(subject: &Subject<T>) {
     bed.net.close(client, Close::AfterPeer);
     bed.for_a_while(Duration::from_millis(100));
     assert!(!bed.of(server).ended, "our FIN waits for the peer's");
+    let start = bed.net.now();
     bed.net.close(server, Close::Lingering);
     // The peer answers our FIN with its own at once, so lingering ends long before its limit and
     // frees the slots.
-    bed.for_a_while(Duration::from_millis(100));
+    bed.for_a_while(Duration::from_millis(50));
+    bed.until("the end of both", |bed| bed.net.unfinished() == 0);
+    let took = bed.net.now() - start;
+    assert!(took < Duration::from_millis(800), "{took:?}");
     let (next, other) = bed.pair();
     assert!(next.slot() + other.slot() <= 1, "both slots are free again");
 
