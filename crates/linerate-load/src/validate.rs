@@ -54,7 +54,7 @@ impl Plan {
     fn validate_route(&self) -> Result<(), String> {
         if self.route.unix.is_some() && self.io.is_user_space() {
             return Err(
-                "--io xdp goes past the kernel, and a Unix socket (--unix-socket) is the kernel's".to_owned()
+                "--io xdp bypasses the kernel, and a Unix socket (--unix-socket) is the kernel's".to_owned()
             );
         }
         if self.route.unix.is_some() && !self.from.is_empty() {
@@ -65,7 +65,7 @@ impl Plan {
 
     fn validate_interface(&self) -> Result<(), String> {
         match (self.io, &self.interface) {
-            (Io::Xdp, None) => Err("--io xdp goes past the kernel, so it needs --interface: the one that leads to the \
+            (Io::Xdp, None) => Err("--io xdp bypasses the kernel, so it needs --interface: the one that leads to the \
                                     target (ip route get ADDRESS names it)"
                 .to_owned()),
             (Io::Xdp, Some(_)) if self.from.is_empty() => {

@@ -445,7 +445,7 @@ pub(crate) enum Io {
     Epoll,
     /// io_uring
     Uring,
-    /// TCP in user space, past the kernel (AF_XDP): needs --interface, --from and privileges
+    /// Kernel bypass, with TCP in user space (AF_XDP): needs --interface, --from and privileges
     Xdp,
 }
 

@@ -74,8 +74,8 @@ pub(crate) struct DemoArgs {
 
 /// Show saved results again, several side by side
 ///
-/// FILE is what load, compare or explain wrote with --json FILE. Runs of load stand in one table, a column for each file, with the ratio
-/// to the first. Comparisons and diagnoses follow one after the other.
+/// FILE is what load, compare, lab or explain wrote with --json FILE. Runs of load stand in one table, a column for each file, with the
+/// ratio to the first. Comparisons, scenarios of lab and diagnoses follow one after the other.
 #[derive(Args, Clone, Debug)]
 #[command(
     after_long_help = "Examples:\n  linerate report monday.json tuesday.json\n  linerate report comparison.json --html page.html"
@@ -85,7 +85,7 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<std::path::PathBuf>,
 
-    /// Write one run or one comparison as a page to look at
+    /// Write one run, comparison or scenario as a page to look at
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<std::path::PathBuf>,
 }

@@ -60,7 +60,7 @@ pub(crate) struct ServeArgs {
     pub(super) pin: Option<bool>,
     /// What moves the bytes: auto, epoll, uring or xdp (auto)
     ///
-    /// xdp: TCP in user space, past the kernel (AF_XDP). Takes the packets to the addresses listened on from --interface; all else
+    /// xdp: kernel bypass, with TCP in user space (AF_XDP). Takes the packets to the addresses listened on from --interface; all else
     /// stays with the kernel. Needs privileges; docs/XDP.md tells of it.
     #[arg(long, value_name = "IO")]
     pub(super) io: Option<Io>,

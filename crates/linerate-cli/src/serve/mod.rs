@@ -103,7 +103,7 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
     proxies_are_named(&args)?;
     match (args.io, &args.interface) {
         (Some(Io::Xdp), None) => {
-            return Err(Fault::input("--io xdp goes past the kernel, so it needs --interface")
+            return Err(Fault::input("--io xdp bypasses the kernel, so it needs --interface")
                 .hint("the interface that packets to the server come in by (ip address shows them)"));
         }
         (Some(Io::Xdp), Some(_)) if args.addresses().iter().any(|at| at.tcp().is_none()) => {
