@@ -45,10 +45,9 @@ const ALONE: [(&str, &str); 24] = [
 ];
 
 /// Those of [`ALONE`] that hardly use a processor: two of them run at a time, and nothing else.
-const QUIET: [&str; 11] = [
+const QUIET: [&str; 10] = [
     "explain_tls",
     "explain_missed",
-    "xdp_conformance",
     "find",
     "xdp_trouble",
     "client",
