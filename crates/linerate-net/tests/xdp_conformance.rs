@@ -67,7 +67,8 @@ impl Link for BothEnds {
             // An end whose wait ended early has packets.
             for end in 0..2 {
                 let link = if end == 0 { &mut self.clients } else { &mut self.server };
-                let soon = link.now() + GLANCE;
+                // The time it knows is from its last wait, before the other end's.
+                let soon = link.now_anew() + GLANCE;
                 let soon = until.map_or(soon, |until| until.min(soon));
                 if link.wait(Some(soon))? {
                     return Ok(true);

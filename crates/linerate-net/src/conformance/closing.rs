@@ -72,9 +72,12 @@ pub fn after_peer_waits_for_the_peer<T: Transport>(subject: &Subject<T>) {
     // The peer answers our FIN with its own at once, so lingering ends long before its limit and
     // frees the slots.
     bed.for_a_while(Duration::from_millis(50));
-    bed.until("the end of both", |bed| bed.net.unfinished() == 0);
-    let took = bed.net.now() - start;
-    assert!(took < Duration::from_millis(800), "{took:?}");
+    // A turn need not end when a connection does.
+    let limit = start + Duration::from_millis(800);
+    while bed.net.unfinished() > 0 && bed.net.now() < limit {
+        bed.for_a_while(Duration::from_millis(5));
+    }
+    assert_eq!(bed.net.unfinished(), 0, "both are over");
     let (next, other) = bed.pair();
     assert!(next.slot() + other.slot() <= 1, "both slots are free again");
 
