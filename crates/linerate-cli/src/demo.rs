@@ -331,8 +331,7 @@ fn measure(plan: &Plan, label: &str, interrupt: &Interrupt) -> Result<Outcome, F
     }
     let outcome = running.join();
     if !live && !outcome.interrupted {
-        let rate = outcome.requests.answered as f64 / outcome.duration.as_secs_f64().max(1e-9);
-        let _ = writeln!(stderr(), "{label}: {}/s", units::rate(rate));
+        let _ = writeln!(stderr(), "{label}: {}/s", units::rate(outcome.rate_rps()));
     }
     match &outcome.unreachable {
         Some(why) => Err(Fault::unreachable(format!("{} cannot be reached: {why}", plan.target.authority))),
@@ -341,15 +340,15 @@ fn measure(plan: &Plan, label: &str, interrupt: &Interrupt) -> Result<Outcome, F
 }
 
 fn row(scenario: &Scenario, outcome: &Outcome) -> Row {
-    let answered = outcome.requests.answered;
     let latency = &outcome.latency.from_sent;
     Row {
         name: scenario.name.to_owned(),
         how: scenario.how.to_owned(),
-        rate_rps: answered as f64 / outcome.duration.as_secs_f64().max(1e-9),
+        rate_rps: outcome.rate_rps(),
         p50_us: latency.percentile_ns(50.0) as f64 / 1e3,
         p99_us: latency.percentile_ns(99.0) as f64 / 1e3,
-        cpu_us: (answered > 0).then(|| outcome.client.cpu.as_secs_f64() * 1e6 / answered as f64),
+        cpu_us: (outcome.arrived > 0)
+            .then(|| outcome.client.cpu.as_secs_f64() * 1e6 / outcome.arrived as f64),
         sentence: scenario.sentence.to_owned(),
         errors: outcome.requests.failed + outcome.requests.unknown + outcome.bad.total(),
     }

@@ -198,11 +198,13 @@ fn extremes(plan: &Plan, outcome: &Outcome) -> Option<(f64, f64)> {
 fn values(plan: &Plan, outcome: &Outcome, server: Option<&ServerUse>) -> BTreeMap<&'static str, f64> {
     let mut all = BTreeMap::new();
     let answered = outcome.requests.answered as f64;
-    if answered == 0.0 || outcome.duration.is_zero() {
+    if answered == 0.0 || outcome.window.time.is_zero() {
         return all;
     }
-    all.insert("rate_rps", answered / outcome.duration.as_secs_f64());
-    let each = |time: Duration| time.as_secs_f64() * 1e6 / answered;
+    all.insert("rate_rps", outcome.rate_rps());
+    // Work for requests of the warm-up is measured too, so their responses count.
+    let arrived = outcome.arrived.max(1) as f64;
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / arrived;
     let latency = outcome.main_latency();
     if !plan.throughput && latency.count() > 0 {
         all.insert("mean_us", latency.mean_ns() / 1e3);
@@ -219,7 +221,7 @@ fn values(plan: &Plan, outcome: &Outcome, server: Option<&ServerUse>) -> BTreeMa
     if let Some(server) = server {
         all.insert("cpu_us_per_request", each(server.cpu));
         all.insert("rss_mb", server.rss as f64 / 1e6);
-        all.insert("context_switches_per_request", server.switches as f64 / answered);
+        all.insert("context_switches_per_request", server.switches as f64 / arrived);
         all.insert("run_queue_wait_us_per_request", each(server.waited));
     }
     // Of nothing there is no ratio.

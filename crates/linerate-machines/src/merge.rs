@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
 use linerate_load::Plan;
-use linerate_load::outcome::{Interval, Outcome, Requests};
+use linerate_load::outcome::{Interval, Outcome, Requests, Window};
 
 use self::series::Series;
 use crate::document::{MOST_AGENTS, RunDocument, SCHEMA, Share, Takeover};
@@ -103,6 +103,8 @@ pub struct AgentFigures {
     pub requests: Requests,
     /// How long it measured.
     pub duration: Duration,
+    /// Responses per second while it sent.
+    pub rate_rps: f64,
     /// Median latency, nanoseconds.
     pub p50_ns: u64,
     /// 99th percentile.
@@ -123,6 +125,7 @@ impl AgentFigures {
         AgentFigures {
             requests: outcome.requests,
             duration: outcome.duration,
+            rate_rps: outcome.rate_rps(),
             p50_ns: latency.percentile_ns(50.0),
             p99_ns: latency.percentile_ns(99.0),
             lateness_p99_ns: outcome.client.lateness.percentile_ns(99.0),
@@ -344,6 +347,9 @@ impl Part {
     fn outcome(&self, plan: &Plan) -> Outcome {
         let mut outcome = self.sum.clone().into_outcome(plan);
         outcome.duration = Duration::from_secs(self.seconds());
+        let (answered, bytes) = (outcome.requests.answered, outcome.bytes);
+        outcome.window = Window { answered, bytes, time: outcome.duration };
+        outcome.arrived = answered;
         outcome
     }
 }

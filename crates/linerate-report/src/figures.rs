@@ -10,20 +10,9 @@ pub(crate) fn is_open(plan: &Plan) -> bool {
     !matches!(plan.pace, Pace::Closed)
 }
 
-/// Answered requests per second.
-pub(crate) fn rate_rps(outcome: &Outcome) -> f64 {
-    per_second(outcome.requests.answered, outcome)
-}
-
-/// `n` per second of the measured time; 0 when no time passed.
-pub(crate) fn per_second(n: u64, outcome: &Outcome) -> f64 {
-    let seconds = outcome.duration.as_secs_f64();
-    if seconds > 0.0 { n as f64 / seconds } else { 0.0 }
-}
-
 /// The share of the line's capacity that `bytes` took.
 pub(crate) fn line_share(bytes: u64, line: &Line, outcome: &Outcome) -> f64 {
-    per_second(bytes, outcome) * 8.0 / (line.bits_per_second.max(1) as f64)
+    outcome.per_second(bytes) * 8.0 / (line.bits_per_second.max(1) as f64)
 }
 
 /// The latency that checks and single figures mean: from due in an open loop, from sent in a closed
@@ -38,8 +27,8 @@ pub(crate) fn main_latency<'a>(plan: &Plan, outcome: &'a Outcome) -> Option<&'a 
 
 /// Processor time of the client per answered request, microseconds.
 pub(crate) fn cpu_us_per_request(outcome: &Outcome) -> Option<f64> {
-    let answered = outcome.requests.answered;
-    (answered > 0).then(|| outcome.client.cpu.as_secs_f64() * 1e6 / answered as f64)
+    // Work for requests of the warm-up is measured too, so their responses count.
+    (outcome.arrived > 0).then(|| outcome.client.cpu.as_secs_f64() * 1e6 / outcome.arrived as f64)
 }
 
 /// Share of the time the sending threads wanted a core and did not get it.

@@ -55,3 +55,7 @@ pub const PAGE_ROWS: usize = 200;
 
 /// Slow and bad requests on a page. Reason: the first ones show the cause; the document has all.
 pub const PAGE_SAMPLES: usize = 30;
+
+/// The summary names how late the last response was if that is more than this part of the time of
+/// sending. Reason: below it, nothing that is divided by either differs visibly.
+pub const LATE_PART: u32 = 20;

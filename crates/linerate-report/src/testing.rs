@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{
     Bad, Bytes, Client, Connections, Failure, Failures, Interval, Latency, Line, Requests, Sample,
-    SegmentCounts, SegmentEvent, Segments, Snapshot, Tcp, TcpEvents,
+    SegmentCounts, SegmentEvent, Segments, Snapshot, Tcp, TcpEvents, Window,
 };
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::{
@@ -118,11 +118,18 @@ fn bell(centre_ns: u64, samples: u64) -> Histogram {
     histogram
 }
 
+fn window(answered: u64) -> Window {
+    let bytes = Bytes { sent: 9_000_000, received: 80_000_000 };
+    Window { answered, bytes, time: Duration::from_secs(10) }
+}
+
 /// Nothing in it deserves a warning.
 pub(crate) fn quiet_outcome() -> Outcome {
     Outcome {
         started_at: Some(UNIX_EPOCH + Duration::from_millis(1_795_226_640_123)),
         duration: Duration::from_secs(10),
+        window: window(100_000),
+        arrived: 100_000,
         requests: Requests { sent: 100_000, answered: 100_000, ..Requests::default() },
         status: [(200, 100_000)].into(),
         bytes: Bytes { sent: 9_000_000, received: 80_000_000 },

@@ -129,7 +129,7 @@ impl Watching {
         if tally.cpu_s.is_none() && tally.rss.is_none() {
             return None;
         }
-        let answered = outcome.requests.answered;
+        let answered = outcome.arrived;
         Some(schema::Server {
             pid: None,
             name,

@@ -451,7 +451,7 @@ fn found((check, unit): (&Check, Unit), limit: &Limit, looks: &[Looked], end: Op
 
 fn point(limit: &Limit, l: &Looked) -> FindPoint {
     let p50 = l.outcome.percentile(50.0);
-    let answered = l.outcome.requests.answered as f64 / l.outcome.duration.as_secs_f64().max(1e-9);
+    let answered = l.outcome.rate_rps();
     let (connections, rate) = match l.unit {
         Unit::Rate => (None, l.step.rate),
         Unit::Connections => (Some(l.step.rate as u32), answered),
@@ -499,8 +499,8 @@ fn gave_way(limit: &Limit, l: &Looked, looks: &[&Looked]) -> (&'static str, Stri
         );
     }
     if let Some(line) = &outcome.line {
-        let bits = (outcome.bytes.received.max(outcome.bytes.sent)) as f64 * 8.0
-            / outcome.duration.as_secs_f64().max(1e-9);
+        let bytes = &outcome.window.bytes;
+        let bits = outcome.per_second(bytes.received.max(bytes.sent)) * 8.0;
         if bits >= BUSY * line.bits_per_second as f64 {
             return ("link", format!("The link gave way: {at} {} was full.", line.interface));
         }

@@ -203,14 +203,13 @@ fn agent(result: &AgentResult) -> Agent {
         Standing::Missing(seqs) => ("missing", None, seqs.clone()),
         Standing::Altered => ("altered", None, Vec::new()),
     };
-    let seconds = figures.duration.as_secs_f64();
     Agent {
         name: result.share.agent.clone(),
         standing: standing.to_owned(),
         last_second,
         missing,
         threads: result.share.threads,
-        rate_rps: if seconds > 0.0 { figures.requests.answered as f64 / seconds } else { 0.0 },
+        rate_rps: figures.rate_rps,
         sent: figures.requests.sent,
         answered: figures.requests.answered,
         failed: figures.requests.failed,

@@ -188,7 +188,7 @@ impl Watching {
             name: seen.name,
             processes: seen.processes,
             cpu_s: Some(cpu),
-            cpu_us_per_request: for_each_request(cpu, outcome.requests.answered),
+            cpu_us_per_request: for_each_request(cpu, outcome.arrived),
             useful_share: seen.last.own_share_since(&seen.first).map(round),
             context_switches: Some(seen.last.switches_since(&seen.first)),
             run_queue_wait_s: Some(seen.last.waited_since(&seen.first).as_secs_f64()),

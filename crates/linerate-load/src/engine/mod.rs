@@ -204,6 +204,9 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             let until = self.deadline(now);
             self.transport.turn(Some(until), &mut events)?;
             now = self.transport.now();
+            if now >= self.supply.stop_at() {
+                self.recorder.close_window(self.supply.stop_at());
+            }
             let mut rest = events.drain(..).enumerate().peekable();
             while let Some((i, event)) = rest.next() {
                 if i % EVENTS_PER_CLOCK_READ == EVENTS_PER_CLOCK_READ - 1 {
@@ -474,6 +477,9 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     /// Nothing more leaves from now on.
     fn stop(&mut self, now: Time) {
         self.stopping = Some(now);
+        if self.board.stop_asked() {
+            self.recorder.close_window(now.max(self.recorder.measure_from));
+        }
         self.give_up_hanging(now);
         self.fail_due(now);
         self.supply.stop(now);
@@ -601,9 +607,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             self.recorder.tcp_totals(&totals);
         }
         self.board.mark_last(&self.recorder, totals);
-        let mut outcome = self.recorder.into_outcome();
+        let mut outcome = self.recorder.into_outcome(end);
         outcome.http = self.pool.facts();
-        outcome.duration = end - from;
         outcome.client.start_late = self.start_late;
         outcome.io = self.transport.name().to_owned();
         outcome.interrupted = interrupted;

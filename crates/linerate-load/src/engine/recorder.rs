@@ -8,7 +8,7 @@ use crate::histogram::Histogram;
 use crate::limits::{BAD_SAMPLES, SAMPLE_HEAD_BYTES, SAVED_BYTES, SLOWEST, UNSOLICITED_BYTES};
 use crate::outcome::{
     Bad, Bytes, Connections, Failure, Failures, Named, Outcome, Requests, Sample, Saved, Segments, Tcp,
-    TcpEvents,
+    TcpEvents, Window,
 };
 use crate::request_log::{CoreLog, End, Sender, Times};
 
@@ -48,6 +48,10 @@ pub(crate) struct Recorder {
     /// The first bytes that came without a request.
     unsolicited: Option<Sample>,
     last_answer: Time,
+    /// Responses since measuring began, also to requests of the warm-up.
+    arrived: u64,
+    /// What came until the end of sending, once that is over.
+    window: Option<Window>,
     no_latencies: bool,
     saver: Saver,
     log: Option<CoreLog>,
@@ -111,6 +115,9 @@ impl Names {
 /// One request name's share.
 #[derive(Clone, Debug, Default)]
 struct Tally {
+    /// Responses since measuring began, and those of them until the end of sending.
+    arrived: u64,
+    in_window: u64,
     requests: Requests,
     bad: Bad,
     latency: Histogram,
@@ -200,6 +207,8 @@ impl Recorder {
             bad_samples: Vec::new(),
             unsolicited: None,
             last_answer: Time::ZERO,
+            arrived: 0,
+            window: None,
             no_latencies,
             saver: Saver::default(),
             log: None,
@@ -235,6 +244,19 @@ impl Recorder {
         now >= self.measure_from
     }
 
+    /// Sending ended at this time: what comes from now on does not count for the rate. Only the first
+    /// call counts.
+    pub(crate) fn close_window(&mut self, at: Time) {
+        if self.window.is_some() {
+            return;
+        }
+        self.window =
+            Some(Window { answered: self.arrived, bytes: self.bytes, time: at - self.measure_from });
+        for tally in &mut self.named.tallies {
+            tally.in_window = tally.arrived;
+        }
+    }
+
     /// Bytes came; `measuring`: after the warm-up.
     #[inline]
     pub(crate) fn received(&mut self, bytes: usize, measuring: bool) {
@@ -265,10 +287,16 @@ impl Recorder {
     /// Whole responses to all requests of `run`.
     #[inline]
     pub(crate) fn answered(&mut self, run: &Run, answer: &Answer<'_>, kinds: &Kinds) {
+        let n = u64::from(run.count);
+        if self.measuring(answer.now) {
+            self.arrived += n;
+            if let Some(t) = self.named.get_mut(run.kind) {
+                t.arrived += n;
+            }
+        }
         if !run.stamp.measured {
             return;
         }
-        let n = u64::from(run.count);
         self.requests.answered += n;
         self.status[answer.status as usize % STATUSES] += n;
         self.last_answer = answer.now;
@@ -491,10 +519,15 @@ impl Recorder {
     }
 
     /// The core's outcome, but for what only the whole run knows.
-    pub(crate) fn into_outcome(mut self) -> Outcome {
+    /// `end`: of what was measured.
+    pub(crate) fn into_outcome(mut self, end: Time) -> Outcome {
         // Waits for room, now that nothing is measured any more.
         drop(self.log.take());
+        self.close_window(end);
         let mut outcome = Outcome { status: self.statuses().collect(), ..Outcome::default() };
+        outcome.duration = end - self.measure_from;
+        outcome.window = self.window.unwrap_or_default();
+        outcome.arrived = self.arrived;
         outcome.requests = self.requests;
         outcome.bad = self.bad;
         outcome.failures = self.failures;
@@ -524,6 +557,7 @@ impl Recorder {
             requests: t.requests,
             bad: t.bad,
             latency: t.latency,
+            in_window: t.in_window,
         });
         outcome.by_name = self.named.names.into_iter().zip(named).collect();
         outcome

@@ -2,7 +2,7 @@
 
 use super::{
     Bad, Bytes, Client, Connections, Failure, Failures, Latency, Lookups, Named, Outcome, Requests, Segments,
-    Snapshot, Tcp,
+    Snapshot, Tcp, Window,
 };
 
 impl Lookups {
@@ -24,6 +24,8 @@ impl Outcome {
             (a, b) => a.or(b),
         };
         self.duration = self.duration.max(other.duration);
+        self.window.merge(&other.window);
+        self.arrived += other.arrived;
         self.requests.merge(&other.requests);
         self.bad.merge(&other.bad);
         self.failures.merge(&other.failures);
@@ -77,6 +79,15 @@ impl Outcome {
         if self.series.len() < other.series.len() {
             self.series.clone_from(&other.series);
         }
+    }
+}
+
+impl Window {
+    /// Adds what came to another part of the same run: the longer time stays.
+    pub fn merge(&mut self, other: &Window) {
+        self.answered += other.answered;
+        self.bytes.merge(&other.bytes);
+        self.time = self.time.max(other.time);
     }
 }
 

@@ -34,6 +34,10 @@ pub struct Outcome {
     /// From the beginning of measuring to its end: the planned end, or the last response where that came later or
     /// earlier.
     pub duration: Duration,
+    /// What came while requests were sent: the rate is its.
+    pub window: Window,
+    /// Responses that came after the warm-up, also those to requests that left before.
+    pub arrived: u64,
     /// Logical requests. `sent = answered + failed + unknown`, always.
     pub requests: Requests,
     /// Responses that were not good.
@@ -83,6 +87,18 @@ pub struct Outcome {
     pub broken: Option<String>,
     /// Whether not a single connection could be opened: why, in words.
     pub unreachable: Option<String>,
+}
+
+/// What came from the end of the warm-up to the end of sending, whenever the requests had left. One
+/// late response after the end does not change the rate, and neither does the warm-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// Whole responses, whatever their status.
+    pub answered: u64,
+    /// Bytes of requests and responses.
+    pub bytes: Bytes,
+    /// Its length: to the planned end; without one, to the last response.
+    pub time: Duration,
 }
 
 /// Lookups of a name whose addresses could not be reached.
@@ -163,6 +179,17 @@ impl Requests {
 }
 
 impl Outcome {
+    /// Responses per second while requests were sent; 0 when no time passed.
+    pub fn rate_rps(&self) -> f64 {
+        self.per_second(self.window.answered)
+    }
+
+    /// `n` per second of the time in which requests were sent; 0 when no time passed.
+    pub fn per_second(&self, n: u64) -> f64 {
+        let seconds = self.window.time.as_secs_f64();
+        if seconds > 0.0 { n as f64 / seconds } else { 0.0 }
+    }
+
     /// Everything that did not go as it should.
     pub fn errors(&self) -> u64 {
         let r = &self.requests;
@@ -345,6 +372,8 @@ pub struct Named {
     pub bad: Bad,
     /// Its latencies (from due in an open loop, from sent in a closed one), nanoseconds.
     pub latency: Histogram,
+    /// Its share of [`Window::answered`].
+    pub in_window: u64,
 }
 
 /// One request worth looking at.

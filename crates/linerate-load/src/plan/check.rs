@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::units::{parse_decimal, parse_scaled, quoted, shown_number, shown_us};
 use crate::Outcome;
-use crate::outcome::{Latency, Named};
+use crate::outcome::{Latency, Named, Window};
 
 /// The forms of a check, for messages.
 const EXAMPLES: &str = "write for example p99<50ms, mean<=2ms, errors<0.1%, errors<=0, rate>10k, answered>=1000 or login.p99<50ms";
@@ -202,6 +202,7 @@ fn alone(named: &Named, whole: &Outcome) -> Outcome {
     };
     Outcome {
         duration: whole.duration,
+        window: Window { answered: named.in_window, ..whole.window },
         requests: named.requests,
         bad: named.bad,
         latency,
@@ -302,8 +303,8 @@ fn measure(metric: Metric, outcome: &Outcome) -> Result<Measured, String> {
         Metric::Answered => exactly(requests.answered as f64),
         Metric::Unsolicited => exactly(requests.unsolicited_responses as f64),
         Metric::OutOfOrder => exactly(requests.out_of_order_responses as f64),
-        Metric::Rate if outcome.duration.is_zero() => Err("the run took no time".to_owned()),
-        Metric::Rate => exactly(requests.answered as f64 / outcome.duration.as_secs_f64()),
+        Metric::Rate if outcome.window.time.is_zero() => Err("the run took no time".to_owned()),
+        Metric::Rate => exactly(outcome.rate_rps()),
         _ if requests.due() == 0 => Err("no request was sent".to_owned()),
         Metric::ErrorShare => exactly(errors / requests.due() as f64),
         _ => exactly(errors),
@@ -393,6 +394,7 @@ mod tests {
         let mut outcome = outcome();
         let mut slow = Named {
             requests: Requests { sent: 10, answered: 8, failed: 2, ..Requests::default() },
+            in_window: 8,
             ..Named::default()
         };
         slow.latency.record(5_000_000_000, 8);
@@ -404,8 +406,10 @@ mod tests {
     }
 
     fn outcome() -> Outcome {
+        let time = Duration::from_secs(10);
         let mut outcome = Outcome {
-            duration: Duration::from_secs(10),
+            duration: time,
+            window: Window { answered: 990, time, ..Window::default() },
             requests: Requests { sent: 1000, answered: 990, failed: 6, unknown: 4, ..Requests::default() },
             bad: Bad { status: 8, body: 1, tag: 1, ..Bad::default() },
             ..Outcome::default()

@@ -127,6 +127,10 @@ impl Desk {
     /// Records what becomes of requests.
     fn recording(&mut self, now: Time) -> Recording<'_> {
         let ended = self.is_past(now);
+        if ended {
+            let at = now.min(self.supply.stop_at()).max(self.recorder.measure_from);
+            self.recorder.close_window(at);
+        }
         let Desk { recorder, kinds, judge, board, .. } = self;
         let measuring = recorder.measuring(now);
         Recording { recorder, kinds, judge, board, ended, measuring }
@@ -141,9 +145,8 @@ impl Desk {
         let interrupted = self.board.stop_asked();
         let end =
             if planned == Time::NEVER || interrupted || last > planned { last.max(from) } else { planned };
-        let mut outcome = self.recorder.into_outcome();
+        let mut outcome = self.recorder.into_outcome(end);
         outcome.down = self.reach.into_down();
-        outcome.duration = end - from;
         outcome.io = io.to_owned();
         outcome.interrupted = interrupted;
         outcome.unreachable = self.unreachable;

@@ -19,10 +19,13 @@ pub struct Document {
     pub plan: super::plan::Plan,
     /// When measuring began (RFC 3339, UTC); null when it never did.
     pub started_at: Option<String>,
-    /// How long it was measured, seconds.
+    /// How long it was measured, seconds: to the planned end, or to the last response if that came later.
     pub duration_s: f64,
-    /// Answered requests per second.
+    /// Responses per second while requests were sent: `window.answered / window.seconds`.
     pub rate_rps: f64,
+    /// What the rate is made of.
+    #[serde(default)]
+    pub window: Window,
     /// Logical requests that left after the warm-up.
     pub requests: Requests,
     /// Answered, but not as expected.
@@ -106,6 +109,17 @@ pub struct Document {
     /// With `--log-requests`: how much of the run is in that file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_log: Option<RequestLog>,
+}
+
+/// Responses that came from the end of the warm-up to the end of sending, whenever their requests had
+/// left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Window {
+    /// Whole responses, whatever their status.
+    pub answered: u64,
+    /// Its length, seconds: to the planned end; without one, to the last response.
+    pub seconds: f64,
 }
 
 /// A file with a line for each request.

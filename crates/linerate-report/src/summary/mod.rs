@@ -100,17 +100,12 @@ fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     }
     page.blank();
     let requests = &outcome.requests;
-    let rate = format!("{} requests/s", units::rate(figures::rate_rps(outcome)));
-    page.line(&format!(
-        "{}   {} answered in {}",
-        style.bold(&rate),
-        units::count(requests.answered),
-        units::time_ns(outcome.duration.as_nanos() as f64, style.unicode),
-    ));
+    let rate = format!("{} requests/s", units::rate(outcome.rate_rps()));
+    page.line(&format!("{}   {}", style.bold(&rate), answered_in(outcome, style)));
     page.line(&format!(
         "{}/s received, {}/s sent",
-        units::bytes(figures::per_second(outcome.bytes.received, outcome)),
-        units::bytes(figures::per_second(outcome.bytes.sent, outcome)),
+        units::bytes(outcome.per_second(outcome.window.bytes.received)),
+        units::bytes(outcome.per_second(outcome.window.bytes.sent)),
     ));
     if let Some(line) = &outcome.line {
         let share = |bytes| units::percent(figures::line_share(bytes, line, outcome));
@@ -120,8 +115,8 @@ fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
                 "of the {}bit/s of {}: {} received, {} sent (without headers)",
                 units::bytes(line.bits_per_second as f64).trim_end_matches('B'),
                 line.interface,
-                share(outcome.bytes.received),
-                share(outcome.bytes.sent)
+                share(outcome.window.bytes.received),
+                share(outcome.window.bytes.sent)
             ),
         ));
     }
@@ -135,6 +130,19 @@ fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
             "not one response was good: the rate and the latencies are those of bad responses",
         );
     }
+}
+
+/// What was answered in which time. The last response may come long after sending has ended, and the
+/// rate does not count that time.
+fn answered_in(outcome: &Outcome, style: Style) -> String {
+    let time = |time: std::time::Duration| units::time_ns(time.as_nanos() as f64, style.unicode);
+    let answered = units::count(outcome.requests.answered);
+    let window = outcome.window.time;
+    if outcome.duration > window + window / crate::limits::LATE_PART {
+        let late = time(outcome.duration.saturating_sub(window));
+        return format!("{answered} answered, sent in {}, the last answered {late} later", time(window));
+    }
+    format!("{answered} answered in {}", time(outcome.duration))
 }
 
 /// When the server could not be reached, in a line.

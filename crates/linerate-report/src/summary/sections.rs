@@ -123,7 +123,7 @@ pub(super) fn connections(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     let c = &outcome.connections;
     let mut text = format!("{} opened", units::count(c.opened));
     if c.opened > u64::from(plan.connections) && !outcome.duration.is_zero() {
-        text += &format!(" ({}/s)", units::rate(figures::per_second(c.opened, outcome)));
+        text += &format!(" ({}/s)", units::rate(outcome.per_second(c.opened)));
     }
     if c.failed > 0 {
         text += &format!(", {} could not be opened", units::count(c.failed));

@@ -42,7 +42,7 @@ fn segments_are_told_and_whether_all_were_seen() {
 fn the_share_of_the_line() {
     let mut outcome = testing::quiet_outcome();
     outcome.line = Some(testing::line(10_000_000_000));
-    outcome.bytes.received = 5_000_000_000;
+    outcome.window.bytes.received = 5_000_000_000;
     let page = text(&testing::plan_closed(), &outcome, Style::default());
     let line = "of the 10.0 Gbit/s of eth0: 40.0 % received, 0.07 % sent (without headers)";
     assert!(page.contains(line), "{page}");

@@ -498,6 +498,34 @@ fn the_warm_up_is_in_no_figure() {
     let one = cold.bytes.received / cold.requests.answered;
     // One response to a request of the warm-up came after it.
     assert_eq!(outcome.bytes.received / one, 501);
+    assert_eq!(outcome.arrived, 501);
+}
+
+/// A hundred requests wait at any time: those of the warm-up take time of what is measured.
+#[test]
+fn the_warm_up_does_not_lower_the_rate() {
+    let think = Script { think: Duration::from_millis(498), ..Script::new() };
+    let plan = Plan { stop: seconds(2), connections: 100, warm_up: Duration::from_secs(1), ..plan() };
+    let (outcome, _) = run(&plan, think);
+    assert_eq!(outcome.requests.answered, 400);
+    assert_eq!((outcome.window.answered, outcome.window.time.as_secs()), (400, 2));
+    assert_eq!(outcome.arrived, 500);
+}
+
+#[test]
+fn a_late_response_does_not_lower_the_rate() {
+    // The answer to the last request comes half a second after the end.
+    let end = Time::ZERO + Duration::from_secs(2);
+    let stall = Some((Time::ZERO + Duration::from_millis(1990), end + 500 * MS));
+    let (outcome, _) = run(&Plan { stop: seconds(2), ..plan() }, Script { stall, ..Script::new() });
+    assert_eq!((outcome.duration.as_millis() / 10, outcome.window.time.as_millis()), (250, 2000));
+    assert_eq!(outcome.requests.answered, outcome.window.answered + 1);
+    assert!((490.0..500.0).contains(&outcome.rate_rps()), "{}", outcome.rate_rps());
+    let open = Pace::Open { rate: Rate::constant(100.0), arrival: Default::default() };
+    let plan = Plan { stop: seconds(2), pace: open, ..plan() };
+    let (outcome, _) = run(&plan, Script { stall, ..Script::new() });
+    assert_eq!((outcome.requests.answered, outcome.window.answered), (200, 199));
+    assert_eq!(outcome.window.time.as_millis(), 2000);
 }
 
 #[test]
