@@ -22,6 +22,8 @@ use crate::terminal;
 const FRAME: Duration = Duration::from_millis(200);
 /// Time between two lines if the output cannot be redrawn.
 const LINE: Duration = Duration::from_secs(1);
+/// How long after the end of a second its line comes: a sending thread publishes it only then.
+const BEHIND: Duration = Duration::from_millis(150);
 /// How often the conditions that end the run are checked.
 const LOOK: Duration = Duration::from_millis(100);
 /// Longest sleep between two looks at whether the run has ended.
@@ -116,7 +118,7 @@ impl Display {
         let scene = Scene::of(plan);
         let view = View::of(quiet, &scene);
         let colour = terminal::style(&stderr()).colour;
-        let next = Instant::now() + if view == View::Picture { Duration::ZERO } else { LINE };
+        let next = Instant::now() + if view == View::Picture { Duration::ZERO } else { LINE + BEHIND };
         Display { scene, view, screen: Screen::new(), colour, next }
     }
 

@@ -131,7 +131,13 @@ pub fn plain_line(scene: &Scene, snapshot: &Snapshot) -> String {
         let received = units::bytes(snapshot.bytes.received as f64);
         return format!("{progress}: {open}, {received} received");
     }
-    let mut line = format!("{progress}: {}/s", units::rate(rate_now(scene, snapshot)));
+    let mut line = match scene.stop.duration {
+        Some(all) if snapshot.elapsed > scene.warm_up + all && snapshot.in_flight > 0 => {
+            let late = units::several(snapshot.in_flight, "response", "responses");
+            format!("{progress}: waits for {late}")
+        }
+        _ => format!("{progress}: {}/s", units::rate(rate_now(scene, snapshot))),
+    };
     if !scene.throughput && snapshot.latency.count() > 0 {
         for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
             line += &format!(

@@ -124,6 +124,8 @@ fn plain_lines() {
         "4.2s of 10s: 10,500/s, p50 100 us, p99 160 us, 42,000 answered, 10 failed, 21 bad, 3 segments resent"
     );
     assert_eq!(plain_line(&scene, &Snapshot::default()), "0.0s of 10s: 0/s, 0 answered, 0 failed");
+    let late = Snapshot { elapsed: Duration::from_millis(10_900), in_flight: 1, ..Snapshot::default() };
+    assert_eq!(plain_line(&scene, &late), "10.0s of 10s: waits for 1 response, 0 answered, 0 failed");
 }
 
 #[test]
