@@ -255,12 +255,12 @@ fn side_by_side(
     let style = terminal::style(&io::stdout());
     let mut shown = Shown::default();
     for (i, scenario) in scenarios.iter().enumerate() {
-        let label = format!("{} of {}  {:<10} {}", i + 1, scenarios.len(), scenario.name, scenario.how);
+        let place = format!("{} of {}  {:<10}", i + 1, scenarios.len(), scenario.name);
         let mut plan = self::plan(scenario, base, time);
         if let Some(path) = scenario.path {
             path.clone_into(&mut plan.requests[0].path);
         }
-        let outcome = measure(&plan, &label, interrupt)?;
+        let outcome = measure(&plan, (&place, scenario.how), interrupt)?;
         if outcome.interrupted || interrupt.asked() {
             break;
         }
@@ -310,7 +310,7 @@ fn plan(scenario: &Scenario, base: &Plan, time: Duration) -> Plan {
 }
 
 /// Runs one way, with a line that lives while it goes.
-fn measure(plan: &Plan, label: &str, interrupt: &Interrupt) -> Result<Outcome, Fault> {
+fn measure(plan: &Plan, (place, how): (&str, &str), interrupt: &Interrupt) -> Result<Outcome, Fault> {
     let live = stderr().is_terminal();
     let running = linerate_load::start(plan.clone())?;
     while !running.finished() {
@@ -322,7 +322,8 @@ fn measure(plan: &Plan, label: &str, interrupt: &Interrupt) -> Result<Outcome, F
                 0 => "warming up".to_owned(),
                 n => format!("{} answered", units::count(n)),
             };
-            terminal::overwrite_line(&format!("{label}: {so_far}"));
+            // The count first: a narrow terminal cuts the end.
+            terminal::overwrite_line(&format!("{place} {so_far}  {how}"));
         }
         thread::sleep(Duration::from_millis(100));
     }
@@ -331,7 +332,7 @@ fn measure(plan: &Plan, label: &str, interrupt: &Interrupt) -> Result<Outcome, F
     }
     let outcome = running.join();
     if !live && !outcome.interrupted {
-        let _ = writeln!(stderr(), "{label}: {}/s", units::rate(outcome.rate_rps()));
+        let _ = writeln!(stderr(), "{place} {how}: {}/s", units::rate(outcome.rate_rps()));
     }
     match &outcome.unreachable {
         Some(why) => Err(Fault::unreachable(format!("{} cannot be reached: {why}", plan.target.authority))),

@@ -58,8 +58,21 @@ pub(crate) fn print(text: &str) -> Result<(), Fault> {
 }
 
 /// Writes a line of progress over the one before it, on standard error.
+///
+/// A line that wraps cannot be written over, so it is cut to the terminal's width.
 pub(crate) fn overwrite_line(text: &str) {
-    let _ = write!(io::stderr(), "\r\x1b[K{text}");
+    let columns = usize::from(columns()).saturating_sub(1);
+    let _ = write!(io::stderr(), "\r\x1b[K{}", cut(text, columns, unicode()));
+}
+
+/// The first `columns` columns of a line, with a mark where something is missing.
+fn cut(text: &str, columns: usize, unicode: bool) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    let mark = if unicode { "…" } else { "..." };
+    let kept: String = text.chars().take(columns.saturating_sub(mark.chars().count())).collect();
+    format!("{}{mark}", kept.trim_end())
 }
 
 /// Prints what people read: to standard error where standard output carries the JSON.
@@ -70,4 +83,17 @@ pub(crate) fn print_beside(text: &str, to_stderr: bool) -> Result<(), Fault> {
         return Ok(());
     }
     print(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_progress_never_wraps() {
+        assert_eq!(cut("5 of 8  short", 79, true), "5 of 8  short");
+        assert_eq!(cut("5 of 8  short", 10, true), "5 of 8  s…");
+        assert_eq!(cut("5 of 8  short", 10, false), "5 of 8...");
+        assert_eq!(cut("", 79, true), "");
+    }
 }

@@ -254,9 +254,7 @@ impl Progress {
     }
 
     fn draw(&mut self, text: &str) {
-        let columns = usize::from(terminal::columns()).saturating_sub(1);
-        let text: String = text.chars().take(columns).collect();
-        terminal::overwrite_line(&text);
+        terminal::overwrite_line(text);
     }
 
     /// During a run.
