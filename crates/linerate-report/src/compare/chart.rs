@@ -81,7 +81,7 @@ pub(super) fn ratios(document: &Document) -> String {
 fn row(svg: &mut String, axis: &Axis, y: f64, document: &Document, of: (&str, &str, &Metric)) {
     let (id, title, m) = of;
     let class = match m.verdict.as_str() {
-        side @ ("a" | "b") => side,
+        side @ ("a" | "b") if words::stands(m) => side,
         _ => "none",
     };
     let _ = write!(

@@ -90,7 +90,10 @@ fn table(out: &mut String, document: &Document) {
     for (id, title, m) in in_order(document) {
         let verdict = match m.verdict.as_str() {
             NO_DIFFERENCE => NO_DIFFERENCE.to_owned(),
-            side => format!("<b class=\"good\">{} is better</b>", escape(&side.to_ascii_uppercase())),
+            side if words::stands(m) => {
+                format!("<b class=\"good\">{} is better</b>", escape(&side.to_ascii_uppercase()))
+            }
+            side => format!("{} looks better?", escape(&side.to_ascii_uppercase())),
         };
         let p = |p: Option<f64>| {
             p.map_or("-".to_owned(), |p| if p < 0.0001 { "&lt;0.0001".to_owned() } else { format!("{p:.4}") })

@@ -146,3 +146,19 @@ fn the_page_needs_nothing_else_and_hides_nothing_from_a_screen_reader() {
     assert_eq!(page.matches("<tr><td>").count(), 20);
     assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
 }
+
+#[test]
+fn the_headline_claims_only_what_stands_after_the_correction() {
+    let mut document = made(&rounds(10), &environment());
+    document.metrics.get_mut("rate_rps").unwrap().p_corrected = Some(0.2);
+    let (said, shown) = (text(&document, Style::default()), page(&document));
+    let headline = "A is better in server CPU/request; B is better in p99 latency.";
+    assert!(said.contains(headline) && said.contains("B better?\n"), "{said}");
+    assert!(shown.contains(headline) && shown.contains("Without the correction for 4 metrics, B looks"));
+    for metric in document.metrics.values_mut() {
+        metric.p_corrected = Some(0.2);
+    }
+    let (said, shown) = (text(&document, Style::default()), page(&document));
+    assert!(said.contains("\nNo difference stands after the correction for 4 metrics; "), "{said}");
+    assert!(!shown.contains("is better") && !shown.contains("ci a") && !shown.contains("ci b"));
+}

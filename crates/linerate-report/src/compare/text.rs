@@ -95,7 +95,10 @@ fn table(out: &mut String, style: Style, document: &Document) {
         let verdict = match m.verdict.as_str() {
             NO_DIFFERENCE if m.ci95.is_none() => style.dim("too few"),
             NO_DIFFERENCE => style.dim("none seen"),
-            better => style.good(&format!("{} better", clean(better).to_ascii_uppercase())),
+            better => {
+                let text = format!("{} better", clean(better).to_ascii_uppercase());
+                if words::stands(m) { style.good(&text) } else { style.dim(&format!("{text}?")) }
+            }
         };
         format!(" {:>7} {:>15} {verdict}", words::ratio(m.ratio), words::interval(m.ci95))
     };

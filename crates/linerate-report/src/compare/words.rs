@@ -62,24 +62,48 @@ fn smallest(share: f64) -> String {
     }
 }
 
-/// The first sentence: what was seen, if anything.
+/// Whether a metric's verdict claims a difference.
+fn claims(m: &Metric) -> bool {
+    m.verdict != NO_DIFFERENCE
+}
+
+/// Whether the verdict is a difference that stands after the correction for many metrics.
+pub(super) fn stands(m: &Metric) -> bool {
+    claims(m) && m.p_corrected.is_none_or(|p| p < 0.05)
+}
+
+/// Metrics that were judged: the correction is for this many.
+fn judged(metrics: &[(String, String, &Metric)]) -> usize {
+    metrics.iter().filter(|(_, _, m)| m.p_value.is_some()).count()
+}
+
+/// The first sentence: what was seen, if anything. What does not stand after the correction is
+/// named as such.
 pub(super) fn headline(document: &Document) -> String {
-    let of = |verdict: &str| {
-        let is = |(_, title, m): &(String, String, &Metric)| (m.verdict == verdict).then(|| title.clone());
-        in_order(document).iter().filter_map(is).collect::<Vec<String>>()
-    };
-    let (a, b) = (of("a"), of("b"));
-    let sides = |name: &str, titles: &[String]| {
-        (!titles.is_empty()).then(|| format!("{name} is better in {}", titles.join(", ")))
-    };
-    let found: Vec<String> = [sides("A", &a), sides("B", &b)].into_iter().flatten().collect();
-    if !found.is_empty() {
-        return format!("{}.", found.join("; "));
-    }
-    if document.metrics.is_empty() {
+    let metrics = in_order(document);
+    if metrics.is_empty() {
         return "Nothing was measured on both sides.".to_owned();
     }
-    "No difference seen.".to_owned()
+    let sides = |verb: &str, standing: bool| {
+        let of = |side: &str| {
+            let is = |m: &Metric| m.verdict == side && stands(m) == standing;
+            let titles: Vec<&str> =
+                metrics.iter().filter(|(_, _, m)| is(m)).map(|(_, title, _)| title.as_str()).collect();
+            let name = side.to_ascii_uppercase();
+            (!titles.is_empty()).then(|| format!("{name} {verb} better in {}", titles.join(", ")))
+        };
+        let said: Vec<String> = ["a", "b"].into_iter().filter_map(of).collect();
+        (!said.is_empty()).then(|| said.join("; "))
+    };
+    let corrected = format!("the correction for {} metrics", judged(&metrics));
+    match (sides("is", true), sides("looks", false)) {
+        (None, None) => "No difference seen.".to_owned(),
+        (Some(found), None) => format!("{found}."),
+        (Some(found), Some(open)) => format!("{found}. Without {corrected}, {open}."),
+        (None, Some(open)) => {
+            format!("No difference stands after {corrected}; without it, {open}.")
+        }
+    }
 }
 
 /// How it was measured.
@@ -105,8 +129,9 @@ pub(super) fn differences(document: &Document) -> Vec<String> {
         let [low, high] = m.ci95.filter(|_| m.verdict != NO_DIFFERENCE)?;
         let better = m.verdict.to_ascii_uppercase();
         let (low, high) = (ratio(low), ratio(high));
+        let judgement = if stands(m) { "is better" } else { "looks better, but not after the correction" };
         Some(format!(
-            "{title}: B has {} than A (B/A {low} to {high} at 95 %). {better} is better.",
+            "{title}: B has {} than A (B/A {low} to {high} at 95 %). {better} {judgement}.",
             apart(m.ratio)
         ))
     };
@@ -118,25 +143,26 @@ pub(super) fn explanations(document: &Document) -> Vec<String> {
     let metrics = in_order(document);
     let mut all = Vec::new();
     all.extend(undecided(&metrics));
-    let judged = metrics.iter().filter(|(_, _, m)| m.p_value.is_some()).count();
-    let claimed = metrics.iter().filter(|(_, _, m)| m.verdict != NO_DIFFERENCE);
-    let (safe, alone): (Vec<_>, Vec<_>) =
-        claimed.partition(|(_, _, m)| m.p_corrected.is_some_and(|p| p < 0.05));
+    let judged = judged(&metrics);
+    let claimed = metrics.iter().filter(|(_, _, m)| claims(m));
+    let (safe, alone): (Vec<_>, Vec<_>) = claimed.partition(|(_, _, m)| stands(m));
     if judged > 1 {
         let titles = |of: &[&(String, String, &Metric)]| {
             of.iter().map(|(_, title, _)| title.as_str()).collect::<Vec<_>>().join(", ")
         };
         let mut text = format!(
-            "Each verdict stands by itself: of two equal servers it claims a difference in 5 % of comparisons. For {judged} metrics at \
-             once that is not corrected in the table."
+            "Each interval and p is that of its metric alone: of two equal servers it claims a difference in 5 % of comparisons. \
+             {judged} metrics at once make a false claim likelier."
         );
         match (safe.is_empty(), alone.is_empty()) {
             (true, true) => {}
             (false, true) => text += " After the correction (Holm) all of them stand.",
-            (true, false) => text += " After the correction (Holm) none of them stands.",
+            (true, false) => {
+                text += " After the correction (Holm) none of the differences stands: they are marked with a question mark."
+            }
             (false, false) => {
                 text += &format!(
-                    " After the correction (Holm) these stand: {}; not: {}.",
+                    " After the correction (Holm) these stand: {}. Marked with a question mark, because they do not: {}.",
                     titles(&safe),
                     titles(&alone)
                 );
