@@ -155,9 +155,10 @@ fn waits(pid: u32, inodes: &HashSet<u32>) -> Waits {
 
 /// The socket takes connections to `to`.
 fn answers(socket: &TcpSocket, to: SocketAddr) -> bool {
-    let (ip, port) = (socket.local.ip(), socket.local.port());
+    // A JVM listens on ::ffff:127.0.0.1 where it is asked for 127.0.0.1 (RFC 4291 section 2.5.5.2).
+    let (ip, port) = (socket.local.ip().to_canonical(), socket.local.port());
     // One of IPv6 for all addresses takes those of IPv4, too, unless IPV6_V6ONLY is set.
-    let takes = ip == to.ip() || ip.is_unspecified() && (ip.is_ipv6() || to.is_ipv4());
+    let takes = ip == to.ip().to_canonical() || ip.is_unspecified() && (ip.is_ipv6() || to.is_ipv4());
     socket.state == State::LISTEN && port == to.port() && takes
 }
 

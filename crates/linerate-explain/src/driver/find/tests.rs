@@ -48,6 +48,23 @@ fn what_nothing_shows_is_unclear() {
     assert_eq!(accepting(&all, &[7, 8]), Found::One(7));
 }
 
+/// A JVM that is asked for 127.0.0.1 listens on ::ffff:127.0.0.1.
+#[test]
+fn an_address_of_ipv4_in_one_of_ipv6_is_that_address() {
+    let listening = |local: &str| TcpSocket {
+        state: State::LISTEN,
+        local: local.parse().expect("an address"),
+        peer: "0.0.0.0:0".parse().expect("an address"),
+        receive_queue: 0,
+        send_queue: 0,
+        inode: 7,
+    };
+    let takes = |local: &str, to: &str| answers(&listening(local), to.parse().expect("an address"));
+    assert!(takes("[::ffff:127.0.0.1]:80", "127.0.0.1:80"));
+    assert!(takes("127.0.0.1:80", "127.0.0.1:80") && takes("[::]:80", "127.0.0.1:80"));
+    assert!(!takes("[::ffff:127.0.0.2]:80", "127.0.0.1:80") && !takes("0.0.0.0:80", "[::1]:80"));
+}
+
 /// A Python program that prints its port, and perhaps a number, and ends with its standard input.
 struct Program {
     child: Child,
