@@ -189,8 +189,15 @@ impl Answering {
         streams.then_some(answer)
     }
 
-    /// The missing part of a response that did not end, in words.
-    pub(super) fn unfinished(&self, failure: Failure, to: SocketAddr, patience: Duration) -> Failure {
+    /// The missing part of a response that did not end, in words. `came`: from its first byte to its
+    /// last, and from there to the end of our patience.
+    pub(super) fn unfinished(
+        &self,
+        failure: Failure,
+        to: SocketAddr,
+        patience: Duration,
+        came: (Duration, Duration),
+    ) -> Failure {
         if failure.why != Why::TimedOut {
             return failure;
         }
@@ -200,10 +207,31 @@ impl Answering {
                 failure.words,
                 patience.as_secs_f64()
             ),
-            Stage::Receive if self.answer.status != 0 => self.lacks(to),
+            Stage::Receive if self.answer.status != 0 => {
+                let (receiving, silent) = came;
+                if silent * 2 < receiving {
+                    self.still_comes(to, receiving, patience)
+                } else {
+                    self.lacks(to)
+                }
+            }
             _ => failure.words,
         };
         Failure { words, ..failure }
+    }
+
+    /// A response that was still arriving when our patience ended.
+    fn still_comes(&self, to: SocketAddr, receiving: Duration, patience: Duration) -> String {
+        let (came, limit) = (self.content, patience.as_secs_f64());
+        let each_second = came as f64 / receiving.as_secs_f64().max(1e-3);
+        let length = self.answer.field("content-length").and_then(|l| l.trim().parse::<u64>().ok());
+        let whole = length.map_or(String::new(), |length| {
+            format!(" of {length}: the whole takes about {:.0} s", length as f64 / each_second.max(1.0))
+        });
+        format!(
+            "{to} still sends its answer when we stop reading after {limit:.0} s, {:.0} kB/s: {came} bytes have come{whole}",
+            each_second / 1e3
+        )
     }
 
     /// The part that is missing of a response whose head came.
@@ -300,4 +328,28 @@ fn facts_of(head: &HeadView<'_>) -> Answer {
         fields.push((LOOKS_LIKE.to_owned(), software.to_owned()));
     }
     Answer { status: head.status(), fields, ..Answer::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_answer_is_told_from_one_that_stops() {
+        let mut answer = Answering::new(Expect::Usual);
+        answer.take(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n");
+        answer.take(&[b'x'; 40_000]);
+        let to = SocketAddr::from(([127, 0, 0, 1], 80));
+        let (s, ms) = (Duration::from_secs, Duration::from_millis);
+        let words = |came| {
+            let failure = Failure { stage: Stage::Receive, why: Why::TimedOut, words: String::new() };
+            answer.unfinished(failure, to, s(4), came).words
+        };
+        assert_eq!(
+            words((ms(3200), ms(800))),
+            "127.0.0.1:80 still sends its answer when we stop reading after 4 s, 12 kB/s: 40000 bytes have come of 200000: the whole \
+             takes about 16 s"
+        );
+        assert!(words((ms(100), ms(3900))).contains("the other 160000 never come"));
+    }
 }

@@ -320,8 +320,8 @@ impl Exchange<'_> {
                         self.call.receives.truncate(1);
                         break Ok(stream);
                     }
-                    last = e.at;
-                    break Err(answer.unfinished(failure, self.to, self.plan.patience));
+                    let came = (last - first.unwrap_or(last), e.at - std::mem::replace(&mut last, e.at));
+                    break Err(answer.unfinished(failure, self.to, self.plan.patience, came));
                 }
             }
         };
