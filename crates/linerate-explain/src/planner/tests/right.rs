@@ -68,6 +68,29 @@ fn a_full_queue_of_another_program_is_not_this_servers() {
     assert_eq!(verdict.proof(), Proof::Proved, "{verdict:#?}");
 }
 
+/// Segments that come out of order are late where none gets lost.
+#[test]
+fn nothing_is_lost_over_loopback() {
+    let call = |n: usize, disordered: bool| {
+        let wait = if disordered { 20.0 } else { 1.0 + n as f64 * 0.01 };
+        let mut call = Call { wait: t(wait), total: t(wait), ..Call::default() };
+        call.facts.rcv_ooopack = u32::from(disordered) * 4;
+        call.end = Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, ..Answer::default() }));
+        call
+    };
+    let judged = |settings: Settings| {
+        let mut record = Record::new(settings);
+        for n in 0..20 {
+            let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Kept(0));
+            let made = call(n, n % 2 == 1);
+            record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(made)));
+        }
+        Judgements::new(&record, &causes::ALL).of("packet-loss").clone()
+    };
+    assert!(matches!(judged(settings()), Judgement::Named(_)), "far away");
+    assert!(matches!(judged(here()), Judgement::Open(_)), "here");
+}
+
 #[test]
 fn a_loss_in_any_call_is_none_that_is_ruled_out() {
     for every in [7, 13, 19] {
