@@ -16,7 +16,7 @@ use crate::words::say;
 
 pub(super) static CAUSE: Cause = Cause {
     id: "server-think",
-    title: "the server works that long on the request before it answers",
+    title: "the server works that long on the request before its answer is complete",
     fixes: FIXES,
     verify: AGAIN,
     rule: Rule::Beside {
@@ -53,6 +53,10 @@ const FIXES: &[Fix] = &[
     Fix {
         software: "any server",
         change: "profile the handler of this path: time is spent above TCP (database, locks, remote calls, serialisation)",
+    },
+    Fix {
+        software: "any server, where the answer pauses in its middle",
+        change: "look for a limit of bandwidth (limit_rate in nginx, a traffic shaper) and for a slow source of the body",
     },
     Fix {
         software: "behind a proxy",
