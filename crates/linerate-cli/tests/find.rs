@@ -40,6 +40,23 @@ fn a_check_that_fails_at_the_lowest_rate_is_exit_code_1() {
     assert!(said.err.contains("holds at no rate"), "{}", said.err);
 }
 
+/// The limit is below what one call takes: no queue is to blame.
+#[test]
+fn a_limit_that_no_call_meets_is_no_queue() {
+    let server = common::responding(move |stream| {
+        std::thread::sleep(Duration::from_millis(60));
+        std::io::Write::write_all(stream, common::HELLO.as_bytes())
+    });
+    let (document, said) = measured(&["--find", "p99<20ms", "-r", "1", &format!("http://{server}/")]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(
+        (&document["find"]["end"], &document["find"]["limit"]),
+        (&"always fails".into(), &"call".into())
+    );
+    let why = document["find"]["why"].as_str().unwrap();
+    assert!(why.contains("each request was alone"), "{why}");
+}
+
 /// Serves one request at a time over all connections, each for 4 ms: 250 requests/s.
 #[test]
 fn the_rate_of_a_server_of_known_capacity_is_found() {

@@ -36,6 +36,8 @@ const CONNECTIONS: u32 = 4_096;
 const MOST_CONNECTIONS: f64 = 50_000.0;
 /// Busy share from which on a core has nothing left.
 const BUSY: f64 = 0.9;
+/// Requests in flight on average, below which each was alone most of the time.
+const ALONE: f64 = 0.5;
 
 /// The limit that must hold, in the check's unit.
 #[derive(Clone, Copy, Debug)]
@@ -324,6 +326,7 @@ impl Looked {
 /// `100 requests/s`, `100 connections`.
 fn load(unit: Unit, rate: f64) -> String {
     match unit {
+        Unit::Rate if rate == 1.0 => "1 request/s".to_owned(),
         Unit::Rate => format!("{rate:.0} requests/s"),
         Unit::Connections if rate == 1.0 => "1 connection".to_owned(),
         Unit::Connections => format!("{rate:.0} connections"),
@@ -518,12 +521,32 @@ fn gave_way(limit: &Limit, l: &Looked, looks: &[&Looked]) -> (&'static str, Stri
             ),
         );
     }
+    waited(limit, l, &at, &cores)
+}
+
+/// Nothing that was seen was full: where requests waited.
+fn waited(limit: &Limit, l: &Looked, at: &str, cores: &str) -> (&'static str, String) {
+    let outcome = &l.outcome;
     let sent = outcome.latency.from_sent.percentile_ns(99.0) as f64 / 1e3;
     if l.full && limit.metric.is_latency() && sent < limit.value {
         return (
             "connections",
             format!(
                 "Our connections gave way: {at} all of them waited for responses, and further requests for them (-c allows more)."
+            ),
+        );
+    }
+    let mean_s = outcome.latency.from_sent.mean_ns() / 1e9;
+    if l.unit == Unit::Rate
+        && limit.metric.is_latency()
+        && sent >= limit.value
+        && l.step.rate * mean_s < ALONE
+    {
+        return (
+            "call",
+            format!(
+                "The server is not quicker: {at} each request was alone, and took {} on average.",
+                Metric::Mean.shown(mean_s * 1e6)
             ),
         );
     }

@@ -155,7 +155,7 @@ pub struct Find {
     /// The interval that this lies in: the highest rate below it that held for certain, and the lowest
     /// above it that failed for certain.
     pub interval_rps: Option<[f64; 2]>,
-    /// What gave way above it: "server core", "queue", "connections", "link", "errors", "client".
+    /// What gave way above it: "server core", "queue", "call" (one alone takes longer), "connections", "link", "errors", "client".
     pub limit: Option<String>,
     /// The same in words.
     pub why: String,
