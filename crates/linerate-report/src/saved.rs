@@ -1,5 +1,6 @@
 //! Saved documents of runs, side by side, and of diagnoses.
 
+use linerate_load::plan::Check;
 use serde_json::Value;
 
 use crate::schema::outcome::{Document, Latency};
@@ -118,7 +119,9 @@ fn notes(out: &mut String, runs: &[(String, Document)], style: Style) {
         all.extend(document.warnings.iter().map(|w| (style.warn("note  "), w.clone())));
         all.extend(document.checks.iter().map(|check| {
             let mark = if check.pass { style.good("ok    ") } else { style.bad("FAILED") };
-            let value = check.value.map_or("not measured".to_owned(), |v| format!("{v}"));
+            let metric = Check::parse(&check.expr).ok().map(|known| known.metric);
+            let shown = |v: f64| metric.map_or_else(|| format!("{v}"), |metric| metric.shown(v));
+            let value = check.value.map_or("not measured".to_owned(), shown);
             (mark, format!("{}: {value}", check.expr))
         }));
         for (mark, text) in all {
