@@ -450,9 +450,9 @@ mod tests {
     #[test]
     fn the_path_and_headers_are_as_the_specification_has_them() {
         let shown = |text| Collector::with(text, "", None).map(|c| c.url.shown());
-        assert_eq!(shown("http://h").unwrap(), "http://h/v1/metrics");
+        assert_eq!(shown("http://h").unwrap(), "http://h:4318/v1/metrics");
         assert_eq!(shown("h:9/base/").unwrap(), "http://h:9/base/v1/metrics");
-        assert_eq!(shown("http://h/v1/metrics").unwrap(), "http://h/v1/metrics");
+        assert_eq!(shown("http://h:80/v1/metrics").unwrap(), "http://h/v1/metrics");
         assert_eq!(
             shown("http://h").map(|_| Collector::with("http://h", "", None).unwrap().url.port()).unwrap(),
             4318

@@ -41,7 +41,7 @@ impl Url {
     pub(crate) fn parse_with(text: &str, usual: u16) -> Result<Url, Fault> {
         let bad = |why: String| Fault::input(format!("URL {}: {why}", quoted(text))).hint(EXAMPLE);
         let (is_https, rest) = after_scheme(text).map_err(bad)?;
-        let usual = if is_https { 443 } else { usual };
+        let (usual, of_scheme) = if is_https { (443, 443) } else { (usual, 80) };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
         let (user, host_port) = match authority.rsplit_once('@') {
@@ -59,7 +59,7 @@ impl Url {
             return Err(bad("there is no host in it".to_owned()));
         }
         let host = url::Host::parse(host).map_err(|e| bad(format!("the host {}: {e}", quoted(host))))?;
-        let authority = if port == usual { host.to_string() } else { format!("{host}:{port}") };
+        let authority = if port == of_scheme { host.to_string() } else { format!("{host}:{port}") };
         let without_fragment = rest.split('#').next().unwrap_or_default();
         let path = parts::encode_target(without_fragment);
         let path = if path.starts_with('/') { path.into_owned() } else { format!("/{path}") };
