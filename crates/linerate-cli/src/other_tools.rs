@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use linerate_report::Style;
+
 use crate::args::LoadArgs;
 use crate::compare::{first_line, flags_of_load};
 use crate::fault::{Exit, Fault};
@@ -145,6 +147,11 @@ impl Tool {
         }
     }
 
+    /// None of the three has a flag of this name with another meaning.
+    fn asks_for_help(self, word: &str) -> bool {
+        ["-h", "--help", "-help"].contains(&word)
+    }
+
     fn wrong(self, what: &str) -> Fault {
         Fault::input(format!("linerate {}: {what}", self.name()))
     }
@@ -162,9 +169,57 @@ pub(crate) fn typed() -> Vec<OsString> {
 
 /// Runs the command line of a tool.
 pub(crate) fn run(tool: Tool, words: &[String]) -> Result<Exit, Fault> {
+    if words.iter().any(|word| tool.asks_for_help(word)) {
+        return terminal::print(&help(tool, terminal::style(&std::io::stdout()))).map(|()| Exit::Fine);
+    }
     let args = translated(tool, words)?;
     terminal::print_beside(&format!("{}\n", tool.differs()), true)?;
     load::run(&args)
+}
+
+/// The page about a tool's command line: each of its flags, and what becomes of it.
+fn help(tool: Tool, style: Style) -> String {
+    const COLUMN: usize = 26;
+    let name = tool.name();
+    let mut text = format!(
+        "Run a command line of {name} with linerate load\n\n{}.\n\nUsage: linerate {name} FLAGS URL\n\nFlags of {name}, and what they \
+         become:\n",
+        style.wrapped("", &capital(tool.differs()))
+    );
+    for (names, to) in tool.flags() {
+        let dashed =
+            |n: &&str| if n.len() > 1 && tool != Tool::Hey { format!("--{n}") } else { format!("-{n}") };
+        let names = names.iter().map(dashed).collect::<Vec<_>>().join(", ");
+        let becomes = style.wrapped(&" ".repeat(2 + COLUMN), &becomes(*to));
+        // Names that are too long for their column have a line of their own.
+        text += &if names.len() < COLUMN {
+            format!("  {names:<COLUMN$}{}\n", becomes.trim_start())
+        } else {
+            format!("  {names}\n{becomes}\n")
+        };
+    }
+    text + "\nlinerate load --help says what the flags of linerate load mean, and lists its exit codes.\n"
+}
+
+fn capital(text: &str) -> String {
+    let (first, rest) = text.split_at(1);
+    first.to_uppercase() + rest
+}
+
+/// What becomes of a flag, in words.
+fn becomes(to: To) -> String {
+    match to {
+        To::Flag(flag) => flag.to_owned(),
+        To::Seconds(flag) => format!("{flag}, in seconds"),
+        To::Field(field) => format!("-H '{field}: ...'"),
+        To::BodyFile("GET") => "--body @FILE".to_owned(),
+        To::BodyFile(method) => format!("--body @FILE, by {method}"),
+        To::RateEach => "--rate, for each connection".to_owned(),
+        To::Words(words) => words.join(" "),
+        To::KeepAlive => "without it: --per-connection 1".to_owned(),
+        To::Nothing | To::NothingWith => "taken, and changes nothing".to_owned(),
+        To::Refused(hint) => format!("refused: {hint}"),
+    }
 }
 
 /// The command line of the other tool, as far as it was read.
@@ -324,6 +379,18 @@ mod tests {
     fn of(tool: Tool, line: &str) -> Result<LoadArgs, String> {
         let words = shell_words::split(line).map_err(|e| e.to_string())?;
         translated(tool, &words).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn each_tool_has_a_page_about_its_flags() {
+        for tool in [Tool::Wrk, Tool::Ab, Tool::Hey] {
+            let page = help(tool, Style::default());
+            assert!(page.lines().all(|line| line.len() <= 100) && page.contains("refused: "), "{page}");
+            let asks = |word: &str| tool.asks_for_help(word) && flag(tool, word).is_none();
+            assert!(asks("--help") && asks("-h"), "{tool:?}");
+        }
+        assert!(help(Tool::Wrk, Style::default()).contains("  --timeout                 --timeout\n"));
+        assert!(help(Tool::Hey, Style::default()).contains("  -h2                       --http 2\n"));
     }
 
     #[test]
