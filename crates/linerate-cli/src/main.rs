@@ -27,14 +27,14 @@ mod why;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 
 use args::{Cli, Command};
 use fault::{Exit, Fault};
 use other_tools::Tool;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(other_tools::typed()) {
+    let cli = match Cli::typed(other_tools::typed()) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();

@@ -3,6 +3,7 @@
 mod compare;
 #[cfg(test)]
 mod documented;
+mod epilogue;
 mod explain;
 pub(crate) mod foreign;
 mod lab;
@@ -15,7 +16,9 @@ pub(crate) mod route;
 pub(crate) mod tls;
 pub(crate) mod values;
 
-use clap::{Args, Parser, Subcommand};
+use std::io::IsTerminal;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use compare::CompareArgs;
 pub(crate) use explain::{ExplainArgs, Process, Written};
@@ -26,10 +29,29 @@ pub(crate) use values::Resolve;
 
 /// HTTP as fast as the wire allows, and why when it isn't
 #[derive(Debug, Parser)]
-#[command(name = "linerate", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "linerate", version, disable_help_subcommand = true, max_term_width = usize::from(WIDEST))]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+}
+
+/// The widest line of the help. Reason: longer ones are hard to read.
+const WIDEST: u16 = 100;
+
+impl Cli {
+    /// The definition, its help laid out for the terminal.
+    pub(crate) fn shown() -> clap::Command {
+        // As clap decides it.
+        let typed = || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let columns =
+            if std::io::stdout().is_terminal() { Some(crate::terminal::columns()) } else { typed() };
+        epilogue::laid_out(Cli::command(), columns.unwrap_or(WIDEST).min(WIDEST).into())
+    }
+
+    /// What was typed.
+    pub(crate) fn typed(words: Vec<std::ffi::OsString>) -> Result<Cli, clap::Error> {
+        Cli::from_arg_matches(&Cli::shown().try_get_matches_from(words)?)
+    }
 }
 
 /// A subcommand.

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &HelpArgs) -> Result<Exit, Fault> {
     if let Some(topic) = TOPICS.iter().find(|t| t.name == name) {
         return terminal::print(&markdown::to_text(topic.text, style)).map(|()| Exit::Fine);
     }
-    let mut command = Cli::command();
+    let mut command = Cli::shown();
     command.build();
     if let Some(found) = command.find_subcommand_mut(name) {
         let mut found = found.clone();
