@@ -5,6 +5,7 @@ mod latency;
 mod page;
 mod sections;
 
+use linerate_load::outcome::Failure;
 use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Arrival, Pace, Rate, RateStep, Way};
 use linerate_load::{Outcome, Plan};
@@ -67,7 +68,9 @@ pub fn short(report: &Report<'_>, style: Style) -> String {
         (r.unsolicited_responses, "unsolicited"),
     ];
     let wrong = parts.iter().filter(|(n, _)| *n > 0);
-    let wrong: Vec<String> = wrong.map(|(n, what)| format!("{} {what}", units::count(*n))).collect();
+    let wrong: Vec<String> = wrong
+        .map(|(n, what)| format!("{} {what}{}", units::count(*n), most_frequent(outcome, what)))
+        .collect();
     if !wrong.is_empty() {
         page.marked(Mark::Bad, &wrong.join(", "));
     }
@@ -130,6 +133,22 @@ fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
             "not one response was good: the rate and the latencies are those of bad responses",
         );
     }
+}
+
+/// The most frequent reason of what went wrong, in brackets.
+fn most_frequent(outcome: &Outcome, what: &str) -> String {
+    let reason = match what {
+        "failed" => {
+            let most = Failure::ALL.into_iter().max_by_key(|why| outcome.failures.count(*why));
+            most.map(|why| why.name().to_owned())
+        }
+        "bad" if outcome.bad.status > 0 => {
+            let errors = outcome.status.iter().filter(|(status, _)| **status >= 400);
+            errors.max_by_key(|(_, n)| **n).map(|(status, _)| format!("status {status}"))
+        }
+        _ => None,
+    };
+    reason.map_or(String::new(), |reason| format!(" ({reason})"))
 }
 
 /// What was answered in which time. The last response may come long after sending has ended, and the
