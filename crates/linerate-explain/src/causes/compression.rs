@@ -34,7 +34,7 @@ const FIXES: &[Fix] = &[
     },
     Fix {
         software: "the caller",
-        change: "--compressed (Accept-Encoding: gzip) where the network is slow and the answer is text",
+        change: "ask for compression (--compressed) only where the network is slow and the answer is text",
     },
 ];
 

@@ -189,7 +189,10 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     }
     let work = before + within;
     if work < WORK_MS {
-        return excluded(format!("the answer begins {} after a round trip", say(before)));
+        return excluded(format!(
+            "the answer begins {} after a round trip; work below {WORK_MS:.0} ms is not judged",
+            say(before)
+        ));
     }
     if work < BUSY * WORK_MS && record.is_machine_busy() {
         return Judgement::Open(format!(
