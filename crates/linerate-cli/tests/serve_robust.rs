@@ -228,7 +228,9 @@ fn a_drain_loses_nothing_under_pipelined_load() {
         });
         let (code, said) = server.end();
         assert_eq!(code, Some(0), "{said}");
-        let count: usize = said.split(' ').nth(1).unwrap().parse().unwrap();
+        // On a busy machine it may say before that a thread got no CPU.
+        let counts = said.lines().find_map(|line| line.strip_prefix("answered ")).expect("its counts");
+        let count: usize = counts.split(' ').next().unwrap().parse().unwrap();
         let (stats, more) = (count - answered, said.contains("still open"));
         // Counts beyond the clients' are the requests for /stats.
         assert!(stats > 0 && stats < 20_000 && !more, "{io}: {said}, clients got {answered}");
