@@ -217,6 +217,7 @@ impl Named {
         self.requests.merge(&other.requests);
         self.bad.merge(&other.bad);
         self.latency.merge(&other.latency);
+        self.in_window += other.in_window;
     }
 }
 

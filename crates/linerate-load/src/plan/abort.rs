@@ -9,7 +9,7 @@ use super::check::CheckResult;
 use super::units::{parse_duration, quoted, shown_duration};
 use super::{Check, limits::ABORT_LOOKS, limits::ABORT_WINDOW};
 use crate::Outcome;
-use crate::outcome::{Latency, Snapshot};
+use crate::outcome::{Latency, Snapshot, Window};
 
 /// A condition that ends a run early.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,7 +95,8 @@ impl AbortWatch {
 
 /// The outcome of the time between two snapshots.
 fn between(then: &Snapshot, now: &Snapshot) -> Outcome {
-    let mut outcome = Outcome { duration: now.elapsed - then.elapsed, ..Outcome::default() };
+    let time = now.elapsed - then.elapsed;
+    let mut outcome = Outcome { duration: time, ..Outcome::default() };
     let (r, a, b) = (&mut outcome.requests, &now.requests, &then.requests);
     r.answered = a.answered.saturating_sub(b.answered);
     r.failed = a.failed.saturating_sub(b.failed);
@@ -106,6 +107,7 @@ fn between(then: &Snapshot, now: &Snapshot) -> Outcome {
     r.unsent = now.overdue.saturating_sub(then.overdue);
     // Requests in flight are neither good nor bad yet.
     r.sent = r.answered + r.failed + r.unknown;
+    outcome.window = Window { answered: r.answered, time, ..Window::default() };
     outcome.bad.status = now.bad.total().saturating_sub(then.bad.total());
     let mut latency = now.latency.clone();
     latency.subtract(&then.latency);
@@ -147,6 +149,15 @@ mod tests {
         }
         let said = watch.look(&stalled(4000, 210, 250)).unwrap();
         assert_eq!(said, "errors>50%@2s: 95 % over the last 2s");
+    }
+
+    #[test]
+    fn a_rate_that_falls_ends_a_run() {
+        let mut watch = AbortWatch::new(&[AbortOn::parse("rate<50@2s").unwrap()]);
+        for (ms, answered) in [(0, 0), (1000, 100), (2000, 200), (3000, 250)] {
+            assert_eq!(watch.look(&at(ms, answered, 0)), None, "{ms}");
+        }
+        assert_eq!(watch.look(&at(4000, 260, 0)).unwrap(), "rate<50@2s: 30/s over the last 2s");
     }
 
     #[test]

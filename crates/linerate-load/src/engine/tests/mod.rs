@@ -589,6 +589,11 @@ fn several_kinds_are_told_apart() {
     assert_eq!(get.requests.answered + delete.requests.answered, 400);
     assert!((60..140).contains(&delete.requests.answered), "{:?}", delete.requests);
     assert_eq!(get.latency.count(), get.requests.answered);
+    // Those of all cores add up.
+    let mut whole = Outcome::default();
+    (0..2).for_each(|_| whole.merge(&outcome));
+    assert_eq!(whole.window.answered, 800);
+    assert_eq!(whole.by_name.values().map(|name| name.in_window).sum::<u64>(), 800);
 }
 
 #[test]
