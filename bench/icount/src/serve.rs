@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use linerate_net::mem::{Mem, Peer, PeerActions, PeerConn};
 use linerate_net::{ListenOptions, Time};
-use linerate_serve::{Limits, Request, Response, Server};
+use linerate_serve::{
+    Content, Counts, Handler, Limits, Request, Response, Routes, Server, SharedContent, SitePlan,
+};
 
 use crate::scenario::Scenario;
 
@@ -26,6 +28,16 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         name: "pipelined_measured",
         about: "a request of 16 that came together, for metrics",
         run: |n| answered(n, 16, true),
+    },
+    Scenario {
+        name: "routes_keep_alive",
+        about: "a request on an open connection, by the built-in routes",
+        run: |n| routed(n, 1),
+    },
+    Scenario {
+        name: "routes_pipelined",
+        about: "a request of 16 that came together, by the built-in routes",
+        run: |n| routed(n, 16),
     },
 ];
 
@@ -56,15 +68,26 @@ impl Peer for Client {
 }
 
 fn answered(n: u64, batch: usize, measured: bool) {
-    let at = "10.0.0.1:80".parse().unwrap_or_else(|e| panic!("{e}"));
-    let mut mem = Mem::default();
-    let received: Arc<AtomicU64> = Arc::default();
     let handler = |request: Request| async move {
         match request.path() {
             "/" => Response::text(Bytes::from_static(b"Hello, World!\n")),
             _ => Response::status(404),
         }
     };
+    run(n, batch, measured, handler);
+}
+
+/// As `linerate serve` responds without options.
+fn routed(n: u64, batch: usize) {
+    let routes = Routes::new(Arc::new(Counts::default));
+    let site = SitePlan::new(routes, SharedContent::new(Content::default())).site();
+    run(n, batch, false, move |request: Request| site.clone().answer(request));
+}
+
+fn run(n: u64, batch: usize, measured: bool, handler: impl Handler) {
+    let at = "10.0.0.1:80".parse().unwrap_or_else(|e| panic!("{e}"));
+    let mut mem = Mem::default();
+    let received: Arc<AtomicU64> = Arc::default();
     mem.dial(at, Client { batch, length: 0, received: Arc::clone(&received) });
     let mut server = Server::new(mem, handler, Limits::default()).with_measure(measured);
     server.listen(at, &ListenOptions::default()).unwrap_or_else(|e| panic!("{e}"));

@@ -22,7 +22,7 @@ use tower_service::Service;
 use crate::message::body::{BodyError, RequestBody, Trailers};
 use crate::message::hand_over::HandOver;
 use crate::message::http_body::{Framed, FromBody, Housed, Place, Places, to_bytes};
-use crate::message::response::{ResponseBody, fields};
+use crate::message::response::{Announced, ResponseBody, fields};
 use crate::message::stream::{Failure, Streamed};
 use crate::message::tunnel::TunnelBody;
 use crate::message::websocket;
@@ -386,7 +386,7 @@ fn head_of(parts: &http::response::Parts) -> Response {
         if name == header::CONTENT_LENGTH {
             // To HEAD, a service sends the length that the body would have; and it may know the
             // length of a body that does not.
-            answer.announced = value.to_str().ok().and_then(|v| v.parse().ok());
+            answer.announced = Announced::new(value.to_str().ok().and_then(|v| v.parse().ok()));
         } else if name == header::CONNECTION {
             answer.close |= value.as_bytes().eq_ignore_ascii_case(b"close");
         } else {
@@ -437,7 +437,7 @@ where
     B::Error: Into<Failure>,
 {
     let length = body.length().map(|n| n + first.as_ref().map_or(0, |b| b.len() as u64));
-    let length = length.or(answer.announced);
+    let length = length.or(answer.announced.get());
     answer.body = ResponseBody::Stream(Streamed::new(FromBody { body, first, trailers, length }));
     answer
 }

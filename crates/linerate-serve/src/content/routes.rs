@@ -1,6 +1,7 @@
 //! The built-in routes of `linerate serve` and the demo, as load generators, test suites and people
 //! use them.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,6 +12,7 @@ use linerate_http::server::{Form, Method, push_decimal, reason};
 
 use crate::flows::Desk;
 use crate::message::body::BodyError;
+use crate::message::responding::{Responding, Waits};
 use crate::message::stream::BodyStream;
 use crate::stats::counts::Counts;
 use crate::{Request, Response, Route, blocking, sleep};
@@ -101,64 +103,60 @@ impl Routes {
     }
 
     /// Responds to a request.
-    pub async fn answer(self, request: Request) -> Response {
-        self.answer_shared(request).await
+    pub fn answer(&self, request: Request) -> impl Future<Output = Response> + use<> {
+        self.respond(request)
     }
 
-    /// The same for shared routes, without changing a reference count.
-    pub(crate) async fn answer_shared(&self, request: Request) -> Response {
+    pub(crate) fn respond(&self, request: Request) -> Responding {
         let route = self.patterns.of(request.path());
-        self.respond(request).await.with_route(route)
+        match self.at_once(request) {
+            Ok(response) => Responding::ready(response.with_route(route)),
+            Err(waits) => Responding::waits(async move { waits.await.with_route(route) }),
+        }
     }
 
-    async fn respond(&self, request: Request) -> Response {
+    /// The response, or the future of one that may have to wait.
+    fn at_once(&self, request: Request) -> Result<Response, Waits> {
         let method = request.method();
         match method {
             Method::Get | Method::Head | Method::Post => {}
-            Method::Options => return allow(Response::status(204)),
-            Method::Put | Method::Delete | Method::Patch | Method::Trace => return not_allowed(),
-            Method::Connect => return Response::no_tunnel(),
-            Method::Other => return status_page(501),
+            Method::Options => return Ok(allow(Response::status(204))),
+            Method::Put | Method::Delete | Method::Patch | Method::Trace => return Ok(not_allowed()),
+            Method::Connect => return Ok(Response::no_tunnel()),
+            Method::Other => return Ok(status_page(501)),
         }
         if request.head().form() == Form::Asterisk {
-            return not_allowed();
+            return Ok(not_allowed());
         }
         let path = request.path();
         if path == "/" {
-            return if method == Method::Post { echo(request, false).await } else { hello() };
+            return if method == Method::Post { Err(Box::pin(echo(request, false))) } else { Ok(hello()) };
         }
         let (name, argument) = split(path);
-        match (name, argument) {
-            ("echo", None) if method == Method::Post => echo(request, false).await,
+        Ok(match (name, argument) {
+            ("echo", None) if method == Method::Post => return Err(Box::pin(echo(request, false))),
             ("echo", None) => head_dump(&request),
-            ("upper", None) if method == Method::Post => echo(request, true).await,
+            ("upper", None) if method == Method::Post => return Err(Box::pin(echo(request, true))),
             ("upper", None) => not_allowed(),
             ("bytes", Some(n)) => self.bytes(n),
-            ("delay", Some(ms)) if ms <= DELAY => {
-                sleep(Duration::from_millis(ms)).await;
-                Response::text("waited\n")
-            }
+            ("delay", Some(ms)) if ms <= DELAY => return Err(Box::pin(delayed(ms))),
             ("block", Some(ms)) if ms <= DELAY => {
                 std::thread::sleep(Duration::from_millis(ms));
                 Response::text("blocked\n")
             }
-            ("threads", Some(ms)) if ms <= DELAY => {
-                // Boxed for the same reason as below.
-                Box::pin(on_a_thread(ms)).await
-            }
+            ("threads", Some(ms)) if ms <= DELAY => return Err(Box::pin(on_a_thread(ms))),
             ("compute", Some(n)) if n <= COMPUTE => computed(n * 1_000),
             ("status", Some(code)) if (200..=599).contains(&code) => status_page(code as u16),
             ("stream", Some(n)) if n <= LINES => Response::status(200)
                 .with_content_type("text/plain; charset=utf-8")
                 .with_stream(Lines { next: 0, end: n }),
             ("stats", None) => Response::json((self.counts)().to_json()),
-            ("", None) if path == FLOWS => match &self.flows {
-                // Boxed, so that the future of every request stays small.
-                Some(desk) => Box::pin(desk.answer(request)).await,
+            ("", None) if path == FLOWS => match self.flows.clone() {
+                Some(desk) => return Err(Box::pin(async move { desk.answer(request).await })),
                 None => Response::explained(404, "TCP is the kernel's here: ss -tine shows its connections"),
             },
             _ => status_page(404),
-        }
+        })
     }
 
     /// Whether a path is one of these routes.
@@ -182,6 +180,12 @@ impl Routes {
         }
         response.with_stream(Repeat { block: self.block.clone(), left: n })
     }
+}
+
+/// Waits as a coroutine.
+async fn delayed(ms: u64) -> Response {
+    sleep(Duration::from_millis(ms)).await;
+    Response::text("waited\n")
 }
 
 /// Waits on a thread beside the event loop.

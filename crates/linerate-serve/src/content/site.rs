@@ -1,6 +1,7 @@
 //! What `linerate serve` serves: files if configured, otherwise the built-in routes.
 
 use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,7 @@ use crate::content::https::{Hsts, redirect};
 use crate::content::routes::Routes;
 use crate::content::table::{OwnTable, RouteTable, What};
 use crate::content::users::{Known, Users};
+use crate::message::responding::Responding;
 use crate::{Address, Request, Response, Route};
 
 /// The content of a site.
@@ -193,14 +195,25 @@ struct Page {
     users: Option<Users>,
     redirect_to_https: Option<u16>,
     hsts: Option<Hsts>,
+    /// The built-in routes respond to every request, and nothing is added.
+    only_routes: bool,
 }
 
 impl Page {
     fn new(content: &Content) -> Page {
+        let table = content.table.own();
+        let only_routes = content.routes
+            && content.root.is_none()
+            && table.is_none()
+            && content.fields.is_empty()
+            && content.users.is_none()
+            && content.redirect_to_https.is_none()
+            && content.hsts.is_none();
         Page {
+            only_routes,
             files: content.root.as_ref().map(FileRoot::files),
             routes: content.routes,
-            table: content.table.own(),
+            table,
             fields: content.fields.clone(),
             error_pages: content.error_pages.clone(),
             users: content.users.clone(),
@@ -223,8 +236,19 @@ impl Site {
     }
 
     /// Responds to a request.
-    pub async fn answer(self, request: Request) -> Response {
+    pub fn answer(&self, request: Request) -> impl Future<Output = Response> + use<> {
+        self.respond(request)
+    }
+
+    fn respond(&self, request: Request) -> Responding {
         let page = self.page(&request);
+        if page.only_routes {
+            return self.0.plan.routes.respond(request);
+        }
+        Responding::Waits(Box::pin(self.clone().of_page(page, request)))
+    }
+
+    async fn of_page(self, page: Rc<Page>, request: Request) -> Response {
         let is_plain = request.tls().is_none();
         if let Some(port) = page.redirect_to_https.filter(|_| is_plain) {
             return redirect(&request, port);
@@ -279,11 +303,11 @@ impl Site {
         let files = match &page.files {
             Some(files) if reads || !page.routes => files,
             Some(files) if request.path() != "/" && !known && files.has(&request).await => files,
-            _ => return routes.answer_shared(request).await,
+            _ => return routes.respond(request).await,
         };
         // A file may have the name of a route: the file has precedence, because it was put there.
         if page.routes && request.path() != "/" && known && !files.has(&request).await {
-            return routes.answer_shared(request).await;
+            return routes.respond(request).await;
         }
         files.clone().answer(request).await.with_route(self.0.files_route)
     }

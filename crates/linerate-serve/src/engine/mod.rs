@@ -9,6 +9,7 @@ mod read;
 mod respond;
 mod streams;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use linerate_http::server::{HeadReader, HeadWriter, HttpDate};
@@ -45,7 +46,7 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) date: HttpDate,
     pub(crate) now: Time,
     /// The address of each listener, including removed ones that may still have connections.
-    pub(crate) places: Vec<(Listener, Address)>,
+    pub(crate) places: Vec<(Listener, Rc<Address>)>,
     /// Every further response closes its connection.
     pub(crate) draining: bool,
     /// Signals the drain to handlers.
@@ -124,8 +125,8 @@ impl<H: Handler> Engine<H> {
 
     /// The address that accepted a connection. Searches the newest first: a transport may reuse a
     /// listener's number.
-    pub(crate) fn place(&self, c: &Connection) -> Option<Address> {
-        self.places.iter().rev().find(|(listener, _)| *listener == c.listener).map(|(_, at)| at.clone())
+    pub(crate) fn place(&self, c: &Connection) -> Option<Rc<Address>> {
+        self.places.iter().rev().find(|(listener, _)| *listener == c.listener).map(|(_, at)| Rc::clone(at))
     }
 
     /// Cancels the newest request's handler, if it still runs.

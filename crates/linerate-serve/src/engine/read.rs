@@ -150,7 +150,7 @@ impl<H: Handler> Engine<H> {
     /// The client speaks TLS, but this address does not.
     fn refuse_tls(&mut self, c: &mut Connection) {
         if let Some(misdirected) = &self.misdirected {
-            misdirected.came(self.place(c));
+            misdirected.came(self.place(c).as_deref().cloned());
         }
         let asked = Asked::by_none(c.peer, b"TLS to a plain HTTP port", self.now);
         self.refuse_with(

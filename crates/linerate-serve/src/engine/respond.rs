@@ -127,7 +127,7 @@ impl<H: Handler> Engine<H> {
             ResponseBody::Whole(body) => {
                 let framing = if asked.head_only && body.is_empty() {
                     // Left out, for all we know: a length of 0 would be a statement about GET (RFC 9110 section 8.6).
-                    response.announced.map_or(AnswerFraming::Absent, AnswerFraming::Length)
+                    response.announced.get().map_or(AnswerFraming::Absent, AnswerFraming::Length)
                 } else {
                     AnswerFraming::Length(body.len() as u64)
                 };
@@ -148,7 +148,7 @@ impl<H: Handler> Engine<H> {
             }
             ResponseBody::File(body) => {
                 let framing = AnswerFraming::Length(body.len());
-                (framing, (!asked.head_only && body.len() > 0).then_some(Later::File(body)))
+                (framing, (!asked.head_only && body.len() > 0).then_some(Later::File(*body)))
             }
         };
         self.writer.write(&response.head(persistence, framing), out, &self.date);

@@ -6,6 +6,7 @@ pub(crate) mod hand_over;
 pub(crate) mod http_body;
 pub(crate) mod request;
 pub(crate) mod request_builder;
+pub(crate) mod responding;
 pub(crate) mod response;
 pub(crate) mod stream;
 pub(crate) mod tunnel;

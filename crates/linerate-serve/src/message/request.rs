@@ -35,7 +35,8 @@ pub struct Request {
     head: Rc<RequestHead>,
     body: RequestBody,
     peer: SocketAddr,
-    listener: Option<Address>,
+    /// Shared, because every request of a connection carries it.
+    listener: Option<Rc<Address>>,
     tls: Option<Arc<TlsInfo>>,
     /// It asks for another protocol, and the connection can be handed over.
     offer: Option<Box<Offer>>,
@@ -47,7 +48,7 @@ impl Request {
     }
 
     /// Sets the address that accepted it.
-    pub(crate) fn by(self, listener: Option<Address>) -> Request {
+    pub(crate) fn by(self, listener: Option<Rc<Address>>) -> Request {
         Request { listener, ..self }
     }
 
@@ -129,6 +130,6 @@ impl Request {
     /// machine. `None` if the server listens by other means than
     /// [`Server::listen`](crate::Server::listen).
     pub fn listener(&self) -> Option<&Address> {
-        self.listener.as_ref()
+        self.listener.as_deref()
     }
 }

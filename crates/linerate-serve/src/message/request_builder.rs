@@ -1,6 +1,7 @@
 //! Builds requests for tests.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -137,7 +138,10 @@ impl RequestBuilder {
         };
         let offer = upgrade::is_offered(&head)
             .then(|| Box::new(Offer { draining: Draining::default(), incoming: arrived(self.behind) }));
-        Ok(Request::new(head, body, self.peer).by(self.listener).over_tls(self.tls).offering(offer))
+        Ok(Request::new(head, body, self.peer)
+            .by(self.listener.map(Rc::new))
+            .over_tls(self.tls)
+            .offering(offer))
     }
 }
 

@@ -36,11 +36,27 @@ pub struct Response {
     pub(crate) body: ResponseBody,
     pub(crate) close: bool,
     /// The Content-Length of a response to HEAD that has no body to measure.
-    pub(crate) announced: Option<u64>,
+    pub(crate) announced: Announced,
     /// The connection is handed over: this receives its bytes, and the body is what it sends.
     pub(crate) tunnel: Option<Box<HandOver>>,
     /// The route that metrics count it under.
     pub(crate) route: Route,
+}
+
+/// A Content-Length, or none: an `Option<u64>` in eight bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announced(u64);
+
+impl Announced {
+    pub(crate) const NOTHING: Announced = Announced(u64::MAX);
+
+    pub(crate) fn new(length: Option<u64>) -> Announced {
+        length.map_or(Announced::NOTHING, Announced)
+    }
+
+    pub(crate) fn get(self) -> Option<u64> {
+        (self.0 != u64::MAX).then_some(self.0)
+    }
 }
 
 thread_local! {
@@ -70,7 +86,7 @@ impl Response {
             fields: Fields::new(),
             body: ResponseBody::Whole(Bytes::new()),
             close: false,
-            announced: None,
+            announced: Announced::NOTHING,
             tunnel: None,
             route: Route(0),
         }
@@ -78,12 +94,16 @@ impl Response {
 
     /// 200 with a text.
     pub fn text(body: impl Into<Bytes>) -> Response {
-        Response::status(200).with_content_type("text/plain; charset=utf-8").with_body(body)
+        Response::of("text/plain; charset=utf-8", body.into())
     }
 
     /// 200 with JSON.
     pub fn json(body: impl Into<Bytes>) -> Response {
-        Response::status(200).with_content_type("application/json").with_body(body)
+        Response::of("application/json", body.into())
+    }
+
+    fn of(kind: &'static str, body: Bytes) -> Response {
+        Response { content_type: Some(kind), body: ResponseBody::Whole(body), ..Response::status(200) }
     }
 
     /// An error response that says why.
@@ -172,7 +192,7 @@ impl Response {
     #[must_use]
     pub fn with_file(mut self, file: File, range: Range<u64>) -> Response {
         self.give_up_tunnel();
-        self.body = ResponseBody::File(FileBody::new(file, range));
+        self.body = ResponseBody::File(Box::new(FileBody::new(file, range)));
         self
     }
 
@@ -233,7 +253,7 @@ impl Response {
     /// The Content-Length of a response to HEAD, which has no body to measure (RFC 9110 section 9.3.2). With a body, and
     /// for other methods, the body says it.
     pub fn announcing(mut self, length: u64) -> Response {
-        self.announced = Some(length);
+        self.announced = Announced::new(Some(length));
         self
     }
 
@@ -273,8 +293,8 @@ pub(crate) enum ResponseBody {
     Whole(Bytes),
     /// Produced while it is sent: chunked, or with Content-Length if the stream knows it.
     Stream(Streamed),
-    /// Ranges of a file, sent with Content-Length.
-    File(FileBody),
+    /// Ranges of a file, sent with Content-Length. Boxed, so that every response is small to move.
+    File(Box<FileBody>),
 }
 
 impl Default for ResponseBody {

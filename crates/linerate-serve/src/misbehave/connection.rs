@@ -64,7 +64,7 @@ fn requests(channel: Channel, peer: SocketAddr, shared: &Shared, routes: &Routes
             if let Some(think) = shared.how.think {
                 shared.pause(think.time(shared.chance()));
             }
-            wait_for(routes.clone().answer(request))
+            wait_for(routes.answer(request))
         });
         shared.count(|c| c.answered(response.code()));
         connection.answer(&head, response, keep)?;

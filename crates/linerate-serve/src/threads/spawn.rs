@@ -64,7 +64,7 @@ pub fn spawn_site(options: ServerOptions, content: SharedContent) -> io::Result<
         let plan = SitePlan::new(routes, content);
         move || {
             let site = plan.site();
-            Ok((move |request| site.clone().answer(request), ()))
+            Ok((move |request| site.answer(request), ()))
         }
     })
 }

@@ -1,6 +1,7 @@
 //! Accepts connections, and handles the lack of file descriptors.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 use linerate_net::{Close, Conn, ListenOptions, Listener, NetError, Profile, Time, Transport};
 
@@ -43,7 +44,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             let kept = &self.accepting.listeners;
             self.engine.places.retain(|(known, _)| kept.iter().any(|(_, listener)| listener == known));
         }
-        self.engine.places.push((listener, address.clone()));
+        self.engine.places.push((listener, Rc::new(address.clone())));
         self.accepting.listeners.push((address, listener));
     }
 

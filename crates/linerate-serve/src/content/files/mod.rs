@@ -320,7 +320,7 @@ fn several(found: Found, parts: Vec<Range<u64>>, kind: &str, mut response: Respo
     let many = Multipart::new(parts, found.size, kind);
     response.content_type = None;
     let _ = response.fields.add("content-type", format!("multipart/byteranges; boundary={}", many.boundary));
-    response.body = ResponseBody::File(FileBody::of_parts(found.file, many.parts));
+    response.body = ResponseBody::File(Box::new(FileBody::of_parts(found.file, many.parts)));
     response
 }
 

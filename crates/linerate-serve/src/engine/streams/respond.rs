@@ -146,7 +146,7 @@ impl<H: Handler> Engine<H> {
 fn body_of(response: &mut Response, head_only: bool) -> (Option<u64>, Option<(Source, Bytes)>) {
     let (length, body) = match std::mem::take(&mut response.body) {
         _ if has_no_body(response.status) => return (None, None),
-        ResponseBody::Whole(body) if head_only && body.is_empty() => (response.announced, None),
+        ResponseBody::Whole(body) if head_only && body.is_empty() => (response.announced.get(), None),
         ResponseBody::Whole(body) if body.is_empty() => (Some(0), None),
         ResponseBody::Whole(body) => (Some(body.len() as u64), Some((Source::Nothing, body))),
         ResponseBody::Stream(stream) => {
@@ -154,7 +154,7 @@ fn body_of(response: &mut Response, head_only: bool) -> (Option<u64>, Option<(So
             (length, Some((Source::Stream(stream, length), Bytes::new())))
         }
         ResponseBody::File(body) if body.len() == 0 => (Some(0), None),
-        ResponseBody::File(body) => (Some(body.len()), Some((Source::File(body), Bytes::new()))),
+        ResponseBody::File(body) => (Some(body.len()), Some((Source::File(*body), Bytes::new()))),
     };
     (length, body.filter(|_| !head_only))
 }
