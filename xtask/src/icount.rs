@@ -1,5 +1,6 @@
 //! `icount`: how many instructions a unit of work on a hot path takes, against the committed counts.
-//! Instructions are repeatable where times are not.
+//! Instructions are repeatable where times are not. A second file, the baseline, is changed by hand
+//! only: growth by small steps, each within the tolerance, shows against it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,9 @@ const UNITS: [u64; 2] = [2_000, 12_000];
 /// they share their dependencies, and what is counted is the code that people run.
 const BUILD: [&str; 7] =
     ["build", "--release", "--locked", "-p", "linerate-cli", "-p", "linerate-bench-icount"];
+
+/// How much more than the baseline a count may be, percent.
+const GROWTH: f64 = 5.0;
 
 /// What to compare.
 #[derive(Clone, Debug, clap::Args)]
@@ -40,6 +44,15 @@ fn committed() -> PathBuf {
     shell::root().join("xtask/icount.json")
 }
 
+fn baseline() -> PathBuf {
+    shell::root().join("xtask/icount-baseline.json")
+}
+
+fn read(file: &Path) -> Result<BTreeMap<String, f64>> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is malformed", file.display()))
+}
+
 /// Counts and compares; `false` when a count got worse than the tolerance allows.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let valgrind = shell::find("valgrind").context("valgrind is not installed")?;
@@ -53,11 +66,24 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     if options.update {
         std::fs::write(committed(), serde_json::to_string_pretty(&counts)? + "\n")?;
         println!("{} counts written to xtask/icount.json", counts.len());
-        return Ok(true);
     }
-    let text =
-        std::fs::read_to_string(committed()).context("no xtask/icount.json; write it with --update")?;
-    Ok(compare(&serde_json::from_str(&text)?, &counts, options.tolerance))
+    let good = options.update || compare(&read(&committed())?, &counts, options.tolerance);
+    let grown = grown(&read(&baseline())?, &counts, GROWTH.max(options.tolerance));
+    for line in &grown {
+        println!("{line}");
+    }
+    Ok(good && grown.is_empty())
+}
+
+/// The counts that grew beyond the baseline. One without a baseline is new.
+fn grown(baseline: &BTreeMap<String, f64>, now: &BTreeMap<String, f64>, most: f64) -> Vec<String> {
+    let pairs = now.iter().filter_map(|(name, count)| Some((name, count, baseline.get(name)?)));
+    let changes = pairs.map(|(name, count, base)| (name, count, base, (count / base - 1.0) * 100.0));
+    let grown = changes.filter(|(.., change)| *change > most);
+    let line = |(name, count, base, change): (&String, &f64, &f64, f64)| {
+        format!("{name}: {count:.1} instructions each, {change:+.1} % since the baseline ({base:.1}), {most} % allowed")
+    };
+    grown.map(line).collect()
 }
 
 /// Prints each count beside the committed one; `false` when one is off. Fewer is good news, and asks for --update.
@@ -143,6 +169,14 @@ mod tests {
 
     fn counts(of: &[(&str, f64)]) -> BTreeMap<String, f64> {
         of.iter().map(|&(n, c)| (n.to_owned(), c)).collect()
+    }
+
+    #[test]
+    fn growth_since_the_baseline_is_named_whatever_was_committed_since() {
+        let baseline = counts(&[("a", 100.0), ("gone", 1.0)]);
+        assert_eq!(grown(&baseline, &counts(&[("a", 105.0), ("new", 9.0)]), 5.0), Vec::<String>::new());
+        let named = grown(&baseline, &counts(&[("a", 106.0)]), 5.0);
+        assert_eq!(named, ["a: 106.0 instructions each, +6.0 % since the baseline (100.0), 5 % allowed"]);
     }
 
     #[test]
