@@ -74,6 +74,10 @@ pub(crate) const SENDS_BEFORE_DIRECT: u32 = 32;
 /// often would take its core from it.
 pub(crate) const DIAL_PAUSE: Duration = Duration::from_millis(1);
 
+/// Connections beyond the limit that are closed and wait for the kernel to let go of them (io_uring). Reason: a
+/// connection that lingers gives its place to a new one at once, and a loop opens fewer in a turn.
+pub(crate) const DYING_BEYOND: u32 = 1024;
+
 /// Connections asked for at once on a listener (io_uring). Reason: each is a request of its own since it brings the
 /// peer's address; one turn accepts no more.
 pub(crate) const ACCEPTS_IN_FLIGHT: usize = 32;

@@ -125,6 +125,11 @@ fn parse_sched_stat(text: &str) -> Option<SchedStat> {
     Some(SchedStat { on_cpu_ns: next()?, waiting_ns: next()?, slices: next()? })
 }
 
+/// The soft limit on open descriptors.
+pub fn nofile() -> io::Result<u64> {
+    thread::nofile()
+}
+
 /// Raises the soft limit on open descriptors to the hard limit and returns it.
 pub fn raise_nofile() -> io::Result<u64> {
     thread::raise_nofile()

@@ -50,6 +50,10 @@ fn choose(plan: &Plan) -> Result<(Io, Option<String>), StartError> {
 /// read every few events anyway.
 const EVENTS_PER_TURN: u32 = 1024;
 
+/// Descriptors that are not for connections, at most. Reason: a thread has a few for itself, and shares those for the
+/// terminal, the plan's files and the log.
+const OTHER_DESCRIPTORS: u64 = 64;
+
 /// How long threads have to get ready. Reason: all begin at the same moment, so that an open loop's first requests are
 /// not late.
 const HEAD_START: Duration = Duration::from_millis(5);
@@ -110,13 +114,25 @@ fn prepare(plan: &Plan, io: Io, threads: u32) -> Result<Prepared, StartError> {
 
 fn limits(plan: &Plan, part: &Part) -> linerate_net::Limits {
     let own = u32::try_from(share(u64::from(plan.connections), part.core, part.cores)).unwrap_or(u32::MAX);
-    // Connections that linger after their last response come on top.
-    let connections = own.saturating_mul(2).saturating_add(1024);
     let usual = linerate_net::Limits::default();
+    // Connections that linger after their last response come on top. Beyond it, the one that has
+    // lingered longest gives its place to the next.
+    let connections = own.saturating_mul(2).saturating_add(1024).saturating_add(usual.closing_connections);
+    let connections = connections.min(descriptors(plan).max(own.saturating_add(1)));
     // Large bodies wait where they are and cost no memory, however many of them do.
     let largest = plan.requests.iter().map(|r| r.body.as_ref().map_or(0, Body::len)).max().unwrap_or(0);
     let unsent_bytes = usual.unsent_bytes.saturating_add(largest.saturating_mul(plan.depth as usize));
     linerate_net::Limits { connections, events_per_turn: EVENTS_PER_TURN, unsent_bytes, ..usual }
+}
+
+/// Descriptors of a thread that are for connections.
+fn descriptors(plan: &Plan) -> u32 {
+    if plan.io.is_user_space() {
+        return u32::MAX;
+    }
+    // An unknown limit is found where it ends.
+    let limit = machine::nofile().unwrap_or(u64::MAX);
+    u32::try_from(limit.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(u32::MAX)
 }
 
 /// Which of the cores this is.

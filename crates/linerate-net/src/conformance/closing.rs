@@ -316,6 +316,33 @@ pub fn a_paused_connection_may_be_closed<T: Transport>(subject: &Subject<T>) {
     }
 }
 
+/// As a client of a server whose FIN comes late: connections that only wait for it must not keep it
+/// from opening others.
+pub fn connections_that_linger_make_room<T: Transport>(subject: &Subject<T>) {
+    const PAIRS: u32 = 6;
+    let limits = crate::Limits {
+        connections: 2 * PAIRS,
+        closing_time: Duration::from_secs(60),
+        ..crate::Limits::default()
+    };
+    let mut bed = subject.bed_with(limits);
+    let pairs: Vec<_> = (0..PAIRS).map(|_| bed.pair()).collect();
+    for ((client, _), how) in pairs.iter().zip([Close::AfterPeer, Close::Lingering].into_iter().cycle()) {
+        bed.net.close(*client, how);
+    }
+    bed.for_a_while(Duration::from_millis(20));
+    for (_, server) in pairs {
+        let accepted = bed.accepted.len();
+        let late = bed.connect();
+        if bed.net.name() != "mem" {
+            bed.until("the end", |bed| bed.of(server).ended);
+            assert_eq!(bed.of(server).failed, None);
+        }
+        bed.net.close(server, Close::Now);
+        bed.until("the next one", |bed| bed.of(late).connected == 1 && bed.accepted.len() > accepted);
+    }
+}
+
 pub fn closing_many_at_once<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed_with(crate::Limits { closing_connections: 8, ..crate::Limits::default() });
     let pairs: Vec<_> = (0..30).map(|_| bed.pair()).collect();

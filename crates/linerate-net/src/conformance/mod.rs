@@ -104,7 +104,7 @@ macro_rules! conformance_tests {
             lingering_does_not_wait_for_ever abort_resets abort_with_bytes_waiting
             the_other_direction_works_after_the_end sending_to_one_that_is_gone_fails
             bytes_before_a_reset_are_not_reordered a_reset_behind_the_bytes_is_told a_reset_is_told_though_nothing_is_read closing_while_connecting a_paused_connection_may_be_closed
-            closing_many_at_once
+            closing_many_at_once connections_that_linger_make_room
             files_keep_their_order_among_other_bytes what_waits_of_a_file_is_counted_and_drained
             the_limit_of_unsent_bytes_holds_for_files closing_sends_what_waits_of_a_file a_file_that_shrinks_ends_the_connection
             a_file_that_is_too_short_is_refused a_reset_in_the_middle_of_a_file files_of_many_connections

@@ -341,11 +341,22 @@ impl Epoll {
             // Its edge may have been used up by the application.
             entry.readable = true;
         }
-        if let Some(oldest) = self.closing.push(&self.limits, monotonic(), conn, state)
-            && self.table.get(oldest).is_some_and(|entry| entry.closing.is_some())
-        {
+        let table = &self.table;
+        let waits_for = |conn| table.get(conn).and_then(|entry| entry.closing);
+        if let Some(oldest) = self.closing.push(&self.limits, monotonic(), (conn, state), waits_for) {
             drop(self.table.remove(oldest));
         }
+    }
+
+    /// Ends the connection that has lingered longest if the table is full. Says whether there is
+    /// room now.
+    fn make_room(&mut self) -> bool {
+        if !self.table.is_full() {
+            return true;
+        }
+        let table = &self.table;
+        let oldest = self.closing.oldest(|conn| table.get(conn).and_then(|entry| entry.closing));
+        oldest.is_some_and(|conn| self.table.remove(conn).is_some()) && !self.table.is_full()
     }
 
     /// Moves on with a connection the application has closed.
@@ -487,7 +498,7 @@ impl Transport for Epoll {
     }
 
     fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError> {
-        if self.table.is_full() {
+        if !self.make_room() {
             return Err(NetError::of(NetErrorKind::NoMemory));
         }
         if let Some(path) = &options.unix {

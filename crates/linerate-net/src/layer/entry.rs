@@ -3,6 +3,7 @@
 use crate::{After, Close, NetError, Time};
 
 use super::session::Progress;
+use crate::closing::Closing;
 
 /// Which side began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub(super) enum Stage {
     /// The application's bytes pass.
     Ready,
     /// The application closed it. The handshake has to end first, so that the session can; or the peer's FIN is waited for.
-    Closing { how: Close, until: Time },
+    Closing { how: Close },
     /// The session or the connection failed, and the application has the event.
     Failed,
 }
@@ -79,6 +80,11 @@ impl<S> Entry<S> {
     /// The application closed it; it is gone for the application.
     pub(super) fn is_closing(&self) -> bool {
         matches!(self.stage, Stage::Closing { .. })
+    }
+
+    /// What it waits for once the application has closed it.
+    pub(super) fn waits_for(&self) -> Option<Closing> {
+        self.is_closing().then_some(Closing::AfterPeer)
     }
 }
 

@@ -15,7 +15,7 @@ mod session;
 mod table;
 
 use std::any::Any;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
@@ -29,6 +29,7 @@ use bytes::Bytes;
 use self::entry::{Entry, Side, Stage, after, broken};
 pub use self::session::{Layer, Progress, Session};
 use self::table::Entries;
+use crate::closing::{Closing, ClosingQueue};
 use crate::{
     After, Ahead, Close, Conn, ConnectOptions, Data, Event, FlowInfo, Lent, Limits, ListenOptions, Listener,
     NetError, NetErrorKind, Piece, Profile, TcpInfo, TcpTotals, Time, Transport, Waker,
@@ -48,7 +49,7 @@ pub struct Layered<T, L: Layer> {
     /// Events of the transport in this turn.
     told: Vec<Event>,
     /// Connections in [`Stage::Closing`], the oldest first.
-    closing: VecDeque<(Time, Conn)>,
+    closing: ClosingQueue,
     /// Bytes for the wire, kept for its allocation.
     sealed: Vec<u8>,
 }
@@ -64,7 +65,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
             profiles: HashMap::new(),
             lent: Vec::new(),
             told: Vec::new(),
-            closing: VecDeque::new(),
+            closing: ClosingQueue::default(),
             sealed: Vec::new(),
         }
     }
@@ -199,8 +200,8 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         let Some(entry) = self.entries.get_mut(conn) else { return };
         match (entry.session.is_ready(), entry.stage, broken(after)) {
             // The peer's FIN is waited for.
-            (true, Stage::Closing { how: Close::AfterPeer, .. }, None) => {}
-            (true, Stage::Closing { how, .. }, _) => self.last_words(conn, how),
+            (true, Stage::Closing { how: Close::AfterPeer }, None) => {}
+            (true, Stage::Closing { how }, _) => self.last_words(conn, how),
             (false, Stage::Closing { .. }, Some(_)) => {
                 let how = entry.closes(Close::Abort);
                 self.give_up(conn, how);
@@ -262,13 +263,14 @@ impl<T: Transport, L: Layer> Layered<T, L> {
 
     /// Keeps a connection that the application has closed for what is still to be done for its peer.
     fn linger(&mut self, conn: Conn, how: Close) {
-        let until = self.wire.now() + self.limits.closing_time;
+        let now = self.wire.now();
         let Some(entry) = self.entries.get_mut(conn) else { return };
         let was_ready = entry.stage == Stage::Ready;
-        entry.stage = Stage::Closing { how, until };
-        self.closing.push_back((until, conn));
-        if self.closing.len() > self.limits.closing_connections as usize {
-            self.expire();
+        entry.stage = Stage::Closing { how };
+        let entries = &self.entries;
+        let waits_for = |conn| entries.get(conn)?.waits_for();
+        if let Some(oldest) = self.closing.push(&self.limits, now, (conn, Closing::AfterPeer), waits_for) {
+            self.end(oldest, Close::Now);
         }
         if was_ready {
             self.wire.resume(conn);
@@ -280,22 +282,29 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         self.wire.close(conn, how);
     }
 
-    /// Ends connections that the application has closed and that take too long, or are too many.
-    fn expire(&mut self) {
-        let Some(&(first, _)) = self.closing.front() else { return };
-        let now = self.wire.now();
-        let mut until = first;
-        while until <= now || self.closing.len() > self.limits.closing_connections as usize {
-            let Some((_, conn)) = self.closing.pop_front() else { return };
-            match self.entries.get(conn) {
-                Some(entry) if entry.is_closing() && entry.session.is_ready() => {
-                    self.last_words(conn, Close::Now)
-                }
-                Some(entry) if entry.is_closing() => self.give_up(conn, Close::Abort),
-                _ => {}
-            }
-            until = self.closing.front().map_or(Time::NEVER, |&(until, _)| until);
+    /// Ends a connection that the application has closed, without waiting for the peer any longer.
+    fn end(&mut self, conn: Conn, how: Close) {
+        match self.entries.get(conn) {
+            Some(entry) if entry.session.is_ready() => self.last_words(conn, how),
+            _ => self.give_up(conn, Close::Abort),
         }
+    }
+
+    /// Ends connections that the application has closed and that take too long.
+    fn expire(&mut self) {
+        while self.closing.next().is_some() {
+            let (now, entries) = (self.wire.now(), &self.entries);
+            let Some(conn) = self.closing.expired(now, |conn| entries.get(conn)?.waits_for()) else { return };
+            self.end(conn, Close::Now);
+        }
+    }
+
+    /// Ends the connection that has lingered longest, so that the wire has room for another one.
+    fn make_room(&mut self) -> bool {
+        let entries = &self.entries;
+        let oldest = self.closing.oldest(|conn| entries.get(conn)?.waits_for());
+        // A reset: the session's last words would have to be acknowledged first.
+        oldest.map(|conn| self.give_up(conn, Close::Abort)).is_some()
     }
 
     fn is_ready(&self, conn: Conn) -> bool {
@@ -395,7 +404,12 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
 
     fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError> {
         let session = self.layer.connect(options.profile, to)?;
-        let conn = self.wire.connect(to, options)?;
+        let conn = match self.wire.connect(to, options) {
+            Err(error) if error.kind == NetErrorKind::NoMemory && self.make_room() => {
+                self.wire.connect(to, options)?
+            }
+            conn => conn?,
+        };
         if let Some(session) = session {
             self.entries.insert(conn, Entry::new(session, Side::Asked, self.wire.now()));
         }
@@ -407,7 +421,7 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
     }
 
     fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {
-        let closing = self.closing.front().map(|&(until, _)| until);
+        let closing = self.closing.next();
         let until = until.into_iter().chain(closing).min();
         let mut told = std::mem::take(&mut self.told);
         let done = self.wire.turn(until, &mut told);

@@ -244,7 +244,7 @@ impl Core {
     }
 
     /// Frees a connection's 4-tuple, or hands it to `remains`.
-    fn leave(&mut self, slot: u32, hash: u64, remains: Option<Remains>) {
+    pub(super) fn leave(&mut self, slot: u32, hash: u64, remains: Option<Remains>) {
         let Some(remains) = remains else { return self.demux.remove(hash, Owner::Flow(slot)) };
         if self.waits.is_full()
             && let Some(oldest) = self.waits.oldest()
@@ -306,12 +306,17 @@ impl Core {
 
     /// Sends the ACK of a connection that is over.
     fn acknowledge(&mut self, remains: &Remains) {
+        self.answer_of(remains, Flags::ACK);
+    }
+
+    /// Sends a segment without data of a connection that is over.
+    pub(super) fn answer_of(&mut self, remains: &Remains, flags: Flags) {
         let mut tcp = TcpHeader {
             src_port: remains.tuple.local_port,
             dst_port: remains.tuple.remote_port,
             seq: remains.nxt,
             ack: remains.rcv_nxt,
-            flags: Flags::ACK,
+            flags,
             window: u16::MAX,
             ..TcpHeader::default()
         };

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::Stack;
 use super::core::{Core, mss_of};
 use super::flow::State;
-use super::wire::{TcpHeader, emit, headers_len};
+use super::time_wait::Remains;
+use super::wire::{Flags, TcpHeader, emit, headers_len};
 use crate::closing::Closing;
 use crate::link::Link;
 use crate::{Conn, Event, Time};
@@ -206,9 +207,42 @@ impl Core {
         if closing.is_flush() {
             return;
         }
-        if let Some(oldest) = self.closing.push(&self.limits, self.now, conn, closing) {
+        let table = &self.table;
+        let waits_for = |conn| table.get(conn).and_then(|entry| entry.closing);
+        if let Some(oldest) = self.closing.push(&self.limits, self.now, (conn, closing), waits_for) {
             self.end_patience(oldest);
         }
+    }
+
+    /// Moves the connection that has lingered longest out of the table if it is full. Says whether
+    /// there is room now.
+    pub(super) fn make_room(&mut self) -> bool {
+        if !self.table.is_full() {
+            return true;
+        }
+        let table = &self.table;
+        let oldest = self.closing.oldest(|conn| table.get(conn).and_then(|entry| entry.closing));
+        oldest.is_some_and(|conn| self.end_at_once(conn)) && !self.table.is_full()
+    }
+
+    /// Ends a connection that waits for nothing but its peer's FIN: it goes on as FIN_WAIT_2. A FIN
+    /// of ours that gets lost is not retransmitted, as all data has arrived.
+    fn end_at_once(&mut self, conn: Conn) -> bool {
+        let Some(entry) = self.table.get_mut(conn) else { return false };
+        let (hash, fin_due, owes) = (entry.hash, !entry.flow.fin_sent(), entry.flow.wants_to_send());
+        let mut remains = Remains::new(entry.flow.tuple, entry.flow.remains(), true, self.now);
+        if fin_due {
+            self.answer_of(&remains, Flags::FIN | Flags::ACK);
+            remains.nxt += 1;
+        } else if owes {
+            self.answer_of(&remains, Flags::ACK);
+        }
+        self.leave(conn.slot, hash, Some(remains));
+        self.wheel.set(conn.slot, None);
+        if let Some(mut entry) = self.table.remove(conn) {
+            entry.flow.dispose(&mut self.shared);
+        }
+        true
     }
 
     /// Resets some connections that the application has closed and that are not over.

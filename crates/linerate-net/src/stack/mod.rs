@@ -216,7 +216,7 @@ impl<L: Link> Transport for Stack<L> {
         if options.unix.is_some() {
             return Err(NetError::from_errno(libc::EOPNOTSUPP));
         }
-        if self.core.table.is_full() {
+        if !self.core.make_room() {
             return Err(NetError::of(NetErrorKind::NoMemory));
         }
         let remote = Addr::from(to.ip());

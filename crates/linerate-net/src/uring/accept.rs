@@ -34,7 +34,7 @@ impl Uring {
         } else if self.accept_trouble.is_some_and(is_ours) {
             self.accept_trouble = None;
         }
-        let mut room = self.table.room().min(self.free_accepted);
+        let mut room = self.room().min(self.free_accepted);
         for (index, listening) in self.listeners.iter_mut().enumerate() {
             let Some(fd) = &listening.fd else { continue };
             room = room.saturating_sub(listening.in_flight);

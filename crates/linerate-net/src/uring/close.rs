@@ -44,11 +44,31 @@ impl Uring {
             }
         }
         Self::queue(&mut self.queued, conn, entry);
-        if let Some(oldest) = self.closing.push(&self.limits, monotonic(), conn, state)
-            && self.table.get(oldest).is_some_and(|entry| entry.closing.is_some())
-        {
+        let table = &self.table;
+        let waits_for = |conn| table.get(conn).and_then(|entry| entry.closing);
+        if let Some(oldest) = self.closing.push(&self.limits, monotonic(), (conn, state), waits_for) {
             self.finish(oldest);
         }
+    }
+
+    /// How many more connections the limit admits. Those that only wait for the kernel to let go of
+    /// them do not count, and the table has some room of its own for them.
+    pub(super) fn room(&self) -> usize {
+        let open = self.table.len() - self.dying as usize;
+        (self.limits.connections as usize).saturating_sub(open).min(self.table.room())
+    }
+
+    /// Ends the connection that has lingered longest if there is no room. Says whether there is
+    /// room now.
+    pub(super) fn make_room(&mut self) -> bool {
+        if self.room() > 0 {
+            return true;
+        }
+        let table = &self.table;
+        if let Some(oldest) = self.closing.oldest(|conn| table.get(conn).and_then(|entry| entry.closing)) {
+            self.finish(oldest);
+        }
+        self.room() > 0
     }
 
     pub(super) fn after_flush(&mut self, conn: Conn, state: Closing) {
@@ -73,6 +93,7 @@ impl Uring {
         let Some(entry) = self.table.get_mut(conn).filter(|entry| !entry.dying) else { return };
         entry.dying = true;
         entry.closing = None;
+        self.dying += 1;
         if entry.requests == 0 {
             return self.bury(conn);
         }
@@ -115,6 +136,7 @@ impl Uring {
     /// Frees a connection that has nothing in flight any more.
     pub(super) fn bury(&mut self, conn: Conn) {
         let Some(mut entry) = self.table.remove(conn) else { return };
+        self.dying -= u32::from(entry.dying);
         if !entry.closed {
             Self::let_go(&mut self.ring, &mut entry);
         }

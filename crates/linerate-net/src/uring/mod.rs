@@ -29,7 +29,7 @@ use self::entry::{Entry, Link, Receiving};
 use crate::clock::{Clock, monotonic};
 use crate::closing::{Closing, ClosingQueue};
 use crate::dialing::Dialing;
-use crate::limits::DIRECT_DESCRIPTORS;
+use crate::limits::{DIRECT_DESCRIPTORS, DYING_BEYOND};
 use crate::probe::explain_uring;
 use crate::sys::ring::{Ring, RingOptions, Tag, Target};
 use crate::sys::{EventFd, socket, thread};
@@ -70,6 +70,8 @@ pub struct Uring {
     wake: Arc<EventFd>,
     limits: Limits,
     table: Table<Entry>,
+    /// Connections of the table that are closed and wait for the kernel.
+    dying: u32,
     listeners: Vec<Listening>,
     /// Whether there is room for direct descriptors, and what of our own part is free.
     has_direct: bool,
@@ -109,7 +111,8 @@ impl Uring {
             ring,
             wake: Arc::new(EventFd::new()?),
             limits,
-            table: Table::new(limits.connections),
+            table: Table::new(limits.connections.saturating_add(DYING_BEYOND)),
+            dying: 0,
             listeners: Vec::new(),
             has_direct: false,
             free_direct: Vec::new(),
@@ -285,7 +288,7 @@ impl Transport for Uring {
     }
 
     fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError> {
-        if self.table.is_full() {
+        if !self.make_room() {
             return Err(NetError::of(NetErrorKind::NoMemory));
         }
         if let Some(path) = &options.unix {

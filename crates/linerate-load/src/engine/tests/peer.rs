@@ -62,6 +62,8 @@ pub(super) struct Script {
     pub(super) twice: bool,
     /// Sends pairs of responses in the wrong order.
     pub(super) swap: bool,
+    /// Closes so long after its last response.
+    pub(super) late_fin: Duration,
     /// Closes its first connection after one response, and no other.
     pub(super) close_first: bool,
     /// Says 408 before it closes an idle connection.
@@ -100,6 +102,7 @@ impl Script {
             truncate_every: None,
             twice: false,
             swap: false,
+            late_fin: Duration::ZERO,
             close_first: false,
             farewell: false,
             keep_heads: false,
@@ -173,7 +176,7 @@ impl Script {
         out.send_after(wait, conn, answer);
         if last {
             state.closed = true;
-            out.close_after(wait, conn);
+            out.close_after(wait + self.late_fin, conn);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::thread;
 
+use linerate_net::Limits;
 use linerate_net::link::pcap::{FILE_BYTES, PcapFile};
 use linerate_net::link::sim::{Sim, SimOptions};
 use linerate_net::link::{Link, Middlewares};
@@ -19,8 +20,12 @@ fn server_of() -> SocketAddr {
 }
 
 fn stack<L: Link>(end: L, address: IpAddr, seed: u64) -> Stack<L> {
-    let options = StackOptions { addresses: vec![address], seed: Some(seed), ..StackOptions::default() };
-    Stack::new(end, options)
+    stack_with(end, address, seed, Limits::default())
+}
+
+fn stack_with<L: Link>(end: L, address: IpAddr, seed: u64, limits: Limits) -> Stack<L> {
+    let addresses = vec![address];
+    Stack::new(end, StackOptions { addresses, seed: Some(seed), limits, ..StackOptions::default() })
 }
 
 /// The plan runs against the script, each on a stack of its own.
@@ -30,9 +35,20 @@ fn run_over(network: SimOptions, plan: &Plan, script: Script) -> (Outcome, Seen)
 
 /// The same with this over our link.
 fn run_with(network: SimOptions, over: &Middlewares, plan: &Plan, script: Script) -> (Outcome, Seen) {
+    run_within(Limits::default(), network, over, plan, script)
+}
+
+/// The same within these limits of ours.
+fn run_within(
+    limits: Limits,
+    network: SimOptions,
+    over: &Middlewares,
+    plan: &Plan,
+    script: Script,
+) -> (Outcome, Seen) {
     let seen = script.seen.clone();
     let sim = Sim::new(network);
-    let ours = stack(over.over(sim.end(&[OURS]).unwrap(), 0), OURS, network.seed);
+    let ours = stack_with(over.over(sim.end(&[OURS]).unwrap(), 0), OURS, network.seed, limits);
     let their_end = sim.end(&[server_of().ip()]).unwrap();
     let mut host = PeerHost::new(stack(their_end, server_of().ip(), network.seed + 1));
     host.serve(server_of(), script).unwrap();
@@ -143,5 +159,20 @@ fn a_bad_link_is_as_good_as_a_bad_network_and_its_capture_is_the_same_again() {
     };
     for seed in 0..5 {
         assert!(run(seed, "once.pcap") == run(seed, "again.pcap"), "seed {seed}");
+    }
+}
+
+/// Connections that wait for a late FIN fill the table, and the next one gets the place of the
+/// oldest. None of this is a failure.
+#[test]
+fn a_late_fin_is_no_failure() {
+    let network = SimOptions { delay: MS, ..SimOptions::default() };
+    for lossy in [network, bad(3)] {
+        let plan = Plan { connections: 2, per_connection: Some(1), stop: requests(500), ..plan() };
+        let limits = Limits { connections: 32, ..Limits::default() };
+        let script = Script { late_fin: Duration::from_millis(900), ..Script::new() };
+        let (outcome, seen) = run_within(limits, lossy, &Middlewares::default(), &plan, script);
+        assert_eq!((outcome.requests.answered, outcome.failures.total()), (500, 0), "{outcome:?}");
+        assert_eq!(seen.get().connections, outcome.connections.opened);
     }
 }

@@ -263,6 +263,11 @@ impl Flow {
         (self.send.nxt - self.send.una - u32::from(self.send.fin_sent && !self.fin_acked())) as usize
     }
 
+    /// Whether our FIN has left.
+    pub(crate) fn fin_sent(&self) -> bool {
+        self.send.fin_sent
+    }
+
     fn fin_acked(&self) -> bool {
         self.send.fin_sent && self.send.una == self.send.nxt
     }
