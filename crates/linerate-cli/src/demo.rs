@@ -341,13 +341,13 @@ fn measure(plan: &Plan, (place, how): (&str, &str), interrupt: &Interrupt) -> Re
 }
 
 fn row(scenario: &Scenario, outcome: &Outcome) -> Row {
-    let latency = &outcome.latency.from_sent;
+    let latency = outcome.latency.sent();
     Row {
         name: scenario.name.to_owned(),
         how: scenario.how.to_owned(),
         rate_rps: outcome.rate_rps(),
-        p50_us: latency.percentile_ns(50.0) as f64 / 1e3,
-        p99_us: latency.percentile_ns(99.0) as f64 / 1e3,
+        p50_us: latency.percentile(50.0).ns as f64 / 1e3,
+        p99_us: latency.percentile(99.0).ns as f64 / 1e3,
         cpu_us: (outcome.arrived > 0)
             .then(|| outcome.client.cpu.as_secs_f64() * 1e6 / outcome.arrived as f64),
         sentence: scenario.sentence.to_owned(),

@@ -10,8 +10,8 @@ mod serving;
 use std::collections::BTreeMap;
 
 use common::{answering, measured, number, run};
-use linerate_load::Outcome;
 use linerate_load::histogram::Histogram;
+use linerate_load::outcome::Ranked;
 use namespaces::{Cable, OUR_V4, THEIRS};
 use past_kernel::{PORT, Serving};
 use serde_json::Value;
@@ -24,6 +24,8 @@ struct Sums {
     from_due: Histogram,
     from_sent: Histogram,
     first_byte: Histogram,
+    /// Requests without a good response.
+    not_good: u64,
     numbers: Vec<u64>,
 }
 
@@ -58,9 +60,11 @@ impl Sums {
 
     fn add(&mut self, field: &dyn Fn(&str) -> String) {
         *self.by_end.entry(field("outcome")).or_default() += 1;
+        let is_good = field("outcome") == "answered" && field("why").is_empty();
+        self.not_good += u64::from(!is_good);
         self.numbers.push(field("seq").parse().expect("a number"));
         let record = |into: &mut Histogram, name| {
-            if !field(name).is_empty() {
+            if is_good && !field(name).is_empty() {
                 into.record(nanos(&field(name)), 1);
             }
         };
@@ -88,22 +92,24 @@ impl Sums {
                 assert_eq!(own.count(), 0, "{name}");
                 continue;
             }
-            assert_eq!(latencies[name]["count"], own.count(), "{name}");
-            // Requests that never left have no line, and count as later than all others.
-            let mut outcome = Outcome::default();
-            if name == "from_due" {
-                outcome.latency.from_due = Some(own.clone());
-                outcome.requests.unsent = number(document, "/requests/unsent");
-            } else {
-                outcome.latency.from_sent = own.clone();
-            }
+            // Requests that never left have no line. They, and those without a good response, count as later than all others.
+            let others = match name {
+                "from_due" => self.not_good + number(document, "/requests/unsent"),
+                "from_sent" => self.not_good,
+                _ => 0,
+            };
+            assert_eq!(latencies[name]["count"], own.count() + others, "{name}");
+            let mut waited = Histogram::new();
+            waited.record(1, others);
+            let ranked = Ranked { good: own, waited: &waited };
             for (figure, percent) in [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p999", 99.9)] {
-                let micros = outcome.percentile(percent).ns as f64 / 1e3;
-                // Nothing was answered: no figure.
-                let Some(told) = latencies[name][figure].as_f64().or((own.count() == 0).then_some(0.0))
-                else {
-                    panic!("{name} has no {figure}");
-                };
+                let found = ranked.percentile(percent);
+                let bounds = latencies[name]["at_least"].as_array().map_or(&[][..], Vec::as_slice);
+                assert_eq!(bounds.contains(&figure.into()), found.at_least, "{name} {figure}");
+                if ranked.is_empty() || found.at_least {
+                    continue;
+                }
+                let (micros, told) = (found.ns as f64 / 1e3, latencies[name][figure].as_f64().expect(figure));
                 assert!((micros - told).abs() < 0.001, "{name} {figure}: {micros} and {told}");
             }
         }

@@ -157,6 +157,51 @@ fn requests_that_never_left_are_errors_and_later_than_any_limit() {
     assert_eq!(run.document["latency_us"]["from_due"]["at_least"][0], "p50");
 }
 
+/// One request in ten gets no response: checks fail, and every row that they touch is a bound.
+#[test]
+fn requests_without_a_response_are_later_than_any_limit() {
+    for way in WAYS {
+        let server = Broken::start(|asked| match asked.nth % 10 {
+            9 => Reply { after: Duration::from_secs(60), ..Reply::good() },
+            _ => Reply::good(),
+        });
+        let flags = ["-c", "8", "-n", "200", "--timeout", "400ms"];
+        let checks = ["--check", "p99<100ms", "--check", "p50<300ms", "--check", "max<60s"];
+        let run = load(way, &[&flags[..], &checks].concat(), &server.url());
+        run.exits(1);
+        assert_eq!(run.failures("timeout"), 20, "{}", run.words);
+        let passed: Vec<_> = run.document["checks"].as_array().unwrap().iter().map(|c| &c["pass"]).collect();
+        assert_eq!(passed, [false, true, false], "{}", run.words);
+        let latency = &run.document["latency_us"]["from_sent"];
+        let bounds: Vec<_> = latency["at_least"].as_array().unwrap().iter().map(|b| b.as_str()).collect();
+        assert!(bounds.contains(&Some("p99")) && bounds.contains(&Some("max")), "{bounds:?}");
+        assert!(!bounds.contains(&Some("p50")), "{bounds:?}");
+        assert!((400e3..900e3).contains(&latency["p99"].as_f64().unwrap()), "{latency}");
+        assert_eq!(latency["count"], 200);
+        let alone = &run.document["latency_us"]["answered"];
+        assert!(alone["count"] == 180 && alone["max"].as_f64().unwrap() < 400e3, "{alone}");
+        run.says(">= 4");
+    }
+}
+
+/// Instant errors are no quick responses.
+#[test]
+fn instant_errors_improve_no_percentile() {
+    for way in WAYS {
+        let server = Broken::start(|asked| match asked.nth % 2 {
+            0 => Reply { after: Duration::from_millis(20), ..Reply::good() },
+            _ => Reply::with("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"),
+        });
+        let checks = ["--check", "p50<10ms", "--check", "p99<10s"];
+        let run = load(way, &[&["-c", "4", "-n", "100"][..], &checks].concat(), &server.url());
+        run.exits(1);
+        let passed: Vec<_> = run.document["checks"].as_array().unwrap().iter().map(|c| &c["pass"]).collect();
+        assert_eq!(passed, [false, false], "{}", run.words);
+        let rows = &run.document["latency_us"];
+        assert_eq!((&rows["from_sent"]["count"], &rows["answered"]["count"]), (&100.into(), &50.into()));
+    }
+}
+
 #[test]
 fn a_server_that_ends_after_its_last_response_is_no_failure() {
     for way in WAYS {

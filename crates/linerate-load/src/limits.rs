@@ -130,3 +130,7 @@ pub(crate) const LOG_CHUNK: usize = 1024;
 
 /// Such chunks that wait to be written. Reason: 50 MB, some seconds of a slow disk.
 pub(crate) const LOG_CHUNKS: usize = 512;
+
+/// Requests never sent whose waits are recorded one by one. Reason: they are counted at the end, and more than these take longer than
+/// a quarter of a second.
+pub(crate) const UNSENT_ALONE: u64 = 1 << 22;

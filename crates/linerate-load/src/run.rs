@@ -13,7 +13,7 @@ use linerate_net::{FlowInfo, Line, machine};
 use crate::engine::board::{Board, Mark};
 use crate::limits::{DEAF_LOOK, INTERVALS};
 use crate::local;
-use crate::outcome::{Bytes, Core, Interval, Outcome, Segments, Snapshot, Spread, TcpEvents};
+use crate::outcome::{Core, Interval, Outcome, Ranked, Segments, Snapshot, Spread};
 use crate::plan::{Plan, Way};
 use crate::request_log;
 use crate::route::Names;
@@ -385,8 +385,11 @@ impl Collector {
         for mark in marks.filter_map(|(marks, end)| marks.pop_front().or_else(|| end.clone())) {
             now.answered += mark.answered;
             now.failed += mark.failed;
+            now.unknown += mark.unknown;
+            now.bad += mark.bad;
             now.bytes.merge(&mark.bytes);
             now.latency.merge(&mark.latency);
+            now.waited.merge(&mark.waited);
             now.tcp.merge(&mark.tcp);
             Segments::merge_options(&mut now.segments, mark.segments.as_ref());
         }
@@ -395,64 +398,39 @@ impl Collector {
             return;
         }
         self.merged = 0;
-        let mut latency = now.latency.clone();
+        let (mut latency, mut waited) = (now.latency.clone(), now.waited.clone());
         latency.subtract(&self.last.latency);
+        waited.subtract(&self.last.waited);
         let seconds = f64::from(self.width);
         let used: u64 = self.used.iter().flatten().sum();
         let busy = used.saturating_sub(std::mem::replace(&mut self.used_before, used)) as f64 / 1e9 / seconds;
         let end = self.series.last().map_or(0.0, |i| i.t_s) + seconds;
-        self.series.push(Interval {
+        let interval = Interval {
             t_s: end,
             rate_rps: (now.answered - self.last.answered) as f64 / seconds,
-            p50_us: latency.percentile_ns(50.0) as f64 / 1e3,
-            p99_us: latency.percentile_ns(99.0) as f64 / 1e3,
             failed: now.failed - self.last.failed,
+            unknown: now.unknown - self.last.unknown,
+            bad: now.bad - self.last.bad,
             tcp: now.tcp.since(&self.last.tcp),
             segments: now.segments.map(|s| s.since(&self.last.segments.unwrap_or_default())),
             bytes: now.bytes.since(&self.last.bytes),
             client_busy: self.used.iter().any(Option::is_some).then_some(busy),
             spread: Spread::of(&latency),
-        });
+            ..Interval::default()
+        };
+        let ranked = Ranked { good: &latency, waited: &waited };
+        self.series.push(interval.with_percentiles(ranked, now.answered > self.last.answered));
         self.last = now;
         if self.series.len() >= INTERVALS {
             self.halve();
         }
     }
 
-    /// Merges pairs of intervals: of percentiles the larger stays.
+    /// Merges pairs of intervals.
     fn halve(&mut self) {
-        self.series = self
-            .series
-            .chunks(2)
-            .map(|pair| Interval {
-                t_s: pair[pair.len() - 1].t_s,
-                rate_rps: pair.iter().map(|i| i.rate_rps).sum::<f64>() / pair.len() as f64,
-                p50_us: pair.iter().map(|i| i.p50_us).fold(0.0, f64::max),
-                p99_us: pair.iter().map(|i| i.p99_us).fold(0.0, f64::max),
-                failed: pair.iter().map(|i| i.failed).sum(),
-                tcp: pair.iter().fold(TcpEvents::default(), |mut sum, i| {
-                    sum.merge(&i.tcp);
-                    sum
-                }),
-                segments: pair.iter().fold(None, |mut sum, i| {
-                    Segments::merge_options(&mut sum, i.segments.as_ref());
-                    sum
-                }),
-                bytes: pair.iter().fold(Bytes::default(), |mut sum, i| {
-                    sum.merge(&i.bytes);
-                    sum
-                }),
-                client_busy: mean(pair.iter().filter_map(|i| i.client_busy)),
-                spread: pair.iter().fold(Spread::default(), |sum, i| sum.plus(&i.spread)),
-            })
-            .collect();
+        self.series = self.series.chunks(2).map(Interval::merged).collect();
         self.width *= 2;
     }
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, n) = values.fold((0.0, 0.0), |(sum, n), value| (sum + value, n + 1.0));
-    (n > 0.0).then(|| sum / n)
 }
 
 #[cfg(test)]

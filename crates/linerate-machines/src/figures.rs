@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use linerate_load::Snapshot;
 use linerate_load::histogram::Histogram;
-use linerate_load::outcome::{Bad, Bytes, Connections, Failures, Outcome, Requests, TcpEvents};
+use linerate_load::outcome::{Bad, Bytes, Connections, Failures, Outcome, Ranked, Requests, TcpEvents};
 use linerate_load::plan::{Pace, Plan};
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +25,11 @@ pub struct Figures {
     pub connections: Connections,
     /// TCP events of sampled connections.
     pub tcp: TcpEvents,
-    /// Latencies, nanoseconds: from due in an open loop, from sent in a closed one.
+    /// Latencies of good responses, nanoseconds: from due in an open loop, from sent in a closed one.
     pub latency: Histogram,
+    /// How long requests without a good response were waited for.
+    #[serde(default)]
+    pub waited: Histogram,
 }
 
 impl Figures {
@@ -41,6 +44,7 @@ impl Figures {
             connections: snapshot.connections,
             tcp: snapshot.tcp,
             latency: snapshot.latency.clone(),
+            waited: snapshot.waited.clone(),
         }
     }
 
@@ -54,13 +58,14 @@ impl Figures {
             bytes: outcome.bytes,
             connections: outcome.connections,
             tcp: outcome.tcp.events,
-            latency: Figures::latency_of(outcome).clone(),
+            latency: outcome.latency.main().good.clone(),
+            waited: outcome.latency.waited.clone(),
         }
     }
 
-    /// The latencies that count: from due in an open loop, from sent in a closed one.
-    pub fn latency_of(outcome: &Outcome) -> &Histogram {
-        outcome.latency.from_due.as_ref().unwrap_or(&outcome.latency.from_sent)
+    /// The latency, with requests without a good response behind all others.
+    pub fn ranked(&self) -> Ranked<'_> {
+        Ranked { good: &self.latency, waited: &self.waited }
     }
 
     /// What came since an earlier state of the same run.
@@ -68,8 +73,9 @@ impl Figures {
     pub fn since(&self, earlier: &Figures) -> Figures {
         let before = |status: &u16| earlier.status.get(status).copied().unwrap_or(0);
         let status = self.status.iter().map(|(code, n)| (*code, n.saturating_sub(before(code))));
-        let mut latency = self.latency.clone();
+        let (mut latency, mut waited) = (self.latency.clone(), self.waited.clone());
         latency.subtract(&earlier.latency);
+        waited.subtract(&earlier.waited);
         Figures {
             requests: self.requests.since(&earlier.requests),
             bad: self.bad.since(&earlier.bad),
@@ -79,6 +85,7 @@ impl Figures {
             connections: self.connections.since(&earlier.connections),
             tcp: self.tcp.since(&earlier.tcp),
             latency,
+            waited,
         }
     }
 
@@ -94,6 +101,7 @@ impl Figures {
         self.connections.merge(&other.connections);
         self.tcp.merge(&other.tcp);
         self.latency.merge(&other.latency);
+        self.waited.merge(&other.waited);
     }
 
     /// The outcome of a part of a run whose end is not known. Requests that were in flight count as
@@ -112,6 +120,14 @@ impl Figures {
         r.unknown = r.sent.saturating_sub(r.answered).saturating_sub(r.failed);
         r.sent = r.answered + r.failed + r.unknown;
         outcome.tcp.events = self.tcp;
+        outcome.latency.waited = self.waited;
+        let r = &outcome.requests;
+        let lost = (r.failed + r.unknown + r.unsent + outcome.bad.total())
+            .saturating_sub(outcome.latency.waited.count());
+        if lost > 0 && !plan.throughput {
+            // How long those in flight were waited for went down with the agent: not at all is the least.
+            outcome.latency.waited.record(0, lost);
+        }
         match plan.pace {
             Pace::Closed => outcome.latency.from_sent = self.latency,
             Pace::Open { .. } | Pace::Trace(_) => outcome.latency.from_due = Some(self.latency),

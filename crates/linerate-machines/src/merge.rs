@@ -105,7 +105,7 @@ pub struct AgentFigures {
     pub duration: Duration,
     /// Responses per second while it sent.
     pub rate_rps: f64,
-    /// Median latency, nanoseconds.
+    /// Median latency, nanoseconds, with requests without a good response behind all others.
     pub p50_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
@@ -121,13 +121,13 @@ pub struct AgentFigures {
 
 impl AgentFigures {
     fn of(outcome: &Outcome) -> AgentFigures {
-        let latency = outcome.latency.from_due.as_ref().unwrap_or(&outcome.latency.from_sent);
+        let latency = outcome.latency.main();
         AgentFigures {
             requests: outcome.requests,
             duration: outcome.duration,
             rate_rps: outcome.rate_rps(),
-            p50_ns: latency.percentile_ns(50.0),
-            p99_ns: latency.percentile_ns(99.0),
+            p50_ns: latency.percentile(50.0).ns,
+            p99_ns: latency.percentile(99.0).ns,
             lateness_p99_ns: outcome.client.lateness.percentile_ns(99.0),
             started_at: outcome.started_at,
             start_late: outcome.client.start_late,
@@ -240,7 +240,7 @@ impl Merger {
                 if part.digests.highest().is_some_and(|highest| highest > seq) {
                     return false;
                 }
-                let samples = Figures::latency_of(&outcome).count();
+                let samples = outcome.latency.main().count();
                 part.last = Some(Last { seq, digest, samples, figures: AgentFigures::of(&outcome) });
                 part.sum = Figures::default();
                 (part.in_flight, part.open) = (0, 0);
@@ -319,7 +319,7 @@ impl Part {
     fn add(&mut self, second: u64, figures: &Figures) {
         self.last_second = self.last_second.max(Some(second));
         self.requests.merge(&figures.requests);
-        self.samples += figures.latency.count();
+        self.samples += figures.ranked().count();
         if self.last.is_none() {
             self.sum.merge(figures);
         }

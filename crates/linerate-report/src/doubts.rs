@@ -55,10 +55,13 @@ fn proxy_refused(plan: &Plan, outcome: &Outcome) -> Option<String> {
 }
 
 fn few_samples(plan: &Plan, outcome: &Outcome) -> Option<String> {
-    let samples = figures::main_latency(plan, outcome)?.count();
+    let latency = outcome.latency.main();
+    let samples = figures::main_latency(plan, outcome).map(|_| latency.count())?;
     let thin: Vec<&str> = [(50.0, "p50"), (90.0, "p90"), (95.0, "p95"), (99.0, "p99"), (99.9, "p99.9")]
         .iter()
         .filter(|(percent, _)| !figures::rests_on_enough(samples, *percent))
+        // A bound is firm.
+        .filter(|(percent, _)| !latency.percentile(*percent).at_least)
         .map(|(_, name)| *name)
         .collect();
     let first = thin.first()?;
@@ -130,7 +133,7 @@ fn mostly_bad(outcome: &Outcome) -> Option<String> {
     let (bad, answered) = (outcome.bad.total(), outcome.requests.answered);
     (answered > 0 && bad * 2 > answered && bad < answered).then(|| {
         format!(
-            "{} of the answers were not what was expected: the rate and the latencies are mostly those of bad answers",
+            "{} of the responses were not what was expected: the rate is mostly that of bad responses",
             units::percent(bad as f64 / answered as f64)
         )
     })

@@ -15,14 +15,10 @@ pub(crate) fn line_share(bytes: u64, line: &Line, outcome: &Outcome) -> f64 {
     outcome.per_second(bytes) * 8.0 / (line.bits_per_second.max(1) as f64)
 }
 
-/// The latency that checks and single figures mean: from due in an open loop, from sent in a closed
-/// one. `None` when the plan gave latencies up or none was measured.
+/// The latencies of good responses that checks and single figures mean: from due in an open loop,
+/// from sent in a closed one. `None` when the plan gave latencies up or none was measured.
 pub(crate) fn main_latency<'a>(plan: &Plan, outcome: &'a Outcome) -> Option<&'a Histogram> {
-    if plan.throughput {
-        return None;
-    }
-    let histogram = outcome.latency.from_due.as_ref().unwrap_or(&outcome.latency.from_sent);
-    (histogram.count() > 0).then_some(histogram)
+    (!plan.throughput && outcome.main_latency().count() > 0).then(|| outcome.main_latency())
 }
 
 /// Processor time of the client per answered request, microseconds.

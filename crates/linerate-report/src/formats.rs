@@ -6,11 +6,12 @@ use crate::schema::outcome::{Check, Document};
 use crate::units;
 
 /// The series as CSV (RFC 4180) with a header line: one row for each second. A value that was not
-/// measured is empty.
+/// measured is empty, and so are the percentiles of a second without a response. `at_least` names
+/// percentiles at which a request without a good response stands.
 pub fn csv(document: &Document) -> String {
     let mut out = String::from(
         "t_s,rate_rps,p50_us,p99_us,failed,bytes_received,bytes_sent,client_busy,server_busy,server_rss_mb,\
-         retransmits,out_of_order\r\n",
+         retransmits,out_of_order,unknown,bad,at_least\r\n",
     );
     let some = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v}"));
     let count = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
@@ -31,6 +32,9 @@ pub fn csv(document: &Document) -> String {
             some(server.and_then(|s| s.rss_mb)),
             count(i.tcp.map(|t| t.retransmits)),
             count(i.tcp.map(|t| t.out_of_order)),
+            i.unknown.to_string(),
+            i.bad.to_string(),
+            i.at_least.join(" "),
         ];
         let _ = write!(out, "{}\r\n", fields.join(","));
     }
@@ -38,13 +42,18 @@ pub fn csv(document: &Document) -> String {
 }
 
 /// The value of a check, with its unit.
-fn found(check: &Check) -> String {
-    check.value.map_or("nothing was measured".to_owned(), |v| match check.unit.as_str() {
-        "us" => units::time_us(v, false),
+pub(crate) fn found(check: &Check, unicode: bool) -> String {
+    let Some(v) = check.value else { return "nothing was measured".to_owned() };
+    let value = match check.unit.as_str() {
+        "us" => units::time_us(v, unicode),
         "share" => units::percent(v),
         "1/s" => format!("{}/s", units::rate(v)),
         _ => units::count(v as u64),
-    })
+    };
+    match check.at_least {
+        true => format!("{} {value}", if unicode { "≥" } else { ">=" }),
+        false => value,
+    }
 }
 
 /// Why the run itself did not end well, if so.
@@ -87,7 +96,7 @@ pub fn junit(document: &Document) -> String {
     };
     case("the run", fault);
     for check in &document.checks {
-        case(&check.expr, (!check.pass).then(|| format!("{}: {}", check.expr, found(check))));
+        case(&check.expr, (!check.pass).then(|| format!("{}: {}", check.expr, found(check, false))));
     }
     out.push_str("  </testsuite>\n</testsuites>\n");
     out
@@ -105,7 +114,11 @@ pub fn github(document: &Document) -> String {
         line("error", "linerate load", &format!("{}: {why}", document.target));
     }
     for check in document.checks.iter().filter(|c| !c.pass) {
-        line("error", &format!("{} failed", check.expr), &format!("{} at {}", found(check), document.target));
+        line(
+            "error",
+            &format!("{} failed", check.expr),
+            &format!("{} at {}", found(check, false), document.target),
+        );
     }
     for warning in &document.warnings {
         line("warning", "linerate load", warning);
@@ -127,7 +140,7 @@ mod tests {
     }
 
     fn check(expr: &str, pass: bool) -> Check {
-        Check { expr: expr.to_owned(), value: Some(51_000.0), unit: "us".to_owned(), pass }
+        Check { expr: expr.to_owned(), value: Some(51_000.0), unit: "us".to_owned(), at_least: false, pass }
     }
 
     #[test]
@@ -143,6 +156,10 @@ mod tests {
         assert_eq!(rows.len(), document.series.len() + 1);
         assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{text}");
         assert_eq!((rows[1][3], rows[1][8], rows[2][8]), ("", "0.5", ""));
+        document.series[1].at_least = vec!["p50".to_owned(), "p99".to_owned()];
+        document.series[1].bad = 7;
+        let text = csv(&document);
+        assert!(text.split("\r\n").nth(2).is_some_and(|row| row.ends_with(",0,7,p50 p99")), "{text}");
     }
 
     #[test]
@@ -153,6 +170,8 @@ mod tests {
         assert!(text.contains("tests=\"3\" failures=\"1\""), "{text}");
         assert!(text.contains("<failure message=\"p99&lt;50ms: 51.0 ms\">"), "{text}");
         assert_eq!(text.matches("<testcase").count(), 3);
+        document.checks[0].at_least = true;
+        assert!(junit(&document).contains("p99&lt;50ms: &gt;= 51.0 ms"));
         document.unreachable = Some("refused\u{1b}[31m".to_owned());
         let text = junit(&document);
         assert!(text.contains("failures=\"2\"") && !text.contains('\u{1b}'), "{text}");

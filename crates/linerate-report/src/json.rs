@@ -8,7 +8,7 @@ use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
 use linerate_explain::Diagnosis;
 use linerate_load::Plan;
 use linerate_load::histogram::Histogram;
-use linerate_load::outcome::{self, Failure, Handshakes};
+use linerate_load::outcome::{self, Failure, Handshakes, Ranked};
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::tls::Trust;
 use linerate_load::plan::{Arrival, Check, Metric, Order, Pace, Way};
@@ -172,25 +172,30 @@ fn bad(b: outcome::Bad) -> schema::Bad {
 fn latencies(outcome: &outcome::Outcome, told: bool) -> schema::Latencies {
     let l = &outcome.latency;
     schema::Latencies {
-        from_due: l.from_due.as_ref().filter(|_| told).map(|due| from_due(outcome, due)),
-        from_sent: told.then(|| latency(&l.from_sent)),
+        from_due: (l.from_due.is_some() && told).then(|| ranked(l.main())),
+        from_sent: told.then(|| ranked(l.sent())),
+        answered: told.then(|| latency(l.main().good)),
         connect: Some(latency(&l.connect)),
         tls: outcome.tls.is_some().then(|| latency(&l.tls)),
         first_byte: told.then(|| latency(&l.first_byte)),
     }
 }
 
-/// The latency from due, with the requests that never left behind all others.
-fn from_due(outcome: &outcome::Outcome, due: &Histogram) -> schema::Latency {
+/// A latency with requests without a good response behind all others.
+fn ranked(of: Ranked<'_>) -> schema::Latency {
     let mut at_least = Vec::new();
-    let mut percentile = |name: &str, percent| {
-        let found = outcome.percentile(percent);
-        if found.at_least {
+    let mut note = |name: &str, ns: f64, is_bound: bool| {
+        if is_bound {
             at_least.push(name.to_owned());
         }
-        (due.count() > 0).then(|| round3(found.ns as f64 / 1e3))
+        (!of.is_empty()).then(|| round3(ns / 1e3))
+    };
+    let mut percentile = |name: &str, percent| {
+        let found = of.percentile(percent);
+        note(name, found.ns as f64, found.at_least)
     };
     let with = schema::Latency {
+        count: of.count(),
         p50: percentile("p50", 50.0),
         p90: percentile("p90", 90.0),
         p95: percentile("p95", 95.0),
@@ -198,9 +203,11 @@ fn from_due(outcome: &outcome::Outcome, due: &Histogram) -> schema::Latency {
         p999: percentile("p999", 99.9),
         p9999: percentile("p9999", 99.99),
         max: percentile("max", 100.0),
-        ..latency(due)
+        ..latency(of.good)
     };
-    schema::Latency { at_least, ..with }
+    let (mean, is_bound) = of.mean_ns();
+    let mean = note("mean", mean, is_bound);
+    schema::Latency { mean, at_least, ..with }
 }
 
 fn latency(h: &Histogram) -> schema::Latency {
@@ -307,9 +314,16 @@ fn interval(i: &outcome::Interval, tcp: &outcome::Tcp, told: bool) -> schema::In
     schema::Interval {
         t_s: round3(i.t_s),
         rate_rps: round3(i.rate_rps),
-        p50_us: told.then(|| round3(i.p50_us)),
-        p99_us: told.then(|| round3(i.p99_us)),
+        p50_us: i.p50_us.filter(|_| told).map(round3),
+        p99_us: i.p99_us.filter(|_| told).map(round3),
+        at_least: [("p50", i.p50_at_least), ("p99", i.p99_at_least)]
+            .into_iter()
+            .filter(|(_, is_bound)| *is_bound && told)
+            .map(|(name, _)| name.to_owned())
+            .collect(),
         failed: i.failed,
+        unknown: i.unknown,
+        bad: i.bad,
         tcp: (i.tcp.looks > 0).then(|| tcp_second(&i.tcp)),
         segments: i.segments.as_ref().map(|s| segments(s, tcp)),
         bytes: Some(schema::Bytes { sent: i.bytes.sent, received: i.bytes.received }),
@@ -333,14 +347,21 @@ fn checked(check: &Check, found: &CheckResult) -> schema::Check {
         Metric::Errors | Metric::Answered | Metric::Unsolicited | Metric::OutOfOrder => "count",
     };
     let value = found.value.map(|v| if check.metric == Metric::ErrorShare { v } else { round3(v) });
-    schema::Check { expr: found.expr.clone(), value, unit: unit.to_owned(), pass: found.pass }
+    schema::Check {
+        expr: found.expr.clone(),
+        value,
+        unit: unit.to_owned(),
+        at_least: found.at_least,
+        pass: found.pass,
+    }
 }
 
 fn by_name(outcome: &outcome::Outcome, told: bool) -> BTreeMap<String, schema::Named> {
     let named = |n: &outcome::Named| schema::Named {
         requests: requests(&n.requests),
         bad: bad(n.bad),
-        latency_us: told.then(|| latency(&n.latency)),
+        latency_us: told.then(|| ranked(n.ranked())),
+        answered_us: told.then(|| latency(&n.latency)),
     };
     outcome.by_name.iter().map(|(name, n)| (name.clone(), named(n))).collect()
 }
@@ -364,7 +385,7 @@ fn encoded(l: &outcome::Latency) -> String {
     let Ok(mut micros) = hdrhistogram::Histogram::<u64>::new_with_bounds(1, HOUR_US, 3) else {
         return String::new();
     };
-    for (nanos, n) in l.from_due.as_ref().unwrap_or(&l.from_sent).iter_recorded() {
+    for (nanos, n) in l.main().good.iter_recorded() {
         micros.saturating_record_n((nanos + 500) / 1_000, n);
     }
     let mut bytes = Vec::new();

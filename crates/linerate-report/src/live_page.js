@@ -12,7 +12,7 @@
   }
   function draw(id, lines, shown, log) {
     var svg = byId(id), left = 74, right = 546, top = 22, bottom = 158, t = seconds.t, all = [];
-    lines.forEach(function (line) { line.values.forEach(function (v) { if (v > 0 || !log) all.push(v); }); });
+    lines.forEach(function (line) { line.values.forEach(function (v) { if (v !== null && (v > 0 || !log)) all.push(v); }); });
     svg.textContent = "";
     if (!t.length || !all.length) return;
     var high = Math.max.apply(null, all), low = log ? Math.min.apply(null, all) : 0;
@@ -32,9 +32,14 @@
       element(svg, "text", { "class": "time", x: x(at), y: bottom + 18, "text-anchor": i ? "end" : "start" }, at.toFixed(0) + " s");
     });
     lines.forEach(function (line) {
-      var path = line.values.map(function (v, i) { return (i ? "L" : "M") + x(t[i]).toFixed(1) + " " + y(v).toFixed(1); });
+      var values = line.values, none = function (i) { return !(i in values) || values[i] === null; };
+      var path = values.map(function (v, i) {
+        return v === null ? "" : (none(i - 1) ? "M" : "L") + x(t[i]).toFixed(1) + " " + y(v).toFixed(1);
+      });
       element(svg, "path", { "class": "path " + line.kind, d: path.join("") });
-      if (line.values.length === 1) element(svg, "circle", { "class": "mark " + line.kind, cx: x(t[0]), cy: y(line.values[0]), r: 2.5 });
+      values.forEach(function (v, i) {
+        if (v !== null && none(i - 1) && none(i + 1)) element(svg, "circle", { "class": "mark " + line.kind, cx: x(t[i]), cy: y(v), r: 2.5 });
+      });
     });
   }
   function show(totals) {

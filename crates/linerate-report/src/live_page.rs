@@ -36,7 +36,7 @@ pub fn to_string(target: &str) -> String {
     for (id, name) in [
         ("rate", "Responses per second"),
         ("latency", "Latency (logarithmic): median, and p99 dashed"),
-        ("failures", "Failures per second"),
+        ("failures", "Failed, unknown and bad per second"),
     ] {
         let _ = write!(
             out,
@@ -57,8 +57,9 @@ struct Seconds {
     again: bool,
     t: Vec<f64>,
     rate: Vec<f64>,
-    p50: Vec<f64>,
-    p99: Vec<f64>,
+    /// Null in a second without a response.
+    p50: Vec<Option<f64>>,
+    p99: Vec<Option<f64>>,
     failed: Vec<u64>,
     totals: Totals,
 }
@@ -92,7 +93,9 @@ impl Viewer {
         let new = &new[new.len().saturating_sub(SECONDS)..];
         self.told = series.len();
         self.until = series.last().map_or(0.0, |last| last.t_s);
-        let of = |value: fn(&Interval) -> f64| new.iter().map(|i| (value(i) * 1e3).round() / 1e3).collect();
+        let round = |value: f64| (value * 1e3).round() / 1e3;
+        let of = |value: fn(&Interval) -> f64| new.iter().map(|i| round(value(i))).collect();
+        let some = |value: fn(&Interval) -> Option<f64>| new.iter().map(|i| value(i).map(round)).collect();
         let requests = &snapshot.requests;
         event(
             "seconds",
@@ -100,9 +103,9 @@ impl Viewer {
                 again: !known,
                 t: of(|i| i.t_s),
                 rate: of(|i| i.rate_rps),
-                p50: of(|i| i.p50_us),
-                p99: of(|i| i.p99_us),
-                failed: new.iter().map(|i| i.failed).collect(),
+                p50: some(|i| i.p50_us),
+                p99: some(|i| i.p99_us),
+                failed: new.iter().map(|i| i.failed + i.unknown + i.bad).collect(),
                 totals: Totals {
                     elapsed: snapshot.elapsed.as_secs_f64(),
                     answered: requests.answered,

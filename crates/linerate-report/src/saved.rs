@@ -40,7 +40,7 @@ const ROWS: [Row; 15] = [
     ("answered", |d| Some(d.requests.answered as f64), whole, false),
     ("failed", |d| Some(d.requests.failed as f64), whole, false),
     ("unknown", |d| Some(d.requests.unknown as f64), whole, false),
-    ("bad", |d| Some((d.bad.status + d.bad.body + d.bad.encoding + d.bad.tag) as f64), whole, false),
+    ("bad", |d| Some((d.bad.total()) as f64), whole, false),
     ("unsent", |d| Some(d.requests.unsent as f64), whole, false),
     ("measured", |d| Some(d.duration_s), |s| format!("{} s", units::short_seconds(s)), false),
 ];
@@ -88,6 +88,15 @@ fn table(out: &mut String, style: Style, columns: &[(usize, &Document)]) {
         }
         let cell = |(n, value): (usize, &Option<f64>)| {
             let Some(value) = value else { return format!("{:>COLUMN$}", "-") };
+            // A request without a good response stands there: of bounds there is no ratio.
+            let is_bound = |n: usize| {
+                let row = name.replace('.', "");
+                latency(columns[n].1).is_some_and(|l| l.at_least.iter().any(|id| *id == row))
+            };
+            if is_bound(n) {
+                return format!("{:>COLUMN$}", format!(">= {}", shown(*value)));
+            }
+            let has_ratio = has_ratio && !is_bound(0);
             let first = values[0].filter(|first| *first > 0.0);
             let text = match first {
                 Some(first) if n > 0 && has_ratio => {
@@ -121,7 +130,8 @@ fn notes(out: &mut String, runs: &[(String, Document)], style: Style) {
             let mark = if check.pass { style.good("ok    ") } else { style.bad("FAILED") };
             let metric = Check::parse(&check.expr).ok().map(|known| known.metric);
             let shown = |v: f64| metric.map_or_else(|| format!("{v}"), |metric| metric.shown(v));
-            let value = check.value.map_or("not measured".to_owned(), shown);
+            let least = if check.at_least { ">= " } else { "" };
+            let value = check.value.map_or("not measured".to_owned(), |v| format!("{least}{}", shown(v)));
             (mark, format!("{}: {value}", check.expr))
         }));
         for (mark, text) in all {

@@ -118,6 +118,14 @@ fn bell(centre_ns: u64, samples: u64) -> Histogram {
     histogram
 }
 
+/// How long requests without a good response were waited for.
+fn waited(requests: u64) -> Histogram {
+    let mut histogram = Histogram::new();
+    histogram.record(200_000, requests / 2);
+    histogram.record(10_000_000_000, requests - requests / 2);
+    histogram
+}
+
 fn window(answered: u64) -> Window {
     let bytes = Bytes { sent: 9_000_000, received: 80_000_000 };
     Window { answered, bytes, time: Duration::from_secs(10) }
@@ -139,6 +147,7 @@ pub(crate) fn quiet_outcome() -> Outcome {
             connect: bell(40_000, 30),
             tls: Histogram::new(),
             first_byte: bell(95_000, 40_000),
+            ..Latency::default()
         },
         connections: Connections { opened: 64, ..Connections::default() },
         client: Client {
@@ -177,6 +186,7 @@ pub(crate) fn outcome_closed() -> Outcome {
         },
         bad: Bad { status: 20, body: 1, ..Bad::default() },
         failures,
+        latency: Latency { waited: waited(35), ..quiet_outcome().latency },
         status: [(200, 99_980), (503, 20)].into(),
         connections: Connections {
             opened: 1_064,
@@ -212,14 +222,15 @@ pub(crate) fn outcome_closed() -> Outcome {
             .map(|i| Interval {
                 t_s: f64::from(i),
                 rate_rps: 10_000.0 + f64::from(i % 3) * 500.0,
-                p50_us: 100.0,
-                p99_us: 180.123_4,
+                p50_us: Some(100.0),
+                p99_us: Some(180.123_4),
                 failed: 1,
                 tcp: if i == 4 { events(64) } else { TcpEvents { looks: 64, ..TcpEvents::default() } },
                 segments: None,
                 bytes: Bytes { sent: 400_000, received: 1_200_000 },
                 client_busy: Some(0.97),
                 spread: [(66, 9_000), (67, 1_000), (69, 40)].into_iter().collect(),
+                ..Interval::default()
             })
             .collect(),
         samples: vec![
@@ -279,6 +290,7 @@ pub(crate) fn snapshot() -> Snapshot {
         looked_at: 64,
         segments: None,
         latency: bell(100_000, 40_000),
+        waited: waited(35),
         series: full.series[..4].to_vec(),
     }
 }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{Failure, SegmentCounts, SegmentEvent};
 use linerate_load::plan::Io;
 use linerate_load::{Plan, Snapshot, Watcher};
@@ -259,9 +260,12 @@ fn latency(p: &mut Page, snapshot: &Snapshot) {
         }
     }
     let name = "linerate_load_latency_seconds";
-    p.family(name, "histogram", "Latency: from due in an open loop, from sent in a closed one.");
-    let sum_ns = (latency.mean_ns() * latency.count() as f64).round() as u64;
-    p.histogram(name, "", BUCKETS.into_iter().zip(counts), latency.count(), sum_ns);
+    p.family(name, "histogram", "Latency: from due in an open loop, from sent in a closed one. Requests without a good response are in +Inf alone.");
+    // Requests without a good response are in no bucket but the last: a quantile of them is beyond every limit.
+    let all = snapshot.ranked();
+    let sum = |of: &Histogram| of.mean_ns() * of.count() as f64;
+    let sum_ns = (sum(all.good) + sum(all.waited)).round() as u64;
+    p.histogram(name, "", BUCKETS.into_iter().zip(counts), all.count(), sum_ns);
 }
 
 fn connections(p: &mut Page, snapshot: &Snapshot) {
@@ -343,6 +347,7 @@ mod tests {
         snapshot.failures.add(Failure::Timeout, 1);
         snapshot.latency.record(1_500_000, 8);
         snapshot.latency.record(20_000_000_000, 1);
+        snapshot.waited.record(100, 2);
         snapshot.cores = vec![Core { thread: machine::thread_id(), ..Core::default() }];
         let mut segments = Segments::default();
         segments.received.add(SegmentEvent::ZeroWindow, 33);
@@ -355,7 +360,7 @@ mod tests {
             "linerate_load_latency_seconds_bucket{le=\"0.001\"} 0",
             "linerate_load_latency_seconds_bucket{le=\"0.0025\"} 8",
             "linerate_load_latency_seconds_bucket{le=\"10\"} 8",
-            "linerate_load_latency_seconds_bucket{le=\"+Inf\"} 9",
+            "linerate_load_latency_seconds_bucket{le=\"+Inf\"} 11",
             "linerate_load_segment_events_total{way=\"received\",event=\"zero_window\"} 33",
         ] {
             assert!(page.lines().any(|l| l == line), "{line} in\n{page}");

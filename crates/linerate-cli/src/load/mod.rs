@@ -278,7 +278,7 @@ mod tests {
     use linerate_load::outcome::{Down, Requests};
 
     fn check(pass: bool) -> CheckResult {
-        CheckResult { expr: String::new(), value: None, pass, shown: String::new() }
+        CheckResult { expr: String::new(), value: None, at_least: false, pass, shown: String::new() }
     }
 
     #[test]

@@ -424,11 +424,17 @@ fn latency(m: &mut Moment, snapshot: &Snapshot) {
     for (ns, n) in latency.iter_recorded() {
         bucket_counts[BUCKETS.partition_point(|end| *end < ns)] += n;
     }
+    // Requests without a good response are in the last bucket: a quantile of them is beyond every limit.
+    let all = snapshot.ranked();
+    if let Some(last) = bucket_counts.last_mut() {
+        *last += all.waited.count();
+    }
+    let sum = all.good.mean_ns() * all.good.count() as f64 + all.waited.mean_ns() * all.waited.count() as f64;
     let point = HistogramDataPoint {
         start_time_unix_nano: m.from_ns,
         time_unix_nano: m.now_ns,
         count: bucket_counts.iter().sum(),
-        sum: Some(latency.mean_ns() * latency.count() as f64 / 1e9),
+        sum: Some(sum / 1e9),
         bucket_counts,
         explicit_bounds: BUCKETS.iter().map(|ns| *ns as f64 / 1e9).collect(),
         ..HistogramDataPoint::default()
@@ -473,6 +479,7 @@ mod tests {
         snapshot.requests.sent = 9;
         snapshot.latency.record(1_500_000, 8);
         snapshot.latency.record(20_000_000_000, 1);
+        snapshot.waited.record(100, 2);
         let batch = batch(&snapshot, None, (UNIX_EPOCH, UNIX_EPOCH + SECOND));
         let read = ExportMetricsServiceRequest::decode(&*batch.body).unwrap();
         let metrics = &read.resource_metrics[0].scope_metrics[0].metrics;
@@ -484,7 +491,7 @@ mod tests {
         assert_eq!(responses.data_points[1].value, Some(Value::AsInt(1)));
         let Data::Histogram(latency) = data("linerate.load.latency") else { panic!() };
         let point = &latency.data_points[0];
-        assert_eq!((point.count, point.bucket_counts[5], point.bucket_counts[17]), (9, 8, 1));
+        assert_eq!((point.count, point.bucket_counts[5], point.bucket_counts[17]), (11, 8, 3));
         assert_eq!(point.explicit_bounds.len() + 1, point.bucket_counts.len());
         assert_eq!(batch.points, metrics.iter().map(points_of).sum::<u64>());
     }

@@ -67,8 +67,11 @@ struct Word {
 pub(crate) struct Mark {
     pub(crate) answered: u64,
     pub(crate) failed: u64,
+    pub(crate) unknown: u64,
+    pub(crate) bad: u64,
     pub(crate) bytes: Bytes,
     pub(crate) latency: Histogram,
+    pub(crate) waited: Histogram,
     pub(crate) tcp: TcpEvents,
     pub(crate) segments: Option<Segments>,
 }
@@ -78,8 +81,11 @@ impl Mark {
         Mark {
             answered: recorder.requests.answered,
             failed: recorder.requests.failed,
+            unknown: recorder.requests.unknown,
+            bad: recorder.bad.total(),
             bytes: recorder.bytes,
             latency: recorder.latency.clone(),
+            waited: recorder.waited.clone(),
             tcp: recorder.tcp_events(),
             segments: recorder.segments(stack.as_ref()),
         }
@@ -237,6 +243,7 @@ impl Board {
             segments: recorder.segments(stack.as_ref()),
             stack,
             latency: recorder.latency.clone(),
+            waited: recorder.waited.clone(),
             ..Snapshot::default()
         };
         self.word().snapshot = Some(snapshot);

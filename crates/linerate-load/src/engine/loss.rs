@@ -47,7 +47,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         let ended = self.is_time_over();
         let Engine { pool, recorder, kinds, judge, board, .. } = self;
         let measuring = recorder.measuring(now);
-        let mut events = Recording { recorder, kinds, judge, board, ended, measuring };
+        let mut events = Recording { recorder, kinds, judge, board, ended, now, measuring };
         let by_peer = pool.settle(&mut connection, &loss, &detail, now, &mut events);
         self.recorder.connections.closed_by_peer += u64::from(by_peer);
         if as_planned {

@@ -284,7 +284,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         let ended = self.is_time_over();
         let Engine { transport, pool, recorder, kinds, judge, board, .. } = self;
         let measuring = recorder.measuring(now);
-        let mut events = Recording { recorder, kinds, judge, board, ended, measuring };
+        let mut events = Recording { recorder, kinds, judge, board, ended, now, measuring };
         let received = pool.receive(data, now, transport, &mut events);
         if received.answered > 0 {
             self.reach.progressed(now);
@@ -482,10 +482,19 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         }
         self.give_up_hanging(now);
         self.fail_due(now);
-        self.supply.stop(now);
+        self.end_supply(now);
         self.reach.end(now.min(self.supply.stop_at()));
         let hanging = self.recorder.connections.hanging > 0;
         self.board.say_at_end(self.recorder.has_heard(), hanging);
+    }
+
+    /// Whatever was due and has not left never will.
+    fn end_supply(&mut self, now: Time) {
+        let Engine { supply, recorder, kinds, .. } = self;
+        supply.stop(now);
+        supply.tell_unsent(|number, waited, n| {
+            recorder.unsent(number.map(|number| kinds.pick(number, 1).0), waited, n);
+        });
     }
 
     /// Hands what is due to connections with a free place.
@@ -522,7 +531,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         let measuring = self.recorder.measuring(now);
         for slot in 0..self.pool.slots() {
             let Engine { pool, recorder, kinds, judge, board, .. } = self;
-            let mut events = Recording { recorder, kinds, judge, board, ended, measuring };
+            let mut events = Recording { recorder, kinds, judge, board, ended, now, measuring };
             let expired = pool.expire(slot, now, &mut events);
             let Some(connection) = pool.at_mut(slot) else { continue };
             let (conn, conversation) = (connection.conn, &connection.conversation);
@@ -543,7 +552,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             }
         }
         let Engine { pool, recorder, kinds, judge, board, .. } = self;
-        pool.expire_again(now, &mut Recording { recorder, kinds, judge, board, ended, measuring });
+        pool.expire_again(now, &mut Recording { recorder, kinds, judge, board, ended, now, measuring });
         while let Some(news) = self.transport.news() {
             if self.news.len() < NEWS && !self.news.contains(&news) {
                 self.news.push(news);
@@ -580,11 +589,10 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
 
     /// Whatever is still in flight is unknown; closes everything.
     fn end(mut self, now: Time, broken: bool) -> Outcome {
-        self.give_up_all();
+        self.give_up_all(now);
         self.board.give_up();
-        self.supply.stop(now);
+        self.end_supply(now);
         self.reach.end(now);
-        self.recorder.requests.unsent = self.supply.unsent();
         let connections = &mut self.recorder.connections;
         (connections.learnt_limit, connections.learnt_on) = self.pool.learnt.limit();
         let from = self.recorder.measure_from;
@@ -619,11 +627,11 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     }
 
     /// Whatever is still in flight is unknown, and every connection is closed.
-    fn give_up_all(&mut self) {
+    fn give_up_all(&mut self, now: Time) {
         for slot in 0..self.pool.slots() {
             let Some(conn) = self.pool.at_mut(slot).map(|connection| connection.conn) else { continue };
             let Some(mut connection) = self.pool.remove(conn) else { continue };
-            self.pool.abandon(&mut connection, |run| self.recorder.unknown(run));
+            self.pool.abandon(&mut connection, |run| self.recorder.unknown(run, now));
             if connection.established {
                 self.look_at_last(&connection, false);
             }
@@ -631,8 +639,9 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         }
         let interrupted = self.board.stop_asked();
         let Engine { pool, recorder, kinds, .. } = self;
-        pool.give_up_again(|run, why| {
-            if interrupted { recorder.unknown(run) } else { recorder.failed(run, why, None, kinds) }
+        pool.give_up_again(|run, why| match interrupted {
+            true => recorder.unknown(run, now),
+            false => recorder.failed(run, now, (why, None), kinds),
         });
     }
 

@@ -87,7 +87,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             let Engine { pool, recorder, kinds, reach, .. } = self;
             pool.abandon(&mut connection, |run| {
                 carried += run.count;
-                fail_unreached((recorder, kinds, reach), run, why, &detail);
+                fail_unreached((recorder, kinds, reach), run, now, (why, &detail));
             });
         }
         if carried == 0 {
@@ -110,7 +110,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             return;
         }
         if let Some(run) = self.pool.pop_again(1) {
-            return self.fail_unreached(&run, why, detail);
+            return self.fail_unreached(&run, now, (why, detail));
         }
         self.fail_unsendable(why, detail, now);
     }
@@ -122,7 +122,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         }
         let Some((why, detail)) = self.last_refusal.take() else { return };
         let Engine { pool, recorder, kinds, reach, .. } = self;
-        pool.give_up_again(|run, _| fail_unreached((recorder, kinds, reach), run, why, &detail));
+        pool.give_up_again(|run, _| fail_unreached((recorder, kinds, reach), run, now, (why, &detail)));
         while self.fail_unsendable(why, &detail, now) {}
         self.last_refusal = Some((why, detail));
     }
@@ -136,12 +136,12 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         if batch.measured {
             self.recorder.sent(kind, count);
         }
-        self.fail_unreached(&run, why, detail);
+        self.fail_unreached(&run, now, (why, detail));
         true
     }
 
-    fn fail_unreached(&mut self, run: &Run, why: Failure, detail: &str) {
-        fail_unreached((&mut self.recorder, &self.kinds, &mut self.reach), run, why, detail);
+    fn fail_unreached(&mut self, run: &Run, now: Time, why: (Failure, &str)) {
+        fail_unreached((&mut self.recorder, &self.kinds, &mut self.reach), run, now, why);
     }
 
     /// Time is up: attempts to connect that still hang have failed. Those with a request on them are waited for like other requests,
@@ -163,13 +163,13 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
 fn fail_unreached(
     (recorder, kinds, reach): (&mut Recorder, &Kinds, &mut Reach),
     run: &Run,
-    why: Failure,
-    detail: &str,
+    now: Time,
+    (why, detail): (Failure, &str),
 ) {
     if run.stamp.measured {
         reach.victim();
     }
-    recorder.failed(run, why, Some(detail), kinds);
+    recorder.failed(run, now, (why, Some(detail)), kinds);
 }
 
 fn pick<A: Copy>(from: &[A], nth: u64) -> A {

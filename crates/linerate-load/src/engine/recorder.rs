@@ -1,5 +1,7 @@
 //! Measurements of one core: counters, histograms, samples. No lock, no allocation per request.
 
+use std::time::Duration;
+
 use linerate_client::{Run, Stamp};
 use linerate_net::{TcpInfo, TcpTotals, Time};
 
@@ -29,13 +31,16 @@ pub(crate) struct Recorder {
     pub(crate) tcp: Tcp,
     /// What TCP had gone through when measuring began.
     tcp_before: (TcpEvents, Option<TcpTotals>),
-    /// From due in an open loop, from sent in a closed one.
+    /// Of good responses: from due in an open loop, from sent in a closed one.
     pub(crate) latency: Histogram,
+    /// How long requests without a good response were waited for, counted the same way.
+    pub(crate) waited: Histogram,
     pub(crate) connect: Histogram,
     pub(crate) tls: Histogram,
     pub(crate) lateness: Histogram,
-    /// From sent, in an open loop.
+    /// Both from sent, in an open loop.
     from_sent: Option<Histogram>,
+    waited_from_sent: Option<Histogram>,
     /// Responses whose first byte came in an earlier turn than their end: first byte, and whole, from
     /// sent.
     split_first: Histogram,
@@ -121,6 +126,7 @@ struct Tally {
     requests: Requests,
     bad: Bad,
     latency: Histogram,
+    waited: Histogram,
 }
 
 /// Bytes as text that steers no terminal.
@@ -194,10 +200,12 @@ impl Recorder {
             tcp: Tcp::default(),
             tcp_before: Default::default(),
             latency: Histogram::new(),
+            waited: Histogram::new(),
             connect: Histogram::new(),
             tls: Histogram::new(),
             lateness: Histogram::new(),
             from_sent: open_loop.then(Histogram::new),
+            waited_from_sent: open_loop.then(Histogram::new),
             split_first: Histogram::new(),
             split_whole: Histogram::new(),
             status: Box::new([0; STATUSES]),
@@ -300,14 +308,14 @@ impl Recorder {
         self.requests.answered += n;
         self.status[answer.status as usize % STATUSES] += n;
         self.last_answer = answer.now;
+        let is_good = answer.verdict == Verdict::default();
         if !self.no_latencies {
-            self.record_latency(run, answer, n, kinds);
+            self.record_latency(run, answer, is_good, kinds);
         }
         if let Some(t) = self.named.get_mut(run.kind) {
             t.requests.answered += n;
-            t.latency.record(answer.now.nanos_since(run.stamp.due), n);
         }
-        if answer.verdict != Verdict::default() {
+        if !is_good {
             self.record_bad(run, answer, n, kinds);
         }
         if let Some(log) = &mut self.log {
@@ -327,23 +335,65 @@ impl Recorder {
     }
 
     #[inline]
-    fn record_latency(&mut self, run: &Run, answer: &Answer<'_>, n: u64, kinds: &Kinds) {
+    fn record_latency(&mut self, run: &Run, answer: &Answer<'_>, is_good: bool, kinds: &Kinds) {
+        let n = u64::from(run.count);
         let from_sent = answer.now.nanos_since(run.stamp.sent);
-        let latency = match &mut self.from_sent {
-            Some(histogram) => {
+        let latency =
+            if self.from_sent.is_some() { answer.now.nanos_since(run.stamp.due) } else { from_sent };
+        if is_good {
+            if let Some(histogram) = &mut self.from_sent {
                 histogram.record(from_sent, n);
-                answer.now.nanos_since(run.stamp.due)
             }
-            None => from_sent,
-        };
-        self.latency.record(latency, n);
-        if let Some(first) = answer.first_byte {
-            self.split_first.record(first.nanos_since(run.stamp.sent), n);
-            self.split_whole.record(from_sent, n);
+            self.latency.record(latency, n);
+            if let Some(t) = self.named.get_mut(run.kind) {
+                t.latency.record(latency, n);
+            }
+            if let Some(first) = answer.first_byte {
+                self.split_first.record(first.nanos_since(run.stamp.sent), n);
+                self.split_whole.record(from_sent, n);
+            }
+        } else {
+            self.waited_in_vain(run, answer.now);
         }
         if latency > self.slowest_floor {
             let sample = self.sample(run, Some(latency), Some(answer.status), "slowest", answer.head, kinds);
             self.keep_slowest(sample);
+        }
+    }
+
+    /// A request was waited for, and no good response came.
+    fn waited_in_vain(&mut self, run: &Run, now: Time) {
+        if self.no_latencies {
+            return;
+        }
+        let (n, from_sent) = (u64::from(run.count), now.nanos_since(run.stamp.sent));
+        let waited = match &mut self.waited_from_sent {
+            Some(histogram) => {
+                histogram.record(from_sent, n);
+                now.nanos_since(run.stamp.due)
+            }
+            None => from_sent,
+        };
+        self.waited.record(waited, n);
+        if let Some(t) = self.named.get_mut(run.kind) {
+            t.waited.record(waited, n);
+        }
+    }
+
+    /// `n` requests of a kind were due and never left; each was waited for so long.
+    pub(crate) fn unsent(&mut self, kind: Option<u16>, waited: Duration, n: u64) {
+        self.requests.unsent += n;
+        let tally = kind.and_then(|kind| self.named.get_mut(kind));
+        let histograms = match tally {
+            Some(t) => {
+                t.requests.unsent += n;
+                [Some(&mut self.waited), Some(&mut t.waited)]
+            }
+            None => [Some(&mut self.waited), None],
+        };
+        if !self.no_latencies {
+            let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+            histograms.into_iter().flatten().for_each(|histogram| histogram.record(nanos, n));
         }
     }
 
@@ -406,8 +456,14 @@ impl Recorder {
         }
     }
 
-    /// Certainly not answered.
-    pub(crate) fn failed(&mut self, run: &Run, why: Failure, detail: Option<&str>, kinds: &Kinds) {
+    /// Certainly not answered, as is known now.
+    pub(crate) fn failed(
+        &mut self,
+        run: &Run,
+        now: Time,
+        (why, detail): (Failure, Option<&str>),
+        kinds: &Kinds,
+    ) {
         if let Some(detail) = detail {
             self.failures.details.entry(why.name()).or_insert_with(|| detail.to_owned());
         }
@@ -417,6 +473,7 @@ impl Recorder {
         let n = u64::from(run.count);
         self.requests.failed += n;
         self.failures.add(why, n);
+        self.waited_in_vain(run, now);
         if let Some(log) = &mut self.log {
             log.note(run, End::Failed(why), 0, None);
         }
@@ -459,11 +516,12 @@ impl Recorder {
         }
     }
 
-    /// The outcome is unknown: the server may or may not have acted on them.
-    pub(crate) fn unknown(&mut self, run: &Run) {
+    /// The outcome is unknown: the server may or may not have acted on them. Nobody waits from now on.
+    pub(crate) fn unknown(&mut self, run: &Run, now: Time) {
         if run.stamp.measured {
             let n = u64::from(run.count);
             self.requests.unknown += n;
+            self.waited_in_vain(run, now);
             if let Some(log) = &mut self.log {
                 log.note(run, End::Unknown, 0, None);
             }
@@ -547,8 +605,15 @@ impl Recorder {
         let mut first_byte = from_sent.clone();
         first_byte.subtract(&self.split_whole);
         first_byte.merge(&self.split_first);
-        outcome.latency =
-            crate::outcome::Latency { from_due, from_sent, connect: self.connect, tls: self.tls, first_byte };
+        outcome.latency = crate::outcome::Latency {
+            from_due,
+            from_sent,
+            connect: self.connect,
+            tls: self.tls,
+            first_byte,
+            waited: self.waited,
+            waited_from_sent: self.waited_from_sent,
+        };
         outcome.saved = self.saver.saved;
         outcome.samples = self.bad_samples;
         outcome.samples.extend(self.unsolicited);
@@ -557,6 +622,7 @@ impl Recorder {
             requests: t.requests,
             bad: t.bad,
             latency: t.latency,
+            waited: t.waited,
             in_window: t.in_window,
         });
         outcome.by_name = self.named.names.into_iter().zip(named).collect();

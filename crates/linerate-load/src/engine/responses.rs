@@ -126,6 +126,7 @@ pub(crate) struct Recording<'a> {
     pub(crate) board: &'a Board,
     /// The time given is over.
     pub(crate) ended: bool,
+    pub(crate) now: Time,
     /// The warm-up is over.
     pub(crate) measuring: bool,
 }
@@ -189,11 +190,13 @@ impl Settle for Recording<'_> {
     fn settled(&mut self, run: &Run, how: Settled, detail: &str) {
         let why = match how {
             // After the end of the run a late request might still get a response.
-            Settled::TimedOut if self.ended || self.board.stop_asked() => return self.recorder.unknown(run),
-            Settled::Unknown => return self.recorder.unknown(run),
+            Settled::TimedOut if self.ended || self.board.stop_asked() => {
+                return self.recorder.unknown(run, self.now);
+            }
+            Settled::Unknown => return self.recorder.unknown(run, self.now),
             Settled::TimedOut => Failure::Timeout,
             Settled::Failed(why) => why,
         };
-        self.recorder.failed(run, why, Some(detail), self.kinds);
+        self.recorder.failed(run, self.now, (why, Some(detail)), self.kinds);
     }
 }

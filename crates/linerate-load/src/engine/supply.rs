@@ -1,7 +1,10 @@
 //! Decides which request comes next and when it is due. Pace and stop are values.
 
+use std::time::Duration;
+
 use linerate_net::Time;
 
+use crate::limits::UNSENT_ALONE;
 use crate::plan::schedule::Schedule;
 
 /// A core's share of the plan's requests. Sans-IO: told the time, it says what may leave.
@@ -16,8 +19,13 @@ pub(crate) struct Supply {
     stop_at: Time,
     stopped: bool,
     unsent: u64,
-    /// Due before this part of the run joined.
+    /// Of these, those that [`Supply::tell_unsent`] has not told yet.
+    untold: u64,
+    /// When the supply was stopped.
+    stopped_at: Time,
+    /// Due before this part of the run joined; when the first of them was, and when it joined.
     missed: u64,
+    missed_from: Option<(Time, Time)>,
 }
 
 #[derive(Debug)]
@@ -55,7 +63,10 @@ impl Supply {
             stop_at,
             stopped: false,
             unsent: 0,
+            untold: 0,
+            stopped_at: Time::ZERO,
             missed: 0,
+            missed_from: None,
         }
     }
 
@@ -78,7 +89,10 @@ impl Supply {
             if due < self.measure_from {
                 continue;
             }
-            self.missed += u64::from(due >= accounted);
+            if due >= accounted {
+                self.missed += 1;
+                self.missed_from.get_or_insert((due, from));
+            }
             if self.remaining != u64::MAX {
                 self.remaining -= 1;
             }
@@ -152,14 +166,36 @@ impl Supply {
             return;
         }
         self.stopped = true;
+        self.stopped_at = now.min(self.stop_at);
         if let Pacing::Scheduled(schedule) = &mut self.pace {
             let until = now.min(self.stop_at).nanos_since(self.start);
             let warm = self.measure_from.nanos_since(self.start);
             while schedule.peek().is_some_and(|due| due < warm && due < until) {
                 schedule.pop();
+                self.next += 1;
             }
             self.unsent = schedule.due_before(until).min(self.remaining);
+            self.untold = self.unsent;
         }
+    }
+
+    /// Tells once, after the stop, which requests were due and never sent: their numbers where they have one of this core, how
+    /// long each was waited for, and how many they are.
+    pub(crate) fn tell_unsent(&mut self, mut tell: impl FnMut(Option<u64>, Duration, u64)) {
+        let end = self.stopped_at;
+        let untold = std::mem::take(&mut self.untold);
+        if let Some((first, joined)) = self.missed_from.take() {
+            tell(None, end - first, 1);
+            tell(None, end - joined, self.missed - 1);
+        }
+        let Pacing::Scheduled(schedule) = &mut self.pace else { return };
+        for n in 0..untold.min(UNSENT_ALONE) {
+            let due = schedule.peek().map_or(end, |ns| at(self.start, ns));
+            schedule.pop();
+            tell(Some(self.next + n), end - due, 1);
+        }
+        // Those that were due last: they were waited for at least so long.
+        tell(None, Duration::ZERO, untold.saturating_sub(UNSENT_ALONE));
     }
 
     /// Measured requests that are due by now and have not left.
@@ -178,11 +214,6 @@ impl Supply {
     /// When it stops by itself.
     pub(crate) fn stop_at(&self) -> Time {
         self.stop_at
-    }
-
-    /// Due and never sent; known once stopped.
-    pub(crate) fn unsent(&self) -> u64 {
-        self.missed + self.unsent
     }
 }
 
@@ -209,6 +240,28 @@ mod tests {
         std::iter::from_fn(|| supply.take(end, 1)).collect()
     }
 
+    fn unsent(supply: &mut Supply) -> u64 {
+        let mut all = 0;
+        supply.tell_unsent(|_, _, n| all += n);
+        all
+    }
+
+    #[test]
+    fn each_unsent_request_has_its_number_and_its_wait() {
+        let mut supply = supply(u64::MAX);
+        let at = |ms: u64| Time::from_nanos(100 * SECOND + ms * 1_000_000);
+        // 50 requests a second, of which those of the warm-up do not count.
+        let taken = std::iter::from_fn(|| supply.take(at(1500), 1)).count() as u64;
+        supply.stop(at(1600));
+        let mut told = Vec::new();
+        supply
+            .tell_unsent(|number, waited, n| told.extend((n > 0).then_some((number, waited.as_millis(), n))));
+        let numbers: Vec<_> = told.iter().filter_map(|(number, _, _)| *number).collect();
+        assert_eq!(numbers, (taken..taken + 5).collect::<Vec<_>>());
+        assert!(told.iter().all(|(_, _, n)| *n == 1) && told.is_sorted_by(|a, b| a.1 > b.1), "{told:?}");
+        assert!((80..=100).contains(&told[0].1), "{told:?}");
+    }
+
     /// The schedule, divided: sent by the first part, by none, and by the second part.
     #[test]
     fn a_part_that_joins_sends_the_rest_of_the_schedule() {
@@ -227,7 +280,8 @@ mod tests {
             let rest: Vec<_> = whole.into_iter().filter(|b| b.due >= at(from)).collect();
             assert_eq!(taken, rest);
             late.stop(at(20_000));
-            assert_eq!(late.unsent(), missed, "{requests} {accounted} {from}");
+            assert_eq!(unsent(&mut late), missed, "{requests} {accounted} {from}");
+            assert_eq!(unsent(&mut late), 0, "each is told once");
         }
     }
 
@@ -237,6 +291,6 @@ mod tests {
         late.join(Time::ZERO, Time::from_nanos(SECOND), 30);
         let batch = late.take(Time::from_nanos(SECOND), 100).unwrap();
         assert_eq!((batch.first, batch.count), (30, 20));
-        assert!(late.ended() && late.unsent() == 0);
+        assert!(late.ended() && unsent(&mut late) == 0);
     }
 }

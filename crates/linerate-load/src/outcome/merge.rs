@@ -151,6 +151,10 @@ impl Latency {
         self.connect.merge(&other.connect);
         self.tls.merge(&other.tls);
         self.first_byte.merge(&other.first_byte);
+        self.waited.merge(&other.waited);
+        if let Some(sent) = &other.waited_from_sent {
+            self.waited_from_sent.get_or_insert_default().merge(sent);
+        }
     }
 }
 
@@ -217,6 +221,7 @@ impl Named {
         self.requests.merge(&other.requests);
         self.bad.merge(&other.bad);
         self.latency.merge(&other.latency);
+        self.waited.merge(&other.waited);
         self.in_window += other.in_window;
     }
 }
@@ -243,5 +248,6 @@ impl Snapshot {
         self.looked_at += other.looked_at;
         Segments::merge_options(&mut self.segments, other.segments.as_ref());
         self.latency.merge(&other.latency);
+        self.waited.merge(&other.waited);
     }
 }

@@ -2,6 +2,7 @@
 
 mod events;
 mod failures;
+mod interval;
 mod merge;
 mod percentile;
 mod samples;
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::Histogram;
 use crate::limits::FAILURE_DETAILS;
 pub use events::{SegmentCounts, SegmentEvent, Segments, TcpEvents};
-pub use percentile::Percentile;
+pub use percentile::{Percentile, Ranked};
 pub use spans::{Down, Spans};
 pub use spread::Spread;
 
@@ -247,7 +248,8 @@ pub struct Bytes {
     pub received: u64,
 }
 
-/// Latency histograms, in nanoseconds.
+/// Latency histograms, in nanoseconds. Those from due, from sent and to the first byte are of good responses alone;
+/// [`Latency::main`] ranks the other requests behind them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
     /// From when the request was due; only in an open loop.
@@ -261,6 +263,13 @@ pub struct Latency {
     pub tls: Histogram,
     /// From sent to the first byte of the response.
     pub first_byte: Histogram,
+    /// How long each request without a good response (failed, unknown, bad, never sent) was waited for: from due in an
+    /// open loop, from sent in a closed one.
+    #[serde(default)]
+    pub waited: Histogram,
+    /// The same from sent, of those that left; only in an open loop.
+    #[serde(default)]
+    pub waited_from_sent: Option<Histogram>,
 }
 
 /// Connections, over the whole run after warm-up.
@@ -342,12 +351,24 @@ pub struct Interval {
     pub t_s: f64,
     /// Answered per second.
     pub rate_rps: f64,
-    /// Median latency in it, microseconds (from due in an open loop).
-    pub p50_us: f64,
+    /// Median latency in it, microseconds (from due in an open loop); `None` if no response came.
+    pub p50_us: Option<f64>,
     /// 99th percentile in it, microseconds.
-    pub p99_us: f64,
+    pub p99_us: Option<f64>,
+    /// The median is at least that: a request without a good response stands there.
+    #[serde(default)]
+    pub p50_at_least: bool,
+    /// The same of the 99th percentile.
+    #[serde(default)]
+    pub p99_at_least: bool,
     /// Failed in it.
     pub failed: u64,
+    /// Of unknown end in it.
+    #[serde(default)]
+    pub unknown: u64,
+    /// Responses in it that were not good.
+    #[serde(default)]
+    pub bad: u64,
     /// TCP events in it, found by looks at connections.
     pub tcp: TcpEvents,
     /// Segments of it, where they are counted one by one.
@@ -358,7 +379,7 @@ pub struct Interval {
     /// Cores that the sending threads kept busy; `None` where they are not watched one by one.
     #[serde(default)]
     pub client_busy: Option<f64>,
-    /// Latencies in it.
+    /// Latencies of good responses in it.
     #[serde(default)]
     pub spread: Spread,
 }
@@ -370,8 +391,11 @@ pub struct Named {
     pub requests: Requests,
     /// Answered, but not as expected.
     pub bad: Bad,
-    /// Its latencies (from due in an open loop, from sent in a closed one), nanoseconds.
+    /// Latencies of its good responses (from due in an open loop, from sent in a closed one), nanoseconds.
     pub latency: Histogram,
+    /// How long its requests without a good response were waited for.
+    #[serde(default)]
+    pub waited: Histogram,
     /// Its share of [`Window::answered`].
     pub in_window: u64,
 }
@@ -484,8 +508,10 @@ pub struct Snapshot {
     pub looked_at: u64,
     /// Segments counted one by one since measuring began, where they are.
     pub segments: Option<Segments>,
-    /// Latency so far (from due in an open loop).
+    /// Latency of good responses so far (from due in an open loop).
     pub latency: Histogram,
+    /// How long requests without a good response were waited for so far.
+    pub waited: Histogram,
     /// Finished seconds.
     pub series: Vec<Interval>,
 }

@@ -109,9 +109,10 @@ fn between(then: &Snapshot, now: &Snapshot) -> Outcome {
     r.sent = r.answered + r.failed + r.unknown;
     outcome.window = Window { answered: r.answered, time, ..Window::default() };
     outcome.bad.status = now.bad.total().saturating_sub(then.bad.total());
-    let mut latency = now.latency.clone();
-    latency.subtract(&then.latency);
-    outcome.latency = Latency { from_sent: latency, ..Latency::default() };
+    let (mut from_sent, mut waited) = (now.latency.clone(), now.waited.clone());
+    from_sent.subtract(&then.latency);
+    waited.subtract(&then.waited);
+    outcome.latency = Latency { from_sent, waited, ..Latency::default() };
     outcome
 }
 

@@ -73,6 +73,8 @@ pub struct CheckResult {
     pub expr: String,
     /// The measured value, in the metric's unit; `None` if there was no sample.
     pub value: Option<f64>,
+    /// Requests without a good response stand there: the true value is at least that.
+    pub at_least: bool,
     /// Whether it held. A check that could not be measured did not.
     pub pass: bool,
     /// The value in words (`61.2 ms`), or the reason for its absence.
@@ -119,18 +121,24 @@ impl Check {
         };
         let pass = measured.as_ref().is_ok_and(|measured| self.holds(measured));
         let shown = match &measured {
-            Ok(Measured { value, at_least: false }) => self.metric.shown(*value),
-            Ok(Measured { value, .. }) => {
-                format!(">= {}: a request that was never sent stands there", self.metric.shown(*value))
+            Ok(Measured { value, bound: Bound::None }) => self.metric.shown(*value),
+            Ok(Measured { value, bound: Bound::Beyond }) => {
+                format!(">= {}: a request without a good response stands there", self.metric.shown(*value))
+            }
+            Ok(Measured { value, bound: Bound::Floor }) => {
+                let counted = "requests without a good response count with the time they were waited for";
+                format!(">= {}: {counted}", self.metric.shown(*value))
             }
             Err(why) => format!("not measured: {why}"),
         };
-        CheckResult { expr: self.expr.clone(), value: measured.ok().map(|m| m.value), pass, shown }
+        let at_least = measured.as_ref().is_ok_and(|measured| measured.bound != Bound::None);
+        let value = measured.ok().map(|measured| measured.value);
+        CheckResult { expr: self.expr.clone(), value, at_least, pass, shown }
     }
 
     fn holds(&self, measured: &Measured) -> bool {
-        // A request that was never sent is later than any limit.
-        let value = if measured.at_least { f64::INFINITY } else { measured.value };
+        // A request without a good response is later than any limit.
+        let value = if measured.bound == Bound::Beyond { f64::INFINITY } else { measured.value };
         match self.comparison {
             Comparison::Less => value < self.limit,
             Comparison::AtMost => value <= self.limit,
@@ -144,8 +152,17 @@ impl Check {
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     value: f64,
-    /// The true value is at least that.
-    at_least: bool,
+    bound: Bound,
+}
+
+/// What requests without a good response do to a measured value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bound {
+    None,
+    /// One of them stands there: beyond every limit.
+    Beyond,
+    /// They are in it with the least that they can be.
+    Floor,
 }
 
 impl Metric {
@@ -196,9 +213,10 @@ fn parse_named(text: &str) -> Result<(Option<&str>, Metric), String> {
 
 /// The part of a run that consists of requests of one name, as a run of its own.
 fn alone(named: &Named, whole: &Outcome) -> Outcome {
+    let (good, waited) = (named.latency.clone(), named.waited.clone());
     let latency = match &whole.latency.from_due {
-        Some(_) => Latency { from_due: Some(named.latency.clone()), ..Latency::default() },
-        None => Latency { from_sent: named.latency.clone(), ..Latency::default() },
+        Some(_) => Latency { from_due: Some(good), waited, ..Latency::default() },
+        None => Latency { from_sent: good, waited, ..Latency::default() },
     };
     Outcome {
         duration: whole.duration,
@@ -278,24 +296,29 @@ fn parse_limit(metric: Metric, text: &str) -> Result<(Metric, f64), String> {
 
 fn measure(metric: Metric, outcome: &Outcome) -> Result<Measured, String> {
     let requests = &outcome.requests;
-    let exactly = |value| Ok(Measured { value, at_least: false });
+    let exactly = |value| Ok(Measured { value, bound: Bound::None });
     if metric.is_latency() {
-        let latency = outcome.main_latency();
-        if latency.count() == 0 {
-            return Err(match requests.answered {
-                0 => "no request was answered".to_owned(),
+        let latency = outcome.latency.main();
+        if latency.is_empty() {
+            return Err(match requests.due() {
+                0 => "no request was sent".to_owned(),
                 _ => "no latencies were recorded, as in every run with --throughput".to_owned(),
             });
         }
         let percentile = |percent| {
-            let found = outcome.percentile(percent);
-            Ok(Measured { value: found.ns as f64 / 1e3, at_least: found.at_least })
+            let found = latency.percentile(percent);
+            let bound = if found.at_least { Bound::Beyond } else { Bound::None };
+            Ok(Measured { value: found.ns as f64 / 1e3, bound })
         };
         return match metric {
             Metric::Percentile(percent) => percentile(percent),
             Metric::Max => percentile(100.0),
-            Metric::Mean => exactly(latency.mean_ns() / 1e3),
-            _ => exactly(latency.min_ns() as f64 / 1e3),
+            Metric::Mean => {
+                let (ns, at_least) = latency.mean_ns();
+                Ok(Measured { value: ns / 1e3, bound: if at_least { Bound::Floor } else { Bound::None } })
+            }
+            _ if latency.good.count() == 0 => Err("no response was good".to_owned()),
+            _ => exactly(latency.good.min_ns() as f64 / 1e3),
         };
     }
     let errors = outcome.errors() as f64;
@@ -460,9 +483,10 @@ mod tests {
         outcome.requests.unsent = 1000;
         assert_eq!(result("errors<51%", &outcome), (false, Some(0.51), "51 %".to_owned()));
         outcome.latency.from_due = Some(outcome.latency.from_sent.clone());
+        outcome.latency.waited.record(2_000_000, 1000);
         let (pass, value, shown) = result("p99<1h".replace("1h", "3600s").as_str(), &outcome);
         assert!(!pass && value.unwrap() > 63_000.0, "{value:?}");
-        assert_eq!(shown, ">= 64 ms: a request that was never sent stands there");
+        assert_eq!(shown, ">= 64 ms: a request without a good response stands there");
         assert!(result("p99>=1s", &outcome).0);
         assert!(result("p49<1.1ms", &outcome).0);
     }
@@ -475,7 +499,7 @@ mod tests {
             assert_eq!((pass, value), (false, None), "{expr}");
             shown
         };
-        assert_eq!(why("p99<1s", &nothing), "not measured: no request was answered");
+        assert_eq!(why("p99<1s", &nothing), "not measured: no request was sent");
         assert_eq!(why("errors<1%", &nothing), "not measured: no request was sent");
         assert_eq!(why("errors<=0", &nothing), "not measured: no request was sent");
         assert_eq!(why("rate>=0", &nothing), "not measured: the run took no time");

@@ -133,7 +133,7 @@ impl Desk {
         }
         let Desk { recorder, kinds, judge, board, .. } = self;
         let measuring = recorder.measuring(now);
-        Recording { recorder, kinds, judge, board, ended, measuring }
+        Recording { recorder, kinds, judge, board, ended, now, measuring }
     }
 
     /// The outcome, after the last caller is done.
@@ -411,10 +411,10 @@ impl Caller {
     /// The server may or may not have acted on the request in flight: its outcome is unknown.
     fn abandon(&mut self) {
         let Caller { desk, conversation, again, .. } = self;
-        let mut desk = lock(desk);
+        let (mut desk, now) = (lock(desk), machine::monotonic_now());
         desk.busy = desk.busy.saturating_sub(u64::from(conversation.in_flight()));
-        conversation.abandon(|run, _| desk.recorder.unknown(&run));
-        again.take().iter().for_each(|run| desk.recorder.unknown(run));
+        conversation.abandon(|run, _| desk.recorder.unknown(&run, now));
+        again.take().iter().for_each(|run| desk.recorder.unknown(run, now));
     }
 
     /// No connection could be opened: the next request has failed. Says whether to continue.
@@ -452,7 +452,7 @@ impl Caller {
             desk.reach.victim();
         }
         let why = connect_failure(error.kind);
-        desk.recorder.failed(&run, why, Some(&words), &desk.kinds);
+        desk.recorder.failed(&run, now, (why, Some(&words)), &desk.kinds);
         desk.tick(now);
         true
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use linerate_load::histogram::Histogram;
-use linerate_load::outcome::{Bytes, Interval, Spread, TcpEvents};
+use linerate_load::outcome::{Bytes, Interval, Ranked, Spread, TcpEvents};
 
 use crate::figures::Figures;
 
@@ -34,6 +34,8 @@ pub(super) struct Series {
 struct Sum {
     answered: u64,
     failed: u64,
+    unknown: u64,
+    bad: u64,
     tcp: TcpEvents,
     bytes: Bytes,
     latency: Latency,
@@ -41,21 +43,35 @@ struct Sum {
 
 #[derive(Debug)]
 enum Latency {
-    Open(Histogram),
-    /// In HdrHistogram's compressed form, beside what is shown of it.
-    Packed(Vec<u8>, Shown),
+    Open(Histograms),
+    /// In HdrHistogram's compressed form, beside an interval that has what is shown of it.
+    Packed([Vec<u8>; 2], Box<Interval>),
 }
 
-#[derive(Clone, Debug)]
-struct Shown {
-    p50_us: f64,
-    p99_us: f64,
-    spread: Spread,
+/// Latencies of good responses, and how long the other requests were waited for.
+#[derive(Debug, Default)]
+struct Histograms {
+    good: Histogram,
+    waited: Histogram,
+}
+
+impl Histograms {
+    fn merge(&mut self, good: &Histogram, waited: &Histogram) {
+        self.good.merge(good);
+        self.waited.merge(waited);
+    }
+
+    /// An interval with percentiles and spread alone.
+    fn shown(&self) -> Interval {
+        let spread = Spread::of(&self.good);
+        let ranked = Ranked { good: &self.good, waited: &self.waited };
+        Interval { spread, ..Interval::default() }.with_percentiles(ranked, true)
+    }
 }
 
 impl Default for Latency {
     fn default() -> Latency {
-        Latency::Open(Histogram::new())
+        Latency::Open(Histograms::default())
     }
 }
 
@@ -75,9 +91,11 @@ impl Series {
         let sum = self.intervals.entry(number).or_default();
         sum.answered += figures.requests.answered;
         sum.failed += figures.requests.failed;
+        sum.unknown += figures.requests.unknown;
+        sum.bad += figures.bad.total();
         sum.tcp.merge(&figures.tcp);
         sum.bytes.merge(&figures.bytes);
-        sum.latency.open().merge(&figures.latency);
+        sum.latency.open().merge(&figures.latency, &figures.waited);
         if self.open.back() != Some(&number) {
             self.open.retain(|open| *open != number);
             self.open.push_back(number);
@@ -120,18 +138,20 @@ impl Series {
     fn interval(&self, number: u64, sum: &Sum) -> Interval {
         let begin = number * self.width;
         let end = (begin + self.width).min(self.end);
-        let shown = sum.latency.shown();
+        let mut shown = sum.latency.shown();
+        if sum.answered == 0 {
+            (shown.p50_us, shown.p99_us) = (None, None);
+            (shown.p50_at_least, shown.p99_at_least) = (false, false);
+        }
         Interval {
             t_s: end as f64,
             rate_rps: sum.answered as f64 / (end - begin).max(1) as f64,
-            p50_us: shown.p50_us,
-            p99_us: shown.p99_us,
             failed: sum.failed,
+            unknown: sum.unknown,
+            bad: sum.bad,
             tcp: sum.tcp,
-            segments: None,
             bytes: sum.bytes,
-            client_busy: None,
-            spread: shown.spread,
+            ..shown
         }
     }
 }
@@ -140,45 +160,41 @@ impl Sum {
     fn merge(&mut self, mut other: Sum) {
         self.answered += other.answered;
         self.failed += other.failed;
+        self.unknown += other.unknown;
+        self.bad += other.bad;
         self.tcp.merge(&other.tcp);
         self.bytes.merge(&other.bytes);
-        self.latency.open().merge(other.latency.open());
+        let more = other.latency.open();
+        self.latency.open().merge(&more.good, &more.waited);
     }
 }
 
 impl Latency {
-    /// The histogram, ready for more samples.
-    fn open(&mut self) -> &mut Histogram {
+    /// The histograms, ready for more samples.
+    fn open(&mut self) -> &mut Histograms {
         if let Latency::Packed(bytes, _) = self {
             // Our own bytes, so they can be read.
-            *self = Latency::Open(Histogram::from_bytes(bytes).unwrap_or_default());
+            let [good, waited] =
+                bytes.each_ref().map(|bytes| Histogram::from_bytes(bytes).unwrap_or_default());
+            *self = Latency::Open(Histograms { good, waited });
         }
         match self {
-            Latency::Open(histogram) => histogram,
+            Latency::Open(histograms) => histograms,
             Latency::Packed(..) => unreachable!("it was opened"),
         }
     }
 
     fn pack(&mut self) {
-        if let Latency::Open(histogram) = self {
-            *self = Latency::Packed(histogram.to_bytes(), Shown::of(histogram));
+        if let Latency::Open(histograms) = self {
+            let bytes = [histograms.good.to_bytes(), histograms.waited.to_bytes()];
+            *self = Latency::Packed(bytes, Box::new(histograms.shown()));
         }
     }
 
-    fn shown(&self) -> Shown {
+    fn shown(&self) -> Interval {
         match self {
-            Latency::Open(histogram) => Shown::of(histogram),
-            Latency::Packed(_, shown) => shown.clone(),
-        }
-    }
-}
-
-impl Shown {
-    fn of(histogram: &Histogram) -> Shown {
-        Shown {
-            p50_us: histogram.percentile_ns(50.0) as f64 / 1e3,
-            p99_us: histogram.percentile_ns(99.0) as f64 / 1e3,
-            spread: Spread::of(histogram),
+            Latency::Open(histograms) => histograms.shown(),
+            Latency::Packed(_, shown) => (**shown).clone(),
         }
     }
 }
@@ -217,5 +233,19 @@ mod tests {
         assert_eq!(samples, seconds + 1);
         let closed = series.intervals.values().filter(|s| matches!(s.latency, Latency::Packed(..))).count();
         assert!(closed + OPEN >= series.intervals.len(), "{closed} of {}", series.intervals.len());
+    }
+    /// Requests without a response make no second quick, and one without any has no percentiles.
+    #[test]
+    fn what_was_waited_for_in_vain_ranks_last() {
+        let mut failing = Figures::default();
+        failing.requests.failed = 1;
+        failing.waited.record(1_000_000_000, 1);
+        let mut series = Series::new();
+        series.add(0, &failing);
+        let first = series.recent(1).remove(0);
+        assert_eq!((first.failed, first.p50_us), (1, None));
+        series.add(0, &one(1_000));
+        let first = series.recent(1).remove(0);
+        assert!(!first.p50_at_least && first.p99_at_least && first.p99_us > Some(999_000.0), "{first:?}");
     }
 }

@@ -138,12 +138,11 @@ pub fn plain_line(scene: &Scene, snapshot: &Snapshot) -> String {
         }
         _ => format!("{progress}: {}/s", units::rate(rate_now(scene, snapshot))),
     };
-    if !scene.throughput && snapshot.latency.count() > 0 {
+    if !scene.throughput && !snapshot.ranked().is_empty() {
         for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
-            line += &format!(
-                ", {name} {}",
-                units::time_ns(snapshot.latency.percentile_ns(percent) as f64, false)
-            );
+            let found = snapshot.ranked().percentile(percent);
+            let least = if found.at_least { ">= " } else { "" };
+            line += &format!(", {name} {least}{}", units::time_ns(found.ns as f64, false));
         }
     }
     line +=
@@ -283,19 +282,18 @@ fn latency(scene: &Scene, snapshot: &Snapshot, room: usize) -> Vec<Span<'static>
         &["p50", "p99", "max"],
         &["p99", "max"],
     ];
-    let h = &snapshot.latency;
+    let latency = snapshot.ranked();
     if scene.throughput {
         return vec![Span::styled("not measured (--throughput)", Look::new().add_modifier(Modifier::DIM))];
     }
-    if h.count() == 0 {
+    if latency.is_empty() {
         return Vec::new();
     }
     let pair = |name: &'static str| {
-        let ns = match name.strip_prefix('p').and_then(|percent| percent.parse().ok()) {
-            Some(percent) => h.percentile_ns(percent),
-            None => h.max_ns(),
-        };
-        (name, units::time_ns(ns as f64, true))
+        let percent = name.strip_prefix('p').and_then(|percent| percent.parse().ok()).unwrap_or(100.0);
+        let found = latency.percentile(percent);
+        let least = if found.at_least { "≥ " } else { "" };
+        (name, format!("{least}{}", units::time_ns(found.ns as f64, true)))
     };
     let pairs = |names: &[&'static str]| names.iter().map(|name| pair(name)).collect::<Vec<_>>();
     let width = |(name, value): &(&str, String)| name.len() + value.chars().count() + 3;

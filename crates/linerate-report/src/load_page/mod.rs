@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use linerate_load::histogram::Histogram;
 
+use crate::formats::found;
 use crate::markup::escape;
 use crate::passive::page::{checked, list, page};
 use crate::schema::outcome::{Document, Latency, Named, Sample, Server};
@@ -47,6 +48,12 @@ fn us(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), |v| units::time_us(v, true))
 }
 
+/// A percentile with its unit, and a sign where the true one is at least that.
+fn row(latency: &Latency, id: &str, value: Option<f64>) -> String {
+    let least = if latency.at_least.iter().any(|p| p == id) { "≥ " } else { "" };
+    format!("{least}{}", us(value))
+}
+
 fn main_latency(document: &Document) -> Option<&Latency> {
     document.latency_us.from_due.as_ref().or(document.latency_us.from_sent.as_ref())
 }
@@ -60,7 +67,8 @@ fn head(out: &mut String, document: &Document) {
     let class = if failed { "bad" } else { "" };
     let mut title = format!("{} requests/s", units::rate(document.rate_rps));
     if let Some(latency) = main_latency(document).filter(|l| l.count > 0) {
-        let _ = write!(title, ", median {}, p99 {}", us(latency.p50), us(latency.p99));
+        let (p50, p99) = (row(latency, "p50", latency.p50), row(latency, "p99", latency.p99));
+        let _ = write!(title, ", median {p50}, p99 {p99}");
     }
     if let Some((find, highest)) = document.find.as_ref().and_then(|f| Some((f, crate::find::highest(f)?))) {
         title = format!("{highest} with {}", clean(&find.expr));
@@ -115,27 +123,14 @@ fn method(document: &Document) -> String {
 }
 
 fn checks(out: &mut String, document: &Document) {
-    let value = |v: f64, unit: &str| match unit {
-        "us" => units::time_us(v, true),
-        "share" => units::percent(v),
-        "1/s" => format!("{}/s", units::rate(v)),
-        _ => units::count(v as u64),
-    };
-    let items = document.checks.iter().map(|check| {
-        let value = check.value.map_or("not measured".to_owned(), |v| value(v, &check.unit));
-        checked(check.pass, &check.expr, &value)
-    });
+    let items = document.checks.iter().map(|check| checked(check.pass, &check.expr, &found(check, true)));
     list(out, "Checks", items);
 }
 
 /// The figures of the whole run, as tiles.
 fn figures(out: &mut String, document: &Document) {
     let r = &document.requests;
-    let bad = document.bad.status
-        + document.bad.body
-        + document.bad.encoding
-        + document.bad.tag
-        + document.bad.trailer;
+    let bad = document.bad.total();
     let mut tiles = vec![
         ("answered", units::count(r.answered)),
         ("failed", units::count(r.failed)),
@@ -294,7 +289,7 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
 fn table(out: &mut String, points: &[Point]) {
     out.push_str(
         "<details><summary>All seconds as a table</summary><div class=\"wide\"><table id=\"series\"><thead><tr><th>until</th>\
-         <th>responses/s</th><th>median</th><th>p99</th><th>failed</th><th>received/s</th><th>sent/s</th><th>client cores</th>",
+         <th>responses/s</th><th>median</th><th>p99</th><th>failed</th><th>unknown</th><th>bad</th><th>received/s</th><th>sent/s</th><th>client cores</th>",
     );
     let server = points.iter().any(|p| p.server_busy.is_some());
     if server {
@@ -305,12 +300,14 @@ fn table(out: &mut String, points: &[Point]) {
     for p in points {
         let _ = write!(
             out,
-            "<tr><th scope=\"row\">{:.0} s</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
+            "<tr><th scope=\"row\">{:.0} s</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
             p.t_s,
             units::rate(p.rate_rps),
-            us(p.p50_us),
-            us(p.p99_us),
+            p.shown("p50", p.p50_us),
+            p.shown("p99", p.p99_us),
             units::count(p.failed),
+            units::count(p.unknown),
+            units::count(p.bad),
             or(p.received, &units::bytes),
             or(p.sent, &units::bytes),
             or(p.client_busy, &|v| format!("{v:.2}")),
@@ -325,9 +322,11 @@ fn table(out: &mut String, points: &[Point]) {
 
 fn latencies(out: &mut String, document: &Document, points: &[Point]) {
     let l = &document.latency_us;
+    let has_bounds = main_latency(document).is_some_and(|main| !main.at_least.is_empty());
     let all = [
         ("from due", l.from_due.as_ref()),
         ("from sent", l.from_sent.as_ref()),
+        ("good responses alone", l.answered.as_ref().filter(|_| has_bounds)),
         ("to the first byte", l.first_byte.as_ref()),
         ("connect", l.connect.as_ref()),
         ("TLS handshake", l.tls.as_ref()),
@@ -345,9 +344,20 @@ fn latencies(out: &mut String, document: &Document, points: &[Point]) {
     }
     let marks =
         [("p50", main.p50), ("p90", main.p90), ("p99", main.p99), ("p99.9", main.p999), ("max", main.max)];
-    let marks: Vec<(&str, f64)> = marks.into_iter().filter_map(|(name, us)| Some((name, us?))).collect();
+    // A bound has no place among good responses.
+    let is_bound = |name: &str| main.at_least.iter().any(|row| *row == name.replace('.', ""));
+    let marks: Vec<(&str, f64)> = marks
+        .into_iter()
+        .filter(|(name, _)| !is_bound(name))
+        .filter_map(|(name, us)| Some((name, us?)))
+        .collect();
     let recorded = recorded(document);
-    figure(out, "All responses (both axes logarithmic)", spread::histogram(&recorded, &marks));
+    let caption = if has_bounds {
+        "All good responses (both axes logarithmic)"
+    } else {
+        "All responses (both axes logarithmic)"
+    };
+    figure(out, caption, spread::histogram(&recorded, &marks));
     out.push_str("</div><div class=\"wide\"><table><thead><tr><th class=\"l\">percentile</th>");
     for (name, _) in &all {
         let _ = write!(out, "<th>{name}</th>");
@@ -356,8 +366,7 @@ fn latencies(out: &mut String, document: &Document, points: &[Point]) {
     for (id, name, of) in PERCENTILES {
         let _ = write!(out, "<tr><th class=\"l\" scope=\"row\">{name}</th>");
         for (_, latency) in &all {
-            let least = if latency.at_least.iter().any(|p| p == id) { "≥ " } else { "" };
-            let _ = write!(out, "<td>{least}{}</td>", us(of(latency)));
+            let _ = write!(out, "<td>{}</td>", row(latency, id, of(latency)));
         }
         out.push_str("</tr>");
     }
@@ -429,8 +438,10 @@ fn by_name(out: &mut String, document: &Document) {
     let mut all: Vec<(&String, &Named)> = document.requests_by_name.iter().collect();
     all.sort_by_key(|(_, named)| std::cmp::Reverse(named.requests.sent));
     for (name, named) in all.into_iter().take(limits::PAGE_ROWS) {
-        let bad = named.bad.status + named.bad.body + named.bad.encoding + named.bad.tag + named.bad.trailer;
-        let of = |p: fn(&Latency) -> Option<f64>| us(named.latency_us.as_ref().and_then(p));
+        let bad = named.bad.total();
+        let of = |id: &str, p: fn(&Latency) -> Option<f64>| {
+            named.latency_us.as_ref().map_or("-".to_owned(), |latency| row(latency, id, p(latency)))
+        };
         let _ = write!(
             out,
             "<tr><th class=\"l\" scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
@@ -438,9 +449,9 @@ fn by_name(out: &mut String, document: &Document) {
             units::count(named.requests.answered),
             units::count(named.requests.failed + named.requests.unknown),
             units::count(bad),
-            of(|l| l.p50),
-            of(|l| l.p99),
-            of(|l| l.max)
+            of("p50", |l| l.p50),
+            of("p99", |l| l.p99),
+            of("max", |l| l.max)
         );
     }
     out.push_str("</tbody></table></div></section>");

@@ -2,6 +2,7 @@
 
 use crate::limits::PAGE_POINTS;
 use crate::schema::outcome::{Document, Interval};
+use crate::units;
 
 /// One point of all pictures, and one row of the table.
 #[derive(Clone, Debug, Default)]
@@ -11,7 +12,11 @@ pub(super) struct Point {
     pub(super) rate_rps: f64,
     pub(super) p50_us: Option<f64>,
     pub(super) p99_us: Option<f64>,
+    /// `p50` and `p99` where they are bounds.
+    pub(super) at_least: Vec<String>,
     pub(super) failed: u64,
+    pub(super) unknown: u64,
+    pub(super) bad: u64,
     /// Bytes per second.
     pub(super) sent: Option<f64>,
     pub(super) received: Option<f64>,
@@ -25,6 +30,14 @@ pub(super) struct Point {
     pub(super) window_closed: Option<f64>,
     /// Latencies by bucket.
     pub(super) spread: Vec<(u32, u64)>,
+}
+
+impl Point {
+    /// A percentile with its unit, and a sign where the true one is at least that.
+    pub(super) fn shown(&self, id: &str, us: Option<f64>) -> String {
+        let least = if self.at_least.iter().any(|row| row == id) { "≥ " } else { "" };
+        us.map_or("-".to_owned(), |us| format!("{least}{}", units::time_us(us, true)))
+    }
 }
 
 /// The points of a document; each joins as many seconds as needed.
@@ -68,7 +81,10 @@ fn joined(intervals: &[Interval], t_s: f64, lasted: f64) -> Point {
         rate_rps: intervals.iter().map(|i| i.rate_rps).sum::<f64>() / n,
         p50_us: most(|i| i.p50_us),
         p99_us: most(|i| i.p99_us),
+        at_least: intervals.iter().flat_map(|i| i.at_least.iter().cloned()).collect(),
         failed: intervals.iter().map(|i| i.failed).sum(),
+        unknown: intervals.iter().map(|i| i.unknown).sum(),
+        bad: intervals.iter().map(|i| i.bad).sum(),
         sent: a_second(count(|i| Some(i.bytes?.sent))),
         received: a_second(count(|i| Some(i.bytes?.received))),
         client_busy: most(|i| i.client_busy),

@@ -77,7 +77,8 @@ pub struct Document {
     pub requests_by_name: BTreeMap<String, Named>,
     /// The worst and the bad ones.
     pub samples: Vec<Sample>,
-    /// HdrHistogram V2, deflated, base64: `from_due` in an open loop, else `from_sent`. Null when latencies were given up.
+    /// HdrHistogram V2, deflated, base64, of good responses: from due in an open loop, else from sent. Null when latencies
+    /// were given up.
     pub histogram: Option<String>,
     /// Unit of the histogram's values: "us".
     pub histogram_unit: String,
@@ -232,6 +233,13 @@ pub struct Bad {
     pub trailer: u64,
 }
 
+impl Bad {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.status + self.body + self.encoding + self.tag + self.trailer
+    }
+}
+
 /// Bytes of requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -295,10 +303,15 @@ pub struct Tls {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Latencies {
-    /// From when a request was due to its whole answer; null in a closed loop.
+    /// From when a request was due to its whole answer; null in a closed loop. Failed, unknown, bad and unsent requests
+    /// lie beyond every limit.
     pub from_due: Option<Latency>,
-    /// From when it was sent to its whole answer; null with `--throughput`.
+    /// From when it was sent to its whole answer; null with `--throughput`. Failed, unknown and bad requests lie beyond
+    /// every limit.
     pub from_sent: Option<Latency>,
+    /// Of good responses alone, from due in an open loop, from sent in a closed one; null with `--throughput`.
+    #[serde(default)]
+    pub answered: Option<Latency>,
     /// From `connect` to established.
     pub connect: Option<Latency>,
     /// From established to the end of TLS's handshake; absent without TLS.
@@ -346,7 +359,9 @@ pub struct Latency {
     pub p9999: Option<f64>,
     /// Largest.
     pub max: Option<f64>,
-    /// Percentiles (and `max`) at which a request stands that was never sent: the true value is at least the one given.
+    /// Percentiles (and `max`) at which a request without a good response stands: the true value is at least the one given,
+    /// the longest that such a request was waited for (or the slowest good response, if that was longer). `mean` is here if
+    /// such requests are in it, with that time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub at_least: Vec<String>,
 }
@@ -554,12 +569,21 @@ pub struct Interval {
     pub t_s: f64,
     /// Answered per second.
     pub rate_rps: f64,
-    /// Median latency; null with `--throughput`.
+    /// Median latency; null with `--throughput`, and if no response came.
     pub p50_us: Option<f64>,
-    /// 99th percentile; null with `--throughput`.
+    /// 99th percentile; null with `--throughput`, and if no response came.
     pub p99_us: Option<f64>,
+    /// Of `p50` and `p99` those at which a request without a good response stands: the true value is at least the one given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_least: Vec<String>,
     /// Failed in it.
     pub failed: u64,
+    /// Of unknown end in it.
+    #[serde(default)]
+    pub unknown: u64,
+    /// Responses in it that were not good.
+    #[serde(default)]
+    pub bad: u64,
     /// What looks at connections found in it; null when none was looked at.
     #[serde(default)]
     pub tcp: Option<TcpSecond>,
@@ -572,7 +596,7 @@ pub struct Interval {
     /// Cores that the sending threads kept busy; null where they are not watched one by one.
     #[serde(default)]
     pub client_busy: Option<f64>,
-    /// Its latencies in buckets, as `K:N,N,...`: counts from bucket K on. Bucket k begins at 2^(k/4) nanoseconds. Null with `--throughput`.
+    /// Latencies of its good responses in buckets, as `K:N,N,...`: counts from bucket K on. Bucket k begins at 2^(k/4) nanoseconds. Null with `--throughput`.
     #[serde(default)]
     pub latencies: Option<String>,
 }
@@ -587,6 +611,9 @@ pub struct Check {
     pub value: Option<f64>,
     /// "us", "1/s", "share" (of 1) or "count".
     pub unit: String,
+    /// Requests without a good response stand there: the true value is at least the one given.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
     /// Whether it held.
     pub pass: bool,
 }
@@ -599,8 +626,12 @@ pub struct Named {
     pub requests: Requests,
     /// Its bad answers.
     pub bad: Bad,
-    /// From due in an open loop, from sent in a closed one; null with `--throughput`.
+    /// From due in an open loop, from sent in a closed one; null with `--throughput`. Requests without a good response lie
+    /// beyond every limit.
     pub latency_us: Option<Latency>,
+    /// The same of good responses alone.
+    #[serde(default)]
+    pub answered_us: Option<Latency>,
 }
 
 /// One request worth looking at.

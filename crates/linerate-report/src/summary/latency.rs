@@ -1,6 +1,7 @@
 //! The latency table and its picture.
 
 use linerate_load::histogram::Histogram;
+use linerate_load::outcome::Ranked;
 use linerate_load::{Outcome, Plan};
 
 use super::page::Page;
@@ -11,7 +12,7 @@ const PERCENTILES: [(&str, f64); 6] =
     [("p50", 50.0), ("p90", 90.0), ("p95", 95.0), ("p99", 99.0), ("p99.9", 99.9), ("p99.99", 99.99)];
 
 /// Columns: a title and what was counted under it.
-type Column<'a> = (&'static str, &'a Histogram);
+type Column<'a> = (&'static str, Ranked<'a>);
 
 const COLUMN: usize = 12;
 
@@ -19,24 +20,34 @@ const COLUMN: usize = 12;
 const DUE: &str = "from due";
 
 pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
-    let Some(main) = figures::main_latency(plan, outcome) else { return };
     let l = &outcome.latency;
-    let due = l.from_due.as_ref().map(|h| (DUE, h));
+    let main = l.main();
+    if plan.throughput || main.is_empty() {
+        return;
+    }
+    let nothing = Histogram::new();
+    let plain = |good| Ranked { good, waited: &nothing };
+    // Without requests that lie beyond every limit it would repeat the main column.
+    let alone = if main.waited.count() > 0 { plain(main.good) } else { plain(&nothing) };
+    let due = l.from_due.as_ref().map(|_| (DUE, main));
     let columns: Vec<Column<'_>> = due
         .into_iter()
         .chain([
-            ("from sent", &l.from_sent),
-            ("first byte", &l.first_byte),
-            ("connect", &l.connect),
-            ("tls", &l.tls),
+            ("from sent", l.sent()),
+            ("good alone", alone),
+            ("first byte", plain(&l.first_byte)),
+            ("connect", plain(&l.connect)),
+            ("tls", plain(&l.tls)),
         ])
-        .filter(|(title, h)| h.count() > 0 && !(*title == "first byte" && alike(h, &l.from_sent)))
+        .filter(|(title, of)| !of.is_empty() && !(*title == "first byte" && alike(of.good, &l.from_sent)))
         .collect();
     page.blank();
-    table(page, outcome, &columns);
+    table(page, &columns);
     explanation(page, plan);
-    page.blank();
-    picture(page, main);
+    if main.good.count() > 0 {
+        page.blank();
+        picture(page, main);
+    }
 }
 
 /// Whether a column would only repeat the other, because responses come in one piece.
@@ -48,49 +59,53 @@ fn alike(a: &Histogram, b: &Histogram) -> bool {
     a.count() == b.count() && close(50.0) && close(99.0)
 }
 
-fn table(page: &mut Page, outcome: &Outcome, columns: &[Column<'_>]) {
+fn table(page: &mut Page, columns: &[Column<'_>]) {
     let style = page.style;
     let titles: String = columns.iter().map(|(title, _)| format!("{title:>COLUMN$}")).collect();
     page.line(&style.bold(&format!("{:<9}{titles}", "latency")));
-    let cells = |cell: &dyn Fn(&Column<'_>) -> String| -> String {
-        columns.iter().map(|column| format!("{:>COLUMN$}", cell(column))).collect()
+    let cells = |cell: &dyn Fn(&Ranked<'_>) -> String| -> String {
+        columns.iter().map(|(_, of)| format!("{:>COLUMN$}", cell(of))).collect()
     };
     let row = |page: &mut Page, name: &str, cells: &str| page.line(&format!("  {name:<7}{cells}"));
-    let time = |nanos: f64| units::time_ns(nanos, style.unicode);
-    let mut open_ended = false;
-    let mut percentile = |(title, h): &Column<'_>, percent: f64| match outcome.percentile(percent) {
-        found if *title == DUE => {
-            open_ended |= found.at_least;
-            format!("{}{}", if found.at_least { ">= " } else { "" }, time(found.ns as f64))
-        }
-        _ if percent >= 100.0 => time(h.max_ns() as f64),
-        _ => time(h.percentile_ns(percent) as f64),
+    let time = |nanos: f64, is_bound: bool| {
+        format!("{}{}", if is_bound { ">= " } else { "" }, units::time_ns(nanos, style.unicode))
     };
-    row(page, "min", &cells(&|(_, h)| time(h.min_ns() as f64)));
-    row(page, "mean", &cells(&|(_, h)| time(h.mean_ns())));
-    let max: Vec<String> = columns.iter().map(|column| percentile(column, 100.0)).collect();
+    let percentile = |of: &Ranked<'_>, percent: f64| {
+        let found = of.percentile(percent);
+        time(found.ns as f64, found.at_least)
+    };
+    let least = |of: &Ranked<'_>| match of.good.count() {
+        0 => "-".to_owned(),
+        _ => time(of.good.min_ns() as f64, false),
+    };
+    row(page, "min", &cells(&least));
+    row(page, "mean", &cells(&|of| time(of.mean_ns().0, of.mean_ns().1)));
+    let max: Vec<String> = columns.iter().map(|(_, of)| percentile(of, 100.0)).collect();
+    let open_ended = columns.iter().any(|(_, of)| of.waited.count() > 0);
     let mut thin = false;
     for (name, percent) in PERCENTILES {
-        let values: Vec<String> = columns.iter().map(|column| percentile(column, percent)).collect();
-        // A copy of the largest adds no information.
-        if percent > 50.0 && values == max {
+        let values: Vec<String> = columns.iter().map(|(_, of)| percentile(of, percent)).collect();
+        // A copy of the largest adds no information, unless it says from where on requests lie beyond every limit.
+        if percent > 50.0 && values == max && !open_ended {
             break;
         }
-        let sure = |h: &Histogram| figures::rests_on_enough(h.count(), percent);
-        thin |= columns.iter().any(|(_, h)| !sure(h));
-        let marked = columns.iter().zip(&values).map(|((_, h), value)| {
-            let mark = if sure(h) || value.starts_with('>') { "" } else { "~" };
-            format!("{:>COLUMN$}", format!("{mark}{value}"))
+        let sure = |of: &Ranked<'_>| figures::rests_on_enough(of.count(), percent);
+        let marked = columns.iter().zip(&values).map(|((_, of), value)| {
+            let is_thin = !sure(of) && !value.starts_with('>');
+            thin |= is_thin;
+            format!("{:>COLUMN$}", format!("{}{value}", if is_thin { "~" } else { "" }))
         });
-        row(page, name, &marked.collect::<String>());
+        let marked = marked.collect::<String>();
+        row(page, name, &marked);
     }
     row(page, "max", &max.iter().map(|value| format!("{value:>COLUMN$}")).collect::<String>());
-    row(page, "count", &cells(&|(_, h)| units::count(h.count())));
+    row(page, "count", &cells(&|of| units::count(of.count())));
     if thin {
         page.line(&style.dim("  ~ fewer than 10 lie beyond it: one more would move it"));
     }
     if open_ended {
-        page.line(&style.dim("  >= a request that was never sent stands there, later than all that were"));
+        page.line(&style.dim("  >= a request without a good response stands there: beyond every"));
+        page.line(&style.dim("     limit; the longest of them was waited for so long"));
     }
 }
 
@@ -111,21 +126,26 @@ fn explanation(page: &mut Page, plan: &Plan) {
 
 /// Bars over bounds that grow by a constant factor, from the smallest to p99.9, and one for what
 /// lies beyond.
-fn picture(page: &mut Page, histogram: &Histogram) {
-    let style = page.style;
+fn picture(page: &mut Page, main: Ranked<'_>) {
+    let (style, histogram) = (page.style, main.good);
     page.line(&format!(
         "{}  {}",
         style.bold("spread"),
-        style.dim("share of the answers between one bound and the next")
+        style.dim("share of the requests between one bound and the next")
     ));
     let bounds = bounds(histogram.min_ns(), histogram.percentile_ns(99.9));
     let mut counts = vec![0u64; bounds.len() + 1];
     for (value, n) in histogram.iter_recorded() {
         counts[bounds.partition_point(|bound| *bound < value)] += n;
     }
-    let total = histogram.count().max(1);
-    let most = counts.iter().copied().max().unwrap_or(1).max(1);
+    let (total, others) = (main.count().max(1), main.waited.count());
+    let most = counts.iter().copied().chain([others]).max().unwrap_or(1).max(1);
     let bar_width = usize::from(style.width).saturating_sub(38).clamp(10, 50);
+    let line = |page: &mut Page, label: &str, n: u64| {
+        let bar = style.bar(n as f64 / most as f64, bar_width);
+        let share = units::percent(n as f64 / total as f64);
+        page.line(&format!("  {label:>11}  {bar:<bar_width$} {share:>9}"));
+    };
     for (i, n) in counts.iter().enumerate() {
         if *n == 0 && i == bounds.len() {
             break;
@@ -133,9 +153,10 @@ fn picture(page: &mut Page, histogram: &Histogram) {
         let label = bounds
             .get(i)
             .map_or_else(|| format!("> {}", page.time(bounds[i - 1] as f64)), |b| page.time(*b as f64));
-        let bar = style.bar(*n as f64 / most as f64, bar_width);
-        let share = units::percent(*n as f64 / total as f64);
-        page.line(&format!("  {label:>11}  {bar:<bar_width$} {share:>9}"));
+        line(page, &label, *n);
+    }
+    if others > 0 {
+        line(page, "not good", others);
     }
 }
 

@@ -51,7 +51,7 @@ pub fn short(report: &Report<'_>, style: Style) -> String {
         page.marked(Mark::Bad, &not_reached(plan, why));
         return page.out;
     }
-    if figures::main_latency(plan, outcome).is_some() {
+    if !plan.throughput && !outcome.latency.main().is_empty() {
         let percentile = |(name, percent): (&str, f64)| {
             let found = outcome.percentile(percent);
             format!("{name} {}{}", if found.at_least { ">= " } else { "" }, page.time(found.ns as f64))
@@ -128,10 +128,7 @@ fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     let (bad, answered) = (outcome.bad.total(), requests.answered);
     if answered > 0 && bad == answered {
         page.blank();
-        page.marked(
-            Mark::Bad,
-            "not one response was good: the rate and the latencies are those of bad responses",
-        );
+        page.marked(Mark::Bad, "not one response was good: the rate is that of bad responses");
     }
 }
 

@@ -94,10 +94,11 @@ pub(super) fn names(page: &mut Page, outcome: &Outcome) {
     for (name, named) in outcome.by_name.iter().take(limits::NAMES) {
         let short: String = name.chars().take(widest).collect();
         let percentile = |p: f64| {
-            if named.latency.count() == 0 {
-                "-".to_owned()
-            } else {
-                units::time_ns(named.latency.percentile_ns(p) as f64, page.style.unicode)
+            let found = named.ranked().percentile(p);
+            let least = if found.at_least { ">= " } else { "" };
+            match named.ranked().is_empty() {
+                true => "-".to_owned(),
+                false => format!("{least}{}", units::time_ns(found.ns as f64, page.style.unicode)),
             }
         };
         let line = format!(

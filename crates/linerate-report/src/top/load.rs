@@ -43,6 +43,8 @@ pub struct Load {
     pub p99_us: Option<f64>,
     /// Largest latency so far, microseconds.
     pub max_us: Option<f64>,
+    /// Of `p50`, `p99` and `max` those at which a request without a good response stands.
+    pub at_least: Vec<String>,
     /// Connections that could not be opened.
     pub connections_failed: u64,
     /// Connections that the server ended.
@@ -54,9 +56,11 @@ pub struct Load {
 impl Load {
     /// Of a run that is shown by that scene.
     pub fn of(scene: &Scene, snapshot: &Snapshot) -> Load {
-        let (r, latency) = (&snapshot.requests, &snapshot.latency);
-        let known = latency.count() > 0 && !scene.throughput;
-        let percentile = |percent| known.then(|| latency.percentile_ns(percent) as f64 / 1e3);
+        let (r, latency) = (&snapshot.requests, snapshot.ranked());
+        let known = !latency.is_empty() && !scene.throughput;
+        let percentile = |percent| known.then(|| latency.percentile(percent).ns as f64 / 1e3);
+        let rows = [("p50", 50.0), ("p99", 99.0), ("max", 100.0)];
+        let bounds = rows.into_iter().filter(|(_, percent)| known && latency.percentile(*percent).at_least);
         let failures = Failure::ALL.map(|why| (why.name().to_owned(), snapshot.failures.count(why)));
         Load {
             title: scene.title.clone(),
@@ -71,7 +75,8 @@ impl Load {
             failures: failures.into_iter().filter(|(_, n)| *n > 0).collect(),
             p50_us: percentile(50.0),
             p99_us: percentile(99.0),
-            max_us: known.then(|| latency.max_ns() as f64 / 1e3),
+            max_us: percentile(100.0),
+            at_least: bounds.map(|(name, _)| name.to_owned()).collect(),
             connections_failed: snapshot.connections.failed,
             closed_by_peer: snapshot.connections.closed_by_peer,
             tcp: live::tcp_words(snapshot),
@@ -104,9 +109,12 @@ pub(super) fn rows(load: &Load, change: &Change<'_>) -> Vec<Line<'static>> {
     requests.push(Span::raw(format!("  {} in flight", units::count(load.in_flight))));
     rows.push(labelled("requests", requests));
     rows.push(labelled("failures", failures(load, change)));
-    let time = |us: Option<f64>| us.map_or("-".to_owned(), |us| units::time_us(us, true));
-    let latency = format!("p50 {}  p99 {}  max {}", time(load.p50_us), time(load.p99_us), time(load.max_us));
-    rows.push(labelled("latency", vec![Span::raw(latency)]));
+    let time = |(name, us): (&str, Option<f64>)| {
+        let least = if load.at_least.iter().any(|row| row == name) { "≥ " } else { "" };
+        format!("{name} {}", us.map_or("-".to_owned(), |us| format!("{least}{}", units::time_us(us, true))))
+    };
+    let latency = [("p50", load.p50_us), ("p99", load.p99_us), ("max", load.max_us)].map(time);
+    rows.push(labelled("latency", vec![Span::raw(latency.join("  "))]));
     let mut connections = format!(
         "{} open  {}/s opened",
         units::count(change.now(|l| l.open)),

@@ -15,7 +15,7 @@ use linerate_net::mem::{Accept, Cut, Mem, MemOptions};
 
 use super::board::{Board, Common};
 use crate::outcome::{Failure, Outcome};
-use crate::plan::{Expectation, Order, Pace, Plan, Rate, Request, Resend, Stop, Target};
+use crate::plan::{Check, Expectation, Order, Pace, Plan, Rate, Request, Resend, Stop, Target};
 use crate::ways::Part;
 use peer::{Script, Seen};
 
@@ -56,6 +56,22 @@ fn board() -> Arc<Board> {
     Arc::new(Board::default())
 }
 
+/// Each request that was due is in the ranking, once; those without a good response are behind all others.
+fn assert_all_rank(outcome: &Outcome, throughput: bool) {
+    let (r, latency) = (outcome.requests, &outcome.latency);
+    if throughput {
+        return assert!(latency.main().is_empty());
+    }
+    let good = r.answered - outcome.bad.total();
+    assert_eq!(latency.main().good.count(), good, "{r:?}");
+    assert_eq!(latency.main().count(), r.due(), "{r:?}");
+    assert_eq!((latency.sent().good.count(), latency.sent().count()), (good, r.sent), "{r:?}");
+    for (of, named) in outcome.by_name.iter().map(|(_, named)| (named.requests, named)) {
+        assert_eq!(named.ranked().good.count(), of.answered - named.bad.total(), "{of:?}");
+        assert_eq!(named.ranked().count(), of.due(), "{of:?}");
+    }
+}
+
 fn run_on(options: MemOptions, plan: &Plan, script: Script) -> (Outcome, Seen) {
     let seen = script.seen.clone();
     let mut mem = Mem::new(options).unwrap();
@@ -64,6 +80,7 @@ fn run_on(options: MemOptions, plan: &Plan, script: Script) -> (Outcome, Seen) {
     let r = outcome.requests;
     assert_eq!(r.sent, r.answered + r.failed + r.unknown, "{r:?}");
     assert_eq!(r.failed, outcome.failures.total());
+    assert_all_rank(&outcome, plan.throughput);
     let c = seen.get().requests;
     if plan.warm_up.is_zero() {
         assert!(r.answered <= c && c <= r.sent + r.resent, "server counted {c}, we {r:?}");
@@ -484,6 +501,33 @@ fn what_was_due_and_never_left_is_unsent() {
     // One at a time, 100 ms each.
     assert_eq!(outcome.requests.sent, 10);
     assert_eq!(outcome.requests.unsent, 990);
+    // The first of them was due after a millisecond or ten, and waited for until the end.
+    let (p50, waited) = (outcome.percentile(50.0), &outcome.latency.waited);
+    assert!(p50.at_least && (980..=1000).contains(&(p50.ns / 1_000_000)), "{p50:?}");
+    assert!((400..=600).contains(&(waited.percentile_ns(50.0) / 1_000_000)));
+    let mut several = plan;
+    several.requests = vec![request("GET"), request("PUT")];
+    let (outcome, _) = run(&several, Script { think: Duration::from_millis(98), ..Script::new() });
+    assert_eq!(outcome.by_name.values().map(|named| named.requests.unsent).sum::<u64>(), 990);
+}
+
+/// A tenth of the requests gets no response in time, or a quick 503: no percentile is better for it.
+#[test]
+fn requests_without_a_good_response_lie_beyond_every_limit() {
+    let base =
+        Plan { connections: 10, depth: 1, stop: requests(1000), timeout: Duration::from_secs(1), ..plan() };
+    let silent = Script { swallow_every: Some(10), ..Script::new() };
+    let (outcome, _) = run(&base, silent);
+    assert_eq!((outcome.failures.count(Failure::Timeout), outcome.requests.answered), (100, 900));
+    let (p50, p99) = (outcome.percentile(50.0), outcome.percentile(99.0));
+    assert!(!p50.at_least && p50.ns < 5_000_000, "{p50:?}");
+    assert!(p99.at_least && (1000..1200).contains(&(p99.ns / 1_000_000)), "{p99:?}");
+    let check = |expr: &str, outcome: &Outcome| Check::parse(expr).unwrap().evaluate(outcome).pass;
+    assert!(!check("p99<100ms", &outcome) && !check("max<100s", &outcome) && check("p50<100ms", &outcome));
+    let quick = Script { fail_every: Some(10), ..Script::new() };
+    let (outcome, _) = run(&base, quick);
+    assert_eq!((outcome.bad.status, outcome.requests.answered), (100, 1000));
+    assert!(!check("p99<100ms", &outcome) && check("p50<100ms", &outcome) && check("p89<100ms", &outcome));
 }
 
 #[test]

@@ -58,6 +58,10 @@ pub(super) struct Script {
     pub(super) echo: Option<String>,
     /// One response in this many breaks off.
     pub(super) truncate_every: Option<u64>,
+    /// One request in this many gets no response.
+    pub(super) swallow_every: Option<u64>,
+    /// One response in this many is a 503.
+    pub(super) fail_every: Option<u64>,
     /// Sends each response twice.
     pub(super) twice: bool,
     /// Sends pairs of responses in the wrong order.
@@ -100,6 +104,8 @@ impl Script {
             idle: None,
             echo: None,
             truncate_every: None,
+            swallow_every: None,
+            fail_every: None,
             twice: false,
             swap: false,
             late_fin: Duration::ZERO,
@@ -122,11 +128,13 @@ impl Script {
         }
         let asked_to_close = head.contains("Connection: close");
         seen.said_close += u64::from(asked_to_close);
-        if self.silent {
+        let is_due = |every: Option<u64>| every.is_some_and(|n| seen.requests.is_multiple_of(n));
+        if self.silent || is_due(self.swallow_every) {
             return;
         }
+        let status = if is_due(self.fail_every) { "503 Service Unavailable" } else { self.status };
+        let cut = is_due(self.truncate_every);
         seen.answered += 1;
-        let cut = self.truncate_every.is_some_and(|n| seen.requests.is_multiple_of(n));
         seen.truncated += u64::from(cut);
         let first = self.close_first && seen.connections == 1 && seen.answered == 1;
         let state = self.conns.entry(conn).or_default();
@@ -144,7 +152,7 @@ impl Script {
             at = to;
         }
         let wait = at - now;
-        let mut answer = format!("HTTP/1.1 {}\r\nContent-Length: {}\r\n", self.status, self.body.len());
+        let mut answer = format!("HTTP/1.1 {}\r\nContent-Length: {}\r\n", status, self.body.len());
         if last && !cut && (self.says_close || asked_to_close) {
             answer.push_str("Connection: close\r\n");
         }
