@@ -81,7 +81,9 @@ fn grown(baseline: &BTreeMap<String, f64>, now: &BTreeMap<String, f64>, most: f6
     let changes = pairs.map(|(name, count, base)| (name, count, base, (count / base - 1.0) * 100.0));
     let grown = changes.filter(|(.., change)| *change > most);
     let line = |(name, count, base, change): (&String, &f64, &f64, f64)| {
-        format!("{name}: {count:.1} instructions each, {change:+.1} % since the baseline ({base:.1}), {most} % allowed")
+        format!(
+            "{name}: {count:.1} instructions each, {change:+.1} % since the baseline ({base:.1}), {most} % allowed"
+        )
     };
     grown.map(line).collect()
 }

@@ -99,6 +99,8 @@ pub struct TcpTotals {
     pub time_waits_reused: u64,
     /// Bytes dropped because no buffer was free.
     pub bytes_dropped: u64,
+    /// Connections ended because memory was lacking and their peers took nothing.
+    pub stalled_ended: u64,
     /// Times the link had no room for a packet.
     pub link_full: u64,
     /// Replies (SYN-ACKs, resets, ACKs of ended connections) dropped because too many waited for
@@ -118,11 +120,13 @@ pub struct TcpTotals {
     pub buffer_bytes: u64,
     /// Packets lost on this machine before TCP saw them, because it read the link too slowly.
     pub overrun: u64,
+    /// Packets lost on this machine because no frame of the link holds them.
+    pub too_large: u64,
 }
 
 impl TcpTotals {
     /// The counters that only rise, by the names that documents and metrics show.
-    pub fn counters(&self) -> [(&'static str, u64); 37] {
+    pub fn counters(&self) -> [(&'static str, u64); 39] {
         [
             ("passive_opens", self.passive_opens),
             ("active_opens", self.active_opens),
@@ -153,6 +157,7 @@ impl TcpTotals {
             ("time_waits_cut", self.time_waits_cut),
             ("time_waits_reused", self.time_waits_reused),
             ("bytes_dropped", self.bytes_dropped),
+            ("stalled_ended", self.stalled_ended),
             ("link_full", self.link_full),
             ("replies_dropped", self.replies_dropped),
             ("no_next_hop", self.no_next_hop),
@@ -161,6 +166,7 @@ impl TcpTotals {
             ("bad_checksum", self.bad_checksum),
             ("malformed", self.malformed),
             ("overrun", self.overrun),
+            ("too_large", self.too_large),
         ]
     }
 
@@ -217,6 +223,7 @@ impl TcpTotals {
             &mut self.time_waits_cut,
             &mut self.time_waits_reused,
             &mut self.bytes_dropped,
+            &mut self.stalled_ended,
             &mut self.link_full,
             &mut self.replies_dropped,
             &mut self.no_next_hop,
@@ -226,6 +233,7 @@ impl TcpTotals {
             &mut self.malformed,
             &mut self.buffer_bytes,
             &mut self.overrun,
+            &mut self.too_large,
         ]
     }
 }

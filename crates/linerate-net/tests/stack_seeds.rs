@@ -56,6 +56,8 @@ fn network(seed: u64, random: &mut Random) -> SimOptions {
 struct Trouble {
     /// Outsiders open connections and send single bytes behind gaps.
     crowd: bool,
+    /// Outsiders open connections, are sent much, and read nothing.
+    stops: bool,
     /// Receive windows keep their initial size.
     small_windows: bool,
     /// Applications leave at any point.
@@ -69,7 +71,13 @@ impl Trouble {
         let mut once_in = |n| random.below(n) == 0;
         let (crowd, small_windows, leaves) = (once_in(8), once_in(4), once_in(4));
         // Both at once cost more timeouts than a connection tolerates.
-        Trouble { crowd, small_windows, leaves, narrows: once_in(4) && !crowd }
+        Trouble { crowd, stops: false, small_windows, leaves, narrows: once_in(4) && !crowd }
+    }
+
+    /// Half of the crowds read nothing instead.
+    fn of_crowd(self, seed: u64) -> Trouble {
+        let stops = self.crowd && Random::new(seed.rotate_left(32)).below(2) == 0;
+        Trouble { stops, ..self }
     }
 }
 
@@ -136,6 +144,7 @@ impl Run {
         let mut random = Random::new(seed);
         let mut more = Random::new(!seed);
         let trouble = if troubled { Trouble::of(&mut more) } else { Trouble::default() };
+        let trouble = trouble.of_crowd(seed);
         let sim = network(seed, &mut random);
         let ip: IpAddr =
             if random.below(2) == 0 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
@@ -243,7 +252,13 @@ impl Run {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Accepted { peer, .. } if peer.ip() == crowd::FROM => {}
+            Event::Accepted { peer, conn, .. } if peer.ip() == crowd::FROM => {
+                let mut pieces = if self.trouble.stops { crowd::PIECES } else { 0 };
+                while pieces > 0 && self.net.unsent(conn) == 0 {
+                    pieces -= 1;
+                    self.net.send(conn, &[b'x'; crowd::PIECE]).expect("there is memory");
+                }
+            }
             Event::Accepted { conn, .. } => {
                 let mut side = Side::new(Vec::new(), Vec::new(), false);
                 side.leaves = self.leaves(40_000);
@@ -259,6 +274,9 @@ impl Run {
                 let mut got = Vec::new();
                 let after = self.net.receive(data, |piece| got.extend_from_slice(piece));
                 self.received(conn, &got, after);
+            }
+            Event::Failed { conn, .. } if !self.sides.iter().any(|(c, _)| *c == conn) => {
+                self.net.close(conn, Close::Now);
             }
             Event::Failed { conn, .. } if self.trouble.leaves => self.close(conn, Close::Now),
             Event::Failed { conn, error } => panic!("seed {}: {conn:?} failed: {error}", self.seed),
@@ -344,7 +362,8 @@ fn run(seed: u64, troubled: bool) {
     let (run, at, crowd) = Run::new(seed, troubled);
     std::thread::scope(|scope| {
         if let Some(end) = crowd {
-            scope.spawn(move || crowd::gaps(end, at, seed));
+            let gaps = if run.trouble.stops { 0 } else { crowd::GAPS };
+            scope.spawn(move || crowd::run(end, at, seed, gaps));
         }
         exchange(run, at);
     });

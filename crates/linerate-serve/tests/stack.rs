@@ -3,24 +3,32 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use bytes::Bytes;
 use linerate_net::link::pcap::{FILE_BYTES, PcapFile};
 use linerate_net::link::sim::{Sim, SimOptions};
 use linerate_net::link::{Link, Middlewares};
 use linerate_net::mem::{Peer, PeerActions, PeerConn, PeerHost};
-use linerate_net::stack::{Stack, StackOptions};
+use linerate_net::stack::{Stack, StackLimits, StackOptions};
 use linerate_net::{ListenOptions, Time};
 use linerate_serve::{Limits, Request, Response, Server, sleep};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
+/// 5 MiB that all responses share.
+static SHARED: LazyLock<Bytes> = LazyLock::new(|| vec![b'x'; 5 << 20].into());
+
 fn stack<L: Link>(end: L, address: IpAddr, seed: u64) -> Stack<L> {
-    let options = StackOptions { addresses: vec![address], seed: Some(seed), ..StackOptions::default() };
-    Stack::new(end, options)
+    stack_within(StackLimits::default(), end, address, seed)
+}
+
+fn stack_within<L: Link>(stack: StackLimits, end: L, address: IpAddr, seed: u64) -> Stack<L> {
+    let addresses = vec![address];
+    Stack::new(end, StackOptions { addresses, seed: Some(seed), stack, ..StackOptions::default() })
 }
 
 fn number(request: &Request) -> u64 {
@@ -33,6 +41,7 @@ async fn app(mut request: Request) -> Response {
             sleep(Duration::from_millis(number(&request))).await;
             Response::text(format!("waited {}\n", number(&request)))
         }
+        "/shared" => Response::text(SHARED.clone()),
         "/large" => Response::text(vec![b'x'; number(&request) as usize]),
         "/upload" => match request.body().collect(1 << 22).await {
             Ok(body) => Response::text(format!("{} bytes\n", body.len())),
@@ -46,7 +55,11 @@ async fn app(mut request: Request) -> Response {
 #[derive(Clone, Default)]
 struct Client {
     says: Vec<u8>,
+    /// When it says that.
+    after: Duration,
     pause: Option<Duration>,
+    /// It never reads anything.
+    stops: bool,
     got: Arc<Mutex<Vec<u8>>>,
     /// Ended without a failure.
     ended: Arc<AtomicBool>,
@@ -55,13 +68,17 @@ struct Client {
 impl Client {
     /// A client with the same bytes that has received nothing.
     fn again(&self) -> Client {
-        Client { says: self.says.clone(), ..Client::default() }
+        let Client { says, after, pause, stops, .. } = self.clone();
+        Client { says, after, pause, stops, ..Client::default() }
     }
 }
 
 impl Peer for Client {
     fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
-        out.send(conn, self.says.clone());
+        out.send_after(self.after, conn, self.says.clone());
+        if self.stops {
+            out.pause(conn);
+        }
     }
 
     fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
@@ -85,16 +102,28 @@ fn serve(network: SimOptions, clients: Vec<Client>) -> Vec<Vec<u8>> {
 
 /// The same with this over the server's link.
 fn serve_over(network: SimOptions, over: &Middlewares, clients: Vec<Client>) -> Vec<Vec<u8>> {
+    serve_within(StackLimits::default(), network, over, clients)
+}
+
+/// The same within these limits of the server's stack.
+fn serve_within(
+    limits: StackLimits,
+    network: SimOptions,
+    over: &Middlewares,
+    clients: Vec<Client>,
+) -> Vec<Vec<u8>> {
     let sim = Sim::new(network);
     let link = over.over(sim.end(&[SERVER]).unwrap(), 0);
-    let mut server = Server::new(stack(link, SERVER, network.seed), app, Limits::default());
+    let net = stack_within(limits, link, SERVER, network.seed);
+    let mut server = Server::new(net, app, Limits::default());
     let at = server.listen(SocketAddr::new(SERVER, 80), &ListenOptions::default()).unwrap();
     let mut host = PeerHost::new(stack(sim.end(&[CLIENT]).unwrap(), CLIENT, network.seed + 1));
     for client in &clients {
         host.dial(at, client.clone()).unwrap();
     }
     let running = clients.clone();
-    let over = move || running.iter().all(|client| client.ended.load(Ordering::SeqCst));
+    let has_ended = |client: &Client| client.stops || client.ended.load(Ordering::SeqCst);
+    let over = move || running.iter().all(has_ended);
     let done = Arc::new(AtomicBool::new(false));
     let told = done.clone();
     let driver = thread::spawn(move || {
@@ -105,7 +134,7 @@ fn serve_over(network: SimOptions, over: &Middlewares, clients: Vec<Client>) -> 
     while !done.load(Ordering::SeqCst) && server.turn(None).is_ok() {}
     drop(server);
     driver.join().unwrap();
-    assert!(clients.iter().all(|client| client.ended.load(Ordering::SeqCst)), "all saw the end");
+    assert!(clients.iter().all(has_ended), "all saw the end");
     clients.iter().map(|client| client.got.lock().unwrap().clone()).collect()
 }
 
@@ -192,5 +221,21 @@ fn faults_of_the_servers_own_link_cost_nothing_but_time_and_its_capture_has_ever
         assert_eq!(body_len(&got[0]), 200_000, "seed {seed}");
         // 138 segments are 200,000 bytes.
         assert!(pcap.stats().packets > 138, "{:?}", pcap.stats());
+    }
+}
+
+/// Clients that stop reading hold little, whatever they asked for, and others have whole responses.
+/// With 1 MiB of each in the send buffer, 200 of them would take more than there is.
+#[test]
+fn readers_that_stop_take_nothing_from_others() {
+    // A thread of the server may have 64 MiB unsent, and each connection 64 KiB in its send buffer.
+    let limits = StackLimits { buffer_bytes: 128 << 20, ..StackLimits::default() };
+    let reader = Client { says: get(&["/shared"]), ..Client::default() };
+    let mut clients: Vec<_> = (0..200).map(|_| Client { stops: true, ..reader.again() }).collect();
+    clients.extend((0..8).map(|_| Client { after: Duration::from_secs(2), ..reader.again() }));
+    let network = SimOptions { delay: Duration::from_millis(1), ..SimOptions::default() };
+    let got = serve_within(limits, network, &Middlewares::default(), clients);
+    for answer in &got[200..] {
+        assert_eq!(body_len(answer), SHARED.len());
     }
 }

@@ -349,6 +349,10 @@ impl<L: Link> Link for Fault<L> {
         self.link.overrun()
     }
 
+    fn too_large(&self) -> u64 {
+        self.link.too_large()
+    }
+
     fn news(&mut self) -> Option<String> {
         self.link.news()
     }

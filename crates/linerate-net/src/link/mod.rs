@@ -83,6 +83,12 @@ pub trait Link {
         0
     }
 
+    /// Packets lost on this machine because no frame of the link holds them. It may cost a system
+    /// call.
+    fn too_large(&self) -> u64 {
+        0
+    }
+
     /// Reports each change below the link that the operator should know once: it went down, its MTU
     /// changed.
     fn news(&mut self) -> Option<String> {

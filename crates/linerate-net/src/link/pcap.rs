@@ -321,6 +321,10 @@ impl<L: Link> Link for Pcap<L> {
         self.link.overrun()
     }
 
+    fn too_large(&self) -> u64 {
+        self.link.too_large()
+    }
+
     fn news(&mut self) -> Option<String> {
         self.link.news()
     }

@@ -48,6 +48,8 @@ pub(super) struct Core {
     pub(super) holders: Holders,
     /// The link's own MTU when it was last read.
     pub(super) mtu: usize,
+    /// Until then no connection is stalled for long enough to end, and for an urgent need.
+    pub(super) next_stalled: [Time; 2],
     /// When a cookie was last sent.
     cookies_at: Option<Time>,
 }
@@ -85,6 +87,7 @@ impl Core {
             replies: Replies::new(stack.replies_per_s),
             holders: Holders::default(),
             mtu: 0,
+            next_stalled: [Time::ZERO; 2],
             cookies_at: None,
         }
     }
@@ -217,7 +220,7 @@ impl Core {
     }
 
     /// A flow has failed: frees its 4-tuple and reports the failure in order.
-    fn failed(&mut self, conn: Conn, events: &mut Vec<Event>) {
+    pub(super) fn failed(&mut self, conn: Conn, events: &mut Vec<Event>) {
         let Some(entry) = self.table.get_mut(conn) else { return };
         let hash = entry.hash;
         if entry.closing.is_some() {
@@ -676,7 +679,7 @@ impl Core {
     pub(super) fn report(&mut self, events: &mut Vec<Event>) {
         for event in self.pending.drain(..) {
             let conn = match &event {
-                Event::Failed { conn, .. } | Event::Drained { conn } => *conn,
+                Event::Failed { conn, .. } | Event::Drained { conn } | Event::Readable { conn, .. } => *conn,
                 _ => continue,
             };
             if self.table.get(conn).is_some_and(|entry| entry.closing.is_none()) {

@@ -122,7 +122,7 @@ impl<L: Link> Stack<L> {
         let Some(entry) = core.table.get_mut(conn) else { return Ok(true) };
         entry.dirty = false;
         entry.flow.settle(core.now, &core.shared);
-        if entry.flow.held_back(core.shared.limits.send_buffer) > 0 {
+        if entry.flow.held_back(&core.shared) > 0 {
             entry.waited.set(true);
         } else if entry.waited.replace(false) && entry.closing.is_none() && entry.flow.error.is_none() {
             core.pending.push(Event::Drained { conn });

@@ -38,6 +38,9 @@ impl Core {
         while self.shared.pool.early() > self.shared.limits.early_bytes && self.drop_oldest() {}
         if !self.shared.pool.has_room(1 << 16) {
             self.drop_early_until(ROOM);
+            if !self.shared.pool.has_room(1 << 16) {
+                self.end_stalled(0);
+            }
         }
     }
 

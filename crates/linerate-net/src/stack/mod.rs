@@ -30,6 +30,7 @@ mod pressure;
 mod reply;
 mod shared;
 mod source;
+mod stalled;
 mod stats;
 #[cfg(test)]
 mod still;
@@ -106,6 +107,13 @@ impl<L: Link> Stack<L> {
         StackStats { replies_dropped: self.core.replies.dropped(), ..self.core.shared.stats }
     }
 
+    /// Bytes that a connection takes before the application should wait: what a socket's send buffer
+    /// has room for.
+    pub fn send_room(&self, conn: Conn) -> usize {
+        let entry = self.core.table.get(conn).filter(|entry| entry.closing.is_none());
+        entry.map_or(0, |entry| entry.flow.send_room(&self.core.shared))
+    }
+
     /// Handshakes under way, and connections that only TIME_WAIT remembers.
     pub fn waiting(&self) -> (usize, usize) {
         (self.core.halves.len(), self.core.waits.len())
@@ -145,14 +153,22 @@ impl<L: Link> Stack<L> {
             let told_later = entry.connecting || core.pending.iter().any(|e| is_failure_of(e, conn));
             return if told_later { Ok(()) } else { Err(error) };
         }
-        if entry.flow.held_back(core.shared.limits.send_buffer) + len > limit {
+        if entry.flow.held_back(&core.shared) + len > limit {
             return Err(NetError::of(NetErrorKind::NoMemory));
         }
         if len > 0 {
-            if !core.shared.pool.has_room(len) {
-                core.drop_early_until(len);
+            if !core.shared.pool.has_room_beyond_reserve(len) {
+                core.make_memory(len);
             }
+            let is_short = !core.shared.pool.has_room_beyond_reserve(len);
             let Some(entry) = core.table.get_mut(conn) else { return Ok(()) };
+            if let Some(error) = entry.flow.error {
+                return Err(error);
+            }
+            if is_short && entry.flow.held_back(&core.shared) > 0 {
+                return Err(NetError::of(NetErrorKind::NoMemory));
+            }
+            entry.flow.begin_push(core.now);
             push(&mut entry.flow, &mut core.shared)?;
             core.touch(conn);
         }
@@ -318,7 +334,7 @@ impl<L: Link> Transport for Stack<L> {
 
     fn unsent(&self, conn: Conn) -> usize {
         let Some(entry) = self.core.table.get(conn).filter(|entry| entry.closing.is_none()) else { return 0 };
-        let held = entry.flow.held_back(self.core.shared.limits.send_buffer);
+        let held = entry.flow.held_back(&self.core.shared);
         if held > 0 {
             entry.waited.set(true);
         }
@@ -406,6 +422,7 @@ impl<L: Link> Transport for Stack<L> {
             time_wait: time_wait as u64,
             buffer_bytes: self.core.shared.pool.bytes_in_use() as u64,
             overrun: self.link.overrun(),
+            too_large: self.link.too_large(),
             ..self.stats().totals()
         };
         Some(totals)

@@ -43,9 +43,14 @@ pub struct StackLimits {
     /// The largest receive window of a connection that is read fast, bytes.
     pub largest_window: u32,
     /// Bytes of a connection that are buffered for the wire, unsent or unacknowledged, before
-    /// `unsent` reports more. Reason: what a fast long path has in flight, so that it does not run
-    /// dry before the application is notified.
-    pub send_buffer: usize,
+    /// `unsent` reports more: twice what its windows admit, at least the first and at most the
+    /// second. Reason: a path must not run dry before the application is notified, and a peer that
+    /// reads nothing needs no buffer. While memory is short, a connection gets less.
+    pub send_buffer: (usize, usize),
+    /// How long a peer may take nothing before its connection may end for lack of memory; a tenth of
+    /// it once none at all is left. Reason: longer than most timeouts, and while memory is lacking
+    /// every other connection suffers.
+    pub stalled: Duration,
     /// Handshakes in progress on a listener; its backlog is smaller. Reason: any host can begin one.
     /// Beyond it, SYN cookies answer (RFC 4987 section 3.6).
     pub handshakes: u32,
@@ -95,7 +100,8 @@ impl Default for StackLimits {
             buffer_bytes: 1 << 30,
             first_window: 256 << 10,
             largest_window: 6 << 20,
-            send_buffer: 1 << 20,
+            send_buffer: (64 << 10, 1 << 20),
+            stalled: Duration::from_secs(1),
             handshakes: 1 << 16,
             time_wait: 1 << 18,
             time_wait_time: Duration::from_secs(60),

@@ -11,6 +11,11 @@ pub(crate) const BLOCK: usize = 4096;
 /// Free blocks that are always kept; beyond them, as many as are in use. Reason: a steady load
 /// allocates nothing, and the memory of a peak is freed. These are 16 MiB.
 const SPARE_BLOCKS: usize = 4096;
+/// Of the free bytes, a connection may buffer one in this many. Reason: of 1 GiB, 15,000 that take
+/// nothing may have 64 KiB each, and those that come then less and less.
+const SHARES: usize = 512;
+/// One byte in this many is kept for connections that move. Reason: a new one needs some at once.
+const RESERVED: usize = 64;
 const NONE: u32 = u32::MAX;
 
 struct Node {
@@ -126,6 +131,17 @@ impl Pool {
 
     fn room(&self) -> usize {
         (self.blocks.len() + self.limit - self.made).saturating_mul(BLOCK)
+    }
+
+    /// The most that one connection may buffer now. The more is in use, the less each may have, so
+    /// that some always stays free for new connections.
+    pub(crate) fn share(&self) -> usize {
+        (self.room() / SHARES).max(BLOCK)
+    }
+
+    /// Whether this many bytes certainly fit, beside those that are kept for new connections.
+    pub(crate) fn has_room_beyond_reserve(&self, bytes: usize) -> bool {
+        self.has_room(bytes.saturating_add(self.limit * BLOCK / RESERVED))
     }
 
     /// Whether this many bytes certainly fit.

@@ -71,6 +71,8 @@ pub struct StackStats {
     pub ports_moved: u64,
     /// Bytes dropped because no buffer was free, or because too many were held out of order.
     pub bytes_dropped: u64,
+    /// Connections ended because memory was lacking and their peers took nothing.
+    pub stalled_ended: u64,
     /// "Packet too big" messages from routers that were accepted (RFC 1191, RFC 8201).
     pub too_big: u64,
     /// Such messages that were refused: not about data in flight, or about no smaller size.
@@ -119,6 +121,7 @@ impl StackStats {
             time_waits_cut: self.time_waits_cut,
             time_waits_reused: self.time_waits_reused,
             bytes_dropped: self.bytes_dropped,
+            stalled_ended: self.stalled_ended,
             link_full: self.link_full,
             replies_dropped: self.replies_dropped,
             no_next_hop: self.no_way,

@@ -1,4 +1,5 @@
-//! Outsiders who open connections and send single bytes behind gaps that they never fill.
+//! Outsiders who open connections and send single bytes behind gaps that they never fill, or who
+//! read nothing.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -9,7 +10,10 @@ use linerate_net::link::sim::SimEnd;
 /// Their address.
 pub(crate) const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 const CONNECTIONS: u16 = 64;
-const GAPS: u32 = 24;
+pub(crate) const GAPS: u32 = 24;
+/// Those who read nothing are sent this many pieces of so many bytes, if there is room.
+pub(crate) const PIECES: usize = 512;
+pub(crate) const PIECE: usize = 4096;
 /// How often they retry without an answer.
 const ROUNDS: u32 = 10;
 const SYN: u8 = 2;
@@ -45,7 +49,7 @@ fn sum(bytes: &[u8], more: u32) -> u16 {
 }
 
 /// Runs all of them, on an end of the network of their own.
-pub(crate) fn gaps(mut end: SimEnd, to: SocketAddr, seed: u64) {
+pub(crate) fn run(mut end: SimEnd, to: SocketAddr, seed: u64, gaps: u32) {
     let apart = 2 + (seed % 7) as u32;
     let mut answered = [false; CONNECTIONS as usize];
     for _ in 0..ROUNDS {
@@ -71,7 +75,7 @@ pub(crate) fn gaps(mut end: SimEnd, to: SocketAddr, seed: u64) {
                 *place = true;
                 let ack = number.wrapping_add(1);
                 out.push(segment(to, port, 8, ack, ACK, &[]));
-                out.extend((1..=GAPS).map(|gap| segment(to, port, 8 + gap * apart, ack, ACK, b"x")));
+                out.extend((1..=gaps).map(|gap| segment(to, port, 8 + gap * apart, ack, ACK, b"x")));
             });
         }
     }

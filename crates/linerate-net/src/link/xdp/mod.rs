@@ -329,6 +329,10 @@ impl Link for Xdp {
         self.counts().overrun
     }
 
+    fn too_large(&self) -> u64 {
+        self.counts().too_large
+    }
+
     fn news(&mut self) -> Option<String> {
         self.said.pop_front()
     }

@@ -121,6 +121,7 @@ impl Flow {
             // The segments behind it may have waited for it, so their time is not a round trip.
             acked.sample = None;
         }
+        self.send.moved_ms = super::parts::millis(now);
         let bytes = self.send.out.len().min(acked.bytes as usize);
         shared.pool.consume(&mut self.send.out, bytes);
         self.send.cursor.consumed(bytes);

@@ -272,10 +272,37 @@ impl Flow {
         self.send.fin_sent && self.send.una == self.send.nxt
     }
 
-    /// Bytes handed over beyond `buffered`, which stands for a kernel's send buffer. An application
-    /// that sends more waits until there are none.
-    pub(crate) fn held_back(&self, buffered: usize) -> usize {
-        self.send.out.len().saturating_sub(buffered).min(self.unsent())
+    /// Bytes that may be buffered for the wire, as in a kernel's send buffer: twice what the windows
+    /// admit, so that one half can be in flight and the other one waits.
+    fn send_buffer(&self, shared: &Shared) -> usize {
+        let (least, most) = shared.limits.send_buffer;
+        let window = self.congestion.window.min(self.send.wnd) as usize;
+        (2 * window).clamp(least, most).min(shared.pool.share())
+    }
+
+    /// Bytes queued, those in flight included.
+    #[cfg(test)]
+    pub(crate) fn queued(&self) -> usize {
+        self.send.out.len()
+    }
+
+    /// Bytes that the application may hand over before it has to wait.
+    pub(crate) fn send_room(&self, shared: &Shared) -> usize {
+        self.send_buffer(shared).saturating_sub(self.send.out.len())
+    }
+
+    /// Bytes handed over beyond the send buffer. An application that sends more waits until there
+    /// are none.
+    pub(crate) fn held_back(&self, shared: &Shared) -> usize {
+        self.send.out.len().saturating_sub(self.send_buffer(shared)).min(self.unsent())
+    }
+
+    /// For how many milliseconds the peer has taken none of the bytes that are queued for it.
+    pub(crate) fn stalled_ms(&self, now: Time) -> u32 {
+        if self.send.out.is_empty() || self.error.is_some() {
+            return 0;
+        }
+        parts::millis(now).wrapping_sub(self.send.moved_ms)
     }
 
     /// Whether bytes can be read.
@@ -290,6 +317,13 @@ impl Flow {
     /// Whether everything handed over has been acknowledged.
     pub(crate) fn all_acked(&self) -> bool {
         self.send.out.is_empty()
+    }
+
+    /// Bytes will be queued at this time.
+    pub(crate) fn begin_push(&mut self, now: Time) {
+        if self.send.out.is_empty() {
+            self.send.moved_ms = parts::millis(now);
+        }
     }
 
     /// Queues bytes to send.
@@ -352,6 +386,11 @@ impl Flow {
         } else {
             asked.min(self.receive.size / 2).max(1) as usize
         }
+    }
+
+    /// Gives the connection up because memory is lacking.
+    pub(crate) fn starve(&mut self) {
+        self.fail(NetErrorKind::NoMemory);
     }
 
     fn fail(&mut self, kind: NetErrorKind) -> Told {

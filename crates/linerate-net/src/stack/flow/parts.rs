@@ -67,6 +67,14 @@ pub(super) struct Send {
     pub(super) dup_acks: u8,
     /// When it last sent.
     pub(super) sent_at: Time,
+    /// When the peer last took bytes, or the first bytes were queued, in milliseconds. Short because
+    /// there are many connections.
+    pub(super) moved_ms: u32,
+}
+
+/// The time in milliseconds, which wraps after seven weeks.
+pub(super) fn millis(at: Time) -> u32 {
+    (at.as_nanos() / 1_000_000) as u32
 }
 
 impl Send {
@@ -95,6 +103,7 @@ impl Send {
             window_limited_since: None,
             dup_acks: 0,
             sent_at: now,
+            moved_ms: millis(now),
         }
     }
 }
