@@ -1,13 +1,14 @@
-//! The box with the kernel's TCP on both sides. Needs root; each test reports if it did not run.
+//! The box with the kernel's TCP on both sides. Needs root; tests that cannot run report that.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use linerate_netbox::{Builder, Conditions, NetBox, Way};
+use linerate_skips::{need, skip};
 
 const MS: Duration = Duration::from_millis(1);
 /// Timeout after which a test counts as hanging.
@@ -16,8 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn start(builder: Builder) -> Option<NetBox> {
     static LACK: OnceLock<Option<String>> = OnceLock::new();
     if let Some(lack) = LACK.get_or_init(NetBox::unavailable) {
-        let test = std::thread::current().name().unwrap_or("a test").to_owned();
-        let _ = writeln!(io::stderr(), "{test}: not run, {lack}");
+        skip(need::NAMESPACES, lack);
         return None;
     }
     Some(builder.start().expect("a box"))
@@ -145,8 +145,7 @@ fn conditions_change_while_it_runs() {
 fn both_sides_speak_ipv6() {
     let Some(net) = start(NetBox::builder()) else { return };
     if !fs::exists("/proc/sys/net/ipv6").unwrap_or(false) {
-        let _ = writeln!(io::stderr(), "both_sides_speak_ipv6: not run, this kernel has no IPv6");
-        return;
+        return skip("IPv6", "this kernel has no IPv6");
     }
     let ip = net.server().ip6();
     let listener = net.server().run(|| TcpListener::bind((ip, 0))).expect("it enters").expect("it listens");

@@ -6,12 +6,13 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use linerate_explain::passive::{CaptureFile, Limits, Marks, Observation, Tally, read};
+use linerate_skips::{need, skip};
 use serde_json::Value;
 
 fn folder() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/pcaps");
     if !folder.is_dir() {
-        println!("not run: there is no ../shared/pcaps");
+        skip(need::CAPTURES, "there is no ../shared/pcaps");
         return None;
     }
     Some(folder)

@@ -12,6 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use linerate_http::client::fuzz::{Transcript, cut, read};
 use linerate_http::client::{Expect, Fault, HeadCache, Limits};
+use linerate_skips::{need, skip};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -57,7 +58,7 @@ fn cases() -> Vec<Case> {
     for name in ["curl", "llhttp", "go"] {
         let path = suites.join(format!("data/{name}_responses.json"));
         let Ok(text) = fs::read_to_string(&path) else {
-            println!("skipped: {} is not there", path.display());
+            skip(need::SUITES, format_args!("{} is not there", path.display()));
             return Vec::new();
         };
         cases.extend(serde_json::from_str::<Table>(&text).expect("a table of cases").cases);
@@ -82,8 +83,7 @@ fn whole(case: &Case, stream: &[u8]) -> Transcript {
 fn where_curl_go_and_python_agree_so_do_we() {
     let path = suites().join("reference/client_consensus.json");
     let Ok(text) = fs::read_to_string(&path) else {
-        println!("skipped: {} is not there", path.display());
-        return;
+        return skip(need::SUITES, format_args!("{} is not there", path.display()));
     };
     let consensus: BTreeMap<String, Consensus> = serde_json::from_str(&text).expect("the consensus");
     let mut demanded = 0;

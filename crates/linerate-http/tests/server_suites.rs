@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use linerate_http::server::fuzz::{Reading, read_all};
 use linerate_http::server::{Fault, Limits};
+use linerate_skips::{need, skip};
 use serde_json::Value;
 
 fn data(name: &str) -> Option<Value> {
@@ -14,7 +15,7 @@ fn data(name: &str) -> Option<Value> {
     match std::fs::read(&path) {
         Ok(text) => Some(serde_json::from_slice(&text).unwrap()),
         Err(_) => {
-            println!("skipped: there is no ../shared/suites/data/{name}");
+            skip(need::SUITES, format_args!("there is no ../shared/suites/data/{name}"));
             None
         }
     }

@@ -8,6 +8,7 @@ use linerate_net::epoll::Epoll;
 use linerate_net::mem::{Cut, Mem, MemOptions};
 use linerate_net::uring::Uring;
 use linerate_net::{Limits, Probe, conformance_tests};
+use linerate_skips::{need, skip};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
@@ -35,7 +36,7 @@ fn epoll_v6() -> Option<Subject<Epoll>> {
 
 fn uring(at: IpAddr) -> Option<Subject<Uring>> {
     if let Err(why) = Probe::run().uring() {
-        println!("skipped: {why}");
+        skip(need::IO_URING, why);
         return None;
     }
     Some(Subject {

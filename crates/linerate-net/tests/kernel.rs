@@ -23,7 +23,7 @@ macro_rules! on_each {
             $(#[test] fn $name() {
                 match super::Probe::run().uring() {
                     Ok(()) => super::$test(&|limits| super::Uring::with_limits(limits).expect("io_uring")),
-                    Err(why) => println!("skipped: {why}"),
+                    Err(why) => linerate_skips::skip(linerate_skips::need::IO_URING, why),
                 }
             })*
         }

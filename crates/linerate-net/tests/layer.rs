@@ -12,6 +12,7 @@ use linerate_net::layer::Layered;
 use linerate_net::mem::{Cut, Mem, MemOptions};
 use linerate_net::uring::Uring;
 use linerate_net::{Limits, Probe, Transport, conformance_tests};
+use linerate_skips::{need, skip};
 use xor::{Records, RecordsLayer, XorLayer};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -52,7 +53,7 @@ fn has_uring() -> bool {
     match Probe::run().uring() {
         Ok(()) => true,
         Err(why) => {
-            println!("skipped: {why}");
+            skip(need::IO_URING, why);
             false
         }
     }

@@ -9,6 +9,7 @@ use linerate_net::mem::{Mem, MemOptions};
 use linerate_net::share::{Owner, share};
 use linerate_net::uring::Uring;
 use linerate_net::{Limits, Probe, Transport, conformance_tests};
+use linerate_skips::{need, skip};
 
 /// More than the kernel buffers on loopback.
 const KERNEL_BULK: usize = 24 << 20;
@@ -24,7 +25,7 @@ fn owner_epoll() -> Option<Subject<Owner<Epoll>>> {
 
 fn owner_uring() -> Option<Subject<Owner<Uring>>> {
     if let Err(why) = Probe::run().uring() {
-        println!("skipped: {why}");
+        skip(need::IO_URING, why);
         return None;
     }
     of(|limits| share(Uring::with_limits(limits).expect("io_uring")).0, KERNEL_BULK)

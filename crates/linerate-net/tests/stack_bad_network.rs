@@ -11,6 +11,7 @@ use linerate_net::link::xdp::{Steer, Xdp, XdpOptions, open};
 use linerate_net::stack::{Stack, StackOptions, StackStats};
 use linerate_net::{After, Close, Conn, ConnectOptions, Event, ListenOptions, Time, Transport};
 use linerate_netbox::{INTERFACE, NetBox, SERVER_IP};
+use linerate_skips::{need, skip};
 
 const PORT: u16 = 8080;
 /// Our address as a client; the box routes its whole network to the client.
@@ -158,9 +159,9 @@ fn kernels(stream: TcpStream, server: bool) {
     });
 }
 
-fn bad_network(test: &str) -> Option<NetBox> {
+fn bad_network() -> Option<NetBox> {
     if let Some(why) = NetBox::unavailable() {
-        println!("not run: {test}: {why}");
+        skip(need::NAMESPACES, why);
         return None;
     }
     let net = NetBox::builder()
@@ -189,7 +190,7 @@ fn report(net: &NetBox, stats: &StackStats) {
 
 #[test]
 fn all_arrives_between_our_server_and_the_kernels_client() {
-    let Some(net) = bad_network("all_arrives_between_our_server_and_the_kernels_client") else { return };
+    let Some(net) = bad_network() else { return };
     let at: SocketAddr = (SERVER_IP, PORT).into();
     let (ready, is_ready) = channel();
     let stats = thread::scope(|scope| {
@@ -212,7 +213,7 @@ fn all_arrives_between_our_server_and_the_kernels_client() {
 
 #[test]
 fn all_arrives_between_our_client_and_the_kernels_server() {
-    let Some(net) = bad_network("all_arrives_between_our_client_and_the_kernels_server") else { return };
+    let Some(net) = bad_network() else { return };
     let at: SocketAddr = (SERVER_IP, PORT).into();
     let listener = net.server().run(|| TcpListener::bind(at).expect("the kernel's port")).expect("entered");
     let stats = thread::scope(|scope| {

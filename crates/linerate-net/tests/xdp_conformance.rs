@@ -13,6 +13,7 @@ use linerate_net::link::xdp::{Steer, Xdp, XdpMode, XdpOptions, open};
 use linerate_net::link::{Checksums, Link};
 use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::{Limits, Time, Waker, conformance_tests};
+use linerate_skips::{need, skip};
 use namespaces::{Cable, Namespace, OURS, THEIRS};
 
 /// Addresses of the clients, on our end, and of the server, on theirs; nothing else uses them.
@@ -100,7 +101,7 @@ fn end(of: &Namespace, interface: &str, addresses: &[IpAddr], mode: XdpMode) -> 
 }
 
 fn stack(limits: Limits, clients: [IpAddr; 2], server: IpAddr, mode: XdpMode) -> Stack<BothEnds> {
-    let cable = Cable::new("conformance over xdp", 1).expect("it could be had a moment ago");
+    let cable = Cable::new(1).expect("it could be had a moment ago");
     let mut link = BothEnds {
         clients: end(&cable.ours, OURS, &clients, mode),
         server: end(&cable.theirs, THEIRS, &[server], mode),
@@ -112,10 +113,19 @@ fn stack(limits: Limits, clients: [IpAddr; 2], server: IpAddr, mode: XdpMode) ->
     Stack::new(link, StackOptions { addresses, limits, ..StackOptions::default() })
 }
 
-/// Whether this machine can run the suite; prints the reason once for all cases.
+/// Whether this machine can run the suite; if not, each case is reported as skipped.
 fn possible() -> bool {
     static POSSIBLE: OnceLock<bool> = OnceLock::new();
-    *POSSIBLE.get_or_init(|| Cable::new("the conformance suite over xdp", 1).is_some())
+    let mut reported = false;
+    let possible = *POSSIBLE.get_or_init(|| {
+        let cable = Cable::new(1);
+        reported = cable.is_none();
+        cable.is_some()
+    });
+    if !possible && !reported {
+        skip(need::NAMESPACES, "it takes root and network namespaces");
+    }
+    possible
 }
 
 type Made = Option<Subject<Stack<BothEnds>>>;

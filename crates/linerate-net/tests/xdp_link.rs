@@ -137,8 +137,8 @@ fn echo(cable: &Cable, port: u16) {
     });
 }
 
-fn our_port_is_ours_and_the_rest_is_the_kernels(test: &str, mode: XdpMode) {
-    let Some(cable) = Cable::new(test, 1) else { return };
+fn our_port_is_ours_and_the_rest_is_the_kernels(mode: XdpMode) {
+    let Some(cable) = Cable::new(1) else { return };
     let segments = while_refusing(&cable, mode, || {
         cable.theirs.run(|| {
             assert!(refused((OUR_V4, PORT)), "IPv4");
@@ -165,20 +165,17 @@ fn our_port_is_ours_and_the_rest_is_the_kernels(test: &str, mode: XdpMode) {
 
 #[test]
 fn in_the_driver_our_port_is_ours_and_the_rest_is_the_kernels() {
-    our_port_is_ours_and_the_rest_is_the_kernels(
-        "in_the_driver_our_port_is_ours_and_the_rest_is_the_kernels",
-        XdpMode::Auto,
-    );
+    our_port_is_ours_and_the_rest_is_the_kernels(XdpMode::Auto);
 }
 
 #[test]
 fn in_generic_mode_too() {
-    our_port_is_ours_and_the_rest_is_the_kernels("in_generic_mode_too", XdpMode::Generic);
+    our_port_is_ours_and_the_rest_is_the_kernels(XdpMode::Generic);
 }
 
 #[test]
 fn a_clients_address_is_the_interfaces_for_as_long_as_it_lives() {
-    let Some(cable) = Cable::new("a_clients_address_is_the_interfaces_for_as_long_as_it_lives", 1) else {
+    let Some(cable) = Cable::new(1) else {
         return;
     };
     let source = Ipv4Addr::new(10, 77, 0, 9);
@@ -209,7 +206,7 @@ fn syn_between(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
 
 #[test]
 fn what_is_in_the_way_is_said_in_words() {
-    let Some(cable) = Cable::new("what_is_in_the_way_is_said_in_words", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     cable.ours.run(|| {
         let says = |options: &XdpOptions| open(options).err().map(|e| e.to_string()).unwrap_or_default();
         let on = |name: &str| XdpOptions { interface: name.to_owned(), ..listen(XdpMode::Auto) };
@@ -240,7 +237,7 @@ fn what_is_in_the_way_is_said_in_words() {
 
 #[test]
 fn each_queue_has_its_socket_and_each_thread_its_queues() {
-    let Some(cable) = Cable::new("each_queue_has_its_socket_and_each_thread_its_queues", 3) else { return };
+    let Some(cable) = Cable::new(3) else { return };
     cable.ours.run(|| {
         let threads = |n: usize| open(&XdpOptions { threads: n, ..listen(XdpMode::Auto) }).expect("the link");
         assert_eq!(threads(1).links.len(), 1);
@@ -253,7 +250,7 @@ fn each_queue_has_its_socket_and_each_thread_its_queues() {
 
 #[test]
 fn time_goes_on_while_nobody_waits() {
-    let Some(cable) = Cable::new("time_goes_on_while_nobody_waits", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     cable.ours.run(|| {
         let mut opened = open(&listen(XdpMode::Auto)).expect("the link");
         let link = &mut opened.links[0];
@@ -267,7 +264,7 @@ fn time_goes_on_while_nobody_waits() {
 
 #[test]
 fn a_waker_ends_the_wait() {
-    let Some(cable) = Cable::new("a_waker_ends_the_wait", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     cable.ours.run(|| {
         let mut opened = open(&listen(XdpMode::Auto)).expect("the link");
         let link = &mut opened.links[0];
@@ -310,7 +307,7 @@ fn a_flood_that_is_read_in_time_keeps_its_frames() {
     const ROUND: usize = 100;
     /// More than the frames for normal load.
     const UNREAD: usize = 6000;
-    let Some(cable) = Cable::new("a_flood_that_is_read_in_time_keeps_its_frames", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let raw = cable.theirs.run(|| {
         let (domain, kind) = (socket2::Domain::IPV4, socket2::Type::RAW);
         socket2::Socket::new(domain, kind, Some(255.into())).expect("root may")

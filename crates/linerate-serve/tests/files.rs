@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use linerate_serve::{Content, FileRoot, Handle, Io, ServerOptions, SharedContent, spawn_site};
+use linerate_skips::{need, skip};
 
 struct Site {
     server: Handle,
@@ -33,7 +34,7 @@ impl Site {
         let root = Some(FileRoot::open(&dir.path().join("www")).unwrap());
         let content = SharedContent::new(Content { root, ..Content::default() });
         let options = ServerOptions { io, threads: 1, ..ServerOptions::default() };
-        let server = spawn_site(options, content).inspect_err(|e| println!("skipped: {e}")).ok()?;
+        let server = spawn_site(options, content).inspect_err(|e| skip(need::IO_URING, e)).ok()?;
         Some(Site { server, dir })
     }
 
@@ -261,8 +262,7 @@ fn a_pipe_does_not_hold_the_loop() {
     let site = Site::new();
     let made = std::process::Command::new("mkfifo").arg(site.www().join("pipe")).status();
     if !made.is_ok_and(|s| s.success()) {
-        println!("skipped: there is no mkfifo here");
-        return;
+        return skip("mkfifo", "mkfifo is not installed");
     }
     assert_eq!(site.get("/pipe").status, 404);
 }

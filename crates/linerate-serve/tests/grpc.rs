@@ -19,6 +19,7 @@ use helloworld::{HelloReply, HelloRequest, Number};
 use http::Response;
 use http_body_util::BodyExt;
 use linerate_serve::{Handle, Io, ServerOptions, spawn_with, tower};
+use linerate_skips::{need, skip_part};
 use service::{MOST, MyGreeter};
 use tokio::sync::mpsc;
 use tonic::Code;
@@ -49,7 +50,7 @@ fn on_each<F: Future<Output = ()>>(test: impl Fn(Arc<()>, Channel) -> F) {
         let open = Arc::new(());
         let server = match server(io, &open) {
             Ok(server) => server,
-            Err(error) if io == Io::Uring => return println!("over uring: not run: {error}"),
+            Err(error) if io == Io::Uring => return skip_part("over uring", need::IO_URING, error),
             Err(error) => panic!("{error}"),
         };
         runtime.block_on(async {

@@ -12,6 +12,7 @@ use linerate_serve::{
     Handle, Request, Response, ServerOptions, ServerTls, TlsIdentity, TlsInfo, TlsOptions, spawn_with, tower,
     tower_with_peer,
 };
+use linerate_skips::skip;
 
 /// A folder with a certificate that is the server's and the client's, and what a server makes of it.
 fn issued() -> (tempfile::TempDir, ServerTls) {
@@ -43,7 +44,7 @@ fn curl(folder: &tempfile::TempDir, server: &Handle, path: &str, flags: &[&str])
     command.args(["--cert", "cert.pem", "--key", "key.pem"]).args(flags);
     let out = command.arg(format!("https://localhost:{}{path}", server.addr().port())).output();
     let Ok(out) = out else {
-        println!("not run: curl is not installed");
+        skip("curl", "curl is not installed");
         return None;
     };
     assert!(out.status.success(), "{out:?}");
@@ -105,7 +106,7 @@ fn call(
     command.args(["-connect", &server.addr().to_string()]).stdin(Stdio::piped());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let Ok(mut child) = child else {
-        println!("not run: openssl is not installed");
+        skip("openssl", "openssl is not installed");
         return None;
     };
     let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

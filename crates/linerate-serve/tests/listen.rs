@@ -13,6 +13,7 @@ use linerate_serve::{
     AccessLog, Address, Handle, Io, ListeningSocket, LogFormat, LogTarget, Notices, Request, Response,
     ServerOptions, TokioRuntime, spawn_with,
 };
+use linerate_skips::{need, skip_part};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -28,7 +29,7 @@ fn with(test: impl Fn(Io)) {
     test(Io::Epoll);
     match linerate_net::uring::Uring::new() {
         Ok(_) => test(Io::Uring),
-        Err(error) => println!("over uring: not run: {error}"),
+        Err(error) => skip_part("over uring", need::IO_URING, error),
     }
 }
 

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use linerate_serve::{
     AccessLog, Handle, Io, Limits, LogFormat, LogTarget, Notices, Request, Response, ServerOptions, spawn,
 };
+use linerate_skips::{need, skip, skip_part};
 
 fn with(options: ServerOptions, test: impl Fn(Handle)) {
     every_io::with(options, spawn, test);
@@ -186,7 +187,7 @@ fn a_body_that_ends_early_is_told_to_its_handler() {
 fn io_uring_serves_as_epoll_does() {
     let server = match spawn(ServerOptions { io: Io::Uring, ..ServerOptions::default() }) {
         Ok(server) => server,
-        Err(error) => return println!("skipped: no io_uring here: {error}"),
+        Err(error) => return skip(need::IO_URING, error),
     };
     let last = "GET /bytes/3000000 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     let post = "POST /upper HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello";
@@ -340,7 +341,7 @@ fn a_peer_that_has_said_all_is_not_cut_while_its_answer_goes_on() {
         let options = ServerOptions { io, limits, ..ServerOptions::default() };
         let server = match linerate_serve::spawn_with(options, move || handler) {
             Ok(server) => server,
-            Err(error) => return println!("over uring: not run: {error}"),
+            Err(error) => return skip_part("over uring", need::IO_URING, error),
         };
         let answer = exchange(server.addr(), &get("/"));
         assert_eq!(answer.matches("tick").count(), 25, "{answer}");
@@ -364,7 +365,7 @@ fn a_handler_that_panics_is_answered_with_500() {
         let options = ServerOptions { io, ..ServerOptions::default() };
         let server = match linerate_serve::spawn_with(options, move || handler) {
             Ok(server) => server,
-            Err(error) => return println!("over uring: not run: {error}"),
+            Err(error) => return skip_part("over uring", need::IO_URING, error),
         };
         let mut beside = connect(server.addr());
         for path in ["/now", "/later"] {
@@ -394,7 +395,7 @@ fn a_stream_that_fails_at_once_is_sent_as_far_as_it_came() {
         let options = ServerOptions { io, ..ServerOptions::default() };
         let server = match linerate_serve::spawn_with(options, move || handler) {
             Ok(server) => server,
-            Err(error) => return println!("over uring: not run: {error}"),
+            Err(error) => return skip_part("over uring", need::IO_URING, error),
         };
         for (request, framed) in [(get("/"), true), ("GET / HTTP/1.0\r\n\r\n".to_owned(), false)] {
             let mut stream = connect(server.addr());

@@ -52,24 +52,15 @@ fn failures(server: &Handle, runner: &Path) -> Option<BTreeSet<String>> {
 
 #[test]
 fn h1spec_probe_sequences_cuts_and_parsers_tables() {
-    let runner = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites/bin/h1_server.py");
-    if !runner.exists() {
-        println!("skipped: there is no ../shared/suites");
-        return;
-    }
+    let Some(runner) = linerate_skips::suite("bin/h1_server.py") else { return };
     judge(&spawn(ServerOptions { http2: false, ..ServerOptions::default() }).unwrap(), &runner);
 }
 
 /// The same past the kernel: the server at one end of a cable, the suites with the kernel's TCP at the other.
 #[test]
 fn h1spec_probe_sequences_cuts_and_parsers_tables_over_xdp() {
-    let runner = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites/bin/h1_server.py");
-    if !runner.exists() {
-        println!("skipped: there is no ../shared/suites");
-        return;
-    }
-    let test = "h1spec_probe_sequences_cuts_and_parsers_tables_over_xdp";
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(runner) = linerate_skips::suite("bin/h1_server.py") else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let listen = vec![std::net::SocketAddr::from((OUR_V4, 8080)).into()];
     let options = ServerOptions {
         io: Io::Xdp,
@@ -87,7 +78,9 @@ fn judge(server: &Handle, runner: &Path) {
     // The runner waits for half a second where an answer must not come or must: on a busy machine that says little once.
     let mut bad: Option<BTreeSet<String>> = None;
     for _ in 0..3 {
-        let Some(now) = failures(server, runner) else { return println!("skipped: there is no python3") };
+        let Some(now) = failures(server, runner) else {
+            return linerate_skips::skip("python3", "python3 is not installed");
+        };
         let still = bad.map_or(now.clone(), |before| &before & &now);
         if still.is_empty() {
             assert_eq!(server.counts().panics, 0);

@@ -16,6 +16,7 @@ use linerate_net::mem::{Cut, MemOptions};
 use linerate_serve::{
     Handle, Io, Limits, Request, Response, ServerOptions, Tunnel, Upgrade, sleep, spawn, spawn_with, testing,
 };
+use linerate_skips::{need, skip, skip_part};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 
 use every_io::with;
@@ -318,13 +319,13 @@ fn curl(proxy: &Handle, arguments: &[&str]) -> (bool, String) {
 #[test]
 fn curl_goes_through_a_proxy_of_a_few_lines() {
     if Command::new("curl").arg("-V").output().is_err() {
-        return println!("not run: there is no curl");
+        return skip("curl", "curl is not installed");
     }
     let origin = spawn(ServerOptions::default()).unwrap();
     for io in [Io::Epoll, Io::Uring] {
         let server = match spawn_with(ServerOptions { io, ..ServerOptions::default() }, || proxy) {
             Ok(server) => server,
-            Err(error) if io == Io::Uring => return println!("over uring: not run: {error}"),
+            Err(error) if io == Io::Uring => return skip_part("over uring", need::IO_URING, error),
             Err(error) => panic!("{error}"),
         };
         let (small, large) =

@@ -12,6 +12,7 @@ use axum::{Extension, Router};
 use futures_util::future::{Either, select};
 use futures_util::{SinkExt, StreamExt};
 use linerate_serve::{Draining, Handle, Io, Limits, ServerOptions, spawn_with, tower};
+use linerate_skips::{need, skip_part};
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message as ClientMessage;
 
@@ -49,7 +50,7 @@ fn with_app(app: &Router, options: &ServerOptions, test: impl Fn(Handle)) {
         let options = ServerOptions { draining: Draining::default(), ..options.clone() };
         match spawn_with(ServerOptions { io, ..options }, move || tower(app.clone())) {
             Ok(server) => test(server),
-            Err(error) if io == Io::Uring => println!("over uring: not run: {error}"),
+            Err(error) if io == Io::Uring => skip_part("over uring", need::IO_URING, error),
             Err(error) => panic!("{error}"),
         }
     }
@@ -395,19 +396,12 @@ fn python_sees_1001_and_an_orderly_end() {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
-    // Debian's package is for its own.
-    let has_it = |python: &&str| {
-        let tried = Command::new(python).args(["-c", "import websockets"]).stderr(Stdio::null()).status();
-        tried.is_ok_and(|status| status.success())
-    };
-    let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(has_it) else {
-        return println!("Python's websockets: not run: they are not installed");
-    };
+    let Some(python) = linerate_skips::python_for("", &["websockets"]) else { return };
     let options = ServerOptions { drain: PATIENCE, ..ServerOptions::default() };
     with_app(&unaware(), &options, |server| {
         let url = format!("ws://{}", server.addr());
         let mut client = Command::new("timeout")
-            .args(["60", python, "-c", PYTHON_CLIENT, &url])
+            .args(["60".as_ref(), python.as_os_str(), "-c".as_ref(), PYTHON_CLIENT.as_ref(), url.as_ref()])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

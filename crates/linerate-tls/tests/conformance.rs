@@ -11,6 +11,7 @@ use linerate_net::layer::{Layer, Layered};
 use linerate_net::mem::{Cut, Mem, MemOptions};
 use linerate_net::uring::Uring;
 use linerate_net::{Limits, Listener, NetError, Probe, Profile, Transport, conformance_tests};
+use linerate_skips::{need, skip};
 use linerate_tls::{ServerOptions, TlsLayer, TlsSession};
 
 /// The suite does not name a profile: here every connection has TLS.
@@ -57,7 +58,7 @@ fn epoll() -> Option<Subject<Layered<Epoll, Always>>> {
 
 fn uring() -> Option<Subject<Layered<Uring, Always>>> {
     if let Err(why) = Probe::run().uring() {
-        println!("skipped: {why}");
+        skip(need::IO_URING, why);
         return None;
     }
     let make = |limits| over(Uring::with_limits(limits).expect("io_uring"), limits);

@@ -7,12 +7,13 @@ use std::process::Command;
 use std::{env, fs};
 
 use linerate_packetdrill::abi::WRAPPED;
+use linerate_skips::need;
 
 /// Names the folder with both archives; by default it is beside the project.
 const SUITES: &str = "LINERATE_TCP_SUITES";
 
-/// Why the suite cannot run.
-pub(crate) struct Lack(pub(crate) String);
+/// What the suite needs, and why it cannot run.
+pub(crate) struct Lack(pub(crate) &'static str, pub(crate) String);
 
 /// Replacements for headers and functions of two libraries: SCTP is not tested, and MD5 is absent.
 const SCTP_H: &str = "#include <sys/socket.h>\n#include <linux/sctp.h>\n";
@@ -57,12 +58,12 @@ impl Tools {
         let archives = ["packetdrill.tar.xz", "tcp-testsuite.tar.xz"].map(|name| suites.join(name));
         if archives.iter().any(|archive| !archive.exists()) {
             let lack = format!("{SUITES} names no folder with packetdrill.tar.xz and tcp-testsuite.tar.xz");
-            return Err(Lack(lack));
+            return Err(Lack(need::SUITES, lack));
         }
         let path = env::var_os("PATH").unwrap_or_default();
         for program in ["tar", "xz", "make", "cc", "flex", "bison"] {
             if !env::split_paths(&path).any(|folder| folder.join(program).exists()) {
-                return Err(Lack(format!("packetdrill cannot be built: there is no {program}")));
+                return Err(Lack(program, format!("packetdrill cannot be built: there is no {program}")));
             }
         }
         let tools = Tools { folder: Path::new(env!("CARGO_TARGET_TMPDIR")).join("packetdrill-suite") };

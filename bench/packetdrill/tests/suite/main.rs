@@ -12,9 +12,10 @@ mod verdicts;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::{env, fs};
+
+use linerate_skips::skip;
 
 use build::{Lack, Tools};
 use play::{Outcome, Player};
@@ -23,9 +24,8 @@ use verdicts::{Verdict, Verdicts};
 fn tools() -> Option<Tools> {
     match Tools::provide() {
         Ok(tools) => Some(tools),
-        Err(Lack(why)) => {
-            // Bypasses the capture of a test's output, so that it is visible.
-            let _ = writeln!(io::stderr(), "freebsds_scripts: not run, {why}");
+        Err(Lack(need, why)) => {
+            skip(need, why);
             None
         }
     }

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
+use linerate_skips::{need, skip_part};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Our end of the cable, in the namespace [`Cable::ours`].
@@ -89,7 +90,7 @@ impl Namespace {
     /// it says so and returns.
     pub(crate) fn ping(&self, arguments: &str) {
         if Command::new("ping").arg("-V").output().is_err() {
-            return println!("not run: a part with pings: there is no ping");
+            return skip_part("pings", "ping", "ping is not installed");
         }
         self.must(&format!("ping -W 20 {arguments}"));
     }
@@ -109,11 +110,17 @@ pub(crate) struct Cable {
 }
 
 impl Cable {
-    /// Returns `None`, with a message, if namespaces cannot be created. `queues`: of each end.
-    pub(crate) fn new(test: &str, queues: u32) -> Option<Cable> {
+    /// Returns `None` if namespaces cannot be created; the test is reported as skipped. `queues`: of
+    /// each end.
+    pub(crate) fn new(queues: u32) -> Option<Cable> {
+        Cable::for_part("", queues)
+    }
+
+    /// The same for a part of a test that runs otherwise.
+    pub(crate) fn for_part(part: &str, queues: u32) -> Option<Cable> {
         let pair = Namespace::new().zip(Namespace::new()).filter(|_| rustix::process::geteuid().is_root());
         let Some((ours, theirs)) = pair else {
-            println!("not run: {test}: it needs root and network namespaces");
+            skip_part(part, need::NAMESPACES, "it takes root and network namespaces");
             return None;
         };
         let cable = Cable { ours, theirs };

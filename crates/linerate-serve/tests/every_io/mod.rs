@@ -8,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use linerate_serve::{Draining, Handle, Io, ServerOptions};
+use linerate_skips::{need, skip_part};
 
 use namespaces::{Cable, OUR_V4, OURS};
 
@@ -23,12 +24,11 @@ pub(crate) fn with(
     for io in [Io::Epoll, Io::Uring] {
         match spawn(ServerOptions { io, ..options() }) {
             Ok(server) => test(server),
-            Err(error) if io == Io::Uring => println!("over uring: not run: {error}"),
+            Err(error) if io == Io::Uring => skip_part("over uring", need::IO_URING, error),
             Err(error) => panic!("{error}"),
         }
     }
-    let name = std::thread::current().name().unwrap_or_default().to_owned();
-    let Some(cable) = Cable::new(&format!("{name} over xdp"), 2) else { return };
+    let Some(cable) = Cable::for_part("over xdp", 2) else { return };
     let listen = vec![SocketAddr::from((OUR_V4, 0)).into()];
     let options = ServerOptions { io: Io::Xdp, interface: Some(OURS.to_owned()), listen, ..options() };
     let server = cable.ours.run(|| spawn(options)).unwrap();

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use linerate_skips::{need, skip};
+
 use crate::sys::xdp::Program;
 
 use super::Steer;
@@ -19,9 +21,9 @@ const US6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 2, 3, 4, 5, 6, 7);
 struct Judge(Program);
 
 impl Judge {
-    fn new(test: &str, rules: &[Rule]) -> Option<Judge> {
+    fn new(rules: &[Rule]) -> Option<Judge> {
         if let Err(why) = preflight::capabilities() {
-            println!("not run: {test}: {why}");
+            skip(need::XDP, why);
             return None;
         }
         Some(Judge(
@@ -83,7 +85,7 @@ fn a_server_takes_its_port_on_its_addresses_and_nothing_else() {
     let any =
         [SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, 8443))];
     let rules = rules(&Steer::Listen(any.to_vec()));
-    let Some(judge) = Judge::new("a_server_takes_its_port_on_its_addresses_and_nothing_else", &rules) else {
+    let Some(judge) = Judge::new(&rules) else {
         return;
     };
     assert!(judge.takes(&v4(US, 8080, 0, |_| {})));
@@ -133,8 +135,7 @@ fn too_big_v6(from: Ipv6Addr, port: u16, change: impl FnOnce(&mut [u8])) -> Vec<
 #[test]
 fn a_routers_word_about_our_segments_is_ours_and_other_messages_are_not() {
     let rules = rules(&Steer::Listen(vec![(US, 8080).into(), (US6, 8443).into()]));
-    let test = "a_routers_word_about_our_segments_is_ours_and_other_messages_are_not";
-    let Some(judge) = Judge::new(test, &rules) else { return };
+    let Some(judge) = Judge::new(&rules) else { return };
     assert!(judge.takes(&too_big_v4(US, 8080, |_| {})));
     assert!(judge.takes(&too_big_v6(US6, 8443, |_| {})));
     for (frame, what) in [
@@ -162,7 +163,7 @@ fn a_routers_word_about_our_segments_is_ours_and_other_messages_are_not() {
 #[test]
 fn headers_of_any_length_are_read_and_fragments_are_not() {
     let rules = rules(&Steer::Listen(vec![(US, 8080).into()]));
-    let Some(judge) = Judge::new("headers_of_any_length_are_read_and_fragments_are_not", &rules) else {
+    let Some(judge) = Judge::new(&rules) else {
         return;
     };
     for options in (0..=40).step_by(4) {
@@ -188,7 +189,7 @@ fn headers_of_any_length_are_read_and_fragments_are_not() {
 #[test]
 fn fragments_of_our_segments_reach_nobody() {
     let rules = rules(&Steer::Listen(vec![(US, 8080).into(), (US6, 8080).into()]));
-    let Some(judge) = Judge::new("fragments_of_our_segments_reach_nobody", &rules) else { return };
+    let Some(judge) = Judge::new(&rules) else { return };
     let first = |port, options| v4(US, port, options, |ip| ip[6] = 0x20);
     for options in [0, 40] {
         let whole = first(8080, options);
@@ -214,7 +215,7 @@ fn fragments_of_our_segments_reach_nobody() {
 #[test]
 fn frames_for_other_cards_and_for_all_are_the_kernels() {
     let rules = rules(&Steer::Listen(vec![(US, 8080).into(), (US6, 8080).into()]));
-    let Some(judge) = Judge::new("frames_for_other_cards_and_for_all_are_the_kernels", &rules) else {
+    let Some(judge) = Judge::new(&rules) else {
         return;
     };
     for frame in [v4(US, 8080, 0, |_| {}), v6(US6, 8080, 6), too_big_v4(US, 8080, |_| {})] {
@@ -233,7 +234,7 @@ fn frames_for_other_cards_and_for_all_are_the_kernels() {
 fn a_client_takes_all_tcp_to_its_addresses() {
     let more: Vec<IpAddr> = (0..100).map(|n| Ipv4Addr::new(10, 9, 0, n).into()).chain([US6.into()]).collect();
     let rules = rules(&Steer::From(more));
-    let Some(judge) = Judge::new("a_client_takes_all_tcp_to_its_addresses", &rules) else { return };
+    let Some(judge) = Judge::new(&rules) else { return };
     for port in [1, 22, 8080, 65535] {
         assert!(judge.takes(&v4(Ipv4Addr::new(10, 9, 0, 0), port, 0, |_| {})));
         assert!(judge.takes(&v4(Ipv4Addr::new(10, 9, 0, 99), port, 0, |_| {})));

@@ -278,6 +278,8 @@ fn filled_in(pattern: &str, name: &[u8]) -> Vec<u8> {
 mod tests {
     use std::task::{Context, Poll, Waker};
 
+    use linerate_skips::skip;
+
     use super::*;
 
     fn wanted(name: &str) -> Wanted<'_> {
@@ -292,7 +294,10 @@ mod tests {
         let root = Root::open(folder.path()).expect("opened");
         let cold = !root.in_memory && root.beneath(true).open(b"never asked for").err() == Some(Errno::AGAIN);
         if !cold {
-            println!("not run: the file system has all names in memory, or Linux is older than 5.12");
+            skip(
+                "a file system on a disk",
+                "the file system has all names in memory, or Linux is older than 5.12",
+            );
         }
         cold.then_some((folder, root))
     }
@@ -333,7 +338,9 @@ mod tests {
 
     #[test]
     fn a_file_system_in_memory_needs_no_pool() {
-        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else { return println!("not run: no /dev/shm") };
+        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+            return skip("/dev/shm", "there is no /dev/shm");
+        };
         let root = Root::open(folder.path()).expect("opened");
         if root.in_memory {
             assert_eq!(root.beneath(true).open(b"never asked for").err(), Some(Errno::NOENT));
