@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use linerate_skips::skip;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -25,7 +26,7 @@ struct Buildah {
 }
 
 impl Buildah {
-    /// `None`, with the reason on standard error, where no image can be built.
+    /// `None`, reported, where no image can be built.
     fn new() -> Option<Buildah> {
         let buildah = Buildah { storage: tempfile::tempdir().unwrap() };
         let probe = buildah.storage.path().join("probe");
@@ -35,7 +36,7 @@ impl Buildah {
             Ok(_) => Some(buildah),
             Err(why) => {
                 assert!(release().is_none(), "buildah builds nothing here: {why}");
-                eprintln!("does not run: buildah (package buildah) builds nothing here: {why}");
+                skip("buildah", format_args!("buildah builds nothing here: {why}"));
                 None
             }
         }

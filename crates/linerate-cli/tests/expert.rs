@@ -206,21 +206,16 @@ fn ask_in_all_ways() -> usize {
     SHORT + 4
 }
 
-fn lacks_tshark(test: &str) -> bool {
-    let there = Command::new("tshark").arg("--version").output().is_ok_and(|out| out.status.success());
-    if !there {
-        println!("not run: {test}: tshark is not installed");
-    }
-    !there
+fn lacks_tshark() -> bool {
+    linerate_skips::program("tshark").is_none()
 }
 
 #[test]
 fn tshark_has_nothing_to_say_against_our_server() {
-    let test = "tshark_has_nothing_to_say_against_our_server";
-    if lacks_tshark(test) {
+    if lacks_tshark() {
         return;
     }
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let flags = format!("--io xdp --interface {OURS} --listen {OUR_V4}:{PORT} --idle-timeout 1s");
     let _serving = serve(&cable.ours, &flags);
     without_remarks(&cable, || cable.theirs.run(ask_in_all_ways));
@@ -228,11 +223,10 @@ fn tshark_has_nothing_to_say_against_our_server() {
 
 #[test]
 fn tshark_has_nothing_to_say_against_our_client() {
-    let test = "tshark_has_nothing_to_say_against_our_client";
-    if lacks_tshark(test) {
+    if lacks_tshark() {
         return;
     }
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _serving = serve(&cable.theirs, &format!("--listen {THEIR_V4}:{PORT}"));
     without_remarks(&cable, || load_in_all_ways(&cable));
 }

@@ -8,6 +8,7 @@ mod real;
 mod serving;
 
 use common::{greeting, nobody, run};
+use linerate_skips::{need, skip_part};
 use serde_json::Value;
 
 /// Explains with these arguments: the document, the text beside it, and the exit code.
@@ -171,7 +172,7 @@ fn servers_that_write_in_two_pieces_under_nagle() {
 fn may_capture() -> bool {
     let may = linerate_net::capture::Capture::open(&Default::default()).is_ok();
     if !may {
-        println!("not run: what packets show, which takes CAP_NET_RAW");
+        skip_part("what packets show", need::CAPTURE, "capturing takes CAP_NET_RAW");
     }
     may
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use common::{linerate, run};
 use issued::Issued;
 use linerate_netbox::{Builder, NetBox, Way};
+use linerate_skips::{need, skip};
 use real::{find, folder, nginx_tls, written};
 use serde_json::Value;
 
@@ -232,8 +233,7 @@ fn what_speaks_no_tls_is_told() {
 #[test]
 fn sessions_that_nobody_resumes_with_an_old_version() {
     if let Some(why) = NetBox::unavailable() {
-        println!("not run: sessions_that_nobody_resumes_with_an_old_version: {why}");
-        return;
+        return skip(need::NAMESPACES, why);
     }
     let issued = Issued::to("server.test");
     let off = "ssl_session_tickets off; ssl_session_cache off;";
@@ -282,8 +282,7 @@ fn behind(net: Builder, certificate: &str, key: &str, lines: &str, words: &[&str
 #[test]
 fn a_client_that_limits_itself() {
     if let Some(why) = NetBox::unavailable() {
-        println!("not run: a_client_that_limits_itself: {why}");
-        return;
+        return skip(need::NAMESPACES, why);
     }
     let issued = Issued::to("server.test");
     let cacert = issued.file("cert.pem");
@@ -311,8 +310,7 @@ fn with_names(more: usize) -> Issued {
 #[test]
 fn certificates_that_fill_the_window() {
     if let Some(why) = NetBox::unavailable() {
-        println!("not run: certificates_that_fill_the_window: {why}");
-        return;
+        return skip(need::NAMESPACES, why);
     }
     let long = with_names(700);
     let cacert = long.file("cert.pem");
@@ -328,8 +326,7 @@ fn certificates_that_fill_the_window() {
 #[test]
 fn a_certificate_that_vanishes_on_the_way() {
     if let Some(why) = NetBox::unavailable() {
-        println!("not run: a_certificate_that_vanishes_on_the_way: {why}");
-        return;
+        return skip(need::NAMESPACES, why);
     }
     let issued = with_names(100);
     let narrow = NetBox::builder().way(Way::Down, |down| (down.mtu, down.black_hole) = (Some(1200), true));

@@ -12,6 +12,8 @@ mod serving;
 use std::process::Command;
 use std::time::Duration;
 
+use linerate_skips::{program_for, python_for};
+
 use issued::Issued;
 use namespaces::{Cable, OUR_V4};
 use past_kernel::{PORT, Serving};
@@ -19,7 +21,7 @@ use real::find;
 use serving::frames::{Client, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, frame};
 use serving::{Server, serve, transports};
 
-/// Runs a program that may not be here; `None`: it is not.
+/// Runs a program that may not be here; `None`: it is not, which is reported.
 fn run(program: &str, arguments: &[&str]) -> Option<(bool, Vec<u8>)> {
     let out = Command::new(find(program)?).args(arguments).output().unwrap();
     let text = if out.status.success() { out.stdout } else { [out.stdout, out.stderr].concat() };
@@ -62,7 +64,7 @@ fn curl_gets_and_sends_large_bodies_on_every_transport() {
                 run("curl", &[&["-sS", "--max-time", "30"], &flags[..], more, &[&url]].concat())
             };
             let Some(got) = curl(&["-w", version, "-o", "/dev/null"], "/status/200") else {
-                return println!("curl: not run: it is not here");
+                return;
             };
             assert_eq!(text(&got), "2", "{io}");
             assert!(curl(&[], "/large").unwrap().1 == body, "{io}: a file");
@@ -85,7 +87,7 @@ fn many_streams_at_once() {
     let url = |path: &str| format!("http://{}{path}", server.address);
     for path in ["/", "/delay/5", "/bytes/20000"] {
         let Some(out) = run("h2load", &["-n", "3000", "-c", "4", "-m", "100", &url(path)]) else {
-            return println!("h2load: not run: it is not here");
+            return;
         };
         assert!(text(&out).contains("3000 succeeded, 0 failed"), "{path}: {}", text(&out));
     }
@@ -109,7 +111,7 @@ fn h2spec_passes(host: &str, port: &str, tls: bool, what: &str) {
 fn h2spec() {
     let issued = Issued::to("localhost");
     if find("h2spec").is_none() {
-        return println!("h2spec: not run: it is not here");
+        return;
     }
     for io in transports() {
         let (plain, secure) = (serve(&["--io", io]), https(&issued, &["--io", io]));
@@ -122,9 +124,9 @@ fn h2spec() {
 #[test]
 fn h2spec_over_user_space_tcp() {
     if find("h2spec").is_none() {
-        return println!("h2spec: not run: it is not here");
+        return;
     }
-    let Some(cable) = Cable::new("h2spec_over_user_space_tcp", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let issued = Issued::to("localhost");
     let (cert, key) = (issued.file("cert.pem"), issued.file("key.pem"));
     let tls = format!(" --tls-cert {cert} --tls-key {key} --demo-routes");
@@ -171,10 +173,8 @@ class Client {
     let file = issued.file("Client.java");
     std::fs::write(&file, source).unwrap();
     let (url, cert) = (format!("https://localhost:{}", port(&server)), issued.file("cert.pem"));
-    match run("java", &[&file, &url, &cert]) {
-        Some(out) => assert_eq!(text(&out).trim(), ["HTTP_2 300000"; 5].join(" ")),
-        None => println!("java: not run: it is not here"),
-    }
+    let Some(out) = run("java", &[&file, &url, &cert]) else { return };
+    assert_eq!(text(&out).trim(), ["HTTP_2 300000"; 5].join(" "));
 }
 
 #[test]
@@ -189,10 +189,10 @@ fn chromium_shows_the_page() {
     let flags =
         ["60", &chromium, "--headless", "--no-sandbox", "--disable-gpu", "--ignore-certificate-errors"];
     let page = run("timeout", &[&flags[..], &[&data, "--dump-dom", &format!("{base}/")]].concat());
-    let Some(page) = page else { return println!("chromium: not run: timeout is not here") };
+    let Some(page) = page else { return };
     assert!(text(&page).contains("Hello, World!"), "{}", text(&page));
     let stats = run("curl", &["-sSk", "--http1.1", &format!("{base}/stats")]);
-    let Some(stats) = stats else { return println!("chromium's protocol: not seen: curl is not here") };
+    let Some(stats) = stats else { return };
     let stats = text(&stats);
     assert!(stats.contains("\"HTTP/2.0\":") && !stats.contains("\"HTTP/2.0\":0"), "it spoke HTTP/2: {stats}");
 }
@@ -217,17 +217,14 @@ fn other_clients() {
          \x20   r = c.post('{base}/echo', content=b'x' * 300000)\n\
          \x20   print(r.http_version, len(r.content))"
     );
-    match run("node", &["-e", &node]) {
-        Some(out) => assert_eq!(text(&out).trim(), "3500000"),
-        None => println!("node: not run: it is not here"),
+    if program_for("node", "node").is_some() {
+        assert_eq!(text(&run("node", &["-e", &node]).unwrap()).trim(), "3500000");
     }
-    if run("python3", &["-c", "import httpx, h2"]).is_some_and(|out| out.0) {
-        let out = run("python3", &["-c", &python]).unwrap();
+    if let Some(program) = python_for("Python", &["httpx", "h2"]) {
+        let out = run(program.to_str().unwrap(), &["-c", &python]).unwrap();
         assert_eq!(text(&out).trim(), "HTTP/2 300000");
-    } else {
-        println!("httpx with HTTP/2: not run: it is not here");
     }
-    if find("go").is_some() {
+    if program_for("go", "go").is_some() {
         let go = format!(
             "package main\nimport (\"crypto/tls\"; \"fmt\"; \"io\"; \"net/http\"; \"strings\")\nfunc main() {{\n\
              t := &http.Transport{{TLSClientConfig: &tls.Config{{InsecureSkipVerify: true}}, ForceAttemptHTTP2: true}}\n\
@@ -237,8 +234,6 @@ fn other_clients() {
         let file = issued.file("client.go");
         std::fs::write(&file, go).unwrap();
         assert_eq!(text(&run("go", &["run", &file]).unwrap()).trim(), "HTTP/2.0 1000000");
-    } else {
-        println!("go: not run: it is not here");
     }
 }
 
@@ -324,7 +319,7 @@ fn limits_hold_for_each_stream() {
         run("curl", &[&flags[..], more, &[&base]].concat()).map(|out| text(&out))
     };
     let Some(large) = curl(&["--data-binary", &"x".repeat(1001)]) else {
-        return println!("curl: not run: it is not here");
+        return;
     };
     assert_eq!(large, "413");
     assert_eq!(curl(&["--data-binary", &"x".repeat(1000)]).unwrap(), "200");

@@ -8,6 +8,8 @@ mod serving;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use linerate_skips::python_for;
+
 use issued::Issued;
 use real::find;
 use serving::{Server, get, serve};
@@ -136,16 +138,11 @@ fn openssl_finds_no_old_version_and_no_weak_cipher() {
 
 #[test]
 fn python_modules_are_served() {
-    let Some(python) = find("python3") else { return };
     let issued = Issued::to("localhost");
     let (server, _) = server(&issued);
     let port = server.address.rsplit_once(':').unwrap().1;
     for module in ["httpx", "aiohttp"] {
-        let has = Command::new(&python).args(["-c", &format!("import {module}")]).output().unwrap();
-        if !has.status.success() {
-            println!("not run: python3 has no module {module}");
-            continue;
-        }
+        let Some(python) = python_for(module, &[module]) else { continue };
         let words = [source("modules.py"), issued.file("cert.pem"), port.to_owned(), module.to_owned()];
         assert_eq!(said(&Command::new(&python).args(words).output().unwrap()), "good", "{module}");
     }

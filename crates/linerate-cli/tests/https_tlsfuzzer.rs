@@ -11,6 +11,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use linerate_skips::{need, skip};
+
 use real::find;
 use serving::serve;
 
@@ -18,8 +20,11 @@ use serving::serve;
 const LIBRARY: &str = "tlslite-ng==0.9.0b2";
 
 /// Where a missing library is installed, once for all runs.
-fn python() -> Result<PathBuf, String> {
-    let python = find("python3").ok_or("there is no python3")?;
+/// What is missing, and why that stops the test.
+type Lack = (&'static str, String);
+
+fn python() -> Result<PathBuf, Lack> {
+    let python = find("python3").ok_or(("python3", "there is no python3".to_owned()))?;
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tlsfuzzer-python");
     let own = folder.join("bin/python");
     let has = |python: &Path| {
@@ -34,29 +39,29 @@ fn python() -> Result<PathBuf, String> {
         let made = run(Command::new(&python).args(["-m", "venv"]).arg(&folder))
             && run(Command::new(&own).args(["-m", "pip", "install", "--quiet", LIBRARY]));
         if !made || !has(&own) {
-            return Err(format!("python3 has no {LIBRARY}, and it cannot be installed"));
+            return Err((LIBRARY, format!("python3 has no {LIBRARY}, and it cannot be installed")));
         }
     }
     Ok(own)
 }
 
 /// The scripts, unpacked.
-fn scripts(into: &Path) -> Result<PathBuf, String> {
+fn scripts(into: &Path) -> Result<PathBuf, Lack> {
     let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites/tlsfuzzer.tar.xz");
     if !archive.exists() {
-        return Err("there is no ../shared/suites/tlsfuzzer.tar.xz".to_owned());
+        return Err((need::SUITES, "there is no ../shared/suites/tlsfuzzer.tar.xz".to_owned()));
     }
     let unpacked = Command::new("tar").arg("-C").arg(into).arg("-xf").arg(archive).status();
     match unpacked.is_ok_and(|status| status.success()) {
         true => Ok(into.join("tlsfuzzer")),
-        false => Err("tar cannot unpack tlsfuzzer".to_owned()),
+        false => Err(("tar", "tar cannot unpack tlsfuzzer".to_owned())),
     }
 }
 
 /// Its key is RSA's, which most scripts expect.
-fn certificate(folder: &Path) -> Result<[String; 2], String> {
+fn certificate(folder: &Path) -> Result<[String; 2], Lack> {
     let files = ["cert.pem", "key.pem"].map(|name| folder.join(name).display().to_string());
-    let openssl = find("openssl").ok_or("there is no openssl")?;
+    let openssl = find("openssl").ok_or(("openssl", "there is no openssl".to_owned()))?;
     let made = Command::new(openssl)
         .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "60", "-subj", "/CN=localhost"])
         .args(["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=CA:FALSE"])
@@ -64,7 +69,7 @@ fn certificate(folder: &Path) -> Result<[String; 2], String> {
         .output();
     match made.is_ok_and(|out| out.status.success()) {
         true => Ok(files),
-        false => Err("openssl makes no certificate".to_owned()),
+        false => Err(("openssl", "openssl makes no certificate".to_owned())),
     }
 }
 
@@ -144,10 +149,10 @@ fn reports(python: &Path, scripts: &Path, port: &str, run: &[&str]) -> Vec<serde
 #[test]
 fn scripts_pass_or_fail_for_a_reason() {
     let folder = tempfile::tempdir().unwrap();
-    let all = || Ok::<_, String>((scripts(folder.path())?, certificate(folder.path())?, python()?));
+    let all = || Ok::<_, Lack>((scripts(folder.path())?, certificate(folder.path())?, python()?));
     let (scripts, [cert, key], python) = match all() {
         Ok(all) => all,
-        Err(why) => return println!("not run: {why}"),
+        Err((need, why)) => return skip(need, why),
     };
     let table = Table::parse(include_str!("tlsfuzzer/scripts.tsv"));
     for entry in std::fs::read_dir(scripts.join("tlsfuzzer/_apps")).unwrap() {

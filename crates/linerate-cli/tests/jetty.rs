@@ -6,12 +6,12 @@ mod common;
 mod issued;
 mod real;
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{measured, number, run};
 use issued::Issued;
+use linerate_skips::skip;
 use real::{Counts, Server, find, folder, free_port};
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ fn jars(dir: &Path) -> bool {
     if !out.status.success() {
         let why = String::from_utf8_lossy(&out.stdout);
         let why = why.lines().find(|line| line.contains("ERROR")).unwrap_or("no reason").trim();
-        let _ = writeln!(std::io::stderr(), "jetty: skipped, Maven cannot get its libraries: {why}");
+        skip("mvn", format_args!("Maven cannot get Jetty's libraries: {why}"));
     }
     out.status.success()
 }

@@ -11,22 +11,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_netbox::{Builder, INTERFACE, NetBox};
+use linerate_skips::{need, skip};
 use serde_json::Value;
 
 const PORT: u16 = 8080;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The reason why the test cannot run here, printed.
-fn cannot(test: &str) -> bool {
-    let lacks = |program: &str| {
-        let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
-        (!found.is_ok_and(|s| s.success())).then(|| format!("{program} is not installed"))
-    };
-    let why = NetBox::unavailable().or_else(|| ["dumpcap", "tshark"].into_iter().find_map(lacks));
-    if let Some(why) = &why {
-        println!("not run: {test}: {why}");
+/// Whether the test cannot run here, which is reported.
+fn cannot() -> bool {
+    if let Some(why) = NetBox::unavailable() {
+        skip(need::NAMESPACES, why);
+        return true;
     }
-    why.is_some()
+    ["dumpcap", "tshark"].into_iter().any(|name| linerate_skips::program(name).is_none())
 }
 
 /// Reads nothing for that long, then everything, and responds to each request with that many bytes.
@@ -149,7 +146,7 @@ fn events(document: &Value, way: &str, event: &str) -> (u64, u64) {
 
 #[test]
 fn a_server_that_stops_reading() {
-    if cannot("a_server_that_stops_reading") {
+    if cannot() {
         return;
     }
     let fill = format!("X-Fill: {}", "x".repeat(30_000));
@@ -162,7 +159,7 @@ fn a_server_that_stops_reading() {
 
 #[test]
 fn lost_packets() {
-    if cannot("lost_packets") {
+    if cannot() {
         return;
     }
     let network = NetBox::builder().loss(0.02).delay(Duration::from_millis(5));
@@ -186,7 +183,7 @@ fn lost_packets() {
 
 #[test]
 fn reordered_packets() {
-    if cannot("reordered_packets") {
+    if cannot() {
         return;
     }
     let network = NetBox::builder().reorder(0.05, Duration::from_millis(2)).delay(Duration::from_millis(5));
@@ -204,8 +201,7 @@ fn without_the_capability() {
     let words = ["--bounding-set", "-net_raw", "--inh-caps", "-all", "--"];
     let asked = Command::new("setpriv").args(words).arg("true").stderr(Stdio::null()).status();
     if !asked.is_ok_and(|s| s.success()) {
-        println!("not run: without_the_capability: setpriv cannot drop capabilities here");
-        return;
+        return skip("setpriv", "setpriv cannot drop capabilities here");
     }
     let mut command = Command::new("setpriv");
     command.args(words).arg(env!("CARGO_BIN_EXE_linerate"));

@@ -208,7 +208,7 @@ fn what_cannot_be_written_is_said_and_the_results_are_kept() {
 /// Past the kernel too. Needs root.
 #[test]
 fn a_log_past_the_kernel() {
-    let Some(cable) = Cable::new("a_log_past_the_kernel", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _kernels = Serving::start(&cable.ours, &format!("--listen {OUR_V4}:{PORT} --threads 1"));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.csv");

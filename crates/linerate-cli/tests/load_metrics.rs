@@ -9,6 +9,8 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use linerate_skips::{need, skip, skip_part};
+
 use common::PATIENCE;
 
 /// A run that lasts until the test ends it.
@@ -113,8 +115,7 @@ fn promtool_finds_nothing() {
     let mut command = Command::new("promtool");
     command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let Ok(mut promtool) = command.spawn() else {
-        println!("not run: promtool_finds_nothing: promtool is not installed");
-        return;
+        return skip("promtool", "promtool is not installed");
     };
     promtool.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
     let out = promtool.wait_with_output().unwrap();
@@ -148,7 +149,7 @@ fn top_shows_cores_requests_failures_and_connections() {
     if text.contains("queues       6 TCP connections") {
         assert_eq!(flows.count(), 6, "{text}");
     } else {
-        println!("connections: not run: this kernel does not list its sockets: {text}");
+        skip_part("connections", need::SOCK_DIAG, "this kernel does not list its sockets");
     }
 }
 

@@ -10,6 +10,8 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::thread;
 
+use linerate_skips::{need, skip};
+
 use common::{HELLO, measured, number, run, until};
 use issued::Issued;
 use real::{Server, find, finish_nginx, folder, free_port, nginx_tls, nginx_with, written};
@@ -297,8 +299,7 @@ fn a_name_that_moves_is_looked_up_again() {
     let Some(unshare) = find("unshare") else { return };
     let probe = Command::new(&unshare).args(["-m", "true"]).status().expect("it runs");
     if !probe.success() {
-        eprintln!("a_name_that_moves_is_looked_up_again: skipped, a mount namespace takes root");
-        return;
+        return skip(need::ROOT, "a mount namespace takes root");
     }
     let Some(first) = real::node() else { return };
     let port = first.address.port();

@@ -10,6 +10,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use common::run;
+use linerate_skips::{need, skip};
 use serde_json::Value;
 
 fn corpus(name: &str) -> String {
@@ -125,7 +126,7 @@ fn another_programs_stall_is_seen_live() {
     let mut line = String::new();
     err.read_line(&mut line).expect("a line");
     if line.contains("CAP_NET_RAW") {
-        println!("not run: capturing needs CAP_NET_RAW");
+        skip(need::CAPTURE, "capturing takes CAP_NET_RAW");
         assert_eq!(watcher.wait().expect("ends").code(), Some(4));
     } else {
         assert!(line.starts_with("watching"), "{line}");

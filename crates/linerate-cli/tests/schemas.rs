@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{answering, nobody, run};
+use linerate_skips::python_for;
 use serde_json::Value;
 
 /// Reads a schema's file and, on standard input, a document.
@@ -23,17 +24,17 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn has_validator() -> bool {
-    let asked = Command::new("python3").args(["-c", "import jsonschema"]).stderr(Stdio::null()).status();
-    asked.is_ok_and(|status| status.success())
+/// A Python with a validator; `part` is skipped without.
+fn validator(part: &str) -> Option<PathBuf> {
+    python_for(part, &["jsonschema"])
 }
 
 /// The violations of the schema that a document names.
-fn faults(text: &str) -> String {
+fn faults(python: &Path, text: &str) -> String {
     let document: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
     let name = document["schema"].as_str().expect("a schema").replace('/', "-");
     let schema = root().join(format!("docs/schemas/{name}.schema.json"));
-    let mut python = Command::new("python3");
+    let mut python = Command::new(python);
     python.arg("-c").arg(CHECK).arg(schema).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut python = python.spawn().expect("it starts");
     python.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("written");
@@ -44,9 +45,7 @@ fn faults(text: &str) -> String {
 
 #[test]
 fn documents_are_valid() {
-    if !has_validator() {
-        return println!("documents_are_valid: not run: Python has no jsonschema here");
-    }
+    let Some(python) = validator("") else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("out.json").display().to_string();
     let metrics = nobody();
@@ -84,7 +83,7 @@ fn documents_are_valid() {
     for command in commands {
         let said = run(&[command, &["--json", &file]].concat());
         let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{command:?}: {e}: {said:?}"));
-        assert_eq!(faults(&text), "", "{command:?}");
+        assert_eq!(faults(&python, &text), "", "{command:?}");
         std::fs::remove_file(&file).unwrap();
     }
 }
@@ -97,18 +96,16 @@ fn saved_documents_are_shown_again() {
         let said = run(&["report", &path.display().to_string()]);
         assert_eq!(said.code, Some(0), "{name}: {said:?}");
         assert!(!said.out.is_empty());
-        if has_validator() {
-            assert_eq!(faults(&std::fs::read_to_string(&path).unwrap()), "", "{name}");
+        if let Some(python) = validator("violations") {
+            assert_eq!(faults(&python, &std::fs::read_to_string(&path).unwrap()), "", "{name}");
         }
     }
 }
 
 #[test]
 fn a_wrong_document_is_found() {
-    if !has_validator() {
-        return println!("a_wrong_document_is_found: not run: Python has no jsonschema here");
-    }
+    let Some(python) = validator("") else { return };
     let wrong = "{\"schema\": \"linerate.lab/1\", \"rounds_planned\": -1}";
-    let found = faults(wrong);
+    let found = faults(&python, wrong);
     assert!(found.contains("rounds_planned") && found.contains("required"), "{found}");
 }

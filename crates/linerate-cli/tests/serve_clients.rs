@@ -8,6 +8,8 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use linerate_skips::{need, skip};
+
 use serving::{PATIENCE, Server, serve, started};
 
 /// Sends bytes and reads to the end.
@@ -182,8 +184,7 @@ fn clients_behind_the_proxy_protocol_have_their_limit() {
 #[test]
 fn the_server_becomes_another_user_once_it_listens() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can become another user");
-        return;
+        return skip(need::ROOT, "only root can become another user");
     }
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("open"), "open").unwrap();

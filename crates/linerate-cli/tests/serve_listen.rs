@@ -124,10 +124,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 fn activated(arguments: &[&str]) -> Option<Server> {
     let mut command = Command::new("python3");
-    if Command::new("python3").arg("--version").output().is_err() {
-        println!("not run: there is no python3");
-        return None;
-    }
+    linerate_skips::program("python3")?;
     command.args(["-c", ACTIVATE, assert_cmd::cargo::cargo_bin!("linerate").to_str().unwrap(), "serve"]);
     command.args(arguments);
     Some(started(command))

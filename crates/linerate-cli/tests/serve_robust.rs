@@ -8,6 +8,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
+use linerate_skips::{need, skip};
+
 use common::until;
 use serving::{Server, connect, get, serve, started, transports};
 
@@ -120,7 +122,7 @@ fn a_disk_that_is_full_and_has_room_again() {
         .arg(assert_cmd::cargo::cargo_bin!("linerate"))
         .arg(folder.path());
     if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|s| s.success()) {
-        return println!("a full disk: not run: unshare -m is not possible here");
+        return skip(need::ROOT, "a mount namespace takes root");
     }
     let server = started(command);
     let inside = format!("/proc/{}/root{}", server.pid(), folder.path().display());

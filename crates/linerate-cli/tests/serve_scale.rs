@@ -9,6 +9,8 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use linerate_skips::{need, skip};
+
 use serving::{PATIENCE, Server, serve, started, transports};
 
 const HELLO: &[u8] = b"Hello, World!\n";
@@ -40,7 +42,7 @@ fn descriptors_allowed() -> u64 {
 fn ten_thousand_idle_and_a_thousand_busy_on_one_thread() {
     const IDLE: usize = 10_000;
     if descriptors_allowed() < IDLE as u64 + 1_200 {
-        return println!("10,000 idle connections: not run: ulimit -n is too low");
+        return skip(need::OPEN_FILES, "ulimit -n is too low for 10,000 idle connections");
     }
     for io in transports() {
         let server = serve(&["--io", io, "--threads", "1", "--idle-timeout", "10m"]);
@@ -74,7 +76,7 @@ fn ten_thousand_idle_and_a_thousand_busy_on_one_thread() {
 fn memory_goes_back_when_slow_readers_have_left() {
     const READERS: usize = 1_000;
     if descriptors_allowed() < READERS as u64 + 200 {
-        return println!("memory behind slow readers: not run: ulimit -n is too low");
+        return skip(need::OPEN_FILES, "ulimit -n is too low for 1,000 slow readers");
     }
     for io in transports() {
         let server = serve(&["--io", io, "--threads", "2"]);
@@ -122,10 +124,10 @@ fn sockets_in_use(pid: u32) -> usize {
 fn more_than_65535_connections_to_one_port() {
     let able = Command::new("unshare").args(["-n", "ip", "link", "set", "lo", "up"]).output();
     if !able.is_ok_and(|o| o.status.success()) {
-        return println!("more than 65,535 connections: not run: no root, unshare or ip here");
+        return skip(need::NAMESPACES, "it takes root, unshare and ip");
     }
     if descriptors_allowed() < 20_000 {
-        return println!("more than 65,535 connections: not run: ulimit -n is below 20,000");
+        return skip(need::OPEN_FILES, "ulimit -n is below 20,000");
     }
     let all = "ip link set lo up && exec \"$0\" \"$@\"";
     for io in transports() {

@@ -8,6 +8,8 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use linerate_skips::skip;
+
 use serving::{PATIENCE, Server, serve, transports};
 
 /// Its modes, each as its authors advise, with more connections than any one client needs.
@@ -40,7 +42,7 @@ fn it_stays_available_under_slowhttptest() {
         for (name, mode) in MODES {
             let path = if name == "slow bodies" { "/echo" } else { "/large.txt" };
             let Some(child) = attack(&server, path, mode) else {
-                return println!("slow clients: not run: slowhttptest is not installed");
+                return skip("slowhttptest", "slowhttptest is not installed");
             };
             attacks.push((name, child));
         }

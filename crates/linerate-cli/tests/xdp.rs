@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linerate_skips::{need, skip, skip_part};
+
 use common::answer;
 use issued::Issued;
 use namespaces::{Cable, FAR_V4, Namespace, OUR_V4, OUR_V6, OURS, THEIR_V4, THEIR_V6, THEIRS};
@@ -57,8 +59,7 @@ fn transfer(at: SocketAddr) {
 
 #[test]
 fn a_hundred_megabytes_are_the_same_both_ways_while_ping_and_another_port_stay_alive() {
-    let test = "a_hundred_megabytes_are_the_same_both_ways_while_ping_and_another_port_stay_alive";
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _serving = Serving::xdp(&cable, "");
     let other = cable.ours.run(|| TcpListener::bind((OUR_V4, PORT + 1)).expect("the kernel's port"));
     let done = AtomicBool::new(false);
@@ -83,8 +84,7 @@ fn a_hundred_megabytes_are_the_same_both_ways_while_ping_and_another_port_stay_a
 
 #[test]
 fn routes_and_waiting_handlers_answer_as_on_the_kernels_tcp_and_a_drain_loses_nothing() {
-    let test = "routes_and_waiting_handlers_answer_as_on_the_kernels_tcp_and_a_drain_loses_nothing";
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let mut serving = Serving::xdp(&cable, "");
     for at in [SocketAddr::from((OUR_V4, PORT)), SocketAddr::from((OUR_V6, PORT))] {
         cable.theirs.run(|| {
@@ -115,7 +115,7 @@ fn routes_and_waiting_handlers_answer_as_on_the_kernels_tcp_and_a_drain_loses_no
 
 #[test]
 fn load_goes_past_the_kernel_and_leaves_no_address_behind() {
-    let Some(cable) = Cable::new("load_goes_past_the_kernel_and_leaves_no_address_behind", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     cable.theirs.must("sysctl -qw net.ipv4.tcp_timestamps=1");
     let listen = format!("--listen {THEIR_V4}:{PORT} --listen [{THEIR_V6}]:{PORT} --threads 1");
     let _kernels = Serving::start(&cable.theirs, &listen);
@@ -162,7 +162,7 @@ fn tunnels(listener: &TcpListener) {
 
 #[test]
 fn https_goes_past_the_kernel_straight_and_through_a_proxy() {
-    let Some(cable) = Cable::new("https_goes_past_the_kernel_straight_and_through_a_proxy", 1) else {
+    let Some(cable) = Cable::new(1) else {
         return;
     };
     let theirs = Issued::to(&THEIR_V4.to_string());
@@ -216,8 +216,7 @@ fn states_of_theirs(cable: &Cable) -> Vec<String> {
 /// closes later.
 #[test]
 fn a_client_that_ends_leaves_no_half_connection_behind() {
-    let test = "a_client_that_ends_leaves_no_half_connection_behind";
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let client = "--io xdp --interface here --from 10.77.0.9 -t 1";
     let serving = Serving::start(&cable.theirs, &format!("--listen {THEIR_V4}:8080 --threads 1"));
     let (_, said) = load(&cable.ours, &format!("{client} -c 3000 -n 6000 http://{THEIR_V4}:8080/bytes/600"));
@@ -242,7 +241,7 @@ fn a_client_that_ends_leaves_no_half_connection_behind() {
 
 #[test]
 fn load_tells_of_its_segments_while_it_runs() {
-    let Some(cable) = Cable::new("load_tells_of_its_segments_while_it_runs", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _kernels = Serving::start(&cable.theirs, &format!("--listen {THEIR_V4}:{PORT} --threads 1"));
     let flags = format!(
         "load --io xdp --interface {OURS} --from 10.77.0.9 -t 1 -c 20 -r 500 -d 2500ms --fault loss=2% \
@@ -259,12 +258,8 @@ fn load_tells_of_its_segments_while_it_runs() {
 /// without TCP sees them.
 #[test]
 fn all_scenarios_of_the_segment_probe_pass() {
-    let test = "all_scenarios_of_the_segment_probe_pass";
-    let probe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites/bin/tcp_probe.py");
-    if !probe.exists() {
-        return println!("not run: {test}: there is no ../shared/suites");
-    }
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(probe) = linerate_skips::suite("bin/tcp_probe.py") else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     // Its responses have to fill windows and need many segments.
     std::fs::write(folder.path().join("index.html"), noise(7, 60_000)).expect("written");
@@ -286,7 +281,7 @@ fn all_scenarios_of_the_segment_probe_pass() {
                 .arg(&report)
                 .output()
         };
-        let Ok(out) = cable.theirs.run(run) else { return println!("not run: {test}: there is no python3") };
+        let Ok(out) = cable.theirs.run(run) else { return skip("python3", "python3 is not installed") };
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         let report: Vec<serde_json::Value> =
             serde_json::from_slice(&std::fs::read(&report).expect("a report")).expect("JSON");
@@ -308,7 +303,7 @@ fn all_scenarios_of_the_segment_probe_pass() {
 
 #[test]
 fn both_ends_past_the_kernel() {
-    let Some(cable) = Cable::new("both_ends_past_the_kernel", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _serving = Serving::xdp(&cable, "");
     let flags = format!(
         "--io xdp --interface {THEIRS} --from 10.77.0.9 -t 1 -c 100 -n 20000 --per-connection 1 \
@@ -325,7 +320,7 @@ fn both_ends_past_the_kernel() {
 
 #[test]
 fn both_ends_poll_their_queues() {
-    let Some(cable) = Cable::new("both_ends_poll_their_queues", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _serving = Serving::xdp(&cable, " --busy-poll 50us");
     let flags = format!(
         "--io xdp --interface {THEIRS} --from 10.77.0.9 --busy-poll 20us -t 1 -c 50 -n 5000 --per-connection 10 \
@@ -336,11 +331,11 @@ fn both_ends_poll_their_queues() {
     assert_eq!(common::number(&document, "/requests/answered"), 5000);
 }
 
-/// tshark's output for a capture; prints a line and returns `None` if there is no tshark.
-fn tshark(test: &str, capture: &Path, filter: &str) -> Option<usize> {
+/// tshark's output for a capture; `None` if there is no tshark, which is reported.
+fn tshark(capture: &Path, filter: &str) -> Option<usize> {
     let path = capture.to_str().expect("a path");
     let Ok(out) = Command::new("tshark").args(["-r", path, "-Y", filter]).output() else {
-        println!("not run: {test}: the look by tshark, which is not installed");
+        skip_part("the look by tshark", "tshark", "tshark is not installed");
         return None;
     };
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -349,8 +344,7 @@ fn tshark(test: &str, capture: &Path, filter: &str) -> Option<usize> {
 
 #[test]
 fn both_ends_over_bad_links_whose_captures_we_and_tshark_can_read() {
-    let test = "both_ends_over_bad_links_whose_captures_we_and_tshark_can_read";
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let (at_server, at_client) = (folder.path().join("server.pcap"), folder.path().join("client.pcap"));
     let mut serving =
@@ -372,18 +366,17 @@ fn both_ends_over_bad_links_whose_captures_we_and_tshark_can_read() {
         let said = common::run(&["explain", "--json", "-", "--pcap", path]);
         let seen: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
         assert_eq!(common::number(&seen, "/counts/answered"), 2000, "{path}");
-        let Some(opened) = tshark(test, capture, "tcp.flags.syn == 1 and tcp.flags.ack == 0") else {
+        let Some(opened) = tshark(capture, "tcp.flags.syn == 1 and tcp.flags.ack == 0") else {
             continue;
         };
         assert!(opened >= 200, "{path}: {opened} SYNs, those that came twice among them");
-        assert_eq!(tshark(test, capture, "_ws.malformed or not ip.addr == 10.77.0.9"), Some(0), "{path}");
+        assert_eq!(tshark(capture, "_ws.malformed or not ip.addr == 10.77.0.9"), Some(0), "{path}");
     }
 }
 
 #[test]
 fn a_capture_on_a_full_disk_ends_and_the_run_does_not() {
-    let test = "a_capture_on_a_full_disk_ends_and_the_run_does_not";
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _serving = Serving::xdp(&cable, "");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_str().expect("a path");
@@ -400,7 +393,7 @@ fn a_capture_on_a_full_disk_ends_and_the_run_does_not() {
     let run = || Command::new("unshare").args(["--mount", "sh", "-c", &script, linerate]).output();
     let out = cable.theirs.run(run).expect("unshare");
     if out.status.code() == Some(99) {
-        return println!("not run: {test}: no file system can be mounted here");
+        return skip(need::ROOT, "no file system can be mounted here");
     }
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     assert_ne!(out.status.code(), Some(98), "{}", read("said"));
@@ -449,7 +442,7 @@ fn flows_when(within: &Namespace, is: impl Fn(&serde_json::Value) -> bool) -> se
 
 #[test]
 fn connections_are_shown_as_ss_would_show_the_kernels() {
-    let Some(cable) = Cable::new("connections_are_shown_as_ss_would_show_the_kernels", 2) else { return };
+    let Some(cable) = Cable::new(2) else { return };
     let _serving = Serving::start(
         &cable.ours,
         &format!("--io xdp --interface {OURS} --listen {OUR_V4}:{PORT} --threads 2"),
@@ -505,8 +498,7 @@ fn connections_are_shown_as_ss_would_show_the_kernels() {
 /// once.
 #[test]
 fn a_path_that_is_narrow_in_the_middle_is_found_by_what_routers_say() {
-    let test = "a_path_that_is_narrow_in_the_middle_is_found_by_what_routers_say";
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let far = cable.beyond(1300);
     let _serving = Serving::xdp(&cable, "");
     for (n, at) in [(1, SocketAddr::from((OUR_V4, PORT))), (2, SocketAddr::from((OUR_V6, PORT)))] {
@@ -533,11 +525,10 @@ fn a_path_that_is_narrow_in_the_middle_is_found_by_what_routers_say() {
 /// RFC 2923 section 2.1: no router reports it.
 #[test]
 fn a_black_hole_costs_seconds_and_not_the_connection() {
-    let test = "a_black_hole_costs_seconds_and_not_the_connection";
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let far = cable.beyond(1300);
     if Command::new("nft").arg("--version").output().is_err() {
-        return println!("not run: {test}: it needs nft");
+        return skip("nft", "nft is not installed");
     }
     for rule in [
         "nft add table inet hole",
@@ -554,7 +545,7 @@ fn a_black_hole_costs_seconds_and_not_the_connection() {
 
 #[test]
 fn killed_it_leaves_the_interface_as_it_was() {
-    let Some(cable) = Cable::new("killed_it_leaves_the_interface_as_it_was", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let mut serving = Serving::xdp(&cable, "");
     assert!(cable.ours.must(&format!("ip link show dev {OURS}")).contains("xdp"));
     cable.theirs.run(|| get((OUR_V4, PORT).into(), "/"));
@@ -596,7 +587,7 @@ fn killed_it_leaves_the_interface_as_it_was() {
 
 #[test]
 fn what_is_missing_is_said_before_anything_happens() {
-    let Some(cable) = Cable::new("what_is_missing_is_said_before_anything_happens", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let run = |words: &str| {
         let words: Vec<&str> = words.split(' ').collect();
         cable.ours.run(|| common::run(&words))
@@ -621,10 +612,9 @@ fn what_is_missing_is_said_before_anything_happens() {
 /// usual limit of locked memory is enough for one queue.
 #[test]
 fn without_the_rights_nothing_happens_and_the_missing_ones_are_named() {
-    let test = "without_the_rights_nothing_happens_and_the_missing_ones_are_named";
-    let Some(cable) = Cable::new(test, 2) else { return };
+    let Some(cable) = Cable::new(2) else { return };
     if Command::new("setpriv").arg("--version").output().is_err() {
-        return println!("not run: {test}: it needs setpriv");
+        return skip("setpriv", "setpriv is not installed");
     }
     // Others than root may not look into the folder where this was built.
     let folder = tempfile::tempdir().expect("a folder");
@@ -674,7 +664,7 @@ fn without_the_rights_nothing_happens_and_the_missing_ones_are_named() {
 
 #[test]
 fn interfaces_that_cannot_or_are_down_are_told_of() {
-    let Some(cable) = Cable::new("interfaces_that_cannot_or_are_down_are_told_of", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     // A bridge has no driver that runs XDP programs.
     cable.ours.must("ip link add bridge type bridge");
     cable.ours.must("ip address add 10.79.0.1/24 dev bridge");
@@ -732,7 +722,7 @@ fn flood(done: &AtomicBool) {
 /// client still gets a connection and a response.
 #[test]
 fn a_flood_of_syns_stops_nobody() {
-    let Some(cable) = Cable::new("a_flood_of_syns_stops_nobody", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let serving = Serving::xdp(&cable, "");
     let resident_kb = || -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", serving.0.id())).expect("it runs");

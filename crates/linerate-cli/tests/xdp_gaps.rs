@@ -138,7 +138,7 @@ fn get() -> Duration {
 /// read any more.
 #[test]
 fn single_bytes_with_gaps_silence_nobody() {
-    let Some(cable) = Cable::new("single_bytes_with_gaps_silence_nobody", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let serving = serve(&cable);
     let (before, done) = (resident_kb(&serving), AtomicBool::new(false));
     let mut took = Vec::new();

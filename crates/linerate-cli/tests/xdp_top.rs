@@ -29,7 +29,7 @@ fn top_with(within: &Namespace, parts: &[&str]) -> String {
 
 #[test]
 fn a_server_past_the_kernel() {
-    let Some(cable) = Cable::new("a_server_past_the_kernel", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _serving = Serving::xdp(&cable, &format!(" --metrics {METRICS}"));
     let at: SocketAddr = (OUR_V4, PORT).into();
     let (mut idle, mut slow) = cable.theirs.run(|| (connected(at), connected(at)));
@@ -49,7 +49,7 @@ fn a_server_past_the_kernel() {
 
 #[test]
 fn a_load_past_the_kernel() {
-    let Some(cable) = Cable::new("a_load_past_the_kernel", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _kernels = Serving::start(&cable.ours, &format!("--listen {OUR_V4}:{PORT} --threads 1"));
     let flags = format!(
         "load -q --io xdp --interface {THEIRS} --from 10.77.0.9 -t 1 -c 5 -d 60s --metrics {METRICS} \

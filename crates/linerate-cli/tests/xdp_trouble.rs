@@ -12,6 +12,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linerate_skips::skip;
+
 use common::answer;
 use namespaces::{Cable, Namespace, OUR_V4, OURS, THEIR_V4, THEIR_V6, THEIRS};
 use past_kernel::{A_WHILE, PORT, Serving, connected, get, load};
@@ -38,16 +40,14 @@ fn ten_runs(within: &Namespace, interface: &str, to: std::net::Ipv4Addr) {
 
 #[test]
 fn ten_runs_in_a_row_from_one_address_to_our_server() {
-    let test = "ten_runs_in_a_row_from_one_address_to_our_server";
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _serving = Serving::xdp(&cable, "");
     ten_runs(&cable.theirs, THEIRS, OUR_V4);
 }
 
 #[test]
 fn ten_runs_in_a_row_from_one_address_to_the_kernels() {
-    let test = "ten_runs_in_a_row_from_one_address_to_the_kernels";
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _kernels = Serving::start(&cable.theirs, &format!("--listen {THEIR_V4}:{PORT} --threads 1"));
     ten_runs(&cable.ours, OURS, THEIR_V4);
 }
@@ -55,13 +55,12 @@ fn ten_runs_in_a_row_from_one_address_to_the_kernels() {
 /// Two kernels with other clocks, whose connections come from the same address and port.
 #[test]
 fn two_kernels_behind_one_port_of_a_nat_are_both_served() {
-    let test = "two_kernels_behind_one_port_of_a_nat_are_both_served";
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     if Command::new("nft").arg("--version").output().is_err() {
-        return println!("not run: {test}: it needs nft");
+        return skip("nft", "nft is not installed");
     }
     let Some(hosts) = cable.behind_one_port(PORT, 40_000) else {
-        return println!("not run: {test}: this kernel has no NAT");
+        return skip("NAT", "this kernel has no NAT");
     };
     let _serving = Serving::xdp(&cable, "");
     // It is unknown which of the clocks is ahead, so each comes after the other.
@@ -79,8 +78,7 @@ fn two_kernels_behind_one_port_of_a_nat_are_both_served() {
 /// A down link is packet loss: connections wait for it, and new ones are made.
 #[test]
 fn a_server_outlives_a_link_that_is_down_for_a_second() {
-    let test = "a_server_outlives_a_link_that_is_down_for_a_second";
-    let Some(cable) = Cable::new(test, 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let serving = Serving::xdp(&cable, "");
     let mut open = cable.theirs.run(|| BufReader::new(connected(AT)));
     write!(open.get_mut(), "GET /bytes/30000000 HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
@@ -119,7 +117,7 @@ fn load_over_a_break(cable: &Cable, from: &str, to: &str, meanwhile: impl FnOnce
 
 #[test]
 fn load_goes_on_when_its_link_comes_back() {
-    let Some(cable) = Cable::new("load_goes_on_when_its_link_comes_back", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _kernels = Serving::start(&cable.theirs, &format!("--listen {THEIR_V4}:{PORT} --threads 1"));
     load_over_a_break(&cable, "10.77.0.9", &THEIR_V4.to_string(), || {
         // The run adds an address again that another program removes.
@@ -131,7 +129,7 @@ fn load_goes_on_when_its_link_comes_back() {
 /// The kernel takes IPv6 addresses from an interface that goes down.
 #[test]
 fn load_by_ipv6_goes_on_when_its_link_comes_back() {
-    let Some(cable) = Cable::new("load_by_ipv6_goes_on_when_its_link_comes_back", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _kernels = Serving::start(&cable.theirs, &format!("--listen [{THEIR_V6}]:{PORT} --threads 1"));
     // NDP works as soon as duplicate address detection has confirmed the link-local addresses.
     for (end, name) in [(&cable.ours, OURS), (&cable.theirs, THEIRS)] {
@@ -159,7 +157,7 @@ fn has_address(cable: &Cable, address: &str) {
 /// The operator learns that it no longer serves.
 #[test]
 fn a_server_whose_interface_is_removed_ends() {
-    let Some(cable) = Cable::new("a_server_whose_interface_is_removed_ends", 2) else { return };
+    let Some(cable) = Cable::new(2) else { return };
     let flags = format!("--io xdp --interface {OURS} --listen {OUR_V4}:{PORT} --threads 2");
     let mut serving = Serving::start(&cable.ours, &flags);
     assert!(cable.theirs.run(|| get(AT, "/")).0.starts_with("HTTP/1.1 200"));
@@ -172,7 +170,7 @@ fn a_server_whose_interface_is_removed_ends() {
 
 #[test]
 fn load_whose_interface_is_removed_says_what_it_measured() {
-    let Some(cable) = Cable::new("load_whose_interface_is_removed_says_what_it_measured", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let _kernels = Serving::start(&cable.theirs, &format!("--listen {THEIR_V4}:{PORT} --threads 1"));
     let flags = format!(
         "--io xdp --interface {OURS} --from 10.77.0.9 -t 1 -c 10 -r 500 -d 20s http://{THEIR_V4}:{PORT}/bytes/600"
@@ -192,7 +190,7 @@ fn load_whose_interface_is_removed_says_what_it_measured() {
 
 #[test]
 fn changes_of_the_interface_are_followed() {
-    let Some(cable) = Cable::new("changes_of_the_interface_are_followed", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let serving = Serving::xdp(&cable, "");
     let mut open = cable.theirs.run(|| BufReader::new(connected(AT)));
     let mut ask = |path: &str| {
@@ -224,7 +222,7 @@ fn changes_of_the_interface_are_followed() {
 /// veth.
 #[test]
 fn a_macvlan_works_for_server_and_client() {
-    let Some(cable) = Cable::new("a_macvlan_works_for_server_and_client", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let address = Ipv4Addr::new(10, 77, 0, 5);
     let host = cable.macvlan("mv0", address);
     let flags = format!("--io xdp --interface mv0 --listen {address}:{PORT} --threads 1");
@@ -242,7 +240,7 @@ fn a_macvlan_works_for_server_and_client() {
 
 #[test]
 fn the_target_is_no_source() {
-    let Some(cable) = Cable::new("the_target_is_no_source", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let begun = Instant::now();
     let flags = format!(
         "load --io xdp --interface {OURS} --from 10.77.0.9,{THEIR_V4} -n 1 http://{THEIR_V4}:{PORT}/"
@@ -257,7 +255,7 @@ fn the_target_is_no_source() {
 /// waits for nothing else.
 #[test]
 fn after_a_kill_a_new_server_answers_soon() {
-    let Some(cable) = Cable::new("after_a_kill_a_new_server_answers_soon", 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
     let mut serving = Serving::xdp(&cable, "");
     assert!(cable.theirs.run(|| get(AT, "/")).0.starts_with("HTTP/1.1 200"));
     let mut soonest = Duration::MAX;

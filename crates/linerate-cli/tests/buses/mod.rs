@@ -16,18 +16,9 @@ use serde_json::Value;
 
 use crate::common::{nobody, until};
 
-/// nats-server in PATH or where `go install` puts it; without it the test says that it does not run.
+/// nats-server in PATH or where `go install` puts it; without it the test is reported as skipped.
 pub(crate) fn nats_server() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join("go/bin"));
-    let found = std::env::split_paths(&path).chain(home).map(|folder| folder.join("nats-server"));
-    let found = found.into_iter().find(|file| file.is_file());
-    if found.is_none() {
-        eprintln!(
-            "does not run: nats-server is missing (go install github.com/nats-io/nats-server/v2@v2.15.2)"
-        );
-    }
-    found
+    linerate_skips::program("nats-server")
 }
 
 /// A program that ends with the test.

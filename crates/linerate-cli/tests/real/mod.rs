@@ -13,17 +13,11 @@ use serde_json::Value;
 /// A server that takes longer than this to start, or to end, hangs. (`go run` and `java` compile first.)
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Where a program is, with the system administrator's folders, where nginx lives. `None` says so in words that tests'
-/// captured output does not swallow.
+/// Where a program is, with the system administrator's folders, where nginx lives. `None`: the test is
+/// reported as skipped.
+#[track_caller]
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    let found = std::env::split_paths(&path).chain(more).map(|d| d.join(program)).find(|f| f.is_file());
-    if found.is_none() {
-        let test = std::thread::current().name().unwrap_or("a test").to_owned();
-        let _ = writeln!(std::io::stderr(), "{test}: skipped, {program} is not installed");
-    }
-    found
+    linerate_skips::program(program)
 }
 
 /// A running server.

@@ -10,6 +10,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use linerate_skips::{need, skip_part};
+
 /// How long a test waits for something that must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -161,12 +163,12 @@ pub(crate) fn get(to: &str, path: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Whether io_uring is available here; prints a line if not.
+/// Whether io_uring is available here; if not, that is reported.
 pub(crate) fn transports() -> Vec<&'static str> {
     match linerate_net::uring::Uring::new() {
         Ok(_) => vec!["epoll", "uring"],
         Err(e) => {
-            println!("over uring: not run: {e}");
+            skip_part("over uring", need::IO_URING, e);
             vec!["epoll"]
         }
     }
