@@ -36,12 +36,8 @@ pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
     c
 }
 
-/// The path of `name` on the PATH (with the system administrator's folders, which contain nginx).
-pub(crate) fn find(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(more).map(|dir| dir.join(name)).find(|file| file.is_file())
-}
+/// The path of a program: where tests look, too.
+pub(crate) use linerate_skips::find;
 
 /// Runs to the end; an error names the command when it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {

@@ -1,18 +1,18 @@
-//! Uses `cargo xtask net run` as people do, and kills it. Needs root; prints a line if it did not
-//! run.
+//! Uses `cargo xtask net run` as people do, and kills it. Needs root; tests
+//! that cannot run report that.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use linerate_skips::{need, skip};
 
 /// A test that waits longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn net(words: &[&str]) -> Option<Command> {
     if let Some(lack) = linerate_netbox::NetBox::unavailable() {
-        let test = std::thread::current().name().unwrap_or("a test").to_owned();
-        let _ = writeln!(std::io::stderr(), "{test}: not run, {lack}");
+        skip(need::NAMESPACES, lack);
         return None;
     }
     let mut c = Command::new(env!("CARGO_BIN_EXE_xtask"));

@@ -4,6 +4,7 @@
 mod packages;
 mod programs;
 pub(crate) mod results;
+mod skips;
 mod smoke;
 
 use std::io::Write;
@@ -13,6 +14,7 @@ use anyhow::{Result, bail};
 
 use crate::{icount, shell, tidy};
 use results::Tally;
+use skips::Skip;
 
 /// The flags of `test`.
 #[derive(Clone, Debug, clap::Args)]
@@ -40,8 +42,8 @@ const STEPS: [Step; 8] = [
     ("tidy", |_, _| good(tidy::run(&tidy::Options::default())?, "tidy found something")),
     ("tests", |_, tally| programs::run(tally)),
     ("release build", |_, _| icount::build()),
-    ("instruction counts", |_, _| instruction_counts()),
-    ("smoke run", |_, _| smoke::run()),
+    ("instruction counts", |_, tally| instruction_counts(tally)),
+    ("smoke run", |_, tally| smoke::run(tally)),
 ];
 
 /// Runs all steps; `false` when one failed.
@@ -65,12 +67,34 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         }
         times.push(format!("{name} {}", seconds(start.elapsed())));
     }
+    told(&mut tally);
     heading(&format!("== {} ({})", seconds(begin.elapsed()), times.join(", ")));
     if !tally.failed_steps.is_empty() {
         heading(&format!("failed: {}", tally.failed_steps.join(", ")));
     }
     heading(&tally.line());
     Ok(tally.good())
+}
+
+/// Names what was skipped and what passed only alone; where that is a failure, it is a failed step.
+fn told(tally: &mut Tally) {
+    if !tally.skipped.is_empty() {
+        heading(&format!("skipped:\n  {}", skips::list(&tally.skipped).join("\n  ")));
+    }
+    if !tally.retried.is_empty() {
+        heading(&format!("these failed at first and passed alone:\n  {}", tally.retried.join("\n  ")));
+    }
+    if skips::strict() {
+        match skips::refused(&tally.skipped) {
+            Ok(refused) if refused.is_empty() => return,
+            Ok(refused) => {
+                let needs = refused.into_iter().collect::<Vec<_>>().join(", ");
+                heading(&format!("skipped, though CI must have it: {needs}"));
+            }
+            Err(e) => heading(&format!("skipped tests: {e:#}")),
+        }
+        tally.failed_steps.push("skipped tests");
+    }
 }
 
 /// Gigabytes free where this tree lies, as `df` says.
@@ -110,9 +134,9 @@ fn lints() -> Result<()> {
     shell::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-fn instruction_counts() -> Result<()> {
+fn instruction_counts(tally: &mut Tally) -> Result<()> {
     if shell::find("valgrind").is_none() {
-        heading("valgrind is missing: instruction counts are not compared");
+        tally.skipped.insert(Skip::step("instruction counts", "", "valgrind"));
         return Ok(());
     }
     good(icount::run(&icount::Options::for_tests())?, "a hot path takes more instructions than committed")

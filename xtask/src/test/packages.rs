@@ -93,7 +93,7 @@ const GO_TOOLS: [GoTool; 2] = [
 pub(super) fn provide(no_install: bool) -> Result<()> {
     provide_packages(no_install)?;
     let may_install = !no_install && !io::stdin().is_terminal();
-    for tool in GO_TOOLS.iter().filter(|tool| find_go_tool(tool.program).is_none()) {
+    for tool in GO_TOOLS.iter().filter(|tool| shell::find(tool.program).is_none()) {
         let install = format!("go install {}", tool.module);
         let why = match shell::find("go") {
             Some(go) if may_install => {
@@ -112,10 +112,6 @@ pub(super) fn provide(no_install: bool) -> Result<()> {
 /// Where `go install` puts programs.
 pub(super) fn go_folder() -> Option<PathBuf> {
     std::env::var_os("HOME").map(|home| Path::new(&home).join("go/bin"))
-}
-
-fn find_go_tool(program: &str) -> Option<PathBuf> {
-    shell::find(program).or_else(|| go_folder().map(|bin| bin.join(program)).filter(|file| file.is_file()))
 }
 
 fn provide_packages(no_install: bool) -> Result<()> {

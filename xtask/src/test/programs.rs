@@ -1,6 +1,7 @@
 //! The test programs: built once by cargo, then run several at a time. Most of them mostly wait.
 //! Each program's output stays whole, and programs that need the machine to themselves get it.
 //! Tests that failed run once more at the end, alone; that counts, and the last lines name them.
+//! So are tests that this machine cannot run: they report that in a file (crate `linerate-skips`).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -139,9 +140,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
         runs.failed.extend(tally.read(line).map(|test| format!("documentation: {test}")));
         heading(line);
     });
-    if !passed_later.is_empty() {
-        heading(&format!("these failed at first and passed alone:\n  {}", passed_later.join("\n  ")));
-    }
+    tally.retried.extend(passed_later);
     if !runs.failed.is_empty() {
         bail!("these failed:\n  {}", runs.failed.join("\n  "));
     }
@@ -270,10 +269,17 @@ impl Runs {
         let label = run.job.program.label();
         heading(&format!("     Ran {label} in {}", seconds(took)));
         let output = String::from_utf8_lossy(&std::fs::read(&run.output)?).into_owned();
+        // Without a skip there is no file.
+        let skips = match std::fs::read(skips_of(&run.output)) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(e) => return Err(e).context("cannot read which tests were skipped"),
+        };
         let (mut results, mut failed) = (Tally::default(), Vec::new());
         for line in output.lines() {
             failed.extend(results.read(line).map(str::to_owned));
         }
+        results.skip(&label, &skips, &output);
         let first = run.job.failed_before.is_none();
         if first && !status.success() && !over {
             // No line of it looks like a result: the next try's count.
@@ -305,6 +311,7 @@ fn start(job: Job, output: PathBuf) -> Result<Running> {
     let file = File::create(&output)?;
     let mut c = Command::new(&program.executable);
     c.current_dir(&program.folder).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    c.env(linerate_skips::FILE, skips_of(&output));
     c.env("CARGO_MANIFEST_DIR", &program.folder).env("CARGO_PKG_NAME", &program.package);
     let deps = program.executable.parent().unwrap_or(Path::new(""));
     let libraries = [Some(deps), deps.parent()].into_iter().flatten().map(Path::to_owned);
@@ -322,6 +329,11 @@ fn start(job: Job, output: PathBuf) -> Result<Running> {
     }
     let child = c.spawn().with_context(|| format!("cannot start {}", program.executable.display()))?;
     Ok(Running { job, child, since: Instant::now(), output })
+}
+
+/// Where tests of a program report what they skip, beside its output.
+fn skips_of(output: &Path) -> PathBuf {
+    output.with_extension("skips")
 }
 
 fn read_times() -> BTreeMap<String, f64> {
@@ -386,8 +398,19 @@ mod tests {
         assert_eq!(runs.failed[0], "p bad: a::b");
         assert!(runs.failed[1].starts_with("p killed: signal: 9"), "{:?}", runs.failed);
         assert_eq!(runs.failed.len(), 2);
-        assert_eq!(tally.line(), "3 passed, 1 failed");
+        assert_eq!(tally.line(), "3 passed, 1 failed, 0 skipped");
         assert!(!tally.good());
+    }
+
+    #[test]
+    fn what_a_program_skips_is_counted_and_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = "printf 'a::b\\t\\tcurl\\tno curl\\n' >> \"$LINERATE_SKIPS\"; \
+                    echo 'test a::b ... ok'; echo 'test result: ok. 2 passed; 0 failed; 0 ignored'";
+        let (mut runs, mut tally) = (Runs::default(), Tally::default());
+        runs.all(jobs(vec![script(folder.path(), "lacking", text)]), 1, &mut tally).expect("it runs");
+        assert_eq!((tally.line().as_str(), tally.good()), ("1 passed, 0 failed, 1 skipped", true));
+        assert_eq!(tally.skipped.first().map(|skip| skip.test.as_str()), Some("p lacking: a::b"));
     }
 
     #[test]
@@ -398,9 +421,9 @@ mod tests {
         );
         let (mut runs, mut tally) = (Runs::default(), Tally::default());
         runs.all(jobs(vec![script(folder.path(), "shy", &text)]), 1, &mut tally).expect("it runs");
-        assert_eq!(tally.line(), "1 passed, 0 failed");
+        assert_eq!(tally.line(), "1 passed, 0 failed, 0 skipped");
         let again = std::mem::take(&mut runs.again);
         assert_eq!(runs.once_more(again, &mut tally).expect("it runs"), ["p shy: a::b"]);
-        assert_eq!((tally.line().as_str(), tally.good()), ("2 passed, 0 failed", true));
+        assert_eq!((tally.line().as_str(), tally.good()), ("2 passed, 0 failed, 0 skipped", true));
     }
 }

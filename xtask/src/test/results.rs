@@ -1,11 +1,18 @@
 //! Sums up the output of cargo's tests.
 
+use std::collections::BTreeSet;
+
+use super::skips::Skip;
+
 /// Sums over all test programs.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Tally {
     passed: u64,
     failed: u64,
-    ignored: u64,
+    /// What did not run.
+    pub(super) skipped: BTreeSet<Skip>,
+    /// What failed at first, and passed alone.
+    pub(super) retried: Vec<String>,
     /// Steps that failed, tests among them.
     pub(super) failed_steps: Vec<&'static str>,
 }
@@ -14,14 +21,17 @@ impl Tally {
     /// Takes in a line of output, if it is a result. Returns the name of a test that failed.
     pub(crate) fn read<'a>(&mut self, line: &'a str) -> Option<&'a str> {
         let Some(rest) = line.strip_prefix("test result: ") else {
-            return line.strip_prefix("test ")?.strip_suffix(" ... FAILED");
+            let test = line.strip_prefix("test ")?;
+            if let Some((name, _)) = test.split_once(" ... ignored") {
+                self.skipped.insert(Skip::ignored(name));
+            }
+            return test.strip_suffix(" ... FAILED");
         };
         for (count, word) in rest.split(['.', ';']).filter_map(|part| part.trim().split_once(' ')) {
             let Ok(n) = count.parse::<u64>() else { continue };
             match word {
                 "passed" => self.passed += n,
                 "failed" => self.failed += n,
-                "ignored" => self.ignored += n,
                 _ => {}
             }
         }
@@ -37,15 +47,31 @@ impl Tally {
     /// Takes in what passed; what failed runs once more.
     pub(super) fn add_passed(&mut self, other: &Tally) {
         self.passed += other.passed;
-        self.ignored += other.ignored;
+        self.skipped.extend(other.skipped.iter().cloned());
+    }
+
+    /// Takes in what tests of a program reported as skipped. Libtest says `ok` of those.
+    pub(super) fn skip(&mut self, program: &str, reports: &str, output: &str) {
+        let skips = Skip::read(program, reports);
+        let whole: BTreeSet<&str> = skips.iter().filter_map(Skip::whole_test).collect();
+        let said_ok = |line: &&str| {
+            let test = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... ok"));
+            test.is_some_and(|test| whole.contains(test))
+        };
+        self.passed = self.passed.saturating_sub(output.lines().filter(said_ok).count() as u64);
+        self.skipped.extend(skips);
     }
 
     /// The closing line. A step that failed without a failed test (lints, a build) counts as one,
     /// so that the line is never good when the run is not.
     pub(super) fn line(&self) -> String {
         let steps = self.failed_steps.iter().filter(|s| **s != "tests" || self.failed == 0).count() as u64;
-        let ignored = if self.ignored == 0 { String::new() } else { format!(", {} ignored", self.ignored) };
-        format!("{} passed, {} failed{ignored}", self.passed, self.failed + steps)
+        format!("{} passed, {} failed, {} skipped", self.passed, self.failed + steps, self.skipped())
+    }
+
+    /// Tests, and parts of tests, that did not run.
+    fn skipped(&self) -> usize {
+        self.skipped.iter().map(|skip| (&skip.test, &skip.part)).collect::<BTreeSet<_>>().len()
     }
 
     /// Whether no test failed and at least one ran.
@@ -75,9 +101,20 @@ mod tests {
     #[test]
     fn results_are_summed_up() {
         let t = tally(&["running 12 tests", GOOD, GOOD], &[]);
-        assert_eq!((t.line().as_str(), t.good()), ("24 passed, 0 failed", true));
-        let t = tally(&[GOOD, BAD], &["tests"]);
-        assert_eq!((t.line().as_str(), t.good()), ("15 passed, 2 failed, 1 ignored", false));
+        assert_eq!((t.line().as_str(), t.good()), ("24 passed, 0 failed, 0 skipped", true));
+        let t = tally(&["test c::d ... ignored, takes long", GOOD, BAD], &["tests"]);
+        assert_eq!((t.line().as_str(), t.good()), ("15 passed, 2 failed, 1 skipped", false));
+    }
+
+    #[test]
+    fn a_skipped_test_has_not_passed() {
+        let output = "test a::b ... ok\ntest a::c ... ok\ntest a::d ... FAILED\n";
+        let mut t = tally(&["test result: FAILED. 2 passed; 1 failed; 0 ignored"], &[]);
+        // Two reasons of one test, a part of another, and one that fails all the same.
+        let reports = "a::b\t\tcurl\tno curl\na::b\t\tnode\tno node\na::c\tover uring\tio_uring\told\n\
+                       a::d\t\tcurl\tno curl\n";
+        t.skip("p q", reports, output);
+        assert_eq!(t.line(), "1 passed, 1 failed, 3 skipped");
     }
 
     #[test]
@@ -90,9 +127,9 @@ mod tests {
 
     #[test]
     fn the_line_is_never_better_than_the_run() {
-        assert_eq!(tally(&[GOOD], &["format", "lints"]).line(), "12 passed, 2 failed");
-        assert_eq!(tally(&[], &["tests"]).line(), "0 passed, 1 failed");
-        assert_eq!(tally(&[BAD], &["tests", "tidy"]).line(), "3 passed, 3 failed, 1 ignored");
+        assert_eq!(tally(&[GOOD], &["format", "lints"]).line(), "12 passed, 2 failed, 0 skipped");
+        assert_eq!(tally(&[], &["tests"]).line(), "0 passed, 1 failed, 0 skipped");
+        assert_eq!(tally(&[BAD], &["tests", "tidy"]).line(), "3 passed, 3 failed, 0 skipped");
         assert!(!tally(&[], &[]).good());
     }
 }

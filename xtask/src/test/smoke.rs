@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::results::Tally;
+use super::skips::Skip;
 use crate::nginx::Nginx;
 use crate::shell;
 
@@ -14,11 +16,11 @@ use crate::shell;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs the demo, and a second of load against a real server.
-pub(super) fn run() -> Result<()> {
+pub(super) fn run(tally: &mut Tally) -> Result<()> {
     let linerate = shell::target_dir().join("release/linerate");
     println!("{}", limited(Command::new(&linerate).arg("demo"))?);
     if shell::find("nginx").is_none() {
-        println!("nginx is missing: no load against a real server");
+        tally.skipped.insert(Skip::step("smoke run", "load against a real server", "nginx"));
         return Ok(());
     }
     let nginx = Nginx::start(600, "", &[])?;
