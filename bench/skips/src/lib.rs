@@ -69,15 +69,20 @@ pub fn program_for(part: &str, name: &str) -> Option<PathBuf> {
 }
 
 /// A Python that has these modules: that of PATH, or the system's, whose packages are its own.
-/// `None`: there is none, and the test is reported, or the part of it that is named.
-#[track_caller]
-pub fn python_for(part: &str, modules: &[&str]) -> Option<PathBuf> {
+pub fn find_python(modules: &[&str]) -> Option<PathBuf> {
     let import = format!("import {}", modules.join(", "));
     let has = |python: &PathBuf| {
         let asked = Command::new(python).args(["-c", &import]).stderr(Stdio::null()).status();
         asked.is_ok_and(|status| status.success())
     };
-    let found = find("python3").into_iter().chain([PathBuf::from("/usr/bin/python3")]).find(has);
+    find("python3").into_iter().chain([PathBuf::from("/usr/bin/python3")]).find(has)
+}
+
+/// The same for a part of this test, or for all of it if the part has no name. `None`: there is no
+/// such Python, which is reported.
+#[track_caller]
+pub fn python_for(part: &str, modules: &[&str]) -> Option<PathBuf> {
+    let found = find_python(modules);
     if found.is_none() {
         let need = modules.first().copied().unwrap_or("python3");
         skip_part(part, need, format_args!("Python has no {}", modules.join(" and ")));

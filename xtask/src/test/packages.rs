@@ -17,7 +17,10 @@ struct Need {
     without: &'static str,
 }
 
-const NEEDS: [Need; 28] = [
+/// A program that stands for a module of Python is asked to import it.
+const PYTHON_MODULE: &str = "python3 ";
+
+const NEEDS: [Need; 36] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
@@ -57,6 +60,14 @@ const NEEDS: [Need; 28] = [
     need("flex", "flex", "FreeBSD's TCP scripts (../shared/suites)"),
     need("bison", "bison", "FreeBSD's TCP scripts (../shared/suites)"),
     need("buildah", "buildah", "the test of packaging/Containerfile"),
+    need("curl", "curl", "the tests with it as a client"),
+    need("openssl", "openssl", "tests of HTTPS with it as a client, or with certificates that it makes"),
+    need("promtool", "prometheus", "the check of metrics by Prometheus' own tool"),
+    need("python3 httpx", "python3-httpx", "tests with it as a client"),
+    need("python3 h2", "python3-h2", "a test of HTTP/2 with httpx as a client"),
+    need("python3 aiohttp", "python3-aiohttp", "a test with it as a client"),
+    need("python3 websockets", "python3-websockets", "a test with it as a client"),
+    need("python3 jsonschema", "python3-jsonschema", "tests of JSON documents against their schemas"),
     need("hunspell", "hunspell hunspell-en-us", "the check of the book's spelling"),
 ];
 
@@ -64,8 +75,17 @@ const fn need(program: &'static str, package: &'static str, without: &'static st
     Need { program, package, without }
 }
 
+impl Need {
+    fn is_met(&self) -> bool {
+        match self.program.strip_prefix(PYTHON_MODULE) {
+            Some(module) => linerate_skips::find_python(&[module]).is_some(),
+            None => shell::find(self.program).is_some(),
+        }
+    }
+}
+
 fn missing() -> Vec<&'static Need> {
-    NEEDS.iter().filter(|n| shell::find(n.program).is_none()).collect()
+    NEEDS.iter().filter(|n| !n.is_met()).collect()
 }
 
 /// A program that Debian does not have, or only an old one: Go builds it.
