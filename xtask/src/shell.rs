@@ -1,6 +1,6 @@
 //! Paths, and running other programs.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -96,6 +96,12 @@ pub(crate) fn words(command: &Command) -> String {
     let name = program.file_name().unwrap_or(program.as_os_str());
     let all = std::iter::once(name).chain(command.get_args());
     all.map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Prints a line that does not get lost between what other programs print.
+pub(crate) fn heading(text: &str) {
+    println!("{text}");
+    let _ = std::io::stdout().flush();
 }
 
 /// Whether this process may do everything.

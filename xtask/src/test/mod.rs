@@ -1,17 +1,21 @@
 //! `test`: all that CI runs, quick steps first. It continues after a failure, so that one run
 //! reports everything.
 
+mod beside;
 mod packages;
 mod programs;
 pub(crate) mod results;
+mod retries;
+mod schedule;
 mod skips;
 mod smoke;
 
-use std::io::Write;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use crate::shell::heading;
 use crate::{icount, shell, tidy};
 use results::Tally;
 use skips::Skip;
@@ -25,6 +29,9 @@ pub(crate) struct Options {
     /// Run only the step of this name, "tests" for example
     #[arg(long, value_name = "STEP", value_parser = STEPS.map(|(name, _)| name))]
     only: Option<String>,
+    /// Fail if a test passes only on its second try, alone, and xtask/retries.toml does not know it
+    #[arg(long)]
+    strict_retries: bool,
 }
 
 /// What a build of everything, debug and release, takes. Reason: a full disk fails with words of the linker.
@@ -40,8 +47,10 @@ const STEPS: [Step; 8] = [
     ("format", |_, _| shell::run(shell::cargo().args(["fmt", "--all", "--check"]))),
     ("lints", |_, _| lints()),
     ("tidy", |_, _| good(tidy::run(&tidy::Options::default())?, "tidy found something")),
-    ("tests", |_, tally| programs::run(tally)),
-    ("release build", |_, _| icount::build()),
+    ("tests", |options, tally| {
+        programs::run(tally, if options.only.is_none() { builds() } else { Vec::new() })
+    }),
+    ("release build", |_, _| builds().iter_mut().try_for_each(shell::run)),
     ("instruction counts", |_, tally| instruction_counts(tally)),
     ("smoke run", |_, tally| smoke::run(tally)),
 ];
@@ -67,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         }
         times.push(format!("{name} {}", seconds(start.elapsed())));
     }
-    told(&mut tally);
+    told(&mut tally, options.strict_retries);
     heading(&format!("== {} ({})", seconds(begin.elapsed()), times.join(", ")));
     if !tally.failed_steps.is_empty() {
         heading(&format!("failed: {}", tally.failed_steps.join(", ")));
@@ -77,24 +86,40 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// Names what was skipped and what passed only alone; where that is a failure, it is a failed step.
-fn told(tally: &mut Tally) {
+fn told(tally: &mut Tally, strict_retries: bool) {
     if !tally.skipped.is_empty() {
         heading(&format!("skipped:\n  {}", skips::list(&tally.skipped).join("\n  ")));
     }
     if !tally.retried.is_empty() {
         heading(&format!("these failed at first and passed alone:\n  {}", tally.retried.join("\n  ")));
     }
-    if skips::strict() {
-        match skips::refused(&tally.skipped) {
-            Ok(refused) if refused.is_empty() => return,
-            Ok(refused) => {
-                let needs = refused.into_iter().collect::<Vec<_>>().join(", ");
-                heading(&format!("skipped, though CI must have it: {needs}"));
-            }
-            Err(e) => heading(&format!("skipped tests: {e:#}")),
+    let mut judge = |step: &'static str, refused: Result<Vec<String>>| match refused {
+        Ok(refused) if refused.is_empty() => {}
+        Ok(refused) => {
+            heading(&format!("{step} that the committed list does not have: {}", refused.join(", ")));
+            tally.failed_steps.push(step);
         }
-        tally.failed_steps.push("skipped tests");
+        Err(e) => {
+            heading(&format!("{step}: {e:#}"));
+            tally.failed_steps.push(step);
+        }
+    };
+    // Both lists are read in any case: a bad one must not wait for the run that needs it.
+    let (skipped, retried) = (skips::refused(&tally.skipped), retries::unknown(&tally.retried));
+    if skips::strict() {
+        judge("skips", skipped);
     }
+    if strict_retries {
+        judge("retries", retried);
+    }
+}
+
+/// What the last steps need: the program whose instructions are counted, and the command for the
+/// smoke run, which says nothing about speed.
+fn builds() -> Vec<Command> {
+    let mut command = shell::cargo();
+    command.args(["build", "--locked", "--profile", smoke::PROFILE, "-p", "linerate-cli"]);
+    vec![icount::build(), command]
 }
 
 /// Gigabytes free where this tree lies, as `df` says.
@@ -102,12 +127,6 @@ fn free_gigabytes() -> Option<u64> {
     let text = shell::output(shell::program(&shell::find("df")?).arg("-Pk").arg(shell::root())).ok()?;
     let kilobytes: u64 = text.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()?;
     Some(kilobytes >> 20)
-}
-
-/// A line that does not get lost between what other programs print.
-fn heading(text: &str) {
-    println!("{text}");
-    let _ = std::io::stdout().flush();
 }
 
 fn seconds(d: Duration) -> String {

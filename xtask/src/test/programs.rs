@@ -1,4 +1,4 @@
-//! The test programs: built once by cargo, then run several at a time. Most of them mostly wait.
+//! The test programs: built once by cargo, then run several at a time, as [`schedule`] says.
 //! Each program's output stays whole, and programs that need the machine to themselves get it.
 //! Tests that failed run once more at the end, alone; that counts, and the last lines name them.
 //! So are tests that this machine cannot run: they report that in a file (crate `linerate-skips`).
@@ -10,68 +10,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::beside::Beside;
 use super::packages;
 use super::results::Tally;
-use super::{heading, locked, seconds};
-use crate::shell;
-
-/// Test programs that run while no other does, each with its reason.
-const ALONE: [(&str, &str); 24] = [
-    ("linerate-explain", "judges latencies of calls that it makes"),
-    ("explain", "judges latencies of calls that it makes"),
-    ("explain_bad_servers", "judges latencies of calls that it makes"),
-    ("explain_missed", "judges latencies of calls that it makes"),
-    ("explain_tls", "judges latencies of calls that it makes"),
-    ("client", "counts what a server saw of calls that are cut"),
-    ("serve_robust", "drains a server under load"),
-    ("serve_signals", "drains a server under load"),
-    ("top", "fills the queues of a server"),
-    ("expert", "judges latencies of calls that it makes"),
-    ("demo", "compares ways of sending"),
-    ("compare", "gives servers and client cores of their own"),
-    ("find", "looks for the highest rate of a server"),
-    ("load_truth", "compares latencies with what a server counted"),
-    ("load_capture", "captures packets of the loopback interface"),
-    ("passive", "captures packets of the loopback interface"),
-    ("serve_scale", "opens as many connections as a process may"),
-    ("xdp", "steers packets of its interfaces"),
-    ("xdp_conformance", "steers packets of its interfaces"),
-    ("xdp_gaps", "steers packets of its interfaces"),
-    ("xdp_link", "steers packets of its interfaces"),
-    ("xdp_top", "steers packets of its interfaces"),
-    ("xdp_trouble", "steers packets of its interfaces"),
-    ("real", "measures the network that it makes"),
-];
-
-/// Those of [`ALONE`] that hardly use a processor: two of them run at a time, and nothing else.
-const QUIET: [&str; 10] = [
-    "explain_tls",
-    "explain_missed",
-    "find",
-    "xdp_trouble",
-    "client",
-    "xdp",
-    "explain_bad_servers",
-    "xdp_gaps",
-    "xdp_link",
-    "xdp_top",
-];
-
-/// Programs that begin first where the seconds of an earlier run are not known: these take longest.
-const LONG: [&str; 8] =
-    ["load_bad", "machines", "https_servers", "client_real", "conformance", "serve_slow", "jetty", "layer"];
-
-/// Programs whose tests mostly wait (for delays of a network, for timers, for what must not come),
-/// and how many of their tests run at a time.
-const PATIENT: [(&str, u32); 5] = [
-    ("machines", 8),
-    ("explain_missed", 4),
-    ("client", 4),
-    ("explain_bad_servers", 4),
-    ("xdp_conformance", 6),
-];
+use super::schedule::{self, Need, Tests};
+use super::{locked, seconds};
+use crate::shell::{self, heading};
 
 /// Longest run of one program; the longest today takes 90 s.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -81,8 +28,18 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
 
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The seconds that each program took the last time, so that the longest begin first.
-const TIMES: &str = "xtask-test-seconds.json";
+/// What each program took the last time, so that the longest begin first and fill the processors.
+const TIMES: &str = "xtask-test-times.json";
+
+/// The unit of /proc's times (USER_HZ), the same on all machines that we build for.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// What a program took.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+struct Times {
+    seconds: f64,
+    cpu_seconds: f64,
+}
 
 /// A test program that cargo built.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,6 +50,7 @@ struct Program {
     executable: PathBuf,
     /// Folder of the package: the working directory.
     folder: PathBuf,
+    tests: Tests,
 }
 
 impl Program {
@@ -100,36 +58,32 @@ impl Program {
         format!("{} {}", self.package, self.name)
     }
 
-    fn alone(&self) -> bool {
-        ALONE.iter().any(|(name, _)| *name == self.name || *name == self.name.replace('_', "-"))
-    }
-
-    fn quiet(&self) -> bool {
-        QUIET.contains(&self.name.as_str())
-    }
-
-    /// Seconds that it takes where no run is known: only the order matters.
-    fn guess(&self) -> f64 {
-        let order = QUIET.iter().chain(&LONG).rev();
-        order.zip(1..).find(|(name, _)| **name == self.name).map_or(0.0, |(_, seconds)| f64::from(seconds))
+    /// With the part of its tests that runs.
+    fn whole_label(&self) -> String {
+        match self.tests {
+            Tests::All => self.label(),
+            Tests::With(part) => format!("{} ({part})", self.label()),
+            Tests::Without(part) => format!("{} (without {part})", self.label()),
+        }
     }
 }
 
-/// Builds and runs all test programs, then the examples in the documentation.
-pub(super) fn run(tally: &mut Tally) -> Result<()> {
-    let mut programs = build()?;
-    let times = read_times();
-    let lasted = |p: &Program| times.get(&p.label()).copied().unwrap_or_else(|| p.guess());
-    programs.sort_by(|a, b| lasted(b).total_cmp(&lasted(a)));
-    let (apart, together): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(Program::alone);
-    let (quiet, alone): (Vec<Program>, Vec<Program>) = apart.into_iter().partition(Program::quiet);
-    let lanes = std::thread::available_parallelism().map_or(2, usize::from);
-    let (first, then, last) = (together.len(), quiet.len(), alone.len());
-    heading(&format!("{first} programs, {lanes} at a time; then {then} in pairs, and {last} one by one"));
-    let mut runs = Runs { times, ..Runs::default() };
-    for (programs, at_a_time) in [(together, lanes), (quiet, 2), (alone, 1)] {
-        runs.all(programs.into_iter().map(Job::first).collect(), at_a_time, tally)?;
-    }
+/// Builds and runs all test programs, then the examples in the documentation. Beside programs that
+/// need no quiet machine run the builds `beside`.
+pub(super) fn run(tally: &mut Tally, beside: Vec<Command>) -> Result<()> {
+    let programs = build()?;
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    heading(&format!("{} programs", programs.len()));
+    let mut runs = Runs { times: read_times(), ..Runs::default() };
+    let parts = |program: Program| {
+        let parts = schedule::parts(&program.name).into_iter();
+        parts.map(move |tests| Program { tests, ..program.clone() })
+    };
+    let mut jobs: Vec<Job> = programs.into_iter().flat_map(parts).map(|part| runs.first(part)).collect();
+    jobs.sort_by(|a, b| b.need.seconds.total_cmp(&a.need.seconds));
+    runs.beside = Beside::start(beside)?;
+    runs.all(jobs, cores, tally)?;
+    runs.beside = None;
     write_times(&runs.times);
     let again = std::mem::take(&mut runs.again);
     let passed_later = runs.once_more(again, tally)?;
@@ -166,22 +120,20 @@ fn program(line: &str) -> Option<Program> {
     let executable = PathBuf::from(v["executable"].as_str()?);
     let folder = Path::new(v["manifest_path"].as_str()?).parent()?.to_owned();
     let package = folder.file_name()?.to_string_lossy().into_owned();
-    Some(Program { package, name: v["target"]["name"].as_str()?.to_owned(), executable, folder })
+    let name = v["target"]["name"].as_str()?.to_owned();
+    Some(Program { package, name, executable, folder, tests: Tests::All })
 }
 
 /// A program to run.
 #[derive(Debug)]
 struct Job {
     program: Program,
+    need: Need,
     /// The tests that failed before; `None` on the first try. None named: all run.
     failed_before: Option<Vec<String>>,
 }
 
 impl Job {
-    fn first(program: Program) -> Job {
-        Job { program, failed_before: None }
-    }
-
     /// What failed, with the program's name.
     fn names(&self) -> Vec<String> {
         let label = self.program.label();
@@ -198,18 +150,27 @@ struct Running {
     child: Child,
     since: Instant,
     output: PathBuf,
+    /// Processor seconds so far, of its children too once they have ended.
+    cpu: f64,
 }
 
 /// The results so far.
 #[derive(Default)]
 struct Runs {
     failed: Vec<String>,
-    times: BTreeMap<String, f64>,
+    times: BTreeMap<String, Times>,
     /// What failed on its first try.
     again: Vec<Job>,
+    /// What is built meanwhile.
+    beside: Option<Beside>,
 }
 
 impl Runs {
+    fn first(&self, program: Program) -> Job {
+        let last = self.times.get(&program.whole_label()).map(|times| (times.seconds, times.cpu_seconds));
+        Job { need: Need::of(&program.name, program.tests, last), program, failed_before: None }
+    }
+
     /// Runs tests once more, one program at a time. Returns the names of those that passed this time.
     fn once_more(&mut self, again: Vec<Job>, tally: &mut Tally) -> Result<Vec<String>> {
         let mut passed = Vec::new();
@@ -227,23 +188,23 @@ impl Runs {
         Ok(passed)
     }
 
-    fn all(&mut self, jobs: Vec<Job>, lanes: usize, tally: &mut Tally) -> Result<()> {
+    fn all(&mut self, mut waiting: Vec<Job>, cores: usize, tally: &mut Tally) -> Result<()> {
         let folder = tempfile::tempdir()?;
-        let mut waiting = jobs.into_iter().enumerate();
         let mut running: Vec<Running> = Vec::new();
         let mut last_word = Instant::now();
+        let mut begun = 0;
         loop {
-            while running.len() < lanes
-                && let Some((n, job)) = waiting.next()
-            {
-                running.push(start(job, folder.path().join(n.to_string()))?);
+            while let Some(at) = self.next(&waiting, &running, cores)? {
+                begun += 1;
+                running.push(start(waiting.remove(at), folder.path().join(begun.to_string()))?);
             }
-            if running.is_empty() {
+            if running.is_empty() && waiting.is_empty() {
                 return Ok(());
             }
             std::thread::sleep(LOOK);
             for i in (0..running.len()).rev() {
                 let over = running[i].since.elapsed() > LIMIT;
+                running[i].cpu = cpu_seconds(running[i].child.id()).unwrap_or(running[i].cpu);
                 if over {
                     running[i].child.kill()?;
                 }
@@ -253,13 +214,26 @@ impl Runs {
                 }
             }
             if last_word.elapsed() > SIGN_OF_LIFE {
-                let names = running
-                    .iter()
-                    .map(|r| format!("{} ({})", r.job.program.label(), seconds(r.since.elapsed())));
+                let name =
+                    |r: &Running| format!("{} ({})", r.job.program.whole_label(), seconds(r.since.elapsed()));
+                let beside = self.beside.as_ref().filter(|_| running.is_empty()).map(Beside::words);
+                let names = running.iter().map(name).chain(beside);
                 heading(&format!("     running: {}", names.collect::<Vec<_>>().join(", ")));
                 last_word = Instant::now();
             }
         }
+    }
+
+    /// The place of the job that starts now.
+    fn next(&mut self, waiting: &[Job], running: &[Running], cores: usize) -> Result<Option<usize>> {
+        let mut needs: Vec<Need> = running.iter().map(|r| r.job.need).collect();
+        if let Some(beside) = &mut self.beside
+            && beside.run()?
+        {
+            needs.push(Need::BUILD);
+        }
+        let waiting: Vec<Need> = waiting.iter().map(|job| job.need).collect();
+        Ok(schedule::next(&waiting, &needs, cores))
     }
 
     /// Shows a program's whole output and takes in its results.
@@ -267,7 +241,7 @@ impl Runs {
         let status = run.child.wait()?;
         let took = run.since.elapsed();
         let label = run.job.program.label();
-        heading(&format!("     Ran {label} in {}", seconds(took)));
+        heading(&format!("     Ran {} in {}", run.job.program.whole_label(), seconds(took)));
         let output = String::from_utf8_lossy(&std::fs::read(&run.output)?).into_owned();
         // Without a skip there is no file.
         let skips = match std::fs::read(skips_of(&run.output)) {
@@ -299,7 +273,10 @@ impl Runs {
         }
         self.failed.extend(failed.iter().map(|test| format!("{label}: {test}")));
         if first {
-            self.times.insert(label, took.as_secs_f64());
+            self.times.insert(
+                run.job.program.whole_label(),
+                Times { seconds: took.as_secs_f64(), cpu_seconds: run.cpu },
+            );
         }
         Ok(())
     }
@@ -320,15 +297,17 @@ fn start(job: Job, output: PathBuf) -> Result<Running> {
     c.env("LD_LIBRARY_PATH", path);
     let programs = std::env::var_os("PATH").unwrap_or_default();
     c.env("PATH", std::env::join_paths(std::env::split_paths(&programs).chain(packages::go_folder()))?);
-    match job.failed_before.as_deref() {
-        None | Some([]) => {}
-        Some(tests) => drop(c.arg("--exact").args(tests)),
+    match (job.failed_before.as_deref(), program.tests) {
+        (None | Some([]), Tests::All) => {}
+        (None | Some([]), Tests::With(part)) => drop(c.arg(part)),
+        (None | Some([]), Tests::Without(part)) => drop(c.args(["--skip", part])),
+        (Some(tests), _) => drop(c.arg("--exact").args(tests)),
     }
-    if let Some((_, threads)) = PATIENT.iter().find(|(name, _)| *name == program.name) {
-        c.env("RUST_TEST_THREADS", threads.to_string());
+    if let Some(tests) = schedule::tests_at_a_time(&program.name) {
+        c.env("RUST_TEST_THREADS", tests.to_string());
     }
     let child = c.spawn().with_context(|| format!("cannot start {}", program.executable.display()))?;
-    Ok(Running { job, child, since: Instant::now(), output })
+    Ok(Running { job, child, since: Instant::now(), output, cpu: 0.0 })
 }
 
 /// Where tests of a program report what they skip, beside its output.
@@ -336,13 +315,23 @@ fn skips_of(output: &Path) -> PathBuf {
     output.with_extension("skips")
 }
 
-fn read_times() -> BTreeMap<String, f64> {
+/// Processor seconds of a process, and of those of its children that have ended.
+fn cpu_seconds(pid: u32) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may have spaces in it. utime, stime, cutime and cstime follow as the
+    // 12th to 15th field behind it.
+    let fields = text.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
+    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+    Some(ticks as f64 / TICKS_PER_SECOND)
+}
+
+fn read_times() -> BTreeMap<String, Times> {
     let text = std::fs::read_to_string(shell::target_dir().join(TIMES)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// Best effort: without the file the next run only has another order.
-fn write_times(times: &BTreeMap<String, f64>) {
+fn write_times(times: &BTreeMap<String, Times>) {
     if let Ok(text) = serde_json::to_string_pretty(times) {
         let _ = std::fs::write(shell::target_dir().join(TIMES), text);
     }
@@ -358,8 +347,7 @@ mod tests {
     #[test]
     fn only_tests_are_run() {
         let found = program(TEST).expect("a test");
-        assert_eq!((found.label().as_str(), found.alone()), ("linerate-cli xdp", true));
-        assert!(found.quiet() && found.guess() > 0.0);
+        assert_eq!(found.label(), "linerate-cli xdp");
         assert_eq!(found.folder, Path::new("/p/crates/linerate-cli"));
         assert_eq!(program(&TEST.replace("\"test\":true", "\"test\":false")), None);
         assert_eq!(program(&TEST.replace("\"/p/target/debug/deps/xdp-1\"", "null")), None);
@@ -371,11 +359,17 @@ mod tests {
         let executable = folder.join(name);
         std::fs::write(&executable, format!("#!/bin/sh\n{text}\n")).expect("written");
         std::fs::set_permissions(&executable, std::fs::Permissions::from_mode(0o755)).expect("executable");
-        Program { package: "p".into(), name: name.into(), executable, folder: folder.to_owned() }
+        Program {
+            package: "p".into(),
+            name: name.into(),
+            executable,
+            folder: folder.to_owned(),
+            tests: Tests::All,
+        }
     }
 
     fn jobs(all: Vec<Program>) -> Vec<Job> {
-        all.into_iter().map(Job::first).collect()
+        all.into_iter().map(|program| Runs::default().first(program)).collect()
     }
 
     const BAD: &str =

@@ -119,11 +119,11 @@ pub(super) fn strict() -> bool {
 }
 
 /// Needs that are skipped and that the committed list does not accept.
-pub(super) fn refused(skips: &BTreeSet<Skip>) -> Result<BTreeSet<String>> {
+pub(super) fn refused(skips: &BTreeSet<Skip>) -> Result<Vec<String>> {
     let text = std::fs::read_to_string(shell::root().join(ACCEPTED)).context(ACCEPTED)?;
     let accepted = accepted(&text)?;
-    let needs = skips.iter().map(|skip| &skip.need);
-    Ok(needs.filter(|need| !accepted.contains(*need)).cloned().collect())
+    let needs: BTreeSet<&String> = skips.iter().map(|skip| &skip.need).collect();
+    Ok(needs.into_iter().filter(|need| !accepted.contains(*need)).cloned().collect())
 }
 
 #[cfg(test)]

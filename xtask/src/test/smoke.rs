@@ -1,4 +1,4 @@
-//! The released command, used once as people use it.
+//! The command without the checks of a debug build, used once as people use it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,12 +12,15 @@ use super::skips::Skip;
 use crate::nginx::Nginx;
 use crate::shell;
 
+/// What the command is built with (Cargo.toml).
+pub(super) const PROFILE: &str = "ci";
+
 /// Longest life of a smoke run: a command that hangs is a failure, not a wait.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs the demo, and a second of load against a real server.
 pub(super) fn run(tally: &mut Tally) -> Result<()> {
-    let linerate = shell::target_dir().join("release/linerate");
+    let linerate = shell::target_dir().join(PROFILE).join("linerate");
     println!("{}", limited(Command::new(&linerate).arg("demo"))?);
     if shell::find("nginx").is_none() {
         tally.skipped.insert(Skip::step("smoke run", "load against a real server", "nginx"));
