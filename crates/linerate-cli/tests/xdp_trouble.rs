@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use linerate_skips::skip;
 
 use common::answer;
-use namespaces::{Cable, Namespace, OUR_V4, OURS, THEIR_V4, THEIR_V6, THEIRS};
+use namespaces::{Cable, Namespace, OUR_V4, OUR_V6, OURS, THEIR_V4, THEIR_V6, THEIRS};
 use past_kernel::{A_WHILE, PORT, Serving, connected, get, load};
 
 const AT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(OUR_V4), PORT);
@@ -270,4 +270,27 @@ fn after_a_kill_a_new_server_answers_soon() {
     }
     println!("the soonest answer came {soonest:?} after the kill");
     assert!(soonest < Duration::from_millis(500), "{soonest:?}");
+}
+
+/// A connection whose segments have extension headers is ours still: the kernel would reset it.
+#[test]
+fn segments_behind_extension_headers_are_answered() {
+    const CLIENT: &str = "
+import socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+pad = bytes([0, 0, 1, 4, 0, 0, 0, 0])
+for option in (0, socket.IPV6_DSTOPTS, socket.IPV6_HOPOPTS):
+    if option:
+        s.setsockopt(socket.IPPROTO_IPV6, option, pad)
+    s.sendall(b'GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')
+    print(s.recv(4096).decode().splitlines()[0])
+";
+    let Some(cable) = Cable::new(1) else { return };
+    let flags = format!("--io xdp --interface {OURS} --listen [{OUR_V6}]:{PORT} --threads 1");
+    let _serving = Serving::start(&cable.ours, &flags);
+    let run =
+        || Command::new("python3").args(["-c", CLIENT, &OUR_V6.to_string(), &PORT.to_string()]).output();
+    let Ok(out) = cable.theirs.run(run) else { return skip("python3", "python3 is not installed") };
+    let (said, trouble) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert_eq!(said, "HTTP/1.1 200 OK\n".repeat(3), "{trouble}");
 }

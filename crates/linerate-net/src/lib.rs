@@ -62,6 +62,7 @@ mod flow_info;
 mod host_secret;
 mod input;
 pub mod instrument;
+mod ipv6;
 pub mod layer;
 mod limits;
 mod line;

@@ -78,6 +78,10 @@ pub(crate) const DIAL_PAUSE: Duration = Duration::from_millis(1);
 /// connection that lingers gives its place to a new one at once, and a loop opens fewer in a turn.
 pub(crate) const DYING_BEYOND: u32 = 1024;
 
+/// Extension headers of an IPv6 packet, at most (user-space TCP). Reason: RFC 8200 section 4.1 knows seven places for them,
+/// and the XDP program has code for each. Longer chains are dropped, as RFC 8504 section 5.3 allows.
+pub(crate) const EXTENSION_HEADERS: usize = 8;
+
 /// Connections asked for at once on a listener (io_uring). Reason: each is a request of its own since it brings the
 /// peer's address; one turn accepts no more.
 pub(crate) const ACCEPTS_IN_FLIGHT: usize = 32;

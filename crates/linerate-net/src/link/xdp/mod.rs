@@ -4,8 +4,7 @@
 //!
 //! Our segments ([`Steer`]) are, for a server, those to its TCP ports on the interface's addresses;
 //! for a client, those to source addresses of its own, all TCP ports. "Packet too big" messages
-//! from routers about our segments are ours too. Fragments, IPv6 packets with extension headers and
-//! frames with VLAN tags are never ours.
+//! from routers about our segments are ours too. Fragments and frames with VLAN tags are never ours.
 //!
 //! The kernel answers ARP and NDP for all these addresses, since the interface has them. A client's
 //! addresses are added for as long as the link lives, unless the interface has them already. They

@@ -1,6 +1,8 @@
 //! Completes checksums: over a veth, the peer's kernel leaves the TCP checksum to a card that does
 //! not exist.
 
+use crate::ipv6;
+
 /// Completes the checksum of a TCP segment that only has the pseudo-header's sum (RFC 9293 section
 /// 3.1; the kernel calls it partial). Leaves everything else as it is, wrong checksums included.
 pub(super) fn complete_checksum(packet: &mut [u8]) {
@@ -21,7 +23,10 @@ fn layout(packet: &[u8]) -> Option<(std::ops::Range<usize>, usize, usize)> {
     let length = |at: usize| packet.get(at..at + 2).map(|l| usize::from(u16::from_be_bytes([l[0], l[1]])));
     match packet.first()? >> 4 {
         4 if packet.get(9) == Some(&6) => Some((12..20, usize::from(packet[0] & 15) * 4, length(2)?)),
-        6 if packet.get(6) == Some(&6) && packet.len() >= 40 => Some((8..40, 40, 40 + length(4)?)),
+        6 => match ipv6::payload(packet)? {
+            (6, start) => Some((8..ipv6::HEADER, start, ipv6::HEADER + length(4)?)),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -45,6 +50,7 @@ fn fold(mut sum: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ipv6::tests::extend;
 
     fn v4(data: &[u8]) -> Vec<u8> {
         let total = (40 + data.len()) as u16;
@@ -65,8 +71,15 @@ mod tests {
         p
     }
 
+    /// A segment behind hop-by-hop and destination options.
+    fn behind_headers(data: &[u8]) -> Vec<u8> {
+        let mut p = v6(data);
+        extend(&mut p, &[(0, 0), (60, 1)]);
+        p
+    }
+
     fn with_checksum(mut p: Vec<u8>, value: u16) -> Vec<u8> {
-        let at = if p[0] >> 4 == 4 { 36 } else { 56 };
+        let at = layout(&p).expect("TCP").1 + 16;
         p[at..at + 2].copy_from_slice(&value.to_be_bytes());
         p
     }
@@ -84,7 +97,7 @@ mod tests {
     #[test]
     fn a_partial_checksum_becomes_a_right_one() {
         for data in [&b""[..], b"x", b"four", b"seven!!", &[0xff; 1460]] {
-            for packet in [v4(data), v6(data)] {
+            for packet in [v4(data), v6(data), behind_headers(data)] {
                 let partial = pseudo(&packet);
                 let mut packet = with_checksum(packet, partial);
                 // Ethernet's padding does not belong to the segment.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use super::ethernet::Mac;
 use super::steer::{Ports, Rule};
+use crate::limits::EXTENSION_HEADERS;
 
 /// Verdicts of an XDP program (linux/bpf.h).
 pub(super) const XDP_PASS: u32 = 2;
@@ -132,8 +133,11 @@ const FRAME: Reg = 2;
 const END: Reg = 3;
 const PORT: Reg = 5;
 const SCRATCH: Reg = 0;
-/// Nonzero if the segment is in a fragment.
+/// Nonzero if the segment is in a fragment, or may be.
 const FRAGMENT: Reg = 9;
+/// An IPv6 extension header, and the number of the header that it is.
+const HEADER: Reg = 8;
+const NEXT: Reg = 7;
 
 // Offsets in a frame, bytes from its start (Ethernet without a VLAN tag).
 const ETHER_TYPE: i16 = 12;
@@ -143,9 +147,12 @@ const IPV6_HEADER: i32 = 40;
 const TCP: i32 = 6;
 const ICMP: i32 = 1;
 const ICMPV6: i32 = 58;
-/// Protocol number and length of IPv6's fragment header.
+/// Numbers of IPv6's extension headers, and the length of the shortest.
+const HOP_BY_HOP: i32 = 0;
+const ROUTING: i32 = 43;
 const FRAGMENT_V6: i32 = 44;
-const FRAGMENT_HEADER: i16 = 8;
+const DESTINATION: i32 = 60;
+const SHORTEST_HEADER: i32 = 8;
 /// Length of both ports of a segment, and the offset of the destination port.
 const PORTS: i32 = 4;
 const TO_PORT: i16 = 2;
@@ -156,8 +163,7 @@ const QUOTED: i32 = 8;
 /// Builds the program for these rules. It redirects TCP segments to our card that match a rule, and
 /// routers' messages that such a segment of ours was too large (ICMP "fragmentation needed", ICMPv6
 /// "packet too big"). The kernel would drop those messages, since it knows no such connection. All
-/// other frames pass to the kernel: frames for other cards, broadcasts, and IPv6 packets with
-/// extension headers.
+/// other frames pass to the kernel, for example those for other cards, and broadcasts.
 ///
 /// The program drops the first fragment of a segment that would match. The kernel would reassemble
 /// it and answer with a reset, which ends a good connection. It cannot reassemble the other
@@ -251,28 +257,78 @@ fn ipv4(a: &mut Assembler, rules: &[Rule], icmp: Label, pass: Label, hit: Label)
 }
 
 fn ipv6(a: &mut Assembler, rules: &[Rule], icmp: Label, pass: Label, hit: Label) {
-    let (whole, fragment) = (a.label(), a.label());
+    let (whole, behind) = (a.label(), a.label());
     must_have(a, i32::from(IP) + IPV6_HEADER + PORTS, pass);
     a.load(code::LOAD_U8, SCRATCH, FRAME, IP + 6);
     a.jump(code::JUMP_EQUAL_IMM, SCRATCH, 0, TCP, whole);
-    a.jump(code::JUMP_EQUAL_IMM, SCRATCH, 0, FRAGMENT_V6, fragment);
-    a.jump(code::JUMP, 0, 0, 0, icmp);
+    a.jump(code::JUMP_EQUAL_IMM, SCRATCH, 0, ICMPV6, icmp);
+    extension_headers(a, rules, behind, pass, hit);
     a.place(whole);
     a.load(code::LOAD_U16, PORT, FRAME, IP + IPV6_HEADER as i16 + TO_PORT);
     a.immediate(code::TO_HOST, PORT, 16);
     compare_v6(a, rules, IP + 24, pass, hit);
-    a.place(fragment);
-    const HEADER: i16 = IP + IPV6_HEADER as i16;
-    must_have(a, i32::from(HEADER + FRAGMENT_HEADER) + PORTS, pass);
-    a.load(code::LOAD_U8, SCRATCH, FRAME, HEADER);
-    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, TCP, pass);
-    a.load(code::LOAD_U16, SCRATCH, FRAME, HEADER + 2);
-    a.immediate(code::TO_HOST, SCRATCH, 16);
-    a.jump(code::JUMP_SET_IMM, SCRATCH, 0, 0xfff8, pass);
-    a.immediate(code::MOVE_IMM, FRAGMENT, 1);
-    a.load(code::LOAD_U16, PORT, FRAME, HEADER + FRAGMENT_HEADER + TO_PORT);
+    a.place(behind);
+    within(a, PORTS, pass);
+    a.load(code::LOAD_U16, PORT, HEADER, TO_PORT);
     a.immediate(code::TO_HOST, PORT, 16);
     compare_v6(a, rules, IP + 24, pass, hit);
+}
+
+/// Continues only if the frame has this many bytes from the current header on.
+fn within(a: &mut Assembler, bytes: i32, otherwise: Label) {
+    a.load(code::MOVE, 4, HEADER, 0);
+    a.immediate(code::ADD_IMM, 4, bytes);
+    a.jump(code::JUMP_GREATER, 4, END, 0, otherwise);
+}
+
+/// Walks extension headers (RFC 8200 section 4) until TCP begins. `NEXT` is in the scratch register.
+/// Options, and routing headers that do not lead on, are passed over. A first fragment is marked. A
+/// chain that is too long for us is dropped, because the kernel would find TCP behind it, and reset
+/// the connection.
+fn extension_headers(a: &mut Assembler, rules: &[Rule], tcp: Label, pass: Label, hit: Label) {
+    a.load(code::MOVE, NEXT, SCRATCH, 0);
+    a.load(code::MOVE, HEADER, FRAME, 0);
+    a.immediate(code::ADD_IMM, HEADER, i32::from(IP) + IPV6_HEADER);
+    for position in 0..EXTENSION_HEADERS {
+        let (options, routing, fragment, next) = (a.label(), a.label(), a.label(), a.label());
+        a.jump(code::JUMP_EQUAL_IMM, NEXT, 0, TCP, tcp);
+        within(a, SHORTEST_HEADER, pass);
+        if position == 0 {
+            a.jump(code::JUMP_EQUAL_IMM, NEXT, 0, HOP_BY_HOP, options);
+        }
+        a.jump(code::JUMP_EQUAL_IMM, NEXT, 0, DESTINATION, options);
+        a.jump(code::JUMP_EQUAL_IMM, NEXT, 0, ROUTING, routing);
+        a.jump(code::JUMP_EQUAL_IMM, NEXT, 0, FRAGMENT_V6, fragment);
+        a.jump(code::JUMP, 0, 0, 0, pass);
+        a.place(routing);
+        a.load(code::LOAD_U8, SCRATCH, HEADER, 3);
+        a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, 0, pass);
+        a.place(options);
+        a.load(code::LOAD_U8, NEXT, HEADER, 0);
+        a.load(code::LOAD_U8, SCRATCH, HEADER, 1);
+        a.immediate(code::SHIFT_LEFT_IMM, SCRATCH, 3);
+        a.immediate(code::ADD_IMM, SCRATCH, SHORTEST_HEADER);
+        a.put(code::ADD, HEADER, SCRATCH, 0, 0);
+        a.jump(code::JUMP, 0, 0, 0, next);
+        a.place(fragment);
+        a.load(code::LOAD_U16, SCRATCH, HEADER, 2);
+        a.immediate(code::TO_HOST, SCRATCH, 16);
+        a.jump(code::JUMP_SET_IMM, SCRATCH, 0, 0xfff8, pass);
+        a.immediate(code::MOVE_IMM, FRAGMENT, 1);
+        a.load(code::LOAD_U8, NEXT, HEADER, 0);
+        a.immediate(code::ADD_IMM, HEADER, SHORTEST_HEADER);
+        a.place(next);
+    }
+    let too_long = a.label();
+    a.jump(code::JUMP_EQUAL_IMM, NEXT, 0, TCP, tcp);
+    for more in [DESTINATION, ROUTING, FRAGMENT_V6] {
+        a.jump(code::JUMP_EQUAL_IMM, NEXT, 0, more, too_long);
+    }
+    a.jump(code::JUMP, 0, 0, 0, pass);
+    a.place(too_long);
+    a.immediate(code::MOVE_IMM, FRAGMENT, 1);
+    let addresses: Vec<_> = rules.iter().map(|rule| Rule { ports: Ports::All, ..*rule }).collect();
+    compare_v6(a, &addresses, IP + 24, pass, hit);
 }
 
 /// ICMP type 3, code 4, about a segment from one of our addresses and ports. Headers have no

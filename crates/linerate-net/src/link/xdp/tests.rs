@@ -4,10 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use linerate_skips::{need, skip};
 
+use crate::ipv6::tests::extend;
+use crate::limits::EXTENSION_HEADERS;
 use crate::sys::xdp::Program;
 
 use super::Steer;
 use super::ethernet::Mac;
+use super::limits;
 use super::preflight;
 use super::program::{Ours, XDP_DROP, XDP_PASS, program};
 use super::steer::{Ports, Rule};
@@ -210,6 +213,70 @@ fn fragments_of_our_segments_reach_nobody() {
     for other in [six(22, 6, 1), six(8080, 17, 1), six(8080, 6, 8 | 1)] {
         assert!(!judge.drops(&other) && !judge.takes(&other));
     }
+}
+
+/// RFC 8200 section 4: the kernel knows no connection of ours, and would reset it.
+#[test]
+fn segments_behind_extension_headers_are_ours() {
+    let rules = rules(&Steer::Listen(vec![(US6, 8443).into()]));
+    let Some(judge) = Judge::new(&rules) else { return };
+    let behind = |to: Ipv6Addr, port: u16, last: u8, headers: &[(u8, u8)]| {
+        let mut packet = v6(to, port, last).split_off(14);
+        extend(&mut packet, headers);
+        ethernet(0x86dd, &packet)
+    };
+    let most = [(60, 0); EXTENSION_HEADERS];
+    let chains: [&[(u8, u8)]; 8] = [
+        &[(0, 0)],
+        &[(60, 0)],
+        &[(43, 2)],
+        &[(0, 255)],
+        &[(0, 1), (60, 3), (43, 2), (60, 0)],
+        &[(43, 0), (43, 1)],
+        &[(60, 0), (60, 31), (60, 0)],
+        &most,
+    ];
+    for headers in chains {
+        let whole = behind(US6, 8443, 6, headers);
+        assert!(judge.takes(&whole), "{headers:?}");
+        let ports = whole.len() - 20 + 4;
+        for len in (14..ports).step_by(3).chain([ports - 1]) {
+            assert!(!judge.takes(&whole[..len]) && !judge.drops(&whole[..len]), "{headers:?} cut at {len}");
+        }
+        for (other, what) in [
+            (behind(US6, 22, 6, headers), "another port"),
+            (behind(Ipv6Addr::LOCALHOST, 8443, 6, headers), "another address"),
+            (behind(US6, 8443, 17, headers), "UDP"),
+            (behind(US6, 8443, 59, headers), "no next header"),
+        ] {
+            assert!(!judge.takes(&other) && !judge.drops(&other), "{what} behind {headers:?}");
+        }
+    }
+    // Behind a fragment header too, and a later fragment is the kernel's.
+    for headers in [&[(60, 0), (44, 0)][..], &[(44, 0), (60, 0)], &[(0, 0), (43, 0), (44, 0), (60, 1)]] {
+        assert!(judge.drops(&behind(US6, 8443, 6, headers)), "{headers:?}");
+    }
+    let mut leads_on = behind(US6, 8443, 6, &[(43, 0)]);
+    leads_on[14 + 40 + 3] = 1;
+    let late_options = behind(US6, 8443, 6, &[(60, 0), (0, 0)]);
+    for frame in [leads_on, late_options] {
+        assert!(!judge.takes(&frame) && !judge.drops(&frame));
+    }
+    // More of them than we walk, whatever the port.
+    let long = [(60, 0); EXTENSION_HEADERS + 1];
+    assert!(judge.drops(&behind(US6, 8443, 6, &long)) && judge.drops(&behind(US6, 22, 6, &long)));
+    let elsewhere = behind(Ipv6Addr::LOCALHOST, 8443, 6, &long);
+    assert!(!judge.takes(&elsewhere) && !judge.drops(&elsewhere));
+}
+
+/// As many rules as there may be are no trouble for the verifier.
+#[test]
+fn many_rules_for_ipv6_are_taken() {
+    let address = |n: u16| Ipv6Addr::new(0xfd00, 1, 2, 3, 4, 5, 6, n);
+    let more: Vec<IpAddr> = (0..limits::RULES as u16).map(|n| address(n).into()).collect();
+    let Some(judge) = Judge::new(&rules(&Steer::From(more))) else { return };
+    assert!(judge.takes(&v6(address(limits::RULES as u16 - 1), 80, 6)));
+    assert!(!judge.takes(&v6(address(limits::RULES as u16), 80, 6)));
 }
 
 #[test]

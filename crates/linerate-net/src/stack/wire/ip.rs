@@ -4,12 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::checksum::Sum;
 use super::malformed::Malformed;
+use crate::ipv6;
 use crate::link::Checksums;
 
 /// The protocol number of TCP.
 pub(super) const TCP: u8 = 6;
 const IPV4_HEADER: usize = 20;
-const IPV6_HEADER: usize = 40;
+const IPV6_HEADER: usize = ipv6::HEADER;
 const HOP_LIMIT: u8 = 64;
 /// The first 12 bytes of an IPv4-mapped address (RFC 4291 section 2.5.5.2).
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
@@ -120,11 +121,18 @@ impl IpHeader {
     fn parse_v6(bytes: &[u8]) -> Result<IpHeader, Malformed> {
         let header: &[u8; IPV6_HEADER] = bytes.first_chunk().ok_or(Malformed::Short)?;
         let to = IPV6_HEADER + usize::from(u16::from_be_bytes([header[4], header[5]]));
-        if header[6] != TCP {
-            return Err(Malformed::NotOurs);
-        }
+        let from = match header[6] {
+            TCP => IPV6_HEADER,
+            _ => match ipv6::payload(bytes).ok_or(Malformed::Header)? {
+                (TCP, from) => from,
+                _ => return Err(Malformed::NotOurs),
+            },
+        };
         if to > bytes.len() {
             return Err(Malformed::Short);
+        }
+        if from > to {
+            return Err(Malformed::Header);
         }
         let addr = |at: usize| header[at..].first_chunk().map_or(Addr::default(), |c| Addr(*c));
         let (src, dst) = (addr(8), addr(24));
@@ -132,7 +140,7 @@ impl IpHeader {
             // Mapped addresses must not appear on the wire (RFC 4291 section 2.5.5.2).
             return Err(Malformed::Header);
         }
-        Ok(IpHeader { src, dst, from: IPV6_HEADER, to })
+        Ok(IpHeader { src, dst, from, to })
     }
 
     /// Writes the header of a packet with a payload of `len` bytes into `header`, which must have

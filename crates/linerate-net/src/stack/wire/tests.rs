@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::ipv6::tests::extend;
+use crate::limits::EXTENSION_HEADERS;
 
 fn addr(v4: bool, last: u8) -> Addr {
     let ip: std::net::IpAddr =
@@ -110,4 +112,30 @@ fn fragments_are_not_ours() {
     emit(&src, &dst, &tcp, &mut bytes, |_| {});
     bytes[6] = 0x20;
     assert_eq!(Packet::parse(&bytes, Checksums::Trust).map(|_| ()), Err(Malformed::NotOurs));
+}
+
+/// RFC 8200 section 4.
+#[test]
+fn segments_behind_extension_headers_are_read() {
+    let (src, dst) = (addr(false, 1), addr(false, 2));
+    let tcp = TcpHeader { src_port: 1, dst_port: 2, seq: Seq(3), flags: Flags::ACK, ..TcpHeader::default() };
+    let mut plain = vec![0; headers_len(&dst, &tcp) + 5];
+    emit(&src, &dst, &tcp, &mut plain, |out| out.copy_from_slice(b"hello"));
+    for headers in [&[(0, 0)][..], &[(60, 2), (43, 0)], &[(0, 1), (60, 0), (43, 2), (60, 0)]] {
+        let mut bytes = plain.clone();
+        extend(&mut bytes, headers);
+        let packet = Packet::parse(&bytes, Checksums::Full).expect("well formed");
+        assert_eq!((packet.src, packet.dst, packet.tcp), (src, dst, tcp));
+        assert_eq!(&bytes[packet.from..packet.to], b"hello");
+        // A length that ends within the headers.
+        bytes[4..6].copy_from_slice(&[0, 7]);
+        assert_eq!(Packet::parse(&bytes, Checksums::Full).map(|_| ()), Err(Malformed::Header));
+    }
+    let mut leads_on = plain.clone();
+    extend(&mut leads_on, &[(43, 0)]);
+    leads_on[43] = 1;
+    assert_eq!(Packet::parse(&leads_on, Checksums::Full).map(|_| ()), Err(Malformed::NotOurs));
+    let mut long = plain.clone();
+    extend(&mut long, &[(60, 0); EXTENSION_HEADERS + 1]);
+    assert_eq!(Packet::parse(&long, Checksums::Full).map(|_| ()), Err(Malformed::Header));
 }
