@@ -1,8 +1,11 @@
 //! Takes packets in, and then runs the timers that react to missing packets.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::Stack;
+use super::core::mss_of;
+use super::wire::Addr;
 use crate::link::Link;
 use crate::{Event, Time};
 
@@ -56,7 +59,12 @@ impl<L: Link> Stack<L> {
         // The link's own MTU suffices for a SYN-ACK: narrower paths are learnt when segments are
         // not acknowledged.
         let mtu = self.link.mtu([0, 0, 0, 0].into());
-        if std::mem::replace(&mut core.mtu, mtu) > mtu {
+        let before = std::mem::replace(&mut core.mtu, mtu);
+        if before != mtu {
+            // IPv4 has the shorter header.
+            core.shared.largest_segment = mss_of(mtu, &Addr::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
+        }
+        if before > mtu {
             core.narrow(mtu);
         }
         let mut taken = 0;

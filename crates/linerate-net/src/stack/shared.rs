@@ -20,6 +20,8 @@ pub(crate) struct Shared {
     pub(crate) limits: StackLimits,
     pub(crate) keys: Keys,
     pub(crate) stats: StackStats,
+    /// Payload of the largest segment that the link's MTU admits.
+    pub(crate) largest_segment: u16,
     /// Bytes came out of order, or found no room, so the list of holders must be updated.
     pub(crate) early_news: bool,
     spare: Vec<Scoreboard>,
@@ -36,6 +38,7 @@ impl Shared {
             keys: Keys::new(seed, host.map(|host| host.key)),
             ahead_ns: host.map_or(0, |host| host.ahead_ns),
             stats: StackStats::default(),
+            largest_segment: u16::MAX,
             early_news: false,
             spare: Vec::new(),
         }

@@ -56,8 +56,8 @@ pub use steer::Steer;
 pub struct XdpCounts {
     /// Received and dropped by the kernel because a ring was full: the thread was too slow.
     pub overrun: u64,
-    /// Dropped by the kernel as too large for a frame, which offloads of a sender on the same
-    /// machine may cause.
+    /// Dropped as too large for a frame, which offloads of a sender on the same machine may cause
+    /// where the kernel gives no packets that span frames.
     pub too_large: u64,
     /// Not sent because no frame was free.
     pub no_room: u64,
@@ -108,6 +108,8 @@ pub struct Xdp {
     /// Reports to the operator; only the link that speaks for all has any.
     speaks: bool,
     said: VecDeque<String>,
+    /// It was said that packets are lost because they are larger than a frame.
+    lost_large: bool,
     /// Dropped last, because it detaches the program from the interface.
     shared: Arc<Shared>,
 }
@@ -171,6 +173,10 @@ impl Xdp {
         if now >= self.next_epoch {
             self.next_epoch = now + limits::EPOCH;
             self.neighbours.next_epoch();
+            if self.speaks && !self.lost_large && self.counts().too_large > 0 {
+                self.lost_large = true;
+                self.said.push_back(preflight::loses_large(&self.shared.interface));
+            }
         }
         if let Some(addresses) = &mut self.addresses {
             addresses.renew(now);

@@ -146,7 +146,7 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
     let from = if let Steer::From(from) = &steer { &from[..] } else { &[] };
     let mut borrowed = BorrowedAddresses::borrow(&mut netlink, interface.index, name, from, monotonic())?;
     let taken = take(options, &interface, queues, |map| program(&rules, mac, Ours::ToSocket { map }))?;
-    notes.extend(taken.note);
+    notes.extend(taken.notes);
     let shared = Arc::new(Shared {
         interface: name.clone(),
         attachment: taken.attachment,
@@ -160,12 +160,22 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
     }
     let link = |(n, queues): (usize, _)| {
         let (addresses, shared) = (borrowed.take(), Arc::clone(&shared));
-        Xdp::new(queues, &interface, mac, options.checksums, addresses, shared, n == 0)
+        let part = Part { addresses, is_generic: taken.mode == Mode::Generic, speaks: n == 0 };
+        Xdp::new(queues, &interface, mac, options.checksums, shared, part)
     };
     let links: io::Result<Vec<Xdp>> = parts.into_iter().enumerate().map(link).collect();
     let links = links.map_err(|e| preflight::refused("a descriptor", &e))?;
     let listen = if let Steer::Listen(places) = steer { places } else { Vec::new() };
     Ok(Opened { links, listen, addresses: own, how: taken.how, notes })
+}
+
+/// What differs between the links of an interface.
+struct Part {
+    addresses: Option<BorrowedAddresses>,
+    /// The program runs in the kernel's receive path.
+    is_generic: bool,
+    /// It speaks for all.
+    speaks: bool,
 }
 
 impl Xdp {
@@ -174,9 +184,8 @@ impl Xdp {
         interface: &Interface,
         mac: Mac,
         checksums: Checksums,
-        addresses: Option<BorrowedAddresses>,
         shared: Arc<Shared>,
-        speaks: bool,
+        part: Part,
     ) -> io::Result<Xdp> {
         let largest = frame_bytes(interface) - xdp::HEADROOM - ethernet::HEADER;
         Ok(Xdp {
@@ -187,7 +196,9 @@ impl Xdp {
             mtu: interface.mtu.min(largest),
             largest,
             checksums,
-            completes: checksums == Checksums::Full && xdp::is_software(&shared.interface),
+            // The kernel's receive path hands over segments that it has put together, too.
+            completes: checksums == Checksums::Full
+                && (part.is_generic || xdp::is_software(&shared.interface)),
             neighbours: Neighbours::new(),
             netlink: Netlink::open()?,
             looked_for: Vec::new(),
@@ -197,14 +208,15 @@ impl Xdp {
             look_for_wake: Time::ZERO,
             clock: Clock::default(),
             counts: XdpCounts::default(),
-            addresses,
+            addresses: part.addresses,
             monitor: Monitor::open(interface.index)?,
             look_for_news: Time::ZERO,
             is_up: true,
             was_up: true,
             unsure: true,
-            speaks,
+            speaks: part.speaks,
             said: VecDeque::new(),
+            lost_large: false,
             shared,
         })
     }
@@ -291,7 +303,8 @@ struct Taken {
     map: XskMap,
     attachment: Attachment,
     how: &'static str,
-    note: Option<String>,
+    notes: Vec<String>,
+    mode: Mode,
 }
 
 /// Opens a socket on each queue and attaches the program, in the best mode that works.
@@ -303,6 +316,7 @@ fn take(
 ) -> Result<Taken, XdpError> {
     let (map, sockets) = sockets(options, interface, queues)?;
     let zero_copy = sockets.iter().all(QueueSocket::is_zero_copy);
+    let spans = sockets.iter().all(QueueSocket::spans_frames);
     let loaded =
         Program::load(&program(map.number())).map_err(|e| preflight::refused("the XDP program", &e))?;
     let modes = match options.mode {
@@ -326,7 +340,11 @@ fn take(
                         preflight::in_words(&e)
                     )
                 });
-                return Ok(Taken { sockets, map, attachment, how, note });
+                // In the driver, the kernel does without offloads by itself.
+                let whole =
+                    (mode == Mode::Generic && !spans).then(|| preflight::frames_only(&options.interface));
+                let notes = note.into_iter().chain(whole).collect();
+                return Ok(Taken { sockets, map, attachment, how, notes, mode });
             }
             Err(e) if busy(&e) => return Err(preflight::has_program(&options.interface)),
             Err(e) if e.raw_os_error() == Some(libc::EPERM) => {

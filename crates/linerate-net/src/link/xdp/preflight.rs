@@ -228,6 +228,29 @@ fn uses(text: &str, address: IpAddr) -> usize {
     text.lines().skip(1).filter(is_use).count()
 }
 
+/// The switches that keep packets within frames.
+fn without_offloads(name: &str) -> String {
+    format!(
+        "ethtool -K {name} gro off lro off, and on the sender's interface: ethtool -K PEER tso off gso off"
+    )
+}
+
+/// A note for the start: the kernel gives no packets that span frames.
+pub(super) fn frames_only(name: &str) -> String {
+    format!(
+        "the kernel cannot hand over packets larger than a frame (XDP_USE_SG): those of a sender on this machine,          and those that GRO puts together, are lost; hint: {}",
+        without_offloads(name)
+    )
+}
+
+/// The same, once packets were lost.
+pub(super) fn loses_large(name: &str) -> String {
+    format!(
+        "packets to {name} were lost because they are larger than a frame (too_large); hint: {}",
+        without_offloads(name)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -94,7 +94,9 @@ impl Flow {
             self.acks.now = true;
         }
         self.acks.bytes += bytes.len() as u32;
-        self.receive.mss = self.receive.mss.max((bytes.len()).min(usize::from(u16::MAX)) as u16);
+        // A link may hand over several segments as one.
+        let len = bytes.len().min(usize::from(shared.largest_segment)) as u16;
+        self.receive.mss = self.receive.mss.max(len);
         if self.acks.bytes >= 2 * u32::from(self.receive.mss) {
             self.acks.now = true;
         } else if self.acks.at == Time::NEVER {

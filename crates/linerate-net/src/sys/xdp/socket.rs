@@ -62,6 +62,9 @@ const FLOOD_LASTS: Duration = Duration::from_secs(5);
 /// not hold the thread.
 const CALLS_PER_KICK: u32 = 512;
 
+/// Bytes of a packet that spans frames. Reason: IP's largest packet, with an Ethernet header.
+const GATHERED: usize = 14 + 65_535;
+
 /// Lost packets, as the kernel counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -96,6 +99,12 @@ pub(crate) struct QueueSocket {
     pushed: bool,
     /// This thread polls the queue.
     polls: bool,
+    /// Packets may come in several frames.
+    spans: bool,
+    /// The frames so far of a packet that spans several.
+    gathered: Vec<u8>,
+    /// Packets that were too long to gather.
+    too_long: u64,
 }
 
 impl QueueSocket {
@@ -138,13 +147,7 @@ impl QueueSocket {
         // Older kernels work without it.
         let _ = set(&fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &config.frames);
         // Both modes use the same memory, so it is pinned once.
-        let zero_copy = match bind(&fd, interface, queue, config.zero_copy) {
-            Err(e) if config.zero_copy && e.raw_os_error() != Some(libc::EBUSY) => {
-                bind(&fd, interface, queue, false)?;
-                false
-            }
-            bound => bound.map(|()| config.zero_copy)?,
-        };
+        let (zero_copy, spans) = bind_best(&fd, interface, queue, config.zero_copy)?;
         Ok(QueueSocket {
             fd,
             umem,
@@ -160,7 +163,15 @@ impl QueueSocket {
             zero_copy,
             pushed: false,
             polls: config.busy_poll.is_some(),
+            spans,
+            gathered: Vec::new(),
+            too_long: 0,
         })
+    }
+
+    /// Whether packets larger than a frame can be received.
+    pub(crate) fn spans_frames(&self) -> bool {
+        self.spans
     }
 
     /// Whether the card accesses our memory itself.
@@ -187,8 +198,23 @@ impl QueueSocket {
             }
             let Some(mut frame) = self.umem.returned(packet.address) else { continue };
             let within = packet.address as usize % self.umem.frame_bytes();
+            let more = packet.options & libc::XDP_PKT_CONTD != 0;
             if let Some(bytes) = self.umem.bytes(&mut frame, within, packet.len as usize) {
-                take(bytes);
+                if !more && self.gathered.is_empty() {
+                    take(bytes);
+                } else {
+                    // A packet that is too long stays so until its last frame.
+                    self.gathered.extend_from_slice(&bytes[..bytes.len().min(GATHERED + 1)]);
+                    self.gathered.truncate(GATHERED + 1);
+                }
+            }
+            if !more && !self.gathered.is_empty() {
+                if self.gathered.len() <= GATHERED {
+                    take(&mut self.gathered);
+                } else {
+                    self.too_long += 1;
+                }
+                self.gathered.clear();
             }
             // The fill ring has a slot for every receive frame.
             if is_calm && self.posted > self.calm {
@@ -327,7 +353,11 @@ impl QueueSocket {
         if get(&self.fd, libc::XDP_STATISTICS, &mut s).is_err() {
             return Counts::default();
         }
-        Counts { dropped: s.rx_dropped, ring_full: s.rx_ring_full, no_frame: s.rx_fill_ring_empty_descs }
+        Counts {
+            dropped: s.rx_dropped + self.too_long,
+            ring_full: s.rx_ring_full,
+            no_frame: s.rx_fill_ring_empty_descs,
+        }
     }
 }
 
@@ -380,11 +410,27 @@ fn ring_offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     Ok(at)
 }
 
-fn bind(fd: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Result<()> {
-    let copying = if zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
+/// Binds with zero-copy if that is wanted and possible, else so that packets may span frames, if the
+/// kernel can do that. Says which of both it is.
+fn bind_best(fd: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Result<(bool, bool)> {
+    let is_busy = |e: &io::Error| e.raw_os_error() == Some(libc::EBUSY);
+    // A driver with zero-copy refuses packets larger than a frame by its MTU.
+    if zero_copy {
+        match bind(fd, interface, queue, libc::XDP_ZEROCOPY) {
+            Err(e) if !is_busy(&e) => {}
+            bound => return bound.map(|()| (true, false)),
+        }
+    }
+    match bind(fd, interface, queue, libc::XDP_COPY | libc::XDP_USE_SG) {
+        Err(e) if !is_busy(&e) => bind(fd, interface, queue, libc::XDP_COPY).map(|()| (false, false)),
+        bound => bound.map(|()| (false, true)),
+    }
+}
+
+fn bind(fd: &OwnedFd, interface: u32, queue: u32, flags: u16) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: copying | libc::XDP_USE_NEED_WAKEUP,
+        sxdp_flags: flags | libc::XDP_USE_NEED_WAKEUP,
         sxdp_ifindex: interface,
         sxdp_queue_id: queue,
         sxdp_shared_umem_fd: 0,
