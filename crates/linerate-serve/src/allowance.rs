@@ -22,6 +22,11 @@ impl Allowance {
         self.each
     }
 
+    /// Whether all of them together have used up what the thread may have.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.each < UNSENT
+    }
+
     /// Records that one connection's count changed from `before` to `now`.
     pub(crate) fn changed(&mut self, before: usize, now: usize) {
         self.together = self.together + now - before;

@@ -9,7 +9,7 @@ use linerate_http::server::RequestHead;
 use linerate_net::Time;
 use linerate_tls::TlsInfo;
 
-use crate::limits::LOGGED_LINE;
+use crate::limits::{FILE_COUNTS_AS, LOGGED_LINE};
 use crate::message::file_body::FileBody;
 use crate::message::stream::Streamed;
 
@@ -101,13 +101,14 @@ impl Answer {
         }
     }
 
-    /// Bytes of it that are ready and not handed over.
+    /// Bytes of it that are ready and not handed over. A file counts as some.
     pub(crate) fn ready_bytes(&self) -> usize {
         match self {
             Answer::Waiting { .. } => 0,
             Answer::Bytes { bytes, .. } => bytes.len(),
             Answer::Large { head, body, at, .. } => head.len() + body.len() - at,
-            Answer::Stream { head, .. } | Answer::File { head, .. } => head.len(),
+            Answer::Stream { head, .. } => head.len(),
+            Answer::File { head, .. } => head.len() + FILE_COUNTS_AS,
         }
     }
 }

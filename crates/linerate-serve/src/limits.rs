@@ -222,6 +222,19 @@ pub(crate) const FILE_AHEAD: u64 = 1 << 20;
 /// while a new request is refused.
 pub(crate) const POOL_BUSY: Duration = Duration::from_millis(5);
 
+/// How long a file waits to be opened again when no descriptor is left. Reason: a running download
+/// can wait; each try costs a system call.
+pub(crate) const FILES_SHORT: Duration = Duration::from_millis(100);
+
+/// Open files of a connection whose responses are being sent. Over HTTP/2 further files are closed
+/// until it is their turn; over HTTP/1.1 further requests wait. Reason: few requests must not take
+/// all descriptors of the process; a browser asks for six files at once.
+pub(crate) const FILES_OPEN: usize = 16;
+
+/// Bytes that a file counts as while its response waits for those before it. Reason: so many fill
+/// what a connection may have unsent.
+pub(crate) const FILE_COUNTS_AS: usize = UNSENT / FILES_OPEN;
+
 /// Kernel sockets that are searched for those of a server. Reason: the kernel lists this many in
 /// about ten milliseconds.
 pub(crate) const SOCKETS_LISTED: usize = 20_000;
@@ -260,14 +273,14 @@ pub(crate) const H2_CONTROL_EARNED: u32 = 16;
 pub(crate) const H2_RESET_COST: u32 = 10;
 
 /// Bytes of responses that the windows of a connection's streams keep back; beyond it, further
-/// requests wait. CVE-2019-9517. Reason: a client may pause a large download and ask for more
-/// meanwhile, but not fill our memory.
+/// requests wait, and no handler's stream is asked for its next piece while its window is shut.
+/// CVE-2019-9517. Reason: a client may pause a large download and ask for more meanwhile, but not
+/// fill our memory.
 pub(crate) const H2_HELD: usize = 4 << 20;
 
 /// Bytes of a response given to a stream at a time, and read from a file. Reason: other streams get
 /// their turn.
 pub(crate) const H2_PIECE: usize = 64 << 10;
-pub(crate) const H2_FILE_SLICE: usize = 64 << 10;
 
 /// How often one turn looks for more to do on a connection. Reason: other connections get their
 /// turn.

@@ -15,8 +15,8 @@ use linerate_net::Time;
 use self::frames::{Flood, Frames};
 pub(crate) use self::stream::{Doing, Fed, Pumped, Sending, Source, Stream, Upload};
 use crate::limits::{
-    self, BUFFER_KEPT, H2_CONNECTION_WINDOW, H2_LOCAL_RESETS, H2_RESETS_PENDING, H2_STREAM_WINDOW,
-    H2_STREAMS, Limits,
+    self, BUFFER_KEPT, FILES_OPEN, H2_CONNECTION_WINDOW, H2_LOCAL_RESETS, H2_RESETS_PENDING,
+    H2_STREAM_WINDOW, H2_STREAMS, Limits, UNSENT_SCARCE,
 };
 use crate::message::body::join;
 use crate::waits::Waits;
@@ -96,12 +96,16 @@ pub(crate) struct Session {
     pub(crate) deferred: VecDeque<Deferred>,
     /// Which stream sends next, so that all have their turn.
     pub(crate) next: usize,
+    /// Bytes of responses in memory that the client's windows keep back.
+    pub(crate) held: usize,
     /// Held bytes as the thread counts them.
     pub(crate) counted: usize,
     /// When the first GOAWAY was sent.
     pub(crate) goodbye: Option<Time>,
     /// The client exceeded a limit.
     pub(crate) flooded: bool,
+    /// It is listed among those that wait until the thread has memory again.
+    pub(crate) starves: bool,
     /// There is more to do at once, after others had their turn.
     pub(crate) more: bool,
 }
@@ -123,9 +127,11 @@ impl Session {
             streams: Vec::new(),
             deferred: VecDeque::new(),
             next: 0,
+            held: 0,
             counted: 0,
             goodbye: None,
             flooded: false,
+            starves: false,
             more: false,
         })
     }
@@ -251,9 +257,57 @@ impl Session {
         self.streams.iter().any(|stream| stream.task.is_none() && stream.upload.is_some())
     }
 
-    /// Bytes of responses in memory that the client's windows keep back.
-    pub(crate) fn held(&self) -> usize {
+    /// Bytes of responses in memory that the client's windows keep back, asked of each stream.
+    pub(crate) fn count_held(&self) -> usize {
         self.streams.iter().map(Stream::held).sum()
+    }
+
+    /// How many streams have a file open, or are opening one.
+    pub(crate) fn open_files(&mut self) -> usize {
+        self.streams.iter_mut().filter_map(Stream::file).filter(|body| body.is_open()).count()
+    }
+
+    /// Whether the files that must stay open are as many as a connection may have.
+    pub(crate) fn is_full_of_files(&self) -> bool {
+        self.streams.len() >= FILES_OPEN
+            && self.streams.iter().filter(|stream| stream.keeps_file()).count() >= FILES_OPEN
+    }
+
+    /// Whether the file of a stream has to wait for others of the connection. One whose client's
+    /// window is shut makes room. `full`: a file waits already.
+    pub(crate) fn must_wait_for_files(&mut self, at: usize, full: &mut bool, now: Time) -> bool {
+        let stream = &mut self.streams[at];
+        let id = stream.id;
+        let closed = stream.file().is_some_and(|body| !body.is_open());
+        if !closed || self.server.room(id) == Some(0) {
+            return false;
+        }
+        *full = *full || !self.has_room_for_a_file();
+        if *full && let Doing::Sending(sending) = &mut self.streams[at].doing {
+            // Its client reads as fast as we let it.
+            (sending.is_blocked, sending.since, sending.sent_then) = (false, now, sending.sent);
+        }
+        *full
+    }
+
+    fn has_room_for_a_file(&mut self) -> bool {
+        if self.open_files() < FILES_OPEN {
+            return true;
+        }
+        let server = &self.server;
+        let mut idle = self.streams.iter_mut().filter(|stream| server.room(stream.id) == Some(0));
+        match idle.find_map(|stream| stream.file().filter(|body| body.is_open() && body.may_close())) {
+            Some(body) => {
+                body.close();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether it would go on if the thread had more memory.
+    pub(crate) fn wants_memory(&self) -> bool {
+        self.counted >= UNSENT_SCARCE
     }
 }
 

@@ -12,7 +12,7 @@ use linerate_net::Time;
 
 use super::Early;
 use crate::answer::Asked;
-use crate::limits::{self, BODY_DISCARDED, H2_PIECE, Limits};
+use crate::limits::{BODY_DISCARDED, Limits};
 use crate::message::body::{BodyError, Shared};
 use crate::message::file_body::FileBody;
 use crate::message::stream::Streamed;
@@ -209,13 +209,27 @@ impl Sending {
         }
     }
 
-    /// Writes one piece, if the client's windows allow it.
-    pub(crate) fn pump(&mut self, id: u32, server: &mut Server, waker: &Waker) -> Pumped {
+    /// Writes one piece of at most `most` bytes, if the client's windows allow it. `ahead`: while
+    /// they don't, the next piece of a handler's stream may be taken from it.
+    pub(crate) fn pump(
+        &mut self,
+        id: u32,
+        server: &mut Server,
+        waker: &Waker,
+        most: usize,
+        ahead: bool,
+    ) -> Pumped {
+        let Some(room) = server.room(id) else { return Pumped::Gone };
+        self.is_blocked = false;
         if self.pending.is_empty() {
             if !self.is_ready {
                 return Pumped::Waits;
             }
-            match self.source.next(waker) {
+            if room == 0 && !(ahead && self.source.may_be_over()) {
+                self.is_blocked = true;
+                return Pumped::Waits;
+            }
+            match self.source.next(waker, room.min(most)) {
                 Piece::Bytes(bytes) => self.pending = bytes,
                 Piece::End(fields) => {
                     server.write_trailers(id, &fields.unwrap_or_default());
@@ -234,8 +248,7 @@ impl Sending {
                 return Pumped::More;
             }
         }
-        let Some(room) = server.room(id) else { return Pumped::Gone };
-        let len = room.min(self.pending.len()).min(H2_PIECE);
+        let len = room.min(self.pending.len()).min(most);
         self.is_blocked = len == 0;
         if len == 0 {
             return Pumped::Waits;
@@ -269,7 +282,13 @@ impl Source {
         }
     }
 
-    fn next(&mut self, waker: &Waker) -> Piece {
+    /// Whether it may end without another byte: the end needs no window (RFC 9113 section 6.9).
+    fn may_be_over(&self) -> bool {
+        matches!(self, Source::Stream(_, None | Some(0)))
+    }
+
+    /// The next piece, with at most `most` bytes of a file.
+    fn next(&mut self, waker: &Waker, most: usize) -> Piece {
         let mut context = Context::from_waker(waker);
         match self {
             Source::Nothing => Piece::End(None),
@@ -287,7 +306,7 @@ impl Source {
                 Poll::Ready(None) => stream.trailers().map_or(Piece::Failed, Piece::End),
                 Poll::Ready(Some(Err(_))) => Piece::Failed,
             },
-            Source::File(body) => match body.poll_slice(limits::H2_FILE_SLICE, &mut context) {
+            Source::File(body) => match body.poll_slice(most, &mut context) {
                 Poll::Pending => Piece::Waits,
                 Poll::Ready(Ok(None)) => Piece::End(None),
                 Poll::Ready(Ok(Some(slice))) => slice.read().map_or(Piece::Failed, Piece::Bytes),
@@ -322,6 +341,22 @@ impl Stream {
     /// Whether its request's body takes too long.
     pub(crate) fn is_late(&self, now: Time, limits: &Limits) -> bool {
         self.upload.as_ref().is_some_and(|upload| upload.deadline(limits) <= now)
+    }
+
+    /// The file that its response comes from.
+    pub(crate) fn file(&mut self) -> Option<&mut FileBody> {
+        match &mut self.doing {
+            Doing::Sending(Sending { source: Source::File(body), .. }) => Some(body),
+            _ => None,
+        }
+    }
+
+    /// Whether it has a file open that has to stay so.
+    pub(crate) fn keeps_file(&self) -> bool {
+        match &self.doing {
+            Doing::Sending(Sending { source: Source::File(body), .. }) => !body.may_close(),
+            _ => false,
+        }
     }
 
     /// Bytes of its response in memory.

@@ -14,18 +14,33 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use linerate_net::file::is_cached;
+use rustix::io::Errno;
 
 use crate::blocking::{Blocking, BlockingError, blocking};
-use crate::limits::{FILE_AHEAD, POOL_BUSY};
+use crate::limits::{FILE_AHEAD, FILES_SHORT, POOL_BUSY};
 use crate::timers::{Sleep, sleep};
+
+/// A file that can be opened a second time.
+pub(crate) trait OpensAgain: Send + Sync {
+    /// Opens it. An error if it is not the same file any more. `cached`: `WouldBlock` where that
+    /// would wait for a disk.
+    fn open(&self, cached: bool) -> io::Result<File>;
+}
 
 /// A body from a file.
 pub(crate) struct FileBody {
-    file: Arc<File>,
+    source: Source,
     parts: VecDeque<Part>,
     /// The first part is in memory up to here.
     warm: u64,
     warming: Warming,
+}
+
+/// Where a body's bytes are.
+struct Source {
+    /// `None`: it was closed meanwhile.
+    file: Option<Arc<File>>,
+    again: Option<Arc<dyn OpensAgain>>,
 }
 
 /// Text, and the range of the file that follows it.
@@ -34,11 +49,12 @@ struct Part {
     range: Range<u64>,
 }
 
-/// Bytes that are being read from a disk into memory.
+/// Bytes that are being read from a disk into memory, or a file that is being opened.
 enum Warming {
     No,
     Reading(u64, Blocking<io::Result<()>>),
-    /// The pool is full: try again later.
+    Opening(Blocking<io::Result<File>>),
+    /// The pool is full, or no descriptor is left: try again later.
     Later(Sleep),
 }
 
@@ -52,11 +68,16 @@ pub(crate) struct Slice {
 impl Slice {
     /// Reads it, for a transport that takes bytes. They are in memory.
     pub(crate) fn read(&self) -> io::Result<Bytes> {
-        let len = (self.range.end - self.range.start) as usize;
         let mut bytes = self.lead.to_vec();
-        bytes.resize(self.lead.len() + len, 0);
-        self.file.read_exact_at(&mut bytes[self.lead.len()..], self.range.start)?;
+        self.read_range(&mut bytes)?;
         Ok(bytes.into())
+    }
+
+    /// Appends the range of the file to bytes.
+    pub(crate) fn read_range(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let (at, len) = (bytes.len(), (self.range.end - self.range.start) as usize);
+        bytes.resize(at + len, 0);
+        self.file.read_exact_at(&mut bytes[at..], self.range.start).inspect_err(|_| bytes.truncate(at))
     }
 }
 
@@ -71,7 +92,32 @@ impl FileBody {
         let parts = parts
             .into_iter()
             .map(|(lead, range)| Part { lead, range: range.start..range.end.max(range.start) });
-        FileBody { file: Arc::new(file), parts: parts.collect(), warm: 0, warming: Warming::No }
+        let source = Source { file: Some(Arc::new(file)), again: None };
+        FileBody { source, parts: parts.collect(), warm: 0, warming: Warming::No }
+    }
+
+    /// Allows it to be closed while its client reads nothing.
+    pub(crate) fn reopening(mut self, again: Arc<dyn OpensAgain>) -> FileBody {
+        self.source.again = Some(again);
+        self
+    }
+
+    /// Whether it has a file descriptor.
+    pub(crate) fn is_open(&self) -> bool {
+        self.source.file.is_some() || matches!(self.warming, Warming::Opening(_))
+    }
+
+    /// Whether it can be closed until its next bytes are needed.
+    pub(crate) fn may_close(&self) -> bool {
+        self.source.again.is_some()
+    }
+
+    /// Closes the file until its next bytes are needed, if it can be opened again.
+    pub(crate) fn close(&mut self) {
+        if self.may_close() {
+            self.source.file = None;
+            (self.warm, self.warming) = (0, Warming::No);
+        }
     }
 
     /// Bytes left to hand over.
@@ -86,14 +132,14 @@ impl FileBody {
         most: usize,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<Option<Slice>>> {
-        ready!(self.poll_warm(context))?;
+        let file = ready!(self.poll_open(context))?;
         let Some(part) = self.parts.front_mut() else { return Poll::Ready(Ok(None)) };
         let from = part.range.start;
         let mut to = part.range.end.min(from + most as u64);
         if from < to && self.warm <= from {
-            if !is_cached(&self.file, from..to) {
+            if !is_cached(&file, from..to) {
                 let ahead = part.range.end.min(from + FILE_AHEAD.max(most as u64));
-                self.warming = Warming::Reading(ahead, warm(&self.file, from..ahead));
+                self.warming = Warming::Reading(ahead, warm(&file, from..ahead));
                 return self.poll_slice(most, context);
             }
             self.warm = to;
@@ -105,7 +151,7 @@ impl FileBody {
             self.parts.pop_front();
             self.warm = 0;
         }
-        Poll::Ready(Ok(Some(Slice { file: Arc::clone(&self.file), lead, range: from..to })))
+        Poll::Ready(Ok(Some(Slice { file, lead, range: from..to })))
     }
 
     /// Whether everything was handed over.
@@ -113,10 +159,14 @@ impl FileBody {
         self.parts.is_empty()
     }
 
-    fn poll_warm(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// The file, once it is open and what is being read is in memory.
+    fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Arc<File>>> {
         loop {
             match &mut self.warming {
-                Warming::No => return Poll::Ready(Ok(())),
+                Warming::No => match &self.source.file {
+                    Some(file) => return Poll::Ready(Ok(Arc::clone(file))),
+                    None => self.open_again()?,
+                },
                 Warming::Later(sleep) => {
                     ready!(Pin::new(sleep).poll(context));
                     self.warming = Warming::No;
@@ -130,8 +180,38 @@ impl FileBody {
                     Err(BlockingError::Busy) => self.warming = Warming::Later(sleep(POOL_BUSY)),
                     Err(e @ BlockingError::Panicked) => return Poll::Ready(Err(io::Error::other(e))),
                 },
+                Warming::Opening(opening) => match ready!(Pin::new(opening).poll(context)) {
+                    Ok(opened) => {
+                        self.warming = Warming::No;
+                        self.opened(opened)?;
+                    }
+                    Err(BlockingError::Busy) => self.warming = Warming::Later(sleep(POOL_BUSY)),
+                    Err(e @ BlockingError::Panicked) => return Poll::Ready(Err(io::Error::other(e))),
+                },
             }
         }
+    }
+
+    /// Opens it, or begins to.
+    fn open_again(&mut self) -> io::Result<()> {
+        let Some(again) = &self.source.again else { return Err(io::ErrorKind::NotFound.into()) };
+        match again.open(true) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                let again = Arc::clone(again);
+                self.warming = Warming::Opening(blocking(move || again.open(false)));
+                Ok(())
+            }
+            opened => self.opened(opened),
+        }
+    }
+
+    fn opened(&mut self, opened: io::Result<File>) -> io::Result<()> {
+        match opened.map_err(|e| (Errno::from_io_error(&e), e)) {
+            Ok(file) => self.source.file = Some(Arc::new(file)),
+            Err((Some(Errno::MFILE | Errno::NFILE), _)) => self.warming = Warming::Later(sleep(FILES_SHORT)),
+            Err((_, error)) => return Err(error),
+        }
+        Ok(())
     }
 
     /// Reads all of it at once, blocking: for servers with a thread per connection.
@@ -140,9 +220,10 @@ impl FileBody {
         for part in &self.parts {
             all.extend_from_slice(&part.lead);
             let len = (part.range.end - part.range.start).min(most.saturating_sub(all.len()) as u64);
+            let Some(file) = &self.source.file else { break };
             let from = all.len();
             all.resize(from + len as usize, 0);
-            if self.file.read_exact_at(&mut all[from..], part.range.start).is_err() {
+            if file.read_exact_at(&mut all[from..], part.range.start).is_err() {
                 all.truncate(from);
                 break;
             }

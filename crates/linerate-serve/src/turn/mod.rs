@@ -50,6 +50,8 @@ pub struct Server<T: Transport, H: Handler> {
     woken: Woken,
     held: HeldBack,
     unsettled: Unsettled,
+    /// Connections over HTTP/2 that wait until memory is not scarce.
+    starving: Vec<Conn>,
     clock: WallClock,
     woken_by_waker: bool,
     trim: Trim,
@@ -76,6 +78,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             woken: Woken::new(ready),
             held: HeldBack::default(),
             unsettled: Unsettled::default(),
+            starving: Vec::new(),
             clock: WallClock::new(Wall::System),
             woken_by_waker: false,
             trim: Trim::default(),
@@ -169,6 +172,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
 
     /// Publishes the state that other threads read.
     fn end_turn(&mut self) {
+        self.feed_starving();
         let engine = &mut self.engine;
         engine.counts.set_parked(engine.tasks.parked(), engine.tasks.streaming());
         engine.counts.set_states(engine.states);

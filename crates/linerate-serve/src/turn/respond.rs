@@ -170,6 +170,14 @@ impl<T: Transport, H: Handler> Server<T, H> {
         let pumped = if body.is_over() { Pumped::Done { last: *last } } else { Pumped::More };
         out.extend_from_slice(&slice.lead);
         let of_file = (slice.range.end - slice.range.start) as usize;
+        if unread && of_file <= limits::BODY_COPIED_GATHERING {
+            // It leaves with the head, and the transport keeps no file open for it.
+            if slice.read_range(out).is_err() {
+                return Ok(Pumped::Broken(Close::Lingering));
+            }
+            *budget = budget.saturating_sub(of_file.max(1));
+            return Ok(pumped);
+        }
         let len = out.len() + of_file;
         let sent = self.transport.send_file(c.conn, out, &slice.file, slice.range);
         out.clear();

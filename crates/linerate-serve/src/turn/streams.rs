@@ -2,7 +2,7 @@
 //! queue.
 
 use linerate_http::h2::Code;
-use linerate_net::{Close, Transport};
+use linerate_net::{Close, Conn, Transport};
 
 use super::Server;
 use crate::connection::Connection;
@@ -41,7 +41,48 @@ impl<T: Transport, H: Handler> Server<T, H> {
         {
             return self.close(c, how);
         }
+        if self.engine.allowance.is_scarce() {
+            self.list_starving(&mut c);
+        }
         self.keep(c);
+    }
+
+    /// A connection whose windows keep back what it may have while memory is scarce may hear nothing
+    /// more from its client: it is looked at again once memory is not scarce.
+    fn list_starving(&mut self, c: &mut Connection) {
+        let conn = c.conn;
+        if let Some(session) = c.http2()
+            && session.wants_memory()
+            && !std::mem::replace(&mut session.starves, true)
+        {
+            if self.starving.len() > 2 * self.open {
+                let here = |conn: &Conn| {
+                    self.connections
+                        .get(conn.slot())
+                        .and_then(Option::as_ref)
+                        .is_some_and(|c| c.conn == *conn)
+                };
+                self.starving.retain(here);
+            }
+            self.starving.push(conn);
+        }
+    }
+
+    /// Settles those that waited for memory, if there is some.
+    pub(super) fn feed_starving(&mut self) {
+        if self.starving.is_empty() || self.engine.allowance.is_scarce() {
+            return;
+        }
+        for conn in std::mem::take(&mut self.starving) {
+            let Some(mut c) = self.take(conn) else { continue };
+            if let Some(session) = c.http2() {
+                session.starves = false;
+            }
+            if !std::mem::replace(&mut c.dirty, true) {
+                self.unsettled.add_to_next(conn);
+            }
+            self.connections[conn.slot()] = Some(c);
+        }
     }
 
     /// Something of it has taken too long.

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fs::{File, Metadata};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -15,6 +16,7 @@ use rustix::io::Errno;
 use super::negotiate::Encoding;
 use crate::Response;
 use crate::blocking::{BlockingError, blocking};
+use crate::message::file_body::OpensAgain;
 
 /// How often a lookup is repeated because of a rename at the same time. Reason: renames without a
 /// pause affect a few lookups in a hundred, never this many in a row.
@@ -66,10 +68,54 @@ pub(super) struct Found {
     /// Modified, in seconds and nanoseconds since 1970.
     pub(super) modified: (i64, i64),
     pub(super) encoding: Option<Encoding>,
+    root: Arc<OwnedFd>,
+    is: Identity,
 }
 
-fn found(file: File, meta: &std::fs::Metadata, encoding: Option<Encoding>) -> Found {
-    Found { file, size: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()), encoding }
+/// What makes a file the one that a response's head was written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Identity {
+    fn of(meta: &Metadata) -> Identity {
+        Identity {
+            device: meta.dev(),
+            inode: meta.ino(),
+            size: meta.len(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+        }
+    }
+}
+
+impl Found {
+    /// What it takes to open the file again; `name` is the one it was found by.
+    pub(super) fn again(&self, name: &[u8]) -> Arc<dyn OpensAgain> {
+        let suffix = self.encoding.map_or("", Encoding::suffix);
+        let name = [name, suffix.as_bytes()].concat();
+        Arc::new(Again { root: Arc::clone(&self.root), name, is: self.is })
+    }
+}
+
+/// A file by its name, which may be another's meanwhile.
+struct Again {
+    root: Arc<OwnedFd>,
+    name: Vec<u8>,
+    is: Identity,
+}
+
+impl OpensAgain for Again {
+    fn open(&self, cached: bool) -> io::Result<File> {
+        let (file, meta) = Beneath { root: Arc::clone(&self.root), cached }.open(&self.name)?;
+        match Identity::of(&meta) == self.is {
+            true => Ok(file),
+            false => Err(io::Error::other("the file is another one than when its response began")),
+        }
+    }
 }
 
 /// Why a lookup failed.
@@ -218,13 +264,18 @@ impl Beneath {
         for encoding in wanted.encodings.into_iter().flatten() {
             match self.open(&[&name, encoding.suffix().as_bytes()].concat()) {
                 Ok((file, meta)) if meta.is_file() => {
-                    return Ok(Place::File(found(file, &meta, Some(encoding)), name));
+                    return Ok(Place::File(self.found(file, &meta, Some(encoding)), name));
                 }
                 Err(Errno::AGAIN) => return Err(Errno::AGAIN),
                 _ => {}
             }
         }
-        Ok(Place::File(found(file, meta, None), name))
+        Ok(Place::File(self.found(file, meta, None), name))
+    }
+
+    fn found(&self, file: File, meta: &Metadata, encoding: Option<Encoding>) -> Found {
+        let is = Identity::of(meta);
+        Found { file, size: is.size, modified: is.modified, encoding, root: Arc::clone(&self.root), is }
     }
 
     /// Opens a name without blocking on anything but a disk: a named pipe must not hold the thread.

@@ -14,7 +14,6 @@ mod ranges;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -268,13 +267,13 @@ impl Files {
             return self.compress(found, name, &validators.etag, response).await;
         }
         match &parts[..] {
-            [] => body(found.file, 0..found.size, response, request.method()).await,
+            [] => body(found, name, None, response, request.method()).await,
             [part] => {
                 let range = format!("bytes {}-{}/{}", part.start, part.end - 1, found.size);
                 let _ = response.fields.add("content-range", range);
-                body(found.file, part.clone(), response, request.method()).await
+                body(found, name, Some(part.clone()), response, request.method()).await
             }
-            _ => several(found, parts, kind.name, response),
+            _ => several(found, name, parts, kind.name, response),
         }
     }
 
@@ -316,19 +315,39 @@ fn allow(mut response: Response) -> Response {
 }
 
 /// Several ranges of a file in one body.
-fn several(found: Found, parts: Vec<Range<u64>>, kind: &str, mut response: Response) -> Response {
+fn several(
+    found: Found,
+    name: &[u8],
+    parts: Vec<Range<u64>>,
+    kind: &str,
+    mut response: Response,
+) -> Response {
     let many = Multipart::new(parts, found.size, kind);
     response.content_type = None;
     let _ = response.fields.add("content-type", format!("multipart/byteranges; boundary={}", many.boundary));
-    response.body = ResponseBody::File(Box::new(FileBody::of_parts(found.file, many.parts)));
+    let again = found.again(name);
+    let body = FileBody::of_parts(found.file, many.parts).reopening(again);
+    response.body = ResponseBody::File(Box::new(body));
     response
 }
 
-async fn body(file: File, part: Range<u64>, response: Response, method: Method) -> Response {
+/// `part` of the file, or all of it.
+async fn body(
+    found: Found,
+    name: &[u8],
+    part: Option<Range<u64>>,
+    mut response: Response,
+    method: Method,
+) -> Response {
+    let part = part.unwrap_or(0..found.size);
     let size = part.end - part.start;
     if size > WHOLE || method == Method::Head {
-        return response.with_file(file, part);
+        let again = found.again(name);
+        let body = FileBody::new(found.file, part).reopening(again);
+        response.body = ResponseBody::File(Box::new(body));
+        return response;
     }
+    let file = found.file;
     let mut bytes = vec![0; size as usize];
     if matches!(read_cached(&file, &mut bytes, part.start), Ok(n) if n == bytes.len()) {
         return response.with_body(bytes);

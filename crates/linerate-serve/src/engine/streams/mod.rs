@@ -15,7 +15,7 @@ use linerate_net::Close;
 use super::Engine;
 use crate::connection::Connection;
 use crate::http2::{Deferred, Doing, Early, Fed, Pumped, REQUESTS, Session, Stream};
-use crate::limits::{H2_HELD, H2_ROUNDS, UNSENT};
+use crate::limits::{H2_HELD, H2_PIECE, H2_ROUNDS};
 use crate::tasks::Polled;
 use crate::{Handler, Response, access_log};
 
@@ -78,9 +78,14 @@ impl<H: Handler> Engine<H> {
 
     /// Bytes that the client's windows keep back count as unsent ones do.
     fn count_held(&mut self, session: &mut Session) {
-        let held = session.held();
+        let held = session.count_held();
         self.allowance.changed(session.counted, held);
         session.counted = held;
+    }
+
+    /// Bytes that the client's windows may keep back before further requests wait.
+    fn most_held(&self) -> usize {
+        if self.allowance.is_scarce() { self.allowance.each() } else { H2_HELD }
     }
 
     /// One pass over everything; returns whether something moved.
@@ -100,10 +105,9 @@ impl<H: Handler> Engine<H> {
 
     /// Reads what has come, and begins with requests as far as there is room for responses.
     fn read_frames(&mut self, c: &mut Connection, session: &mut Session, room: usize) -> bool {
-        let scarce = self.allowance.each() < UNSENT;
-        let most = if scarce { self.allowance.each() } else { H2_HELD };
-        let mut held = session.held();
-        let mut begun = self.begin_deferred(c, session, room, most, &mut held);
+        session.held = session.count_held();
+        let mut most = if session.is_full_of_files() { 0 } else { self.most_held() };
+        let mut begun = self.begin_deferred(c, session, room, most);
         let bytes = std::mem::take(&mut session.input);
         let mut rest = &bytes[session.read..];
         session.is_stuck = false;
@@ -114,14 +118,19 @@ impl<H: Handler> Engine<H> {
             }
             match session.server.next(&mut rest, &mut self.http2.heads) {
                 // Other frames are read on: they may open the windows that are waited for.
-                Some(Event::Request(request)) if held >= most && request.head.is_ok() => {
+                Some(Event::Request(request)) if session.held >= most && request.head.is_ok() => {
                     session.deferred.push_back(Deferred { request, early: Early::default() });
                 }
                 Some(Event::Request(request)) => {
                     begun += 1;
                     let before = session.streams.len();
                     self.stream(c, session, request, Early::default(), &mut rest);
-                    held += session.streams.iter().skip(before).map(Stream::held).sum::<usize>();
+                    if let Some(stream) = session.streams.get(before) {
+                        session.held += stream.held();
+                        if stream.keeps_file() && session.is_full_of_files() {
+                            most = 0;
+                        }
+                    }
                 }
                 Some(Event::Data { stream, content, ends }) => session.content(stream, content, ends),
                 Some(Event::Trailers { stream, fields }) => session.trailers(stream, fields),
@@ -147,14 +156,17 @@ impl<H: Handler> Engine<H> {
         session: &mut Session,
         room: usize,
         most: usize,
-        held: &mut usize,
     ) -> usize {
         let mut begun = 0;
-        while *held < most && session.server.out().len() < room && !session.is_over() {
+        while session.held < most
+            && !session.is_full_of_files()
+            && session.server.out().len() < room
+            && !session.is_over()
+        {
             let Some(Deferred { request, early }) = session.deferred.pop_front() else { break };
             begun += 1;
             self.stream(c, session, request, early, &mut &[][..]);
-            *held = session.held();
+            session.held = session.count_held();
         }
         begun
     }
@@ -209,22 +221,29 @@ impl<H: Handler> Engine<H> {
 
     /// Gives each response its turn, as far as the transport takes it.
     fn pump_streams(&mut self, session: &mut Session, room: usize) -> bool {
-        let mut progress = false;
+        let (piece, most_held) = (H2_PIECE.min(self.allowance.each()), self.most_held());
+        let (mut progress, mut files_wait) = (false, false);
         let mut at = session.next;
         for _ in 0..session.streams.len() {
             if session.server.out().len() >= room {
                 break;
             }
             at = if at < session.streams.len() { at } else { 0 };
+            if session.must_wait_for_files(at, &mut files_wait, self.now) {
+                at += 1;
+                continue;
+            }
             let stream = &mut session.streams[at];
             let Doing::Sending(sending) = &mut stream.doing else {
                 at += 1;
                 continue;
             };
-            let before = sending.sent;
+            let (before, held) = (sending.sent, sending.pending.len());
             let waker = stream.task.and_then(|task| self.tasks.waker(task));
             let waker = waker.as_ref().unwrap_or(Waker::noop());
-            let pumped = sending.pump(stream.id, &mut session.server, waker);
+            let ahead = session.held < most_held;
+            let pumped = sending.pump(stream.id, &mut session.server, waker, piece, ahead);
+            session.held = session.held.saturating_sub(held) + sending.pending.len();
             if sending.sent > before {
                 session.frames.sent();
                 if !sending.is_blocked && sending.sent_then == 0 {

@@ -10,7 +10,7 @@ use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::engine::respond::has_no_body;
 use crate::http2::{Doing, Pumped, Sending, Session, Source, Stream};
-use crate::limits::H2_TUNNEL_HEAD;
+use crate::limits::{FILES_OPEN, H2_PIECE, H2_TUNNEL_HEAD};
 use crate::message::response::{self, ResponseBody};
 use crate::message::stream::Streamed;
 use crate::{Handler, Response};
@@ -62,12 +62,7 @@ impl<H: Handler> Engine<H> {
         let (source, pending) = body.unwrap_or((Source::Nothing, Bytes::new()));
         let done = pending.is_empty() && matches!(source, Source::Nothing);
         let mut sending = Sending::new(status, source, pending, self.now);
-        // Most bodies are small and leave at once.
-        let pumped = match (&sending.source, done) {
-            (_, true) => Pumped::Done,
-            (Source::Nothing, _) => sending.pump(stream.id, &mut session.server, Waker::noop()),
-            _ => Pumped::More,
-        };
+        let pumped = if done { Pumped::Done } else { self.begin_body(session, stream.id, &mut sending) };
         let polls = !matches!(sending.source, Source::Nothing);
         stream.doing = Doing::Sending(sending);
         match pumped {
@@ -82,6 +77,18 @@ impl<H: Handler> Engine<H> {
             }
         }
         self.watch_elsewhere(c, session);
+    }
+
+    /// Most bodies are small and leave at once, unless as much waits for the transport.
+    fn begin_body(&self, session: &mut Session, id: u32, sending: &mut Sending) -> Pumped {
+        match &mut sending.source {
+            Source::Nothing if session.server.out().len() < self.allowance.each() => {
+                return sending.pump(id, &mut session.server, Waker::noop(), H2_PIECE, false);
+            }
+            Source::File(body) if session.open_files() >= FILES_OPEN => body.close(),
+            _ => {}
+        }
+        Pumped::More
     }
 
     /// The reader of a body wakes the task of its stream, or the loop if there is none.
