@@ -11,7 +11,7 @@ use serving::frames::{
     CALM, CONTINUATION, Client, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, block, frame,
 };
-use serving::{PATIENCE, Server, serve};
+use serving::{PATIENCE, Server, serve, transports};
 
 /// Bytes that an attacker sends at most.
 const MOST: usize = 64 << 20;
@@ -286,4 +286,32 @@ fn slow_heads() {
     let _ = std::io::Read::read_to_end(&mut preface, &mut rest);
     assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
     attacked.end();
+}
+
+/// Files asked for behind shut windows take neither memory nor all descriptors, and other clients get theirs at once.
+#[test]
+fn files_behind_windows_that_stay_shut() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("large"), vec![b'l'; 1 << 20]).unwrap();
+    for io in transports() {
+        let server = serve(&["--threads", "1", "--io", io, "--dir", dir.path().to_str().unwrap()]);
+        assert!(server.get("/large").ends_with("lll"));
+        let (memory, files) = (server.resident_kb(), server.open_files());
+        let mut asking = Vec::new();
+        for _ in 0..20 {
+            // SETTINGS_INITIAL_WINDOW_SIZE
+            let mut client = Client::with(&server, &[(4, 0)]);
+            (1..257).step_by(2).for_each(|id| client.ask(id, "/large"));
+            asking.push(client);
+        }
+        for client in &mut asking {
+            (0..128).for_each(|_| assert_eq!(client.wait_for(HEADERS).flags, END_HEADERS));
+        }
+        let begin = Instant::now();
+        assert!(server.get("/large").ends_with("lll"));
+        assert!(begin.elapsed() < PATIENCE / 3, "another client waits");
+        let (grown, opened) = (server.resident_kb().saturating_sub(memory), server.open_files() - files);
+        assert!(grown < 20 << 10, "over {io}: {grown} kB");
+        assert!(opened <= 20 * 18, "over {io}: {opened} files");
+    }
 }

@@ -101,6 +101,11 @@ impl Server {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
+    /// How many file descriptors it has.
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
     /// The CPU time that it has used.
     pub(crate) fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();

@@ -17,6 +17,8 @@ mod setup;
 mod streams;
 mod together;
 mod trim;
+#[cfg(test)]
+mod windows;
 
 use std::io;
 use std::sync::Arc;
