@@ -36,6 +36,7 @@ pub(super) struct Root {
 /// Looks up names beneath a root.
 pub(super) struct Beneath {
     root: Arc<OwnedFd>,
+    in_memory: bool,
     /// A name that is not cached gives `EAGAIN`.
     cached: bool,
 }
@@ -68,7 +69,7 @@ pub(super) struct Found {
     /// Modified, in seconds and nanoseconds since 1970.
     pub(super) modified: (i64, i64),
     pub(super) encoding: Option<Encoding>,
-    root: Arc<OwnedFd>,
+    root: Root,
     is: Identity,
 }
 
@@ -97,20 +98,20 @@ impl Found {
     pub(super) fn again(&self, name: &[u8]) -> Arc<dyn OpensAgain> {
         let suffix = self.encoding.map_or("", Encoding::suffix);
         let name = [name, suffix.as_bytes()].concat();
-        Arc::new(Again { root: Arc::clone(&self.root), name, is: self.is })
+        Arc::new(Again { root: self.root.clone(), name, is: self.is })
     }
 }
 
 /// A file by its name, which may be another's meanwhile.
 struct Again {
-    root: Arc<OwnedFd>,
+    root: Root,
     name: Vec<u8>,
     is: Identity,
 }
 
 impl OpensAgain for Again {
     fn open(&self, cached: bool) -> io::Result<File> {
-        let (file, meta) = Beneath { root: Arc::clone(&self.root), cached }.open(&self.name)?;
+        let (file, meta) = self.root.beneath(cached).open(&self.name)?;
         match Identity::of(&meta) == self.is {
             true => Ok(file),
             false => Err(io::Error::other("the file is another one than when its response began")),
@@ -164,7 +165,7 @@ impl Root {
     }
 
     pub(super) fn beneath(&self, cached: bool) -> Beneath {
-        Beneath { root: Arc::clone(&self.fd), cached: cached && !self.in_memory }
+        Beneath { root: Arc::clone(&self.fd), in_memory: self.in_memory, cached: cached && !self.in_memory }
     }
 
     /// The file that a request wants.
@@ -275,7 +276,8 @@ impl Beneath {
 
     fn found(&self, file: File, meta: &Metadata, encoding: Option<Encoding>) -> Found {
         let is = Identity::of(meta);
-        Found { file, size: is.size, modified: is.modified, encoding, root: Arc::clone(&self.root), is }
+        let root = Root { fd: Arc::clone(&self.root), in_memory: self.in_memory };
+        Found { file, size: is.size, modified: is.modified, encoding, root, is }
     }
 
     /// Opens a name without blocking on anything but a disk: a named pipe must not hold the thread.
