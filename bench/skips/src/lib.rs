@@ -34,6 +34,8 @@ pub mod need {
     pub const CAPTURES: &str = "../shared/pcaps";
     /// Sockets as the kernel lists them (`sock_diag`).
     pub const SOCK_DIAG: &str = "sock_diag";
+    /// Modules that other people's clients and checks in Python need.
+    pub const PYTHON_MODULES: &str = "modules of Python";
     /// Enough open files (`ulimit -n`).
     pub const OPEN_FILES: &str = "ulimit -n";
 }
@@ -84,8 +86,8 @@ pub fn find_python(modules: &[&str]) -> Option<PathBuf> {
 pub fn python_for(part: &str, modules: &[&str]) -> Option<PathBuf> {
     let found = find_python(modules);
     if found.is_none() {
-        let need = modules.first().copied().unwrap_or("python3");
-        skip_part(part, need, format_args!("Python has no {}", modules.join(" and ")));
+        let why = format_args!("Python has no {}", modules.join(" and "));
+        skip_part(part, need::PYTHON_MODULES, why);
     }
     found
 }

@@ -46,7 +46,7 @@ fn a_runner_reads_each_skip_from_its_file() {
             "lacks_everything\t\tno-such-program\tno-such-program is not installed",
             "lacks_everything\tby hand\tno-such-program\tno-such-program is not installed",
             "lacks_everything\t\t../shared/suites\tthere is no ../shared/suites/no/such/file",
-            "lacks_everything\tPython\tno_such_module\tPython has no no_such_module",
+            "lacks_everything\tPython\tmodules of Python\tPython has no no_such_module",
             "lacks_everything\t\tnamespaces\ttwo lines and a tab",
         ]
     );

@@ -39,7 +39,10 @@ fn python() -> Result<PathBuf, Lack> {
         let made = run(Command::new(&python).args(["-m", "venv"]).arg(&folder))
             && run(Command::new(&own).args(["-m", "pip", "install", "--quiet", LIBRARY]));
         if !made || !has(&own) {
-            return Err((LIBRARY, format!("python3 has no {LIBRARY}, and it cannot be installed")));
+            return Err((
+                need::PYTHON_MODULES,
+                format!("python3 has no {LIBRARY}, and it cannot be installed"),
+            ));
         }
     }
     Ok(own)
