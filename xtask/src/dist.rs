@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::shell;
+use xtask::shell;
 
 /// The flags of `dist`.
 #[derive(Clone, Debug, Default, clap::Args)]

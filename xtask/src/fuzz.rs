@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell;
+use xtask::shell;
 
 /// What to fuzz.
 #[derive(Clone, Debug, clap::Args)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell;
+use xtask::shell;
 
 /// Units of work in the two runs whose difference is counted: what starts and ends the program falls out.
 const UNITS: [u64; 2] = [2_000, 12_000];

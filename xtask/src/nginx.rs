@@ -13,10 +13,10 @@ const READY_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running nginx.
 #[derive(Debug)]
-pub(crate) struct Nginx {
+pub struct Nginx {
     child: Child,
     /// The address that it listens at.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
     dir: tempfile::TempDir,
 }
 
@@ -24,7 +24,7 @@ impl Nginx {
     /// Starts one process (no master) that responds to every request with `body` bytes. `wrapper`
     /// is a program with its arguments. It runs the command that follows them, and ends it when it
     /// is ended itself. `more` is added to the configuration of its server.
-    pub(crate) fn start(body: usize, more: &str, wrapper: &[String]) -> Result<Nginx> {
+    pub fn start(body: usize, more: &str, wrapper: &[String]) -> Result<Nginx> {
         let nginx = shell::find("nginx").context("nginx is not installed")?;
         let dir = tempfile::tempdir()?;
         // Bound and released, because nginx cannot report which port it got for 0.
@@ -41,7 +41,7 @@ impl Nginx {
     }
 
     /// Its own folder: configuration and logs.
-    pub(crate) fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &Path {
         self.dir.path()
     }
 
@@ -64,7 +64,7 @@ impl Nginx {
     }
 
     /// The processor time it has used so far, seconds.
-    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
+    pub fn cpu_seconds(&self) -> Option<f64> {
         let pid = std::fs::read_to_string(self.dir.path().join("nginx.pid")).ok()?;
         let stat = std::fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat")).ok()?;
         let after_name = stat.rsplit_once(") ")?.1;
@@ -83,16 +83,16 @@ impl Drop for Nginx {
 }
 
 /// Bytes of the longest word that nginx takes in its configuration, with room for the escapes.
-pub(crate) const LONGEST_WORD: usize = 3_800;
+pub const LONGEST_WORD: usize = 3_800;
 
 /// The directive that responds with this many bytes from memory (at most [`LONGEST_WORD`]).
-pub(crate) fn hello(body: usize) -> String {
+pub fn hello(body: usize) -> String {
     let body = "Hello, World!\n".chars().cycle().take(body).collect::<String>().replace('\n', "\\n");
     format!("default_type text/plain; return 200 \"{body}\";")
 }
 
 /// One process; `listening` adds parameters to the listener.
-pub(crate) fn configuration(address: SocketAddr, listening: &str, locations: &str) -> String {
+pub fn configuration(address: SocketAddr, listening: &str, locations: &str) -> String {
     format!(
         "daemon off; master_process off; pid nginx.pid; worker_rlimit_nofile 20000;
 events {{ worker_connections 16384; multi_accept on; }}

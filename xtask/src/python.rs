@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell;
+use xtask::shell;
 
 /// How to build.
 #[derive(Clone, Debug, clap::Args)]
@@ -19,8 +19,8 @@ pub(crate) struct Options {
 }
 
 /// The virtual environment's own interpreter.
-pub(crate) fn interpreter() -> PathBuf {
-    venv().join("bin/python")
+fn interpreter() -> PathBuf {
+    xtask::python()
 }
 
 fn venv() -> PathBuf {

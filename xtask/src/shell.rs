@@ -9,13 +9,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 /// The root of the repository.
-pub(crate) fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here)
 }
 
 /// Cargo's output folder.
-pub(crate) fn target_dir() -> PathBuf {
+pub fn target_dir() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => root().join(dir),
         None => root().join("target"),
@@ -23,24 +23,24 @@ pub(crate) fn target_dir() -> PathBuf {
 }
 
 /// The cargo that runs us, in the repository's root, with empty standard input.
-pub(crate) fn cargo() -> Command {
+pub fn cargo() -> Command {
     let mut c = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     c.current_dir(root()).stdin(Stdio::null());
     c
 }
 
 /// Any other program, likewise.
-pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
+pub fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut c = Command::new(name);
     c.current_dir(root()).stdin(Stdio::null());
     c
 }
 
 /// The path of a program: where tests look, too.
-pub(crate) use linerate_skips::find;
+pub use linerate_skips::find;
 
 /// Runs to the end; an error names the command when it fails.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", words(command)))?;
     if !status.success() {
         bail!("{} failed: {status}", words(command));
@@ -50,7 +50,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 
 /// Runs to the end and returns what it wrote to standard output; its standard error comes with the
 /// error.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let out = command.output().with_context(|| format!("cannot start {}", words(command)))?;
     if !out.status.success() {
         bail!(
@@ -67,7 +67,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 const LAST_LINES: Duration = Duration::from_secs(10);
 
 /// Runs to the end and passes each line of standard output to `take` as it comes.
-pub(crate) fn lines(command: &mut Command, mut take: impl FnMut(&str)) -> Result<()> {
+pub fn lines(command: &mut Command, mut take: impl FnMut(&str)) -> Result<()> {
     let child = command.stdout(Stdio::piped()).spawn();
     let mut child = child.with_context(|| format!("cannot start {}", words(command)))?;
     let out = child.stdout.take().context("no pipe")?;
@@ -91,7 +91,7 @@ pub(crate) fn lines(command: &mut Command, mut take: impl FnMut(&str)) -> Result
 }
 
 /// The command as one would type it.
-pub(crate) fn words(command: &Command) -> String {
+pub fn words(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
     let all = std::iter::once(name).chain(command.get_args());
@@ -99,13 +99,13 @@ pub(crate) fn words(command: &Command) -> String {
 }
 
 /// Prints a line that does not get lost between what other programs print.
-pub(crate) fn heading(text: &str) {
+pub fn heading(text: &str) {
     println!("{text}");
     let _ = std::io::stdout().flush();
 }
 
 /// Whether this process may do everything.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let uid = status.lines().find_map(|l| l.strip_prefix("Uid:")?.split_whitespace().nth(1));
     uid == Some("0")

@@ -7,8 +7,8 @@ mod serve;
 
 use anyhow::{Result, ensure};
 
-use crate::shell;
 use crate::test::results::Tally;
+use xtask::shell;
 
 /// What, and how long.
 #[derive(Clone, Debug, clap::Args)]

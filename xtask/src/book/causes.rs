@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 
 use super::page::Page;
-use crate::shell;
+use xtask::shell;
 
 /// All causes with their pages.
 pub(super) fn pages() -> Result<Vec<(String, Page)>> {

@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn other_files_are_linked_on_the_web() {
         let text = "[l](../LICENSE-MIT) [a](A.md) [none](../NOTHING)\n";
-        let shown = outside(&page("docs/B.md", text), &["docs/A.md".into()], crate::shell::root());
+        let shown = outside(&page("docs/B.md", text), &["docs/A.md".into()], xtask::shell::root());
         assert_eq!(shown, format!("[l]({REPOSITORY}/LICENSE-MIT) [a](A.md) [none](../NOTHING)\n"));
     }
 }

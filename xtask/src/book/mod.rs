@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use self::page::Page;
-use crate::shell;
+use xtask::shell;
 
 /// The flags of `book`.
 #[derive(Clone, Debug, clap::Args)]

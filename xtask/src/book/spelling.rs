@@ -7,7 +7,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result};
 
 use super::page::Page;
-use crate::shell;
+use xtask::shell;
 
 /// Words that the dictionary lacks, one a line, in lower case and without `'s`.
 const OURS: &str = "book/words.txt";

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::shell;
 use terminal::{Screen, Terminal};
+use xtask::shell;
 
 /// The flags of `pictures`.
 #[derive(Clone, Debug, clap::Args)]

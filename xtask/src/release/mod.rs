@@ -12,7 +12,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::{dist, shell};
+use crate::dist;
+use xtask::shell;
 
 /// The flags of `release`.
 #[derive(Clone, Debug, clap::Args)]

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::shell;
+use xtask::shell;
 
 /// Files that every package installs.
 const FILES: [&str; 8] = [

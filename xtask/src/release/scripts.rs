@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::shell;
+use xtask::shell;
 
 /// Hides the machine's /run and /var, puts programs that print their calls first in PATH, runs the
 /// script with the arguments that follow it, and counts what is left of the services' files.

@@ -121,7 +121,7 @@ fn string<'a>(value: &'a Value, keys: &[&str]) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shell;
+    use xtask::shell;
 
     const FILES: [&str; 10] = [
         "Cargo.toml",

@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use anyhow::{Context, Result};
 use tempfile::NamedTempFile;
 
-use crate::shell::{self, heading};
+use xtask::shell::{self, heading};
 
 /// Builds, one after the other. Their output is shown when one fails.
 pub(super) struct Beside {

@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::shell::heading;
-use crate::{icount, shell, tidy};
+use crate::{icount, tidy};
 use results::Tally;
 use skips::Skip;
+use xtask::shell;
+use xtask::shell::heading;
 
 /// The flags of `test`.
 #[derive(Clone, Debug, clap::Args)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 
-use crate::shell;
+use xtask::shell;
 
 /// A program, its Debian packages, and what does not run without it.
 struct Need {

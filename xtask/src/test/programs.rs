@@ -18,7 +18,7 @@ use super::packages;
 use super::results::Tally;
 use super::schedule::{self, Need, Tests};
 use super::{locked, seconds};
-use crate::shell::{self, heading};
+use xtask::shell::{self, heading};
 
 /// Longest run of one program; the longest today takes 90 s.
 const LIMIT: Duration = Duration::from_secs(900);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-use crate::shell;
+use xtask::shell;
 
 /// The file that names tests which may need a second try.
 const KNOWN: &str = "xtask/retries.toml";

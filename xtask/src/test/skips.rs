@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-use crate::shell;
+use xtask::shell;
 
 /// The file that names what CI may lack.
 const ACCEPTED: &str = "xtask/skips.toml";

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::results::Tally;
 use super::skips::Skip;
-use crate::nginx::Nginx;
-use crate::shell;
+use xtask::nginx::Nginx;
+use xtask::shell;
 
 /// What the command is built with (Cargo.toml).
 pub(super) const PROFILE: &str = "ci";

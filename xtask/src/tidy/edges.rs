@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::finding::{File, Finding};
-use crate::shell;
+use xtask::shell;
 
 const PAGE: &str = "ARCHITECTURE.md";
 

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use crate::shell;
 use finding::{File, Finding};
+use xtask::shell;
 
 /// An exception in xtask/tidy.toml.
 #[derive(Debug, Deserialize)]

@@ -190,7 +190,7 @@ mod tests {
 
     fn rules(path: &str, text: &str) -> Vec<&'static str> {
         let mut found = Vec::new();
-        check(&File { path: path.into(), text: text.into() }, crate::shell::root(), &mut found);
+        check(&File { path: path.into(), text: text.into() }, xtask::shell::root(), &mut found);
         found.iter().map(|f| f.rule).collect()
     }
 

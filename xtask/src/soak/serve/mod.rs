@@ -16,8 +16,8 @@ use anyhow::{Result, ensure};
 use self::kinds::{Did, KINDS, Kind, Turn};
 use self::server::{Level, Server};
 use self::wire::{Client, get, pattern};
-use crate::bench::table::as_table;
-use crate::shell;
+use xtask::shell;
+use xtask::table::as_table;
 
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]

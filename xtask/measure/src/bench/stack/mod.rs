@@ -1,0 +1,186 @@
+//! `bench stack`: user-space TCP over AF_XDP compared with the kernel's, both ends on this machine,
+//! over veth in separate namespaces.
+
+mod cable;
+mod scale;
+mod scenario;
+mod serving;
+mod transfer;
+
+use anyhow::{Context, Result, ensure};
+use cable::{CLIENT, Cable, FROM, SERVER};
+use scale::{SCALES, Scale};
+use scenario::{LOAD_EPOLL, NGINX, PORT, SCENARIOS, Scenario};
+use serde_json::Value;
+use serving::{GRACE_S, start};
+
+use super::figures::{median, of_program};
+use super::round::{Run, line, measured};
+use super::scenario::Figure;
+use super::table::{Page, as_table, thousands};
+use super::{Common, Tools, alone_on_this_machine, build_released, chosen, circumstances};
+use super::{in_own_namespace, outside, typed};
+use xtask::shell;
+
+/// At a thousand connections no more of them than this share may need a retransmission.
+const SENT_AGAIN: f64 = 0.001;
+
+/// What to measure.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Measures; `false` when a binding figure was missed.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let common = &options.common;
+    if common.list {
+        SCENARIOS.iter().for_each(|s| println!("{:<14} {}", s.name, s.what));
+        SCALES.iter().for_each(|s| println!("{:<14} {}", s.name, s.what));
+        return Ok(true);
+    }
+    let (scenarios, scales) = wanted(&common.only)?;
+    if outside() {
+        ensure!(shell::is_root(), "bench stack needs root: namespaces and AF_XDP");
+        build_released(&["linerate-bench-raw", "linerate-cli"])?;
+        return in_own_namespace();
+    }
+    let _alone = alone_on_this_machine()?;
+    let tools = Tools::new(common, "", false)?;
+    let cable = Cable::lay()?;
+    let head = format!("`cargo xtask bench stack {}`\n\n{}", typed(common), circumstances(&tools));
+    let mut page = Page::new(head);
+    for s in scenarios {
+        println!("\n{}: {}", s.name, s.what);
+        let (table, runs) = match s.transfer {
+            Some(what) => {
+                let runs = transfer::run_all(&tools, s, what);
+                (transfer::table(s, &runs), runs)
+            }
+            None => in_turns_of(&tools, &cable, s),
+        };
+        page.add_block(table);
+        page.add_compared(s.name, s.what, s.wants, &runs);
+        // Written after each scenario, so that an interrupted run loses no measurement.
+        page.write(common.out.as_deref())?;
+    }
+    for s in scales {
+        s.add(&tools, &cable, &mut page);
+        page.write(common.out.as_deref())?;
+    }
+    println!("\n{}", page.markdown());
+    Ok(page.all_reached())
+}
+
+/// Many requests: all rounds, and what came out.
+fn in_turns_of(tools: &Tools, cable: &Cable, s: &Scenario) -> (String, Vec<Run>) {
+    let mut runs = Vec::new();
+    for round in 0..tools.rounds {
+        for i in 0..s.who.len() {
+            let who = s.who[(i + round) % s.who.len()];
+            if who == NGINX && shell::find("nginx").is_none() {
+                println!("  nginx is not installed: left out");
+                continue;
+            }
+            let run = one(tools, cable, s, who, round)
+                .unwrap_or_else(|e| Run::failed(who, round, format!("{e:#}")));
+            println!("  {}", line(&run));
+            runs.push(run);
+        }
+    }
+    let head = format!(
+        "| {} | requests/s | CPU of both cores, us per request | server core | client core |",
+        s.what
+    );
+    (as_table(&head, &s.who.iter().map(|who| row(who, &runs)).collect::<Vec<_>>()), runs)
+}
+
+/// The paired scenarios, and those of scale.
+fn wanted(only: &[String]) -> Result<(Vec<&'static Scenario>, Vec<&'static Scale>)> {
+    let is_scale = |name: &String| SCALES.iter().any(|s| s.name == name);
+    let (large, in_turns): (Vec<String>, Vec<String>) = only.iter().cloned().partition(is_scale);
+    let all = only.is_empty();
+    let scenarios =
+        if all || !in_turns.is_empty() { chosen(&in_turns, SCENARIOS, |s| s.name)? } else { Vec::new() };
+    let scales = if all || !large.is_empty() { chosen(&large, SCALES, |s| s.name)? } else { Vec::new() };
+    Ok((scenarios, scales))
+}
+
+fn row(who: &str, runs: &[Run]) -> String {
+    let Some(rate) = of_program(runs, who, Figure::Rate) else { return format!("| {who} | - | - | - | - |") };
+    let good = || runs.iter().filter(|r| r.program == who && r.fault.is_none());
+    let busy = |of: fn(&Run) -> f64| median(&good().map(of).collect::<Vec<_>>()).unwrap_or(0.0) * 100.0;
+    let cpu = of_program(runs, who, Figure::Cpu).unwrap_or(0.0);
+    let (server, client) = (busy(|r| r.server_busy), busy(|r| r.client_busy));
+    format!("| {who} | {} | {cpu:.2} | {server:.0} % | {client:.0} % |", thousands(rate))
+}
+
+fn one(t: &Tools, cable: &Cable, s: &Scenario, who: &'static str, round: usize) -> Result<Run> {
+    // All runs come from one address, as a user's do: what TIME_WAIT remembers of the last one must not be in the way.
+    let from = format!("{FROM}9");
+    let dir = tempfile::tempdir()?;
+    let _serving = start(t, cable, who, s.body, dir.path())?;
+    let mut command = vec![t.linerate.display().to_string()];
+    let json = dir.path().join("outcome.json");
+    let mut flags =
+        format!("load -t 1 --quiet -c {} -d {}s --json {}", s.connections, t.seconds, json.display());
+    if s.per_connection > 0 {
+        flags += &format!(" --per-connection {}", s.per_connection);
+    }
+    if s.rate > 0 {
+        flags += &format!(" --rate {}", s.rate);
+    }
+    flags += &match who {
+        LOAD_EPOLL => " --io epoll".to_owned(),
+        _ => format!(" --io xdp --interface {} --from {from}", CLIENT.0),
+    };
+    let path = if who == NGINX { String::new() } else { format!("bytes/{}", s.body) };
+    flags += &format!(" http://{}:{PORT}/{path}", SERVER.1);
+    command.extend(flags.split(' ').map(str::to_owned));
+    let before = [busy_s(t.cores[0])?, busy_s(t.cores[1])?];
+    let (_, cost) = measured(t, &command, t.seconds + GRACE_S, dir.path())?;
+    let busy = [busy_s(t.cores[0])? - before[0], busy_s(t.cores[1])? - before[1]];
+    let outcome: Value = serde_json::from_str(&std::fs::read_to_string(json)?)?;
+    let n = |pointer: &str| outcome.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
+    let answered = n("/requests/answered");
+    Ok(Run {
+        program: who,
+        round,
+        rate: n("/rate_rps"),
+        answered: answered as u64,
+        server_requests: None,
+        // Of both ends together: on veth the receiver's network work is done on the sender's core.
+        cpu_us: (busy[0] + busy[1]) * 1e6 / answered.max(1.0),
+        p99_us: None,
+        server_busy: busy[0] / cost.wall_s,
+        client_busy: busy[1] / cost.wall_s,
+        waited: cost.delay_s / cost.wall_s,
+        max_rss_kb: cost.max_rss_kb,
+        fault: fault(s, &n),
+    })
+}
+
+/// No connection may fail, and hardly one may need a retransmission.
+fn fault(s: &Scenario, n: &impl Fn(&str) -> f64) -> Option<String> {
+    let lost = n("/requests/failed") + n("/requests/unknown");
+    let opened = n("/connections/opened");
+    if lost > 0.0 {
+        return Some(format!("{lost} requests failed or are unknown"));
+    }
+    // Of many requests on one connection each counts.
+    let units = if s.per_connection == 0 { n("/requests/answered") } else { opened };
+    let again = n("/tcp/retransmits");
+    (again > units * SENT_AGAIN).then(|| format!("{again} segments sent again in {units} exchanges"))
+}
+
+/// The time a core was busy since the machine started, seconds.
+fn busy_s(core: usize) -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let name = format!("cpu{core} ");
+    let fields = text.lines().find_map(|l| l.strip_prefix(&name)).context("no such core")?;
+    let ticks: Vec<u64> = fields.split_whitespace().filter_map(|f| f.parse().ok()).collect();
+    ensure!(ticks.len() >= 7, "/proc/stat has no times");
+    // user, nice, system, irq, softirq; clock ticks are 10 ms everywhere Linux runs.
+    Ok((ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]) as f64 / 100.0)
+}
