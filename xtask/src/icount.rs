@@ -87,8 +87,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 /// The counts that grew beyond the baseline. One without a baseline is new.
 fn grown(baseline: &BTreeMap<String, f64>, now: &BTreeMap<String, f64>, most: f64) -> Vec<String> {
     let pairs = now.iter().filter_map(|(name, count)| Some((name, count, baseline.get(name)?)));
-    let changes = pairs.map(|(name, count, base)| (name, count, base, (count / base - 1.0) * 100.0));
-    let grown = changes.filter(|(.., change)| *change > most);
+    // Not of the change in percent: 105 is 5.000000000000004 % more than 100.
+    let grown = pairs.filter(|(_, count, base)| **count > **base * (1.0 + most / 100.0));
+    let grown = grown.map(|(name, count, base)| (name, count, base, (count / base - 1.0) * 100.0));
     let line = |(name, count, base, change): (&String, &f64, &f64, f64)| {
         format!(
             "{name}: {count:.1} instructions each, {change:+.1} % since the baseline ({base:.1}), {most} % allowed"
