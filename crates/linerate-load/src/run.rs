@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -55,7 +55,9 @@ pub struct Running {
 #[derive(Clone, Debug)]
 pub struct Watcher {
     latest: Arc<Mutex<Snapshot>>,
-    boards: Vec<Arc<Board>>,
+    /// Weak, because a board holds the log of requests, which ends with the run and not with the
+    /// last watcher.
+    boards: Vec<Weak<Board>>,
 }
 
 impl Watcher {
@@ -66,13 +68,43 @@ impl Watcher {
 
     /// Asks for the connections of a TCP of our own (`--io xdp`); the cores look through them bit by bit.
     pub fn ask_for_flows(&self) {
-        self.boards.iter().for_each(|board| board.ask_for_flows());
+        self.boards().for_each(|board| board.ask_for_flows());
     }
 
     /// The connections that were asked for, of each core those with the longest queues; `None` until all cores have looked.
     pub fn flows(&self) -> Option<Vec<FlowInfo>> {
-        let waits = self.boards.iter().any(|board| board.flows_wanted());
-        (!waits).then(|| self.boards.iter().flat_map(|board| board.flows()).collect())
+        let waits = self.boards().any(|board| board.flows_wanted());
+        (!waits).then(|| self.boards().flat_map(|board| board.flows()).collect())
+    }
+
+    /// None once the run has ended.
+    fn boards(&self) -> impl Iterator<Item = Arc<Board>> {
+        self.boards.iter().filter_map(Weak::upgrade)
+    }
+}
+
+/// Tells watchers how a run goes that takes place elsewhere.
+///
+/// ```
+/// use linerate_load::{Snapshot, SnapshotFeed};
+///
+/// let feed = SnapshotFeed::default();
+/// let watcher = feed.watcher();
+/// feed.show(Snapshot { in_flight: 3, ..Snapshot::default() });
+/// assert_eq!(watcher.snapshot().in_flight, 3);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct SnapshotFeed(Arc<Mutex<Snapshot>>);
+
+impl SnapshotFeed {
+    /// For a thread that wants to know how it is going.
+    pub fn watcher(&self) -> Watcher {
+        Watcher { latest: Arc::clone(&self.0), boards: Vec::new() }
+    }
+
+    /// How it is going now.
+    pub fn show(&self, snapshot: Snapshot) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
     }
 }
 
@@ -113,7 +145,7 @@ pub fn start_logged(plan: Plan, log: request_log::Sender) -> Result<Running, Sta
 /// // One of two processes that send 64 requests at a time together, with two threads each.
 /// let all = Plan { connections: 64, threads: Some(2), ..Plan::get(Target::at(([127, 0, 0, 1], 8080).into()), "/") };
 /// let start = linerate_net::machine::monotonic_now() + Duration::from_secs(1);
-/// let place = Place { first_thread: 2, all_threads: 4, start: Some(start), join: None };
+/// let place = Place { first_thread: 2, all_threads: 4, start: Some(start), join: None, gap: None };
 /// println!("{:?}", linerate_load::start_part(all, place)?.join().requests);
 /// # Ok::<(), linerate_load::StartError>(())
 /// ```
@@ -196,7 +228,7 @@ impl Running {
 
     /// For another thread that wants to know how it is going.
     pub fn watcher(&self) -> Watcher {
-        Watcher { latest: Arc::clone(&self.latest), boards: self.boards.clone() }
+        Watcher { latest: Arc::clone(&self.latest), boards: self.boards.iter().map(Arc::downgrade).collect() }
     }
 
     /// When measuring begins, or began.
@@ -440,6 +472,27 @@ mod tests {
     use crate::engine::recorder::Recorder;
     use crate::plan::Target;
     use linerate_net::Time;
+
+    /// A watcher that outlives the run, as that of a metrics server does, keeps nothing of it.
+    #[test]
+    fn the_log_of_requests_ends_with_the_run_however_long_it_is_watched() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = Target::at(listener.local_addr().unwrap());
+        drop(listener);
+        let stop = crate::plan::Stop { requests: Some(4), duration: None };
+        let plan = Plan { connections: 1, threads: Some(1), stop, ..Plan::get(target, "/") };
+        let (to, entries) = request_log::channel();
+        let running = start_logged(plan, to).unwrap();
+        let watcher = running.watcher();
+        running.join();
+        let (ended, end) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            while entries.next().is_some() {}
+            ended.send(()).unwrap();
+        });
+        end.recv_timeout(Duration::from_secs(10)).expect("the log ends");
+        assert_eq!(watcher.flows(), Some(Vec::new()));
+    }
 
     /// With many threads and few requests most threads end before the first second does.
     #[test]
