@@ -45,6 +45,9 @@ pub struct Place {
     pub start: Option<Time>,
     /// Where it joins a run that has started; `None`: it is there from the start.
     pub join: Option<Join>,
+    /// Requests of a closed loop leave at least so far apart, counting all threads of this process;
+    /// `None`: as responses come.
+    pub gap: Option<Duration>,
 }
 
 /// How a part joins a run that has started: for a part that was late, or that takes over the share

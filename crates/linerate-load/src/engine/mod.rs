@@ -455,6 +455,9 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         if self.stopping.is_none()
             && (now >= self.supply.stop_at() || self.board.stop_asked() || self.supply.ended())
         {
+            if !self.board.stop_asked() {
+                self.serve_last(now);
+            }
             self.stop(now);
         }
         self.open_some(now);
@@ -506,6 +509,17 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             let Some(conn) = self.pool.next_ready() else { return };
             // One at a time in an open loop, so that load spreads over the connections.
             self.fill_one(conn, now);
+        }
+    }
+
+    /// What was due before the end leaves as far as there is room for it, even if this thread wakes
+    /// up behind the end.
+    fn serve_last(&mut self, now: Time) {
+        while let Some(due) = self.supply.next_due().filter(|due| *due <= now) {
+            self.serve_ready(now);
+            if self.supply.next_due() == Some(due) {
+                return;
+            }
         }
     }
 

@@ -31,8 +31,17 @@ pub(crate) struct Supply {
 #[derive(Debug)]
 enum Pacing {
     Closed,
+    /// A closed loop whose requests leave at least so far apart.
+    Held {
+        gap: Duration,
+        next: Time,
+    },
     Scheduled(Schedule),
 }
+
+/// What a held loop may make up for when its thread was late. Reason: without it timers alone would
+/// hold it further below its rate; more would be a burst.
+const MADE_UP: Duration = Duration::from_millis(10);
 
 /// Requests that may leave now: consecutive numbers of this core, all due at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +76,13 @@ impl Supply {
             stopped_at: Time::ZERO,
             missed: 0,
             missed_from: None,
+        }
+    }
+
+    /// A closed loop sends at most one request in each `gap`.
+    pub(crate) fn hold(&mut self, gap: Duration) {
+        if matches!(self.pace, Pacing::Closed) {
+            self.pace = Pacing::Held { gap, next: self.start };
         }
     }
 
@@ -117,8 +133,14 @@ impl Supply {
             return None;
         }
         let (due, count) = match &mut self.pace {
-            Pacing::Closed if now >= closed_until => return None,
+            Pacing::Closed | Pacing::Held { .. } if now >= closed_until => return None,
             Pacing::Closed => (now, most),
+            Pacing::Held { next, .. } if now < *next => return None,
+            Pacing::Held { gap, next } => {
+                let earliest = Time::from_nanos(now.as_nanos().saturating_sub(MADE_UP.as_nanos() as u64));
+                *next = (*next + *gap).max(earliest);
+                (now, 1)
+            }
             Pacing::Scheduled(schedule) => {
                 let due = at(self.start, schedule.peek()?);
                 if due > now || due >= self.stop_at {
@@ -146,6 +168,7 @@ impl Supply {
         }
         match &mut self.pace {
             Pacing::Closed => None,
+            Pacing::Held { next, .. } => Some(*next).filter(|next| *next < self.stop_at),
             Pacing::Scheduled(s) => s.peek().map(|ns| at(self.start, ns)).filter(|due| *due < self.stop_at),
         }
     }
@@ -155,7 +178,7 @@ impl Supply {
         self.stopped
             || self.remaining == 0
             || match &mut self.pace {
-                Pacing::Closed => false,
+                Pacing::Closed | Pacing::Held { .. } => false,
                 Pacing::Scheduled(s) => s.peek().is_none_or(|ns| at(self.start, ns) >= self.stop_at),
             }
     }

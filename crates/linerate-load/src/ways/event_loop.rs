@@ -76,6 +76,8 @@ pub(super) fn works(plan: &Plan, place: Option<Place>, common: &Arc<Common>) -> 
     let run_start = join.and(place.and_then(|p| p.start)).unwrap_or(start);
     let start = join.map_or(start, |join| (run_start + join.at).max(earliest));
     let (first, all) = place.map_or((0, threads), |p| (p.first_thread, p.all_threads));
+    // Each thread sends its part of what all of them may.
+    let gap = place.and_then(|p| p.gap).map(|gap| gap.saturating_mul(threads));
     let route = RouteTo::of(&plan)?;
     // Past the kernel, the way to an address is looked for before the run.
     let names = if io.is_user_space() { None } else { Names::of(&plan) };
@@ -87,7 +89,7 @@ pub(super) fn works(plan: &Plan, place: Option<Place>, common: &Arc<Common>) -> 
         let (plan, board) = (Arc::clone(&plan), Arc::clone(board));
         let joining = join.map(|join| Joining { join, run_start, thread: core, threads });
         let (route, names) = (route.clone(), names.clone());
-        let part = Part { core: first + core, cores: all, start, route, names, joining };
+        let part = Part { core: first + core, cores: all, start, route, names, joining, gap };
         Box::new(move || part.run_on(&plan, transport, board))
     };
     let works = (0..threads).zip(&boards).zip(prepared.transports).map(work).collect();
@@ -147,6 +149,8 @@ pub(crate) struct Part {
     pub(crate) names: Option<Arc<Names>>,
     /// How it joins a run that has started.
     pub(crate) joining: Option<Joining>,
+    /// Requests of a closed loop leave at least so far apart.
+    pub(crate) gap: Option<Duration>,
 }
 
 /// How a thread joins a run that has started.
@@ -236,6 +240,9 @@ impl Part {
         let stop_at = plan.stop.duration.map_or(Time::NEVER, |d| measure_from + d);
         let schedule = Schedule::new(&plan.pace, plan.seed, self.core, self.cores);
         let mut supply = Supply::new(schedule, requests, run_start, measure_from, stop_at);
+        if let Some(gap) = self.gap {
+            supply.hold(gap);
+        }
         if let Some(Joining { join, run_start, thread, threads }) = self.joining {
             let sent = share(join.sent, thread, threads);
             supply.join(run_start + join.accounted, run_start + join.at, sent);

@@ -47,6 +47,7 @@ pub(crate) fn works(
 
 /// Runs a plan on one thread and on a transport of one's own, whose clock begins at zero.
 pub(crate) fn run_on<T: Transport>(plan: &Plan, transport: T) -> Result<Outcome, String> {
-    let part = Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None };
+    let part =
+        Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None, gap: None };
     part.run(plan, transport, Arc::new(Board::default()))
 }

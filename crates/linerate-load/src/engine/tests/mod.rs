@@ -1,6 +1,7 @@
 //! The engine against scripted servers in memory and in virtual time: no socket, no sleep.
 
 mod http2;
+mod late;
 mod peer;
 mod stack;
 mod streams;
@@ -49,7 +50,7 @@ fn wire() -> MemOptions {
 }
 
 fn part() -> Part {
-    Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None }
+    Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None, gap: None }
 }
 
 fn board() -> Arc<Board> {

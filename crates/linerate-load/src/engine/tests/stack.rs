@@ -55,7 +55,8 @@ fn run_within(
     let server = thread::spawn(move || host.run(|| false));
     let mut plan = plan.clone();
     plan.target.addresses = vec![server_of()];
-    let part = Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None };
+    let part =
+        Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None, gap: None };
     let outcome = part.run(&plan, ours, Arc::new(Board::default())).unwrap();
     server.join().unwrap().unwrap();
     let r = outcome.requests;

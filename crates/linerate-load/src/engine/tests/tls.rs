@@ -254,7 +254,7 @@ fn play(seed: u64) -> Outcome {
     host.serve(SocketAddr::new(THEIRS, 443), server).unwrap();
     let server = thread::spawn(move || host.run(|| false));
     let route = RouteTo::of(&plan).unwrap();
-    let part = Part { core: 0, cores: 1, start: Time::ZERO, route, names: None, joining: None };
+    let part = Part { core: 0, cores: 1, start: Time::ZERO, route, names: None, joining: None, gap: None };
     let outcome = part.run(&plan, ours, board()).unwrap();
     server.join().unwrap().unwrap();
     let r = outcome.requests;
