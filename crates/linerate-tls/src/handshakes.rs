@@ -96,9 +96,27 @@ pub struct Handshakes {
     /// Handshakes that resumed an earlier session.
     pub resumed: u64,
     /// Counts by negotiated parameters.
+    #[serde(with = "pairs")]
     pub agreed: BTreeMap<Agreed, u64>,
     /// Counts of failures, by their description.
     pub failed: BTreeMap<String, u64>,
+}
+
+/// A map as a list of its entries. Reason: the keys of a JSON object are text, and these are structs.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Agreed;
+
+    pub(super) fn serialize<S: Serializer>(map: &BTreeMap<Agreed, u64>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<Agreed, u64>, D::Error> {
+        Vec::<(Agreed, u64)>::deserialize(from).map(|pairs| pairs.into_iter().collect())
+    }
 }
 
 impl Handshakes {
