@@ -62,7 +62,8 @@ fn fault(document: &Document) -> Option<String> {
         document.unreachable.as_ref().map(|why| format!("the target could not be reached: {why}"));
     let aborted = document.aborted.as_ref().map(|why| format!("--abort-on ended the run: {why}"));
     let nothing = (document.requests.answered == 0).then(|| "no request was answered".to_owned());
-    unreachable.or(aborted).or(nothing)
+    let part = document.machines.as_ref().and_then(crate::machines::not_complete);
+    unreachable.or(aborted).or(part).or(nothing)
 }
 
 /// Text as XML, without what XML 1.0 cannot hold.

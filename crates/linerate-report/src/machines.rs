@@ -1,5 +1,8 @@
 //! The machines of one run side by side, below its summary.
 
+use std::fmt::Write as _;
+
+use crate::markup::escape;
 use crate::schema::machines::{Agent, Machines};
 use crate::style::Style;
 use crate::units;
@@ -63,10 +66,46 @@ fn standing(agent: &Agent) -> String {
         ("lost", Some(second)) => format!("lost after second {second}"),
         ("lost", None) => "none".to_owned(),
         ("missing", _) => format!("{} messages missing", agent.missing.len()),
+        ("left", Some(second)) => format!("left after second {second}"),
         ("complete", _) => "whole".to_owned(),
         (other, _) => other.to_owned(),
     };
     format!("{figures}{limit}")
+}
+
+/// The same as part of a page.
+pub(crate) fn page(out: &mut String, machines: &Machines) {
+    let _ = write!(
+        out,
+        "<h2>Agents</h2><table><tr><th>agent</th><th>requests/s</th><th>p50</th><th>p99</th>\
+         <th>late p99</th><th>failed</th><th>unsent</th><th>figures</th></tr>"
+    );
+    let time = |us: f64| units::time_us(us, true);
+    for agent in &machines.agents {
+        let _ = write!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            escape(&agent.name),
+            units::rate(agent.rate_rps),
+            time(agent.p50_us),
+            time(agent.p99_us),
+            time(agent.lateness_p99_us),
+            units::count(agent.failed),
+            units::count(agent.unsent),
+            escape(&standing(agent)),
+        );
+    }
+    out.push_str("</table>");
+    let whole = if machines.complete { "complete" } else { "NOT complete" };
+    let _ = write!(out, "<p class=\"source\">run {}: {whole}</p>", escape(&machines.run));
+}
+
+/// Why the figures of a run are not whole; `None`: they are.
+pub fn not_complete(machines: &Machines) -> Option<String> {
+    let not_whole = machines.agents.iter().filter(|agent| agent.standing != "complete");
+    let agents: Vec<String> =
+        not_whole.map(|agent| format!("agent {}: {}", agent.name, standing(agent))).collect();
+    (!machines.complete).then(|| format!("the run is NOT complete: {}", agents.join("; ")))
 }
 
 #[cfg(test)]
@@ -104,7 +143,14 @@ mod tests {
             agents: vec![agent("eu-west-1"), lost],
         };
         insta::assert_snapshot!(to_string(&machines, Style::default()));
+        let why = not_complete(&machines).expect("it is not");
+        assert_eq!(why, "the run is NOT complete: agent b: lost after second 4, this machine was the limit");
+        let mut html = String::new();
+        page(&mut html, &machines);
+        assert!(html.contains("<td>eu-west-1</td><td>51,2") && html.contains("<td>b</td>"), "{html}");
+        assert!(html.contains("run 0123: NOT complete"), "{html}");
         machines.complete = true;
+        assert_eq!(not_complete(&machines), None);
         assert!(to_string(&machines, Style::default()).ends_with("run 0123: complete\n"));
     }
 }

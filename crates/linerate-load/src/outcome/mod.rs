@@ -514,4 +514,21 @@ pub struct Snapshot {
     pub waited: Histogram,
     /// Finished seconds.
     pub series: Vec<Interval>,
+    /// How old all this is, where it comes from other machines and should be newer.
+    pub old: Option<Duration>,
+    /// The machines that it comes from, where they are several.
+    pub machines: Vec<MachineNow>,
+}
+
+/// One of several machines, as it was at its last report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineNow {
+    /// Its name.
+    pub name: String,
+    /// Responses in the last second that it reported.
+    pub answered: u64,
+    /// Requests so far.
+    pub requests: Requests,
+    /// Whether it has ended its part.
+    pub ended: bool,
 }

@@ -5,9 +5,11 @@
 mod events;
 mod screen;
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use linerate_load::Snapshot;
+use linerate_load::outcome::MachineNow;
 use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Pace, Stop};
 use ratatui::buffer::Buffer;
@@ -121,9 +123,15 @@ fn rate_now(scene: &Scene, snapshot: &Snapshot) -> f64 {
     if measured > 0.0 { snapshot.requests.answered as f64 / measured } else { 0.0 }
 }
 
+/// Machines that are named one by one. Reason: a line of a terminal.
+const MACHINES: usize = 8;
+
 /// One line for a log: what a run without a terminal shows once a second.
 pub fn plain_line(scene: &Scene, snapshot: &Snapshot) -> String {
-    let (_, progress) = scene.progress(snapshot);
+    let (_, mut progress) = scene.progress(snapshot);
+    if let Some(old) = snapshot.old {
+        let _ = write!(progress, " (figures are {} s old)", old.as_secs());
+    }
     let r = &snapshot.requests;
     if !snapshot.measuring && !scene.warm_up.is_zero() {
         // Nothing of it is counted, which must not look like a server that is dead.
@@ -157,7 +165,24 @@ pub fn plain_line(scene: &Scene, snapshot: &Snapshot) -> String {
         }
     }
     line += &events::words(snapshot);
+    if snapshot.machines.len() > 1 {
+        line += &format!("; {}", machines(snapshot));
+    }
     line
+}
+
+/// The rate of each machine.
+fn machines(snapshot: &Snapshot) -> String {
+    let machine = |machine: &MachineNow| match machine.ended {
+        true => format!("{} has ended", machine.name),
+        false => format!("{} {}/s", machine.name, units::rate(machine.answered as f64)),
+    };
+    let shown: Vec<String> = snapshot.machines.iter().take(MACHINES).map(machine).collect();
+    let more = match snapshot.machines.len().saturating_sub(MACHINES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", shown.join(", "))
 }
 
 /// Draws the view into `area`, which should be [`Scene::height`] rows high and at least
@@ -184,12 +209,15 @@ pub fn draw(scene: &Scene, snapshot: &Snapshot, stopping: bool, area: Rect, buf:
     if scene.own_tcp {
         rows.labelled("segments", segments(snapshot, room));
     }
-    let hint = if stopping {
-        "ending: waiting for responses; Ctrl-C again leaves at once"
-    } else {
-        "Ctrl-C ends the run and reports what was measured"
+    let hint = match (stopping, snapshot.old) {
+        (true, _) => "ending: waiting for responses; Ctrl-C again leaves at once".to_owned(),
+        (false, Some(old)) => format!("these figures are {} s old: no agent can report", old.as_secs()),
+        (false, None) if snapshot.machines.len() > 1 => {
+            format!("{}; Ctrl-C ends the run", machines(snapshot))
+        }
+        (false, None) => "Ctrl-C ends the run and reports what was measured".to_owned(),
     };
-    rows.text(hint, Modifier::DIM);
+    rows.text(&hint, Modifier::DIM);
 }
 
 struct Rows<'a> {

@@ -124,6 +124,21 @@ fn plain_lines() {
         "4.2s of 10s: 10,500/s, p50 100 us, p99 160 us, 42,000 answered, 10 failed, 21 bad, 3 segments resent"
     );
     assert_eq!(plain_line(&scene, &Snapshot::default()), "0.0s of 10s: 0/s, 0 answered, 0 failed");
+    let old = Snapshot { old: Some(Duration::from_millis(7_300)), ..Snapshot::default() };
+    let said = "0.0s of 10s (figures are 7 s old): 0/s, 0 answered, 0 failed";
+    assert_eq!(plain_line(&scene, &old), said);
+    let view = format!("{}", drawn(&scene, &old, false, 80));
+    assert!(view.contains("these figures are 7 s old: no agent can report"), "{view}");
+    let machine = |name: &str, answered, ended| linerate_load::outcome::MachineNow {
+        name: name.to_owned(),
+        answered,
+        ended,
+        ..Default::default()
+    };
+    let machines = vec![machine("eu", 200, false), machine("us", 1200, false), machine("as", 0, true)];
+    let many = Snapshot { machines, ..Snapshot::default() };
+    let line = plain_line(&scene, &many);
+    assert!(line.ends_with("; eu 200/s, us 1,200/s, as has ended"), "{line}");
     let late = Snapshot { elapsed: Duration::from_millis(10_900), in_flight: 1, ..Snapshot::default() };
     assert_eq!(plain_line(&scene, &late), "10.0s of 10s: waits for 1 response, 0 answered, 0 failed");
 }

@@ -38,6 +38,9 @@ pub fn to_string(document: &Document) -> String {
     trouble(&mut out, document);
     by_name(&mut out, document);
     samples(&mut out, &document.samples);
+    if let Some(machines) = &document.machines {
+        crate::machines::page(&mut out, machines);
+    }
     footer(&mut out, document);
     let _ = write!(out, "<script>{CURSOR}</script>");
     page("linerate load", &out)
@@ -63,6 +66,7 @@ fn head(out: &mut String, document: &Document) {
     let failed = document.checks.iter().any(|c| !c.pass)
         || document.unreachable.is_some()
         || document.aborted.is_some()
+        || document.complete == Some(false)
         || (r.answered == 0 && r.sent > 0);
     let class = if failed { "bad" } else { "" };
     let mut title = format!("{} requests/s", units::rate(document.rate_rps));
@@ -83,7 +87,12 @@ fn head(out: &mut String, document: &Document) {
         escape(&document.target),
         escape(&method(document))
     );
+    let not_complete = document.machines.as_ref().and_then(crate::machines::not_complete);
     let notes = [
+        (
+            "NOT complete",
+            not_complete.as_deref().map(|why| why.trim_start_matches("the run is NOT complete: ")),
+        ),
         ("Not reached", document.unreachable.as_deref()),
         ("Ended early", document.aborted.as_deref()),
         ("Interrupted", document.interrupted.then_some("these are the figures until then")),

@@ -42,7 +42,7 @@ pub struct AgentShare {
 pub struct Agent {
     /// Its name.
     pub name: String,
-    /// `complete`, `lost`, `missing` or `altered`.
+    /// `complete`, `lost`, `missing`, `altered` or `left` (it was told to end before the run did).
     pub standing: String,
     /// Last whole second that it reported, where it was lost.
     pub last_second: Option<u64>,
