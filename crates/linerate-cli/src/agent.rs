@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use linerate_load::plan::units::{parse_duration, parse_scaled};
-use linerate_machines::agent::{self, AgentEvent, AgentOptions};
+use linerate_machines::agent::{self, AgentEvent, AgentOptions, Replayed};
 use linerate_machines::allow::AllowList;
 use linerate_machines::signing::{SigningKey, TrustedKey};
 use linerate_machines::{BusError, BusOptions};
@@ -54,7 +54,7 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "KEY", value_delimiter = ',', value_parser = TrustedKey::parse)]
     trust_key: Vec<TrustedKey>,
 
-    /// Refuse runs in which this agent would send more requests/s than this
+    /// Most requests/s that this agent sends: open loops of more are refused, closed loops are held back
     #[arg(long, value_name = "RATE", value_parser = rate)]
     max_rate: Option<f64>,
 
@@ -122,12 +122,26 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Exit, Fault> {
         return new_key(file);
     }
     if let Some(AgentCommand::Replay { bus, file }) = &args.command {
-        let (published, torn) = block_on(agent::replay(&bus_options(bus)?, file))?.map_err(fault_of)?;
+        let replayed = block_on(agent::replay(&bus_options(bus)?, file))?.map_err(fault_of)?;
+        let Replayed { published, torn, too_long } = replayed;
         let torn = if torn > 0 { format!("; {torn} torn lines were left out") } else { String::new() };
-        return crate::terminal::print(&format!("{published} messages published{torn}\n"))
-            .map(|()| Exit::Fine);
+        crate::terminal::print(&format!("{published} messages published{torn}\n"))?;
+        if too_long > 0 {
+            let what =
+                format!("{}: {too_long} messages are longer than this NATS server takes", file.display());
+            return Err(Fault::ours(what).hint("raise max_payload in its configuration, and replay again"));
+        }
+        return Ok(Exit::Fine);
     }
     let options = options(args)?;
+    if options.trusted.is_empty() && options.allowed.is_wide() {
+        let _ = writeln!(
+            std::io::stderr(),
+            "warning: agent {} may load many machines, and every user of the bus that may start runs can use it: \
+             --trust-key names those who may",
+            options.name
+        );
+    }
     let interrupt = Interrupt::listen()?;
     let name = options.name.clone();
     let stop = watch::Sender::new(false);
@@ -198,7 +212,7 @@ pub(crate) fn bus_options(flags: &BusFlags) -> Result<BusOptions, Fault> {
 }
 
 /// Runs something on a small runtime of its own.
-fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Fault> {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Fault> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

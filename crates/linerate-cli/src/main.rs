@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod agents;
 mod args;
 mod baseline;
 mod compare;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Agent(args)) => agent::run(&args),
+        Some(Command::Agents(args)) => agents::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Wrk(args)) => other_tools::run(Tool::Wrk, &args.words),
         Some(Command::Ab(args)) => other_tools::run(Tool::Ab, &args.words),

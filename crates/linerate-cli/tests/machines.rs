@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::time::Duration;
 
-use buses::{broker, nats_server};
+use buses::{abandoned, broker, nats_server};
 use common::{Said, number, run};
 use serde_json::Value;
 use serving::serve;
@@ -220,13 +220,15 @@ fn spools_fill_a_new_broker() {
     let server = serve(&[]);
     let url = format!("http://{}/", server.address);
     let first = broker(&program);
-    let _agent = first.agent("one", &[]);
-    let (before, _) = load(&["--nats", &first.url, "--agents", "1", "-c", "2", "-n", "500", &url]);
-    let run_name = before["machines"]["run"].as_str().unwrap().to_owned();
+    let agent = first.agent("one", &[]);
+    let run_name = abandoned(&first, &[&agent], &["--agents", "1", "-c", "2", "-n", "500", &url]);
+    let spool = first.folder.path().join("kept");
+    std::fs::copy(first.folder.path().join(format!("linerate-{run_name}-one.jsonl")), &spool).unwrap();
+    let (before, _) = load(&["--nats", &first.url, "--resume", &run_name]);
     let (again, _) = load(&["--nats", &first.url, "--resume", &run_name]);
+    assert_eq!(samples(&before), 500);
     assert_eq!(again["requests"], before["requests"]);
     assert_eq!(again["histogram"], before["histogram"]);
-    let spool = first.folder.path().join(format!("linerate-{run_name}-one.jsonl"));
     let mut text = String::new();
     std::fs::File::open(&spool).unwrap().read_to_string(&mut text).unwrap();
     let replayed = run(&["agent", "replay", "--nats", &first.url, spool.to_str().unwrap()]);

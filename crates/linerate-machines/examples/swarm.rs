@@ -277,7 +277,7 @@ mod tests {
         plan.stop.duration = Some(Duration::from_secs(3));
         // It began in the past.
         let start = Time::from_nanos(machine::monotonic_now().as_nanos() - 10_000_000_000);
-        let place = Place { first_thread: 4, all_threads: 8, start: Some(start), join: None };
+        let place = Place { first_thread: 4, all_threads: 8, start: Some(start), join: None, gap: None };
         let share = simulation.start(plan, place).unwrap_or_else(|e| panic!("{e}"));
         let outcome = share.join();
         assert_eq!((outcome.requests.answered, outcome.latency.from_sent.count()), (30_000, 30_000));

@@ -3,9 +3,9 @@
 pub mod engine;
 mod publishing;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_nats::jetstream::kv;
@@ -18,13 +18,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::allow::{AllowList, Verdict};
-use crate::bus::{Bus, BusError, BusOptions, keys, unix_ns};
+use crate::bus::{Bus, BusError, BusOptions, Changes, Since, keys, unix_ns};
 use crate::clock::{ClockFilter, ClockOffset, EXCHANGES, TOLERABLE};
 use crate::document::{AgentCard, DocumentHead, Ready, RunDocument, SCHEMA, Share, Takeover, VERSION};
+use crate::sealing::{self, SealKey};
 use crate::signing::{self, TrustedKey};
 
 use engine::{Engine, Sending};
-pub use publishing::replay;
+pub use publishing::{Replayed, replay};
 
 /// How long between attempts to reach NATS at the start.
 const RETRY: Duration = Duration::from_millis(500);
@@ -42,6 +43,15 @@ const GO_WITHIN: Duration = Duration::from_secs(60);
 /// Runs of which an agent remembers that it took part. Reason: their names rise with the time, and
 /// the bucket keeps them for two days.
 const REMEMBERED: usize = 10_000;
+
+/// How long the plan of a run may take to come. Reason: it is written before the run's document.
+const PLAN_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long an agent that ends after one run waits to hear whether its spool is needed any more.
+const OVER_WITHIN: Duration = Duration::from_secs(5);
+
+/// Runs whose spools are removed once their results are complete. Reason: older ones stay on disk.
+const SPOOLS: usize = 1000;
 
 /// How long a target's name may take to be looked up.
 const LOOKUP_WITHIN: Duration = Duration::from_secs(10);
@@ -176,20 +186,41 @@ pub async fn serve_by(
     }
     let Some(bus) = open(&options, &mut stop, &say).await? else { return Ok(()) };
     let incarnation = format!("{:016x}", unix_ns() ^ (u64::from(std::process::id()) << 40));
-    let (engine, say) = (Box::new(engine), Box::new(say));
-    let agent = Arc::new(Agent { options, bus, incarnation, engine, run: Mutex::new(None), say });
+    let mut card = AgentCard {
+        schema: SCHEMA.to_owned(),
+        name: options.name.clone(),
+        incarnation: incarnation.clone(),
+        version: options.version.clone(),
+        kernel: kernel(),
+        cores: u32::try_from(machine::allowed_cores().len()).unwrap_or(1),
+        labels: options.labels.clone(),
+        ..AgentCard::default()
+    };
+    let seal_key = SealKey::new();
+    card.seal_key = seal_key.public();
+    if let Some(seed) = options.bus.seed()? {
+        sealing::vouch(&mut card, &seed)?;
+    }
+    let agent = Arc::new(Agent {
+        options,
+        bus,
+        incarnation,
+        card: Mutex::new(card),
+        seal_key,
+        engine: Box::new(engine),
+        spools: Mutex::default(),
+        leaving: stop.clone(),
+        say: Box::new(say),
+    });
     let entering = async {
         // Before anyone can see this agent, so that no run for it is missed.
-        let documents = agent.bus.runs.watch("*.document").await.map_err(BusError::new)?;
+        let documents = Changes::open(&agent.bus.runs, &["*.document".to_owned()], Since::Now).await?;
         agent.enter().await.map(|()| documents)
     };
     let documents = agent.bus.complaints.or(entering).await.map_err(|error| agent.bus.explained(error))?;
     let renewing = tokio::spawn(Arc::clone(&agent).renew());
     (agent.say)(AgentEvent::Waiting);
-    let served = tokio::select! {
-        served = agent.serve_runs(documents) => served,
-        _ = stop.wait_for(|stop| *stop) => Ok(()),
-    };
+    agent.serve_runs(documents).await;
     renewing.abort();
     // Without brokers the key ends by itself.
     let leave = async {
@@ -197,58 +228,70 @@ pub async fn serve_by(
         let _ = agent.bus.client.flush().await;
     };
     let _ = timeout(LEAVE_WITHIN, leave).await;
-    served.map_err(|error| agent.bus.explained(error))
+    Ok(())
 }
 
 struct Agent {
     options: AgentOptions,
     bus: Bus,
     incarnation: String,
+    /// It names the run that is carried out now.
+    card: Mutex<AgentCard>,
+    seal_key: SealKey,
     engine: Box<dyn Engine>,
-    run: Mutex<Option<String>>,
+    /// The spools of runs whose result may still need them.
+    spools: Mutex<BTreeMap<String, Vec<PathBuf>>>,
+    /// It is to end: it stops sending, publishes what it measured, and leaves.
+    leaving: watch::Receiver<bool>,
     say: Box<dyn Fn(AgentEvent) + Send + Sync>,
 }
 
 impl Agent {
-    fn card(&self) -> Vec<u8> {
-        let card = AgentCard {
-            schema: SCHEMA.to_owned(),
-            name: self.options.name.clone(),
-            incarnation: self.incarnation.clone(),
-            version: self.options.version.clone(),
-            kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
-                .unwrap_or_default()
-                .trim()
-                .to_owned(),
-            cores: u32::try_from(machine::allowed_cores().len()).unwrap_or(1),
-            labels: self.options.labels.clone(),
-            run: self.run.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        };
-        serde_json::to_vec(&card).unwrap_or_default()
+    fn card(&self) -> Result<Vec<u8>, BusError> {
+        let card = self.card.lock().unwrap_or_else(PoisonError::into_inner);
+        serde_json::to_vec(&*card).map_err(BusError::new)
     }
 
     /// Takes its name. A name that another agent has is an error.
     async fn enter(&self) -> Result<(), BusError> {
         let name = &self.options.name;
-        self.bus.agents.create(name, self.card().into()).await.map(drop).map_err(|error| match error.kind() {
-            kv::CreateErrorKind::AlreadyExists => BusError::new(format!("another agent is named {name}"))
-                .hint("give this one another --name; the name of an agent that died is free after 5 s"),
-            _ => BusError::new(error),
+        self.bus.agents.create(name, self.card()?.into()).await.map(drop).map_err(|error| {
+            match error.kind() {
+                kv::CreateErrorKind::AlreadyExists => BusError::new(format!("another agent is named {name}"))
+                    .hint("give this one another --name; the name of an agent that died is free after 5 s"),
+                _ => BusError::new(error),
+            }
         })
     }
 
     async fn renew(self: Arc<Agent>) {
         loop {
             sleep(RENEW).await;
-            // The next second tries again; without success the key ends by itself.
-            let _ = timeout(RENEW, self.bus.agents.put(&self.options.name, self.card().into())).await;
+            self.renew_once().await;
         }
     }
 
-    async fn serve_runs(&self, mut documents: kv::Watch) -> Result<(), BusError> {
+    /// Renews the key. The next second tries again; without success the key ends by itself.
+    async fn renew_once(&self) {
+        if let Ok(card) = self.card() {
+            drop(timeout(RENEW, self.bus.agents.put(&self.options.name, card.into())).await);
+        }
+    }
+
+    /// Until it is to leave, or has served as many runs as it may.
+    async fn serve_runs(&self, mut documents: Changes) {
         let (mut served, mut taken) = (0, BTreeSet::new());
-        while let Some(entry) = documents.next().await {
-            let Ok(entry) = entry else { continue };
+        let mut leaving = self.leaving.clone();
+        let mut over = Changes::whenever(&self.bus.runs, &[keys::over("*")]);
+        loop {
+            let entry = tokio::select! {
+                entry = documents.next() => entry,
+                entry = over.next() => {
+                    self.remove_spools(&entry);
+                    continue;
+                }
+                _ = leaving.wait_for(|leaving| *leaving) => return,
+            };
             let text = signing::parts(&entry.value).1;
             let Some(head) = DocumentHead::read(text) else { continue };
             if !keys::is_name(&head.run) || !head.names(&self.options.name, &self.incarnation) {
@@ -283,12 +326,37 @@ impl Agent {
                 (self.say)(AgentEvent::Refused { run: document.run, why: why.to_string() });
             }
             self.set_run(None);
+            // The next run need not wait until the key is renewed.
+            self.renew_once().await;
             served += 1;
-            if self.options.runs.is_some_and(|most| served >= most) {
-                return Ok(());
+            if *leaving.borrow() || self.options.runs.is_some_and(|most| served >= most) {
+                let until = Instant::now() + OVER_WITHIN;
+                while self.has_spools()
+                    && let Some(entry) = over.next_until(until).await
+                {
+                    self.remove_spools(&entry);
+                }
+                return;
             }
         }
-        Err(BusError::new("the connection to NATS ended"))
+    }
+
+    fn spools(&self) -> MutexGuard<'_, BTreeMap<String, Vec<PathBuf>>> {
+        self.spools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_spools(&self) -> bool {
+        !self.spools().is_empty()
+    }
+
+    /// The result of a run is complete: what is in its spools has been reported.
+    fn remove_spools(&self, over: &kv::Entry) {
+        let run = over.key.strip_suffix(".over").unwrap_or_default();
+        for file in self.spools().remove(run).unwrap_or_default() {
+            if let Err(error) = std::fs::remove_file(&file) {
+                (self.say)(AgentEvent::NoSpool { why: format!("{} stays: {error}", file.display()) });
+            }
+        }
     }
 
     /// Replies that this agent does not take part in a run whose plan it cannot read.
@@ -299,7 +367,7 @@ impl Agent {
             clock_offset_ns: 0,
             clock_uncertainty_ns: 0,
         };
-        let ready = serde_json::to_vec(&ready).unwrap_or_default();
+        let Ok(ready) = serde_json::to_vec(&ready) else { return };
         // A document that was delivered again has a reply already.
         if self.bus.create(&keys::ready(&run, &self.options.name), ready).await.is_ok() {
             (self.say)(AgentEvent::Refused {
@@ -310,7 +378,7 @@ impl Agent {
     }
 
     fn set_run(&self, run: Option<String>) {
-        *self.run.lock().unwrap_or_else(PoisonError::into_inner) = run;
+        self.card.lock().unwrap_or_else(PoisonError::into_inner).run = run;
     }
 
     /// From the document to the last message.
@@ -322,7 +390,10 @@ impl Agent {
     ) -> Result<(), BusError> {
         let run = &document.run;
         let offset = self.clock_offset(run).await;
-        let plan = self.on_this_machine(&document.plan, is_trusted).await;
+        let plan = match self.whole_plan(document).await {
+            Ok(plan) => self.on_this_machine(&plan, is_trusted).await,
+            Err(why) => Err(why),
+        };
         let plan = plan.and_then(|plan| match self.refusal(document, share, &plan, offset) {
             Some(why) => Err(why),
             None => Ok(plan),
@@ -333,37 +404,33 @@ impl Agent {
             clock_offset_ns: offset.map_or(0, |o| o.offset_ns.saturating_neg()),
             clock_uncertainty_ns: offset.map_or(u64::MAX, |o| o.uncertainty_ns),
         };
-        let ready = serde_json::to_vec(&ready).unwrap_or_default();
+        let ready = serde_json::to_vec(&ready).map_err(BusError::new)?;
         self.bus.create(&keys::ready(run, &self.options.name), ready).await?;
         let plan = plan.map_err(BusError::new)?;
         let offset = offset.unwrap_or(ClockOffset { offset_ns: 0, uncertainty_ns: 0 });
-        let mut takeovers =
-            self.bus.runs.watch_with_history(keys::takeover(run, "*")).await.map_err(BusError::new)?;
-        let Some(go) = self.wait_for_go(run).await? else {
-            return Err(BusError::new("the run was given up before it started"));
-        };
+        let mut takeovers = Changes::whenever(&self.bus.runs, &[keys::takeover(run, "*")]);
+        let go = self.wait_for_go(run).await.map_err(BusError::new)?;
         let place = Place {
             first_thread: share.first_thread,
             all_threads: document.threads(),
             start: Some(on_monotonic(offset.ours(go))),
             join: None,
+            gap: self.gap(&plan),
         };
         (self.say)(AgentEvent::Started { run: run.clone(), url: plan.target.url.clone() });
         let superseded = watch::Sender::new(false);
         let mut parts = FuturesUnordered::new();
         let measure = |share, place, superseded| self.measure(document, &plan, go, share, place, superseded);
-        parts.push(measure(share.clone(), place, superseded.subscribe()));
+        parts.push(measure((share.clone(), None), place, superseded.subscribe()));
         loop {
             let entry = tokio::select! {
-                ended = parts.next() => match ended {
-                    Some(Ok(())) if !parts.is_empty() => continue,
-                    ended => return ended.unwrap_or(Ok(())),
+                _ = parts.next() => match parts.is_empty() {
+                    true => return Ok(()),
+                    false => continue,
                 },
-                Some(entry) = takeovers.next() => entry,
+                entry = takeovers.next() => entry,
             };
-            let Some(takeover) = entry.ok().and_then(|entry| self.takeover(run, &entry.value)) else {
-                continue;
-            };
+            let Some(takeover) = self.takeover(run, &entry.value) else { continue };
             let own = |s: &Share| s.agent == self.options.name && s.incarnation == self.incarnation;
             // It was silent for so long that another sends its share.
             if takeover.lost == self.options.name && !own(&takeover.share) {
@@ -377,9 +444,27 @@ impl Agent {
                 };
                 let place = Place { first_thread: takeover.share.first_thread, join: Some(join), ..place };
                 let (_, never) = watch::channel(false);
-                parts.push(measure(takeover.share, place, never));
+                parts.push(measure((takeover.share.clone(), Some(takeover)), place, never));
             }
         }
+    }
+
+    /// How far apart requests of a closed loop leave at least, so that they are no more than this
+    /// agent sends. An open loop of more is refused.
+    fn gap(&self, plan: &Plan) -> Option<Duration> {
+        let is_closed = plan.pace == linerate_load::plan::Pace::Closed;
+        self.options.max_rate.filter(|_| is_closed).map(|rate| Duration::from_secs_f64(1.0 / rate.max(1e-6)))
+    }
+
+    /// The plan with its secrets, which is sealed to the run's agents.
+    async fn whole_plan(&self, document: &RunDocument) -> Result<Plan, String> {
+        let (run, name) = (&document.run, &self.options.name);
+        let mut plan = Changes::whenever(&self.bus.runs, &[keys::plan(run)]);
+        let encrypted = plan.next_until(Instant::now() + PLAN_WITHIN).await;
+        let encrypted = encrypted.ok_or_else(|| format!("{name} got no plan of run {run}"))?;
+        let opened =
+            sealing::open(&document.sealed, run, &self.incarnation, &self.seal_key, &encrypted.value);
+        opened.map_err(|why| format!("{name} {why}"))
     }
 
     /// Reads an order to take a share over, if it is one that this agent trusts.
@@ -468,14 +553,28 @@ impl Agent {
         filter.best()
     }
 
-    /// The moment of the start on the coordinator's clock; `None`: the run was abandoned.
-    async fn wait_for_go(&self, run: &str) -> Result<Option<u64>, BusError> {
+    /// The moment of the start on the coordinator's clock, or why there is none.
+    async fn wait_for_go(&self, run: &str) -> Result<u64, String> {
         let keys = [keys::go(run), keys::stop(run)];
-        let mut changes = self.bus.runs.watch_many_with_history(&keys).await.map_err(BusError::new)?;
-        let first = timeout(GO_WITHIN, changes.next()).await.ok().flatten();
-        let Some(Ok(entry)) = first else { return Ok(None) };
-        Ok((entry.key == keys[0]).then(|| std::str::from_utf8(&entry.value).ok()?.parse().ok()).flatten())
+        let mut changes = Changes::whenever(&self.bus.runs, &keys);
+        let mut leaving = self.leaving.clone();
+        let entry = tokio::select! {
+            entry = changes.next() => entry,
+            () = sleep(GO_WITHIN) => return Err(format!("no order to start came within {} s", GO_WITHIN.as_secs())),
+            _ = leaving.wait_for(|leaving| *leaving) => return Err("this agent was told to leave".to_owned()),
+        };
+        if entry.key != keys[0] {
+            return Err("the run was given up before it started".to_owned());
+        }
+        let moment = std::str::from_utf8(&entry.value).ok().and_then(|text| text.parse().ok());
+        moment.ok_or_else(|| "the order to start names no moment".to_owned())
     }
+}
+
+/// The kernel's release; empty where it is not told.
+fn kernel() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    release.map_or(String::new(), |release| release.trim().to_owned())
 }
 
 /// A moment, nanoseconds since 1970, on this machine's monotonic clock.
@@ -484,12 +583,33 @@ fn on_monotonic(unix: u64) -> Time {
     Time::from_nanos(now.saturating_add(unix).saturating_sub(now_unix))
 }
 
-/// The highest rate that an open loop reaches.
+/// The highest rate that an open loop reaches; of a recorded log, the most requests in a second.
 fn highest_rate(plan: &Plan) -> Option<f64> {
     match &plan.pace {
         linerate_load::plan::Pace::Open { rate, .. } => {
             rate.steps.iter().map(|step| step.from.max(step.to)).reduce(f64::max)
         }
-        _ => None,
+        linerate_load::plan::Pace::Trace(times) => {
+            let within = |(i, from): (usize, &u64)| {
+                times[i..].partition_point(|due| *due < from.saturating_add(1_000_000_000))
+            };
+            times.iter().enumerate().map(within).max().map(|most| most as f64)
+        }
+        linerate_load::plan::Pace::Closed => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_load::plan::{Pace, Target};
+
+    use super::*;
+
+    #[test]
+    fn the_highest_rate_of_a_log_is_that_of_its_busiest_second() {
+        let mut plan = Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/");
+        assert_eq!(highest_rate(&plan), None);
+        plan.pace = Pace::Trace([0, 1, 900, 1_000, 1_100, 1_800, 3_000].map(|ms| ms * 1_000_000).into());
+        assert_eq!(highest_rate(&plan), Some(4.0));
     }
 }

@@ -53,6 +53,18 @@ impl AllowList {
         if entries.is_empty() { Err(WrongEntry(text.to_owned())) } else { Ok(AllowList(entries)) }
     }
 
+    /// Whether it lets a run choose among more than a few machines: `*`, or a network of more than
+    /// 65,536 addresses.
+    pub fn is_wide(&self) -> bool {
+        self.0.iter().any(|allowed| match allowed {
+            Allowed::Any => true,
+            Allowed::Network(network, _) if network.is_loopback() => false,
+            Allowed::Network(IpAddr::V4(_), bits) => *bits < 16,
+            Allowed::Network(IpAddr::V6(_), bits) => *bits < 112,
+            Allowed::Endpoint(_) | Allowed::Name(..) => false,
+        })
+    }
+
     /// Whether a plan may be carried out.
     pub fn verdict(&self, plan: &Plan) -> Verdict {
         if self.0.contains(&Allowed::Any) {
@@ -171,6 +183,14 @@ mod tests {
         for wrong in ["10.0.0.0/33", "a b", "x/8", "http://a/", ":80"] {
             assert_eq!(AllowList::parse(wrong).unwrap_err(), WrongEntry(wrong.to_owned()));
         }
+    }
+
+    #[test]
+    fn a_list_of_many_machines_is_wide() {
+        let is_wide = |list: &str| AllowList::parse(list).unwrap().is_wide();
+        assert!(is_wide("*") && is_wide("10.0.0.0/8") && is_wide("shop, 0.0.0.0/0") && is_wide("fd00::/64"));
+        assert!(!is_wide("shop, 10.1.2.3, 10.1.0.0/16, 10.1.2.3:80, fd00::/112, 127.0.0.0/8"));
+        assert!(!AllowList::loopback().is_wide());
     }
 
     /// A coordinator that says "shop" and means another machine is not believed.

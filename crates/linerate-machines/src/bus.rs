@@ -1,20 +1,25 @@
 //! The connection to NATS, and where things are on it.
 
+mod changes;
+mod hints;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::connection::State;
-use async_nats::jetstream::{self, kv, stream};
+use async_nats::jetstream::context::CreateStreamErrorKind;
+use async_nats::jetstream::{self, ErrorCode, kv, stream};
 use async_nats::{Client, ConnectOptions, Event, HeaderMap};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::document::{AgentCard, DocumentHead, RunDocument, VERSION};
 use crate::signing;
+pub(crate) use changes::{Changes, Since};
 
 /// Oldest server that has what runs need (per-key limits of age, ordered consumers).
 const OLDEST: (u32, u32) = (2, 11);
@@ -30,6 +35,12 @@ const DUPLICATES: Duration = Duration::from_secs(120);
 
 /// How long one request to the broker may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long between attempts, while the servers elect a leader.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Copies that are kept of everything. Reason: one of three servers may be lost.
+const COPIES: usize = 3;
 
 /// Keys that are read at a time. Reason: the broker serves thousands a second.
 const AT_A_TIME: usize = 32;
@@ -55,6 +66,17 @@ pub struct BusOptions {
     pub ca: Option<PathBuf>,
     /// A client certificate and its key.
     pub certificate: Option<(PathBuf, PathBuf)>,
+}
+
+impl BusOptions {
+    /// The seed of our NKEY, if we have one.
+    pub(crate) fn seed(&self) -> Result<Option<String>, BusError> {
+        match (&self.nkey, &self.credentials) {
+            (Some(file), _) => signing::read_seed("--nkey", file).map(Some),
+            (None, Some(file)) => signing::read_seed("--creds", file).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
 }
 
 /// A fault of the bus, with a hint how to mend it.
@@ -154,22 +176,18 @@ impl Bus {
     }
 
     async fn open_all(client: Client, complaints: Complaints) -> Result<Bus, BusError> {
-        let info = client.server_info();
         let jetstream = jetstream::new(client.clone());
-        // Three servers keep three copies.
-        let copies = if info.connect_urls.len() >= 3 { 3 } else { 1 };
-        let runs = bucket(&jetstream, RUNS, KEPT, copies).await?;
-        let agents = bucket(&jetstream, AGENTS, AGENT_TTL, copies).await?;
+        let runs = bucket(&jetstream, RUNS, KEPT).await?;
+        let agents = bucket(&jetstream, AGENTS, AGENT_TTL).await?;
         let config = stream::Config {
             name: STREAM.to_owned(),
             subjects: vec!["linerate.run.>".to_owned()],
             max_age: KEPT,
             duplicate_window: DUPLICATES,
-            num_replicas: copies,
             storage: stream::StorageType::File,
             ..stream::Config::default()
         };
-        let stream = jetstream.get_or_create_stream(config).await.map_err(|e| no_jetstream(&e))?;
+        let stream = create(&jetstream, config).await?;
         Ok(Bus { client, jetstream, runs, agents, stream, complaints })
     }
 
@@ -194,7 +212,7 @@ impl Bus {
 
     /// The agents that come and go from now on, and those that are there.
     pub(crate) async fn roster(&self) -> Result<Roster, BusError> {
-        let changes = self.agents.watch_with_history(">").await.map_err(BusError::new)?;
+        let changes = Changes::open(&self.agents, &[">".to_owned()], Since::Present).await?;
         Ok(Roster { changes, agents: BTreeMap::new(), is_whole: false })
     }
 
@@ -202,12 +220,17 @@ impl Bus {
     pub(crate) async fn present<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
-    ) -> Result<Vec<AgentCard>, BusError> {
-        let cards = futures_util::stream::iter(names.map(str::to_owned).map(|name| self.agents.get(name)));
+    ) -> Result<Vec<Seen>, BusError> {
+        let cards = futures_util::stream::iter(names.map(str::to_owned).map(|name| self.agents.entry(name)));
         let mut cards = cards.buffer_unordered(AT_A_TIME);
         let mut there = Vec::new();
-        while let Some(card) = cards.next().await {
-            there.extend(card.map_err(BusError::new)?.and_then(|card| serde_json::from_slice(&card).ok()));
+        while let Some(entry) = cards.next().await {
+            let entry = entry.map_err(BusError::new)?;
+            let Some(entry) = entry.filter(|entry| entry.operation == kv::Operation::Put) else { continue };
+            // A card that cannot be read is not that of an agent of ours.
+            if let Ok(card) = serde_json::from_slice(&entry.value) {
+                there.push(Seen { card, revision: entry.revision });
+            }
         }
         Ok(there)
     }
@@ -223,6 +246,11 @@ impl Bus {
         }
         let read = serde_json::from_slice(text);
         read.map(Some).map_err(|e| BusError::new(format!("the document of run {run} cannot be read: {e}")))
+    }
+
+    /// Removes the secrets of a run, which nobody needs any more.
+    pub(crate) async fn forget_plan(&self, run: &str) -> Result<(), BusError> {
+        self.runs.purge(keys::plan(run)).await.map_err(BusError::new)
     }
 
     /// Writes a key that must not exist yet.
@@ -250,9 +278,17 @@ impl Bus {
     }
 }
 
+/// An agent that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) card: AgentCard,
+    /// Another one each time that it renews its key.
+    pub(crate) revision: u64,
+}
+
 /// Agents as their keys come and go, by one consumer.
 pub(crate) struct Roster {
-    changes: kv::Watch,
+    changes: Changes,
     /// By name: the card, and when it was renewed.
     agents: BTreeMap<String, (AgentCard, Instant)>,
     /// Whether all keys that were there at the beginning have come.
@@ -262,7 +298,7 @@ pub(crate) struct Roster {
 impl Roster {
     /// Waits for a change, at most so long.
     pub(crate) async fn change(&mut self, within: Duration) {
-        let Ok(Some(Ok(entry))) = timeout(within, self.changes.next()).await else { return };
+        let Some(entry) = self.changes.next_until(Instant::now() + within).await else { return };
         self.is_whole |= entry.delta == 0;
         let card = match entry.operation {
             kv::Operation::Put => serde_json::from_slice::<AgentCard>(&entry.value).ok(),
@@ -282,6 +318,12 @@ impl Roster {
     }
 }
 
+/// Where replies to a user come: its own NKEY is in it, so that permissions can keep others out.
+fn inbox_of(seed: &str) -> Result<String, BusError> {
+    let pair = nkeys::KeyPair::from_seed(seed).map_err(BusError::new)?;
+    Ok(format!("_INBOX.{}", pair.public_key()))
+}
+
 async fn connect(options: &BusOptions, complaints: &Complaints) -> Result<Client, BusError> {
     let mut connect =
         ConnectOptions::new().name("linerate").connection_timeout(PATIENCE).request_timeout(Some(PATIENCE));
@@ -299,6 +341,9 @@ async fn connect(options: &BusOptions, complaints: &Complaints) -> Result<Client
     }
     if let Some(file) = &options.nkey {
         connect = connect.nkey(signing::read_seed("--nkey", file)?);
+    }
+    if let Some(seed) = options.seed()? {
+        connect = connect.custom_inbox_prefix(inbox_of(&seed)?);
     }
     if let Some(ca) = &options.ca {
         holds("--nats-ca", ca, "CERTIFICATE")?;
@@ -322,12 +367,10 @@ async fn connect(options: &BusOptions, complaints: &Complaints) -> Result<Client
     }
     let unreachable = |why: &dyn std::fmt::Display| {
         let why = why.to_string();
-        let hint = match &why {
-            // What a TLS client makes of a plain greeting.
-            why if why.contains("InvalidContentType") => "write nats:// for a server without TLS",
-            _ => "start one with nats-server -js, or try --agents-local",
-        };
-        BusError::new(format!("no NATS server can be reached at {}: {why}", options.url)).hint(hint)
+        let what = hints::is_refusal(&why).then_some("the NATS server does not let us in");
+        let what = what.unwrap_or("no NATS server can be reached");
+        let hint = hints::of_connecting(&why);
+        BusError::new(format!("{what} at {}: {why}", options.url)).hint(hint)
     };
     match tokio::time::timeout(PATIENCE, connect.connect(addresses)).await {
         Ok(connected) => connected.map_err(|e| unreachable(&e)),
@@ -367,7 +410,6 @@ async fn bucket(
     jetstream: &jetstream::Context,
     name: &str,
     max_age: Duration,
-    num_replicas: usize,
 ) -> Result<kv::Store, BusError> {
     if let Ok(store) = jetstream.get_key_value(name).await {
         return Ok(store);
@@ -378,7 +420,6 @@ async fn bucket(
         subjects: vec![format!("$KV.{name}.>")],
         max_messages_per_subject: 1,
         max_age,
-        num_replicas,
         max_consumers: CONSUMERS,
         allow_rollup: true,
         deny_delete: true,
@@ -386,13 +427,44 @@ async fn bucket(
         discard: stream::DiscardPolicy::New,
         ..stream::Config::default()
     };
-    jetstream.get_or_create_stream(config).await.map_err(|e| no_jetstream(&e))?;
+    create(jetstream, config).await?;
     jetstream.get_key_value(name).await.map_err(|e| no_jetstream(&e))
 }
 
+/// Makes a stream with three copies, or with as many as the servers can keep.
+async fn create(jetstream: &jetstream::Context, config: stream::Config) -> Result<stream::Stream, BusError> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut config = stream::Config { num_replicas: COPIES, ..config };
+    loop {
+        let error = match jetstream.get_or_create_stream(config.clone()).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        match error.kind() {
+            // One server alone, or a cluster with fewer servers than copies.
+            CreateStreamErrorKind::JetStream(why) if has_too_few(&why) && config.num_replicas > 1 => {
+                config.num_replicas = 1;
+            }
+            CreateStreamErrorKind::JetStream(why)
+                if why.error_code() == ErrorCode::CLUSTER_NOT_AVAILABLE && Instant::now() < deadline =>
+            {
+                sleep(AGAIN).await;
+            }
+            _ => return Err(no_jetstream(&error)),
+        }
+    }
+}
+
+/// Whether the servers that there are cannot keep so many copies, however long one waits.
+fn has_too_few(why: &jetstream::Error) -> bool {
+    [ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED, ErrorCode::CLUSTER_NO_PEERS, ErrorCode::INSUFFICIENT_RESOURCES]
+        .contains(&why.error_code())
+}
+
 fn no_jetstream(error: &dyn std::fmt::Display) -> BusError {
-    BusError::new(format!("the NATS server does not offer JetStream to us: {error}"))
-        .hint("start it with -js, and give this user the permissions of docs/MACHINES.md")
+    let why = error.to_string();
+    let hint = hints::of_jetstream(&why);
+    BusError::new(format!("the NATS server does not offer JetStream to us: {why}")).hint(hint)
 }
 
 /// Names of keys and subjects.
@@ -405,6 +477,21 @@ pub(crate) mod keys {
     /// The only coordinator of a run, beside the agents. No agent's name has a dot.
     pub(crate) fn coordinator(run: &str) -> String {
         format!("coordinator.{run}")
+    }
+
+    /// The run whose coordinator has this key.
+    pub(crate) fn coordinated(key: &str) -> Option<&str> {
+        key.strip_prefix("coordinator.")
+    }
+
+    /// The whole plan of a run, encrypted.
+    pub(crate) fn plan(run: &str) -> String {
+        format!("{run}.plan")
+    }
+
+    /// Written when a run's result is complete: agents need their spools no more.
+    pub(crate) fn over(run: &str) -> String {
+        format!("{run}.over")
     }
 
     /// When a run starts.

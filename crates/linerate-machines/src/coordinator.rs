@@ -2,25 +2,28 @@
 //! publish. All its state is on the bus: another coordinator can continue.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
 use futures_util::StreamExt;
-use linerate_load::outcome::Interval;
+use linerate_load::outcome::{Interval, MachineNow};
 use linerate_load::{Outcome, Plan};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::bus::{Bus, BusError, BusOptions, keys, unix_ns};
+use crate::bus::{Bus, BusError, BusOptions, Changes, Seen, Since, keys, unix_ns};
 use crate::clock::ClockOffset;
 use crate::document::{
     AgentCard, OnLoss, Ready, RunDocument, SCHEMA, Takeover, VERSION, differing_kernels, split,
 };
 use crate::figures::Figures;
 use crate::lease::Lease;
-use crate::losses::{LAG, Losses, Remedy};
+use crate::losses::{LAG, LOOK, Losses, Remedy};
 use crate::merge::{AgentResult, Merger, Standing};
+use crate::presence::Presence;
+use crate::sealing;
 use crate::signing::{self, SigningKey};
 
 /// How long the coordinator waits for agents to appear.
@@ -41,11 +44,32 @@ const END_WITHIN: Duration = Duration::from_secs(20);
 /// Seconds that a live view is given. Reason: no terminal has more columns.
 const SHOWN: usize = 512;
 
+/// Agents that are told of one by one while the run lasts. Reason: their figures are looked at by
+/// people, and cost the square of their number.
+const TOLD: usize = 64;
+
 /// Messages that wait to be added up.
 const WAITING: usize = 1024;
 
-/// How long after an agent's key has ended its messages are waited for.
-const GONE_AFTER: Duration = Duration::from_secs(10);
+/// How long a look at the agents may take. Reason: there is one each second.
+const LOOK_WITHIN: Duration = Duration::from_secs(1);
+
+/// Takeovers in a row that a replayed run may lack. Reason: each one that is looked for in vain costs
+/// a request.
+const GAP: u32 = 4;
+
+/// How long the run's secrets may take to be removed from the bus.
+const CLEAR_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long no message may come before they are asked for anew. Reason: a consumer notices only after
+/// half a minute that a broker has forgotten it, and before that agents would be given up.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// How long that may take. Reason: what was asked of a broker that is away is never answered.
+const OPENS_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long between attempts to read the run's messages.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// Which agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,8 +164,12 @@ pub struct Progress {
     pub open: u64,
     /// Agents that have not ended.
     pub agents: usize,
+    /// How each agent is doing; empty where there are too many to tell.
+    pub machines: Vec<MachineNow>,
     /// Whether no NATS server has been there for some seconds.
     pub is_cut_off: bool,
+    /// How old the figures are, if they are older than they should be.
+    pub old: Option<Duration>,
     /// The last finished seconds.
     pub series: Vec<Interval>,
 }
@@ -196,12 +224,13 @@ impl Coordinator {
         Coordinator { on_loss, ..self }
     }
 
-    /// Carries out a plan on agents. `announce` is called once, with what they carry out.
+    /// Carries out a plan on agents. `announce` is called once, with what they carry out and when they
+    /// start.
     pub async fn run(
-        mut self,
+        &mut self,
         plan: Plan,
         wanted: Wanted,
-        announce: impl FnOnce(&RunDocument),
+        announce: impl FnOnce(&RunDocument, SystemTime),
         say: impl FnMut(&Progress),
     ) -> Result<Collected, RunError> {
         let carried_out = self.carry_out(plan, wanted, announce, say).await;
@@ -215,36 +244,50 @@ impl Coordinator {
         &mut self,
         plan: Plan,
         wanted: Wanted,
-        announce: impl FnOnce(&RunDocument),
+        announce: impl FnOnce(&RunDocument, SystemTime),
         mut say: impl FnMut(&Progress),
     ) -> Result<Collected, RunError> {
         let complaints = self.bus.complaints.clone();
         let cards = complaints.or(self.find(&wanted)).await?;
         let kernels = differing_kernels(&cards);
-        let names: Vec<_> = cards.into_iter().map(|c| (c.name, c.incarnation, c.cores)).collect();
+        let doubts =
+            cards.iter().filter_map(|card| Some(format!("{}: {}", card.name, sealing::doubt(card)?)));
+        let doubts: Vec<_> = doubts.collect();
+        if !doubts.is_empty() {
+            return Err(RunError::Refused(doubts));
+        }
+        let name = |c: &AgentCard| (c.name.clone(), c.incarnation.clone(), c.cores);
+        let names: Vec<_> = cards.iter().map(name).collect();
         let threads = plan.threads;
         let shares = split(&plan, threads, &names)?;
         let run = format!("{:012x}", (unix_ns() >> 10) & 0xffff_ffff_ffff);
         let (schema, version) = (SCHEMA.to_owned(), VERSION.to_owned());
-        let document = RunDocument { schema, version, run, plan, shares };
+        let (sealed, encrypted) = sealing::seal(&plan, &run, &cards)?;
+        let hidden = sealing::redacted(&plan);
+        let document = RunDocument { schema, version, run, plan: hidden, sealed, shares };
         let lease = complaints.or(Lease::take(&self.bus, &document.run, &self.stop)).await?;
         let clock = self.bus.client.subscribe(keys::clock(&document.run)).await.map_err(BusError::new)?;
         let clock = tokio::spawn(tell_time(self.bus.client.clone(), clock));
-        let started = complaints.or(self.start(&document)).await;
+        let started = complaints.or(self.start(&document, encrypted)).await;
         clock.abort();
         let (go, clocks) = match started {
             Ok(started) => {
-                announce(&document);
+                announce(&document, SystemTime::UNIX_EPOCH + Duration::from_nanos(started.0));
                 started
             }
             Err(error) => {
-                let _ = self.bus.create(&keys::stop(&document.run), Vec::new()).await;
+                // Agents that are ready wait for the start: without this order, for a minute.
+                let key = keys::stop(&document.run);
+                let stop = self.bus.create_if_missing(&key, Vec::new());
+                drop(timeout(LOOK_WITHIN, stop).await);
+                drop(timeout(LOOK_WITHIN, self.bus.forget_plan(&document.run)).await);
                 lease.leave().await;
                 return Err(error);
             }
         };
         let mut collected = self.follow_alone(lease, document, go, &mut say).await?;
         collected.clocks = clocks;
+        collected.plan = plan;
         collected.outcome.warnings.extend(kernels);
         Ok(collected)
     }
@@ -257,10 +300,34 @@ impl Coordinator {
         go: u64,
         say: &mut impl FnMut(&Progress),
     ) -> Result<Collected, RunError> {
-        let collected = self.follow(&lease, document, go, say).await;
+        let run = document.run.clone();
+        let mut collected = self.follow(&lease, document, go, say).await;
         let alone = lease.check_again().await;
+        if let (Ok(()), Ok(collected)) = (&alone, &mut collected) {
+            self.clear(&run, collected).await;
+        }
         lease.leave().await;
         alone.and(collected)
+    }
+
+    /// The run is over: its secrets go, and if its result is complete, so do the agents' spools.
+    async fn clear(&self, run: &str, collected: &mut Collected) {
+        let (is_complete, over) = (collected.is_complete(), keys::over(run));
+        let cleared = async {
+            if is_complete {
+                self.bus.create_if_missing(&over, Vec::new()).await?;
+            }
+            self.bus.forget_plan(run).await
+        };
+        let why = match timeout(CLEAR_WITHIN, cleared).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.what,
+            Err(_) => format!("no response within {} s", CLEAR_WITHIN.as_secs()),
+        };
+        collected
+            .outcome
+            .warnings
+            .push(format!("the run's encrypted plan stays on the bus for two days: {why}"));
     }
 
     /// Continues with a run that another coordinator started, if that one has ended.
@@ -326,32 +393,38 @@ impl Coordinator {
     async fn start(
         &mut self,
         document: &RunDocument,
+        encrypted: Vec<u8>,
     ) -> Result<(u64, BTreeMap<String, ClockOffset>), RunError> {
         let run = &document.run;
         let text = self.written(document)?;
-        let all_ready = keys::ready(run, "*");
-        let mut answers = self.bus.runs.watch(&all_ready).await.map_err(BusError::new)?;
+        let all_ready = [keys::ready(run, "*")];
+        let mut answers = Changes::open(&self.bus.runs, &all_ready, Since::Now).await?;
+        self.bus.create(&keys::plan(run), encrypted).await?;
         self.bus.create(&keys::document(run), text).await?;
         let deadline = Instant::now() + READY_WITHIN;
         let mut waiting: Vec<&str> = document.shares.iter().map(|share| share.agent.as_str()).collect();
         let (mut refused, mut clocks) = (Vec::new(), BTreeMap::new());
         while !waiting.is_empty() {
             let entry = tokio::select! {
-                entry = tokio::time::timeout_at(deadline, answers.next()) => entry,
+                entry = answers.next_until(deadline) => entry,
                 _ = self.stop.wait_for(|stop| *stop) => return Err(RunError::Interrupted),
             };
-            let Ok(Some(entry)) = entry else {
+            let Some(entry) = entry else {
                 let silent = waiting.iter().map(|name| format!("{name} did not answer")).collect();
                 return Err(RunError::Refused(silent));
             };
-            let entry = entry.map_err(BusError::new)?;
-            let Ok(ready) = serde_json::from_slice::<Ready>(&entry.value) else { continue };
-            if let Some(at) = waiting.iter().position(|name| keys::ready(run, name) == entry.key) {
-                let Ready { clock_offset_ns: offset_ns, clock_uncertainty_ns: uncertainty_ns, .. } = ready;
-                let clock = ClockOffset { offset_ns, uncertainty_ns };
-                clocks.insert(waiting.swap_remove(at).to_owned(), clock);
+            let Some(at) = waiting.iter().position(|name| keys::ready(run, name) == entry.key) else {
+                continue;
+            };
+            let name = waiting.swap_remove(at);
+            match serde_json::from_slice::<Ready>(&entry.value) {
+                Ok(ready) => {
+                    let (offset_ns, uncertainty_ns) = (ready.clock_offset_ns, ready.clock_uncertainty_ns);
+                    clocks.insert(name.to_owned(), ClockOffset { offset_ns, uncertainty_ns });
+                    refused.extend(ready.refused);
+                }
+                Err(error) => refused.push(format!("the answer of {name} cannot be read: {error}")),
             }
-            refused.extend(ready.refused);
         }
         if !refused.is_empty() {
             return Err(RunError::Refused(refused));
@@ -368,19 +441,21 @@ impl Coordinator {
     }
 
     /// Gives the shares of lost agents to others, or ends the run. What to say of it.
-    async fn remedy(&self, losses: &mut Losses, merger: &mut Merger, elapsed: Duration) -> Vec<String> {
+    async fn remedy(
+        &self,
+        losses: &mut Losses,
+        merger: &mut Merger,
+        presence: &Presence,
+        elapsed: Duration,
+    ) -> Vec<String> {
         if self.on_loss == OnLoss::Continue || merger.lagging(elapsed, LAG).is_empty() {
             return Vec::new();
         }
-        let unfinished = merger.unfinished().map(|share| share.agent.as_str());
-        let Ok(Ok(there)) = timeout(Duration::from_secs(2), self.bus.present(unfinished)).await else {
-            return Vec::new();
-        };
         let mut said = Vec::new();
-        for remedy in losses.remedies(self.on_loss, merger, &there, elapsed) {
+        for remedy in losses.remedies(self.on_loss, merger, presence, elapsed) {
             match remedy {
                 Remedy::Abort(share) => {
-                    let _ = self.bus.create(&keys::stop(merger.run()), Vec::new()).await;
+                    self.order_stop(merger.run());
                     said.push(format!("the run was aborted because agent {} was lost", share.agent));
                 }
                 Remedy::Nobody(share) => {
@@ -404,16 +479,39 @@ impl Coordinator {
         said
     }
 
+    /// Looks which agents of a run are at work; `None`: the bus did not answer.
+    async fn look(&self, merger: &Merger) -> Option<Vec<Seen>> {
+        let unfinished = merger.unfinished().map(|share| share.agent.as_str());
+        timeout(LOOK_WITHIN, self.bus.present(unfinished)).await.ok()?.ok()
+    }
+
+    /// Orders the agents to stop, as soon as a broker takes the order.
+    fn order_stop(&self, run: &str) {
+        let (bus, key) = (self.bus.clone(), keys::stop(run));
+        tokio::spawn(async move {
+            while bus.create_if_missing(&key, Vec::new()).await.is_err() {
+                sleep(AGAIN).await;
+            }
+        });
+    }
+
     /// The takeovers that a run has had.
     async fn takeovers(&self, run: &str) -> Result<Vec<Takeover>, BusError> {
-        let mut takeovers = Vec::new();
-        loop {
-            let key = keys::takeover(run, &(takeovers.len() + 1).to_string());
-            let Some(value) = self.bus.runs.get(key).await.map_err(BusError::new)? else {
-                return Ok(takeovers);
-            };
-            takeovers.push(serde_json::from_slice(signing::parts(&value).1).map_err(BusError::new)?);
+        let (mut takeovers, mut missing) = (Vec::new(), 0);
+        for number in 1.. {
+            let key = keys::takeover(run, &number.to_string());
+            match self.bus.runs.get(key).await.map_err(BusError::new)? {
+                Some(value) => {
+                    takeovers.push(serde_json::from_slice(signing::parts(&value).1).map_err(BusError::new)?);
+                    missing = 0;
+                }
+                // Of a run that was replayed some may be missing.
+                None if missing < GAP && !takeovers.is_empty() => missing += 1,
+                None if number <= GAP && takeovers.is_empty() => {}
+                None => break,
+            }
         }
+        Ok(takeovers)
     }
 
     /// Adds up messages until all agents have ended, or are gone.
@@ -425,12 +523,10 @@ impl Coordinator {
         say: &mut impl FnMut(&Progress),
     ) -> Result<Collected, RunError> {
         let run = document.run.clone();
-        let config = OrderedConfig { filter_subject: keys::subjects(&run), ..OrderedConfig::default() };
-        let consumer = self.bus.stream.create_consumer(config).await.map_err(BusError::new)?;
-        let messages = consumer.messages().await.map_err(BusError::new)?;
+        let messages = messages(&self.bus, &run, 1).await?;
         let (payloads, mut arrived) = mpsc::channel(WAITING);
         // The stream of messages must not be dropped in the middle of a step, as a time limit would.
-        let reading = Reading(tokio::spawn(read(messages, payloads)));
+        let reading = Reading(tokio::spawn(read(self.bus.clone(), run.clone(), messages, payloads)));
         let mut merger = Merger::new(document);
         let before = self.takeovers(&run).await?;
         for takeover in &before {
@@ -439,23 +535,19 @@ impl Coordinator {
         let mut losses = Losses::new(run.clone(), &before);
         let mut said: Vec<String> = before.iter().map(taken_over).collect();
         let mut aborted = None;
-        let mut presence = Presence::default();
+        let (mut presence, begun) = (Presence::new(run.clone()), Instant::now());
         let (mut told, mut heard, mut connected) = (Instant::now(), Instant::now(), Instant::now());
         let mut stopped = false;
         let mut give_up = Instant::now() + Duration::from_secs(u64::from(u32::MAX));
         while !merger.is_complete() {
-            match timeout(Duration::from_millis(100), arrived.recv()).await {
-                Ok(Some(payload)) => {
-                    heard = Instant::now();
-                    merger.add(&payload);
-                }
-                Ok(None) => return Err(BusError::new("the connection to NATS ended").into()),
-                Err(_) => {}
+            if let Ok(Some(payload)) = timeout(Duration::from_millis(100), arrived.recv()).await {
+                heard = Instant::now();
+                merger.add(&payload);
             }
             if *self.stop.borrow() && !stopped {
                 stopped = true;
                 give_up = Instant::now() + END_WITHIN;
-                let _ = self.bus.create(&keys::stop(&run), Vec::new()).await;
+                self.order_stop(&run);
             }
             if told.elapsed() < Duration::from_secs(1) {
                 continue;
@@ -463,21 +555,26 @@ impl Coordinator {
             told = Instant::now();
             lease.check()?;
             connected = if self.bus.is_connected() { Instant::now() } else { connected };
-            say(&progress(&merger, go, connected.elapsed() >= SILENCE));
             let elapsed = Duration::from_nanos(unix_ns().saturating_sub(go));
-            let remedies = self.remedy(&mut losses, &mut merger, elapsed).await;
+            let old = old(&merger, elapsed, heard.elapsed());
+            say(&progress(&merger, elapsed, connected.elapsed() >= SILENCE, old));
+            let is_silent = heard.elapsed() >= SILENCE;
+            if is_silent || !merger.lagging(elapsed, LOOK).is_empty() {
+                let there = self.look(&merger).await;
+                presence.note(begun.elapsed(), there.as_deref(), merger.unfinished());
+            }
+            let remedies = self.remedy(&mut losses, &mut merger, &presence, elapsed).await;
             if self.on_loss == OnLoss::Abort && aborted.is_none() {
                 aborted = remedies.first().cloned();
                 give_up = if aborted.is_some() { Instant::now() + END_WITHIN } else { give_up };
             }
             said.extend(remedies);
-            // While messages come, the agents' presence needs no check.
-            let is_silent = heard.elapsed() >= SILENCE;
-            if Instant::now() >= give_up || (is_silent && presence.all_gone(&self.bus, &merger).await) {
+            if Instant::now() >= give_up || (is_silent && presence.all_gone()) {
                 break;
             }
         }
         drop(reading);
+        said.extend(left_behind(&merger, &presence));
         let mut collected = self.collected(&merger, said);
         // Agents report every stop as an interruption, also an abort by a condition of the plan.
         let outcome = &mut collected.outcome;
@@ -511,48 +608,76 @@ impl Drop for Reading {
     }
 }
 
-/// Reads the run's messages, from the first one on.
-async fn read(mut messages: Ordered, payloads: mpsc::Sender<bytes::Bytes>) {
-    while let Some(message) = messages.next().await {
-        // After an error the stream continues where it was.
-        let Ok(message) = message else { continue };
-        if payloads.send(message.payload.clone()).await.is_err() {
-            return;
+/// The run's messages, from this one in the stream on.
+async fn messages(bus: &Bus, run: &str, from: u64) -> Result<Ordered, BusError> {
+    let filter_subject = keys::subjects(run);
+    let deliver_policy = DeliverPolicy::ByStartSequence { start_sequence: from };
+    let config = OrderedConfig { filter_subject, deliver_policy, ..OrderedConfig::default() };
+    let consumer = bus.stream.create_consumer(config).await.map_err(BusError::new)?;
+    consumer.messages().await.map_err(BusError::new)
+}
+
+/// Reads the run's messages, however often the broker is away meanwhile.
+async fn read(bus: Bus, run: String, mut of_run: Ordered, payloads: mpsc::Sender<bytes::Bytes>) {
+    let mut next = 1;
+    loop {
+        while let Ok(Some(Ok(message))) = timeout(QUIET, of_run.next()).await {
+            next = message.info().map_or(next, |info| info.stream_sequence + 1);
+            if payloads.send(message.payload.clone()).await.is_err() {
+                return;
+            }
         }
+        // After an error, a silence, or the end of the consumer, another one continues where it was.
+        of_run = loop {
+            if let Ok(Ok(again)) = timeout(OPENS_WITHIN, messages(&bus, &run, next)).await {
+                break again;
+            }
+            sleep(AGAIN).await;
+        };
     }
 }
 
-/// Since when the agents that have not ended are gone.
-#[derive(Debug, Default)]
-struct Presence(Option<Instant>);
-
-impl Presence {
-    /// Whether no unfinished agent has been there for a while, so that nothing more will come.
-    async fn all_gone(&mut self, bus: &Bus, merger: &Merger) -> bool {
-        // An unreachable broker says nothing about agents.
-        let names = merger.unfinished().map(|share| share.agent.as_str());
-        let Ok(Ok(cards)) = timeout(Duration::from_secs(2), bus.present(names)).await else { return false };
-        let here = |incarnation: &str| cards.iter().any(|card| card.incarnation == incarnation);
-        let mut unfinished = merger.unfinished().peekable();
-        let some_here = unfinished.peek().is_some() && unfinished.any(|share| here(&share.incarnation));
-        if some_here {
-            self.0 = None;
-            return false;
-        }
-        self.0.get_or_insert_with(Instant::now).elapsed() >= GONE_AFTER
-    }
+/// How old the agents' figures are, if they are older than they should be. `heard`: since the last
+/// message.
+fn old(merger: &Merger, elapsed: Duration, heard: Duration) -> Option<Duration> {
+    // The first message comes a second after the warm-up.
+    let expected = elapsed.saturating_sub(merger.plan().warm_up + Duration::from_secs(1));
+    let old = heard.min(expected);
+    (old >= SILENCE && merger.unfinished().next().is_some()).then_some(old)
 }
 
-fn progress(merger: &Merger, go: u64, is_cut_off: bool) -> Progress {
+/// Agents that have no part in the run any more, and never said what they measured.
+fn left_behind(merger: &Merger, presence: &Presence) -> Vec<String> {
+    let idle: Vec<&str> = merger
+        .unfinished()
+        .filter(|share| presence.is_idle(share))
+        .map(|share| share.agent.as_str())
+        .collect();
+    let unread = match merger.unread() {
+        0 => String::new(),
+        1 => "; one message cannot be read".to_owned(),
+        n => format!("; {n} messages cannot be read"),
+    };
+    let said = |name: &&str| {
+        format!(
+            "agent {name} has ended its part without a last message{unread}; what it measured is in its spool \
+             (linerate agent replay)"
+        )
+    };
+    idle.iter().map(said).collect()
+}
+
+fn progress(merger: &Merger, elapsed: Duration, is_cut_off: bool, old: Option<Duration>) -> Progress {
     let (figures, in_flight, open) = merger.so_far();
-    let elapsed = Duration::from_nanos(unix_ns().saturating_sub(go));
     Progress {
         elapsed,
         figures,
         in_flight,
         open,
         agents: merger.unfinished().count(),
+        machines: if merger.shares().len() <= TOLD { merger.now() } else { Vec::new() },
         is_cut_off,
+        old,
         series: merger.recent(SHOWN),
     }
 }
@@ -581,6 +706,8 @@ fn doubts(agents: &[AgentResult]) -> Vec<String> {
             Standing::Open { last_second: Some(second) } => Some(format!(
                 "agent {name} was lost after second {second}; requests it had in flight count as unknown"
             )),
+            // It says so itself.
+            Standing::Left { .. } => None,
             Standing::Missing(seqs) => Some(format!(
                 "of agent {name} {} of its messages are missing from the series; its totals are whole",
                 seqs.len()

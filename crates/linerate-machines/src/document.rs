@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use linerate_load::Plan;
 use serde::{Deserialize, Serialize};
 
+use crate::sealing::Sealed;
+
 /// Version of all documents and messages of this crate. Agents of another version are refused.
 pub const SCHEMA: &str = "linerate.machines/1";
 
@@ -72,8 +74,11 @@ pub struct RunDocument {
     pub version: String,
     /// The run's name.
     pub run: String,
-    /// The load of all agents together.
+    /// The load of all agents together, without what is secret.
     pub plan: Plan,
+    /// How its agents read the whole plan, which is under a key of its own.
+    #[serde(default)]
+    pub sealed: Sealed,
     /// The agents, in the order of their threads.
     pub shares: Vec<Share>,
 }
@@ -144,6 +149,12 @@ pub struct AgentCard {
     pub labels: Vec<String>,
     /// The run that it carries out now.
     pub run: Option<String>,
+    /// The X25519 key to which secrets are sealed for it, as an NKEY (`X...`).
+    pub seal_key: String,
+    /// Its own NKEY, if it has one.
+    pub nkey: Option<String>,
+    /// By that NKEY: the seal key is its own. Base64.
+    pub seal_signature: Option<String>,
 }
 
 impl AgentCard {

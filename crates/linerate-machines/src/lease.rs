@@ -40,6 +40,11 @@ impl std::fmt::Display for Holder {
     }
 }
 
+/// The coordinator that a key's value names.
+pub(crate) fn holder(value: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Holder>(value).ok().map(|holder| holder.to_string())
+}
+
 /// The key of a run's coordinator, which is renewed until it is released.
 #[derive(Debug)]
 pub(crate) struct Lease {
@@ -68,8 +73,9 @@ enum Held {
 impl Lease {
     /// Takes the key of a run. If a coordinator held it that has died, this waits until it is free.
     pub(crate) async fn take(bus: &Bus, run: &str, stop: &watch::Receiver<bool>) -> Result<Lease, RunError> {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let holder = Holder { host: host.trim().to_owned(), pid: std::process::id(), since: unix_ns() };
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
+        let host = host.map_or("an unknown machine".to_owned(), |host| host.trim().to_owned());
+        let holder = Holder { host, pid: std::process::id(), since: unix_ns() };
         let key = Key { store: bus.agents.clone(), name: keys::coordinator(run), holder };
         let deadline = Instant::now() + FREE_WITHIN;
         let mut seen = None;
@@ -134,13 +140,13 @@ impl Drop for Lease {
 }
 
 impl Key {
-    fn value(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.holder).unwrap_or_default()
+    fn value(&self) -> Result<Vec<u8>, BusError> {
+        serde_json::to_vec(&self.holder).map_err(BusError::new)
     }
 
     /// Creates the key, if it is free. `None`: it became free or changed meanwhile.
     async fn create(&self) -> Result<Option<Held>, BusError> {
-        match self.store.create(&self.name, self.value().into()).await {
+        match self.store.create(&self.name, self.value()?.into()).await {
             Ok(revision) => Ok(Some(Held::Ours(revision))),
             Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => self.held().await,
             Err(error) => Err(BusError::new(error)),
@@ -163,7 +169,8 @@ impl Key {
     async fn renew_until_taken(self, mut revision: u64) -> String {
         loop {
             sleep(RENEW).await;
-            let renewed = self.store.update(&self.name, self.value().into(), revision);
+            let Ok(value) = self.value() else { continue };
+            let renewed = self.store.update(&self.name, value.into(), revision);
             match timeout(RENEW, renewed).await {
                 Ok(Ok(next)) => revision = next,
                 // The key ended while no broker was there, or an acknowledgement was lost.

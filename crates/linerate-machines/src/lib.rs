@@ -5,7 +5,8 @@
 //! agent publishes what it measured; the [`Merger`](merge::Merger) adds it up, in any order and
 //! with any copies, so that no percentile is ever averaged.
 //!
-//! * `document`, `allow`, `signing`, `losses`, `figures`, `message`, `merge`, `clock`: decide, without I/O.
+//! * `document`, `allow`, `signing`, `sealing`, `presence`, `losses`, `figures`, `message`, `merge`, `clock`:
+//!   decide, without I/O.
 //! * `spool`: the agent's own file.
 //! * `lease`: the key of a run's only coordinator.
 //! * `bus`: NATS. `agent` and `coordinator` drive the two sides.
@@ -22,8 +23,8 @@
 //! let stop = Stop { requests: None, duration: Some(Duration::from_secs(10)) };
 //! let plan = Plan { connections: 64, stop, ..Plan::get(Target::at(([127, 0, 0, 1], 8080).into()), "/") };
 //! let (_stop, stopped) = tokio::sync::watch::channel(false);
-//! let coordinator = Coordinator::connect(&bus, stopped).await?;
-//! let all = coordinator.run(plan, Wanted::Number(2), |_| {}, |progress| println!("{:?}", progress.elapsed)).await?;
+//! let mut coordinator = Coordinator::connect(&bus, stopped).await?;
+//! let all = coordinator.run(plan, Wanted::Number(2), |_, _| {}, |progress| println!("{:?}", progress.elapsed)).await?;
 //! println!("{:?}, complete: {}", all.outcome.requests, all.is_complete());
 //! # Ok(())
 //! # }
@@ -37,9 +38,12 @@ pub mod coordinator;
 pub mod document;
 pub mod figures;
 mod lease;
+pub mod listing;
 pub mod losses;
 pub mod merge;
 pub mod message;
+mod presence;
+pub mod sealing;
 pub mod signing;
 pub mod spool;
 

@@ -3,14 +3,19 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::document::{AgentCard, OnLoss, SCHEMA, Share, Takeover};
+use crate::document::{OnLoss, SCHEMA, Share, Takeover};
 use crate::merge::Merger;
+use crate::presence::Presence;
 
-/// An agent that has reported nothing for so long is looked for. Reason: its key ends after 5 s.
-pub const LAG: Duration = Duration::from_secs(6);
+/// An agent that has reported nothing for so long is looked for. Reason: it reports each second.
+pub const LOOK: Duration = Duration::from_secs(2);
 
-/// From the decision to the takeover. Reason: the order reaches the agent long before.
-const NOTICE: Duration = Duration::from_secs(2);
+/// An agent that has reported nothing for so long, and renews its key no more, is lost.
+pub const LAG: Duration = Duration::from_secs(4);
+
+/// From the decision to the takeover, at least. Reason: the order reaches the agent in less; if not,
+/// the agent joins a second later.
+const NOTICE: Duration = Duration::from_millis(500);
 
 /// Most shares that are taken over in a run. Reason: agents that die one after the other.
 const MOST_TAKEOVERS: u32 = 256;
@@ -40,22 +45,19 @@ impl Losses {
         Losses { run, handled: BTreeSet::new(), takeovers: u32::try_from(before.len()).unwrap_or(u32::MAX) }
     }
 
-    /// What to do about agents that lag and are not there. `elapsed`: since the run's start.
-    pub fn remedies(
+    /// What to do about agents that lag and are lost. `elapsed`: since the run's start.
+    pub(crate) fn remedies(
         &mut self,
         on_loss: OnLoss,
         merger: &Merger,
-        there: &[AgentCard],
+        presence: &Presence,
         elapsed: Duration,
     ) -> Vec<Remedy> {
-        let is_there =
-            |share: &Share| there.iter().any(|c| c.name == share.agent && c.incarnation == share.incarnation);
-        let lost: Vec<Share> = merger.lagging(elapsed, LAG);
-        let lost = lost.into_iter().filter(|share| !is_there(share) && !self.handled.contains(share));
-        let lost: Vec<Share> = lost.collect();
         let lagging = merger.lagging(elapsed, LAG);
-        let alive: Vec<&Share> =
-            merger.unfinished().filter(|share| is_there(share) && !lagging.contains(share)).collect();
+        let is_lost = |share: &&Share| presence.is_lost(share) && !self.handled.contains(*share);
+        let lost: Vec<Share> = lagging.iter().filter(is_lost).cloned().collect();
+        let is_alive = |share: &&Share| !presence.is_lost(share) && !lagging.contains(*share);
+        let alive: Vec<&Share> = merger.unfinished().filter(is_alive).collect();
         let mut remedies = Vec::new();
         for share in lost {
             self.handled.insert(share.clone());

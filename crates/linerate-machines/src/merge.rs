@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
 use linerate_load::Plan;
-use linerate_load::outcome::{Interval, Outcome, Requests, Window};
+use linerate_load::outcome::{Interval, MachineNow, Outcome, Requests, Window};
 
 use self::series::Series;
 use crate::document::{MOST_AGENTS, RunDocument, SCHEMA, Share, Takeover};
@@ -42,6 +42,8 @@ pub struct Merger {
     complete: usize,
     /// Messages that are not of this run, or that contradict what an agent said before.
     refused: u64,
+    /// Of these, messages that cannot be read at all.
+    unread: u64,
 }
 
 /// One agent's sum.
@@ -57,6 +59,8 @@ struct Part {
     in_flight: u64,
     open: u64,
     latest: Option<u64>,
+    /// Responses in the latest interval.
+    answered: u64,
     last: Option<Last>,
 }
 
@@ -66,6 +70,7 @@ struct Last {
     seq: u64,
     digest: String,
     samples: u64,
+    left: bool,
     figures: AgentFigures,
 }
 
@@ -77,6 +82,12 @@ pub enum Standing {
     /// It has not ended yet, or its last message is not here. The last second that it reported.
     Open {
         /// From the start of measuring; `None`: it has not reported at all.
+        last_second: Option<u64>,
+    },
+    /// It was told to end before the run did; all its messages are here. The last second that it
+    /// reported.
+    Left {
+        /// From the start of measuring.
         last_second: Option<u64>,
     },
     /// It has ended, and messages are missing: the numbers of those.
@@ -152,6 +163,7 @@ impl Merger {
             series: Series::new(),
             complete: 0,
             refused: 0,
+            unread: 0,
         }
     }
 
@@ -205,8 +217,13 @@ impl Merger {
 
     /// Adds a message as it came; whether it was new and of this run.
     pub fn add(&mut self, bytes: &[u8]) -> bool {
-        let message = serde_json::from_slice::<Message>(bytes).ok();
-        let added = message.is_some_and(|message| self.add_message(message, digest_of(bytes)));
+        let added = match serde_json::from_slice::<Message>(bytes) {
+            Ok(message) => self.add_message(message, digest_of(bytes)),
+            Err(_) => {
+                self.unread += 1;
+                false
+            }
+        };
         self.refused += u64::from(!added);
         added
     }
@@ -233,22 +250,23 @@ impl Merger {
                 self.series.add(second, &figures);
                 if part.last.is_none() && part.latest.is_none_or(|latest| latest < seq) {
                     (part.latest, part.in_flight, part.open) = (Some(seq), in_flight, open);
+                    part.answered = figures.requests.answered;
                 }
             }
-            Word::Final { digest, outcome } => {
+            Word::Final { digest, left, outcome } => {
                 // An agent that contradicts itself is shown as altered, not believed.
                 if part.digests.highest().is_some_and(|highest| highest > seq) {
                     return false;
                 }
                 let samples = outcome.latency.main().count();
-                part.last = Some(Last { seq, digest, samples, figures: AgentFigures::of(&outcome) });
+                part.last = Some(Last { seq, digest, samples, left, figures: AgentFigures::of(&outcome) });
                 part.sum = Figures::default();
                 (part.in_flight, part.open) = (0, 0);
                 self.ended.merge(&outcome);
                 self.unreachable = self.unreachable.take().or(outcome.unreachable);
             }
         }
-        self.complete += usize::from(part.standing() == Standing::Complete);
+        self.complete += usize::from(matches!(part.standing(), Standing::Complete | Standing::Left { .. }));
         true
     }
 
@@ -267,10 +285,38 @@ impl Merger {
         self.refused
     }
 
+    /// Messages on the run's subjects that cannot be read.
+    pub fn unread(&self) -> u64 {
+        self.unread
+    }
+
     /// The run's figures so far, with requests in flight and open connections.
     pub fn so_far(&self) -> (Figures, u64, u64) {
         let of = |what: fn(&Part) -> u64| self.parts.iter().map(what).sum();
         (self.sum.clone(), of(|p| p.in_flight), of(|p| p.open))
+    }
+
+    /// How each agent is doing, with the shares that it took over.
+    pub fn now(&self) -> Vec<MachineNow> {
+        let mut all: Vec<MachineNow> = Vec::new();
+        for (share, part) in self.document.shares.iter().zip(&self.parts) {
+            let ended = part.last.is_some();
+            let answered = if ended { 0 } else { part.answered };
+            match all.iter_mut().find(|agent| agent.name == share.agent) {
+                Some(agent) => {
+                    agent.answered += answered;
+                    agent.requests.merge(&part.requests);
+                    agent.ended &= ended;
+                }
+                None => all.push(MachineNow {
+                    name: share.agent.clone(),
+                    answered,
+                    requests: part.requests,
+                    ended,
+                }),
+            }
+        }
+        all
     }
 
     /// Each agent's share of the result.
@@ -340,7 +386,11 @@ impl Part {
         let same = self.digests.to_hex() == last.digest
             && last.figures.requests == self.requests
             && last.samples == self.samples;
-        if same { Standing::Complete } else { Standing::Altered }
+        match (same, last.left) {
+            (false, _) => Standing::Altered,
+            (true, true) => Standing::Left { last_second: self.last_second },
+            (true, false) => Standing::Complete,
+        }
     }
 
     /// The outcome of an agent that has not ended.

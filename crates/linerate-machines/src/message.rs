@@ -49,6 +49,9 @@ pub enum Word {
     Final {
         /// SHA-256 over the digests of all messages before, in their order, as hexadecimal digits.
         digest: String,
+        /// Whether it was told to end before the run did.
+        #[serde(default)]
+        left: bool,
         /// All that was measured, without the series and without saved responses.
         outcome: Box<Outcome>,
     },
@@ -138,7 +141,40 @@ impl Message {
     }
 
     /// As it is sent and spooled: one line of JSON.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
+    pub fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
+        serde_json::to_vec(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_load::outcome::{Agreed, Handshakes};
+
+    use super::*;
+    use crate::document::SCHEMA;
+
+    /// The keys of these maps are structs, which JSON does not have as keys.
+    #[test]
+    fn a_last_message_with_handshakes_is_read_back() {
+        let mut handshakes = Handshakes { full: 3, ..Handshakes::default() };
+        for (alpn, count) in [(None, 1), (Some("h2".to_owned()), 2)] {
+            let agreed = Agreed { version: "TLSv1.3".to_owned(), cipher: "x".to_owned(), alpn };
+            handshakes.agreed.insert(agreed, count);
+        }
+        let outcome = Outcome { tls: Some(handshakes.clone()), ..Outcome::default() };
+        let message = Message {
+            schema: SCHEMA.to_owned(),
+            run: "r".to_owned(),
+            agent: "a".to_owned(),
+            incarnation: "1".to_owned(),
+            part: 0,
+            seq: 0,
+            word: Word::Final { digest: String::new(), left: false, outcome: Box::new(outcome) },
+        };
+        let bytes = message.to_bytes().unwrap();
+        let Word::Final { outcome, .. } = serde_json::from_slice::<Message>(&bytes).unwrap().word else {
+            panic!("it is the last message");
+        };
+        assert_eq!(outcome.tls, Some(handshakes));
     }
 }

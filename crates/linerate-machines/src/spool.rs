@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::document::RunDocument;
+use crate::document::{RunDocument, Takeover};
 use crate::message::Message;
 
 /// Longest line that is read back. Reason: far above any message that a broker takes.
@@ -19,6 +19,9 @@ pub struct SpooledRun {
     pub document: RunDocument,
     /// When they started, nanoseconds since 1970 on the coordinator's clock.
     pub go: u64,
+    /// The order by which this share was taken over from another agent.
+    #[serde(default)]
+    pub takeover: Option<Takeover>,
 }
 
 /// A spool file that is being written.
@@ -95,7 +98,7 @@ mod tests {
         };
         let mut spool = Spool::create(&path).unwrap();
         for seq in 0..3 {
-            spool.append(&message(seq).to_bytes()).unwrap();
+            spool.append(&message(seq).to_bytes().unwrap()).unwrap();
         }
         let whole = std::fs::read(&path).unwrap();
         std::fs::write(&path, &whole[..whole.len() - 5]).unwrap();
@@ -103,7 +106,7 @@ mod tests {
         assert_eq!(read.torn, 1);
         let ids: Vec<_> = read.messages.iter().map(|(m, _)| m.id()).collect();
         assert_eq!(ids, ["r/a/1.0/0", "r/a/1.0/1"]);
-        assert_eq!(read.messages[1].1, message(1).to_bytes());
+        assert_eq!(read.messages[1].1, message(1).to_bytes().unwrap());
         assert_eq!(Spool::create(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     }
 }

@@ -9,8 +9,7 @@ use linerate_machines::document::OnLoss;
 const MACHINES: &str = "Many machines";
 
 /// What agents cannot do for a load.
-const NOT_BY_AGENTS: [&str; 8] =
-    ["save_responses", "explain", "capture", "metrics", "log_requests", "watch", "open", "otlp"];
+const NOT_BY_AGENTS: [&str; 4] = ["save_responses", "explain", "capture", "log_requests"];
 
 /// How to reach NATS.
 #[derive(Args, Clone, Debug, Default)]

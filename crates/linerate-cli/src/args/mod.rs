@@ -65,6 +65,7 @@ pub(crate) enum Command {
     Report(ReportArgs),
     Top(crate::top::TopArgs),
     Agent(Box<crate::agent::AgentArgs>),
+    Agents(crate::agents::AgentsArgs),
     Demo(DemoArgs),
     Wrk(other_tools::WrkArgs),
     Ab(other_tools::AbArgs),

@@ -39,6 +39,41 @@ const BUSY: f64 = 0.9;
 /// Requests in flight on average, below which each was alone most of the time.
 const ALONE: f64 = 0.5;
 
+/// Carries out the plan of a look: this process, or agents.
+pub(super) trait Looker {
+    /// Sends it. `look` is shown how it goes, and says when it may end.
+    fn send(&mut self, plan: &Plan, look: &mut dyn FnMut(&Snapshot) -> bool) -> Result<Outcome, Fault>;
+
+    /// How much of the search's time a look has cost that began then.
+    fn took(&self, begun: Instant, plan: &Plan, outcome: &Outcome) -> Duration;
+}
+
+/// This process.
+pub(super) struct Here;
+
+impl Looker for Here {
+    fn send(&mut self, plan: &Plan, look: &mut dyn FnMut(&Snapshot) -> bool) -> Result<Outcome, Fault> {
+        let running = linerate_load::start(plan.clone())?;
+        let (mut last, mut stopped) = (Instant::now(), false);
+        while !running.finished() {
+            thread::sleep(LOOK);
+            if last.elapsed() < PIECE {
+                continue;
+            }
+            last = Instant::now();
+            if look(&running.snapshot()) && !stopped {
+                stopped = true;
+                running.stop();
+            }
+        }
+        Ok(running.join())
+    }
+
+    fn took(&self, begun: Instant, _: &Plan, _: &Outcome) -> Duration {
+        begun.elapsed()
+    }
+}
+
 /// The limit that must hold, in the check's unit.
 #[derive(Clone, Copy, Debug)]
 struct Limit {
@@ -150,9 +185,9 @@ pub(super) fn run(
     args: &LoadArgs,
     plan: &Plan,
     check: &Check,
-    sink: Option<&Sink>,
-    results: &Results,
+    (sink, results): (Option<&Sink>, &Results),
     interrupt: &Interrupt,
+    looker: &mut dyn Looker,
 ) -> Result<Exit, Fault> {
     let limit = Limit::of(check)?;
     let unit = match args.find_by {
@@ -177,7 +212,7 @@ pub(super) fn run(
             Unit::Rate => planned(args, plan, &limit, step, arrival),
             Unit::Connections => planned_closed(plan, &limit, step),
         };
-        let (looked, slices) = look(&plan, &limit, (step, unit), server, interrupt)?;
+        let (looked, slices) = look(&plan, &limit, (step, unit), server, (interrupt, looker))?;
         if let Some(why) = &looked.outcome.unreachable {
             let proxy = plan.route.proxy.as_ref().map(|proxy| format!(" through the proxy {}", proxy.url));
             let (target, proxy) = (&plan.target.authority, proxy.unwrap_or_default());
@@ -187,7 +222,8 @@ pub(super) fn run(
         if interrupt.asked() {
             break None;
         }
-        search.take(&Seen { slices, score: looked.score, took: begun.elapsed() });
+        let took = looker.took(begun, &plan, &looked.outcome);
+        search.take(&Seen { slices, score: looked.score, took });
         tell(args.quiet, &looked);
         looks.push(looked);
     };
@@ -271,12 +307,10 @@ fn look(
     limit: &Limit,
     (step, unit): (Step, Unit),
     server: Option<i32>,
-    interrupt: &Interrupt,
+    (interrupt, looker): (&Interrupt, &mut dyn Looker),
 ) -> Result<(Looked, Vec<Slice>), Fault> {
-    let running = linerate_load::start(plan.clone())?;
     let usage = || server.map(|pid| Usage::of(&descendants(pid)));
-    let (mut slices, mut before, mut last) = (Vec::new(), Slice::default(), Instant::now());
-    let (mut stopped, mut full) = (false, false);
+    let (mut slices, mut before, mut full) = (Vec::new(), Slice::default(), false);
     let (used, begun) = (usage(), Instant::now());
     let mut slice = |now: Slice, slices: &mut Vec<Slice>| {
         slices.push(Slice {
@@ -285,14 +319,8 @@ fn look(
         });
         before = now;
     };
-    while !running.finished() {
-        thread::sleep(LOOK);
-        if last.elapsed() < PIECE {
-            continue;
-        }
-        last = Instant::now();
-        let snapshot = running.snapshot();
-        let now = limit.counted(&snapshot);
+    let outcome = looker.send(plan, &mut |snapshot| {
+        let now = limit.counted(snapshot);
         slice(now, &mut slices);
         let most = u64::from(plan.connections) * u64::from(plan.depth);
         full |= snapshot.in_flight >= most && snapshot.overdue > 0;
@@ -300,14 +328,10 @@ fn look(
         let lost = unit == Unit::Rate
             && (step.is_lost(now.over, limit.allowed)
                 || (!step.whole && snapshot.overdue as f64 > step.rate));
-        if !stopped && (interrupt.asked() || lost) {
-            stopped = true;
-            running.stop();
-        }
-    }
+        interrupt.asked() || lost
+    })?;
     let wall = begun.elapsed().as_secs_f64();
     let cores = used.zip(usage()).map(|(before, after)| after.cpu_since(&before).as_secs_f64() / wall);
-    let outcome = running.join();
     slice(limit.counted_in_all(&outcome), &mut slices);
     // What never left is over any limit.
     slices.push(Slice { all: outcome.requests.unsent, over: outcome.requests.unsent });

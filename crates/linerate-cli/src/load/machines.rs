@@ -2,69 +2,124 @@
 
 use std::io::{Write, stderr};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use linerate_lab::servers::{Recipe, Server, Trouble, kill_all};
-use linerate_load::{Plan, Snapshot};
+use linerate_load::plan::Check;
+use linerate_load::plan::abort::AbortWatch;
+use linerate_load::{Outcome, Plan, Snapshot, SnapshotFeed};
 use linerate_machines::coordinator::{Collected, Coordinator, Progress, RunError, Wanted};
 use linerate_machines::document::RunDocument;
 use linerate_machines::merge::{AgentResult, Standing};
 use linerate_machines::signing::SigningKey;
 use linerate_machines::{BusError, BusOptions};
 use linerate_report::schema::machines::{Agent, AgentShare, Machines};
+use linerate_report::schema::outcome as schema;
 use tokio::sync::watch;
 
 use super::output::Sink;
 use super::results::Results;
 use super::watch::{Display, Interrupt};
-use super::{Beside, Extra};
+use super::{Beside, Extra, find, metrics, open, otlp, server};
 use crate::agent::{bus_options, fault_of, interruptible};
 use crate::args::{LoadArgs, Summary};
 use crate::fault::{Exit, Fault};
 
-/// Messages for when the broker has been away for some seconds, and when it is back.
+/// Messages for when the broker has been away for some seconds, when nothing comes from it, and when
+/// it is back.
 const CUT_OFF: &str =
     "no NATS server can be reached: agents go on and keep what they measure; Ctrl-C reports what has come";
+const SILENT: &str = "no agent's report has come for some seconds: the figures shown are old; agents go on";
 const BACK: &str = "a NATS server is back";
+const FRESH: &str = "the agents' reports come again";
+
+/// How reports come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reports {
+    Come,
+    CutOff,
+    Silent,
+}
+
+impl Reports {
+    fn of(progress: &Progress) -> Reports {
+        match (progress.is_cut_off, progress.old) {
+            (true, _) => Reports::CutOff,
+            (false, Some(_)) => Reports::Silent,
+            (false, None) => Reports::Come,
+        }
+    }
+
+    /// What to say when it becomes so.
+    fn words(self, before: Reports) -> &'static str {
+        match (self, before) {
+            (Reports::CutOff, _) => CUT_OFF,
+            (Reports::Silent, _) => SILENT,
+            (Reports::Come, Reports::CutOff) => BACK,
+            (Reports::Come, _) => FRESH,
+        }
+    }
+}
 
 /// Sends a plan by agents, or continues with a run (`plan` is then absent), and reports.
 pub(super) fn run(
     args: &LoadArgs,
     plan: Option<Plan>,
-    sink: Option<&Sink>,
-    results: &Results,
+    (sink, results): (Option<&Sink>, &Results),
+    (server, collector): (Option<server::Source>, Option<otlp::Collector>),
 ) -> Result<Exit, Fault> {
     let interrupt = Interrupt::listen_then(kill_all)?;
-    let flags = &args.machines;
-    let mut local = flags.agents_local.map(|agents| Local::start(agents, &interrupt)).transpose()?;
-    let bus = match &local {
-        Some(local) => BusOptions { url: local.url().to_owned(), ..BusOptions::default() },
-        None => bus_options(&flags.bus)?,
+    let feed = SnapshotFeed::default();
+    let serving = match (&args.metrics, &plan) {
+        (Some(at), Some(plan)) => Some(metrics::serve(at, plan)?),
+        _ => None,
     };
-    let wanted = flags.agents_local.map(Wanted::Number).or_else(|| flags.agents.clone());
-    let key = flags.sign_key.as_deref().map(|file| SigningKey::read("--sign-key", file));
-    let key = key.transpose().map_err(input_fault)?;
+    if let Some(serving) = &serving {
+        serving.watch(feed.watcher(), None);
+    }
+    let mut page = plan.as_ref().filter(|_| args.open).map(open::serve).transpose()?;
+    if let Some(page) = &mut page {
+        page.watch(feed.watcher(), None)?;
+    }
+    let mut beside: Result<Watching, Fault> = Ok(Watching::default());
+    let flags = &args.machines;
+    let Setup { mut local, bus, wanted, key } = Setup::of(args, &interrupt)?;
     let stop = watch::Sender::new(false);
+    let mut aborted = None;
     let carry_out = async {
-        let coordinator = Coordinator::connect(&bus, stop.subscribe())
+        let mut coordinator = Coordinator::connect(&bus, stop.subscribe())
             .await?
             .signing(key)
             .on_loss(flags.on_agent_loss.into());
         let mut display = plan.as_ref().map(|plan| Display::new(plan, args.quiet));
-        let mut was_cut_off = false;
+        let mut reports = Reports::Come;
+        let mut abort = AbortWatch::new(plan.as_ref().map_or(&[], |plan| &plan.abort_on));
         let show = |progress: &Progress| {
-            if was_cut_off != progress.is_cut_off {
-                was_cut_off = progress.is_cut_off;
+            let now = Reports::of(progress);
+            if now != reports {
                 if let Some(display) = &mut display {
                     display.clear();
                 }
-                let _ = writeln!(stderr(), "{}", if was_cut_off { CUT_OFF } else { BACK });
+                let _ = writeln!(stderr(), "{}", now.words(reports));
+                reports = now;
+            }
+            let snapshot = snapshot(progress);
+            // The seconds of a run that is shown elsewhere are those that it has finished.
+            feed.show(snapshot.clone());
+            if aborted.is_none() && !interrupt.asked() {
+                aborted = abort.look(&snapshot);
+                if aborted.is_some() {
+                    stop.send_replace(true);
+                }
             }
             if let Some(display) = &mut display {
-                display.show(&snapshot(progress), interrupt.asked());
+                display.show(&snapshot, interrupt.asked() || aborted.is_some());
             }
         };
-        let announce = |document: &RunDocument| {
+        let announce = |document: &RunDocument, start: SystemTime| {
+            if let Some(plan) = &plan {
+                beside = Watching::start(plan, start + plan.warm_up, (server, collector), &feed);
+            }
             if flags.agents_local.is_none() {
                 let (run, agents) = (&document.run, document.shares.len());
                 let again = "--resume continues with it, should this process end";
@@ -86,14 +141,129 @@ pub(super) fn run(
         local.complain();
     }
     drop(local);
-    let collected = collected.map_err(fault)?;
+    let mut collected = collected.map_err(fault)?;
+    if aborted.is_some() && !interrupt.asked() {
+        collected.outcome.interrupted = false;
+        collected.outcome.aborted = aborted;
+    }
+    let server = beside?.finish(&mut collected.outcome);
+    drop(serving);
     let machines = machines(&collected);
     let short = args.summary == Some(Summary::Short);
     let shares = shares(&collected);
     let beside = Beside::Machines(&machines, &shares);
-    let beside = Extra { beside, server: None, logged: None, page: None };
+    let beside = Extra { beside, server: server.as_ref(), logged: None, page };
     let exit = super::report(&collected.plan, &collected.outcome, (sink, results), short, beside)?;
     Ok(if exit == Exit::Fine && !machines.complete { Exit::Ours } else { exit })
+}
+
+/// Where agents are, and how they are asked.
+struct Setup {
+    local: Option<Local>,
+    bus: BusOptions,
+    wanted: Option<Wanted>,
+    key: Option<SigningKey>,
+}
+
+impl Setup {
+    fn of(args: &LoadArgs, interrupt: &Interrupt) -> Result<Setup, Fault> {
+        let flags = &args.machines;
+        let key = flags.sign_key.as_deref().map(|file| SigningKey::read("--sign-key", file));
+        let key = key.transpose().map_err(input_fault)?;
+        // A search has many runs.
+        let once = args.find.is_none();
+        let local = flags.agents_local.map(|agents| Local::start(agents, once, interrupt)).transpose()?;
+        let bus = match &local {
+            Some(local) => BusOptions { url: local.url().to_owned(), ..BusOptions::default() },
+            None => bus_options(&flags.bus)?,
+        };
+        let wanted = flags.agents_local.map(Wanted::Number).or_else(|| flags.agents.clone());
+        Ok(Setup { local, bus, wanted, key })
+    }
+}
+
+/// Agents that carry out the looks of a search.
+struct Agents<'a> {
+    runtime: &'a tokio::runtime::Runtime,
+    coordinator: Coordinator,
+    stop: watch::Sender<bool>,
+    wanted: Wanted,
+}
+
+impl find::Looker for Agents<'_> {
+    fn send(&mut self, plan: &Plan, look: &mut dyn FnMut(&Snapshot) -> bool) -> Result<Outcome, Fault> {
+        self.stop.send_replace(false);
+        let stop = &self.stop;
+        let show = |progress: &Progress| {
+            if look(&snapshot(progress)) {
+                stop.send_replace(true);
+            }
+        };
+        let carry_out = self.coordinator.run(plan.clone(), self.wanted.clone(), |_, _| {}, show);
+        let collected = self.runtime.block_on(carry_out).map_err(fault)?;
+        if let Some(why) = linerate_report::machines::not_complete(&machines(&collected)) {
+            return Err(Fault::ours(format!("--find: {why}")).hint("start the search again"));
+        }
+        Ok(collected.outcome)
+    }
+
+    /// That agents are found and started together is no part of the search.
+    fn took(&self, _: Instant, plan: &Plan, outcome: &Outcome) -> Duration {
+        plan.warm_up + outcome.duration
+    }
+}
+
+/// `--find` by agents.
+pub(super) fn find(
+    args: &LoadArgs,
+    plan: &Plan,
+    check: &Check,
+    written: (Option<&Sink>, &Results),
+) -> Result<Exit, Fault> {
+    let interrupt = Interrupt::listen_then(kill_all)?;
+    let Setup { local, bus, wanted, key } = Setup::of(args, &interrupt)?;
+    let wanted = wanted.ok_or_else(|| Fault::input("--find with --resume: a search cannot be continued"))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|e| Fault::ours(format!("a runtime could not be started: {e}")))?;
+    let stop = watch::Sender::new(false);
+    let coordinator = runtime.block_on(Coordinator::connect(&bus, stop.subscribe())).map_err(fault)?;
+    let coordinator = coordinator.signing(key).on_loss(args.machines.on_agent_loss.into());
+    let mut agents = Agents { runtime: &runtime, coordinator, stop, wanted };
+    let exit = find::run(args, plan, check, written, &interrupt, &mut agents);
+    drop(local);
+    exit
+}
+
+/// What is done beside the run, on this machine.
+#[derive(Default)]
+struct Watching {
+    server: Option<server::Beside>,
+    exporting: Option<otlp::Exporting>,
+}
+
+impl Watching {
+    fn start(
+        plan: &Plan,
+        from: SystemTime,
+        (server, collector): (Option<server::Source>, Option<otlp::Collector>),
+        feed: &SnapshotFeed,
+    ) -> Result<Watching, Fault> {
+        let export = |collector: otlp::Collector| collector.export(plan, from, (feed.watcher(), None));
+        Ok(Watching {
+            server: server.map(|server| server.watch(from)).transpose()?,
+            exporting: collector.map(export).transpose()?,
+        })
+    }
+
+    fn finish(self, outcome: &mut Outcome) -> Option<schema::Server> {
+        if let Some(exporting) = self.exporting {
+            exporting.finish(outcome);
+        }
+        self.server.and_then(|server| server.finish(outcome))
+    }
 }
 
 fn fault(error: RunError) -> Fault {
@@ -141,6 +311,8 @@ fn snapshot(progress: &Progress) -> Snapshot {
         tcp: figures.tcp,
         latency: figures.latency.clone(),
         series: progress.series.clone(),
+        old: progress.old,
+        machines: progress.machines.clone(),
         ..Snapshot::default()
     }
 }
@@ -167,7 +339,9 @@ fn shares(collected: &Collected) -> Vec<AgentShare> {
         let name = &result.share.agent;
         let missing_seconds = match &result.standing {
             Standing::Complete | Standing::Altered => 0,
-            Standing::Open { last_second } => run.saturating_sub(last_second.map_or(0, |last| last + 1)),
+            Standing::Open { last_second } | Standing::Left { last_second } => {
+                run.saturating_sub(last_second.map_or(0, |last| last + 1))
+            }
             // One message tells of one second.
             Standing::Missing(seqs) => seqs.len() as u64,
         };
@@ -200,6 +374,7 @@ fn agent(result: &AgentResult) -> Agent {
     let (standing, last_second, missing) = match &result.standing {
         Standing::Complete => ("complete", None, Vec::new()),
         Standing::Open { last_second } => ("lost", *last_second, Vec::new()),
+        Standing::Left { last_second } => ("left", *last_second, Vec::new()),
         Standing::Missing(seqs) => ("missing", None, seqs.clone()),
         Standing::Altered => ("altered", None, Vec::new()),
     };
@@ -252,7 +427,7 @@ impl Drop for Folder {
 const SERVER_WITHIN: Duration = Duration::from_secs(10);
 
 impl Local {
-    fn start(agents: u32, interrupt: &Interrupt) -> Result<Local, Fault> {
+    fn start(agents: u32, once: bool, interrupt: &Interrupt) -> Result<Local, Fault> {
         let folder = std::env::temp_dir().join(format!("linerate-agents-{}", std::process::id()));
         std::fs::create_dir_all(&folder)
             .map_err(|e| Fault::ours(format!("{} cannot be created: {e}", folder.display())))?;
@@ -271,19 +446,9 @@ impl Local {
         let (own, url) = (own.display().to_string(), local.url().to_owned());
         for i in 1..=agents {
             let name = format!("local-{i}");
-            let words = [
-                own.as_str(),
-                "agent",
-                "--nats",
-                &url,
-                "--allow-target",
-                "*",
-                "--once",
-                "--name",
-                &name,
-                "--spool",
-                &place,
-            ];
+            let mut words = vec![own.as_str(), "agent", "--nats", &url, "--allow-target", "*"];
+            words.extend(["--name", &name, "--spool", &place]);
+            words.extend(once.then_some("--once"));
             local.agents.push(start(&words, &url, cores_of(i, agents))?);
         }
         Ok(local)

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use linerate_load::histogram::Histogram;
-use linerate_load::outcome::{Failure, SegmentCounts, SegmentEvent};
+use linerate_load::outcome::{Failure, Requests, SegmentCounts, SegmentEvent};
 use linerate_load::plan::Io;
 use linerate_load::{Plan, Snapshot, Watcher};
 use linerate_net::{FlowInfo, machine, sock_diag};
@@ -213,6 +213,7 @@ fn page(snapshot: &Snapshot) -> String {
     p.gauge("linerate_load_measuring", "1 when the warm-up is over: before, nothing is counted.", measuring);
     requests(p, snapshot);
     latency(p, snapshot);
+    machines(p, snapshot);
     connections(p, snapshot);
     tcp(p, snapshot);
     threads(p, snapshot);
@@ -266,6 +267,34 @@ fn latency(p: &mut Page, snapshot: &Snapshot) {
     let sum = |of: &Histogram| of.mean_ns() * of.count() as f64;
     let sum_ns = (sum(all.good) + sum(all.waited)).round() as u64;
     p.histogram(name, "", BUCKETS.into_iter().zip(counts), all.count(), sum_ns);
+}
+
+/// What agents on other machines report, one by one, and how old it is.
+fn machines(p: &mut Page, snapshot: &Snapshot) {
+    if snapshot.machines.is_empty() {
+        return;
+    }
+    let old = snapshot.old.unwrap_or_default().as_secs_f64();
+    p.gauge(
+        "linerate_load_figures_late_seconds",
+        "How late the agents' reports are: 0 while they come.",
+        old,
+    );
+    type Of = fn(&Requests) -> u64;
+    let families: [(&str, &str, Of); 3] = [
+        ("answered", "Responses of each agent.", |r| r.answered),
+        ("failed", "Requests of each agent that failed or whose end nobody can know.", |r| {
+            r.failed + r.unknown
+        }),
+        ("unsent", "Requests of each agent that were due and never left.", |r| r.unsent),
+    ];
+    for (what, help, of) in families {
+        let name = format!("linerate_load_agent_requests_{what}_total");
+        p.family(&name, "counter", help);
+        for machine in &snapshot.machines {
+            p.sample(&name, &format!("agent=\"{}\"", machine.name), of(&machine.requests));
+        }
+    }
 }
 
 fn connections(p: &mut Page, snapshot: &Snapshot) {

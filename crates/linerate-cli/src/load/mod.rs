@@ -49,7 +49,7 @@ pub(crate) use watch::Interrupt;
 pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     if args.machines.resume.is_some() {
         let sink = args.json.as_deref().map(Sink::new);
-        return machines::run(args, None, sink.as_ref(), &Results::of(args));
+        return machines::run(args, None, (sink.as_ref(), &Results::of(args)), (None, None));
     }
     let meaning = plan::of(args)?;
     if args.dry_run {
@@ -77,11 +77,16 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
             .hint("add --agents N, or leave --nats out: this machine then sends alone"));
     }
     if args.machines.are_wanted() {
-        return machines::run(args, Some(meaning.plan.clone()), sink.as_ref(), &results);
+        if let Some(check) = &args.find {
+            return machines::find(args, &meaning.plan, check, (sink.as_ref(), &results));
+        }
+        let beside = (server, collector);
+        return machines::run(args, Some(meaning.plan.clone()), (sink.as_ref(), &results), beside);
     }
     let interrupt = Interrupt::listen()?;
     if let Some(check) = &args.find {
-        return find::run(args, &meaning.plan, check, sink.as_ref(), &results, &interrupt);
+        let written = (sink.as_ref(), &results);
+        return find::run(args, &meaning.plan, check, written, &interrupt, &mut find::Here);
     }
     let mut sent = send(args, &meaning.plan, (server, collector), &interrupt)?;
     let short = args.summary == Some(Summary::Short);

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::{Broker, Program, broker, nats_server};
-use crate::common::{Said, number, run};
+use crate::common::{Said, number, run, until};
 use crate::serving::{Server, serve};
 
 /// A load by one agent that writes its document into a file, and the run's name.
@@ -130,4 +130,37 @@ fn a_run_that_is_not_there_is_named() {
         assert!(said.err.contains(&format!("there is no run {name} on this bus")), "{name:?}: {said:?}");
         assert!(said.err.contains("hint:"), "{name:?}: {said:?}");
     }
+}
+
+/// `linerate agents` names agents and runs, and ends a run.
+#[test]
+fn agents_and_runs_are_listed_and_a_run_is_ended() {
+    let Some(program) = nats_server() else { return };
+    let broker = broker(&program);
+    let none = run(&["agents", "--nats", &broker.url]);
+    assert_eq!((none.code, none.out.as_str()), (Some(0), "no agents\n\nno run is under way\n"), "{none:?}");
+    let (one, _two) = (broker.agent("one", &["--labels", "region=eu"]), broker.agent("two", &[]));
+    let server = serve(&[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    command.args(["load", "-q", "--nats", &broker.url, "--agents", "region=eu", "-c", "2", "--rate", "50"]);
+    command.args(["-d", "50s", &format!("http://{}/", server.address)]);
+    let mut load = Program::start(command);
+    one.says("begins");
+    let said = load.said();
+    let name = said.split("run ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().to_owned();
+    until("the run is listed", || {
+        let listed = run(&["agents", "--nats", &broker.url]);
+        let line =
+            |begins: &str| listed.out.lines().find(|line| line.starts_with(begins)).unwrap_or("").to_owned();
+        let agent = line("one ");
+        assert!(line("two ").ends_with('-'), "{}", listed.out);
+        agent.contains("region=eu") && agent.ends_with(&name) && line(&name).contains("1       process ")
+    });
+    let unknown = run(&["agents", "--nats", &broker.url, "stop", "nothing"]);
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(unknown.err.contains(&format!("hint: under way: {name}")), "{unknown:?}");
+    let stopped = run(&["agents", "--nats", &broker.url, "stop", &name]);
+    assert_eq!(stopped.code, Some(0), "{stopped:?}");
+    let code = load.child.wait().unwrap().code();
+    assert_eq!(code, Some(130), "{}", load.said());
 }

@@ -74,6 +74,35 @@ fn the_unit_of_the_agent_starts_it_with_the_example_environment() {
     Program::start(command).says("waits for runs");
 }
 
+/// What Pod Security's profile "restricted" asks of a pod, in the words of its standard.
+#[test]
+fn the_pods_of_kubernetes_are_restricted() {
+    let documents = MANIFEST.split("\n---\n").map(|text| yaml_serde::from_str::<Value>(text).unwrap());
+    let pods: Vec<Value> = documents.map(|d| d["spec"]["template"]["spec"].clone()).collect();
+    let pods: Vec<&Value> = pods.iter().filter(|pod| pod.is_object()).collect();
+    assert_eq!(pods.len(), 2);
+    for pod in pods {
+        for field in ["hostNetwork", "hostPID", "hostIPC"] {
+            assert!(pod[field].is_null(), "{field}");
+        }
+        let of_pod = &pod["securityContext"];
+        assert_eq!(
+            (&of_pod["runAsNonRoot"], &of_pod["seccompProfile"]["type"]),
+            (&true.into(), &"RuntimeDefault".into())
+        );
+        assert!(of_pod["runAsUser"].as_u64().unwrap() > 0);
+        for volume in pod["volumes"].as_array().unwrap() {
+            assert!(volume["emptyDir"].is_object(), "{volume}");
+        }
+        for container in pod["containers"].as_array().unwrap() {
+            let of_container = &container["securityContext"];
+            assert_eq!(of_container["allowPrivilegeEscalation"], false);
+            assert_eq!(of_container["capabilities"], serde_json::json!({"drop": ["ALL"]}));
+            assert!(of_container["privileged"].is_null());
+        }
+    }
+}
+
 /// Each index of the Job as a process with the container's own arguments.
 #[test]
 fn the_job_of_kubernetes_starts_agents_that_take_part() {

@@ -3,7 +3,9 @@
 mod broken;
 mod coordinators;
 mod deployments;
+mod outputs;
 mod permissions;
+mod plans;
 mod versions;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -139,6 +141,26 @@ impl Broker {
     pub(crate) fn agent(&self, name: &str, more: &[&str]) -> Program {
         agent(&self.url, self.folder.path(), name, more)
     }
+}
+
+/// A run whose load is killed once its agents have begun, and that they carry out to the end: its name.
+pub(crate) fn abandoned(broker: &Broker, agents: &[&Program], args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    command.args(["load", "-q", "--nats", &broker.url]).args(args);
+    let mut load = Program::start(command);
+    let count = |agent: &Program, what: &str| agent.said().matches(what).count();
+    let before: Vec<_> =
+        agents.iter().map(|agent| (count(agent, "begins"), count(agent, "has ended"))).collect();
+    load.says("--resume continues with it");
+    for (agent, (begun, _)) in agents.iter().zip(&before) {
+        until("it begins", || count(agent, "begins") > *begun);
+    }
+    load.child.kill().unwrap();
+    let said = load.said();
+    for (agent, (_, ended)) in agents.iter().zip(&before) {
+        until("it ends", || count(agent, "has ended") > *ended);
+    }
+    said.split("run ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().to_owned()
 }
 
 /// An agent that waits for runs, with its spool in this folder.

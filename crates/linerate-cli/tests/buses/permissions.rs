@@ -1,11 +1,16 @@
 //! The example configuration of nats-server: TLS with certificates on both sides, an NKEY for each
-//! user, and permissions. A stranger can neither start a load nor forge results.
+//! user, and permissions. A stranger can neither start a load nor forge results, nor join the
+//! servers, nor read.
 
-use std::path::Path;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
+
 use super::{Program, nats_server};
-use crate::common::{nobody, run};
+use crate::common::{nobody, run, until};
 use crate::issued::Issued;
 use crate::serving::serve;
 
@@ -21,17 +26,17 @@ fn new_key(file: &Path) -> String {
 #[test]
 fn the_example_configuration_keeps_strangers_out() {
     let Some(program) = nats_server() else { return };
-    let issued = Issued::to("127.0.0.1");
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let [coordinator, agent, stranger] = ["coordinator", "agent", "stranger"].map(&path);
-    let key = new_key(Path::new(&coordinator));
-    let port = nobody().port();
-    let agents_key = new_key(Path::new(&agent));
-    new_key(Path::new(&stranger));
-    let broker = started(&program, &issued, port, &path("store"), [&key, &agents_key], &path("nats.conf"));
-    let url = format!("tls://127.0.0.1:{port}");
-    let (cert, private) = (issued.file("cert.pem"), issued.file("key.pem"));
+    let [key, agents_key, _] = [&coordinator, &agent, &stranger].map(|file| new_key(Path::new(file)));
+    let servers = Servers::new(folder.path(), [&key, &agents_key]);
+    let brokers =
+        [0, 1, 2].map(|i| servers.start(&program, i, &servers.routes, "route-secret", &servers.route));
+    until("three servers with a leader", || servers.have_leader());
+    let urls: Vec<String> = servers.clients.iter().map(|at| format!("tls://{at}")).collect();
+    let url = urls.join(",");
+    let (cert, private) = (servers.client.file("cert.pem"), servers.client.file("key.pem"));
     let bus = ["--nats", &url, "--nats-ca", &cert, "--nats-cert", &cert, "--nats-key", &private];
     let with = |key: &'_ str| {
         [&bus[..], &["--nkey", key]].concat().iter().map(|&w| w.to_owned()).collect::<Vec<_>>()
@@ -41,6 +46,9 @@ fn the_example_configuration_keeps_strangers_out() {
     // The buckets are made by the first coordinator, which finds no agents.
     let said = run_with("load", &with(&coordinator), &["--agents", "1", "-q", "-n", "1", &target]);
     assert!(said.err.contains("1 agent was asked for; none is there"), "{said:?}");
+    for stream in ["LINERATE", "KV_linerate_runs", "KV_linerate_agents"] {
+        assert_eq!(servers.copies(stream), Some(3), "{stream}");
+    }
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
     command.args(["agent", "--name", "eu-1", "--trust-key", &key, "--spool", &path("")]).args(with(&agent));
     let waiting = Program::start(command);
@@ -50,8 +58,8 @@ fn the_example_configuration_keeps_strangers_out() {
     let words: Vec<String> = with(&coordinator);
     let words: Vec<&str> = words.iter().map(String::as_str).chain(signed).chain(load).collect();
     let said = run(&[&["load", "-q", "--json", "-"][..], &words].concat());
-    let document: serde_json::Value = serde_json::from_str(&said.out)
-        .unwrap_or_else(|e| panic!("{e}: {said:?}\n{}\n{}", waiting.said(), broker.said()));
+    let document: Value = serde_json::from_str(&said.out)
+        .unwrap_or_else(|e| panic!("{e}: {said:?}\n{}\n{}", waiting.said(), brokers[0].said()));
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(
         (&document["requests"]["answered"], &document["machines"]["complete"]),
@@ -74,35 +82,142 @@ fn the_example_configuration_keeps_strangers_out() {
     }
     let said = run_with("load", &with(&stranger), &load);
     assert!(said.err.to_lowercase().contains("authorization violation"), "{said:?}");
+    assert!(said.err.contains("hint: name a user that it knows"), "{said:?}");
     let bare = ["load", "--nats", &url, "--nats-ca", &cert, "--nkey", &coordinator, "--agents", "1", &target];
     assert_eq!(run(&bare).code, Some(4), "without a certificate");
+    let said = run(&["load", "--nats", &url, "--nkey", &coordinator, "--agents", "1", &target]);
+    assert!(
+        said.err.contains("UnknownIssuer") && said.err.contains("hint: name the certificate"),
+        "{said:?}"
+    );
     let said = run_with("load", &with(&cert), &load);
     assert!(said.err.contains("holds no NKEY seed") && said.err.contains("hint:"), "{said:?}");
     assert_eq!(run(&["agent", "new-key", &agent]).code, Some(2), "the file exists");
+    strangers_do_not_join(&program, &servers, &brokers);
 }
 
-/// A nats-server with the example configuration.
-fn started(program: &Path, issued: &Issued, port: u16, store: &str, keys: [&str; 2], file: &str) -> Program {
-    let mut config = EXAMPLE.replace("U-COORDINATOR", keys[0]).replace("U-AGENT", keys[1]);
-    for (from, to) in [
-        ("0.0.0.0:4222", format!("127.0.0.1:{port}")),
-        ("/etc/nats/server.pem", issued.file("cert.pem")),
-        ("/etc/nats/server.key", issued.file("key.pem")),
-        ("/etc/nats/ca.pem", issued.file("cert.pem")),
-        ("/var/lib/nats", store.to_owned()),
+/// Servers that nobody asked for, with all that a client can have.
+fn strangers_do_not_join(program: &Path, servers: &Servers, brokers: &[Program]) {
+    let own = Issued::to("127.0.0.1");
+    for (who, password, certificate) in [
+        ("a stranger", "ROUTE-PASSWORD", &own),
+        ("an agent's machine", "route-secret", &servers.client),
+        ("a server with the old password", "ROUTE-PASSWORD", &servers.route),
     ] {
-        assert!(config.contains(from), "{from}");
-        config = config.replace(from, &to);
+        let handshakes =
+            || brokers.iter().map(|b| b.said().matches("TLS route handshake error").count()).sum();
+        let before: usize = handshakes();
+        let stranger = servers.start(program, 3, &servers.routes[..3], password, certificate);
+        let is_refused = || stranger.said().contains("Authorization Violation") || handshakes() > before;
+        until("it is refused", is_refused);
+        for monitor in &servers.monitors[..3] {
+            let names = servers.joined(*monitor);
+            assert!(!names.contains(&"bus-4".to_owned()), "{who}: {names:?}");
+        }
+        let names = servers.joined(servers.monitors[3]);
+        assert!(names.is_empty(), "{who}: {names:?}");
     }
-    // One server of three waits for the others, so the test's is alone.
-    let (before, rest) = config.split_once("cluster {").unwrap();
-    let config = format!("{before}{}", rest.split_once("\n}\n").unwrap().1);
-    std::fs::write(file, config).unwrap();
-    let mut command = Command::new(program);
-    command.args(["-c", file]);
-    let broker = Program::start(command);
-    broker.says("Server is ready");
-    broker
+}
+
+/// Three servers with the example configuration, and room for one more.
+struct Servers {
+    folder: PathBuf,
+    keys: [String; 2],
+    client: Issued,
+    route: Issued,
+    clients: [SocketAddr; 4],
+    routes: Vec<SocketAddr>,
+    monitors: [SocketAddr; 4],
+}
+
+impl Servers {
+    fn new(folder: &Path, keys: [&str; 2]) -> Servers {
+        let four = || [nobody(), nobody(), nobody(), nobody()];
+        Servers {
+            folder: folder.to_owned(),
+            keys: keys.map(str::to_owned),
+            client: Issued::to("127.0.0.1"),
+            route: Issued::to("127.0.0.1"),
+            clients: four(),
+            routes: four().to_vec(),
+            monitors: four(),
+        }
+    }
+
+    /// The example with this place's names and files, and nothing else changed.
+    fn config(&self, i: usize, routes: &[SocketAddr], password: &str, route: &Issued) -> String {
+        let file = |issued: &Issued, name: &str| issued.file(name);
+        let mut config = EXAMPLE.to_owned();
+        for (from, to) in [
+            ("server_name: bus-1", format!("server_name: bus-{}", i + 1)),
+            ("U-COORDINATOR", self.keys[0].clone()),
+            ("U-AGENT", self.keys[1].clone()),
+            ("0.0.0.0:4222", self.clients[i].to_string()),
+            ("0.0.0.0:6222", self.routes[i].to_string()),
+            ("/etc/nats/server.pem", file(&self.client, "cert.pem")),
+            ("/etc/nats/server.key", file(&self.client, "key.pem")),
+            ("/etc/nats/ca.pem", file(&self.client, "cert.pem")),
+            ("/etc/nats/route.pem", file(route, "cert.pem")),
+            ("/etc/nats/route.key", file(route, "key.pem")),
+            ("/etc/nats/routes-ca.pem", file(&self.route, "cert.pem")),
+            ("/var/lib/nats", self.folder.join(format!("store-{i}-{password}")).display().to_string()),
+            ("bus-1:6222", routes[0].to_string()),
+            ("bus-2:6222", routes[1].to_string()),
+            ("bus-3:6222", routes[2].to_string()),
+            ("ROUTE-PASSWORD", password.to_owned()),
+        ] {
+            assert!(config.contains(from), "{from}");
+            config = config.replace(from, &to);
+        }
+        config
+    }
+
+    fn start(
+        &self,
+        program: &Path,
+        i: usize,
+        routes: &[SocketAddr],
+        password: &str,
+        route: &Issued,
+    ) -> Program {
+        let file = self.folder.join(format!("nats-{i}.conf"));
+        std::fs::write(&file, self.config(i, routes, password, route)).unwrap();
+        let mut command = Command::new(program);
+        command.arg("-c").arg(file).args(["-m", &self.monitors[i].port().to_string()]);
+        let broker = Program::start(command);
+        broker.says("Server is ready");
+        broker
+    }
+
+    fn page(&self, monitor: SocketAddr, path: &str) -> Option<Value> {
+        let mut stream = TcpStream::connect(monitor).ok()?;
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
+    }
+
+    fn have_leader(&self) -> bool {
+        let leads = |at: &SocketAddr| {
+            self.page(*at, "/jsz").is_some_and(|page| page["meta_cluster"]["leader"].is_string())
+        };
+        self.monitors[..3].iter().all(leads)
+    }
+
+    /// The names of the servers that are joined to one.
+    fn joined(&self, monitor: SocketAddr) -> Vec<String> {
+        let page = self.page(monitor, "/routez").expect("a page");
+        let routes = page["routes"].as_array().cloned().unwrap_or_default();
+        routes.iter().filter_map(|route| Some(route["remote_name"].as_str()?.to_owned())).collect()
+    }
+
+    /// How many copies of a stream are kept.
+    fn copies(&self, stream: &str) -> Option<u64> {
+        let page = self.page(self.monitors[0], "/jsz?accounts=true&streams=true&config=true")?;
+        let streams = page["account_details"][0]["stream_detail"].as_array()?.clone();
+        let ours = streams.into_iter().find(|of| of["name"] == stream)?;
+        ours["config"]["num_replicas"].as_u64()
+    }
 }
 
 fn run_with(command: &str, bus: &[String], more: &[&str]) -> crate::common::Said {

@@ -58,10 +58,10 @@ fn a_broker_that_is_too_old_is_named() {
 }
 
 /// A client of NATS that sends what the test gives it.
-struct Client(BufReader<TcpStream>);
+pub(super) struct Client(BufReader<TcpStream>);
 
 impl Client {
-    fn connect(url: &str) -> Client {
+    pub(super) fn connect(url: &str) -> Client {
         let stream = TcpStream::connect(url.trim_start_matches("nats://")).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let mut client = Client(BufReader::new(stream));
@@ -90,6 +90,12 @@ impl Client {
 
     /// The value of a key that exists.
     fn get(&mut self, bucket: &str, key: &str) -> serde_json::Value {
+        let bytes = self.bytes(bucket, key);
+        serde_json::from_slice(&bytes).unwrap_or_else(|e| panic!("{e}: {key}: {bytes:?}"))
+    }
+
+    /// The bytes of a key that exists, or existed.
+    pub(super) fn bytes(&mut self, bucket: &str, key: &str) -> Vec<u8> {
         self.send(
             format!("PUB $JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key} answers 0\r\n\r\n").as_bytes(),
         );
@@ -103,7 +109,7 @@ impl Client {
         let [.., head, all] = lengths[..] else { panic!("{line}") };
         let mut bytes = vec![0; all + 2];
         self.0.read_exact(&mut bytes).unwrap();
-        serde_json::from_slice(&bytes[head..all]).unwrap_or_else(|e| panic!("{e}: {key}: {line}"))
+        bytes[head..all].to_vec()
     }
 }
 

@@ -8,15 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use linerate_load::{Join, Outcome, Place, Plan};
 use linerate_net::{Time, machine};
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::{Agent, AgentEvent, EARLY, engine};
-use crate::bus::{Bus, BusError, BusOptions, keys};
-use crate::document::{RunDocument, SCHEMA, Share};
+use super::{Agent, AgentEvent, EARLY, SPOOLS, engine};
+use crate::bus::{Bus, BusError, BusOptions, Changes, keys};
+use crate::document::{RunDocument, SCHEMA, Share, Takeover};
 use crate::figures::Figures;
 use crate::message::{Digests, Message, Word, digest_of};
 use crate::spool::{Spool, SpooledRun};
@@ -24,6 +23,10 @@ use crate::spool::{Spool, SpooledRun};
 /// Messages that wait in memory for the broker. Reason: three hours at one a second; older ones are
 /// in the spool alone.
 const QUEUE: usize = 10_000;
+
+/// Share of the most that an agent sends, from which on it held a closed loop back. Reason: timers
+/// cost some of it.
+const HELD: f64 = 0.9;
 
 /// How long the agent tries to publish its last messages after the run.
 const LAST_WORDS: Duration = Duration::from_secs(60);
@@ -35,16 +38,17 @@ impl Agent {
         document: &RunDocument,
         plan: &Plan,
         go: u64,
-        share: Share,
+        (share, takeover): (Share, Option<Takeover>),
         place: Place,
         superseded: watch::Receiver<bool>,
-    ) -> Result<(), BusError> {
+    ) {
         let run = &document.run;
         let plan = Plan { threads: Some(share.threads), ..plan.clone() };
         let (bus, subject) = (self.bus.clone(), keys::subject(run, &self.options.name));
         let part = if share.part == 0 { String::new() } else { format!("-{}", share.part) };
         let file = self.options.spool.join(format!("linerate-{run}-{}{part}.jsonl", self.options.name));
-        let mut log = self.log(document, go, &share, &file);
+        let spooled = SpooledRun { document: document.clone(), go, takeover };
+        let mut log = self.log(&spooled, &share, &file);
         let queue = Arc::clone(&log.queue);
         let publishing = tokio::spawn(publish(bus, subject, Arc::clone(&queue)));
         let start = place.start.unwrap_or_else(machine::monotonic_now);
@@ -57,7 +61,7 @@ impl Agent {
         let measure_from = start + plan.warm_up;
         let mut outcome = match self.engine.start(plan, place) {
             Err(error) => Outcome { broken: Some(error), ..Outcome::default() },
-            Ok(running) => self.follow(running, run, measure_from, &mut log, superseded).await?,
+            Ok(running) => self.follow(running, run, measure_from, &mut log, superseded).await,
         };
         if share.part == 0 && joins > Duration::ZERO {
             let missed = outcome.requests.unsent;
@@ -67,13 +71,21 @@ impl Agent {
                 joins.as_secs()
             ));
         }
+        if let Some(most) = self.options.max_rate.filter(|_| place.gap.is_some())
+            && outcome.rate_rps() >= HELD * most
+        {
+            outcome.client.saturated = true;
+            let reason = format!("agent {} sends at most {most} requests/s (--max-rate)", self.options.name);
+            outcome.client.reason = Some(reason);
+        }
         log.finish(outcome);
         self.say_trouble(&mut log);
         queue.close();
         let why = match timeout(LAST_WORDS, publishing).await {
             Ok(Ok(0)) => {
+                self.keep_in_mind(run, file);
                 (self.say)(AgentEvent::Ended { run: run.clone() });
-                return Ok(());
+                return;
             }
             Ok(Ok(1)) => "one message is longer than NATS takes".to_owned(),
             Ok(Ok(n)) => format!("{n} messages are longer than NATS takes"),
@@ -81,14 +93,21 @@ impl Agent {
             Err(_) => format!("NATS did not take them within {} s", LAST_WORDS.as_secs()),
         };
         (self.say)(AgentEvent::Unpublished { run: run.clone(), spool: file, why });
-        Ok(())
+    }
+
+    /// All that is in a spool is with the broker: it can go once the run's result is complete.
+    fn keep_in_mind(&self, run: &str, file: PathBuf) {
+        let mut spools = self.spools();
+        if spools.len() >= SPOOLS {
+            spools.pop_first();
+        }
+        spools.entry(run.to_owned()).or_default().push(file);
     }
 
     /// A log with its spool, whose first line is the run.
-    fn log(&self, document: &RunDocument, go: u64, share: &Share, file: &Path) -> Log {
-        let spooled = SpooledRun { document: document.clone(), go };
+    fn log(&self, spooled: &SpooledRun, share: &Share, file: &Path) -> Log {
         let spool = Spool::create(file).and_then(|mut spool| {
-            spool.append(&serde_json::to_vec(&spooled)?)?;
+            spool.append(&serde_json::to_vec(spooled)?)?;
             Ok(spool)
         });
         let (spool, trouble) = match spool {
@@ -96,7 +115,7 @@ impl Agent {
             Err(error) => (None, Some(error)),
         };
         let mut log = Log {
-            run: document.run.clone(),
+            run: spooled.document.run.clone(),
             agent: self.options.name.clone(),
             incarnation: self.incarnation.clone(),
             part: share.part,
@@ -107,6 +126,7 @@ impl Agent {
             digests: Digests::default(),
             before: Figures::default(),
             second: 0,
+            left: false,
         };
         self.say_trouble(&mut log);
         log
@@ -126,27 +146,39 @@ impl Agent {
         measure_from: Time,
         log: &mut Log,
         mut superseded: watch::Receiver<bool>,
-    ) -> Result<Outcome, BusError> {
-        let mut stop = self.bus.runs.watch_with_history(keys::stop(run)).await.map_err(BusError::new)?;
+    ) -> Outcome {
+        let mut stop = Changes::whenever(&self.bus.runs, &[keys::stop(run)]);
         let mut given_up = false;
+        let name = &self.options.name;
         while !running.finished() {
             if superseded.has_changed().is_ok_and(|changed| changed) {
                 superseded.mark_unchanged();
                 running.stop();
                 given_up = true;
             }
+            if *self.leaving.borrow() && !log.left {
+                running.stop();
+                log.left = true;
+            }
             next_second(&*running, measure_from, &mut stop, log).await;
             self.say_trouble(log);
         }
         let joined = tokio::task::spawn_blocking(move || running.join()).await;
-        let mut outcome = joined.map_err(BusError::new)?;
+        let mut outcome = joined.unwrap_or_else(|error| Outcome {
+            broken: Some(format!("agent {name} cannot say what it measured: {error}")),
+            ..Outcome::default()
+        });
         if given_up {
             outcome.interrupted = false;
-            let name = &self.options.name;
             let said = format!("agent {name} returned after its share was given to another; it ended");
             outcome.warnings.push(said);
+        } else if log.left {
+            outcome.interrupted = false;
+            let said =
+                format!("agent {name} was told to leave at {} s, and sent nothing from then on", log.second);
+            outcome.warnings.push(said);
         }
-        Ok(outcome)
+        outcome
     }
 }
 
@@ -162,12 +194,7 @@ fn in_time(place: Place, start: Time) -> Place {
 }
 
 /// Waits for the end of a second, of the run, or for the order to stop.
-async fn next_second(
-    running: &dyn engine::Share,
-    measure_from: Time,
-    stop: &mut async_nats::jetstream::kv::Watch,
-    log: &mut Log,
-) {
+async fn next_second(running: &dyn engine::Share, measure_from: Time, stop: &mut Changes, log: &mut Log) {
     const SLICE: Duration = Duration::from_millis(20);
     let (now, end) = (machine::monotonic_now(), measure_from + Duration::from_secs(log.second + 1));
     if now >= end {
@@ -177,7 +204,7 @@ async fn next_second(
         return;
     }
     let left = Duration::from_nanos(end.nanos_since(now)).min(SLICE);
-    if let Ok(Some(_)) = timeout(left, stop.next()).await {
+    if stop.next_until(Instant::now() + left).await.is_some() {
         running.stop();
         sleep(left).await;
     }
@@ -198,13 +225,17 @@ struct Log {
     before: Figures,
     /// The second that is measured now.
     second: u64,
+    /// The agent ends before the run does.
+    left: bool,
 }
 
 impl Log {
     fn interval(&mut self, second: u64, (in_flight, open): (u64, u64), now: Figures) {
         let figures = Box::new(now.since(&self.before));
-        self.before = now;
-        self.put(Word::Interval { second, in_flight, open, figures });
+        // What could not be written down is in the next interval.
+        if self.put(Word::Interval { second, in_flight, open, figures }).is_ok() {
+            self.before = now;
+        }
     }
 
     /// The rest since the last interval, then the last word.
@@ -212,11 +243,18 @@ impl Log {
         self.interval(self.second, (0, 0), Figures::of_outcome(&outcome));
         outcome.series.clear();
         outcome.saved.clear();
-        let digest = self.digests.to_hex();
-        self.put(Word::Final { digest, outcome: Box::new(outcome) });
+        let (digest, left) = (self.digests.to_hex(), self.left);
+        let requests = outcome.requests;
+        let whole = Word::Final { digest: digest.clone(), left, outcome: Box::new(outcome) };
+        let Err(error) = self.put(whole) else { return };
+        // Without a last message the coordinator would not know that this agent has ended.
+        let broken = format!("agent {} cannot write down what it measured: {error}", self.agent);
+        let outcome = Outcome { requests, broken: Some(broken), ..Outcome::default() };
+        // It has numbers and text alone.
+        drop(self.put(Word::Final { digest, left, outcome: Box::new(outcome) }));
     }
 
-    fn put(&mut self, word: Word) {
+    fn put(&mut self, word: Word) -> Result<(), serde_json::Error> {
         let message = Message {
             schema: SCHEMA.to_owned(),
             run: self.run.clone(),
@@ -226,7 +264,7 @@ impl Log {
             seq: self.digests.count(),
             word,
         };
-        let bytes = message.to_bytes();
+        let bytes = message.to_bytes()?;
         self.digests.insert(message.seq, &digest_of(&bytes));
         if let Some(spool) = &mut self.spool
             && let Err(error) = spool.append(&bytes)
@@ -236,6 +274,7 @@ impl Log {
             self.trouble = Some(error);
         }
         self.queue.push(message.id(), bytes);
+        Ok(())
     }
 }
 
@@ -297,9 +336,19 @@ async fn publish(bus: Bus, subject: String, queue: Arc<Queue>) -> u64 {
     }
 }
 
-/// Publishes what a spool holds. The broker and the coordinator drop what they have already. How
-/// many messages were published, and how many lines were torn.
-pub async fn replay(bus: &BusOptions, file: &std::path::Path) -> Result<(u64, u64), BusError> {
+/// What became of a spool's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Messages that the broker has now.
+    pub published: u64,
+    /// Lines that a crash or a full disk cut short.
+    pub torn: u64,
+    /// Messages that are longer than the broker takes.
+    pub too_long: u64,
+}
+
+/// Publishes what a spool holds. The broker and the coordinator drop what they have already.
+pub async fn replay(bus: &BusOptions, file: &std::path::Path) -> Result<Replayed, BusError> {
     let spooled = crate::spool::read(file).map_err(|e| BusError::new(format!("{}: {e}", file.display())))?;
     if spooled.messages.is_empty() {
         return Err(BusError::new(format!("{} holds no message of a run", file.display()))
@@ -314,13 +363,22 @@ pub async fn replay(bus: &BusOptions, file: &std::path::Path) -> Result<(u64, u6
         let document = serde_json::to_vec(&run.document).map_err(BusError::new)?;
         bus.create_if_missing(&keys::document(name), document).await?;
         bus.create_if_missing(&keys::go(name), run.go.to_string().into_bytes()).await?;
-    }
-    let mut published = 0;
-    for (message, bytes) in spooled.messages {
-        if keys::is_name(&message.run) && keys::is_name(&message.agent) {
-            bus.publish(keys::subject(&message.run, &message.agent), &message.id(), bytes.into()).await?;
-            published += 1;
+        if let Some(takeover) = &run.takeover {
+            let key = keys::takeover(name, &takeover.share.part.to_string());
+            let takeover = serde_json::to_vec(takeover).map_err(BusError::new)?;
+            bus.create_if_missing(&key, takeover).await?;
         }
     }
-    Ok((published, spooled.torn))
+    let mut replayed = Replayed { torn: spooled.torn, ..Replayed::default() };
+    for (message, bytes) in spooled.messages {
+        if !keys::is_name(&message.run) || !keys::is_name(&message.agent) {
+            replayed.torn += 1;
+        } else if bytes.len() > bus.client.server_info().max_payload {
+            replayed.too_long += 1;
+        } else {
+            bus.publish(keys::subject(&message.run, &message.agent), &message.id(), bytes.into()).await?;
+            replayed.published += 1;
+        }
+    }
+    Ok(replayed)
 }

@@ -16,6 +16,7 @@ fn document(agents: usize) -> RunDocument {
         schema: SCHEMA.to_owned(),
         run: "r".to_owned(),
         plan: Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/"),
+        sealed: Default::default(),
         shares: (0..agents).map(share).collect(),
     }
 }
@@ -44,13 +45,15 @@ fn messages(agent: usize, seconds: &[Vec<u64>]) -> Vec<Vec<u8>> {
     for (second, answers) in (0..).zip(seconds) {
         let figures = Box::new(figures(answers));
         sum.merge(&figures);
-        all.push(message(second, Word::Interval { second, in_flight: 0, open: 1, figures }).to_bytes());
+        let word = Word::Interval { second, in_flight: 0, open: 1, figures };
+        all.push(message(second, word).to_bytes().unwrap());
     }
     let mut digests = Digests::default();
     (0..).zip(&all).for_each(|(seq, bytes)| digests.insert(seq, &digest_of(bytes)));
     let plan = document(0).plan;
-    let word = Word::Final { digest: digests.to_hex(), outcome: Box::new(sum.into_outcome(&plan)) };
-    all.push(message(seconds.len() as u64, word).to_bytes());
+    let word =
+        Word::Final { digest: digests.to_hex(), left: false, outcome: Box::new(sum.into_outcome(&plan)) };
+    all.push(message(seconds.len() as u64, word).to_bytes().unwrap());
     all
 }
 
@@ -119,7 +122,7 @@ fn what_is_missing_is_named() {
         seq: 0,
         word,
     };
-    assert!(merger.add(&from_a1.to_bytes()));
+    assert!(merger.add(&from_a1.to_bytes().unwrap()));
     let a1 = &merger.agents()[1];
     assert_eq!(a1.standing, Standing::Open { last_second: Some(1) });
     let r = a1.figures.requests;
@@ -137,7 +140,7 @@ fn strangers_and_forgeries_are_refused() {
     if let Word::Interval { figures, .. } = &mut other.word {
         figures.latency.record(99, 1);
     }
-    assert!(merger.add(&other.to_bytes()));
+    assert!(merger.add(&other.to_bytes().unwrap()));
     assert!(!merger.add(&all[0]));
     assert!(merger.add(&all[1]) && merger.add(&all[2]));
     assert_eq!(merger.agents()[0].standing, Standing::Altered);

@@ -14,9 +14,11 @@ use linerate_load::histogram::Histogram;
 use linerate_load::plan::{Stop, Target};
 
 use super::*;
+use crate::bus::Seen;
 use crate::document::{AgentCard, OnLoss, Takeover};
-use crate::losses::{LAG, Losses, Remedy};
+use crate::losses::{LAG, LOOK, Losses, Remedy};
 use crate::merge::{Merger, Standing};
+use crate::presence::Presence;
 
 /// Seeds that ordinary tests run.
 const SEEDS: u64 = 12;
@@ -24,12 +26,15 @@ const SEEDS: u64 = 12;
 /// How often a run of many seeds tells how far it is.
 const TELL: Duration = Duration::from_secs(5);
 
+/// How long no message comes before the coordinator looks whether any agent is at work.
+const SILENT_MS: u64 = 3_000;
+
 /// A step of virtual time, milliseconds.
 const STEP: u64 = 100;
 
-/// How long an agent's key lives, and how long the coordinator waits for agents that are gone.
+/// How long an agent's key lives, and how often it is renewed.
 const KEY_MS: u64 = 5_000;
-const GONE_MS: u64 = 13_000;
+const RENEW_MS: u64 = 1_000;
 
 /// The latest end. Reason: an agent that is stopped for ever is gone long before.
 const LATEST_MS: u64 = 200_000;
@@ -115,7 +120,7 @@ fn share(number: usize) -> Share {
     let number = number as u32;
     Share {
         agent: format!("a{number}"),
-        incarnation: "1".to_owned(),
+        incarnation: format!("of a{number}"),
         first_thread: number,
         threads: 1,
         part: 0,
@@ -135,6 +140,7 @@ fn log(document: &RunDocument, share: &Share, second: u64) -> Log {
         digests: Digests::default(),
         before: Figures::default(),
         second,
+        left: false,
     }
 }
 
@@ -148,7 +154,8 @@ impl World {
         };
         let shares: Vec<Share> = (0..1 + random.below(5) as usize).map(share).collect();
         let (run, schema) = ("r".to_owned(), SCHEMA.to_owned());
-        let document = RunDocument { schema, version: String::new(), run, plan, shares };
+        let document =
+            RunDocument { schema, version: String::new(), run, plan, sealed: Default::default(), shares };
         let until = (seconds + 3) * 1000;
         let machine = |share: &Share, random: &mut Random| Machine {
             name: share.agent.clone(),
@@ -189,7 +196,9 @@ impl World {
             }
             let is_connected = !within(machine.cut_off, self.now) && !within(self.broker_away, self.now);
             if is_connected {
-                machine.renewed = self.now;
+                if self.now >= machine.renewed + RENEW_MS {
+                    machine.renewed = self.now;
+                }
                 machine.read(&self.document, &self.takeovers);
             }
             let disk_full = self.now >= machine.disk_full;
@@ -204,19 +213,24 @@ impl World {
         }
     }
 
-    fn cards(&self) -> Vec<AgentCard> {
+    fn cards(&self) -> Vec<Seen> {
         let there = self.machines.iter().filter(|machine| self.now < machine.renewed + KEY_MS);
-        let card = |machine: &Machine| AgentCard {
-            schema: SCHEMA.to_owned(),
-            name: machine.name.clone(),
-            incarnation: "1".to_owned(),
-            version: String::new(),
-            kernel: String::new(),
-            cores: 1,
-            labels: Vec::new(),
-            run: Some(self.document.run.clone()),
+        // Who has published all that it made is idle.
+        let is_busy = |machine: &Machine| {
+            let is_done = |part: &Measuring| part.ended && part.log.queue.first().0.is_none();
+            !machine.parts.iter().all(is_done)
         };
-        there.map(card).collect()
+        let seen = |machine: &Machine| {
+            let card = AgentCard {
+                schema: SCHEMA.to_owned(),
+                name: machine.name.clone(),
+                incarnation: format!("of {}", machine.name),
+                run: is_busy(machine).then(|| self.document.run.clone()),
+                ..AgentCard::default()
+            };
+            Seen { card, revision: machine.renewed }
+        };
+        there.map(seen).collect()
     }
 
     /// Runs to the end: what a coordinator makes of it, which may be another than the first.
@@ -233,13 +247,16 @@ impl World {
                 let come = coordinating.read(self);
                 silent = if come { self.now } else { silent };
                 if self.now.is_multiple_of(1000) {
-                    coordinating.look(self);
+                    coordinating.look(self, self.now >= silent + SILENT_MS);
                 }
-                let gone =
-                    coordinating.merger.unfinished().all(|s| self.cards().iter().all(|c| c.name != s.agent));
-                if coordinating.merger.is_complete() || (gone && self.now >= silent + GONE_MS) {
+                let is_silent = self.now >= silent + SILENT_MS;
+                let is_over = is_silent && coordinating.presence.all_gone();
+                if coordinating.merger.is_complete() || is_over {
                     break;
                 }
+            } else if self.now.is_multiple_of(1000) {
+                let now = Duration::from_millis(self.now);
+                coordinating.presence.note(now, None, std::iter::empty());
             }
             self.now += STEP;
         }
@@ -319,6 +336,7 @@ impl Machine {
 struct Coordinating {
     merger: Merger,
     losses: Losses,
+    presence: Presence,
     read: usize,
 }
 
@@ -326,7 +344,8 @@ impl Coordinating {
     fn new(world: &World) -> Coordinating {
         let mut merger = Merger::new(world.document.clone());
         world.takeovers.iter().for_each(|takeover| assert!(merger.add_takeover(takeover)));
-        Coordinating { merger, losses: Losses::new("r".to_owned(), &world.takeovers), read: 0 }
+        let presence = Presence::new("r".to_owned());
+        Coordinating { merger, losses: Losses::new("r".to_owned(), &world.takeovers), presence, read: 0 }
     }
 
     /// Adds what is new in the stream; whether there was something.
@@ -339,12 +358,15 @@ impl Coordinating {
         !new.is_empty()
     }
 
-    fn look(&mut self, world: &mut World) {
+    fn look(&mut self, world: &mut World, is_silent: bool) {
         let elapsed = Duration::from_millis(world.now);
+        if is_silent || !self.merger.lagging(elapsed, LOOK).is_empty() {
+            self.presence.note(elapsed, Some(&world.cards()), self.merger.unfinished());
+        }
         if world.on_loss == OnLoss::Continue || self.merger.lagging(elapsed, LAG).is_empty() {
             return;
         }
-        for remedy in self.losses.remedies(world.on_loss, &self.merger, &world.cards(), elapsed) {
+        for remedy in self.losses.remedies(world.on_loss, &self.merger, &self.presence, elapsed) {
             if let Remedy::Give(_, takeover) = remedy {
                 assert!(self.merger.add_takeover(&takeover), "a takeover's share is new");
                 world.takeovers.push(takeover);
