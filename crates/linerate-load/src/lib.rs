@@ -53,7 +53,7 @@ pub use outcome::{Outcome, Snapshot};
 pub use plan::Plan;
 pub use preview::{check, first_request};
 pub use route::fuzz;
-pub use run::{Running, SnapshotFeed, Watcher, start, start_logged, start_part};
+pub use run::{Running, SnapshotFeed, Watcher, start, start_logged, start_part, start_part_logged};
 pub use start::{Join, Place, StartError};
 
 /// Runs a plan on this thread and on a transport of one's own, whose clock begins at zero.

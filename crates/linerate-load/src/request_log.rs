@@ -74,6 +74,32 @@ pub enum End {
     Unknown,
 }
 
+/// What can be wrong with a response, as [`End::Bad`] says it.
+pub(crate) const BAD: [&str; 5] = ["bad status", "bad encoding", "bad body", "bad trailer", "bad tag"];
+
+impl End {
+    /// As one word or two, for what is written down.
+    pub fn word(self) -> &'static str {
+        match self {
+            End::Good => "good",
+            End::Bad(why) => why,
+            End::Failed(why) => why.name(),
+            End::Unknown => "unknown",
+        }
+    }
+
+    /// The end that a word stands for.
+    pub fn of_word(word: &str) -> Option<End> {
+        let bad = || BAD.into_iter().find(|bad| *bad == word).map(End::Bad);
+        let failed = || Failure::ALL.into_iter().find(|why| why.name() == word).map(End::Failed);
+        match word {
+            "good" => Some(End::Good),
+            "unknown" => Some(End::Unknown),
+            _ => bad().or_else(failed),
+        }
+    }
+}
+
 /// The cores' end of the queue.
 #[derive(Clone, Debug)]
 pub struct Sender {
@@ -101,9 +127,25 @@ impl Receiver {
         self.chunks.recv().ok()
     }
 
+    /// The next entries, if they are there; it does not wait.
+    pub fn try_next(&self) -> Option<Vec<Entry>> {
+        self.chunks.try_recv().ok()
+    }
+
     /// Requests that were left out because the queue was full.
     pub fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
+    }
+}
+
+impl Sender {
+    /// Hands entries over, if there is room; else they are left out and counted.
+    pub fn hand_over(&self, chunk: Vec<Entry>) {
+        if let Err(mpsc::TrySendError::Full(chunk) | mpsc::TrySendError::Disconnected(chunk)) =
+            self.chunks.try_send(chunk)
+        {
+            self.left_out.fetch_add(requests(&chunk), Ordering::Relaxed);
+        }
     }
 }
 
@@ -151,11 +193,7 @@ impl CoreLog {
             return;
         }
         let chunk = std::mem::replace(&mut self.held, Vec::with_capacity(LOG_CHUNK));
-        if let Err(mpsc::TrySendError::Full(chunk) | mpsc::TrySendError::Disconnected(chunk)) =
-            self.to.chunks.try_send(chunk)
-        {
-            self.to.left_out.fetch_add(requests(&chunk), Ordering::Relaxed);
-        }
+        self.to.hand_over(chunk);
     }
 }
 
@@ -179,6 +217,16 @@ mod tests {
         let at = Time::from_nanos(50);
         let stamp = Stamp { sent: at, due: Time::from_nanos(40), in_vain: 0, refused: 0, measured: true };
         Run { stamp, first, count, kind: 1, expect: Expect::default(), idempotent: true }
+    }
+
+    #[test]
+    fn ends_are_read_back_from_their_words() {
+        let failed = Failure::ALL.into_iter().map(End::Failed);
+        let ends = BAD.into_iter().map(End::Bad).chain(failed).chain([End::Good, End::Unknown]);
+        for end in ends {
+            assert_eq!(End::of_word(end.word()), Some(end), "{end:?}");
+        }
+        assert_eq!(End::of_word("worse"), None);
     }
 
     #[test]

@@ -150,12 +150,25 @@ pub fn start_logged(plan: Plan, log: request_log::Sender) -> Result<Running, Sta
 /// # Ok::<(), linerate_load::StartError>(())
 /// ```
 pub fn start_part(plan: Plan, place: Place) -> Result<Running, StartError> {
+    start_part_with(plan, place, None)
+}
+
+/// As [`start_part`] and [`start_logged`].
+pub fn start_part_logged(plan: Plan, place: Place, log: request_log::Sender) -> Result<Running, StartError> {
+    start_part_with(plan, place, Some(log))
+}
+
+fn start_part_with(
+    plan: Plan,
+    place: Place,
+    log: Option<request_log::Sender>,
+) -> Result<Running, StartError> {
     let last = plan.threads.and_then(|own| own.checked_add(place.first_thread));
     if plan.way != Way::Loop || last.is_none_or(|last| last > place.all_threads.min(plan.connections)) {
         let needs = "a part of a run needs event loops, and a connection for each thread of all parts";
         return Err(StartError::Plan(needs.to_owned()));
     }
-    start_at(plan, Some(place), None)
+    start_at(plan, Some(place), log)
 }
 
 fn start_at(

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use linerate_load::histogram::Histogram;
 use linerate_load::plan::Pace;
+use linerate_load::request_log::Sender;
 use linerate_load::{Outcome, Place, Plan, Snapshot};
 use linerate_machines::BusOptions;
 use linerate_machines::agent::engine::{Engine, Share};
@@ -65,7 +66,7 @@ struct Simulation {
 }
 
 impl Engine for Simulation {
-    fn start(&self, plan: Plan, place: Place) -> Result<Box<dyn Share>, String> {
+    fn start(&self, plan: Plan, place: Place, _: Option<Sender>) -> Result<Box<dyn Share>, String> {
         let seconds = plan.stop.duration.ok_or("a simulation needs a duration")?.as_secs();
         Ok(Box::new(Simulated {
             start: place.start.unwrap_or_else(machine::monotonic_now),
@@ -278,7 +279,7 @@ mod tests {
         // It began in the past.
         let start = Time::from_nanos(machine::monotonic_now().as_nanos() - 10_000_000_000);
         let place = Place { first_thread: 4, all_threads: 8, start: Some(start), join: None, gap: None };
-        let share = simulation.start(plan, place).unwrap_or_else(|e| panic!("{e}"));
+        let share = simulation.start(plan, place, None).unwrap_or_else(|e| panic!("{e}"));
         let outcome = share.join();
         assert_eq!((outcome.requests.answered, outcome.latency.from_sent.count()), (30_000, 30_000));
         assert!(locked(&single).iter_recorded().eq(outcome.latency.from_sent.iter_recorded()));

@@ -8,6 +8,7 @@ use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
 use futures_util::StreamExt;
 use linerate_load::outcome::{Interval, MachineNow};
+use linerate_load::request_log;
 use linerate_load::{Outcome, Plan};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -187,6 +188,8 @@ pub struct Collected {
     pub agents: Vec<AgentResult>,
     /// The agents' clocks against the coordinator's, by name; empty where they were not kept.
     pub clocks: BTreeMap<String, ClockOffset>,
+    /// Requests that agents left out of the log, because they were too many for the bus.
+    pub log_left_out: u64,
 }
 
 impl Collected {
@@ -203,19 +206,33 @@ pub struct Coordinator {
     stop: watch::Receiver<bool>,
     key: Option<SigningKey>,
     on_loss: OnLoss,
+    /// Takes what became of each request.
+    log: Option<request_log::Sender>,
 }
 
 impl Coordinator {
     /// Connects. When `stop` becomes true, agents are asked to end and the result is what they
     /// measured.
     pub async fn connect(options: &BusOptions, stop: watch::Receiver<bool>) -> Result<Coordinator, RunError> {
-        Ok(Coordinator { bus: Bus::open(options).await?, stop, key: None, on_loss: OnLoss::default() })
+        Ok(Coordinator {
+            bus: Bus::open(options).await?,
+            stop,
+            key: None,
+            on_loss: OnLoss::default(),
+            log: None,
+        })
     }
 
     /// Signs run documents.
     #[must_use]
     pub fn signing(self, key: Option<SigningKey>) -> Coordinator {
         Coordinator { key, ..self }
+    }
+
+    /// Hands over what became of each request.
+    #[must_use]
+    pub fn logging(self, log: Option<request_log::Sender>) -> Coordinator {
+        Coordinator { log, ..self }
     }
 
     /// What happens to the share of an agent that is lost.
@@ -264,7 +281,8 @@ impl Coordinator {
         let (schema, version) = (SCHEMA.to_owned(), VERSION.to_owned());
         let (sealed, encrypted) = sealing::seal(&plan, &run, &cards)?;
         let hidden = sealing::redacted(&plan);
-        let document = RunDocument { schema, version, run, plan: hidden, sealed, shares };
+        let log_requests = self.log.is_some();
+        let document = RunDocument { schema, version, run, plan: hidden, sealed, log_requests, shares };
         let lease = complaints.or(Lease::take(&self.bus, &document.run, &self.stop)).await?;
         let clock = self.bus.client.subscribe(keys::clock(&document.run)).await.map_err(BusError::new)?;
         let clock = tokio::spawn(tell_time(self.bus.client.clone(), clock));
@@ -543,6 +561,10 @@ impl Coordinator {
             if let Ok(Some(payload)) = timeout(Duration::from_millis(100), arrived.recv()).await {
                 heard = Instant::now();
                 merger.add(&payload);
+                let entries = merger.take_logged();
+                if let Some(log) = self.log.as_ref().filter(|_| !entries.is_empty()) {
+                    log.hand_over(entries);
+                }
             }
             if *self.stop.borrow() && !stopped {
                 stopped = true;
@@ -594,7 +616,8 @@ impl Coordinator {
             outcome.warnings.push(warning.to_owned());
         }
         let (run, plan) = (merger.run().to_owned(), merger.plan().clone());
-        Collected { run, plan, outcome, agents, clocks: BTreeMap::new() }
+        let log_left_out = merger.log_left_out();
+        Collected { run, plan, outcome, agents, clocks: BTreeMap::new(), log_left_out }
     }
 }
 

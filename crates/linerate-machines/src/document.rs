@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use linerate_load::Plan;
 use serde::{Deserialize, Serialize};
 
-use crate::sealing::Sealed;
-
 /// Version of all documents and messages of this crate. Agents of another version are refused.
 pub const SCHEMA: &str = "linerate.machines/1";
 
@@ -30,6 +28,17 @@ pub struct Share {
     /// 0: its own share; from 1 on: a lost agent's share that it took over.
     #[serde(default)]
     pub part: u32,
+}
+
+/// The part of a run document that lets its agents read the plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sealed {
+    /// The public key of this run alone by which it is sealed.
+    pub by: String,
+    /// The plan's key, sealed to each agent: by incarnation, Base64.
+    pub keys: BTreeMap<String, String>,
+    /// SHA-256 of the encrypted plan, so that a signature covers it.
+    pub digest: String,
 }
 
 /// A lost agent's share, given to another.
@@ -79,6 +88,9 @@ pub struct RunDocument {
     /// How its agents read the whole plan, which is under a key of its own.
     #[serde(default)]
     pub sealed: Sealed,
+    /// Whether agents report each request.
+    #[serde(default)]
+    pub log_requests: bool,
     /// The agents, in the order of their threads.
     pub shares: Vec<Share>,
 }

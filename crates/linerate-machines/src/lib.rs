@@ -43,7 +43,7 @@ pub mod losses;
 pub mod merge;
 pub mod message;
 mod presence;
-pub mod sealing;
+mod sealing;
 pub mod signing;
 pub mod spool;
 

@@ -10,17 +10,19 @@ use std::time::{Duration, SystemTime};
 
 use linerate_load::Plan;
 use linerate_load::outcome::{Interval, MachineNow, Outcome, Requests, Window};
+use linerate_load::request_log::Entry;
 
 use self::series::Series;
 use crate::document::{MOST_AGENTS, RunDocument, SCHEMA, Share, Takeover};
 use crate::figures::Figures;
-use crate::message::{Digests, Message, MessageDigest, Word, digest_of};
+use crate::message::{Digests, LOGS_PER_SECOND, Logged, Message, MessageDigest, Word, digest_of};
 
 /// Most seconds of a run whose series is kept. Reason: a week; a hostile agent could name any.
 const MOST_SECONDS: u64 = 7 * 24 * 3600;
 
-/// Most messages of one agent. Reason: one a second and the last; see [`MOST_SECONDS`].
-const MOST_MESSAGES: u64 = MOST_SECONDS + 2;
+/// Most messages of one agent. Reason: one a second, those of the log, and the last; see
+/// [`MOST_SECONDS`].
+const MOST_MESSAGES: u64 = MOST_SECONDS * (1 + LOGS_PER_SECOND) + 2;
 
 /// Sums the messages of one run.
 #[derive(Debug)]
@@ -44,6 +46,10 @@ pub struct Merger {
     refused: u64,
     /// Of these, messages that cannot be read at all.
     unread: u64,
+    /// Requests of the log that were not taken yet.
+    logged: Vec<Entry>,
+    /// Requests that agents left out of the log.
+    log_left_out: u64,
 }
 
 /// One agent's sum.
@@ -164,6 +170,8 @@ impl Merger {
             complete: 0,
             refused: 0,
             unread: 0,
+            logged: Vec::new(),
+            log_left_out: 0,
         }
     }
 
@@ -253,6 +261,12 @@ impl Merger {
                     part.answered = figures.requests.answered;
                 }
             }
+            Word::Requests { entries, left_out } => {
+                part.digests.insert(seq, &digest);
+                let entries: Vec<Entry> = entries.iter().filter_map(Logged::entry).collect();
+                self.logged.extend(entries);
+                self.log_left_out += left_out;
+            }
             Word::Final { digest, left, outcome } => {
                 // An agent that contradicts itself is shown as altered, not believed.
                 if part.digests.highest().is_some_and(|highest| highest > seq) {
@@ -283,6 +297,16 @@ impl Merger {
     /// Messages that were not added: copies, and those of agents outside this run.
     pub fn refused(&self) -> u64 {
         self.refused
+    }
+
+    /// The requests of the log that came since it was called last.
+    pub fn take_logged(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.logged)
+    }
+
+    /// Requests that agents left out of the log.
+    pub fn log_left_out(&self) -> u64 {
+        self.log_left_out
     }
 
     /// Messages on the run's subjects that cannot be read.

@@ -5,6 +5,7 @@ use std::fmt;
 
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use linerate_load::Outcome;
+use linerate_load::request_log::{End, Entry, Times};
 use serde::{Deserialize, Serialize};
 
 use crate::figures::Figures;
@@ -45,6 +46,13 @@ pub enum Word {
         /// The figures of this interval alone.
         figures: Box<Figures>,
     },
+    /// What became of requests, one by one.
+    Requests {
+        /// The requests.
+        entries: Vec<Logged>,
+        /// Requests before them that are in no message: they were too many.
+        left_out: u64,
+    },
     /// The agent has ended.
     Final {
         /// SHA-256 over the digests of all messages before, in their order, as hexadecimal digits.
@@ -56,6 +64,43 @@ pub enum Word {
         outcome: Box<Outcome>,
     },
 }
+
+/// An entry of the log of requests, in the order of [`Entry`]'s fields: as short as JSON allows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Logged(u64, u32, u32, u16, u16, u16, String, i64, i64, Option<[u64; 3]>);
+
+impl Logged {
+    /// As it is sent.
+    pub fn of(entry: &Entry) -> Logged {
+        let Entry { number, step, count, request, thread, status, end, due_ns, sent_ns, times } = *entry;
+        let times = times.map(|t| [t.first_byte_ns, t.from_sent_ns, t.from_due_ns]);
+        Logged(number, step, count, request, thread, status, end.word().to_owned(), due_ns, sent_ns, times)
+    }
+
+    /// How many requests it stands for.
+    pub fn requests(&self) -> u64 {
+        u64::from(self.2)
+    }
+
+    /// The entry; `None`: its end has a word that is unknown here.
+    pub fn entry(&self) -> Option<Entry> {
+        let Logged(number, step, count, request, thread, status, ref end, due_ns, sent_ns, times) = *self;
+        let end = End::of_word(end)?;
+        let times = times.map(|[first_byte_ns, from_sent_ns, from_due_ns]| Times {
+            first_byte_ns,
+            from_sent_ns,
+            from_due_ns,
+        });
+        Some(Entry { number, step, count, request, thread, status, end, due_ns, sent_ns, times })
+    }
+}
+
+/// Requests that a message has at most. Reason: 200 kB, and a broker takes 1 MB.
+pub(crate) const LOGGED: usize = 2_000;
+
+/// Messages with requests that an agent sends in a second at most. Reason: 10,000 requests/s are 1 MB/s
+/// on each broker's disk.
+pub(crate) const LOGS_PER_SECOND: u64 = 5;
 
 /// Digest of a message's bytes.
 pub type MessageDigest = [u8; 32];
@@ -152,6 +197,27 @@ mod tests {
 
     use super::*;
     use crate::document::SCHEMA;
+
+    #[test]
+    fn a_logged_request_is_read_back() {
+        let times = Some(Times { first_byte_ns: 1, from_sent_ns: 2, from_due_ns: 3 });
+        let end = End::Bad("bad status");
+        let entry = Entry {
+            number: 1 << 40,
+            step: 4,
+            count: 2,
+            request: 1,
+            thread: 3,
+            status: 503,
+            end,
+            due_ns: -5,
+            sent_ns: 7,
+            times,
+        };
+        let bytes = serde_json::to_vec(&Logged::of(&entry)).unwrap();
+        assert!(bytes.len() < 80, "{}", String::from_utf8_lossy(&bytes));
+        assert_eq!(serde_json::from_slice::<Logged>(&bytes).unwrap().entry(), Some(entry));
+    }
 
     /// The keys of these maps are structs, which JSON does not have as keys.
     #[test]

@@ -4,18 +4,15 @@
 //! The plan is encrypted once (AES-256-GCM, RFC 5116), and that key is sealed to the X25519 key in
 //! the card of each agent (the `xkeys` of NATS).
 
-use std::collections::BTreeMap;
-
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use linerate_load::Plan;
 use nkeys::{KeyPair, XKey};
-use serde::{Deserialize, Serialize};
 
-use crate::bus::BusError;
-use crate::document::AgentCard;
+use crate::BusError;
+use crate::document::{AgentCard, Sealed};
 use crate::message::digest_of;
 
 /// In place of what is secret.
@@ -24,17 +21,6 @@ const HIDDEN: &str = "***";
 /// Words in the names of header fields whose values are secret: those that reports hide too.
 const SECRET_FIELDS: [&str; 8] =
     ["authorization", "cookie", "api-key", "apikey", "token", "secret", "password", "session"];
-
-/// The part of a run document that lets its agents read the plan.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sealed {
-    /// The public key of this run alone by which it is sealed.
-    pub by: String,
-    /// The plan's key, sealed to each agent: by incarnation, Base64.
-    pub keys: BTreeMap<String, String>,
-    /// SHA-256 of the encrypted plan, so that a signature covers it.
-    pub digest: String,
-}
 
 /// An agent's key for the runs of one start.
 pub(crate) struct SealKey(XKey);

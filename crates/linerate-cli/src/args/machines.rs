@@ -9,7 +9,7 @@ use linerate_machines::document::OnLoss;
 const MACHINES: &str = "Many machines";
 
 /// What agents cannot do for a load.
-const NOT_BY_AGENTS: [&str; 4] = ["save_responses", "explain", "capture", "log_requests"];
+const NOT_BY_AGENTS: [&str; 3] = ["save_responses", "explain", "capture"];
 
 /// How to reach NATS.
 #[derive(Args, Clone, Debug, Default)]
@@ -65,7 +65,7 @@ pub(crate) struct MachineFlags {
     pub(crate) sign_key: Option<PathBuf>,
 
     /// Continue with a run whose coordinator ended
-    #[arg(long, value_name = "RUN", requires = "nats", conflicts_with_all = ["agents", "url"], help_heading = MACHINES)]
+    #[arg(long, value_name = "RUN", requires = "nats", conflicts_with_all = ["agents", "url", "log_requests"], help_heading = MACHINES)]
     pub(crate) resume: Option<String>,
 }
 

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use super::output::Sink;
 use super::results::Results;
 use super::watch::{Display, Interrupt};
-use super::{Beside, Extra, find, metrics, open, otlp, server};
+use super::{Beside, Extra, find, metrics, open, otlp, request_log, server};
 use crate::agent::{bus_options, fault_of, interruptible};
 use crate::args::{LoadArgs, Summary};
 use crate::fault::{Exit, Fault};
@@ -70,55 +70,28 @@ pub(super) fn run(
 ) -> Result<Exit, Fault> {
     let interrupt = Interrupt::listen_then(kill_all)?;
     let feed = SnapshotFeed::default();
-    let serving = match (&args.metrics, &plan) {
-        (Some(at), Some(plan)) => Some(metrics::serve(at, plan)?),
-        _ => None,
-    };
-    if let Some(serving) = &serving {
-        serving.watch(feed.watcher(), None);
-    }
-    let mut page = plan.as_ref().filter(|_| args.open).map(open::serve).transpose()?;
-    if let Some(page) = &mut page {
-        page.watch(feed.watcher(), None)?;
-    }
+    let Pages { serving, page } = Pages::open(args, plan.as_ref(), &feed)?;
+    let log = args.log_requests.as_deref().zip(plan.as_ref());
+    let (to, log) = log.map(|(file, plan)| request_log::prepare(file, plan)).unzip();
     let mut beside: Result<Watching, Fault> = Ok(Watching::default());
     let flags = &args.machines;
     let Setup { mut local, bus, wanted, key } = Setup::of(args, &interrupt)?;
     let stop = watch::Sender::new(false);
-    let mut aborted = None;
+    let mut shown = Shown::new(plan.as_ref(), args.quiet);
     let carry_out = async {
         let mut coordinator = Coordinator::connect(&bus, stop.subscribe())
             .await?
             .signing(key)
-            .on_loss(flags.on_agent_loss.into());
-        let mut display = plan.as_ref().map(|plan| Display::new(plan, args.quiet));
-        let mut reports = Reports::Come;
-        let mut abort = AbortWatch::new(plan.as_ref().map_or(&[], |plan| &plan.abort_on));
+            .on_loss(flags.on_agent_loss.into())
+            .logging(to);
         let show = |progress: &Progress| {
-            let now = Reports::of(progress);
-            if now != reports {
-                if let Some(display) = &mut display {
-                    display.clear();
-                }
-                let _ = writeln!(stderr(), "{}", now.words(reports));
-                reports = now;
-            }
-            let snapshot = snapshot(progress);
-            // The seconds of a run that is shown elsewhere are those that it has finished.
-            feed.show(snapshot.clone());
-            if aborted.is_none() && !interrupt.asked() {
-                aborted = abort.look(&snapshot);
-                if aborted.is_some() {
-                    stop.send_replace(true);
-                }
-            }
-            if let Some(display) = &mut display {
-                display.show(&snapshot, interrupt.asked() || aborted.is_some());
+            if shown.show(progress, &feed, interrupt.asked()) {
+                stop.send_replace(true);
             }
         };
         let announce = |document: &RunDocument, start: SystemTime| {
             if let Some(plan) = &plan {
-                beside = Watching::start(plan, start + plan.warm_up, (server, collector), &feed);
+                beside = Watching::start(plan, start + plan.warm_up, (server, collector, log), &feed);
             }
             if flags.agents_local.is_none() {
                 let (run, agents) = (&document.run, document.shares.len());
@@ -126,35 +99,100 @@ pub(super) fn run(
                 let _ = writeln!(stderr(), "run {run} on {agents} agents; {again}");
             }
         };
-        let collected = match (&flags.resume, plan.clone(), wanted) {
+        match (&flags.resume, plan.clone(), wanted) {
             (None, Some(plan), Some(wanted)) => coordinator.run(plan, wanted, announce, show).await,
             (Some(run), ..) => coordinator.resume(run, show).await,
             _ => unreachable!("agents or a run are named"),
-        };
-        if let Some(display) = &mut display {
-            display.clear();
         }
-        collected
     };
     let collected = interruptible(&interrupt, &stop, carry_out)?;
+    shown.clear();
     if let Some(local) = &mut local {
         local.complain();
     }
     drop(local);
     let mut collected = collected.map_err(fault)?;
-    if aborted.is_some() && !interrupt.asked() {
+    if shown.aborted.is_some() && !interrupt.asked() {
         collected.outcome.interrupted = false;
-        collected.outcome.aborted = aborted;
+        collected.outcome.aborted = shown.aborted;
     }
-    let server = beside?.finish(&mut collected.outcome);
+    let Watched { server, logged, unwritten } = beside?.finish(&mut collected);
     drop(serving);
     let machines = machines(&collected);
     let short = args.summary == Some(Summary::Short);
     let shares = shares(&collected);
     let beside = Beside::Machines(&machines, &shares);
-    let beside = Extra { beside, server: server.as_ref(), logged: None, page };
+    let beside = Extra { beside, server: server.as_ref(), logged, page };
     let exit = super::report(&collected.plan, &collected.outcome, (sink, results), short, beside)?;
+    unwritten.map_or(Ok(()), Err)?;
     Ok(if exit == Exit::Fine && !machines.complete { Exit::Ours } else { exit })
+}
+
+/// Where the run can be looked at while it lasts.
+struct Pages {
+    serving: Option<metrics::Serving>,
+    page: Option<open::Open>,
+}
+
+impl Pages {
+    fn open(args: &LoadArgs, plan: Option<&Plan>, feed: &SnapshotFeed) -> Result<Pages, Fault> {
+        let Some(plan) = plan else { return Ok(Pages { serving: None, page: None }) };
+        let serving = args.metrics.as_ref().map(|at| metrics::serve(at, plan)).transpose()?;
+        if let Some(serving) = &serving {
+            serving.watch(feed.watcher(), None);
+        }
+        let mut page = args.open.then(|| open::serve(plan)).transpose()?;
+        if let Some(page) = &mut page {
+            page.watch(feed.watcher(), None)?;
+        }
+        Ok(Pages { serving, page })
+    }
+}
+
+/// The run on this screen, and whether a condition of the plan ends it.
+struct Shown {
+    display: Option<Display>,
+    reports: Reports,
+    abort: AbortWatch,
+    aborted: Option<String>,
+}
+
+impl Shown {
+    fn new(plan: Option<&Plan>, quiet: bool) -> Shown {
+        Shown {
+            display: plan.map(|plan| Display::new(plan, quiet)),
+            reports: Reports::Come,
+            abort: AbortWatch::new(plan.map_or(&[], |plan| &plan.abort_on)),
+            aborted: None,
+        }
+    }
+
+    /// Shows how it goes; whether a condition now ends it.
+    fn show(&mut self, progress: &Progress, feed: &SnapshotFeed, interrupted: bool) -> bool {
+        let now = Reports::of(progress);
+        if now != self.reports {
+            self.clear();
+            let _ = writeln!(stderr(), "{}", now.words(self.reports));
+            self.reports = now;
+        }
+        let snapshot = snapshot(progress);
+        feed.show(snapshot.clone());
+        let was_aborted = self.aborted.is_some();
+        if !was_aborted && !interrupted {
+            self.aborted = self.abort.look(&snapshot);
+        }
+        let is_ending = interrupted || self.aborted.is_some();
+        if let Some(display) = &mut self.display {
+            display.show(&snapshot, is_ending);
+        }
+        self.aborted.is_some() && !was_aborted
+    }
+
+    fn clear(&mut self) {
+        if let Some(display) = &mut self.display {
+            display.clear();
+        }
+    }
 }
 
 /// Where agents are, and how they are asked.
@@ -242,27 +280,51 @@ pub(super) fn find(
 struct Watching {
     server: Option<server::Beside>,
     exporting: Option<otlp::Exporting>,
+    logging: Option<request_log::Logging>,
+}
+
+/// What came of it.
+struct Watched {
+    server: Option<schema::Server>,
+    logged: Option<schema::RequestLog>,
+    /// Why the log of requests is not whole.
+    unwritten: Option<Fault>,
 }
 
 impl Watching {
     fn start(
         plan: &Plan,
         from: SystemTime,
-        (server, collector): (Option<server::Source>, Option<otlp::Collector>),
+        (server, collector, log): (
+            Option<server::Source>,
+            Option<otlp::Collector>,
+            Option<request_log::Ready>,
+        ),
         feed: &SnapshotFeed,
     ) -> Result<Watching, Fault> {
         let export = |collector: otlp::Collector| collector.export(plan, from, (feed.watcher(), None));
         Ok(Watching {
             server: server.map(|server| server.watch(from)).transpose()?,
             exporting: collector.map(export).transpose()?,
+            logging: log.map(request_log::Ready::start).transpose()?,
         })
     }
 
-    fn finish(self, outcome: &mut Outcome) -> Option<schema::Server> {
+    fn finish(self, collected: &mut Collected) -> Watched {
+        let outcome = &mut collected.outcome;
         if let Some(exporting) = self.exporting {
             exporting.finish(outcome);
         }
-        self.server.and_then(|server| server.finish(outcome))
+        let server = self.server.and_then(|server| server.finish(outcome));
+        let (mut logged, unwritten) = self.logging.map(|logging| logging.finish(outcome)).unzip();
+        if let Some(logged) = logged.as_mut().filter(|_| collected.log_left_out > 0) {
+            logged.left_out += collected.log_left_out;
+            let left_out = collected.log_left_out;
+            outcome.warnings.push(format!(
+                "--log-requests lacks {left_out} requests: an agent reports at most 10,000 each second"
+            ));
+        }
+        Watched { server, logged, unwritten: unwritten.flatten() }
     }
 }
 
@@ -310,6 +372,7 @@ fn snapshot(progress: &Progress) -> Snapshot {
         connections: figures.connections,
         tcp: figures.tcp,
         latency: figures.latency.clone(),
+        waited: figures.waited.clone(),
         series: progress.series.clone(),
         old: progress.old,
         machines: progress.machines.clone(),

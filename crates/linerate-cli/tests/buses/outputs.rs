@@ -143,3 +143,25 @@ fn a_search_is_carried_out_by_agents() {
     let stats: Value = serde_json::from_str(server.get("/stats").lines().last().unwrap()).unwrap();
     assert!(stats.to_string().contains("requests"), "{stats}");
 }
+
+/// Each request has a line, and the lines add up to the summary.
+#[test]
+fn agents_report_each_request_for_the_log() {
+    let Some(program) = nats_server() else { return };
+    let broker = broker(&program);
+    let _agents = [broker.agent("one", &[]), broker.agent("two", &[])];
+    let server = serve(&[]);
+    let url = format!("http://{}/", server.address);
+    let log = broker.folder.path().join("log.jsonl");
+    let args = ["--nats", &broker.url, "--agents", "2", "-c", "4", "-t", "1", "--rate", "1000", "-d", "3s"];
+    let (document, said) = measured(&[&args[..], &["--log-requests", log.to_str().unwrap(), &url]].concat());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!((number(&document, "/requests/answered"), &document["complete"]), (3000, &true.into()));
+    assert_eq!(document["request_log"], serde_json::json!({"lines": 3000, "left_out": 0}), "{document:#}");
+    let lines = std::fs::read_to_string(log).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut numbers: Vec<u64> = lines.iter().map(|line| line["seq"].as_u64().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..3000).collect::<Vec<u64>>());
+    assert!(lines.iter().all(|line| line["status"] == 200 && line["from_due_us"].is_number()));
+}

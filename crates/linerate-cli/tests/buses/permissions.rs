@@ -66,10 +66,10 @@ fn the_example_configuration_keeps_strangers_out() {
         (&100.into(), &true.into())
     );
 
-    for said in [
-        run_with("load", &with(&coordinator), &load),
-        run_with("load", &with(&coordinator), &[&["--sign-key", &stranger][..], &load].concat()),
-    ] {
+    let unsigned = run_with("load", &with(&coordinator), &load);
+    let signed_by_other =
+        run_with("load", &with(&coordinator), &[&["--sign-key", &stranger][..], &load].concat());
+    for said in [unsigned, signed_by_other] {
         assert!(said.err.contains("eu-1 carries out only runs that a trusted key has signed"), "{said:?}");
     }
     // An agent's user cannot start a load, nor speak for another agent.
@@ -80,20 +80,30 @@ fn the_example_configuration_keeps_strangers_out() {
         assert_eq!(said.code, Some(4), "{said:?}");
         assert!(said.err.to_lowercase().contains("permissions violation"), "{said:?}");
     }
-    let said = run_with("load", &with(&stranger), &load);
+    users_without_rights_are_told(&servers, [&coordinator, &agent, &stranger], &target);
+    strangers_do_not_join(&program, &servers, &brokers);
+}
+
+/// Users without a key, without a certificate, and with another certificate.
+fn users_without_rights_are_told(servers: &Servers, [coordinator, agent, stranger]: [&str; 3], target: &str) {
+    let url = format!("tls://{}", servers.clients[0]);
+    let (cert, private) = (servers.client.file("cert.pem"), servers.client.file("key.pem"));
+    let bus = ["--nats", &url, "--nats-ca", &cert, "--nats-cert", &cert, "--nats-key", &private];
+    let with = |key: &str| bus.iter().chain(&["--nkey", key]).map(|&w| w.to_owned()).collect::<Vec<_>>();
+    let load = ["--agents", "1", "-c", "2", "-n", "100", target];
+    let said = run_with("load", &with(stranger), &load);
     assert!(said.err.to_lowercase().contains("authorization violation"), "{said:?}");
     assert!(said.err.contains("hint: name a user that it knows"), "{said:?}");
-    let bare = ["load", "--nats", &url, "--nats-ca", &cert, "--nkey", &coordinator, "--agents", "1", &target];
+    let bare = ["load", "--nats", &url, "--nats-ca", &cert, "--nkey", coordinator, "--agents", "1", target];
     assert_eq!(run(&bare).code, Some(4), "without a certificate");
-    let said = run(&["load", "--nats", &url, "--nkey", &coordinator, "--agents", "1", &target]);
+    let said = run(&["load", "--nats", &url, "--nkey", coordinator, "--agents", "1", target]);
     assert!(
         said.err.contains("UnknownIssuer") && said.err.contains("hint: name the certificate"),
         "{said:?}"
     );
     let said = run_with("load", &with(&cert), &load);
     assert!(said.err.contains("holds no NKEY seed") && said.err.contains("hint:"), "{said:?}");
-    assert_eq!(run(&["agent", "new-key", &agent]).code, Some(2), "the file exists");
-    strangers_do_not_join(&program, &servers, &brokers);
+    assert_eq!(run(&["agent", "new-key", agent]).code, Some(2), "the file exists");
 }
 
 /// Servers that nobody asked for, with all that a client can have.

@@ -1,12 +1,14 @@
 //! What an agent runs its share by. `linerate_load` is the one that sends; simulations bring their
 //! own.
 
+use linerate_load::request_log::Sender;
 use linerate_load::{Outcome, Place, Plan, Running, Snapshot};
 
 /// Starts shares.
 pub trait Engine: Send + Sync {
     /// Starts this place's part of a plan, or says why it cannot.
-    fn start(&self, plan: Plan, place: Place) -> Result<Box<dyn Share>, String>;
+    /// With a `log`, each request is handed over.
+    fn start(&self, plan: Plan, place: Place, log: Option<Sender>) -> Result<Box<dyn Share>, String>;
 }
 
 /// A share that is being sent.
@@ -29,8 +31,12 @@ pub trait Share: Send + Sync {
 pub struct Sending;
 
 impl Engine for Sending {
-    fn start(&self, plan: Plan, place: Place) -> Result<Box<dyn Share>, String> {
-        match linerate_load::start_part(plan, place) {
+    fn start(&self, plan: Plan, place: Place, log: Option<Sender>) -> Result<Box<dyn Share>, String> {
+        let started = match log {
+            Some(log) => linerate_load::start_part_logged(plan, place, log),
+            None => linerate_load::start_part(plan, place),
+        };
+        match started {
             Ok(running) => Ok(Box::new(running)),
             Err(error) => Err(error.to_string()),
         }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use linerate_load::request_log;
 use linerate_load::{Join, Outcome, Place, Plan};
 use linerate_net::{Time, machine};
 use tokio::sync::{Notify, watch};
@@ -17,12 +18,15 @@ use super::{Agent, AgentEvent, EARLY, SPOOLS, engine};
 use crate::bus::{Bus, BusError, BusOptions, Changes, keys};
 use crate::document::{RunDocument, SCHEMA, Share, Takeover};
 use crate::figures::Figures;
-use crate::message::{Digests, Message, Word, digest_of};
+use crate::message::{Digests, LOGGED, LOGS_PER_SECOND, Logged, Message, Word, digest_of};
 use crate::spool::{Spool, SpooledRun};
 
 /// Messages that wait in memory for the broker. Reason: three hours at one a second; older ones are
 /// in the spool alone.
 const QUEUE: usize = 10_000;
+
+/// Bytes of them. Reason: those with each request are long.
+const QUEUE_BYTES: usize = 256 << 20;
 
 /// Share of the most that an agent sends, from which on it held a closed loop back. Reason: timers
 /// cost some of it.
@@ -59,9 +63,10 @@ impl Agent {
         let joins = place.join.map_or(Duration::ZERO, |join| join.at);
         log.second = joins.saturating_sub(plan.warm_up).as_secs();
         let measure_from = start + plan.warm_up;
-        let mut outcome = match self.engine.start(plan, place) {
+        let (to, entries) = document.log_requests.then(request_log::channel).unzip();
+        let mut outcome = match self.engine.start(plan, place, to) {
             Err(error) => Outcome { broken: Some(error), ..Outcome::default() },
-            Ok(running) => self.follow(running, run, measure_from, &mut log, superseded).await,
+            Ok(running) => self.follow((running, entries), run, measure_from, &mut log, superseded).await,
         };
         if share.part == 0 && joins > Duration::ZERO {
             let missed = outcome.requests.unsent;
@@ -127,6 +132,7 @@ impl Agent {
             before: Figures::default(),
             second: 0,
             left: false,
+            requests: Requests::default(),
         };
         self.say_trouble(&mut log);
         log
@@ -141,7 +147,7 @@ impl Agent {
     /// Logs each second until the run ends, is to stop, or the share is another's.
     async fn follow(
         &self,
-        running: Box<dyn engine::Share>,
+        (running, entries): (Box<dyn engine::Share>, Option<request_log::Receiver>),
         run: &str,
         measure_from: Time,
         log: &mut Log,
@@ -161,6 +167,9 @@ impl Agent {
                 log.left = true;
             }
             next_second(&*running, measure_from, &mut stop, log).await;
+            if let Some(entries) = &entries {
+                log.take_requests(entries, false);
+            }
             self.say_trouble(log);
         }
         let joined = tokio::task::spawn_blocking(move || running.join()).await;
@@ -168,6 +177,9 @@ impl Agent {
             broken: Some(format!("agent {name} cannot say what it measured: {error}")),
             ..Outcome::default()
         });
+        if let Some(entries) = &entries {
+            log.take_requests(entries, true);
+        }
         if given_up {
             outcome.interrupted = false;
             let said = format!("agent {name} returned after its share was given to another; it ended");
@@ -227,6 +239,29 @@ struct Log {
     second: u64,
     /// The agent ends before the run does.
     left: bool,
+    requests: Requests,
+}
+
+/// Requests of the log that are not in a message yet.
+#[derive(Debug, Default)]
+struct Requests {
+    held: Vec<Logged>,
+    /// In which second how many messages were sent.
+    sent: (u64, u64),
+    left_out: u64,
+    /// What the sending threads left out, as far as it was told.
+    told: u64,
+}
+
+impl Requests {
+    /// Whether one more message may be sent in this second.
+    fn may_send(&mut self, second: u64) -> bool {
+        if self.sent.0 != second {
+            self.sent = (second, 0);
+        }
+        self.sent.1 += 1;
+        self.sent.1 <= LOGS_PER_SECOND
+    }
 }
 
 impl Log {
@@ -235,6 +270,34 @@ impl Log {
         // What could not be written down is in the next interval.
         if self.put(Word::Interval { second, in_flight, open, figures }).is_ok() {
             self.before = now;
+        }
+    }
+
+    /// Takes the requests that the sending threads handed over; what is too much for the bus is left
+    /// out and counted. `is_last`: all that is held goes.
+    fn take_requests(&mut self, entries: &request_log::Receiver, is_last: bool) {
+        while let Some(chunk) = entries.try_next() {
+            self.requests.held.extend(chunk.iter().map(Logged::of));
+        }
+        let left_out = entries.left_out();
+        self.requests.left_out += left_out - std::mem::replace(&mut self.requests.told, left_out);
+        while self.requests.held.len() >= LOGGED || (is_last && !self.requests.held.is_empty()) {
+            let rest = self.requests.held.split_off(self.requests.held.len().min(LOGGED));
+            let some = std::mem::replace(&mut self.requests.held, rest);
+            // The last ones wait for no second to come.
+            let second = if is_last { u64::MAX } else { self.second };
+            if !self.requests.may_send(second) {
+                self.requests.left_out += some.iter().map(Logged::requests).sum::<u64>();
+                continue;
+            }
+            let left_out = std::mem::take(&mut self.requests.left_out);
+            if self.put(Word::Requests { entries: some, left_out }).is_err() {
+                self.requests.left_out += left_out;
+            }
+        }
+        if is_last && self.requests.left_out > 0 {
+            let left_out = std::mem::take(&mut self.requests.left_out);
+            drop(self.put(Word::Requests { entries: Vec::new(), left_out }));
         }
     }
 
@@ -288,10 +351,11 @@ struct Queue {
 impl Queue {
     fn push(&self, id: String, bytes: Vec<u8>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.0.len() >= QUEUE {
-            state.0.pop_front();
-        }
         state.0.push_back((id, bytes.into()));
+        let mut waiting: usize = state.0.iter().map(|(_, bytes)| bytes.len()).sum();
+        while state.0.len() > QUEUE || (waiting > QUEUE_BYTES && state.0.len() > 1) {
+            waiting -= state.0.pop_front().map_or(0, |(_, bytes)| bytes.len());
+        }
         self.changed.notify_one();
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::BusError;
+use crate::BusError;
 
 /// Entries that wait to be looked at. Reason: those who wait for a key look at once.
 const WAITING: usize = 64;

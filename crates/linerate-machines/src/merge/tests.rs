@@ -17,6 +17,7 @@ fn document(agents: usize) -> RunDocument {
         run: "r".to_owned(),
         plan: Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/"),
         sealed: Default::default(),
+        log_requests: false,
         shares: (0..agents).map(share).collect(),
     }
 }

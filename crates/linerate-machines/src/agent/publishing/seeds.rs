@@ -141,6 +141,7 @@ fn log(document: &RunDocument, share: &Share, second: u64) -> Log {
         before: Figures::default(),
         second,
         left: false,
+        requests: Requests::default(),
     }
 }
 
@@ -154,8 +155,15 @@ impl World {
         };
         let shares: Vec<Share> = (0..1 + random.below(5) as usize).map(share).collect();
         let (run, schema) = ("r".to_owned(), SCHEMA.to_owned());
-        let document =
-            RunDocument { schema, version: String::new(), run, plan, sealed: Default::default(), shares };
+        let document = RunDocument {
+            schema,
+            version: String::new(),
+            run,
+            plan,
+            sealed: Default::default(),
+            log_requests: false,
+            shares,
+        };
         let until = (seconds + 3) * 1000;
         let machine = |share: &Share, random: &mut Random| Machine {
             name: share.agent.clone(),
@@ -406,7 +414,7 @@ fn expected(world: &World, stored: &BTreeSet<Id>, share: &Share) -> (Standing, B
     }
     let second = |id: &Id| match world.made[id].word {
         Word::Interval { second, .. } => second,
-        Word::Final { .. } => 0,
+        Word::Requests { .. } | Word::Final { .. } => 0,
     };
     (Standing::Open { last_second: here.iter().map(second).max() }, here)
 }
