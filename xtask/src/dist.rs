@@ -65,6 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         check_static(&stripped)?;
     }
     archive(&stripped, options.target.as_deref(), &out)?;
+    certificates()?;
     let target: Vec<&str> = options.target.as_deref().map_or(Vec::new(), |t| vec!["--target", t]);
     if options.deb {
         let mut c = shell::cargo();
@@ -86,6 +87,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         );
     }
     Ok(true)
+}
+
+/// The certificates of the usual authorities, for the image, which has no others.
+fn certificates() -> Result<()> {
+    const OURS: &str = "/etc/ssl/certs/ca-certificates.crt";
+    let to = folder().join("ca-certificates.crt");
+    std::fs::copy(OURS, to).with_context(|| format!("{OURS} cannot be copied: install ca-certificates"))?;
+    Ok(())
 }
 
 /// The version of cargo-generate-rpm that packs directories. Reason: 0.21 makes files of them, and the

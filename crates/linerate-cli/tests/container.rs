@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod issued;
+mod serving;
+
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use issued::Issued;
 use linerate_skips::skip;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -89,8 +93,13 @@ fn the_containerfile_gives_a_server_that_responds() {
     let context = tempfile::tempdir().unwrap();
     let folder = context.path().to_str().unwrap();
     let libraries = copied(context.path());
+    // A list of authorities with one on it, which has signed the certificate of the test's server.
+    let issued = Issued::to("127.0.0.1");
+    std::fs::copy(issued.file("cert.pem"), context.path().join("authorities.crt")).unwrap();
     let build = ["build", "--isolation=chroot", "--tag", IMAGE, "--file"];
-    buildah.good(&[&build[..], &[CONTAINERFILE, "--build-arg", "BINARY=linerate", folder]].concat());
+    let (binary, authorities) = ("BINARY=linerate", "CERTIFICATES=authorities.crt");
+    let arguments = [CONTAINERFILE, "--build-arg", binary, "--build-arg", authorities, folder];
+    buildah.good(&[&build[..], &arguments].concat());
     if !libraries.is_empty() {
         for library in &libraries {
             let to = context.path().join("root").join(library.strip_prefix("/").unwrap());
@@ -106,6 +115,11 @@ fn the_containerfile_gives_a_server_that_responds() {
     assert_eq!((&config["User"], &config["Entrypoint"][0]), (&"65534:65534".into(), &"/linerate".into()));
 
     let container = buildah.good(&["from", IMAGE]);
+    let (cert, key) = (issued.file("cert.pem"), issued.file("key.pem"));
+    let secure = serving::serve(&["--tls-cert", &cert, "--tls-key", &key]);
+    let url = format!("https://{}/", secure.address);
+    let load = ["/linerate", "load", "-q", "-c", "1", "-n", "1", &url];
+    buildah.good(&[&["run", "--isolation=chroot", container.trim(), "--"][..], &load].concat());
     let mut command = buildah.command();
     command.args(["run", "--isolation=chroot", container.trim(), "--", "/linerate", "serve"]);
     let mut server =

@@ -45,8 +45,8 @@ const COPIES: usize = 3;
 /// Keys that are read at a time. Reason: the broker serves thousands a second.
 const AT_A_TIME: usize = 32;
 
-/// Consumers of a bucket at most: an agent has up to four. Reason: the server's own limit of 1,000 would
-/// end at 250 agents.
+/// Consumers of a bucket at most: an agent has up to six. Reason: the server's own limit of 1,000 would
+/// end at 160 agents.
 const CONSUMERS: i32 = 100_000;
 
 const RUNS: &str = "linerate_runs";

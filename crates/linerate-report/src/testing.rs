@@ -292,5 +292,7 @@ pub(crate) fn snapshot() -> Snapshot {
         latency: bell(100_000, 40_000),
         waited: waited(35),
         series: full.series[..4].to_vec(),
+        old: None,
+        machines: Vec::new(),
     }
 }
