@@ -35,7 +35,7 @@ fn check_for(root: &Path, tag: Option<&str>) -> Result<String> {
         let good = has_section(&text(root, "CHANGELOG.md")?, version);
         ensure!(good, "CHANGELOG.md has no section \"## [{version}] - DATE\"");
     }
-    for name in ["ci.yml", "pages.yml", "release.yml"] {
+    for name in ["ci.yml", "nightly.yml", "pages.yml", "release.yml"] {
         let workflow = text(root, &format!("{WORKFLOWS}/{name}"))?;
         let used = toolchains(&workflow);
         let good = !used.is_empty() && used.iter().all(|used| is_release_of(used, least));
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use xtask::shell;
 
-    const FILES: [&str; 10] = [
+    const FILES: [&str; 11] = [
         "Cargo.toml",
         "Cargo.lock",
         "CHANGELOG.md",
@@ -132,6 +132,7 @@ mod tests {
         "python/Cargo.toml",
         "python/pyproject.toml",
         ".github/workflows/ci.yml",
+        ".github/workflows/nightly.yml",
         ".github/workflows/pages.yml",
         ".github/workflows/release.yml",
     ];
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn every_workflow_names_the_least_rust() {
-        for name in ["ci.yml", "pages.yml", "release.yml"] {
+        for name in ["ci.yml", "nightly.yml", "pages.yml", "release.yml"] {
             let file = format!("{WORKFLOWS}/{name}");
             let said = changed(&file, "RUSTUP_TOOLCHAIN: \"1", "RUSTUP_TOOLCHAIN: \"9", None);
             assert!(said.is_err_and(|said| said.contains(&format!("RUSTUP_TOOLCHAIN in {name} is 9."))));
