@@ -241,7 +241,9 @@ impl Runs {
         let status = run.child.wait()?;
         let took = run.since.elapsed();
         let label = run.job.program.label();
-        heading(&format!("     Ran {} in {}", run.job.program.whole_label(), seconds(took)));
+        let cpu = Duration::from_secs_f64(run.cpu);
+        let label_and_part = run.job.program.whole_label();
+        heading(&format!("     Ran {label_and_part} in {} ({} of CPU)", seconds(took), seconds(cpu)));
         let output = String::from_utf8_lossy(&std::fs::read(&run.output)?).into_owned();
         // Without a skip there is no file.
         let skips = match std::fs::read(skips_of(&run.output)) {
@@ -273,10 +275,8 @@ impl Runs {
         }
         self.failed.extend(failed.iter().map(|test| format!("{label}: {test}")));
         if first {
-            self.times.insert(
-                run.job.program.whole_label(),
-                Times { seconds: took.as_secs_f64(), cpu_seconds: run.cpu },
-            );
+            let times = Times { seconds: took.as_secs_f64(), cpu_seconds: run.cpu };
+            self.times.insert(label_and_part, times);
         }
         Ok(())
     }
@@ -405,6 +405,17 @@ mod tests {
         runs.all(jobs(vec![script(folder.path(), "lacking", text)]), 1, &mut tally).expect("it runs");
         assert_eq!((tally.line().as_str(), tally.good()), ("1 passed, 0 failed, 1 skipped", true));
         assert_eq!(tally.skipped.first().map(|skip| skip.test.as_str()), Some("p lacking: a::b"));
+    }
+
+    #[test]
+    fn the_processor_time_of_a_process_is_read() {
+        let begin = Instant::now();
+        let mut seen = cpu_seconds(std::process::id()).expect("a time");
+        while seen == 0.0 && begin.elapsed() < SIGN_OF_LIFE {
+            seen = cpu_seconds(std::process::id()).expect("a time");
+        }
+        assert!(seen > 0.0 && seen < 1_000.0, "{seen} s");
+        assert_eq!(cpu_seconds(u32::MAX), None);
     }
 
     #[test]

@@ -67,7 +67,7 @@ const MAX_PER_CORE: usize = 2;
 const GUESS: f64 = 1.0;
 
 /// Less than this is not counted on: a program that waits may compute at any moment.
-const LEAST: f64 = 0.25;
+const LEAST: f64 = 0.5;
 
 /// What the scheduler knows of a program, and how it ran the last time.
 #[derive(Clone, Copy, Debug, PartialEq)]
