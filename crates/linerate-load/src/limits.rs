@@ -20,6 +20,13 @@ pub(crate) const ADDRESSES: usize = 64;
 /// Longest wait in a turn. Reason: snapshots and the order to stop are looked at once a turn.
 pub(crate) const LONGEST_TURN: Duration = Duration::from_millis(50);
 
+/// Connections that close at once in the end. Reason: a link has room for some thousands of packets, and each of them causes
+/// up to three.
+pub(crate) const CLOSED_AT_ONCE: usize = 512;
+
+/// How long those are waited for before the next close. Reason: a round trip; with it 100,000 take a second at most.
+pub(crate) const CLOSING_PATIENCE: Duration = Duration::from_millis(5);
+
 /// How long a TCP of our own stays at the end for the next of the last FINs. Reason: a network's round trip, not a server's thought.
 pub(crate) const LETTING_GO: Duration = Duration::from_millis(250);
 

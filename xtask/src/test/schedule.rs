@@ -32,6 +32,7 @@ const NEEDS: [(&str, Quiet, &str); 23] = [
     ("xdp", Quiet::Judges, "steers packets of its interfaces"),
     ("xdp_conformance", Quiet::Alone, "steers packets of its interfaces"),
     ("xdp_gaps", Quiet::Judges, "steers packets of its interfaces"),
+    ("xdp_large", Quiet::Judges, "steers packets of its interfaces"),
     ("xdp_link", Quiet::Judges, "steers packets of its interfaces"),
     ("xdp_top", Quiet::Judges, "steers packets of its interfaces"),
     ("xdp_trouble", Quiet::Judges, "steers packets of its interfaces"),

@@ -33,11 +33,11 @@ use std::time::Duration;
 use linerate_client::{
     Conversation, Expired, Failure, Loss, Next, Pool, PoolOptions, Resend, Run, Stamp, Wire,
 };
-use linerate_net::{Close, Conn, Event, NetError, NetErrorKind, TcpInfo, TcpTotals, Time, Transport};
+use linerate_net::{Close, Conn, Event, NetError, NetErrorKind, TcpInfo, Time, Transport};
 
 use crate::limits::{
-    DEAF_GRACE, EVENTS_PER_CLOCK_READ, LETTING_ALL_GO, LETTING_GO, LONGEST_TURN, LOW_WATER_WAIT, NEWS,
-    RESETS, STOP_GRACE,
+    CLOSED_AT_ONCE, CLOSING_PATIENCE, DEAF_GRACE, EVENTS_PER_CLOCK_READ, LETTING_ALL_GO, LETTING_GO,
+    LONGEST_TURN, LOW_WATER_WAIT, NEWS, RESETS, STOP_GRACE,
 };
 use crate::outcome::Outcome;
 use crate::route::Addresses;
@@ -603,6 +603,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
 
     /// Whatever is still in flight is unknown; closes everything.
     fn end(mut self, now: Time, broken: bool) -> Outcome {
+        // The run's own closing is not measured: it is not what the server or the path did.
+        let totals = self.transport.totals();
         self.give_up_all(now);
         self.board.give_up();
         self.end_supply(now);
@@ -624,7 +626,9 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             self.mark();
         }
         let end = if interrupted || broken || last == Time::ZERO { now } else { end };
-        let totals = if broken { self.transport.totals() } else { self.let_go() };
+        if !broken {
+            self.let_go();
+        }
         if let Some(totals) = totals {
             self.recorder.tcp_totals(&totals);
         }
@@ -642,6 +646,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
 
     /// Whatever is still in flight is unknown, and every connection is closed.
     fn give_up_all(&mut self, now: Time) {
+        let mut leaving = Vec::new();
         for slot in 0..self.pool.slots() {
             let Some(conn) = self.pool.at_mut(slot).map(|connection| connection.conn) else { continue };
             let Some(mut connection) = self.pool.remove(conn) else { continue };
@@ -649,8 +654,9 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             if connection.established {
                 self.look_at_last(&connection, false);
             }
-            self.transport.close(conn, Close::Now);
+            leaving.push(conn);
         }
+        self.close_all(&leaving);
         let interrupted = self.board.stop_asked();
         let Engine { pool, recorder, kinds, .. } = self;
         pool.give_up_again(|run, why| match interrupted {
@@ -659,9 +665,30 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         });
     }
 
+    /// Closes connections, some at a time: the FINs of a hundred thousand, and the peer's answers, are
+    /// more than a link has room for.
+    fn close_all(&mut self, leaving: &[Conn]) -> Option<()> {
+        let mut events = Vec::new();
+        let mut left = leaving.len();
+        for some in leaving.chunks(CLOSED_AT_ONCE) {
+            some.iter().for_each(|conn| self.transport.close(*conn, Close::Now));
+            left -= some.len();
+            let until = self.transport.now() + CLOSING_PATIENCE;
+            while left > 0 && self.transport.now() < until {
+                let closing =
+                    (self.transport.unfinished() + self.transport.half_closed()).saturating_sub(left);
+                if closing <= CLOSED_AT_ONCE / 2 {
+                    break;
+                }
+                self.last_turn(until, &mut events)?;
+            }
+        }
+        Some(())
+    }
+
     /// A user-space TCP ends with us: its last segments leave, and the peers' FINs get their ACKs. Those that have not ended
     /// after a moment are reset, or the peers would keep half-open connections.
-    fn let_go(&mut self) -> Option<TcpTotals> {
+    fn let_go(&mut self) -> Option<()> {
         let begun = self.transport.now();
         let (mut fewest, mut last) = (usize::MAX, begun);
         let mut events = Vec::new();
@@ -683,7 +710,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             }
             self.last_turn(Time::ZERO, &mut events)?;
         }
-        self.transport.totals()
+        Some(())
     }
 
     /// A turn of which only the transport wants something.

@@ -35,22 +35,22 @@ fn run_over(network: SimOptions, plan: &Plan, script: Script) -> (Outcome, Seen)
 
 /// The same with this over our link.
 fn run_with(network: SimOptions, over: &Middlewares, plan: &Plan, script: Script) -> (Outcome, Seen) {
-    run_within(Limits::default(), network, over, plan, script)
+    run_within(Limits::default(), &Sim::new(network), network.seed, over, plan, script)
 }
 
 /// The same within these limits of ours.
 fn run_within(
     limits: Limits,
-    network: SimOptions,
+    sim: &Sim,
+    seed: u64,
     over: &Middlewares,
     plan: &Plan,
     script: Script,
 ) -> (Outcome, Seen) {
     let seen = script.seen.clone();
-    let sim = Sim::new(network);
-    let ours = stack_with(over.over(sim.end(&[OURS]).unwrap(), 0), OURS, network.seed, limits);
+    let ours = stack_with(over.over(sim.end(&[OURS]).unwrap(), 0), OURS, seed, limits);
     let their_end = sim.end(&[server_of().ip()]).unwrap();
-    let mut host = PeerHost::new(stack(their_end, server_of().ip(), network.seed + 1));
+    let mut host = PeerHost::new(stack(their_end, server_of().ip(), seed + 1));
     host.serve(server_of(), script).unwrap();
     let server = thread::spawn(move || host.run(|| false));
     let mut plan = plan.clone();
@@ -172,8 +172,30 @@ fn a_late_fin_is_no_failure() {
         let plan = Plan { connections: 2, per_connection: Some(1), stop: requests(500), ..plan() };
         let limits = Limits { connections: 32, ..Limits::default() };
         let script = Script { late_fin: Duration::from_millis(900), ..Script::new() };
-        let (outcome, seen) = run_within(limits, lossy, &Middlewares::default(), &plan, script);
+        let sim = Sim::new(lossy);
+        let (outcome, seen) = run_within(limits, &sim, lossy.seed, &Middlewares::default(), &plan, script);
         assert_eq!((outcome.requests.answered, outcome.failures.total()), (500, 0), "{outcome:?}");
         assert_eq!(seen.get().connections, outcome.connections.opened);
     }
+}
+
+/// The end of a run closes its connections some at a time, and does not count it.
+#[test]
+fn many_connections_close_in_turns_and_their_fins_are_not_counted() {
+    const CONNECTIONS: u32 = 8000;
+    // The queue has room for half as many segments without data.
+    let network = SimOptions { delay: MS, rate: Some(20_000_000), queue: 200_000, ..SimOptions::default() };
+    let sim = Sim::new(network);
+    let plan = Plan { connections: CONNECTIONS, stop: requests(u64::from(CONNECTIONS)), ..plan() };
+    let limits = Limits::default();
+    // All of them are open before the first response comes.
+    let script = Script { think: Duration::from_secs(2), ..Script::new() };
+    let (outcome, seen) = run_within(limits, &sim, 1, &Middlewares::default(), &plan, script);
+    let all = u64::from(CONNECTIONS);
+    assert_eq!((outcome.requests.answered, seen.get().connections), (all, all));
+    assert_eq!(sim.stats().dropped, 0, "{:?}", sim.stats());
+    let stack = outcome.tcp.stack.unwrap();
+    // SYN, request, and at most one ACK.
+    assert!(stack.segments_out <= 3 * all, "{stack:?}");
+    assert!(sim.stats().sent >= 8 * all, "the connections were closed");
 }
