@@ -236,6 +236,20 @@ fn what_is_in_the_way_is_said_in_words() {
 }
 
 #[test]
+fn another_interface_in_the_same_network_is_named() {
+    let Some(cable) = Cable::new(1) else { return };
+    let notes = || cable.ours.run(|| open(&listen(XdpMode::Auto)).expect("an interface").notes);
+    assert_eq!(notes(), [""; 0]);
+    cable.ours.must("ip link add other type veth peer name another");
+    cable.ours.must("ip address add 10.77.0.200/24 dev other");
+    let notes = notes();
+    assert!(
+        notes.iter().any(|note| note.contains("10.77.0.200") && note.contains("arp_ignore")),
+        "{notes:?}"
+    );
+}
+
+#[test]
 fn each_queue_has_its_socket_and_each_thread_its_queues() {
     let Some(cable) = Cable::new(3) else { return };
     cable.ours.run(|| {

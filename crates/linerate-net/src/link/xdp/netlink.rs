@@ -211,6 +211,12 @@ pub(super) fn parse_address(body: &[u8]) -> Option<(u32, IpAddr)> {
     Some((u32_at(body, 4)?, address(own)?))
 }
 
+/// The same with the length of the network's prefix.
+fn parse_network(body: &[u8]) -> Option<(u32, IpAddr, u8)> {
+    let (interface, address) = parse_address(body)?;
+    Some((interface, address, body[1]))
+}
+
 /// Parses `struct rtmsg` and its attributes.
 fn parse_route(body: &[u8]) -> Option<Route> {
     const UNICAST: u8 = 1; // RTN_UNICAST
@@ -323,6 +329,15 @@ impl Netlink {
         let mut all = Vec::new();
         self.ask(Request::new(kind::GET_ADDRESS, flag::DUMP, &[0; 8]), |_, body| {
             all.extend(parse_address(body));
+        })?;
+        Ok(all)
+    }
+
+    /// The same with the lengths of their networks' prefixes.
+    pub(super) fn networks(&mut self) -> io::Result<Vec<(u32, IpAddr, u8)>> {
+        let mut all = Vec::new();
+        self.ask(Request::new(kind::GET_ADDRESS, flag::DUMP, &[0; 8]), |_, body| {
+            all.extend(parse_network(body));
         })?;
         Ok(all)
     }

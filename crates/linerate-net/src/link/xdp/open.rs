@@ -137,11 +137,10 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
         ));
     }
     let (steer, reserved) = reserve(&options.steer)?;
+    let networks = netlink.networks().map_err(|e| preflight::kernel("its addresses", &e))?;
+    notes.extend(preflight::shared_network(name, interface.index, &networks));
     let own: Vec<IpAddr> =
-        (netlink.addresses().map_err(|e| preflight::kernel("its addresses", &e))?.into_iter())
-            .filter(|(of, _)| *of == interface.index)
-            .map(|(_, address)| address)
-            .collect();
+        (networks.iter()).filter(|(of, ..)| *of == interface.index).map(|(_, address, _)| *address).collect();
     let rules = rules(name, &steer, &own)?;
     let from = if let Steer::From(from) = &steer { &from[..] } else { &[] };
     let mut borrowed = BorrowedAddresses::borrow(&mut netlink, interface.index, name, from, monotonic())?;

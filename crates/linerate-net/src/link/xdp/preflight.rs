@@ -228,6 +228,38 @@ fn uses(text: &str, address: IpAddr) -> usize {
     text.lines().skip(1).filter(is_use).count()
 }
 
+/// A note if another interface has an address in a network of this one: the kernel answers ARP for
+/// an address on both, and packets that come in by the other one do not reach us.
+pub(super) fn shared_network(name: &str, index: u32, networks: &[(u32, IpAddr, u8)]) -> Option<String> {
+    let of_this = |own: bool| networks.iter().filter(move |(of, ..)| (*of == index) == own);
+    let mut pairs = of_this(true).flat_map(|own| of_this(false).map(move |other| (own, other)));
+    let ((_, own, prefix), (_, other, _)) = pairs.find(|((_, own, mine), (_, other, theirs))| {
+        // Every interface has link-local addresses, and an address alone is no network.
+        let usual = |ip: &IpAddr| match ip {
+            IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local(),
+            IpAddr::V6(v6) => v6.is_loopback() || v6.is_unicast_link_local(),
+        };
+        let longest = if own.is_ipv4() { 32 } else { 128 };
+        let alone = *mine >= longest || *theirs >= longest || *mine == 0 || *theirs == 0;
+        !alone && !usual(own) && !usual(other) && within_one_network(*own, *other, *mine.min(theirs))
+    })?;
+    Some(format!(
+        "another interface of this machine has {other}, in the network of {own}/{prefix} on {name}: packets to \
+         {name} that come in by it are lost; hint: give them different networks, or let only the right one answer \
+         ARP: sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2"
+    ))
+}
+
+/// Whether both addresses are of one family and begin with the same bits.
+fn within_one_network(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
+    let bits = |ip: IpAddr| match ip {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    let differ = bits(a) ^ bits(b);
+    a.is_ipv4() == b.is_ipv4() && differ.leading_zeros() >= u32::from(prefix)
+}
+
 /// The switches that keep packets within frames.
 fn without_offloads(name: &str) -> String {
     format!(
@@ -269,6 +301,30 @@ mod tests {
             "{said}"
         );
         assert!(said.contains("setcap"), "{said}");
+    }
+
+    #[test]
+    fn interfaces_in_one_network_are_named() {
+        let at = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let said = |networks: &[(u32, &str, u8)]| {
+            let networks: Vec<_> =
+                networks.iter().map(|(of, text, prefix)| (*of, at(text), *prefix)).collect();
+            shared_network("eth0", 2, &networks)
+        };
+        let both = said(&[(2, "10.0.0.1", 24), (3, "10.0.0.9", 24)]).expect("a note");
+        assert!(both.contains("has 10.0.0.9, in the network of 10.0.0.1/24 on eth0"), "{both}");
+        assert!(said(&[(2, "10.0.0.1", 24), (3, "10.0.9.9", 16)]).is_some(), "one is within the other");
+        assert!(said(&[(2, "fd00::1", 64), (3, "fd00::2", 64)]).is_some());
+        for alone in [
+            [(2, "10.0.0.1", 24), (3, "10.0.1.9", 24)],
+            [(2, "10.0.0.1", 24), (2, "10.0.0.9", 24)],
+            [(2, "10.0.0.1", 24), (3, "10.0.0.9", 32)],
+            [(2, "10.0.0.1", 24), (3, "fd00::2", 8)],
+            [(2, "fe80::1", 64), (3, "fe80::2", 64)],
+            [(3, "10.0.0.1", 24), (4, "10.0.0.9", 24)],
+        ] {
+            assert_eq!(said(&alone), None, "{alone:?}");
+        }
     }
 
     #[test]
