@@ -650,7 +650,7 @@ impl Core {
         let Some(entry) = self.table.get_mut(conn) else { return };
         let Some(closing) = entry.closing else { return };
         entry.closing = Some(Closing::Flush);
-        entry.flow.receive.deaf = true;
+        entry.flow.become_orphan(self.now, &self.shared);
         if closing == Closing::AfterPeer {
             entry.flow.finish();
         }

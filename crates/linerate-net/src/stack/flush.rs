@@ -190,7 +190,7 @@ impl Core {
         flow.read(now, usize::MAX, &mut self.shared, |_| {});
         match closing {
             Closing::Flush => {
-                flow.receive.deaf = true;
+                flow.become_orphan(now, &self.shared);
                 if !resets {
                     flow.finish();
                 }
@@ -289,7 +289,7 @@ impl Core {
             }
             Closing::AfterPeer | Closing::FlushThenAfterPeer if flow.receive.ended => {
                 entry.closing = Some(Closing::Flush);
-                flow.receive.deaf = true;
+                flow.become_orphan(self.now, &self.shared);
                 flow.finish();
             }
             Closing::FlushThenAfterPeer if flow.all_acked() => {

@@ -74,8 +74,8 @@ pub struct StackLimits {
     /// How long sent bytes may stay unacknowledged before the connection fails. Reason: RFC 9293
     /// section 3.8.3 asks for at least 100 s.
     pub patience: Duration,
-    /// The same for a connection that the application has closed. Reason: it holds a slot that no
-    /// application uses.
+    /// How long the peer of a connection that the application has closed may take nothing. Reason:
+    /// it holds a slot that no application uses.
     pub orphan_patience: Duration,
     /// How long an ACK may wait for data to travel with (RFC 9293 section 3.8.6.3: below 500 ms).
     /// Reason: a peer with Nagle's algorithm waits for it.

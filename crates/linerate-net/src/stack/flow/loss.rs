@@ -286,8 +286,7 @@ impl Flow {
             again: !new,
         };
         self.send.forced = true;
-        let rto = now + self.rtt.rto(self.timers.backoff, &shared.limits);
-        self.set_timer(Timer::Retransmission, rto);
+        self.set_timer(Timer::Retransmission, self.timeout(now, shared));
     }
 
     /// RFC 8985 section 7.4: if the probe repaired a loss, congestion control must react to it.

@@ -474,6 +474,8 @@ mod count_tests;
 #[cfg(test)]
 mod handshake_tests;
 #[cfg(test)]
+mod orphan_tests;
+#[cfg(test)]
 mod sack_tests;
 #[cfg(test)]
 mod tests;

@@ -344,7 +344,7 @@ impl Flow {
         shared.stats.retransmits += 1;
         if i == 0 || self.timers.kind == Timer::None {
             // RFC 8985 section 8: a retransmission gets its full timeout.
-            self.set_timer(Timer::Retransmission, now + self.rtt.rto(self.timers.backoff, &shared.limits));
+            self.set_timer(Timer::Retransmission, self.timeout(now, shared));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::parts::Timer;
+use super::parts::{Timer, millis};
 use super::{Flow, State, Told};
 use crate::stack::shared::Shared;
 use crate::{NetErrorKind, Time};
@@ -14,9 +14,8 @@ const LEAST_PROBE: Duration = Duration::from_millis(10);
 /// full window. Reason: Linux waits 40 ms.
 const PEERS_ACK_DELAY: Duration = Duration::from_millis(50);
 
-/// Window probes of a connection that the application has closed. Reason: it holds a slot that no
-/// application uses.
-const ORPHAN_PROBES: u8 = 7;
+/// Timeouts that an orphan waits for, at least, as they are without backoff.
+const LOST_BY_ORPHANS: u32 = 3;
 
 impl Flow {
     pub(super) fn set_timer(&mut self, timer: Timer, at: Time) {
@@ -26,21 +25,20 @@ impl Flow {
     /// Sets the timer for the data in flight. `now`: data was just acknowledged or sent.
     pub(super) fn arm(&mut self, now: Time, shared: &Shared) {
         if self.state == State::SynSent || self.state == State::SynReceived {
-            return self
-                .set_timer(Timer::Retransmission, now + self.rtt.rto(self.timers.backoff, &shared.limits));
+            return self.set_timer(Timer::Retransmission, self.timeout(now, shared));
         }
         if self.send.una == self.send.nxt {
             let waits = self.unsent() > 0 || (self.send.fin && !self.send.fin_sent);
             if waits && self.window_room() < self.next_len() as u32 {
                 if self.timers.kind != Timer::Persist {
-                    self.set_timer(Timer::Persist, now + self.rtt.rto(self.timers.backoff, &shared.limits));
+                    self.set_timer(Timer::Persist, self.timeout(now, shared));
                 }
             } else {
                 self.set_timer(Timer::None, Time::NEVER);
             }
             return;
         }
-        let rto = now + self.rtt.rto(self.timers.backoff, &shared.limits);
+        let rto = self.timeout(now, shared);
         match self.tail_probe_due(now) {
             Some(at) if at < rto => self.set_timer(Timer::TailProbe, at),
             _ => self.set_timer(Timer::Retransmission, rto),
@@ -104,12 +102,10 @@ impl Flow {
                 self.timers.backoff = self.timers.backoff.saturating_add(1);
                 self.send.probe = true;
                 shared.stats.zero_windows += 1;
-                self.set_timer(Timer::Persist, now + self.rtt.rto(self.timers.backoff, &shared.limits));
+                self.set_timer(Timer::Persist, self.timeout(now, shared));
                 // Probes that are answered continue forever (RFC 9293 section 3.8.6.1). Unanswered
                 // ones end, and so do those of a connection that the application has closed.
-                if self.lacks_patience(now, shared)
-                    || (self.receive.deaf && self.timers.backoff > ORPHAN_PROBES)
-                {
+                if self.lacks_patience(now, shared) {
                     told.add(self.give_up());
                 }
             }
@@ -122,11 +118,37 @@ impl Flow {
         told
     }
 
-    /// Whether the peer has been silent too long.
+    /// When the next timeout passes. That of an orphan is no later than its end.
+    pub(super) fn timeout(&self, now: Time, shared: &Shared) -> Time {
+        let at = now + self.rtt.rto(self.timers.backoff, &shared.limits);
+        if self.receive.deaf { at.min(now + self.orphan_time(now, shared)) } else { at }
+    }
+
+    /// How long an orphan still waits for its peer to take something. On the slowest paths several
+    /// segments have to be lost.
+    fn orphan_time(&self, now: Time, shared: &Shared) -> Duration {
+        let waited = Duration::from_millis(millis(now).wrapping_sub(self.send.moved_ms).into());
+        let patience = shared.limits.orphan_patience.max(LOST_BY_ORPHANS * self.rtt.rto(0, &shared.limits));
+        patience.saturating_sub(waited)
+    }
+
+    /// The application has closed the connection and reads nothing more. Its patience begins, and
+    /// ends however far away the next timeout is.
+    pub(crate) fn become_orphan(&mut self, now: Time, shared: &Shared) {
+        self.receive.deaf = true;
+        self.send.moved_ms = millis(now);
+        if matches!(self.timers.kind, Timer::Retransmission | Timer::Persist) {
+            self.timers.at = self.timers.at.min(now + self.orphan_time(now, shared));
+        }
+    }
+
+    /// Whether the peer has been silent too long. An orphan's must take something, too: it holds a
+    /// slot that no application uses.
     fn lacks_patience(&self, now: Time, shared: &Shared) -> bool {
-        let limits = &shared.limits;
-        let patience = if self.receive.deaf { limits.orphan_patience } else { limits.patience };
-        now.nanos_since(self.timers.waiting_since) > patience.as_nanos() as u64
+        if self.receive.deaf {
+            return self.orphan_time(now, shared).is_zero();
+        }
+        now.nanos_since(self.timers.waiting_since) > shared.limits.patience.as_nanos() as u64
     }
 
     fn give_up(&mut self) -> Told {
@@ -154,7 +176,7 @@ impl Flow {
             self.all_lost(now);
             self.suspect_black_hole();
         }
-        self.set_timer(Timer::Retransmission, now + self.rtt.rto(self.timers.backoff, &shared.limits));
+        self.set_timer(Timer::Retransmission, self.timeout(now, shared));
         Told::NOTHING
     }
 }
