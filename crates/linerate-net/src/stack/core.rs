@@ -17,11 +17,11 @@ use super::shared::{Shared, timestamp};
 use super::time_wait::{Remains, TimeWait, Verdict};
 use super::tuple::Tuple;
 use super::wheel::Wheel;
-use super::wire::{Addr, Flags, Malformed, Packet, Seq, TcpHeader, TooBig};
+use super::wire::{self, Addr, Flags, Malformed, Message, Packet, Seq, TcpHeader};
 use crate::closing::{Closing, ClosingQueue};
 use crate::link::Checksums;
 use crate::table::Table;
-use crate::{Conn, Data, Event, Limits, Listener, Time};
+use crate::{Conn, Data, Event, Limits, Listener, NetErrorKind, Time};
 
 /// Everything except the link.
 pub(super) struct Core {
@@ -126,7 +126,7 @@ impl Core {
         let packet = match Packet::parse(bytes, checksums) {
             Ok(packet) => packet,
             Err(Malformed::Checksum) => return self.shared.stats.bad_checksum += 1,
-            Err(Malformed::NotOurs) => return self.handle_message(bytes),
+            Err(Malformed::NotOurs) => return self.handle_message(bytes, events),
             Err(_) => return self.shared.stats.malformed += 1,
         };
         let ours = self.addresses.is_empty() || self.addresses.contains(&packet.dst);
@@ -145,16 +145,36 @@ impl Core {
         }
     }
 
-    /// A packet that is not TCP may be a router's message about one of our segments.
+    /// A packet that is not TCP may be a message about one of our segments.
     #[cold]
-    fn handle_message(&mut self, bytes: &[u8]) {
-        let told = match TooBig::parse(bytes) {
+    fn handle_message(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+        let told = match Message::parse(bytes) {
             Ok(told) => told,
             Err(Malformed::Checksum) => return self.shared.stats.bad_checksum += 1,
             Err(_) => return self.shared.stats.malformed += 1,
         };
         let tuple = told.tuple;
-        let news = believable(told.mtu, told.len, tuple.remote.is_v4());
+        let kind = match told.verdict {
+            wire::Verdict::TooBig(mtu) => return self.narrow_path(&told, mtu),
+            wire::Verdict::Refused => NetErrorKind::Refused,
+            wire::Verdict::Unreachable => NetErrorKind::Unreachable,
+        };
+        // RFC 5927 section 5.2: only an attempt ends by it, and only if it quotes our SYN. Whatever
+        // a connection in use is told, its own retransmissions decide.
+        if let Some(Owner::Flow(slot)) = self.find(&tuple, self.hash(&tuple))
+            && let Some((conn, entry)) = self.table.by_slot(slot)
+            && entry.flow.handle_unreachable(told.seq, kind)
+        {
+            self.shared.stats.unreachable += 1;
+            return self.failed(conn, events);
+        }
+        self.shared.stats.unreachable_refused += 1;
+    }
+
+    /// A router says that a segment of ours was too large.
+    fn narrow_path(&mut self, told: &Message, mtu: usize) {
+        let tuple = told.tuple;
+        let news = believable(mtu, told.len, tuple.remote.is_v4());
         let owner = self.find(&tuple, self.hash(&tuple));
         if let (Some(mtu), Some(Owner::Flow(slot))) = (news, owner)
             && let Some((conn, entry)) = self.table.by_slot(slot)

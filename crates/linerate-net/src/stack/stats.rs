@@ -77,6 +77,11 @@ pub struct StackStats {
     pub too_big: u64,
     /// Such messages that were refused: not about data in flight, or about no smaller size.
     pub too_big_refused: u64,
+    /// Attempts to connect that ended by a message that the destination cannot be reached (RFC 792,
+    /// RFC 4443).
+    pub unreachable: u64,
+    /// Such messages that were refused: not about an attempt, or with another number (RFC 5927).
+    pub unreachable_refused: u64,
     /// Connections whose large segments were lost without an ICMP message, and which continue with
     /// small ones.
     pub black_holes: u64,

@@ -3,8 +3,8 @@
 //! and every other port work.
 //!
 //! Our segments ([`Steer`]) are, for a server, those to its TCP ports on the interface's addresses;
-//! for a client, those to source addresses of its own, all TCP ports. "Packet too big" messages
-//! from routers about our segments are ours too. Fragments and frames with VLAN tags are never ours.
+//! for a client, those to source addresses of its own, all TCP ports. Messages about our segments
+//! are ours too, if those were too large, or if nothing can be reached by them for long. Fragments and frames with VLAN tags are never ours.
 //!
 //! The kernel answers ARP and NDP for all these addresses, since the interface has them. A client's
 //! addresses are added for as long as the link lives, unless the interface has them already. They

@@ -157,13 +157,16 @@ const SHORTEST_HEADER: i32 = 8;
 const PORTS: i32 = 4;
 const TO_PORT: i16 = 2;
 const ICMP_HEADER: i16 = 8;
+/// Codes of the messages that are ours: RFC 792 (type 3), RFC 4443 section 3.1 (type 1).
+const MESSAGES: [i32; 6] = [2, 3, 4, 9, 10, 13];
+const MESSAGES_V6: [i32; 2] = [1, 4];
 /// Bytes of a segment that every ICMP error quotes: ports and sequence number.
 const QUOTED: i32 = 8;
 
 /// Builds the program for these rules. It redirects TCP segments to our card that match a rule, and
-/// routers' messages that such a segment of ours was too large (ICMP "fragmentation needed", ICMPv6
-/// "packet too big"). The kernel would drop those messages, since it knows no such connection. All
-/// other frames pass to the kernel, for example those for other cards, and broadcasts.
+/// messages that such a segment of ours was too large (ICMP "fragmentation needed", ICMPv6 "packet too
+/// big"), or that nothing can be reached by it (protocol, port and prohibited). The kernel would drop
+/// those messages, since it knows no such connection. All other frames pass to the kernel, for example those for other cards, and broadcasts.
 ///
 /// The program drops the first fragment of a segment that would match. The kernel would reassemble
 /// it and answer with a reset, which ends a good connection. It cannot reassemble the other
@@ -186,9 +189,9 @@ pub(super) fn program(rules: &[Rule], mac: Mac, ours: Ours) -> Vec<u64> {
     a.place(v6);
     ipv6(&mut a, rules, icmpv6, pass, hit);
     a.place(icmp);
-    too_big_v4(&mut a, rules, pass, hit);
+    message_v4(&mut a, rules, pass, hit);
     a.place(icmpv6);
-    too_big_v6(&mut a, rules, pass, hit);
+    message_v6(&mut a, rules, pass, hit);
     a.place(pass);
     a.immediate(code::MOVE_IMM, 0, XDP_PASS as i32);
     a.put(code::EXIT, 0, 0, 0, 0);
@@ -331,15 +334,25 @@ fn extension_headers(a: &mut Assembler, rules: &[Rule], tcp: Label, pass: Label,
     compare_v6(a, &addresses, IP + 24, pass, hit);
 }
 
-/// ICMP type 3, code 4, about a segment from one of our addresses and ports. Headers have no
-/// options: neither routers nor we send any.
-fn too_big_v4(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
+/// Continues only if the byte at `at` is one of these.
+fn one_of(a: &mut Assembler, at: i16, values: &[i32], otherwise: Label) {
+    let found = a.label();
+    a.load(code::LOAD_U8, SCRATCH, FRAME, at);
+    for value in values {
+        a.jump(code::JUMP_EQUAL_IMM, SCRATCH, 0, *value, found);
+    }
+    a.jump(code::JUMP, 0, 0, 0, otherwise);
+    a.place(found);
+}
+
+/// ICMP type 3 about a segment from one of our addresses and ports: it was too large, or its
+/// destination cannot be reached for long. Headers have no options: neither routers nor we send any.
+fn message_v4(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
     const QUOTE: i16 = IP + IPV4_HEADER as i16 + ICMP_HEADER;
     a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, ICMP, pass);
     must_have(a, i32::from(QUOTE) + IPV4_HEADER + QUOTED, pass);
-    let whole =
-        [(IP, 0x45), (QUOTE - ICMP_HEADER, 3), (QUOTE - ICMP_HEADER + 1, 4), (QUOTE, 0x45), (QUOTE + 9, TCP)];
-    for (at, value) in whole {
+    one_of(a, QUOTE - ICMP_HEADER + 1, &MESSAGES, pass);
+    for (at, value) in [(IP, 0x45), (QUOTE - ICMP_HEADER, 3), (QUOTE, 0x45), (QUOTE + 9, TCP)] {
         a.load(code::LOAD_U8, SCRATCH, FRAME, at);
         a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, value, pass);
     }
@@ -352,15 +365,18 @@ fn too_big_v4(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
     compare_v4(a, rules, QUOTE + 12, pass, hit);
 }
 
-/// The same for ICMPv6 type 2.
-fn too_big_v6(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
+/// The same for ICMPv6: type 2, and two codes of type 1.
+fn message_v6(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
     const QUOTE: i16 = IP + IPV6_HEADER as i16 + ICMP_HEADER;
     a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, ICMPV6, pass);
     must_have(a, i32::from(QUOTE) + IPV6_HEADER + QUOTED, pass);
-    for (at, value) in [(QUOTE - ICMP_HEADER, 2), (QUOTE + 6, TCP)] {
-        a.load(code::LOAD_U8, SCRATCH, FRAME, at);
-        a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, value, pass);
-    }
+    let known = a.label();
+    a.load(code::LOAD_U8, SCRATCH, FRAME, QUOTE - ICMP_HEADER);
+    a.jump(code::JUMP_EQUAL_IMM, SCRATCH, 0, 2, known);
+    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, 1, pass);
+    one_of(a, QUOTE - ICMP_HEADER + 1, &MESSAGES_V6, pass);
+    a.place(known);
+    one_of(a, QUOTE + 6, &[TCP], pass);
     a.load(code::LOAD_U16, PORT, FRAME, QUOTE + IPV6_HEADER as i16);
     a.immediate(code::TO_HOST, PORT, 16);
     compare_v6(a, rules, QUOTE + 8, pass, hit);

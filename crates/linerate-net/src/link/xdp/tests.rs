@@ -141,17 +141,24 @@ fn a_routers_word_about_our_segments_is_ours_and_other_messages_are_not() {
     let Some(judge) = Judge::new(&rules) else { return };
     assert!(judge.takes(&too_big_v4(US, 8080, |_| {})));
     assert!(judge.takes(&too_big_v6(US6, 8443, |_| {})));
+    for code in [2, 3, 9, 10, 13] {
+        assert!(judge.takes(&too_big_v4(US, 8080, |p| p[21] = code)), "code {code}");
+    }
+    for code in [1, 4] {
+        assert!(judge.takes(&too_big_v6(US6, 8443, |p| (p[40], p[41]) = (1, code))), "code {code}");
+    }
     for (frame, what) in [
         (too_big_v4(US, 22, |_| {}), "about another port"),
         (too_big_v4(Ipv4Addr::new(10, 1, 2, 4), 8080, |_| {}), "about another address"),
-        (too_big_v4(US, 8080, |p| p[21] = 3), "port unreachable"),
+        (too_big_v4(US, 8080, |p| p[21] = 1), "host unreachable, which may pass"),
         (too_big_v4(US, 8080, |p| p[20] = 8), "ping"),
         (too_big_v4(US, 8080, |p| p[28 + 9] = 17), "about UDP"),
         (too_big_v4(US, 8080, |p| p[6] = 0x20), "a fragment"),
         (too_big_v6(US6, 22, |_| {}), "about another port"),
         (too_big_v6(Ipv6Addr::LOCALHOST, 8443, |_| {}), "about another address"),
         (too_big_v6(US6, 8443, |p| p[40] = 135), "a neighbour's question"),
-        (too_big_v6(US6, 8443, |p| p[40] = 1), "unreachable"),
+        (too_big_v6(US6, 8443, |p| p[40] = 1), "no route, which may pass"),
+        (too_big_v6(US6, 8443, |p| (p[40], p[41]) = (4, 1)), "a parameter problem"),
         (too_big_v6(US6, 8443, |p| p[48 + 6] = 17), "about UDP"),
     ] {
         assert!(!judge.takes(&frame), "{what}");

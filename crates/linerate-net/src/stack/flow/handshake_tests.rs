@@ -2,7 +2,7 @@
 
 use crate::NetErrorKind;
 use crate::stack::lab::{Lab, Seg, seg};
-use crate::stack::wire::Options;
+use crate::stack::wire::{Message, Options};
 
 /// RFC 7323 sections 2.2 and 3.2, RFC 2018 section 2: if SYNs cross, our answer has the options of
 /// the peer's SYN, and our MSS does not change.
@@ -109,4 +109,48 @@ fn a_reset_right_behind_the_window() {
     lab.hears(seg("R", 65_535, 0, 0));
     assert_eq!(lab.out(), ["A 1 ack 1"]);
     assert_eq!(lab.failed, None);
+}
+
+/// RFC 5927 section 5.2, RFC 1122 section 4.2.3.9: hard errors end an attempt if they quote its SYN.
+#[test]
+fn a_destination_that_cannot_be_reached_ends_an_attempt() {
+    let cases = [
+        (2, Some(NetErrorKind::Unreachable)),
+        (3, Some(NetErrorKind::Refused)),
+        (9, Some(NetErrorKind::Unreachable)),
+        (10, Some(NetErrorKind::Unreachable)),
+        (13, Some(NetErrorKind::Unreachable)),
+        (0, None),
+        (1, None),
+        (5, None),
+    ];
+    for (code, expected) in cases {
+        let mut lab = Lab::connecting();
+        lab.turn();
+        let syn = lab.packets().remove(0);
+        let message = Message::of_kind(&syn, (3, code), 0);
+        // A guess of the sequence number ends nothing.
+        let mut guessed = syn.clone();
+        guessed[24 + 3] ^= 1;
+        lab.hears_bytes(&Message::of_kind(&guessed, (3, code), 0));
+        assert_eq!(lab.failed, None, "code {code}");
+        lab.hears_bytes(&message);
+        assert_eq!(lab.failed, expected, "code {code}");
+        assert_eq!(lab.net.stats().failed_opens, u64::from(expected.is_some()));
+    }
+}
+
+/// A connection in use goes on: its retransmissions tell whether the peer is there.
+#[test]
+fn a_connection_does_not_end_by_a_message() {
+    let mut lab = Lab::accepted(Options { mss: Some(1000), ..Options::default() });
+    lab.send(100);
+    let segment = lab.packets().remove(0);
+    for code in [2, 3, 9, 10, 13] {
+        lab.hears_bytes(&Message::of_kind(&segment, (3, code), 0));
+    }
+    assert_eq!((lab.failed, lab.net.stats().unreachable_refused), (None, 5));
+    lab.hears(seg("A", 1, 101, 0));
+    lab.send(100);
+    assert_eq!(lab.out().last().map(String::as_str), Some("PA 101:201 ack 1"));
 }

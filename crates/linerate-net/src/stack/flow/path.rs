@@ -4,6 +4,7 @@
 use super::Flow;
 use super::State;
 use super::parts::Suspicion;
+use crate::NetErrorKind;
 use crate::stack::wire::Seq;
 
 /// No report reduces packets below this: IPv6's minimum (RFC 8200 section 5), and Linux's minimum
@@ -57,6 +58,16 @@ impl Flow {
         true
     }
 
+    /// The destination of our segment with this number cannot be reached. Returns whether that ends
+    /// the connection: only an attempt, whose SYN it was.
+    pub(crate) fn handle_unreachable(&mut self, seq: Seq, kind: NetErrorKind) -> bool {
+        if self.state != State::SynSent || self.send.syn_due || seq != self.send.iss {
+            return false;
+        }
+        self.fail(kind);
+        true
+    }
+
     /// Another timeout: segments may be lost because of their size.
     pub(super) fn suspect_black_hole(&mut self) {
         let waits = self.send.sent.iter().find(|seg| !seg.sacked).map_or(0, |seg| seg.len());
@@ -93,7 +104,7 @@ mod tests {
     use super::*;
     use crate::Transport;
     use crate::stack::lab::{Lab, seg};
-    use crate::stack::wire::{Options, TooBig};
+    use crate::stack::wire::{Message, Options};
 
     fn lab() -> Lab {
         let options = Options { mss: Some(1460), sack_permitted: true, ..Options::default() };
@@ -114,7 +125,7 @@ mod tests {
         lab.send(4000);
         let first = lab.packets().remove(0);
         assert_eq!(lab.out(), ["A 11:1471 ack 1", "A 1471:2931 ack 1", "PA 2931:4011 ack 1"]);
-        lab.hears_bytes(&TooBig::about(&first, 1300));
+        lab.hears_bytes(&Message::about(&first, 1300));
         // 1260 bytes fit: the last segment fitted anyway.
         assert_eq!(
             lab.out(),
@@ -147,14 +158,14 @@ mod tests {
         let forged = |change: fn(&mut Vec<u8>)| {
             let mut packet = first.clone();
             change(&mut packet);
-            TooBig::about(&packet, 1300)
+            Message::about(&packet, 1300)
         };
         let wrong = [
             forged(|packet| packet[24] ^= 0x80), // the sequence number
             forged(|packet| packet[21] ^= 1),    // our port
             forged(|packet| packet[23] ^= 1),    // the peer's
-            TooBig::about(&first, 1500),
-            TooBig::about(&first, 9000),
+            Message::about(&first, 1500),
+            Message::about(&first, 9000),
         ];
         for (i, message) in (1u64..).zip(&wrong) {
             lab.hears_bytes(message);
@@ -162,12 +173,12 @@ mod tests {
             assert_eq!((lab.net.stats().too_big, lab.net.stats().too_big_refused), (0, i));
         }
         // No message can make segments tiny.
-        lab.hears_bytes(&TooBig::about(&first, 68));
+        lab.hears_bytes(&Message::about(&first, 68));
         assert_eq!(lab.out()[0], "PA 11:523 ack 1");
         // Acknowledged data is not in flight any more.
         lab.hears(seg("A", 1, 4011, 0));
         lab.drop_out();
-        lab.hears_bytes(&TooBig::about(&first, 600));
+        lab.hears_bytes(&Message::about(&first, 600));
         assert_eq!(lab.net.stats().too_big, 1);
     }
 
