@@ -164,7 +164,7 @@ mod tests {
         });
         let at = match tell.recv().expect("the thread tells") {
             Ok(at) => at,
-            Err(e) => return println!("not run: no io_uring: {e}"),
+            Err(e) => return linerate_skips::skip(linerate_skips::need::IO_URING, e),
         };
         let mut peer = TcpStream::connect(at).expect("a connection");
         let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3);
