@@ -245,7 +245,7 @@ async fn merge(url: &str, run: &str) -> Result<(), Box<dyn Error>> {
     let bus = BusOptions { url: url.to_owned(), ..BusOptions::default() };
     let (_stop, stop) = watch::channel(false);
     let collected = Coordinator::connect(&bus, stop).await?.resume(run, |_| {}).await?;
-    print(&described(Figures::latency_of(&collected.outcome)))
+    print(&described(collected.outcome.latency.main().good))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -91,7 +91,7 @@ fn table(out: &mut String, style: Style, columns: &[(usize, &Document)]) {
             // A request without a good response stands there: of bounds there is no ratio.
             let is_bound = |n: usize| {
                 let row = name.replace('.', "");
-                latency(columns[n].1).is_some_and(|l| l.at_least.iter().any(|id| *id == row))
+                latency(columns[n].1).is_some_and(|l| l.at_least.contains(&row))
             };
             if is_bound(n) {
                 return format!("{:>COLUMN$}", format!(">= {}", shown(*value)));

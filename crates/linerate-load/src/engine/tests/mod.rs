@@ -67,7 +67,7 @@ fn assert_all_rank(outcome: &Outcome, throughput: bool) {
     assert_eq!(latency.main().good.count(), good, "{r:?}");
     assert_eq!(latency.main().count(), r.due(), "{r:?}");
     assert_eq!((latency.sent().good.count(), latency.sent().count()), (good, r.sent), "{r:?}");
-    for (of, named) in outcome.by_name.iter().map(|(_, named)| (named.requests, named)) {
+    for (of, named) in outcome.by_name.values().map(|named| (named.requests, named)) {
         assert_eq!(named.ranked().good.count(), of.answered - named.bad.total(), "{of:?}");
         assert_eq!(named.ranked().count(), of.due(), "{of:?}");
     }
