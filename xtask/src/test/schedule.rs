@@ -12,7 +12,7 @@ pub(super) enum Quiet {
 }
 
 /// Test programs that need a quiet machine, each with its reason.
-const NEEDS: [(&str, Quiet, &str); 23] = [
+const NEEDS: &[(&str, Quiet, &str)] = &[
     ("explain", Quiet::Alone, "judges latencies of calls that it makes"),
     ("explain_bad_servers", Quiet::Judges, "judges latencies of calls that it makes"),
     ("explain_missed", Quiet::Judges, "judges latencies of calls that it makes"),
@@ -41,8 +41,8 @@ const NEEDS: [(&str, Quiet, &str); 23] = [
 
 /// Programs of which only a part needs the machine alone: those of its tests whose name has this in
 /// it. The other tests run as a program without a wish for quiet.
-const PARTS: [(&str, &str, &str); 1] =
-    [("linerate_explain", "driver::", "judges latencies of calls that it makes")];
+const PARTS: &[(&str, &str, &str)] =
+    &[("linerate_explain", "driver::", "judges latencies of calls that it makes")];
 
 /// Programs that begin first where an earlier run is not known: these take longest.
 const LONG: [&str; 8] =
