@@ -9,7 +9,7 @@ use linerate_net::{Close, Conn, Listener, Time};
 use linerate_tls::TlsInfo;
 
 use crate::allowance::Allowance;
-use crate::answer::Unlogged;
+use crate::answer::{Answer, Unlogged};
 use crate::http2::Session;
 use crate::limits::{BUFFER_KEPT, PIPELINED};
 use crate::message::body::{BodyError, Shared};
@@ -176,6 +176,11 @@ impl Connection {
     /// Its streams, if it speaks HTTP/2.
     pub(crate) fn http2(&mut self) -> Option<&mut Session> {
         self.work.as_mut()?.http2.as_deref_mut()
+    }
+
+    /// Whether the next thing to send is a response that its handler has not made yet.
+    pub(crate) fn waits_for_response(&self) -> bool {
+        self.work.as_ref().is_some_and(|w| matches!(w.queue.front(), Some(Answer::Waiting { .. })))
     }
 
     pub(crate) fn queue_is_empty(&self) -> bool {

@@ -39,10 +39,13 @@ pub struct Limits {
     /// Timeout from the first byte of a head (or from the accept) to its last; then 408. Reason:
     /// slow heads (slowloris) occupy connections.
     pub header_time: Duration,
-    /// Timeout between a response and the next request. Also how long a silent handler may take
-    /// once its client has sent its FIN. Reason: idle connections are cheap, not free; and such a
-    /// client may be gone.
+    /// Timeout between a response and the next request. Reason: idle connections are cheap, not
+    /// free.
     pub idle_time: Duration,
+    /// A client that has sent its FIN waits for its responses: a silent handler has `idle_time`.
+    /// Otherwise one that has not responded a second later is cancelled. Reason: nearly always such
+    /// a client is gone, and what its handler does would be in vain.
+    pub half_close: bool,
     /// Time that a body may take in addition to what `least_rate` grants; then 408. Reason: as for
     /// heads.
     pub body_time: Duration,
@@ -61,12 +64,18 @@ impl Default for Limits {
             connections: 200_000,
             header_time: Duration::from_secs(15),
             idle_time: Duration::from_secs(75),
+            half_close: false,
             body_time: Duration::from_secs(20),
             write_time: Duration::from_secs(20),
             least_rate: 500,
         }
     }
 }
+
+/// How long a handler may go on without a response once its client has sent its FIN, unless
+/// [`Limits::half_close`] is set. Reason: programs that half-close a connection after a request
+/// mostly get their response sooner.
+pub(crate) const AFTER_FIN: Duration = Duration::from_secs(1);
 
 /// Requests of one connection without a written response; beyond it, the connection is not read.
 /// Reason: a client that pipelines without end must not fill our memory with waiting handlers.

@@ -31,6 +31,10 @@ impl AnswerQueue {
         self.answers.front_mut()
     }
 
+    pub(crate) fn front(&self) -> Option<&Answer> {
+        self.answers.front()
+    }
+
     pub(crate) fn back(&self) -> Option<&Answer> {
         self.answers.back()
     }

@@ -477,8 +477,39 @@ fn a_stream_whose_destructor_panics_hurts_nobody() {
 /// A FIN may come from a client that has sent everything, or from one that has gone: without a send
 /// they look the same. The server does not wait for its handler forever.
 #[test]
-fn a_client_that_has_gone_does_not_keep_its_handler() {
+fn a_client_that_has_gone_keeps_its_handler_for_a_second() {
     let mut server = server(MemOptions::default(), Limits::default());
+    // What is ready in time still comes, to each of a pipeline.
+    let patient = Client::saying(get("/delay?900") + &get("/delay?1800") + &get("/")).then(5000, "").fin();
+    let late = Client::saying(get("/delay?3600000")).then(5000, "").fin();
+    let there = Client::saying(get("/delay?3600000"));
+    let resets = Client { resets: true, ..Client::saying(get("/delay?3600000")) };
+    let quick = Client::saying(get("/delay?900") + &get("/delay?1800") + &get("/"));
+    let quick = Client { half_closes: true, ..quick };
+    for client in [&late, &there, &resets, &patient, &quick] {
+        server.transport().dial(at(), client.clone());
+    }
+    // At a reset at once.
+    run(&mut server, 10);
+    assert_eq!(server.open(), 4);
+    run(&mut server, 2_990);
+    assert_eq!(quick.seen().codes(), ["200"; 3]);
+    assert_eq!((server.open(), server.counts().waiting), (3, 2));
+    // The second begins with the FIN, however long the handler has run.
+    run(&mut server, 3_000);
+    assert_eq!((server.open(), server.counts().waiting), (2, 2));
+    // It is looked at eight times a second.
+    run(&mut server, 130);
+    assert_eq!((server.open(), server.counts().waiting), (1, 1));
+    run(&mut server, 300_000);
+    assert!(!there.seen().ended);
+}
+
+/// Unless such clients are to be waited for.
+#[test]
+fn a_half_closed_connection_can_be_kept() {
+    let limits = Limits { half_close: true, ..Limits::default() };
+    let mut server = server(MemOptions::default(), limits);
     let gone = Client::saying(get("/delay?3600000")).fin();
     let there = Client::saying(get("/delay?3600000"));
     for client in [&gone, &there] {

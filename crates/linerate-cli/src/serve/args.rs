@@ -177,6 +177,11 @@ pub(crate) struct ServeArgs {
     /// Time between an answer and the next request; then the connection is closed (75s)
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = LIMITS)]
     pub(super) idle_timeout: Option<Duration>,
+    /// Wait for handlers of clients that have sent their FIN, as long as --idle-timeout
+    ///
+    /// Otherwise a handler that has not answered a second after the FIN is cancelled: such a client has nearly always gone.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = LIMITS)]
+    pub(super) half_close: Option<bool>,
     /// Time in which a client must take part of its response; then the connection is cut (20s)
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = LIMITS)]
     pub(super) write_timeout: Option<Duration>,
@@ -359,6 +364,7 @@ impl ServeArgs {
             header_timeout: self.header_timeout.or(others.header_timeout),
             body_timeout: self.body_timeout.or(others.body_timeout),
             idle_timeout: self.idle_timeout.or(others.idle_timeout),
+            half_close: self.half_close.or(others.half_close),
             write_timeout: self.write_timeout.or(others.write_timeout),
             drain: self.drain.or(others.drain),
             defer_accept: self.defer_accept.or(others.defer_accept),

@@ -12,6 +12,7 @@ pub(super) fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
     limits.header_time = args.header_timeout.unwrap_or(limits.header_time);
     limits.body_time = args.body_timeout.unwrap_or(limits.body_time);
     limits.idle_time = args.idle_timeout.unwrap_or(limits.idle_time);
+    limits.half_close = args.half_close == Some(true);
     limits.write_time = args.write_timeout.unwrap_or(limits.write_time);
     limits.request.body = args.max_body.unwrap_or(limits.request.body);
     limits.request.fields = args.max_fields.unwrap_or(limits.request.fields);

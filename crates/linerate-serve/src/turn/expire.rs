@@ -8,6 +8,7 @@ use super::Server;
 use crate::Handler;
 use crate::answer::Asked;
 use crate::connection::Connection;
+use crate::limits::AFTER_FIN;
 use crate::waits::Waits;
 
 impl<T: Transport, H: Handler> Server<T, H> {
@@ -32,6 +33,10 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 Some(body) => body.began.max(c.since) + limits.body_time + granted(body.received),
                 None => c.since + limits.body_time,
             },
+            // A response that has begun is proof of nothing, and may be all that the client waits for.
+            Waits::Handler if c.peer_ended && !limits.half_close && c.waits_for_response() => {
+                c.since + limits.idle_time.min(AFTER_FIN)
+            }
             Waits::Handler if c.peer_ended => c.since + limits.idle_time,
             Waits::Handler => Time::NEVER,
             Waits::Write => c.since + limits.write_time,

@@ -25,6 +25,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
             After::Open => self.settle(c),
             After::Ended => {
                 c.peer_ended = true;
+                // From here on its handler is waited for anew.
+                c.progressed = true;
                 self.settle(c);
             }
             After::Failed(_) => self.close(c, Close::Abort),

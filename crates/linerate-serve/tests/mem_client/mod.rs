@@ -31,6 +31,8 @@ impl Seen {
 pub(crate) struct Client {
     pub(crate) pieces: Vec<(u64, Vec<u8>)>,
     pub(crate) fin: bool,
+    /// Sends its FIN and still reads.
+    pub(crate) half_closes: bool,
     pub(crate) resets: bool,
     /// Reads a piece, then nothing for so long.
     pub(crate) reads_every: Option<Duration>,
@@ -65,6 +67,9 @@ impl Peer for Client {
         }
         if self.resets {
             out.reset_after(Duration::ZERO, conn);
+        }
+        if self.half_closes {
+            out.end_after(Duration::from_millis(last + 1), conn);
         }
         if self.fin {
             // Behind the last piece, whichever of two things at the same time comes first.
