@@ -280,6 +280,9 @@ fn logs_and_metrics_name_the_protocol() {
     let mut client = Client::new(&server);
     client.ask(1, "/bytes/100?x");
     client.wait_for(DATA);
+    // Without a path.
+    client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 3, &[0x82, 0x86])).unwrap();
+    client.wait_for(RST_STREAM);
     server.get("/");
     let page = serving::get(metrics, "/metrics");
     for line in [
@@ -287,6 +290,7 @@ fn logs_and_metrics_name_the_protocol() {
         "linerate_requests_by_protocol_total{protocol=\"HTTP/1.1\"} 1",
         "linerate_http2_connections_total 1",
         "linerate_http2_floods_total 0",
+        "linerate_http2_malformed_total 1",
     ] {
         assert!(page.lines().any(|l| l == line), "{line} in {page}");
     }
@@ -295,6 +299,7 @@ fn logs_and_metrics_name_the_protocol() {
     let log = std::fs::read_to_string(log).unwrap();
     assert!(log.contains("\"GET /bytes/100?x HTTP/2.0\" 200 100"), "{log}");
     assert!(log.contains("\"GET / HTTP/1.1\" 200 14"), "{log}");
+    assert_eq!(log.matches("\" 400 0").count(), 1, "{log}");
 }
 
 #[test]

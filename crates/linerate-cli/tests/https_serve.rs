@@ -49,6 +49,9 @@ fn curl_is_served_on_every_transport() {
             let Some((good, text)) = curl(&issued, &server, version, "/bytes/100000") else { return };
             assert!(good && text.len() == 100_000, "{io} {version:?}: {} bytes", text.len());
         }
+        // It offers http/1.0 alone by ALPN.
+        let (good, text) = curl(&issued, &server, &["-0", "-i"], "/").unwrap();
+        assert!(good && text.starts_with("HTTP/1.1 200"), "{io}: {text}");
         let body = "x".repeat(300_000);
         let file = issued.file("body");
         std::fs::write(&file, &body).unwrap();

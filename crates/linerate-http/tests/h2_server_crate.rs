@@ -164,6 +164,7 @@ impl<'a> Serving<'a> {
                 self.heard.get_mut(&self.numbers[&stream]).unwrap().trailers = fields;
                 self.respond(stream);
             }
+            Event::Refused { stream, .. } => panic!("stream {stream} is refused"),
             Event::Reset { stream } => panic!("stream {stream} is reset"),
         }
     }

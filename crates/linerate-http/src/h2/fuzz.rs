@@ -185,8 +185,9 @@ pub fn serve<'p>(pieces: impl IntoIterator<Item = &'p [u8]>, options: ServerOpti
                     served.asked(stream).trailers = fields;
                     (stream, Some(true))
                 }
-                // Of a request whose head is malformed nothing was reported before.
-                Event::Reset { stream } if served.requests.iter().all(|asked| asked.stream != stream) => {
+                // Nothing was reported of it before.
+                Event::Refused { stream, .. } => {
+                    assert!(served.requests.iter().all(|asked| asked.stream != stream));
                     continue;
                 }
                 Event::Reset { stream } => {

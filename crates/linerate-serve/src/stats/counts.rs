@@ -28,6 +28,7 @@ pub(crate) struct ThreadCounts {
     http2_connections: AtomicU64,
     http2_requests: AtomicU64,
     http2_floods: AtomicU64,
+    http2_malformed: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     by_status: Box<[AtomicU64]>,
@@ -57,6 +58,7 @@ impl Default for ThreadCounts {
             http2_connections: zero(),
             http2_requests: zero(),
             http2_floods: zero(),
+            http2_malformed: zero(),
             bytes_in: zero(),
             bytes_out: zero(),
             by_status: (0..STATUSES).map(|_| zero()).collect(),
@@ -104,6 +106,10 @@ impl ThreadCounts {
 
     pub(crate) fn http2_flooded(&self) {
         bump(&self.http2_floods, 1);
+    }
+
+    pub(crate) fn http2_malformed(&self) {
+        bump(&self.http2_malformed, 1);
     }
 
     /// Sets the numbers of waiting handlers and of responses being produced.
@@ -173,6 +179,8 @@ pub struct Counts {
     pub http2_connections: u64,
     /// HTTP/2 connections that the server ended because the client exceeded a limit.
     pub http2_floods: u64,
+    /// Requests of HTTP/2 that broke a rule, or whose heads were too large.
+    pub http2_malformed: u64,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes given to the transport to send.
@@ -212,6 +220,7 @@ impl Counts {
         self.http2_requests += thread.http2_requests.load(Relaxed);
         self.http2_connections += thread.http2_connections.load(Relaxed);
         self.http2_floods += thread.http2_floods.load(Relaxed);
+        self.http2_malformed += thread.http2_malformed.load(Relaxed);
         self.bytes_in += thread.bytes_in.load(Relaxed);
         self.bytes_out += thread.bytes_out.load(Relaxed);
         add_tcp(&mut self.tcp, thread.tcp.lock().unwrap_or_else(PoisonError::into_inner).as_ref());
@@ -238,6 +247,7 @@ impl Counts {
         self.http2_requests += other.http2_requests;
         self.http2_connections += other.http2_connections;
         self.http2_floods += other.http2_floods;
+        self.http2_malformed += other.http2_malformed;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         add_tcp(&mut self.tcp, other.tcp.as_ref());
@@ -258,7 +268,7 @@ impl Counts {
         let tls = self.tls.as_ref().map(tls_json);
         format!(
             "{{\"requests\":{},\"by_status\":{{{}}},\"connections\":{{\"accepted\":{},\"open\":{},\"refused\":{}}},\
-             \"by_protocol\":{{\"HTTP/1.1\":{},\"HTTP/2.0\":{}}},\"http2\":{{\"connections\":{},\"floods\":{}}},\
+             \"by_protocol\":{{\"HTTP/1.1\":{},\"HTTP/2.0\":{}}},\"http2\":{{\"connections\":{},\"floods\":{},\"malformed\":{}}},\
              \"waiting\":{},\"streaming\":{},\"panics\":{},\"blocked\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}{}{}}}\n",
             self.requests,
             statuses.join(","),
@@ -269,6 +279,7 @@ impl Counts {
             self.http2_requests,
             self.http2_connections,
             self.http2_floods,
+            self.http2_malformed,
             self.waiting,
             self.streaming,
             self.panics,

@@ -126,6 +126,8 @@ impl Page {
         self.counter("linerate_http2_connections_total", help, counts.http2_connections);
         let help = "HTTP/2 connections ended because the client exceeded a limit.";
         self.counter("linerate_http2_floods_total", help, counts.http2_floods);
+        let help = "HTTP/2 requests that broke a rule, or whose heads were too large.";
+        self.counter("linerate_http2_malformed_total", help, counts.http2_malformed);
         self.family("linerate_connections", "gauge", "Connections open now by what they wait for.");
         for (state, n) in Waits::ALL.iter().zip(states) {
             self.sample("linerate_connections", &format!("state=\"{}\"", state.name()), n);

@@ -100,8 +100,9 @@ impl Material {
     pub(super) fn build(&self) -> Result<ServerTls, Fault> {
         let mut options = TlsOptions::new(self.usual.identity.clone());
         options.named = self.identities();
-        let offered: &[&[u8]] = if self.no_http2 { &[b"http/1.1"] } else { &[b"h2", b"http/1.1"] };
-        options.alpn = offered.iter().map(|name| name.to_vec()).collect();
+        // `curl -0` offers the last one alone.
+        let known: &[&[u8]] = &[b"h2", b"http/1.1", b"http/1.0"];
+        options.alpn = known[usize::from(self.no_http2)..].iter().map(|name| name.to_vec()).collect();
         options.client_roots = self.client_roots.clone().map(|file| (file.path, file.text.into_bytes()));
         options.build().map_err(|e| Fault::input(e.to_string()))
     }

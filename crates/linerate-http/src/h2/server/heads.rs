@@ -195,6 +195,8 @@ impl Reading {
         }
         let (seen, into) = match name {
             b":method" => (&mut self.seen.method, Some(&mut self.method)),
+            // Empty, it would be no URI's (RFC 9113 section 8.3.1).
+            b":scheme" if value.is_empty() => return false,
             b":scheme" => (&mut self.seen.scheme, None),
             b":path" => (&mut self.seen.path, Some(&mut self.path)),
             b":authority" => (&mut self.seen.authority, Some(&mut self.authority)),
@@ -282,9 +284,13 @@ impl Reading {
     }
 }
 
-/// Whether a field may stand in a message, after all pseudo-fields (RFC 9113 section 8.2).
+/// Whether a field may stand in a message, after all pseudo-fields (RFC 9113 section 8.2). White space
+/// around a value would be gone behind a proxy to HTTP/1.1, so that both would read different values.
 fn is_field(name: &[u8], value: &[u8]) -> bool {
+    let padded = |end: Option<&u8>| matches!(end, Some(b' ' | b'\t'));
     is_token(name)
+        && !padded(value.first())
+        && !padded(value.last())
         && !name.iter().any(u8::is_ascii_uppercase)
         && !value.iter().any(|b| matches!(b, 0 | b'\r' | b'\n'))
         && !OF_A_CONNECTION.contains(&name)

@@ -80,6 +80,14 @@ pub enum Event<'i> {
         /// Names and values.
         fields: Vec<(String, Vec<u8>)>,
     },
+    /// A request that breaks a rule (400), and whose stream was reset for it, or whose head is too
+    /// large (431), which the client was told.
+    Refused {
+        /// The stream, which is over for its owner.
+        stream: u32,
+        /// The status that HTTP/1.1 has for it.
+        status: u16,
+    },
     /// The client has reset the stream, or broke a rule on it.
     Reset {
         /// The stream.

@@ -187,13 +187,14 @@ impl Server {
         too_large: bool,
     ) -> Result<Option<Event<'static>>, H2Error> {
         if !too_large {
-            return self.broken(stream, Code::PROTOCOL_ERROR);
+            self.broken(stream, Code::PROTOCOL_ERROR)?;
+            return Ok(Some(Event::Refused { stream, status: 400 }));
         }
         self.put_status(stream, 431, true);
         if !ends {
             self.put_reset(stream, Code::NO_ERROR);
         }
-        Ok(None)
+        Ok(Some(Event::Refused { stream, status: 431 }))
     }
 
     /// A field block on a stream that is not new: trailers.
@@ -281,8 +282,12 @@ impl Server {
 
     /// Every other frame.
     fn control(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Event<'static>>, H2Error> {
-        frame::check(&head)?;
         let stream = head.stream;
+        // An idle stream cannot be reset.
+        if head.kind == kind::PRIORITY && head.len != 5 && self.flows.closed(stream) != Closed::Idle {
+            return self.broken(stream, Code::FRAME_SIZE_ERROR);
+        }
+        frame::check(&head)?;
         match head.kind {
             kind::PRIORITY if number(payload, 0) & LARGEST_WINDOW == stream => {
                 if self.flows.closed(stream) == Closed::Idle {

@@ -63,6 +63,7 @@ impl End {
                 },
                 Event::Data { stream, content, ends } => format!("{stream} {} {ends}", content.len()),
                 Event::Trailers { stream, fields } => format!("{stream} trailers {}", fields.len()),
+                Event::Refused { stream, status } => format!("{stream} refused {status}"),
                 Event::Reset { stream } => format!("{stream} reset"),
             });
         }
@@ -152,6 +153,7 @@ fn a_broken_rule_has_its_code() {
         ("an ACK with settings", frame(kind::SETTINGS, 1, 0, &[0; 6]), Code::FRAME_SIZE_ERROR),
         ("a push", settings(&[(id::ENABLE_PUSH, 2)]), Code::PROTOCOL_ERROR),
         ("a window of 2^31", settings(&[(id::INITIAL_WINDOW_SIZE, 1 << 31)]), Code::FLOW_CONTROL_ERROR),
+        ("a short PRIORITY on an idle stream", frame(kind::PRIORITY, 0, 1, &[0; 4]), Code::FRAME_SIZE_ERROR),
         ("PUSH_PROMISE", frame(kind::PUSH_PROMISE, 4, 1, &[0; 9]), Code::PROTOCOL_ERROR),
         ("a window that grows by nothing", window(0, 0), Code::PROTOCOL_ERROR),
         ("a window that overflows", window(0, 0x7fff_ffff), Code::FLOW_CONTROL_ERROR),
@@ -205,6 +207,22 @@ fn a_broken_rule_of_a_stream_ends_the_stream() {
         ("an empty path", frame(kind::HEADERS, END, 1, b"\x82\x86\x04\x00"), Code::PROTOCOL_ERROR),
         ("no method", frame(kind::HEADERS, END, 1, b"\x86\x84"), Code::PROTOCOL_ERROR),
         ("no scheme", frame(kind::HEADERS, END, 1, b"\x82\x84"), Code::PROTOCOL_ERROR),
+        ("an empty scheme", frame(kind::HEADERS, END, 1, b"\x82\x84\x06\x00"), Code::PROTOCOL_ERROR),
+        // RFC 9113 section 8.2.1.
+        ("a value that begins with a space", with(b"\x00\x01x\x02 y"), Code::PROTOCOL_ERROR),
+        ("a value that ends with a tab", with(b"\x00\x01x\x02y\t"), Code::PROTOCOL_ERROR),
+        ("a value of white space", with(b"\x00\x01x\x01 "), Code::PROTOCOL_ERROR),
+        (
+            "a space around a trailer",
+            [post(1), frame(kind::HEADERS, END, 1, b"\x00\x01x\x02y ")].concat(),
+            Code::PROTOCOL_ERROR,
+        ),
+        // RFC 9113 section 6.3.
+        (
+            "a short PRIORITY",
+            [post(1), frame(kind::PRIORITY, 0, 1, &[0; 4])].concat(),
+            Code::FRAME_SIZE_ERROR,
+        ),
     ];
     for (name, bytes, code) in cases {
         let mut end = End::begun();
@@ -244,7 +262,7 @@ fn a_head_that_is_too_large_is_refused_and_the_table_stays_in_step() {
     let mut bomb = [GET, b"\x40\x01x\x7f\xa1\x1e", &[b'y'; 4000]].concat();
     bomb.extend([0xbe; 3000]);
     bomb.extend(b"\x44\x02/z");
-    assert!(end.says(&frame(kind::HEADERS, flag::END_HEADERS, 1, &bomb)).is_empty());
+    assert_eq!(end.says(&frame(kind::HEADERS, flag::END_HEADERS, 1, &bomb)), ["1 refused 431"]);
     let written = end.written();
     assert_eq!(written[0], (kind::HEADERS, END, 1, b"\x20\x08\x03431".to_vec()));
     assert_eq!(written[1], (kind::RST_STREAM, 0, 1, vec![0; 4]));
@@ -479,6 +497,28 @@ fn host_names_the_same_server_as_authority() {
     for host in ["other.example", "h", "h:2", ""] {
         assert!(matches!(with("h:1", host), Err(0)), "{host}");
     }
+}
+
+/// Spaces within a value, and an empty one, are sound.
+#[test]
+fn a_value_has_no_white_space_around_it() {
+    let with = |value| head_of(&[&PSEUDO[..], &[("x", value)]].concat());
+    for value in ["", "a b", "a\tb"] {
+        assert_eq!(with(value).expect("sound").field("x"), Some(value.as_bytes()));
+    }
+    for value in [" ", "\t", " a", "a ", "\ta", "a\t"] {
+        assert!(matches!(with(value), Err(0)), "{value:?}");
+    }
+}
+
+/// The owner hears of it, and of none that ends for another reason.
+#[test]
+fn a_malformed_request_is_reported() {
+    let mut end = End::begun();
+    let malformed = frame(kind::HEADERS, END, 1, b"\x82\x84");
+    assert_eq!(end.says(&[malformed, get(3)].concat()), ["1 refused 400", "3 GET /"]);
+    let grows = frame(kind::WINDOW_UPDATE, 0, 3, &[0; 4]);
+    assert_eq!(end.says(&grows), ["3 reset"]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use linerate_http::h2::server::Event;
 use linerate_net::Close;
 
 use super::Engine;
+use crate::answer::Asked;
 use crate::connection::Connection;
 use crate::http2::{Deferred, Doing, Early, Fed, Pumped, REQUESTS, Session, Stream};
 use crate::limits::{H2_HELD, H2_PIECE, H2_ROUNDS};
@@ -134,6 +135,7 @@ impl<H: Handler> Engine<H> {
                 }
                 Some(Event::Data { stream, content, ends }) => session.content(stream, content, ends),
                 Some(Event::Trailers { stream, fields }) => session.trailers(stream, fields),
+                Some(Event::Refused { status, .. }) => self.refused_head(c, status),
                 Some(Event::Reset { stream }) => {
                     if let Some(stream) = session.take(stream) {
                         self.end_stream(session, stream, access_log::LEFT);
@@ -147,6 +149,15 @@ impl<H: Handler> Engine<H> {
         session.input = bytes;
         session.drop_read();
         begun > 0
+    }
+
+    /// A request that was no request.
+    #[cold]
+    fn refused_head(&mut self, c: &Connection, status: u16) {
+        self.counts.http2_malformed();
+        self.counts.answered(status);
+        let asked = Asked::by_none(c.peer, self.http2.heads.first_line(), self.now);
+        self.log_line(&asked, status, 0);
     }
 
     /// Begins with requests that had to wait; returns how many.
