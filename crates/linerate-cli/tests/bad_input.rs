@@ -174,8 +174,12 @@ fn nothing_is_sent_before_all_is_sound() {
 #[test]
 fn where_and_what_to_serve() {
     snapshot!(all(&[
-        &["serve", "public"],
+        &["serve", "no/such/dir"],
         &["serve", "8080"],
+        &["serve", ":80800"],
+        &["serve", "one", "two"],
+        &["serve", "--port", "8080", "--listen", "127.0.0.1:8081"],
+        &["serve", "--max-body", "1MB"],
         &["serve", "--listen", "[fe80::1]:80"],
         &["serve", "--listen", "[fe80::1%eth0]:80"],
     ]));

@@ -192,3 +192,20 @@ fn max_body_counts_for_the_demo_routes() {
         assert_eq!(server.stop().0, Some(0));
     }
 }
+
+/// A directory and a port without their flags.
+#[test]
+fn a_directory_and_a_port_alone_are_enough() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("page.txt"), "the page").unwrap();
+    let dir = dir.path().to_str().unwrap();
+    for places in [&[dir, ":0"][..], &[":0", dir], &[dir, "--port", "0"], &["--dir", dir, ":0"]] {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("linerate"));
+        command.arg("serve").args(places);
+        let server = started(command);
+        assert!(server.address.starts_with("127.0.0.1:"), "{}", server.address);
+        assert!(server.get("/page.txt").ends_with("\r\n\r\nthe page"), "{places:?}");
+        assert!(server.get("/bytes/1").starts_with("HTTP/1.1 404"), "no demo routes beside a directory");
+        server.stop();
+    }
+}

@@ -1,18 +1,18 @@
 //! What can be said of a server: by flags, by a configuration file, with the same words for both.
 
-use std::convert::Infallible;
 use std::net::{SocketAddr, SocketAddrV6};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use linerate_load::plan::units::{parse_count, parse_duration};
+use linerate_load::plan::units::{parse_count, parse_duration, quoted};
 use linerate_net::link::fault::FaultOptions;
 use linerate_serve::misbehave::Fault as Wrong;
 use linerate_serve::{Address, ExtraFields, HostName, Hsts, Io, ListeningSocket, LogFormat, Network};
 
 use super::tls::TlsArgs;
 use crate::args::values;
+use crate::fault::Fault;
 
 const TLS: &str = "HTTPS";
 const LIMITS: &str = "Limits";
@@ -52,6 +52,9 @@ pub(crate) struct ServeArgs {
     /// Sockets that a service manager passes (LISTEN_FDS) are listened on as well; they take the place of the default.
     #[arg(long, value_name = "[http://]ADDR:PORT|unix:PATH", value_parser = listen)]
     pub(super) listen: Vec<Listen>,
+    /// Listen at this port of 127.0.0.1, for this machine alone; 0 picks one
+    #[arg(long, value_name = "N", conflicts_with = "listen")]
+    pub(super) port: Option<u16>,
     /// Threads, each with its own loop and connections (as many as there are cores)
     #[arg(short, long, value_name = "N", value_parser = threads)]
     pub(super) threads: Option<usize>,
@@ -159,10 +162,10 @@ pub(crate) struct ServeArgs {
     /// Connections of trusted proxies begin with the PROXY protocol (version 1 or 2)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
     pub(super) proxy_protocol: Option<bool>,
-    /// Largest request body in bytes; beyond it 413 (16 MiB)
-    #[arg(long, value_name = "BYTES", value_parser = count, help_heading = LIMITS)]
+    /// Largest request body in bytes, such as 1MiB; beyond it 413 (16 MiB)
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = LIMITS)]
     pub(super) max_body: Option<u64>,
-    /// Largest request head in bytes; beyond it 431 (32 KiB)
+    /// Largest request head in bytes, such as 16KiB; beyond it 431 (32 KiB)
     #[arg(long, value_name = "BYTES", value_parser = head_bytes, help_heading = LIMITS)]
     pub(super) max_head: Option<usize>,
     /// Most header fields of a request; beyond it 431 (128)
@@ -215,9 +218,9 @@ pub(crate) struct ServeArgs {
     /// All but close-after answer the built-in routes alone, by a plain server without threads, limits and --io to choose.
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(super) misbehave: Vec<Wrong>,
-    /// A directory without a flag, as other servers take it: the error names the flag.
-    #[arg(value_name = "DIR", value_parser = without_flag, hide = true)]
-    pub(super) nothing: Option<Infallible>,
+    /// The same as --dir DIR and --port PORT
+    #[arg(value_name = "DIR|:PORT", value_parser = given, num_args = 0..=2)]
+    pub(super) given: Vec<Given>,
     /// Sockets that a service manager has opened.
     #[arg(skip)]
     pub(super) sockets: Vec<ListeningSocket>,
@@ -372,7 +375,8 @@ impl ServeArgs {
             user: self.user.or(others.user),
             group: self.group.or(others.group),
             misbehave: either(self.misbehave, others.misbehave),
-            nothing: self.nothing.or(others.nothing),
+            port: self.port.or(others.port),
+            given: either(self.given, others.given),
             sockets: either(self.sockets, others.sockets),
             routes: either(self.routes, others.routes),
             places: either(self.places, others.places),
@@ -428,6 +432,25 @@ impl ServeArgs {
 }
 
 impl ServeArgs {
+    /// With what stands without a flag, and `--port`, where the other flags are.
+    pub(super) fn placed(mut self) -> Result<ServeArgs, Fault> {
+        let mut ports: Vec<u16> = self.port.take().into_iter().collect();
+        for given in std::mem::take(&mut self.given) {
+            match given {
+                Given::Port(port) => ports.push(port),
+                Given::Dir(dir) if self.dir.is_none() => self.dir = Some(dir),
+                Given::Dir(dir) => {
+                    let dir = dir.display();
+                    return Err(Fault::input(format!("{dir} is a second directory, and one is served"))
+                        .hint("give each a [[route]] of its own (--config FILE.toml)"));
+                }
+            }
+        }
+        let places = ports.iter().map(|port| Address::from(SocketAddr::from(([127, 0, 0, 1], *port))).into());
+        self.listen.extend(places);
+        Ok(self)
+    }
+
     /// Whether a service manager has opened this address already.
     pub(super) fn is_passed(&self, at: &Address) -> bool {
         self.sockets.iter().any(|socket| socket.address() == at)
@@ -439,13 +462,27 @@ impl ServeArgs {
     }
 }
 
-fn without_flag(text: &str) -> Result<Infallible, String> {
-    let place = text.parse::<u16>().is_ok() || text.parse::<SocketAddr>().is_ok() || text.starts_with(':');
-    Err(if place {
-        format!("an address is named by --listen, as in --listen 127.0.0.1:8080, not by {text} alone")
-    } else {
-        format!("a directory is named by its flag: linerate serve --dir {text}")
-    })
+/// What a value without a flag stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Given {
+    Dir(PathBuf),
+    Port(u16),
+}
+
+fn given(text: &str) -> Result<Given, String> {
+    if let Some(port) = text.strip_prefix(':') {
+        return port
+            .parse()
+            .map(Given::Port)
+            .map_err(|_| format!("{} is no port: they go from 0 to 65535", quoted(port)));
+    }
+    if text.parse::<u16>().is_ok() || text.parse::<SocketAddr>().is_ok() {
+        let port = text.rsplit(':').next().unwrap_or_default();
+        return Err(format!(
+            "an address is named by --listen, as in --listen 127.0.0.1:{port}, or by :{port} for this machine alone"
+        ));
+    }
+    Ok(Given::Dir(text.into()))
 }
 
 /// A TCP address, or a path behind `unix:`.
@@ -574,6 +611,23 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     }
 }
 
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("0 would refuse every body; at least 1 is needed".to_owned()),
+        n => Ok(n),
+    }
+}
+
+/// A count, or one with a binary unit behind it.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
+    let found = units.into_iter().find_map(|(unit, bits)| Some((text.strip_suffix(unit)?, bits)));
+    let Some((number, bits)) = found else { return parse_count(text) };
+    let wrong = || format!("{} is not a size; write for example 65536, 64KiB or 1MiB", quoted(text));
+    let number: u64 = number.trim_end().parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << bits).ok_or_else(wrong)
+}
+
 /// `100` and `100/s` are the same.
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix("/s").unwrap_or(text).trim().parse::<f64>().ok();
@@ -588,7 +642,7 @@ pub(super) fn network(text: &str) -> Result<Network, String> {
 
 /// The largest head. A limit above that of the request line keeps its meaning; a tiny one would refuse all requests.
 pub(super) fn head_bytes(text: &str) -> Result<usize, String> {
-    match parse_count(text)? {
+    match parse_size(text)? {
         n @ 256..=1_048_576 => Ok(n as usize),
         n => Err(format!("a head of {n} bytes: 256 to 1048576 are possible")),
     }

@@ -81,10 +81,10 @@ fn proxies_are_named(args: &ServeArgs) -> Result<(), Fault> {
 
 /// What flags and file mean together.
 fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
-    let mut args = match &typed.config {
-        Some(path) => typed.clone().over(config::read(path).map_err(|e| Fault::input(e.to_string()))?),
-        None => typed.clone(),
-    };
+    let mut args = typed.clone().placed()?;
+    if let Some(path) = &typed.config {
+        args = args.over(config::read(path).map_err(|e| Fault::input(e.to_string()))?);
+    }
     if args.listen.is_empty() && args.places.is_empty() && args.sockets.is_empty() {
         args.listen.push(Address::from(SocketAddr::from(([127, 0, 0, 1], 8080))).into());
     }

@@ -106,7 +106,7 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         max_rate_per_client: top.read("max_rate_per_client", |i| value(i, args::rate))?,
         trusted_proxy: values(&top, "trusted_proxy", args::network)?,
         proxy_protocol: flag("proxy_protocol")?,
-        max_body: count("max_body")?,
+        max_body: top.read("max_body", |i| value(i, args::bytes))?,
         max_head: top.read("max_head", |i| value(i, args::head_bytes))?,
         max_fields: top.read("max_fields", |i| value(i, args::fields))?,
         header_timeout: time("header_timeout")?,
@@ -128,7 +128,8 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         routes: site::routes(&top, path)?,
         places: site::listeners(&top, path)?,
         hosts: site::hosts(&top, path)?,
-        nothing: None,
+        port: None,
+        given: Vec::new(),
         sockets: Vec::new(),
         misbehave: values(&top, "misbehave", |text| text.parse().map_err(|e| format!("{e}")))?,
     })
@@ -197,12 +198,13 @@ mod tests {
     fn everything_that_flags_say() {
         let text = "listen = [\"127.0.0.1:1\", \"[::1]:2\"]\nthreads = 2\npin = true\nio = \"uring\"\ndir = \".\"\n\
             files-only = false\naccess_log = \"-\"\nlog_format = \"json\"\nmetrics = \"127.0.0.1:9\"\n\
-            max_connections = \"10k\"\nmax_body = 5\nmax_head = 4096\nmax_fields = 7\nheader_timeout = \"3s\"\n\
+            max_connections = \"10k\"\nmax_body = \"1MiB\"\nhalf_close = true\nmax_head = 4096\nmax_fields = 7\nheader_timeout = \"3s\"\n\
             body_timeout = 4\nidle_timeout = \"500ms\"\nwrite_timeout = \"1m\"\ndrain = 0\ndefer_accept = true\n\
             share_port = true\nhttp2 = \"off\"\nbusy_poll = \"50us\"\nmisbehave = \"stall=5\"\n";
         let all = parse(text, Path::new("serve.toml")).expect("sound");
         assert_eq!((all.listen.len(), all.threads, all.max_connections), (2, Some(2), Some(10_000)));
         assert_eq!(all.idle_timeout.map(|d| d.as_millis()), Some(500));
+        assert_eq!((all.max_body, all.half_close), (Some(1 << 20), Some(true)));
         assert_eq!((all.pin, all.files_only, all.misbehave.len()), (Some(true), Some(false), 1));
         assert_eq!((all.defer_accept, all.share_port), (Some(true), Some(true)));
         assert_eq!(all.http2, Some(false));
