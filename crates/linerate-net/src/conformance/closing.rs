@@ -331,16 +331,21 @@ pub fn connections_that_linger_make_room<T: Transport>(subject: &Subject<T>) {
         bed.net.close(*client, how);
     }
     bed.for_a_while(Duration::from_millis(20));
-    for (_, server) in pairs {
+    let mut servers: Vec<_> = pairs.iter().map(|(_, server)| *server).collect();
+    let mut failed = 0;
+    while !servers.is_empty() {
         let accepted = bed.accepted.len();
         let late = bed.connect();
-        if bed.net.name() != "mem" {
-            bed.until("the end", |bed| bed.of(server).ended);
-            assert_eq!(bed.of(server).failed, None);
-        }
+        bed.for_a_while(Duration::from_millis(5));
+        // The accepted end needs a place too: that of a server whose client is gone.
+        let gone = |conn: &crate::Conn| bed.of(*conn).ended || bed.of(*conn).failed.is_some();
+        let server = servers.remove(servers.iter().position(gone).unwrap_or(0));
+        failed += bed.of(server).failures;
         bed.net.close(server, Close::Now);
         bed.until("the next one", |bed| bed.of(late).connected == 1 && bed.accepted.len() > accepted);
     }
+    // A layer whose last bytes cannot leave at once resets one connection.
+    assert!(failed <= 1, "{failed} ended by a reset");
 }
 
 pub fn closing_many_at_once<T: Transport>(subject: &Subject<T>) {

@@ -300,11 +300,16 @@ impl<T: Transport, L: Layer> Layered<T, L> {
     }
 
     /// Ends the connection that has lingered longest, so that the wire has room for another one.
-    fn make_room(&mut self) -> bool {
+    /// Says whether there was one.
+    fn make_room(&mut self, how: Close) -> bool {
         let entries = &self.entries;
-        let oldest = self.closing.oldest(|conn| entries.get(conn)?.waits_for());
-        // A reset: the session's last words would have to be acknowledged first.
-        oldest.map(|conn| self.give_up(conn, Close::Abort)).is_some()
+        let Some(oldest) = self.closing.oldest(|conn| entries.get(conn)?.waits_for()) else { return false };
+        if how == Close::Abort {
+            self.give_up(oldest, how)
+        } else {
+            self.end(oldest, how)
+        }
+        true
     }
 
     fn is_ready(&self, conn: Conn) -> bool {
@@ -404,12 +409,15 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
 
     fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError> {
         let session = self.layer.connect(options.profile, to)?;
-        let conn = match self.wire.connect(to, options) {
-            Err(error) if error.kind == NetErrorKind::NoMemory && self.make_room() => {
-                self.wire.connect(to, options)?
+        let mut conn = self.wire.connect(to, options);
+        // In order if the wire can let go of it at once. A reset if its last words would have to be
+        // acknowledged first.
+        for how in [Close::Lingering, Close::Abort] {
+            if conn.is_err_and(|error| error.kind == NetErrorKind::NoMemory) && self.make_room(how) {
+                conn = self.wire.connect(to, options);
             }
-            conn => conn?,
-        };
+        }
+        let conn = conn?;
         if let Some(session) = session {
             self.entries.insert(conn, Entry::new(session, Side::Asked, self.wire.now()));
         }
