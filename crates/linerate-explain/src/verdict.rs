@@ -111,6 +111,12 @@ impl Verdict {
         self
     }
 
+    /// With advice of its own.
+    pub(crate) fn advising(mut self, fixes: &'static [Fix]) -> Verdict {
+        self.fixes = fixes;
+        self
+    }
+
     /// Its stable name.
     pub fn id(&self) -> &'static str {
         self.id

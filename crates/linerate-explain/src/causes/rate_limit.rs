@@ -3,16 +3,19 @@
 //!
 //! Symptom: each of several consecutive calls waits the same time, as with a server that works that
 //! long; or the response is 429. Experiment: calls after a pause, paired with calls right after
-//! them. A server that works takes equally long for both.
+//! them. A server that works takes equally long for both. Dose: after a pause shorter than the wait
+//! a call waits that much less, and after every longer one only what the server takes. A server
+//! that answers on a tick makes calls wait after long pauses too; a delayed acknowledgement (behind a
+//! proxy, say) is spared all at once.
 
 use std::time::Duration;
 
 use crate::call::ms;
-use crate::evidence::Grounds;
+use crate::evidence::{Grounds, Proof};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, not_moved};
-use crate::signs::pace;
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
+use crate::signs::pace::{self, LONG, OPENING, PAUSES, Pace, SHORT, SOON};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -56,25 +59,17 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// Blocks of a call after a pause and one right after it.
-const BLOCKS: usize = 4;
-/// A pause is this many times the duration of a call, plus this time: by then the limit admits the
-/// next call.
-const PAUSE: (f64, Duration) = (1.5, Duration::from_millis(20));
-
 /// If calls fail with 503, it is unknown when the next one is admitted.
 const UNAVAILABLE: Duration = Duration::from_secs(1);
 
-/// Least wait that the limit must explain, in relation to what the calls wait.
-fn least_ms(record: &Record) -> f64 {
-    (0.3 * beyond_rtt(record)).max(WORK_MS / 2.0)
-}
+/// Pairs of a call after that pause and one right after it, if calls fail with 503.
+const UNAVAILABLE_PAIRS: usize = 3;
 
 fn wants(record: &Record) -> Vec<Block> {
     let slow = beyond_rtt(record) >= WORK_MS * 0.8;
     let unavailable = record.observed().filter_map(|c| c.answer()).filter(|a| a.status == 503).count();
     let some = unavailable > 0 && unavailable < record.observed().count();
-    let may = record.settings.may_repeat && !record.tried(Experiment::Paced);
+    let may = record.settings.may_repeat && !record.given_up.contains(&Experiment::Paced);
     // If the server names its limit itself, more calls are needless: it asked for fewer.
     if !(slow || some) || !may || record.group().is_empty() || !pace::refusals(record).0.is_empty() {
         return Vec::new();
@@ -82,18 +77,37 @@ fn wants(record: &Record) -> Vec<Block> {
     let takes = Duration::from_secs_f64(record.typical(|c| c.total) / 1e3);
     let lane =
         if record.reused().len() >= 2 { Lane::Kept(Experiment::Paced.first_lane()) } else { Lane::Fresh };
-    let probe = |arm: u8| {
+    let probe = |arm: u8, pause: Duration| {
         let plain = CallProbe::plain(Experiment::Paced, arm, lane);
-        let mut probe = CallProbe { writes: record.settings.writes, ..plain };
-        if arm == 1 {
-            probe.pause = if some { UNAVAILABLE } else { takes.mul_f64(PAUSE.0) + PAUSE.1 };
-        }
-        Probe::Call(Box::new(probe))
+        Probe::Call(Box::new(CallProbe { writes: record.settings.writes, pause, ..plain }))
     };
-    let pairs = |n: usize| std::iter::repeat_n([probe(1), probe(0)], n).flatten();
-    // Very slow calls leave time for three of each only.
-    let blocks = if some || takes > Duration::from_millis(350) { BLOCKS - 1 } else { BLOCKS };
-    vec![std::iter::once(probe(2)).chain(pairs(blocks)).collect()]
+    let soon = || probe(SOON, Duration::ZERO);
+    let long = |times: f64| probe(LONG, takes.mul_f64(times));
+    if !record.tried(Experiment::Paced) {
+        let opening = std::iter::once(probe(OPENING, Duration::ZERO));
+        let pairs = if some {
+            std::iter::repeat_n([probe(LONG, UNAVAILABLE), soon()], UNAVAILABLE_PAIRS).flatten().collect()
+        } else {
+            let [longer, long_enough, _] = PAUSES;
+            [long_enough, longer, long_enough, longer].map(|times| [long(times), soon()]).concat()
+        };
+        return vec![opening.chain(pairs).collect()];
+    }
+    // A pause spares the wait: the doses tell how.
+    let spared = match pace::seen(record) {
+        Pace::Untried | Pace::Same(_) => return Vec::new(),
+        Pace::Limited(trial, _) | Pace::Step(trial) | Pace::Otherwise(trial, _) => trial.effect.value,
+    };
+    if some || pace::has_short_pauses(record) {
+        return Vec::new();
+    }
+    let part = |times: f64| Duration::from_secs_f64(times * spared / 1e3);
+    let [quarter, half] = SHORT.map(|(arm, times)| probe(arm, part(times)));
+    let most = PAUSES[PAUSES.len() - 1];
+    let at_once = soon();
+    let short = [[&half, &quarter, &at_once], [&quarter, &at_once, &half], [&at_once, &half, &quarter]];
+    let short = short.concat().into_iter().cloned();
+    vec![short.chain([long(most), soon(), long(most), soon()]).collect()]
 }
 
 fn refused(record: &Record) -> Option<Verdict> {
@@ -129,23 +143,44 @@ fn judge(record: &Record) -> Judgement {
             Grounds::Counted { words, share: 1.0 },
         )));
     }
-    let Some(trial) = pace::trial(record) else { return Judgement::Silent };
-    let least = least_ms(record);
-    if !trial.moved(least) {
-        let words = format!(
-            "a call after a pause waits {}, one right after another {}: it is not our own pace",
-            say(trial.after_ms()),
-            say(trial.before_ms())
-        );
-        return not_moved(&trial, least, &words);
-    }
+    let (trial, slope) = match pace::seen(record) {
+        Pace::Untried => return Judgement::Silent,
+        Pace::Same(trial) => {
+            let words = format!(
+                "a call after a pause waits {}, one right after another {}: it is not our own pace",
+                say(trial.after_ms()),
+                say(trial.before_ms())
+            );
+            return not_moved(&trial, pace::least_ms(record), &words);
+        }
+        Pace::Step(trial) => {
+            return excluded(format!(
+                "a pause spares a call all of its wait ({} instead of {}) or nothing: a limit would make it shorter by 1 ms for each \
+                 millisecond of pause",
+                say(trial.after_ms()),
+                say(trial.before_ms())
+            ));
+        }
+        Pace::Otherwise(_, words) => return Judgement::Open(format!("unclear: {words}")),
+        Pace::Limited(trial, slope) => (trial, slope),
+    };
     let words = format!(
         "a call alone is answered after {}; right after another it waits {}: the time between two calls is what is limited",
         say(trial.after_ms()),
         say(trial.before_ms())
     );
-    let verdict = Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words).saying(
+    let verdict = Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words);
+    let verdict = match slope {
+        Some(slope) => verdict.saying(format!(
+            "dose-response: a call waits {:.2} ms less for each millisecond of a pause before it ({:.2} to {:.2}), and after every pause \
+             longer than the wait the same",
+            -slope.value, -slope.high, -slope.low
+        )),
+        None => verdict.at_most(Proof::Likely).saying(
+            "pauses shorter than the wait, which would show that it falls by 1 ms for each, did not fit into the time (--budget)",
+        ),
+    };
+    Judgement::Named(Box::new(verdict.saying(
         "work that goes on after each answer and holds up the next call looks the same from outside: the limiter's own log tells",
-    );
-    Judgement::Named(Box::new(verdict))
+    )))
 }

@@ -14,6 +14,7 @@ use crate::evidence::{Grounds, Proof, Trial};
 use crate::probe::{Block, DOSES_MS, Experiment, Writes};
 use crate::record::{Record, median_of};
 use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
+use crate::signs::pace::{self, Pace};
 use crate::signs::streams;
 use crate::stats::{Estimate, slope};
 use crate::verdict::Verdict;
@@ -154,9 +155,44 @@ pub(crate) fn dose(record: &Record) -> Option<Estimate> {
     if points.len() < 2 * DOSES_MS.len() { None } else { slope(&points) }
 }
 
+/// What a delayed acknowledgement of Linux takes, milliseconds.
+const DELAYED_ACK_MS: std::ops::RangeInclusive<f64> = 36.0..=48.0;
+
+const BEHIND: &[Fix] = &[Fix {
+    software: "any server that passes calls on",
+    change: "run it from there against its backend: linerate explain http://BACKEND/; the backend then sets TCP_NODELAY, or writes head and body in one call",
+}];
+
+/// Nothing comes for as long as an acknowledgement is delayed, and it is not ours: the server waits
+/// for the rest of a response itself, from one behind it whose acknowledgements it delays.
+fn behind(record: &Record) -> Option<Verdict> {
+    let Pace::Step(trial) = pace::seen(record) else { return None };
+    let mut waits = trial.without.clone();
+    waits.sort_by(f64::total_cmp);
+    // What a busy machine adds is not in the quicker ones.
+    let least = waits.get(waits.len() / 4).copied().unwrap_or_default() - trial.after_ms();
+    if !DELAYED_ACK_MS.contains(&least) {
+        return None;
+    }
+    let words = format!(
+        "right after another call each waits {} for its first byte, after short pauses as long or not at all, and after longer ones {}: so \
+         long, and under that condition, Linux delays an acknowledgement",
+        say(trial.before_ms()),
+        say(trial.after_ms())
+    );
+    let verdict = Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).at_most(Proof::Likely);
+    let verdict = verdict.titled(
+        "it looks like Nagle's algorithm meeting delayed ACKs behind the server that answers, between a proxy and its backend, say",
+    );
+    Some(verdict.saying(words).advising(BEHIND))
+}
+
 fn judge(record: &Record) -> Judgement {
     if !sign(record) {
-        return no_pause(record);
+        return match behind(record) {
+            Some(verdict) => Judgement::Named(Box::new(verdict)),
+            None => no_pause(record),
+        };
     }
     if streams::limited_by_window(record) {
         return excluded("the answer pauses on the way, and with larger HTTP/2 windows of ours it does not");

@@ -1,12 +1,16 @@
 //! Whether calls wait because they follow one another too soon, and whether the server itself says
 //! so.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::call::{Answer, Call};
+use super::wait::{WORK_MS, beyond_rtt};
+use crate::call::{Answer, Call, ms};
 use crate::evidence::Trial;
-use crate::probe::Experiment;
+use crate::probe::{CallProbe, Experiment};
 use crate::record::Record;
+use crate::stats::{Estimate, median, slope};
+use crate::words::say;
 
 /// Used if a refusal does not say when to retry.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -29,24 +33,162 @@ pub(crate) fn refusals(record: &Record) -> (Vec<&Answer>, usize) {
     (answers.into_iter().filter(|a| refused(a).is_some()).collect(), all)
 }
 
+/// Arms of [`Experiment::Paced`]: right after the call before, after a pause longer than a call
+/// takes, the call that opens the connection, and after a quarter and half of what long pauses spare.
+pub(crate) const SOON: u8 = 0;
+pub(crate) const LONG: u8 = 1;
+pub(crate) const OPENING: u8 = 2;
+pub(crate) const SHORT: [(u8, f64); 2] = [(3, 0.25), (4, 0.5)];
+/// Pauses longer than a call, in times that a call takes. Reason: neither is a whole number, so
+/// that a server that answers on a tick makes calls wait differently after each of them.
+pub(crate) const PAUSES: [f64; 3] = [1.5, 2.3, 3.1];
+/// Least wait that the pace must explain: this share of what calls wait, and milliseconds.
+const LEAST: (f64, f64) = (0.3, WORK_MS / 2.0);
+/// How far calls after long pauses may be from their floor: this share of what a pause spares, and
+/// milliseconds.
+const OFF: (f64, f64) = (0.15, 2.0);
+/// Calls after each dose from which on it counts.
+const EACH: usize = 2;
+
+/// How the wait of a call depends on the pause before it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Pace {
+    /// Nothing is known.
+    Untried,
+    /// A pause does not spare a call its wait, or that is unclear: the trial says which.
+    Same(Trial),
+    /// It falls by a millisecond for each millisecond of pause, and stays at its floor after longer
+    /// ones: a limiter. `None`: pauses shorter than the wait did not fit into the time.
+    Limited(Trial, Option<Estimate>),
+    /// A pause spares all of the wait or nothing, and long ones always all of it: a delayed
+    /// acknowledgement.
+    Step(Trial),
+    /// A pause spares some of it, and neither as a limiter nor as a delayed acknowledgement does. Why
+    /// not, in words.
+    Otherwise(Trial, String),
+}
+
+impl Pace {
+    /// What a call waits that pays nothing for the pace, milliseconds.
+    pub(crate) fn alone_ms(&self) -> Option<f64> {
+        match self {
+            Pace::Limited(trial, _) | Pace::Step(trial) => Some(trial.after_ms()),
+            Pace::Untried | Pace::Same(_) | Pace::Otherwise(..) => None,
+        }
+    }
+}
+
+/// Least wait that the pace must explain, milliseconds.
+pub(crate) fn least_ms(record: &Record) -> f64 {
+    (LEAST.0 * beyond_rtt(record)).max(LEAST.1)
+}
+
+/// The result of the calls at several paces.
+pub(crate) fn seen(record: &Record) -> Pace {
+    let Some(trial) = trial(record) else { return Pace::Untried };
+    if !trial.moved(least_ms(record)) {
+        return Pace::Same(trial);
+    }
+    let (soon, spared) = (trial.before_ms(), trial.effect.value);
+    let tolerance = OFF.1.max(OFF.0 * spared);
+    let long = after_pauses(record, LONG);
+    let floors: Vec<(f64, f64)> = long.iter().map(|(pause, waits)| (*pause, median(waits))).collect();
+    let floor = floors.iter().map(|f| f.1).fold(f64::INFINITY, f64::min);
+    // Of all of them one may be a hiccup.
+    let above = long.iter().flat_map(|l| &l.1).filter(|w| **w > floor + tolerance).count();
+    if above > 1 || floors.iter().any(|f| f.1 > floor + tolerance) {
+        let told: Vec<String> =
+            floors.iter().map(|(p, w)| format!("{} after {}", say(*w), say(*p))).collect();
+        let words = format!(
+            "calls wait {} right after another, and after longer pauses {}: what limits a rate lets all of these through at once",
+            say(soon),
+            told.join(", ")
+        );
+        return Pace::Otherwise(trial, words);
+    }
+    let Some(slope) = short_slope(record).filter(|_| has_both_doses(&long)) else {
+        return Pace::Limited(trial, None);
+    };
+    // What a limiter lets through at once it makes wait a whole turn less.
+    if (-1.35..=-0.65).contains(&slope.value) && slope.high < -0.4 {
+        return Pace::Limited(trial, Some(slope));
+    }
+    if all_or_nothing(record, soon, floor + tolerance) {
+        return Pace::Step(trial);
+    }
+    let words = format!(
+        "calls wait {} right after another, and {:.2} ms less for each millisecond of a pause shorter than that ({:.2} to {:.2}): with what \
+         limits a rate it would be 1.00",
+        say(soon),
+        -slope.value,
+        -slope.high,
+        -slope.low
+    );
+    Pace::Otherwise(trial, words)
+}
+
+/// Pauses shorter than a call were tried.
+pub(crate) fn has_short_pauses(record: &Record) -> bool {
+    record
+        .calls()
+        .any(|(p, _)| p.experiment == Experiment::Paced && SHORT.iter().any(|(arm, _)| *arm == p.arm))
+}
+
+/// A wait from this share of the usual one on is all of it.
+const WHOLE: f64 = 0.85;
+
+/// Right after another call all wait for long, and after short pauses as long or hardly at all.
+fn all_or_nothing(record: &Record, soon: f64, floor: f64) -> bool {
+    let waits = |arm: u8| paced(record, arm).map(|(_, c)| ms(c.wait));
+    let whole = |wait: &f64| *wait >= WHOLE * soon;
+    let short: Vec<f64> = SHORT.iter().flat_map(|(arm, _)| waits(*arm)).collect();
+    let between = short.iter().filter(|w| !whole(w) && **w > floor).count();
+    let met = short.iter().filter(|w| whole(w)).count();
+    // Of each kind one may be a hiccup.
+    between <= 1 && met >= EACH && waits(SOON).filter(|w| *w <= floor).count() <= 1
+}
+
+/// Both of the long pauses that decide were tried often enough.
+fn has_both_doses(long: &[(f64, Vec<f64>)]) -> bool {
+    long.iter().filter(|(_, waits)| waits.len() >= EACH).count() >= PAUSES.len()
+}
+
+/// How the wait changes for each millisecond of a pause that is shorter than the wait.
+fn short_slope(record: &Record) -> Option<Estimate> {
+    let arms = [(SOON, 0.0)].into_iter().chain(SHORT);
+    let doses: Vec<_> = arms.flat_map(|(arm, _)| after_pauses(record, arm)).collect();
+    let told = doses.len() > SHORT.len() && doses.iter().all(|(_, waits)| waits.len() >= EACH);
+    let points: Vec<(f64, f64)> =
+        doses.iter().flat_map(|(pause, waits)| waits.iter().map(|w| (*pause, *w))).collect();
+    slope(&points).filter(|_| told)
+}
+
+/// The waits of an arm's calls by the pause before them, both milliseconds.
+fn after_pauses(record: &Record, arm: u8) -> Vec<(f64, Vec<f64>)> {
+    let mut by_pause: BTreeMap<Duration, Vec<f64>> = BTreeMap::new();
+    for (probe, call) in paced(record, arm) {
+        by_pause.entry(probe.pause).or_default().push(ms(call.wait));
+    }
+    by_pause.into_iter().map(|(pause, waits)| (ms(pause), waits)).collect()
+}
+
 /// Calls right after the one before, against calls after a pause.
 pub(crate) fn trial(record: &Record) -> Option<Trial> {
     let name = "a pause before the call";
-    let [without, with] = [0, 1].map(|arm| times(record, arm));
+    let [without, with] = [SOON, LONG].map(|arm| paced(record, arm).map(|(_, c)| ms(c.wait)).collect());
     Trial::of(name, "the pace", without, with)
 }
 
-/// Times that calls of an arm waited; refused calls don't count.
-fn times(record: &Record, arm: u8) -> Vec<f64> {
-    let calls = record.calls().filter(|(p, _)| p.experiment == Experiment::Paced && p.arm == arm);
-    let answered = calls.filter(|(_, c)| c.answer().is_some_and(|a| a.status < 400) && !c.lossy());
-    answered.map(|(_, c)| crate::call::ms(c.wait)).collect()
+/// An arm's calls; refused ones don't count.
+fn paced(record: &Record, arm: u8) -> impl Iterator<Item = (&CallProbe, &Call)> {
+    let calls = record.calls().filter(move |(p, _)| p.experiment == Experiment::Paced && p.arm == arm);
+    calls.filter(|(_, c)| c.answer().is_some_and(|a| a.status < 400) && !c.lossy())
 }
 
 /// Of the calls right after another and of those after a pause: how many failed with 503, of how
 /// many.
 pub(crate) fn unavailable(record: &Record) -> [(usize, usize); 2] {
-    [0, 1].map(|arm| {
+    [SOON, LONG].map(|arm| {
         let calls = record.calls().filter(|(p, _)| p.experiment == Experiment::Paced && p.arm == arm);
         calls.filter_map(|(_, c)| c.answer()).fold((0, 0), |(bad, all), answer| {
             (bad + usize::from(matches!(answer.status, 429 | 503)), all + 1)

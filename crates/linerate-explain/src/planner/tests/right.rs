@@ -126,7 +126,9 @@ fn our_own_pace_is_no_work_of_the_server() {
         for rtt in [0.05, 40.0] {
             let diagnosis = explained_with(World { every, rtt, ..World::default() }, settings(), 1);
             assert_eq!(ids(&diagnosis), ["rate-limit"], "{every}, {rtt}: {diagnosis:#?}");
-            assert_eq!(diagnosis.causes[0].proof(), Proof::Proved, "{diagnosis:#?}");
+            // With so long a turn the doses do not fit into the time.
+            let proof = if every > 300.0 { Proof::Likely } else { Proof::Proved };
+            assert_eq!(diagnosis.causes[0].proof(), proof, "{diagnosis:#?}");
         }
     }
     let both = explained(World { every: 101.0, think: |_| 30.0, ..World::default() });
