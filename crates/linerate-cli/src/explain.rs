@@ -222,6 +222,7 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
         Probe::Burst(_) => "several calls at once",
         Probe::Held(..) => "a call beside idle connections",
         Probe::Together(_) => "calls at once, on one connection and on several",
+        Probe::Scattered(_) => "calls at random times",
         Probe::Call(_) | Probe::SideBySide(_) => match about.unwrap_or(Experiment::Observe) {
             Experiment::Observe => "making the call, on new and kept connections",
             Experiment::QuickAck => "acknowledging at once, in turns with as usual",
@@ -241,7 +242,9 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
             Experiment::Resume => "resumed TLS sessions, in turns with full handshakes",
             Experiment::Group | Experiment::Version => "other TLS handshakes, in turns with the usual ones",
             Experiment::Window => "larger HTTP/2 windows, in turns with the usual ones",
+            Experiment::Timed => "calls at moments at which it stops, and at others",
             Experiment::Tail
+            | Experiment::Scattered
             | Experiment::Burst
             | Experiment::Held
             | Experiment::Streams

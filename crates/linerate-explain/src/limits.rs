@@ -7,8 +7,17 @@ pub const CALLS: usize = 60;
 /// Calls beyond these on a busy machine. Reason: intervals are wide there, and the experiments of
 /// one cause would use up what the next one needs.
 pub const CALLS_BUSY: usize = CALLS / 2;
+/// Calls beyond these at random times. Reason: of 30 calls, a fault that meets one in five meets fewer
+/// than three in 4 of 100 diagnoses only.
+pub const CALLS_SCATTERED: usize = CALLS / 2;
+/// Calls beyond these at moments of a period that those at random times show.
+pub const CALLS_TIMED: usize = 9;
+/// The mean gap between calls at random times.
+pub const SCATTERED_GAP: Duration = Duration::from_millis(60);
 /// Share of our calls' time spent waiting for a processor from which on the machine counts as busy.
 pub const BUSY_SHARE: f64 = 0.02;
+/// And the least wait of a call, milliseconds. Reason: 10 % of a call of 0.2 ms are no busy machine.
+pub const BUSY_MS: f64 = 0.2;
 /// Share of the time in which something on this machine waited for a processor (PSI) from which on
 /// programs compete for them.
 pub const CONTENDED: f64 = 0.5;

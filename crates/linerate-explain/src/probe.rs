@@ -65,6 +65,11 @@ pub enum Experiment {
     Streams,
     /// The same where segments get lost.
     HeadOfLine,
+    /// At times drawn beforehand.
+    Scattered,
+    /// At moments at which a server that stops at regular intervals lets calls through (1), and at
+    /// those when it has just stopped (0).
+    Timed,
 }
 
 impl Experiment {
@@ -96,6 +101,8 @@ impl Experiment {
             Experiment::Window => "calls with larger HTTP/2 windows",
             Experiment::Streams => "calls at once on one and on several connections",
             Experiment::HeadOfLine => "calls at once on one and on several connections, as segments get lost",
+            Experiment::Scattered => "calls at random times",
+            Experiment::Timed => "calls at moments at which the server stops, and at others",
         }
     }
 
@@ -113,7 +120,9 @@ impl Experiment {
             | Experiment::Group
             | Experiment::Version
             | Experiment::Streams
-            | Experiment::HeadOfLine => 0,
+            | Experiment::HeadOfLine
+            | Experiment::Scattered
+            | Experiment::Timed => 0,
             Experiment::Window => 200,
             Experiment::QuickAck => 10,
             Experiment::Dose => 160,
@@ -267,6 +276,9 @@ pub enum Probe {
     Held(u8, Duration),
     /// Make several calls at once on connections of HTTP/2.
     Together(Together),
+    /// Make a call at each of these times since the first, on another connection where the last call
+    /// is still under way.
+    Scattered(Vec<Duration>),
 }
 
 /// Probes that are made one right after the other. An experiment's blocks are made in random order.
@@ -280,6 +292,7 @@ impl Probe {
             Probe::Burst(n) => usize::from(*n),
             Probe::SideBySide(lanes) => lanes.iter().map(Vec::len).sum(),
             Probe::Together(t) => usize::from(t.calls) * usize::from(t.rounds) + usize::from(t.connections),
+            Probe::Scattered(times) => times.len(),
             _ => 0,
         }
     }
@@ -350,4 +363,6 @@ pub enum Observation {
     Held(Box<Held>),
     /// Of [`Probe::Together`], round by round.
     Together(Vec<Vec<Call>>),
+    /// Of [`Probe::Scattered`], in the order in which they began.
+    Scattered(Vec<Call>),
 }

@@ -129,13 +129,23 @@ impl Record {
         }
     }
 
-    /// Notes what came of a probe. Calls that were made side by side are noted one by one.
+    /// Notes what came of a probe. Calls that were made side by side, or at random
+    /// times, are noted one by one.
     pub fn push(&mut self, probe: Probe, observation: Observation) {
         match (probe, observation) {
             (Probe::SideBySide(probes), Observation::SideBySide(calls)) => {
                 let pairs = probes.into_iter().zip(calls).flat_map(|(p, c)| p.into_iter().zip(c));
                 let one = |(p, c)| (Probe::Call(Box::new(p)), Observation::Call(Box::new(c)));
                 self.entries.extend(pairs.map(one));
+            }
+            (Probe::Scattered(_), Observation::Scattered(calls)) => {
+                let one = |call: Call| {
+                    let lane = if call.fresh { Lane::Fresh } else { Lane::Kept(0) };
+                    let mut probe = CallProbe::plain(Experiment::Scattered, 0, lane);
+                    probe.writes = self.settings.writes;
+                    (Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)))
+                };
+                self.entries.extend(calls.into_iter().map(one));
             }
             entry => self.entries.push(entry),
         }
@@ -318,7 +328,7 @@ impl Record {
 
     /// Whether we waited for processors so much that times are less certain.
     pub fn is_machine_busy(&self) -> bool {
-        self.waited_share() > limits::BUSY_SHARE
+        self.waited_share() > limits::BUSY_SHARE && self.waited_ms() > limits::BUSY_MS
     }
 
     /// Programs compete for this machine's processors. Far away our own calls sleep most of their
@@ -331,7 +341,10 @@ impl Record {
     pub fn calls_allowed(&self) -> usize {
         let more = if self.is_machine_busy() { self.settings.calls.min(limits::CALLS_BUSY) } else { 0 };
         let streams = if self.loses_streams() { limits::CALLS_STREAMS } else { 0 };
-        self.settings.calls + more + streams
+        // They are made when all else has found nothing, and take nothing away from it.
+        let scattered = self.calls().filter(|(p, _)| p.experiment == Experiment::Scattered).count();
+        let scattered = scattered + if scattered > 0 { limits::CALLS_TIMED } else { 0 };
+        self.settings.calls + more + streams + scattered
     }
 
     /// How long our own threads waited for a processor in a call, on average, milliseconds.

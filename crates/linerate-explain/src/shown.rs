@@ -64,7 +64,7 @@ const METRICS: [Metric; 9] = [
 ];
 
 /// Experiments with two arms.
-const TWO_ARMS: [Experiment; 15] = [
+const TWO_ARMS: [Experiment; 16] = [
     Experiment::QuickAck,
     Experiment::NoDelay,
     Experiment::Apart,
@@ -80,6 +80,7 @@ const TWO_ARMS: [Experiment; 15] = [
     Experiment::Group,
     Experiment::Version,
     Experiment::Window,
+    Experiment::Timed,
 ];
 
 /// Selects the material to show from the record.

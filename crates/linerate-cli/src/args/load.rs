@@ -243,7 +243,7 @@ pub(crate) struct LoadArgs {
 
     /// Afterwards look at the worst request of the tail: call it again, alone, and say why it is slow
     ///
-    /// At most 60 calls in at most 15 s; a request that is not GET or HEAD is called once. See linerate explain.
+    /// At most 99 calls in at most 15 s; a request that is not GET or HEAD is called once. See linerate explain.
     #[arg(long, help_heading = GOOD)]
     pub(crate) explain: bool,
 

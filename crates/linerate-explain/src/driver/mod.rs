@@ -11,6 +11,7 @@ mod http;
 mod machine;
 mod packets;
 mod process;
+mod scattered;
 mod streams;
 mod talk;
 mod view;
@@ -33,7 +34,7 @@ use crate::limits;
 use crate::packets::Packets;
 use crate::planner::Planner;
 use crate::probe::{
-    CallProbe, Connected, Experiment, Held, Lane, Observation, Probe, Resolved, Together, Variation,
+    CallProbe, Connected, Experiment, Held, Lane, Observation, Probe, Resolved, Together, Variation, Writes,
 };
 use crate::process::ProcessView;
 use crate::record::{Record, Settings};
@@ -128,6 +129,7 @@ pub fn explain(
         end: instrument::now(),
         process: settings.pid.map(process::Process::new),
         window: settings.window,
+        writes: settings.writes,
     };
     hands.render(&Variation::None)?;
     if request.http == Http::Two {
@@ -316,6 +318,7 @@ impl Film {
             Observation::SideBySide(lanes) => recorder.made(lanes.iter().flatten()),
             Observation::Held(held) => recorder.made([&held.call]),
             Observation::Together(rounds) => recorder.made(rounds.iter().flatten()),
+            Observation::Scattered(calls) => recorder.made(calls),
             Observation::Resolved(_) | Observation::NameServers(_) | Observation::Connected(_) => {}
         }
     }
@@ -372,6 +375,8 @@ struct Hands<'a> {
     process: Option<process::Process>,
     /// The HTTP/2 windows that we announce.
     window: u32,
+    /// How the user's client writes a request with a body.
+    writes: Writes,
 }
 
 impl Hands<'_> {
@@ -388,6 +393,7 @@ impl Hands<'_> {
             Probe::SideBySide(lanes) => Observation::SideBySide(self.side_by_side(lanes)?),
             Probe::Held(n, time) => Observation::Held(Box::new(self.held(*n, *time)?)),
             Probe::Together(together) => Observation::Together(self.together(together)?),
+            Probe::Scattered(times) => Observation::Scattered(self.scattered(times)?),
         })
     }
 

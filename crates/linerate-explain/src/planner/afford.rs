@@ -15,6 +15,7 @@ pub(super) fn experiments(probe: &Probe) -> Vec<Experiment> {
         Probe::Burst(_) => vec![Experiment::Burst],
         Probe::Held(..) => vec![Experiment::Held],
         Probe::Together(t) => vec![t.experiment],
+        Probe::Scattered(_) => vec![Experiment::Scattered],
         Probe::SideBySide(lanes) => lanes.iter().flatten().map(|c| c.experiment).take(1).collect(),
         _ => Vec::new(),
     }
@@ -82,6 +83,9 @@ impl Costs {
             Probe::Resolve => record.lookups().first().map_or(0.0, |l| l.took.as_secs_f64()),
             Probe::NameServers => 2.0 * NAME_SERVER_TIME.as_secs_f64(),
             Probe::Held(_, time) => time.as_secs_f64() + self.fresh,
+            Probe::Scattered(times) => {
+                times.last().map_or(0.0, Duration::as_secs_f64) + 2.0 * self.kept.max(self.fresh)
+            }
             // As many turns as the server's limit of streams makes.
             Probe::Together(t) => self.fresh + 3.0 * f64::from(t.rounds) * self.kept,
             Probe::Connect(_) => self.connect,

@@ -9,6 +9,7 @@ pub(crate) mod new_connections;
 pub(crate) mod pace;
 pub(crate) mod path;
 pub(crate) mod pieces;
+pub(crate) mod scattered;
 pub(crate) mod streams;
 pub(crate) mod tls;
 pub(crate) mod wait;

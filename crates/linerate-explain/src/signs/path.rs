@@ -1,9 +1,9 @@
 //! How the round trip varies: a queue on the path that fills and drains, or hiccups.
 
 use crate::call::{Call, ms, syn_round_trip};
-use crate::probe::Observation;
+use crate::probe::{Experiment, Observation};
 use crate::record::Record;
-use crate::stats::{median, order_p_value};
+use crate::stats::{Estimate, median, order_p_value, shift};
 
 /// Handshakes needed to distinguish a queue from hiccups.
 const ENOUGH: usize = 16;
@@ -15,7 +15,7 @@ const RANGE_MS: f64 = 12.0;
 /// The same as a share of the least round trip.
 const RANGE_SHARE: f64 = 0.1;
 /// Chance that times in random order follow one another so closely, at most.
-pub(crate) const CHANCE: f64 = 0.003;
+pub(crate) const CHANCE: f64 = 0.001;
 
 /// Times of handshakes that were made one right after the other.
 fn series(record: &Record) -> Vec<f64> {
@@ -83,6 +83,42 @@ impl Path {
     pub(crate) fn chance(&self) -> f64 {
         order_p_value(&self.series)
     }
+}
+
+/// Handshakes from which on the slowest and the fastest 10 % say how much the path varies.
+const MANY: usize = 10;
+
+/// How far handshakes are apart, milliseconds: what the path alone may add to a call. Of many, 8 in
+/// 10.
+pub(crate) fn spread_ms(record: &Record) -> f64 {
+    let mut times = handshakes(record);
+    if record.is_loopback() || times.len() < 2 {
+        return 0.0;
+    }
+    times.sort_by(f64::total_cmp);
+    let out = if times.len() >= MANY { times.len() / 10 } else { 0 };
+    times[times.len() - 1 - out] - times[out]
+}
+
+/// The round trip in the middle: of a path that varies, that of handshakes.
+pub(crate) fn typical_ms(record: &Record) -> f64 {
+    if spread_ms(record) < SIGN_MS {
+        record.rtt_ms()
+    } else {
+        median(&handshakes(record)).max(record.rtt_ms())
+    }
+}
+
+/// How much longer calls wait than handshakes take (Hodges and Lehmann), where the path varies: the
+/// distance to the fastest of them would be the path's.
+pub(crate) fn beyond_jitter(record: &Record) -> Option<Estimate> {
+    let times = handshakes(record);
+    if times.len() < MANY || spread_ms(record) < SIGN_MS {
+        return None;
+    }
+    let mut waits: Vec<f64> = record.group().iter().filter(|c| !c.lossy()).map(|c| ms(c.wait)).collect();
+    waits.extend(record.times(Experiment::Tail, 0, |c| c.wait));
+    (waits.len() >= 2).then(|| shift(&waits, &times))
 }
 
 /// Handshakes vary as behind a queue that fills and drains: each takes about as long as the one
