@@ -79,6 +79,7 @@ impl Place {
             | "event-loop-blocked"
             | "gc-pause"
             | "h2-stream-limit"
+            | "periodic-stall"
             | "pinned-to-busy-worker"
             | "rate-limit"
             | "reverse-dns"

@@ -16,11 +16,11 @@ use crate::evidence::Proof;
 use crate::limits;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Observation, Probe};
 use crate::record::{Record, Settings, median_of};
-use crate::rule::{Judgement, Judgements};
+use crate::rule::{Cause, Judgement, Judgements};
 use crate::shown::Arms;
 use crate::signs::new_connections::starved;
 use crate::signs::wait::WORK_MS;
-use crate::signs::{at_once, bursts, first, pace};
+use crate::signs::{at_once, bursts, first, pace, path, scattered};
 use crate::times::{self, Part, Times};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -75,6 +75,8 @@ const COSTS: (f64, f64, f64) = (2.0, 0.1, 20.0);
 const BUSY: (f64, f64) = (0.1, 1.0);
 /// Round trips of one response on a warm connection that want a reason.
 const ROUND_TRIPS: f64 = 8.0;
+/// Calls at random times below which they tell nothing.
+const LEAST_SCATTERED: usize = 10;
 /// Share of the time the first look may take.
 const LOOK_SHARE: f64 = 0.4;
 
@@ -120,8 +122,13 @@ impl Planner {
     pub fn poll_probe(&mut self, elapsed: Duration) -> Option<Probe> {
         self.record.elapsed = elapsed;
         loop {
-            if elapsed >= self.until() || self.left() == 0 {
+            if elapsed >= self.until() {
                 self.give_up();
+            } else if self.left() == 0 && !matches!(self.queue.front(), Some(Probe::Scattered(_))) {
+                // Those at random times are calls beyond all others.
+                let looked = matches!(self.phase, Phase::Rule(_));
+                self.give_up();
+                self.phase = if looked { Phase::Rule(causes::ALL.len()) } else { Phase::Done };
             }
             if let Some(mut probe) = self.queue.pop_front() {
                 if let Probe::Call(call) = &mut probe {
@@ -172,7 +179,7 @@ impl Planner {
     fn obey(&mut self, observation: &Observation) {
         let calls: &[Call] = match observation {
             Observation::Call(call) => std::slice::from_ref(call),
-            Observation::Burst(calls) => calls,
+            Observation::Burst(calls) | Observation::Scattered(calls) => calls,
             _ => return,
         };
         let Some(after) = calls.iter().filter_map(|c| pace::refused(c.answer()?)).max() else { return };
@@ -251,7 +258,8 @@ impl Planner {
             }
             Phase::Rule(n) => {
                 let Some(rule) = causes::ALL.get(n) else {
-                    self.phase = Phase::Done;
+                    // What these calls show may want another experiment.
+                    self.phase = if self.scatter() { Phase::Rule(0) } else { Phase::Done };
                     return true;
                 };
                 let batch = self.judgements().wanted(rule);
@@ -323,6 +331,46 @@ impl Planner {
             }
         }
         false
+    }
+
+    /// Before it is said that nothing is wrong, or that no cause can be named: calls at random times.
+    /// Those that follow one another may ride in the gaps of what is slow now and then.
+    fn scatter(&mut self) -> bool {
+        let record = &self.record;
+        let some = record.group().iter().any(|c| c.answer().is_some_and(|a| a.status < 400));
+        let may = record.settings.may_repeat && some && pace::refusals(record).0.is_empty();
+        if !may || record.tried(Experiment::Scattered) || self.names_any() {
+            return false;
+        }
+        let calls = limits::CALLS_SCATTERED.min(record.settings.calls / 2);
+        if calls < LEAST_SCATTERED {
+            return false;
+        }
+        let (mut at, gap) = (0.0, scattered::gap_ms(record) / 1e3);
+        let times = (0..calls).map(|_| {
+            at += gap * self.random.exponential();
+            Duration::from_secs_f64(at)
+        });
+        let probe = Probe::Scattered(times.collect());
+        let has = self.until().saturating_sub(self.record.elapsed);
+        if afford::needs(&self.record, &[vec![probe.clone()]]) > has {
+            self.record.given_up.push(Experiment::Scattered);
+            return false;
+        }
+        self.queue.push_back(probe);
+        true
+    }
+
+    /// A cause is at least likely, and no trifle.
+    fn names_any(&self) -> bool {
+        let judgements = self.judgements();
+        let named = |cause: &&Cause| match judgements.of(cause.id) {
+            Judgement::Named(verdict) => Some((**verdict).clone()),
+            _ => None,
+        };
+        let mut named: Vec<Verdict> = causes::ALL.iter().filter_map(named).collect();
+        trifles(&self.record, &mut named);
+        named.iter().any(|verdict| verdict.proof() >= Proof::Likely)
     }
 
     /// In random order, each block in its own.
@@ -432,11 +480,13 @@ impl Planner {
         if let Some(words) = failing(record) {
             return Some(words);
         }
-        // One may be a hiccup of this machine; some, where its processors are wanted by others.
-        let contended = record.is_contended();
-        if let Some((_, words)) = steady::now_and_then(record).filter(|(n, _)| *n > 1 && !contended) {
-            return Some(format!("{words}, and no cause was found for it"));
+        // One may be a hiccup of this machine.
+        let hidden = steady::may_be_starved(record);
+        let slow = steady::now_and_then(record).filter(|slow| slow.often && !hidden);
+        if let Some(slow) = slow.or_else(|| steady::at_random(record).filter(|slow| slow.often && !hidden)) {
+            return Some(format!("{}, and no cause was found for it", slow.words));
         }
+        let contended = record.is_contended();
         let pause = median_of(&record.group(), Call::longest_gap);
         let body = record.group().first().and_then(|c| c.answer()).map_or(0, |a| a.body_bytes)
             + record.settings.body_bytes;
@@ -455,7 +505,7 @@ impl Planner {
         // The time of a large body is the path's rate; without one, time beyond some round trips
         // wants a reason.
         let opening = record.typical(Call::tls_took);
-        let explained = opening + 3.0 * record.rtt_ms() + 2.0 * WORK_MS;
+        let explained = opening + 3.0 * path::typical_ms(record) + 2.0 * WORK_MS;
         (total > explained && body < 100_000)
             .then(|| format!("the call takes {}, and no cause was found for it", say(total)))
     }
@@ -520,10 +570,11 @@ fn doubts(record: &Record) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if let Some((slow, words)) = steady::now_and_then(record)
-        && (slow == 1 || record.is_contended())
-    {
-        doubts.push(words);
+    let hidden = steady::may_be_starved(record);
+    for slow in [steady::now_and_then(record), steady::at_random(record)].into_iter().flatten() {
+        if !slow.often || hidden {
+            doubts.push(slow.words);
+        }
     }
     let failed = record.observed().filter(|c| c.failed().is_some()).count();
     if failed > 0 {

@@ -8,6 +8,7 @@ use crate::call::{Call, Stage, Why, ms};
 use crate::diagnosis::RuledOut;
 use crate::probe::{CallProbe, Experiment, Lane, Variation};
 use crate::record::{Record, median_of};
+use crate::signs::scattered;
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -15,7 +16,7 @@ use crate::words::say;
 const BEFORE: [&str; 6] =
     ["dead-address", "dns-slow", "dns-timeout", "ipv6-fallback", "ports-exhausted", "stopped"];
 /// Causes that make calls differ.
-const CHANGES: [&str; 3] = ["bufferbloat", "pinned-to-busy-worker", "rate-limit"];
+const CHANGES: [&str; 4] = ["bufferbloat", "periodic-stall", "pinned-to-busy-worker", "rate-limit"];
 /// Calls that must have failed one after the other, at the end, before that is a change.
 const FAILED: usize = 3;
 /// Calls on each side of a moment.
@@ -155,37 +156,62 @@ fn slows_down(record: &Record) -> Option<String> {
 /// milliseconds besides, met something.
 const SELDOM: (f64, f64) = (5.0, 50.0);
 
-/// Of the calls with nothing changed those that took far longer than the others: how many, and that
-/// in words. The very first is left out, since it finds everything cold.
-pub(crate) fn now_and_then(record: &Record) -> Option<(usize, String)> {
+/// Calls that were slow now and then.
+pub(crate) struct NowAndThen {
+    /// More of them than a hiccup explains.
+    pub(crate) often: bool,
+    /// How many and how slow, in words.
+    pub(crate) words: String,
+}
+
+/// Calls may be slow because a server that is not known had no processor: programs compete for those
+/// of this machine, and it may be on it.
+pub(crate) fn may_be_starved(record: &Record) -> bool {
+    record.is_contended() && record.calls().all(|(_, c)| c.server.is_none())
+}
+
+/// Of the calls with nothing changed those that took far longer than the others, beyond what each of
+/// them waited for a processor. The very first is left out, since it finds everything cold.
+pub(crate) fn now_and_then(record: &Record) -> Option<NowAndThen> {
     let plain = |p: &CallProbe| {
         let same = matches!(p.experiment, Experiment::Observe | Experiment::Tail | Experiment::PerConnection);
         same && p.arm == 0
     };
     let from = record.warming().count().max(1);
-    let mut took: Vec<f64> = record
-        .calls()
-        .skip(from)
-        .filter(|(p, c)| plain(p) && c.answer().is_some())
-        .map(|(_, c)| ms(c.total))
-        .collect();
+    let calls = record.calls().skip(from).filter(|(p, c)| plain(p) && c.answer().is_some());
+    let own = |c: &Call| ms(c.total) - scattered::starved_ms(c);
+    let mut took: Vec<(f64, f64)> = calls.map(|(_, c)| (own(c), ms(c.total))).collect();
     if took.len() < 2 * LEAST {
         return None;
     }
-    took.sort_by(f64::total_cmp);
-    let least = SELDOM.0 * crate::stats::median(&took) + SELDOM.1;
-    let (most, slow) = took.split_at(took.partition_point(|t| *t <= least));
-    let (all, middle) = (took.len(), say(crate::stats::median(most)));
+    took.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let middle = |calls: &[(f64, f64)]| crate::stats::median(&calls.iter().map(|c| c.1).collect::<Vec<_>>());
+    let least = SELDOM.0 * middle(&took) + SELDOM.1;
+    let (most, slow) = took.split_at(took.partition_point(|t| t.0 <= least));
+    let (all, usual) = (took.len(), say(middle(most)));
     let words = match slow {
         [] => return None,
-        [one] => format!("1 of {all} calls took {}, the others {middle}", say(*one)),
+        [one] => format!("1 of {all} calls took {}, the others {usual}", say(one.1)),
         slow => format!(
-            "{} of {all} calls took {}, the others {middle} (in the middle)",
+            "{} of {all} calls took {}, the others {usual} (in the middle)",
             slow.len(),
-            say(crate::stats::median(slow))
+            say(middle(slow))
         ),
     };
-    Some((slow.len(), words))
+    Some(NowAndThen { often: slow.len() > 1, words })
+}
+
+/// The same of the calls at random times.
+pub(crate) fn at_random(record: &Record) -> Option<NowAndThen> {
+    let slow = scattered::slow(record).filter(|slow| !slow.beyond.is_empty())?;
+    let words = format!(
+        "{} of {} calls at random times waited {}, usual is {} (in the middle)",
+        slow.beyond.len(),
+        slow.of,
+        say(slow.usual + crate::stats::median(&slow.beyond)),
+        say(slow.usual)
+    );
+    Some(NowAndThen { often: slow.is_often() && !slow.is_of_the_path(record), words })
 }
 
 /// From some moment on, the same call takes a wholly different time.
@@ -283,6 +309,16 @@ mod tests {
                     n += 1;
                     now += made.total;
                     Observation::Call(Box::new(made))
+                }
+                Probe::Scattered(times) => {
+                    let plain = CallProbe::plain(Experiment::Scattered, 0, Lane::Kept(0));
+                    let mut one = |at: &Duration| {
+                        n += 1;
+                        Call { began_ns: (now + *at).as_nanos() as i64, ..world(n - 1, &plain, false) }
+                    };
+                    let calls = times.iter().map(&mut one).collect();
+                    now += times.last().copied().unwrap_or_default();
+                    Observation::Scattered(calls)
                 }
                 Probe::Burst(calls) => {
                     let plain = CallProbe::plain(Experiment::Burst, 0, Lane::Fresh);

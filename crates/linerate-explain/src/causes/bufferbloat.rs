@@ -12,6 +12,7 @@ use crate::probe::{Block, Probe};
 use crate::record::Record;
 use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded};
 use crate::signs::path::{self, CHANCE, Path, SIGN_MS};
+use crate::signs::scattered;
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -52,8 +53,14 @@ const HANDSHAKES: usize = 24;
 fn wants(record: &Record) -> Vec<Block> {
     let times = path::handshakes(record);
     let most = times.iter().copied().fold(0.0, f64::max);
-    let sign = times.len() >= 3 && most - record.rtt_ms() >= SIGN_MS && !record.is_loopback();
-    if !sign || !record.settings.may_repeat || record.connects().len() >= HANDSHAKES {
+    let differ = times.len() >= 3 && most - record.rtt_ms() >= SIGN_MS;
+    // Where calls are slow now and then, whether handshakes are tells the path from the server.
+    let now_and_then = || scattered::slow(record).is_some_and(|slow| slow.is_often());
+    if record.is_loopback()
+        || !(differ || now_and_then())
+        || !record.settings.may_repeat
+        || record.connects().len() >= HANDSHAKES
+    {
         return Vec::new();
     }
     vec![vec![Probe::Connect(record.chosen()); HANDSHAKES]]

@@ -26,6 +26,7 @@ mod name_lookup;
 mod no_keep_alive;
 mod packet_loss;
 mod path_mtu;
+mod periodic_stall;
 mod pinned;
 mod ports_exhausted;
 mod proxy_buffering;
@@ -53,7 +54,7 @@ pub(crate) use ports_exhausted::NO_PORT;
 pub(crate) use time_wait::seen_in_packets;
 
 /// All of them, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 47] = [
+pub static ALL: [&Cause; 48] = [
     &stopped::CAUSE,
     &ports_exhausted::CAUSE,
     &name_lookup::TIMEOUT,
@@ -99,6 +100,7 @@ pub static ALL: [&Cause; 47] = [
     &in_the_process::GC,
     &in_the_process::BLOCKED,
     &cold_start::CAUSE,
+    &periodic_stall::CAUSE,
     &server_queueing::CAUSE,
     &server_think::CAUSE,
 ];

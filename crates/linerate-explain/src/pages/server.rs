@@ -102,6 +102,24 @@ pub(super) static PAGES: &[Page] = &[
         )],
     ),
     page(
+        "periodic-stall",
+        "The server answers nothing for a while, again and again at regular intervals: work that a timer starts holds a lock which calls want, or a loop looks \
+         for requests only on each tick. A call that comes meanwhile waits for the end. Calls that follow one another at once ride in the gap and see nothing \
+         of it: only calls at random times show how many wait.",
+        &[
+            To("first request"),
+            From("answer, at once"),
+            Then(25.0, "the server stops"),
+            To("a request that comes now"),
+            Wait(70.0, "until the stall ends"),
+            From("answer"),
+        ],
+        &[fix(
+            "PostgreSQL, MySQL behind it",
+            "checkpoints, vacuum and table locks that recur: their logs name them",
+        )],
+    ),
+    page(
         "connection-limit",
         "The server serves only so many connections at a time, and a connection that is idle counts. New ones wait until another is closed. Servers with a \
          process or thread for each connection are so: some idle browsers are enough to fill them.",

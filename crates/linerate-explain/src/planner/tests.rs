@@ -14,6 +14,7 @@ use crate::probe::{Connected, Held, NameServer, Resolved, Variation, Writes};
 
 mod busy;
 mod connections;
+mod pace;
 mod predicted;
 mod right;
 mod streams;
@@ -63,6 +64,8 @@ struct World {
     jitter: f64,
     /// The waiting in the network that is added to a round trip, by the time.
     queue: fn(f64, &mut Noise) -> f64,
+    /// What the path adds to each round trip, another time each.
+    air: fn(&mut Noise) -> f64,
     /// Connections that are served at once; 0: any number.
     limit: u8,
     /// More connections than `limit` are accepted and not answered.
@@ -91,6 +94,21 @@ struct World {
     /// Share of the time in which something on this machine waits for a processor.
     pressure: Option<f64>,
     status: u16,
+    /// What else the wait depends on: the time, or the call before.
+    clocked: Clocked,
+}
+
+/// What a call waits by the clock.
+#[derive(Clone, Copy)]
+enum Clocked {
+    No,
+    /// For the next tick of that many milliseconds.
+    Tick(f64),
+    /// For a lock: its period, and for how much of it it is held.
+    Lock(f64, f64),
+    /// For an acknowledgement that is delayed behind the server, unless the call before ended so long
+    /// ago.
+    Acked(f64),
 }
 
 impl Default for World {
@@ -118,6 +136,7 @@ impl Default for World {
             no_port: false,
             jitter: 0.2,
             queue: |_, _| 0.0,
+            air: |_| 0.0,
             limit: 0,
             starves: false,
             turn: |_| 0.0,
@@ -132,6 +151,7 @@ impl Default for World {
             woken: |_| 0.0,
             pressure: None,
             status: 200,
+            clocked: Clocked::No,
         }
     }
 }
@@ -165,6 +185,8 @@ struct Lived {
     turn: f64,
     /// When calls are cut short.
     until: f64,
+    /// When the last response ended.
+    ended: f64,
 }
 
 impl Lived {
@@ -178,6 +200,7 @@ impl Lived {
             now: 0.0,
             turn: 0.0,
             until: f64::INFINITY,
+            ended: f64::NEG_INFINITY,
         }
     }
 
@@ -212,6 +235,7 @@ impl Lived {
                 self.now += longest;
                 Observation::SideBySide(calls)
             }
+            Probe::Scattered(times) => Observation::Scattered(self.scattered(times, settings)),
             Probe::Held(idle, time) => {
                 self.open.clear();
                 let mut call = self.call(&CallProbe::plain(Experiment::Held, 0, Lane::Fresh), settings, 0);
@@ -226,7 +250,8 @@ impl Lived {
                 Observation::Held(Box::new(Held { idle: *idle, released, call }))
             }
             Probe::Connect(n) => {
-                let took = self.world.rtt + (self.world.queue)(self.now, &mut self.noise);
+                let queue = (self.world.queue)(self.now, &mut self.noise);
+                let took = self.world.rtt + queue + (self.world.air)(&mut self.noise);
                 self.now += took;
                 let facts = Facts { min_rtt_us: (took * 1e3) as u32, ..Facts::default() };
                 let late = (self.world.woken)(self.now);
@@ -238,14 +263,43 @@ impl Lived {
         }
     }
 
+    /// Calls at these times, on a kept connection where the last one has ended.
+    fn scattered(&mut self, times: &[Duration], settings: &Settings) -> Vec<Call> {
+        let begin = self.now;
+        let mut free = begin;
+        let mut one = |at: &Duration| {
+            self.now = begin + ms(*at);
+            let lane = if self.now >= free { Lane::Kept(0) } else { Lane::Fresh };
+            let call = self.call(&CallProbe::plain(Experiment::Scattered, 0, lane), settings, 0);
+            free = free.max(self.now + ms(call.total));
+            cut(call, self.until - self.now)
+        };
+        let calls = times.iter().map(&mut one).collect();
+        self.now = free;
+        calls
+    }
+
+    /// What a call waits by the clock that arrives now.
+    fn clocked(&mut self, clocked: Clocked, connect: f64, rtt: f64) -> f64 {
+        let at = self.now + connect + rtt / 2.0;
+        match clocked {
+            Clocked::No => 0.0,
+            Clocked::Tick(period) => period - at.rem_euclid(period),
+            Clocked::Lock(period, held) => (held - at.rem_euclid(period)).max(0.0),
+            Clocked::Acked(forgets) if self.now - self.ended < forgets => 42.0 + self.noise.between(0.0, 2.0),
+            Clocked::Acked(_) => 0.0,
+        }
+    }
+
     /// The call's new connection.
     fn connect(&mut self, call: &mut Call, probe: &CallProbe, w: &World) {
         self.connects += 1;
         if let Lane::Kept(lane) = probe.lane {
             self.open.insert(lane, self.connects);
         }
-        call.connect = t(w.rtt + (w.woken)(self.now));
-        call.connect_facts.min_rtt_us = (w.rtt * 1e3) as u32;
+        let air = (w.air)(&mut self.noise);
+        call.connect = t(w.rtt + air + (w.woken)(self.now));
+        call.connect_facts.min_rtt_us = ((w.rtt + air) * 1e3) as u32;
         if w.refuse || w.no_port {
             let why = if w.refuse { Why::Refused } else { Why::NoPort };
             call.end = Some(Err(Failure { stage: Stage::Connect, why, words: "refused".to_owned() }));
@@ -303,8 +357,9 @@ impl Lived {
             Lane::Fresh => true,
             Lane::Kept(lane) => !self.open.contains_key(&lane) || !w.keep,
         };
-        let mut call = Call { fresh, ..Call::default() };
-        call.facts.min_rtt_us = (w.rtt * 1e3) as u32;
+        let mut call = Call { fresh, began_ns: (self.now * 1e6) as i64, ..Call::default() };
+        let air = (w.air)(&mut self.noise);
+        call.facts.min_rtt_us = ((w.rtt + air) * 1e3) as u32;
         if fresh {
             self.connect(&mut call, probe, &w);
             if call.end.is_some() {
@@ -314,8 +369,10 @@ impl Lived {
         let noise = self.noise.between(0.0, w.jitter);
         let (think, pause) = ((w.think)(&mut self.noise), (w.pause)(&mut self.noise));
         let mut wait = w.rtt
+            + air
             + think * f64::from(1 + place.checked_div(w.pool).unwrap_or(0))
             + self.limited(w.every)
+            + self.clocked(w.clocked, ms(call.connect), w.rtt)
             + f64::from(place) * w.lane
             + noise
             + if fresh { w.accept * f64::from(place + 1) + w.setup + (w.turn)(&mut self.noise) } else { 0.0 };
@@ -363,6 +420,7 @@ impl Lived {
             w.status = 429;
         }
         answered(&mut call, &w, probe);
+        self.ended = self.now + ms(call.total);
         call
     }
 }
@@ -429,7 +487,8 @@ fn lived_with(world: World, settings: Settings, seed: u64) -> Planner {
         let seen = lived.make(&probe, &settings);
         planner.handle_observation(probe, seen);
         planner.under_pressure(lived.world.pressure);
-        assert!(planner.record().calls_made() <= limit, "more calls than allowed");
+        let most = limit + limit.min(2 * crate::limits::CALLS_SCATTERED) / 2 + crate::limits::CALLS_TIMED;
+        assert!(planner.record().calls_made() <= most, "more calls than allowed");
     }
     planner
 }
@@ -788,7 +847,8 @@ proptest! {
     fn every_world_ends(rtt in 0.01..200.0f64, nagle: bool, keep: bool, lose_syn in 0usize..6, lose in 0usize..6, accept in 0.0..800.0f64, body in 0u64..1_000_000, jitter in 0.0..50.0f64, seed: u64) {
         let world = World { rtt, nagle, keep, lose_syn, lose, accept, body, jitter, ..World::default() };
         let diagnosis = explained_with(world, settings(), seed);
-        prop_assert!(diagnosis.calls <= crate::limits::CALLS);
+        use crate::limits::{CALLS, CALLS_SCATTERED, CALLS_TIMED};
+        prop_assert!(diagnosis.calls <= CALLS + CALLS_SCATTERED + CALLS_TIMED);
         for verdict in &diagnosis.causes {
             prop_assert!(!verdict.evidence().is_empty() || !verdict.trials().is_empty());
             prop_assert!((0.0..=1.0).contains(&verdict.confidence()), "{}", verdict.confidence());

@@ -34,6 +34,13 @@ fn explained(world: impl Fn(&CallProbe, bool) -> Call) -> Diagnosis {
                 let probe = CallProbe::plain(linerate_explain::probe::Experiment::Burst, 0, Lane::Fresh);
                 Observation::Burst((0..*n).map(|_| world(&probe, true)).collect())
             }
+            Probe::Scattered(times) => {
+                let probe =
+                    CallProbe::plain(linerate_explain::probe::Experiment::Scattered, 0, Lane::Kept(0));
+                let began = |at: &Duration| (now + *at).as_nanos() as i64;
+                let one = |at: &Duration| Call { began_ns: began(at), ..world(&probe, false) };
+                Observation::Scattered(times.iter().map(one).collect())
+            }
             other => unreachable!("{other:?} is not asked of an address"),
         };
         planner.handle_observation(probe, made);

@@ -63,6 +63,10 @@ fn diagnose(window: u32, one: &dyn Fn(usize, &CallProbe, bool) -> Call, round: R
             Probe::SideBySide(lanes) => Observation::SideBySide(
                 lanes.iter().map(|calls| calls.iter().map(|c| one(n, c, fresh(c))).collect()).collect(),
             ),
+            Probe::Scattered(times) => {
+                let kept = CallProbe::plain(crate::probe::Experiment::Scattered, 0, Lane::Kept(0));
+                Observation::Scattered(times.iter().map(|_| one(n, &kept, false)).collect())
+            }
             Probe::Burst(calls) => Observation::Burst((0..*calls).map(|_| one(n, &plain, true)).collect()),
             Probe::Together(t) => {
                 let each = usize::from(t.calls / t.connections);

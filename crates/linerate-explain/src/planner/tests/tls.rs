@@ -126,6 +126,9 @@ impl Server {
                     Observation::Call(Box::new(call(fresh, p.tls)))
                 }
                 Probe::Burst(n) => Observation::Burst((0..*n).map(|_| call(true, Variant::Usual)).collect()),
+                Probe::Scattered(times) => {
+                    Observation::Scattered(times.iter().map(|_| call(false, Variant::Usual)).collect())
+                }
                 other => unreachable!("{other:?} is not asked for"),
             };
             if let Observation::Call(call) = &seen {
