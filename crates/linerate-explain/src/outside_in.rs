@@ -69,6 +69,7 @@ impl Place {
             | "h2-head-of-line"
             | "ipv6-fallback"
             | "packet-loss"
+            | "path-jitter"
             | "path-mtu"
             | "syn-loss"
             | "time-wait-collision" => Place::Network,

@@ -25,6 +25,7 @@ mod late_close;
 mod name_lookup;
 mod no_keep_alive;
 mod packet_loss;
+mod path_jitter;
 mod path_mtu;
 mod periodic_stall;
 mod pinned;
@@ -54,7 +55,7 @@ pub(crate) use ports_exhausted::NO_PORT;
 pub(crate) use time_wait::seen_in_packets;
 
 /// All of them, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 48] = [
+pub static ALL: [&Cause; 49] = [
     &stopped::CAUSE,
     &ports_exhausted::CAUSE,
     &name_lookup::TIMEOUT,
@@ -63,6 +64,7 @@ pub static ALL: [&Cause; 48] = [
     &first_address::SAME_FAMILY,
     &path_mtu::CAUSE,
     &bufferbloat::CAUSE,
+    &path_jitter::CAUSE,
     &redirects::CAUSE,
     &expect_continue::CAUSE,
     &h2_flow_control::CAUSE,

@@ -29,6 +29,20 @@ pub(super) static PAGES: &[Page] = &[
         ],
     ),
     page(
+        "path-jitter",
+        "Each packet takes another time to the other end and back: a radio that waits for its turn and sends again what was disturbed, a tunnel through a busy \
+         machine, a line that others use. No server is slow, and each call still takes another time, since it needs at least one round trip.",
+        &[
+            To("request"),
+            Wait(35.0, "this time the way there and back takes 75 ms, the time before it took 40"),
+            From("answer"),
+        ],
+        &[fix(
+            "mobile networks",
+            "the radio sleeps between calls: one that is kept awake (a call every few seconds) varies less, and costs battery",
+        )],
+    ),
+    page(
         "client-nagle-delayed-ack",
         "The same as in a server, the other way round: the client writes the request's head and its body apart, with Nagle's algorithm on. The \
          body waits until the server has acknowledged the head, and the server delays that acknowledgement, since it has nothing to \

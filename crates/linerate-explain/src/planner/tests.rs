@@ -12,6 +12,7 @@ use crate::call::{Answer, Failure, Received, Stage};
 use crate::evidence::Proof;
 use crate::probe::{Connected, Held, NameServer, Resolved, Variation, Writes};
 
+mod air;
 mod busy;
 mod connections;
 mod pace;

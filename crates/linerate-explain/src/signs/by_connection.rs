@@ -31,9 +31,15 @@ fn split(times: &[f64]) -> bool {
     most - least >= WORK_MS && least <= 0.5 * most
 }
 
-/// Connections answered differently: the kept one and new ones, or new ones among themselves.
+/// Connections answered differently: the kept one and new ones, or new ones among themselves. What the
+/// path varies by is no such difference.
 fn sign(record: &Record) -> bool {
-    split(&met(record))
+    let (met, spread) = (met(record), path::spread_ms(record));
+    let range = |times: &[f64]| {
+        let most = times.iter().copied().fold(0.0, f64::max);
+        most - times.iter().copied().fold(f64::INFINITY, f64::min)
+    };
+    split(&met) && (spread < path::SIGN_MS || range(&met) >= WORK_MS + 1.5 * spread)
 }
 
 /// One busy worker makes two groups with a gap between them; work of varying length fills the

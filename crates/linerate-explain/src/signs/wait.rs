@@ -16,6 +16,9 @@ pub(crate) fn beyond_rtt(record: &Record) -> f64 {
     if let Some(beyond) = path::beyond_handshake_ms(record) {
         return beyond;
     }
+    if let Some(beyond) = path::beyond_jitter(record) {
+        return beyond.low.max(0.0);
+    }
     // Another rule reports the time that a lost segment took.
     let clean: Vec<&Call> = record.group().into_iter().filter(|c| !c.lossy()).collect();
     let wait = if clean.len() >= 2 { median_of(&clean, first_byte) } else { record.typical(first_byte) };

@@ -1,0 +1,93 @@
+//! The round trip differs from one packet to the next: a radio, a VPN, a shared line.
+//!
+//! Symptom: handshakes, which take no server program, take very different times, in no order: that
+//! tells it from a queue that fills and drains. Calls vary as much. What the server takes is what
+//! calls wait beyond handshakes as a whole, not beyond the fastest of them.
+
+use crate::evidence::{Grounds, Proof};
+use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded, nothing_beside};
+use crate::signs::path::{self, Path, SIGN_MS};
+use crate::verdict::Verdict;
+use crate::words::say;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "path-jitter",
+    title: "the round trip differs widely from one packet to the next, and calls with it",
+    fixes: FIXES,
+    verify: AGAIN,
+    rule: Rule::Beside {
+        // A queue that fills and drains is the reason for it.
+        hidden_by: &["bufferbloat"],
+        asks: &[],
+        wants: nothing_beside,
+        judge,
+    },
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "the path",
+        change: "mtr --report towards the server shows from which hop on it varies; the same call by cable, or from another network, tells whether it is the last mile",
+    },
+    Fix {
+        software: "Wi-Fi",
+        change: "5 or 6 GHz, a channel that neighbours do not use, cable where a machine stands still; power saving off (iw dev wlan0 set power_save off)",
+    },
+    Fix {
+        software: "VPNs",
+        change: "UDP rather than TCP as transport (WireGuard, OpenVPN proto udp); an exit nearer to the server",
+    },
+    Fix {
+        software: "any client",
+        change: "fewer round trips for each task: kept connections, calls at once (HTTP/2) or together (batches); time-outs above the slowest tenth of round trips",
+    },
+];
+
+/// A path that varies by less than this, milliseconds, or by this share of its middle round trip, is as
+/// radios and VPNs are.
+const WIDE: (f64, f64) = (30.0, 0.5);
+/// What it costs in the middle, milliseconds and as a share of the call.
+const FELT: (f64, f64) = (10.0, 0.2);
+/// Where programs compete for this machine's processors, its kernel handles packets late, by as much.
+const CONTENDED_MS: f64 = 60.0;
+
+fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
+    if judged.hides_it() || record.is_loopback() {
+        return Judgement::Silent;
+    }
+    let Some(path) = Path::of(record) else { return Judgement::Silent };
+    let range = path.high - path.low;
+    let times =
+        format!("between {} and {} ({} in the middle)", say(path.low), say(path.high), say(path.typical));
+    if range < SIGN_MS {
+        return excluded(format!("8 of 10 of {} handshakes took {times}", path.samples));
+    }
+    let cost = path.typical - path.least;
+    let felt = cost >= FELT.0 && cost >= FELT.1 * record.typical(|c| c.total);
+    if range < WIDE.0 || range < WIDE.1 * path.typical || !felt {
+        return Judgement::Open(format!(
+            "a note and no cause: the path varies, 8 of 10 of {} handshakes took {times}; calls vary with it",
+            path.samples
+        ));
+    }
+    if record.is_contended() && range < CONTENDED_MS {
+        return Judgement::Open(format!(
+            "unclear: 8 of 10 of {} handshakes took {times}, and other programs compete for this machine's processors, which delays its \
+             kernel's packets as well; a quieter machine would tell",
+            path.samples
+        ));
+    }
+    let words = format!(
+        "8 of 10 of {} handshakes, which take no server program, took {times}, and the quickest {}; each takes another time than the one \
+         before it, and calls vary with them",
+        path.samples,
+        say(path.least)
+    );
+    let server = path::beyond_jitter(record).map_or(0.0, |beyond| beyond.low.max(0.0));
+    let verdict = Verdict::new(&CAUSE, cost, Grounds::Seen { words, alone: true }).at_most(Proof::Likely);
+    Judgement::Named(Box::new(verdict.saying(format!(
+        "of what calls wait, {} or more is the server's: that is how much longer they take than handshakes (Hodges-Lehmann)",
+        say(server)
+    ))))
+}
