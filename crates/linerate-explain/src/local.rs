@@ -31,14 +31,70 @@ pub struct Thread {
     pub waited: Duration,
 }
 
+/// Beginnings of the names (15 characters, as the kernel keeps them) of threads by which a runtime
+/// compiles, collects garbage and looks after itself: no call waits for their turn.
+const SERVICE: [&str; 41] = [
+    // HotSpot.
+    "Attach Listener",
+    "C1 CompilerThre",
+    "C2 CompilerThre",
+    "Common-Cleaner",
+    "Concurrent Mark",
+    "Finalizer",
+    "G1 Conc#",
+    "G1 Main Marker",
+    "G1 Refine#",
+    "G1 Service",
+    "GC Thread#",
+    "JVMCI",
+    "Monitor Deflati",
+    "Notification Th",
+    "Reference Handl",
+    "Service Thread",
+    "Shenandoah",
+    "Signal Dispatch",
+    "StringDedupThre",
+    "Sweeper thread",
+    "VM Periodic Tas",
+    "VM Thread",
+    "XDriver",
+    "XStat",
+    "XWorker",
+    "ZDriver",
+    "ZDirector",
+    "ZStat",
+    "ZUncommitter",
+    "ZWorker",
+    // .NET.
+    ".NET BGC",
+    ".NET EventPipe",
+    ".NET Finalizer",
+    ".NET GC",
+    ".NET Server GC",
+    ".NET SigHandler",
+    ".NET SynchManag",
+    ".NET Tiered Com",
+    // V8.
+    "DelayedTaskSche",
+    "V8 DefaultWorke",
+    "V8Worker",
+];
+
+impl Thread {
+    /// It compiles, collects garbage, or looks after the runtime otherwise.
+    pub fn is_service(&self) -> bool {
+        SERVICE.iter().any(|name| self.name.starts_with(name))
+    }
+}
+
 /// The activity of a process during a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spent {
-    /// The thread that ran longest.
+    /// The thread that ran longest, of those that may serve calls.
     pub busiest: Thread,
     /// Of all threads together.
     pub ran: Duration,
-    /// The longest that a thread waited for a processor.
+    /// The longest that one of these waited for a processor.
     pub waited: Duration,
     /// Kept from running by its control group.
     pub throttled: Duration,
@@ -65,6 +121,9 @@ impl Snapshot {
             let ran = now.ran.saturating_sub(was.ran);
             let waited = now.waited.saturating_sub(was.waited);
             spent.ran += ran;
+            if now.is_service() {
+                continue;
+            }
             spent.waited = spent.waited.max(waited);
             if ran > spent.busiest.ran {
                 spent.busiest = Thread { name: now.name.clone(), ran, waited };
@@ -256,6 +315,34 @@ mod tests {
             (spent.ran.as_millis(), spent.waited.as_millis(), spent.busiest.ran.as_millis()),
             (41, 7, 40)
         );
+    }
+
+    #[test]
+    fn threads_that_serve_no_call_are_not_the_busiest() {
+        let thread = |name: &str, ran: u64, waited: u64| Thread {
+            name: name.to_owned(),
+            ran: Duration::from_millis(ran),
+            waited: Duration::from_millis(waited),
+        };
+        let after = Snapshot {
+            threads: [
+                (1, thread("C2 CompilerThre", 36, 20)),
+                (2, thread("HTTP-Dispatcher", 2, 1)),
+                (3, thread("GC Thread#0", 9, 9)),
+            ]
+            .into(),
+            ..Snapshot::default()
+        };
+        let spent = after.since(&Snapshot::default());
+        let ms = Duration::from_millis;
+        assert_eq!(
+            (spent.busiest.name.as_str(), spent.ran, spent.waited),
+            ("HTTP-Dispatcher", ms(47), ms(1))
+        );
+        // A pool's threads, and those of Go, which have the program's name, may serve calls.
+        for name in ["pool-1-thread-1", "GCache", "server-go", "node", "libuv-worker", ".NET TP Worker"] {
+            assert!(!thread(name, 1, 0).is_service(), "{name}");
+        }
     }
 
     proptest! {

@@ -239,6 +239,23 @@ mod tests {
         }
     }
 
+    /// Advice for another software than the one that was found helps nobody.
+    #[test]
+    fn no_advice_is_for_another_server() {
+        let found: Vec<&Known> = KNOWN.iter().filter(|k| !k.process.is_empty()).collect();
+        for cause in crate::causes::ALL.iter().filter(|c| Place::of(c.id) == Some(Place::Process)) {
+            for known in &found {
+                let software = Software::of(None, known.process.first().copied());
+                for fix in software.advice(cause.id, cause.fixes) {
+                    let other =
+                        items(fix.software).find(|i| is_software(i) && !known.names.contains(&i.as_str()));
+                    let mine = items(fix.software).any(|i| known.names.contains(&i.as_str()));
+                    assert!(mine || other.is_none(), "{}: {other:?} to {:?}", cause.id, known.process);
+                }
+            }
+        }
+    }
+
     #[test]
     fn proxies_are_told() {
         let of = |fields: &[(&str, &str)]| Software::of(Some(&answer(fields)), None);

@@ -101,6 +101,14 @@ pub(super) static BLOCKED: Cause = Cause {
             change: "asyncio.to_thread, run_in_executor; PYTHONASYNCIODEBUG=1 names slow callbacks",
         },
         Fix { software: "Rust tokio", change: "spawn_blocking; tokio-console names tasks that do not yield" },
+        Fix {
+            software: "JDK HttpServer",
+            change: "server.setExecutor(...): without one the thread that accepts runs every handler",
+        },
+        Fix {
+            software: "any server",
+            change: "profile the thread that is named here; move what takes long off the thread that reads requests",
+        },
     ],
     verify: PID_AGAIN,
     rule: Rule::Beside {
@@ -122,8 +130,9 @@ const AT_LEAST_RAN: f64 = 0.4;
 
 /// A busy machine makes some calls take longer than the fastest by less than this, milliseconds, and
 /// their share of all calls is then below [`SELDOM`]: a slice of a processor's time is 3 to 4 ms, and
-/// a thread's time on a virtual one holds what its host took and the interrupts of others.
-const BUSY_STALL_MS: f64 = 20.0;
+/// a thread's time on a virtual one holds what its host took and the interrupts of others. With 8 programs
+/// for each processor it was 20.5 ms.
+const BUSY_STALL_MS: f64 = 40.0;
 const SELDOM: f64 = 1.0 / 3.0;
 
 /// Calls as they are, with what the process did meanwhile.
@@ -131,7 +140,9 @@ fn watched(record: &Record) -> Vec<(&Call, &Spent)> {
     record
         .calls()
         .filter(|(p, c)| {
-            matches!(p.experiment, Experiment::Observe | Experiment::Tail) && c.answer().is_some()
+            let as_it_is =
+                matches!(p.experiment, Experiment::Observe | Experiment::Tail | Experiment::Scattered);
+            as_it_is && c.answer().is_some()
         })
         .filter_map(|(_, c)| Some((c, c.server.as_deref()?)))
         .collect()
@@ -165,6 +176,14 @@ fn counter(record: &Record, cause: &'static Cause, what: &str, of: fn(&Spent) ->
     let all: f64 = calls.iter().map(|(c, _)| beyond(record, c)).sum();
     let share = owned.iter().sum::<f64>() / all.max(1e-6);
     let hit: Vec<f64> = owned.iter().copied().filter(|t| *t >= LEAST_MS).collect();
+    if hit.is_empty() && share >= 0.25 {
+        // Of quick calls a large share is still nothing.
+        return Judgement::Open(format!(
+            "a note and no cause: of all calls' time {:.0} % was {what}, never for {} or longer",
+            100.0 * share,
+            say(LEAST_MS)
+        ));
+    }
     if hit.is_empty() || share < 0.25 {
         return excluded(format!("of all calls' time {:.0} % was {what}", 100.0 * share));
     }
@@ -204,11 +223,29 @@ fn contended(record: &Record, judged: &Judged<'_>) -> Judgement {
     }
 }
 
+/// Calls without a stall after the last one with one, from which on it is over.
+const OVER: usize = 10;
+
+/// Slow calls are among the first third alone: a process that was started a moment ago compiles and
+/// loads what it needs.
+fn warms_up(record: &Record, calls: &[(&Call, &Spent)]) -> bool {
+    let usual = median(&calls.iter().map(|(c, _)| beyond(record, c)).collect::<Vec<_>>());
+    let slow = |(c, _): &(&Call, &Spent)| beyond(record, c) > LEAST_MS.max(5.0 * usual);
+    let Some(last) = calls.iter().rposition(slow) else { return false };
+    let after = calls.len() - last - 1;
+    after >= OVER && 3 * (last + 1) <= calls.len()
+}
+
 fn blocked(record: &Record, judged: &Judged<'_>) -> Judgement {
     if judged.hides_it() {
         return Judgement::Silent;
     }
     let calls = watched(record);
+    if warms_up(record, &calls) {
+        return Judgement::Open(
+            "a note and no cause: only the first calls met a thread that was busy, as while a process warms up".to_owned(),
+        );
+    }
     let least = calls.iter().map(|(c, _)| beyond(record, c)).fold(f64::INFINITY, f64::min);
     // Work for this very request would be there in each call.
     let slow: Vec<_> = calls.iter().filter(|(c, _)| beyond(record, c) > LEAST_MS.max(5.0 * least)).collect();
@@ -336,6 +373,33 @@ mod tests {
         assert_eq!(who(&stalls(2, 5.5)), ["event-loop-blocked"]);
         assert_eq!(named_on_a_busy_machine(&stalls(2, 90.0)), ["event-loop-blocked"]);
         assert_eq!(named_on_a_busy_machine(&stalls(15, 8.0)), ["event-loop-blocked"]);
+    }
+
+    /// A JDK server that was started a moment ago, and a loop that is blocked now and then.
+    #[test]
+    fn a_process_that_warms_up_has_no_blocked_loop() {
+        let quick = (0.3, 0.2, 0.0, 0.0);
+        let slow = (36.5, 30.0, 2.0, 0.0);
+        let mut young = vec![quick; 31];
+        (young[0], young[3]) = (slow, slow);
+        assert_eq!(who(&young), [""; 0]);
+        let mut blocked = vec![quick; 31];
+        (blocked[3], blocked[20]) = (slow, slow);
+        assert_eq!(who(&blocked), ["event-loop-blocked"]);
+    }
+
+    #[test]
+    fn a_large_share_of_short_waits_is_a_note_and_ruled_out_by_nobody() {
+        let record = record(&[(2.0, 0.2, 1.5, 0.0); 8], 0.0);
+        let all = [&THROTTLED, &CONTENDED, &GC, &BLOCKED];
+        let judgements = Judgements::new(&record, &all);
+        let Judgement::Open(words) = judgements.of("cpu-contention") else {
+            unreachable!("{:?}", judgements.of("cpu-contention"))
+        };
+        assert!(
+            words.starts_with("a note and no cause: of all calls' time 75 % was ready to run"),
+            "{words}"
+        );
     }
 
     #[test]
