@@ -1,7 +1,8 @@
 //! A diagnosis: causes, causes ruled out, and limits.
 
-use crate::call::{Call, Streamed};
+use crate::call::{Call, Streamed, ms};
 use crate::handshake::Handshake;
+use crate::limits;
 use crate::record::{Record, median_of};
 use crate::shown::Shown;
 pub use crate::signs::first::FirstCall;
@@ -100,6 +101,19 @@ pub struct Machine {
     pub load: Option<f64>,
     /// Share of the processors' time that another machine of the same host took (steal).
     pub steal: Option<f64>,
+}
+
+/// Share of our calls' time that they waited for a processor from which on a machine is busy, and
+/// milliseconds of a call.
+const BUSY: (f64, f64) = (0.1, 1.0);
+
+impl Diagnosis {
+    /// Programs competed for this machine's processors meanwhile.
+    pub fn is_busy(&self) -> bool {
+        let waited = self.machine.waited_share;
+        let ours = waited >= BUSY.0 && waited * ms(self.call.total) >= BUSY.1;
+        ours || self.machine.pressure.is_some_and(|share| share >= limits::CONTENDED)
+    }
 }
 
 /// What `explain` found.

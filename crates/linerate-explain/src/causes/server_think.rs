@@ -6,11 +6,12 @@
 
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof};
-use crate::probe::{Block, Experiment};
-use crate::record::{Record, median_of, tenth};
+use crate::probe::{Block, CallProbe, Experiment};
+use crate::record::{Record, median_of};
 use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded};
+use crate::signs::pace::{self, Pace};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
-use crate::signs::{at_once, by_connection, congestion, pace, pieces};
+use crate::signs::{at_once, by_connection, congestion, pieces, scattered};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -35,6 +36,8 @@ pub(super) static CAUSE: Cause = Cause {
             "cpu-contention",
             "gc-pause",
             "event-loop-blocked",
+            // It works on something else at regular intervals, or looks for calls then.
+            "periodic-stall",
         ],
         asks: &[
             // A pause that our acknowledgement ends is no work, nor is one that may be of that kind.
@@ -82,9 +85,32 @@ fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
     by_connection::round(record)
 }
 
-/// Where we wait for processors ourselves, work must be this many times that: the server may wait
-/// for them as well.
-const BUSY: f64 = 3.0;
+/// Calls from which on the least of them is no chance; of fewer, where it is this many times as long.
+const ENOUGH: (usize, f64) = (10, 3.0);
+
+/// Of the quickest calls, so many tell the least wait. Reason: what one of them waited for a processor here
+/// may have been before it began.
+const QUICKEST: usize = 3;
+
+/// The least that any call waited beyond a round trip, less what we waited for a processor in it, and of
+/// how many calls that is. Work is in all of them, whatever else this machine does.
+fn least_wait(record: &Record) -> (f64, usize) {
+    let alike = |p: &CallProbe| {
+        let soon = p.experiment == Experiment::Paced && p.arm == pace::SOON;
+        let plain = matches!(
+            p.experiment,
+            Experiment::Observe | Experiment::Tail | Experiment::PerConnection | Experiment::Scattered
+        );
+        soon || plain && p.arm == 0
+    };
+    let calls = record.calls().filter(|(p, c)| alike(p) && c.answer().is_some() && !c.lossy());
+    let mut waits: Vec<(f64, f64)> = calls.map(|(_, c)| (ms(c.wait), ms(c.starved))).collect();
+    waits.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let most = waits.first().map_or(0.0, |w| w.0);
+    let least =
+        waits.iter().take(QUICKEST).map(|(wait, starved)| (wait - starved).min(most)).fold(0.0, f64::max);
+    ((least - record.rtt_ms()).max(0.0), waits.len())
+}
 
 /// A pause in the middle of the response that no round trip explains and no acknowledgement moves.
 fn pause(record: &Record, judged: &Judged<'_>) -> f64 {
@@ -160,32 +186,79 @@ fn beside(record: &Record, calls: &[&Call], mut verdict: Verdict) -> Verdict {
     verdict
 }
 
-/// Where programs compete for this machine's processors, a server on it waits for one in some calls.
-/// Work is in all of them: the quickest tenth has it as well. Else the reason why that is unclear.
-fn among_others(record: &Record, within: f64) -> Option<String> {
-    let paused = if within > 0.0 { record.quickest(|c| c.receive) } else { 0.0 };
-    let quick = (tenth(at_once::alone(record)) - record.rtt_ms()).max(0.0) + paused;
-    (quick < WORK_MS && record.is_contended()).then(|| {
+/// Calls at random times wait at least half as long: it is not the pace.
+fn waits_at_random(record: &Record, before: f64) -> bool {
+    let waits: Vec<f64> = scattered::all(record).iter().map(|a| a.wait).collect();
+    !waits.is_empty() && crate::stats::median(&waits) - record.rtt_ms() >= before / 2.0
+}
+
+/// Why the least of all calls' waits does not tell, on a busy machine.
+fn among_others(record: &Record, within: f64, (least, calls): (f64, usize)) -> Option<String> {
+    let paused = if within > 0.0 { record.quickest(|c| c.receive).min(within) } else { 0.0 };
+    let enough = calls >= ENOUGH.0 || least + paused >= ENOUGH.1 * WORK_MS;
+    (least + paused < WORK_MS || !enough).then(|| {
         format!(
-            "unclear: 10 % of the calls had their response {} after a round trip or sooner, and other programs compete for this machine's \
-             processors; a quieter machine would tell",
-            say(quick)
+            "unclear: of {calls} calls one had its response {} after a round trip, less what it waited for a processor here, and other \
+             programs compete for this machine's processors; a quieter machine would tell",
+            say(least + paused)
         )
     })
 }
 
-/// What opening a connection makes of the wait, where the explained calls are on new ones.
+/// Where the time goes: before the response, or within it, in pieces that are so far apart.
+fn in_words(record: &Record, apart: Option<f64>, before: f64, within: f64) -> String {
+    match apart {
+        Some(apart) if within > before => format!(
+            "the answer comes in pieces, {} apart, over {}, and no round trip or acknowledgement explains that: the server makes them as \
+             it goes",
+            say(apart),
+            say(within)
+        ),
+        None if within > before => format!(
+            "the answer pauses for {} in its middle, and acknowledging earlier does not change that",
+            say(within)
+        ),
+        _ => format!(
+            "from the request's last byte to the answer's first one: {}, of which the network's round trip is {}",
+            say(before + record.rtt_ms()),
+            say(record.rtt_ms())
+        ),
+    }
+}
+
+/// What may be another reason for the wait, and was not told apart.
+fn untold(record: &Record, judged: &Judged<'_>, pace: &Pace, before: f64) -> Option<&'static str> {
+    let refused = judged.names("rate-limit");
+    let unclear = matches!(pace, Pace::Same(trial) if trial.is_unclear(pace::least_ms(record)));
+    match pace {
+        Pace::Untried if !refused => Some(
+            "whether calls wait for our own pace (a rate limiter) was not tested: calls after a pause would tell",
+        ),
+        Pace::Same(_) if unclear && !waits_at_random(record, before) => {
+            Some("whether the wait depends on our own pace is unclear: times vary too much")
+        }
+        Pace::Otherwise(..) => {
+            Some("a pause before a call changes how long it waits, and work does not depend on that")
+        }
+        _ if matches!(judged.of("pinned-to-busy-worker"), Judgement::Open(_)) => {
+            Some("whether some connections meet a busy worker and others do not is unclear")
+        }
+        _ => None,
+    }
+}
+
 fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     let calls = record.group();
     if calls.is_empty() {
         return Judgement::Silent;
     }
     let (mut before, within) = ((beyond_rtt(record) - held_here(record)).max(0.0), pause(record, judged));
-    let limited = judged.names("rate-limit");
+    let pace = pace::seen(record);
+    let alone = pace.alone_ms();
+    let limited = alone.is_some() || judged.names("rate-limit");
     if limited {
         // Once its turn has come, the time of a call is the server's work.
-        let alone = pace::trial(record).map_or(0.0, |t| t.after_ms());
-        before = (alone - record.rtt_ms()).max(0.0);
+        before = (alone.unwrap_or(0.0) - record.rtt_ms()).max(0.0);
     }
     let work = before + within;
     if work < WORK_MS {
@@ -194,48 +267,33 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
             say(before)
         ));
     }
-    if work < BUSY * WORK_MS && record.is_machine_busy() {
-        return Judgement::Open(format!(
-            "unclear: the answer begins {} after a round trip, and this machine is busy itself; a quieter one would tell",
-            say(work)
-        ));
-    }
-    if !limited && let Some(unclear) = among_others(record, within) {
+    // Where programs compete for this machine's processors, a server on it waits for one in some calls.
+    let bounded = (!limited && record.is_contended()).then(|| least_wait(record));
+    if let Some(unclear) = bounded.and_then(|bounded| among_others(record, within, bounded)) {
         return Judgement::Open(unclear);
     }
+    if let Some((least, _)) = bounded {
+        before = before.min(least);
+    }
+    let work = before + within;
     if judged.hides_it() {
         return Judgement::Silent;
     }
-    let words = if let Some(apart) = apart_ms(record, judged).filter(|_| within > before) {
-        format!(
-            "the answer comes in pieces, {} apart, over {}, and no round trip or acknowledgement explains that: the server makes them as \
-             it goes",
-            say(apart),
-            say(within)
-        )
-    } else if within > before {
-        format!(
-            "the answer pauses for {} in its middle, and acknowledging earlier does not change that",
-            say(within)
-        )
-    } else {
-        format!(
-            "from the request's last byte to the answer's first one: {}, of which the network's round trip is {}",
-            say(before + record.rtt_ms()),
-            say(record.rtt_ms())
-        )
+    let words = in_words(record, apart_ms(record, judged), before, within);
+    let grounds = match bounded {
+        // The kernel's count of what each call waited for a processor is taken off.
+        Some((least, made)) => Grounds::Counted {
+            words: format!(
+                "on a busy machine: of {made} calls none had its response sooner than {} after a round trip, less what it waited for a \
+                 processor; {words}",
+                say(least)
+            ),
+            share: 0.0,
+        },
+        None => Grounds::Seen { words, alone: true },
     };
-    let verdict = beside(record, &calls, Verdict::new(&CAUSE, work, Grounds::Seen { words, alone: true }));
-    let untold = if !limited && pace::trial(record).is_none() {
-        Some(
-            "whether calls wait for our own pace (a rate limiter) was not tested: calls after a pause would tell",
-        )
-    } else if matches!(judged.of("pinned-to-busy-worker"), Judgement::Open(_)) {
-        Some("whether some connections meet a busy worker and others do not is unclear")
-    } else {
-        None
-    };
-    if let Some(words) = untold {
+    let verdict = beside(record, &calls, Verdict::new(&CAUSE, work, grounds));
+    if let Some(words) = untold(record, judged, &pace, before) {
         return Judgement::Named(Box::new(verdict.saying(words).at_most(Proof::Possible)));
     }
     // From outside nothing tells work from waiting for somebody else.

@@ -62,13 +62,18 @@ fn inconclusive(d: &Diagnosis, unicode: bool) -> Vec<String> {
         Some(answer) if why.starts_with("the call fails") => {
             vec![format!("The call fails: the server answers {}.", answer.status)]
         }
-        _ => vec![format!("No cause can be named: {why}.")],
+        _ => vec![format!("No cause can be named: {why}{}.", busy(d))],
     };
     if d.call.answer().is_some() {
         lines.push(format!("The call took {} in the middle of those looked at.", time(total_ms(d), unicode)));
     }
     lines.extend(ruled_out(d));
     lines
+}
+
+/// Where times are less certain: a word at the end of the first line.
+fn busy(d: &Diagnosis) -> &'static str {
+    if d.is_busy() { " (busy machine)" } else { "" }
 }
 
 fn ruled_out(d: &Diagnosis) -> Option<String> {
@@ -91,7 +96,8 @@ fn caused(d: &Diagnosis, first: &Verdict, unicode: bool) -> Vec<String> {
         // The call that is drawn and listed did not meet this cause.
         format!("{cost} in the calls that meet it (the one below took {}): {}.", t(total), first.title())
     } else {
-        format!("{} of {}: {}.", t(first.cost_ms().min(total)), t(total), first.title())
+        let busy = if first.proof() == Proof::Proved { "" } else { busy(d) };
+        format!("{} of {}: {}{busy}.", t(first.cost_ms().min(total)), t(total), first.title())
     }];
     let by = if first.trials().is_empty() { "" } else { " by experiment" };
     let mut why = format!("{}{by} ({})", sure(first.proof()), first.id());
