@@ -138,7 +138,7 @@ pub(crate) enum Server {
     /// programs/server.go.
     Go,
     /// nginx with these lines in its `server` block. Its own upstream, `linerate serve` with a late
-    /// body, is at port 8001 of the server.
+    /// body, is at port 8001 of the server; one under Nagle's algorithm is its upstream `nagle`.
     Nginx(&'static str),
     /// The same, over HTTP/2.
     NginxHttp2(&'static str),
@@ -200,13 +200,14 @@ pub(crate) struct NameServer {
 }
 
 /// Causes on the path: naming one of them is a false alarm if only the server takes time.
-pub(crate) const ON_THE_WAY: [&str; 28] = [
+pub(crate) const ON_THE_WAY: [&str; 29] = [
     "server-nagle-delayed-ack",
     "client-nagle-delayed-ack",
     "tiny-writes",
     "accept-queue",
     "syn-loss",
     "packet-loss",
+    "path-jitter",
     "slow-start",
     "idle-restart",
     "zero-window",

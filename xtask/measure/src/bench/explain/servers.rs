@@ -10,7 +10,7 @@ use linerate_netbox::{NetBox, Running, SERVER_IP};
 
 use super::case::{Beside, Case, Server, Share};
 use super::dns::NAME;
-use super::nginx::{BEHIND, PORT, nginx_conf};
+use super::nginx::{BEHIND, NAGLE_BEHIND, PORT, nginx_conf};
 use super::wild::Mode;
 use crate::bench::serve::peer::certificate;
 use xtask::shell;
@@ -179,15 +179,19 @@ pub(crate) fn start(net: &NetBox, programs: &Programs, server: Server, share: Sh
     c.stderr(std::fs::File::create(dir.path().join("errors"))?);
     let mut behind = Vec::new();
     let misbehaves = match server {
-        Server::Nginx(_) => Some(&["--misbehave", "late-body=100"][..]),
+        Server::Nginx(lines) if lines.contains("http://nagle") => {
+            Some((NAGLE_BEHIND, &["--misbehave", "nagle-split"][..]))
+        }
+        Server::Nginx(_) => Some((BEHIND, &["--misbehave", "late-body=100"][..])),
         Server::Wild(wild) if wild.kind.is_proxy() => {
-            Some(if wild.mode == Mode::Think { &["--misbehave", "think=100"][..] } else { &[] })
+            let how = if wild.mode == Mode::Think { &["--misbehave", "think=100"][..] } else { &[] };
+            Some((BEHIND, how))
         }
         _ => None,
     };
-    if let Some(how) = misbehaves {
+    if let Some((port, how)) = misbehaves {
         let mut c = net.server().command(&programs.linerate);
-        c.args(["serve", "--listen", &format!("0.0.0.0:{BEHIND}")]).args(how);
+        c.args(["serve", "--listen", &format!("0.0.0.0:{port}")]).args(how);
         c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         behind.push(net.server().spawn(c)?);
     }

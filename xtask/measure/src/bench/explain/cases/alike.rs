@@ -26,6 +26,32 @@ pub(super) static CASES: &[Case] = &[
         flags: &["-X", "POST", "--repeat-unsafe", "--body", "hello"],
         ..PLAIN
     },
+    // A JVM that was started a moment ago: its compiler is at work.
+    Case {
+        name: "healthy-jdk-young",
+        alike: true,
+        rtts: &[0],
+        server: Server::Jdk("plain", &["-Dsun.net.httpserver.nodelay=true"]),
+        cold: true,
+        also: &["cold-start"],
+        never: &["event-loop-blocked"],
+        ..PLAIN
+    },
+    // Paths that vary as Wi-Fi, mobile networks and VPNs do.
+    Case { name: "healthy-jitter-5", alike: true, net: "--jitter 5ms", ..PLAIN },
+    Case { name: "healthy-jitter-12", alike: true, net: "--jitter 12ms", never: &["server-think"], ..PLAIN },
+    Case { name: "healthy-jitter-20", alike: true, net: "--jitter 20ms", never: &["server-think"], ..PLAIN },
+    // README's own, beside four loops that never sleep.
+    Case {
+        name: "delay-20-busy",
+        truth: "server-think",
+        alike: true,
+        rtts: &[0],
+        path: "/delay/20",
+        share: Share::Beside(4),
+        alone: true,
+        ..PLAIN
+    },
     Case {
         name: "think-40",
         truth: "server-think",

@@ -6,6 +6,15 @@ use crate::bench::explain::case::{Beside, Case, Fixed, NameServer, PLAIN, Server
 const UPLOAD: &[&str] = &["-X", "POST", "--repeat-unsafe", "--body", "@BODY"];
 
 pub(super) static CASES: &[Case] = &[
+    // Each way up to so much more, in order.
+    Case {
+        name: "jitter-40",
+        truth: "path-jitter",
+        rtts: &[0, 20],
+        net: "--jitter 60ms",
+        fixed: Fixed::Net,
+        ..PLAIN
+    },
     Case {
         name: "nagle-split",
         truth: "server-nagle-delayed-ack",

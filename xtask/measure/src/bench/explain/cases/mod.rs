@@ -62,6 +62,7 @@ mod tests {
             "cork",
             "server-send-buffer",
             "rate-limit",
+            "periodic-stall",
             "h2-stream-limit",
         ];
         for id in ON_THE_WAY.iter().chain(&in_the_server) {

@@ -32,6 +32,34 @@ pub(super) static CASES: &[Case] = &[
         path: "/small",
         ..PLAIN
     },
+    // What depends on the time, and on no pace of ours.
+    Case {
+        name: "tick-20",
+        truth: "periodic-stall",
+        alike: true,
+        rtts: &[0],
+        server: Server::Odd("tick=20"),
+        ..PLAIN
+    },
+    Case { name: "tick-100", truth: "periodic-stall", alike: true, server: Server::Odd("tick=100"), ..PLAIN },
+    Case {
+        name: "lock-90-of-120",
+        truth: "periodic-stall",
+        alike: true,
+        server: Server::Odd("lock"),
+        ..PLAIN
+    },
+    // The server behind the proxy that answers has the fault.
+    Case {
+        name: "nagle-behind",
+        truth: "server-nagle-delayed-ack",
+        rtts: &[0],
+        server: Server::Nginx(
+            "location / { proxy_pass http://nagle; proxy_http_version 1.1; proxy_set_header Connection ''; }",
+        ),
+        never: &["rate-limit"],
+        ..PLAIN
+    },
     Case {
         name: "event-loop",
         truth: "event-loop-blocked",

@@ -9,6 +9,8 @@ import time
 
 PORT, MODE = int(sys.argv[1]), sys.argv[2]
 LOCK, STATE = threading.Lock(), {"calls": 0, "connections": 0}
+# "tick=MS": calls are answered on a tick of so many milliseconds.
+TICK = float(MODE.removeprefix("tick=")) / 1e3 if MODE.startswith("tick=") else None
 TLS = None
 if "BENCH_TLS_CERT" in os.environ:
     TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -43,10 +45,23 @@ def overflow():
             pass
 
 
+def holds_lock():
+    """A timer's work: it holds the lock that calls want for 90 of each 120 ms."""
+    due = time.monotonic()
+    while True:
+        with LOCK:
+            time.sleep(0.09)
+        due += 0.12
+        time.sleep(max(0, due - time.monotonic()))
+
+
 def answer(stream, late):
     with LOCK:
         STATE["calls"] += 1
         n = STATE["calls"]
+    if TICK:
+        # Requests are looked for on each tick.
+        time.sleep(TICK - time.monotonic() % TICK)
     if MODE == "boots" and n <= 2:
         # Its workers are not there yet.
         time.sleep(6)
@@ -92,5 +107,7 @@ def serve(stream):
 listener.listen(128)
 if MODE == "overflow":
     threading.Thread(target=overflow, daemon=True).start()
+if MODE == "lock":
+    threading.Thread(target=holds_lock, daemon=True).start()
 while True:
     threading.Thread(target=serve, args=listener.accept()[:1], daemon=True).start()
