@@ -21,6 +21,8 @@ mod right;
 mod streams;
 mod tls;
 
+use pace::Clocked;
+
 /// Milliseconds.
 fn t(ms: f64) -> Duration {
     Duration::from_secs_f64(ms.max(0.0) / 1e3)
@@ -97,19 +99,6 @@ struct World {
     status: u16,
     /// What else the wait depends on: the time, or the call before.
     clocked: Clocked,
-}
-
-/// What a call waits by the clock.
-#[derive(Clone, Copy)]
-enum Clocked {
-    No,
-    /// For the next tick of that many milliseconds.
-    Tick(f64),
-    /// For a lock: its period, and for how much of it it is held.
-    Lock(f64, f64),
-    /// For an acknowledgement that is delayed behind the server, unless the call before ended so long
-    /// ago.
-    Acked(f64),
 }
 
 impl Default for World {
@@ -212,6 +201,7 @@ impl Lived {
                 let call = self.call(probe, settings, 0);
                 let call = cut(call, self.until - self.now);
                 self.now += ms(call.total);
+                self.ended = self.now;
                 Observation::Call(Box::new(call))
             }
             Probe::Burst(n) => {
@@ -261,34 +251,6 @@ impl Lived {
                 Observation::Connected(Connected { address, took, error: None, facts })
             }
             other => unreachable!("{other:?} is not of this world"),
-        }
-    }
-
-    /// Calls at these times, on a kept connection where the last one has ended.
-    fn scattered(&mut self, times: &[Duration], settings: &Settings) -> Vec<Call> {
-        let begin = self.now;
-        let mut free = begin;
-        let mut one = |at: &Duration| {
-            self.now = begin + ms(*at);
-            let lane = if self.now >= free { Lane::Kept(0) } else { Lane::Fresh };
-            let call = self.call(&CallProbe::plain(Experiment::Scattered, 0, lane), settings, 0);
-            free = free.max(self.now + ms(call.total));
-            cut(call, self.until - self.now)
-        };
-        let calls = times.iter().map(&mut one).collect();
-        self.now = free;
-        calls
-    }
-
-    /// What a call waits by the clock that arrives now.
-    fn clocked(&mut self, clocked: Clocked, connect: f64, rtt: f64) -> f64 {
-        let at = self.now + connect + rtt / 2.0;
-        match clocked {
-            Clocked::No => 0.0,
-            Clocked::Tick(period) => period - at.rem_euclid(period),
-            Clocked::Lock(period, held) => (held - at.rem_euclid(period)).max(0.0),
-            Clocked::Acked(forgets) if self.now - self.ended < forgets => 42.0 + self.noise.between(0.0, 2.0),
-            Clocked::Acked(_) => 0.0,
         }
     }
 
@@ -359,18 +321,17 @@ impl Lived {
             Lane::Kept(lane) => !self.open.contains_key(&lane) || !w.keep,
         };
         let mut call = Call { fresh, began_ns: (self.now * 1e6) as i64, ..Call::default() };
-        let air = (w.air)(&mut self.noise);
-        call.facts.min_rtt_us = ((w.rtt + air) * 1e3) as u32;
         if fresh {
             self.connect(&mut call, probe, &w);
             if call.end.is_some() {
                 return call;
             }
         }
+        w.rtt += (w.air)(&mut self.noise);
+        call.facts.min_rtt_us = (w.rtt * 1e3) as u32;
         let noise = self.noise.between(0.0, w.jitter);
         let (think, pause) = ((w.think)(&mut self.noise), (w.pause)(&mut self.noise));
         let mut wait = w.rtt
-            + air
             + think * f64::from(1 + place.checked_div(w.pool).unwrap_or(0))
             + self.limited(w.every)
             + self.clocked(w.clocked, ms(call.connect), w.rtt)
@@ -381,9 +342,7 @@ impl Lived {
             Lane::Kept(lane) => self.open.get(&lane).copied().unwrap_or(self.connects),
             Lane::Fresh => self.connects,
         };
-        if (w.busy.1)(which) {
-            wait += w.busy.0;
-        }
+        wait += if (w.busy.1)(which) { w.busy.0 } else { 0.0 };
         if probe.writes == Writes::Apart && !probe.levers.nodelay && settings.body_bytes > 0 && !fresh {
             wait += 41.0;
         }
@@ -421,7 +380,6 @@ impl Lived {
             w.status = 429;
         }
         answered(&mut call, &w, probe);
-        self.ended = self.now + ms(call.total);
         call
     }
 }
@@ -732,24 +690,6 @@ fn a_server_that_warms_up_is_healthy() {
         })
         .count();
     assert!(warm <= 6, "{warm} of 200: more than chance explains");
-}
-
-#[test]
-fn a_proxy_that_collects_the_answer() {
-    let asked = Settings { origin: Some("http://behind/".to_owned()), ..settings() };
-    let world = World { think: |_| 100.0, behind: Some(100.0), ..World::default() };
-    let diagnosis = explained_with(world.clone(), asked.clone(), 1);
-    assert_eq!(ids(&diagnosis), ["proxy-buffering", "server-think"], "{diagnosis:#?}");
-    assert_eq!(diagnosis.causes[0].proof(), Proof::Proved);
-    // The proxy was not named: from here it is a server that thinks.
-    assert_eq!(ids(&explained(world)), ["server-think"]);
-    // The server behind thinks as long.
-    let thinks = explained_with(World { think: |_| 100.0, ..World::default() }, asked.clone(), 1);
-    assert_eq!(ids(&thinks), ["server-think"], "{thinks:#?}");
-    assert!(thinks.ruled_out.iter().any(|r| r.id == "proxy-buffering"), "{thinks:#?}");
-    // Without the proxy all of it is sooner: it is slow, and holds nothing back.
-    let slow = World { think: |_| 100.0, behind: Some(0.0), ..World::default() };
-    assert_eq!(ids(&explained_with(slow, asked, 1)), ["server-think"]);
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// What a path adds to a round trip.
+type Air = fn(&mut Noise) -> f64;
+
 /// Up to so many milliseconds more, each way.
 fn each_way(noise: &mut Noise, most: f64) -> f64 {
     noise.between(0.0, most) + noise.between(0.0, most)
@@ -22,12 +25,12 @@ fn vpn(noise: &mut Noise) -> f64 {
 
 #[test]
 fn a_path_that_varies_as_radios_do_is_healthy() {
-    let paths: [(f64, fn(&mut Noise) -> f64); 4] =
+    let paths: [(f64, Air); 4] =
         [(3.0, wifi), (45.0, lte), (60.0, vpn), (40.0, |noise| each_way(noise, 5.0))];
     for (i, (rtt, air)) in paths.into_iter().enumerate() {
         let mut ill = Vec::new();
         for seed in 0..60 {
-            for think in [(|_| 0.1) as fn(&mut Noise) -> f64, |_| 0.3] {
+            for think in [(|_| 0.1) as Air, |_| 0.3] {
                 let diagnosis =
                     explained_with(World { rtt, air, think, ..World::default() }, settings(), seed);
                 assert_eq!(ids(&diagnosis), [""; 0], "{i}, {seed}: {diagnosis:#?}");
@@ -40,7 +43,7 @@ fn a_path_that_varies_as_radios_do_is_healthy() {
 
 #[test]
 fn jitter_is_no_work_of_the_server() {
-    let airs: [fn(&mut Noise) -> f64; 3] =
+    let airs: [Air; 3] =
         [|noise| each_way(noise, 10.0), |noise| each_way(noise, 20.0), |noise| each_way(noise, 40.0)];
     // That handshakes follow one another as in a queue happens by chance in one of a thousand series.
     let mut by_chance = 0;
@@ -66,11 +69,16 @@ fn jitter_is_no_work_of_the_server() {
 
 #[test]
 fn work_behind_a_path_that_varies_is_named_and_not_the_path_for_it() {
+    let mut near = 0;
     for seed in 0..40 {
         let world =
             World { rtt: 20.0, air: |noise| each_way(noise, 10.0), think: |_| 40.0, ..World::default() };
         let diagnosis = explained_with(world, settings(), seed);
         assert_eq!(ids(&diagnosis), ["server-think"], "{seed}: {diagnosis:#?}");
-        assert!((25.0..=42.0).contains(&diagnosis.causes[0].cost_ms()), "{seed}: {diagnosis:#?}");
+        // Where the first handshakes happen to agree, no more are made, and the quickest counts.
+        let cost = diagnosis.causes[0].cost_ms();
+        assert!((25.0..=55.0).contains(&cost), "{seed}: {diagnosis:#?}");
+        near += usize::from(cost <= 42.0);
     }
+    assert!(near >= 37, "{near} of 40");
 }

@@ -154,3 +154,21 @@ fn a_connection_that_met_a_busy_worker() {
     }
     assert!(named <= 2, "{named} of 200: more than chance explains");
 }
+
+#[test]
+fn a_proxy_that_collects_the_answer() {
+    let asked = Settings { origin: Some("http://behind/".to_owned()), ..settings() };
+    let world = World { think: |_| 100.0, behind: Some(100.0), ..World::default() };
+    let diagnosis = explained_with(world.clone(), asked.clone(), 1);
+    assert_eq!(ids(&diagnosis), ["proxy-buffering", "server-think"], "{diagnosis:#?}");
+    assert_eq!(diagnosis.causes[0].proof(), Proof::Proved);
+    // The proxy was not named: from here it is a server that thinks.
+    assert_eq!(ids(&explained(world)), ["server-think"]);
+    // The server behind thinks as long.
+    let thinks = explained_with(World { think: |_| 100.0, ..World::default() }, asked.clone(), 1);
+    assert_eq!(ids(&thinks), ["server-think"], "{thinks:#?}");
+    assert!(thinks.ruled_out.iter().any(|r| r.id == "proxy-buffering"), "{thinks:#?}");
+    // Without the proxy all of it is sooner: it is slow, and holds nothing back.
+    let slow = World { think: |_| 100.0, behind: Some(0.0), ..World::default() };
+    assert_eq!(ids(&explained_with(slow, asked, 1)), ["server-think"]);
+}

@@ -3,6 +3,50 @@
 use super::*;
 use crate::limits::CALLS_SCATTERED;
 
+/// What a call waits by the clock.
+#[derive(Clone, Copy)]
+pub(super) enum Clocked {
+    No,
+    /// For the next tick of that many milliseconds.
+    Tick(f64),
+    /// For a lock: its period, and for how much of it it is held.
+    Lock(f64, f64),
+    /// For an acknowledgement that is delayed behind the server, unless the call before ended so long
+    /// ago.
+    Acked(f64),
+}
+
+impl Lived {
+    /// Calls at these times, on a kept connection where the last one has ended.
+    pub(super) fn scattered(&mut self, times: &[Duration], settings: &Settings) -> Vec<Call> {
+        let begin = self.now;
+        let mut free = begin;
+        let mut one = |at: &Duration| {
+            self.now = begin + ms(*at);
+            let lane = if self.now >= free { Lane::Kept(0) } else { Lane::Fresh };
+            let call = self.call(&CallProbe::plain(Experiment::Scattered, 0, lane), settings, 0);
+            self.ended = self.now + ms(call.total);
+            free = free.max(self.ended);
+            cut(call, self.until - self.now)
+        };
+        let calls = times.iter().map(&mut one).collect();
+        self.now = free;
+        calls
+    }
+
+    /// What a call waits by the clock that arrives now.
+    pub(super) fn clocked(&mut self, clocked: Clocked, connect: f64, rtt: f64) -> f64 {
+        let at = self.now + connect + rtt / 2.0;
+        match clocked {
+            Clocked::No => 0.0,
+            Clocked::Tick(period) => period - at.rem_euclid(period),
+            Clocked::Lock(period, held) => (held - at.rem_euclid(period)).max(0.0),
+            Clocked::Acked(forgets) if self.now - self.ended < forgets => 42.0 + self.noise.between(0.0, 2.0),
+            Clocked::Acked(_) => 0.0,
+        }
+    }
+}
+
 /// Whatever else is found, no limiter is.
 fn no_limiter(diagnosis: &Diagnosis, what: &str) {
     assert!(!ids(diagnosis).contains(&"rate-limit"), "{what}: {diagnosis:#?}");
