@@ -1,5 +1,6 @@
 //! The client's end of a connection.
 
+mod late;
 mod open;
 mod same;
 
@@ -16,6 +17,7 @@ use super::settings::{self, Settings};
 use super::streams::{Kept, Phase, Stream, Streams};
 use super::{Code, H2Error};
 use crate::client::{Fields, HeadView};
+use late::LateFrames;
 
 /// Settings that a client announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,10 @@ pub trait Sink<'i, S> {
 
     /// The stream ended without a whole response; `begun`: part of it came.
     fn lost(&mut self, stream: S, how: Lost, begun: bool);
+
+    /// Part of a response came on a stream whose response was whole, or that the server itself had ended. `responses`: 1 where
+    /// one begins, and 0 where it goes on.
+    fn surplus(&mut self, _bytes: &[u8], _responses: u64) {}
 }
 
 /// A field block whose frames are still coming.
@@ -108,6 +114,9 @@ pub struct Client<S> {
     last_stream: Option<u32>,
     go_away: Option<Code>,
     idle_frames: u32,
+    late: LateFrames,
+    /// The stream of the frame that broke the connection.
+    faulty: Option<u32>,
 }
 
 impl<S: Kept> Client<S> {
@@ -141,6 +150,8 @@ impl<S: Kept> Client<S> {
             last_stream: None,
             go_away: None,
             idle_frames: 0,
+            late: LateFrames::default(),
+            faulty: None,
         }
     }
 
@@ -232,7 +243,7 @@ impl<S: Kept> Client<S> {
     /// Closes a stream: nothing of its response is wanted any more.
     pub fn cancel(&mut self, id: u32) -> Option<S> {
         let stream = self.remove(id)?;
-        frame::put_reset(id, Code::CANCEL, &mut self.control);
+        self.put_reset(id, Code::CANCEL);
         Some(stream.data)
     }
 
@@ -255,6 +266,16 @@ impl<S: Kept> Client<S> {
     /// Takes a stream out, with whether its response had begun.
     pub fn take(&mut self, id: u32) -> Option<(S, bool)> {
         self.remove(id).map(|stream| (stream.has_begun(), stream.data)).map(|(begun, data)| (data, begun))
+    }
+
+    /// The stream of the frame with which the server broke the connection, if it is one of ours that is open.
+    pub fn faulty(&self) -> Option<u32> {
+        self.faulty.filter(|id| self.streams.has(*id))
+    }
+
+    /// Whether the server speaks HTTP/2: its first frame was what it must be.
+    pub fn has_greeted(&self) -> bool {
+        self.reader.has_begun()
     }
 
     /// The last stream that the server says it may have processed.
@@ -300,11 +321,13 @@ impl<S: Kept> Client<S> {
             match reader.next(&mut input) {
                 Ok(Some(Piece::Data { head, content, first, last })) => {
                     if let Err(error) = self.data(head, content, (first, last), sink) {
+                        self.faulty = Some(head.stream);
                         break Err(error);
                     }
                 }
                 Ok(Some(Piece::Frame(head, payload))) => {
                     if let Err(error) = self.frame(head, payload, blocks, sink) {
+                        self.faulty = Some(head.stream);
                         break Err(error);
                     }
                 }
@@ -444,7 +467,7 @@ impl<S: Kept> Client<S> {
     /// Ends a stream on which the server broke the rules.
     fn malformed<'i>(&mut self, id: u32, code: Code, why: &'static str, sink: &mut impl Sink<'i, S>) {
         let Some(stream) = self.remove(id) else { return };
-        frame::put_reset(id, code, &mut self.control);
+        self.put_reset(id, code);
         sink.lost(stream.data, Lost::Malformed(why), true);
     }
 
@@ -513,10 +536,9 @@ impl<S: Kept> Client<S> {
     #[cold]
     fn too_long<'i>(&mut self, id: u32, sink: &mut impl Sink<'i, S>) -> Result<(), H2Error> {
         let Some(stream) = self.remove(id) else {
-            self.must_be_opened(id)?;
-            return self.idle();
+            return self.late_block(id, None, false, sink);
         };
-        frame::put_reset(id, Code::CANCEL, &mut self.control);
+        self.put_reset(id, Code::CANCEL);
         let how = match stream.has_begun() {
             true => Lost::Malformed("the trailers of a response are too long"),
             false => Lost::HeadTooLong(BLOCK_BYTES),
@@ -542,11 +564,11 @@ impl<S: Kept> Client<S> {
             }
             Err(error) => return Err(error.into()),
         };
-        let Some(stream) = self.streams.get_mut(head.stream) else {
-            self.must_be_opened(head.stream)?;
-            return self.idle();
-        };
         let ends = head.has(flag::END_STREAM);
+        let Some(stream) = self.streams.get_mut(head.stream) else {
+            let block = Arc::clone(block);
+            return self.late_block(head.stream, Some(&block), ends, sink);
+        };
         if let Some(why) = block.problem() {
             self.malformed(head.stream, Code::PROTOCOL_ERROR, why, sink);
             return Ok(());
@@ -674,7 +696,9 @@ impl<S: Kept> Client<S> {
         if first {
             self.take_from_window(head)?;
         }
-        let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
+        let Some(stream) = self.streams.get_mut(id) else {
+            return if first { self.late_data(head, content, sink) } else { Ok(()) };
+        };
         if let Phase::Waiting = stream.phase {
             self.malformed(id, Code::PROTOCOL_ERROR, "content comes before the head of a response", sink);
             return Ok(());

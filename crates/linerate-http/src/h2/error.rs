@@ -31,6 +31,13 @@ impl Code {
     pub const HTTP_1_1_REQUIRED: Code = Code(13);
 }
 
+impl Code {
+    /// The registered name, or "other": a peer may invent any number of codes.
+    pub fn name(self) -> &'static str {
+        NAMES.get(self.0 as usize).copied().unwrap_or("other")
+    }
+}
+
 /// The names of the codes, by their numbers.
 const NAMES: [&str; 14] = [
     "NO_ERROR",

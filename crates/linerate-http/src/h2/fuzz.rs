@@ -29,6 +29,8 @@ pub struct Transcript {
     pub ended: Vec<(usize, Heard)>,
     /// The error that ended the reading.
     pub error: Option<H2Error>,
+    /// Responses that no request had asked for.
+    pub surplus: u64,
     /// Control frames that the client sends beside requests.
     pub control: Vec<u8>,
 }
@@ -37,6 +39,7 @@ struct Listening {
     parts: bool,
     heard: Vec<Heard>,
     ended: Vec<(usize, Heard)>,
+    surplus: u64,
 }
 
 impl Listening {
@@ -81,6 +84,10 @@ impl Sink<'_, usize> for Listening {
         self.heard[stream] = Heard { lost: Some((how, begun)), ..Heard::default() };
         self.finish(stream);
     }
+
+    fn surplus(&mut self, _: &[u8], responses: u64) {
+        self.surplus += responses;
+    }
 }
 
 /// Reads in pieces what a server sends to a client with `requests` requests in flight.
@@ -97,7 +104,8 @@ pub fn read<'p>(
         client.open(stream, b"\x82\x84\x86", expect, stream % 4 != 2, &mut out);
     }
     let mut blocks = BlockCache::new();
-    let mut listening = Listening { parts, heard: vec![Heard::default(); requests], ended: Vec::new() };
+    let heard = vec![Heard::default(); requests];
+    let mut listening = Listening { parts, heard, ended: Vec::new(), surplus: 0 };
     let mut error = None;
     for piece in pieces {
         if let Err(e) = client.read(piece, &mut blocks, &mut listening) {
@@ -106,7 +114,7 @@ pub fn read<'p>(
         }
     }
     let control = std::mem::take(client.take_control());
-    Transcript { ended: listening.ended, error, control }
+    Transcript { ended: listening.ended, error, surplus: listening.surplus, control }
 }
 
 /// Bytes as a server sends them, read whole and in pieces whose lengths follow from the first byte.

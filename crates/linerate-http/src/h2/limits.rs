@@ -33,6 +33,14 @@ pub(super) const INTERIM: u8 = 16;
 /// responses.
 pub(super) const IDLE_FRAMES: u32 = 10_000;
 
+/// Streams that we reset and whose late frames are told from surplus ones. Reason: what left the server before
+/// our frame arrived is no fault of its. Beyond that, all older streams are forgiven.
+pub(super) const RESETS_KNOWN: usize = 1024;
+
+/// Surplus responses that may be coming at once. Reason: a server that sends more of them counts as one that
+/// sends each in several pieces.
+pub(super) const SURPLUS_OPEN: usize = 64;
+
 /// Field blocks in a [`BlockCache`](super::BlockCache). Reason: a run has few kinds of responses.
 /// Each costs one failed comparison before a new block is decoded.
 pub(super) const BLOCKS_HELD: usize = 8;

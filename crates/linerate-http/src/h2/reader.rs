@@ -115,6 +115,11 @@ impl FrameReader {
         self.begun && self.data.is_none() && (self.carry.is_empty() || self.spent)
     }
 
+    /// Whether the server's first frame was what it must be.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// Whether a frame has begun and not ended.
     pub(super) fn in_frame(&self) -> bool {
         self.data.is_some() || !(self.carry.is_empty() || self.spent)

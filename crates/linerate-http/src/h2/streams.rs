@@ -236,6 +236,11 @@ impl<S: Kept> Streams<S> {
         self.alone.get_mut(&id)
     }
 
+    /// Whether a stream is open.
+    pub(super) fn has(&self, id: u32) -> bool {
+        self.alone.contains_key(&id) || self.row_of(id).is_some()
+    }
+
     /// A stream that stands alone.
     pub(super) fn get_alone(&self, id: u32) -> Option<&Stream<S>> {
         self.alone.get(&id)

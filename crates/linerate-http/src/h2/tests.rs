@@ -151,6 +151,25 @@ fn bodies_obey_both_windows() {
     assert_eq!(client.data_room(id), None);
 }
 
+/// Counts surplus responses.
+struct Surplus(u64);
+
+impl<S> Sink<'_, S> for Surplus {
+    fn wants_parts(&self) -> bool {
+        false
+    }
+    fn whole(&mut self, _: S, _: &std::sync::Arc<Block>, _: &[u8]) {}
+    fn begun(&mut self, _: &mut S) {}
+    fn head(&mut self, _: &mut S, _: &crate::client::HeadView<'_>) {}
+    fn body(&mut self, _: &mut S, _: &[u8]) {}
+    fn trailers(&mut self, _: &mut S, _: crate::client::Fields<'_>) {}
+    fn end(&mut self, _: S, _: u16) {}
+    fn lost(&mut self, _: S, _: Lost, _: bool) {}
+    fn surplus(&mut self, _: &[u8], responses: u64) {
+        self.0 += responses;
+    }
+}
+
 struct Nobody;
 
 impl<S> Sink<'_, S> for Nobody {
@@ -273,6 +292,74 @@ fn a_response_to_head_announces_a_length_and_has_no_body() {
     }
 }
 
+/// RFC 9113, sections 5.1 and 8.1: behind the end of a response only RST_STREAM, WINDOW_UPDATE and PRIORITY may follow.
+#[test]
+fn what_follows_a_whole_response_is_surplus() {
+    let ok = || Script::new().headers(1, OK).data(1, b"hello", true);
+    let mut reset = ok();
+    put_reset(1, Code::NO_ERROR, &mut reset.0);
+    let may_follow = [
+        ok(),
+        reset,
+        ok().frame(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 9]),
+        ok().frame(2, 0, 1, &[0, 0, 0, 0, 9]),
+    ];
+    let surplus = [
+        (ok().headers(1, OK).data(1, b"hello", true), 1),
+        (ok().frame(kind::HEADERS, END, 1, OK).frame(kind::HEADERS, END, 1, OK), 2),
+        (ok().headers(1, OK).headers(1, OK), 2),
+        (ok().data(1, b"more", true), 1),
+        (ok().data(1, b"more", false).data(1, b"and more", true), 1),
+        (ok().data(1, b"", false).data(1, b"x", true).data(1, b"y", true), 2),
+        (ok().headers(1, b"\x08\x03103").headers(1, OK).data(1, b"x", true), 1),
+        (Script::new().frame(kind::HEADERS, END, 1, OK).frame(kind::HEADERS, END, 1, OK), 1),
+        (ok().headers(3, OK).headers(1, OK).data(3, b"x", true).data(1, b"y", true), 1),
+    ];
+    let cases = may_follow.into_iter().map(|script| (script, 0)).chain(surplus);
+    for (n, (script, surplus)) in cases.enumerate() {
+        let read = script.frame(kind::HEADERS, END, 5, OK).read();
+        assert_eq!((read.error, read.surplus), (None, surplus), "case {n}");
+        assert!(
+            read.ended.iter().any(|(stream, heard)| *stream == 2 && heard.ended == Some(200)),
+            "case {n}"
+        );
+    }
+}
+
+/// RFC 7541, section 2.3.2: each field block changes the table, also that of a surplus response.
+#[test]
+fn a_surplus_response_keeps_the_table() {
+    // A literal with indexing, before the server knows our settings, and a reference to it.
+    let script = Script::default().frame(kind::SETTINGS, 0, 0, b"").frame(kind::HEADERS, END, 1, OK);
+    let script =
+        script.frame(kind::HEADERS, END, 1, b"\x88\x40\x01a\x01b").frame(kind::HEADERS, END, 3, b"\x88\xbe");
+    let read = script.read();
+    assert_eq!((read.error, read.surplus), (None, 1));
+    assert_eq!(read.ended[1].1.head, b"HTTP/2 200\r\na: b\r\n\r\n");
+}
+
+/// What left the server before our RST_STREAM arrived is no fault of its (RFC 9113, section 5.1).
+#[test]
+fn late_frames_on_streams_that_we_reset_are_forgiven() {
+    let mut client: Client<u32> = Client::new(ClientOptions::default());
+    let (mut blocks, mut out, mut heard) = (BlockCache::new(), Vec::new(), Surplus(0));
+    let resets = super::limits::RESETS_KNOWN as u32 + 2;
+    let ids: Vec<u32> = (0..resets).map(|n| client.open(n, OK, Expect::Usual, true, &mut out)).collect();
+    let whole = client.open(resets, OK, Expect::Usual, true, &mut out);
+    for id in &ids {
+        assert!(client.cancel(*id).is_some());
+    }
+    let mut script = Script::new();
+    for id in [ids[0], ids[1], ids[2], ids[ids.len() - 1], whole] {
+        script = script.headers(id, OK).data(id, b"late", true);
+    }
+    client.read(&script.0, &mut blocks, &mut heard).unwrap();
+    assert_eq!(heard.0, 0);
+    let again = Script::default().headers(whole, OK).data(whole, b"again", true);
+    client.read(&again.0, &mut blocks, &mut heard).unwrap();
+    assert_eq!(heard.0, 1);
+}
+
 #[test]
 fn resets_say_why_and_later_frames_are_ignored() {
     let mut script = Script::new();
@@ -282,6 +369,7 @@ fn resets_say_why_and_later_frames_are_ignored() {
     put_reset(1, Code::NO_ERROR, &mut late.0);
     let read = late.read();
     assert_eq!((read.ended.len(), read.error), (1, None), "RFC 9113, 8.1: no failure");
+    assert_eq!(read.surplus, 1, "a second response");
 }
 
 #[test]
