@@ -32,6 +32,8 @@ pub enum NetErrorKind {
     Proxy,
     /// The peer closed the connection without the end that its protocol has (TLS: without `close_notify`).
     Cut,
+    /// The peer broke the rules of a layer on a connection that worked (TLS).
+    Garbled,
     /// Anything else; the message has the kernel's words.
     Other,
 }
@@ -86,6 +88,7 @@ impl NetError {
             NetErrorKind::Handshake => "the handshake failed",
             NetErrorKind::Proxy => "the proxy opened no path to the server",
             NetErrorKind::Cut => "connection cut off by the peer",
+            NetErrorKind::Garbled => "the peer broke the rules of its connection",
             NetErrorKind::Other if self.errno == 0 => "failed",
             NetErrorKind::Other => return io::Error::from_raw_os_error(self.errno).to_string(),
         };

@@ -11,9 +11,10 @@ use rustls::{
     SignatureScheme,
 };
 
+use crate::Version;
 use crate::issuer::Explaining;
 use crate::pem::{Identity, TlsError, certificates};
-use crate::{Version, words::describe};
+use crate::words::{describe, suite_name};
 
 /// Which certificates a client trusts.
 #[derive(Clone, Debug)]
@@ -135,9 +136,25 @@ impl ClientOptions {
 
 fn no_common(error: &Error) -> TlsError {
     TlsError::Options(format!(
-        "these ciphers and versions do not fit together ({})\nhint: suites of TLS 1.3 begin with TLS13_, the others are TLS 1.2's",
+        "these ciphers and versions do not fit together ({})\nhint: suites of TLS 1.3 begin with TLS_AES or TLS_CHACHA20, the others are TLS 1.2's",
         describe(error).trim_start_matches("unexpected error: ")
     ))
+}
+
+/// A suite's name whoever wrote it: IANA (`TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`), rustls (`TLS13_...`) or OpenSSL
+/// (`ECDHE-RSA-AES128-GCM-SHA256`).
+fn plain_cipher(name: &str) -> String {
+    let name = name.to_ascii_uppercase().replace("TLS13_", "TLS_").replace('-', "_");
+    let name = name.replace("_WITH_", "_").replace("AES128", "AES_128").replace("AES256", "AES_256");
+    let name = name.strip_prefix("TLS_").unwrap_or(&name);
+    // OpenSSL does not say the hash of these.
+    if name.ends_with("_CHACHA20_POLY1305") { format!("{name}_SHA256") } else { name.to_owned() }
+}
+
+/// Whether there is a cipher suite of this name.
+pub fn is_cipher(name: &str) -> bool {
+    let known = aws_lc_rs::default_provider().cipher_suites;
+    known.iter().any(|suite| plain_cipher(&suite_name(suite.suite())) == plain_cipher(name))
 }
 
 /// The provider with the configured suites.
@@ -147,16 +164,14 @@ pub(crate) fn provider(ciphers: &[String]) -> Result<CryptoProvider, TlsError> {
         return Ok(provider);
     }
     let known = provider.cipher_suites.clone();
-    let name = |suite: &rustls::SupportedCipherSuite| format!("{:?}", suite.suite());
-    let same = |a: &str, b: &str| {
-        let plain = |text: &str| text.to_ascii_uppercase().replace("TLS13_", "TLS_");
-        plain(a) == plain(b)
-    };
+    let name = |suite: &rustls::SupportedCipherSuite| suite_name(suite.suite());
     let find = |wanted: &String| {
-        known.iter().find(|suite| same(&name(suite), wanted)).copied().ok_or_else(|| {
-            let names: Vec<String> = known.iter().map(&name).collect();
-            TlsError::Options(format!("no cipher suite {wanted}\nhint: one of {}", names.join(", ")))
-        })
+        known.iter().find(|suite| plain_cipher(&name(suite)) == plain_cipher(wanted)).copied().ok_or_else(
+            || {
+                let names: Vec<String> = known.iter().map(&name).collect();
+                TlsError::Options(format!("no cipher suite {wanted}\nhint: one of {}", names.join(", ")))
+            },
+        )
     };
     provider.cipher_suites = ciphers.iter().map(find).collect::<Result<_, _>>()?;
     Ok(provider)

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use rustls::{CommonState, HandshakeKind};
 
 use crate::limits::REASONS;
+use crate::words::{beside_success, suite_name};
 use crate::x509::{Facts, ServerKey};
 
 /// The negotiated parameters.
@@ -13,7 +14,7 @@ use crate::x509::{Facts, ServerKey};
 pub struct Agreed {
     /// The version, such as "TLSv1.3".
     pub version: String,
-    /// The cipher suite's registered name, such as "TLS13_AES_256_GCM_SHA384".
+    /// The cipher suite's registered name (IANA), such as "TLS_AES_256_GCM_SHA384".
     pub cipher: String,
     /// The protocol selected by ALPN, such as "http/1.1".
     pub alpn: Option<String>,
@@ -131,6 +132,20 @@ impl Handshakes {
             Some(_) | None => self.full += 1,
         }
         *self.agreed.entry(Agreed::of(state)).or_default() += 1;
+        self.revise();
+    }
+
+    /// A handshake that succeeded refutes what was supposed of those that failed.
+    fn revise(&mut self) {
+        if self.full + self.resumed == 0 {
+            return;
+        }
+        let refuted: Vec<_> =
+            self.failed.keys().filter_map(|why| Some((why.clone(), beside_success(why)?))).collect();
+        for (supposed, why) in refuted {
+            let count = self.failed.remove(&supposed).unwrap_or(0);
+            *self.failed.entry(why).or_default() += count;
+        }
     }
 
     /// The peer refused what this side had counted as complete.
@@ -157,6 +172,13 @@ impl Handshakes {
             why
         };
         *self.failed.entry(why).or_default() += 1;
+        self.revise();
+    }
+
+    /// The reason as it stands among others.
+    pub(crate) fn told(&self, why: String) -> String {
+        let succeeded = self.full + self.resumed > 0;
+        succeeded.then(|| beside_success(&why)).flatten().unwrap_or(why)
     }
 
     /// Adds another thread's counts.
@@ -169,6 +191,7 @@ impl Handshakes {
         for (why, count) in &other.failed {
             *self.failed.entry(why.clone()).or_default() += count;
         }
+        self.revise();
     }
 }
 
@@ -179,7 +202,7 @@ impl Agreed {
             Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2".to_owned(),
             other => format!("{other:?}"),
         };
-        let cipher = state.negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite()));
+        let cipher = state.negotiated_cipher_suite().map(|suite| suite_name(suite.suite()));
         let alpn = state.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
         Agreed { version, cipher: cipher.unwrap_or_default(), alpn }
     }

@@ -140,6 +140,14 @@ impl ServerCertVerifier for Explaining {
                 WHY.set(why(self.algorithms, end_entity, intermediates));
                 verified
             }
+            // A trusted authority of the same name has another key.
+            Err(Error::InvalidCertificate(
+                CertificateError::BadSignature
+                | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. },
+            )) if Signed::of(end_entity).is_some_and(|own| own.is_by_itself(self.algorithms)) => {
+                WHY.set(Some(SELF_SIGNED.to_owned()));
+                Err(CertificateError::UnknownIssuer.into())
+            }
             Err(Error::InvalidCertificate(error)) if is_authority(error) => {
                 self.authority(end_entity, server_name, now).unwrap_or(verified)
             }
@@ -270,6 +278,20 @@ mod tests {
             said(&root, &leaf(None, false), &[]),
             "the certificate is self-signed, and is not among the trusted ones"
         );
+        // `serve --tls-self-signed` on a machine that trusts another certificate of the same name.
+        for algorithm in [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ED25519] {
+            let named = |algorithm| {
+                let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+                params.distinguished_name.push(DnType::CommonName, "localhost");
+                let key = KeyPair::generate_for(algorithm).expect("a key");
+                params.self_signed(&key).expect("a certificate")
+            };
+            let (own, another) = (named(&rcgen::PKCS_ECDSA_P256_SHA256), named(algorithm));
+            assert_eq!(
+                said(&another, &own, &[]),
+                "the certificate is self-signed, and is not among the trusted ones"
+            );
+        }
         assert_eq!(
             said(&root, &whole, &[]),
             "the server does not send the intermediate certificate CN=between"

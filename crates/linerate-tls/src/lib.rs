@@ -32,7 +32,7 @@ mod variants;
 mod words;
 mod x509;
 
-pub use client::{ClientOptions, Roots};
+pub use client::{ClientOptions, Roots, is_cipher};
 pub use handshakes::{Agreed, ClientCertificate, Handshakes, Seen, TlsInfo};
 pub use layer::{PLAIN, TlsLayer};
 pub use pem::{Identity, TlsError};

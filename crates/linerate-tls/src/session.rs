@@ -10,7 +10,7 @@ use rustls::{AlertDescription, CommonState, Error};
 use crate::handshakes::{Handshakes, Seen, TlsInfo};
 use crate::limits::HELD;
 use crate::machine::{Machine, sealed_len};
-use crate::words::{describe, describe_client, other_protocol};
+use crate::words::{describe, describe_client, describe_on_working, is_of_handshake, other_protocol};
 
 /// The response to a client that speaks HTTP to a TLS port. It is not encrypted, since the client
 /// is not.
@@ -82,12 +82,17 @@ impl TlsSession {
         }
     }
 
-    fn fail(&mut self, why: String) -> Progress {
+    /// It failed. `kind`: how, once requests may pass.
+    fn fail(&mut self, why: String, kind: Option<NetErrorKind>) -> Progress {
+        let why = self.counts.lock().unwrap_or_else(PoisonError::into_inner).told(why);
         self.why = Some(why.clone());
+        if let Some(kind) = kind.filter(|_| self.is_ready) {
+            return Progress::Failed(NetError::of(kind));
+        }
         // A TLS 1.3 server refuses a client's certificate after the client's handshake is complete
         // (RFC 8446 section 4.4.2.4).
         if self.has_carried {
-            return Progress::Failed(NetError::of(NetErrorKind::Other));
+            return Progress::Failed(NetError::of(NetErrorKind::Garbled));
         }
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         match (self.is_counted, self.is_ready) {
@@ -121,13 +126,14 @@ impl TlsSession {
             Some(error) => {
                 self.alert(&error);
                 let why = match self.machine {
+                    _ if self.is_ready && !is_of_handshake(&error) => describe_on_working(&error),
                     Machine::Client(_) if self.machine.state().protocol_version().is_none() => {
                         other_protocol(&bytes[walk.used..]).unwrap_or_else(|| describe(&error))
                     }
                     Machine::Client(_) => describe(&error),
                     Machine::Server(_) => describe_client(&error),
                 };
-                self.fail(why)
+                self.fail(why, of_working(&error))
             }
             None if walk.ended => Progress::Ended,
             None => Progress::Open,
@@ -151,6 +157,15 @@ impl TlsSession {
     }
 }
 
+/// What an error is on a connection on which requests may pass; `None`: it still concerns the handshake.
+fn of_working(error: &Error) -> Option<NetErrorKind> {
+    match error {
+        error if is_of_handshake(error) => None,
+        Error::AlertReceived(_) => Some(NetErrorKind::Cut),
+        _ => Some(NetErrorKind::Garbled),
+    }
+}
+
 impl Session for TlsSession {
     fn begin(&mut self, wire: &mut Vec<u8>) {
         self.walk(&mut [], &mut |_| ());
@@ -163,7 +178,7 @@ impl Session for TlsSession {
         }
         if self.is_plain_http(wire) {
             self.replies.extend_from_slice(PLAIN_HTTP);
-            return self.fail("plain HTTP to a TLS port".to_owned());
+            return self.fail("plain HTTP to a TLS port".to_owned(), None);
         }
         // Complete records are decrypted in place; only the rest is kept.
         if self.held.is_empty() {
@@ -177,7 +192,7 @@ impl Session for TlsSession {
         held.drain(..used);
         self.held = held;
         if progress == Progress::Open && self.held.len() > HELD {
-            return self.fail("a message without an end".to_owned());
+            return self.fail("a message without an end".to_owned(), Some(NetErrorKind::Garbled));
         }
         progress
     }
@@ -208,7 +223,7 @@ impl Session for TlsSession {
 
     fn cut(&mut self) -> Progress {
         if !self.is_ready {
-            return self.fail("the peer closed the connection during the handshake".to_owned());
+            return self.fail("the peer closed the connection during the handshake".to_owned(), None);
         }
         match self.machine {
             Machine::Client(_) => Progress::Failed(NetError::of(NetErrorKind::Cut)),
@@ -223,7 +238,7 @@ impl Session for TlsSession {
                 NetErrorKind::Reset => "the peer reset the connection".to_owned(),
                 _ => error.to_string(),
             };
-            self.fail(format!("{what} during the handshake"));
+            self.fail(format!("{what} during the handshake"), None);
         }
     }
 

@@ -1,9 +1,46 @@
 //! Explains errors to the person who must act.
 
-use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+use rustls::{AlertDescription, CertificateError, CipherSuite, Error, PeerIncompatible};
 
 use crate::issuer::why_unknown;
 use crate::limits::{FIRST_BYTES, NAMES_LISTED};
+
+/// What is told of alert 40, which has no reason with it.
+const NO_REASON: &str = "handshake_failure (alert 40), often for no cipher, curve or certificate in common";
+/// The same, of a peer with which other handshakes succeeded.
+const NO_REASON_HERE: &str = "handshake_failure (alert 40), while other handshakes succeed";
+
+/// A reason for which a handshake failed, where others with the same configuration succeeded.
+pub(crate) fn beside_success(why: &str) -> Option<String> {
+    why.contains(NO_REASON).then(|| why.replace(NO_REASON, NO_REASON_HERE))
+}
+
+/// The registered name of a cipher suite (IANA), where rustls has one of its own.
+pub(crate) fn suite_name(suite: CipherSuite) -> String {
+    let name = format!("{suite:?}");
+    name.strip_prefix("TLS13_").map_or(name.clone(), |rest| format!("TLS_{rest}"))
+}
+
+/// Whether an alert is about the handshake, although it may come when that is over for the client (RFC 8446
+/// section 4.4.2.4).
+pub(crate) fn is_of_handshake(error: &Error) -> bool {
+    use AlertDescription as Alert;
+    let Error::AlertReceived(alert) = error else { return false };
+    matches!(
+        alert,
+        Alert::HandshakeFailure
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::CertificateRequired
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+            | Alert::DecryptError
+            | Alert::IllegalParameter
+    )
+}
 
 /// Describes an error of rustls. For an unknown issuer it is to be called in the thread that got the
 /// error, which knows more of it.
@@ -21,6 +58,14 @@ pub fn describe(error: &Error) -> String {
         Error::PeerSentOversizedRecord => "a record is too large".to_owned(),
         Error::NoApplicationProtocol => "no protocol in common (ALPN)".to_owned(),
         other => other.to_string(),
+    }
+}
+
+/// Describes an error on a connection that worked.
+pub(crate) fn describe_on_working(error: &Error) -> String {
+    match error {
+        Error::AlertReceived(alert) => format!("the peer ended the connection by an alert: {alert:?}"),
+        other => describe(other),
     }
 }
 
@@ -134,7 +179,7 @@ fn incompatible(why: &PeerIncompatible) -> String {
 
 fn alert_words(alert: AlertDescription) -> String {
     let words = match alert {
-        AlertDescription::HandshakeFailure => "no cipher, curve or certificate in common",
+        AlertDescription::HandshakeFailure => NO_REASON,
         AlertDescription::ProtocolVersion => "no TLS version in common",
         AlertDescription::CertificateRequired => "it wants a client certificate",
         AlertDescription::BadCertificate => "it does not accept our certificate",
@@ -151,7 +196,22 @@ fn alert_words(alert: AlertDescription) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::other_protocol;
+    use super::{is_of_handshake, other_protocol, suite_name};
+    use rustls::{AlertDescription, CipherSuite, Error};
+
+    #[test]
+    fn suites_have_their_registered_names() {
+        assert_eq!(suite_name(CipherSuite::TLS13_AES_256_GCM_SHA384), "TLS_AES_256_GCM_SHA384");
+        let of_tls_1_2 = CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256;
+        assert_eq!(suite_name(of_tls_1_2), "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256");
+    }
+
+    #[test]
+    fn alerts_about_certificates_belong_to_the_handshake() {
+        let is = |alert| is_of_handshake(&Error::AlertReceived(alert));
+        assert!(is(AlertDescription::CertificateRequired) && is(AlertDescription::UnknownCA));
+        assert!(!is(AlertDescription::InternalError) && !is(AlertDescription::UnexpectedMessage));
+    }
 
     #[test]
     fn what_speaks_no_tls_is_named() {

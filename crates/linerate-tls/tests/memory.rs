@@ -293,15 +293,26 @@ fn keys_and_certificates_that_cannot_be_used_are_named() {
 }
 
 #[test]
+fn ciphers_have_the_names_of_openssl_too() {
+    for name in ["ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_AES_256_GCM_SHA384"] {
+        assert!(linerate_tls::is_cipher(name), "{name}");
+    }
+    assert!(!linerate_tls::is_cipher("DES-CBC3-SHA"));
+}
+
+#[test]
 fn unknown_ciphers_are_refused_with_those_there_are() {
     let mut options = client_options(&LOCALHOST);
     options.ciphers = vec!["ROT13".to_owned()];
     let said = options.build().expect_err("refused").to_string();
-    assert!(said.contains("no cipher suite ROT13") && said.contains("TLS13_AES_128_GCM_SHA256"), "{said}");
-    options.ciphers = vec!["TLS_AES_128_GCM_SHA256".to_owned()];
-    let mut layer = layer(&options, &ServerOptions::new(identity(&LOCALHOST)));
-    let (mut client, mut server) = pair(&mut layer);
-    assert_eq!(shake(&mut client, &mut server, usize::MAX), Progress::Open);
-    let counts = counts(&layer);
-    assert_eq!(counts.agreed.keys().next().expect("one").cipher, "TLS13_AES_128_GCM_SHA256");
+    assert!(said.contains("no cipher suite ROT13") && said.contains("TLS_AES_128_GCM_SHA256"), "{said}");
+    // By the registered name, and by rustls' own.
+    for name in ["TLS_AES_128_GCM_SHA256", "TLS13_AES_128_GCM_SHA256", "tls_aes_128_gcm_sha256"] {
+        options.ciphers = vec![name.to_owned()];
+        let mut layer = layer(&options, &ServerOptions::new(identity(&LOCALHOST)));
+        let (mut client, mut server) = pair(&mut layer);
+        assert_eq!(shake(&mut client, &mut server, usize::MAX), Progress::Open);
+        let counts = counts(&layer);
+        assert_eq!(counts.agreed.keys().next().expect("one").cipher, "TLS_AES_128_GCM_SHA256");
+    }
 }
