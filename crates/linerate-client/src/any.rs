@@ -4,7 +4,7 @@ use bytes::Bytes;
 use linerate_http::client::HeadCache;
 use linerate_net::{Ahead, Close, NetError, Time};
 
-use crate::conversation::{Conversation, Facts, Fate, Out, Requests, Responses};
+use crate::conversation::{Conversation, Facts, Fate, Out, Requests, Responses, Unsent};
 use crate::{H1, H2, H2Shared, Loss, Run};
 
 /// The protocols that a connection may speak.
@@ -247,6 +247,14 @@ impl<R: Default> Conversation for Any<R> {
         if let Protocol::H2(h2) = &self.protocol { h2.held_back() } else { 0 }
     }
 
+    fn unsent(&self) -> Vec<Unsent> {
+        if let Protocol::H2(h2) = &self.protocol { h2.unsent() } else { Vec::new() }
+    }
+
+    fn shut_since(&self) -> Option<Time> {
+        if let Protocol::H2(h2) = &self.protocol { h2.shut_since() } else { None }
+    }
+
     fn hold(&mut self, first: u64, held: bool) {
         if let Protocol::H2(h2) = &mut self.protocol {
             h2.hold(first, held);
@@ -278,6 +286,10 @@ impl<R: Default> Conversation for Any<R> {
             Protocol::H2(h2) => h2.cancel_oldest(),
             Protocol::H1(_) | Protocol::Undecided => None,
         }
+    }
+
+    fn why(&self, loss: Loss) -> Loss {
+        if let Protocol::H2(h2) = &self.protocol { h2.why(loss) } else { loss }
     }
 
     fn abandon(&mut self, mut each: impl FnMut(Run, Fate)) {

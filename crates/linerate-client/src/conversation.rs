@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use linerate_http::client::{Fields, HeadView};
+use linerate_http::h2::Code;
 use linerate_net::{Ahead, Close, Conn, Lent, NetError, Time, Transport};
 
 use crate::{Failure, Loss, Run};
@@ -144,6 +145,16 @@ pub trait Conversation {
         0
     }
 
+    /// The requests of whose bodies a part waits for the peer's windows.
+    fn unsent(&self) -> Vec<Unsent> {
+        Vec::new()
+    }
+
+    /// Since when the peer admits no streams at all.
+    fn shut_since(&self) -> Option<Time> {
+        None
+    }
+
     /// Holds the response to one request back, or no longer, where it has a stream of its own.
     fn hold(&mut self, _first: u64, _held: bool) {}
 
@@ -169,6 +180,11 @@ pub trait Conversation {
         None
     }
 
+    /// What the peer said before may tell more of a loss.
+    fn why(&self, loss: Loss) -> Loss {
+        loss
+    }
+
     /// The connection is lost: gives all requests back, the oldest first, each with what is known of it.
     fn abandon(&mut self, each: impl FnMut(Run, Fate));
 
@@ -189,6 +205,17 @@ pub trait Conversation {
     }
 }
 
+/// A request of whose body a part waits for the peer's windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsent {
+    /// The number of the request.
+    pub first: u64,
+    /// Bytes that wait.
+    pub bytes: u64,
+    /// When a part of it left last.
+    pub since: Time,
+}
+
 /// What is known of the protocol on all connections of a core.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Facts {
@@ -198,6 +225,21 @@ pub struct Facts {
     pub h2: u64,
     /// The least `SETTINGS_MAX_CONCURRENT_STREAMS` of all connections; `None`: none said a number.
     pub max_concurrent_streams: Option<u32>,
+    /// The greatest.
+    #[serde(default)]
+    pub most_concurrent_streams: Option<u32>,
+    /// How long at the longest a connection admitted no streams, since that limit was 0; nanoseconds.
+    #[serde(default)]
+    pub shut_ns: u64,
+    /// Requests whose time was over while a part of their body waited for the server's windows.
+    #[serde(default)]
+    pub held_bodies: u64,
+    /// Bytes of these bodies that did not leave.
+    #[serde(default)]
+    pub held_bytes: u64,
+    /// How long at the longest nothing of such a body had left; nanoseconds.
+    #[serde(default)]
+    pub held_ns: u64,
     /// Requests that the server refused without processing them: by REFUSED_STREAM, or above GOAWAY's last stream.
     pub refused: u64,
     /// Connections that the server ended by GOAWAY.
@@ -213,6 +255,12 @@ impl Facts {
         self.h2 += other.h2;
         let limits = [self.max_concurrent_streams, other.max_concurrent_streams];
         self.max_concurrent_streams = limits.into_iter().flatten().min();
+        let limits = [self.most_concurrent_streams, other.most_concurrent_streams];
+        self.most_concurrent_streams = limits.into_iter().flatten().max();
+        self.shut_ns = self.shut_ns.max(other.shut_ns);
+        self.held_bodies += other.held_bodies;
+        self.held_bytes += other.held_bytes;
+        self.held_ns = self.held_ns.max(other.held_ns);
         self.refused += other.refused;
         self.go_aways += other.go_aways;
         for (code, n) in &other.resets {
@@ -229,11 +277,22 @@ pub enum Fate {
     /// The peer said that it does not process it (RFC 9112 section 9.6; RFC 9113 section 6.8): it may be sent again
     /// whatever its method.
     NeverProcessed,
-    /// The peer said so of this request by HTTP/2's own means: it goes out again whatever the owner chose (RFC 9113
-    /// sections 6.8 and 8.7).
+    /// The peer said so of this request by HTTP/2's own means (RFC 9113 sections 6.8 and 8.7).
     Refused,
+    /// The peer reset the request's stream for another reason. It may have acted on it (RFC 9113 section 8.7).
+    Reset {
+        /// The reason that it gave.
+        code: Code,
+        /// Part of the response had come.
+        begun: bool,
+    },
     /// The response broke the protocol's rules: which, in words.
     Malformed(&'static str),
+    /// The fault that broke the connection came on its stream.
+    AtFault {
+        /// The head of its response had come.
+        begun: bool,
+    },
     /// Nobody can know whether it was acted on.
     Unknown,
 }
@@ -341,6 +400,8 @@ pub trait Settle {
 pub enum Settled {
     /// It has failed.
     Failed(Failure),
+    /// The peer reset its stream with this code before a byte of the response came. It may have acted on the request.
+    Reset(Code),
     /// No whole response came within the time-out.
     TimedOut,
     /// Nobody can know whether it was acted on.

@@ -7,7 +7,7 @@ pub enum Failure {
     Connect,
     /// No whole response within the timeout.
     Timeout,
-    /// The peer reset the connection before a byte of the response came.
+    /// The peer reset the connection, or the request's stream alone, before a byte of the response came.
     Reset,
     /// The peer closed before a byte of the response came.
     ClosedEarly,
@@ -15,6 +15,8 @@ pub enum Failure {
     Malformed,
     /// A response began and broke off.
     Truncated,
+    /// The peer refused the request's stream without processing it, and it did not go out again, or too often.
+    RefusedStream,
     /// No local port was left.
     PortsExhausted,
     /// No file descriptor was left.
@@ -25,13 +27,14 @@ pub enum Failure {
 
 impl Failure {
     /// All of them, in the order of reports.
-    pub const ALL: [Failure; 9] = [
+    pub const ALL: [Failure; 10] = [
         Failure::Connect,
         Failure::Timeout,
         Failure::Reset,
         Failure::ClosedEarly,
         Failure::Malformed,
         Failure::Truncated,
+        Failure::RefusedStream,
         Failure::PortsExhausted,
         Failure::DescriptorsExhausted,
         Failure::NoMemory,
@@ -46,6 +49,7 @@ impl Failure {
             Failure::ClosedEarly => "closed_early",
             Failure::Malformed => "malformed",
             Failure::Truncated => "truncated",
+            Failure::RefusedStream => "refused_stream",
             Failure::PortsExhausted => "ports_exhausted",
             Failure::DescriptorsExhausted => "descriptors_exhausted",
             Failure::NoMemory => "no_memory",

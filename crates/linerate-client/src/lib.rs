@@ -21,7 +21,7 @@ pub use failure::Failure;
 pub use h1::H1;
 pub use h2::{H2, H2Shared};
 pub use pool::{
-    Connection, Expired, Learnt, Loss, Lost, Next, Opening, Pool, PoolOptions, Received, Resend,
+    Connection, End, Expired, Learnt, Loss, Lost, Next, Opening, Pool, PoolOptions, Received, Resend,
     connect_failure, connect_words, settle,
 };
 pub use stamp::Stamp;

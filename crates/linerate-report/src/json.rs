@@ -55,6 +55,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         bad: bad(outcome.bad),
         failures: Failure::ALL.map(|f| (f.name().to_owned(), outcome.failures.count(f))).into(),
         failures_in_detail: failures_in_detail(&outcome.failures),
+        failures_detail: outcome.failures.codes().clone(),
         failure_details: outcome.failures.details.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
         status: outcome.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
         bytes: schema::Bytes { sent: outcome.bytes.sent, received: outcome.bytes.received },
@@ -134,6 +135,13 @@ fn http2(outcome: &outcome::Outcome) -> Option<schema::Http2> {
     (facts.h2 > 0).then(|| schema::Http2 {
         connections: facts.h2,
         max_concurrent_streams: facts.max_concurrent_streams,
+        most_concurrent_streams: facts.most_concurrent_streams,
+        no_streams_s: seconds(Duration::from_nanos(facts.shut_ns)),
+        held_up: schema::HeldUp {
+            requests: facts.held_bodies,
+            bytes: facts.held_bytes,
+            longest_s: seconds(Duration::from_nanos(facts.held_ns)),
+        },
         refused: facts.refused,
         goaways: facts.go_aways,
         resets: facts.resets.clone(),

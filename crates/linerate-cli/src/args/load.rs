@@ -64,7 +64,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "N", value_parser = values::per_connection, allow_negative_numbers = true, help_heading = HOW)]
     pub(crate) per_connection: Option<u32>,
 
-    /// Which requests go out again when the server closes their connection without a byte of their response [default: idle]
+    /// Which requests go out again when their connection or stream ends without a byte of their response [default: idle]
     #[arg(long, value_name = "WHICH", value_enum, help_heading = HOW)]
     pub(crate) resend: Option<Resend>,
 
@@ -418,7 +418,7 @@ pub(crate) enum Summary {
 /// `--resend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Resend {
-    /// Idempotent ones if the server had answered on that connection before; all behind an announced close
+    /// Idempotent ones if the server had answered on that connection before; all that it certainly did not process
     Idle,
     /// None: they fail
     Never,

@@ -94,7 +94,11 @@ impl Responses for Counting<'_> {
 
 impl Settle for Counting<'_> {
     fn settled(&mut self, run: &Run, how: Settled, detail: &str) {
-        let is_unknown = how == Settled::Unknown || (how == Settled::TimedOut && !run.idempotent);
+        let is_unknown = match how {
+            Settled::Failed(_) => false,
+            Settled::Reset(_) | Settled::TimedOut => !run.idempotent,
+            Settled::Unknown => true,
+        };
         if is_unknown { &mut self.0.unknown } else { &mut self.0.failed }.add_assign(u64::from(run.count));
         self.0.first_failure.get_or_insert_with(|| detail.to_owned());
     }
@@ -279,7 +283,7 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
             }
             let has_room = self.pool.has_again() && self.missing_pipes() > 0;
             let run = match self.pool.next_again(conn, room, has_room) {
-                Some(run) => {
+                Some((run, _)) => {
                     self.counted.resent += u64::from(run.count);
                     run
                 }
@@ -373,6 +377,7 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
 
     fn lose(&mut self, conn: Conn, loss: &Loss, now: Time) {
         let Some(mut pipe) = self.pool.remove(conn) else { return };
+        let loss = &pipe.conversation.why(loss.clone());
         let reason = self.transport.reason(conn);
         self.transport.close(conn, loss.close());
         if !pipe.established {

@@ -209,19 +209,23 @@ impl<'i, E: Responses> Sink<'i, Request> for Hearing<'_, 'i, E> {
                 self.events.head_too_long(&request.run, limit);
                 (request.run, Fate::Malformed("the head of the response is too long"))
             }
-            Lost::Reset(Code::REFUSED_STREAM) => {
+            Lost::Reset(Code::REFUSED_STREAM) if !begun => {
                 self.facts.refused += 1;
                 (request.refused(*self.answers), Fate::Refused)
             }
             Lost::Reset(code) => {
-                // A server may invent any number of unknown codes, so these count as one.
-                let name =
-                    if code.0 <= Code::HTTP_1_1_REQUIRED.0 { code.to_string() } else { "other".into() };
-                *self.facts.resets.entry(name).or_default() += 1;
-                (request.run, if begun { Fate::Begun } else { Fate::Unknown })
+                *self.facts.resets.entry(code.name().to_owned()).or_default() += 1;
+                (request.run, Fate::Reset { code, begun })
             }
         };
         self.given_back.push(lost);
+    }
+
+    #[cold]
+    fn surplus(&mut self, bytes: &[u8], responses: u64) {
+        if responses > 0 {
+            self.events.unsolicited(self.now, bytes, responses);
+        }
     }
 }
 

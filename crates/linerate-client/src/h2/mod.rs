@@ -6,10 +6,10 @@ mod upload;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use linerate_http::h2::{BlockCache, Client, ClientOptions, FRAME_HEAD};
-use linerate_net::{Close, NetError, Time};
+use linerate_http::h2::{BlockCache, Client, ClientOptions, Code, FRAME_HEAD};
+use linerate_net::{Close, NetError, NetErrorKind, Time};
 
-use crate::conversation::{BodyPart, Conversation, Facts, Fate, Out, Requests, Responses};
+use crate::conversation::{BodyPart, Conversation, Facts, Fate, Out, Requests, Responses, Unsent};
 use crate::limits::{COPIED_BODY, SEND_BYTES};
 use crate::{Loss, Run};
 use hearing::{Hearing, Readings, Request};
@@ -44,6 +44,10 @@ pub struct H2<R> {
     given_back: Vec<(Run, Fate)>,
     /// When bytes came last.
     heard: Time,
+    /// When requests left or bytes came last.
+    now: Time,
+    /// Since when the server's limit of streams is 0.
+    shut_since: Option<Time>,
     /// The server's limit and its GOAWAY are among the facts.
     noted: (Option<u32>, bool),
     /// Bytes that leave next, and the request being encoded. Their memory is kept.
@@ -64,6 +68,8 @@ impl<R: Default> Conversation for H2<R> {
             uploads: VecDeque::new(),
             given_back: Vec::new(),
             heard: Time::ZERO,
+            now: Time::ZERO,
+            shut_since: None,
             noted: (None, false),
             out: Vec::new(),
             block: Vec::new(),
@@ -117,6 +123,9 @@ impl<R: Default> Conversation for H2<R> {
         out: &mut impl Out,
     ) -> Result<u64, NetError> {
         self.out.append(self.client.take_control());
+        if run.stamp.due != Time::NEVER {
+            self.now = self.now.max(run.stamp.due);
+        }
         let mut bytes = 0;
         let mut left = run;
         while left.count > 0 {
@@ -155,14 +164,18 @@ impl<R: Default> Conversation for H2<R> {
         events: &mut E,
     ) -> Result<(), Loss> {
         self.heard = now;
+        self.now = now;
         let H2 { client, readings, answers, given_back, .. } = self;
         let H2Shared { blocks, facts, .. } = shared;
         let mut hearing = Hearing::new(now, events, readings, answers, given_back, facts);
         let read = client.read(bytes, blocks, &mut hearing);
         hearing.tell();
-        read.map_err(|error| Loss::Malformed(format!("HTTP/2: {error}")))?;
+        read.map_err(|error| match client.has_greeted() {
+            true => Loss::Broken { words: format!("HTTP/2: {error}"), by_peer: false },
+            false => Loss::Malformed(format!("HTTP/2: {error}")),
+        })?;
         if self.noted.0 != self.client.settings().max_concurrent_streams {
-            self.note_limit(facts);
+            self.note_limit(now, facts);
         }
         if self.client.go_away().is_some() { self.go_away(facts) } else { Ok(()) }
     }
@@ -201,6 +214,21 @@ impl<R: Default> Conversation for H2<R> {
 
     fn held_back(&self) -> usize {
         self.uploads.iter().map(Upload::len).sum()
+    }
+
+    fn unsent(&self) -> Vec<Unsent> {
+        if self.uploads.iter().all(|upload| upload.is_empty()) {
+            return Vec::new();
+        }
+        let waits = |(id, request): (u32, Request)| {
+            let upload = self.uploads.iter().find(|upload| upload.id == id && !upload.is_empty())?;
+            Some(Unsent { first: request.run.first, bytes: upload.len() as u64, since: upload.since })
+        };
+        self.client.first_streams().filter_map(waits).collect()
+    }
+
+    fn shut_since(&self) -> Option<Time> {
+        self.shut_since
     }
 
     fn hold(&mut self, first: u64, held: bool) {
@@ -242,14 +270,34 @@ impl<R: Default> Conversation for H2<R> {
         }
         let request = self.client.cancel(id)?;
         self.readings.give_back(request.reading);
+        self.uploads.retain(|upload| upload.id != id);
         Some(request.run)
     }
 
+    fn why(&self, loss: Loss) -> Loss {
+        let ended = match &loss {
+            Loss::Closed | Loss::SaidClose | Loss::Cut(_) => true,
+            Loss::Net(error) => matches!(error.kind, NetErrorKind::Reset | NetErrorKind::Cut),
+            _ => false,
+        };
+        match self.client.go_away() {
+            Some(code) if ended && code != Code::NO_ERROR => Loss::Broken {
+                words: format!("the server ended the connection: GOAWAY, {code}"),
+                by_peer: true,
+            },
+            _ => loss,
+        }
+    }
+
     fn abandon(&mut self, mut each: impl FnMut(Run, Fate)) {
-        let last = self.client.last_stream();
+        let (last, faulty) = (self.client.last_stream(), self.client.faulty());
         for id in self.client.ids() {
             let Some((request, begun)) = self.client.take(id) else { continue };
             let refused = last.is_some_and(|last| id > last);
+            if faulty == Some(id) {
+                each(request.run, Fate::AtFault { begun });
+                continue;
+            }
             match (begun, refused) {
                 (true, _) => each(request.run, Fate::Begun),
                 (false, true) => each(request.refused(self.answers), Fate::Refused),
@@ -322,7 +370,7 @@ impl<R> H2<R> {
             return;
         }
         keep_copied(body, &mut parts);
-        uploads.push_back(Upload::new(id, parts, follows));
+        uploads.push_back(Upload::new(id, parts, follows, self.now));
     }
 
     /// Sends of the bodies that wait what the windows admit, a frame of each in turn.
@@ -346,6 +394,7 @@ impl<R> H2<R> {
             }
             blocked = 0;
             let Some(mut piece) = upload.take(room) else { continue };
+            upload.since = self.now;
             let before = self.out.len();
             self.client.write_data(upload.id, piece.len() as u32, upload.ends(), &mut self.out);
             bytes += (self.out.len() - before + piece.len()) as u64;
@@ -385,11 +434,16 @@ impl<R> H2<R> {
     }
 
     #[cold]
-    fn note_limit(&mut self, facts: &mut Facts) {
+    fn note_limit(&mut self, now: Time, facts: &mut Facts) {
         let limit = self.client.settings().max_concurrent_streams;
         self.noted.0 = limit;
-        let least = [facts.max_concurrent_streams, limit].into_iter().flatten().min();
-        facts.max_concurrent_streams = least;
+        let limits = |known: Option<u32>| [known, limit].into_iter().flatten();
+        facts.max_concurrent_streams = limits(facts.max_concurrent_streams).min();
+        facts.most_concurrent_streams = limits(facts.most_concurrent_streams).max();
+        if let Some(since) = self.shut_since.take() {
+            facts.shut_ns = facts.shut_ns.max(now.nanos_since(since));
+        }
+        self.shut_since = (limit == Some(0)).then_some(now);
     }
 
     /// The server takes no more requests: those above its last stream go back.
@@ -397,10 +451,14 @@ impl<R> H2<R> {
     fn go_away(&mut self, facts: &mut Facts) -> Result<(), Loss> {
         facts.go_aways += u64::from(!std::mem::replace(&mut self.noted.1, true));
         for id in self.client.refused() {
-            let Some((request, _)) = self.client.take(id) else { continue };
+            let Some((request, begun)) = self.client.take(id) else { continue };
             self.readings.give_back(request.reading);
-            facts.refused += 1;
-            self.given_back.push((request.refused(self.answers), Fate::Refused));
+            let back = match begun {
+                true => (request.run, Fate::Begun),
+                false => (request.refused(self.answers), Fate::Refused),
+            };
+            facts.refused += u64::from(!begun);
+            self.given_back.push(back);
         }
         if self.client.open_streams() == 0 { Err(Loss::SaidClose) } else { Ok(()) }
     }

@@ -81,6 +81,7 @@ struct Heard {
     answered: Vec<u64>,
     body: Vec<u8>,
     parts: bool,
+    unsolicited: Vec<(String, u64)>,
 }
 
 impl Responses for Heard {
@@ -110,7 +111,9 @@ impl Responses for Heard {
         self.alike.push(run.first..run.end());
     }
 
-    fn unsolicited(&mut self, _: Time, _: &[u8], _: u64) {}
+    fn unsolicited(&mut self, _: Time, bytes: &[u8], responses: u64) {
+        self.unsolicited.push((String::from_utf8_lossy(bytes).into_owned(), responses));
+    }
 }
 
 fn run(first: u64, count: u32) -> Run {
@@ -272,7 +275,11 @@ fn what_the_server_refuses_goes_back() {
         reset(7, Code::CANCEL),
     ];
     bench.read(&[&settings()[..], &frames].concat()).unwrap();
-    let expected = [(0, Fate::Refused, 1), (1, Fate::Unknown, 0), (3, Fate::Begun, 0)];
+    let expected = [
+        (0, Fate::Refused, 1),
+        (1, Fate::Reset { code: Code::INTERNAL_ERROR, begun: false }, 0),
+        (3, Fate::Reset { code: Code::CANCEL, begun: true }, 0),
+    ];
     assert_eq!(bench.given_back(), expected);
     // Stream 9 is processed, stream 11 is not; one response came since it left.
     let away = frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 9, 0, 0, 0, 0]);
@@ -323,6 +330,88 @@ fn a_lost_connection_gives_each_request_back() {
     let mut fates = Vec::new();
     bench.h2.abandon(|run, fate| fates.push((run.first, fate)));
     assert_eq!(fates, [(0, Fate::Unknown), (1, Fate::Begun), (2, Fate::Unknown)]);
+}
+
+/// RFC 9113, section 5.1: nothing but RST_STREAM, WINDOW_UPDATE and PRIORITY follows the end of a response.
+#[test]
+fn responses_that_no_request_asked_for_are_told() {
+    let mut bench = Bench::new(0);
+    bench.begin(run(0, 2));
+    let more =
+        [response(1, b"hello"), response(1, b"again"), response(3, b"x"), frame(kind::DATA, 1, 3, b"y")];
+    bench.read(&[&settings()[..], &more].concat()).unwrap();
+    assert_eq!(bench.h2.answers(), 2);
+    let expected = [("HTTP/2 200\r\n\r\n".to_owned(), 1), ("y".to_owned(), 1)];
+    assert_eq!(bench.heard.unsolicited, expected);
+}
+
+/// RFC 9113, section 5.4.1: a connection error concerns all requests; the stream of the broken frame is the suspect.
+#[test]
+fn the_fault_that_breaks_a_connection_is_traced_to_its_stream() {
+    for (faulty, at_fault) in [
+        (frame(kind::HEADERS, 4, 3, b"\xbe"), Some(1)),
+        (frame(kind::DATA, 8, 5, b"\x09x"), None),
+        (frame(kind::SETTINGS, 0, 0, b"short"), None),
+    ] {
+        let mut bench = Bench::new(0);
+        bench.begin(run(0, 4));
+        bench.read(&settings()).unwrap();
+        let Err(loss) = bench.read(&[frame(kind::HEADERS, 4, 1, b"\x88"), faulty]) else {
+            panic!("the connection is broken")
+        };
+        assert!(matches!(bench.h2.why(loss), Loss::Broken { by_peer: false, .. }));
+        let mut fates = Vec::new();
+        bench.h2.abandon(|run, fate| fates.push((run.first, fate)));
+        let fate = |n| match n {
+            0 => Fate::Begun,
+            n if at_fault == Some(n) => Fate::AtFault { begun: false },
+            _ => Fate::Unknown,
+        };
+        assert_eq!(fates, (0..4).map(|n| (n, fate(n))).collect::<Vec<_>>());
+    }
+}
+
+/// RFC 9113, section 6.8: the code of a GOAWAY says whether the connection ends by an error.
+#[test]
+fn an_error_that_the_server_names_is_the_reason_of_the_close() {
+    for (code, is_error) in [(0, false), (2, true), (11, true)] {
+        let mut bench = Bench::new(0);
+        bench.begin(run(0, 2));
+        let away = frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 9, 0, 0, 0, code]);
+        bench.read(&[&settings()[..], &[away]].concat()).unwrap();
+        let loss = bench.h2.handle_end(NOW, &mut bench.heard);
+        let loss = bench.h2.why(loss);
+        assert_eq!(matches!(loss, Loss::Broken { by_peer: true, .. }), is_error, "{loss:?}");
+        assert!(!is_error || loss.words().contains("GOAWAY"), "{}", loss.words());
+    }
+}
+
+/// RFC 9113, section 5.2: what waits for a window can be named, and a body whose request is given up waits no longer.
+#[test]
+fn bodies_that_wait_for_a_window_are_named() {
+    let mut bench = Bench::new(100_000);
+    bench.begin(run(0, 2));
+    bench.read(&settings()).unwrap();
+    let waits = bench.h2.unsent();
+    assert_eq!(waits.iter().map(|unsent| unsent.bytes).sum::<u64>(), 200_000 - 65_535);
+    assert!(waits.iter().all(|unsent| unsent.since == NOW));
+    assert!(bench.h2.cancel_oldest().is_some() && bench.h2.cancel_oldest().is_some());
+    assert_eq!((bench.h2.unsent(), bench.h2.held_back()), (vec![], 0));
+    assert_eq!(bench.h2.room(), 50, "nothing waits before the next body");
+}
+
+/// RFC 9113, section 6.5.2: a server may admit no streams for a while.
+#[test]
+fn how_long_a_server_admits_no_streams_is_known() {
+    let mut bench = Bench::new(0);
+    let limit = |n| frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, n]);
+    bench.read(&[limit(50), limit(0)]).unwrap();
+    assert_eq!((bench.h2.room(), bench.h2.shut_since()), (0, Some(NOW + SECOND)));
+    let later = NOW + 3 * SECOND;
+    bench.h2.handle_bytes(later, &limit(70), &mut bench.shared, &mut bench.heard).unwrap();
+    let facts = H2::<Vec<u8>>::facts(&bench.shared);
+    assert_eq!((facts.max_concurrent_streams, facts.most_concurrent_streams), (Some(0), Some(70)));
+    assert_eq!((facts.shut_ns, bench.h2.shut_since()), (2_000_000_000, None));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use linerate_net::Lent;
+use linerate_net::{Lent, Time};
 
 /// The part of a request's body that has not left.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(super) struct Upload {
     parts: VecDeque<Part>,
     /// More is given later.
     pub(super) follows: bool,
+    /// When a part of it left last.
+    pub(super) since: Time,
 }
 
 /// A stretch of a body.
@@ -54,8 +56,8 @@ impl Part {
 }
 
 impl Upload {
-    pub(super) fn new(id: u32, parts: VecDeque<Part>, follows: bool) -> Upload {
-        Upload { id, parts, follows }
+    pub(super) fn new(id: u32, parts: VecDeque<Part>, follows: bool, since: Time) -> Upload {
+        Upload { id, parts, follows, since }
     }
 
     pub(super) fn give(&mut self, piece: Bytes) {

@@ -23,6 +23,8 @@ pub struct Connection<C, X> {
     pub(super) depth: u32,
     /// Responses when a request that goes out again was put at the front.
     pub(super) again_at: Option<u32>,
+    /// It takes nothing new until it is idle.
+    pub(super) drains: bool,
     /// Noted as ready.
     pub(super) listed: bool,
 }
@@ -38,6 +40,7 @@ impl<C: Conversation, X: Default> Connection<C, X> {
             budget,
             depth,
             again_at: None,
+            drains: false,
             listed: false,
         }
     }
@@ -53,7 +56,7 @@ impl<C: Conversation, X> Connection<C, X> {
     /// Requests it could take now, with or without a body.
     #[inline]
     pub fn room_for(&self, body: bool) -> u32 {
-        if !self.established {
+        if !self.established || (self.drains && self.conversation.in_flight() > 0) {
             return 0;
         }
         let free = self.depth.saturating_sub(self.conversation.in_flight());

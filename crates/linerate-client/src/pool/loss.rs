@@ -19,6 +19,14 @@ pub enum Loss {
     Net(NetError),
     /// The peer does not speak HTTP as it should.
     Malformed(String),
+    /// A connection with streams that worked broke by an error that concerns all of it (RFC 9113 section 5.4.1): any of the
+    /// requests on it may be the cause.
+    Broken {
+        /// Which error.
+        words: String,
+        /// The peer reported it, and ended the connection.
+        by_peer: bool,
+    },
     /// The oldest request in flight has waited too long.
     TimedOut,
     /// The peer sent bytes without a request; nothing was in flight.
@@ -31,23 +39,37 @@ impl Loss {
     /// The failure of a request that fails by it.
     pub fn failure(&self) -> Failure {
         match self {
-            Loss::Closed | Loss::SaidClose | Loss::Cut(_) | Loss::Unsolicited | Loss::Unfinished => {
-                Failure::ClosedEarly
-            }
+            Loss::Closed
+            | Loss::SaidClose
+            | Loss::Cut(_)
+            | Loss::Broken { .. }
+            | Loss::Unsolicited
+            | Loss::Unfinished => Failure::ClosedEarly,
             Loss::Net(error) if error.kind == NetErrorKind::Reset => Failure::Reset,
             Loss::Net(error) if error.kind == NetErrorKind::Cut => Failure::ClosedEarly,
-            Loss::Net(error) => connect_failure(error.kind),
+            Loss::Net(error) => match (error.kind, connect_failure(error.kind)) {
+                // What came was no handshake, or the connection worked.
+                (NetErrorKind::Garbled, _) => Failure::Malformed,
+                (NetErrorKind::TimedOut | NetErrorKind::Unreachable | NetErrorKind::Other, _) => {
+                    Failure::Reset
+                }
+                (_, why) => why,
+            },
             Loss::Malformed(_) => Failure::Malformed,
             Loss::TimedOut => Failure::Timeout,
         }
     }
 
     /// How the connection ended for requests of which no byte of the response came.
-    pub(super) fn end(&self, fate: Fate) -> End {
+    /// `alone`: only one was in flight.
+    pub(super) fn end(&self, fate: Fate, alone: bool) -> End {
         let announced = fate == Fate::NeverProcessed;
         match self {
             _ if fate == Fate::Refused => End::Refused,
             Loss::SaidClose => End::Announced,
+            Loss::Broken { by_peer, .. } => {
+                End::Broken { at_fault: !by_peer && (alone || matches!(fate, Fate::AtFault { .. })), alone }
+            }
             Loss::Closed | Loss::Cut(_) | Loss::Net(_) if announced => End::Announced,
             Loss::TimedOut | Loss::Unfinished => End::Abandoned(self.failure()),
             _ => End::Lost(self.failure()),
@@ -60,9 +82,12 @@ impl Loss {
             Loss::Closed | Loss::SaidClose | Loss::Unsolicited => {
                 "the peer closed the connection without an answer".to_owned()
             }
-            Loss::Cut(detail) | Loss::Malformed(detail) => detail.clone(),
+            Loss::Cut(detail) | Loss::Malformed(detail) | Loss::Broken { words: detail, .. } => {
+                detail.clone()
+            }
+            // Also of a response that had begun.
             Loss::Net(error) if error.kind == NetErrorKind::Cut => {
-                "the peer closed the connection without an answer and without TLS's close_notify".to_owned()
+                "the peer closed the connection without TLS's close_notify".to_owned()
             }
             Loss::Net(error) => error.to_string(),
             Loss::TimedOut => "no whole answer within the time-out".to_owned(),
@@ -76,8 +101,10 @@ impl Loss {
     pub fn close(&self) -> Close {
         match self {
             Loss::Closed | Loss::SaidClose => Close::AfterPeer,
-            Loss::Cut(_) | Loss::Net(_) => Close::Now,
-            Loss::Malformed(_) | Loss::TimedOut | Loss::Unsolicited => Close::Abort,
+            Loss::Cut(_) | Loss::Net(_) | Loss::Broken { by_peer: true, .. } => Close::Now,
+            Loss::Malformed(_) | Loss::Broken { by_peer: false, .. } | Loss::TimedOut | Loss::Unsolicited => {
+                Close::Abort
+            }
             Loss::Unfinished => Close::Lingering,
         }
     }
@@ -87,6 +114,7 @@ impl Loss {
         match self {
             Loss::Closed | Loss::SaidClose | Loss::Cut(_) => true,
             Loss::Net(error) => matches!(error.kind, NetErrorKind::Reset | NetErrorKind::Cut),
+            Loss::Broken { by_peer, .. } => *by_peer,
             Loss::Malformed(_) | Loss::TimedOut | Loss::Unsolicited | Loss::Unfinished => false,
         }
     }

@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use linerate_net::{After, Ahead, Conn, Data, NetError, Piece, Time, Transport};
 
-use crate::conversation::{Conversation, Facts, Out, Requests, Responses, Settle, Settled, Wire};
+use crate::conversation::{Conversation, Facts, Out, Requests, Responses, Settle, Settled, Unsent, Wire};
 use crate::{Failure, Run};
 pub use connection::Connection;
 pub use learnt::Learnt;
 pub use loss::{Loss, connect_failure, connect_words};
 pub use opening::Opening;
-pub use resend::Resend;
-use resend::{Decision, End, Unanswered, decide};
+use resend::{Decision, Unanswered, decide};
+pub use resend::{End, Resend};
 pub use settle::{Expired, Lost, settle};
 
 /// Options that the owner of a pool sets.
@@ -40,11 +40,11 @@ pub struct PoolOptions {
     pub resend: Resend,
 }
 
-/// A request that has to go out again, and why it was lost.
+/// A request that has to go out again, and how it was lost.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     run: Run,
-    why: Failure,
+    end: End,
 }
 
 /// The connections of one core; `X`: what their owner keeps beside each.
@@ -62,9 +62,35 @@ pub struct Pool<C: Conversation, X> {
     ready: VecDeque<Conn>,
     /// Requests that have to go out again.
     again: VecDeque<Waiting>,
+    /// Those that have to go out alone on a connection: one of them breaks it.
+    suspects: VecDeque<Waiting>,
     /// Connections to be opened in place of some that failed unannounced.
     careful: u32,
     in_flight: u64,
+    held_up: HeldUp,
+}
+
+/// What servers did not admit, beside what conversations know.
+#[derive(Debug, Default)]
+struct HeldUp {
+    shut_ns: u64,
+    bodies: u64,
+    bytes: u64,
+    longest_ns: u64,
+}
+
+impl HeldUp {
+    fn shut<C: Conversation>(&mut self, conversation: &C, now: Time) {
+        let shut = conversation.shut_since().map_or(0, |since| now.nanos_since(since));
+        self.shut_ns = self.shut_ns.max(shut);
+    }
+
+    /// The time of a request is over of whose body this part waits.
+    fn body(&mut self, unsent: Unsent, now: Time) {
+        self.bodies += 1;
+        self.bytes += unsent.bytes;
+        self.longest_ns = self.longest_ns.max(now.nanos_since(unsent.since));
+    }
 }
 
 /// The result of reading received bytes.
@@ -100,8 +126,10 @@ impl<C: Conversation, X: Default> Pool<C, X> {
             connections: Vec::new(),
             ready: VecDeque::new(),
             again: VecDeque::new(),
+            suspects: VecDeque::new(),
             careful: 0,
             in_flight: 0,
+            held_up: HeldUp::default(),
         }
     }
 
@@ -142,7 +170,19 @@ impl<C: Conversation, X: Default> Pool<C, X> {
 
     /// Protocol facts, summed over all connections.
     pub fn facts(&self) -> Facts {
-        C::facts(&self.shared)
+        let mut facts = C::facts(&self.shared);
+        facts.shut_ns = facts.shut_ns.max(self.held_up.shut_ns);
+        facts.held_bodies += self.held_up.bodies;
+        facts.held_bytes += self.held_up.bytes;
+        facts.held_ns = facts.held_ns.max(self.held_up.longest_ns);
+        facts
+    }
+
+    /// Connections that admit no streams have done so until now.
+    pub fn note_shut(&mut self, now: Time) {
+        for connection in self.connections.iter().flatten() {
+            self.held_up.shut(&connection.conversation, now);
+        }
     }
 
     /// A connection, while it is there.
@@ -351,18 +391,21 @@ impl<C: Conversation, X: Default> Pool<C, X> {
 
     /// Requests that were to leave on a connection that was lost just before wait for another one.
     pub fn put_off(&mut self, run: Run, why: Failure) {
-        self.again.push_back(Waiting { run, why });
+        self.again.push_back(Waiting { run, end: End::Lost(why) });
     }
 
     /// Whether requests have to go out again.
     #[inline]
     pub fn has_again(&self) -> bool {
-        !self.again.is_empty()
+        !(self.again.is_empty() && self.suspects.is_empty())
     }
 
-    /// The next requests to go out again on this connection, `most` of them at most. Those that met two closing
+    /// The next requests to go out again on this connection, `most` of them at most, and how they were lost. Those that met two closing
     /// connections in a row wait for a new one, if there is room for it: many may be closing at once.
-    pub fn next_again(&mut self, conn: Conn, most: u32, has_room: bool) -> Option<Run> {
+    pub fn next_again(&mut self, conn: Conn, most: u32, has_room: bool) -> Option<(Run, End)> {
+        if let Some(suspect) = self.next_suspect(conn) {
+            return Some(suspect);
+        }
         let unlucky = self.again.front()?.run.stamp.in_vain > 0;
         let connection = self.get_mut(conn)?;
         let answers = connection.conversation.answers();
@@ -372,44 +415,69 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         if connection.conversation.in_flight() == 0 {
             connection.again_at = Some(answers);
         }
-        self.pop_again(most)
+        pop(&mut self.again, most)
+    }
+
+    /// A request that has to be alone, for a connection that is idle. No other follows it until it has its response.
+    fn next_suspect(&mut self, conn: Conn) -> Option<(Run, End)> {
+        if self.suspects.is_empty() {
+            return None;
+        }
+        let connection = self.get_mut(conn).filter(|c| c.conversation.in_flight() == 0)?;
+        connection.again_at = Some(connection.conversation.answers());
+        connection.depth = 1;
+        connection.drains = false;
+        let next = pop(&mut self.suspects, 1);
+        if self.suspects.is_empty() {
+            self.connections.iter_mut().flatten().for_each(|connection| connection.drains = false);
+        }
+        next
     }
 
     /// The next requests to go out again, `most` of them at most; the caller does not send them.
     pub fn pop_again(&mut self, most: u32) -> Option<Run> {
-        let Waiting { mut run, why } = self.again.pop_front()?;
-        if run.count > most {
-            let rest = Run { first: run.first + u64::from(most), count: run.count - most, ..run };
-            self.again.push_front(Waiting { run: rest, why });
-            run.count = most;
-        }
-        Some(run)
+        let next = pop(&mut self.again, most).or_else(|| pop(&mut self.suspects, most));
+        next.map(|(run, _)| run)
     }
 
     /// Gives up all requests that have to go out again, with what each was lost for.
     pub fn give_up_again(&mut self, mut each: impl FnMut(&Run, Failure)) {
-        for Waiting { run, why } in std::mem::take(&mut self.again) {
-            each(&run, why);
+        let again = std::mem::take(&mut self.again);
+        for Waiting { run, end } in again.into_iter().chain(std::mem::take(&mut self.suspects)) {
+            each(&run, end.failure());
         }
     }
 
     /// Requests that wait to go out again and whose time is over failed for what they were lost for.
     pub fn expire_again(&mut self, now: Time, events: &mut impl Settle) {
         let timeout_ns = self.timeout_ns();
-        if !self.again.iter().any(|waiting| waiting.run.stamp.expired(now, timeout_ns)) {
-            return;
-        }
-        self.again.retain(|Waiting { run, why }| {
-            let expired = run.stamp.expired(now, timeout_ns);
-            if expired {
-                let words = "no connection to send it again on within the time-out";
-                events.settled(run, Settled::Failed(*why), words);
+        for waiting in [&mut self.again, &mut self.suspects] {
+            if !waiting.iter().any(|waiting| waiting.run.stamp.expired(now, timeout_ns)) {
+                continue;
             }
-            !expired
-        });
+            waiting.retain(|Waiting { run, end }| {
+                let expired = run.stamp.expired(now, timeout_ns);
+                if expired {
+                    let words = "no connection to send it again on within the time-out";
+                    events.settled(run, Settled::Failed(end.failure()), words);
+                }
+                !expired
+            });
+        }
     }
 
     fn timeout_ns(&self) -> u64 {
         u64::try_from(self.options.timeout.as_nanos()).unwrap_or(u64::MAX)
     }
+}
+
+/// The next requests that wait, `most` of them at most.
+fn pop(waiting: &mut VecDeque<Waiting>, most: u32) -> Option<(Run, End)> {
+    let Waiting { mut run, end } = waiting.pop_front()?;
+    if run.count > most {
+        let rest = Run { first: run.first + u64::from(most), count: run.count - most, ..run };
+        waiting.push_front(Waiting { run: rest, end });
+        run.count = most;
+    }
+    Some((run, end))
 }

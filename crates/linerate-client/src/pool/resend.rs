@@ -14,7 +14,8 @@ use crate::limits::{ATTEMPTS_IN_VAIN, RESENT_IN_VAIN};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Resend {
-    /// Idempotent ones where the server had answered on that connection before, and all behind a response that announced the close.
+    /// Idempotent ones where the server had answered on that connection before, and all that the server certainly did not process: those
+    /// behind a response that announced the close, refused streams, and streams above the last one of a GOAWAY.
     #[default]
     Idle,
     /// None.
@@ -37,24 +38,37 @@ impl Resend {
     }
 }
 
-/// How a connection ended, seen from its requests.
+/// How a connection or a stream ended, seen from its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum End {
     /// The last response said that nothing behind it is processed.
     Announced,
     /// The peer said of this request that it does not process it (RFC 9113 sections 6.8 and 8.7).
     Refused,
     /// The peer closed or reset it, or the transport failed.
     Lost(Failure),
+    /// A connection with streams broke by an error that concerns all of it.
+    Broken {
+        /// This request is known to be the cause.
+        at_fault: bool,
+        /// No other was in flight.
+        alone: bool,
+    },
+    /// The connection continues: the peer reset the request's stream alone.
+    StreamReset,
     /// We gave it up: another request on it had waited too long.
     Abandoned(Failure),
 }
 
 impl End {
     /// The failure of a request that fails by it.
-    pub(crate) fn failure(self) -> Failure {
+    pub fn failure(self) -> Failure {
         match self {
-            End::Announced | End::Refused => Failure::ClosedEarly,
+            End::Announced => Failure::ClosedEarly,
+            End::Refused => Failure::RefusedStream,
+            End::Broken { at_fault: true, .. } => Failure::Malformed,
+            End::Broken { at_fault: false, .. } => Failure::ClosedEarly,
+            End::StreamReset => Failure::Reset,
             End::Lost(why) | End::Abandoned(why) => why,
         }
     }
@@ -89,18 +103,24 @@ pub(crate) enum Decision {
 pub(crate) fn decide(how: Resend, end: End, request: Unanswered) -> Decision {
     let may = request.idempotent && request.in_vain < ATTEMPTS_IN_VAIN;
     let again = match (how, end) {
+        (Resend::Never, _) => false,
         // Nothing was processed, so that it is no second attempt.
         (_, End::Refused) => request.refused <= RESENT_IN_VAIN,
-        (Resend::Never, _) => false,
+        // The server received it, and said no.
+        (Resend::Idle, End::StreamReset) => false,
         // Not processed, whatever the method.
         (_, End::Announced) => true,
+        // The others are not the cause, and the cause will show it alone.
+        (Resend::Idle, End::Broken { alone, .. }) => may && !alone,
         // The server had its turn; the next connection may be a better one.
         (_, End::Abandoned(_)) | (Resend::Idempotent, _) => may,
         (Resend::Idle, End::Lost(_)) => may && request.server_spoke,
     };
     match end {
         _ if again => Decision::Again,
-        End::Announced | End::Refused => Decision::Failed(end.failure()),
+        End::Announced | End::Refused | End::StreamReset | End::Broken { at_fault: true, .. } => {
+            Decision::Failed(end.failure())
+        }
         // With more patience there might have been a response.
         End::Abandoned(_) if how == Resend::Never => Decision::Unknown,
         _ if request.idempotent => Decision::Failed(end.failure()),
@@ -111,7 +131,7 @@ pub(crate) fn decide(how: Resend, end: End, request: Unanswered) -> Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Failure::{ClosedEarly, Malformed, Reset, Timeout};
+    use Failure::{ClosedEarly, Malformed, RefusedStream, Reset, Timeout};
 
     const GET: Unanswered = Unanswered { idempotent: true, in_vain: 0, refused: 0, server_spoke: true };
     const POST: Unanswered = Unanswered { idempotent: false, ..GET };
@@ -127,15 +147,28 @@ mod tests {
     }
 
     #[test]
-    fn rfc9113_8_7_what_was_refused_goes_out_again_whatever_the_owner_chose() {
-        for how in Resend::ALL {
-            let refused = |refused| Unanswered { refused, ..POST };
+    fn rfc9113_8_7_what_was_refused_goes_out_again_unless_nothing_may() {
+        let refused = |refused| Unanswered { refused, ..POST };
+        assert_eq!(decide(Resend::Never, End::Refused, refused(1)), Decision::Failed(RefusedStream));
+        for how in [Resend::Idle, Resend::Idempotent] {
             for times in 1..=RESENT_IN_VAIN {
                 assert_eq!(decide(how, End::Refused, refused(times)), Decision::Again);
             }
             let once_more = decide(how, End::Refused, refused(RESENT_IN_VAIN + 1));
-            assert_eq!(once_more, Decision::Failed(ClosedEarly));
+            assert_eq!(once_more, Decision::Failed(RefusedStream));
         }
+    }
+
+    /// RFC 9113 section 8.7: any other code leaves open whether the server acted on the request.
+    #[test]
+    fn rfc9113_8_7_a_reset_stream_has_failed() {
+        for (how, request) in [(Resend::Idle, GET), (Resend::Idle, POST), (Resend::Never, GET)] {
+            assert_eq!(decide(how, End::StreamReset, request), Decision::Failed(Reset), "{how:?}");
+        }
+        assert_eq!(decide(Resend::Idempotent, End::StreamReset, GET), Decision::Again);
+        assert_eq!(decide(Resend::Idempotent, End::StreamReset, POST), Decision::Failed(Reset));
+        let often = Unanswered { in_vain: ATTEMPTS_IN_VAIN, ..GET };
+        assert_eq!(decide(Resend::Idempotent, End::StreamReset, often), Decision::Failed(Reset));
     }
 
     #[test]
@@ -154,6 +187,21 @@ mod tests {
             assert_eq!(decide(how, End::Lost(Reset), POST), Decision::Unknown);
             assert_eq!(decide(how, End::Abandoned(Timeout), POST), Decision::Unknown);
         }
+    }
+
+    /// Of the requests on a connection that an error broke, the cause shows itself by breaking another one alone.
+    #[test]
+    fn behind_a_connection_error_each_request_goes_out_alone() {
+        let broken = |at_fault, alone| End::Broken { at_fault, alone };
+        for request in [GET, FIRST_GET] {
+            assert_eq!(decide(Resend::Idle, broken(false, false), request), Decision::Again);
+            assert_eq!(decide(Resend::Idle, broken(true, false), request), Decision::Again);
+            assert_eq!(decide(Resend::Idle, broken(true, true), request), Decision::Failed(Malformed));
+            assert_eq!(decide(Resend::Idempotent, broken(true, true), request), Decision::Again);
+        }
+        assert_eq!(decide(Resend::Never, broken(false, false), GET), Decision::Failed(ClosedEarly));
+        assert_eq!(decide(Resend::Idle, broken(false, false), POST), Decision::Unknown);
+        assert_eq!(decide(Resend::Idle, broken(true, false), POST), Decision::Failed(Malformed));
     }
 
     #[test]

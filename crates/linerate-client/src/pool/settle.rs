@@ -6,6 +6,9 @@ use super::{Connection, Decision, End, Loss, Pool, Resend, Unanswered, Waiting, 
 use crate::conversation::{Conversation, Fate, Settle, Settled};
 use crate::{Failure, Run};
 
+/// Why a request whose body waits has no response.
+const HELD_UP: &str = "the server's flow-control window admitted no more of the request's body";
+
 /// A connection that is lost, seen from its requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost<'a> {
@@ -29,35 +32,53 @@ pub fn settle<C: Conversation>(
     conversation: &mut C,
     lost: Lost<'_>,
     events: &mut impl Settle,
-    mut again: impl FnMut(Run, Failure),
+    mut again: impl FnMut(Run, End),
 ) {
     let Lost { loss, detail, now, timeout_ns, resend, mut stuck } = lost;
     let begun = conversation.in_response() || matches!(loss, Loss::Cut(_));
     let server_spoke = conversation.answers() > 0 || begun;
+    let alone = conversation.in_flight() == 1;
+    let unsent = if matches!(loss, Loss::TimedOut) { conversation.unsent() } else { Vec::new() };
+    let bystander = match loss {
+        Loss::Broken { words, by_peer: false } => &format!("a fault beside it ended the connection: {words}"),
+        _ => detail,
+    };
     conversation.abandon(|mut run, fate| {
         let stuck = std::mem::take(&mut stuck);
         if matches!(loss, Loss::TimedOut) && run.stamp.expired(now, timeout_ns) {
-            return events.settled(&run, Settled::TimedOut, detail);
+            let waits = unsent.iter().any(|unsent| unsent.first == run.first);
+            return events.settled(&run, Settled::TimedOut, if waits { HELD_UP } else { detail });
         }
         match (fate, loss) {
-            (Fate::Begun, Loss::Malformed(_)) => {
+            (Fate::Begun, Loss::Malformed(_)) | (Fate::AtFault { begun: true }, _) => {
                 return events.settled(&run, Settled::Failed(Failure::Malformed), detail);
             }
             (Fate::Malformed(words), _) => {
                 return events.settled(&run, Settled::Failed(Failure::Malformed), words);
             }
-            (Fate::Begun, Loss::TimedOut) | (Fate::NeverProcessed | Fate::Refused | Fate::Unknown, _) => {}
-            (Fate::Begun, _) => return events.settled(&run, Settled::Failed(Failure::Truncated), detail),
+            (Fate::Begun | Fate::Reset { begun: true, .. }, Loss::TimedOut)
+            | (
+                Fate::NeverProcessed
+                | Fate::Refused
+                | Fate::Unknown
+                | Fate::AtFault { begun: false }
+                | Fate::Reset { begun: false, .. },
+                _,
+            ) => {}
+            (Fate::Begun | Fate::Reset { .. }, _) => {
+                return events.settled(&run, Settled::Failed(Failure::Truncated), bystander);
+            }
         }
-        let (end, first) = (loss.end(fate), Run { count: 1, ..run });
+        let (end, first) = (loss.end(fate, alone), Run { count: 1, ..run });
+        let words = if end == (End::Broken { at_fault: false, alone: false }) { bystander } else { detail };
         let mut one = |mut run: Run, stuck: bool| {
             if stuck || !server_spoke {
                 run.stamp.in_vain = run.stamp.in_vain.saturating_add(1);
             }
             match by_the_rules(resend, end, &run, server_spoke) {
-                Decision::Again => again(run, end.failure()),
-                Decision::Failed(why) => events.settled(&run, Settled::Failed(why), detail),
-                Decision::Unknown => events.settled(&run, Settled::Unknown, detail),
+                Decision::Again => again(run, end),
+                Decision::Failed(why) => events.settled(&run, Settled::Failed(why), words),
+                Decision::Unknown => events.settled(&run, Settled::Unknown, words),
             }
         };
         if stuck {
@@ -93,7 +114,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         let busy = conversation.in_flight() > 0;
         let as_planned = self.options.per_connection.is_some() && connection.budget == 0 && !busy;
         let by_peer = loss.by_peer() && !as_planned;
-        if by_peer {
+        if by_peer && !matches!(loss, Loss::Broken { .. }) {
             self.learn(loss, answers, begun, busy);
         }
         // The server had no chance to respond to a request that was not whole.
@@ -109,8 +130,26 @@ impl<C: Conversation, X: Default> Pool<C, X> {
             stuck: connection.again_at == Some(answers),
         };
         self.in_flight -= u64::from(conversation.in_flight());
-        settle(conversation, lost, events, |run, why| self.again.push_back(Waiting { run, why }));
+        self.held_up.shut(conversation, now);
+        if matches!(loss, Loss::TimedOut) {
+            conversation.unsent().into_iter().for_each(|unsent| self.held_up.body(unsent, now));
+        }
+        let Pool { again, suspects, .. } = self;
+        settle(conversation, lost, events, |run, end| match end {
+            End::Broken { .. } => suspects.push_back(Waiting { run, end }),
+            _ => again.push_back(Waiting { run, end }),
+        });
+        self.make_room_for_suspects();
         by_peer
+    }
+
+    /// Requests that must be alone wait for idle connections: as many as can be used take nothing new until they are.
+    fn make_room_for_suspects(&mut self) {
+        let mut left = self.suspects.len();
+        for connection in self.connections.iter_mut().flatten() {
+            connection.drains = left > 0;
+            left = left.saturating_sub(1);
+        }
     }
 
     /// Learns from the end of a connection: the server's limit, where it ended between responses, and care.
@@ -138,25 +177,36 @@ impl<C: Conversation, X: Default> Pool<C, X> {
                 Fate::Malformed(words) => {
                     return events.settled(&run, Settled::Failed(Failure::Malformed), words);
                 }
-                Fate::Unknown => {
-                    // The peer was there and gave no response: again and again that must end in a failure.
-                    run.stamp.in_vain = run.stamp.in_vain.saturating_add(1);
-                    End::Lost(Failure::Reset)
+                Fate::Reset { code, begun: true } => {
+                    let words = format!("the server reset the stream of a response that had begun: {code}");
+                    return events.settled(&run, Settled::Failed(Failure::Truncated), &words);
                 }
                 Fate::Begun => {
-                    let words = "the peer ended a response that had begun";
+                    let words = "the server ended a response that had begun";
                     return events.settled(&run, Settled::Failed(Failure::Truncated), words);
                 }
+                Fate::Reset { begun: false, .. } | Fate::AtFault { .. } | Fate::Unknown => {
+                    // The server was there and gave no response: again and again that must end in a failure.
+                    run.stamp.in_vain = run.stamp.in_vain.saturating_add(1);
+                    End::StreamReset
+                }
             };
+            let decision = by_the_rules(resend, end, &run, true);
+            if decision == Decision::Again {
+                return again.push_back(Waiting { run, end });
+            }
             let words = match fate {
-                Fate::Refused => "the peer refused the request again and again (REFUSED_STREAM, GOAWAY)",
-                Fate::Unknown => "the peer reset the stream of the request (RST_STREAM) without a response",
-                _ => "the peer gave the request back",
+                Fate::Reset { code, .. } => {
+                    let words = format!("the server reset the stream: {code}");
+                    return events.settled(&run, Settled::Reset(code), &words);
+                }
+                Fate::Refused if resend == Resend::Never => "the server refused the stream",
+                Fate::Refused => "the server refused the stream again and again",
+                _ => "the server gave the request back",
             };
-            match by_the_rules(resend, end, &run, true) {
-                Decision::Again => again.push_back(Waiting { run, why: end.failure() }),
+            match decision {
                 Decision::Failed(why) => events.settled(&run, Settled::Failed(why), words),
-                Decision::Unknown => events.settled(&run, Settled::Unknown, words),
+                Decision::Unknown | Decision::Again => events.settled(&run, Settled::Unknown, words),
             }
         });
     }
@@ -175,9 +225,16 @@ impl<C: Conversation, X: Default> Pool<C, X> {
             if !is_late {
                 return expired;
             }
+            let unsent = connection.conversation.unsent();
             let Some(run) = connection.conversation.cancel_oldest() else { return Expired::Connection };
             self.in_flight -= u64::from(run.count);
-            events.settled(&run, Settled::TimedOut, &Loss::TimedOut.words());
+            match unsent.into_iter().find(|unsent| unsent.first == run.first) {
+                Some(unsent) => {
+                    self.held_up.body(unsent, now);
+                    events.settled(&run, Settled::TimedOut, HELD_UP);
+                }
+                None => events.settled(&run, Settled::TimedOut, &Loss::TimedOut.words()),
+            }
             expired = Expired::Requests;
         }
     }

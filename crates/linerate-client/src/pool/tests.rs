@@ -327,7 +327,7 @@ fn after_a_connection_that_failed_the_next_one_begins_with_one_request() {
     client.listen(conn);
     let conn = client.open();
     assert_eq!(client.pool.get_mut(conn).unwrap().room(), 1);
-    let run = client.pool.next_again(conn, 1, true).unwrap();
+    let (run, _) = client.pool.next_again(conn, 1, true).unwrap();
     client.send(conn, run);
     client.hear_all();
     assert_eq!(client.pool.get_mut(conn).unwrap().room(), 10);
@@ -343,7 +343,7 @@ fn where_no_connection_can_be_opened_an_unlucky_request_takes_one_that_is_used()
     client.hear_all();
     let stamp = Stamp { sent: Time::ZERO, due: Time::ZERO, in_vain: 1, refused: 0, measured: false };
     let run = Run { stamp, first: 1, count: 1, kind: 0, expect: Expect::Usual, idempotent: true };
-    client.pool.again.push_back(Waiting { run, why: Failure::Reset });
+    client.pool.again.push_back(Waiting { run, end: End::Lost(Failure::Reset) });
     assert!(client.pool.next_again(conn, 1, true).is_none());
     assert!(client.pool.next_again(conn, 1, false).is_some());
 }
@@ -422,6 +422,9 @@ fn an_error_of_the_transport_is_told_apart() {
     let net = |kind| Loss::Net(NetError::of(kind));
     assert_eq!(net(NetErrorKind::Reset).failure(), Failure::Reset);
     assert_eq!(net(NetErrorKind::NoMemory).failure(), Failure::NoMemory);
-    assert_eq!(net(NetErrorKind::Reset).end(Fate::NeverProcessed), End::Announced);
-    assert_eq!(Loss::Malformed(String::new()).end(Fate::NeverProcessed), End::Lost(Failure::Malformed));
+    assert_eq!(net(NetErrorKind::Reset).end(Fate::NeverProcessed, false), End::Announced);
+    assert_eq!(
+        Loss::Malformed(String::new()).end(Fate::NeverProcessed, false),
+        End::Lost(Failure::Malformed)
+    );
 }

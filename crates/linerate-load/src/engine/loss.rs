@@ -18,7 +18,17 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     /// For as long as a request may take, the server has admitted none on a connection.
     #[cold]
     pub(crate) fn give_up_shut(&mut self, conn: Conn, now: Time) {
-        let why = "the server admits no streams (its SETTINGS_MAX_CONCURRENT_STREAMS is 0)".to_owned();
+        let Some(connection) = self.pool.get_mut(conn) else { return };
+        let why = match connection.conversation.shut_since() {
+            Some(since) => {
+                let seconds = (now - since).as_secs_f64();
+                format!(
+                    "the server has admitted no streams for {seconds:.1} s (its SETTINGS_MAX_CONCURRENT_STREAMS is 0)"
+                )
+            }
+            None => "the connection takes no requests any more".to_owned(),
+        };
+        self.pool.note_shut(now);
         self.disconnected(now);
         self.refuse(conn, why.clone(), now);
         if self.recorder.last_answer() == Time::ZERO {
@@ -29,6 +39,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     /// A connection is lost: sorts what was in flight on it, and closes our end.
     pub(crate) fn lose(&mut self, conn: Conn, loss: Loss, now: Time) {
         let Some(mut connection) = self.pool.remove(conn) else { return };
+        let loss = connection.conversation.why(loss);
         let reason = self.transport.reason(conn);
         if !connection.established {
             self.transport.close(conn, Close::Abort);

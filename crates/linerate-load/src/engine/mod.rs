@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_client::{
-    Conversation, Expired, Failure, Loss, Next, Pool, PoolOptions, Resend, Run, Stamp, Wire,
+    Conversation, End, Expired, Failure, Loss, Next, Pool, PoolOptions, Resend, Run, Stamp, Wire,
 };
 use linerate_net::{Close, Conn, Event, NetError, NetErrorKind, TcpInfo, Time, Transport};
 
@@ -332,8 +332,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
                 break;
             }
             let has_room = self.pool.opening.has_room();
-            if let Some(run) = self.pool.next_again(conn, room, has_room) {
-                self.send_again(conn, run, now);
+            if let Some((run, end)) = self.pool.next_again(conn, room, has_room) {
+                self.send_again(conn, run, end, now);
                 continue;
             }
             let Some(batch) = self.take(now, room) else { break };
@@ -375,9 +375,9 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     }
 
     /// Sends requests that went out before.
-    fn send_again(&mut self, conn: Conn, run: Run, now: Time) {
+    fn send_again(&mut self, conn: Conn, run: Run, end: End, now: Time) {
         if run.stamp.measured {
-            self.recorder.resent(run.kind, run.count);
+            self.recorder.resent(run.kind, run.count, end);
         }
         self.put(conn, run, now);
     }
@@ -605,6 +605,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     fn end(mut self, now: Time, broken: bool) -> Outcome {
         // The run's own closing is not measured: it is not what the server or the path did.
         let totals = self.transport.totals();
+        self.pool.note_shut(now);
         self.give_up_all(now);
         self.board.give_up();
         self.end_supply(now);

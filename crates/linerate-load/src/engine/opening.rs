@@ -56,8 +56,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     /// The one request of a short connection is handed over at once: it leaves as soon as the connection is established.
     fn send_first(&mut self, conn: linerate_net::Conn, now: Time) {
         // It is new: no other is waited for.
-        if let Some(run) = self.pool.next_again(conn, 1, false) {
-            return self.send_again(conn, run, now);
+        if let Some((run, end)) = self.pool.next_again(conn, 1, false) {
+            return self.send_again(conn, run, end, now);
         }
         if let Some(batch) = self.take(now, 1) {
             self.send_batch(conn, batch, now);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use linerate_client::{Run, Stamp};
+use linerate_client::{End as Ended, Run, Stamp};
+use linerate_http::h2::Code;
 use linerate_net::{TcpInfo, TcpTotals, Time};
 
 use super::kinds::Kinds;
@@ -284,11 +285,22 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn resent(&mut self, kind: u16, count: u32) {
-        self.requests.resent += u64::from(count);
-        self.connections.requests_resent += u64::from(count);
+    /// Requests go out again; `end`: how they were lost.
+    pub(crate) fn resent(&mut self, kind: u16, count: u32, end: Ended) {
+        let n = u64::from(count);
+        let add = |requests: &mut Requests| {
+            requests.resent += n;
+            match end {
+                Ended::Refused => requests.resent_refused += n,
+                Ended::StreamReset => requests.resent_reset += n,
+                Ended::Broken { .. } => requests.resent_alone += n,
+                Ended::Announced | Ended::Lost(_) | Ended::Abandoned(_) => {}
+            }
+        };
+        add(&mut self.requests);
+        self.connections.requests_resent += n;
         if let Some(t) = self.named.get_mut(kind) {
-            t.requests.resent += u64::from(count);
+            add(&mut t.requests);
         }
     }
 
@@ -487,6 +499,14 @@ impl Recorder {
             let sample = self.sample(run, None, None, why.name(), b"", kinds);
             self.bad_samples.push(sample);
         }
+    }
+
+    /// The server reset the streams of these requests with this code: they have failed.
+    pub(crate) fn reset(&mut self, run: &Run, now: Time, (code, detail): (Code, &str), kinds: &Kinds) {
+        if run.stamp.measured {
+            self.failures.coded(code.name(), u64::from(run.count));
+        }
+        self.failed(run, now, (Failure::Reset, Some(detail)), kinds);
     }
 
     /// Bytes came that no request had asked for: `n` responses, or what pretends to be some.

@@ -195,6 +195,9 @@ impl Settle for Recording<'_> {
             }
             Settled::Unknown => return self.recorder.unknown(run, self.now),
             Settled::TimedOut => Failure::Timeout,
+            Settled::Reset(code) => {
+                return self.recorder.reset(run, self.now, (code, detail), self.kinds);
+            }
             Settled::Failed(why) => why,
         };
         self.recorder.failed(run, self.now, (why, Some(detail)), self.kinds);

@@ -12,6 +12,8 @@ pub(super) struct Plain {
     counts: BTreeMap<String, u64>,
     details: BTreeMap<String, String>,
     in_detail: BTreeMap<String, BTreeMap<String, u64>>,
+    #[serde(default)]
+    codes: BTreeMap<String, u64>,
 }
 
 impl From<Failures> for Plain {
@@ -21,13 +23,14 @@ impl From<Failures> for Plain {
             counts: counted.map(|why| (why.name().to_owned(), failures.count(why))).collect(),
             details: failures.details.into_iter().map(|(why, text)| (why.to_owned(), text)).collect(),
             in_detail: failures.in_detail.into_iter().map(|(why, of)| (why.to_owned(), of)).collect(),
+            codes: failures.codes,
         }
     }
 }
 
 impl From<Plain> for Failures {
     fn from(mut plain: Plain) -> Failures {
-        let mut failures = Failures::default();
+        let mut failures = Failures { codes: std::mem::take(&mut plain.codes), ..Failures::default() };
         for why in Failure::ALL {
             let name = why.name();
             failures.add(why, plain.counts.get(name).copied().unwrap_or(0));

@@ -99,6 +99,9 @@ impl Requests {
         self.failed += other.failed;
         self.unknown += other.unknown;
         self.resent += other.resent;
+        self.resent_refused += other.resent_refused;
+        self.resent_reset += other.resent_reset;
+        self.resent_alone += other.resent_alone;
         self.unsent += other.unsent;
         self.unsolicited_responses += other.unsolicited_responses;
         self.out_of_order_responses += other.out_of_order_responses;
@@ -129,6 +132,9 @@ impl Failures {
             for (detail, n) in other.in_detail().get(why.name()).into_iter().flatten() {
                 self.explain(why, detail, *n);
             }
+        }
+        for (code, n) in &other.codes {
+            self.coded(code, *n);
         }
     }
 }

@@ -128,6 +128,15 @@ pub struct Requests {
     pub unknown: u64,
     /// Times a request went out again.
     pub resent: u64,
+    /// Of these, times that the server had refused its stream without processing it.
+    #[serde(default)]
+    pub resent_refused: u64,
+    /// Of these, times that an error had ended its connection, so that it went out alone.
+    #[serde(default)]
+    pub resent_alone: u64,
+    /// Of these, times that the server had reset its stream for another reason.
+    #[serde(default)]
+    pub resent_reset: u64,
     /// Due in an open loop and never sent.
     pub unsent: u64,
     /// Responses that no request had asked for.
@@ -170,6 +179,8 @@ pub struct Failures {
     pub details: BTreeMap<&'static str, String>,
     /// How often which detail, of each reason.
     in_detail: BTreeMap<&'static str, BTreeMap<String, u64>>,
+    /// Streams that the server reset, by the name of its code.
+    codes: BTreeMap<String, u64>,
 }
 
 impl Requests {
@@ -221,6 +232,16 @@ impl Failures {
             None if is_full => *of_reason.entry(OTHER_DETAILS.to_owned()).or_default() += n,
             None => drop(of_reason.insert(detail.to_owned(), n)),
         }
+    }
+
+    /// `n` of those counted were reset with this code.
+    pub fn coded(&mut self, code: &str, n: u64) {
+        *self.codes.entry(code.to_owned()).or_default() += n;
+    }
+
+    /// Failed requests whose stream the server reset, by the name of its code.
+    pub fn codes(&self) -> &BTreeMap<String, u64> {
+        &self.codes
     }
 
     /// How often which detail, of each reason: every failure that has one.
@@ -287,7 +308,7 @@ pub struct Connections {
     pub unaccepted: u64,
     /// Ended by the peer.
     pub closed_by_peer: u64,
-    /// Requests that a closing left unanswered and that went out again.
+    /// Times a request went out again, because its connection or its stream had ended.
     pub requests_resent: u64,
     /// Requests a connection takes before the peer closes it, where that was learnt.
     pub learnt_limit: Option<u32>,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use linerate_client::{
-    Alike, Conversation, H1, Loss, Lost, Responses, Run, Stamp, Whole, Whose, connect_failure, settle,
+    Alike, Conversation, End, H1, Loss, Lost, Responses, Run, Stamp, Whole, Whose, connect_failure, settle,
 };
 use linerate_http::client::{HeadCache, HeadView};
 use linerate_net::{NetError, NetErrorKind, Time, machine};
@@ -229,8 +229,8 @@ pub(super) struct Caller {
     per_connection: Option<u32>,
     conversation: H1<Reading>,
     cache: HeadCache,
-    /// The request to go out again.
-    again: Option<Run>,
+    /// The request to go out again, and how it was lost.
+    again: Option<(Run, End)>,
     /// The request that the next connection is opened for.
     reserved: Option<Run>,
     /// Responses on this connection when one was sent again.
@@ -296,9 +296,9 @@ impl Caller {
         let mut desk = lock(&self.desk);
         desk.tick(now);
         let run = match self.again.take() {
-            Some(run) => {
+            Some((run, end)) => {
                 if run.stamp.measured {
-                    desk.recorder.resent(run.kind, 1);
+                    desk.recorder.resent(run.kind, 1, end);
                 }
                 self.again_at = Some(self.conversation.answers());
                 run
@@ -394,7 +394,7 @@ impl Caller {
         let stuck = *again_at == Some(conversation.answers());
         // The caller itself has measured the time of its one request.
         let lost = Lost { loss, detail, now, timeout_ns: 0, resend: desk.resend, stuck };
-        settle(conversation, lost, &mut desk.recording(now), |run, _| *again = Some(run));
+        settle(conversation, lost, &mut desk.recording(now), |run, end| *again = Some((run, end)));
     }
 
     /// Whether the user said stop long enough ago that the response under way is no longer waited for.
@@ -414,7 +414,7 @@ impl Caller {
         let (mut desk, now) = (lock(desk), machine::monotonic_now());
         desk.busy = desk.busy.saturating_sub(u64::from(conversation.in_flight()));
         conversation.abandon(|run, _| desk.recorder.unknown(&run, now));
-        again.take().iter().for_each(|run| desk.recorder.unknown(run, now));
+        again.take().iter().for_each(|(run, _)| desk.recorder.unknown(run, now));
     }
 
     /// No connection could be opened: the next request has failed. Says whether to continue.
@@ -439,7 +439,7 @@ impl Caller {
         }
         desk.reach.failed(now);
         let run = match (self.again.take(), self.reserved.take()) {
-            (Some(run), reserved) => {
+            (Some((run, _)), reserved) => {
                 self.reserved = reserved;
                 run
             }

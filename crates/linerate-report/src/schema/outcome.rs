@@ -37,6 +37,9 @@ pub struct Document {
     /// How many failed for which detail of a reason, in words: those that have one.
     #[serde(default)]
     pub failures_in_detail: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Failed requests whose stream alone the server reset (HTTP/2), by the name of its code.
+    #[serde(default)]
+    pub failures_detail: BTreeMap<String, u64>,
     /// Answers by status.
     pub status: BTreeMap<String, u64>,
     /// Bytes above TCP.
@@ -264,8 +267,20 @@ pub struct Line {
     pub sent_share: f64,
 }
 
+/// Request bodies that the server's windows held up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct HeldUp {
+    /// Requests whose time was over before their body had left.
+    pub requests: u64,
+    /// Bytes of these bodies that did not leave.
+    pub bytes: u64,
+    /// How long at the longest nothing of such a body had left.
+    pub longest_s: f64,
+}
+
 /// HTTP/2.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Http2 {
     /// Connections by it.
@@ -273,7 +288,16 @@ pub struct Http2 {
     /// Streams that the server admits at once on a connection (SETTINGS_MAX_CONCURRENT_STREAMS), the least of all
     /// connections; null: it named no limit.
     pub max_concurrent_streams: Option<u32>,
-    /// Requests that the server refused without processing them (REFUSED_STREAM, GOAWAY). They went out again.
+    /// The greatest of all that it named.
+    #[serde(default)]
+    pub most_concurrent_streams: Option<u32>,
+    /// How long at the longest a connection admitted no streams, since that limit was 0.
+    #[serde(default)]
+    pub no_streams_s: f64,
+    /// Request bodies that the server's windows held up until the time of their requests was over.
+    #[serde(default)]
+    pub held_up: HeldUp,
+    /// Times that the server refused a request without processing it (REFUSED_STREAM, GOAWAY).
     pub refused: u64,
     /// Connections that the server ended by GOAWAY.
     pub goaways: u64,
@@ -388,7 +412,7 @@ pub struct Connections {
     pub down_s: f64,
     /// Ended by the peer.
     pub closed_by_peer: u64,
-    /// Requests that a closing left unanswered and that went out again.
+    /// Times a request went out again, because its connection or its stream had ended.
     pub requests_resent: u64,
     /// Requests a connection takes before the peer closes it, where that was learnt.
     pub learnt_limit: Option<u32>,

@@ -1,6 +1,6 @@
 //! Reasons of failed requests in words, and what helps.
 
-use linerate_load::outcome::Failure;
+use linerate_load::outcome::{Failure, Requests};
 use linerate_load::plan::units::shown_duration;
 use linerate_load::{Outcome, Plan};
 
@@ -23,12 +23,7 @@ pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     }
     if requests.resent > 0 {
         page.blank();
-        let text = format!(
-            "{} a second time, because the server closed the connection without a byte of their response; each \
-             counts once (--resend never lets them fail)",
-            units::several(requests.resent, "request went out", "requests went out")
-        );
-        page.labelled("resent", &text);
+        page.labelled("resent", &resent(requests));
     }
     unsolicited(page, plan, outcome);
     if requests.unknown > 0 {
@@ -51,6 +46,28 @@ pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
         );
         page.labelled("unsent", &text);
     }
+}
+
+/// Requests that went out again, by what had become of them.
+fn resent(requests: &Requests) -> String {
+    let (refused, reset, alone) = (requests.resent_refused, requests.resent_reset, requests.resent_alone);
+    let closed = requests.resent.saturating_sub(refused + reset + alone);
+    let reasons = [
+        (closed, "the server closed the connection without a byte of the response"),
+        (refused, "the server refused the stream without processing the request"),
+        (alone, "an error ended the connection (each went out alone)"),
+        (reset, "the server reset the stream without a byte of the response"),
+    ];
+    let reasons: Vec<_> = reasons.into_iter().filter(|(n, _)| *n > 0).collect();
+    let why = match &reasons[..] {
+        [(_, why)] => format!("because {why}"),
+        several => {
+            let each = several.iter().map(|(n, why)| format!("{} because {why}", units::count(*n)));
+            each.collect::<Vec<_>>().join(", ")
+        }
+    };
+    let what = units::several(requests.resent, "request went out", "requests went out");
+    format!("{what} a second time, {why}; each counts once (--resend never lets them fail)")
 }
 
 /// Unsolicited responses, and responses in the wrong order.
@@ -108,11 +125,14 @@ fn words(why: Failure, plan: &Plan, detail: Option<&str>) -> String {
     match why {
         Failure::Connect => with("no connection"),
         Failure::Timeout => {
-            format!("no whole answer within {} (--timeout)", shown_duration(plan.timeout))
+            let late = format!("no whole answer within {} (--timeout)", shown_duration(plan.timeout));
+            // That of every request says the same once more.
+            detail.filter(|d| d.contains("window")).map_or(late.clone(), |d| format!("{late}: {d}"))
         }
-        Failure::Reset => with("the connection was reset before a byte of the response came"),
+        Failure::Reset => with("a reset before a byte of the response came"),
         Failure::ClosedEarly => with("the connection was closed before a byte of the response came"),
         Failure::Truncated => with("a response began and broke off"),
+        Failure::RefusedStream => with("refused without being processed"),
         Failure::Malformed => with("what came is not a valid HTTP answer"),
         Failure::PortsExhausted => format!(
             "every local port towards {} is in use: raise net.ipv4.ip_local_port_range, add --from addresses, or use \

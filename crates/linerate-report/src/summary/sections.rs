@@ -1,9 +1,12 @@
 //! Responses, request names, connections, the client itself, checks.
 
+use std::time::Duration;
+
 use linerate_load::outcome::SegmentCounts;
 use linerate_load::plan::Way;
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::tls::Trust;
+use linerate_load::plan::units::shown_duration;
 use linerate_load::{Outcome, Plan};
 
 use super::page::{Mark, Page};
@@ -163,6 +166,10 @@ fn http(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     let mut text = figures::protocol(outcome).to_owned();
     if facts.h2 > 0 {
         text += &match facts.max_concurrent_streams {
+            Some(least) if facts.most_concurrent_streams.is_some_and(|most| most > least) => {
+                let most = facts.most_concurrent_streams.unwrap_or(least);
+                format!(", the server admits {least} to {} on a connection", streams(most))
+            }
             Some(most) if most < plan.depth => {
                 format!(", the server admits {} on a connection, fewer than -p", streams(most))
             }
@@ -170,9 +177,20 @@ fn http(page: &mut Page, plan: &Plan, outcome: &Outcome) {
             None => ", the server names no limit of streams".to_owned(),
         };
     }
+    if facts.shut_ns > 0 {
+        let longest = shown_duration(Duration::from_millis(facts.shut_ns / 1_000_000));
+        text += &format!("; it admitted none for {longest}");
+    }
+    if facts.held_bodies > 0 {
+        let bodies = units::several(facts.held_bodies, "request body", "request bodies");
+        let longest = shown_duration(Duration::from_millis(facts.held_ns / 1_000_000));
+        let bytes = units::bytes(facts.held_bytes as f64);
+        text +=
+            &format!("; its windows held {bodies} up: {bytes} did not leave, for {longest} at the longest");
+    }
     if facts.refused > 0 {
-        let refused = units::several(facts.refused, "request", "requests");
-        text += &format!("; it refused {refused} unprocessed, which went out again");
+        let refused = units::several(facts.refused, "stream", "streams");
+        text += &format!("; it refused {refused} unprocessed (REFUSED_STREAM, GOAWAY)");
     }
     if facts.go_aways > 0 {
         let ended = units::several(facts.go_aways, "connection", "connections");

@@ -12,6 +12,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// A pipe is lost: each request on it gets its end by the rules of every client (`pool/resend.rs`).
     pub(super) fn lose(&mut self, conn: Conn, loss: &Loss, now: Time) {
         let Some(mut pipe) = self.pool.remove(conn) else { return };
+        let loss = &pipe.conversation.why(loss.clone());
         let reason = self.transport.reason(conn);
         self.transport.close(conn, loss.close());
         if !pipe.established {

@@ -11,7 +11,7 @@ use crate::client::error::Error;
 use crate::client::limits::{LARGEST_REQUEST_BODY, ROOM_PAUSE, UNSENT_MARK};
 use crate::client::mover::lacks_room;
 use crate::conversation::{Conversation, Out};
-use crate::{Connection, Failure, Run, Stamp, connect_words};
+use crate::{Connection, End, Failure, Run, Stamp, connect_words};
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// Gives requests to pipes, and opens pipes for the rest.
@@ -189,17 +189,18 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let streams = conversation.has_streams();
         let idle = streams || conversation.in_flight() == 0;
         let has_room = self.pool.has_again() && self.missing_pipes() > 0;
-        while let Some(run) = self.pool.next_again(conn, 1, has_room) {
+        while let Some((run, end)) = self.pool.next_again(conn, 1, has_room) {
             let Some(call) = self.calls.get(run.first) else { continue };
             if call.upload().is_some() {
                 // Its body has gone, in part at least.
-                let detail = "the server refused the request, whose body is a stream".to_owned();
-                self.end(run.first, Err(Error::Failed { failure: Failure::ClosedEarly, detail }));
+                let detail = "the server did not process the request, whose body is a stream".to_owned();
+                self.end(run.first, Err(Error::Failed { failure: end.failure(), detail }));
                 continue;
             }
             if !call.nature.alone || idle {
                 self.statistics.resent += 1;
-                return Some((run, call.nature.alone && !streams));
+                let is_suspect = matches!(end, End::Broken { .. });
+                return Some((run, is_suspect || (call.nature.alone && !streams)));
             }
             // It waits for an idle pipe, as when it was new.
             self.queues.alone.push_front(run.first);

@@ -6,9 +6,9 @@ use linerate_net::{Conn, Time};
 
 use super::request::Nature;
 use super::streamed::Streaming;
-use crate::Run;
 use crate::client::error::{Error, Phase};
 use crate::conversation::{Settle, Settled};
+use crate::{Failure, Run};
 
 /// A call that has ended.
 #[derive(Debug)]
@@ -143,8 +143,13 @@ impl Settle for Unanswered<'_> {
             let Some(call) = self.calls.take(id) else { continue };
             let error = match how {
                 Settled::Failed(failure) => Error::Failed { failure, detail: detail.to_owned() },
+                Settled::Reset(_) if run.idempotent => {
+                    Error::Failed { failure: Failure::Reset, detail: detail.to_owned() }
+                }
                 Settled::TimedOut if run.idempotent => Error::Timeout(Phase::Response),
-                Settled::TimedOut | Settled::Unknown => Error::unknown(call.request, detail),
+                Settled::Reset(_) | Settled::TimedOut | Settled::Unknown => {
+                    Error::unknown(call.request, detail)
+                }
             };
             self.done.push(Done { id, result: Err(error) });
         }

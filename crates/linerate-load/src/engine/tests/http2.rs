@@ -10,7 +10,7 @@ use std::thread;
 
 use linerate_client::{Any, AnyShared, H2Shared, Resend, Speaks};
 use linerate_http::client::HeadCache;
-use linerate_http::h2::{Code, FRAME_HEAD, FrameHead, PREFACE, flag, kind};
+use linerate_http::h2::{Code, Decoder, FRAME_HEAD, FrameHead, PREFACE, flag, kind};
 use linerate_net::link::sim::{Sim, SimOptions};
 use linerate_net::mem::{Peer, PeerActions, PeerConn, PeerHost};
 use linerate_net::stack::{Stack, StackOptions};
@@ -173,6 +173,10 @@ impl Peer for Wild {
     }
 }
 
+fn by_http2() -> HttpOptions {
+    HttpOptions { version: Http::Two, ..HttpOptions::default() }
+}
+
 fn run_seed(seed: u64) {
     let mut dice = Random::new(seed);
     let (ours, theirs) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
@@ -209,7 +213,7 @@ fn run_seed(seed: u64) {
         // A lost SYN is sent again after a second.
         timeout: if lossy { 3000 * MS } else { 100 * MS },
         stop: requests(300),
-        http: HttpOptions { version: Http::Two, ..HttpOptions::default() },
+        http: by_http2(),
         resend,
         ..plan()
     };
@@ -269,10 +273,184 @@ fn a_server_that_refuses_everything_ends_in_failures() {
         let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
         let outcome = part().run_by::<_, Any<Reading>>(&plan, mem, PLAIN, board(), shared).unwrap();
         let r = outcome.requests;
-        assert_eq!((r.sent, r.failed, r.resent), (20, 20, 60), "{resend:?}");
-        assert_eq!(*seen.lock().unwrap(), 80, "each went out four times");
-        assert_eq!(outcome.http.refused, 80);
+        let times = if resend == Resend::Never { 1 } else { 4 };
+        let again = 20 * (times - 1);
+        assert_eq!((r.sent, r.failed, r.resent, r.resent_refused), (20, 20, again, again), "{resend:?}");
+        assert_eq!(*seen.lock().unwrap(), 20 * times, "each went out {times} times");
+        assert_eq!(outcome.http.refused, 20 * times);
+        assert_eq!(outcome.failures.count(Failure::RefusedStream), 20);
     }
+}
+
+/// RFC 9113, section 8.7: of streams that the server resets, only refused ones were certainly not processed.
+#[test]
+fn a_stream_that_the_server_resets_has_failed() {
+    /// Resets three streams in ten, and a fourth one after the head of the response.
+    struct Resets(Wild);
+    impl Peer for Resets {
+        fn connected(&mut self, now: Time, conn: PeerConn, out: &mut PeerActions) {
+            self.0.connected(now, conn, out);
+        }
+        fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+            let Some(side) = self.0.sides.get_mut(&conn) else { return };
+            side.carry.extend_from_slice(bytes);
+            while let Some((head, _)) = Wild::next_frame(side) {
+                if head.kind != kind::HEADERS {
+                    continue;
+                }
+                let mut seen = self.0.processed.lock().unwrap();
+                *seen += 1;
+                match *seen % 10 {
+                    0..3 => out.send(conn, reset(head.stream, Code::INTERNAL_ERROR)),
+                    3 => {
+                        out.send(conn, frame(kind::HEADERS, flag::END_HEADERS, head.stream, b"\x88"));
+                        out.send(conn, reset(head.stream, Code::CANCEL));
+                    }
+                    _ => out.send(conn, frame(kind::HEADERS, 5, head.stream, b"\x88")),
+                }
+            }
+        }
+    }
+    for (resend, method) in [(Resend::Idle, "GET"), (Resend::Never, "GET"), (Resend::Idle, "POST")] {
+        let seen = Arc::new(Mutex::new(0));
+        let wild =
+            Wild { dice: Random::new(1), evil: 0, processed: Arc::clone(&seen), sides: HashMap::new() };
+        let mut mem = Mem::new(wire()).unwrap();
+        mem.serve(server(), Resets(wild)).unwrap();
+        let plan = Plan { depth: 5, stop: requests(1000), resend, requests: vec![request(method)], ..plan() };
+        let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
+        let outcome = part().run_by::<_, Any<Reading>>(&plan, mem, PLAIN, board(), shared).unwrap();
+        let (r, failures) = (outcome.requests, &outcome.failures);
+        assert_eq!((r.sent, r.failed, r.resent, r.unknown), (1000, 400, 0, 0), "{resend:?} {method}");
+        assert_eq!((failures.count(Failure::Reset), failures.count(Failure::Truncated)), (300, 100));
+        assert_eq!(failures.codes().iter().collect::<Vec<_>>(), [(&"INTERNAL_ERROR".to_owned(), &300)]);
+        assert_eq!(failures.details["reset"], "the server reset the stream: INTERNAL_ERROR");
+        let broke_off = "the server reset the stream of a response that had begun: CANCEL";
+        assert_eq!(failures.details["truncated"], broke_off);
+        assert_eq!(*seen.lock().unwrap(), 1000, "nothing went out twice");
+    }
+}
+
+/// RFC 9113, section 5.4.1: of the requests on a connection that breaks, the cause shows itself alone.
+#[test]
+fn a_request_that_breaks_its_connection_fails_and_no_other() {
+    /// Breaks the connection at some of the requests: by a frame of its own, or by GOAWAY.
+    struct Breaks {
+        wild: Wild,
+        by_go_away: bool,
+    }
+    impl Breaks {
+        /// By the path. No block of ours refers to another one.
+        fn is_cause(block: &[u8]) -> bool {
+            let mut is_cause = false;
+            let each =
+                |name: &[u8], value: &[u8]| is_cause |= name == b":path" && value.starts_with(b"/cause");
+            Decoder::default().decode(block, 1000, each).unwrap();
+            is_cause
+        }
+    }
+    impl Peer for Breaks {
+        fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
+            self.wild.sides.insert(conn, Side::default());
+            out.send(conn, frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]));
+        }
+        fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+            let Some(side) = self.wild.sides.get_mut(&conn) else { return };
+            side.carry.extend_from_slice(bytes);
+            while let Some((head, block)) = Wild::next_frame(side) {
+                match head.kind {
+                    kind::HEADERS if Breaks::is_cause(&block) && self.by_go_away => {
+                        let away = [&head.stream.to_be_bytes()[..], &[0, 0, 0, 2]].concat();
+                        out.send(conn, frame(kind::GOAWAY, 0, 0, &away));
+                        return out.close(conn);
+                    }
+                    kind::HEADERS if Breaks::is_cause(&block) => {
+                        return out.send(conn, frame(kind::SETTINGS, 0, 0, b"short"));
+                    }
+                    // Some time later, so that others are in flight beside it.
+                    kind::HEADERS => out.send_after(MS, conn, frame(kind::HEADERS, 5, head.stream, b"\x88")),
+                    _ => {}
+                }
+            }
+        }
+    }
+    let causes = |n: usize| (n % 50 == 20).then(|| format!("/cause{}", n / 50));
+    for (by_go_away, method, resend) in [
+        (false, "GET", Resend::Idle),
+        (true, "GET", Resend::Idle),
+        (false, "GET", Resend::Never),
+        (false, "POST", Resend::Idle),
+    ] {
+        let mut mem = Mem::new(wire()).unwrap();
+        let wild = Wild { dice: Random::new(1), evil: 0, processed: Arc::default(), sides: HashMap::new() };
+        mem.serve(server(), Breaks { wild, by_go_away }).unwrap();
+        let mut plan = Plan {
+            connections: 2,
+            depth: 8,
+            stop: requests(200),
+            order: Order::Listed((0..200).collect()),
+            resend,
+            http: by_http2(),
+            ..plan()
+        };
+        plan.requests = (0..200)
+            .map(|n| {
+                let mut one = request(method);
+                one.path = causes(n).unwrap_or_else(|| "/".to_owned());
+                one
+            })
+            .collect();
+        let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
+        let outcome = part().run_by::<_, Any<Reading>>(&plan, mem, PLAIN, board(), shared).unwrap();
+        let (r, failures) = (outcome.requests, &outcome.failures);
+        let how = format!("{by_go_away} {method} {resend:?}: {r:?} {:?}", failures.in_detail());
+        assert_eq!((r.sent, r.sent), (200, r.answered + r.failed + r.unknown), "{how}");
+        let (malformed, early) = (failures.count(Failure::Malformed), failures.count(Failure::ClosedEarly));
+        match (by_go_away, method, resend) {
+            (false, "GET", Resend::Idle) => assert_eq!((r.failed, malformed), (4, 4), "{how}"),
+            (true, "GET", Resend::Idle) => assert_eq!((r.failed, early), (4, 4), "{how}"),
+            (_, "GET", _) => assert!(early > 4 && early == r.failed && r.resent == 0, "{how}"),
+            _ => assert!(r.unknown > 4 && r.resent == 0, "{how}"),
+        }
+        assert_eq!(r.resent, r.resent_alone + r.resent_refused, "{how}");
+    }
+}
+
+/// A server whose windows admit no more of a body: the report names what could not leave.
+#[test]
+fn a_body_that_the_window_holds_up_is_named() {
+    struct Shuts(Wild);
+    impl Peer for Shuts {
+        fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
+            self.0.sides.insert(conn, Side::default());
+            out.send(conn, frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]));
+        }
+        fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+            let Some(side) = self.0.sides.get_mut(&conn) else { return };
+            side.carry.extend_from_slice(bytes);
+            while let Some((head, _)) = Wild::next_frame(side) {
+                if head.kind == kind::DATA && head.flags & flag::END_STREAM != 0 {
+                    out.send(conn, frame(kind::HEADERS, 5, head.stream, b"\x88"));
+                }
+            }
+        }
+    }
+    let mut mem = Mem::new(wire()).unwrap();
+    let wild = Wild { dice: Random::new(1), evil: 0, processed: Arc::default(), sides: HashMap::new() };
+    mem.serve(server(), Shuts(wild)).unwrap();
+    let mut plan = Plan { depth: 2, timeout: 50 * MS, stop: requests(12), http: by_http2(), ..plan() };
+    plan.requests = vec![request("POST")];
+    plan.requests[0].body = Some("x".repeat(20_000).into());
+    let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
+    let outcome = part().run_by::<_, Any<Reading>>(&plan, mem, PLAIN, board(), shared).unwrap();
+    let (r, facts) = (outcome.requests, &outcome.http);
+    assert_eq!((r.sent, r.sent), (12, r.answered + r.failed + r.unknown), "{r:?}");
+    assert!(r.answered >= 3 && r.failed > 0, "{r:?} {:?}", outcome.failures.in_detail());
+    assert_eq!(outcome.unreachable, None);
+    let words = &outcome.failures.details["timeout"];
+    assert!(words.contains("window admitted no more of the request's body"), "{words}");
+    assert!(facts.held_bodies > 0 && facts.held_bytes > 0 && facts.held_ns >= 40_000_000, "{facts:?}");
+    assert_eq!(facts.shut_ns, 0);
 }
 
 /// RFC 9113, section 6.5.2: a server may admit no streams. Requests that it never admits fail after the
@@ -324,6 +502,7 @@ fn a_server_that_admits_no_streams_ends_the_run() {
         if admits == 0 {
             let why = outcome.unreachable.unwrap();
             assert!(why.contains("SETTINGS_MAX_CONCURRENT_STREAMS is 0"), "{why}");
+            assert!(outcome.http.shut_ns >= 50_000_000, "{:?}", outcome.http);
         } else {
             assert_eq!(r.failed, 5, "{r:?} {:?}", outcome.unreachable);
         }
