@@ -229,6 +229,58 @@ fn each_fault_of_a_first_message_is_followed_by_an_alert() {
     }
 }
 
+/// A record of application data that no key decrypts.
+const GARBAGE: &[u8] = b"\x17\x03\x03\x00\x20no key decrypts these thirty-two..";
+
+/// RFC 8446 section 6.2: a fatal alert ends a connection that worked. The handshake had succeeded.
+#[test]
+fn what_ends_a_working_connection_is_no_failed_handshake() {
+    for (carried, garbled) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mut layer = usual();
+        let (mut client, mut server) = pair(&mut layer);
+        assert_eq!(shake(&mut client, &mut server, usize::MAX), Progress::Open);
+        if carried {
+            let mut wire = Vec::new();
+            server.seal(b"response", &mut wire);
+            assert_eq!(carry(&mut wire, &mut client, usize::MAX, &mut Vec::new()).0, Progress::Open);
+        }
+        let mut wire = GARBAGE.to_vec();
+        if !garbled {
+            // The server answers by an alert.
+            let (_, alert) = carry(&mut wire, &mut server, usize::MAX, &mut Vec::new());
+            wire = alert;
+        }
+        let (progress, _) = carry(&mut wire, &mut client, usize::MAX, &mut Vec::new());
+        let (kind, words) = match garbled {
+            true => (NetErrorKind::Garbled, "a record cannot be decrypted"),
+            false => (NetErrorKind::Cut, "the peer ended the connection by an alert: BadRecordMac"),
+        };
+        assert_eq!(progress, Progress::Failed(linerate_net::NetError::of(kind)), "{carried} {garbled}");
+        assert!(client.reason().is_some_and(|why| why.contains(words)), "{:?}", client.reason());
+        let counts = counts(&layer);
+        assert_eq!((counts.full, counts.failed.len()), (2, 0), "{:?}", counts.failed);
+    }
+}
+
+/// Alert 40 says nothing of its reason: none is supposed where other handshakes succeed.
+#[test]
+fn alert_40_beside_handshakes_that_succeed_has_no_reason() {
+    let mut layer = usual();
+    let refuse = |layer: &mut TlsLayer| {
+        let mut client = layer.connect(CLIENT, PEER).expect("a session").expect("with TLS");
+        client.begin(&mut Vec::new());
+        carry(&mut vec![21, 3, 3, 0, 2, 2, 40], &mut client, usize::MAX, &mut Vec::new());
+        client.reason().expect("it failed")
+    };
+    assert!(refuse(&mut layer).contains("often for no cipher"));
+    let (mut client, mut server) = pair(&mut layer);
+    assert_eq!(shake(&mut client, &mut server, usize::MAX), Progress::Open);
+    let words = "handshake_failure (alert 40), while other handshakes succeed";
+    assert!(refuse(&mut layer).contains(words));
+    let failed = counts(&layer).failed;
+    assert_eq!(failed.into_iter().collect::<Vec<_>>(), [(format!("the peer refused: {words}"), 2)]);
+}
+
 #[test]
 fn plain_http_to_a_tls_port_is_answered_in_plain() {
     let mut layer = usual();
