@@ -69,6 +69,11 @@ impl<C: Conversation, X> Connection<C, X> {
         self.established && self.budget == 0 && self.conversation.in_flight() == 0
     }
 
+    /// The peer takes no more requests on it, and nothing is in flight any more.
+    pub fn is_left(&self) -> bool {
+        self.established && self.conversation.is_leaving() && self.conversation.in_flight() == 0
+    }
+
     /// It has carried one request at most.
     pub fn is_fresh(&self) -> bool {
         self.conversation.answers() <= 1

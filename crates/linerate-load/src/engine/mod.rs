@@ -420,7 +420,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     fn go_on(&mut self, conn: Conn, now: Time) {
         self.send_pending(conn, now);
         match self.pool.get_mut(conn) {
-            Some(connection) if connection.is_done() => self.retire(conn, now),
+            Some(connection) if connection.is_done() || connection.is_left() => self.retire(conn, now),
             Some(_) => self.fill(conn, now),
             None => {}
         }

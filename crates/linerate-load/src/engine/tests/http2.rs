@@ -416,6 +416,41 @@ fn a_request_that_breaks_its_connection_fails_and_no_other() {
     }
 }
 
+/// RFC 9113, section 6.8: behind a GOAWAY nothing new is sent. Once its requests have timed out, another connection
+/// takes the place.
+#[test]
+fn a_server_that_goes_away_and_stays_silent_costs_time_outs_alone() {
+    struct Leaves(Wild);
+    impl Peer for Leaves {
+        fn connected(&mut self, now: Time, conn: PeerConn, out: &mut PeerActions) {
+            self.0.connected(now, conn, out);
+        }
+        fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+            let Some(side) = self.0.sides.get_mut(&conn) else { return };
+            side.carry.extend_from_slice(bytes);
+            while let Some((head, _)) = Wild::next_frame(side) {
+                if head.kind == kind::HEADERS {
+                    out.send(conn, go_away(head.stream));
+                }
+            }
+        }
+    }
+    let mut mem = Mem::new(wire()).unwrap();
+    let wild = Wild { dice: Random::new(1), evil: 0, processed: Arc::default(), sides: HashMap::new() };
+    mem.serve(server(), Leaves(wild)).unwrap();
+    let plan = Plan { timeout: 50 * MS, stop: requests(8), http: by_http2(), ..plan() };
+    let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
+    let outcome = part().run_by::<_, Any<Reading>>(&plan, mem, PLAIN, board(), shared).unwrap();
+    let (failures, connections) = (&outcome.failures, &outcome.connections);
+    assert_eq!(
+        (outcome.requests.failed, failures.count(Failure::Timeout)),
+        (8, 8),
+        "{:?}",
+        failures.in_detail()
+    );
+    assert_eq!((connections.opened, connections.failed, outcome.unreachable), (8, 0, None));
+}
+
 /// A server whose windows admit no more of a body: the report names what could not leave.
 #[test]
 fn a_body_that_the_window_holds_up_is_named() {
