@@ -143,10 +143,10 @@ impl Draft<'_> {
             args.from.clone().map(|a| a.0).or_else(|| self.in_file(|f| f.from.clone())).unwrap_or_default();
         let (route, addresses, other_family) = self.way(&from)?;
         let target = Target { url: self.url.shown(), authority: self.url.authority.clone(), addresses };
-        let mut flags = args.tls.over(self.in_file(|f| Some(f.tls.clone())).unwrap_or_default());
-        let insecure = self.source.as_ref().is_some_and(|source| source.insecure);
-        flags.insecure |= insecure && flags.cacert.is_none() && self.url.is_https();
-        let tls = flags.towards(&self.url)?;
+        // curl takes no offence at options of TLS in clear text.
+        let of_source = self.source.as_ref().filter(|_| self.url.is_https()).map(|s| s.wire.tls.clone());
+        let keys = self.in_file(|f| Some(f.tls.clone())).or(of_source).unwrap_or_default();
+        let tls = args.tls.over(keys).towards(&self.url)?;
         let way = args.way.map(plan::Way::from).or_else(|| self.in_file(|f| f.way)).unwrap_or_default();
         let mut checks = self.in_file(|f| Some(f.checks.clone())).unwrap_or_default();
         checks.extend(args.check.iter().cloned());
@@ -194,7 +194,8 @@ impl Draft<'_> {
     fn http(&self) -> Result<HttpOptions, Fault> {
         let args = self.args;
         let typed = if args.http2 { Some(Http::Two) } else { args.http.map(Http::from) };
-        let version = typed.or_else(|| self.in_file(|f| f.http)).unwrap_or_default();
+        let of_source = self.source.as_ref().and_then(|source| source.wire.http);
+        let version = typed.or_else(|| self.in_file(|f| f.http)).or(of_source).unwrap_or_default();
         let h2_window = args.h2_window.or_else(|| self.in_file(|f| f.h2_window));
         if args.h2_window.is_some()
             && (version == Http::One || (version == Http::Auto && !self.url.is_https()))
@@ -216,7 +217,14 @@ impl Draft<'_> {
         let mut resolve =
             parsed.collect::<Result<Vec<_>, _>>().map_err(|why| Fault::input(format!("resolve: {why}")))?;
         resolve.extend(args.to.resolve.iter().cloned());
-        let wish = Wish { resolve: &resolve, ipv4: args.to.ipv4, ipv6: args.to.ipv6, from };
+        let of_source = self.source.as_ref().and_then(|source| source.wire.ipv6);
+        let is_typed = args.to.ipv4 || args.to.ipv6;
+        let wish = Wish {
+            resolve: &resolve,
+            ipv4: args.to.ipv4 || (!is_typed && of_source == Some(false)),
+            ipv6: args.to.ipv6 || (!is_typed && of_source == Some(true)),
+            from,
+        };
         super::route::to(&self.url, &flags, &wish, &|name| std::env::var(name).ok())
     }
 

@@ -13,11 +13,14 @@ use linerate_load::plan::parts::{
     COMPRESSED, basic_auth, has_field, is_hop_by_hop, is_token, literal, set_field,
 };
 use linerate_load::plan::route::HaproxyVersion;
+use linerate_load::plan::tls::TlsVersion;
 use linerate_load::plan::units::quoted;
 use linerate_load::plan::{Expectation, Order, Request};
 
 use self::options::{CurlOption, Effect};
-use super::{Source, SourceError, decode_percent, encode_component, listed, origin_of, shell, split_url};
+use super::{
+    Source, SourceError, Wire, decode_percent, encode_component, listed, origin_of, shell, split_url,
+};
 
 /// Reads a curl command. Files that it names (`-d @FILE`) are read. Slots in it are filled in.
 pub(crate) fn parse(command: &str) -> Result<Source, SourceError> {
@@ -39,7 +42,8 @@ struct Command {
     head: bool,
     globoff: bool,
     compressed: bool,
-    insecure: bool,
+    wire: Wire,
+    ciphers: [Option<String>; 2],
     cookies: Vec<String>,
     user: Option<String>,
     upload: Option<String>,
@@ -174,7 +178,12 @@ impl Command {
             Effect::ProxyUser => self.proxy_user = Some(value.to_owned()),
             Effect::NoProxy => self.route.noproxy = Some(value.to_owned()),
             Effect::ProxyLine => self.route.haproxy_protocol = Some(HaproxyVersion::V1),
-            Effect::Insecure => self.insecure = true,
+            Effect::Insecure => self.wire.tls.insecure = Some(true),
+            Effect::Http(version) => self.wire.http = Some(version),
+            Effect::Family(is_ipv6) => self.wire.ipv6 = Some(is_ipv6),
+            Effect::TlsFrom(version) => self.wire.tls.least = Some(version),
+            Effect::TlsTo => self.wire.tls.most = tls_to(shown, value)?,
+            Effect::Ciphers(of) => self.ciphers[of] = Some(value.to_owned()),
         }
         Ok(())
     }
@@ -260,6 +269,7 @@ impl Command {
             };
             self.query.extend(self.body.take().map(|body| body.parts().iter().map(shown).collect()));
         }
+        self.add_ciphers();
         self.add_own_fields(upload.is_some());
         let method = self.method(upload.is_some());
         let mut origin: Option<String> = None;
@@ -293,10 +303,34 @@ impl Command {
             requests,
             order,
             pace: None,
-            insecure: self.insecure,
+            wire: self.wire,
             route: self.route,
             notes: self.notes,
         })
+    }
+
+    /// curl has a list for TLS 1.3 and one for the versions before. What one of them does not say stays as it was.
+    fn add_ciphers(&mut self) {
+        if self.ciphers.iter().all(Option::is_none) {
+            return;
+        }
+        let mut all = Vec::new();
+        let given = std::mem::take(&mut self.ciphers);
+        for (given, usual) in given.iter().zip([SUITES_13, SUITES_12]) {
+            let Some(list) = given else {
+                all.extend(usual.map(str::to_owned));
+                continue;
+            };
+            for name in list.split([':', ',', ' ']).filter(|name| !name.is_empty()) {
+                if linerate_tls::is_cipher(name) {
+                    all.push(name.to_owned());
+                } else {
+                    self.notes
+                        .push(format!("curl: no cipher suite of linerate's, left out: {}", quoted(name)));
+                }
+            }
+        }
+        self.wire.tls.ciphers = Some(all.join(":"));
     }
 
     /// `-U NAME:PASSWORD` belongs into the proxy's URL.
@@ -375,6 +409,25 @@ impl Command {
             expect: Expectation::default(),
         };
         Ok((origin_of(&parsed), request))
+    }
+}
+
+/// The suites that are offered where curl's list says nothing.
+const SUITES_13: [&str; 3] =
+    ["TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"];
+const SUITES_12: [&str; 3] = [
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+];
+
+/// `--tls-max VERSION`.
+fn tls_to(shown: &str, value: &str) -> Result<Option<TlsVersion>, String> {
+    match value {
+        "default" => Ok(None),
+        "1.2" => Ok(Some(TlsVersion::Tls12)),
+        "1.3" => Ok(Some(TlsVersion::Tls13)),
+        _ => Err(format!("{shown} {}: only TLS 1.2 and 1.3 are spoken", quoted(value))),
     }
 }
 

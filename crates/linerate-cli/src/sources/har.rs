@@ -15,7 +15,9 @@ use linerate_load::plan::{Expectation, Order, Request};
 use serde::Deserialize;
 
 use super::limits::MAX_HAR_BYTES;
-use super::{Source, SourceError, count_of, encode_component, listed, origin_of, read_bytes, split_url};
+use super::{
+    Source, SourceError, Wire, count_of, encode_component, listed, origin_of, read_bytes, split_url,
+};
 
 #[derive(Debug, Deserialize)]
 struct Har {
@@ -117,7 +119,7 @@ fn parse(bytes: &[u8], path: &Path, origin: Option<&str>) -> Result<Source, Sour
         requests: taken.requests,
         order,
         pace: None,
-        insecure: false,
+        wire: Wire::default(),
         route: RouteKeys::default(),
         notes,
     })

@@ -14,7 +14,8 @@ use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
-use linerate_load::plan::file::RouteKeys;
+use linerate_load::plan::file::{RouteKeys, TlsKeys};
+use linerate_load::plan::http::Http;
 use linerate_load::plan::units::quoted;
 use linerate_load::plan::{Order, Pace, Request};
 use linerate_net::InputFile;
@@ -32,10 +33,21 @@ pub(crate) struct Source {
     pub(crate) pace: Option<Pace>,
     /// How to get to the server, when the source says so.
     pub(crate) route: RouteKeys,
-    /// It does not check the server's certificate.
-    pub(crate) insecure: bool,
+    /// How connections are spoken on, when the source says so.
+    pub(crate) wire: Wire,
     /// Parts of the source that were left out or changed, for the user to read.
     pub(crate) notes: Vec<String>,
+}
+
+/// How a source wants connections to be spoken on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Wire {
+    /// The version of HTTP.
+    pub(crate) http: Option<Http>,
+    /// TLS; of no importance in clear text.
+    pub(crate) tls: TlsKeys,
+    /// Addresses of this family alone; `true`: IPv6.
+    pub(crate) ipv6: Option<bool>,
 }
 
 /// Why a source gives no plan: the place, what is wrong, and what would be right.

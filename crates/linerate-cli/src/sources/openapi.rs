@@ -21,7 +21,7 @@ use yaml_serde::Value;
 use self::document::{Document, text};
 use self::parameters::{Parts, pairs};
 use super::limits::MAX_OPENAPI_BYTES;
-use super::{Source, SourceError, count_of, listed, origin_of, read_text, split_url};
+use super::{Source, SourceError, Wire, count_of, listed, origin_of, read_text, split_url};
 
 /// Methods that an operation may have, and whether they are safe.
 const METHODS: [(&str, bool); 8] = [
@@ -78,7 +78,7 @@ fn parse(text: &str, path: &Path, options: Options) -> Result<Source, SourceErro
         requests: taken.requests,
         order: Order::Weighted,
         pace: None,
-        insecure: false,
+        wire: Wire::default(),
         route: RouteKeys::default(),
         notes,
     })
@@ -118,6 +118,8 @@ struct Taken {
     /// `POST /users (why)`.
     left_out: Vec<String>,
     not_safe: Vec<String>,
+    /// `POST /users (why)`: sent without the body that it may have.
+    bodiless: Vec<String>,
     authenticated: Vec<String>,
 }
 
@@ -160,7 +162,13 @@ impl Taken {
         }
         let (path, mut fields) = parts.finish()?;
         let body = match operation.get("requestBody") {
-            Some(body) => self::body(document, body)?,
+            Some(body) => match self::body(document, body)? {
+                Ok(body) => Some(body),
+                Err(why) => {
+                    self.bodiless.push(format!("{method} {template} ({why})"));
+                    None
+                }
+            },
             None => None,
         };
         if let Some((media, _)) = &body {
@@ -209,6 +217,11 @@ impl Taken {
             let why = "since they change something and were not asked for";
             notes.push(format!("{file}: {operations} left out, {why}: {}", listed(&self.not_safe)));
         }
+        if !self.bodiless.is_empty() {
+            let operations = count_of(self.bodiless.len(), "operation is", "operations are");
+            let why = "sent without a body, which they may do without and which cannot be made";
+            notes.push(format!("{file}: {operations} {why}: {}", listed(&self.bodiless)));
+        }
         if !self.authenticated.is_empty() {
             let schemes = document.root("components").and_then(|c| c.get("securitySchemes")?.as_mapping());
             let names: Vec<String> = schemes
@@ -225,8 +238,8 @@ impl Taken {
     }
 }
 
-/// Media type and text of a request's body; `None` when it may be left out and cannot be made.
-fn body(document: &Document, body: &Value) -> Result<Option<(String, String)>, String> {
+/// Media type and text of a request's body; inside, why it cannot be made, where it may be left out.
+fn body(document: &Document, body: &Value) -> Result<Result<(String, String), String>, String> {
     let body = document.resolve(body)?;
     let content: Vec<(&str, &Value)> = body
         .get("content")
@@ -254,8 +267,8 @@ fn body(document: &Document, body: &Value) -> Result<Option<(String, String)>, S
     };
     let required = body.get("required").and_then(Value::as_bool).unwrap_or(false);
     match made {
-        Ok((media, text)) => Ok(Some((media.to_owned(), text))),
-        Err(_) if !required => Ok(None),
+        Ok((media, text)) => Ok(Ok((media.to_owned(), text))),
+        Err(why) if !required => Ok(Err(why)),
         Err(why) if why.starts_with("its body") => Err(why),
         Err(why) => Err(format!("its body: {why}")),
     }

@@ -19,7 +19,7 @@ use linerate_load::plan::{Expectation, Order, Pace, Request};
 
 use self::line::{Line, Unusable};
 use super::limits::{MAX_LOG_LINE, MAX_LOG_NAMES, MAX_LOG_REQUESTS};
-use super::{Source, SourceError, count_of, listed, open};
+use super::{Source, SourceError, Wire, count_of, listed, open};
 
 /// How a gzip file begins (RFC 1952 section 2.3.1), whatever its name.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -169,7 +169,7 @@ impl Taken {
             requests: self.kinds.iter().zip(names).map(request).collect(),
             order: Order::Listed(self.arrivals.iter().map(|(_, kind)| *kind).collect()),
             pace: Some(Pace::Trace(times)),
-            insecure: false,
+            wire: Wire::default(),
             route: RouteKeys::default(),
             notes,
         })

@@ -1,5 +1,8 @@
 //! curl's options: what each means for a request that is sent over and over.
 
+use linerate_load::plan::http::Http;
+use linerate_load::plan::tls::TlsVersion;
+
 /// What an option does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
@@ -40,6 +43,16 @@ pub(super) enum Effect {
     NoProxy,
     ProxyLine,
     Insecure,
+    /// The version of HTTP.
+    Http(Http),
+    /// Addresses of this family alone; `true`: IPv6.
+    Family(bool),
+    /// The lowest version of TLS.
+    TlsFrom(TlsVersion),
+    /// The highest.
+    TlsTo,
+    /// Cipher suites: 0 of TLS 1.3, 1 of the versions before.
+    Ciphers(usize),
 }
 
 /// An option by its names.
@@ -61,8 +74,9 @@ const fn value(short: Option<char>, long: &'static str, effect: Effect) -> CurlO
 
 const REDIRECTS: Effect = Effect::Note("redirects are not followed; each is an answer of its own");
 const RETRIES: Effect = Effect::Note("failures are counted, not tried again");
-const HTTP_VERSION: Effect = Effect::Note("it is sent as HTTP/1.1");
+const HTTP_VERSION: Effect = Effect::Note("it is sent as HTTP/1.1, or HTTP/2 where the server agrees to it");
 const TLS_CHOICE: Effect = Effect::Note("how TLS is spoken is left to linerate");
+const TLS_OLD: Effect = Effect::Note("TLS 1.2 is the lowest version that is spoken");
 const TIME: Effect = Effect::Note("say it with --timeout");
 const PROXY: Effect =
     Effect::Refuse("of proxies linerate knows HTTP ones alone (-x http://HOST:PORT); leave it out");
@@ -126,7 +140,7 @@ static OPTIONS: &[CurlOption] = &[
     value(None, "trace", Effect::None),
     value(None, "trace-ascii", Effect::None),
     // What a server doesn't see, or what holds anyway.
-    flag(None, "http1.1", Effect::None),
+    flag(None, "http1.1", Effect::Http(Http::One)),
     flag(None, "basic", Effect::None),
     flag(None, "path-as-is", Effect::None),
     flag(None, "tcp-nodelay", Effect::None),
@@ -154,22 +168,22 @@ static OPTIONS: &[CurlOption] = &[
     flag(None, "retry-connrefused", RETRIES),
     flag(Some('0'), "http1.0", HTTP_VERSION),
     flag(None, "http0.9", HTTP_VERSION),
-    flag(None, "http2", HTTP_VERSION),
-    flag(None, "http2-prior-knowledge", HTTP_VERSION),
+    flag(None, "http2", Effect::Http(Http::Two)),
+    flag(None, "http2-prior-knowledge", Effect::Http(Http::Two)),
     flag(None, "http3", HTTP_VERSION),
     flag(None, "http3-only", HTTP_VERSION),
     flag(Some('k'), "insecure", Effect::Insecure),
-    flag(Some('1'), "tlsv1", TLS_CHOICE),
-    flag(None, "tlsv1.0", TLS_CHOICE),
-    flag(None, "tlsv1.1", TLS_CHOICE),
-    flag(None, "tlsv1.2", TLS_CHOICE),
-    flag(None, "tlsv1.3", TLS_CHOICE),
+    flag(Some('1'), "tlsv1", TLS_OLD),
+    flag(None, "tlsv1.0", TLS_OLD),
+    flag(None, "tlsv1.1", TLS_OLD),
+    flag(None, "tlsv1.2", Effect::TlsFrom(TlsVersion::Tls12)),
+    flag(None, "tlsv1.3", Effect::TlsFrom(TlsVersion::Tls13)),
     flag(None, "ssl", TLS_CHOICE),
     flag(None, "ssl-reqd", TLS_CHOICE),
     flag(None, "ssl-no-revoke", TLS_CHOICE),
-    value(None, "tls-max", TLS_CHOICE),
-    value(None, "ciphers", TLS_CHOICE),
-    value(None, "tls13-ciphers", TLS_CHOICE),
+    value(None, "tls-max", Effect::TlsTo),
+    value(None, "ciphers", Effect::Ciphers(1)),
+    value(None, "tls13-ciphers", Effect::Ciphers(0)),
     value(None, "curves", TLS_CHOICE),
     value(Some('m'), "max-time", TIME),
     value(None, "connect-timeout", TIME),
@@ -179,8 +193,8 @@ static OPTIONS: &[CurlOption] = &[
     value(None, "local-port", Effect::Note("each connection has a port of its own")),
     value(Some('c'), "cookie-jar", Effect::Note("cookies that answers set are not kept")),
     flag(Some('j'), "junk-session-cookies", Effect::None),
-    flag(Some('4'), "ipv4", Effect::Note("addresses are taken as the name resolves")),
-    flag(Some('6'), "ipv6", Effect::Note("addresses are taken as the name resolves")),
+    flag(Some('4'), "ipv4", Effect::Family(false)),
+    flag(Some('6'), "ipv6", Effect::Family(true)),
     // Cannot be left out without sending something else, or to somebody else.
     value(Some('F'), "form", Effect::Form),
     value(None, "form-string", Effect::FormString),

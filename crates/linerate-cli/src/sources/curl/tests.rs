@@ -1,5 +1,7 @@
 //! curl commands as people type and browsers copy them.
 
+use linerate_load::plan::http::Http;
+
 use super::*;
 
 fn parsed(command: &str) -> (String, Request, Vec<String>) {
@@ -234,6 +236,31 @@ fn the_way_to_the_server_is_taken_over() {
     assert_eq!(moved.connect_to, ["::g:81", "a:1:b:2"]);
     assert_eq!(moved.resolve, ["g:81:127.0.0.1"]);
     assert_eq!(route("curl http://h/"), RouteKeys::default());
+}
+
+#[test]
+fn how_connections_are_spoken_on_is_taken_over() {
+    let of = |command: &str| {
+        let source = parse(command).expect(command);
+        (source.wire, source.notes)
+    };
+    let (wire, notes) = of("curl --http2 -6 --tlsv1.3 --tls-max 1.3 -k https://h/");
+    assert_eq!((wire.http, wire.ipv6, wire.tls.insecure), (Some(Http::Two), Some(true), Some(true)));
+    assert_eq!((wire.tls.least, wire.tls.most), (Some(TlsVersion::Tls13), Some(TlsVersion::Tls13)));
+    assert_eq!(notes, Vec::<String>::new());
+    assert_eq!(of("curl --http2 --http1.1 -4 https://h/").0.http, Some(Http::One), "the last one holds");
+    assert_eq!(of("curl http://h/").0, Wire::default());
+    // OpenSSL's names are those of its list; the list of TLS 1.3 stays as it was.
+    let (wire, notes) = of("curl --ciphers ECDHE-RSA-AES256-GCM-SHA384:DES-CBC3-SHA https://h/");
+    let ciphers = wire.tls.ciphers.expect("a list");
+    assert!(
+        ciphers.starts_with("TLS_AES_256_GCM_SHA384:") && ciphers.ends_with(":ECDHE-RSA-AES256-GCM-SHA384")
+    );
+    assert!(notes[0].contains("DES-CBC3-SHA"), "{notes:?}");
+    let (wire, _) =
+        of("curl --tls13-ciphers TLS_AES_128_GCM_SHA256 --ciphers ECDHE-RSA-AES128-GCM-SHA256 https://h/");
+    assert_eq!(wire.tls.ciphers.as_deref(), Some("TLS_AES_128_GCM_SHA256:ECDHE-RSA-AES128-GCM-SHA256"));
+    assert!(parse("curl --tls-max 1.1 https://h/").unwrap_err().to_string().contains("only TLS 1.2 and 1.3"));
 }
 
 #[test]

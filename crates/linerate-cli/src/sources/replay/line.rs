@@ -54,27 +54,96 @@ fn is_method(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'-' || b == b'_')
 }
 
-/// A line of the JSON log of `linerate serve`:
-/// `{"time":784111777,...,"status":200,...,"method":"GET","target":"/",...}`. A refused request has
-/// `request` instead of `method` and `target`.
+/// A line of a JSON log.
+///
+/// - `linerate serve`: `{"time":784111777,...,"status":200,...,"method":"GET","target":"/",...}`. A refused
+///   request has `request` instead of `method` and `target`.
+/// - Caddy: `{"ts":784111777.25,...,"request":{...,"method":"GET","uri":"/",...},"duration":0.01,"status":200,...}`,
+///   written when the response has left. Other lines have no `request`.
 fn parse_json(line: &str) -> Result<Line, Unusable> {
     #[derive(serde::Deserialize)]
+    #[serde(untagged)]
+    enum Request {
+        Refused(String),
+        Caddy { method: String, uri: String },
+    }
+    #[derive(serde::Deserialize)]
+    #[serde(untagged)]
+    enum Moment {
+        Number(f64),
+        Text(String),
+    }
+    #[derive(serde::Deserialize)]
     struct Logged {
-        time: i64,
+        time: Option<i64>,
+        ts: Option<Moment>,
+        duration: Option<f64>,
+        msg: Option<String>,
         status: Option<u16>,
         method: Option<String>,
         target: Option<String>,
-        request: Option<String>,
+        request: Option<Request>,
     }
     let logged: Logged = serde_json::from_str(line).map_err(|_| Unusable::Format)?;
-    let Logged { time: second, status, method, target, request } = logged;
-    match (method, target) {
-        (Some(method), Some(target)) => match origin_form(&target).filter(|_| is_method(&method)) {
-            Some(target) => Ok(Line { second, method, target, status }),
-            None => Err(Unusable::Request(format!("{method} {target}"))),
-        },
-        _ => Err(request.map_or(Unusable::Format, Unusable::Request)),
+    let ended = match &logged.ts {
+        Some(Moment::Number(number)) => Some(in_seconds(*number)),
+        Some(Moment::Text(text)) => Some(parse_iso(text).ok_or(Unusable::Format)?),
+        None => None,
+    };
+    let began = ended.map(|at| (at - logged.duration.unwrap_or(0.0)).floor() as i64);
+    let second = logged.time.or(began).ok_or(Unusable::Format)?;
+    let (method, target) = match (logged.method, logged.target, logged.request) {
+        (Some(method), Some(target), _) | (.., Some(Request::Caddy { method, uri: target })) => {
+            (method, target)
+        }
+        (.., Some(Request::Refused(request))) => return Err(Unusable::Request(request)),
+        _ => return Err(logged.msg.filter(|_| began.is_some()).map_or(Unusable::Format, Unusable::Request)),
+    };
+    match origin_form(&target).filter(|_| is_method(&method)) {
+        Some(target) => Ok(Line { second, method, target, status: logged.status }),
+        None => Err(Unusable::Request(format!("{method} {target}"))),
     }
+}
+
+/// A time of Caddy's log in seconds: it may count seconds, milliseconds or nanoseconds since 1970.
+fn in_seconds(number: f64) -> f64 {
+    match number {
+        ..1e11 => number,
+        ..1e14 => number / 1e3,
+        _ => number / 1e9,
+    }
+}
+
+/// `2026-11-21T04:00:05.25Z`, `2026/11/21 04:00:05.250`: in seconds since 1970.
+fn parse_iso(text: &str) -> Option<f64> {
+    let bytes = text.as_bytes();
+    let number = |from: usize, to: usize| -> Option<i64> {
+        let digits = text.get(from..to)?;
+        digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+    };
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let has_form = matches!(bytes[4], b'-' | b'/') && matches!(bytes[10], b'T' | b't' | b' ');
+    let is_possible = (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60;
+    if !(has_form && is_possible && second <= 60) {
+        return None;
+    }
+    let rest = &text[19..];
+    let digits = rest.strip_prefix('.').map_or(0, |f| 1 + f.bytes().take_while(u8::is_ascii_digit).count());
+    let fraction: f64 = if digits > 1 { format!("0{}", &rest[..digits]).parse().ok()? } else { 0.0 };
+    let zone = &rest[digits..];
+    let offset = match zone.as_bytes().first() {
+        None | Some(b'Z' | b'z') => 0,
+        Some(sign @ (b'+' | b'-')) => {
+            let zone: String = zone[1..].chars().filter(|c| *c != ':').collect();
+            let (hours, minutes) =
+                (zone.get(..2)?.parse::<i64>().ok()?, zone.get(2..4)?.parse::<i64>().ok()?);
+            (hours * 3600 + minutes * 60) * if *sign == b'+' { 1 } else { -1 }
+        }
+        Some(_) => return None,
+    };
+    let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset;
+    Some(seconds as f64 + fraction)
 }
 
 /// The end of the quote, past quotes that the log escaped.
@@ -196,6 +265,29 @@ mod tests {
         ] {
             assert_eq!(parse_time(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn times_of_caddy() {
+        for (text, seconds) in [
+            ("2024-02-29T23:59:59Z", 1_709_251_199.0),
+            ("2024-02-29T23:59:59.250+01:00", 1_709_247_599.25),
+            ("2024/02/29 23:59:59.5", 1_709_251_199.5),
+            ("2024-03-01T05:30:00.000+0530", 1_709_251_200.0),
+        ] {
+            assert_eq!(parse_iso(text), Some(seconds), "{text}");
+        }
+        for text in [
+            "",
+            "soon",
+            "2024-02-29",
+            "2024-13-01T00:00:00Z",
+            "2024-02-29T23:59:59 GMT",
+            "\u{e9}24-02-29T23:59:59",
+        ] {
+            assert_eq!(parse_iso(text), None, "{text}");
+        }
+        assert_eq!((in_seconds(1.7e9), in_seconds(1.7e12), in_seconds(1.7e18)), (1.7e9, 1.7e9, 1.7e9));
     }
 
     fn parsed(request: &str) -> Result<(String, String), Unusable> {

@@ -133,6 +133,41 @@ fn the_json_of_our_own_server_is_read() {
     }
 }
 
+/// As Caddy 2 writes them, whatever its `time_format`.
+#[test]
+fn the_json_of_caddy_is_read() {
+    let handled = |ts: &str, method: &str, uri: &str, status: u16| {
+        format!(
+            "{{\"level\":\"info\",\"ts\":{ts},\"logger\":\"http.log.access.log0\",\"msg\":\"handled request\",\"request\":{{\"remote_ip\":\
+             \"127.0.0.1\",\"remote_port\":\"41342\",\"client_ip\":\"127.0.0.1\",\"proto\":\"HTTP/2.0\",\"method\":\"{method}\",\"host\":\
+             \"h\",\"uri\":\"{uri}\",\"headers\":{{\"User-Agent\":[\"curl/8\"]}}}},\"bytes_read\":0,\"user_id\":\"\",\"duration\":0.5,\
+             \"size\":2,\"status\":{status},\"resp_headers\":{{\"Server\":[\"Caddy\"]}}}}\n"
+        )
+    };
+    let log = [
+        "{\"level\":\"info\",\"ts\":1646861400.1,\"msg\":\"serving initial configuration\"}\n".to_owned(),
+        handled("1646861401.7", "GET", "/a?b=c", 200),
+        // It began in the second before.
+        handled("1646861403.2", "HEAD", "/x", 404),
+        handled("\"2022-03-09T21:30:04.900Z\"", "GET", "/late", 200),
+        handled("1646861404.9", "POST", "/form", 200),
+    ]
+    .concat();
+    let source = of(&log, 1.0).unwrap();
+    let sent: Vec<_> = source.requests.iter().map(|r| format!("{} {}", r.method, r.path)).collect();
+    assert_eq!(sent, ["GET /a?b=c", "HEAD /x", "GET /late"]);
+    assert_eq!(times(&source), [0, 1_000_000_000, 3_000_000_000]);
+    let notes = source.notes.join("; ");
+    for words in [
+        "1 line that is no request",
+        "serving initial configuration",
+        "1 POST",
+        "1 request was answered with 400",
+    ] {
+        assert!(notes.contains(words), "{words}: {notes}");
+    }
+}
+
 #[test]
 fn a_packed_log_is_read_whatever_its_name() {
     use std::io::Write;
