@@ -219,7 +219,7 @@ impl Taken {
         }
         if !self.bodiless.is_empty() {
             let operations = count_of(self.bodiless.len(), "operation is", "operations are");
-            let why = "sent without a body, which they may do without and which cannot be made";
+            let why = "sent without a body, which is optional and cannot be made";
             notes.push(format!("{file}: {operations} {why}: {}", listed(&self.bodiless)));
         }
         if !self.authenticated.is_empty() {

@@ -178,3 +178,20 @@ fn aliases_cannot_fill_the_memory() {
     }
     assert!(read(&text, false).is_err());
 }
+
+#[test]
+fn an_optional_body_that_cannot_be_made_is_named() {
+    let operation = |body: &str| {
+        let text = format!(
+            "openapi: 3.0.0\npaths:\n  /upload:\n    post: {{ requestBody: {{ {body}content: {{ multipart/form-data: {{ schema: \
+             {{ type: object }} }} }} }} }}\n  /z: {{ get: {{}} }}\n"
+        );
+        read(&text, true).unwrap()
+    };
+    let source = operation("");
+    assert!(source.requests.iter().any(|r| r.method == "POST" && r.body.is_none()));
+    let words = "api.yaml: 1 operation is sent without a body, which is optional and cannot be made: POST /upload (its body is multipart/form-data)";
+    assert_eq!(source.notes, [words]);
+    let source = operation("required: true, ");
+    assert_eq!(source.notes, ["api.yaml: 1 operation is left out: POST /upload (its body is multipart/form-data)"]);
+}
