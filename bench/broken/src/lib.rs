@@ -17,11 +17,17 @@
 //! Everything ends by itself after a minute.
 #![forbid(unsafe_code)]
 
+pub mod frames;
 pub mod limits;
+mod line;
 mod reply;
 mod server;
+mod streams;
 mod tally;
+mod tls;
 
 pub use reply::{Again, Asked, CUT, GOOD, Reply, Then};
 pub use server::{Accept, Broken, Manner};
+pub use streams::Http2;
 pub use tally::{Counts, Numbers};
+pub use tls::{Certificate, Handshake, Tls};

@@ -11,6 +11,9 @@ pub const CONNECTIONS: u64 = 512;
 /// Bytes of an incomplete request. Reason: a client may never end a head.
 pub const REQUEST_BYTES: usize = 1 << 20;
 
+/// Bytes of a request's fields by HTTP/2. Reason: some programs send cookies and tags, none sends more.
+pub const FIELDS_BYTES: usize = 64 << 10;
+
 /// Request numbers that are remembered. Reason: a client that runs for a minute.
 pub const NUMBERS: usize = 4 << 20;
 

@@ -16,6 +16,8 @@ pub struct Asked<'a> {
     pub on_connection: u64,
     /// The connection's number on this server, from 0.
     pub connection: u64,
+    /// The number of its stream; 0 by HTTP/1.1.
+    pub stream: u32,
     /// Request line and fields.
     pub head: &'a str,
     /// Time since the first connection was accepted.
@@ -44,6 +46,12 @@ pub enum Then {
     Close,
     /// The server resets it.
     Reset,
+    /// The server closes it without TLS's close_notify.
+    Cut,
+    /// The server ends it by a fatal alert of TLS.
+    Alert,
+    /// The server sends bytes that no key decrypts, and closes it.
+    Garble,
 }
 
 /// Bytes that follow the first ones repeatedly.
@@ -119,7 +127,7 @@ mod tests {
     #[test]
     fn a_request_is_read() {
         let head = "GET /42 HTTP/1.1\r\nHost: a\r\nX-Tag: 7\r\n\r\n";
-        let asked = Asked { nth: 0, on_connection: 0, connection: 0, head, age: Duration::ZERO };
+        let asked = Asked { nth: 0, on_connection: 0, connection: 0, stream: 0, head, age: Duration::ZERO };
         assert_eq!(
             (asked.number(), asked.field("x-tag"), asked.field("tag")),
             (Some(42), Some("X-Tag: 7"), None)

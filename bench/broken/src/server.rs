@@ -1,7 +1,7 @@
 //! The threads of a server: one that accepts, and one for each connection.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::limits::{CLOSING, CONNECTIONS, LIFE, REQUEST_BYTES, TICK};
+use crate::line::Line;
 use crate::reply::{Again, Asked, Reply, Then};
+use crate::streams::{Http2, Streams};
 use crate::tally::{Counts, Numbers, Tally};
+use crate::tls::{Broke, Tls};
 
 /// Default backlog.
 const BACKLOG: i32 = 1024;
@@ -41,6 +44,10 @@ pub struct Manner {
     pub greeting: &'static [u8],
     /// Bytes sent on a connection that was idle for this long, before it is closed.
     pub when_idle: Option<(Duration, &'static [u8])>,
+    /// It speaks HTTP/2: on every connection in clear text, and by TLS where the client does.
+    pub http2: Option<Http2>,
+    /// It speaks TLS.
+    pub tls: Option<Tls>,
 }
 
 #[derive(Default)]
@@ -65,6 +72,7 @@ pub struct Broken {
     state: Arc<State>,
     script: Script,
     manner: Manner,
+    config: Option<Arc<rustls::ServerConfig>>,
     begun: Instant,
     /// The listening socket of a server that accepts nothing.
     _queue: Option<Socket>,
@@ -106,6 +114,7 @@ impl Broken {
             address,
             state: Arc::default(),
             script: Arc::new(script),
+            config: manner.tls.as_ref().map(Tls::config),
             manner,
             begun: Instant::now(),
             _queue: None,
@@ -124,7 +133,8 @@ impl Broken {
 
     /// The URL of the listening address.
     pub fn url(&self) -> String {
-        format!("http://{}/", self.address)
+        let scheme = if self.manner.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}/", self.address)
     }
 
     /// The counters so far.
@@ -186,14 +196,14 @@ impl Broken {
         listener.set_nonblocking(true).expect("a flag");
         self.state.listening.store(true, Ordering::SeqCst);
         let (state, script, begun) = (Arc::clone(&self.state), Arc::clone(&self.script), self.begun);
-        let manner = Arc::new(self.manner.clone());
+        let (manner, config) = (Arc::new(self.manner.clone()), self.config.clone());
         thread::spawn(move || {
             if let Accept::After(pause) = manner.accept {
                 thread::sleep(pause.min(LIFE));
             }
             while !state.stop.load(Ordering::SeqCst) && begun.elapsed() < LIFE {
                 match listener.accept() {
-                    Ok((stream, _)) => take(stream, &state, &script, &manner),
+                    Ok((stream, _)) => take(stream, &state, (&script, config.as_ref()), &manner),
                     Err(_) => thread::sleep(TICK),
                 }
             }
@@ -226,7 +236,12 @@ fn reset(stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Read);
 }
 
-fn take(stream: TcpStream, state: &Arc<State>, script: &Script, manner: &Arc<Manner>) {
+fn take(
+    stream: TcpStream,
+    state: &Arc<State>,
+    (script, config): (&Script, Option<&Arc<rustls::ServerConfig>>),
+    manner: &Arc<Manner>,
+) {
     let connection = state.connections.fetch_add(1, Ordering::SeqCst);
     state.first.get_or_init(Instant::now);
     let mut open = lock(&state.open);
@@ -236,6 +251,7 @@ fn take(stream: TcpStream, state: &Arc<State>, script: &Script, manner: &Arc<Man
     }
     open.insert(connection, own);
     drop(open);
+    let config = config.cloned();
     let talk =
         Talk { connection, state: Arc::clone(state), script: Arc::clone(script), manner: Arc::clone(manner) };
     thread::spawn(move || {
@@ -243,7 +259,7 @@ fn take(stream: TcpStream, state: &Arc<State>, script: &Script, manner: &Arc<Man
         let _ = stream.set_nodelay(true);
         let _ = stream.set_read_timeout(Some(talk.manner.when_idle.map_or(LIFE, |(idle, _)| idle)));
         let _ = stream.set_write_timeout(Some(LIFE));
-        let then = talk.converse(&stream);
+        let then = talk.meet(&stream, config.as_ref());
         let mut open = lock(&talk.state.open);
         open.remove(&talk.connection);
         if then == Then::Reset {
@@ -253,7 +269,7 @@ fn take(stream: TcpStream, state: &Arc<State>, script: &Script, manner: &Arc<Man
 }
 
 /// The state of one connection.
-struct Talk {
+pub(crate) struct Talk {
     connection: u64,
     state: Arc<State>,
     script: Script,
@@ -261,9 +277,32 @@ struct Talk {
 }
 
 impl Talk {
+    /// The whole life of a connection. Says how TCP ends.
+    fn meet(&self, stream: &TcpStream, config: Option<&Arc<rustls::ServerConfig>>) -> Then {
+        let mut line = match (&self.manner.tls, config) {
+            (Some(tls), Some(config)) => match tls.shake(config, stream, self.connection) {
+                Ok(line) => line,
+                Err(broke) => {
+                    let ours = broke != Broke::Client;
+                    self.state.broken.fetch_add(u64::from(ours), Ordering::SeqCst);
+                    return if broke == Broke::Reset { Then::Reset } else { Then::Close };
+                }
+            },
+            _ => Line::plain(stream),
+        };
+        let then = match self.manner.http2 {
+            Some(http2) if self.manner.tls.is_none() || line.speaks_http2() => {
+                Streams::new(self, http2).converse(&mut line)
+            }
+            _ => self.converse(&mut line),
+        };
+        line.end(then);
+        if then == Then::Reset { Then::Reset } else { Then::Close }
+    }
+
     /// Responds to requests until the script or the peer ends the connection.
-    fn converse(&self, mut stream: &TcpStream) -> Then {
-        if stream.write_all(self.manner.greeting).is_err() {
+    fn converse(&self, stream: &mut Line<'_>) -> Then {
+        if stream.write(self.manner.greeting).is_err() {
             return Then::Close;
         }
         let mut carry = Vec::new();
@@ -275,7 +314,7 @@ impl Talk {
                 Ok(_) => return Then::Close,
                 Err(_) => {
                     let words = self.manner.when_idle.map_or(&[][..], |(_, words)| words);
-                    let _ = stream.write_all(words);
+                    let _ = stream.write(words);
                     return Then::Close;
                 }
             }
@@ -290,29 +329,43 @@ impl Talk {
         Then::Close
     }
 
-    fn reply(&self, stream: &TcpStream, head: &str, on_connection: u64) -> Then {
+    /// Asks the script. Returns its reply, and the request's own number.
+    pub(crate) fn ask(&self, head: &str, on_connection: u64, stream: u32) -> (Reply, Option<u64>) {
         let state = &self.state;
         let nth = state.requests.fetch_add(1, Ordering::SeqCst);
         let age = state.first.get().map_or(Duration::ZERO, Instant::elapsed);
-        let asked = Asked { nth, on_connection, connection: self.connection, head, age };
+        let asked = Asked { nth, on_connection, connection: self.connection, stream, head, age };
         let reply = (self.script)(&asked);
         state.broken.fetch_add(u64::from(reply.broken), Ordering::SeqCst);
-        let note = |served: bool| {
-            if let Some(number) = asked.number() {
-                lock(&state.tally).note(number, served);
-            }
-        };
         // Counted before the reply, which may outlast the client.
-        note(false);
+        self.note(asked.number(), false);
+        (reply, asked.number())
+    }
+
+    /// The head of a request has come, and not its body.
+    pub(crate) fn arrived(&self, head: &str) {
+        let asked = Asked { nth: 0, on_connection: 0, connection: 0, stream: 0, head, age: Duration::ZERO };
+        self.note(asked.number(), false);
+    }
+
+    /// Notes a request, and whether it was served.
+    pub(crate) fn note(&self, number: Option<u64>, served: bool) {
+        if let Some(number) = number {
+            lock(&self.state.tally).note(number, served);
+        }
+    }
+
+    fn reply(&self, stream: &mut Line<'_>, head: &str, on_connection: u64) -> Then {
+        let (reply, number) = self.ask(head, on_connection, 0);
         thread::sleep(reply.after);
         let sent = self.send(stream, &reply);
-        note(reply.served && sent);
+        self.note(number, reply.served && sent);
         if sent { reply.then } else { Then::Close }
     }
 
     /// Returns whether all of it was sent.
-    fn send(&self, mut stream: &TcpStream, reply: &Reply) -> bool {
-        let mut sent = stream.write_all(&reply.bytes).is_ok();
+    fn send(&self, stream: &mut Line<'_>, reply: &Reply) -> bool {
+        let mut sent = stream.write(&reply.bytes).is_ok();
         let begun = Instant::now();
         let Some(Again { bytes, pause, times }) = &reply.again else { return sent };
         for _ in 0..*times {
@@ -320,7 +373,7 @@ impl Talk {
                 return false;
             }
             thread::sleep(*pause);
-            sent = stream.write_all(bytes).is_ok();
+            sent = stream.write(bytes).is_ok();
         }
         sent
     }

@@ -61,7 +61,10 @@ impl Said {
     }
 
     fn bad(&self) -> f64 {
-        ["status", "body", "tag"].iter().map(|kind| self.number(&format!("bad.{kind}"))).sum()
+        ["status", "body", "encoding", "tag", "trailer"]
+            .iter()
+            .map(|kind| self.number(&format!("bad.{kind}")))
+            .sum()
     }
 
     /// Failed, unknown, bad and never sent, of all that were due.
@@ -78,6 +81,9 @@ pub(crate) fn judge(way: &Way, said: &Said, server: &Server) -> Row {
     let unserved = if server.asked == 0 { 1.0 } else { 1.0 - part(server.served, server.asked) };
     row.share = match (way.truth, way.shape.rate, way.shape.time()) {
         (Truth::Unserved, ..) => Some((said.errors(), unserved)),
+        (Truth::Handshakes, ..) => {
+            Some((said.errors(), part(server.broken, server.requests + server.broken)))
+        }
         (Truth::Surplus, ..) => {
             let ours = said.requests("unsolicited_responses") / said.requests("sent").max(1.0);
             Some((ours, part(server.broken, server.requests)))
@@ -154,7 +160,16 @@ mod tests {
 
     fn way(truth: Truth, shape: Shape, named: &'static [Named]) -> Way {
         let server = || Broken::start(|_| Reply::good());
-        Way { name: "way", what: "", server, steps: &[], shape, named, truth }
+        Way {
+            name: "way",
+            what: "",
+            server,
+            over: super::super::way::Over::Http1,
+            steps: &[],
+            shape,
+            named,
+            truth,
+        }
     }
 
     fn said(document: Value, words: &str) -> Said {

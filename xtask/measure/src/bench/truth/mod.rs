@@ -2,9 +2,12 @@
 //! of docs/LOAD-TRUTH.md.
 
 mod bounded;
+mod contents;
 mod judge;
 mod page;
 mod peers;
+mod secure;
+mod streams;
 mod way;
 mod ways;
 
@@ -14,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use judge::{Row, Said, Server};
 use linerate_broken::Broken;
-use way::Way;
+use way::{Over, Way};
 
 use xtask::shell;
 
@@ -123,9 +126,12 @@ fn build() -> Result<PathBuf> {
     Ok(shell::target_dir().join("release/linerate"))
 }
 
-/// A fresh server, whose steps proceed during `run`.
-fn meanwhile<T>(way: &Way, run: impl FnOnce(&Broken) -> Result<T>) -> Result<(Broken, T)> {
-    let server = (way.server)();
+/// A fresh server, whose steps proceed during `run`; `secure`: one of HTTP/2 is to speak TLS.
+fn meanwhile<T>(way: &Way, secure: bool, run: impl FnOnce(&Broken) -> Result<T>) -> Result<(Broken, T)> {
+    let server = match way.over {
+        Over::Http2(server) => server(secure),
+        Over::Http1 | Over::Tls => (way.server)(),
+    };
     let done = std::thread::scope(|scope| {
         scope.spawn(|| {
             let begun = Instant::now();
@@ -150,9 +156,9 @@ fn meanwhile<T>(way: &Way, run: impl FnOnce(&Broken) -> Result<T>) -> Result<(Br
 fn load(way: &Way, linerate: &Path, flags: &str) -> Result<Row> {
     let dir = tempfile::tempdir()?;
     let json = dir.path().join("outcome.json");
-    let (server, ran) = meanwhile(way, |server| {
+    let (server, ran) = meanwhile(way, false, |server| {
         let mut command = shell::program(linerate);
-        command.arg("load").args(way.shape.flags()).args(flags.split_whitespace());
+        command.arg("load").args(way.flags()).args(flags.split_whitespace());
         command.args(["--quiet", "--json"]).arg(&json);
         command.arg(format!("{}{{{{seq}}}}", server.url())).env("NO_COLOR", "1");
         bounded::run(&mut command, LIMIT)
@@ -182,5 +188,6 @@ fn counted(way: &Way, server: &Broken) -> Server {
 
 /// The same by another program.
 fn beside(way: &Way, peer: peers::Peer) -> Result<String> {
-    Ok(meanwhile(way, |server| peer.run(&way.shape, &server.url()))?.1)
+    let Some(secure) = peer.speaks(way.over) else { return Ok("cannot".into()) };
+    Ok(meanwhile(way, secure, |server| peer.run(&way.shape, way.over, &server.url()))?.1)
 }

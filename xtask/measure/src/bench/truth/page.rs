@@ -37,7 +37,7 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
     out += "\n| way | the server | `linerate load URL/{{seq}}` with |\n| --- | --- | --- |\n";
     let measured = |way: &&Way| rows.iter().any(|row| row.way == way.name);
     for way in ways::all().filter(measured) {
-        let _ = writeln!(out, "| {} | {} | `{}` |", way.name, way.what, way.shape.flags().join(" "));
+        let _ = writeln!(out, "| {} | {} | `{}` |", way.name, way.what, way.flags().join(" "));
     }
     out
 }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::bounded;
-use super::way::{Shape, Stop};
+use super::way::{Over, Shape, Stop};
 use xtask::shell;
 
 /// Another load generator.
@@ -43,15 +43,25 @@ impl Peer {
         missing.then(|| format!("{} is not installed on this machine", self.name()))
     }
 
+    /// Whether it speaks this, and if so, whether it needs TLS for it.
+    pub(crate) fn speaks(self, over: Over) -> Option<bool> {
+        match (self, over) {
+            (Peer::Wrk, Over::Http2(_)) => None,
+            // HTTP/2 by ALPN alone.
+            (Peer::K6 | Peer::Hey, Over::Http2(_)) => Some(true),
+            (_, Over::Http1 | Over::Http2(_) | Over::Tls) => Some(false),
+        }
+    }
+
     /// One run, in a cell of the table.
-    pub(crate) fn run(self, s: &Shape, url: &str) -> Result<String> {
+    pub(crate) fn run(self, s: &Shape, over: Over, url: &str) -> Result<String> {
         if s.depth > 1 && !self.pipelines() {
             return Ok("cannot".into());
         }
         let Some(program) = shell::find(self.name()) else { return Ok("missing".into()) };
         let dir = tempfile::tempdir()?;
         let mut command = shell::program(program);
-        command.args(self.args(s, url, dir.path())?);
+        command.args(self.args(s, over, url, dir.path())?);
         let ran = bounded::run(without_proxies(&mut command), LIMIT)?;
         let Some(status) = ran.status else { return Ok(format!("no end in {} s", LIMIT.as_secs())) };
         Ok(match (self.cell(&ran.out), status.signal()) {
@@ -66,7 +76,8 @@ impl Peer {
         matches!(self, Peer::Wrk | Peer::H2load)
     }
 
-    fn args(self, s: &Shape, url: &str, dir: &Path) -> Result<Vec<String>> {
+    fn args(self, s: &Shape, over: Over, url: &str, dir: &Path) -> Result<Vec<String>> {
+        let is_http2 = matches!(over, Over::Http2(_));
         let each = |rate: u32| f64::from(rate) / f64::from(s.connections);
         let (c, timeout) = (s.connections, s.timeout);
         let words = match (self, s.stop) {
@@ -79,13 +90,15 @@ impl Peer {
             }
             (Peer::Hey, stop) => {
                 let rate = s.rate.map_or(String::new(), |rate| format!("-q {} ", each(rate)));
-                format!("-c {c} -t {timeout} {rate}{} {url}", stop_of("-n", "-z", stop))
+                let h2 = if is_http2 { "-h2 " } else { "" };
+                format!("{h2}-c {c} -t {timeout} {rate}{} {url}", stop_of("-n", "-z", stop))
             }
             (Peer::H2load, stop) => {
                 // It takes whole requests per second of each connection.
                 let rate = s.rate.map_or(String::new(), |rate| format!("--rps {} ", each(rate).ceil()));
                 let stop = stop_of("-n", "-D", stop);
-                format!("--h1 -t1 -c{c} -m{} -N {timeout}s {rate}{stop} {url}", s.depth)
+                let h1 = if is_http2 { "" } else { "--h1 " };
+                format!("{h1}-t1 -c{c} -m{} -N {timeout}s {rate}{stop} {url}", s.depth)
             }
             (Peer::K6, _) => {
                 let script = dir.join("script.js");
@@ -150,7 +163,7 @@ fn k6_script(s: &Shape, url: &str) -> String {
     };
     format!(
         "import http from 'k6/http';\n\
-         export const options = {{ scenarios: {{ way: {{ {how}, gracefulStop: '2s' }} }} }};\n\
+         export const options = {{ insecureSkipTLSVerify: true, scenarios: {{ way: {{ {how}, gracefulStop: '2s' }} }} }};\n\
          export default function () {{ http.get('{url}', {{ timeout: '{}s' }}); }}\n\
          export function handleSummary(data) {{ return {{ stdout: JSON.stringify(data.metrics) }}; }}\n",
         s.timeout
@@ -237,7 +250,8 @@ mod tests {
     #[test]
     fn all_are_given_the_same_run() {
         let dir = tempfile::tempdir().expect("a folder");
-        let args = |p: Peer, s: Shape| p.args(&s, "URL", dir.path()).expect("a folder").join(" ");
+        let args =
+            |p: Peer, s: Shape| p.args(&s, Over::Http1, "URL", dir.path()).expect("a folder").join(" ");
         let shape = Shape::seconds(3).rate(500);
         assert_eq!(args(Peer::Wrk, shape), "-t1 -c8 -d3s --timeout 1s URL");
         assert_eq!(args(Peer::Hey, shape), "-c 8 -t 1 -q 62.5 -z 3s URL");

@@ -11,11 +11,23 @@ pub(crate) struct Way {
     /// The server's fault, for the page.
     pub(crate) what: &'static str,
     pub(crate) server: fn() -> Broken,
+    pub(crate) over: Over,
     /// Actions on the server during the run: milliseconds after the first request.
     pub(crate) steps: &'static [Step],
     pub(crate) shape: Shape,
     pub(crate) named: &'static [Named],
     pub(crate) truth: Truth,
+}
+
+/// The protocol of a way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Over {
+    /// HTTP/1.1 in clear text.
+    Http1,
+    /// HTTP/2: the server in clear text, and the same by TLS (`true`) for programs that speak HTTP/2 there alone.
+    Http2(fn(bool) -> Broken),
+    /// HTTP/1.1 by TLS.
+    Tls,
 }
 
 /// When, and what.
@@ -39,6 +51,17 @@ pub(crate) struct Shape {
 pub(crate) enum Stop {
     Requests(u32),
     Seconds(u32),
+}
+
+impl Way {
+    /// The flags of `load`.
+    pub(crate) fn flags(&self) -> Vec<String> {
+        let protocol = match self.over {
+            Over::Http2(_) => Some("--http2".to_owned()),
+            Over::Http1 | Over::Tls => None,
+        };
+        self.shape.flags().into_iter().chain(protocol).collect()
+    }
 }
 
 impl Shape {
@@ -122,4 +145,6 @@ pub(crate) enum Truth {
     Due,
     /// The time without a server; in an open loop also the requests that were due in it.
     Down,
+    /// Errors, against connections whose handshake the server broke off, of these and the requests it read.
+    Handshakes,
 }

@@ -6,11 +6,12 @@ use linerate_broken::{Accept, Asked, Broken, CUT, GOOD, Manner, Reply, Then};
 
 use super::way::Named::{AtLeast, AtMost, Counts, Says};
 use super::way::Truth::{Down, Due, Surplus, Swapped, Unserved};
-use super::way::{Shape, Way};
+use super::way::{Over, Shape, Way};
+use super::{contents, secure, streams};
 
 const UNREACHABLE: &str = "the server was unreachable for";
-const BROKE_OFF: &str = "a response began and broke off";
-const UNASKED: &str = "that no request had asked for";
+pub(super) const BROKE_OFF: &str = "a response began and broke off";
+pub(super) const UNASKED: &str = "that no request had asked for";
 
 /// A server that breaks three replies in ten.
 fn three_in_ten(bad: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
@@ -26,10 +27,11 @@ fn good() -> Broken {
     Broken::start(|_| Reply::good())
 }
 
-const NOTHING: Way = Way {
+pub(super) const NOTHING: Way = Way {
     name: "",
     what: "",
     server: good,
+    over: Over::Http1,
     steps: &[],
     shape: Shape::requests(1000),
     named: &[],
@@ -37,7 +39,7 @@ const NOTHING: Way = Way {
 };
 
 /// Requests of which 30 % last as long as the timeout.
-const SLOW: Shape = Shape::requests(60);
+pub(super) const SLOW: Shape = Shape::requests(60);
 
 /// Up or down.
 const DOWN: &[Way] = &[
@@ -418,6 +420,8 @@ const IDLE: Manner = Manner {
         Duration::from_millis(150),
         b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
     )),
+    http2: None,
+    tls: None,
 };
 
 fn closes_after(n: u64, last: &'static [u8]) -> Broken {
@@ -651,5 +655,8 @@ const REFUSALS: &[Way] = &[
 
 /// All rows, in the order of the table.
 pub(crate) fn all() -> impl Iterator<Item = &'static Way> {
-    [DOWN, SILENT, ENDS, BYTES, REFUSALS].into_iter().flatten()
+    let http2 =
+        [streams::RESETS, streams::ENDS, streams::BROKEN, contents::ODD, contents::SLOW, contents::SAID];
+    let http1 = [DOWN, SILENT, ENDS, BYTES, REFUSALS];
+    http1.into_iter().chain(http2).chain([secure::ALL]).flatten()
 }
