@@ -193,5 +193,8 @@ fn an_optional_body_that_cannot_be_made_is_named() {
     let words = "api.yaml: 1 operation is sent without a body, which is optional and cannot be made: POST /upload (its body is multipart/form-data)";
     assert_eq!(source.notes, [words]);
     let source = operation("required: true, ");
-    assert_eq!(source.notes, ["api.yaml: 1 operation is left out: POST /upload (its body is multipart/form-data)"]);
+    assert_eq!(
+        source.notes,
+        ["api.yaml: 1 operation is left out: POST /upload (its body is multipart/form-data)"]
+    );
 }
