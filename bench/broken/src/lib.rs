@@ -28,6 +28,6 @@ mod tls;
 
 pub use reply::{Again, Asked, CUT, GOOD, Reply, Then};
 pub use server::{Accept, Broken, Manner};
-pub use streams::Http2;
+pub use streams::{Bytes, Http2};
 pub use tally::{Counts, Numbers};
 pub use tls::{Certificate, Handshake, Tls};

@@ -13,13 +13,16 @@ use crate::line::Line;
 use crate::reply::{Reply, Then};
 use crate::server::Talk;
 
+/// Makes bytes.
+pub type Bytes = fn() -> Vec<u8>;
+
 /// How a server behaves on HTTP/2 connections beside its replies.
 #[derive(Clone, Copy, Debug)]
 pub struct Http2 {
     /// Bytes sent first: SETTINGS, in a server that behaves.
-    pub greeting: fn() -> Vec<u8>,
+    pub greeting: Bytes,
     /// Bytes sent so long after the greeting.
-    pub later: Option<(Duration, fn() -> Vec<u8>)>,
+    pub later: Option<(Duration, Bytes)>,
     /// Bodies of requests get new windows as they come.
     pub grants: bool,
     /// The script is asked as soon as the head of a request is there.
