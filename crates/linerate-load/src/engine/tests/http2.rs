@@ -331,49 +331,49 @@ fn a_stream_that_the_server_resets_has_failed() {
     }
 }
 
-/// RFC 9113, section 5.4.1: of the requests on a connection that breaks, the cause shows itself alone.
-#[test]
-fn a_request_that_breaks_its_connection_fails_and_no_other() {
-    /// Breaks the connection at some of the requests: by a frame of its own, or by GOAWAY.
-    struct Breaks {
-        wild: Wild,
-        by_go_away: bool,
+/// Breaks the connection at some of the requests: by a frame of its own, or by GOAWAY.
+struct Breaks {
+    wild: Wild,
+    by_go_away: bool,
+}
+impl Breaks {
+    /// By the path. No block of ours refers to another one.
+    fn is_cause(block: &[u8]) -> bool {
+        let mut is_cause = false;
+        let each = |name: &[u8], value: &[u8]| is_cause |= name == b":path" && value.starts_with(b"/cause");
+        Decoder::default().decode(block, 1000, each).unwrap();
+        is_cause
     }
-    impl Breaks {
-        /// By the path. No block of ours refers to another one.
-        fn is_cause(block: &[u8]) -> bool {
-            let mut is_cause = false;
-            let each =
-                |name: &[u8], value: &[u8]| is_cause |= name == b":path" && value.starts_with(b"/cause");
-            Decoder::default().decode(block, 1000, each).unwrap();
-            is_cause
-        }
+}
+impl Peer for Breaks {
+    fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
+        self.wild.sides.insert(conn, Side::default());
+        out.send(conn, frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]));
     }
-    impl Peer for Breaks {
-        fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
-            self.wild.sides.insert(conn, Side::default());
-            out.send(conn, frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]));
-        }
-        fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
-            let Some(side) = self.wild.sides.get_mut(&conn) else { return };
-            side.carry.extend_from_slice(bytes);
-            while let Some((head, block)) = Wild::next_frame(side) {
-                match head.kind {
-                    kind::HEADERS if Breaks::is_cause(&block) && self.by_go_away => {
-                        let away = [&head.stream.to_be_bytes()[..], &[0, 0, 0, 2]].concat();
-                        out.send(conn, frame(kind::GOAWAY, 0, 0, &away));
-                        return out.close(conn);
-                    }
-                    kind::HEADERS if Breaks::is_cause(&block) => {
-                        return out.send(conn, frame(kind::SETTINGS, 0, 0, b"short"));
-                    }
-                    // Some time later, so that others are in flight beside it.
-                    kind::HEADERS => out.send_after(MS, conn, frame(kind::HEADERS, 5, head.stream, b"\x88")),
-                    _ => {}
+    fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+        let Some(side) = self.wild.sides.get_mut(&conn) else { return };
+        side.carry.extend_from_slice(bytes);
+        while let Some((head, block)) = Wild::next_frame(side) {
+            match head.kind {
+                kind::HEADERS if Breaks::is_cause(&block) && self.by_go_away => {
+                    let away = [&head.stream.to_be_bytes()[..], &[0, 0, 0, 2]].concat();
+                    out.send(conn, frame(kind::GOAWAY, 0, 0, &away));
+                    return out.close(conn);
                 }
+                kind::HEADERS if Breaks::is_cause(&block) => {
+                    return out.send(conn, frame(kind::SETTINGS, 0, 0, b"short"));
+                }
+                // Some time later, so that others are in flight beside it.
+                kind::HEADERS => out.send_after(MS, conn, frame(kind::HEADERS, 5, head.stream, b"\x88")),
+                _ => {}
             }
         }
     }
+}
+
+/// RFC 9113, section 5.4.1: of the requests on a connection that breaks, the cause shows itself alone.
+#[test]
+fn a_request_that_breaks_its_connection_fails_and_no_other() {
     let causes = |n: usize| (n % 50 == 20).then(|| format!("/cause{}", n / 50));
     for (by_go_away, method, resend) in [
         (false, "GET", Resend::Idle),

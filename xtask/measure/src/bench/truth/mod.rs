@@ -6,6 +6,7 @@ mod contents;
 mod judge;
 mod page;
 mod peers;
+mod rows;
 mod secure;
 mod streams;
 mod way;
@@ -59,7 +60,7 @@ pub(crate) struct Options {
 /// Measures; `false` when a row is outside the goal.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     if options.list {
-        ways::all().for_each(|w| println!("{:<20} {}", w.name, w.what));
+        rows::all().for_each(|w| println!("{:<20} {}", w.name, w.what));
         return Ok(true);
     }
     let chosen = chosen(&options.only)?;
@@ -88,13 +89,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         }
     }
     // In the order of the page; a row of a removed way is dropped.
-    let rows: Vec<Row> = ways::all().filter_map(|w| rows.iter().find(|r| r.way == w.name).cloned()).collect();
+    let rows: Vec<Row> = rows::all().filter_map(|w| rows.iter().find(|r| r.way == w.name).cloned()).collect();
     let tables = tables(&rows, &missing);
     println!("\n{tables}");
     if let Some(path) = &options.out {
         std::fs::write(path, &tables).with_context(|| path.display().to_string())?;
     }
-    if rows.len() == ways::all().count() && !options.alone && options.flags.is_empty() {
+    if rows.len() == rows::all().count() && !options.alone && options.flags.is_empty() {
         page::write(&tables)?;
     }
     Ok(rows.iter().all(|row| row.faults.is_empty()))
@@ -115,10 +116,10 @@ fn tables(rows: &[Row], missing: &[String]) -> String {
 }
 
 fn chosen(only: &[String]) -> Result<Vec<&'static Way>> {
-    if let Some(unknown) = only.iter().find(|n| !ways::all().any(|w| w.name == **n)) {
+    if let Some(unknown) = only.iter().find(|n| !rows::all().any(|w| w.name == **n)) {
         bail!("no way {unknown}; --list names them");
     }
-    Ok(ways::all().filter(|w| only.is_empty() || only.iter().any(|n| n == w.name)).collect())
+    Ok(rows::all().filter(|w| only.is_empty() || only.iter().any(|n| n == w.name)).collect())
 }
 
 fn build() -> Result<PathBuf> {

@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 
 use super::judge::Row;
 use super::peers::{self, percent};
+use super::rows;
 use super::way::Way;
-use super::ways;
 use xtask::shell;
 
 const PAGE: &str = "docs/LOAD-TRUTH.md";
@@ -36,7 +36,7 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
     }
     out += "\n| way | the server | `linerate load URL/{{seq}}` with |\n| --- | --- | --- |\n";
     let measured = |way: &&Way| rows.iter().any(|row| row.way == way.name);
-    for way in ways::all().filter(measured) {
+    for way in rows::all().filter(measured) {
         let _ = writeln!(out, "| {} | {} | `{}` |", way.name, way.what, way.flags().join(" "));
     }
     out

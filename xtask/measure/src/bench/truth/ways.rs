@@ -7,7 +7,6 @@ use linerate_broken::{Accept, Asked, Broken, CUT, GOOD, Manner, Reply, Then};
 use super::way::Named::{AtLeast, AtMost, Counts, Says};
 use super::way::Truth::{Down, Due, Surplus, Swapped, Unserved};
 use super::way::{Over, Shape, Way};
-use super::{contents, secure, streams};
 
 const UNREACHABLE: &str = "the server was unreachable for";
 pub(super) const BROKE_OFF: &str = "a response began and broke off";
@@ -42,7 +41,7 @@ pub(super) const NOTHING: Way = Way {
 pub(super) const SLOW: Shape = Shape::requests(60);
 
 /// Up or down.
-const DOWN: &[Way] = &[
+pub(super) const DOWN: &[Way] = &[
     Way {
         name: "kill",
         what: "is killed 1 s into the run and stays away",
@@ -103,7 +102,7 @@ const FLAPPING: [super::way::Step; 4] =
     [(600, Broken::kill), (1000, Broken::restart), (1700, Broken::kill), (2100, Broken::restart)];
 
 /// Nothing comes, or not soon.
-const SILENT: &[Way] = &[
+pub(super) const SILENT: &[Way] = &[
     Way {
         name: "never-accepts",
         what: "never accepts; two connections fit into its queue",
@@ -252,7 +251,7 @@ fn stalls_once() -> Broken {
 }
 
 /// Ways in which connections end.
-const ENDS: &[Way] = &[
+pub(super) const ENDS: &[Way] = &[
     Way {
         name: "truncated",
         what: "closes in the middle of 3 bodies in 10",
@@ -431,7 +430,7 @@ fn closes_after(n: u64, last: &'static [u8]) -> Broken {
 }
 
 /// Bytes that are not as they should be.
-const BYTES: &[Way] = &[
+pub(super) const BYTES: &[Way] = &[
     Way {
         name: "duplicated",
         what: "sends 3 responses in 10 twice",
@@ -598,7 +597,7 @@ fn swaps() -> Broken {
 }
 
 /// Responses that say no.
-const REFUSALS: &[Way] = &[
+pub(super) const REFUSALS: &[Way] = &[
     Way {
         name: "500",
         what: "answers 1 in 10 with 500",
@@ -652,11 +651,3 @@ const REFUSALS: &[Way] = &[
         ..NOTHING
     },
 ];
-
-/// All rows, in the order of the table.
-pub(crate) fn all() -> impl Iterator<Item = &'static Way> {
-    let http2 =
-        [streams::RESETS, streams::ENDS, streams::BROKEN, contents::ODD, contents::SLOW, contents::SAID];
-    let http1 = [DOWN, SILENT, ENDS, BYTES, REFUSALS];
-    http1.into_iter().chain(http2).chain([secure::ALL]).flatten()
-}
