@@ -214,7 +214,9 @@ pub async fn serve_by(
     });
     let entering = async {
         // Before anyone can see this agent, so that no run for it is missed.
-        let documents = Changes::open(&agent.bus.runs, &["*.document".to_owned()], Since::Now).await?;
+        let documents = Changes::open(&agent.bus.runs, &["*.document".to_owned()], Since::Now)
+            .await
+            .map_err(BusError::new)?;
         agent.enter().await.map(|()| documents)
     };
     let documents = agent.bus.complaints.or(entering).await.map_err(|error| agent.bus.explained(error))?;

@@ -212,7 +212,8 @@ impl Bus {
 
     /// The agents that come and go from now on, and those that are there.
     pub(crate) async fn roster(&self) -> Result<Roster, BusError> {
-        let changes = Changes::open(&self.agents, &[">".to_owned()], Since::Present).await?;
+        let changes =
+            Changes::open(&self.agents, &[">".to_owned()], Since::Present).await.map_err(BusError::new)?;
         Ok(Roster { changes, agents: BTreeMap::new(), is_whole: false })
     }
 

@@ -416,7 +416,8 @@ impl Coordinator {
         let run = &document.run;
         let text = self.written(document)?;
         let all_ready = [keys::ready(run, "*")];
-        let mut answers = Changes::open(&self.bus.runs, &all_ready, Since::Now).await?;
+        let mut answers =
+            Changes::open(&self.bus.runs, &all_ready, Since::Now).await.map_err(BusError::new)?;
         self.bus.create(&keys::plan(run), encrypted).await?;
         self.bus.create(&keys::document(run), text).await?;
         let deadline = Instant::now() + READY_WITHIN;
@@ -552,10 +553,9 @@ impl Coordinator {
         }
         let mut losses = Losses::new(run.clone(), &before);
         let mut said: Vec<String> = before.iter().map(taken_over).collect();
-        let mut aborted = None;
+        let (mut aborted, mut stopped) = (None, false);
         let (mut presence, begun) = (Presence::new(run.clone()), Instant::now());
         let (mut told, mut heard, mut connected) = (Instant::now(), Instant::now(), Instant::now());
-        let mut stopped = false;
         let mut give_up = Instant::now() + Duration::from_secs(u64::from(u32::MAX));
         while !merger.is_complete() {
             if let Ok(Some(payload)) = timeout(Duration::from_millis(100), arrived.recv()).await {

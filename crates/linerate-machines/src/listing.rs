@@ -62,7 +62,8 @@ pub async fn list(options: &BusOptions) -> Result<Listing, BusError> {
 }
 
 async fn list_on(bus: &Bus) -> Result<Listing, BusError> {
-    let mut changes = Changes::open(&bus.agents, &[">".to_owned()], Since::Present).await?;
+    let mut changes =
+        Changes::open(&bus.agents, &[">".to_owned()], Since::Present).await.map_err(BusError::new)?;
     let (mut listing, mut seen) = (Listing::default(), BTreeSet::new());
     while let Some(entry) = changes.next_until(Instant::now() + KEY_WITHIN).await {
         // A key that is renewed meanwhile comes again.

@@ -8,8 +8,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::BusError;
-
 /// Entries that wait to be looked at. Reason: those who wait for a key look at once.
 const WAITING: usize = 64;
 
@@ -35,12 +33,16 @@ pub(crate) enum Since {
 
 impl Changes {
     /// Opens the watch; an error if the server does not allow it.
-    pub(crate) async fn open(store: &kv::Store, keys: &[String], from: Since) -> Result<Changes, BusError> {
+    pub(crate) async fn open(
+        store: &kv::Store,
+        keys: &[String],
+        from: Since,
+    ) -> Result<Changes, kv::WatchError> {
         let first = match from {
             Since::Present => store.watch_many_with_history(keys).await,
             Since::Now => store.watch_many(keys).await,
         };
-        Ok(Changes::start(store.clone(), keys.to_vec(), Some(first.map_err(BusError::new)?)))
+        Ok(Changes::start(store.clone(), keys.to_vec(), Some(first?)))
     }
 
     /// The same from the present values on, without waiting: it opens as soon as a broker is there.
