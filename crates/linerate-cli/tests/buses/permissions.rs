@@ -30,7 +30,7 @@ fn the_example_configuration_keeps_strangers_out() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let [coordinator, agent, stranger] = ["coordinator", "agent", "stranger"].map(&path);
     let [key, agents_key, _] = [&coordinator, &agent, &stranger].map(|file| new_key(Path::new(file)));
-    let servers = Servers::new(folder.path(), [&key, &agents_key]);
+    let mut servers = Servers::new(folder.path(), [&key, &agents_key]);
     let brokers =
         [0, 1, 2].map(|i| servers.start(&program, i, &servers.routes, "route-secret", &servers.route));
     until("three servers with a leader", || servers.have_leader());
@@ -81,7 +81,7 @@ fn the_example_configuration_keeps_strangers_out() {
         assert!(said.err.to_lowercase().contains("permissions violation"), "{said:?}");
     }
     users_without_rights_are_told(&servers, [&coordinator, &agent, &stranger], &target);
-    strangers_do_not_join(&program, &servers, &brokers);
+    strangers_do_not_join(&program, &mut servers, &brokers);
 }
 
 /// Users without a key, without a certificate, and with another certificate.
@@ -107,13 +107,21 @@ fn users_without_rights_are_told(servers: &Servers, [coordinator, agent, strange
 }
 
 /// Servers that nobody asked for, with all that a client can have.
-fn strangers_do_not_join(program: &Path, servers: &Servers, brokers: &[Program]) {
+fn strangers_do_not_join(program: &Path, servers: &mut Servers, brokers: &[Program]) {
     let own = Issued::to("127.0.0.1");
-    for (who, password, certificate) in [
-        ("a stranger", "ROUTE-PASSWORD", &own),
-        ("an agent's machine", "route-secret", &servers.client),
-        ("a server with the old password", "ROUTE-PASSWORD", &servers.route),
+    for (who, password) in [
+        ("a stranger", "ROUTE-PASSWORD"),
+        ("an agent's machine", "route-secret"),
+        ("a server with the old password", "ROUTE-PASSWORD"),
     ] {
+        // Ports of its own: those of the one before may be taken meanwhile.
+        (servers.clients[3], servers.routes[3], servers.monitors[3]) = (nobody(), nobody(), nobody());
+        let servers = &*servers;
+        let certificate = match who {
+            "a stranger" => &own,
+            "an agent's machine" => &servers.client,
+            _ => &servers.route,
+        };
         let handshakes =
             || brokers.iter().map(|b| b.said().matches("TLS route handshake error").count()).sum();
         let before: usize = handshakes();
