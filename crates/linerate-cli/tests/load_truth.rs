@@ -157,6 +157,67 @@ fn requests_that_never_left_are_errors_and_later_than_any_limit() {
     assert_eq!(run.document["latency_us"]["from_due"]["at_least"][0], "p50");
 }
 
+/// A balancer without a server accepts and closes: that is an outage, whatever became of the attempts to connect.
+#[test]
+fn a_target_that_accepts_and_closes_is_an_outage() {
+    let ways =
+        WAYS.iter().map(|way| (way, None)).chain(OPEN.iter().map(|way| (way, Some(["--rate", "200"]))));
+    for (way, rate) in ways {
+        let begun = Instant::now();
+        let server = Broken::start(move |_| match begun.elapsed().as_millis() {
+            400..2100 => Reply::broken("", Then::Close),
+            _ => Reply::good(),
+        });
+        let flags = [&["-c", "4", "-d", "3s"][..], rate.as_ref().map_or(&[][..], |rate| &rate[..])].concat();
+        let run = load(way, &flags, &server.url());
+        run.exits(1);
+        run.says("FAILED no response arrived for 1.");
+        run.says("no response came for 1.");
+        let outage = run.document["outage"]["longest_s"].as_f64().expect("an outage");
+        assert!((1.4..1.95).contains(&outage), "{outage}: {}", run.words);
+        assert!(run.document["silence"]["longest_s"].as_f64() >= Some(outage), "{}", run.document["silence"]);
+        assert_eq!(run.document["verdict"]["pass"], false);
+        let empty = |second: &Value| second["rate_rps"] == 0.0 && second["p50_us"].is_null();
+        assert!(run.document["series"].as_array().unwrap().iter().any(empty), "{}", run.document["series"]);
+    }
+}
+
+/// 200 requests to a target that has never answered take seconds, not minutes.
+#[test]
+fn a_target_that_has_never_answered_is_tried_often() {
+    for way in OPEN {
+        let server = Broken::start(|_| Reply::broken("", Then::Close));
+        let begun = Instant::now();
+        let run = load(way, &["-c", "4", "-n", "200"], &server.url());
+        run.exits(1);
+        assert_eq!(run.requests("failed"), 200, "{}", run.words);
+        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    }
+}
+
+/// A server that stands still gets a note, in an open loop too.
+#[test]
+fn a_silence_is_named() {
+    let ways =
+        WAYS.iter().map(|way| (way, None)).chain(OPEN.iter().map(|way| (way, Some(["--rate", "200"]))));
+    for (way, rate) in ways {
+        let begun = Instant::now();
+        let server = Broken::start(move |_| {
+            let still = (400..2000).contains(&begun.elapsed().as_millis());
+            let after =
+                if still { Duration::from_secs(2).saturating_sub(begun.elapsed()) } else { Duration::ZERO };
+            Reply { after, ..Reply::good() }
+        });
+        let flags = [&["-c", "4", "-d", "3s"][..], rate.as_ref().map_or(&[][..], |rate| &rate[..])].concat();
+        let run = load(way, &flags, &server.url());
+        run.exits(0);
+        run.says("no response came for 1.");
+        let silence = run.document["silence"]["longest_s"].as_f64().expect("a silence");
+        assert!((1.3..1.9).contains(&silence), "{silence}: {}", run.words);
+        assert!(run.document["outage"].is_null());
+    }
+}
+
 /// One request in ten gets no response: checks fail, and every row that they touch is a bound.
 #[test]
 fn requests_without_a_response_are_later_than_any_limit() {

@@ -138,6 +138,9 @@ pub(crate) const LOG_CHUNK: usize = 1024;
 /// Such chunks that wait to be written. Reason: 50 MB, some seconds of a slow disk.
 pub(crate) const LOG_CHUNKS: usize = 512;
 
+/// Times without a response that are kept, the longest. Reason: they travel in an agent's last message.
+pub(crate) const QUIET_SPANS: usize = 256;
+
 /// Requests never sent whose waits are recorded one by one. Reason: they are counted at the end, and more than these take longer than
 /// a quarter of a second.
 pub(crate) const UNSENT_ALONE: u64 = 1 << 22;

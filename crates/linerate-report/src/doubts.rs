@@ -15,6 +15,7 @@ pub fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     if outcome.unreachable.is_some() {
         return all;
     }
+    all.extend(silent(outcome));
     all.extend(few_samples(plan, outcome));
     all.extend(short(outcome));
     all.extend(disturbed(plan, outcome));
@@ -52,6 +53,16 @@ fn proxy_refused(plan: &Plan, outcome: &Outcome) -> Option<String> {
     };
     let times = units::several(*refused, "time", "times");
     Some(format!("the proxy {} ({}) answered 407 {times}: {advice}", proxy.url, proxy.from))
+}
+
+/// The longest time without a response, if it is long.
+fn silent(outcome: &Outcome) -> Option<String> {
+    const LONG: Duration = Duration::from_secs(1);
+    let silence = outcome.silence().filter(|silence| silence.lasted > LONG)?;
+    Some(format!(
+        "no response came for {}, while requests were due or in flight",
+        crate::verdict::lasting(silence)
+    ))
 }
 
 fn few_samples(plan: &Plan, outcome: &Outcome) -> Option<String> {

@@ -58,6 +58,9 @@ pub(crate) fn found(check: &Check, unicode: bool) -> String {
 
 /// Why the run itself did not end well, if so.
 fn fault(document: &Document) -> Option<String> {
+    if let Some(verdict) = &document.verdict {
+        return (!verdict.reasons.is_empty()).then(|| verdict.reasons.join("; "));
+    }
     let unreachable =
         document.unreachable.as_ref().map(|why| format!("the target could not be reached: {why}"));
     let aborted = document.aborted.as_ref().map(|why| format!("--abort-on ended the run: {why}"));
@@ -173,7 +176,9 @@ mod tests {
         assert_eq!(text.matches("<testcase").count(), 3);
         document.checks[0].at_least = true;
         assert!(junit(&document).contains("p99&lt;50ms: &gt;= 51.0 ms"));
-        document.unreachable = Some("refused\u{1b}[31m".to_owned());
+        let mut verdict = document.verdict.take().unwrap();
+        verdict.reasons = vec!["refused\u{1b}[31m".to_owned()];
+        document.verdict = Some(verdict);
         let text = junit(&document);
         assert!(text.contains("failures=\"2\"") && !text.contains('\u{1b}'), "{text}");
     }

@@ -76,6 +76,9 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         }),
         latency_us: latencies(outcome, latencies_told),
         connections: connections(outcome),
+        silence: outcome.silence().map(silence),
+        outage: outcome.outage().map(silence),
+        verdict: Some(verdict(report)),
         tcp: tcp(&outcome.tcp),
         client: client(report),
         server: None,
@@ -249,6 +252,19 @@ fn connections(outcome: &outcome::Outcome) -> schema::Connections {
         requests_resent: c.requests_resent,
         learnt_limit: c.learnt_limit,
         learnt_on: c.learnt_on,
+    }
+}
+
+fn silence(found: outcome::Silence) -> schema::Silence {
+    schema::Silence { longest_s: seconds(found.lasted), from_s: seconds(found.from) }
+}
+
+fn verdict(report: &Report<'_>) -> schema::Verdict {
+    let reasons = crate::verdict::reasons(report.plan, report.outcome);
+    schema::Verdict {
+        pass: reasons.is_empty() && report.checks.iter().all(|check| check.pass),
+        reasons,
+        errors_share: round6(report.outcome.errors() as f64 / report.outcome.requests.due().max(1) as f64),
     }
 }
 

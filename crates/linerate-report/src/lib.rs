@@ -58,6 +58,7 @@ pub mod table;
 mod testing;
 pub mod top;
 pub mod units;
+pub mod verdict;
 
 use linerate_load::plan::check::CheckResult;
 use linerate_load::{Outcome, Plan};

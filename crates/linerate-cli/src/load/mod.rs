@@ -29,12 +29,11 @@ mod why;
 use std::io::{self, Write};
 
 use linerate_load::outcome::Failure;
-use linerate_load::plan::Expectation;
 use linerate_load::plan::check::CheckResult;
 use linerate_load::{Outcome, Plan};
 use linerate_report::schema::machines::{AgentShare, Machines};
 use linerate_report::schema::outcome as schema;
-use linerate_report::{Report, json, summary};
+use linerate_report::{Report, json, summary, verdict};
 
 use crate::args::{LoadArgs, Summary, When};
 use crate::fault::{Exit, Fault};
@@ -255,22 +254,13 @@ fn report(
 }
 
 fn exit(plan: &Plan, outcome: &Outcome, checks: &[CheckResult]) -> Exit {
-    let nothing_answered = outcome.requests.answered == 0 && outcome.requests.sent > 0;
-    let expects = plan.requests.iter().any(|r| r.expect != Expectation::default());
-    let (bad, answered) = (outcome.bad.total(), outcome.requests.answered);
-    let is_bad = (expects && bad > 0) || (answered > 0 && bad == answered);
     if outcome.interrupted {
         Exit::Interrupted
     } else if outcome.unreachable.is_some() {
         Exit::Unreachable
     } else if outcome.broken.is_some() {
         Exit::Ours
-    } else if outcome.aborted.is_some()
-        || nothing_answered
-        || is_bad
-        || outcome.was_down()
-        || checks.iter().any(|check| !check.pass)
-    {
+    } else if !verdict::reasons(plan, outcome).is_empty() || checks.iter().any(|check| !check.pass) {
         Exit::CheckFailed
     } else {
         Exit::Fine
@@ -314,6 +304,9 @@ mod tests {
             exit(&plan, &Outcome { interrupted: true, ..unreachable }, &[check(false)]),
             Exit::Interrupted
         );
+        let mut swapped = fine.clone();
+        swapped.requests.out_of_order_responses = 1;
+        assert_eq!(exit(&plan, &swapped, &[check(true)]), Exit::CheckFailed);
         let aborted = Outcome { aborted: Some("errors>5%@10s".to_owned()), ..fine.clone() };
         assert_eq!(exit(&plan, &aborted, &[check(true)]), Exit::CheckFailed);
         assert_eq!(exit(&plan, &Outcome::default(), &[]), Exit::Fine);

@@ -61,6 +61,9 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         let mut events = Recording { recorder, kinds, judge, board, ended, now, measuring };
         let by_peer = pool.settle(&mut connection, &loss, &detail, now, &mut events);
         self.recorder.connections.closed_by_peer += u64::from(by_peer);
+        if self.reach.is_alone() {
+            self.pool.opening.alone(now);
+        }
         if as_planned {
             self.open_some(now);
         }

@@ -8,6 +8,7 @@
 //! * `loss`: what becomes of requests whose connection is lost.
 //! * `opening`: when connections are opened.
 //! * `reach`: when none could be.
+//! * `silence`: when no response came.
 //! * `looks`: what TCP goes through.
 
 pub(crate) mod board;
@@ -20,6 +21,7 @@ mod opening;
 pub(crate) mod reach;
 pub(crate) mod recorder;
 pub(crate) mod responses;
+mod silence;
 pub(crate) mod supply;
 #[cfg(test)]
 mod tests;
@@ -447,6 +449,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
 
     /// Work that is due by the time alone: the second's mark, the stop, new connections, sweeps, snapshots.
     fn tick(&mut self, now: Time) {
+        let waits = self.waits(now);
+        self.recorder.silence.look(now, waits);
         // A second that ends with the run is a second too.
         if now >= self.next_mark && self.stopping.is_none() {
             self.next_mark = self.next_mark + Duration::from_secs(1);
@@ -477,6 +481,12 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         }
     }
 
+    /// Whether requests are due or in flight. In a closed loop there is always another one.
+    fn waits(&mut self, now: Time) -> bool {
+        let is_due = !self.orders.open_loop || self.supply.next_due().is_some_and(|due| due <= now);
+        self.pool.in_flight() > 0 || self.pool.has_again() || (self.stopping.is_none() && is_due)
+    }
+
     /// Nothing more leaves from now on.
     fn stop(&mut self, now: Time) {
         self.stopping = Some(now);
@@ -487,6 +497,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         self.fail_due(now);
         self.end_supply(now);
         self.reach.end(now.min(self.supply.stop_at()));
+        self.recorder.silence.stop_sending(now.min(self.supply.stop_at()));
         let hanging = self.recorder.connections.hanging > 0;
         self.board.say_at_end(self.recorder.has_heard(), hanging);
     }
@@ -634,7 +645,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             self.recorder.tcp_totals(&totals);
         }
         self.board.mark_last(&self.recorder, totals);
-        let mut outcome = self.recorder.into_outcome(end);
+        let mut outcome = self.recorder.into_outcome(end, now);
         outcome.http = self.pool.facts();
         outcome.client.start_late = self.start_late;
         outcome.io = self.transport.name().to_owned();

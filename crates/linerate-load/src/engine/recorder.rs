@@ -7,6 +7,7 @@ use linerate_http::h2::Code;
 use linerate_net::{TcpInfo, TcpTotals, Time};
 
 use super::kinds::Kinds;
+use super::silence::SilenceTracker;
 use crate::histogram::Histogram;
 use crate::limits::{BAD_SAMPLES, SAMPLE_HEAD_BYTES, SAVED_BYTES, SLOWEST, UNSOLICITED_BYTES};
 use crate::outcome::{
@@ -59,6 +60,7 @@ pub(crate) struct Recorder {
     /// What came until the end of sending, once that is over.
     window: Option<Window>,
     no_latencies: bool,
+    pub(crate) silence: SilenceTracker,
     saver: Saver,
     log: Option<CoreLog>,
 }
@@ -219,6 +221,7 @@ impl Recorder {
             arrived: 0,
             window: None,
             no_latencies,
+            silence: SilenceTracker::new(measure_from),
             saver: Saver::default(),
             log: None,
         }
@@ -308,6 +311,7 @@ impl Recorder {
     #[inline]
     pub(crate) fn answered(&mut self, run: &Run, answer: &Answer<'_>, kinds: &Kinds) {
         let n = u64::from(run.count);
+        self.silence.response(answer.now, run.stamp.sent);
         if self.measuring(answer.now) {
             self.arrived += n;
             if let Some(t) = self.named.get_mut(run.kind) {
@@ -485,6 +489,7 @@ impl Recorder {
         let n = u64::from(run.count);
         self.requests.failed += n;
         self.failures.add(why, n);
+        self.silence.failed(now);
         self.waited_in_vain(run, now);
         if let Some(log) = &mut self.log {
             log.note(run, End::Failed(why), 0, None);
@@ -597,8 +602,8 @@ impl Recorder {
     }
 
     /// The core's outcome, but for what only the whole run knows.
-    /// `end`: of what was measured.
-    pub(crate) fn into_outcome(mut self, end: Time) -> Outcome {
+    /// `end`: of what was measured; `now`: of what was waited for.
+    pub(crate) fn into_outcome(mut self, end: Time, now: Time) -> Outcome {
         // Waits for room, now that nothing is measured any more.
         drop(self.log.take());
         self.close_window(end);
@@ -634,6 +639,7 @@ impl Recorder {
             waited: self.waited,
             waited_from_sent: self.waited_from_sent,
         };
+        outcome.quiet = Some(self.silence.into_quiet(now));
         outcome.saved = self.saver.saved;
         outcome.samples = self.bad_samples;
         outcome.samples.extend(self.unsolicited);

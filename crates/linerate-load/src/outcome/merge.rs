@@ -54,6 +54,11 @@ impl Outcome {
             (None, theirs) => self.down.clone_from(theirs),
             (Some(_), None) => {}
         }
+        match (&mut self.quiet, &other.quiet) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (None, theirs) => self.quiet.clone_from(theirs),
+            (Some(_), None) => {}
+        }
         self.tcp.merge(&other.tcp);
         self.client.merge(&other.client);
         for (name, named) in &other.by_name {

@@ -5,6 +5,7 @@ mod failures;
 mod interval;
 mod merge;
 mod percentile;
+mod quiet;
 mod samples;
 mod since;
 mod spans;
@@ -24,6 +25,7 @@ use crate::histogram::Histogram;
 use crate::limits::FAILURE_DETAILS;
 pub use events::{SegmentCounts, SegmentEvent, Segments, TcpEvents};
 pub use percentile::{Percentile, Ranked};
+pub use quiet::{Quiet, QuietSpan, Silence};
 pub use spans::{Down, Spans};
 pub use spread::Spread;
 
@@ -63,6 +65,9 @@ pub struct Outcome {
     pub connections: Connections,
     /// When the server could not be reached; `None` when nothing was tried.
     pub down: Option<Down>,
+    /// When no response came; `None` where nothing was sent.
+    #[serde(default)]
+    pub quiet: Option<Quiet>,
     /// TCP's counters, summed over connections.
     pub tcp: Tcp,
     /// How the load generator itself fared.
@@ -211,9 +216,8 @@ impl Outcome {
     /// Whether the server was out of reach at the end, or for a second or more.
     pub fn was_down(&self) -> bool {
         const LONG: Duration = Duration::from_secs(1);
-        self.down
-            .as_ref()
-            .is_some_and(|down| down.at_end || down.spans.longest() >= LONG || down.had_a_bad_second())
+        let is_bad = |down: &Down| down.at_end || down.spans.longest() >= LONG || down.had_a_bad_second();
+        self.down.as_ref().is_some_and(is_bad) || self.outage().is_some()
     }
 }
 

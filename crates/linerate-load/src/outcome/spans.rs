@@ -26,6 +26,34 @@ impl Spans {
         }
     }
 
+    /// Adds a span anywhere; those as close to one another as that become one.
+    pub fn insert(&mut self, from_ns: u64, to_ns: u64, close_ns: u64) {
+        let at = self.0.partition_point(|span| span.1.saturating_add(close_ns) < from_ns);
+        let is_full = self.0.len() >= MOST;
+        match self.0.get_mut(at) {
+            Some(span) if is_full || span.0 <= to_ns.saturating_add(close_ns) => {
+                *span = (span.0.min(from_ns), span.1.max(to_ns));
+                let end = span.1.saturating_add(close_ns);
+                if let Some(next) = self.0.get(at + 1).copied().filter(|next| next.0 <= end) {
+                    self.0[at].1 = self.0[at].1.max(next.1);
+                    self.0.remove(at + 1);
+                }
+            }
+            None if is_full => self.push(from_ns, to_ns),
+            _ => self.0.insert(at, (from_ns, to_ns)),
+        }
+    }
+
+    /// All of them, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &(u64, u64)> {
+        self.0.iter()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// When both were so: a server that one core reaches is reachable.
     pub fn intersect(&self, other: &Spans) -> Spans {
         let (mut mine, mut theirs) = (self.0.as_slice(), other.0.as_slice());
@@ -119,6 +147,21 @@ mod tests {
         let mut spans = Spans::default();
         of.iter().for_each(|(from, to)| spans.push(*from, *to));
         spans
+    }
+
+    #[test]
+    fn spans_are_inserted_in_any_order() {
+        let mut all = Spans::default();
+        for at in [50, 10, 90, 52, 30, 12] {
+            all.insert(at, at + 1, 5);
+        }
+        assert_eq!(all, spans(&[(10, 13), (30, 31), (50, 53), (90, 91)]));
+        all.insert(34, 46, 5);
+        assert_eq!(all, spans(&[(10, 13), (30, 53), (90, 91)]));
+        let mut many = Spans::default();
+        (0..10_000u64).rev().for_each(|i| many.insert(i * 10, i * 10 + 1, 0));
+        assert_eq!(many.0.len(), MOST);
+        assert!(many.0.is_sorted_by(|a, b| a.1 < b.0) && many.0[0].0 == 0);
     }
 
     #[test]

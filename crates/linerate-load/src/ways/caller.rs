@@ -90,8 +90,11 @@ impl Desk {
         if self.board.stop_asked() || self.unreachable.is_some() {
             self.supply.stop(now);
         }
-        if self.is_past(now) {
+        let is_past = self.is_past(now);
+        self.recorder.silence.wait(now, !is_past || self.busy > 0);
+        if is_past {
             self.reach.end(now.min(self.supply.stop_at()));
+            self.recorder.silence.stop_sending(now.min(self.supply.stop_at()));
         } else if now >= self.next_mark {
             self.next_mark = self.next_mark + Duration::from_secs(1);
             self.recorder.hand_over_log();
@@ -138,14 +141,16 @@ impl Desk {
 
     /// The outcome, after the last caller is done.
     pub(super) fn into_outcome(mut self, io: &str) -> Outcome {
-        self.reach.end(machine::monotonic_now().min(self.supply.stop_at()));
+        let now = machine::monotonic_now();
+        self.reach.end(now.min(self.supply.stop_at()));
+        self.recorder.silence.stop_sending(now.min(self.supply.stop_at()));
         let from = self.recorder.measure_from;
         let planned = self.supply.stop_at();
         let last = self.recorder.last_answer();
         let interrupted = self.board.stop_asked();
         let end =
             if planned == Time::NEVER || interrupted || last > planned { last.max(from) } else { planned };
-        let mut outcome = self.recorder.into_outcome(end);
+        let mut outcome = self.recorder.into_outcome(end, now);
         outcome.down = self.reach.into_down();
         outcome.io = io.to_owned();
         outcome.interrupted = interrupted;

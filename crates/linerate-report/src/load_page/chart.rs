@@ -156,10 +156,11 @@ fn y(axis: &Axis, value: f64) -> f64 {
     AREA[3] - (AREA[3] - AREA[2]) * axis.share(value)
 }
 
-/// Lines over time; `None` where there is no value at all. `shown` writes a value with its unit.
+/// Lines over time; `None` where there is no value at all. `silent`: times without a response, which are shaded.
+/// `shown` writes a value with its unit.
 pub(super) fn over_time(
     title: &str,
-    times: &[f64],
+    (times, silent): (&[f64], &[(f64, f64)]),
     lines: &[Line<'_>],
     log: bool,
     shown: &dyn Fn(f64) -> String,
@@ -169,6 +170,16 @@ pub(super) fn over_time(
     let axis = if log { Axis::log(values()) } else { Axis::linear(values()) };
     let x = Times::until(times.last().copied().unwrap_or(1.0));
     let mut svg = open(&format!("{title} over time"), SIZE[1]);
+    for (from, to) in silent {
+        let (left, right) = (x.x(*from), x.x(*to));
+        let _ = write!(
+            svg,
+            r#"<rect class="silence" x="{left:.1}" y="{}" width="{:.1}" height="{}"><title>no response</title></rect>"#,
+            AREA[2],
+            (right - left).max(1.0),
+            AREA[3] - AREA[2]
+        );
+    }
     grid(&mut svg, &axis, shown);
     x.draw(&mut svg);
     let mut legend = AREA[0];
@@ -240,9 +251,11 @@ mod tests {
     fn gaps_stay_gaps_and_nothing_is_no_picture() {
         let line = |values: Vec<Option<f64>>| [Line { name: "p50", class: "a", values }];
         let shown = |v: f64| v.to_string();
-        assert_eq!(over_time("x", &[1.0], &line(vec![None]), false, &shown), None);
+        assert_eq!(over_time("x", (&[1.0], &[]), &line(vec![None]), false, &shown), None);
         let values = vec![Some(1.0), Some(2.0), None, Some(3.0)];
-        let svg = over_time("x", &[1.0, 2.0, 3.0, 4.0], &line(values), true, &shown).unwrap();
+        let silent = [(2.0, 3.0)];
+        let svg = over_time("x", (&[1.0, 2.0, 3.0, 4.0], &silent), &line(values), true, &shown).unwrap();
         assert_eq!((svg.matches("<polyline").count(), svg.matches("<circle").count()), (1, 1));
+        assert_eq!(svg.matches(r#"class="silence""#).count(), 1);
     }
 }

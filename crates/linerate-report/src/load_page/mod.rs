@@ -43,7 +43,31 @@ pub fn to_string(document: &Document) -> String {
     }
     footer(&mut out, document);
     let _ = write!(out, "<script>{CURSOR}</script>");
-    page("linerate load", &out)
+    page(&title(document), &out)
+}
+
+/// The page's name in a list of tabs: the verdict, the errors, and the target.
+fn title(document: &Document) -> String {
+    let target = clean(&document.target);
+    match verdict(document) {
+        Some((word, errors)) => format!("{word}, {errors}: {target} - linerate load"),
+        None => format!("{target} - linerate load"),
+    }
+}
+
+/// Whether the run was fine, and its errors; `None` where a search or an earlier version has none.
+fn verdict(document: &Document) -> Option<(&'static str, String)> {
+    let verdict = document.verdict.as_ref().filter(|_| document.find.is_none())?;
+    let word = match (verdict.pass, document.interrupted) {
+        (pass, _) if !pass || document.complete == Some(false) => "FAILED",
+        (true, true) => "interrupted",
+        _ => "OK",
+    };
+    let errors = match verdict.errors_share {
+        0.0 => "no errors".to_owned(),
+        share => format!("{} errors", units::percent(share)),
+    };
+    Some((word, errors))
 }
 
 /// Microseconds with their unit.
@@ -68,6 +92,8 @@ fn head(out: &mut String, document: &Document) {
         || document.aborted.is_some()
         || document.complete == Some(false)
         || (r.answered == 0 && r.sent > 0);
+    let word = verdict(document);
+    let failed = document.verdict.as_ref().map_or(failed, |verdict| !verdict.pass || document.complete == Some(false));
     let class = if failed { "bad" } else { "" };
     let mut title = format!("{} requests/s", units::rate(document.rate_rps));
     if let Some(latency) = main_latency(document).filter(|l| l.count > 0) {
@@ -78,7 +104,10 @@ fn head(out: &mut String, document: &Document) {
         title = format!("{highest} with {}", clean(&find.expr));
     }
     if document.unreachable.is_some() {
-        title = "The target could not be reached".to_owned();
+        title = "the target could not be reached".to_owned();
+    }
+    if let Some((word, errors)) = word {
+        title = format!("{word}, {errors}: {title}");
     }
     let _ = write!(out, "<h1 class=\"{class}\">{}</h1>", escape(&title));
     let _ = write!(
@@ -87,14 +116,18 @@ fn head(out: &mut String, document: &Document) {
         escape(&document.target),
         escape(&method(document))
     );
+    for reason in document.verdict.iter().flat_map(|verdict| &verdict.reasons) {
+        let _ = write!(out, "<p class=\"lead\"><span class=\"bad\">FAILED:</span> {}</p>", escape(reason));
+    }
+    let has_reasons = document.verdict.is_some();
     let not_complete = document.machines.as_ref().and_then(crate::machines::not_complete);
     let notes = [
         (
             "NOT complete",
             not_complete.as_deref().map(|why| why.trim_start_matches("the run is NOT complete: ")),
         ),
-        ("Not reached", document.unreachable.as_deref()),
-        ("Ended early", document.aborted.as_deref()),
+        ("Not reached", document.unreachable.as_deref().filter(|_| !has_reasons)),
+        ("Ended early", document.aborted.as_deref().filter(|_| !has_reasons)),
         ("Interrupted", document.interrupted.then_some("these are the figures until then")),
         ("The client was the limit", document.client.reason.as_deref().filter(|_| document.client.saturated)),
     ];
@@ -237,8 +270,9 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
         class,
         values: points.iter().map(of).collect(),
     };
+    let silent = points::silences(document, points);
     let draw = |title, lines: &[Line<'_>], log, shown: &dyn Fn(f64) -> String| {
-        chart::over_time(title, &times, lines, log, shown)
+        chart::over_time(title, (&times, &silent), lines, log, shown)
     };
     out.push_str(
         "<section><h2>Over time <small class=\"keys\">arrow keys move through the seconds</small></h2>\
@@ -248,9 +282,12 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
     figure(out, "Responses per second", draw("Responses per second", &rate, false, &units::rate));
     let latency = [line("p99", "a", &|p| p.p99_us), line("median", "b", &|p| p.p50_us)];
     figure(out, "Latency (logarithmic)", draw("Latency", &latency, true, &|v| units::time_us(v, true)));
-    if points.iter().any(|p| p.failed > 0) {
-        let failed = [line("failed", "bad", &|p| Some(p.failed as f64))];
-        figure(out, "Failed requests", draw("Failed requests", &failed, false, &|v| units::count(v as u64)));
+    if let Some(wrong) = went_wrong(points) {
+        let lines = wrong.map(|(name, class, of)| line(name, class, &|p| Some(of(p) as f64)));
+        let lines: Vec<Line<'_>> =
+            lines.into_iter().filter(|line| line.values.iter().any(|v| *v > Some(0.0))).collect();
+        let title = "Failed, unknown and bad requests";
+        figure(out, title, draw(title, &lines, false, &|v| units::count(v as u64)));
     }
     let bytes = [line("received", "b", &|p| p.received), line("sent", "a", &|p| p.sent)];
     figure(out, "Bytes per second", draw("Bytes per second", &bytes, false, &units::bytes));
@@ -281,8 +318,8 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
     }
     out.push_str("</div>");
     let mut none = Vec::new();
-    if !points.iter().any(|p| p.failed > 0) {
-        none.push("no request failed");
+    if went_wrong(points).is_none() {
+        none.push("no request failed, and no response was bad");
     }
     if !counted && document.tcp.looked_at > 0 {
         none.push("the sampled connections retransmitted nothing and received nothing out of order");
@@ -293,6 +330,16 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
     }
     table(out, points);
     out.push_str("</section>");
+}
+
+/// A line of what went wrong: its name, its class, and the number of a point.
+type Wrong = (&'static str, &'static str, fn(&Point) -> u64);
+
+/// What is drawn of what went wrong; `None` if nothing did.
+fn went_wrong(points: &[Point]) -> Option<[Wrong; 3]> {
+    let all: [Wrong; 3] =
+        [("failed", "bad", |p| p.failed), ("unknown", "b", |p| p.unknown), ("bad responses", "a", |p| p.bad)];
+    points.iter().any(|p| all.iter().any(|(_, _, of)| of(p) > 0)).then_some(all)
 }
 
 fn table(out: &mut String, points: &[Point]) {

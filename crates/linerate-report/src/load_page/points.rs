@@ -68,6 +68,24 @@ fn typical(document: &Document) -> f64 {
     document.series.first().map_or(1.0, |first| first.t_s)
 }
 
+/// Times without a response, seconds: the longest silence, and intervals in which none came.
+pub(super) fn silences(document: &Document, points: &[Point]) -> Vec<(f64, f64)> {
+    let named = document.silence.iter().filter(|silence| silence.longest_s >= 1.0);
+    let mut all: Vec<(f64, f64)> = named.map(|s| (s.from_s, s.from_s + s.longest_s)).collect();
+    let begins = std::iter::once(0.0).chain(points.iter().map(|p| p.t_s));
+    let empty = points.iter().zip(begins).filter(|(p, _)| p.rate_rps == 0.0);
+    all.extend(empty.map(|(p, begin)| (begin, p.t_s)));
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut merged: Vec<(f64, f64)> = Vec::new();
+    for (from, to) in all {
+        match merged.last_mut() {
+            Some(last) if last.1 >= from => last.1 = last.1.max(to),
+            _ => merged.push((from, to)),
+        }
+    }
+    merged
+}
+
 fn joined(intervals: &[Interval], t_s: f64, lasted: f64) -> Point {
     let n = intervals.len() as f64;
     let most = |of: fn(&Interval) -> Option<f64>| intervals.iter().filter_map(of).reduce(f64::max);
@@ -123,6 +141,18 @@ pub(super) fn begins_us(bucket: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_silence_and_the_seconds_in_it_are_one_band() {
+        let silence = crate::schema::outcome::Silence { longest_s: 2.5, from_s: 1.2 };
+        let point = |t_s, rate_rps| Point { t_s, rate_rps, ..Point::default() };
+        let points = [point(1.0, 9.0), point(2.0, 2.0), point(3.0, 0.0), point(4.0, 3.0), point(5.0, 0.0)];
+        let (plan, outcome) = (crate::testing::plan_closed(), crate::testing::outcome_closed());
+        let environment = crate::testing::environment();
+        let report = crate::Report { plan: &plan, outcome: &outcome, checks: &[], environment: &environment };
+        let document = Document { silence: Some(silence), ..crate::json::document(&report) };
+        assert_eq!(silences(&document, &points), [(1.2, 3.7), (4.0, 5.0)]);
+    }
 
     #[test]
     fn buckets_are_read_and_nonsense_is_left_out() {

@@ -43,6 +43,35 @@ fn the_page_has_every_part_and_needs_nothing_else() {
     assert!(!html.contains("NaN") && !html.contains("inf,"), "every place is a number");
 }
 
+/// Errors stand where nobody can miss them: in the name of the tab, in the heading and over time.
+#[test]
+fn a_run_of_errors_alone_says_so_first() {
+    let (plan, mut outcome) = (plan_closed(), outcome_closed());
+    let n = outcome.requests.answered;
+    outcome.requests = linerate_load::outcome::Requests { sent: n, answered: n, ..Default::default() };
+    outcome.failures = Default::default();
+    outcome.bad = linerate_load::outcome::Bad { status: n, ..Default::default() };
+    let latency = &mut outcome.latency;
+    latency.waited = std::mem::take(&mut latency.from_sent);
+    outcome.series.iter_mut().for_each(|second| (second.failed, second.bad) = (0, n / 10));
+    outcome.series[4] = linerate_load::outcome::Interval { t_s: 5.0, ..Default::default() };
+    let environment = environment();
+    let report = Report { plan: &plan, outcome: &outcome, checks: &[], environment: &environment };
+    let html = to_string(&json::document(&report));
+    assert!(
+        html.contains("<title>FAILED, 100.0 % errors: http://127.0.0.1:8080/ - linerate load</title>"),
+        "{}",
+        &html[..400]
+    );
+    assert!(html.contains("<h1 class=\"bad\">FAILED, 100.0 % errors: 10,000 requests/s, median ≥ "));
+    assert!(html.contains("FAILED:</span> not one response was good"));
+    assert!(html.contains("Failed, unknown and bad requests"));
+    assert!(html.contains("class=\"silence\""), "the second without a response is shaded");
+    let fine = Report { outcome: &crate::testing::quiet_outcome(), ..report };
+    let html = to_string(&json::document(&fine));
+    assert!(html.contains("<title>OK, no errors: ") && html.contains("<h1 class=\"\">OK, no errors: 10,000"));
+}
+
 #[test]
 fn ten_minutes_stay_under_two_megabytes_and_a_day_does_too() {
     for seconds in [600, 4_000] {

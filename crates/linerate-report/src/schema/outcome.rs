@@ -63,6 +63,17 @@ pub struct Document {
     pub latency_us: Latencies,
     /// Connections.
     pub connections: Connections,
+    /// The longest time without a response while requests were due or in flight; null if none was as long as a tenth of a
+    /// second.
+    #[serde(default)]
+    pub silence: Option<Silence>,
+    /// The first time in which no response arrived, requests failed, and none that was sent in it got a response: at least
+    /// a second, and longer than the slowest good response. Null without one.
+    #[serde(default)]
+    pub outage: Option<Silence>,
+    /// Whether the run was fine; null in documents of earlier versions.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
     /// TCP's counters, summed over connections.
     pub tcp: Tcp,
     /// The load generator itself.
@@ -124,6 +135,28 @@ pub struct Window {
     pub answered: u64,
     /// Its length, seconds: to the planned end; without one, to the last response.
     pub seconds: f64,
+}
+
+/// A time without a response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Silence {
+    /// How long it was, seconds.
+    pub longest_s: f64,
+    /// When it began, seconds from the beginning of measuring.
+    pub from_s: f64,
+}
+
+/// Whether a run was fine: if not, the exit code is not 0.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Verdict {
+    /// It was, and all checks hold.
+    pub pass: bool,
+    /// Why it was not, in words, beside checks that failed.
+    pub reasons: Vec<String>,
+    /// Failed, unknown, bad, unsent and unsolicited, as a share of the requests that were due.
+    pub errors_share: f64,
 }
 
 /// A file with a line for each request.

@@ -87,8 +87,7 @@ fn unsolicited(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     }
     if requests.out_of_order_responses > 0 {
         page.blank();
-        let n = units::several(requests.out_of_order_responses, "response came", "responses came");
-        page.marked(Mark::Bad, &format!("{n} in another order than the requests (RFC 9112 section 9.3.2)"));
+        page.marked(Mark::Bad, &crate::verdict::out_of_order(requests.out_of_order_responses));
     }
 }
 

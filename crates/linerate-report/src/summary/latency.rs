@@ -39,7 +39,7 @@ pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
             ("connect", plain(&l.connect)),
             ("tls", plain(&l.tls)),
         ])
-        .filter(|(title, of)| !(of.is_empty() || *title == "first byte" && alike(of.good, &l.from_sent)))
+        .filter(|(title, of)| !(of.is_empty() || (*title == "first byte" && alike(of.good, &l.from_sent))))
         .collect();
     page.blank();
     table(page, &columns);

@@ -12,7 +12,7 @@ use linerate_load::{Outcome, Plan};
 
 use self::page::{Mark, Page};
 use crate::style::Style;
-use crate::{Report, doubts, figures, units};
+use crate::{Report, doubts, figures, units, verdict};
 
 /// The whole summary.
 pub fn to_string(report: &Report<'_>, style: Style) -> String {
@@ -163,24 +163,11 @@ fn answered_in(outcome: &Outcome, style: Style) -> String {
 
 /// When the server could not be reached, in a line.
 fn unreachable(page: &mut Page, outcome: &Outcome) {
-    let Some(down) = &outcome.down else { return };
-    if down.spans.total().is_zero() {
-        if down.had_a_bad_second() {
-            page.blank();
-            let text = "for a second or more every attempt to connect failed and no response arrived, on the open connections either";
-            page.marked(Mark::Bad, text);
-        }
-        return;
+    let mark = if outcome.was_down() { Mark::Bad } else { Mark::Doubt };
+    if let Some(text) = verdict::out_of_reach(outcome) {
+        page.blank();
+        page.marked(mark, &text);
     }
-    let seconds = |time: std::time::Duration| units::short_seconds(time.as_secs_f64());
-    let text = format!(
-        "the server was unreachable for {} of {} s{}",
-        seconds(down.spans.total()),
-        seconds(outcome.duration.max(down.spans.total())),
-        if down.at_end { ", and still was at the end" } else { "" }
-    );
-    page.blank();
-    page.marked(if outcome.was_down() { Mark::Bad } else { Mark::Doubt }, &text);
 }
 
 /// That the server accepts no connections, in a line.

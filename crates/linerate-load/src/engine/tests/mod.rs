@@ -512,6 +512,32 @@ fn what_was_due_and_never_left_is_unsent() {
     assert_eq!(outcome.by_name.values().map(|named| named.requests.unsent).sum::<u64>(), 990);
 }
 
+/// A balancer without a server: connections are accepted and closed at once.
+#[test]
+fn a_target_that_accepts_and_closes_is_out_of_reach() {
+    let open = Pace::Open { rate: Rate::constant(500.0), arrival: Default::default() };
+    for pace in [Pace::Closed, open] {
+        let plan = Plan { connections: 4, stop: seconds(5), pace, ..plan() };
+        let at = |ms| Time::ZERO + ms * MS;
+        let script = |dead| Script { dead, accepts_dead: true, ..Script::new() };
+        let (outcome, _) = run(&plan, script(Some((at(1000), at(4500)))));
+        let outage = outcome.outage().expect("3.5 seconds");
+        assert!((3400..=3600).contains(&outage.lasted.as_millis()), "{outage:?}");
+        assert!((980..=1010).contains(&outage.from.as_millis()), "{outage:?}");
+        assert!(outcome.was_down() && !outcome.down.as_ref().unwrap().had_a_bad_second());
+        assert!(outcome.silence().unwrap().lasted >= outage.lasted);
+        // It is there again within some tens of milliseconds.
+        assert!(outage.lasted.as_millis() <= 3530, "{outage:?}");
+        let (short, _) = run(&plan, script(Some((at(1000), at(1800)))));
+        assert_eq!((short.outage(), short.was_down()), (None, false));
+        // A target that has never answered is tried again and again.
+        let never = Plan { stop: requests(200), ..plan };
+        let (outcome, _) = run(&never, Script { close_after: Some(0), ..Script::new() });
+        assert_eq!(outcome.requests.failed, 200);
+        assert!(outcome.quiet.as_ref().unwrap().until_ns < 3_000_000_000, "{:?}", outcome.quiet);
+    }
+}
+
 /// A tenth of the requests gets no response in time, or a quick 503: no percentile is better for it.
 #[test]
 fn requests_without_a_good_response_lie_beyond_every_limit() {

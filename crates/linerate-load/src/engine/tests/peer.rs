@@ -46,6 +46,8 @@ pub(super) struct Script {
     pub(super) accept: Accept,
     /// Between these times the port is closed, and connections are reset.
     pub(super) dead: Option<(Time, Time)>,
+    /// In that time connections are accepted and closed at once, as by a balancer without a server.
+    pub(super) accepts_dead: bool,
     /// Sent as soon as a connection is there.
     pub(super) banner: Vec<u8>,
     /// Sent again and again after the banner, without end.
@@ -97,6 +99,7 @@ impl Script {
             silent: false,
             accept: Accept::Now,
             dead: None,
+            accepts_dead: false,
             banner: Vec::new(),
             endless: Vec::new(),
             status: "200 OK",
@@ -191,7 +194,7 @@ impl Script {
 
 impl Peer for Script {
     fn accept(&mut self, now: Time) -> Accept {
-        if self.is_dead(now) { Accept::Refuse } else { self.accept }
+        if self.is_dead(now) && !self.accepts_dead { Accept::Refuse } else { self.accept }
     }
 
     fn connected(&mut self, now: Time, conn: PeerConn, out: &mut PeerActions) {
@@ -202,7 +205,7 @@ impl Peer for Script {
         if !self.endless.is_empty() {
             out.call_after(Duration::from_millis(1), conn);
         }
-        if self.close_after == Some(0) {
+        if self.close_after == Some(0) || self.is_dead(now) {
             out.close(conn);
         }
         if let Some((from, _)) = self.dead.filter(|(from, _)| now < *from) {

@@ -1,0 +1,95 @@
+//! Whether a run was fine: the exit code, the page's heading and JUnit say the same.
+
+use std::time::Duration;
+
+use linerate_load::outcome::{Down, Silence};
+use linerate_load::plan::Expectation;
+use linerate_load::{Outcome, Plan};
+
+use crate::units;
+
+/// Why a run was not fine, whatever its checks found: nothing if it was.
+pub fn reasons(plan: &Plan, outcome: &Outcome) -> Vec<String> {
+    let mut all = Vec::new();
+    all.extend(outcome.unreachable.as_ref().map(|why| format!("the target could not be reached: {why}")));
+    all.extend(outcome.broken.as_ref().map(|why| format!("the run broke off early: {why}")));
+    all.extend(outcome.aborted.as_ref().map(|why| format!("--abort-on ended the run: {why}")));
+    if outcome.unreachable.is_some() {
+        return all;
+    }
+    let r = &outcome.requests;
+    let (bad, answered) = (outcome.bad.total(), r.answered);
+    if answered == 0 && r.sent > 0 {
+        all.push("no request was answered".to_owned());
+    }
+    let expects = plan.requests.iter().any(|request| request.expect != Expectation::default());
+    if answered > 0 && bad == answered {
+        all.push("not one response was good".to_owned());
+    } else if expects && bad > 0 {
+        let n = units::several(bad, "response was", "responses were");
+        all.push(format!("{n} not what was expected"));
+    }
+    if r.out_of_order_responses > 0 {
+        all.push(out_of_order(r.out_of_order_responses));
+    }
+    all.extend(out_of_reach(outcome).filter(|_| outcome.was_down()));
+    all
+}
+
+/// Responses in another order than their requests.
+pub(crate) fn out_of_order(responses: u64) -> String {
+    let n = units::several(responses, "response came", "responses came");
+    format!("{n} in another order than the requests (RFC 9112 section 9.3.2)")
+}
+
+/// How the server was out of reach, be it for a moment.
+pub(crate) fn out_of_reach(outcome: &Outcome) -> Option<String> {
+    let down = outcome.down.as_ref().filter(|down| down.at_end || !down.spans.total().is_zero());
+    if let Some(down) = down {
+        let seconds = |time: Duration| units::short_seconds(time.as_secs_f64());
+        return Some(format!(
+            "the server was unreachable for {} of {} s{}",
+            seconds(down.spans.total()),
+            seconds(outcome.duration.max(down.spans.total())),
+            if down.at_end { ", and still was at the end" } else { "" }
+        ));
+    }
+    if let Some(outage) = outcome.outage() {
+        return Some(format!("no response arrived for {}, and requests failed", lasting(outage)));
+    }
+    let text = "for a second or more every attempt to connect failed and no response arrived, on the open connections either";
+    outcome.down.as_ref().is_some_and(Down::had_a_bad_second).then(|| text.to_owned())
+}
+
+/// `3.5 s (from 1.2 s on)`.
+pub(crate) fn lasting(silence: Silence) -> String {
+    let seconds = |time: Duration| units::short_seconds(time.as_secs_f64());
+    format!("{} s (from {} s on)", seconds(silence.lasted), seconds(silence.from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use linerate_load::outcome::{Quiet, QuietSpan};
+
+    #[test]
+    fn a_good_run_has_no_reasons_and_each_fault_has_one() {
+        let plan = testing::plan_closed();
+        let fine = testing::quiet_outcome();
+        assert_eq!(reasons(&plan, &fine), Vec::<String>::new());
+        let only = |outcome: &Outcome| reasons(&plan, outcome).join("; ");
+        let mut swapped = fine.clone();
+        swapped.requests.out_of_order_responses = 2;
+        assert!(only(&swapped).starts_with("2 responses came in another order"));
+        let mut bad = fine.clone();
+        bad.bad.status = bad.requests.answered;
+        assert_eq!(only(&bad), "not one response was good");
+        let mut silent = fine.clone();
+        let mut span = QuietSpan { from_ns: 1_200_000_000, to_ns: 4_700_000_000, ..QuietSpan::default() };
+        span.failed.push(2_000_000_000, 2_000_000_001);
+        let spans = vec![span];
+        silent.quiet = Some(Quiet { spans, until_ns: 5_000_000_000, sending_ns: 5_000_000_000 });
+        assert_eq!(only(&silent), "no response arrived for 3.5 s (from 1.2 s on), and requests failed");
+    }
+}
