@@ -17,18 +17,28 @@ pub(super) struct Line<'a> {
     pub(super) values: Vec<Option<f64>>,
 }
 
+/// How values are drawn.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scale {
+    Log,
+    /// From 0; labels differ at least by this, as their unit shows.
+    Linear(f64),
+}
+
 /// A vertical axis.
 pub(super) struct Axis {
     low: f64,
     high: f64,
     log: bool,
+    /// The least step between labels.
+    least: f64,
 }
 
 impl Axis {
     /// From 0 to above all values.
-    fn linear(values: impl Iterator<Item = f64>) -> Axis {
+    fn linear(values: impl Iterator<Item = f64>, least: f64) -> Axis {
         let high = values.fold(0.0, f64::max);
-        Axis { low: 0.0, high: if high > 0.0 { high * 1.05 } else { 1.0 }, log: false }
+        Axis { low: 0.0, high: if high > 0.0 { (high * 1.05).max(least) } else { 1.0 }, log: false, least }
     }
 
     /// Around all positive values.
@@ -37,12 +47,12 @@ impl Axis {
             .filter(|v| *v > 0.0)
             .fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), v| (low.min(v), high.max(v)));
         if low > high {
-            return Axis { low: 1.0, high: 10.0, log: true };
+            return Axis { low: 1.0, high: 10.0, log: true, least: 0.0 };
         }
         // At least a factor of 4, so that a steady line is not drawn as a mountain.
         let (low, high) = (low * 0.85, high * 1.15);
         let wide = (4.0 / (high / low)).max(1.0).sqrt();
-        Axis { low: low / wide, high: high * wide, log: true }
+        Axis { low: low / wide, high: high * wide, log: true, least: 0.0 }
     }
 
     /// The place of a value, 0 to 1.
@@ -57,7 +67,7 @@ impl Axis {
     /// Round values on it.
     pub(super) fn ticks(&self) -> Vec<f64> {
         if !self.log {
-            let step = round_step(self.high / 4.0);
+            let step = round_step((self.high / 4.0).max(self.least));
             let n = (self.high / step).floor() as i32;
             return (0..=n).map(|i| f64::from(i) * step).collect();
         }
@@ -162,12 +172,15 @@ pub(super) fn over_time(
     title: &str,
     (times, silent): (&[f64], &[(f64, f64)]),
     lines: &[Line<'_>],
-    log: bool,
+    scale: Scale,
     shown: &dyn Fn(f64) -> String,
 ) -> Option<String> {
     let values = || lines.iter().flat_map(|l| l.values.iter().copied().flatten());
     values().next()?;
-    let axis = if log { Axis::log(values()) } else { Axis::linear(values()) };
+    let axis = match scale {
+        Scale::Log => Axis::log(values()),
+        Scale::Linear(least) => Axis::linear(values(), least),
+    };
     let x = Times::until(times.last().copied().unwrap_or(1.0));
     let mut svg = open(&format!("{title} over time"), SIZE[1]);
     for (from, to) in silent {
@@ -228,12 +241,24 @@ mod tests {
     #[test]
     fn axes_have_some_round_ticks() {
         for high in [0.003, 1.0, 7.0, 99.0, 123_456.0] {
-            let ticks = Axis::linear([high].into_iter()).ticks();
+            let ticks = Axis::linear([high].into_iter(), 0.0).ticks();
             assert!((3..=6).contains(&ticks.len()), "{high}: {ticks:?}");
             let ticks = Axis::log([high, high * 300.0].into_iter()).ticks();
             assert!((2..=7).contains(&ticks.len()), "{high}: {ticks:?}");
             let ticks = Axis::log([high].into_iter()).ticks();
             assert!((1..=7).contains(&ticks.len()), "{high}: {ticks:?}");
+        }
+    }
+
+    /// One failure is not 0, 0, 1, and a core that is hardly busy not 0, 0.01, 0.01.
+    #[test]
+    fn no_two_labels_are_the_same() {
+        for (high, least, digits) in [(1.0, 1.0, 0), (2.0, 1.0, 0), (0.012, 0.01, 2), (0.003, 0.01, 2)] {
+            let ticks = Axis::linear([high].into_iter(), least).ticks();
+            let mut labels: Vec<String> = ticks.iter().map(|t| format!("{t:.digits$}")).collect();
+            let all = labels.len();
+            labels.dedup();
+            assert!(all == labels.len() && all >= 2, "{high}: {labels:?}");
         }
     }
 
@@ -251,10 +276,11 @@ mod tests {
     fn gaps_stay_gaps_and_nothing_is_no_picture() {
         let line = |values: Vec<Option<f64>>| [Line { name: "p50", class: "a", values }];
         let shown = |v: f64| v.to_string();
-        assert_eq!(over_time("x", (&[1.0], &[]), &line(vec![None]), false, &shown), None);
+        assert_eq!(over_time("x", (&[1.0], &[]), &line(vec![None]), Scale::Linear(0.0), &shown), None);
         let values = vec![Some(1.0), Some(2.0), None, Some(3.0)];
         let silent = [(2.0, 3.0)];
-        let svg = over_time("x", (&[1.0, 2.0, 3.0, 4.0], &silent), &line(values), true, &shown).unwrap();
+        let svg =
+            over_time("x", (&[1.0, 2.0, 3.0, 4.0], &silent), &line(values), Scale::Log, &shown).unwrap();
         assert_eq!((svg.matches("<polyline").count(), svg.matches("<circle").count()), (1, 1));
         assert_eq!(svg.matches(r#"class="silence""#).count(), 1);
     }

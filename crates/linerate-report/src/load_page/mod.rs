@@ -16,8 +16,11 @@ use crate::passive::page::{checked, list, page};
 use crate::schema::outcome::{Document, Latency, Named, Sample, Server};
 use crate::style::{Style, clean};
 use crate::{limits, units};
-use chart::Line;
+use chart::{Line, Scale};
 use points::Point;
+
+/// Values that are shown as whole numbers.
+const WHOLE: Scale = Scale::Linear(1.0);
 
 /// Moves a line through the pictures by pointer and by keyboard, and reads out its row of the table.
 const CURSOR: &str = include_str!("cursor.js");
@@ -271,41 +274,41 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
         values: points.iter().map(of).collect(),
     };
     let silent = points::silences(document, points);
-    let draw = |title, lines: &[Line<'_>], log, shown: &dyn Fn(f64) -> String| {
-        chart::over_time(title, (&times, &silent), lines, log, shown)
+    let draw = |title, lines: &[Line<'_>], scale, shown: &dyn Fn(f64) -> String| {
+        chart::over_time(title, (&times, &silent), lines, scale, shown)
     };
     out.push_str(
         "<section><h2>Over time <small class=\"keys\">arrow keys move through the seconds</small></h2>\
          <p id=\"row\" class=\"source\" aria-live=\"polite\"></p><div class=\"diagrams timed\" tabindex=\"0\" role=\"group\" aria-label=\"Pictures over time\">",
     );
     let rate = [line("rate", "b", &|p| Some(p.rate_rps))];
-    figure(out, "Responses per second", draw("Responses per second", &rate, false, &units::rate));
+    figure(
+        out,
+        "Responses per second",
+        draw("Responses per second", &rate, Scale::Linear(0.01), &units::rate),
+    );
     let latency = [line("p99", "a", &|p| p.p99_us), line("median", "b", &|p| p.p50_us)];
-    figure(out, "Latency (logarithmic)", draw("Latency", &latency, true, &|v| units::time_us(v, true)));
-    if let Some(wrong) = went_wrong(points) {
-        let lines = wrong.map(|(name, class, of)| line(name, class, &|p| Some(of(p) as f64)));
-        let lines: Vec<Line<'_>> =
-            lines.into_iter().filter(|line| line.values.iter().any(|v| *v > Some(0.0))).collect();
-        let title = "Failed, unknown and bad requests";
-        figure(out, title, draw(title, &lines, false, &|v| units::count(v as u64)));
-    }
+    figure(out, "Latency (logarithmic)", draw("Latency", &latency, Scale::Log, &|v| units::time_us(v, true)));
+    let wrong = went_wrong(points);
+    let title = "Failed, unknown and bad requests";
+    figure(out, title, draw(title, &wrong, WHOLE, &|v| units::count(v as u64)));
     let bytes = [line("received", "b", &|p| p.received), line("sent", "a", &|p| p.sent)];
-    figure(out, "Bytes per second", draw("Bytes per second", &bytes, false, &units::bytes));
+    figure(out, "Bytes per second", draw("Bytes per second", &bytes, WHOLE, &units::bytes));
     let mut cpu = vec![line("client", "b", &|p| p.client_busy)];
     if document.server.is_some() {
         cpu.push(line("server", "a", &|p| p.server_busy));
     }
     let title = if document.server.is_some() { "Busy cores" } else { "Busy cores of the client" };
-    figure(out, title, draw(title, &cpu, false, &|v| format!("{v:.2}")));
+    figure(out, title, draw(title, &cpu, Scale::Linear(0.01), &|v| format!("{v:.2}")));
     let memory = [line("memory", "a", &|p| p.server_rss)];
-    figure(out, "Memory of the server", draw("Memory of the server", &memory, false, &units::bytes));
+    figure(out, "Memory of the server", draw("Memory of the server", &memory, WHOLE, &units::bytes));
     let counted = points.iter().any(|p| p.retransmits.unwrap_or(0) + p.out_of_order.unwrap_or(0) > 0);
     if counted {
         let tcp = [
             line("retransmitted", "bad", &|p| p.retransmits.map(|n| n as f64)),
             line("out of order", "b", &|p| p.out_of_order.map(|n| n as f64)),
         ];
-        figure(out, "TCP segments", draw("TCP segments", &tcp, false, &|v| units::count(v as u64)));
+        figure(out, "TCP segments", draw("TCP segments", &tcp, WHOLE, &|v| units::count(v as u64)));
     }
     let waited = points.iter().any(|p| p.window_closed.is_some_and(|ms| ms > 0.0));
     if waited {
@@ -313,33 +316,41 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
         figure(
             out,
             "Time that the server's window held data back",
-            draw("Window", &window, false, &|v| format!("{v:.0} ms")),
+            draw("Window", &window, WHOLE, &|v| format!("{v:.0} ms")),
         );
     }
     out.push_str("</div>");
-    let mut none = Vec::new();
-    if went_wrong(points).is_none() {
-        none.push("no request failed, and no response was bad");
-    }
-    if !counted && document.tcp.looked_at > 0 {
-        none.push("the sampled connections retransmitted nothing and received nothing out of order");
-    }
-    if !none.is_empty() {
-        let text = none.join("; ");
-        let _ = write!(out, "<p class=\"source\">Not drawn: {text}.</p>");
-    }
+    let no_segments = !counted && document.tcp.looked_at > 0;
+    not_drawn(out, wrong.is_empty(), no_segments);
     table(out, points);
     out.push_str("</section>");
 }
 
-/// A line of what went wrong: its name, its class, and the number of a point.
-type Wrong = (&'static str, &'static str, fn(&Point) -> u64);
+/// Pictures that are missing since they would be empty.
+fn not_drawn(out: &mut String, no_errors: bool, no_segments: bool) {
+    let parts = [
+        (no_errors, "no request failed, and no response was bad"),
+        (no_segments, "the sampled connections retransmitted nothing and received nothing out of order"),
+    ];
+    let parts: Vec<&str> = parts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text).collect();
+    if !parts.is_empty() {
+        let _ = write!(out, "<p class=\"source\">Not drawn: {}.</p>", parts.join("; "));
+    }
+}
 
-/// What is drawn of what went wrong; `None` if nothing did.
-fn went_wrong(points: &[Point]) -> Option<[Wrong; 3]> {
-    let all: [Wrong; 3] =
-        [("failed", "bad", |p| p.failed), ("unknown", "b", |p| p.unknown), ("bad responses", "a", |p| p.bad)];
-    points.iter().any(|p| all.iter().any(|(_, _, of)| of(p) > 0)).then_some(all)
+/// What went wrong over time, a line for each kind that there was.
+fn went_wrong(points: &[Point]) -> Vec<Line<'static>> {
+    let line = |name, class, of: fn(&Point) -> u64| Line {
+        name,
+        class,
+        values: points.iter().map(|p| Some(of(p) as f64)).collect(),
+    };
+    let all = [
+        line("failed", "bad", |p| p.failed),
+        line("unknown", "b", |p| p.unknown),
+        line("bad responses", "a", |p| p.bad),
+    ];
+    all.into_iter().filter(|line| line.values.iter().any(|v| *v > Some(0.0))).collect()
 }
 
 fn table(out: &mut String, points: &[Point]) {
