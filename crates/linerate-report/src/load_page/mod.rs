@@ -61,10 +61,11 @@ fn title(document: &Document) -> String {
 /// Whether the run was fine, and its errors; `None` where a search or an earlier version has none.
 fn verdict(document: &Document) -> Option<(&'static str, String)> {
     let verdict = document.verdict.as_ref().filter(|_| document.find.is_none())?;
-    let word = match (verdict.pass, document.interrupted) {
-        (pass, _) if !pass || document.complete == Some(false) => "FAILED",
-        (true, true) => "interrupted",
-        _ => "OK",
+    let word = match verdict.errors_share {
+        _ if !verdict.pass || document.complete == Some(false) => "FAILED",
+        _ if document.interrupted => "interrupted",
+        0.0 => "OK",
+        _ => "no check failed",
     };
     let errors = match verdict.errors_share {
         0.0 => "no errors".to_owned(),
