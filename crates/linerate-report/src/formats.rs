@@ -58,14 +58,15 @@ pub(crate) fn found(check: &Check, unicode: bool) -> String {
 
 /// Why the run itself did not end well, if so.
 fn fault(document: &Document) -> Option<String> {
+    let part = document.machines.as_ref().and_then(crate::machines::not_complete);
     if let Some(verdict) = &document.verdict {
-        return (!verdict.reasons.is_empty()).then(|| verdict.reasons.join("; "));
+        let all: Vec<String> = part.into_iter().chain(verdict.reasons.iter().cloned()).collect();
+        return (!all.is_empty()).then(|| all.join("; "));
     }
     let unreachable =
         document.unreachable.as_ref().map(|why| format!("the target could not be reached: {why}"));
     let aborted = document.aborted.as_ref().map(|why| format!("--abort-on ended the run: {why}"));
     let nothing = (document.requests.answered == 0).then(|| "no request was answered".to_owned());
-    let part = document.machines.as_ref().and_then(crate::machines::not_complete);
     unreachable.or(aborted).or(part).or(nothing)
 }
 

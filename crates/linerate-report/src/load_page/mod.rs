@@ -97,7 +97,8 @@ fn head(out: &mut String, document: &Document) {
         || document.complete == Some(false)
         || (r.answered == 0 && r.sent > 0);
     let word = verdict(document);
-    let failed = document.verdict.as_ref().map_or(failed, |verdict| !verdict.pass || document.complete == Some(false));
+    let failed =
+        document.verdict.as_ref().map_or(failed, |verdict| !verdict.pass || document.complete == Some(false));
     let class = if failed { "bad" } else { "" };
     let mut title = format!("{} requests/s", units::rate(document.rate_rps));
     if let Some(latency) = main_latency(document).filter(|l| l.count > 0) {
