@@ -3,8 +3,9 @@
 use linerate_load::plan::Comparison as Operator;
 use linerate_load::plan::units::{parse_decimal, quoted};
 
-use crate::comparison::{Compared, Since};
+use crate::comparison::{Compared, Pair, Since, Verdict};
 use crate::figures::{self, METRICS, Metric};
+use crate::limits::LEAST_ROUNDS;
 
 /// The forms of a check, for messages.
 const EXAMPLES: &str = "write for example 'p99 ratio<1.05', 'rate lo>0.95' or 'cpu change<1.1'";
@@ -95,34 +96,55 @@ impl Check {
 
     /// Compares it with what was measured.
     pub fn evaluate(&self, verdicts: &[Compared], since: &[Since]) -> Checked {
-        let done = |value: Option<f64>, shown: String| Checked {
-            expr: self.expr.clone(),
-            value,
-            pass: value.is_some_and(|v| self.holds(v)),
-            shown,
+        if self.looked == Looked::Change {
+            let found = since.iter().find(|s| s.metric.id == self.metric.id);
+            return match found.map(|s| (s.change, s.ci95)) {
+                None => self.failed(None, "not measured in both comparisons".to_owned()),
+                Some((change, None)) => self.too_few(Some(change)),
+                Some((change, ci95)) => self.compared(change, ci95),
+            };
+        }
+        let Some(found) = verdicts.iter().find(|c| c.metric.id == self.metric.id) else {
+            return self.failed(None, "not measured on both sides".to_owned());
         };
-        let found = match self.looked {
-            Looked::Change => {
-                since.iter().find(|s| s.metric.id == self.metric.id).map(|s| (Some(s.change), s.ci95))
+        match found.verdict {
+            Verdict::NotMeasured if found.at_least == [true; 2] => {
+                let why = "not measured: on both sides, requests without a response stand there";
+                self.failed(None, why.to_owned())
             }
-            _ => verdicts.iter().find(|c| c.metric.id == self.metric.id).map(|c| {
+            Verdict::NotMeasured => self.failed(None, "not measured: too few requests".to_owned()),
+            Verdict::TooFewRounds => self.too_few(found.ratio.filter(|_| self.looked == Looked::Ratio)),
+            _ => {
                 let value = match self.looked {
-                    Looked::Low => c.ci95.map(|ci| ci.0),
-                    Looked::High => c.ci95.map(|ci| ci.1),
-                    _ => Some(c.ratio),
+                    Looked::Low => found.ci95.map(|ci| ci.0),
+                    Looked::High => found.ci95.map(|ci| ci.1),
+                    _ => found.ratio,
                 };
-                (value, c.ci95)
-            }),
+                value.map_or_else(
+                    || self.failed(None, "not measured on both sides".to_owned()),
+                    |value| self.bounded(found.at_least, value, found.ci95),
+                )
+            }
+        }
+    }
+
+    /// Compares a ratio, of which one side may be a bound.
+    fn bounded(&self, at_least: Pair<bool>, value: f64, ci95: Option<(f64, f64)>) -> Checked {
+        let wants_less = matches!(self.operator, Operator::Less | Operator::AtMost);
+        let (side, is) = match at_least {
+            [false, false] => return self.compared(value, ci95),
+            [true, _] => ("A", "at most"),
+            [false, true] => ("B", "at least"),
         };
-        let Some((value, ci95)) = found else {
-            return done(None, "not measured on both sides".to_owned());
-        };
-        let Some(value) = value else {
-            return done(None, "too few rounds for an interval".to_owned());
-        };
+        // An upper bound proves that a ratio is small enough, a lower one that it is large enough.
+        let proves = wants_less == at_least[0];
+        let shown = format!("{is} {value:.3}: requests of {side} without a response stand there");
+        Checked { pass: proves && self.holds(value), ..self.failed(Some(value), shown) }
+    }
+
+    fn compared(&self, value: f64, ci95: Option<(f64, f64)>) -> Checked {
         let sure = match (self.looked, ci95) {
-            (Looked::Low | Looked::High, _) => String::new(),
-            (_, None) => ", too few rounds to say how sure".to_owned(),
+            (Looked::Low | Looked::High, _) | (_, None) => String::new(),
             (_, Some((low, high))) if self.holds(low) == self.holds(high) => {
                 format!(", sure at 95 % ({low:.3} to {high:.3})")
             }
@@ -130,7 +152,17 @@ impl Check {
                 format!(", not sure: the 95 % interval {low:.3} to {high:.3} holds {}", self.limit)
             }
         };
-        done(Some(value), format!("{value:.3}{sure}"))
+        let pass = self.holds(value);
+        Checked { pass, ..self.failed(Some(value), format!("{value:.3}{sure}")) }
+    }
+
+    fn too_few(&self, value: Option<f64>) -> Checked {
+        let seen = value.map_or(String::new(), |value| format!("{value:.3}, but "));
+        self.failed(value, format!("{seen}too few rounds: at least {LEAST_ROUNDS} must count"))
+    }
+
+    fn failed(&self, value: Option<f64>, shown: String) -> Checked {
+        Checked { expr: self.expr.clone(), value, pass: false, shown }
     }
 
     fn holds(&self, value: f64) -> bool {
@@ -146,7 +178,6 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comparison::Verdict;
 
     #[test]
     fn reads_what_people_write() {
@@ -178,26 +209,56 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_value_on_the_wrong_side_fails_and_says_how_sure_it_is() {
-        let metric = figures::metric("p99").unwrap();
-        let compared = Compared {
-            metric,
-            means: [1.0, 1.02],
-            ratio: 1.02,
+    fn compared() -> Compared {
+        Compared {
+            metric: figures::metric("p99").unwrap(),
+            means: Some([1.0, 1.02]),
+            at_least: [false; 2],
+            ratio: Some(1.02),
             ci95: Some((0.98, 1.07)),
             p: Some(0.2),
             p_corrected: None,
             rounds: 5,
+            rounds_of: 5,
             verdict: Verdict::NoDifference,
             more_rounds: None,
             finds: 0.05,
-        };
-        let found = |text: &str| Check::parse(text).unwrap().evaluate(std::slice::from_ref(&compared), &[]);
+        }
+    }
+
+    fn found(compared: &Compared, text: &str) -> Checked {
+        Check::parse(text).unwrap().evaluate(std::slice::from_ref(compared), &[])
+    }
+
+    #[test]
+    fn a_value_on_the_wrong_side_fails_and_says_how_sure_it_is() {
+        let compared = compared();
+        let found = |text: &str| found(&compared, text);
         assert!(found("p99 ratio<1.05").pass && found("p99 ratio<1.05").shown.contains("not sure"));
         assert!(found("p99 ratio<1.08").shown.contains("sure at 95 %"));
         assert!(!found("p99 hi<1.05").pass && found("p99 lo<1.05").pass);
         assert!(!found("rate ratio<2").pass && found("rate ratio<2").value.is_none());
         assert!(!found("p99 change<2").pass);
+    }
+
+    #[test]
+    fn what_was_not_measured_passes_no_check() {
+        let few = Compared { ci95: None, p: None, verdict: Verdict::TooFewRounds, ..compared() };
+        let said = found(&few, "p99 ratio<1.1");
+        assert!(!said.pass && said.value == Some(1.02) && said.shown.contains("too few rounds"), "{said:?}");
+        assert!(!found(&few, "p99 hi<9").pass && found(&few, "p99 hi<9").value.is_none());
+        let none = Compared { means: None, ratio: None, verdict: Verdict::NotMeasured, ..few };
+        let said = found(&none, "p99 ratio<1.1");
+        assert!(!said.pass && said.value.is_none() && said.shown.starts_with("not measured"), "{said:?}");
+    }
+
+    #[test]
+    fn a_bound_passes_only_the_check_that_it_proves() {
+        let b = Compared { at_least: [false, true], ..compared() };
+        assert!(!found(&b, "p99 ratio<1.1").pass && !found(&b, "p99 hi<9").pass);
+        assert!(found(&b, "p99 ratio>1.01").pass && !found(&b, "p99 ratio>1.03").pass);
+        assert!(found(&b, "p99 ratio<1.1").shown.contains("at least 1.020: requests of B"));
+        let a = Compared { at_least: [true, false], ..compared() };
+        assert!(found(&a, "p99 ratio<1.1").pass && !found(&a, "p99 ratio>0.9").pass);
     }
 }

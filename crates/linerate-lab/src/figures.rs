@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use linerate_load::{Outcome, Plan};
 
-use crate::limits::BEYOND;
+use crate::latencies::{Latencies, Statistic};
 use crate::servers::Usage;
 
 /// The unit of a metric.
@@ -96,6 +96,10 @@ impl ServerUse {
 pub struct Run {
     /// Values by the `id` of their metric; one that was not measured is not there.
     pub values: BTreeMap<&'static str, f64>,
+    /// Of these, percentiles that are at least that: requests without a response stand there.
+    pub at_least: BTreeSet<&'static str>,
+    /// Its latencies; empty where they were not measured.
+    pub latencies: Latencies,
     /// Requests sent, answered, and everything that did not go as it should.
     pub sent: u64,
     /// Whole responses.
@@ -124,6 +128,8 @@ pub struct Run {
     pub failed_checks: Vec<String>,
     /// Not a single connection could be opened.
     pub unreachable: bool,
+    /// Our client failed, so the run says nothing about the server.
+    pub is_broken: bool,
     /// Why the run does not count, if it does not.
     pub fault: Option<String>,
 }
@@ -137,8 +143,11 @@ impl Run {
             let found = check.evaluate(outcome);
             (!found.pass).then(|| format!("{}: {}", found.expr, found.shown))
         };
+        let mut at_least = BTreeSet::new();
         Run {
-            values: values(plan, outcome, server),
+            values: values(plan, outcome, server, &mut at_least),
+            at_least,
+            latencies: if plan.throughput { Latencies::default() } else { Latencies::of(outcome) },
             sent: outcome.requests.sent,
             answered,
             errors: outcome.errors(),
@@ -153,8 +162,14 @@ impl Run {
             server_waited: server.map(|s| share(s.waited, s.waited + s.cpu)),
             failed_checks: plan.checks.iter().filter_map(shown).collect(),
             unreachable: outcome.unreachable.is_some(),
+            is_broken: outcome.broken.is_some(),
             fault: fault(outcome),
         }
+    }
+
+    /// Whether its latencies count: a run of the server's in which nothing was answered has some.
+    pub fn has_latencies(&self) -> bool {
+        !self.latencies.is_empty() && !self.is_broken
     }
 
     /// Whether not a single response was good.
@@ -195,7 +210,12 @@ fn extremes(plan: &Plan, outcome: &Outcome) -> Option<(f64, f64)> {
     measured.then(|| (latency.min_ns() as f64 / 1e3, latency.max_ns() as f64 / 1e3))
 }
 
-fn values(plan: &Plan, outcome: &Outcome, server: Option<&ServerUse>) -> BTreeMap<&'static str, f64> {
+fn values(
+    plan: &Plan,
+    outcome: &Outcome,
+    server: Option<&ServerUse>,
+    at_least: &mut BTreeSet<&'static str>,
+) -> BTreeMap<&'static str, f64> {
     let mut all = BTreeMap::new();
     let answered = outcome.requests.answered as f64;
     if answered == 0.0 || outcome.window.time.is_zero() {
@@ -207,14 +227,11 @@ fn values(plan: &Plan, outcome: &Outcome, server: Option<&ServerUse>) -> BTreeMa
     let each = |time: Duration| time.as_secs_f64() * 1e6 / arrived;
     let latency = outcome.main_latency();
     if !plan.throughput && latency.count() > 0 {
-        all.insert("mean_us", latency.mean_ns() / 1e3);
+        all.insert("mean_us", outcome.latency.main().mean_ns().0 / 1e3);
         for (id, percent) in [("p50_us", 50.0), ("p90_us", 90.0), ("p99_us", 99.0), ("p999_us", 99.9)] {
             let found = outcome.percentile(percent);
-            let beyond = latency.count() as f64 * (100.0 - percent) / 100.0;
-            // One at which a request stands that never left is not known.
-            if !found.at_least && beyond >= BEYOND - 1e-6 {
-                all.insert(id, found.ns as f64 / 1e3);
-            }
+            all.insert(id, found.ns as f64 / 1e3);
+            at_least.extend(found.at_least.then_some(id));
         }
     }
     all.insert("client_cpu_us_per_request", each(outcome.client.cpu));
@@ -231,6 +248,11 @@ fn values(plan: &Plan, outcome: &Outcome, server: Option<&ServerUse>) -> BTreeMa
 
 /// Metrics that at least one of some runs has.
 pub fn measured<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<&'static Metric> {
-    let names: BTreeSet<&str> = runs.flat_map(|run| run.values.keys().copied()).collect();
-    METRICS.iter().filter(|m| names.contains(m.id)).collect()
+    let (mut names, mut latencies) = (BTreeSet::new(), false);
+    for run in runs {
+        names.extend(run.values.keys().copied());
+        latencies |= run.has_latencies();
+    }
+    let is = |m: &&Metric| names.contains(m.id) || (latencies && Statistic::of(m.id).is_some());
+    METRICS.iter().filter(is).collect()
 }

@@ -2,6 +2,7 @@
 //!
 //! * [`stats`]: paired log-ratios with studentised intervals, and how many rounds a decision needs.
 //! * [`figures`]: what one run says about one side; [`comparison`]: what the rounds say about both.
+//! * [`latencies`]: percentiles of several runs, each of which weighs the same.
 //! * [`check`]: `p99 ratio<1.05` as a gate.
 //! * [`find`]: the search for the highest rate at which a check holds. Without I/O and clock.
 //! * [`scenario`]: which servers and which loads, built in or from TOML; [`relay`]: a longer round trip.
@@ -24,6 +25,7 @@ pub mod check;
 pub mod comparison;
 pub mod figures;
 pub mod find;
+pub mod latencies;
 pub mod limits;
 pub mod relay;
 pub mod scenario;

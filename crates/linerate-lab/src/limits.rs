@@ -5,6 +5,18 @@ use std::time::Duration;
 /// Resamples of a bootstrap. Reason: the ends of a 95 % interval then rest on 250 values each.
 pub const RESAMPLES: usize = 9_999;
 
+/// Resamples of whole rounds. Reason: each computes percentiles anew, and the ends rest on 25
+/// values each.
+pub const RESAMPLES_OF_ROUNDS: usize = 999;
+
+/// Ways of dealing the runs of a comparison to its sides that are tried. Reason: a share of 5 % of
+/// them is then sure to 1 %.
+pub const DEALS: usize = 499;
+
+/// Rounds up to which that is done. Reason: each deal computes as many percentiles as there are
+/// rounds, and resamples suffice where no few rounds decide.
+pub const DEALT_ROUNDS: usize = 40;
+
 /// Values up to which every resample is drawn once instead of some at random. Reason: 5 values
 /// have 3,125 resamples, and seven already 823,543.
 pub const ALL_RESAMPLES: usize = 5;
@@ -20,8 +32,8 @@ pub const MOST_ROUNDS: u32 = 1_000;
 /// digits, and memory in pages.
 pub const RESOLUTION: f64 = 0.000_5;
 
-/// Responses beyond a percentile from which on it is a metric. Reason: with fewer, a single slow
-/// response decides a run.
+/// Requests beyond a percentile, of all rounds of a side, from which on it is a metric. Reason:
+/// with fewer, a single slow response decides.
 pub const BEYOND: f64 = 10.0;
 
 /// Lines of a server's output that are kept. Reason: the last ones say why it ended.

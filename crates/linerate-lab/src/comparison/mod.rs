@@ -1,11 +1,15 @@
 //! The rounds of a comparison and what they say: a verdict for each metric, and what to doubt.
 
+mod seen;
+
 use std::collections::BTreeMap;
 
 use crate::check::{Check, Checked};
 use crate::figures::{self, Metric, Run};
+use crate::latencies::Statistic;
 use crate::limits::LEAST_ROUNDS;
 use crate::stats::{self, Interval};
+use seen::Seen;
 
 /// Share of a run for which a thread had to wait for its core, from which on it was disturbed.
 const DISTURBED: f64 = 0.1;
@@ -53,8 +57,12 @@ pub type Pair<T> = [T; 2];
 pub enum Verdict {
     /// This one is better.
     Better(Side),
-    /// The interval holds 1, or there is none.
+    /// The interval holds 1.
     NoDifference,
+    /// There is no interval, because fewer than [`LEAST_ROUNDS`] rounds count.
+    TooFewRounds,
+    /// Too few requests, or on both sides ones without a response decide it.
+    NotMeasured,
 }
 
 /// A metric of both sides.
@@ -62,10 +70,13 @@ pub enum Verdict {
 pub struct Compared {
     /// The metric.
     pub metric: &'static Metric,
-    /// The geometric mean of each side's runs.
-    pub means: Pair<f64>,
-    /// B's value over A's: the geometric mean of the rounds' ratios.
-    pub ratio: f64,
+    /// The value of each side: of latencies that of all its rounds together, each with the same
+    /// weight, else the geometric mean of its runs. `None`: not measured on both sides.
+    pub means: Option<Pair<f64>>,
+    /// Whether the value of a side is a bound: requests without a response stand there.
+    pub at_least: Pair<bool>,
+    /// B's value over A's; `None` without values, or where both are bounds.
+    pub ratio: Option<f64>,
     /// The interval that holds the true ratio in 95 of 100 cases; `None` for too few rounds.
     pub ci95: Option<(f64, f64)>,
     /// How likely a ratio as far from 1 is if both are equal.
@@ -74,6 +85,8 @@ pub struct Compared {
     pub p_corrected: Option<f64>,
     /// Rounds in which both sides have it.
     pub rounds: u32,
+    /// Rounds in which both sides ran.
+    pub rounds_of: u32,
     /// The verdict.
     pub verdict: Verdict,
     /// Where no difference was seen: rounds that one of this size would need beyond those measured.
@@ -105,9 +118,29 @@ impl Rounds {
         self.good().count()
     }
 
-    /// Logarithms of B's value over A's, round by round.
+    /// Logarithms of B's value over A's, round by round. Of latencies, whose rounds have one value
+    /// together, these are the jackknife's.
     pub fn log_ratios(&self, metric: &str) -> Vec<f64> {
-        self.logs(metric).into_iter().map(|[a, b]| b - a).collect()
+        self.seen(metric).map_or_else(Vec::new, |seen| seen.by_round)
+    }
+
+    fn seen(&self, metric: &str) -> Option<Seen> {
+        match Statistic::of(metric) {
+            Some(statistic) => {
+                let both = |pair: &&Pair<Run>| pair.iter().all(Run::has_latencies);
+                Seen::together(statistic, &self.pairs.iter().filter(both).collect::<Vec<_>>())
+            }
+            None => Seen::apart(&self.logs(metric)),
+        }
+    }
+
+    /// Rounds in which both sides have a metric.
+    fn rounds_with(&self, metric: &str) -> usize {
+        if Statistic::of(metric).is_some() {
+            self.pairs.iter().filter(|pair| pair.iter().all(Run::has_latencies)).count()
+        } else {
+            self.logs(metric).len()
+        }
     }
 
     fn logs(&self, metric: &str) -> Vec<Pair<f64>> {
@@ -117,7 +150,7 @@ impl Rounds {
 
     /// The verdicts of all metrics that both sides have.
     pub fn verdicts(&self) -> Vec<Compared> {
-        let metrics = figures::measured(self.good().flatten());
+        let metrics = figures::measured(self.pairs.iter().flatten());
         let mut all: Vec<Compared> = metrics.into_iter().filter_map(|m| self.compared(m)).collect();
         let p: Vec<f64> = all.iter().filter_map(|c| c.p).collect();
         let with = all.iter_mut().filter(|c| c.p.is_some());
@@ -128,34 +161,49 @@ impl Rounds {
     }
 
     fn compared(&self, metric: &'static Metric) -> Option<Compared> {
-        let logs = self.logs(metric.id);
-        if logs.is_empty() {
+        let rounds = self.rounds_with(metric.id) as u32;
+        if rounds == 0 {
             return None;
         }
-        let ratios: Vec<f64> = logs.iter().map(|[a, b]| b - a).collect();
-        let n = logs.len() as f64;
-        let mean = |side: usize| (logs.iter().map(|pair| pair[side]).sum::<f64>() / n).exp();
-        let interval = stats::mean(&ratios);
-        let value = ratios.iter().sum::<f64>() / n;
-        let spread = stats::spread(&ratios);
-        let rounds = logs.len() as u32;
-        let differs = interval.is_some_and(|i| i.differs());
-        let more = stats::rounds_for(value, spread).map(|all| all.saturating_sub(rounds).max(1));
-        Some(Compared {
+        let none = Compared {
             metric,
-            means: [mean(0), mean(1)],
-            ratio: value.exp(),
-            ci95: interval.map(|i| (i.low.exp(), i.high.exp())),
-            p: interval.map(|i| i.p),
+            means: None,
+            at_least: [false; 2],
+            ratio: None,
+            ci95: None,
+            p: None,
             p_corrected: None,
             rounds,
-            verdict: verdict(metric, interval),
+            rounds_of: self.pairs.len() as u32,
+            verdict: Verdict::NotMeasured,
+            more_rounds: None,
+            finds: f64::INFINITY,
+        };
+        let Some(seen) = self.seen(metric.id) else { return Some(none) };
+        let known = Compared { means: Some(seen.means), at_least: seen.at_least, ..none };
+        if seen.at_least == [true; 2] {
+            return Some(known);
+        }
+        if seen.at_least != [false; 2] {
+            // A bound has a direction at most, and no interval.
+            let ratio = Some(seen.value.exp());
+            let p = seen.interval.map(|i| i.p);
+            return Some(Compared { ratio, p, verdict: verdict(metric, seen.interval), ..known });
+        }
+        let spread = stats::spread(&seen.by_round);
+        let differs = seen.interval.is_some_and(|i| i.differs());
+        let more = stats::rounds_for(seen.value, spread).map(|all| all.saturating_sub(rounds).max(1));
+        Some(Compared {
+            ratio: Some(seen.value.exp()),
+            ci95: seen.interval.map(|i| (i.low.exp(), i.high.exp())),
+            p: seen.interval.map(|i| i.p),
+            verdict: verdict(metric, seen.interval),
             more_rounds: more.filter(|_| !differs),
-            finds: if logs.len() < LEAST_ROUNDS {
-                f64::INFINITY
-            } else {
-                stats::smallest_found(rounds, spread).exp_m1()
+            finds: match seen.interval {
+                None => f64::INFINITY,
+                Some(_) => stats::smallest_found(rounds, spread).exp_m1(),
             },
+            ..known
         })
     }
 
@@ -198,7 +246,10 @@ impl Rounds {
             self.pairs.iter().filter_map(|pair| pair[side.index()].fault.as_deref()).collect();
         let first = faults.first()?;
         let (n, of) = (faults.len(), self.pairs.len());
-        Some(format!("{} failed in {n} of {of} rounds, which are left out: {first}", side.name()))
+        let (name, where_) = (side.name(), "which count in percentiles alone, as later than any limit");
+        let broken = self.pairs.iter().any(|pair| pair[side.index()].is_broken);
+        let left = if broken { "which are left out" } else { where_ };
+        Some(format!("{name} failed in {n} of {of} rounds, {left}: {first}"))
     }
 
     fn limited(&self, side: Side) -> Option<String> {
@@ -305,7 +356,8 @@ fn verdict(metric: &Metric, interval: Option<Interval>) -> Verdict {
     match interval {
         Some(i) if i.low > 0.0 => Verdict::Better(if metric.more_is_better { Side::B } else { Side::A }),
         Some(i) if i.high < 0.0 => Verdict::Better(if metric.more_is_better { Side::A } else { Side::B }),
-        _ => Verdict::NoDifference,
+        Some(_) => Verdict::NoDifference,
+        None => Verdict::TooFewRounds,
     }
 }
 
@@ -349,5 +401,7 @@ pub fn since(saved: &BTreeMap<String, Vec<f64>>, now: &Rounds) -> Vec<Since> {
     figures::METRICS.iter().filter_map(of).collect()
 }
 
+#[cfg(test)]
+mod simulated;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,18 @@
+use linerate_load::histogram::Histogram;
+
 use super::*;
+use crate::latencies::Latencies;
+
+fn of<'a>(verdicts: &'a [Compared], id: &str) -> &'a Compared {
+    verdicts.iter().find(|c| c.metric.id == id).unwrap_or_else(|| panic!("{id}: {verdicts:?}"))
+}
 
 fn run(rate: f64, p99: f64) -> Run {
+    let mut histogram = Histogram::new();
+    (1..=1_000).for_each(|i| histogram.record((p99 * 1e3 * f64::from(i) / 990.0) as u64, 1));
     Run {
         values: [("rate_rps", rate), ("p99_us", p99)].into(),
+        latencies: Latencies::new(&histogram, &Histogram::new()),
         sent: 1_000,
         answered: 1_000,
         received: 100_000,
@@ -35,22 +45,24 @@ fn the_order_is_a_b_b_a() {
 #[test]
 fn a_machine_that_drifts_hides_no_difference() {
     let verdicts = rounds(&SPEEDS, 1.1).verdicts();
-    let [rate, p99] = verdicts.as_slice() else { panic!("{verdicts:?}") };
-    assert_eq!((rate.metric.id, rate.verdict), ("rate_rps", Verdict::NoDifference));
+    let (rate, p99) = (of(&verdicts, "rate_rps"), of(&verdicts, "p99_us"));
+    assert_eq!(rate.verdict, Verdict::NoDifference);
     assert!(rate.more_rounds.is_none_or(|n| n > 0) && rate.finds < 0.02);
-    assert_eq!((p99.metric.id, p99.verdict), ("p99_us", Verdict::Better(Side::A)));
-    let (low, high) = p99.ci95.unwrap();
-    assert!(low < 1.1 && 1.1 < high && (p99.ratio - 1.1).abs() < 0.005, "{p99:?}");
+    assert_eq!(p99.verdict, Verdict::Better(Side::A));
+    let ((low, high), ratio) = (p99.ci95.unwrap(), p99.ratio.unwrap());
+    assert!(low < 1.1 && 1.1 < high && (ratio - 1.1).abs() < 0.005, "{p99:?}");
     assert!(p99.p_corrected.unwrap() >= p99.p.unwrap());
-    assert!((p99.means[1] / p99.means[0] - p99.ratio).abs() < 1e-9);
-    let better = rounds(&SPEEDS, 0.9).verdicts()[1].verdict;
-    assert_eq!(better, Verdict::Better(Side::B));
+    let [a, b] = p99.means.unwrap();
+    assert!((b / a - ratio).abs() < 1e-9);
+    assert_eq!(of(&rounds(&SPEEDS, 0.9).verdicts(), "p99_us").verdict, Verdict::Better(Side::B));
 }
 
 #[test]
 fn two_rounds_have_no_verdict_and_say_so() {
     let rounds = rounds(&SPEEDS[..2], 2.0);
-    assert!(rounds.verdicts().iter().all(|c| c.ci95.is_none() && c.verdict == Verdict::NoDifference));
+    let verdicts = rounds.verdicts();
+    assert!(verdicts.iter().all(|c| c.ci95.is_none() && c.verdict != Verdict::NoDifference));
+    assert_eq!(of(&verdicts, "p99_us").verdict, Verdict::TooFewRounds);
     assert!(
         rounds.warnings().iter().any(|w| w.contains("2 of at least 3 rounds")),
         "{:?}",
@@ -65,8 +77,41 @@ fn rounds_that_failed_are_left_out_and_named() {
     let mut all = rounds(&SPEEDS, 1.0);
     all.pairs[2][1] = Run { fault: Some("no request was answered".to_owned()), ..Run::default() };
     assert_eq!(all.counted(), 5);
-    assert!(all.verdicts().iter().all(|c| c.rounds == 5));
+    assert!(all.verdicts().iter().all(|c| (c.rounds, c.rounds_of) == (5, 6)));
     assert!(all.warnings().iter().any(|w| w.contains("B failed in 1 of 6 rounds")), "{:?}", all.warnings());
+}
+
+#[test]
+fn a_round_that_got_no_response_counts_in_percentiles() {
+    let (mut all, mut waited) = (rounds(&SPEEDS, 1.0), Histogram::new());
+    waited.record(10_000_000_000, 1_000);
+    for pair in all.pairs.iter_mut().step_by(2) {
+        pair[1] = Run {
+            fault: Some("no request was answered".to_owned()),
+            latencies: Latencies::new(&Histogram::new(), &waited),
+            ..Run::default()
+        };
+    }
+    let verdicts = all.verdicts();
+    assert_eq!(of(&verdicts, "rate_rps").rounds, 3);
+    let p99 = of(&verdicts, "p99_us");
+    assert_eq!((p99.rounds, p99.at_least), (6, [false, true]));
+    let check = |text: &str| Check::parse(text).unwrap();
+    let checked = all.checked(&[check("p99 ratio<1.1"), check("p99 ratio<1000"), check("p99 lo<1000")], &[]);
+    assert!(checked.iter().all(|c| !c.pass), "{checked:?}");
+    // Where both sides have such rounds, their percentiles are no figures.
+    all.pairs.iter_mut().for_each(|pair| pair[0].latencies = pair[1].latencies.clone());
+    let p99 = of(&all.verdicts(), "p99_us").clone();
+    assert_eq!((p99.verdict, p99.ratio), (Verdict::NotMeasured, None));
+}
+
+#[test]
+fn a_percentile_of_too_few_requests_is_not_measured_and_passes_no_check() {
+    let all = rounds(&SPEEDS, 1.0);
+    let verdicts = all.verdicts();
+    assert_eq!(of(&verdicts, "p999_us").verdict, Verdict::NotMeasured);
+    let checked = all.checked(&[Check::parse("p99.9 ratio<1.1").unwrap()], &[]);
+    assert!(!checked[0].pass && checked[0].shown.contains("too few requests"), "{checked:?}");
 }
 
 fn warned(change: impl Fn(&mut Pair<Run>)) -> String {

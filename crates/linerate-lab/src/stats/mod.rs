@@ -6,11 +6,13 @@
 //! Student's t is too sure on one side. Student's t is exact for normal ones, where the bootstrap
 //! of few values is not. The wider of both at each end is safe in either case.
 
+mod joint;
 mod student;
 
 use linerate_base::Random;
 
 use crate::limits::{ALL_RESAMPLES, LEAST_ROUNDS, RESAMPLES, RESOLUTION};
+pub use joint::{Joint, joint};
 pub use student::{t_cdf, t_quantile};
 
 /// Probability that an interval leaves the true value out, at both ends together.
@@ -69,17 +71,26 @@ fn interval(groups: &[&[f64]]) -> Option<Interval> {
     // of the measurement has none that mean anything.
     if groups.iter().all(|g| g.len() >= ALL_RESAMPLES) && seen.error >= floor(groups) {
         let all = resampled(groups, seen.value);
-        // Rarer than `ALPHA`, not as rare: the ends and `p` then say the same.
-        let rare = ((all.len() + 1) as f64 * ALPHA / 2.0).ceil() as usize - 1;
+        let rare = rare(all.len());
         low = low.min(all[rare - 1]);
         high = high.max(all[all.len() - rare]);
         let below = all.partition_point(|x| *x <= t);
         let above = all.len() - all.partition_point(|x| *x < t);
-        let rarer = below.min(above) + 1;
-        p = p.max(2.0 * rarer as f64 / (all.len() + 1) as f64);
+        p = p.max(p_of(below.min(above), all.len()));
     }
     let value = seen.value;
     Some(Interval { value, low: value - high * error, high: value - low * error, p: p.min(1.0) })
+}
+
+/// How many of `n` resampled values lie outside of an interval at each end: rarer than `ALPHA`, not
+/// as rare, so that the ends and `p` say the same.
+fn rare(n: usize) -> usize {
+    ((n + 1) as f64 * ALPHA / 2.0).ceil() as usize - 1
+}
+
+/// How likely it is that no more than `beyond` of `n` resampled values are beyond zero.
+fn p_of(beyond: usize, n: usize) -> f64 {
+    2.0 * (beyond + 1) as f64 / (n + 1) as f64
 }
 
 /// The smallest standard error that is believed.
