@@ -3,6 +3,7 @@
 mod rounds;
 mod sides;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::SystemTime;
@@ -49,12 +50,20 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Fault> {
     Ok(exit(&document, &measured))
 }
 
+/// Logarithms of B's value over A's, round by round, by metric.
+type LogRatios = BTreeMap<String, Vec<f64>>;
+
 /// `--baseline`: a saved comparison.
-fn saved(path: &Path) -> Result<Saved, Fault> {
+fn saved(path: &Path) -> Result<(Saved, LogRatios), Fault> {
     let text = documents::read("--baseline", path)?;
     let file = path.display().to_string();
     match documents::parse(&file, &text).map_err(|why| Fault::input(format!("--baseline: {why}")))? {
-        documents::Document::Comparison(document) => Ok(Saved { file, document: *document }),
+        documents::Document::Comparison(document) => {
+            let saved = Saved { file, document: *document };
+            let wrong = |why| Fault::input(format!("--baseline: {}: {why}", saved.file));
+            let ratios = saved.log_ratios().map_err(wrong)?;
+            Ok((saved, ratios))
+        }
         other => Err(Fault::input(format!("--baseline: {file} is {}", other.what()))
             .hint("name a document that an earlier linerate compare --json FILE wrote")),
     }
@@ -64,11 +73,11 @@ fn document(
     args: &CompareArgs,
     planned: &Pair<Planned>,
     measured: &Measured,
-    baseline: Option<&Saved>,
+    baseline: Option<&(Saved, LogRatios)>,
     started_at: SystemTime,
 ) -> schema::Document {
     let since: Vec<Since> =
-        baseline.map(|saved| comparison::since(&saved.log_ratios(), &measured.rounds)).unwrap_or_default();
+        baseline.map(|(_, ratios)| comparison::since(ratios, &measured.rounds)).unwrap_or_default();
     let checks = measured.rounds.checked(&args.gates, &since);
     let side = |i: usize| schema::Side {
         given: planned[i].given.clone(),
@@ -89,7 +98,7 @@ fn document(
         warm_up: measured.warm_up,
         started_at,
         checks: &checks,
-        baseline: baseline.map(|saved| (saved, since.as_slice())),
+        baseline: baseline.map(|(saved, _)| (saved, since.as_slice())),
         warnings: measured.warnings.clone(),
         interrupted: measured.interrupted,
         broken: measured.broken.clone(),

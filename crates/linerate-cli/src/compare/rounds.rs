@@ -278,14 +278,14 @@ impl Progress {
         let shown =
             ["rate_rps", "p99_us"].into_iter().filter_map(|id| verdicts.iter().find(|c| c.metric.id == id));
         let parts: Vec<String> = shown
-            .map(|c| {
+            .filter_map(|c| {
                 let interval =
                     c.ci95.map_or(String::new(), |(low, high)| format!(" ({low:.3} to {high:.3})"));
                 let better = match c.verdict {
                     Verdict::Better(side) => format!(", {} better", side.name()),
-                    Verdict::NoDifference => String::new(),
+                    Verdict::NoDifference | Verdict::TooFewRounds | Verdict::NotMeasured => String::new(),
                 };
-                format!("{} B/A {:.3}{interval}{better}", c.metric.short, c.ratio)
+                Some(format!("{} B/A {:.3}{interval}{better}", c.metric.short, c.ratio?))
             })
             .collect();
         self.so_far =

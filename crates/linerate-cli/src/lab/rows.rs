@@ -276,6 +276,7 @@ fn warn(document: &mut schema::Document, group: &Group, rows: &[Ready<'_>]) {
     let limited = |_: &Ready<'_>, run: &Run| run.client_limit.is_some();
     // Blocking threads share cores among themselves, so their waiting proves nothing.
     let waited = |ready: &Ready<'_>, run: &Run| run.client_waited > 0.2 && ready.plan.way == Way::Loop;
+    let starved = |_: &Ready<'_>, run: &Run| run.server_waited.is_some_and(|share| share > 0.2);
     let in_most = |ready: &Ready<'_>, found: &dyn Fn(&Ready<'_>, &Run) -> bool| {
         ready.runs.iter().filter(|run| found(ready, run)).count() * 2 > ready.runs.len()
     };
@@ -291,6 +292,7 @@ fn warn(document: &mut schema::Document, group: &Group, rows: &[Ready<'_>]) {
     };
     note(&limited, "the client was the limit, not the server");
     note(&waited, "other work took the client's core for part of the time");
+    note(&starved, "other work took the server's core for part of the time");
 }
 
 fn shown(ready: &Ready<'_>, group: &Group, first: Option<&[Run]>) -> schema::Row {

@@ -25,8 +25,8 @@ struct Axis {
 impl Axis {
     /// One that holds all intervals.
     fn of(metrics: &[(String, String, &Metric)]) -> Axis {
-        let ends = metrics.iter().flat_map(|(_, _, m)| m.ci95.unwrap_or([m.ratio, m.ratio]));
-        let reach = ends.map(|r| r.ln().abs()).filter(|r| r.is_finite()).fold(0.0, f64::max);
+        let ends = metrics.iter().flat_map(|(_, _, m)| m.ci95.or(m.ratio.map(|ratio| [ratio; 2])));
+        let reach = ends.flatten().map(|r| r.ln().abs()).filter(|r| r.is_finite()).fold(0.0, f64::max);
         Axis { reach: (reach * 1.15).clamp(0.02, FAR) }
     }
 
@@ -106,7 +106,16 @@ fn row(svg: &mut String, axis: &Axis, y: f64, document: &Document, of: (&str, &s
             y - 5.0
         );
     }
-    let x = axis.x(m.ratio);
+    let Some(x) = m.ratio.map(|ratio| axis.x(ratio)) else {
+        let _ = write!(
+            svg,
+            r#"<text class="time" x="{}" y="{:.1}">{}</text>"#,
+            AXIS[0],
+            y + 4.0,
+            escape(&m.verdict)
+        );
+        return;
+    };
     let _ = write!(
         svg,
         r#"<rect class="mark {class}" x="{:.1}" y="{:.1}" width="8" height="8" transform="rotate(45 {x:.1} {y:.1})"/>"#,

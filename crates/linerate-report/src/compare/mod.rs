@@ -9,9 +9,12 @@ mod words;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use linerate_lab::check::Checked;
 use linerate_lab::comparison::{Compared, Pair, Rounds, Side, Since, Verdict, order};
 use linerate_lab::figures;
+use linerate_lab::latencies::Latencies;
 
 use crate::json::{rfc3339, text_of};
 use crate::schema::comparison as schema;
@@ -19,7 +22,7 @@ use crate::{Environment, limits};
 
 pub use page::to_string as page;
 pub use text::to_string as text;
-pub use words::NO_DIFFERENCE;
+pub use words::{NO_DIFFERENCE, NOT_MEASURED, TOO_FEW_ROUNDS};
 
 /// Everything a report of a comparison is made from.
 #[derive(Clone, Debug)]
@@ -101,21 +104,27 @@ fn ends(ci95: Option<(f64, f64)>) -> Option<[f64; 2]> {
 }
 
 fn metric(c: &Compared) -> schema::Metric {
+    let side = |i: usize| c.means.map(|means| digits(means[i]));
+    let bounds = ["a", "b"].into_iter().zip(c.at_least).filter(|(_, is_bound)| *is_bound);
     schema::Metric {
-        a: digits(c.means[0]),
-        b: digits(c.means[1]),
-        ratio: digits(c.ratio),
+        a: side(0),
+        b: side(1),
+        at_least: bounds.map(|(side, _)| side.to_owned()).collect(),
+        ratio: c.ratio.map(digits),
         ci95: ends(c.ci95),
         verdict: match c.verdict {
             Verdict::Better(Side::A) => "a",
             Verdict::Better(Side::B) => "b",
             Verdict::NoDifference => NO_DIFFERENCE,
+            Verdict::TooFewRounds => TOO_FEW_ROUNDS,
+            Verdict::NotMeasured => NOT_MEASURED,
         }
         .to_owned(),
         more_is_better: c.metric.more_is_better,
         p_value: c.p.map(digits),
         p_corrected: c.p_corrected.map(digits),
         rounds: c.rounds,
+        rounds_of: c.rounds_of,
         more_rounds: c.more_rounds,
         finds: Some(digits(c.finds)).filter(|f| f.is_finite()),
     }
@@ -131,6 +140,7 @@ fn change(s: &Since) -> schema::Change {
             Verdict::Better(Side::A) => "worse",
             Verdict::Better(Side::B) => "better",
             Verdict::NoDifference => NO_DIFFERENCE,
+            Verdict::TooFewRounds | Verdict::NotMeasured => TOO_FEW_ROUNDS,
         }
         .to_owned(),
     }
@@ -147,8 +157,12 @@ fn round((pair, number): (&Pair<figures::Run>, u32)) -> schema::Round {
 }
 
 fn run(run: &figures::Run) -> schema::Run {
+    let [good, waited] = run.latencies.to_bytes().map(|bytes| BASE64.encode(bytes));
     schema::Run {
         values: run.values.iter().map(|(id, value)| ((*id).to_owned(), digits(*value))).collect(),
+        at_least: run.at_least.iter().map(|id| (*id).to_owned()).collect(),
+        histogram: good,
+        waited,
         sent: run.sent,
         answered: run.answered,
         errors: run.errors,
@@ -169,18 +183,33 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// The logarithms of B's value over A's, round by round, by metric.
-    pub fn log_ratios(&self) -> BTreeMap<String, Vec<f64>> {
-        let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        let counts = |r: &&schema::Round| r.a.fault.is_none() && r.b.fault.is_none();
-        for round in self.document.rounds.iter().take(limits::ROUNDS).filter(counts) {
-            for (id, a) in &round.a.values {
-                let ratio = round.b.values.get(id).map(|b| (b / a).ln()).filter(|r| r.is_finite());
-                all.entry(id.clone()).or_default().extend(ratio);
-            }
+    /// The logarithms of B's value over A's, round by round, by metric. A document of an earlier
+    /// version has no histograms, so nothing is known of its latencies. The error says where the
+    /// document is wrong.
+    pub fn log_ratios(&self) -> Result<BTreeMap<String, Vec<f64>>, String> {
+        let mut rounds = Rounds::default();
+        for (round, n) in self.document.rounds.iter().take(limits::ROUNDS).zip(1..) {
+            let side = |name, run| measured(run).map_err(|why| format!("round {n}, run of {name}: {why}"));
+            rounds.push([side("A", &round.a)?, side("B", &round.b)?]);
         }
-        all
+        let of = |m: &figures::Metric| (m.id.to_owned(), rounds.log_ratios(m.id));
+        Ok(figures::METRICS.iter().map(of).filter(|(_, ratios)| !ratios.is_empty()).collect())
     }
+}
+
+/// A saved run, as far as metrics are made from it.
+fn measured(run: &schema::Run) -> Result<figures::Run, String> {
+    let known = |(id, value): (&String, &f64)| Some((figures::metric(id)?.id, *value));
+    let bytes = |text: &str| BASE64.decode(text).map_err(|why| format!("histogram: {why}"));
+    let (good, waited) = (bytes(&run.histogram)?, bytes(&run.waited)?);
+    let latencies = Latencies::from_bytes([&good, &waited]).map_err(|why| format!("histogram: {why}"))?;
+    Ok(figures::Run {
+        values: run.values.iter().filter_map(known).filter(|(_, v)| v.is_finite() && *v > 0.0).collect(),
+        latencies,
+        answered: run.answered,
+        fault: run.fault.clone(),
+        ..figures::Run::default()
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::chart;
-use super::words::{self, NO_DIFFERENCE, in_order};
+use super::words::{self, NO_DIFFERENCE, NOT_MEASURED, TOO_FEW_ROUNDS, in_order};
 use crate::markup::escape;
 use crate::passive::page::{checked, list, page};
 use crate::schema::comparison::{Check, Document, Run};
@@ -33,7 +33,7 @@ pub fn to_string(document: &Document) -> String {
     if !document.metrics.is_empty() {
         let _ = write!(
             out,
-            "<section><h2>B over A <small>diamonds are the means of all rounds, bars their 95 % intervals, dots single \
+            "<section><h2>B over A <small>diamonds are the ratios of all rounds, bars their 95 % intervals, dots single \
              rounds</small></h2><div class=\"diagrams\"><figure>{}</figure></div>",
             chart::ratios(document)
         );
@@ -89,7 +89,7 @@ fn table(out: &mut String, document: &Document) {
     );
     for (id, title, m) in in_order(document) {
         let verdict = match m.verdict.as_str() {
-            NO_DIFFERENCE => NO_DIFFERENCE.to_owned(),
+            none @ (NO_DIFFERENCE | TOO_FEW_ROUNDS | NOT_MEASURED) => none.to_owned(),
             side if words::stands(m) => {
                 format!("<b class=\"good\">{} is better</b>", escape(&side.to_ascii_uppercase()))
             }
@@ -98,17 +98,16 @@ fn table(out: &mut String, document: &Document) {
         let p = |p: Option<f64>| {
             p.map_or("-".to_owned(), |p| if p < 0.0001 { "&lt;0.0001".to_owned() } else { format!("{p:.4}") })
         };
+        let [a, b] = words::sides(&id, m, true).map(|value| escape(&value));
         let _ = write!(
             out,
-            "<tr><th class=\"l\" scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"v\">{verdict}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><th class=\"l\" scope=\"row\">{}</th><td>{a}</td><td>{b}</td><td>{}</td><td>{}</td><td class=\"v\">{verdict}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(&title),
-            words::value(&id, m.a, true),
-            words::value(&id, m.b, true),
-            words::ratio(m.ratio),
+            escape(&words::ratio_of(m)),
             words::interval(m.ci95),
             p(m.p_value),
             p(m.p_corrected),
-            m.rounds
+            words::rounds_of(m)
         );
     }
     out.push_str("</tbody></table></div>");
@@ -181,7 +180,8 @@ fn row<'a>(out: &mut String, round: usize, name: &str, run: &Run, ids: impl Iter
     let _ = write!(out, "<tr><td>{round}</td><td class=\"l\">{name}</td>");
     for id in ids {
         let value = run.values.get(id).map_or("-".to_owned(), |v| words::value(id, *v, true));
-        let _ = write!(out, "<td>{value}</td>");
+        let bound = if run.at_least.iter().any(|bound| bound == id) { "&ge; " } else { "" };
+        let _ = write!(out, "<td>{bound}{value}</td>");
     }
     let remarkable = run.fault.as_deref().or(run.client_limit.as_deref().map(|_| "the client was the limit"));
     let _ = write!(

@@ -3,9 +3,19 @@ use std::time::UNIX_EPOCH;
 use linerate_lab::check::Check;
 use linerate_lab::comparison::since;
 use linerate_lab::figures::Run;
+use linerate_lab::latencies::Latencies;
+use linerate_load::histogram::Histogram;
 
 use super::*;
 use crate::Style;
+
+/// Of 900 requests, from none to a little more than their p99.
+fn latencies(p99_us: f64, beyond: u64) -> Latencies {
+    let (mut histogram, mut waited) = (Histogram::new(), Histogram::new());
+    waited.record(10_000_000_000, beyond);
+    (1..=900 - beyond).for_each(|i| histogram.record((p99_us * 1e3 * i as f64 / 891.0) as u64, 1));
+    Latencies::new(&histogram, &waited)
+}
 
 /// Rounds of a machine that drifts; B is faster at the tail and equal otherwise.
 fn rounds(n: u32) -> Rounds {
@@ -16,6 +26,7 @@ fn rounds(n: u32) -> Rounds {
         let run = |rate: f64, p99: f64, cpu: f64| Run {
             values: [("rate_rps", rate), ("p99_us", p99), ("cpu_us_per_request", cpu), ("rss_mb", 12.5)]
                 .into(),
+            latencies: latencies(p99, 0),
             sent: 1_000,
             answered: 1_000,
             received: 100_000,
@@ -85,6 +96,10 @@ fn the_report_for_a_terminal() {
 #[test]
 fn a_comparison_that_was_cut_short() {
     insta::assert_snapshot!(text(&made(&rounds(2), &environment()), Style::default()));
+    // Too few rounds are no verdict, whatever they show.
+    let few = made(&rounds(2), &environment());
+    assert!(few.metrics.values().all(|m| m.verdict != NO_DIFFERENCE), "{few:?}");
+    assert!(few.checks.iter().all(|c| !c.pass), "{:?}", few.checks);
     let nothing = text(&made(&Rounds::default(), &environment()), Style::default());
     assert!(nothing.contains("Nothing was measured on both sides"), "{nothing}");
 }
@@ -109,9 +124,9 @@ fn the_document_is_that_of_the_contract_and_is_read_again() {
 fn a_saved_comparison_says_what_has_changed() {
     let then = made(&rounds(10), &environment());
     let mut now = rounds(8);
-    now.pairs.iter_mut().for_each(|[_, b]| *b.values.get_mut("p99_us").unwrap() *= 1.3);
+    now.pairs.iter_mut().for_each(|[_, b]| b.latencies = latencies(b.values["p99_us"] * 1.3, 0));
     let saved = Saved { file: "then.json".to_owned(), document: then };
-    let changed = since(&saved.log_ratios(), &now);
+    let changed = since(&saved.log_ratios().unwrap(), &now);
     let environment = environment();
     let document = document(&Told {
         sides: sides(),
@@ -135,6 +150,22 @@ fn a_saved_comparison_says_what_has_changed() {
 }
 
 #[test]
+fn a_side_whose_requests_got_no_response_is_a_bound() {
+    let mut rounds = rounds(10);
+    rounds.pairs.iter_mut().for_each(|[_, b]| b.latencies = latencies(720.0, 30));
+    let document = made(&rounds, &environment());
+    let p99 = &document.metrics["p99_us"];
+    assert_eq!((p99.at_least.as_slice(), p99.verdict.as_str()), (&["b".to_owned()][..], "a"));
+    assert!(!document.checks[0].pass, "{:?}", document.checks);
+    assert!(text(&document, Style::default()).contains(">= 10.0 s"), "{}", text(&document, Style::default()));
+    assert!(page(&document).contains("&gt;= 10.0 s"));
+    let wrong = schema::Run { histogram: "AAAA".to_owned(), ..document.rounds[3].b.clone() };
+    let mut saved = Saved { file: "then.json".to_owned(), document };
+    saved.document.rounds[3].b = wrong;
+    assert!(saved.log_ratios().unwrap_err().starts_with("round 4, run of B: histogram"));
+}
+
+#[test]
 fn the_page_needs_nothing_else_and_hides_nothing_from_a_screen_reader() {
     let page = page(&made(&rounds(10), &environment()));
     for link in ["http-equiv", "<script", "<link", "src=", "@import", "url("] {
@@ -152,13 +183,13 @@ fn the_headline_claims_only_what_stands_after_the_correction() {
     let mut document = made(&rounds(10), &environment());
     document.metrics.get_mut("rate_rps").unwrap().p_corrected = Some(0.2);
     let (said, shown) = (text(&document, Style::default()), page(&document));
-    let headline = "A is better in server CPU/request; B is better in p99 latency.";
+    let headline = "A is better in server CPU/request; B is better in mean latency";
     assert!(said.contains(headline) && said.contains("B better?\n"), "{said}");
-    assert!(shown.contains(headline) && shown.contains("Without the correction for 4 metrics, B looks"));
+    assert!(shown.contains(headline) && shown.contains("Without the correction for 7 metrics, B looks"));
     for metric in document.metrics.values_mut() {
         metric.p_corrected = Some(0.2);
     }
     let (said, shown) = (text(&document, Style::default()), page(&document));
-    assert!(said.contains("\nNo difference stands after the correction for 4 metrics; "), "{said}");
+    assert!(said.contains("\nNo difference stands after the correction for 7 metrics; "), "{said}");
     assert!(!shown.contains("is better") && !shown.contains("ci a") && !shown.contains("ci b"));
 }

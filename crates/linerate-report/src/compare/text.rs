@@ -1,6 +1,6 @@
 //! A comparison for a terminal.
 
-use super::words::{self, NO_DIFFERENCE, in_order};
+use super::words::{self, NO_DIFFERENCE, NOT_MEASURED, TOO_FEW_ROUNDS, in_order};
 use crate::schema::comparison::{Document, Metric, Side};
 use crate::style::{Style, clean};
 
@@ -81,26 +81,27 @@ fn side(out: &mut String, style: Style, name: &str, side: &Side) {
     style.wrapped(indent, &how).lines().for_each(|text| line(out, &style.dim(text)));
 }
 
-/// Columns that the whole table takes. Narrower terminals get it in two parts.
-const WHOLE: usize = 78;
+/// Columns that the whole table takes beside its last one. Narrower terminals get it in two parts.
+const WHOLE: usize = 68;
 
 fn table(out: &mut String, style: Style, document: &Document) {
     let (sides, ratio) =
         (format!(" {:>10} {:>10}", "A", "B"), format!(" {:>7} {:>15} difference", "B/A", "95 % interval"));
     let of_sides = |id: &str, m: &Metric| {
-        let value = |v| words::value(id, v, style.unicode);
-        format!(" {:>10} {:>10}", value(m.a), value(m.b))
+        let [a, b] = words::sides(id, m, style.unicode);
+        format!(" {a:>10} {b:>10}")
     };
     let of_ratio = |m: &Metric| {
         let verdict = match m.verdict.as_str() {
-            NO_DIFFERENCE if m.ci95.is_none() => style.dim("too few"),
             NO_DIFFERENCE => style.dim("none seen"),
+            TOO_FEW_ROUNDS => style.dim("too few rounds"),
+            NOT_MEASURED => style.dim("not measured"),
             better => {
                 let text = format!("{} better", clean(better).to_ascii_uppercase());
                 if words::stands(m) { style.good(&text) } else { style.dim(&format!("{text}?")) }
             }
         };
-        format!(" {:>7} {:>15} {verdict}", words::ratio(m.ratio), words::interval(m.ci95))
+        format!(" {:>7} {:>15} {verdict}", words::ratio_of(m), words::interval(m.ci95))
     };
     let mut part = |head: &str, row: &dyn Fn(&str, &Metric) -> String| {
         line(out, &style.bold(&format!("{:<TITLE$}{head}", "")));
@@ -108,7 +109,8 @@ fn table(out: &mut String, style: Style, document: &Document) {
             line(out, &format!("{:<TITLE$}{}", clean(&title), row(&id, m)));
         }
     };
-    if usize::from(style.width) >= WHOLE {
+    let longest = document.metrics.values().map(|m| m.verdict.len()).filter(|len| *len < 15).max();
+    if usize::from(style.width) >= WHOLE + longest.unwrap_or(0).max(10) {
         part(&(sides + &ratio), &|id, m| of_sides(id, m) + &of_ratio(m));
     } else {
         part(&sides, &of_sides);
@@ -128,6 +130,7 @@ fn since(out: &mut String, style: Style, document: &Document) {
         let verdict = match c.verdict.as_str() {
             "better" => style.good("better"),
             "worse" => style.bad("worse"),
+            TOO_FEW_ROUNDS => style.dim(TOO_FEW_ROUNDS),
             _ => style.dim("no different"),
         };
         let row = format!(

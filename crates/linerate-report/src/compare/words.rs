@@ -1,12 +1,19 @@
 //! What a comparison says, in sentences that text and page share.
 
 use linerate_lab::figures::{self, METRICS, Unit};
+use linerate_lab::limits::LEAST_ROUNDS;
 
 use crate::schema::comparison::{Baseline, Change, Document, Metric};
 use crate::units;
 
 /// The verdict where the interval holds 1.
 pub const NO_DIFFERENCE: &str = "no difference seen";
+
+/// The verdict where fewer rounds count than an interval needs.
+pub const TOO_FEW_ROUNDS: &str = "too few rounds";
+
+/// The verdict where too few requests say it.
+pub const NOT_MEASURED: &str = "not measured";
 
 /// The metrics of a document in the order of reports, each with its title; ones that this version
 /// does not know come last.
@@ -38,6 +45,29 @@ pub(super) fn ratio(value: f64) -> String {
     if value < 9.995 { format!("{value:.3}") } else { units::three_digits(value) }
 }
 
+/// The values of both sides; `>= 10.0 s` where requests without a response stand.
+pub(super) fn sides(id: &str, m: &Metric, unicode: bool) -> [String; 2] {
+    [("a", m.a), ("b", m.b)].map(|(side, of_side)| {
+        let bound = if m.at_least.iter().any(|bound| bound == side) { ">= " } else { "" };
+        of_side.map_or_else(|| "-".to_owned(), |v| format!("{bound}{}", value(id, v, unicode)))
+    })
+}
+
+/// The ratio of a metric: `1.034`, `>= 12.3`.
+pub(super) fn ratio_of(m: &Metric) -> String {
+    let bound = match m.at_least.as_slice() {
+        [side] if side == "a" => "<= ",
+        [_] => ">= ",
+        _ => "",
+    };
+    m.ratio.map_or_else(|| "-".to_owned(), |r| format!("{bound}{}", ratio(r)))
+}
+
+/// `10`, `9 of 10`.
+pub(super) fn rounds_of(m: &Metric) -> String {
+    if m.rounds_of > m.rounds { format!("{} of {}", m.rounds, m.rounds_of) } else { m.rounds.to_string() }
+}
+
 /// `0.981 to 1.052`.
 pub(super) fn interval(ci95: Option<[f64; 2]>) -> String {
     ci95.map_or_else(|| "-".to_owned(), |[low, high]| format!("{} to {}", ratio(low), ratio(high)))
@@ -64,7 +94,7 @@ fn smallest(share: f64) -> String {
 
 /// Whether a metric's verdict claims a difference.
 fn claims(m: &Metric) -> bool {
-    m.verdict != NO_DIFFERENCE
+    ![NO_DIFFERENCE, TOO_FEW_ROUNDS, NOT_MEASURED].contains(&m.verdict.as_str())
 }
 
 /// Whether the verdict is a difference that stands after the correction for many metrics.
@@ -97,12 +127,26 @@ pub(super) fn headline(document: &Document) -> String {
     };
     let corrected = format!("the correction for {} metrics", judged(&metrics));
     match (sides("is", true), sides("looks", false)) {
+        (None, None) if judged(&metrics) == 0 => nothing_judged(&metrics),
         (None, None) => "No difference seen.".to_owned(),
         (Some(found), None) => format!("{found}."),
         (Some(found), Some(open)) => format!("{found}. Without {corrected}, {open}."),
         (None, Some(open)) => {
             format!("No difference stands after {corrected}; without it, {open}.")
         }
+    }
+}
+
+/// Why no metric has a verdict.
+fn nothing_judged(metrics: &[(String, String, &Metric)]) -> String {
+    if metrics.iter().any(|(_, _, m)| m.verdict == TOO_FEW_ROUNDS) {
+        let most = metrics.iter().map(|(_, _, m)| m.rounds).max().unwrap_or(0);
+        format!(
+            "Too few rounds for a verdict: {most} {}, and {LEAST_ROUNDS} are the least.",
+            if most == 1 { "counts" } else { "count" }
+        )
+    } else {
+        "Nothing was measured well enough for a verdict.".to_owned()
     }
 }
 
@@ -126,13 +170,13 @@ pub(super) fn method(document: &Document) -> String {
 /// The differences that were seen, in sentences.
 pub(super) fn differences(document: &Document) -> Vec<String> {
     let said = |(_, title, m): &(String, String, &Metric)| {
-        let [low, high] = m.ci95.filter(|_| m.verdict != NO_DIFFERENCE)?;
+        let [low, high] = m.ci95.filter(|_| claims(m))?;
         let better = m.verdict.to_ascii_uppercase();
         let (low, high) = (ratio(low), ratio(high));
         let judgement = if stands(m) { "is better" } else { "looks better, but not after the correction" };
         Some(format!(
             "{title}: B has {} than A (B/A {low} to {high} at 95 %). {better} {judgement}.",
-            apart(m.ratio)
+            apart(m.ratio?)
         ))
     };
     in_order(document).iter().filter_map(said).collect()
@@ -143,6 +187,7 @@ pub(super) fn explanations(document: &Document) -> Vec<String> {
     let metrics = in_order(document);
     let mut all = Vec::new();
     all.extend(undecided(&metrics));
+    all.extend(unmeasured(&metrics));
     let judged = judged(&metrics);
     let claimed = metrics.iter().filter(|(_, _, m)| claims(m));
     let (safe, alone): (Vec<_>, Vec<_>) = claimed.partition(|(_, _, m)| stands(m));
@@ -179,10 +224,10 @@ fn undecided(metrics: &[(String, String, &Metric)]) -> Vec<String> {
     let said = |(_, title, m): &(String, String, &Metric)| {
         let finds =
             m.finds.map_or(String::new(), |f| format!("; these rounds find {} and more", smallest(f)));
-        let need = match m.more_rounds {
-            Some(n) => format!(
+        let need = match m.more_rounds.zip(m.ratio) {
+            Some((n, ratio)) => format!(
                 "if it is {}, as it looks, {} would decide",
-                apart(m.ratio),
+                apart(ratio),
                 units::several(u64::from(n), "more round", "more rounds")
             ),
             None => "if there is one, it takes more than 10,000 rounds to see".to_owned(),
@@ -190,6 +235,25 @@ fn undecided(metrics: &[(String, String, &Metric)]) -> Vec<String> {
         format!("{title}: no difference seen; {need}{finds}.")
     };
     open.map(said).collect()
+}
+
+/// Metrics without a verdict, or with one from fewer rounds than were run, and why.
+fn unmeasured(metrics: &[(String, String, &Metric)]) -> Vec<String> {
+    let said = |(_, title, m): &(String, String, &Metric)| match m.verdict.as_str() {
+        NOT_MEASURED if m.at_least.len() == 2 => Some(format!(
+            "{title}: not measured, because requests of both sides got no good response by then."
+        )),
+        NOT_MEASURED => Some(format!(
+            "{title}: not measured, because too few requests are beyond it: longer runs or more connections have more."
+        )),
+        _ if m.at_least.len() == 1 => Some(format!(
+            "{title}: requests of {} without a good response stand there, so its value is the least that it can be.",
+            m.at_least[0].to_ascii_uppercase()
+        )),
+        _ if m.rounds_of > m.rounds => Some(format!("{title}: {} rounds count.", rounds_of(m))),
+        _ => None,
+    };
+    metrics.iter().filter_map(said).collect()
 }
 
 /// What has changed since a saved comparison.

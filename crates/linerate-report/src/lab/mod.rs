@@ -2,8 +2,10 @@
 
 mod page;
 
+use std::collections::BTreeMap;
+
 use linerate_lab::comparison::{Compared, Rounds, Verdict as Found};
-use linerate_lab::figures::{self, Run};
+use linerate_lab::figures::Run;
 
 use crate::json::{round6, text_of};
 use crate::schema::lab::{Document, Group, Metric, Row, Verdict};
@@ -20,45 +22,44 @@ const COLUMNS: [(&str, &str); 10] = [
     ("p90_us", "p90"),
     ("p99_us", "p99"),
     ("max_us", "max"),
-    ("cpu_us_per_request", "server CPU"),
+    ("cpu_us_per_request", "server CPU/request"),
     ("rss_mb", "memory"),
-    ("context_switches_per_request", "switches"),
-    ("client_cpu_us_per_request", "client CPU"),
+    ("context_switches_per_request", "switches/request"),
+    ("client_cpu_us_per_request", "client CPU/request"),
 ];
 
 /// The metrics of a row. `runs` are its runs round by round, `first` those of the group's first row;
 /// `None` where that is this row.
-pub fn metrics(runs: &[Run], first: Option<&[Run]>) -> std::collections::BTreeMap<String, Metric> {
+pub fn metrics(runs: &[Run], first: Option<&[Run]>) -> BTreeMap<String, Metric> {
     let mut rounds = Rounds::default();
     for (run, first) in runs.iter().zip(first.unwrap_or(runs)) {
         rounds.push([first.clone(), run.clone()]);
     }
-    let shown = |c: Compared| {
-        let verdict = match (c.ci95, c.verdict) {
-            (None, _) => Verdict::None,
-            (_, Found::NoDifference) => Verdict::NoDifference,
-            (_, Found::Better(side)) if side.index() == 1 => Verdict::Better,
-            (_, Found::Better(_)) => Verdict::Worse,
-        };
-        let metric = Metric { value: round6(c.means[1]), ratio: None, ci95: None, verdict: Verdict::None };
-        match first {
-            None => metric,
-            Some(_) => Metric {
-                ratio: Some(round6(c.ratio)),
-                ci95: c.ci95.map(|(low, high)| [round6(low), round6(high)]),
-                verdict,
-                ..metric
-            },
-        }
+    let shown = |c: Compared| Metric {
+        value: c.means.map(|means| round6(means[1])),
+        at_least: c.at_least[1],
+        ratio: c.ratio.filter(|_| first.is_some()).map(round6),
+        ci95: c.ci95.filter(|_| first.is_some()).map(|(low, high)| [round6(low), round6(high)]),
+        verdict: match c.verdict {
+            _ if first.is_none() => Verdict::None,
+            Found::NoDifference => Verdict::NoDifference,
+            Found::TooFewRounds => Verdict::TooFewRounds,
+            Found::NotMeasured => Verdict::NotMeasured,
+            Found::Better(side) if side.index() == 1 => Verdict::Better,
+            Found::Better(_) => Verdict::Worse,
+        },
     };
-    let mut all: std::collections::BTreeMap<String, Metric> =
+    let mut all: BTreeMap<String, Metric> =
         rounds.verdicts().into_iter().map(|c| (c.metric.id.to_owned(), shown(c))).collect();
-    // Memory, say, that the first row has none of is a figure all the same.
-    for metric in figures::measured(runs.iter()) {
-        let values: Vec<f64> = runs.iter().filter_map(|r| r.values.get(metric.id)).map(|v| v.ln()).collect();
-        let value = (values.iter().sum::<f64>() / values.len().max(1) as f64).exp();
-        let alone = Metric { value: round6(value), ratio: None, ci95: None, verdict: Verdict::None };
-        all.entry(metric.id.to_owned()).or_insert(alone);
+    // What the first row has none of, memory say, or too few requests for, is a figure all the same.
+    let mut alone = Rounds::default();
+    runs.iter().for_each(|run| alone.push([run.clone(), run.clone()]));
+    for compared in alone.verdicts() {
+        let metric = all.entry(compared.metric.id.to_owned()).or_default();
+        if metric.value.is_none() {
+            metric.value = compared.means.map(|means| round6(means[1]));
+            metric.at_least = compared.at_least[1];
+        }
     }
     all
 }
@@ -83,8 +84,15 @@ fn figure(row: &Row, id: &str) -> Option<f64> {
     match id {
         "min_us" => row.min_us,
         "max_us" => row.max_us,
-        _ => row.metrics.get(id).map(|metric| metric.value),
+        _ => row.metrics.get(id).and_then(|metric| metric.value),
     }
+}
+
+/// What a row shows in a column: `-` where it has nothing.
+fn cell(row: &Row, id: &str, unicode: bool) -> String {
+    let is_bound = row.metrics.get(id).is_some_and(|metric| metric.at_least);
+    let bound = if is_bound { ">= " } else { "" };
+    figure(row, id).map_or_else(|| "-".to_owned(), |v| format!("{bound}{}", value(id, v, unicode)))
 }
 
 /// The shortest and the longest latency of all runs, microseconds.
@@ -129,6 +137,15 @@ fn method(document: &Document) -> String {
     text + ". In brackets: the interval that holds the true ratio to the first row in 95 of 100 cases."
 }
 
+/// What a dash in the tables means; `None` where there is none.
+fn dashes(document: &Document) -> Option<&'static str> {
+    let lacks = |group: &Group, row: &Row| columns(group).iter().any(|(id, _)| figure(row, id).is_none());
+    let found = document.groups.iter().any(|group| group.rows.iter().any(|row| lacks(group, row)));
+    found.then_some(
+        "- is not measured: too few requests lie beyond that percentile, or the server's processes are not known here",
+    )
+}
+
 /// The whole report for a terminal.
 pub fn text(document: &Document, style: Style) -> String {
     let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
@@ -148,6 +165,10 @@ pub fn text(document: &Document, style: Style) -> String {
         line(&style.bold(&clean(&group.name)));
         line(&style.wrapped("", &clean(&group.about)));
         table(&mut line, group, style);
+    }
+    if let Some(text) = dashes(document) {
+        line("");
+        line(&style.wrapped("", text));
     }
     if !document.left_out.is_empty() {
         line("");
@@ -189,8 +210,8 @@ fn missing(document: &Document) -> Vec<Missing<'_>> {
 
 /// A column as text: its title, then the cell of each row.
 fn column(group: &Group, (id, title): (&str, &str), style: Style) -> Vec<String> {
-    let cell = |row: &Row| figure(row, id).map_or("-".to_owned(), |v| value(id, v, style.unicode));
-    std::iter::once(title.to_owned()).chain(group.rows.iter().map(cell)).collect()
+    let cells = group.rows.iter().map(|row| cell(row, id, style.unicode));
+    std::iter::once(title.to_owned()).chain(cells).collect()
 }
 
 fn widest(cells: &[String]) -> usize {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{columns, figure, method, missing, ratio, value};
+use super::{cell, columns, dashes, method, missing, ratio, value};
 use crate::markup::escape;
 use crate::passive::page::{list, page};
 use crate::schema::lab::{Document, Group, Verdict};
@@ -36,6 +36,9 @@ pub fn to_string(document: &Document) -> String {
         table(&mut out, group);
         out.push_str("</section>");
     }
+    if let Some(text) = dashes(document) {
+        let _ = write!(out, "<p class=\"source\">{}</p>", escape(text));
+    }
     list(
         &mut out,
         "Left out",
@@ -68,7 +71,7 @@ fn bars(group: &Group, id: &str, title: &str) -> Option<String> {
     const RIGHT: f64 = 470.0;
     const ROW: f64 = 28.0;
     let rows: Vec<(&str, f64)> =
-        group.rows.iter().filter_map(|r| Some((r.name.as_str(), r.metrics.get(id)?.value))).collect();
+        group.rows.iter().filter_map(|r| Some((r.name.as_str(), r.metrics.get(id)?.value?))).collect();
     let most = rows.iter().map(|(_, v)| *v).fold(0.0, f64::max);
     if rows.len() < 2 || most <= 0.0 {
         return None;
@@ -104,8 +107,7 @@ fn table(out: &mut String, group: &Group) {
     for row in &group.rows {
         let _ = write!(out, "<tr><th class=\"l\" scope=\"row\">{}</th>", escape(&row.name));
         for (id, _) in &columns {
-            let _ =
-                write!(out, "<td>{}</td>", figure(row, id).map_or("-".to_owned(), |v| value(id, v, true)));
+            let _ = write!(out, "<td>{}</td>", escape(&cell(row, id, true)));
         }
         let verdict = row.metrics.get("rate_rps").map(|m| m.verdict).unwrap_or_default();
         let (class, word) = match verdict {
@@ -113,6 +115,8 @@ fn table(out: &mut String, group: &Group) {
             Verdict::Better => ("good", "faster"),
             Verdict::Worse => ("bad", "slower"),
             Verdict::NoDifference => ("", "no difference seen"),
+            Verdict::TooFewRounds => ("", "too few rounds"),
+            Verdict::NotMeasured => ("", "not measured"),
         };
         let _ = write!(
             out,

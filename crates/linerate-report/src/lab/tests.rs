@@ -53,13 +53,15 @@ fn rows_are_compared_with_the_first_and_what_is_missing_is_named() {
     let rate = document.groups[0].rows[1].metrics["rate_rps"];
     assert_eq!(rate.verdict, Verdict::Better);
     assert!((rate.ratio.unwrap() - 10.0).abs() < 0.2 && rate.ci95.is_some());
-    assert_eq!(document.groups[0].rows[1].metrics["rss_mb"].value.round(), 12.0);
+    assert_eq!(document.groups[0].rows[1].metrics["rss_mb"].value.unwrap().round(), 12.0);
     assert_eq!(document.groups[0].rows[0].metrics["rate_rps"].ratio, None);
     let text = text(&document, Style::default());
+    assert!(text.contains("\n- is not measured: "), "the first row has no memory: {text}");
     for part in ["10.0 (", "apt install nginx", "memory", "note: busy", "what one sees", "min", "20.2 ms"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let html = page(&document);
+    assert!(html.contains("- is not measured"), "{html}");
     assert!(html.contains("loop&lt;back&gt;") && html.contains("faster") && html.contains("Left out"));
     let read: Document = serde_json::from_str(&json(&document)).unwrap();
     assert_eq!(read, document);

@@ -74,15 +74,21 @@ pub struct Side {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Metric {
-    /// The geometric mean of A's runs.
-    pub a: f64,
-    /// The geometric mean of B's runs.
-    pub b: f64,
-    /// B over A: the geometric mean of the rounds' ratios.
-    pub ratio: f64,
+    /// A's value. Of latencies it is that of all its rounds together, each with the same weight;
+    /// else the geometric mean of its runs. Null where too few requests say it.
+    pub a: Option<f64>,
+    /// B's value.
+    pub b: Option<f64>,
+    /// Sides ("a", "b") whose value is only known to be at least that, because requests without a
+    /// response stand there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_least: Vec<String>,
+    /// B over A; null without values, and where both are bounds.
+    pub ratio: Option<f64>,
     /// The interval that holds the true ratio in 95 of 100 cases; null for fewer than three rounds.
     pub ci95: Option<[f64; 2]>,
-    /// "a" or "b", whichever is better, or "no difference seen".
+    /// "a" or "b", whichever is better, "no difference seen", "too few rounds" (fewer than three
+    /// count) or "not measured" (too few requests, or none with a response on either side).
     pub verdict: String,
     /// Whether more of it is better.
     #[serde(default)]
@@ -96,6 +102,9 @@ pub struct Metric {
     /// Rounds in which both sides have it.
     #[serde(default)]
     pub rounds: u32,
+    /// Of how many rounds that were run.
+    #[serde(default)]
+    pub rounds_of: u32,
     /// Where no difference was seen: rounds beyond these that one of this size would need. Null
     /// where one was seen, and for more than 10,000.
     #[serde(default)]
@@ -144,7 +153,7 @@ pub struct Change {
     pub change: f64,
     /// The interval that holds the true change in 95 of 100 cases.
     pub ci95: Option<[f64; 2]>,
-    /// "better", "worse" (of B against A), or "no difference seen".
+    /// "better", "worse" (of B against A), "no difference seen" or "too few rounds".
     pub verdict: String,
 }
 
@@ -166,6 +175,16 @@ pub struct Round {
 pub struct Run {
     /// Values by metric: those that were measured.
     pub values: BTreeMap<String, f64>,
+    /// Metrics of these that are only known to be at least that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_least: Vec<String>,
+    /// The latencies of its good responses: HdrHistogram V2 deflate in base64, nanoseconds.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub histogram: String,
+    /// How long each request without a good response was waited for, in the same form. They count as
+    /// later than any limit.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub waited: String,
     /// Requests sent.
     pub sent: u64,
     /// Whole responses.

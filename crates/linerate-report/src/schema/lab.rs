@@ -88,11 +88,16 @@ pub struct Row {
 }
 
 /// A metric of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Metric {
-    /// The geometric mean of its runs.
-    pub value: f64,
+    /// Of latencies that of all its runs together, each with the same weight; else the geometric
+    /// mean of its runs. Null where too few requests say it.
+    pub value: Option<f64>,
+    /// Whether the value is only known to be at least that, because requests without a response
+    /// stand there.
+    #[serde(default)]
+    pub at_least: bool,
     /// Over the first row's, in the same rounds; null for that row itself.
     pub ratio: Option<f64>,
     /// The interval that holds the true ratio in 95 of 100 cases.
@@ -105,7 +110,7 @@ pub struct Metric {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Verdict {
-    /// It is the first row, or there are too few rounds.
+    /// It is the first row, or the first row lacks the metric.
     #[default]
     #[serde(rename = "-")]
     None,
@@ -118,6 +123,12 @@ pub enum Verdict {
     /// The interval holds 1.
     #[serde(rename = "no difference seen")]
     NoDifference,
+    /// Fewer than three rounds count.
+    #[serde(rename = "too few rounds")]
+    TooFewRounds,
+    /// Too few requests, or on neither side ones with a response, say it.
+    #[serde(rename = "not measured")]
+    NotMeasured,
 }
 
 /// A row that was left out.
