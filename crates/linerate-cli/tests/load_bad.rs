@@ -399,3 +399,42 @@ fn a_response_before_a_reset_is_read() {
         assert_eq!(counts, (60, 60), "{way:?} {}", said.err);
     }
 }
+
+/// A run with these arguments that is stopped for a second on the way.
+fn stopped_for_a_second(args: &[&str]) -> serde_json::Value {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out.json");
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args([&["load", "-q", "-d", "4s", "--json", file.to_str().unwrap()], args].concat())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let signal = |name: &str| {
+        let pid = child.id().to_string();
+        assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
+    };
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    signal("-STOP");
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    signal("-CONT");
+    child.wait().unwrap();
+    serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
+}
+
+#[test]
+fn a_client_that_was_stopped_says_so_and_does_not_blame_the_server() {
+    let server = common::answering(common::HELLO);
+    let url = format!("http://{server}/");
+    for args in [&["--rate", "100", "-c", "8", &url][..], &["-c", "2", &url]] {
+        let document = stopped_for_a_second(args);
+        let client = &document["client"];
+        assert!(client["stood_still_ms"].as_f64().unwrap() >= 800.0, "{args:?}: {client:#}");
+        let warnings = document["warnings"].to_string();
+        assert!(warnings.contains("this client stood still for up to"), "{args:?}: {warnings}");
+        if args.contains(&"--rate") {
+            // A quarter of the requests were due meanwhile.
+            assert!(client["lateness_us_p99"].as_f64().unwrap() >= 500_000.0, "{client:#}");
+        }
+    }
+}

@@ -125,6 +125,14 @@ pub(crate) const INTERVALS: usize = 4096;
 /// missing from the latencies.
 pub(crate) const EVENTS_PER_CLOCK_READ: usize = 8;
 
+/// Longest wait for events. Reason: time beyond a wait is our own standstill, and of a wait without
+/// end nothing is beyond it.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(50);
+
+/// Time beyond a wait from which on the thread stood still. Reason: other threads of a busy machine
+/// take its core for some milliseconds at a time, which schedstat counts.
+pub(crate) const LEAST_GAP: Duration = Duration::from_millis(20);
+
 /// Longest wait for a low-water mark to be reached before it is taken back (`--throughput`). Reason: responses may
 /// turn out shorter than those before.
 pub(crate) const LOW_WATER_WAIT: Duration = Duration::from_millis(5);

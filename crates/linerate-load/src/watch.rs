@@ -2,13 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use linerate_net::machine;
+use linerate_net::machine::{self, ClocksAhead};
 
 use crate::outcome::{Client, Outcome};
 use crate::plan::{Pace, Plan, Way};
 
 /// Busy share of a core from which the client is held to be the limit.
 const BUSY: f64 = 0.95;
+/// Share of the time for which the sending threads waited for a core, from which on the client is
+/// held to be the limit.
+const AWAY: f64 = 0.2;
+/// A suspension is longer than that. Reason: two clocks are not read at the same moment.
+const SUSPENDED: Duration = Duration::from_millis(100);
+/// A wall clock that gains more than that while it is measured was not merely corrected.
+const CLOCK_SET: Duration = Duration::from_secs(1);
 /// Busy share below which a closed loop waits for the server, not for its core.
 const ITS_PART: f64 = 0.3;
 /// Share of the requests due that never left, from which on the rate was missed.
@@ -23,6 +30,7 @@ pub(crate) struct Watch {
     cpu_ns: u64,
     waiting_ns: u64,
     switches: u64,
+    ahead: ClocksAhead,
 }
 
 fn waiting_ns() -> u64 {
@@ -41,6 +49,7 @@ impl Watch {
             cpu_ns: machine::thread_cpu_time_ns(),
             waiting_ns: waiting_ns(),
             switches: switches(),
+            ahead: machine::clocks_ahead(),
         }
     }
 
@@ -54,9 +63,22 @@ impl Watch {
             run_queue_wait: Duration::from_nanos(waiting_ns().saturating_sub(self.waiting_ns)),
             context_switches: switches().saturating_sub(self.switches),
             threads: 1,
+            suspended: suspended(self.ahead, machine::clocks_ahead()),
             ..Client::default()
         }
     }
+}
+
+/// For how long the machine was suspended between two looks: a clock that runs on meanwhile is further
+/// ahead of one that does not. What is less may be the time service that corrects the clock.
+fn suspended(before: ClocksAhead, after: ClocksAhead) -> Duration {
+    let further = |before: u64, after: u64, least: Duration| {
+        // A difference of wall-clock time may be negative, and then wraps.
+        let by = after.wrapping_sub(before).cast_signed();
+        Some(Duration::from_nanos(u64::try_from(by).unwrap_or(0))).filter(|by| *by >= least)
+    };
+    let boot = further(before.boot_ns, after.boot_ns, SUSPENDED);
+    boot.or(further(before.wall_ns, after.wall_ns, CLOCK_SET)).unwrap_or_default()
 }
 
 /// Says whether the client was the limit, once everything is known: a closed loop whose core had no
@@ -65,24 +87,28 @@ pub(crate) fn judge(plan: &Plan, outcome: &mut Outcome) {
     let client = &outcome.client;
     let late = client.lateness.percentile_ns(99.0);
     let missed = outcome.requests.unsent as f64 > MISSED * outcome.requests.due() as f64;
-    let reason = if plan.pace == Pace::Closed {
-        let waited = client.run_queue_wait.as_secs_f64()
-            / (outcome.duration.as_secs_f64() * f64::from(client.threads.max(1))).max(1e-9);
-        match client.core_busy {
-            busy if busy >= BUSY => Some(format!(
-                "the busiest sending thread used {:.0} % of its core: the server may be able to do more",
-                busy * 100.0
-            )),
-            // Blocking threads share cores among themselves, so their waiting proves nothing.
-            busy if plan.way == Way::Loop && busy >= ITS_PART && busy + waited >= BUSY => Some(format!(
-                "other work took {:.0} % of the time of the sending threads, and they used the rest",
-                waited * 100.0
-            )),
-            _ => None,
-        }
-    } else if missed && late >= LATE_NS {
+    let waited = client.waited_share(outcome.duration);
+    // Blocking threads share cores among themselves, so their waiting proves nothing.
+    let alone = matches!(plan.way, Way::Loop | Way::Poll);
+    let reason = if plan.pace == Pace::Closed && client.core_busy >= BUSY {
+        Some(format!(
+            "the busiest sending thread used {:.0} % of its core: the server may be able to do more",
+            client.core_busy * 100.0
+        ))
+    } else if alone
+        && client.core_busy >= ITS_PART
+        && client.core_busy + waited >= BUSY
+        && plan.pace == Pace::Closed
+    {
+        Some(format!(
+            "other work took {:.0} % of the time of the sending threads, and they used the rest",
+            waited * 100.0
+        ))
+    } else if plan.pace != Pace::Closed && missed && late >= LATE_NS {
         let ms = late as f64 / 1e6;
         Some(format!("requests left up to {ms:.1} ms late (99th percentile), and the rate was not reached"))
+    } else if alone && waited > AWAY {
+        Some(format!("the sending threads waited for a core for {:.0} % of the time", waited * 100.0))
     } else {
         None
     };
@@ -107,12 +133,33 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_a_core_alone_is_no_limit() {
+    fn a_clock_that_ran_on_alone_is_a_suspension() {
+        let at = |boot_s: u64, wall_s: i64| ClocksAhead {
+            boot_ns: boot_s * 1_000_000_000,
+            wall_ns: (wall_s * 1_000_000_000).cast_unsigned(),
+        };
+        assert_eq!(suspended(at(5, 100), at(8, 103)), Duration::from_secs(3));
+        // A virtual machine that was stopped by its host learns it from the wall clock alone.
+        assert_eq!(suspended(at(5, -1), at(5, 4)), Duration::from_secs(5));
+        assert_eq!(suspended(at(5, 4), at(5, 2)), Duration::ZERO);
+        let corrected = ClocksAhead { boot_ns: 50_000_000, wall_ns: 900_000_000 };
+        assert_eq!(suspended(at(0, 0), corrected), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_client_that_waits_for_a_core_is_the_limit() {
         let mut outcome = Outcome { duration: Duration::from_secs(10), ..Outcome::default() };
         outcome.client.threads = 1;
         outcome.client.core_busy = 0.002;
+        outcome.client.run_queue_wait = Duration::from_secs(2);
+        assert!(!limited(&closed(), &outcome), "20 % of the time");
         outcome.client.run_queue_wait = Duration::from_secs(9);
-        assert!(!limited(&closed(), &outcome));
+        assert!(limited(&closed(), &outcome));
+        let threads = Plan { way: Way::Threads, ..closed() };
+        assert!(!limited(&threads, &outcome), "they share cores among themselves");
+        let rate = Rate::constant(100.0);
+        let open = Plan { pace: Pace::Open { rate, arrival: Default::default() }, ..closed() };
+        assert!(limited(&open, &outcome));
         outcome.client.core_busy = 0.6;
         assert!(limited(&closed(), &outcome));
         outcome.client.run_queue_wait = Duration::from_secs(1);

@@ -22,6 +22,22 @@ pub fn wall_offset_ns() -> u64 {
     wall.wrapping_sub(monotonic_now().as_nanos())
 }
 
+/// How far other clocks are ahead of `CLOCK_MONOTONIC`, which stands still while a machine is
+/// suspended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClocksAhead {
+    /// `CLOCK_BOOTTIME`, nanoseconds.
+    pub boot_ns: u64,
+    /// The wall clock, as [`wall_offset_ns`] has it.
+    pub wall_ns: u64,
+}
+
+/// Reads the clocks.
+pub fn clocks_ahead() -> ClocksAhead {
+    let boot_ns = thread::boot_time_ns().saturating_sub(monotonic_now().as_nanos());
+    ClocksAhead { boot_ns, wall_ns: wall_offset_ns() }
+}
+
 /// Listening sockets that the service manager opened for this process, in its order
 /// (sd_listen_fds(3)); empty if it opened none. Call it once, before the process opens any
 /// descriptor; later calls return none.

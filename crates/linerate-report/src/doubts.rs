@@ -18,7 +18,8 @@ pub fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     all.extend(silent(outcome));
     all.extend(few_samples(plan, outcome));
     all.extend(short(outcome));
-    all.extend(disturbed(plan, outcome));
+    all.extend(suspended(outcome));
+    all.extend(stood_still(plan, outcome).or_else(|| disturbed(plan, outcome)));
     all.extend(rate_missed(plan, outcome));
     all.extend(unsteady(plan, outcome));
     all.extend(mostly_bad(outcome));
@@ -89,6 +90,32 @@ fn short(outcome: &Outcome) -> Option<String> {
         format!(
             "the run lasted {}: opening connections and cold caches weigh much in it",
             units::time_ns(outcome.duration.as_nanos() as f64, false)
+        )
+    })
+}
+
+fn suspended(outcome: &Outcome) -> Option<String> {
+    let lasted = outcome.client.suspended;
+    (!lasted.is_zero()).then(|| {
+        format!(
+            "this machine was suspended for {}, or its clock was set: latencies around that time are not the server's",
+            units::time_ns(lasted.as_nanos() as f64, false)
+        )
+    })
+}
+
+/// The client itself stood still: what was due or arrived meanwhile waited for it.
+fn stood_still(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    let (longest, all) = (outcome.client.stood_still, outcome.client.stood_still_in_all);
+    let p99 = figures::main_latency(plan, outcome)?.percentile_ns(99.0);
+    let matters = !longest.is_zero() && longest.as_nanos() >= u128::from(p99 / 10);
+    matters.then(|| {
+        let time = |time: Duration| units::time_ns(time.as_nanos() as f64, false);
+        let in_all = if all > longest { format!(", {} in all", time(all)) } else { String::new() };
+        format!(
+            "this client stood still for up to {}{in_all}: it was stopped or had no core, so latencies of that time are its \
+             own, not the server's",
+            time(longest)
         )
     })
 }
@@ -205,6 +232,18 @@ mod tests {
         assert!(only(&outcome, &testing::plan_closed(), "this machine added up to 12.0 ms"));
         outcome.latency.from_sent.record(1_000_000_000, 1_000_000);
         assert!(!only(&outcome, &testing::plan_closed(), "this machine added"));
+    }
+
+    #[test]
+    fn a_client_that_stood_still_is_named_instead_of_the_server() {
+        let mut outcome = testing::quiet_outcome();
+        outcome.client.disturbed = Duration::from_millis(12);
+        outcome.client.stood_still = Duration::from_secs(2);
+        outcome.client.stood_still_in_all = Duration::from_millis(2_500);
+        assert!(only(&outcome, &testing::plan_closed(), "stood still for up to 2.00 s, 2.50 s in all"));
+        let mut outcome = testing::quiet_outcome();
+        outcome.client.suspended = Duration::from_secs(9);
+        assert!(only(&outcome, &testing::plan_open(), "this machine was suspended for 9.00 s"));
     }
 
     #[test]

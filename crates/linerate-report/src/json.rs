@@ -326,6 +326,8 @@ fn client(report: &Report<'_>) -> schema::Client {
         cpu_us_per_request: figures::cpu_us_per_request(report.outcome).map(round3),
         run_queue_wait_s: seconds(c.run_queue_wait),
         disturbed_ms: round3(c.disturbed.as_secs_f64() * 1e3),
+        stood_still_ms: round3(c.stood_still.as_secs_f64() * 1e3),
+        suspended_ms: round3(c.suspended.as_secs_f64() * 1e3),
         context_switches: c.context_switches,
         lateness_us_p99: late.then(|| round3(c.lateness.percentile_ns(99.0) as f64 / 1e3)),
         threads: c.threads,

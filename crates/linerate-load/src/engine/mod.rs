@@ -10,10 +10,12 @@
 //! * `reach`: when none could be.
 //! * `silence`: when no response came.
 //! * `looks`: what TCP goes through.
+//! * `gaps`: when this thread itself stood still.
 
 pub(crate) mod board;
 pub(crate) mod body;
 mod decode;
+mod gaps;
 pub(crate) mod kinds;
 mod looks;
 mod loss;
@@ -39,11 +41,12 @@ use linerate_net::{Close, Conn, Event, NetError, NetErrorKind, TcpInfo, Time, Tr
 
 use crate::limits::{
     CLOSED_AT_ONCE, CLOSING_PATIENCE, DEAF_GRACE, EVENTS_PER_CLOCK_READ, LETTING_ALL_GO, LETTING_GO,
-    LONGEST_TURN, LOW_WATER_WAIT, NEWS, RESETS, STOP_GRACE,
+    LONGEST_TURN, LONGEST_WAIT, LOW_WATER_WAIT, NEWS, RESETS, STOP_GRACE,
 };
 use crate::outcome::Outcome;
 use crate::route::Addresses;
 use board::Board;
+use gaps::Gaps;
 use kinds::{Kinds, Rendering};
 use looks::Looks;
 use reach::Reach;
@@ -121,6 +124,7 @@ pub(crate) struct Engine<T: Transport, C: Conversation<Reading = Reading>> {
     next_mark: Time,
     stopping: Option<Time>,
     looks: Looks,
+    gaps: Gaps,
     unreachable: Option<String>,
     /// Why this core gives the server up, once all have.
     given_up: Option<String>,
@@ -166,6 +170,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             next_mark: measure_from + Duration::from_secs(1),
             stopping: None,
             looks: Looks::new(measure_from),
+            gaps: Gaps::default(),
             unreachable: None,
             given_up: None,
             reach: Reach::new(orders.start, measure_from),
@@ -203,9 +208,10 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             if self.finished(now) {
                 return Ok(());
             }
-            let until = self.deadline(now);
+            let until = self.deadline(now).max(now).min(now + LONGEST_WAIT);
             self.transport.turn(Some(until), &mut events)?;
             now = self.transport.now();
+            self.gaps.note(until, now, self.recorder.measuring(now));
             if now >= self.supply.stop_at() {
                 self.recorder.close_window(self.supply.stop_at());
             }
@@ -291,7 +297,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         if received.answered > 0 {
             self.reach.progressed(now);
             if self.supply.next_due().is_some_and(|due| due <= now) {
-                self.free_since = now;
+                self.free_since = self.gaps.free_since(now);
             }
         }
         received.next
@@ -349,7 +355,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     fn take(&mut self, now: Time, most: u32) -> Option<Batch> {
         let batch = self.supply.take(now, most)?;
         if self.orders.open_loop && batch.measured {
-            self.recorder.lateness.record(now.nanos_since(batch.due.max(self.free_since)), 1);
+            let since = batch.due.max(self.free_since);
+            self.recorder.lateness.record(now.nanos_since(since), u64::from(batch.count));
         }
         Some(batch)
     }
@@ -648,6 +655,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         let mut outcome = self.recorder.into_outcome(end, now);
         outcome.http = self.pool.facts();
         outcome.client.start_late = self.start_late;
+        outcome.client.stood_still = self.gaps.longest;
+        outcome.client.stood_still_in_all = self.gaps.total;
         outcome.io = self.transport.name().to_owned();
         outcome.interrupted = interrupted;
         outcome.unreachable = self.unreachable.or(self.given_up.filter(|_| !self.board.reached()));

@@ -354,6 +354,16 @@ pub struct Client {
     pub run_queue_wait: Duration,
     /// The longest that a sending thread waited for its core within a tenth of a second: this machine added no more than that to a latency.
     pub disturbed: Duration,
+    /// The longest that a sending thread stood still though it had something to do: stopped, suspended or
+    /// without its core.
+    #[serde(default)]
+    pub stood_still: Duration,
+    /// All such times together, of the thread that had the most.
+    #[serde(default)]
+    pub stood_still_in_all: Duration,
+    /// For how long the whole machine was suspended: its clocks ran on without it.
+    #[serde(default)]
+    pub suspended: Duration,
     /// How late the last sending thread began, against its planned start.
     #[serde(default)]
     pub start_late: Duration,
@@ -367,6 +377,14 @@ pub struct Client {
     pub saturated: bool,
     /// In words.
     pub reason: Option<String>,
+}
+
+impl Client {
+    /// Share of a time for which the sending threads had to wait for a core.
+    pub fn waited_share(&self, time: Duration) -> f64 {
+        let wall = time.as_secs_f64() * f64::from(self.threads.max(1));
+        if wall > 0.0 { self.run_queue_wait.as_secs_f64() / wall } else { 0.0 }
+    }
 }
 
 /// One second of the run.
