@@ -402,24 +402,24 @@ fn a_response_before_a_reset_is_read() {
 
 /// A run with these arguments that is stopped for a second on the way.
 fn stopped_for_a_second(args: &[&str]) -> serde_json::Value {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("out.json");
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_linerate"))
-        .args([&["load", "-q", "-d", "4s", "--json", file.to_str().unwrap()], args].concat())
+        .args([&["load", "-q", "-d", "4s", "--json", file.to_str().expect("UTF-8")], args].concat())
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .spawn()
-        .unwrap();
+        .expect("it starts");
     let signal = |name: &str| {
         let pid = child.id().to_string();
-        assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
+        assert!(std::process::Command::new("kill").args([name, &pid]).status().expect("kill").success());
     };
     std::thread::sleep(std::time::Duration::from_millis(1_500));
     signal("-STOP");
     std::thread::sleep(std::time::Duration::from_secs(1));
     signal("-CONT");
-    child.wait().unwrap();
-    serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
+    child.wait().expect("its end");
+    serde_json::from_slice(&std::fs::read(&file).expect("a document")).expect("JSON")
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The search for the highest rate, or the most connections, at which a check holds, for a terminal.
 
-use crate::schema::outcome::Find;
+use crate::schema::outcome::{Find, FindPoint};
 use crate::style::{Style, clean};
 use crate::units;
 
@@ -22,16 +22,16 @@ pub fn to_string(find: &Find, target: &str, style: Style) -> String {
             line(&format!("{}   {interval}", style.bold(&format!("holds up to {highest}"))));
         }
         (Some(highest), None) => line(&style.bold(&format!("holds at {highest} still"))),
-        (None, _) => line(&style.bad(&format!("holds at no {}", one_of(find)))),
+        (None, _) => line(&style.bad(&none(find))),
     }
     line(&style.wrapped("", &find.why));
     line("");
     let largest = find.points.iter().filter_map(|p| p.value).fold(0.0, f64::max);
     let by_connections = find.by == "connections";
     let first = if by_connections { format!("{:>12} ", "connections") } else { String::new() };
-    let bar_width = usize::from(style.width).saturating_sub(58 + first.len()).min(30);
+    let bar_width = usize::from(style.width).saturating_sub(59 + first.len()).min(30);
     line(&style.bold(&format!(
-        "{first}{:>12} {:>10} {:>10} {:>10} {:>8}",
+        "{first}{:>12} {:>10} {:>10} {:>10} {:>9}",
         "requests/s",
         "p50",
         name(&find.expr),
@@ -40,7 +40,13 @@ pub fn to_string(find: &Find, target: &str, style: Style) -> String {
     )));
     for point in &find.points {
         let value = |v: Option<f64>| v.map_or("-".to_owned(), |v| shown(&find.expr, v, style));
-        let mark = if point.holds { style.good("holds   ") } else { style.bad("fails   ") };
+        let (word, is_good) = says(point);
+        let word = format!("{word:<9}");
+        let mark = match is_good {
+            Some(true) => style.good(&word),
+            Some(false) => style.bad(&word),
+            None => style.dim(&word),
+        };
         let share = point.value.map_or(0.0, |v| (v / largest.max(1e-9)).sqrt());
         let first = point.connections.filter(|_| by_connections);
         let first = first.map_or(String::new(), |c| format!("{:>12} ", units::count(u64::from(c))));
@@ -70,6 +76,26 @@ pub(crate) fn interval(find: &Find) -> Option<String> {
     rates.or_else(|| find.interval_connections.map(|[low, high]| between(whole(low), whole(high))))
 }
 
+/// What a look says, and whether that is good; `None`: nothing for certain.
+pub(crate) fn says(point: &FindPoint) -> (&'static str, Option<bool>) {
+    match point.holds {
+        _ if point.disturbed => ("disturbed", None),
+        _ if point.outdated => ("earlier", None),
+        Some(true) => ("holds", Some(true)),
+        Some(false) => ("fails", Some(false)),
+        None => ("open", None),
+    }
+}
+
+/// What there is to say where no highest rate was found.
+pub(crate) fn none(find: &Find) -> String {
+    match find.end.as_str() {
+        "not measured" => "not measured".to_owned(),
+        "client limit" => "not measured: this client was the limit".to_owned(),
+        _ => format!("holds at no {}", one_of(find)),
+    }
+}
+
 /// What no highest one of was found.
 fn one_of(find: &Find) -> &'static str {
     if find.by == "connections" { "number of connections" } else { "rate" }
@@ -87,7 +113,6 @@ fn shown(expr: &str, value: f64, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::outcome::FindPoint;
 
     fn point(rate_rps: f64, value: f64) -> FindPoint {
         FindPoint {
@@ -97,7 +122,9 @@ mod tests {
             value: Some(value),
             over: if value < 50_000.0 { 0.001 } else { 0.3 },
             p50_us: Some(value / 4.0),
-            holds: value < 50_000.0,
+            holds: Some(value < 50_000.0),
+            disturbed: false,
+            outdated: false,
         }
     }
 
@@ -111,11 +138,18 @@ mod tests {
             interval_connections: None,
             rate_rps: Some(912.0),
             interval_rps: Some([880.0, 951.0]),
-            limit: Some("server core".to_owned()),
+            holds_at: Some(880.0),
+            limit: Some("server".to_owned()),
             why: "The server's core gave way: at 951 requests/s a thread of it used 99 % of a core."
                 .to_owned(),
             interrupted: false,
-            points: vec![point(100.0, 900.0), point(880.0, 31_000.0), point(951.0, 120_000.0)],
+            points: vec![
+                point(100.0, 900.0),
+                point(951.0, 120_000.0),
+                FindPoint { disturbed: true, holds: None, ..point(880.0, 80_000.0) },
+                point(880.0, 31_000.0),
+                FindPoint { holds: None, ..point(912.0, 49_000.0) },
+            ],
         };
         insta::assert_snapshot!(to_string(&find, "http://127.0.0.1:8080/", Style::default()));
         let closed = Find {
@@ -129,6 +163,9 @@ mod tests {
         };
         insta::assert_snapshot!("closed", to_string(&closed, "http://127.0.0.1:8080/", Style::default()));
         let none = Find { rate_rps: None, interval_rps: None, points: Vec::new(), interrupted: true, ..find };
+        let unsure = Find { end: "client limit".to_owned(), ..none.clone() };
+        let said = to_string(&unsure, "http://127.0.0.1:8080/", Style::default());
+        assert!(said.contains("\nnot measured: this client was the limit\n"), "{said}");
         let said = to_string(&none, "http://127.0.0.1:8080/", Style::default());
         assert!(
             said.contains("holds at no rate") && said.contains("so far") && !said.contains("NaN"),

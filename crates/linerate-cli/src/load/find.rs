@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_explain::driver::listening_processes;
-use linerate_lab::find::{BUDGET, End, Next, Search, Seen, Settings, Slice, Step, Unit};
+use linerate_lab::find::{BUDGET, End, Next, Says, Search, Seen, Settings, Slice, Step, Unit};
 use linerate_lab::servers::{Usage, descendants};
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::Requests;
@@ -34,6 +34,10 @@ const MOST: f64 = 20e6;
 const CONNECTIONS: u32 = 4_096;
 /// The most connections that are tried when their number is looked for.
 const MOST_CONNECTIONS: f64 = 50_000.0;
+/// Share of the time for which the sending threads had no core, from which on a look is disturbed.
+const AWAY: f64 = 0.2;
+/// Part of the limit for which they may be held up.
+const PART: f64 = 0.25;
 /// Busy share from which on a core has nothing left.
 const BUSY: f64 = 0.9;
 /// Requests in flight on average, below which each was alone most of the time.
@@ -178,6 +182,8 @@ struct Looked {
     full: bool,
     /// Cores that the server's processes used, and the busiest thread's share of one.
     server: Option<f64>,
+    /// Other work took this client's core, or it stood still, for long enough to matter.
+    disturbed: bool,
 }
 
 /// Runs the search.
@@ -223,14 +229,16 @@ pub(super) fn run(
             break None;
         }
         let took = looker.took(begun, &plan, &looked.outcome);
-        search.take(&Seen { slices, score: looked.score, took });
+        let (score, disturbed) = (looked.score, looked.disturbed);
+        search.take(&Seen { slices, score, took, disturbed });
         tell(args.quiet, &looked);
         looks.push(looked);
     };
     if !args.quiet && stderr().is_terminal() {
         terminal::overwrite_line("");
     }
-    report(plan, (check, unit), &limit, &looks, end, (sink, results))
+    let said: Vec<Says> = search.points().map(|(_, says)| says).collect();
+    report(plan, (check, unit), &limit, (&looks, &said), end, (sink, results))
 }
 
 /// `--rate` says where it begins, or `-c`.
@@ -338,7 +346,22 @@ fn look(
     let over = linerate_lab::find::Share::of(&slices).value();
     let score = limit.score(&outcome);
     let full = full && unit == Unit::Rate;
-    Ok((Looked { step, unit, score, over, full, server: cores, outcome }, slices))
+    let disturbed = is_disturbed(limit, &outcome);
+    Ok((Looked { step, unit, score, over, full, server: cores, disturbed, outcome }, slices))
+}
+
+/// Whether what was late may be our own doing: sending threads had no core for much of the time, or
+/// as many requests as may be over the limit were held up here for a good part of it.
+fn is_disturbed(limit: &Limit, outcome: &Outcome) -> bool {
+    let client = &outcome.client;
+    if client.waited_share(outcome.duration) > AWAY {
+        return true;
+    }
+    let part = Duration::from_secs_f64(limit.value / 1e6 * PART);
+    let late = || client.lateness.percentile_ns(100.0 * (1.0 - limit.allowed / 2.0));
+    let held_up = || client.disturbed >= part && client.waited_share(outcome.duration) >= limit.allowed / 2.0;
+    limit.metric.is_latency()
+        && (client.stood_still >= part || u128::from(late()) >= part.as_nanos() || held_up())
 }
 
 impl Looked {
@@ -363,7 +386,8 @@ fn tell(quiet: bool, looked: &Looked) {
         return;
     }
     let holds = if looked.score >= 0.0 { "holds" } else { "fails" };
-    let text = format!("{}: {holds}, {:.2} % over the limit", looked.load(), looked.over * 100.0);
+    let disturbed = if looked.disturbed { "; this client was disturbed" } else { "" };
+    let text = format!("{}: {holds}, {:.2} % over the limit{disturbed}", looked.load(), looked.over * 100.0);
     if stderr().is_terminal() {
         terminal::overwrite_line(&text);
     } else {
@@ -382,18 +406,19 @@ fn report(
     plan: &Plan,
     (check, unit): (&Check, Unit),
     limit: &Limit,
-    looks: &[Looked],
+    (looks, said): (&[Looked], &[Says]),
     end: Option<End>,
     (sink, results): (Option<&Sink>, &Results),
 ) -> Result<Exit, Fault> {
-    let found = found((check, unit), limit, looks, end);
+    let found = found((check, unit), limit, (looks, said), end);
     let to_stderr = sink == Some(&Sink::Stdout);
     let style = terminal::style_beside(to_stderr);
     let mut text = find::to_string(&found, &plan.target.url, style);
-    let knee = found.rate_rps.or(found.connections.map(f64::from)).unwrap_or(0.0);
+    let knee = found.rate_rps.or(found.connections.map(f64::from)).or(found.holds_at).unwrap_or(0.0);
     let held = looks.iter().filter(|l| l.score >= 0.0 && l.step.rate <= knee * 1.01);
     let best = held.max_by(|a, b| a.step.rate.total_cmp(&b.step.rate)).or(looks.last());
-    let mut failed = matches!(end, Some(End::AlwaysFails(_)));
+    let mut failed =
+        matches!(end, Some(End::AlwaysFails(_) | End::ClientLimit { .. } | End::NotMeasured { .. }));
     let mut written = Ok(());
     if let Some(best) = best {
         let plan = planned_for(plan, best);
@@ -428,36 +453,22 @@ fn planned_for(plan: &Plan, looked: &Looked) -> Plan {
     Plan { pace: Pace::Open { rate, arrival }, stop, warm_up: looked.step.warm_up, ..plan.clone() }
 }
 
-fn found((check, unit): (&Check, Unit), limit: &Limit, looks: &[Looked], end: Option<End>) -> Find {
-    let mut looks: Vec<&Looked> = looks.iter().collect();
-    looks.sort_by(|a, b| a.step.rate.total_cmp(&b.step.rate));
-    let points: Vec<FindPoint> = looks.iter().map(|l| point(limit, l)).collect();
-    let held = looks.iter().filter(|l| l.score >= 0.0).map(|l| l.step.rate).max_by(f64::total_cmp);
-    let (name, rate, interval) = match end {
-        Some(End::Knee { rate, low, high }) => ("knee", Some(rate), Some([low, high])),
-        Some(End::AlwaysFails(_)) => ("always fails", None, None),
-        Some(End::NeverFails(rate)) => ("never fails", Some(rate), None),
-        None => ("interrupted", held, None),
+fn found(
+    (check, unit): (&Check, Unit),
+    limit: &Limit,
+    (looks, said): (&[Looked], &[Says]),
+    end: Option<End>,
+) -> Find {
+    let points: Vec<FindPoint> = looks.iter().zip(said).map(|(l, says)| point(limit, l, *says)).collect();
+    let (name, rate, interval, holds_at) = match end {
+        Some(End::Knee { rate, low, high }) => ("knee", Some(rate), Some([low, high]), Some(low)),
+        Some(End::AlwaysFails(_)) => ("always fails", None, None, None),
+        Some(End::NeverFails(rate)) => ("never fails", Some(rate), None, Some(rate)),
+        Some(End::ClientLimit { low }) => ("client limit", None, None, low),
+        Some(End::NotMeasured { low, .. }) => ("not measured", None, None, low),
+        None => ("interrupted", None, None, None),
     };
-    // The look above the knee that is the nearest to it says what gave way.
-    let above = looks.iter().filter(|l| l.score < 0.0 && rate.is_none_or(|rate| l.step.rate >= rate * 0.98));
-    let above = above.min_by(|a, b| a.step.rate.total_cmp(&b.step.rate));
-    let (kind, why) = match (&end, above) {
-        (Some(End::NeverFails(rate)), _) => (
-            None,
-            format!("It held at {}, more of which are not tried: nothing gave way.", load(unit, *rate)),
-        ),
-        (_, Some(looked)) => {
-            let (kind, why) = gave_way(limit, looked, &looks);
-            let begin = match (rate, unit) {
-                (Some(_), _) => "",
-                (None, Unit::Rate) => "The check fails at the lowest rate already. ",
-                (None, Unit::Connections) => "The check fails with one connection already. ",
-            };
-            (Some(kind.to_owned()), format!("{begin}{why}"))
-        }
-        _ => (None, "No look failed, so nothing gave way yet.".to_owned()),
-    };
+    let (kind, why) = why(unit, limit, (looks, said), end.as_ref());
     let round = |rate: f64| (rate * 10.0).round() / 10.0;
     Find {
         expr: check.expr.clone(),
@@ -468,15 +479,70 @@ fn found((check, unit): (&Check, Unit), limit: &Limit, looks: &[Looked], end: Op
             .filter(|_| unit == Unit::Connections)
             .map(|ends| ends.map(|end| end as u32)),
         rate_rps: rate.filter(|_| unit == Unit::Rate).map(round),
+        holds_at: holds_at.map(round),
         interval_rps: interval.filter(|_| unit == Unit::Rate).map(|ends| ends.map(round)),
-        limit: kind,
+        limit: kind.map(str::to_owned),
         why,
         interrupted: end.is_none(),
         points,
     }
 }
 
-fn point(limit: &Limit, l: &Looked) -> FindPoint {
+/// What gave way, and the same in words.
+fn why(
+    unit: Unit,
+    limit: &Limit,
+    (looks, said): (&[Looked], &[Says]),
+    end: Option<&End>,
+) -> (Option<&'static str>, String) {
+    // The look that fails for certain at the lowest load, or else the last one that failed.
+    let failed = || looks.iter().zip(said).filter(|(l, _)| l.score < 0.0 && !l.disturbed);
+    let lowest = failed().filter(|(_, says)| **says == Says::Fails);
+    let lowest = lowest.min_by(|(a, _), (b, _)| a.step.rate.total_cmp(&b.step.rate));
+    let cause = lowest.or(failed().next_back()).map(|(l, _)| gave_way(limit, l, looks));
+    let certain = |low: Option<f64>| match low {
+        Some(low) => format!("It holds at {} for certain. ", load(unit, low)),
+        None => String::new(),
+    };
+    match end {
+        Some(End::NeverFails(rate)) => (
+            None,
+            format!("It held at {}, more of which are not tried: nothing gave way.", load(unit, *rate)),
+        ),
+        Some(End::ClientLimit { low }) => {
+            let n = looks.iter().filter(|l| l.disturbed).count();
+            let text = format!(
+                "{}This client was the limit: during {n} of {} looks other work took its core, so what failed then says \
+                 nothing of the server. A quieter machine, or one for the client alone, can tell.",
+                certain(*low),
+                looks.len()
+            );
+            (Some("client"), text)
+        }
+        Some(End::NotMeasured { low, high }) => {
+            let above =
+                high.map_or(String::new(), |high| format!("It fails at {} for certain. ", load(unit, high)));
+            let (kind, cause) =
+                cause.map_or((None, String::new()), |(kind, why)| (Some(kind), format!(" {why}")));
+            let text =
+                format!("{}{above}The time did not suffice to be certain of more.{cause}", certain(*low));
+            (kind, text)
+        }
+        Some(End::AlwaysFails(_)) => {
+            let begin = match unit {
+                Unit::Rate => "The check fails at the lowest rate already.",
+                Unit::Connections => "The check fails with one connection already.",
+            };
+            cause.map_or((None, begin.to_owned()), |(kind, why)| (Some(kind), format!("{begin} {why}")))
+        }
+        Some(End::Knee { .. }) | None => cause.map_or_else(
+            || (None, "No look failed, so nothing gave way yet.".to_owned()),
+            |(kind, why)| (Some(kind), why),
+        ),
+    }
+}
+
+fn point(limit: &Limit, l: &Looked, says: Says) -> FindPoint {
     let p50 = l.outcome.percentile(50.0);
     let answered = l.outcome.rate_rps();
     let (connections, rate) = match l.unit {
@@ -490,12 +556,18 @@ fn point(limit: &Limit, l: &Looked) -> FindPoint {
         value: limit.measured(&l.outcome),
         over: l.over,
         p50_us: (p50.ns > 0).then_some(p50.ns as f64 / 1e3),
-        holds: l.score >= 0.0,
+        holds: match says {
+            Says::Holds => Some(true),
+            Says::Fails => Some(false),
+            Says::Open | Says::Disturbed | Says::Outdated => None,
+        },
+        disturbed: says == Says::Disturbed,
+        outdated: says == Says::Outdated,
     }
 }
 
 /// What gave way at a look that failed.
-fn gave_way(limit: &Limit, l: &Looked, looks: &[&Looked]) -> (&'static str, String) {
+fn gave_way(limit: &Limit, l: &Looked, looks: &[Looked]) -> (&'static str, String) {
     let at = match l.unit {
         Unit::Rate => format!("at {}", l.load()),
         Unit::Connections => format!("with {}", l.load()),
@@ -538,7 +610,7 @@ fn gave_way(limit: &Limit, l: &Looked, looks: &[&Looked]) -> (&'static str, Stri
     if l.server.is_some_and(|used| used >= BUSY * used.round().max(1.0) && used >= 0.95 * most) {
         let n = l.server.unwrap_or(1.0).round().max(1.0);
         return (
-            "server core",
+            "server",
             format!(
                 "The server gave way: {at} its processes used {:.2} of {n:.0} cores.",
                 l.server.unwrap_or(0.0)
@@ -567,7 +639,7 @@ fn waited(limit: &Limit, l: &Looked, at: &str, cores: &str) -> (&'static str, St
         && l.step.rate * mean_s < ALONE
     {
         return (
-            "call",
+            "server",
             format!(
                 "The server is not quicker: {at} each request was alone, and took {} on average.",
                 Metric::Mean.shown(mean_s * 1e6)

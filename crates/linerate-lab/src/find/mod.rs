@@ -15,10 +15,14 @@ mod share;
 
 use std::time::Duration;
 
+use share::FAR;
 pub use share::{Share, Slice};
 
 /// Time for the whole search. Reason: users do not watch for longer than that.
-pub const BUDGET: Duration = Duration::from_secs(30);
+pub const BUDGET: Duration = Duration::from_secs(42);
+
+/// More time than that for looks that make an end of the interval certain.
+const EXTRA: Duration = Duration::from_secs(10);
 
 /// Time kept back for connections that are opened, and queues that drain.
 const RESERVE: Duration = Duration::from_millis(1_500);
@@ -35,6 +39,22 @@ const CONFIRMATIONS: u32 = 3;
 /// A rate that failed and holds now means a faster server only if it holds by that score: late
 /// requests come in clumps, and a short look may fall between two of them.
 const CLEARLY: f64 = 0.5;
+
+/// How far from the knee it looks to be certain: below it that the check holds, above that it fails.
+const ASIDE: f64 = 1.035;
+
+/// An end of the interval that is closer to the knee than that is close enough.
+const ENOUGH: f64 = 1.045;
+
+/// Closer to the estimate no look is an end of the interval. Close to its capacity a queue moves
+/// so slowly that one look may miss what another one of the same rate shows.
+const CLOSEST: f64 = 1.025;
+
+/// So often in a row that must be so.
+const FASTER: usize = 2;
+
+/// On a disturbed machine, an interval with ends further apart than that is no answer.
+const WIDE: f64 = 1.5;
 
 /// A look shorter than that proves little.
 const PROVEN: Duration = Duration::from_millis(1_500);
@@ -109,11 +129,11 @@ pub struct Step {
 }
 
 impl Step {
-    /// Whether `over` requests over the limit decide the step of an open loop before its end: the rest
-    /// cannot bring their share below the allowed one.
+    /// Whether `over` requests over the limit decide the step of an open loop before its end: whatever
+    /// follows, it fails for certain.
     pub fn is_lost(&self, over: u64, allowed: f64) -> bool {
         let planned = self.rate * self.lasts.as_secs_f64();
-        let share = if self.whole { 0.3 } else { allowed };
+        let share = if self.whole { 0.3 } else { (1.1 * FAR * allowed).min(0.3) };
         over as f64 > (share * planned).max(2.0)
     }
 }
@@ -128,9 +148,26 @@ pub struct Seen {
     pub score: f64,
     /// How long it took, with everything around it.
     pub took: Duration,
+    /// Other work took this client's core, or it stood still: what was late may be our own doing.
+    pub disturbed: bool,
 }
 
-/// A rate and all that was seen of it.
+/// What a look says of its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// The check holds there for certain, over all looks at that rate.
+    Holds,
+    /// It fails there for certain.
+    Fails,
+    /// Neither is certain.
+    Open,
+    /// The client was disturbed, so this look decides nothing.
+    Disturbed,
+    /// The server became faster afterwards.
+    Outdated,
+}
+
+/// A look: a rate and what was seen of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// Requests per second.
@@ -141,13 +178,24 @@ pub struct Point {
     pub score: f64,
     /// How long was looked.
     pub lasted: Duration,
+    /// The client was disturbed.
+    pub disturbed: bool,
+    /// The server became faster afterwards.
+    pub outdated: bool,
+}
+
+impl Point {
+    fn counts(&self) -> bool {
+        !self.disturbed && !self.outdated
+    }
 }
 
 /// How the search ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
-    /// The knee: the estimate, and the interval it lies in. `low` is the highest rate that held for
-    /// certain below it, `high` the lowest that failed for certain above it.
+    /// The knee: the estimate, and the interval it lies in. At `low` the check holds for certain, at
+    /// `high` it fails for certain: the 95 % bound of the share over the limit, over all looks at that
+    /// rate, is on that side of the allowed share.
     Knee {
         /// The estimate, requests per second.
         rate: f64,
@@ -160,6 +208,18 @@ pub enum End {
     AlwaysFails(f64),
     /// The check holds at this rate still, the highest that was tried.
     NeverFails(f64),
+    /// Only looks during which the client was disturbed failed, or there were no others.
+    ClientLimit {
+        /// The highest rate at which it holds for certain.
+        low: Option<f64>,
+    },
+    /// The time did not suffice to be certain.
+    NotMeasured {
+        /// The highest rate at which it holds for certain.
+        low: Option<f64>,
+        /// The lowest rate at which it fails for certain.
+        high: Option<f64>,
+    },
 }
 
 /// What to do next.
@@ -207,6 +267,10 @@ pub struct Search {
     high: Option<f64>,
     confirmations: u32,
     is_confirmed: bool,
+    /// How often in a row the upper end held clearly when it was looked at again.
+    faster: usize,
+    /// Time of looks that were disturbed: as much as the budget does not count.
+    lost: Duration,
 }
 
 impl Search {
@@ -222,14 +286,58 @@ impl Search {
             high: None,
             confirmations: 0,
             is_confirmed: false,
+            faster: 0,
+            lost: Duration::ZERO,
         }
     }
 
-    /// All rates that were looked at, ascending.
-    pub fn points(&self) -> Vec<Point> {
-        let mut all = self.points.clone();
-        all.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-        all
+    /// All looks in order of time, and what each says.
+    pub fn points(&self) -> impl Iterator<Item = (&Point, Says)> {
+        self.points.iter().map(|point| (point, self.says(point)))
+    }
+
+    fn says(&self, point: &Point) -> Says {
+        if point.disturbed {
+            return Says::Disturbed;
+        }
+        if point.outdated {
+            return Says::Outdated;
+        }
+        let share = self.share_at(point.rate);
+        match self.settings.allowed {
+            allowed if share.is_below(allowed) => Says::Holds,
+            allowed if share.is_above(allowed) => Says::Fails,
+            _ => Says::Open,
+        }
+    }
+
+    /// The share over the limit, over all looks at a rate that count.
+    fn share_at(&self, rate: f64) -> Share {
+        let mut share = Share::default();
+        let same = self.points.iter().filter(|p| p.counts() && (p.rate / rate - 1.0).abs() < 1e-3);
+        same.for_each(|p| share.add(&p.share));
+        share
+    }
+
+    /// The highest rate that holds for certain, and the lowest that fails for certain, at some distance
+    /// from the knee.
+    fn certain_beside(&self, knee: f64) -> (Option<f64>, Option<f64>) {
+        let closest = if self.settings.unit == Unit::Rate { CLOSEST } else { 1.0 };
+        self.certain(knee / closest, knee * closest)
+    }
+
+    /// The same up to a rate, and from a rate. Where looks contradict each other, both lie outside of
+    /// the contradiction.
+    fn certain(&self, most: f64, least: f64) -> (Option<f64>, Option<f64>) {
+        let rates = |says: Says| -> Vec<f64> {
+            self.points().filter(|(_, s)| *s == says).map(|(p, _)| p.rate).collect()
+        };
+        let (holds, fails) = (rates(Says::Holds), rates(Says::Fails));
+        let least_fail = fails.iter().copied().fold(f64::INFINITY, f64::min);
+        let most_hold = holds.iter().copied().fold(0.0, f64::max);
+        let low = holds.into_iter().filter(|rate| *rate < least_fail && *rate <= most);
+        let high = fails.into_iter().filter(|rate| *rate > most_hold && *rate >= least);
+        (low.max_by(f64::total_cmp), high.min_by(f64::total_cmp))
     }
 
     /// What to do next.
@@ -246,6 +354,14 @@ impl Search {
         if enough {
             return Next::Look(Step { lasts, ..step });
         }
+        // Both ends must be certain, however far apart.
+        let late = self.spent.saturating_sub(self.settings.budget);
+        if let Some(rate) = self.uncertain().filter(|_| late < EXTRA) {
+            self.phase = Phase::Settle { rate: self.settings.unit.whole(rate, f64::round) };
+            if let Some(step) = self.step() {
+                return Next::Look(step);
+            }
+        }
         self.phase = Phase::Over;
         Next::Done(self.end())
     }
@@ -253,7 +369,7 @@ impl Search {
     fn step(&self) -> Option<Step> {
         let seconds = |s: f64| Duration::from_secs_f64(s);
         // With this many requests, none over the limit is proof of its own (the rule of three).
-        let proof = 3.0 / self.settings.allowed.max(1e-4);
+        let proof = 3.2 / self.settings.allowed.max(1e-4);
         let is_rate = self.settings.unit == Unit::Rate;
         let step = |rate: f64, warm_up: f64, least: f64, most: f64| Step {
             rate,
@@ -268,7 +384,7 @@ impl Search {
             Phase::Climb { rate, again: true } => Some(step(rate, 1.0, 0.5, 1.5)),
             Phase::Fall { rate } => Some(step(rate, 0.1, 1.0, 3.0)),
             Phase::Halve { rate } => Some(step(rate, 0.8, 1.5, 3.0)),
-            Phase::Confirm => Some(step(self.high?, 1.0, 1.5, 3.0)),
+            Phase::Confirm => Some(Step { whole: true, ..step(self.high?, 1.0, 1.5, 3.0) }),
             Phase::Settle { rate } => Some(Step { whole: true, ..step(rate, 1.5, 4.0, 4.0) }),
             Phase::Over => None,
         }
@@ -277,17 +393,34 @@ impl Search {
     /// Takes the observations at the step that was asked for last.
     pub fn take(&mut self, seen: &Seen) {
         let Some(step) = self.step() else { return };
-        self.spent += seen.took;
-        let share = Share::of(&seen.slices);
-        let point = Point { rate: step.rate, share, score: seen.score, lasted: step.lasts };
+        let (share, disturbed) = (Share::of(&seen.slices), seen.disturbed);
+        let (rate, score, lasted) = (step.rate, seen.score, step.lasts);
+        let point = Point { rate, share, score, lasted, disturbed, outdated: false };
         let holds = point.score >= 0.0;
         self.points.push(point.clone());
+        let left = self.settings.budget.saturating_sub(self.lost);
+        let free = if disturbed { seen.took.min(left) } else { Duration::ZERO };
+        self.lost += free;
+        self.spent += seen.took.saturating_sub(free);
+        // What fails while we are disturbed is looked at again: it may be our own doing.
+        if disturbed && !holds && !left.is_zero() {
+            if self.lost * 3 > self.settings.budget && self.points.iter().all(|p| p.disturbed) {
+                // It never had its core so far.
+                self.phase = Phase::Over;
+            }
+            return;
+        }
         match self.phase {
             Phase::Climb { rate, again } => self.climbed(rate, again, holds),
             Phase::Fall { rate } => self.fell(rate, holds),
             Phase::Halve { rate } => self.halved(rate, holds),
             // A long look moves the line, and with it the knee.
-            Phase::Settle { .. } => self.phase = self.settle(),
+            Phase::Settle { rate } => {
+                if self.high.is_none() && !holds {
+                    self.high = Some(rate);
+                }
+                self.phase = self.settle();
+            }
             Phase::Confirm => self.confirmed(&point),
             Phase::Over => {}
         }
@@ -316,7 +449,20 @@ impl Search {
 
     fn below(&self, rate: f64) -> Phase {
         let lower = self.settings.unit.whole((rate / 4.0).max(LEAST_RATE), f64::floor);
-        if rate <= LEAST_RATE { Phase::Over } else { Phase::Fall { rate: lower } }
+        // Where even requests that all hold would prove nothing in the time that is left, there is
+        // nothing to find.
+        let left = self.settings.budget.saturating_sub(self.spent + RESERVE).as_secs_f64();
+        let proves = lower * left * self.settings.allowed >= 3.0 || self.settings.unit == Unit::Connections;
+        if rate <= LEAST_RATE || !(proves || self.all_over()) {
+            Phase::Over
+        } else {
+            Phase::Fall { rate: lower }
+        }
+    }
+
+    /// Nearly every request was over the limit wherever it was looked: that is certain after a few.
+    fn all_over(&self) -> bool {
+        self.points.iter().filter(|p| p.counts()).all(|p| p.share.value() > 0.9)
     }
 
     fn fell(&mut self, rate: f64, holds: bool) {
@@ -335,7 +481,8 @@ impl Search {
         if high / low > CLOSE && !self.are_neighbours(low, high) {
             return Phase::Halve { rate: self.fitting((low * high).sqrt(), low, high) };
         }
-        let seen_well = |p: &Point| p.rate >= low * 0.999 && p.rate <= low * 1.001 && p.lasted >= PROVEN;
+        let seen_well =
+            |p: &Point| p.counts() && p.rate >= low * 0.999 && p.rate <= low * 1.001 && p.lasted >= PROVEN;
         if !self.points.iter().any(seen_well) {
             // It held for a moment, which may have been a credit of tokens.
             return Phase::Halve { rate: low };
@@ -346,10 +493,43 @@ impl Search {
         self.settle()
     }
 
-    /// The next long look: where the knee should be, after all that was seen.
+    /// The next long look: where an end of the interval is missing, or else where the knee should be.
     fn settle(&self) -> Phase {
         let (Some(low), Some(high)) = (self.low, self.high) else { return Phase::Over };
-        Phase::Settle { rate: self.settings.unit.whole(self.root(low, high, 0.0), f64::round) }
+        let knee = self.root(low, high, 0.0);
+        let (holds, fails) = self.certain_beside(knee);
+        let rate = if holds.is_none_or(|rate| rate * ENOUGH < knee) {
+            self.again_at(knee / ASIDE.powi(2), knee / ASIDE.sqrt()).unwrap_or(knee / ASIDE)
+        } else if fails.is_none_or(|rate| rate > knee * ENOUGH) {
+            self.again_at(knee * ASIDE.sqrt(), knee * ASIDE.powi(2)).unwrap_or(knee * ASIDE)
+        } else {
+            knee
+        };
+        Phase::Settle { rate: self.settings.unit.whole(rate, f64::round) }
+    }
+
+    /// A rate between two others that was looked at for long and left open: more looks at it may
+    /// decide.
+    fn again_at(&self, from: f64, to: f64) -> Option<f64> {
+        let is_open = |(p, says): &(&Point, Says)| {
+            *says == Says::Open && p.lasted >= PROVEN && (from..=to).contains(&p.rate)
+        };
+        self.points().filter(is_open).map(|(p, _)| p.rate).last()
+    }
+
+    /// The rate of a look that may make an end of the interval certain; `None` where both are. Each look that left it open moves the next one further away.
+    fn uncertain(&self) -> Option<f64> {
+        let knee = self.estimate().or(self.low.map(|low| low * CLOSE.sqrt()))?;
+        let open = |is_aside: &dyn Fn(f64) -> bool| {
+            let is_open =
+                |(p, says): &(&Point, Says)| *says == Says::Open && p.lasted >= PROVEN && is_aside(p.rate);
+            1 + self.points().filter(is_open).count() as i32
+        };
+        match self.certain_beside(knee) {
+            (None, _) => Some(knee / ASIDE.powi(open(&|rate| rate < knee / CLOSEST))),
+            (_, None) => Some(knee * ASIDE.powi(open(&|rate| rate > knee * CLOSEST))),
+            _ => None,
+        }
     }
 
     /// No number of connections lies between them.
@@ -371,23 +551,39 @@ impl Search {
         } else {
             self.high = Some(rate);
             if self.low.is_some_and(|low| low >= rate) {
-                let held = self.points.iter().filter(|p| p.rate < rate * 0.999 && p.score >= 0.0);
+                let held =
+                    self.points.iter().filter(|p| !p.outdated && p.rate < rate * 0.999 && p.score >= 0.0);
                 self.low = held.map(|p| p.rate).max_by(f64::total_cmp);
             }
         }
         self.phase = if self.low.is_some() { self.between() } else { self.below(rate) };
     }
 
-    /// The upper end was looked at again. If it holds clearly now, the server is faster now.
+    /// The upper end was looked at again. If it holds clearly now, twice, the server is faster now.
     fn confirmed(&mut self, seen: &Point) {
-        self.confirmations += 1;
-        self.is_confirmed = seen.score < CLEARLY || !seen.share.is_below(self.settings.allowed);
-        if self.is_confirmed {
+        if seen.disturbed && seen.score >= 0.0 {
+            // It held in spite of that, which is no proof of a faster server.
+            self.confirmations += 1;
+            self.phase = self.between();
+            return;
+        }
+        if seen.score >= CLEARLY && seen.share.is_below(self.settings.allowed) {
+            self.faster += 1;
+            if self.faster < FASTER {
+                return;
+            }
+        } else {
+            self.faster = 0;
+            self.confirmations += 1;
+            self.is_confirmed = true;
             self.phase = self.between();
             return;
         }
         // The server is faster now: earlier points no longer describe it.
-        self.points.retain(|p| p == seen);
+        self.faster = 0;
+        self.confirmations += 1;
+        let recent = self.points.len().saturating_sub(FASTER);
+        self.points[..recent].iter_mut().for_each(|p| p.outdated = true);
         self.low = Some(seen.rate);
         let higher = self.settings.unit.whole((seen.rate * 1.3).min(self.settings.most), f64::ceil);
         self.high = None;
@@ -395,25 +591,32 @@ impl Search {
     }
 
     fn end(&self) -> End {
-        match (self.low, self.high) {
-            (Some(low), Some(high)) => self.knee(low, high),
+        let was_disturbed = self.points.iter().any(|p| p.disturbed && p.score < 0.0);
+        let knee = self.estimate();
+        let beside = knee.map_or((None, None), |knee| self.certain_beside(knee));
+        // Better an end that is close to the knee than none.
+        let (low, high) = self.certain(f64::INFINITY, 0.0);
+        match (beside.0.or(low), beside.1.or(high)) {
+            // Too wide to be an answer, because we were disturbed.
+            (Some(low), Some(high)) if was_disturbed && high > low * WIDE => {
+                End::ClientLimit { low: Some(low) }
+            }
+            (Some(low), Some(high)) => {
+                let rate = knee.unwrap_or_else(|| (low * high).sqrt()).clamp(low, high);
+                End::Knee { rate: self.settings.unit.whole(rate, f64::floor), low, high }
+            }
             (Some(low), None) if low >= self.settings.most => End::NeverFails(low),
-            // Time ran out while it climbed again.
-            (Some(low), None) => self.knee(low, low * CLOSE),
-            (None, Some(high)) => End::AlwaysFails(high),
-            (None, None) => End::AlwaysFails(self.settings.start),
+            (None, Some(high)) if high <= LEAST_RATE => End::AlwaysFails(high),
+            (low, None) if was_disturbed => End::ClientLimit { low },
+            (None, _) if was_disturbed => End::ClientLimit { low: None },
+            (low, high) => End::NotMeasured { low, high },
         }
     }
 
-    fn knee(&self, low: f64, high: f64) -> End {
-        let allowed = self.settings.allowed;
+    /// Where the knee should be; `None` where nothing held, or nothing failed.
+    fn estimate(&self) -> Option<f64> {
         let clump = if self.settings.unit == Unit::Rate { CLUMP } else { 0.0 };
-        let rate = self.settings.unit.whole(self.root(low, high, clump), f64::floor);
-        let held = self.points.iter().filter(|p| p.share.is_below(allowed) && p.rate <= rate);
-        let failed = self.points.iter().filter(|p| p.share.is_above(allowed) && p.rate >= rate);
-        let held = held.map(|p| p.rate).max_by(f64::total_cmp);
-        let failed = failed.map(|p| p.rate).min_by(f64::total_cmp);
-        End::Knee { rate, low: held.unwrap_or(low).min(rate), high: failed.unwrap_or(high).max(rate) }
+        Some(self.root(self.low?, self.high?, clump))
     }
 
     /// Where the line through the scores around the knee is 0, at most a little outside of the
@@ -422,7 +625,7 @@ impl Search {
         let centre = (low * high).sqrt();
         let [least, most] = SCORES;
         let (mut sum, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        for point in &self.points {
+        for point in self.points.iter().filter(|p| p.counts()) {
             let off = (point.rate / centre).ln();
             // A look counts by its time, and by how close it is.
             let weight = (1.0 - (off / NEAR).powi(2)).max(0.0) * point.lasted.as_secs_f64();

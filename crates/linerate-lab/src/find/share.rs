@@ -12,8 +12,22 @@ pub struct Slice {
     pub over: u64,
 }
 
+/// A look at so many times the allowed share is above it for certain.
+pub(super) const FAR: f64 = 20.0;
+
 /// Pieces that a share's interval rests on at least.
 const LEAST: usize = 4;
+
+/// Pieces that it rests on at most.
+const MOST: usize = 8;
+
+impl Slice {
+    /// Several as one.
+    fn sum(slices: &[Slice]) -> Slice {
+        let sum = |of: fn(&Slice) -> u64| slices.iter().map(of).sum();
+        Slice { all: sum(|s| s.all), over: sum(|s| s.over) }
+    }
+}
 
 /// A share of requests.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,23 +81,29 @@ impl Share {
     /// Whether it is above this for certain (at 95 %).
     pub fn is_above(&self, share: f64) -> bool {
         let (all, over) = self.sums();
-        if over == all && all >= 3.0 {
-            return true;
+        if over == all && all >= 1.0 {
+            // All of them: chance in less than one of 100 cases.
+            return all >= 3.0 || share.powf(all) < 0.01;
         }
-        self.margin().is_some_and(|margin| self.value() - margin > share)
+        // Whatever comes together: a share that is this on average is so many times as large in one of
+        // 20 cases at most (Markov).
+        let is_far = over >= 3.0 && over >= FAR * share * all;
+        is_far || self.margin().is_some_and(|margin| self.value() - margin > share)
     }
 
     /// Half of a 90 % interval: 95 % to one side. `None` for too few pieces.
     fn margin(&self) -> Option<f64> {
-        let n = self.slices.len();
-        if n < LEAST {
+        if self.slices.len() < LEAST {
             return None;
         }
+        // Neighbours see the same queue, so longer pieces are better witnesses.
+        let size = self.slices.len().div_ceil(MOST);
+        let pieces: Vec<Slice> = self.slices.chunks(size).map(Slice::sum).collect();
         let (all, _) = self.sums();
         let share = self.value();
         let off = |s: &Slice| (s.over as f64 - share * s.all as f64).powi(2);
-        let count = n as f64;
-        let variance = self.slices.iter().map(off).sum::<f64>() * count / (count - 1.0) / (all * all);
+        let count = pieces.len() as f64;
+        let variance = pieces.iter().map(off).sum::<f64>() * count / (count - 1.0) / (all * all);
         let chance = share * (1.0 - share) / all;
         Some(t_quantile(0.95, count - 1.0) * variance.max(chance).sqrt())
     }
@@ -101,7 +121,8 @@ mod tests {
     fn few_requests_prove_little() {
         assert!(!share(&[(100, 0)]).is_below(0.01));
         assert!(share(&[(100, 0), (200, 0)]).is_below(0.01));
-        assert!(!share(&[(100, 50)]).is_above(0.01), "one piece");
+        assert!(!share(&[(100, 10)]).is_above(0.01), "one piece");
+        assert!(share(&[(100, 20)]).is_above(0.01), "twenty times as many");
         assert!(share(&[(100, 50), (100, 40), (100, 60), (100, 50)]).is_above(0.01));
         assert!(share(&[(5, 5)]).is_above(0.5));
         assert!(share(&[]).value() == 1.0 && !share(&[]).is_below(0.5) && !share(&[]).is_above(0.5));

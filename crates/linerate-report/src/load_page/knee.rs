@@ -17,8 +17,9 @@ pub(super) fn section(out: &mut String, find: &Find) {
     let by_connections = find.by == "connections";
     let what = if by_connections { "Most connections" } else { "Highest rate" };
     let _ = write!(out, "<section><h2>{what} with <code>{}</code></h2><p>", escape(&find.expr));
-    if let Some(highest) = crate::find::highest(find) {
-        let _ = write!(out, "<b>{highest}</b>");
+    match crate::find::highest(find) {
+        Some(highest) => drop(write!(out, "<b>{highest}</b>")),
+        None => drop(write!(out, "<b class=\"bad\">{}</b>", crate::find::none(find))),
     }
     if let Some(interval) = crate::find::interval(find) {
         let _ = write!(out, ", {interval}");
@@ -32,7 +33,8 @@ pub(super) fn section(out: &mut String, find: &Find) {
         "<div class=\"wide\"><table><thead><tr>{column}<th>requests/s</th><th>measured</th><th>median</th><th>{measured}</th><th>over the limit</th><th class=\"l\">check</th></tr></thead><tbody>"
     );
     for p in &find.points {
-        let (class, word) = if p.holds { ("good", "holds") } else { ("bad", "fails") };
+        let (word, is_good) = crate::find::says(p);
+        let class = is_good.map_or("", |good| if good { "good" } else { "bad" });
         let first = p.connections.filter(|_| by_connections);
         let first = first.map_or(String::new(), |c| format!("<td>{}</td>", units::count(u64::from(c))));
         let _ = write!(
@@ -88,7 +90,12 @@ fn picture(find: &Find) -> Option<String> {
     }
     for p in points {
         let value = p.value.unwrap_or_default();
-        let (class, word, radius) = if p.holds { ("b", "holds", 3.0) } else { ("bad", "fails", 4.0) };
+        let (word, is_good) = crate::find::says(p);
+        let (class, radius) = match is_good {
+            Some(true) => ("b", 3.0),
+            Some(false) => ("bad", 4.0),
+            None => ("none", 3.0),
+        };
         let _ = write!(
             svg,
             r#"<circle class="mark {class}" cx="{:.1}" cy="{:.1}" r="{radius}"><title>{}: {}, {word}</title></circle>"#,
@@ -107,8 +114,17 @@ mod tests {
     use super::*;
 
     fn point(rate_rps: f64, value: Option<f64>) -> FindPoint {
-        let holds = value.is_some_and(|v| v < 50_000.0);
-        FindPoint { connections: None, rate_rps, lasted_s: 2.0, value, over: 0.0, p50_us: value, holds }
+        FindPoint {
+            connections: None,
+            rate_rps,
+            lasted_s: 2.0,
+            value,
+            over: 0.0,
+            p50_us: value,
+            holds: Some(value.is_some_and(|v| v < 50_000.0)),
+            disturbed: false,
+            outdated: false,
+        }
     }
 
     fn find(points: Vec<FindPoint>) -> Find {
@@ -120,6 +136,7 @@ mod tests {
             interval_connections: None,
             rate_rps: Some(900.0),
             interval_rps: Some([850.0, 950.0]),
+            holds_at: Some(850.0),
             limit: Some("queue".to_owned()),
             why: "A queue grew.".to_owned(),
             interrupted: false,

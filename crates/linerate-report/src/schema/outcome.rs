@@ -175,7 +175,8 @@ pub struct RequestLog {
 pub struct Find {
     /// The check.
     pub expr: String,
-    /// "knee", "always fails" or "never fails".
+    /// "knee", "always fails", "never fails", "not measured" (the time did not suffice), "client limit"
+    /// (only looks during which the client was disturbed failed) or "interrupted".
     pub end: String,
     /// Of what the highest was looked for: "rate" or "connections".
     #[serde(default = "rate")]
@@ -187,18 +188,23 @@ pub struct Find {
     /// The interval that this lies in, like `interval_rps`.
     #[serde(default)]
     pub interval_connections: Option<[u32; 2]>,
-    /// The highest rate at which it holds; null if it never does, or when connections were looked for.
+    /// The highest rate at which it holds; null if it never does, where that could not be judged, and
+    /// when connections were looked for.
     pub rate_rps: Option<f64>,
+    /// The highest rate at which it holds for certain: the 95 % bound of the share over the limit, over
+    /// all looks at that rate, is below the allowed share. Of a closed loop, the most connections.
+    #[serde(default)]
+    pub holds_at: Option<f64>,
     /// The interval that this lies in: the highest rate below it that held for certain, and the lowest
     /// above it that failed for certain.
     pub interval_rps: Option<[f64; 2]>,
-    /// What gave way above it: "server core", "queue", "call" (one alone takes longer), "connections", "link", "errors", "client".
+    /// What gave way above it: "server", "queue", "link", "errors", "connections" or "client".
     pub limit: Option<String>,
     /// The same in words.
     pub why: String,
     /// Whether the user ended the search early.
     pub interrupted: bool,
-    /// All looks, by their rates.
+    /// All looks, in order of time.
     pub points: Vec<FindPoint>,
 }
 
@@ -223,8 +229,15 @@ pub struct FindPoint {
     pub over: f64,
     /// Median latency, microseconds.
     pub p50_us: Option<f64>,
-    /// Whether the check held.
-    pub holds: bool,
+    /// Whether the check holds at this rate, over all looks at it; null where that is not certain.
+    pub holds: Option<bool>,
+    /// Whether the client was disturbed: it waited for its core, or stood still. Such a look decides
+    /// nothing by itself.
+    #[serde(default)]
+    pub disturbed: bool,
+    /// Whether the server became faster later, so that this look no longer describes it.
+    #[serde(default)]
+    pub outdated: bool,
 }
 
 /// Logical requests: `sent = answered + failed + unknown`.
@@ -568,6 +581,12 @@ pub struct Client {
     /// What this machine added to a latency at most, milliseconds.
     #[serde(default)]
     pub disturbed_ms: f64,
+    /// The longest that a sending thread stood still beyond the wait that it had asked for, milliseconds.
+    #[serde(default)]
+    pub stood_still_ms: f64,
+    /// For how long the machine was suspended, or its clock set ahead, milliseconds.
+    #[serde(default)]
+    pub suspended_ms: f64,
     /// Context switches of the sending threads.
     pub context_switches: u64,
     /// 99th percentile of how late requests left in an open loop; null in a closed one.

@@ -177,17 +177,65 @@ pub(super) fn servers() -> Vec<Made> {
     ]
 }
 
+/// Times at which the client gets no core: now and then other work runs for a while, and takes the
+/// core away for some milliseconds again and again.
+#[derive(Default)]
+struct Pauses {
+    all: Vec<(f64, f64)>,
+}
+
+impl Pauses {
+    fn new(seconds: f64, quiet: f64, busy: f64, random: &mut Random) -> Pauses {
+        let (mut all, mut now) = (Vec::new(), 0.0);
+        while now < seconds {
+            now += random.exponential() * quiet;
+            let end = now + random.exponential() * busy;
+            while now < end {
+                let lasts = random.exponential() * 0.05;
+                all.push((now, now + lasts));
+                now += lasts + random.exponential() * 0.03;
+            }
+        }
+        Pauses { all }
+    }
+
+    /// When the client gets to what happens at a time.
+    fn over(&self, at: f64) -> f64 {
+        let next = self.all.partition_point(|(_, end)| *end <= at);
+        self.all.get(next).filter(|(begin, _)| *begin <= at).map_or(at, |(_, end)| *end)
+    }
+
+    /// The longest pause in a time.
+    fn longest(&self, from: f64, to: f64) -> f64 {
+        let within = self.all.iter().filter(|(begin, end)| *end > from && *begin < to);
+        within.map(|(begin, end)| end - begin).fold(0.0, f64::max)
+    }
+}
+
 /// The world in virtual time: a server, and requests at a rate.
 pub(super) struct World {
     pub(super) server: Box<dyn Server>,
     random: Random,
     pub(super) now: f64,
     poisson: bool,
+    pauses: Pauses,
 }
 
 impl World {
     pub(super) fn new(made: &Made, seed: u64) -> World {
-        World { server: (made.make)(), random: Random::new(seed), now: 0.0, poisson: made.poisson }
+        let (server, random, pauses) = ((made.make)(), Random::new(seed), Pauses::default());
+        World { server, random, now: 0.0, poisson: made.poisson, pauses }
+    }
+
+    /// One whose client shares its machine with work that runs for `busy` seconds in each `quiet` ones.
+    pub(super) fn disturbed(made: &Made, seed: u64, quiet: f64, busy: f64) -> World {
+        let pauses = Pauses::new(300.0, quiet, busy, &mut Random::new(seed + 1_000));
+        World { pauses, ..World::new(made, seed) }
+    }
+
+    /// Whether the client was away for a while that matters in a time.
+    pub(super) fn was_disturbed(&self, from: f64) -> bool {
+        self.pauses.longest(from, self.now) > LIMIT / 4.0
     }
 
     /// Requests for a time at a rate: those due in each of some pieces, and how many were late.
@@ -212,7 +260,8 @@ impl World {
             if due >= to {
                 break;
             }
-            let done = self.server.serve(due, &mut self.random);
+            let sent = self.pauses.over(due);
+            let done = self.server.serve(sent, &mut self.random).map(|done| self.pauses.over(done));
             last = f64::max(last, done.unwrap_or(due));
             if due < from {
                 continue;
