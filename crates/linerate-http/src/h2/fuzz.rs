@@ -198,6 +198,10 @@ pub fn serve<'p>(pieces: impl IntoIterator<Item = &'p [u8]>, options: ServerOpti
                     assert!(served.requests.iter().all(|asked| asked.stream != stream));
                     continue;
                 }
+                // PRIORITY may break a rule on a stream that the client skipped (RFC 9113 section 5.1).
+                Event::Reset { stream } if served.requests.iter().all(|asked| asked.stream != stream) => {
+                    continue;
+                }
                 Event::Reset { stream } => {
                     served.asked(stream).ended = Some(false);
                     continue;
