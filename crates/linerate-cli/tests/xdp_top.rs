@@ -35,14 +35,14 @@ fn a_server_past_the_kernel() {
     let (mut idle, mut slow) = cable.theirs.run(|| (connected(at), connected(at)));
     idle.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").expect("sent");
     idle.read_exact(&mut [0; 12]).expect("an answer");
-    // A response that its client does not take has a queue.
+    // A response that its client does not take has a queue, as large as the window that the client opens.
     slow.write_all(b"GET /bytes/1000000000 HTTP/1.1\r\nHost: h\r\n\r\n").expect("sent");
     slow.read_exact(&mut [0; 12]).expect("an answer");
-    let text = top_with(&cable.ours, &["2 open (idle 1, head 0, body 0, handler 0, write 1)", "MB\n"]);
+    let text = top_with(&cable.ours, &["2 open (idle 1, head 0, body 0, handler 0, write 1)", " kB\n"]);
     assert!(text.contains(&format!("listening on {OUR_V4}:{PORT}")), "{text}");
     assert!(text.contains("queues       2 TCP connections"), "{text}");
     let rows: Vec<&str> = text.lines().filter(|line| line.contains("established")).collect();
-    assert!(rows.len() == 2 && rows[0].contains("MB"), "the longest queue is first: {text}");
+    assert!(rows.len() == 2 && rows[0].ends_with(" kB"), "the longest queue is first: {text}");
     assert!(rows.iter().all(|row| row.starts_with(&format!("{OUR_V4}:{PORT} "))), "{text}");
     assert!(text.lines().any(|line| line.starts_with("0 ")), "{text}");
 }
