@@ -101,7 +101,8 @@ mod tests {
         assert_eq!(all(&[]), [false; 0]);
         assert_eq!(all(&[&touch("a"), &touch("b")]), [true, false]);
         assert!(file("a").exists() && file("b").exists());
-        assert_eq!(all(&["exit 1", &touch("c")]), [true, false]);
+        // It may have ended before anyone asks.
+        assert_eq!(all(&["exit 1", &touch("c")]).last(), Some(&false));
         assert!(!file("c").exists());
     }
 }

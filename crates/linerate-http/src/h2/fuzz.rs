@@ -198,12 +198,9 @@ pub fn serve<'p>(pieces: impl IntoIterator<Item = &'p [u8]>, options: ServerOpti
                     assert!(served.requests.iter().all(|asked| asked.stream != stream));
                     continue;
                 }
-                // PRIORITY may break a rule on a stream that the client skipped (RFC 9113 section 5.1).
-                Event::Reset { stream } if served.requests.iter().all(|asked| asked.stream != stream) => {
-                    continue;
-                }
                 Event::Reset { stream } => {
-                    served.asked(stream).ended = Some(false);
+                    // PRIORITY may break a rule on a stream that the client skipped.
+                    served.known(stream).into_iter().for_each(|asked| asked.ended = Some(false));
                     continue;
                 }
             };
@@ -232,9 +229,12 @@ pub fn serve<'p>(pieces: impl IntoIterator<Item = &'p [u8]>, options: ServerOpti
 }
 
 impl Served {
+    fn known(&mut self, stream: u32) -> Option<&mut Asked> {
+        self.requests.iter_mut().rev().find(|asked| asked.stream == stream)
+    }
+
     fn asked(&mut self, stream: u32) -> &mut Asked {
-        let asked = self.requests.iter_mut().rev().find(|asked| asked.stream == stream);
-        asked.expect("a frame of a request that came")
+        self.known(stream).expect("a frame of a request that came")
     }
 }
 
