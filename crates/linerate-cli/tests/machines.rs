@@ -211,7 +211,7 @@ fn agents_guard_their_names_and_their_targets() {
     assert!(few.err.contains("2 agents were asked for; there are one"), "{}", few.err);
     let unknown = run(&["load", "-q", "--nats", &broker.url, "--resume", "nothing"]);
     assert!(unknown.err.contains("there is no run nothing"), "{}", unknown.err);
-    // Who may be used by anyone says so, unless it names those who may use it.
+    // An agent that anyone may use says so, unless it names those that may use it.
     let wide = broker.agent("wide", &["--allow-target", "*", "--once"]);
     assert!(wide.said().contains("warning: agent wide may load many machines"), "{}", wide.said());
 }

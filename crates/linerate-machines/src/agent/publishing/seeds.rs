@@ -223,7 +223,7 @@ impl World {
 
     fn cards(&self) -> Vec<Seen> {
         let there = self.machines.iter().filter(|machine| self.now < machine.renewed + KEY_MS);
-        // Who has published all that it made is idle.
+        // An agent that has published all that it made is idle.
         let is_busy = |machine: &Machine| {
             let is_done = |part: &Measuring| part.ended && part.log.queue.first().0.is_none();
             !machine.parts.iter().all(is_done)
