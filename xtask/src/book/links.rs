@@ -101,6 +101,28 @@ pub(super) fn check(pages: &[Page]) -> Vec<String> {
     found
 }
 
+/// Files of the project that a page names in code, and that are not there.
+pub(super) fn missing_files(pages: &[Page], root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for page in pages {
+        for (i, line) in prose(&page.text) {
+            let names = line.split('`').skip(1).step_by(2).filter(|code| is_source(code));
+            let missing = names.filter(|name| !root.join(name).exists());
+            found.extend(missing.map(|name| format!("{}:{}: there is no file {name}", page.path, i + 1)));
+        }
+    }
+    found
+}
+
+/// Whether a piece of code is the path of a source file, from the root of the project.
+fn is_source(code: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    let source = Path::new(code)
+        .extension()
+        .is_some_and(|e| ["rs", "py", "toml", "yaml"].contains(&e.to_str().unwrap_or("")));
+    source && code.contains('/') && !code.starts_with('/') && code.chars().all(plain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +143,14 @@ mod tests {
         ];
         let wrong = |what: &str| format!("docs/B.md:3: the link {what} leads nowhere");
         assert_eq!(check(&pages), [wrong("X.md"), wrong("A.md#nothing")]);
+    }
+
+    #[test]
+    fn files_that_are_named_are_there() {
+        let text =
+            "`src/none.rs` `xtask/src/main.rs` `main.rs` `/etc/none.toml` `a b/c.rs`\n```\n`x/y.rs`\n```\n";
+        let found = missing_files(&[page("A.md", text)], xtask::shell::root());
+        assert_eq!(found, ["A.md:1: there is no file src/none.rs"]);
     }
 
     #[test]

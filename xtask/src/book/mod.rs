@@ -26,6 +26,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let causes = causes::pages()?;
     let (summary, pages) = laid_out(shell::root(), causes)?;
     let mut found = links::check(&pages);
+    found.extend(links::missing_files(&pages, shell::root()));
     match spelling::check(&pages)? {
         Some(words) => found.extend(words),
         None => println!("hunspell is missing (packages hunspell and hunspell-en-us): no spell check"),
