@@ -69,7 +69,7 @@ fn laid_out(root: &Path, causes: Vec<(String, Page)>) -> Result<(String, Vec<Pag
 /// Links of the summary to pages beside it.
 fn from_the_root(line: &str) -> String {
     match line.split_once("](") {
-        Some((name, target)) if !target.contains('/') && target.ends_with(".md)") => {
+        Some((name, target)) if in_the_book(target) => {
             let at_root =
                 ["README.md)", "ARCHITECTURE.md)", "CONTRIBUTING.md)", "SECURITY.md)", "CHANGELOG.md)"];
             let folder = if at_root.contains(&target) { "" } else { "book/" };
@@ -77,6 +77,11 @@ fn from_the_root(line: &str) -> String {
         }
         _ => line.to_owned(),
     }
+}
+
+/// Whether a link of the summary leads to a page of book/, or to one at the root.
+fn in_the_book(target: &str) -> bool {
+    target.ends_with(".md)") && (!target.contains('/') || target.starts_with("recipes/"))
 }
 
 /// What the summary links to.
@@ -121,12 +126,13 @@ mod tests {
         assert!(summary.contains("(book/start.md)") && summary.contains("(docs/PLAN.md)"), "{summary}");
         assert!(pages.len() > 20);
         assert_eq!(links::check(&pages), [""; 0]);
+        assert_eq!(links::missing_files(&pages, shell::root()), [""; 0]);
     }
 
     #[test]
     fn every_written_page_is_in_the_summary() {
         let summary = std::fs::read_to_string(shell::root().join("book/SUMMARY.md")).expect("there");
-        for folder in ["book", "docs", "docs/lab"] {
+        for folder in ["book", "book/recipes", "docs", "docs/lab"] {
             for entry in std::fs::read_dir(shell::root().join(folder)).expect(folder) {
                 let name = entry.expect("listed").file_name().to_string_lossy().into_owned();
                 let listed = name == "SUMMARY.md" || summary.contains(&format!("{name})"));
