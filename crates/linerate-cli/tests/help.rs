@@ -79,6 +79,11 @@ fn help_shows_topics_pages_commands_and_causes() {
     assert_eq!(printed(&["help", "load"]), printed(&["load", "--help"]));
     let cause = printed(&["help", "server-nagle-delayed-ack"]);
     assert_eq!(cause, printed(&["explain", "--why", "server-nagle-delayed-ack"]));
+    assert!(printed(&["help", "grpc"]).contains("expect_trailer"));
+    let found = printed(&["help", "bearer", "token"]);
+    assert!(found.starts_with("Pages with") && found.contains("linerate help json-post"), "{found}");
+    let found = printed(&["help", "warm-up"]);
+    assert!(found.contains("Flags with") && found.contains("linerate load --warm-up"), "{found}");
     let said = run(&["help", "no-such-topic"]);
     assert_eq!((said.code, said.out.as_str()), (Some(2), ""));
     assert!(said.err.contains("hint: topics are start"), "{}", said.err);
