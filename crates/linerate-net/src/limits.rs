@@ -66,6 +66,10 @@ pub(crate) const DESCRIPTORS_RESERVED: u64 = 1024;
 /// (RFC 9293: 536 bytes, less options), and the Nagle algorithm only holds back what follows unacknowledged data.
 pub(crate) const ONE_SEGMENT: usize = 500;
 
+/// Last bytes of a connection that leave without a look at what comes meanwhile (io_uring). Reason:
+/// ten segments, which need no word from the peer (RFC 6928).
+pub(crate) const LAST_BYTES: usize = 14 << 10;
+
 /// Sends after which a connection's descriptor is registered with the ring. Reason: registering costs about as much as
 /// it saves in this many.
 pub(crate) const SENDS_BEFORE_DIRECT: u32 = 32;

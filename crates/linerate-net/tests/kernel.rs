@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use linerate_net::capture::{Capture, CaptureOptions};
 use linerate_net::epoll::Epoll;
 use linerate_net::uring::Uring;
 use linerate_net::{
@@ -39,6 +40,7 @@ on_each! {
     an_address_in_use_is_said => address_in_use;
     a_peer_that_never_reads_is_waited_for_in_vain => flush_limit;
     bytes_for_a_connection_closed_early_reach_no_other => no_crosstalk;
+    the_fin_leaves_with_the_last_bytes => fin_with_data;
 }
 
 type Make<'a, T> = &'a dyn Fn(Limits) -> T;
@@ -235,6 +237,70 @@ fn address_in_use<T: Transport>(make: Make<'_, T>) {
     assert_eq!(again.map_err(|e| e.kind), Err(NetErrorKind::AddressInUse));
     let elsewhere = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 0));
     assert!(net.listen(elsewhere, &ListenOptions::default()).is_err(), "not an address of ours");
+}
+
+/// What a captured packet of TCP over IPv4 carries from a port: whether it has the FIN, and the bytes
+/// of its payload.
+fn carried(packet: &[u8], port: u16) -> Option<(bool, usize)> {
+    const FIN: u8 = 1;
+    let tcp = usize::from(packet.first()? & 15) * 4;
+    let total = usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?]));
+    if u16::from_be_bytes([*packet.get(tcp)?, *packet.get(tcp + 1)?]) != port {
+        return None;
+    }
+    let head = usize::from(packet.get(tcp + 12)? >> 4) * 4;
+    Some((packet.get(tcp + 13)? & FIN != 0, total - tcp - head))
+}
+
+fn fin_with_data<T: Transport>(make: Make<'_, T>) {
+    const CALLS: usize = 40;
+    let mut net = make(Limits::default());
+    let (_, at) = net.listen(HERE, &ListenOptions::default()).expect("listens");
+    let options = CaptureOptions { towards: Some(at.ip()), port: Some(at.port()), ..Default::default() };
+    let mut capture = match Capture::open(&options) {
+        Ok(capture) => capture,
+        Err(why) => return linerate_skips::skip(linerate_skips::need::CAPTURE, why),
+    };
+    for call in 0..CALLS {
+        let mut client = TcpStream::connect(at).expect("connects");
+        client.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        let conn = accepted(&mut net);
+        client.write_all(b"request").expect("can send");
+        wait_for(&mut net, "the request", |_, event| matches!(event, Event::Readable { .. }).then_some(()));
+        if call % 4 == 3 {
+            // Bytes that nobody reads make the close a reset, which must not overtake the last ones.
+            net.pause(conn);
+            client.write_all(b"unread").expect("can send");
+            let (soon, mut events) = (net.now() + Duration::from_millis(5), Vec::new());
+            net.turn(Some(soon), &mut events).expect("a turn");
+        }
+        let last = vec![call as u8; 600];
+        net.send_last(conn, &last, Close::Now).expect("can send");
+        let mut events = Vec::new();
+        let mut got = vec![0; last.len()];
+        let reader = std::thread::spawn(move || client.read_exact(&mut got).map(|()| got));
+        while !reader.is_finished() || net.unfinished() > 0 {
+            let soon = net.now() + Duration::from_millis(1);
+            net.turn(Some(soon), &mut events).expect("a turn");
+            for event in events.drain(..) {
+                if let Event::Readable { data, .. } = event {
+                    net.receive(data, |_| {});
+                }
+            }
+        }
+        assert_eq!(reader.join().expect("no panic").expect("the last bytes"), last, "call {call}");
+    }
+    let (mut together, mut apart) = (0, 0);
+    let limit = net.now() + PATIENCE;
+    while together + apart < CALLS && net.now() < limit {
+        let counted = |packet: linerate_net::capture::Captured<'_>| match carried(packet.data, at.port()) {
+            Some((true, 600)) => together += 1,
+            Some((true, _)) => apart += 1,
+            _ => {}
+        };
+        capture.next(Duration::from_millis(20), counted).expect("captured");
+    }
+    assert_eq!((together, apart), (CALLS, 0), "{}", net.name());
 }
 
 fn flush_limit<T: Transport>(make: Make<'_, T>) {

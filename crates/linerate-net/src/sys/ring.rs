@@ -120,9 +120,11 @@ enum Held {
     /// Held only to keep the memory alive.
     Address(#[expect(dead_code, reason = "the kernel reads it")] Box<SockAddr>),
     Name(Box<Name>),
+    /// The result is a new descriptor.
+    Installing,
 }
 
-/// The buffer, parcel or address that a completion hands to the caller.
+/// The buffer, parcel, address or descriptor that a completion hands to the caller.
 pub(crate) enum Gift {
     Nothing,
     /// A buffer with received bytes, which must be given back.
@@ -130,6 +132,7 @@ pub(crate) enum Gift {
     /// The unsent rest of the parcel, and its memory.
     Parcel(Box<Parcel>),
     Peer(SocketAddr),
+    Descriptor(OwnedFd),
 }
 
 /// A completion.
@@ -178,6 +181,21 @@ pub(crate) struct Receive {
     pub(crate) once: bool,
     /// No bytes can have arrived yet, so the kernel need not look first.
     pub(crate) nothing_yet: bool,
+}
+
+/// How to send.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Send {
+    /// The next request waits for it.
+    pub(crate) link: bool,
+    /// What does not fill a segment waits for what comes next.
+    pub(crate) more: bool,
+}
+
+impl Send {
+    fn flags(self) -> i32 {
+        SEND_FLAGS | if self.more { libc::MSG_MORE } else { 0 }
+    }
 }
 
 /// The value of each option in `set_option`; static, since the kernel reads it later.
@@ -346,35 +364,35 @@ impl Ring {
         tag: Tag,
         target: Target,
         what: (Lent, &Range<usize>),
-        link: bool,
+        how: Send,
     ) -> bool {
         let Ok(bytes) = self.memory.lent.range(what.0, what.1) else { return false };
         let (start, len) = (bytes.as_ptr(), bytes.len().min(SEND_BYTES) as u32);
-        let entry = with_target!(target, |fd| opcode::Send::new(fd, start, len).flags(SEND_FLAGS).build());
+        let entry = with_target!(target, |fd| opcode::Send::new(fd, start, len).flags(how.flags()).build());
         // SAFETY: lent bytes stay where they are as long as the ring lives.
-        unsafe { self.push(&Self::linked(entry, link).user_data(user_data(tag, NOTHING_HELD)), true) };
+        unsafe { self.push(&Self::linked(entry, how.link).user_data(user_data(tag, NOTHING_HELD)), true) };
         true
     }
 
     /// Sends the first bytes of a parcel. Its completion brings it back.
-    pub(crate) fn send(&mut self, tag: Tag, target: Target, mut parcel: Box<Parcel>, link: bool) {
+    pub(crate) fn send(&mut self, tag: Tag, target: Target, mut parcel: Box<Parcel>, how: Send) {
         let count = parcel.describe(&self.memory.lent);
         let entry = if count == 1 {
             let piece = parcel.pieces[0];
             let (start, len) = (piece.iov_base.cast_const().cast::<u8>(), piece.iov_len as u32);
-            with_target!(target, |fd| opcode::Send::new(fd, start, len).flags(SEND_FLAGS).build())
+            with_target!(target, |fd| opcode::Send::new(fd, start, len).flags(how.flags()).build())
         } else {
             parcel.header.msg_iov = parcel.pieces.as_mut_ptr();
             parcel.header.msg_iovlen = count as _;
             let header = &raw const parcel.header;
-            with_target!(target, |fd| opcode::SendMsg::new(fd, header).flags(SEND_FLAGS as u32).build())
+            with_target!(target, |fd| opcode::SendMsg::new(fd, header).flags(how.flags() as u32).build())
         };
         let held = self.hold(Held::Parcel(parcel));
         // SAFETY: the header and the pieces' descriptions are in the box, and only its pointer
         // moves. The pieces are heap memory that the box's outbox owns (or, as `Bytes`, co-owns and
         // never writes to), or lent for the ring's life. The box is held until the completion and
         // is unreachable meanwhile.
-        unsafe { self.push(&Self::linked(entry, link).user_data(user_data(tag, held)), true) };
+        unsafe { self.push(&Self::linked(entry, how.link).user_data(user_data(tag, held)), true) };
     }
 
     pub(crate) fn connect(&mut self, tag: Tag, target: Target, to: SocketAddr, link: bool) {
@@ -408,10 +426,10 @@ impl Ring {
         unsafe { self.push(&entry.user_data(user_data(tag, NOTHING_HELD)), true) };
     }
 
-    /// Reports once when the peer's FIN came or the connection failed; the result is poll(2)'s.
+    /// Reports when the peer's FIN came, and when the connection failed; the result is poll(2)'s.
     pub(crate) fn watch_end(&mut self, tag: Tag, target: Target) {
         let events = (libc::POLLERR | libc::POLLHUP) as u32;
-        let entry = with_target!(target, |fd| opcode::PollAdd::new(fd, events).build());
+        let entry = with_target!(target, |fd| opcode::PollAdd::new(fd, events).multi(true).build());
         // SAFETY: it names no memory.
         unsafe { self.push(&entry.user_data(user_data(tag, NOTHING_HELD)), true) };
     }
@@ -474,19 +492,28 @@ impl Ring {
         unsafe { self.push_quiet(entry, Flags::empty()) };
     }
 
-    /// Makes an ordinary descriptor of a direct one, at once. Needs Linux 6.8.
-    pub(crate) fn install(&mut self, index: u32) -> Option<OwnedFd> {
-        const INSTALL: Tag = Tag { kind: 0x7f, slot: 0 };
+    /// Whether the kernel makes ordinary descriptors of direct ones: Linux 6.8.
+    pub(crate) fn installs(&self) -> bool {
+        self.knows(opcode::FixedFdInstall::CODE)
+    }
+
+    /// Makes an ordinary descriptor of a direct one. Its completion brings it.
+    pub(crate) fn ask_install(&mut self, tag: Tag, index: u32) {
+        let held = self.hold(Held::Installing);
         let entry = opcode::FixedFdInstall::new(Fixed(index), 0).build();
         // SAFETY: it names no memory.
-        unsafe { self.push(&entry.user_data(user_data(INSTALL, NOTHING_HELD)), true) };
+        unsafe { self.push(&entry.user_data(user_data(tag, held)), true) };
+    }
+
+    /// The same, at once.
+    pub(crate) fn install(&mut self, index: u32) -> Option<OwnedFd> {
+        const INSTALL: Tag = Tag { kind: 0x7f, slot: 0 };
+        self.ask_install(INSTALL, index);
         loop {
             self.enter(1, None).ok()?;
             while let Some(done) = self.next_fresh() {
                 if done.tag == INSTALL {
-                    // SAFETY: the kernel just made this descriptor for us, and nothing else owns
-                    // it.
-                    return (done.result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(done.result) });
+                    return if let Gift::Descriptor(fd) = done.gift { Some(fd) } else { None };
                 }
                 self.stash.push_back(done);
             }
@@ -567,7 +594,12 @@ impl Ring {
                     gift = Gift::Parcel(parcel);
                 }
                 Held::Name(name) => gift = Gift::Peer(address(&name.storage).unwrap_or_else(unknown_address)),
-                Held::Address(_) | Held::Free => {}
+                Held::Installing if result >= 0 => {
+                    // SAFETY: the kernel just made this descriptor for us, and nothing else owns it.
+                    let fd = unsafe { OwnedFd::from_raw_fd(result) };
+                    gift = Gift::Descriptor(fd);
+                }
+                Held::Address(_) | Held::Installing | Held::Free => {}
             }
         }
         Done { tag, result, more, gift }

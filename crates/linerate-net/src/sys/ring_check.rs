@@ -42,10 +42,10 @@ pub(crate) fn check_ring() -> Result<Extras, (Step, io::Error)> {
     let mut ring = Ring::new(&options).map_err(|e| (Step::Buffers, e))?;
     check_multishot(&mut ring).map_err(|e| (Step::Multishot, e))?;
     Ok(Extras {
-        install: ring.knows(opcode::FixedFdInstall::CODE),
+        install: ring.installs(),
         // The SetSockOpt request predates the command it carries, which came one version before
         // FixedFdInstall.
-        options: ring.knows(opcode::SetSockOpt::CODE) && ring.knows(opcode::FixedFdInstall::CODE),
+        options: ring.knows(opcode::SetSockOpt::CODE) && ring.installs(),
     })
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::Conn;
 use crate::limits::ONE_SEGMENT;
-use crate::sys::ring::{DirectOption, Receive, Ring, Tag, Target};
+use crate::sys::ring::{DirectOption, Receive, Ring, Send, Tag, Target};
 use crate::sys::socket;
 use crate::uring::entry::{Entry, Link, Load, Receiving};
 use crate::uring::{Uring, kind};
@@ -24,14 +24,27 @@ impl Uring {
                     if entry.should_register() {
                         Self::register(&mut self.ring, &mut self.free_direct, entry);
                     }
+                    let ends_soon = entry.ends_soon();
                     if let Some(load) = entry.pack() {
-                        Self::ask_send(&mut self.ring, conn, entry, load, self.turns, false);
+                        let more = entry.holds_back(self.installs);
+                        if more {
+                            Self::ask_descriptor(&mut self.ring, conn, entry);
+                        }
+                        entry.held_back = more;
+                        Self::ask_send(
+                            &mut self.ring,
+                            conn,
+                            entry,
+                            load,
+                            self.turns,
+                            Send { link: false, more },
+                        );
                     }
                     if entry.should_receive() {
                         Self::ask_receive(&mut self.ring, conn, entry);
                     }
                     // A connection that reads for the first time meets an error by itself.
-                    if !entry.watches_end && !entry.unproven {
+                    if !entry.watches_end && !entry.unproven && !ends_soon {
                         Self::ask_end(&mut self.ring, conn, entry);
                     }
                 }
@@ -63,7 +76,7 @@ impl Uring {
         }
         ring.connect(Tag { kind: kind::CONNECT, slot: conn.slot }, entry.target, to, entry.chain);
         if let Some(load) = load {
-            Self::ask_send(ring, conn, entry, load, turn, receives);
+            Self::ask_send(ring, conn, entry, load, turn, Send { link: receives, more: false });
         }
         if receives {
             Self::ask_receive(ring, conn, entry);
@@ -71,7 +84,7 @@ impl Uring {
         Ok(())
     }
 
-    fn ask_send(ring: &mut Ring, conn: Conn, entry: &mut Entry, load: Load, turn: u64, link: bool) {
+    fn ask_send(ring: &mut Ring, conn: Conn, entry: &mut Entry, load: Load, turn: u64, how: Send) {
         if entry.needs_nodelay() {
             match &entry.fd {
                 // It can only fail on a connection that failed, which the send will tell.
@@ -83,11 +96,20 @@ impl Uring {
         entry.requests += 1;
         let tag = Tag { kind: kind::SEND, slot: conn.slot };
         match load {
-            Load::Parcel(parcel) => ring.send(tag, entry.target, parcel, link),
+            Load::Parcel(parcel) => ring.send(tag, entry.target, parcel, how),
             Load::Lent(lent, range) => {
-                let known = ring.send_lent(tag, entry.target, (lent, &range), link);
+                let known = ring.send_lent(tag, entry.target, (lent, &range), how);
                 debug_assert!(known, "ranges were checked when they were handed over");
             }
+        }
+    }
+
+    /// An ordinary descriptor, to send the FIN by once the last bytes have left.
+    fn ask_descriptor(ring: &mut Ring, conn: Conn, entry: &mut Entry) {
+        if let (None, Target::Direct(index), false) = (&entry.fd, entry.target, entry.installing) {
+            entry.installing = true;
+            entry.requests += 1;
+            ring.ask_install(Tag { kind: kind::INSTALL, slot: conn.slot }, index);
         }
     }
 

@@ -75,7 +75,14 @@ impl Uring {
         if !state.is_flush() {
             return;
         }
-        let ended = self.table.get(conn).is_some_and(|entry| entry.ended);
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        if entry.held_back {
+            Self::shut(&mut self.ring, conn, entry, Shutdown::Write);
+            if entry.shutting {
+                return;
+            }
+        }
+        let ended = entry.ended;
         match state.after_flush() {
             Some(next) if !ended => self.begin_closing(conn, next),
             _ => self.finish(conn),

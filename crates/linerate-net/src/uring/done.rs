@@ -31,7 +31,18 @@ impl Uring {
             }
             kind::SEND => self.on_sent(conn, done, events),
             kind::END => self.on_end(conn, done.result, events),
-            kind::SHUTDOWN => entry.shutting = false,
+            kind::SHUTDOWN => {
+                entry.shutting = false;
+                if entry.held_back && entry.closing == Some(Closing::Flush) {
+                    self.finish(conn);
+                }
+            }
+            kind::INSTALL => {
+                entry.installing = false;
+                if let Gift::Descriptor(fd) = done.gift {
+                    entry.fd = Some(fd);
+                }
+            }
             _ => self.on_connect(conn, done.result, clock, events),
         }
         if self.table.get(conn).is_some_and(|entry| entry.dying && entry.requests == 0) {
@@ -109,6 +120,10 @@ impl Uring {
         };
         if live {
             events.push(Event::Readable { conn, data: Data { conn, token } });
+            if token == END && entry.broken {
+                // The reset came behind the FIN, and no later receive will report it.
+                self.tell_failure(conn, NetError::of(NetErrorKind::Reset), events);
+            }
         } else if matches!(entry.closing, Some(Closing::Linger | Closing::AfterPeer)) || entry.error.is_some()
         {
             self.finish(conn);

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::closing::Closing;
-use crate::limits::{DISCARDED_BY_RING, ONE_SEGMENT, SENDS_BEFORE_DIRECT};
+use crate::limits::{DISCARDED_BY_RING, LAST_BYTES, ONE_SEGMENT, SENDS_BEFORE_DIRECT};
 use crate::outbox::Outbox;
 use crate::sys::ring::{Parcel, Target};
 use crate::sys::socket;
@@ -50,6 +50,10 @@ pub(super) struct Entry {
     range: Range<usize>,
     /// The descriptor, when it is an ordinary one and not handed over to be closed.
     pub(super) fd: Option<OwnedFd>,
+    /// A descriptor is being made of the direct one.
+    pub(super) installing: bool,
+    /// The end of what was sent waits in the kernel for our FIN.
+    pub(super) held_back: bool,
     /// Waits for the parcel before it.
     pub(super) outbox: Outbox,
     /// `None` while it is in flight.
@@ -116,6 +120,8 @@ impl Entry {
             lent: Lent(0),
             range: 0..0,
             fd,
+            installing: false,
+            held_back: false,
             outbox: Outbox::default(),
             parcel: None,
             in_parcel: 0,
@@ -184,9 +190,21 @@ impl Entry {
         }
     }
 
+    /// It ends with so few bytes that nothing has to be heard of it meanwhile.
+    pub(super) fn ends_soon(&self) -> bool {
+        self.closing == Some(Closing::Flush) && self.unsent() <= LAST_BYTES
+    }
+
     /// Whether a receive has to be asked for.
     pub(super) fn should_receive(&self) -> bool {
-        self.receiving == Receiving::No && !self.paused && !self.ended && !self.dying
+        self.receiving == Receiving::No && !self.paused && !self.ended && !self.dying && !self.ends_soon()
+    }
+
+    /// Whether its last bytes may wait for our FIN, so that both leave in one segment. An ordinary
+    /// descriptor is needed for that: the ring leaves a shutdown to another thread, and a close
+    /// resets where something is unread. `installs`: one can be made.
+    pub(super) fn holds_back(&self, installs: bool) -> bool {
+        self.closing == Some(Closing::Flush) && !self.is_unix && (self.fd.is_some() || installs)
     }
 
     /// The next bytes to send, if something can be sent now.

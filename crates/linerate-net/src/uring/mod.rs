@@ -49,6 +49,7 @@ mod kind {
     pub(super) const WAKE: u8 = 5;
     pub(super) const END: u8 = 6;
     pub(super) const SHUTDOWN: u8 = 7;
+    pub(super) const INSTALL: u8 = 8;
 }
 
 /// Size of a receive buffer. Reason: a turn's responses of a deep pipeline fit in few, and those in use fit L2.
@@ -75,6 +76,8 @@ pub struct Uring {
     listeners: Vec<Listening>,
     /// Whether there is room for direct descriptors, and what of our own part is free.
     has_direct: bool,
+    /// The kernel makes ordinary descriptors of direct ones.
+    installs: bool,
     free_direct: Vec<u32>,
     /// Free once what is queued has gone to the kernel: it closes them.
     freed_direct: Vec<u32>,
@@ -115,6 +118,7 @@ impl Uring {
             dying: 0,
             listeners: Vec::new(),
             has_direct: false,
+            installs: false,
             free_direct: Vec::new(),
             freed_direct: Vec::new(),
             free_accepted: 0,
@@ -156,6 +160,7 @@ impl Uring {
         let rest = self.limits.connections.min(limit / 8).max(1);
         let (own, accepted) = if own_first { (most, rest) } else { (rest, most) };
         self.has_direct = true;
+        self.installs = self.ring.installs();
         self.ring.add_direct(own, accepted)?;
         self.free_direct = (0..own).rev().collect();
         self.free_accepted = accepted as usize;
