@@ -57,6 +57,14 @@ pub struct Limits {
     pub least_rate: u64,
 }
 
+impl Limits {
+    /// How long a handler that has not responded goes on once its client has sent its FIN, if not as
+    /// long as `idle_time`.
+    pub(crate) fn after_fin(&self) -> Option<Duration> {
+        (!self.half_close).then(|| self.idle_time.min(AFTER_FIN))
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {

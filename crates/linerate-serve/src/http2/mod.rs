@@ -100,6 +100,8 @@ pub(crate) struct Session {
     pub(crate) held: usize,
     /// Held bytes as the thread counts them.
     pub(crate) counted: usize,
+    /// When the client's FIN was read, behind all that it has sent.
+    pub(crate) fin: Option<Time>,
     /// When the first GOAWAY was sent.
     pub(crate) goodbye: Option<Time>,
     /// The client exceeded a limit.
@@ -129,6 +131,7 @@ impl Session {
             next: 0,
             held: 0,
             counted: 0,
+            fin: None,
             goodbye: None,
             flooded: false,
             starves: false,
@@ -249,7 +252,15 @@ impl Session {
     pub(crate) fn deadline(&self, limits: &Limits) -> Time {
         let block = self.frames.block_since().map(|since| since + limits.header_time);
         let streams = self.streams.iter().map(|stream| stream.deadline(limits));
-        streams.chain(block).min().unwrap_or(Time::NEVER)
+        let handles = || self.streams.iter().any(|stream| matches!(stream.doing, Doing::Handling));
+        let fin = limits.after_fin().and_then(|time| Some(self.fin? + time)).filter(|_| handles());
+        streams.chain(block).chain(fin).min().unwrap_or(Time::NEVER)
+    }
+
+    /// Whether the client has sent its FIN, and the windows that a response waits for stay shut.
+    pub(crate) fn is_in_vain(&self, stream: &Stream) -> bool {
+        let blocked = matches!(&stream.doing, Doing::Sending(sending) if sending.is_blocked);
+        self.fin.is_some() && blocked && self.server.room(stream.id) == Some(0)
     }
 
     /// Whether a body is read after its response, by code that is not one of our tasks.

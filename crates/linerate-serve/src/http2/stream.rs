@@ -81,8 +81,8 @@ impl Upload {
     }
 
     /// Passes on what has arrived, as far as the reader has room. The window grows by what is
-    /// passed on, which slows the client down to the reader.
-    pub(crate) fn feed(&mut self, id: u32, server: &mut Server, now: Time) -> Fed {
+    /// passed on, which slows the client down to the reader. `cut`: the client sends nothing more.
+    pub(crate) fn feed(&mut self, id: u32, server: &mut Server, now: Time, cut: bool) -> Fed {
         loop {
             if self.shared.is_full() {
                 // The client waits for the reader.
@@ -99,6 +99,10 @@ impl Upload {
         match self.early.end.take() {
             Some(trailers) => {
                 self.shared.end(Ok(()), trailers);
+                Fed::Ended
+            }
+            None if cut => {
+                self.shared.end(Err(BodyError::Ended), Vec::new());
                 Fed::Ended
             }
             None => Fed::Waits,

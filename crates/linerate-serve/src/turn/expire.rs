@@ -8,7 +8,6 @@ use super::Server;
 use crate::Handler;
 use crate::answer::Asked;
 use crate::connection::Connection;
-use crate::limits::AFTER_FIN;
 use crate::waits::Waits;
 
 impl<T: Transport, H: Handler> Server<T, H> {
@@ -20,6 +19,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 Waits::Write if c.unsent > 0 => c.since + limits.write_time,
                 Waits::Idle if session.is_open() => c.since + limits.idle_time,
                 Waits::Idle | Waits::Head => c.since + limits.header_time,
+                Waits::Handler if session.fin.is_some() => c.since + limits.idle_time,
                 _ => Time::NEVER,
             };
             return own.min(session.deadline(limits));
@@ -34,10 +34,10 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 None => c.since + limits.body_time,
             },
             // A response that has begun is proof of nothing, and may be all that the client waits for.
-            Waits::Handler if c.peer_ended && !limits.half_close && c.waits_for_response() => {
-                c.since + limits.idle_time.min(AFTER_FIN)
+            Waits::Handler if c.peer_ended => {
+                let time = limits.after_fin().filter(|_| c.waits_for_response());
+                c.since + time.unwrap_or(limits.idle_time)
             }
-            Waits::Handler if c.peer_ended => c.since + limits.idle_time,
             Waits::Handler => Time::NEVER,
             Waits::Write => c.since + limits.write_time,
         }

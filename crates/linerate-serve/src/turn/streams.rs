@@ -90,6 +90,11 @@ impl<T: Transport, H: Handler> Server<T, H> {
         if c.waits == Waits::Write && c.unsent > 0 {
             return self.expired_write(c);
         }
+        let silent = c.waits == Waits::Handler && c.handed == c.left_at_since;
+        if c.peer_ended && silent && c.since + self.engine.limits.idle_time <= self.engine.now {
+            // As with HTTP/1.1: its client may be gone.
+            return self.close(c, Close::Abort);
+        }
         let idle = matches!(c.waits, Waits::Idle | Waits::Head);
         match c.http2().filter(|session| idle && session.streams.is_empty()) {
             Some(session) => session.cut(Code::NO_ERROR),

@@ -47,6 +47,8 @@ struct Client {
     window: u32,
     /// The most that a window grows at a time; 0: never.
     grows: u32,
+    /// Sends its FIN behind its requests, and reads on.
+    half_closes: bool,
     random: Random,
     unread: Vec<u8>,
     got: Arc<Mutex<BTreeMap<u32, Got>>>,
@@ -60,7 +62,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 impl Client {
     fn new(paths: Vec<String>, window: u32, grows: u32, seed: u64) -> Client {
         let random = Random::new(seed);
-        Client { paths, window, grows, random, unread: Vec::new(), got: Arc::default() }
+        Client { paths, window, grows, half_closes: false, random, unread: Vec::new(), got: Arc::default() }
     }
 
     fn id(number: usize) -> u32 {
@@ -91,15 +93,20 @@ impl Peer for Client {
         bytes.extend(frame(kind::SETTINGS, 0, 0, &[0, 4, a, b, c, d]));
         for (number, path) in self.paths.iter().enumerate() {
             let mut block = Vec::new();
+            // Uploads do not end.
+            let (method, end) = if path == "/upload" { ("POST", 0) } else { ("GET", flag::END_STREAM) };
             for (name, value) in
-                [(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", "a.example")]
+                [(":method", method), (":scheme", "http"), (":path", path), (":authority", "a.example")]
             {
                 field(name.as_bytes(), value.as_bytes(), &mut block);
             }
-            let flags = flag::END_HEADERS | flag::END_STREAM;
+            let flags = flag::END_HEADERS | end;
             bytes.extend(frame(kind::HEADERS, flags, Client::id(number), &block));
         }
         out.send(conn, bytes);
+        if self.half_closes {
+            out.end_after(Duration::from_millis(1), conn);
+        }
         if self.grows > 0 {
             out.call_after(Duration::from_millis(10), conn);
         }
@@ -180,7 +187,8 @@ impl BodyStream for Pieces {
     }
 }
 
-/// `/pieces/N/SIZE`, `/announced/N/SIZE`, `/shared/SIZE`, `/late/SIZE` (after a wait), and files.
+/// `/pieces/N/SIZE`, `/announced/N/SIZE`, `/shared/SIZE`, `/late/SIZE` (after a wait), `/wait/MS/SIZE`,
+/// `/upload`, and files.
 async fn respond(files: Rc<FileRoot>, dir: Rc<Path>, request: Request) -> Response {
     let path = request.path().to_owned();
     let parts: Vec<&str> = path.split('/').collect();
@@ -194,6 +202,14 @@ async fn respond(files: Rc<FileRoot>, dir: Rc<Path>, request: Request) -> Respon
         "late" => {
             crate::sleep(Duration::from_millis(5)).await;
             Response::status(200).with_body(shared(number(2)))
+        }
+        "wait" => {
+            crate::sleep(Duration::from_millis(number(2) as u64)).await;
+            Response::status(200).with_body(shared(number(3)))
+        }
+        "upload" => {
+            let mut request = request;
+            request.body().collect(1000).await.map_or_else(Response::from, Response::text)
         }
         "own" => {
             let file = std::fs::File::open(dir.join("file0")).unwrap();
@@ -268,6 +284,7 @@ fn judge(path: &str, got: &Got) {
     let expected = match parts[1] {
         "pieces" | "announced" => vec![b'p'; number(2) * number(3)],
         "shared" | "late" => vec![b's'; number(2)],
+        "wait" => vec![b's'; number(3)],
         _ => content(),
     };
     assert_eq!((got.ended, got.reset, got.heads), (true, None, 1 + trailers), "{path}");
@@ -311,6 +328,57 @@ proptest! {
         prop_assert_eq!(world.held(), 0);
         prop_assert_eq!(world.most_files(), 0);
     }
+}
+
+/// A client that sends its FIN behind its requests.
+fn half_closed(window: u32, paths: &[&str]) -> Client {
+    let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+    Client { half_closes: true, ..Client::new(paths, window, 0, 1) }
+}
+
+/// What is ready within a second of the FIN comes, a handler that still waits is cancelled.
+#[test]
+fn a_client_that_has_sent_its_fin_gets_its_responses() {
+    let mut world = world(1, Limits::default());
+    let answered = ["/late/100", "/wait/900/10", "/file0", "/pieces/2/100", "/shared/0"];
+    let client = half_closed(65_535, &[&answered[..], &["/wait/5000/10", "/upload"]].concat());
+    world.dial(&client);
+    world.run(50);
+    assert_eq!(world.server.counts().waiting, 2, "an upload that never ends has failed");
+    assert_eq!((client.got(6).heads, client.got(6).ended), (1, true));
+    world.run(930);
+    answered.iter().enumerate().for_each(|(n, path)| judge(path, &client.got(n)));
+    assert_eq!((world.server.open(), world.server.counts().waiting), (1, 1));
+    world.run(150);
+    assert_eq!((world.server.open(), world.server.counts().waiting), (0, 0));
+    assert_eq!((client.got(5).heads, client.got(5).reset), (0, Some(Code::CANCEL.0)));
+    assert_eq!(world.held(), 0);
+}
+
+/// Nobody opens the window of a response that waits for it.
+#[test]
+fn a_shut_window_is_not_waited_for_behind_a_fin() {
+    let mut world = world(1, Limits::default());
+    let client = half_closed(100, &["/shared/1000", "/file0", "/pieces/3/100", "/shared/100"]);
+    world.dial(&client);
+    world.run(50);
+    assert_eq!((world.server.open(), world.held(), world.most_files()), (0, 0, 0));
+    judge("/shared/100", &client.got(3));
+    assert_eq!(client.got(0).body.len(), 100);
+}
+
+/// Unless such clients are to be waited for.
+#[test]
+fn a_half_closed_connection_of_http2_can_be_kept() {
+    let mut world = world(1, Limits { half_close: true, ..Limits::default() });
+    let client = half_closed(65_535, &["/wait/5000/10", "/wait/3600000/10"]);
+    world.dial(&client);
+    world.run(6_000);
+    judge("/late/10", &client.got(0));
+    world.run(70_000);
+    assert_eq!(world.server.open(), 1);
+    world.run(6_000);
+    assert_eq!((world.server.open(), world.server.counts().waiting), (0, 0));
 }
 
 /// RFC 9113 section 6.9: only DATA needs a window.

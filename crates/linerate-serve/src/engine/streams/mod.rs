@@ -93,14 +93,31 @@ impl<H: Handler> Engine<H> {
     fn round(&mut self, c: &mut Connection, session: &mut Session, room: usize) -> bool {
         let mut progress = self.read_frames(c, session, room);
         if c.peer_ended && !session.is_stuck {
-            // The client is gone: nothing else comes.
-            session.cut(Code::NO_ERROR);
+            session.fin.get_or_insert(self.now);
         }
         if session.is_over() {
             return progress;
         }
         progress |= self.feed_uploads(c, session);
         progress |= self.pump_streams(session, room);
+        if session.fin.is_some() {
+            progress |= self.end_in_vain(session);
+        }
+        progress
+    }
+
+    /// The client has sent its FIN: its windows stay as they are, and behind the last response the
+    /// connection ends.
+    fn end_in_vain(&mut self, session: &mut Session) -> bool {
+        let mut progress = false;
+        while let Some(at) = session.streams.iter().position(|stream| session.is_in_vain(stream)) {
+            let stream = session.streams.swap_remove(at);
+            self.end_stream(session, stream, access_log::LEFT);
+            progress = true;
+        }
+        if session.streams.is_empty() && session.deferred.is_empty() {
+            session.cut(Code::NO_ERROR);
+        }
         progress
     }
 
@@ -205,7 +222,7 @@ impl<H: Handler> Engine<H> {
                 continue;
             };
             let before = upload.received;
-            let fed = upload.feed(id, &mut session.server, self.now);
+            let fed = upload.feed(id, &mut session.server, self.now, session.fin.is_some());
             progress |= upload.received != before || fed != Fed::Waits;
             match fed {
                 Fed::Waits => at += 1,
@@ -352,6 +369,11 @@ impl<H: Handler> Engine<H> {
             session.cut(Code::ENHANCE_YOUR_CALM);
         }
         let limits = self.limits;
+        if session.fin.zip(limits.after_fin()).is_some_and(|(fin, time)| fin + time <= now) {
+            let handling = |stream: &mut Stream| matches!(stream.doing, Doing::Handling);
+            let handling: Vec<Stream> = session.streams.extract_if(.., handling).collect();
+            handling.into_iter().for_each(|stream| self.end_stream(&mut session, stream, access_log::LEFT));
+        }
         let late: Vec<Stream> =
             session.streams.extract_if(.., |stream| stream.is_late(now, &limits)).collect();
         for mut stream in late {
