@@ -1,4 +1,4 @@
-//! The book's recipes do what they say. Blocks of `sh` run: all of a page as one script, in a folder
+//! The book's recipes and chapters do what they say. Blocks of `sh` run: all of a page as one script, in a folder
 //! of its own, with the page's ports replaced by free ones. Runs are shortened unless
 //! `LINERATE_BOOK=all`. What cannot run here (YAML for Actions and Kubernetes, Docker, units) is read
 //! by a parser, by its schema where one is installed, and linerate accepts its command lines.
@@ -111,7 +111,9 @@ fn shortened(script: &str) -> String {
 
 /// Runs all of a page's blocks as one script; what it started ends with it.
 fn page_runs(name: &str) {
-    let page = std::fs::read_to_string(folder().join(name)).expect("a page");
+    let folders = [folder(), folder().with_file_name("chapters")];
+    let path = folders.iter().map(|f| f.join(name)).find(|p| p.is_file()).expect("a page");
+    let page = std::fs::read_to_string(path).expect("text");
     let script = blocks(&page, "sh").concat();
     assert!(!script.is_empty(), "{name} has no commands");
     let server = linerate_serve::spawn(ServerOptions::default()).expect("it starts");
@@ -170,6 +172,32 @@ recipes! {
     stop_at_first_error "stop-at-first-error.md"
     unclear "unclear.md"
     weights "weights.md"
+}
+
+/// As `recipes`, of the other folder.
+const CHAPTERS: [&str; 6] =
+    ["connection-cost.md", "cure.md", "nagle.md", "past-kernel.md", "ports.md", "waiting.md"];
+
+#[test]
+fn chapters() {
+    for name in CHAPTERS {
+        page_runs(name);
+    }
+}
+
+#[test]
+fn pipelining() {
+    if linerate_skips::program("nginx").is_some() {
+        page_runs("pipelining.md");
+    }
+}
+
+#[test]
+fn every_chapter_runs() {
+    for entry in std::fs::read_dir(folder().with_file_name("chapters")).expect("book/chapters") {
+        let name = entry.expect("listed").file_name().to_string_lossy().into_owned();
+        assert!(CHAPTERS.contains(&name.as_str()) || name == "pipelining.md", "{name}");
+    }
 }
 
 #[test]

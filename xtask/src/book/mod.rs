@@ -81,7 +81,8 @@ fn from_the_root(line: &str) -> String {
 
 /// Whether a link of the summary leads to a page of book/, or to one at the root.
 fn in_the_book(target: &str) -> bool {
-    target.ends_with(".md)") && (!target.contains('/') || target.starts_with("recipes/"))
+    target.ends_with(".md)")
+        && (!target.contains('/') || target.starts_with("recipes/") || target.starts_with("chapters/"))
 }
 
 /// What the summary links to.
@@ -132,7 +133,7 @@ mod tests {
     #[test]
     fn every_written_page_is_in_the_summary() {
         let summary = std::fs::read_to_string(shell::root().join("book/SUMMARY.md")).expect("there");
-        for folder in ["book", "book/recipes", "docs", "docs/lab"] {
+        for folder in ["book", "book/chapters", "book/recipes", "docs", "docs/lab"] {
             for entry in std::fs::read_dir(shell::root().join(folder)).expect(folder) {
                 let name = entry.expect("listed").file_name().to_string_lossy().into_owned();
                 let listed = name == "SUMMARY.md" || summary.contains(&format!("{name})"));

@@ -24,7 +24,7 @@ macro_rules! recipe {
 }
 
 /// In the order of the book.
-pub(super) const TOPICS: [Topic; 27] = [
+pub(super) const TOPICS: [Topic; 34] = [
     topic!("start", "the first five minutes"),
     topic!("recipes", "everyday tasks and their commands; each is a topic too"),
     topic!("load-testing", "closed and open loop, and what a closed loop leaves out"),
@@ -36,6 +36,13 @@ pub(super) const TOPICS: [Topic; 27] = [
     topic!("why", "why a call is slow: how to ask, and every cause"),
     topic!("proofs", "how explain works, and how often it is right"),
     topic!("captures", "what packets show: --pcap and --capture"),
+    topic!("pipelining", "what it is, which response is whose, and where it ends"),
+    topic!("cure", "HTTP/2: what it cures of pipelining, and what not"),
+    topic!("connection-cost", "what a connection costs"),
+    topic!("nagle", "Nagle and delayed ACK, in both directions"),
+    topic!("waiting", "processes, threads, event loops, coroutines"),
+    topic!("ports", "ports and descriptors: why 65,535 is no limit for a server"),
+    topic!("past-kernel", "the kernel's share of the work, and past it"),
     topic!("comparing", "two servers or builds in turns, and the highest rate"),
     topic!("machines", "one load from many machines"),
     topic!("serving", "the server: limits, files, HTTPS, metrics"),
