@@ -3,12 +3,16 @@
 use std::io;
 use std::path::Path;
 
-use linerate_explain::pages;
+use linerate_explain::pages::{self, Page};
+use linerate_report::Style;
 use linerate_report::explain::why;
 
 use crate::fault::{Exit, Fault};
 use crate::load::output::Sink;
 use crate::terminal;
+
+/// Causes that are shown for a word that they share. Reason: two pages are a comparison, five a book.
+const FAMILY: usize = 2;
 
 /// Prints the page of the cause `id`, and writes it as HTML where that is wanted; without an id,
 /// all there are.
@@ -17,6 +21,10 @@ pub(crate) fn run(id: &str, html: Option<&Path>) -> Result<Exit, Fault> {
     if id.is_empty() && html.is_none() {
         let begin = "Causes that have a page: linerate explain --why ID\n\n";
         return terminal::print(&format!("{begin}{}", why::list(style))).map(|()| Exit::Fine);
+    }
+    let several = family(id);
+    if let ([_, _, ..], true) = (several.as_slice(), html.is_none()) {
+        return terminal::print(&together(id, &several, style)).map(|()| Exit::Fine);
     }
     let page = pages::of(id).ok_or_else(|| unknown(id))?;
     let sink = html.map(Sink::new);
@@ -28,6 +36,26 @@ pub(crate) fn run(id: &str, html: Option<&Path>) -> Result<Exit, Fault> {
         terminal::print(&why::to_string(page, style))?;
     }
     Ok(Exit::Fine)
+}
+
+/// Causes whose name has this word, where it is no cause's own name: `nagle` is one of the client and
+/// one of the server.
+fn family(word: &str) -> Vec<&'static Page> {
+    let all = pages::all();
+    if all.iter().any(|page| page.id == word) {
+        return Vec::new();
+    }
+    let found = all.into_iter().filter(|page| page.id.split('-').any(|part| part == word));
+    let found: Vec<&Page> = found.collect();
+    if found.len() > FAMILY { Vec::new() } else { found }
+}
+
+/// The pages of a family, one after the other.
+fn together(word: &str, family: &[&Page], style: Style) -> String {
+    let ids: Vec<&str> = family.iter().map(|page| page.id).collect();
+    let begin = format!("{word} is {} causes: {}\n\n", ids.len(), ids.join(", "));
+    let shown: Vec<String> = family.iter().map(|page| why::to_string(page, style)).collect();
+    begin + &shown.join("\n\n")
 }
 
 fn unknown(id: &str) -> Fault {

@@ -417,6 +417,11 @@ fn a_cause_is_explained_from_the_beginning() {
     );
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("why.html");
+    let both = run(&["explain", "--why", "nagle"]);
+    assert_eq!(both.code, Some(0), "{both:?}");
+    for direction in ["nagle is 2 causes", "client-nagle-delayed-ack\n", "server-nagle-delayed-ack\n"] {
+        assert!(both.out.contains(direction), "{}", both.out);
+    }
     let said = run(&["explain", "--why", "server-nagle-delayed-ack", "--html", path.to_str().unwrap()]);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(
@@ -426,7 +431,7 @@ fn a_cause_is_explained_from_the_beginning() {
     let page = std::fs::read_to_string(&path).unwrap();
     assert!(page.contains("<svg ") && page.contains("-Dsun.net.httpserver.nodelay=true"), "{page}");
     for bad in [
-        &["explain", "--why", "nagle"][..],
+        &["explain", "--why", "naggle"][..],
         &["explain", "--why", "http://h/"],
         &["explain", "--why", "--html", "-"],
     ] {
