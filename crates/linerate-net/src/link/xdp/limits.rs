@@ -35,6 +35,15 @@ pub(super) const QUESTIONS_PER_EPOCH: u32 = 10_000;
 /// peer gets no packet at all, and a flood must not use up what it needs.
 pub(super) const QUESTIONS_FOR_UNSEEN: u32 = 1000;
 
+/// Addresses that the kernel may be made to resolve per epoch. Reason: it keeps an entry for each,
+/// 1024 in all by default, looks through all of them once they are that many, and asks the whole
+/// network three times.
+pub(super) const RESOLUTIONS_PER_EPOCH: u32 = 256;
+
+/// Resolutions of them that only addresses get of which no frame was seen. Reason: the others can be
+/// sent to without, and a flood from invented addresses of this network would use up all.
+pub(super) const RESOLUTIONS_FOR_UNSEEN: u32 = 192;
+
 /// How long the kernel's reply about a neighbour is valid. Reason: a neighbour that changes its
 /// card is found again before TCP gives up.
 pub(super) const EPOCH: Duration = Duration::from_secs(5);

@@ -42,7 +42,7 @@ use crate::{Time, Waker};
 use super::{Checksums, Link};
 use addresses::BorrowedAddresses;
 use ethernet::Mac;
-use neighbours::{Hop, Neighbours, Way};
+use neighbours::{Hop, Neighbours, Question, Way};
 use netlink::Netlink;
 use news::Monitor;
 use open::Shared;
@@ -149,7 +149,7 @@ impl Xdp {
     #[inline]
     fn way(&mut self, to: IpAddr) -> Option<Way> {
         let (netlink, interface) = (&mut self.netlink, self.interface);
-        self.neighbours.find(to, || next_hop(netlink, interface, to))
+        self.neighbours.find(to, |question| next_hop(netlink, interface, to, question))
     }
 
     #[cold]
@@ -195,7 +195,7 @@ impl Xdp {
 
 /// Asks the kernel for the MAC address of the next hop towards an address.
 #[cold]
-fn next_hop(netlink: &mut Netlink, interface: u32, to: IpAddr) -> Hop {
+fn next_hop(netlink: &mut Netlink, interface: u32, to: IpAddr, question: Question) -> Hop {
     let Ok(Some(route)) = netlink.route(to) else { return Hop::None };
     if route.interface != interface {
         return Hop::None;
@@ -211,10 +211,12 @@ fn next_hop(netlink: &mut Netlink, interface: u32, to: IpAddr) -> Hop {
             }
             Hop::Known(Way { card: neighbour.mac, mtu })
         }
-        _ => match netlink.look_for(interface, hop) {
-            Ok(()) => Hop::Asked,
-            Err(_) => Hop::None,
-        },
+        _ if question == Question::Only => Hop::Unknown,
+        _ => {
+            // If that fails, the kernel is asked again as if the network had not answered.
+            let _ = netlink.look_for(interface, hop);
+            Hop::Asked
+        }
     }
 }
 

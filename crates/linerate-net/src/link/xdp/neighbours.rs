@@ -1,11 +1,15 @@
 //! The MAC address that a packet goes to. The kernel's replies are cached for a while. If it does
 //! not know, or is asked too often, a packet goes back to where the last frame of that address came
-//! from.
+//! from. So the kernel need not resolve every address that a frame came from: those of a flood do
+//! not exist, and it would ask the network for each.
 
 use std::net::IpAddr;
 
 use super::ethernet::Mac;
-use super::limits::{NEIGHBOUR_SETS, NEIGHBOUR_WAYS, QUESTIONS_FOR_UNSEEN, QUESTIONS_PER_EPOCH};
+use super::limits::{
+    NEIGHBOUR_SETS, NEIGHBOUR_WAYS, QUESTIONS_FOR_UNSEEN, QUESTIONS_PER_EPOCH, RESOLUTIONS_FOR_UNSEEN,
+    RESOLUTIONS_PER_EPOCH,
+};
 
 /// How packets to an address leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +26,19 @@ pub(super) enum Hop {
     Known(Way),
     /// The kernel is resolving the address; nothing is known yet.
     Asked,
+    /// It is on this network and unknown, and the kernel was not to resolve it.
+    Unknown,
     /// No route by this interface.
     None,
+}
+
+/// What the kernel may be asked about an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// What it knows.
+    Only,
+    /// And to resolve the address if it knows nothing.
+    AndResolve,
 }
 
 /// Where an entry comes from.
@@ -58,8 +73,9 @@ type Set = [Slot; NEIGHBOUR_WAYS];
 pub(super) struct Neighbours {
     sets: Box<[Set]>,
     epoch: u32,
-    /// Requests to the kernel left in this epoch.
+    /// Requests to the kernel left in this epoch, and those to resolve an address.
     questions: u32,
+    resolutions: u32,
 }
 
 fn key(address: IpAddr) -> u128 {
@@ -75,13 +91,14 @@ impl Neighbours {
             sets: vec![[EMPTY; NEIGHBOUR_WAYS]; NEIGHBOUR_SETS].into_boxed_slice(),
             epoch: 1,
             questions: QUESTIONS_PER_EPOCH,
+            resolutions: RESOLUTIONS_PER_EPOCH,
         }
     }
 
     /// Invalidates what is cached.
     pub(super) fn next_epoch(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
-        self.questions = QUESTIONS_PER_EPOCH;
+        (self.questions, self.resolutions) = (QUESTIONS_PER_EPOCH, RESOLUTIONS_PER_EPOCH);
     }
 
     /// The entry of an address. A new one says nothing yet.
@@ -114,7 +131,7 @@ impl Neighbours {
     /// The MAC address for packets to an address; `None` while unknown. Calls `ask` if the kernel
     /// must be asked.
     #[inline]
-    pub(super) fn find(&mut self, to: IpAddr, ask: impl FnOnce() -> Hop) -> Option<Way> {
+    pub(super) fn find(&mut self, to: IpAddr, ask: impl FnOnce(Question) -> Hop) -> Option<Way> {
         let (address, epoch) = (key(to), self.epoch);
         let slot = self.slot(address);
         if slot.epoch == epoch {
@@ -128,7 +145,7 @@ impl Neighbours {
     }
 
     #[cold]
-    fn find_anew(&mut self, to: IpAddr, ask: impl FnOnce() -> Hop) -> Option<Way> {
+    fn find_anew(&mut self, to: IpAddr, ask: impl FnOnce(Question) -> Hop) -> Option<Way> {
         let (address, epoch) = (key(to), self.epoch);
         let slot = *self.slot(address);
         // An entry of an earlier epoch is better than none.
@@ -136,10 +153,14 @@ impl Neighbours {
         let before = known.then_some(slot.way);
         let may_ask = self.questions > if known { QUESTIONS_FOR_UNSEEN } else { 0 };
         self.questions -= u32::from(may_ask);
-        let (way, source) = match if may_ask { ask() } else { Hop::None } {
+        let may_resolve = self.resolutions > if known { RESOLUTIONS_FOR_UNSEEN } else { 0 };
+        let question = if may_resolve { Question::AndResolve } else { Question::Only };
+        let hop = if may_ask { ask(question) } else { Hop::None };
+        self.resolutions -= u32::from(hop == Hop::Asked);
+        let (way, source) = match hop {
             Hop::Known(way) => (Some(way), Source::Sure),
-            Hop::Asked | Hop::None if before.is_some() => (before, Source::Sure),
-            Hop::Asked | Hop::None => (None, Source::Asked),
+            _ if known => (before, Source::Sure),
+            _ => (None, Source::Asked),
         };
         *self.slot(address) = Slot { address, epoch, way: way.unwrap_or(NO_WAY), source };
         way
@@ -156,6 +177,7 @@ impl Neighbours {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::net::Ipv4Addr;
 
     use super::*;
@@ -167,17 +189,17 @@ mod tests {
         Ipv4Addr::new(10, 0, 0, n).into()
     }
 
-    fn never() -> Hop {
+    fn never(_: Question) -> Hop {
         panic!("not to be asked")
     }
 
     #[test]
     fn the_kernel_is_asked_once_in_an_epoch() {
         let mut table = Neighbours::new();
-        assert_eq!(table.find(ip(1), || Hop::Known(A)), Some(A));
+        assert_eq!(table.find(ip(1), |_| Hop::Known(A)), Some(A));
         assert_eq!(table.find(ip(1), never), Some(A));
         table.next_epoch();
-        assert_eq!(table.find(ip(1), || Hop::Known(B)), Some(B));
+        assert_eq!(table.find(ip(1), |_| Hop::Known(B)), Some(B));
         assert_eq!(table.find(ip(1), never), Some(B));
     }
 
@@ -185,7 +207,7 @@ mod tests {
     fn the_kernels_word_goes_before_what_was_seen() {
         let mut table = Neighbours::new();
         table.seen(ip(1), A.card);
-        assert_eq!(table.find(ip(1), || Hop::Known(B)), Some(B));
+        assert_eq!(table.find(ip(1), |_| Hop::Known(B)), Some(B));
         table.seen(ip(1), A.card);
         assert_eq!(table.find(ip(1), never), Some(B));
     }
@@ -193,10 +215,10 @@ mod tests {
     #[test]
     fn what_was_seen_helps_where_the_kernel_does_not_know() {
         let mut table = Neighbours::new();
-        for answer in [Hop::None, Hop::Asked] {
+        for answer in [Hop::None, Hop::Asked, Hop::Unknown] {
             table.next_epoch();
             table.seen(ip(1), A.card);
-            assert_eq!(table.find(ip(1), || answer), Some(A));
+            assert_eq!(table.find(ip(1), |_| answer), Some(A));
             assert_eq!(table.find(ip(1), never), Some(A));
         }
     }
@@ -204,10 +226,10 @@ mod tests {
     #[test]
     fn an_unknown_neighbour_is_asked_for_once_and_looked_for_again() {
         let mut table = Neighbours::new();
-        assert_eq!(table.find(ip(1), || Hop::Asked), None);
+        assert_eq!(table.find(ip(1), |_| Hop::Asked), None);
         assert_eq!(table.find(ip(1), never), None);
         table.look_again(ip(1));
-        assert_eq!(table.find(ip(1), || Hop::Known(A)), Some(A));
+        assert_eq!(table.find(ip(1), |_| Hop::Known(A)), Some(A));
         table.look_again(ip(1));
         assert_eq!(table.find(ip(1), never), Some(A));
     }
@@ -219,7 +241,7 @@ mod tests {
         for n in 0..QUESTIONS_PER_EPOCH * 2 {
             let address = IpAddr::from(Ipv4Addr::from(n + 1));
             table.seen(address, A.card);
-            let found = table.find(address, || {
+            let found = table.find(address, |_| {
                 asked += 1;
                 Hop::Known(B)
             });
@@ -227,7 +249,34 @@ mod tests {
         }
         assert_eq!(asked, QUESTIONS_PER_EPOCH - QUESTIONS_FOR_UNSEEN);
         // Some questions are left for peers that sent nothing lately.
-        assert_eq!(table.find(ip(1), || Hop::Known(B)), Some(B));
+        assert_eq!(table.find(ip(1), |_| Hop::Known(B)), Some(B));
+    }
+
+    /// The kernel asks the whole network for each address that it is to resolve.
+    #[test]
+    fn a_flood_from_this_network_is_answered_without_resolving_each() {
+        let mut table = Neighbours::new();
+        let resolved = Cell::new(0);
+        let kernel = |question| match question {
+            Question::AndResolve => {
+                resolved.set(resolved.get() + 1);
+                Hop::Asked
+            }
+            Question::Only => Hop::Unknown,
+        };
+        for n in 0..2000 {
+            let address = IpAddr::from(Ipv4Addr::from(n + 1000));
+            table.seen(address, A.card);
+            assert_eq!(table.find(address, kernel), Some(A));
+        }
+        // The others are left for peers that sent nothing lately: nothing reaches them otherwise.
+        for n in 0..250 {
+            assert_eq!(table.find(ip(n), kernel), None);
+        }
+        assert_eq!(resolved.get(), RESOLUTIONS_PER_EPOCH);
+        table.next_epoch();
+        assert_eq!(table.find(ip(250), kernel), None);
+        assert_eq!(resolved.get(), RESOLUTIONS_PER_EPOCH + 1);
     }
 
     /// Between a packet and its answer there may be thousands of others, and the kernel is not
