@@ -55,6 +55,7 @@ mod closing;
 #[allow(missing_docs)] // the names of the cases say what they hold
 pub mod conformance;
 mod dialing;
+mod ecn;
 pub mod epoll;
 mod error;
 pub mod file;

@@ -13,7 +13,7 @@ use crate::link::Middlewares;
 use crate::link::fault::FaultOptions;
 use crate::link::pcap::{self, PcapFile};
 use crate::link::xdp::{self, Steer, Xdp, XdpError, XdpOptions};
-use crate::stack::{Stack, StackOptions};
+use crate::stack::{Stack, StackOptions, UseOfEcn};
 use crate::uring::Uring;
 use crate::{HostSecret, Limits, Transport, machine};
 
@@ -247,6 +247,7 @@ fn of_this_machine(options: ThreadOptions) -> StackOptions {
         addresses: options.addresses,
         limits: options.limits,
         host: HostSecret::of_this_machine(),
+        ecn: UseOfEcn::of_this_machine(),
         ..StackOptions::default()
     }
 }

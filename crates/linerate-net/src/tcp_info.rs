@@ -112,6 +112,10 @@ pub struct TcpTotals {
     pub too_big: u64,
     /// Connections whose large segments were lost without an ICMP message.
     pub black_holes: u64,
+    /// Segments received that a router had marked because of congestion (RFC 3168).
+    pub marks_in: u64,
+    /// Times a congestion window was reduced because a router had marked a segment of ours.
+    pub marks_heeded: u64,
     /// Segments with a wrong checksum.
     pub bad_checksum: u64,
     /// Packets with a malformed or unknown header.
@@ -126,7 +130,7 @@ pub struct TcpTotals {
 
 impl TcpTotals {
     /// The counters that only rise, by the names that documents and metrics show.
-    pub fn counters(&self) -> [(&'static str, u64); 39] {
+    pub fn counters(&self) -> [(&'static str, u64); 41] {
         [
             ("passive_opens", self.passive_opens),
             ("active_opens", self.active_opens),
@@ -163,6 +167,8 @@ impl TcpTotals {
             ("no_next_hop", self.no_next_hop),
             ("too_big", self.too_big),
             ("black_holes", self.black_holes),
+            ("marks_in", self.marks_in),
+            ("marks_heeded", self.marks_heeded),
             ("bad_checksum", self.bad_checksum),
             ("malformed", self.malformed),
             ("overrun", self.overrun),
@@ -229,6 +235,8 @@ impl TcpTotals {
             &mut self.no_next_hop,
             &mut self.too_big,
             &mut self.black_holes,
+            &mut self.marks_in,
+            &mut self.marks_heeded,
             &mut self.bad_checksum,
             &mut self.malformed,
             &mut self.buffer_bytes,

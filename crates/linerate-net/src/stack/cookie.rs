@@ -1,5 +1,5 @@
 //! SYN cookies (RFC 4987 section 3.6), for when no more handshakes can be kept: the numbers that
-//! the peer sends back carry the handshake's state. Window scale and SACK do not fit into the
+//! the peer sends back carry the handshake's state. Window scale, SACK and ECN do not fit into the
 //! sequence number. They are in the low bits of the timestamp, if the peer supports timestamps.
 
 use super::flow::Agreed;
@@ -19,6 +19,7 @@ const LOW: u32 = 31;
 const OPTION_BITS: u32 = 63;
 const NO_SCALE: u32 = 15;
 const SACK: u32 = 16;
+const ECN: u32 = 32;
 
 fn mac(key: Key, tuple: &Tuple, irs: Seq, period: u64, size: u32) -> u32 {
     let hash = key.hash(&[tuple.hash(key), u64::from(irs.0), period, u64::from(size)]);
@@ -46,7 +47,7 @@ pub(crate) fn make(key: Key, now: Time, tuple: &Tuple, agreed: &Agreed) -> Seq {
 /// The timestamp of the SYN-ACK: not later than `value`, with the options in its low bits.
 pub(crate) fn mark_timestamp(value: u32, agreed: &Agreed) -> u32 {
     let scale = agreed.scale.map_or(NO_SCALE, |(out, _)| u32::from(out));
-    let bits = scale | if agreed.sack { SACK } else { 0 };
+    let bits = scale | if agreed.sack { SACK } else { 0 } | if agreed.ecn { ECN } else { 0 };
     let marked = (value & !OPTION_BITS) | bits;
     if (marked.wrapping_sub(value) as i32) > 0 { marked.wrapping_sub(OPTION_BITS + 1) } else { marked }
 }
@@ -75,6 +76,7 @@ pub(crate) fn check(key: Key, now: Time, tuple: &Tuple, ack: &TcpHeader, shift: 
         sack: bits.is_some_and(|bits| bits & SACK != 0),
         timestamp: ack.options.timestamps.map(|(value, _)| value),
         mss: SIZES[size as usize],
+        ecn: bits.is_some_and(|bits| bits & ECN != 0),
         sent_at: None,
     })
 }
@@ -96,6 +98,7 @@ mod tests {
             sack: true,
             timestamp: Some(5),
             mss,
+            ecn: true,
             sent_at: None,
         }
     }
@@ -115,6 +118,7 @@ mod tests {
             let found = check(key, now, &tuple, &ack, 7).expect("ours");
             assert_eq!((found.iss, found.irs, found.mss), (iss, Seq(77), 1440));
             assert_eq!((found.scale, found.sack, found.timestamp), (Some((9, 7)), true, Some(6)));
+            assert!(found.ecn);
         }
         let old = check(key, now + Duration::from_secs(200), &tuple, &ack, 7);
         assert!(old.is_none(), "it has expired");

@@ -76,7 +76,7 @@ impl Core {
             halves: Halves::new(stack.handshakes, now),
             waits: TimeWait::new(stack.time_wait, stack.time_wait_time),
             wheel: Wheel::new(now),
-            shared: Shared::new(stack, options.seed, options.host),
+            shared: Shared::new(stack, options.ecn, options.seed, options.host),
             ports: Ports::new(stack.ports),
             paths: Paths::default(),
             listeners: Vec::new(),
@@ -434,7 +434,10 @@ impl Core {
             match &mut answer.options.timestamps {
                 Some((value, _)) => *value = cookie::mark_timestamp(*value, &agreed),
                 // Without timestamps the cookie has no room for these options.
-                None => (answer.options.window_scale, answer.options.sack_permitted) = (None, false),
+                None => {
+                    (answer.options.window_scale, answer.options.sack_permitted) = (None, false);
+                    answer.flags = Flags::SYN | Flags::ACK;
+                }
             }
             return self.replies.push(&tuple, answer);
         }

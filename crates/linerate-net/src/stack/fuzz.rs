@@ -1,7 +1,7 @@
 //! The code of the fuzz targets, and of the tests that replay their corpus.
 
 use super::lab::{Lab, Seg, byte_at};
-use super::wire::{Options, Seq};
+use super::wire::{Ecn, Options, Seq};
 use crate::{Close, Transport};
 
 /// Reads bytes as packets of a link, each preceded by its length. The stack must not panic, and its
@@ -47,12 +47,13 @@ pub fn segments(data: &[u8]) {
             0..=8 => {
                 let (seq, ack, flags) = (word(), word(), word());
                 let seg = Seg {
-                    flags: (flags & 31) as u8 | if what & 64 != 0 { 16 } else { 0 },
+                    flags: (flags & 31) as u8 | ecn_flags(flags) | if what & 64 != 0 { 16 } else { 0 },
                     seq: seq.wrapping_sub(300),
                     ack: ack.wrapping_sub(300),
                     len: (flags >> 8) as usize * 8,
                     window: if what & 128 != 0 { (word() & 0xfff) as u16 } else { 60_000 },
                     urgent: 0,
+                    ecn: if flags & 128 != 0 { Ecn::Marked } else { Ecn::NotCapable },
                     options: segment_options(with_timestamps, flags, &mut word, options),
                 };
                 lab.hears(seg);
@@ -70,6 +71,11 @@ pub fn segments(data: &[u8]) {
         lab.drop_out();
     }
     check_received(&lab);
+}
+
+/// ECE and CWR.
+fn ecn_flags(flags: u32) -> u8 {
+    if flags & 64 != 0 { (flags << 1) as u8 & 0xc0 } else { 0 }
 }
 
 fn segment_options(timestamps: bool, flags: u32, word: &mut impl FnMut() -> u32, syn: Options) -> Options {

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::flow::{Agreed, Flow};
-use super::options::StackLimits;
+use super::options::{StackLimits, UseOfEcn};
 use super::shared::{Shared, timestamp};
 use super::tuple::Tuple;
 use super::wheel::Wheel;
-use super::wire::{Addr, Flags, Options, Seq, TcpHeader};
+use super::wire::{Addr, Ecn, Flags, Options, Seq, TcpHeader};
 use crate::{ListenOptions, Time};
 
 /// A listener.
@@ -61,6 +61,7 @@ pub(crate) fn agree(now: Time, syn: &TcpHeader, tuple: &Tuple, mss: u16, shared:
         sack: options.sack_permitted,
         timestamp: options.timestamps.map(|(value, _)| value),
         mss: mss.min(options.mss.unwrap_or(536).max(64)),
+        ecn: shared.ecn != UseOfEcn::Off && syn.asks_for_ecn(),
         sent_at: Some(now),
     }
 }
@@ -78,9 +79,10 @@ pub(crate) fn syn_ack(now: Time, tuple: &Tuple, agreed: &Agreed, mss: u16, share
         dst_port: tuple.remote_port,
         seq: agreed.iss,
         ack: agreed.irs + 1,
-        flags: Flags::SYN | Flags::ACK,
+        flags: (Flags::SYN | Flags::ACK).with(Flags::ECE, agreed.ecn),
         window: shared.limits.first_window.min(0xffff) as u16,
         urgent: 0,
+        ecn: Ecn::NotCapable,
         options,
     }
 }
@@ -98,6 +100,7 @@ pub(crate) fn challenge(now: Time, tuple: &Tuple, agreed: &Agreed, shared: &Shar
         flags: Flags::ACK,
         window: (shared.limits.first_window.min(0xffff) >> shift) as u16,
         urgent: 0,
+        ecn: Ecn::NotCapable,
         options: Options { timestamps, ..Options::default() },
     }
 }

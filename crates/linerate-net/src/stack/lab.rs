@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::wire::{Addr, Flags, Options, Packet, Seq, TcpHeader, emit, headers_len};
+use super::wire::{Addr, Ecn, Flags, Options, Packet, Seq, TcpHeader, emit, headers_len};
 use super::{Stack, StackOptions};
 use crate::link::{Checksums, Link};
 use crate::sys::EventFd;
@@ -101,6 +101,7 @@ pub(crate) struct Seg {
     pub(crate) len: usize,
     pub(crate) window: u16,
     pub(crate) urgent: u16,
+    pub(crate) ecn: Ecn,
     pub(crate) options: Options,
 }
 
@@ -187,7 +188,11 @@ impl Lab {
 
     /// A connection that we open; our SYN has been sent.
     pub(crate) fn connecting() -> Lab {
-        let mut lab = Lab::new(StackOptions::default());
+        Lab::connecting_with(StackOptions::default())
+    }
+
+    pub(crate) fn connecting_with(options: StackOptions) -> Lab {
+        let mut lab = Lab::new(options);
         lab.peer_port = 80;
         let conn = lab.net.connect(SocketAddr::new(PEER, 80), &ConnectOptions::default());
         lab.conn = conn.ok();
@@ -272,6 +277,7 @@ impl Lab {
             flags: Flags(seg.flags),
             window: seg.window,
             urgent: seg.urgent,
+            ecn: seg.ecn,
             options: absolute(options, iss),
         };
         let (from, to) = (Addr::from(PEER), Addr::from(OURS));
@@ -339,7 +345,7 @@ fn absolute(options: Options, iss: Seq) -> Options {
     Options { sack, ..options }
 }
 
-/// `flags`: letters of S, F, R, P, A and U.
+/// `flags`: letters of S, F, R, P, A, U, E and W.
 pub(crate) fn seg(flags: &str, seq: u32, ack: u32, len: usize) -> Seg {
     let bit = |c| match c {
         'F' => Flags::FIN,
@@ -347,11 +353,13 @@ pub(crate) fn seg(flags: &str, seq: u32, ack: u32, len: usize) -> Seg {
         'R' => Flags::RST,
         'P' => Flags::PSH,
         'U' => Flags::URG,
+        'E' => Flags::ECE,
+        'W' => Flags::CWR,
         '-' => Flags(0),
         _ => Flags::ACK,
     };
     let flags = flags.chars().fold(0, |all, c| all | bit(c).0);
-    Seg { flags, seq, ack, len, window: 60_000, urgent: 0, options: Options::default() }
+    Seg { flags, seq, ack, len, window: 60_000, urgent: 0, ecn: Ecn::NotCapable, options: Options::default() }
 }
 
 #[cfg(test)]
@@ -359,6 +367,11 @@ impl Seg {
     /// Sets the urgent pointer.
     pub(crate) fn urgent(self, urgent: u16) -> Seg {
         Seg { urgent, ..self }
+    }
+
+    /// A router has marked it.
+    pub(crate) fn marked(self) -> Seg {
+        Seg { ecn: Ecn::Marked, ..self }
     }
 
     pub(crate) fn win(self, window: u16) -> Seg {
@@ -410,9 +423,15 @@ fn show(tcp: &TcpHeader, len: usize, iss: Seq) -> String {
     use std::fmt::Write;
 
     let mut text = String::new();
-    for (flag, letter) in
-        [(Flags::SYN, 'S'), (Flags::FIN, 'F'), (Flags::RST, 'R'), (Flags::PSH, 'P'), (Flags::ACK, 'A')]
-    {
+    for (flag, letter) in [
+        (Flags::SYN, 'S'),
+        (Flags::FIN, 'F'),
+        (Flags::RST, 'R'),
+        (Flags::PSH, 'P'),
+        (Flags::ACK, 'A'),
+        (Flags::ECE, 'E'),
+        (Flags::CWR, 'W'),
+    ] {
         if tcp.flags.has(flag) {
             text.push(letter);
         }
@@ -428,6 +447,9 @@ fn show(tcp: &TcpHeader, len: usize, iss: Seq) -> String {
     for (i, (start, end)) in tcp.options.sack.blocks().iter().enumerate() {
         let word = if i == 0 { " sack" } else { "" };
         let _ = write!(text, "{word} {}:{}", *start - Seq(IRS), *end - Seq(IRS));
+    }
+    if tcp.ecn == Ecn::Capable {
+        text.push_str(" ect");
     }
     text
 }

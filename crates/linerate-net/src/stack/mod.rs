@@ -51,7 +51,7 @@ use self::entry::Entry;
 use self::flow::Flow;
 use self::handshake::Listening;
 use self::intake::Unread;
-pub use self::options::{StackLimits, StackOptions};
+pub use self::options::{StackLimits, StackOptions, UseOfEcn};
 pub use self::stats::StackStats;
 use self::tuple::Tuple;
 use self::wire::Addr;
@@ -100,6 +100,11 @@ impl<L: Link> Stack<L> {
     /// The link, to talk to. Packets are the stack's business.
     pub fn link_mut(&mut self) -> &mut L {
         &mut self.link
+    }
+
+    /// How connections use ECN that begin from now on.
+    pub fn use_ecn(&mut self, ecn: UseOfEcn) {
+        self.core.shared.ecn = ecn;
     }
 
     /// Counters since the stack began.

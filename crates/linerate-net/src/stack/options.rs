@@ -18,10 +18,45 @@ pub struct StackOptions {
     /// Secret behind sequence numbers and timestamps, so that those of a later process are higher
     /// than what peers remember of an earlier one. `None`: each process starts with random ones.
     pub host: Option<HostSecret>,
+    /// Whether congestion may be signalled by marks instead of losses.
+    pub ecn: UseOfEcn,
     /// The limits that every transport has.
     pub limits: Limits,
     /// The limits of the stack.
     pub stack: StackLimits,
+}
+
+/// Explicit congestion notification (RFC 3168), as Linux's `tcp_ecn` has it: routers mark packets
+/// instead of dropping them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UseOfEcn {
+    /// Never.
+    Off,
+    /// On connections whose peer asks for it.
+    #[default]
+    Accept,
+    /// Also on those that we open, if the peer agrees. A SYN that is sent again does not ask, because
+    /// some networks drop those that do.
+    Ask,
+}
+
+impl UseOfEcn {
+    /// What this number means as the value of `net.ipv4.tcp_ecn`. Those of accurate ECN (RFC 9768)
+    /// mean the older one, which its peers fall back to.
+    pub fn of_sysctl(value: u8) -> UseOfEcn {
+        match value {
+            0 => UseOfEcn::Off,
+            1 | 3 | 4 => UseOfEcn::Ask,
+            _ => UseOfEcn::Accept,
+        }
+    }
+
+    /// As the kernel's TCP does it in this network namespace.
+    pub fn of_this_machine() -> UseOfEcn {
+        let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_ecn").unwrap_or_default();
+        // Without /proc it is unknown.
+        text.trim().parse().map_or(UseOfEcn::default(), UseOfEcn::of_sysctl)
+    }
 }
 
 /// Limits of a stack, each with its reason.

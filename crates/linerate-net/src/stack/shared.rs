@@ -2,7 +2,7 @@
 
 use super::flow::Scoreboard;
 use super::keyed::Keys;
-use super::options::StackLimits;
+use super::options::{StackLimits, UseOfEcn};
 use super::pool::Pool;
 use super::stats::StackStats;
 use super::tuple::Tuple;
@@ -18,6 +18,7 @@ pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) lent: LentTable,
     pub(crate) limits: StackLimits,
+    pub(crate) ecn: UseOfEcn,
     pub(crate) keys: Keys,
     pub(crate) stats: StackStats,
     /// Payload of the largest segment that the link's MTU admits.
@@ -30,11 +31,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(limits: StackLimits, seed: Option<u64>, host: Option<HostSecret>) -> Shared {
+    pub(crate) fn new(
+        limits: StackLimits,
+        ecn: UseOfEcn,
+        seed: Option<u64>,
+        host: Option<HostSecret>,
+    ) -> Shared {
         Shared {
             pool: Pool::new(limits.buffer_bytes),
             lent: LentTable::default(),
             limits,
+            ecn,
             keys: Keys::new(seed, host.map(|host| host.key)),
             ahead_ns: host.map_or(0, |host| host.ahead_ns),
             stats: StackStats::default(),
@@ -86,7 +93,8 @@ mod tests {
     #[test]
     fn numbers_of_a_later_process_are_higher() {
         let tuple = Tuple { local_port: 5, remote_port: 80, ..Tuple::default() };
-        let process = |host: Option<HostSecret>| Shared::new(StackLimits::default(), None, host);
+        let process =
+            |host: Option<HostSecret>| Shared::new(StackLimits::default(), UseOfEcn::Off, None, host);
         let secret = |ahead: u64| HostSecret::for_tests([1, 2], ahead * 1_000_000_000);
         let (mut monotonic, mut by_chance) = (0, 0);
         for _ in 0..64 {

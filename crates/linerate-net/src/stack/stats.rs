@@ -85,6 +85,10 @@ pub struct StackStats {
     /// Connections whose large segments were lost without an ICMP message, and which continue with
     /// small ones.
     pub black_holes: u64,
+    /// Segments received that a router had marked because of congestion (RFC 3168).
+    pub marks_in: u64,
+    /// Times the congestion window was reduced because a router had marked a segment of ours.
+    pub marks_heeded: u64,
     /// Replies dropped because too many waited for the link.
     pub replies_dropped: u64,
     /// Times the link knew no next hop for a packet.
@@ -132,6 +136,8 @@ impl StackStats {
             no_next_hop: self.no_way,
             too_big: self.too_big,
             black_holes: self.black_holes,
+            marks_in: self.marks_in,
+            marks_heeded: self.marks_heeded,
             bad_checksum: self.bad_checksum,
             malformed: self.malformed,
             ..TcpTotals::default()

@@ -16,6 +16,8 @@ pub(super) struct Acked {
     pub(super) sample: Option<Time>,
     /// It reported a duplicate (RFC 2883).
     pub(super) duplicate: bool,
+    /// It says that a router has marked a segment of ours.
+    pub(super) marked: bool,
     /// TSecr.
     pub(super) echo: Option<u32>,
 }
@@ -24,7 +26,7 @@ impl Flow {
     /// Handles the ACK of an acceptable segment; `pure`: it carries no data.
     pub(super) fn handle_ack(&mut self, now: Time, tcp: &TcpHeader, pure: bool, shared: &mut Shared) -> Told {
         let echo = tcp.options.timestamps.filter(|_| self.agreed.timestamps).map(|(_, echo)| echo);
-        let mut acked = Acked { echo, ..Acked::default() };
+        let mut acked = Acked { echo, marked: self.tells_of_a_mark(tcp), ..Acked::default() };
         let window_before = self.send.wnd;
         shared.stats.zero_windows_in += u64::from(tcp.window == 0);
         if self.agreed.sack && !tcp.options.sack.blocks().is_empty() {
@@ -42,7 +44,7 @@ impl Flow {
             shared.stats.duplicate_acks_in += 1;
             self.note_duplicate_ack(&mut acked);
         }
-        if self.send.window_limited_since.is_some() {
+        if self.send.window_limited_since != Time::NEVER {
             // Must come first: the link may have no room for what follows.
             self.note_window_limit(now);
         }
@@ -80,13 +82,12 @@ impl Flow {
 
     /// Measures how long the peer's window limited us.
     pub(super) fn note_window_limit(&mut self, now: Time) {
-        match (self.is_window_limited(), self.send.window_limited_since) {
-            (true, None) => self.send.window_limited_since = Some(now),
-            (false, Some(since)) => {
-                self.counters.rwnd_limited_us += now.nanos_since(since) / 1000;
-                self.send.window_limited_since = None;
-            }
-            _ => {}
+        let (limited, since) = (self.is_window_limited(), self.send.window_limited_since);
+        if limited && since == Time::NEVER {
+            self.send.window_limited_since = now;
+        } else if !limited && since != Time::NEVER {
+            self.counters.rwnd_limited_us += now.nanos_since(since) / 1000;
+            self.send.window_limited_since = Time::NEVER;
         }
     }
 

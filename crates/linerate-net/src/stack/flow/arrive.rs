@@ -60,6 +60,7 @@ impl Flow {
             return self.challenge(now, shared);
         }
         self.note_timestamp(now, tcp);
+        self.note_marks(tcp, shared);
         let mut told = Told::NOTHING;
         if self.state == State::SynReceived {
             if tcp.ack.lt(self.send.iss + 1) {
@@ -183,6 +184,8 @@ impl Flow {
         }
         let options = &tcp.options;
         let sent_once = acks && self.timers.backoff == 0;
+        // RFC 3168 section 6.1.1: not after a SYN that did not ask.
+        let has_asked = self.agreed.ecn && self.timers.backoff == 0;
         let agreed = Agreed {
             iss: self.send.iss,
             irs: tcp.seq,
@@ -191,6 +194,7 @@ impl Flow {
             sack: options.sack_permitted,
             timestamp: options.timestamps.map(|(value, _)| value),
             mss: self.send.mss.min(options.mss.unwrap_or(536).max(64)),
+            ecn: has_asked && if acks { tcp.agrees_to_ecn() } else { tcp.asks_for_ecn() },
             sent_at: sent_once.then_some(self.send.sent_at),
         };
         let retried = self.timers.backoff > 0;

@@ -28,7 +28,8 @@ pub(crate) struct Congestion {
     w_reno: f32,
     /// Seconds after the reduction at which `w_max` is reached again.
     k: f32,
-    epoch: Option<Time>,
+    /// When the current curve began; `NEVER`: with the next ACK.
+    epoch: Time,
     /// Fraction of a byte carried over.
     carry: f32,
     hystart: HyStart,
@@ -45,7 +46,7 @@ impl Congestion {
             w_max: 0.0,
             w_reno: 0.0,
             k: 0.0,
-            epoch: None,
+            epoch: Time::NEVER,
             carry: 0.0,
             hystart: HyStart::default(),
             lost_before: false,
@@ -93,16 +94,15 @@ impl Congestion {
     fn avoid(&mut self, now: Time, acked: u32, srtt_ns: u64) {
         let mss = f32::from(self.mss);
         let window = self.window as f32 / mss;
-        let epoch = *self.epoch.get_or_insert_with(|| {
-            self.w_reno = window;
+        if self.epoch == Time::NEVER {
+            (self.epoch, self.w_reno) = (now, window);
             if window < self.w_max {
                 self.k = ((self.w_max - window) / C).cbrt();
             } else {
                 (self.k, self.w_max) = (0.0, window);
             }
-            now
-        });
-        let t = (now.nanos_since(epoch) + srtt_ns) as f32 / 1e9;
+        }
+        let t = (now.nanos_since(self.epoch) + srtt_ns) as f32 / 1e9;
         let segments = acked as f32 / mss;
         // Section 4.3: at least as fast as Reno.
         let alpha = if self.w_reno < self.w_max { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };
@@ -128,7 +128,7 @@ impl Congestion {
         let window = self.window as f32 / f32::from(self.mss);
         self.w_max = if window < self.w_max { window * (1.0 + BETA) / 2.0 } else { window };
         self.threshold = ((self.window as f32 * BETA) as u32).max(2 * u32::from(self.mss));
-        self.epoch = None;
+        self.epoch = Time::NEVER;
         self.carry = 0.0;
         self.lost_before = true;
     }
@@ -136,13 +136,13 @@ impl Congestion {
     /// After a timeout: one segment.
     pub(crate) fn collapse(&mut self) {
         self.window = u32::from(self.mss);
-        self.epoch = None;
+        self.epoch = Time::NEVER;
     }
 
     /// Nothing was sent for longer than a timeout (RFC 5681 section 4.1).
     pub(crate) fn idle(&mut self) {
         self.window = self.window.min(self.initial());
-        self.epoch = None;
+        self.epoch = Time::NEVER;
     }
 
     /// The state that `undo` restores.
@@ -154,7 +154,7 @@ impl Congestion {
     pub(crate) fn undo(&mut self, window: u32, threshold: u32, lost_before: bool) {
         self.window = self.window.max(window);
         (self.threshold, self.lost_before) = (threshold, lost_before);
-        self.epoch = None;
+        self.epoch = Time::NEVER;
     }
 }
 

@@ -101,9 +101,10 @@ impl Flow {
         if self.send.lost > 0 && !self.recovery.active {
             self.enter_recovery();
         }
+        self.react_to_mark(acked, shared);
         if self.recovery.active && !self.recovery.timed_out {
             self.reduce_proportionally(acked);
-        } else if acked.bytes > 0 && (self.is_limited(flight) || self.recovery.timed_out) {
+        } else if acked.bytes > 0 && !acked.marked && (self.is_limited(flight) || self.recovery.timed_out) {
             let rtt = acked.sample.map(|at| now.nanos_since(at));
             self.congestion.note_round_trip(now, ack, self.send.nxt, rtt, self.rtt.least());
             self.congestion.acked(now, acked.bytes, self.rtt.smoothed());
@@ -149,7 +150,7 @@ impl Flow {
 
     fn enter_recovery(&mut self) {
         let before = self.before();
-        self.congestion.lost();
+        self.reduce();
         self.recovery = Recovery {
             active: true,
             timed_out: false,
@@ -263,7 +264,7 @@ impl Flow {
         if !self.recovery.timed_out {
             let before = self.before();
             if !self.recovery.active {
-                self.congestion.lost();
+                self.reduce();
                 self.recovery.undo = Some(before);
             }
         }
@@ -296,7 +297,7 @@ impl Flow {
             self.tail.end = None;
         } else if ack.gt(end) {
             self.tail.end = None;
-            self.congestion.lost();
+            self.reduce();
             self.congestion.window = self.congestion.window.min(self.congestion.threshold);
         } else if acked.bytes == 0 {
             self.tail.end = None;
@@ -346,6 +347,7 @@ impl Flow {
         let Some(undo) = self.recovery.undo.take() else { return };
         shared.stats.spurious += 1;
         self.congestion.undo(undo.window, undo.threshold, undo.lost_before);
+        self.send.reduced_until = self.send.una - 1;
         if self.recovery.active {
             for seg in &mut self.send.sent {
                 seg.lost = false;

@@ -3,6 +3,7 @@
 
 mod ack;
 mod arrive;
+mod congestion;
 mod cubic;
 mod hystart;
 mod loss;
@@ -25,6 +26,7 @@ pub(crate) use self::path::believable;
 pub(crate) use self::recovery::Recovery;
 use self::recovery::{Rack, TailProbe};
 pub(crate) use self::rtt::Rtt;
+use super::options::UseOfEcn;
 use super::pool::Cursor;
 use super::shared::{Shared, timestamp};
 use super::tuple::Tuple;
@@ -97,6 +99,8 @@ pub(crate) struct Agreed {
     pub(crate) timestamp: Option<u32>,
     /// Payload of a full segment without options, bytes.
     pub(crate) mss: u16,
+    /// RFC 3168.
+    pub(crate) ecn: bool,
     /// When our SYN left, if it was sent once.
     pub(crate) sent_at: Option<Time>,
 }
@@ -170,6 +174,7 @@ impl Flow {
         flow.state = State::SynSent;
         (flow.send.mss, flow.receive.mss) = (mss, mss);
         flow.agreed.scale_in = shift_for(shared.limits.largest_window);
+        flow.agreed.ecn = shared.ecn == UseOfEcn::Ask;
         flow.ask_from(tuple, now, shared);
         flow
     }
@@ -209,7 +214,7 @@ impl Flow {
     /// Completes the handshake.
     fn establish(&mut self, agreed: &Agreed, now: Time, shared: &Shared) {
         self.state = State::Established;
-        self.agreed.sack = agreed.sack;
+        (self.agreed.sack, self.agreed.ecn) = (agreed.sack, agreed.ecn);
         if let Some(value) = agreed.timestamp {
             self.agreed.timestamps = true;
             (self.agreed.ts_recent, self.agreed.ts_recent_at) = (value, now);
@@ -229,7 +234,7 @@ impl Flow {
         self.send.wnd = u32::from(agreed.window);
         self.send.max_wnd = self.send.wnd;
         (self.send.wl1, self.send.wl2) = (agreed.irs, self.send.una);
-        self.recovery.until = self.send.una;
+        (self.recovery.until, self.send.reduced_until) = (self.send.una, self.send.una - 1);
         self.rack.furthest = self.send.una;
         self.timers.backoff = 0;
         self.set_timer(Timer::None, Time::NEVER);
@@ -443,7 +448,8 @@ impl Flow {
     pub(crate) fn info(&self, now: Time) -> TcpInfo {
         let counters = &self.counters;
         let micros = |ns: u64| u32::try_from(ns.div_ceil(1000)).unwrap_or(u32::MAX);
-        let limited = self.send.window_limited_since.map_or(0, |since| now.nanos_since(since) / 1000);
+        let since = self.send.window_limited_since;
+        let limited = if since == Time::NEVER { 0 } else { now.nanos_since(since) / 1000 };
         let own_window =
             if self.receive.edge.gt(self.receive.nxt) { self.receive.edge - self.receive.nxt } else { 0 };
         TcpInfo {

@@ -60,11 +60,15 @@ pub(super) struct Send {
     pub(super) forced: bool,
     /// The window is closed and must be probed now.
     pub(super) probe: bool,
-    /// Whether the congestion window, or the peer's, stopped the last attempt to send, and since
-    /// when.
+    /// Whether the congestion window stopped the last attempt to send; since when the peer's does,
+    /// or `NEVER`.
     pub(super) cwnd_limited: bool,
-    pub(super) window_limited_since: Option<Time>,
+    pub(super) window_limited_since: Time,
     pub(super) dup_acks: u8,
+    /// The peer must be told that the congestion window was reduced (RFC 3168 section 6.1.2).
+    pub(super) cwr_due: bool,
+    /// Signs of congestion up to here have been answered by the last reduction.
+    pub(super) reduced_until: Seq,
     /// When it last sent.
     pub(super) sent_at: Time,
     /// When the peer last took bytes, or the first bytes were queued, in milliseconds. Short because
@@ -100,8 +104,10 @@ impl Send {
             forced: false,
             probe: false,
             cwnd_limited: false,
-            window_limited_since: None,
+            window_limited_since: Time::NEVER,
             dup_acks: 0,
+            cwr_due: false,
+            reduced_until: Seq(0),
             sent_at: now,
             moved_ms: millis(now),
         }
@@ -137,6 +143,8 @@ pub(crate) struct Receive {
     pub(super) mss: u16,
     /// The application has stopped reading: a reset answers new bytes.
     pub(crate) deaf: bool,
+    /// A router has marked a segment, and the peer has not said yet that it sends less.
+    pub(super) marked: bool,
 }
 
 impl Receive {
@@ -154,6 +162,7 @@ impl Receive {
             ended: false,
             mss: 536,
             deaf: false,
+            marked: false,
         }
     }
 }
@@ -217,6 +226,8 @@ pub(super) struct Negotiated {
     pub(super) scaled: bool,
     pub(super) sack: bool,
     pub(super) timestamps: bool,
+    /// In SYN-SENT: whether to ask for it.
+    pub(super) ecn: bool,
     pub(super) ts_offset: u32,
     pub(super) ts_recent: u32,
     pub(super) ts_recent_at: Time,
@@ -230,6 +241,7 @@ impl Negotiated {
             scaled: false,
             sack: false,
             timestamps: false,
+            ecn: false,
             ts_offset,
             ts_recent: 0,
             ts_recent_at: now,

@@ -4,7 +4,7 @@
 use super::{Flow, Sent, State, Timer};
 use crate::Time;
 use crate::stack::shared::{Shared, timestamp};
-use crate::stack::wire::{Flags, Options, Sack, Seq, TcpHeader};
+use crate::stack::wire::{Ecn, Flags, Options, Sack, Seq, TcpHeader};
 
 /// A segment to send: its header, and where its payload is in the queued bytes.
 #[derive(Clone, Copy, Debug)]
@@ -114,9 +114,16 @@ impl Flow {
             dst_port: self.tuple.remote_port,
             seq: self.send.iss,
             ack: if answers { self.receive.nxt } else { Seq(0) },
-            flags: if answers { Flags::SYN | Flags::ACK } else { Flags::SYN },
+            flags: if answers {
+                (Flags::SYN | Flags::ACK).with(Flags::ECE, self.agreed.ecn)
+            } else {
+                // RFC 3168 section 6.1.1.1: a network may drop a SYN that asks.
+                let asks = self.agreed.ecn && self.timers.backoff == 0;
+                Flags::SYN.with(Flags::ECE | Flags::CWR, asks)
+            },
             window: self.receive.size.min(0xffff) as u16,
             urgent: 0,
+            ecn: Ecn::NotCapable,
             options,
         };
         Outgoing {
@@ -148,9 +155,7 @@ impl Flow {
         let seg = self.send.sent[i];
         let fin = self.send.fin_sent && seg.end == self.send.nxt;
         let len = (seg.len() - u32::from(fin)) as usize;
-        let flags = Flags::ACK
-            | if fin { Flags::FIN } else { Flags::default() }
-            | if len > 0 { Flags::PSH } else { Flags::default() };
+        let flags = Flags::ACK.with(Flags::FIN, fin).with(Flags::PSH, len > 0);
         let offset = (seg.start - self.send.una) as usize;
         Some(self.segment(now, flags, seg.start, offset, len, Kind::Again(i)))
     }
@@ -185,8 +190,10 @@ impl Flow {
             return None;
         }
         let fin = last && fin_waits;
-        let push = if last && len > 0 { Flags::PSH } else { Flags::default() };
-        let flags = Flags::ACK | push | if fin { Flags::FIN } else { Flags::default() };
+        let flags = Flags::ACK
+            .with(Flags::PSH, last && len > 0)
+            .with(Flags::FIN, fin)
+            .with(Flags::CWR, self.send.cwr_due && len > 0);
         let offset = (self.send.nxt - self.send.una) as usize;
         Some(self.segment(now, flags, self.send.nxt, offset, len, Kind::New))
     }
@@ -221,9 +228,11 @@ impl Flow {
             dst_port: self.tuple.remote_port,
             seq,
             ack: self.receive.nxt,
-            flags,
+            flags: flags.with(Flags::ECE, self.receive.marked),
             window: field as u16,
             urgent: 0,
+            // RFC 3168 sections 6.1.4 to 6.1.6: neither ACKs nor retransmissions nor probes.
+            ecn: if self.agreed.ecn && len > 0 && kind == Kind::New { Ecn::Capable } else { Ecn::NotCapable },
             options,
         };
         let edge = self.receive.edge.max(self.receive.nxt + (field << self.agreed.scale_in));
@@ -301,6 +310,7 @@ impl Flow {
         self.send.sent.push_back(seg);
         self.send.nxt += len;
         self.send.forced = false;
+        self.send.cwr_due &= !outgoing.tcp.flags.has(Flags::CWR);
         self.send.sent_at = now;
         self.note_sent(len);
         self.note_pace(now, len);

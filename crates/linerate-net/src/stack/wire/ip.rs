@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::checksum::Sum;
 use super::malformed::Malformed;
+use crate::ecn::Ecn;
 use crate::ipv6;
 use crate::link::Checksums;
 
@@ -80,6 +81,7 @@ impl From<IpAddr> for Addr {
 pub(crate) struct IpHeader {
     pub(crate) src: Addr,
     pub(crate) dst: Addr,
+    pub(crate) ecn: Ecn,
     /// Where in the packet the payload begins and ends.
     pub(crate) from: usize,
     pub(crate) to: usize,
@@ -96,7 +98,7 @@ impl IpHeader {
 
     fn parse_v4(bytes: &[u8], checksums: Checksums) -> Result<IpHeader, Malformed> {
         let header: &[u8; IPV4_HEADER] = bytes.first_chunk().ok_or(Malformed::Short)?;
-        let [first, _, l0, l1, _, _, f0, f1, _, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] = *header;
+        let [first, class, l0, l1, _, _, f0, f1, _, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] = *header;
         let (from, to) = (usize::from(first & 15) * 4, usize::from(u16::from_be_bytes([l0, l1])));
         if from < IPV4_HEADER || to < from {
             return Err(Malformed::Header);
@@ -115,7 +117,8 @@ impl IpHeader {
                 return Err(Malformed::Checksum);
             }
         }
-        Ok(IpHeader { src: Addr::v4([s0, s1, s2, s3]), dst: Addr::v4([d0, d1, d2, d3]), from, to })
+        let (src, dst) = (Addr::v4([s0, s1, s2, s3]), Addr::v4([d0, d1, d2, d3]));
+        Ok(IpHeader { src, dst, ecn: Ecn::of_v4(class), from, to })
     }
 
     fn parse_v6(bytes: &[u8]) -> Result<IpHeader, Malformed> {
@@ -140,24 +143,25 @@ impl IpHeader {
             // Mapped addresses must not appear on the wire (RFC 4291 section 2.5.5.2).
             return Err(Malformed::Header);
         }
-        Ok(IpHeader { src, dst, from, to })
+        Ok(IpHeader { src, dst, ecn: Ecn::of_v6(header[1]), from, to })
     }
 
     /// Writes the header of a packet with a payload of `len` bytes into `header`, which must have
     /// its length.
-    pub(crate) fn emit(src: &Addr, dst: &Addr, len: usize, header: &mut [u8]) {
+    pub(crate) fn emit(src: &Addr, dst: &Addr, len: usize, ecn: Ecn, header: &mut [u8]) {
         if dst.is_v4() {
             let Some(header) = header.first_chunk_mut::<IPV4_HEADER>() else { return };
             let [l0, l1] = ((IPV4_HEADER + len) as u16).to_be_bytes();
             let ([.., s0, s1, s2, s3], [.., d0, d1, d2, d3]) = (src.0, dst.0);
             // Don't fragment. The identification of an atomic datagram has no meaning (RFC 6864
             // section 4.1). One array, because many small copies are many calls.
-            *header = [0x45, 0, l0, l1, 0, 0, 0x40, 0, HOP_LIMIT, TCP, 0, 0, s0, s1, s2, s3, d0, d1, d2, d3];
+            let e = ecn.to_v4();
+            *header = [0x45, e, l0, l1, 0, 0, 0x40, 0, HOP_LIMIT, TCP, 0, 0, s0, s1, s2, s3, d0, d1, d2, d3];
             let mut sum = Sum::default();
             sum.add(header);
             [header[10], header[11]] = sum.finish().to_be_bytes();
         } else {
-            header[..4].copy_from_slice(&[0x60, 0, 0, 0]);
+            header[..4].copy_from_slice(&[0x60, ecn.to_v6(), 0, 0]);
             header[4..6].copy_from_slice(&(len as u16).to_be_bytes());
             header[6..8].copy_from_slice(&[TCP, HOP_LIMIT]);
             header[8..24].copy_from_slice(src.bytes());

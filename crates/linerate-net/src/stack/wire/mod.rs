@@ -17,6 +17,7 @@ pub(crate) use self::seq::Seq;
 pub(crate) use self::tcp::{Flags, TCP_HEADER, TcpHeader};
 
 use self::checksum::Sum;
+pub(crate) use crate::ecn::Ecn;
 use crate::link::Checksums;
 
 /// A received segment with its addresses.
@@ -43,7 +44,7 @@ impl Packet {
                 return Err(Malformed::Checksum);
             }
         }
-        let (tcp, header) = TcpHeader::parse(whole)?;
+        let (tcp, header) = TcpHeader::parse(whole, ip.ecn)?;
         Ok(Packet { src: ip.src, dst: ip.dst, tcp, from: ip.from + header, to: ip.to })
     }
 }
@@ -57,7 +58,7 @@ pub(crate) fn headers_len(to: &Addr, tcp: &TcpHeader) -> usize {
 /// length.
 pub(crate) fn emit(src: &Addr, dst: &Addr, tcp: &TcpHeader, packet: &mut [u8], fill: impl FnOnce(&mut [u8])) {
     let (ip, whole) = packet.split_at_mut(dst.header_len());
-    IpHeader::emit(src, dst, whole.len(), ip);
+    IpHeader::emit(src, dst, whole.len(), tcp.ecn, ip);
     let (header, payload) = whole.split_at_mut(tcp.len());
     tcp.emit(header);
     fill(payload);

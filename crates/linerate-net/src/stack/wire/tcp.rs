@@ -4,6 +4,7 @@ use std::ops::{BitOr, Range};
 
 use super::malformed::Malformed;
 use super::{Options, Seq};
+use crate::ecn::Ecn;
 
 /// Bytes of a header without options.
 pub(crate) const TCP_HEADER: usize = 20;
@@ -21,10 +22,23 @@ impl Flags {
     pub(crate) const PSH: Flags = Flags(8);
     pub(crate) const ACK: Flags = Flags(16);
     pub(crate) const URG: Flags = Flags(32);
+    /// RFC 3168 section 6.1.
+    pub(crate) const ECE: Flags = Flags(64);
+    pub(crate) const CWR: Flags = Flags(128);
 
     /// Whether any flag of `other` is set.
     pub(crate) fn has(self, other: Flags) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// Whether all flags of `other` are set.
+    pub(crate) fn has_all(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// All flags of both, those of `other` only if `when`.
+    pub(crate) fn with(self, other: Flags, when: bool) -> Flags {
+        if when { self | other } else { self }
     }
 }
 
@@ -47,12 +61,14 @@ pub(crate) struct TcpHeader {
     pub(crate) window: u16,
     /// Valid only with [`Flags::URG`].
     pub(crate) urgent: u16,
+    /// Of the IP header in front.
+    pub(crate) ecn: Ecn,
     pub(crate) options: Options,
 }
 
 impl TcpHeader {
-    /// Parses a header; also returns its length.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<(TcpHeader, usize), Malformed> {
+    /// Parses a header that came with this field in front; also returns its length.
+    pub(crate) fn parse(bytes: &[u8], ecn: Ecn) -> Result<(TcpHeader, usize), Malformed> {
         let fixed: &[u8; TCP_HEADER] = bytes.first_chunk().ok_or(Malformed::Short)?;
         let [s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, offset, flags, w0, w1, _, _, u0, u1] = *fixed;
         let len = usize::from(offset >> 4) * 4;
@@ -68,9 +84,21 @@ impl TcpHeader {
             flags: Flags(flags),
             window: u16::from_be_bytes([w0, w1]),
             urgent: u16::from_be_bytes([u0, u1]),
+            ecn,
             options,
         };
         Ok((header, len))
+    }
+
+    /// Whether a SYN asks for ECN (RFC 3168 section 6.1.1). One that is marked itself came through a
+    /// network that sets the field to anything.
+    pub(crate) fn asks_for_ecn(&self) -> bool {
+        self.flags.has_all(Flags::ECE | Flags::CWR) && self.ecn == Ecn::NotCapable
+    }
+
+    /// Whether a SYN-ACK agrees to ECN. Both flags are an echo of what we asked.
+    pub(crate) fn agrees_to_ecn(&self) -> bool {
+        self.flags.has(Flags::ECE) && !self.flags.has(Flags::CWR)
     }
 
     /// Bytes including options.

@@ -26,17 +26,35 @@ fn options() -> impl Strategy<Value = Options> {
         })
 }
 
+fn ecn() -> impl Strategy<Value = Ecn> {
+    prop::sample::select(&[Ecn::NotCapable, Ecn::Capable1, Ecn::Capable, Ecn::Marked])
+}
+
 proptest! {
+    /// A router's mark changes nothing else, and leaves the checksum right.
+    #[test]
+    fn marked_on_the_way(v4: bool, ecn in ecn(), ports: (u16, u16)) {
+        let (src, dst) = (addr(v4, 1), addr(v4, 2));
+        let tcp = TcpHeader { src_port: ports.0, dst_port: ports.1, ecn, ..TcpHeader::default() };
+        let mut bytes = vec![0; headers_len(&dst, &tcp)];
+        emit(&src, &dst, &tcp, &mut bytes, |_| {});
+        let may = ecn != Ecn::NotCapable;
+        prop_assert_eq!(Ecn::mark(&mut bytes), may);
+        let marked = Packet::parse(&bytes, Checksums::Full).expect("well formed").tcp;
+        prop_assert_eq!(marked, TcpHeader { ecn: if may { Ecn::Marked } else { ecn }, ..tcp });
+        prop_assert!(!Ecn::mark(&mut bytes[..usize::from(v4)]), "no packet");
+    }
+
     /// A written packet can be parsed with matching checksums, and cannot once a bit was changed.
     #[test]
     fn written_and_read(
-        v4: bool, ports: (u16, u16), seq: u32, ack: u32, flags: u8, window: u16, options in options(),
+        v4: bool, ports: (u16, u16), seq: u32, ack: u32, flags: u8, window: u16, options in options(), ecn in ecn(),
         payload in prop::collection::vec(any::<u8>(), 0..100), broken: u16,
     ) {
         let (src, dst) = (addr(v4, 1), addr(v4, 2));
         let tcp = TcpHeader {
             src_port: ports.0, dst_port: ports.1, seq: Seq(seq), ack: Seq(ack), flags: Flags(flags), window,
-            urgent: window ^ 0x5a5a, options,
+            urgent: window ^ 0x5a5a, ecn, options,
         };
         let mut bytes = vec![0xaa; headers_len(&dst, &tcp) + payload.len()];
         emit(&src, &dst, &tcp, &mut bytes, |out| out.copy_from_slice(&payload));
