@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use linerate_base::Random;
 use linerate_net::link::sim::{Sim, SimEnd, SimOptions};
-use linerate_net::stack::{Stack, StackLimits, StackOptions};
+use linerate_net::stack::{Stack, StackLimits, StackOptions, UseOfEcn};
 use linerate_net::{After, Close, Conn, ConnectOptions, Event, Limits, ListenOptions, Time, Transport};
 
 const SEEDS: u64 = 1000;
@@ -145,7 +145,10 @@ impl Run {
         let mut more = Random::new(!seed);
         let trouble = if troubled { Trouble::of(&mut more) } else { Trouble::default() };
         let trouble = trouble.of_crowd(seed);
-        let sim = network(seed, &mut random);
+        let mut sim = network(seed, &mut random);
+        // By the seed alone, so that the other seeds do not change.
+        let ecn = if seed % 5 == 4 { UseOfEcn::Ask } else { UseOfEcn::Off };
+        sim.mark_from = if seed % 5 == 4 { sim.queue / 8 } else { 0 };
         let ip: IpAddr =
             if random.below(2) == 0 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
         let ip = if trouble.crowd { Ipv4Addr::LOCALHOST.into() } else { ip };
@@ -166,8 +169,9 @@ impl Run {
             (stack.orphan_patience, limits.flush_time) = (stack.patience, stack.patience);
             stack.largest_rto = Duration::from_secs(2);
         }
+        let addresses = vec![ip];
         let options =
-            StackOptions { addresses: vec![ip], seed: Some(seed), limits, stack, ..StackOptions::default() };
+            StackOptions { addresses, seed: Some(seed), limits, stack, ecn, ..StackOptions::default() };
         let sim = Sim::new(sim);
         let ours = if trouble.crowd { vec![ip] } else { Vec::new() };
         let end = sim.end(&ours).expect("a descriptor");

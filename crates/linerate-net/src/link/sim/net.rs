@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::nat::Mappings;
 use super::options::{SimOptions, SimStats};
 use crate::Time;
+use crate::ecn::Ecn;
 use crate::link::faults::Dice;
 use crate::link::late::Late;
 
@@ -109,7 +110,7 @@ impl Net {
             self.stats.lost += 1;
             return self.give_back(packet);
         }
-        let Some(left) = self.departure(to, packet.len()) else {
+        let Some(left) = self.departure(to, &mut packet) else {
             self.stats.dropped += 1;
             return self.give_back(packet);
         };
@@ -127,8 +128,8 @@ impl Net {
         self.arrive(end, at, packet);
     }
 
-    /// When a packet has passed the bottleneck; `None` if its queue is full.
-    fn departure(&mut self, to: IpAddr, len: usize) -> Option<Time> {
+    /// When a packet has passed the bottleneck; `None` if its queue is full. It may be marked there.
+    fn departure(&mut self, to: IpAddr, packet: &mut [u8]) -> Option<Time> {
         let Some(rate) = self.options.rate.map(|rate| rate.max(1)) else { return Some(self.now) };
         let i = self.busy.iter().position(|(address, _)| *address == to).unwrap_or_else(|| {
             self.busy.push((to, Time::ZERO));
@@ -139,7 +140,9 @@ impl Net {
         if waiting > self.options.queue as u128 {
             return None;
         }
-        let takes = (len as u128 * 1_000_000_000 / u128::from(rate)) as u64;
+        let is_long = self.options.mark_from > 0 && waiting > self.options.mark_from as u128;
+        self.stats.marked += u64::from(is_long && Ecn::mark(packet));
+        let takes = (packet.len() as u128 * 1_000_000_000 / u128::from(rate)) as u64;
         self.busy[i].1 = free + Duration::from_nanos(takes);
         Some(self.busy[i].1)
     }

@@ -57,6 +57,9 @@ pub struct SimOptions {
     pub rate: Option<u64>,
     /// Bytes that may queue for the rate towards each address; more are dropped.
     pub queue: usize,
+    /// Bytes that may queue before packets are marked that may be (RFC 3168 section 5). Zero: none is
+    /// marked.
+    pub mark_from: usize,
     /// Packets lost, per million.
     pub loss_ppm: u32,
     /// Packets delayed by up to `reorder_by` more than others, per million.
@@ -94,6 +97,7 @@ impl Default for SimOptions {
             delay: Duration::from_micros(100),
             rate: None,
             queue: 1 << 20,
+            mark_from: 0,
             loss_ppm: 0,
             reorder_ppm: 0,
             reorder_by: Duration::from_millis(1),
@@ -133,6 +137,8 @@ pub struct SimStats {
     pub lost: u64,
     /// Packets dropped because the queue of the bottleneck was full.
     pub dropped: u64,
+    /// Packets marked because of a long queue.
+    pub marked: u64,
     /// Packets delayed so that others could overtake them.
     pub reordered: u64,
     /// Packets duplicated.

@@ -478,6 +478,8 @@ impl Flow {
 #[cfg(test)]
 mod count_tests;
 #[cfg(test)]
+mod ecn_tests;
+#[cfg(test)]
 mod handshake_tests;
 #[cfg(test)]
 mod orphan_tests;
