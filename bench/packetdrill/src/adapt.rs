@@ -13,7 +13,7 @@ const TOLERANCE_US: u32 = 100_000;
 /// Adapts a script to stacks other than FreeBSD.
 ///
 /// * `sysctl`, `tcpdrop` and Python over FreeBSD's `tcp_info` are left out. The expected segments
-///   show what a switch changed.
+///   show what a switch changed. Asking for ECN becomes Linux's switch for it.
 /// * `sockstat | grep` becomes `sockstat STATE COUNT`. CLOSED is left out: Linux does not list such
 ///   sockets.
 /// * The size of FreeBSD's receive buffer is not checked.
@@ -21,14 +21,17 @@ const TOLERANCE_US: u32 = 100_000;
 /// * Segments at the edge of FreeBSD's window, which is a whole number of segments, move to the
 ///   edge of the announced 65,535 bytes.
 /// * The options of expected SYNs have Linux's order and shift; offered options stay.
+/// * If FINs cross, an ACK is expected (RFC 9293 section 3.6), where FreeBSD sends its FIN again. So
+///   the scripts go on to the state CLOSING.
 /// * Accepted sockets have TCP_QUICKACK off (Linux acknowledges the first segments at once), and
 ///   times may differ by 100 ms: stacks delay ACKs differently.
 pub fn adapt(script: &str) -> String {
     let mut out = String::with_capacity(script.len());
+    let mut fins = Fins::default();
     for line in script.lines() {
         let code = line.split("//").next().unwrap_or("").trim_end();
         if let Some(line) = adapt_line(code) {
-            out.push_str(&line);
+            out.push_str(&fins.pass(line));
         } else {
             // Times are relative to the previous event.
             out.push_str(&code[..code.find(['`', 'g', '%']).unwrap_or(0)]);
@@ -37,6 +40,47 @@ pub fn adapt(script: &str) -> String {
         out.push('\n');
     }
     out
+}
+
+/// The FINs of a script so far.
+#[derive(Default)]
+struct Fins {
+    /// The numbers of the last that was expected.
+    expected: Option<String>,
+    /// The last segment was the peer's FIN.
+    peers: bool,
+}
+
+impl Fins {
+    /// Replaces a FIN that is expected again because the peer's has crossed it.
+    fn pass(&mut self, line: String) -> String {
+        let Some((time, segment)) = line.split_once(['<', '>']) else { return line };
+        let mut words = segment.split_whitespace();
+        let (Some(flags), Some(numbers), true) = (words.next(), words.next(), is_time(time)) else {
+            return line;
+        };
+        let has_fin = flags.starts_with('F');
+        if line[time.len()..].starts_with('<') {
+            self.peers = has_fin;
+            return line;
+        }
+        let crossed = std::mem::take(&mut self.peers) && has_fin;
+        if crossed && self.expected.as_deref() == Some(numbers) && !segment.contains('<') {
+            let next = numbers.split_once(':').and_then(|(from, _)| from.parse::<u32>().ok());
+            if let Some(next) = next.filter(|next| numbers == format!("{next}:{next}(0)")) {
+                let rest = words.collect::<Vec<_>>().join(" ");
+                return format!("{time}> . {0}:{0}(0) {rest}", next + 1);
+            }
+        }
+        if has_fin {
+            self.expected = Some(numbers.to_owned());
+        }
+        line
+    }
+}
+
+fn is_time(time: &str) -> bool {
+    time.chars().all(|c| c.is_ascii_digit() || "+.~* ".contains(c))
 }
 
 /// `None`: only its time matters.
@@ -64,7 +108,6 @@ fn adapt_line(code: &str) -> Option<String> {
     if code.contains("/udp(") {
         return Some(code.to_owned());
     }
-    let is_time = |time: &str| time.chars().all(|c| c.is_ascii_digit() || "+.~* ".contains(c));
     match (code.split_once("> "), code.split_once("< ")) {
         (Some((time, segment)), _) if is_time(time) => Some(format!("{time}> {}", adapt_expected(segment))),
         (_, Some((time, segment))) if is_time(time) => Some(format!("{time}< {}", adapt_sent(segment))),
@@ -94,6 +137,9 @@ fn adapt_sent(segment: &str) -> String {
 fn adapt_command(time: &str, command: &str) -> Option<String> {
     if !["sysctl", "sockstat", "tcpdrop"].iter().any(|program| command.starts_with(program)) {
         return Some(format!("{time}`{command}`"));
+    }
+    if command.ends_with("net.inet.tcp.ecn.enable=1") {
+        return Some(format!("{time}`sysctl -qw net.ipv4.tcp_ecn=1`"));
     }
     let state = ["TIME_WAIT", "SYN_RCVD"].into_iter().find(|state| command.contains(state))?;
     let count = command.rsplit("grep ").next()?.trim();
@@ -162,9 +208,21 @@ mod tests {
     #[test]
     fn what_is_freebsds_is_taken_out() {
         check("+0.10 `sysctl -w net.inet.tcp.rfc1323=1`", "+0.10 `true`");
+        check("+0.10 `sysctl -w net.inet.tcp.ecn.enable=1`", "+0.10 `sysctl -qw net.ipv4.tcp_ecn=1`");
         check("+0.00 getsockopt(3, SOL_SOCKET, SO_RCVBUF, [65536], [4]) = 0", "+0.00 `true`");
         let sockstat = "+0.10 `sockstat -4 -P tcp -s | grep packetdril | grep -c TIME_WAIT | grep 1`";
         check(sockstat, "+0.10 `sockstat TIME_WAIT 1`");
+    }
+
+    #[test]
+    fn a_crossed_fin_is_acknowledged() {
+        let first = "+0.00 > F. 1:1(0) ack 1 win 65535\n";
+        let script = format!("{first}+0.10 < F. 1:1(0) ack 1 win 32767\n+0.00 > F. 1:1(0) ack 2 win 65535");
+        let ours = "+0.00 > F. 1:1(0) ack 1\n+0.10 < F. 1:1(0) ack 1 win 32767\n+0.00 > . 2:2(0) ack 2\n";
+        assert_eq!(adapt(&script), ours);
+        // Nothing has crossed it.
+        let again = "+0.00 > F. 1:1(0) ack 1\n";
+        assert_eq!(adapt(&format!("{first}{first}")), format!("{again}{again}"));
     }
 
     #[test]

@@ -22,6 +22,13 @@ pub(crate) fn run(world: &mut World, command: &str) -> i32 {
             world.set_mtu(mtu);
             0
         }),
+        ["sysctl", "-qw", setting] => {
+            let value = setting.strip_prefix("net.ipv4.tcp_ecn=").and_then(|value| value.parse().ok());
+            value.map_or(1, |value| {
+                world.set_ecn(value);
+                0
+            })
+        }
         ["sockstat", state, count] => {
             let right = count.parse().ok().and_then(|count| world.counts(state, count));
             i32::from(right != Some(true))

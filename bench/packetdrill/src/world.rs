@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use linerate_net::stack::{Stack, StackOptions};
+use linerate_net::stack::{Stack, StackOptions, UseOfEcn};
 use linerate_net::{
     After, Close, Conn, ConnectOptions, Data, Event, FlowState, Limits, ListenOptions, NetError,
     NetErrorKind, Time, Transport,
@@ -86,6 +86,11 @@ impl World {
     /// The largest packet of the interface.
     pub fn set_mtu(&mut self, mtu: usize) {
         self.stack.link_mut().mtu = mtu;
+    }
+
+    /// How connections use ECN from now on, as a value of Linux's `tcp_ecn`.
+    pub fn set_ecn(&mut self, value: u8) {
+        self.stack.use_ecn(UseOfEcn::of_sysctl(value));
     }
 
     /// A descriptor for the interface.
