@@ -10,7 +10,7 @@ use xtask::shell;
 
 /// The flags of `dist`.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct DistOptions {
     /// Build for this target (x86_64-unknown-linux-musl is static) instead of this machine's
     #[arg(long, value_name = "TRIPLE")]
     pub(crate) target: Option<String>,
@@ -55,7 +55,7 @@ pub(crate) fn in_archive(file: &str) -> &str {
 }
 
 /// Builds everything into target/dist.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &DistOptions) -> Result<bool> {
     let binary = build(options.target.as_deref(), options.no_build)?;
     let out = folder().join("out");
     std::fs::create_dir_all(&out)?;

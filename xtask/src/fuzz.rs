@@ -6,7 +6,7 @@ use xtask::shell;
 
 /// What to fuzz.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct FuzzOptions {
     /// Only this target.
     target: Option<String>,
     /// Seconds for each target.
@@ -15,7 +15,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the targets one after the other; the first that finds something ends it with an error.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
     if shell::find("cargo-fuzz").is_none() {
         println!("cargo-fuzz is not installed: installing it");
         shell::run(shell::cargo().args(["install", "--locked", "cargo-fuzz"]))

@@ -33,7 +33,7 @@ const GROWTH: f64 = 5.0;
 
 /// What to compare.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct IcountOptions {
     /// Write what was counted to xtask/icount.json instead of comparing.
     #[arg(long)]
     update: bool,
@@ -42,10 +42,10 @@ pub(crate) struct Options {
     tolerance: f64,
 }
 
-impl Options {
+impl IcountOptions {
     /// For `test`: compilers and C libraries differ a little between machines.
-    pub(crate) fn for_tests() -> Options {
-        Options { update: false, tolerance: 10.0 }
+    pub(crate) fn for_tests() -> IcountOptions {
+        IcountOptions { update: false, tolerance: 10.0 }
     }
 }
 
@@ -63,7 +63,7 @@ fn read(file: &Path) -> Result<BTreeMap<String, f64>> {
 }
 
 /// Counts and compares; `false` when a count got worse than the tolerance allows.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &IcountOptions) -> Result<bool> {
     let valgrind = shell::find("valgrind").context("valgrind is not installed")?;
     shell::run(&mut build())?;
     // It knows `--list` and `SCENARIO N`.

@@ -9,7 +9,7 @@ use xtask::shell;
 
 /// How to build.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct PythonOptions {
     /// Optimize, as `bench client` needs it.
     #[arg(long)]
     release: bool,
@@ -28,7 +28,7 @@ fn venv() -> PathBuf {
 }
 
 /// Builds, installs and tests; what is missing is named.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &PythonOptions) -> Result<bool> {
     if let Err(why) = provide() {
         println!("python: not run: {why:#}");
         return Ok(true);

@@ -7,15 +7,15 @@ mod serve;
 
 use anyhow::{Result, ensure};
 
-use crate::test::results::Tally;
+use crate::test::results::TestTally;
 use xtask::shell;
 
 /// What, and how long.
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Options {
+pub(crate) struct SoakOptions {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<SoakTarget>,
     #[command(flatten)]
     seeds: Seeds,
 }
@@ -35,9 +35,9 @@ struct Seeds {
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
-enum What {
+enum SoakTarget {
     /// A real `linerate serve` under all kinds of clients at once, for minutes.
-    Serve(serve::Options),
+    Serve(serve::ServeSoakOptions),
     /// A server in memory and in virtual time, under clients that do anything at any moment.
     ServeMem(Seeds),
     /// A program's client in memory and in virtual time, over HTTP/1.1, HTTP/2 and TLS, against a server that does anything.
@@ -51,24 +51,24 @@ enum What {
 }
 
 /// Runs them with a release build.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &SoakOptions) -> Result<bool> {
     match &options.what {
-        Some(What::Serve(options)) => serve::run(options),
-        Some(What::ServeMem(seeds)) => seeds.run(
+        Some(SoakTarget::Serve(options)) => serve::run(options),
+        Some(SoakTarget::ServeMem(seeds)) => seeds.run(
             &["linerate-serve", "--lib", "--", "turn::seeds"],
             "every client that stayed got its responses, and nothing was left behind",
         ),
-        Some(What::Client(seeds)) => seeds.run(
+        Some(SoakTarget::Client(seeds)) => seeds.run(
             &["linerate-client", "--features", "client", "--lib", "--", "client::calls::tests::seeds"],
             "each call ended once, and none got the response of another",
         ),
-        Some(What::Tls(seeds)) => seeds.run(
+        Some(SoakTarget::Tls(seeds)) => seeds.run(
             &["linerate-load", "--lib", "--", "engine::tests::tls"],
             "each request ended in exactly one outcome, and no broken response was whole",
         ),
-        Some(What::LoadH2(seeds)) => seeds
+        Some(SoakTarget::LoadH2(seeds)) => seeds
             .run(&["linerate-load", "--lib", "--", "tests::http2"], "each request ended in exactly one way"),
-        Some(What::Machines(seeds)) => seeds.run(
+        Some(SoakTarget::Machines(seeds)) => seeds.run(
             &["linerate-machines", "--lib", "--", "publishing::seeds"],
             "nothing counted twice, and nothing was missing in silence",
         ),
@@ -88,7 +88,7 @@ impl Seeds {
         if let Some(seed) = self.seed {
             tests.env("LINERATE_SEED", seed.to_string());
         }
-        let mut tally = Tally::default();
+        let mut tally = TestTally::default();
         shell::lines(&mut tests, |line| {
             tally.read(line);
             println!("{line}");

@@ -2,11 +2,11 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::page::Page;
+use super::page::BookPage;
 use xtask::shell;
 
 /// All causes with their pages.
-pub(super) fn pages() -> Result<Vec<(String, Page)>> {
+pub(super) fn pages() -> Result<Vec<(String, BookPage)>> {
     println!("building linerate, which prints the pages of the causes");
     // With a test beside it, cargo builds it as the tests do; else it would build the libraries again.
     let words = ["build", "--quiet", "--workspace", "--bin", "linerate", "--test", "help"];
@@ -21,7 +21,7 @@ pub(super) fn pages() -> Result<Vec<(String, Page)>> {
     ensure!(ids.len() > 20, "linerate explain --why lists only {} causes", ids.len());
     let page = |id: String| {
         let text = to_markdown(&print(&[&id])?).with_context(|| format!("the page of {id}"))?;
-        Ok((id.clone(), Page { path: format!("causes/{id}.md"), text }))
+        Ok((id.clone(), BookPage { path: format!("causes/{id}.md"), text }))
     };
     ids.into_iter().map(page).collect()
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::page::{Page, REPOSITORY};
+use super::page::{BookPage, REPOSITORY};
 
 /// A link in a line: where its target begins and ends.
 fn links(line: &str) -> Vec<(usize, usize)> {
@@ -46,7 +46,7 @@ fn resolved(from: &str, target: &str) -> String {
 }
 
 /// The page's text with links to files that are no pages turned into web addresses.
-pub(super) fn outside(page: &Page, pages: &[String], root: &Path) -> String {
+pub(super) fn outside(page: &BookPage, pages: &[String], root: &Path) -> String {
     let mut lines: Vec<String> = page.text.lines().map(str::to_owned).collect();
     let prose: Vec<usize> = prose(&page.text).map(|(i, _)| i).collect();
     for i in prose {
@@ -74,7 +74,7 @@ fn anchor(heading: &str) -> String {
 }
 
 /// Links that lead nowhere.
-pub(super) fn check(pages: &[Page]) -> Vec<String> {
+pub(super) fn check(pages: &[BookPage]) -> Vec<String> {
     let mut found = Vec::new();
     for page in pages {
         for (i, line) in prose(&page.text) {
@@ -102,7 +102,7 @@ pub(super) fn check(pages: &[Page]) -> Vec<String> {
 }
 
 /// Files of the project that a page names in code, and that are not there.
-pub(super) fn missing_files(pages: &[Page], root: &Path) -> Vec<String> {
+pub(super) fn missing_files(pages: &[BookPage], root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for page in pages {
         for (i, line) in prose(&page.text) {
@@ -127,8 +127,8 @@ fn is_source(code: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn page(path: &str, text: &str) -> Page {
-        Page { path: path.into(), text: text.into() }
+    fn page(path: &str, text: &str) -> BookPage {
+        BookPage { path: path.into(), text: text.into() }
     }
 
     #[test]

@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use self::page::Page;
+use self::page::BookPage;
 use xtask::shell;
 
 /// The flags of `book`.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct BookOptions {
     /// Lay out and check, without mdBook
     #[arg(long)]
     pub(crate) check: bool,
 }
 
 /// Checks and builds; `false` when something was found.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &BookOptions) -> Result<bool> {
     let causes = causes::pages()?;
     let (summary, pages) = laid_out(shell::root(), causes)?;
     let mut found = links::check(&pages);
@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// The summary and all pages that it names.
-fn laid_out(root: &Path, causes: Vec<(String, Page)>) -> Result<(String, Vec<Page>)> {
+fn laid_out(root: &Path, causes: Vec<(String, BookPage)>) -> Result<(String, Vec<BookPage>)> {
     let written = std::fs::read_to_string(root.join("book/SUMMARY.md")).context("book/SUMMARY.md")?;
     let listed: String = causes.iter().map(|(id, page)| format!("  - [{id}]({})\n", page.path)).collect();
     // The summary stands at the root of the laid-out sources.
@@ -56,7 +56,7 @@ fn laid_out(root: &Path, causes: Vec<(String, Page)>) -> Result<(String, Vec<Pag
     let mut pages = Vec::new();
     for path in targets(&summary).filter(|p| !causes.iter().any(|(_, page)| page.path == *p)) {
         let text = std::fs::read_to_string(root.join(&path)).with_context(|| format!("the page {path}"))?;
-        pages.push(Page { path, text });
+        pages.push(BookPage { path, text });
     }
     pages.extend(causes.into_iter().map(|(_, page)| page));
     let known: Vec<String> = pages.iter().map(|p| p.path.clone()).collect();
@@ -90,7 +90,7 @@ fn targets(summary: &str) -> impl Iterator<Item = String> {
     summary.lines().filter_map(|l| l.split_once("](")).map(|(_, t)| t.trim_end_matches(')').to_owned())
 }
 
-fn write(folder: &Path, summary: &str, pages: &[Page]) -> Result<()> {
+fn write(folder: &Path, summary: &str, pages: &[BookPage]) -> Result<()> {
     let source = folder.join("src");
     if source.exists() {
         std::fs::remove_dir_all(&source)?;
@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn pages_are_found_and_links_hold() {
-        let cause = Page { path: "causes/one.md".into(), text: "# one\n\n[back](../book/why.md)\n".into() };
+        let cause =
+            BookPage { path: "causes/one.md".into(), text: "# one\n\n[back](../book/why.md)\n".into() };
         let (summary, pages) = laid_out(shell::root(), vec![("one".into(), cause)]).expect("laid out");
         assert!(summary.contains("  - [one](causes/one.md)"), "{summary}");
         assert!(summary.contains("(book/start.md)") && summary.contains("(docs/PLAN.md)"), "{summary}");

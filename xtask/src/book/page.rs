@@ -4,7 +4,7 @@
 pub(super) const REPOSITORY: &str = "https://github.com/linerate/linerate/blob/main";
 
 /// A page of the book.
-pub(crate) struct Page {
+pub(crate) struct BookPage {
     /// Relative to the root, as in the repository.
     pub(super) path: String,
     pub(super) text: String,

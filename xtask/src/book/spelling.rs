@@ -6,14 +6,14 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result};
 
-use super::page::Page;
+use super::page::BookPage;
 use xtask::shell;
 
 /// Words that the dictionary lacks, one a line, in lower case and without `'s`.
 const OURS: &str = "book/words.txt";
 
 /// Unknown words with their pages; `None` without hunspell or its dictionary.
-pub(super) fn check(pages: &[Page]) -> Result<Option<Vec<String>>> {
+pub(super) fn check(pages: &[BookPage]) -> Result<Option<Vec<String>>> {
     let Some(hunspell) = shell::find("hunspell") else { return Ok(None) };
     let ours = std::fs::read_to_string(shell::root().join(OURS)).context(OURS)?;
     let ours: BTreeSet<&str> = ours.lines().map(str::trim).collect();

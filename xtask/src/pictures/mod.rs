@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use terminal::{Screen, Terminal};
+use terminal::{PictureTerminal, Screen};
 use xtask::shell;
 
 /// The flags of `pictures`.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct PicturesOptions {
     /// The linerate to record; a release build is made if left out
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 }
 
 /// A picture: its file, what runs beside it, what is typed, and the size of the terminal.
-struct Scene {
+struct PictureScene {
     file: &'static str,
     beside: &'static str,
     typed: &'static str,
@@ -33,8 +33,8 @@ struct Scene {
     moving: bool,
 }
 
-const SCENES: [Scene; 2] = [
-    Scene {
+const SCENES: [PictureScene; 2] = [
+    PictureScene {
         file: "load.svg",
         beside: "serve",
         typed: "linerate load --rate 20k -d 8s http://127.0.0.1:8080/",
@@ -42,7 +42,7 @@ const SCENES: [Scene; 2] = [
         rows: 28,
         moving: true,
     },
-    Scene {
+    PictureScene {
         file: "explain.svg",
         beside: "serve --misbehave nagle-split",
         typed: "linerate explain http://127.0.0.1:8080/",
@@ -61,7 +61,7 @@ const FOLDER: &str = "docs/pictures";
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Records all of them.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &PicturesOptions) -> Result<bool> {
     for program in ["script", "unshare", "ip"] {
         ensure!(
             shell::find(program).is_some(),
@@ -89,7 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// Runs the scene and returns its frames.
-fn record(scene: &Scene, binary: &Path) -> Result<Vec<Screen>> {
+fn record(scene: &PictureScene, binary: &Path) -> Result<Vec<Screen>> {
     let script = format!(
         "ip link set lo up && {{ linerate {} 2>/dev/null & }} && sleep 1 && script --quiet --return --command \
          'stty cols {} rows {}; exec {}' /dev/null; kill $!",
@@ -106,7 +106,7 @@ fn record(scene: &Scene, binary: &Path) -> Result<Vec<Screen>> {
         .env_remove("COLUMNS");
     let mut child = command.spawn().context("cannot start unshare")?;
     let mut out = child.stdout.take().context("no pipe")?;
-    let mut terminal = Terminal::new(scene.columns);
+    let mut terminal = PictureTerminal::new(scene.columns);
     let mut frames: Vec<Screen> = Vec::new();
     let (begin, mut last) = (Instant::now(), Instant::now());
     let mut buffer = [0; 1 << 16];

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::terminal::{Cell, Look, Screen};
+use super::terminal::{Cell, CellStyle, Screen};
 
 const CELL: (f64, f64) = (8.4, 18.0);
 const MARGIN: f64 = 16.0;
@@ -33,8 +33,8 @@ pub(super) fn picture(typed: &str, frames: &[Screen], columns: usize, rows: usiz
         escape(typed),
         style(frames.len())
     );
-    text(0, 0, "$", Look { dim: true, ..Look::default() }, &mut out);
-    text(2, 0, typed, Look { bold: true, ..Look::default() }, &mut out);
+    text(0, 0, "$", CellStyle { dim: true, ..CellStyle::default() }, &mut out);
+    text(2, 0, typed, CellStyle { bold: true, ..CellStyle::default() }, &mut out);
     for (i, screen) in frames.iter().enumerate() {
         let class = if i + 1 == frames.len() { "f l" } else { "f" };
         let _ = writeln!(out, "<g class=\"{class}\" id=\"f{i}\">");
@@ -93,7 +93,7 @@ fn line(cells: &[Cell], row: usize, out: &mut String) {
 }
 
 /// A text from a column on. Its width is fixed, so that columns stand below each other in any font.
-fn text(column: usize, row: usize, words: &str, look: Look, out: &mut String) {
+fn text(column: usize, row: usize, words: &str, look: CellStyle, out: &mut String) {
     let blank = words.chars().take_while(|c| *c == ' ').count();
     let words = words.trim();
     if words.is_empty() {
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn screen(words: &str) -> Screen {
-        vec![words.chars().map(|character| Cell { character, look: Look::default() }).collect()]
+        vec![words.chars().map(|character| Cell { character, look: CellStyle::default() }).collect()]
     }
 
     #[test]

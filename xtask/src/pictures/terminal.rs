@@ -7,12 +7,12 @@ pub(super) type Colour = Option<u8>;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cell {
     pub(super) character: char,
-    pub(super) look: Look,
+    pub(super) look: CellStyle,
 }
 
 /// Colour and weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Look {
+pub(super) struct CellStyle {
     pub(super) colour: Colour,
     pub(super) bold: bool,
     pub(super) dim: bool,
@@ -25,26 +25,26 @@ pub(super) type Screen = Vec<Vec<Cell>>;
 const LINES: usize = 2000;
 
 /// A terminal without a lower edge: lines that would scroll away are kept.
-pub(super) struct Terminal {
+pub(super) struct PictureTerminal {
     columns: usize,
     lines: Vec<Vec<Cell>>,
     row: usize,
     column: usize,
-    look: Look,
+    look: CellStyle,
     /// Bytes of a character or sequence that is not complete yet.
     pending: Vec<u8>,
     /// Inside a synchronised update.
     updating: bool,
 }
 
-impl Terminal {
-    pub(super) fn new(columns: usize) -> Terminal {
-        Terminal {
+impl PictureTerminal {
+    pub(super) fn new(columns: usize) -> PictureTerminal {
+        PictureTerminal {
             columns,
             lines: vec![Vec::new()],
             row: 0,
             column: 0,
-            look: Look::default(),
+            look: CellStyle::default(),
             pending: Vec::new(),
             updating: false,
         }
@@ -112,7 +112,7 @@ impl Terminal {
         }
         let line = &mut self.lines[self.row];
         while line.len() <= self.column {
-            line.push(Cell { character: ' ', look: Look::default() });
+            line.push(Cell { character: ' ', look: CellStyle::default() });
         }
         line[self.column] = Cell { character, look: self.look };
         self.column += 1;
@@ -153,7 +153,7 @@ impl Terminal {
         match numbers.as_slice() {
             [38, 5, colour, ..] => self.look.colour = Some(*colour % 16),
             numbers => numbers.iter().for_each(|n| match n {
-                0 => self.look = Look::default(),
+                0 => self.look = CellStyle::default(),
                 1 => self.look.bold = true,
                 2 => self.look.dim = true,
                 22 => (self.look.bold, self.look.dim) = (false, false),
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn pictures_are_drawn_over_each_other() {
-        let mut t = Terminal::new(10);
+        let mut t = PictureTerminal::new(10);
         t.take("\x1b[?2026hone\r\n\u{2588}two\r\n\x1b[J\x1b[?2026l".as_bytes());
         assert_eq!(text(&t.screen(9)), ["one", "\u{2588}two"]);
         t.take(b"\x1b[?2026h\x1b[2F\x1b[Kx\r\n\x1b[Ky\r\n");
@@ -189,16 +189,16 @@ mod tests {
 
     #[test]
     fn colours_begin_and_end() {
-        let mut t = Terminal::new(10);
+        let mut t = PictureTerminal::new(10);
         t.take(b"\x1b[1;31ma\x1b[0mb\x1b[38;5;10mc\x1b[39m");
-        let looks: Vec<Look> = t.screen(1)[0].iter().map(|c| c.look).collect();
-        assert_eq!(looks[0], Look { colour: Some(1), bold: true, dim: false });
-        assert_eq!((looks[1], looks[2].colour), (Look::default(), Some(10)));
+        let looks: Vec<CellStyle> = t.screen(1)[0].iter().map(|c| c.look).collect();
+        assert_eq!(looks[0], CellStyle { colour: Some(1), bold: true, dim: false });
+        assert_eq!((looks[1], looks[2].colour), (CellStyle::default(), Some(10)));
     }
 
     #[test]
     fn characters_and_sequences_may_come_in_pieces_and_lines_break() {
-        let mut t = Terminal::new(3);
+        let mut t = PictureTerminal::new(3);
         for b in "ab\u{b5}cd\x1b[2K".bytes() {
             t.take(&[b]);
         }

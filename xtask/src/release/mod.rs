@@ -17,7 +17,7 @@ use xtask::shell;
 
 /// The flags of `release`.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct ReleaseOptions {
     /// Check what a release needs; nothing is published
     #[arg(long, required = true)]
     check: bool,
@@ -29,9 +29,13 @@ pub(crate) struct Options {
     no_build: bool,
 }
 
-impl Options {
-    fn dist(&self) -> dist::Options {
-        dist::Options { target: Some(static_target()), no_build: self.no_build, ..dist::Options::default() }
+impl ReleaseOptions {
+    fn dist(&self) -> dist::DistOptions {
+        dist::DistOptions {
+            target: Some(static_target()),
+            no_build: self.no_build,
+            ..dist::DistOptions::default()
+        }
     }
 }
 
@@ -41,22 +45,22 @@ fn static_target() -> String {
 }
 
 /// What became of a step.
-enum Done {
+enum StepOutcome {
     Good(String),
     /// The missing tool, and its package.
     Lacking(String),
 }
 
-impl Done {
-    fn lacking(tool: &str) -> Done {
-        Done::Lacking(format!("{tool} is missing"))
+impl StepOutcome {
+    fn lacking(tool: &str) -> StepOutcome {
+        StepOutcome::Lacking(format!("{tool} is missing"))
     }
 }
 
-type Step = (&'static str, fn(&Options, &Path) -> Result<Done>);
+type Step = (&'static str, fn(&ReleaseOptions, &Path) -> Result<StepOutcome>);
 
 const STEPS: [Step; 8] = [
-    ("versions", |_, _| versions::check(shell::root()).map(Done::Good)),
+    ("versions", |_, _| versions::check(shell::root()).map(StepOutcome::Good)),
     ("crates", |_, _| crates()),
     ("source", |_, folder| source(folder)),
     ("archive", archive),
@@ -67,7 +71,7 @@ const STEPS: [Step; 8] = [
 ];
 
 /// Runs all steps; `false` when one failed.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &ReleaseOptions) -> Result<bool> {
     let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|o| o == name);
     let mut rows = Vec::new();
     let mut good = true;
@@ -78,8 +82,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         let result = step(options, folder.path());
         let took = begin.elapsed().as_secs_f64();
         rows.push(match result {
-            Ok(Done::Good(what)) => format!("{name:<10} good     {took:6.1} s  {what}"),
-            Ok(Done::Lacking(tool)) => format!("{name:<10} not run            {tool}"),
+            Ok(StepOutcome::Good(what)) => format!("{name:<10} good     {took:6.1} s  {what}"),
+            Ok(StepOutcome::Lacking(tool)) => format!("{name:<10} not run            {tool}"),
             Err(e) => {
                 good = false;
                 format!("{name:<10} FAILED   {took:6.1} s  {e:#}")
@@ -92,7 +96,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// Crates that are published, as cargo would upload them: each is built from its archive.
-fn crates() -> Result<Done> {
+fn crates() -> Result<StepOutcome> {
     let text = shell::output(shell::cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
     let text: Value = serde_json::from_str(&text)?;
     let all = text["packages"].as_array().context("no packages")?.iter();
@@ -104,7 +108,7 @@ fn crates() -> Result<Done> {
         c.args(["-p", name]);
     }
     shell::run(&mut c)?;
-    Ok(Done::Good(format!("cargo publish --dry-run of {}", names.join(", "))))
+    Ok(StepOutcome::Good(format!("cargo publish --dry-run of {}", names.join(", "))))
 }
 
 /// A first result of the installed command.
@@ -115,7 +119,7 @@ fn first_result(linerate: &Path) -> Result<()> {
 }
 
 /// A checkout, `cargo install`, the demo.
-fn source(folder: &Path) -> Result<Done> {
+fn source(folder: &Path) -> Result<StepOutcome> {
     let checkout = folder.join("linerate");
     std::fs::create_dir_all(&checkout)?;
     let tar = folder.join("source.tar");
@@ -126,11 +130,11 @@ fn source(folder: &Path) -> Result<Done> {
     c.args(["install", "--locked", "--path", "crates/linerate-cli", "--root"]).arg(folder);
     shell::run(&mut c)?;
     first_result(&folder.join("bin/linerate"))?;
-    Ok(Done::Good("git archive, cargo install --locked, linerate demo".to_owned()))
+    Ok(StepOutcome::Good("git archive, cargo install --locked, linerate demo".to_owned()))
 }
 
 /// What building the static binary lacks.
-fn static_lacks(options: &Options) -> Result<Option<Done>> {
+fn static_lacks(options: &ReleaseOptions) -> Result<Option<StepOutcome>> {
     if options.no_build {
         return Ok(None);
     }
@@ -138,12 +142,12 @@ fn static_lacks(options: &Options) -> Result<Option<Done>> {
     let installed =
         shell::output(shell::program("rustc").args(["--print", "target-libdir", "--target", &target]))?;
     if !Path::new(installed.trim()).exists() {
-        return Ok(Some(Done::lacking(&format!("the target {target} (rustup target add)"))));
+        return Ok(Some(StepOutcome::lacking(&format!("the target {target} (rustup target add)"))));
     }
-    Ok(shell::find("musl-gcc").is_none().then(|| Done::lacking("musl-gcc (package musl-tools)")))
+    Ok(shell::find("musl-gcc").is_none().then(|| StepOutcome::lacking("musl-gcc (package musl-tools)")))
 }
 
-fn archive(options: &Options, folder: &Path) -> Result<Done> {
+fn archive(options: &ReleaseOptions, folder: &Path) -> Result<StepOutcome> {
     if let Some(lacking) = static_lacks(options)? {
         return Ok(lacking);
     }
@@ -156,7 +160,7 @@ fn archive(options: &Options, folder: &Path) -> Result<Done> {
     for part in ["man/linerate-load.1", "completions/linerate.bash"].into_iter().chain(beside) {
         ensure!(inside.join(part).exists(), "the archive lacks {part}");
     }
-    Ok(Done::Good("unpacked, linerate demo".to_owned()))
+    Ok(StepOutcome::Good("unpacked, linerate demo".to_owned()))
 }
 
 /// The newest file of target/dist/out with this ending.
@@ -172,39 +176,39 @@ fn newest(ending: &str) -> Result<std::path::PathBuf> {
     files.pop().map(|(_, path)| path).with_context(|| format!("target/dist/out has no .{ending}"))
 }
 
-fn deb(options: &Options, folder: &Path) -> Result<Done> {
+fn deb(options: &ReleaseOptions, folder: &Path) -> Result<StepOutcome> {
     if shell::output(shell::cargo().args(["deb", "--version"])).is_err() {
-        return Ok(Done::lacking("cargo-deb (cargo install --locked cargo-deb)"));
+        return Ok(StepOutcome::lacking("cargo-deb (cargo install --locked cargo-deb)"));
     }
     if shell::find("debootstrap").is_none() || !shell::is_root() {
-        return Ok(Done::lacking("debootstrap (package debootstrap), or root"));
+        return Ok(StepOutcome::lacking("debootstrap (package debootstrap), or root"));
     }
     if let Some(lacking) = static_lacks(options)? {
         return Ok(lacking);
     }
-    dist::run(&dist::Options { deb: true, ..options.dist() })?;
-    rootfs::deb(folder, &newest("deb")?).map(Done::Good)
+    dist::run(&dist::DistOptions { deb: true, ..options.dist() })?;
+    rootfs::deb(folder, &newest("deb")?).map(StepOutcome::Good)
 }
 
-fn rpm(options: &Options, folder: &Path) -> Result<Done> {
+fn rpm(options: &ReleaseOptions, folder: &Path) -> Result<StepOutcome> {
     if let Err(e) = dist::rpm_tool() {
-        return Ok(Done::Lacking(format!("{e:#}")));
+        return Ok(StepOutcome::Lacking(format!("{e:#}")));
     }
     if shell::find("rpm").is_none() || !shell::is_root() {
-        return Ok(Done::lacking("rpm (package rpm), or root"));
+        return Ok(StepOutcome::lacking("rpm (package rpm), or root"));
     }
     if let Some(lacking) = static_lacks(options)? {
         return Ok(lacking);
     }
-    dist::run(&dist::Options { rpm: true, ..options.dist() })?;
-    rootfs::rpm(folder, &newest("rpm")?).map(Done::Good)
+    dist::run(&dist::DistOptions { rpm: true, ..options.dist() })?;
+    rootfs::rpm(folder, &newest("rpm")?).map(StepOutcome::Good)
 }
 
 /// The image of the static binary, and a request to it: what the test `container` does with this
 /// build's own command.
-fn container(options: &Options) -> Result<Done> {
+fn container(options: &ReleaseOptions) -> Result<StepOutcome> {
     if shell::find("buildah").is_none() {
-        return Ok(Done::lacking("buildah (package buildah)"));
+        return Ok(StepOutcome::lacking("buildah (package buildah)"));
     }
     if let Some(lacking) = static_lacks(options)? {
         return Ok(lacking);
@@ -214,16 +218,16 @@ fn container(options: &Options) -> Result<Done> {
     let mut c = shell::cargo();
     c.args(["test", "--workspace", "--test", "container"]).env("LINERATE_CONTAINER", &binary);
     shell::run(&mut c)?;
-    Ok(Done::Good(format!("an image of {} kB serves", std::fs::metadata(&binary)?.len() >> 10)))
+    Ok(StepOutcome::Good(format!("an image of {} kB serves", std::fs::metadata(&binary)?.len() >> 10)))
 }
 
 /// Every command line of the book, the slow ones too.
-fn book() -> Result<Done> {
+fn book() -> Result<StepOutcome> {
     let mut c = shell::cargo();
     c.args(["test", "--workspace", "--test", "book"]).env("LINERATE_BOOK", "all");
     shell::run(&mut c)?;
-    if !crate::book::run(&crate::book::Options { check: false })? {
+    if !crate::book::run(&crate::book::BookOptions { check: false })? {
         bail!("the book has findings");
     }
-    Ok(Done::Good("every command line, links, spelling, mdbook".to_owned()))
+    Ok(StepOutcome::Good("every command line, links, spelling, mdbook".to_owned()))
 }

@@ -9,15 +9,15 @@ use tempfile::NamedTempFile;
 use xtask::shell::{self, heading};
 
 /// Builds, one after the other. Their output is shown when one fails.
-pub(super) struct Beside {
+pub(super) struct BackgroundBuilds {
     running: Option<(String, Child, NamedTempFile)>,
     waiting: VecDeque<Command>,
 }
 
-impl Beside {
+impl BackgroundBuilds {
     /// Starts the first of these builds, if there is one.
-    pub(super) fn start(builds: Vec<Command>) -> Result<Option<Beside>> {
-        let mut beside = Beside { running: None, waiting: builds.into() };
+    pub(super) fn start(builds: Vec<Command>) -> Result<Option<BackgroundBuilds>> {
+        let mut beside = BackgroundBuilds { running: None, waiting: builds.into() };
         Ok(beside.run()?.then_some(beside))
     }
 
@@ -50,7 +50,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for BackgroundBuilds {
     /// Only a run that breaks off leaves one running.
     fn drop(&mut self) {
         if let Some((_, child, _)) = &mut self.running {
@@ -77,7 +77,9 @@ mod tests {
             sh.args(["-c", script]);
             sh
         };
-        let Some(mut beside) = Beside::start(builds.iter().map(command).collect()).expect("started") else {
+        let Some(mut beside) =
+            BackgroundBuilds::start(builds.iter().map(command).collect()).expect("started")
+        else {
             return Vec::new();
         };
         let mut seen = Vec::new();

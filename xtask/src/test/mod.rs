@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::{icount, tidy};
-use results::Tally;
-use skips::Skip;
+use results::TestTally;
+use skips::SkippedTest;
 use xtask::shell;
 use xtask::shell::heading;
 
 /// The flags of `test`.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct TestOptions {
     /// Install no packages: name what is missing, and the tests that therefore don't run
     #[arg(long)]
     no_install: bool,
@@ -41,13 +41,13 @@ const DISK_GB: u64 = 15;
 const DISK_AGAIN_GB: u64 = 4;
 
 /// One step: its heading and what it does.
-type Step = (&'static str, fn(&Options, &mut Tally) -> Result<()>);
+type Step = (&'static str, fn(&TestOptions, &mut TestTally) -> Result<()>);
 
 const STEPS: [Step; 8] = [
     ("programs that tests need", |options, _| packages::provide(options.no_install)),
     ("format", |_, _| shell::run(shell::cargo().args(["fmt", "--all", "--check"]))),
     ("lints", |_, _| lints()),
-    ("tidy", |_, _| good(tidy::run(&tidy::Options::default())?, "tidy found something")),
+    ("tidy", |_, _| good(tidy::run(&tidy::TidyOptions::default())?, "tidy found something")),
     ("tests", |options, tally| {
         programs::run(tally, if options.only.is_none() { builds() } else { Vec::new() })
     }),
@@ -57,9 +57,9 @@ const STEPS: [Step; 8] = [
 ];
 
 /// Runs all steps; `false` when one failed.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     let begin = Instant::now();
-    let mut tally = Tally::default();
+    let mut tally = TestTally::default();
     let mut times = Vec::new();
     let takes = if shell::target_dir().join("release").exists() { DISK_AGAIN_GB } else { DISK_GB };
     if let Some(free) = free_gigabytes().filter(|free| *free < takes) {
@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// Names what was skipped and what passed only alone; where that is a failure, it is a failed step.
-fn told(tally: &mut Tally, strict_retries: bool) {
+fn told(tally: &mut TestTally, strict_retries: bool) {
     if !tally.skipped.is_empty() {
         heading(&format!("skipped:\n  {}", skips::list(&tally.skipped).join("\n  ")));
     }
@@ -154,10 +154,13 @@ fn lints() -> Result<()> {
     shell::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-fn instruction_counts(tally: &mut Tally) -> Result<()> {
+fn instruction_counts(tally: &mut TestTally) -> Result<()> {
     if shell::find("valgrind").is_none() {
-        tally.skipped.insert(Skip::step("instruction counts", "", "valgrind"));
+        tally.skipped.insert(SkippedTest::step("instruction counts", "", "valgrind"));
         return Ok(());
     }
-    good(icount::run(&icount::Options::for_tests())?, "a hot path takes more instructions than committed")
+    good(
+        icount::run(&icount::IcountOptions::for_tests())?,
+        "a hot path takes more instructions than committed",
+    )
 }

@@ -11,7 +11,7 @@ use anyhow::{Result, anyhow, ensure};
 use xtask::shell;
 
 /// A program, its Debian packages, and what does not run without it.
-struct Need {
+struct PackageNeed {
     program: &'static str,
     package: &'static str,
     without: &'static str,
@@ -20,7 +20,7 @@ struct Need {
 /// A program that stands for a module of Python is asked to import it.
 const PYTHON_MODULE: &str = "python3 ";
 
-const NEEDS: [Need; 36] = [
+const NEEDS: [PackageNeed; 36] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
@@ -71,11 +71,11 @@ const NEEDS: [Need; 36] = [
     need("hunspell", "hunspell hunspell-en-us", "the check of the book's spelling"),
 ];
 
-const fn need(program: &'static str, package: &'static str, without: &'static str) -> Need {
-    Need { program, package, without }
+const fn need(program: &'static str, package: &'static str, without: &'static str) -> PackageNeed {
+    PackageNeed { program, package, without }
 }
 
-impl Need {
+impl PackageNeed {
     fn is_met(&self) -> bool {
         match self.program.strip_prefix(PYTHON_MODULE) {
             Some(module) => linerate_skips::find_python(&[module]).is_some(),
@@ -84,7 +84,7 @@ impl Need {
     }
 }
 
-fn missing() -> Vec<&'static Need> {
+fn missing() -> Vec<&'static PackageNeed> {
     NEEDS.iter().filter(|n| !n.is_met()).collect()
 }
 

@@ -13,10 +13,10 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::beside::Beside;
+use super::beside::BackgroundBuilds;
 use super::packages;
-use super::results::Tally;
-use super::schedule::{self, Need, Tests};
+use super::results::TestTally;
+use super::schedule::{self, ProgramNeed, Tests};
 use super::{locked, seconds};
 use xtask::shell::{self, heading};
 
@@ -36,14 +36,14 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// What a program took.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-struct Times {
+struct ProgramTimes {
     seconds: f64,
     cpu_seconds: f64,
 }
 
 /// A test program that cargo built.
 #[derive(Clone, Debug, PartialEq)]
-struct Program {
+struct TestProgram {
     package: String,
     /// The target's name; that of a crate's own tests is the crate's.
     name: String,
@@ -53,7 +53,7 @@ struct Program {
     tests: Tests,
 }
 
-impl Program {
+impl TestProgram {
     fn label(&self) -> String {
         format!("{} {}", self.package, self.name)
     }
@@ -70,18 +70,18 @@ impl Program {
 
 /// Builds and runs all test programs, then the examples in the documentation. Beside programs that
 /// need no quiet machine run the builds `beside`.
-pub(super) fn run(tally: &mut Tally, beside: Vec<Command>) -> Result<()> {
+pub(super) fn run(tally: &mut TestTally, beside: Vec<Command>) -> Result<()> {
     let programs = build()?;
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     heading(&format!("{} programs", programs.len()));
     let mut runs = Runs { times: read_times(), ..Runs::default() };
-    let parts = |program: Program| {
+    let parts = |program: TestProgram| {
         let parts = schedule::parts(&program.name).into_iter();
-        parts.map(move |tests| Program { tests, ..program.clone() })
+        parts.map(move |tests| TestProgram { tests, ..program.clone() })
     };
-    let mut jobs: Vec<Job> = programs.into_iter().flat_map(parts).map(|part| runs.first(part)).collect();
+    let mut jobs: Vec<TestJob> = programs.into_iter().flat_map(parts).map(|part| runs.first(part)).collect();
     jobs.sort_by(|a, b| b.need.seconds.total_cmp(&a.need.seconds));
-    runs.beside = Beside::start(beside)?;
+    runs.beside = BackgroundBuilds::start(beside)?;
     runs.all(jobs, cores, tally)?;
     runs.beside = None;
     write_times(&runs.times);
@@ -102,7 +102,7 @@ pub(super) fn run(tally: &mut Tally, beside: Vec<Command>) -> Result<()> {
 }
 
 /// The test programs, built.
-fn build() -> Result<Vec<Program>> {
+fn build() -> Result<Vec<TestProgram>> {
     let mut cargo = shell::cargo();
     cargo.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
     cargo.args(locked());
@@ -112,7 +112,7 @@ fn build() -> Result<Vec<Program>> {
 }
 
 /// The program that a line of cargo's messages names, if it is a test.
-fn program(line: &str) -> Option<Program> {
+fn program(line: &str) -> Option<TestProgram> {
     let v: Value = serde_json::from_str(line).ok()?;
     if v["reason"] != "compiler-artifact" || v["profile"]["test"] != true {
         return None;
@@ -121,19 +121,19 @@ fn program(line: &str) -> Option<Program> {
     let folder = Path::new(v["manifest_path"].as_str()?).parent()?.to_owned();
     let package = folder.file_name()?.to_string_lossy().into_owned();
     let name = v["target"]["name"].as_str()?.to_owned();
-    Some(Program { package, name, executable, folder, tests: Tests::All })
+    Some(TestProgram { package, name, executable, folder, tests: Tests::All })
 }
 
 /// A program to run.
 #[derive(Debug)]
-struct Job {
-    program: Program,
-    need: Need,
+struct TestJob {
+    program: TestProgram,
+    need: ProgramNeed,
     /// The tests that failed before; `None` on the first try. None named: all run.
     failed_before: Option<Vec<String>>,
 }
 
-impl Job {
+impl TestJob {
     /// What failed, with the program's name.
     fn names(&self) -> Vec<String> {
         let label = self.program.label();
@@ -145,8 +145,8 @@ impl Job {
 }
 
 /// A program that runs.
-struct Running {
-    job: Job,
+struct RunningProgram {
+    job: TestJob,
     child: Child,
     since: Instant,
     output: PathBuf,
@@ -158,21 +158,21 @@ struct Running {
 #[derive(Default)]
 struct Runs {
     failed: Vec<String>,
-    times: BTreeMap<String, Times>,
+    times: BTreeMap<String, ProgramTimes>,
     /// What failed on its first try.
-    again: Vec<Job>,
+    again: Vec<TestJob>,
     /// What is built meanwhile.
-    beside: Option<Beside>,
+    beside: Option<BackgroundBuilds>,
 }
 
 impl Runs {
-    fn first(&self, program: Program) -> Job {
+    fn first(&self, program: TestProgram) -> TestJob {
         let last = self.times.get(&program.whole_label()).map(|times| (times.seconds, times.cpu_seconds));
-        Job { need: Need::of(&program.name, program.tests, last), program, failed_before: None }
+        TestJob { need: ProgramNeed::of(&program.name, program.tests, last), program, failed_before: None }
     }
 
     /// Runs tests once more, one program at a time. Returns the names of those that passed this time.
-    fn once_more(&mut self, again: Vec<Job>, tally: &mut Tally) -> Result<Vec<String>> {
+    fn once_more(&mut self, again: Vec<TestJob>, tally: &mut TestTally) -> Result<Vec<String>> {
         let mut passed = Vec::new();
         for job in again {
             let (names, before) = (job.names(), self.failed.len());
@@ -188,9 +188,9 @@ impl Runs {
         Ok(passed)
     }
 
-    fn all(&mut self, mut waiting: Vec<Job>, cores: usize, tally: &mut Tally) -> Result<()> {
+    fn all(&mut self, mut waiting: Vec<TestJob>, cores: usize, tally: &mut TestTally) -> Result<()> {
         let folder = tempfile::tempdir()?;
-        let mut running: Vec<Running> = Vec::new();
+        let mut running: Vec<RunningProgram> = Vec::new();
         let mut last_word = Instant::now();
         let mut begun = 0;
         loop {
@@ -214,9 +214,10 @@ impl Runs {
                 }
             }
             if last_word.elapsed() > SIGN_OF_LIFE {
-                let name =
-                    |r: &Running| format!("{} ({})", r.job.program.whole_label(), seconds(r.since.elapsed()));
-                let beside = self.beside.as_ref().filter(|_| running.is_empty()).map(Beside::words);
+                let name = |r: &RunningProgram| {
+                    format!("{} ({})", r.job.program.whole_label(), seconds(r.since.elapsed()))
+                };
+                let beside = self.beside.as_ref().filter(|_| running.is_empty()).map(BackgroundBuilds::words);
                 let names = running.iter().map(name).chain(beside);
                 heading(&format!("     running: {}", names.collect::<Vec<_>>().join(", ")));
                 last_word = Instant::now();
@@ -225,19 +226,24 @@ impl Runs {
     }
 
     /// The place of the job that starts now.
-    fn next(&mut self, waiting: &[Job], running: &[Running], cores: usize) -> Result<Option<usize>> {
-        let mut needs: Vec<Need> = running.iter().map(|r| r.job.need).collect();
+    fn next(
+        &mut self,
+        waiting: &[TestJob],
+        running: &[RunningProgram],
+        cores: usize,
+    ) -> Result<Option<usize>> {
+        let mut needs: Vec<ProgramNeed> = running.iter().map(|r| r.job.need).collect();
         if let Some(beside) = &mut self.beside
             && beside.run()?
         {
-            needs.push(Need::BUILD);
+            needs.push(ProgramNeed::BUILD);
         }
-        let waiting: Vec<Need> = waiting.iter().map(|job| job.need).collect();
+        let waiting: Vec<ProgramNeed> = waiting.iter().map(|job| job.need).collect();
         Ok(schedule::next(&waiting, &needs, cores))
     }
 
     /// Shows a program's whole output and takes in its results.
-    fn ended(&mut self, mut run: Running, over: bool, tally: &mut Tally) -> Result<()> {
+    fn ended(&mut self, mut run: RunningProgram, over: bool, tally: &mut TestTally) -> Result<()> {
         let status = run.child.wait()?;
         let took = run.since.elapsed();
         let label = run.job.program.label();
@@ -251,7 +257,7 @@ impl Runs {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(e) => return Err(e).context("cannot read which tests were skipped"),
         };
-        let (mut results, mut failed) = (Tally::default(), Vec::new());
+        let (mut results, mut failed) = (TestTally::default(), Vec::new());
         for line in output.lines() {
             failed.extend(results.read(line).map(str::to_owned));
         }
@@ -263,7 +269,7 @@ impl Runs {
             if !failed.is_empty() {
                 tally.add_passed(&results);
             }
-            self.again.push(Job { failed_before: Some(failed), ..run.job });
+            self.again.push(TestJob { failed_before: Some(failed), ..run.job });
             return Ok(());
         }
         tally.add(&results);
@@ -275,7 +281,7 @@ impl Runs {
         }
         self.failed.extend(failed.iter().map(|test| format!("{label}: {test}")));
         if first {
-            let times = Times { seconds: took.as_secs_f64(), cpu_seconds: run.cpu };
+            let times = ProgramTimes { seconds: took.as_secs_f64(), cpu_seconds: run.cpu };
             self.times.insert(label_and_part, times);
         }
         Ok(())
@@ -283,7 +289,7 @@ impl Runs {
 }
 
 /// Starts a program as `cargo test` does: in its package's folder, with cargo's variables.
-fn start(job: Job, output: PathBuf) -> Result<Running> {
+fn start(job: TestJob, output: PathBuf) -> Result<RunningProgram> {
     let program = &job.program;
     let file = File::create(&output)?;
     let mut c = Command::new(&program.executable);
@@ -307,7 +313,7 @@ fn start(job: Job, output: PathBuf) -> Result<Running> {
         c.env("RUST_TEST_THREADS", tests.to_string());
     }
     let child = c.spawn().with_context(|| format!("cannot start {}", program.executable.display()))?;
-    Ok(Running { job, child, since: Instant::now(), output, cpu: 0.0 })
+    Ok(RunningProgram { job, child, since: Instant::now(), output, cpu: 0.0 })
 }
 
 /// Where tests of a program report what they skip, beside its output.
@@ -325,13 +331,13 @@ fn cpu_seconds(pid: u32) -> Option<f64> {
     Some(ticks as f64 / TICKS_PER_SECOND)
 }
 
-fn read_times() -> BTreeMap<String, Times> {
+fn read_times() -> BTreeMap<String, ProgramTimes> {
     let text = std::fs::read_to_string(shell::target_dir().join(TIMES)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// Best effort: without the file the next run only has another order.
-fn write_times(times: &BTreeMap<String, Times>) {
+fn write_times(times: &BTreeMap<String, ProgramTimes>) {
     if let Ok(text) = serde_json::to_string_pretty(times) {
         let _ = std::fs::write(shell::target_dir().join(TIMES), text);
     }
@@ -354,12 +360,12 @@ mod tests {
         assert_eq!(program("   Compiling linerate"), None);
     }
 
-    fn script(folder: &Path, name: &str, text: &str) -> Program {
+    fn script(folder: &Path, name: &str, text: &str) -> TestProgram {
         use std::os::unix::fs::PermissionsExt;
         let executable = folder.join(name);
         std::fs::write(&executable, format!("#!/bin/sh\n{text}\n")).expect("written");
         std::fs::set_permissions(&executable, std::fs::Permissions::from_mode(0o755)).expect("executable");
-        Program {
+        TestProgram {
             package: "p".into(),
             name: name.into(),
             executable,
@@ -368,7 +374,7 @@ mod tests {
         }
     }
 
-    fn jobs(all: Vec<Program>) -> Vec<Job> {
+    fn jobs(all: Vec<TestProgram>) -> Vec<TestJob> {
         all.into_iter().map(|program| Runs::default().first(program)).collect()
     }
 
@@ -383,7 +389,7 @@ mod tests {
         // The second try runs one test only.
         let bad = BAD.replace("1 passed", "$((1 - $# / 2)) passed").replace('\'', "\"");
         let all = jobs(vec![of("good", good), of("bad", &bad), of("killed", "kill -9 $$")]);
-        let (mut runs, mut tally) = (Runs::default(), Tally::default());
+        let (mut runs, mut tally) = (Runs::default(), TestTally::default());
         runs.all(all, 2, &mut tally).expect("they run");
         assert_eq!((runs.failed.len(), runs.again.len()), (0, 2));
         let again = std::mem::take(&mut runs.again);
@@ -401,7 +407,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let text = "printf 'a::b\\t\\tcurl\\tno curl\\n' >> \"$LINERATE_SKIPS\"; \
                     echo 'test a::b ... ok'; echo 'test result: ok. 2 passed; 0 failed; 0 ignored'";
-        let (mut runs, mut tally) = (Runs::default(), Tally::default());
+        let (mut runs, mut tally) = (Runs::default(), TestTally::default());
         runs.all(jobs(vec![script(folder.path(), "lacking", text)]), 1, &mut tally).expect("it runs");
         assert_eq!((tally.line().as_str(), tally.good()), ("1 passed, 0 failed, 1 skipped", true));
         assert_eq!(tally.skipped.first().map(|skip| skip.test.as_str()), Some("p lacking: a::b"));
@@ -424,7 +430,7 @@ mod tests {
         let text = format!(
             "if [ \"$1\" = --exact ]; then echo \"test result: ok. $(($# - 1)) passed; 0 failed\"; exit; fi; {BAD}"
         );
-        let (mut runs, mut tally) = (Runs::default(), Tally::default());
+        let (mut runs, mut tally) = (Runs::default(), TestTally::default());
         runs.all(jobs(vec![script(folder.path(), "shy", &text)]), 1, &mut tally).expect("it runs");
         assert_eq!(tally.line(), "1 passed, 0 failed, 0 skipped");
         let again = std::mem::take(&mut runs.again);

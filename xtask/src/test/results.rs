@@ -2,28 +2,28 @@
 
 use std::collections::BTreeSet;
 
-use super::skips::Skip;
+use super::skips::SkippedTest;
 
 /// Sums over all test programs.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Tally {
+pub(crate) struct TestTally {
     passed: u64,
     failed: u64,
     /// What did not run.
-    pub(super) skipped: BTreeSet<Skip>,
+    pub(super) skipped: BTreeSet<SkippedTest>,
     /// What failed at first, and passed alone.
     pub(super) retried: Vec<String>,
     /// Steps that failed, tests among them.
     pub(super) failed_steps: Vec<&'static str>,
 }
 
-impl Tally {
+impl TestTally {
     /// Takes in a line of output, if it is a result. Returns the name of a test that failed.
     pub(crate) fn read<'a>(&mut self, line: &'a str) -> Option<&'a str> {
         let Some(rest) = line.strip_prefix("test result: ") else {
             let test = line.strip_prefix("test ")?;
             if let Some((name, _)) = test.split_once(" ... ignored") {
-                self.skipped.insert(Skip::ignored(name));
+                self.skipped.insert(SkippedTest::ignored(name));
             }
             return test.strip_suffix(" ... FAILED");
         };
@@ -39,21 +39,21 @@ impl Tally {
     }
 
     /// Takes in the results of another part.
-    pub(super) fn add(&mut self, other: &Tally) {
+    pub(super) fn add(&mut self, other: &TestTally) {
         self.add_passed(other);
         self.failed += other.failed;
     }
 
     /// Takes in what passed; what failed runs once more.
-    pub(super) fn add_passed(&mut self, other: &Tally) {
+    pub(super) fn add_passed(&mut self, other: &TestTally) {
         self.passed += other.passed;
         self.skipped.extend(other.skipped.iter().cloned());
     }
 
     /// Takes in what tests of a program reported as skipped. Libtest says `ok` of those.
     pub(super) fn skip(&mut self, program: &str, reports: &str, output: &str) {
-        let skips = Skip::read(program, reports);
-        let whole: BTreeSet<&str> = skips.iter().filter_map(Skip::whole_test).collect();
+        let skips = SkippedTest::read(program, reports);
+        let whole: BTreeSet<&str> = skips.iter().filter_map(SkippedTest::whole_test).collect();
         let said_ok = |line: &&str| {
             let test = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... ok"));
             test.is_some_and(|test| whole.contains(test))
@@ -89,8 +89,8 @@ mod tests {
     const BAD: &str =
         "test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.2s";
 
-    fn tally(lines: &[&str], failed_steps: &[&'static str]) -> Tally {
-        let mut t = Tally::default();
+    fn tally(lines: &[&str], failed_steps: &[&'static str]) -> TestTally {
+        let mut t = TestTally::default();
         for line in lines {
             t.read(line);
         }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_failed_test_is_named() {
-        let mut t = Tally::default();
+        let mut t = TestTally::default();
         assert_eq!(t.read("test a::b ... FAILED"), Some("a::b"));
         assert_eq!(t.read("test a::b ... ok"), None);
         assert_eq!(t.read(BAD), None);

@@ -16,14 +16,14 @@ const MAX_KNOWN: usize = 5;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Known {
+struct KnownRetries {
     #[serde(default)]
-    retry: Vec<Entry>,
+    retry: Vec<RetryEntry>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct RetryEntry {
     /// As the last lines name it: package, program and test.
     test: String,
     cause: String,
@@ -31,9 +31,9 @@ struct Entry {
 }
 
 fn known(text: &str) -> Result<BTreeSet<String>> {
-    let list: Known = toml::from_str(text)?;
+    let list: KnownRetries = toml::from_str(text)?;
     ensure!(list.retry.len() <= MAX_KNOWN, "{KNOWN} has more than {MAX_KNOWN} entries");
-    for Entry { test, cause, date } in &list.retry {
+    for RetryEntry { test, cause, date } in &list.retry {
         ensure!(cause.len() > 20, "{KNOWN}: {test} has no cause");
         let digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
         let parts: Vec<&str> = date.split('-').collect();

@@ -21,7 +21,7 @@ const MAX_SHOWN: usize = 12;
 
 /// A test, or a part of one, that this machine could not run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Skip {
+pub(crate) struct SkippedTest {
     /// What is missing, as the committed list names it.
     pub(super) need: String,
     pub(super) why: String,
@@ -31,23 +31,23 @@ pub(crate) struct Skip {
     pub(super) part: String,
 }
 
-impl Skip {
+impl SkippedTest {
     /// A step, or a part of one, that does not run without a program.
-    pub(crate) fn step(step: &str, part: &str, program: &str) -> Skip {
+    pub(crate) fn step(step: &str, part: &str, program: &str) -> SkippedTest {
         let (test, part) = (step.to_owned(), part.to_owned());
-        Skip { need: program.to_owned(), why: format!("{program} is not installed"), test, part }
+        SkippedTest { need: program.to_owned(), why: format!("{program} is not installed"), test, part }
     }
 
     /// Reads the lines that tests of a program wrote.
-    pub(super) fn read(program: &str, text: &str) -> BTreeSet<Skip> {
+    pub(super) fn read(program: &str, text: &str) -> BTreeSet<SkippedTest> {
         let skip = |line: &str| {
             let mut fields = line.splitn(4, '\t').map(str::to_owned);
             let (test, part) = (fields.next()?, fields.next()?);
             let (need, why) = (fields.next()?, fields.next()?);
-            Some(Skip { need, why, test: format!("{program}: {test}"), part })
+            Some(SkippedTest { need, why, test: format!("{program}: {test}"), part })
         };
         // A line that is not one is shown rather than lost.
-        let odd = |line: &str| Skip {
+        let odd = |line: &str| SkippedTest {
             need: "a report".into(),
             why: format!("not understood: {line}"),
             test: program.into(),
@@ -57,9 +57,9 @@ impl Skip {
     }
 
     /// A test with the attribute, which libtest does not run.
-    pub(super) fn ignored(test: &str) -> Skip {
+    pub(super) fn ignored(test: &str) -> SkippedTest {
         let (need, why) = ("#[ignore]".to_owned(), "marked so".to_owned());
-        Skip { need, why, test: test.to_owned(), part: String::new() }
+        SkippedTest { need, why, test: test.to_owned(), part: String::new() }
     }
 
     /// The test's name in its program, if none of it ran.
@@ -73,7 +73,7 @@ impl Skip {
 }
 
 /// What did not run, one need and reason a line.
-pub(super) fn list(skips: &BTreeSet<Skip>) -> Vec<String> {
+pub(super) fn list(skips: &BTreeSet<SkippedTest>) -> Vec<String> {
     let mut groups: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for skip in skips {
         groups.entry((&skip.need, &skip.why)).or_default().push(skip.name());
@@ -92,12 +92,12 @@ pub(super) fn list(skips: &BTreeSet<Skip>) -> Vec<String> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Accepted {
-    accept: Vec<Entry>,
+    accept: Vec<SkipEntry>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct SkipEntry {
     need: String,
     reason: String,
 }
@@ -106,7 +106,7 @@ struct Entry {
 fn accepted(text: &str) -> Result<BTreeSet<String>> {
     let list: Accepted = toml::from_str(text)?;
     ensure!(list.accept.len() <= MAX_ACCEPTED, "{ACCEPTED} has more than {MAX_ACCEPTED} entries");
-    for Entry { need, reason } in &list.accept {
+    for SkipEntry { need, reason } in &list.accept {
         ensure!(!NEVER.contains(&need.as_str()), "{ACCEPTED}: {need} must not be skipped");
         ensure!(reason.len() > 10, "{ACCEPTED}: {need} has no reason");
     }
@@ -119,7 +119,7 @@ pub(super) fn strict() -> bool {
 }
 
 /// Needs that are skipped and that the committed list does not accept.
-pub(super) fn refused(skips: &BTreeSet<Skip>) -> Result<Vec<String>> {
+pub(super) fn refused(skips: &BTreeSet<SkippedTest>) -> Result<Vec<String>> {
     let text = std::fs::read_to_string(shell::root().join(ACCEPTED)).context(ACCEPTED)?;
     let accepted = accepted(&text)?;
     let needs: BTreeSet<&String> = skips.iter().map(|skip| &skip.need).collect();
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn reports_are_read_once_each_and_listed_by_need() {
-        let skips = Skip::read("p q", TEXT);
+        let skips = SkippedTest::read("p q", TEXT);
         assert_eq!(skips.len(), 2);
         assert_eq!(
             list(&skips),
@@ -144,9 +144,9 @@ mod tests {
                 "io_uring (old kernel), 1 skipped: p q: a::c (over uring)",
             ]
         );
-        assert!(list(&Skip::read("p", "half a line"))[0].contains("not understood: half a line"));
+        assert!(list(&SkippedTest::read("p", "half a line"))[0].contains("not understood: half a line"));
         let many: String = (0..40).map(|n| format!("t{n}\t\tx\ty\n")).collect();
-        assert!(list(&Skip::read("p", &many))[0].ends_with("and 28 more"));
+        assert!(list(&SkippedTest::read("p", &many))[0].ends_with("and 28 more"));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::results::Tally;
-use super::skips::Skip;
+use super::results::TestTally;
+use super::skips::SkippedTest;
 use xtask::nginx::Nginx;
 use xtask::shell;
 
@@ -19,11 +19,11 @@ pub(super) const PROFILE: &str = "ci";
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs the demo, and a second of load against a real server.
-pub(super) fn run(tally: &mut Tally) -> Result<()> {
+pub(super) fn run(tally: &mut TestTally) -> Result<()> {
     let linerate = shell::target_dir().join(PROFILE).join("linerate");
     println!("{}", limited(Command::new(&linerate).arg("demo"))?);
     if shell::find("nginx").is_none() {
-        tally.skipped.insert(Skip::step("smoke run", "load against a real server", "nginx"));
+        tally.skipped.insert(SkippedTest::step("smoke run", "load against a real server", "nginx"));
         return Ok(());
     }
     let nginx = Nginx::start(600, "", &[])?;

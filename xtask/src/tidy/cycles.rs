@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::finding::{File, Finding};
+use super::finding::{File, TidyFinding};
 use super::imports::{Graph, graph};
 
 /// How many files of a crate may be in cycles of more than two.
@@ -98,7 +98,7 @@ fn shown(cycles: &[Vec<String>]) -> String {
 }
 
 /// Holds each crate against its ceiling: none is zero.
-pub(crate) fn check(all: &[Cycles], ceilings: &[Ceiling], found: &mut Vec<Finding>) {
+pub(crate) fn check(all: &[Cycles], ceilings: &[Ceiling], found: &mut Vec<TidyFinding>) {
     const LIST: &str = "xtask/tidy.toml";
     let by_path: BTreeMap<&str, &Ceiling> = ceilings.iter().map(|c| (c.path.as_str(), c)).collect();
     for c in all {
@@ -110,20 +110,20 @@ pub(crate) fn check(all: &[Cycles], ceilings: &[Ceiling], found: &mut Vec<Findin
         for (kind, now, may, cycles) in kinds {
             if now > may {
                 let what = format!("{now} {kind} in cycles of imports, {may} are allowed: {}", shown(cycles));
-                found.push(Finding::new(&format!("{}/src", c.path), 0, "cycles", what));
+                found.push(TidyFinding::new(&format!("{}/src", c.path), 0, "cycles", what));
             } else if now < may {
                 let what = format!("{}: {now} {kind} in cycles; lower the ceiling of {may}", c.path);
-                found.push(Finding::new(LIST, 0, "cycles", what));
+                found.push(TidyFinding::new(LIST, 0, "cycles", what));
             }
         }
     }
     for c in ceilings {
         if !all.iter().any(|a| a.path == c.path) {
-            found.push(Finding::new(LIST, 0, "cycles", format!("there is no crate {}", c.path)));
+            found.push(TidyFinding::new(LIST, 0, "cycles", format!("there is no crate {}", c.path)));
         }
         if c.files + c.folders == 0 || c.reason.trim().len() < 10 {
             let what = format!("ceiling of {}: needs a figure above 0 and a reason", c.path);
-            found.push(Finding::new(LIST, 0, "cycles", what));
+            found.push(TidyFinding::new(LIST, 0, "cycles", what));
         }
     }
 }

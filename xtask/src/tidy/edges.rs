@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Result;
 use serde_json::Value;
 
-use super::finding::{File, Finding};
+use super::finding::{File, TidyFinding};
 use xtask::shell;
 
 const PAGE: &str = "ARCHITECTURE.md";
@@ -61,26 +61,26 @@ fn backticked(cell: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Holds one against the other.
-pub(crate) fn check(files: &[File], cargo: &Edges, found: &mut Vec<Finding>) {
+pub(crate) fn check(files: &[File], cargo: &Edges, found: &mut Vec<TidyFinding>) {
     let Some(page) = files.iter().find(|f| f.path == PAGE) else { return };
     let allowed = from_page(&page.text);
     for (name, uses) in cargo {
         let Some((line, may)) = allowed.get(name) else {
-            found.push(Finding::new(PAGE, 0, "edges", format!("the crate table does not know {name}")));
+            found.push(TidyFinding::new(PAGE, 0, "edges", format!("the crate table does not know {name}")));
             continue;
         };
         for other in uses.difference(may) {
             let what = format!("{name} depends on {other}, which its row does not allow");
-            found.push(Finding::new(PAGE, *line, "edges", what));
+            found.push(TidyFinding::new(PAGE, *line, "edges", what));
         }
     }
     for (name, (line, _)) in allowed.iter().filter(|(n, _)| !cargo.contains_key(*n)) {
-        found.push(Finding::new(PAGE, *line, "edges", format!("there is no crate {name}")));
+        found.push(TidyFinding::new(PAGE, *line, "edges", format!("there is no crate {name}")));
     }
     for f in files.iter().filter(|f| f.path.starts_with("crates/") && f.path.ends_with("/Cargo.toml")) {
         let folder = f.path.split('/').nth(1).unwrap_or("");
         if !f.text.contains(&format!("name = \"{folder}\"")) {
-            found.push(Finding::new(&f.path, 0, "edges", "a crate's name is its folder's"));
+            found.push(TidyFinding::new(&f.path, 0, "edges", "a crate's name is its folder's"));
         }
     }
 }

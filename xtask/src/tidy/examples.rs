@@ -1,13 +1,13 @@
 //! Every crate has examples, and tests run each of them. Cargo only compiles an example unless its
 //! manifest says `test = true`: tests in others never ran.
 
-use super::finding::{File, Finding};
+use super::finding::{File, TidyFinding};
 
 /// Crates that are commands: their examples are command lines, in the book.
 const COMMANDS: [&str; 1] = ["linerate-cli"];
 
 /// Holds the examples against manifests and tests.
-pub(crate) fn check(files: &[File], found: &mut Vec<Finding>) {
+pub(crate) fn check(files: &[File], found: &mut Vec<TidyFinding>) {
     let crates = files.iter().filter_map(|f| f.path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml"));
     for package in crates.filter(|name| !COMMANDS.contains(name)) {
         let folder = format!("crates/{package}/examples/");
@@ -19,11 +19,11 @@ pub(crate) fn check(files: &[File], found: &mut Vec<Finding>) {
             if !runs(files, &manifest, example, name) {
                 let what =
                     "no test runs it: give it one and `test = true` in Cargo.toml, or call it from tests/";
-                found.push(Finding::new(&example.path, 0, "examples", what));
+                found.push(TidyFinding::new(&example.path, 0, "examples", what));
             }
         }
         if none {
-            found.push(Finding::new(&manifest, 0, "examples", "the crate has no example"));
+            found.push(TidyFinding::new(&manifest, 0, "examples", "the crate has no example"));
         }
     }
 }

@@ -10,7 +10,7 @@ pub(crate) struct File {
 
 /// Something that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
+pub(crate) struct TidyFinding {
     /// File, relative to the root.
     pub(crate) path: String,
     /// Line from 1; 0 where the whole file is meant.
@@ -21,8 +21,8 @@ pub(crate) struct Finding {
     pub(crate) what: String,
 }
 
-impl Finding {
-    pub(crate) fn new(path: &str, line: usize, rule: &'static str, what: impl Into<String>) -> Finding {
-        Finding { path: path.into(), line, rule, what: what.into() }
+impl TidyFinding {
+    pub(crate) fn new(path: &str, line: usize, rule: &'static str, what: impl Into<String>) -> TidyFinding {
+        TidyFinding { path: path.into(), line, rule, what: what.into() }
     }
 }

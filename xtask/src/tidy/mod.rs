@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use finding::{File, Finding};
+use finding::{File, TidyFinding};
 use xtask::shell;
 
 /// An exception in xtask/tidy.toml.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Allowed {
+struct TidyException {
     rule: String,
     /// A file, or a folder ending in `/`.
     path: String,
@@ -31,23 +31,23 @@ struct Allowed {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AllowList {
+struct TidyExceptions {
     #[serde(default)]
-    allow: Vec<Allowed>,
+    allow: Vec<TidyException>,
     #[serde(default)]
     cycles: Vec<cycles::Ceiling>,
 }
 
 /// Options of `cargo xtask tidy`.
 #[derive(Debug, Default, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct TidyOptions {
     /// Also print each crate's cycles of imports, between files and between folders.
     #[arg(long)]
     cycles: bool,
 }
 
-impl Allowed {
-    fn covers(&self, f: &Finding) -> bool {
+impl TidyException {
+    fn covers(&self, f: &TidyFinding) -> bool {
         let path =
             if self.path.ends_with('/') { f.path.starts_with(&self.path) } else { f.path == self.path };
         let item = |i: &String| f.what.contains(&format!("`{i}`"));
@@ -56,7 +56,7 @@ impl Allowed {
 }
 
 /// Prints what breaks a rule; `false` when anything does.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &TidyOptions) -> Result<bool> {
     if options.cycles {
         println!("{}", cycles::table(&cycles::all(&files(shell::root())?)));
     }
@@ -71,10 +71,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(findings.is_empty())
 }
 
-fn findings(root: &Path) -> Result<Vec<Finding>> {
+fn findings(root: &Path) -> Result<Vec<TidyFinding>> {
     let files = files(root)?;
     let list = std::fs::read_to_string(root.join("xtask/tidy.toml")).context("xtask/tidy.toml")?;
-    let list: AllowList = toml::from_str(&list).context("xtask/tidy.toml")?;
+    let list: TidyExceptions = toml::from_str(&list).context("xtask/tidy.toml")?;
     let mut found = Vec::new();
     for f in &files {
         text::check(f, root, &mut found);
@@ -86,7 +86,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
     examples::check(&files, &mut found);
     edges::check(&files, &edges::metadata()?, &mut found);
     cycles::check(&cycles::all(&files), &list.cycles, &mut found);
-    let mut left: Vec<Finding> =
+    let mut left: Vec<TidyFinding> =
         found.iter().filter(|f| !list.allow.iter().any(|a| a.covers(f))).cloned().collect();
     left.extend(unneeded(&list, &found));
     left.sort();
@@ -94,10 +94,10 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
 }
 
 /// Exceptions without a finding or without a reason.
-fn unneeded(list: &AllowList, found: &[Finding]) -> Vec<Finding> {
-    let of = |a: &Allowed, what: &str| {
+fn unneeded(list: &TidyExceptions, found: &[TidyFinding]) -> Vec<TidyFinding> {
+    let of = |a: &TidyException, what: &str| {
         let item = a.item.as_deref().unwrap_or("");
-        Finding::new("xtask/tidy.toml", 0, "allow-list", format!("{} {} {item}: {what}", a.rule, a.path))
+        TidyFinding::new("xtask/tidy.toml", 0, "allow-list", format!("{} {} {item}: {what}", a.rule, a.path))
     };
     let unused = list
         .allow
@@ -153,18 +153,22 @@ mod tests {
 
     #[test]
     fn an_exception_covers_its_rule_path_and_item_alone() {
-        let a =
-            Allowed { rule: "r".into(), path: "a/".into(), item: Some("f".into()), reason: "because".into() };
-        assert!(a.covers(&Finding::new("a/b.rs", 1, "r", "`f` is long")));
-        assert!(!a.covers(&Finding::new("a/b.rs", 1, "r", "`g` is long")));
-        assert!(!a.covers(&Finding::new("b/b.rs", 1, "r", "`f` is long")));
-        assert!(!a.covers(&Finding::new("a/b.rs", 1, "s", "`f` is long")));
+        let a = TidyException {
+            rule: "r".into(),
+            path: "a/".into(),
+            item: Some("f".into()),
+            reason: "because".into(),
+        };
+        assert!(a.covers(&TidyFinding::new("a/b.rs", 1, "r", "`f` is long")));
+        assert!(!a.covers(&TidyFinding::new("a/b.rs", 1, "r", "`g` is long")));
+        assert!(!a.covers(&TidyFinding::new("b/b.rs", 1, "r", "`f` is long")));
+        assert!(!a.covers(&TidyFinding::new("a/b.rs", 1, "s", "`f` is long")));
     }
 
     #[test]
     fn exceptions_must_be_needed_and_reasoned() {
-        let a = Allowed { rule: "r".into(), path: "a.rs".into(), item: None, reason: "".into() };
-        let list = AllowList { allow: vec![a], cycles: Vec::new() };
+        let a = TidyException { rule: "r".into(), path: "a.rs".into(), item: None, reason: "".into() };
+        let list = TidyExceptions { allow: vec![a], cycles: Vec::new() };
         assert_eq!(unneeded(&list, &[]).len(), 2);
     }
 }

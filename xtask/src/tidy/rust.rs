@@ -1,6 +1,6 @@
 //! Rules for Rust files.
 
-use super::finding::{File, Finding};
+use super::finding::{File, TidyFinding};
 use super::lexer::{Lexed, lex};
 
 const FILE_LINES: usize = 800;
@@ -15,20 +15,20 @@ const LEFT_BEHIND: [&str; 4] =
     [concat!("to", "do!("), concat!("unimple", "mented!("), concat!("db", "g!("), concat!("#[ig", "nore")];
 
 /// Checks one file.
-pub(crate) fn check(f: &File, found: &mut Vec<Finding>) {
+pub(crate) fn check(f: &File, found: &mut Vec<TidyFinding>) {
     let lexed = lex(&f.text);
     let lines = f.text.lines().count();
     if lines > FILE_LINES {
         let what = format!("{lines} lines, more than {FILE_LINES}: would it be two rooms?");
-        found.push(Finding::new(&f.path, 0, "long-file", what));
+        found.push(TidyFinding::new(&f.path, 0, "long-file", what));
     }
     for function in functions(&lexed.code).into_iter().filter(|x| x.lines > FUNCTION_LINES) {
         let what = format!("`{}` has {} lines, more than {FUNCTION_LINES}", function.name, function.lines);
-        found.push(Finding::new(&f.path, function.line, "long-function", what));
+        found.push(TidyFinding::new(&f.path, function.line, "long-function", what));
     }
     for (i, line) in lexed.code.lines().enumerate() {
         if has_word(line, "unsafe") && !UNSAFE_MAY.iter().any(|p| f.path.starts_with(p)) {
-            found.push(Finding::new(
+            found.push(TidyFinding::new(
                 &f.path,
                 i + 1,
                 "unsafe",
@@ -36,7 +36,7 @@ pub(crate) fn check(f: &File, found: &mut Vec<Finding>) {
             ));
         }
         for left in LEFT_BEHIND.iter().filter(|l| line.contains(*l)) {
-            found.push(Finding::new(&f.path, i + 1, "left-behind", format!("{left} was left behind")));
+            found.push(TidyFinding::new(&f.path, i + 1, "left-behind", format!("{left} was left behind")));
         }
     }
     commented_out(f, &lexed, found);
@@ -52,7 +52,7 @@ fn has_word(line: &str, word: &str) -> bool {
 }
 
 /// A comment that ends like a statement and begins like one is disabled code.
-fn commented_out(f: &File, lexed: &Lexed, found: &mut Vec<Finding>) {
+fn commented_out(f: &File, lexed: &Lexed, found: &mut Vec<TidyFinding>) {
     const BEGINS: [&str; 12] = [
         "let ", "use ", "pub ", "fn ", "if ", "for ", "while ", "match ", "return ", "self.", "impl ", "mod ",
     ];
@@ -60,7 +60,12 @@ fn commented_out(f: &File, lexed: &Lexed, found: &mut Vec<Finding>) {
         let call = text.ends_with(");") && text.find('(').is_some_and(|i| is_path(&text[..i]));
         let ends = text.ends_with(';') || text.ends_with(" {") || text.ends_with("},");
         if call || (ends && BEGINS.iter().any(|b| text.starts_with(b))) {
-            found.push(Finding::new(&f.path, *line, "commented-out", format!("commented-out code: {text}")));
+            found.push(TidyFinding::new(
+                &f.path,
+                *line,
+                "commented-out",
+                format!("commented-out code: {text}"),
+            ));
         }
     }
 }

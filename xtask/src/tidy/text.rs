@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::finding::{File, Finding};
+use super::finding::{File, TidyFinding};
 use super::lexer::lex;
 
 /// Words that say "not finished". Put together here so that this file may name them.
@@ -45,13 +45,13 @@ const WORDS: [(&str, &str); 22] = [
 const SECTIONS: [&str; 6] = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"];
 
 /// Checks one file.
-pub(crate) fn check(f: &File, root: &Path, found: &mut Vec<Finding>) {
+pub(crate) fn check(f: &File, root: &Path, found: &mut Vec<TidyFinding>) {
     if f.path == "CHANGELOG.md" {
         changelog(f, found);
     }
     for (i, line) in f.text.lines().enumerate() {
         for word in UNFINISHED.iter().filter(|w| stands_alone(line, w)) {
-            found.push(Finding::new(
+            found.push(TidyFinding::new(
                 &f.path,
                 i + 1,
                 "unfinished",
@@ -59,7 +59,7 @@ pub(crate) fn check(f: &File, root: &Path, found: &mut Vec<Finding>) {
             ));
         }
         for start in MACHINE.iter().filter(|m| stands_alone(line, m)) {
-            found.push(Finding::new(
+            found.push(TidyFinding::new(
                 &f.path,
                 i + 1,
                 "machine",
@@ -74,7 +74,7 @@ pub(crate) fn check(f: &File, root: &Path, found: &mut Vec<Finding>) {
 }
 
 /// Names phrases of [`WORDS`], also across the end of a line.
-fn words(f: &File, found: &mut Vec<Finding>) {
+fn words(f: &File, found: &mut Vec<TidyFinding>) {
     let prose = prose(f);
     for (i, (number, line)) in prose.iter().enumerate() {
         let next = prose.get(i + 1).filter(|(n, _)| *n == number + 1).map_or("", |(_, l)| l);
@@ -83,7 +83,7 @@ fn words(f: &File, found: &mut Vec<Finding>) {
             let begins_here = |at: &usize| *at < line.len();
             for _ in whole_words(&both, phrase).filter(begins_here) {
                 let what = format!("\"{phrase}\": better \"{better}\"");
-                found.push(Finding::new(&f.path, *number, "words", what));
+                found.push(TidyFinding::new(&f.path, *number, "words", what));
             }
         }
     }
@@ -127,31 +127,31 @@ fn stands_alone(line: &str, word: &str) -> bool {
 }
 
 /// Relative links and our own paths in backticks must lead somewhere.
-fn links(f: &File, number: usize, line: &str, root: &Path, found: &mut Vec<Finding>) {
+fn links(f: &File, number: usize, line: &str, root: &Path, found: &mut Vec<TidyFinding>) {
     let here = Path::new(&f.path).parent().unwrap_or(Path::new(""));
     for (i, _) in line.match_indices("](") {
         let target = line[i + 2..].split([')', ' ']).next().unwrap_or("");
         let path = target.split('#').next().unwrap_or("");
         let elsewhere = target.contains("://") || target.starts_with("mailto:");
         if !elsewhere && !path.is_empty() && !root.join(here).join(path).exists() {
-            found.push(Finding::new(&f.path, number, "link", format!("{target} leads nowhere")));
+            found.push(TidyFinding::new(&f.path, number, "link", format!("{target} leads nowhere")));
         }
     }
     for (i, span) in line.split('`').enumerate() {
         let ours = OUR_FOLDERS.iter().any(|o| span.starts_with(o)) && !span.contains([' ', '*', '{', '<']);
         // A path that names a place and not an existing file contains a placeholder.
         if i % 2 == 1 && ours && !root.join(span).exists() {
-            found.push(Finding::new(&f.path, number, "link", format!("{span} does not exist")));
+            found.push(TidyFinding::new(&f.path, number, "link", format!("{span} does not exist")));
         }
     }
 }
 
 /// Lines of a version belong to one of its sections.
-fn changelog(f: &File, found: &mut Vec<Finding>) {
+fn changelog(f: &File, found: &mut Vec<TidyFinding>) {
     let sections = f.text.lines().enumerate().filter_map(|(i, l)| Some((i + 1, l.strip_prefix("### ")?)));
     for (line, name) in sections.filter(|(_, name)| !SECTIONS.contains(name)) {
         let what = format!("{name}: sections are {}", SECTIONS.join(", "));
-        found.push(Finding::new(&f.path, line, "changelog", what));
+        found.push(TidyFinding::new(&f.path, line, "changelog", what));
     }
 }
 
@@ -172,12 +172,12 @@ const REQUIRED: [(&str, &str); 12] = [
 ];
 
 /// Checks that they are.
-pub(crate) fn required(files: &[File], found: &mut Vec<Finding>) {
+pub(crate) fn required(files: &[File], found: &mut Vec<TidyFinding>) {
     for (path, says) in REQUIRED {
         match files.iter().find(|f| f.path == path) {
-            None => found.push(Finding::new(path, 0, "required", "must exist")),
+            None => found.push(TidyFinding::new(path, 0, "required", "must exist")),
             Some(f) if !f.text.contains(says) => {
-                found.push(Finding::new(path, 0, "required", format!("must say: {says}")));
+                found.push(TidyFinding::new(path, 0, "required", format!("must say: {says}")));
             }
             Some(_) => {}
         }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::wire::{Answer, Client, get, pattern};
+use super::wire::{SoakConnection, SoakResponse, get, pattern};
 
 /// Facts that each client needs.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct SoakTurn {
     pub(super) at: SocketAddr,
     /// Differs from call to call.
     pub(super) number: usize,
@@ -26,21 +26,26 @@ pub(super) struct Did {
 
 /// A kind of client.
 #[derive(Clone, Copy)]
-pub(super) struct Kind {
+pub(super) struct ClientKind {
     pub(super) name: &'static str,
     /// How many of them at once.
     pub(super) threads: usize,
-    pub(super) call: fn(&Turn) -> Result<u64>,
+    pub(super) call: fn(&SoakTurn) -> Result<u64>,
     /// Connections of a call.
     pub(super) connections: u64,
 }
 
-const fn kind(name: &'static str, threads: usize, connections: u64, call: fn(&Turn) -> Result<u64>) -> Kind {
-    Kind { name, threads, call, connections }
+const fn kind(
+    name: &'static str,
+    threads: usize,
+    connections: u64,
+    call: fn(&SoakTurn) -> Result<u64>,
+) -> ClientKind {
+    ClientKind { name, threads, call, connections }
 }
 
 /// All of them.
-pub(super) const KINDS: &[Kind] = &[
+pub(super) const KINDS: &[ClientKind] = &[
     kind("keep-alive", 3, 1, keep_alive),
     kind("pipelined x 32", 2, 1, pipelined),
     kind("short connections", 2, 1, short),
@@ -59,14 +64,14 @@ pub(super) const KINDS: &[Kind] = &[
 
 const PAUSE: Duration = Duration::from_millis(2);
 
-fn right(answer: &Answer, body: &[u8]) -> Result<u64> {
+fn right(answer: &SoakResponse, body: &[u8]) -> Result<u64> {
     ensure!(answer.status == 200, "not 200 but {}", answer.head);
     ensure!(answer.body == body, "a wrong body of {} bytes, not {}", answer.body.len(), body.len());
     Ok(1)
 }
 
-fn keep_alive(t: &Turn) -> Result<u64> {
-    let mut client = Client::connect(t.at)?;
+fn keep_alive(t: &SoakTurn) -> Result<u64> {
+    let mut client = SoakConnection::connect(t.at)?;
     let mut answers = 0;
     for i in 0..100 {
         let size = (i * 37 + t.number) % 5000;
@@ -77,8 +82,8 @@ fn keep_alive(t: &Turn) -> Result<u64> {
     Ok(answers + right(&client.must()?, b"waited\n")?)
 }
 
-fn pipelined(t: &Turn) -> Result<u64> {
-    let mut client = Client::connect(t.at)?;
+fn pipelined(t: &SoakTurn) -> Result<u64> {
+    let mut client = SoakConnection::connect(t.at)?;
     let mut answers = 0;
     for batch in 0..20 {
         let asked = |i: usize| match (i + t.number) % 8 {
@@ -94,8 +99,8 @@ fn pipelined(t: &Turn) -> Result<u64> {
     Ok(answers)
 }
 
-fn short(t: &Turn) -> Result<u64> {
-    let mut client = Client::connect(t.at)?;
+fn short(t: &SoakTurn) -> Result<u64> {
+    let mut client = SoakConnection::connect(t.at)?;
     client.send("GET / HTTP/1.1\r\nHost: soak\r\nConnection: close\r\n\r\n")?;
     let answer = client.must()?;
     ensure!(answer.closes(), "not told that it closes");
@@ -103,8 +108,8 @@ fn short(t: &Turn) -> Result<u64> {
     right(&answer, b"Hello, World!\n")
 }
 
-fn trickled(t: &Turn) -> Result<u64> {
-    let mut client = Client::connect(t.at)?;
+fn trickled(t: &SoakTurn) -> Result<u64> {
+    let mut client = SoakConnection::connect(t.at)?;
     for byte in get("/bytes/700").bytes() {
         client.send([byte])?;
         std::thread::sleep(PAUSE);
@@ -114,8 +119,8 @@ fn trickled(t: &Turn) -> Result<u64> {
 
 /// They get 408 when their time is over, and are closed; one more byte now and then does
 /// not help.
-fn endless_heads(t: &Turn) -> Result<u64> {
-    let mut clients = (0..10).map(|_| Client::connect(t.at)).collect::<Result<Vec<_>>>()?;
+fn endless_heads(t: &SoakTurn) -> Result<u64> {
+    let mut clients = (0..10).map(|_| SoakConnection::connect(t.at)).collect::<Result<Vec<_>>>()?;
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: soak\r\nX-Long: ")?;
     }
@@ -133,8 +138,8 @@ fn endless_heads(t: &Turn) -> Result<u64> {
     Ok(10)
 }
 
-fn slow_reader(t: &Turn) -> Result<u64> {
-    let mut client = Client::connect(t.at)?;
+fn slow_reader(t: &SoakTurn) -> Result<u64> {
+    let mut client = SoakConnection::connect(t.at)?;
     client.get("/bytes/3000000")?;
     client.get("/stream/5000")?;
     std::thread::sleep(Duration::from_millis(100 + (t.number % 10) as u64 * 50));
@@ -146,8 +151,8 @@ fn slow_reader(t: &Turn) -> Result<u64> {
 }
 
 /// Dropped with bytes unread, or before the response: the kernel sends a reset.
-fn reset(t: &Turn) -> Result<u64> {
-    let mut client = Client::connect(t.at)?;
+fn reset(t: &SoakTurn) -> Result<u64> {
+    let mut client = SoakConnection::connect(t.at)?;
     let path = ["/bytes/8000000", "/stream/100000", "/delay/50", "/large.txt"][t.number % 4];
     client.send(get(path).repeat(1 + t.number % 5))?;
     if path != "/delay/50" {
@@ -157,8 +162,8 @@ fn reset(t: &Turn) -> Result<u64> {
     Ok(0)
 }
 
-fn half_closed(t: &Turn) -> Result<u64> {
-    let mut client = Client::connect(t.at)?;
+fn half_closed(t: &SoakTurn) -> Result<u64> {
+    let mut client = SoakConnection::connect(t.at)?;
     client.send(get("/delay/4") + &get("/bytes/40000") + &get("/echo").repeat(3))?;
     client.half_close()?;
     let mut answers = right(&client.must()?, b"waited\n")? + right(&client.must()?, &pattern(40_000))?;
@@ -171,7 +176,7 @@ fn half_closed(t: &Turn) -> Result<u64> {
     Ok(answers)
 }
 
-fn bad(t: &Turn) -> Result<u64> {
+fn bad(t: &SoakTurn) -> Result<u64> {
     let long = format!("GET / HTTP/1.1\r\nHost: soak\r\nX: {}\r\n\r\n", "y".repeat(40_000));
     let requests: [(&str, u16); 8] = [
         ("GET / HTTP/1.1\r\n\r\n", 400),
@@ -187,7 +192,7 @@ fn bad(t: &Turn) -> Result<u64> {
         (&long, 431),
     ];
     let (request, status) = requests[t.number % requests.len()];
-    let mut client = Client::connect(t.at)?;
+    let mut client = SoakConnection::connect(t.at)?;
     // Earlier requests get their responses all the same.
     client.get("/bytes/10")?;
     client.send(request)?;
@@ -198,9 +203,9 @@ fn bad(t: &Turn) -> Result<u64> {
     Ok(answers + 1)
 }
 
-fn large_body(t: &Turn) -> Result<u64> {
+fn large_body(t: &SoakTurn) -> Result<u64> {
     let body = pattern(2_000_000 + t.number % 1000);
-    let mut client = Client::connect(t.at)?;
+    let mut client = SoakConnection::connect(t.at)?;
     client.send(format!("POST /echo HTTP/1.1\r\nHost: soak\r\nContent-Length: {}\r\n\r\n", body.len()))?;
     for piece in body.chunks(100_000) {
         client.send(piece)?;
@@ -208,9 +213,9 @@ fn large_body(t: &Turn) -> Result<u64> {
     right(&client.must()?, &body)
 }
 
-fn chunked_body(t: &Turn) -> Result<u64> {
+fn chunked_body(t: &SoakTurn) -> Result<u64> {
     let body = pattern(1_000_000 + t.number % 1000);
-    let mut client = Client::connect(t.at)?;
+    let mut client = SoakConnection::connect(t.at)?;
     client.send(
         "POST /upper HTTP/1.1\r\nHost: soak\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n",
     )?;
@@ -225,8 +230,8 @@ fn chunked_body(t: &Turn) -> Result<u64> {
     right(&client.must()?, &body.to_ascii_uppercase())
 }
 
-fn cut_body(t: &Turn) -> Result<u64> {
-    let mut client = Client::connect(t.at)?;
+fn cut_body(t: &SoakTurn) -> Result<u64> {
+    let mut client = SoakConnection::connect(t.at)?;
     client.send("POST /echo HTTP/1.1\r\nHost: soak\r\nContent-Length: 1000000\r\n\r\n")?;
     client.send(pattern(500_000))?;
     if t.number.is_multiple_of(2) {
@@ -237,8 +242,8 @@ fn cut_body(t: &Turn) -> Result<u64> {
     Ok(0)
 }
 
-fn files(t: &Turn) -> Result<u64> {
-    let mut client = Client::connect(t.at)?;
+fn files(t: &SoakTurn) -> Result<u64> {
+    let mut client = SoakConnection::connect(t.at)?;
     client.get("/large.txt")?;
     let whole = client.must()?;
     right(&whole, &pattern(super::FILE))?;
@@ -257,8 +262,8 @@ fn files(t: &Turn) -> Result<u64> {
     Ok(5)
 }
 
-fn churn(t: &Turn) -> Result<u64> {
-    let all = (0..50).map(|_| Client::connect(t.at)).collect::<Result<Vec<_>>>()?;
+fn churn(t: &SoakTurn) -> Result<u64> {
+    let all = (0..50).map(|_| SoakConnection::connect(t.at)).collect::<Result<Vec<_>>>()?;
     std::thread::sleep(PAUSE * (t.number % 5) as u32);
     drop(all);
     Ok(0)

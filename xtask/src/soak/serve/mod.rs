@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use self::kinds::{Did, KINDS, Kind, Turn};
-use self::server::{Level, Server};
-use self::wire::{Client, get, pattern};
+use self::kinds::{ClientKind, Did, KINDS, SoakTurn};
+use self::server::{QuietLevel, SoakServer};
+use self::wire::{SoakConnection, get, pattern};
 use xtask::shell;
 use xtask::table::as_table;
 
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct ServeSoakOptions {
     /// How long the load lasts, in four parts.
     #[arg(long, default_value_t = 180)]
     seconds: u64,
@@ -46,7 +46,7 @@ const GROWTH_KB: u64 = 8 << 10;
 const SHOWN: usize = 10;
 
 /// Runs it; `false` when something was lost, wrong, or not given back.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &ServeSoakOptions) -> Result<bool> {
     let mut build = shell::cargo();
     shell::run(build.args(["build", "--release", "--quiet", "-p", "linerate-cli"]))?;
     let mut good = true;
@@ -57,9 +57,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(good)
 }
 
-fn one(options: &Options, io: &str) -> Result<bool> {
-    let server = Server::start(io, FILE)?;
-    let faults = Faults::default();
+fn one(options: &ServeSoakOptions, io: &str) -> Result<bool> {
+    let server = SoakServer::start(io, FILE)?;
+    let faults = SoakFaults::default();
     let duration = Duration::from_secs(options.seconds.max(4));
     // Memory kept for reuse depends on how many clients were busy at once, so it grows ever more
     // slowly. A leak grows evenly.
@@ -93,18 +93,18 @@ fn one(options: &Options, io: &str) -> Result<bool> {
     Ok(good)
 }
 
-fn answers(done: &[(Kind, Did)]) -> u64 {
+fn answers(done: &[(ClientKind, Did)]) -> u64 {
     done.iter().map(|(_, did)| did.answers).sum()
 }
 
 /// The faults, the first of them in words.
 #[derive(Debug, Default)]
-struct Faults {
+struct SoakFaults {
     count: AtomicU64,
     first: Mutex<Vec<String>>,
 }
 
-impl Faults {
+impl SoakFaults {
     fn add(&self, what: String) {
         self.count.fetch_add(1, Relaxed);
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +129,7 @@ impl Faults {
 }
 
 /// All kinds at once, and the configuration read again meanwhile.
-fn load(server: &Server, duration: Duration, faults: &Faults) -> Vec<(Kind, Did)> {
+fn load(server: &SoakServer, duration: Duration, faults: &SoakFaults) -> Vec<(ClientKind, Did)> {
     let until = Instant::now() + duration;
     let at = server.address;
     std::thread::scope(|scope| {
@@ -160,7 +160,7 @@ fn load(server: &Server, duration: Duration, faults: &Faults) -> Vec<(Kind, Did)
 }
 
 /// Sums by kind.
-fn add(all: &mut Vec<(Kind, Did)>, more: Vec<(Kind, Did)>) {
+fn add(all: &mut Vec<(ClientKind, Did)>, more: Vec<(ClientKind, Did)>) {
     for (kind, did) in more {
         match all.iter_mut().find(|(k, _)| k.name == kind.name) {
             Some((_, sum)) => {
@@ -172,11 +172,11 @@ fn add(all: &mut Vec<(Kind, Did)>, more: Vec<(Kind, Did)>) {
     }
 }
 
-fn repeat(kind: Kind, at: SocketAddr, thread: usize, until: Instant, faults: &Faults) -> Did {
+fn repeat(kind: ClientKind, at: SocketAddr, thread: usize, until: Instant, faults: &SoakFaults) -> Did {
     let mut did = Did::default();
     let mut number = thread;
     while Instant::now() < until {
-        match (kind.call)(&Turn { at, number }) {
+        match (kind.call)(&SoakTurn { at, number }) {
             Ok(answers) => did.answers += answers,
             Err(e) => faults.add(format!("{}: {e:#}", kind.name)),
         }
@@ -188,7 +188,7 @@ fn repeat(kind: Kind, at: SocketAddr, thread: usize, until: Instant, faults: &Fa
 
 /// SIGTERM while clients pipeline: each gets complete responses up to the last one, which announces
 /// the close. Returns the number of these responses.
-fn drain(server: Server, faults: &Faults) -> u64 {
+fn drain(server: SoakServer, faults: &SoakFaults) -> u64 {
     const CLIENTS: usize = 16;
     const FIRST: Duration = Duration::from_millis(500);
     let at = server.address;
@@ -212,7 +212,7 @@ fn drain(server: Server, faults: &Faults) -> u64 {
 
 /// Sends requests until a response announces the close.
 fn until_told(at: SocketAddr) -> Result<u64> {
-    let mut client = Client::connect(at)?;
+    let mut client = SoakConnection::connect(at)?;
     let mut answers = 0;
     loop {
         client.send(get("/bytes/500").repeat(16))?;
@@ -228,14 +228,14 @@ fn until_told(at: SocketAddr) -> Result<u64> {
     }
 }
 
-fn print(done: &[(Kind, Did)], levels: &[Level], drained: u64) {
+fn print(done: &[(ClientKind, Did)], levels: &[QuietLevel], drained: u64) {
     let rows: Vec<String> = done
         .iter()
         .map(|(kind, did)| format!("| {} | {} | {} |", kind.name, did.connections, did.answers))
         .chain([format!("| pipelined x 16 while SIGTERM comes | 16 | {drained} |")])
         .collect();
     println!("{}", as_table("| clients | connections | answers, whole and right |", &rows));
-    let row = |what: &str, of: fn(&Level) -> u64| {
+    let row = |what: &str, of: fn(&QuietLevel) -> u64| {
         let cells: Vec<String> = levels.iter().map(|level| of(level).to_string()).collect();
         format!("| {what} | {} |", cells.join(" | "))
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::wire::{Client, pattern};
+use super::wire::{SoakConnection, pattern};
 use xtask::shell;
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -17,7 +17,7 @@ const LOOKS: usize = 5;
 
 /// A `linerate serve`.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct SoakServer {
     pub(super) address: SocketAddr,
     child: Child,
     dir: tempfile::TempDir,
@@ -25,15 +25,15 @@ pub(super) struct Server {
 
 /// Memory and descriptors while it is quiet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Level {
+pub(super) struct QuietLevel {
     pub(super) memory_kb: u64,
     pub(super) descriptors: usize,
     pub(super) requests: u64,
 }
 
-impl Server {
+impl SoakServer {
     /// Starts it, with a file of `file` bytes to serve.
-    pub(super) fn start(io: &str, file: usize) -> Result<Server> {
+    pub(super) fn start(io: &str, file: usize) -> Result<SoakServer> {
         let dir = tempfile::tempdir()?;
         std::fs::create_dir(dir.path().join("public"))?;
         std::fs::write(dir.path().join("public/large.txt"), pattern(file))?;
@@ -44,7 +44,7 @@ impl Server {
         let mut c = Command::new(shell::target_dir().join("release/linerate"));
         c.args(["serve", "--io", io, "--threads", "2", "--config"]).arg(dir.path().join("serve.toml"));
         let child = c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn()?;
-        let mut server = Server { address: SocketAddr::from(([127, 0, 0, 1], 0)), child, dir };
+        let mut server = SoakServer { address: SocketAddr::from(([127, 0, 0, 1], 0)), child, dir };
         let begin = Instant::now();
         server.address = loop {
             let said = server.said();
@@ -80,14 +80,14 @@ impl Server {
 
     /// Waits until no client is connected, memory stays the same, and descriptors are back to
     /// `at_most`: a connection that was closed lingers for a moment.
-    pub(super) fn quiet(&self, within: Duration, at_most: usize) -> Result<Level> {
+    pub(super) fn quiet(&self, within: Duration, at_most: usize) -> Result<QuietLevel> {
         self.reload(0)?;
         let begin = Instant::now();
-        let mut looks: Vec<Level> = Vec::new();
+        let mut looks: Vec<QuietLevel> = Vec::new();
         loop {
             std::thread::sleep(LOOKS_EVERY);
             let (open, waiting, level) = self.look()?;
-            let same = |l: &&Level| (l.memory_kb, l.descriptors) == (level.memory_kb, level.descriptors);
+            let same = |l: &&QuietLevel| (l.memory_kb, l.descriptors) == (level.memory_kb, level.descriptors);
             let busy = open > 1 || waiting > 0 || level.descriptors > at_most;
             if busy || looks.last().is_some_and(|l| !same(&l)) {
                 looks.clear();
@@ -104,8 +104,8 @@ impl Server {
     }
 
     /// Connections, handlers that wait, and the rest.
-    fn look(&self) -> Result<(u64, u64, Level)> {
-        let mut client = Client::connect(self.address)?;
+    fn look(&self) -> Result<(u64, u64, QuietLevel)> {
+        let mut client = SoakConnection::connect(self.address)?;
         client.send("GET /stats HTTP/1.1\r\nHost: soak\r\nConnection: close\r\n\r\n")?;
         let answer = client.must()?;
         client.ends(false)?;
@@ -119,7 +119,7 @@ impl Server {
         let pid = self.child.id();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
         let memory = status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-        let level = Level {
+        let level = QuietLevel {
             memory_kb: memory.context("no VmRSS")?.trim().parse()?,
             descriptors: std::fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
             requests: count("/requests")?,
@@ -151,7 +151,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for SoakServer {
     fn drop(&mut self) {
         // It has mostly ended already.
         let _ = self.child.kill();

@@ -14,33 +14,33 @@ const BODY: usize = 16 << 20;
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct SoakConnection {
     pub(super) stream: TcpStream,
     unread: Vec<u8>,
 }
 
 /// A complete response.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct SoakResponse {
     pub(super) status: u16,
     pub(super) head: String,
     pub(super) body: Vec<u8>,
 }
 
-impl Answer {
+impl SoakResponse {
     /// Whether the server announced the close.
     pub(super) fn closes(&self) -> bool {
         self.head.contains("\r\nconnection: close\r\n")
     }
 }
 
-impl Client {
-    pub(super) fn connect(to: SocketAddr) -> Result<Client> {
+impl SoakConnection {
+    pub(super) fn connect(to: SocketAddr) -> Result<SoakConnection> {
         let stream = TcpStream::connect(to).context("cannot connect")?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Client { stream, unread: Vec::new() })
+        Ok(SoakConnection { stream, unread: Vec::new() })
     }
 
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> Result<()> {
@@ -70,7 +70,7 @@ impl Client {
     }
 
     /// The next response; `None` if the connection ends before its first byte.
-    pub(super) fn answer(&mut self, bodiless: bool) -> Result<Option<Answer>> {
+    pub(super) fn answer(&mut self, bodiless: bool) -> Result<Option<SoakResponse>> {
         let end = loop {
             if let Some(end) = self.unread.windows(4).position(|w| w == b"\r\n\r\n") {
                 break end + 4;
@@ -91,11 +91,11 @@ impl Client {
             None if head.contains("\r\ntransfer-encoding: chunked\r\n") => self.chunks()?,
             None => bail!("an answer without framing: {head}"),
         };
-        Ok(Some(Answer { status, head, body }))
+        Ok(Some(SoakResponse { status, head, body }))
     }
 
     /// The next response, which must arrive.
-    pub(super) fn must(&mut self) -> Result<Answer> {
+    pub(super) fn must(&mut self) -> Result<SoakResponse> {
         self.answer(false)?.context("the connection ended without the answer")
     }
 
