@@ -10,61 +10,61 @@ use clap::{Parser, Subcommand};
 /// Measures linerate beside other programs.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
-struct Cli {
+struct MeasureCli {
     #[command(subcommand)]
-    command: Command,
+    command: MeasureCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum MeasureCommand {
     /// Measures side by side with other programs.
     #[command(subcommand)]
-    Bench(Bench),
+    Bench(BenchCommand),
     /// Programs in a network of their own, with delay, loss, rate and MTU (takes root).
     #[command(subcommand)]
-    Net(net::Net),
+    Net(net::NetCommand),
 }
 
 #[derive(Debug, Subcommand)]
-enum Bench {
+enum BenchCommand {
     /// `linerate load` against raw clients, wrk, h2load, ab, hey, oha and shb, in turns.
-    Load(bench::Options),
+    Load(bench::LoadBenchOptions),
     /// `linerate serve` against nginx, hyper, axum, Netty, Go and Swoole, in turns.
-    Serve(bench::serve::Options),
+    Serve(bench::serve::ServeBenchOptions),
     /// `linerate::client` against hyper-util's client, reqwest and `linerate load`, in turns.
-    Client(bench::client::Options),
+    Client(bench::client::ClientBenchOptions),
     /// `linerate load` and `linerate serve` over TLS against nginx, wrk and ab, in turns.
-    Tls(bench::tls::Options),
+    Tls(bench::tls::TlsBenchOptions),
     /// Compares `linerate load` and `serve` over HTTP/2 with h2load, shb, nginx and hyper.
-    H2(bench::h2::Options),
+    H2(bench::h2::StreamBenchOptions),
     /// Measures loads from many machines with real and simulated agents, on loopback.
-    Machines(bench::machines::Options),
+    Machines(bench::machines::MachinesBenchOptions),
     /// TCP in user space (`--io xdp`) against the kernel's, over veth in namespaces of its own, in turns (takes root).
-    Stack(bench::stack::Options),
+    Stack(bench::stack::StackBenchOptions),
     /// `linerate explain` against each cause made on purpose, and against healthy servers (takes root).
-    Explain(bench::explain::Options),
+    Explain(bench::explain::ExplainBenchOptions),
     /// `linerate load`, wrk, k6, hey and h2load against servers that misbehave and count what they did.
-    Truth(bench::truth::Options),
+    Truth(bench::truth::TruthBenchOptions),
     /// `linerate explain --pcap` against tshark, in turns.
-    Pcap(bench::pcap::Options),
+    Pcap(bench::pcap::PcapBenchOptions),
     /// `linerate load --find` against servers of known capacity on loopback.
-    Find(bench::find::Options),
+    Find(bench::find::FindBenchOptions),
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
-        Command::Bench(Bench::Load(options)) => bench::run(&options),
-        Command::Bench(Bench::Serve(options)) => bench::serve::run(&options),
-        Command::Bench(Bench::Client(options)) => bench::client::run(&options),
-        Command::Bench(Bench::Tls(options)) => bench::tls::run(&options),
-        Command::Bench(Bench::H2(options)) => bench::h2::run(&options),
-        Command::Bench(Bench::Machines(options)) => bench::machines::run(&options),
-        Command::Bench(Bench::Truth(options)) => bench::truth::run(&options),
-        Command::Bench(Bench::Pcap(options)) => bench::pcap::run(&options),
-        Command::Bench(Bench::Find(options)) => bench::find::run(&options),
-        Command::Bench(Bench::Stack(options)) => bench::stack::run(&options),
-        Command::Bench(Bench::Explain(options)) => return bench::explain::main(&options),
-        Command::Net(net) => return net::main(&net),
+    let done = match MeasureCli::parse().command {
+        MeasureCommand::Bench(BenchCommand::Load(options)) => bench::run(&options),
+        MeasureCommand::Bench(BenchCommand::Serve(options)) => bench::serve::run(&options),
+        MeasureCommand::Bench(BenchCommand::Client(options)) => bench::client::run(&options),
+        MeasureCommand::Bench(BenchCommand::Tls(options)) => bench::tls::run(&options),
+        MeasureCommand::Bench(BenchCommand::H2(options)) => bench::h2::run(&options),
+        MeasureCommand::Bench(BenchCommand::Machines(options)) => bench::machines::run(&options),
+        MeasureCommand::Bench(BenchCommand::Truth(options)) => bench::truth::run(&options),
+        MeasureCommand::Bench(BenchCommand::Pcap(options)) => bench::pcap::run(&options),
+        MeasureCommand::Bench(BenchCommand::Find(options)) => bench::find::run(&options),
+        MeasureCommand::Bench(BenchCommand::Stack(options)) => bench::stack::run(&options),
+        MeasureCommand::Bench(BenchCommand::Explain(options)) => return bench::explain::main(&options),
+        MeasureCommand::Net(net) => return net::main(&net),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::Tools;
 use super::figures::median;
-use super::round::{Cost, measured};
-use super::scenario::{Scenario, Sort};
-use super::server::{Seen, Server};
+use super::round::{ProgramCost, measured};
+use super::scenario::{LoadMeasure, LoadScenario};
+use super::server::{BenchServer, ServerCounts};
 
 const MEMORY_SECONDS: f64 = 30.0;
 const MEMORY_AT_MOST_MB: f64 = 20.0;
@@ -32,7 +32,7 @@ const TRUTH_WITHIN: f64 = 0.02;
 
 /// One line of what was found.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Finding {
+pub(crate) struct AloneFinding {
     /// The figure's name.
     pub(crate) what: String,
     /// The required value.
@@ -43,40 +43,40 @@ pub(crate) struct Finding {
     pub(crate) ok: bool,
 }
 
-impl Finding {
+impl AloneFinding {
     /// Prints it, too.
-    pub(crate) fn new(what: &str, wanted: String, got: String, ok: bool) -> Finding {
+    pub(crate) fn new(what: &str, wanted: String, got: String, ok: bool) -> AloneFinding {
         println!("  {what}: {got} (wanted: {wanted})");
-        Finding { what: what.into(), wanted, got, ok }
+        AloneFinding { what: what.into(), wanted, got, ok }
     }
 }
 
 /// Measures one of these scenarios.
-pub(crate) fn run(t: &Tools, s: &Scenario) -> Result<Vec<Finding>> {
+pub(crate) fn run(t: &Tools, s: &LoadScenario) -> Result<Vec<AloneFinding>> {
     match s.sort {
-        Sort::Memory => memory(t),
-        Sort::Rate => rate(t),
-        Sort::Stall => stall(t),
-        Sort::InTurns { .. } => Ok(Vec::new()),
+        LoadMeasure::Memory => memory(t),
+        LoadMeasure::Rate => rate(t),
+        LoadMeasure::Stall => stall(t),
+        LoadMeasure::InTurns { .. } => Ok(Vec::new()),
     }
 }
 
-struct Outcome {
+struct AloneOutcome {
     json: Value,
-    cost: Cost,
-    seen: Seen,
+    cost: ProgramCost,
+    seen: ServerCounts,
 }
 
 /// One run of `linerate load` with these flags against a bare server with those.
-fn load(t: &Tools, flags: &str, seconds: f64, server_options: &[&str]) -> Result<Outcome> {
+fn load(t: &Tools, flags: &str, seconds: f64, server_options: &[&str]) -> Result<AloneOutcome> {
     let dir = tempfile::tempdir()?;
-    let server = Server::bare(t, dir.path(), server_options)?;
+    let server = BenchServer::bare(t, dir.path(), server_options)?;
     let done =
         measured(t, &command(t, flags, seconds, server.address(), dir.path()), seconds + 15.0, dir.path());
     let seen = server.end()?;
     let (_, cost) = done?;
     let text = std::fs::read_to_string(dir.path().join("outcome.json")).context("no JSON was written")?;
-    Ok(Outcome { json: serde_json::from_str(&text)?, cost, seen })
+    Ok(AloneOutcome { json: serde_json::from_str(&text)?, cost, seen })
 }
 
 fn command(t: &Tools, flags: &str, seconds: f64, at: SocketAddr, dir: &Path) -> Vec<String> {
@@ -92,7 +92,7 @@ fn number(v: &Value, pointer: &str) -> Result<f64> {
     v.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("no number {pointer} in the JSON"))
 }
 
-fn memory(t: &Tools) -> Result<Vec<Finding>> {
+fn memory(t: &Tools) -> Result<Vec<AloneFinding>> {
     let o = load(t, "-c 1000", MEMORY_SECONDS, &[])?;
     let most_in = |from: f64, to: f64| {
         let part = o.cost.rss_kb.iter().filter(|(at, _)| (from..to).contains(at));
@@ -102,13 +102,13 @@ fn memory(t: &Tools) -> Result<Vec<Finding>> {
     let growth = most_in(2.0 * third, MEMORY_SECONDS) - most_in(third, 2.0 * third);
     let max = o.cost.max_rss_kb as f64 / 1024.0;
     Ok(vec![
-        Finding::new(
+        AloneFinding::new(
             "largest resident memory",
             format!("at most {MEMORY_AT_MOST_MB} MB"),
             format!("{max:.1} MB"),
             max <= MEMORY_AT_MOST_MB,
         ),
-        Finding::new(
+        AloneFinding::new(
             "growth from the second ten seconds to the third",
             format!("at most {GROWTH_AT_MOST_MB} MB"),
             format!("{growth:.2} MB"),
@@ -117,7 +117,7 @@ fn memory(t: &Tools) -> Result<Vec<Finding>> {
     ])
 }
 
-fn rate(t: &Tools) -> Result<Vec<Finding>> {
+fn rate(t: &Tools) -> Result<Vec<AloneFinding>> {
     let seconds = t.seconds.max(5.0);
     let (mut errors, mut lateness, mut unsent, mut waited) = (Vec::new(), Vec::new(), 0.0, Vec::new());
     for _ in 0..t.rounds {
@@ -130,23 +130,23 @@ fn rate(t: &Tools) -> Result<Vec<Finding>> {
     let middle = |of: &[f64]| median(of).unwrap_or(f64::NAN);
     let (error, late, waited) = (middle(&errors), middle(&lateness), middle(&waited));
     Ok(vec![
-        Finding::new(
+        AloneFinding::new(
             "error of the rate",
             format!("at most {} %", RATE_ERROR_AT_MOST * 100.0),
             format!("{:.4} %", error * 100.0),
             error <= RATE_ERROR_AT_MOST,
         ),
-        Finding::new(
+        AloneFinding::new(
             "lateness of sending, p99",
             format!("below {LATENESS_AT_MOST_US} us on an idle machine"),
             format!("{late:.0} us (the client waited {waited:.1} % of the time for its core)"),
             late < LATENESS_AT_MOST_US,
         ),
-        Finding::new("due and never sent", "0".into(), format!("{unsent}"), unsent == 0.0),
+        AloneFinding::new("due and never sent", "0".into(), format!("{unsent}"), unsent == 0.0),
     ])
 }
 
-fn stall(t: &Tools) -> Result<Vec<Finding>> {
+fn stall(t: &Tools) -> Result<Vec<AloneFinding>> {
     let (lasts, every) = (STALL_MS.to_string(), STALL_EVERY_MS.to_string());
     let flags = format!("-c 64 -r {STALL_RATE}");
     let o = load(t, &flags, STALL_SECONDS, &["--stall-ms", &lasts, "--stall-every-ms", &every])?;
@@ -157,7 +157,7 @@ fn stall(t: &Tools) -> Result<Vec<Finding>> {
         let due = number(&o.json, &format!("/latency_us/from_due/{name}"))?;
         let sent = number(&o.json, &format!("/latency_us/from_sent/{name}"))?;
         let off = due / expected - 1.0;
-        all.push(Finding::new(
+        all.push(AloneFinding::new(
             &format!("{name} from due"),
             format!("{:.1} ms (arithmetic) within {} %", expected / 1e3, TRUTH_WITHIN * 100.0),
             format!(
@@ -174,7 +174,7 @@ fn stall(t: &Tools) -> Result<Vec<Finding>> {
 
 /// The latency from due of every request, sorted, microseconds: a request that is due while the server stalls
 /// waits for its end; all others get their response at once.
-fn truth_us(seen: &Seen) -> Vec<f64> {
+fn truth_us(seen: &ServerCounts) -> Vec<f64> {
     let spacing = 1e6 / STALL_RATE;
     let due = (0..(STALL_SECONDS * STALL_RATE) as u64).map(|i| seen.first_us as f64 + i as f64 * spacing);
     let waits = |at: f64| {
@@ -197,8 +197,10 @@ mod tests {
 
     #[test]
     fn the_arithmetic_of_a_stall() {
-        let seen =
-            Seen { stalls_us: vec![(4_500_000, 5_500_000), (14_500_000, 15_500_000)], ..Seen::default() };
+        let seen = ServerCounts {
+            stalls_us: vec![(4_500_000, 5_500_000), (14_500_000, 15_500_000)],
+            ..ServerCounts::default()
+        };
         let all = truth_us(&seen);
         assert_eq!(all.len(), 20_000);
         assert_eq!(all.iter().filter(|&&l| l > 0.0).count(), 2000);

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::Tools;
-use super::scenario::{Scenario, Shape, Sort};
+use super::scenario::{LoadMeasure, LoadScenario, LoadShape};
 
 /// One program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +34,7 @@ pub(crate) enum Contender {
 
 /// A program's own report of its run.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct ContenderReport {
     /// Requests per second.
     pub(crate) rate: f64,
     /// Requests answered.
@@ -68,8 +68,8 @@ impl Contender {
     }
 
     /// Whether it can do what the scenario asks for.
-    pub(crate) fn can(self, s: &Scenario) -> bool {
-        let Sort::InTurns { shape, .. } = s.sort else { return self == Contender::Linerate };
+    pub(crate) fn can(self, s: &LoadScenario) -> bool {
+        let LoadMeasure::InTurns { shape, .. } = s.sort else { return self == Contender::Linerate };
         match self {
             Contender::H2load => !shape.short,
             Contender::Ab | Contender::Hey | Contender::Oha | Contender::Shb => shape.depth == 1,
@@ -81,7 +81,13 @@ impl Contender {
     }
 
     /// Program and arguments. Only linerate writes a file named `json`; `dir` takes scripts.
-    pub(crate) fn command(self, t: &Tools, shape: &Shape, at: SocketAddr, dir: &Path) -> Result<Vec<String>> {
+    pub(crate) fn command(
+        self,
+        t: &Tools,
+        shape: &LoadShape,
+        at: SocketAddr,
+        dir: &Path,
+    ) -> Result<Vec<String>> {
         let (c, d, url) =
             (shape.connections.to_string(), shape.depth.to_string(), format!("http://{at}{}", shape.path));
         let seconds = t.seconds;
@@ -127,7 +133,7 @@ impl Contender {
     }
 
     /// Reads what it printed (for ours and the raw clients: its JSON).
-    pub(crate) fn said(self, out: &str, dir: &Path) -> Result<Said> {
+    pub(crate) fn said(self, out: &str, dir: &Path) -> Result<ContenderReport> {
         let said = match self {
             Contender::Linerate => return said_by_linerate(&dir.join("outcome.json")),
             Contender::RawEpoll | Contender::RawUring => {
@@ -148,7 +154,9 @@ impl Contender {
             }
         };
         match said {
-            Some((rate, answered)) if rate > 0.0 => Ok(Said { rate, answered: answered as u64, slack: 0 }),
+            Some((rate, answered)) if rate > 0.0 => {
+                Ok(ContenderReport { rate, answered: answered as u64, slack: 0 })
+            }
             _ => bail!("{} said nothing that can be read:\n{out}", self.name()),
         }
     }
@@ -159,8 +167,8 @@ fn split(words: &str) -> Vec<String> {
     words.split_ascii_whitespace().map(|w| w.replace('\u{a0}', " ")).collect()
 }
 
-fn linerate(t: &Tools, shape: &Shape, url: &str, dir: &Path) -> Vec<String> {
-    let Shape { connections, depth, .. } = shape;
+fn linerate(t: &Tools, shape: &LoadShape, url: &str, dir: &Path) -> Vec<String> {
+    let LoadShape { connections, depth, .. } = shape;
     let json = dir.join("outcome.json");
     let mut words = vec![t.linerate.display().to_string()];
     words.extend(split(&format!("load {url} -t 1 -c {connections} -p {depth} -d {}s --quiet", t.seconds)));
@@ -175,7 +183,7 @@ fn linerate(t: &Tools, shape: &Shape, url: &str, dir: &Path) -> Vec<String> {
     words
 }
 
-fn said_by_linerate(json: &Path) -> Result<Said> {
+fn said_by_linerate(json: &Path) -> Result<ContenderReport> {
     let text = std::fs::read_to_string(json).with_context(|| format!("no {}", json.display()))?;
     let v: Value = serde_json::from_str(&text)?;
     let n =
@@ -189,7 +197,7 @@ fn said_by_linerate(json: &Path) -> Result<Said> {
         bail!("{} failed, {bad} bad: {}", n("failed")?, v["failures"]);
     }
     let rate = v["rate_rps"].as_f64().context("no rate_rps in the JSON")?;
-    Ok(Said { rate, answered, slack: sent - answered + n("resent")? })
+    Ok(ContenderReport { rate, answered, slack: sent - answered + n("resent")? })
 }
 
 /// Makes wrk send pipelines.

@@ -2,7 +2,7 @@
 
 use linerate_lab::stats;
 
-use super::round::Run;
+use super::round::ProgramRun;
 use super::scenario::{Figure, RAW, Want};
 
 /// The middle of some figures.
@@ -26,7 +26,7 @@ pub(crate) struct Ratio {
 }
 
 /// One figure of a run.
-pub(crate) fn figure(run: &Run, f: Figure) -> f64 {
+pub(crate) fn figure(run: &ProgramRun, f: Figure) -> f64 {
     match f {
         Figure::Rate => run.rate,
         Figure::Cpu => run.cpu_us,
@@ -35,20 +35,20 @@ pub(crate) fn figure(run: &Run, f: Figure) -> f64 {
 }
 
 /// The median of a program's figure over its good runs.
-pub(crate) fn of_program(runs: &[Run], program: &str, f: Figure) -> Option<f64> {
+pub(crate) fn of_program(runs: &[ProgramRun], program: &str, f: Figure) -> Option<f64> {
     let good = runs.iter().filter(|r| r.program == program && r.fault.is_none());
     median(&good.map(|r| figure(r, f)).collect::<Vec<_>>())
 }
 
 /// The raw client that is the ceiling: the one with the better median rate.
-pub(crate) fn better_raw(runs: &[Run]) -> Option<&'static str> {
+pub(crate) fn better_raw(runs: &[ProgramRun]) -> Option<&'static str> {
     let rate = |p: &&'static str| of_program(runs, p, Figure::Rate);
     let both = ["raw epoll", "raw uring"].into_iter().filter(|p| rate(p).is_some());
     both.max_by(|a, b| rate(a).partial_cmp(&rate(b)).unwrap_or(std::cmp::Ordering::Equal))
 }
 
 /// `ours` over `theirs`, round by round.
-pub(crate) fn ratio(runs: &[Run], ours: &str, theirs: &str, f: Figure) -> Option<Ratio> {
+pub(crate) fn ratio(runs: &[ProgramRun], ours: &str, theirs: &str, f: Figure) -> Option<Ratio> {
     let theirs = if theirs == RAW { better_raw(runs)? } else { theirs };
     let good = |p: &str, round: usize| {
         runs.iter().find(|r| r.program == p && r.round == round && r.fault.is_none()).map(|r| figure(r, f))
@@ -73,8 +73,8 @@ pub(crate) fn reached(want: &Want, r: &Ratio) -> bool {
 mod tests {
     use super::*;
 
-    fn run(program: &'static str, round: usize, rate: f64) -> Run {
-        Run {
+    fn run(program: &'static str, round: usize, rate: f64) -> ProgramRun {
+        ProgramRun {
             program,
             round,
             rate,
@@ -117,7 +117,7 @@ mod tests {
     fn three_rounds_have_the_interval_of_compare() {
         let pairs = [(10.0, 5.0), (21.0, 10.0), (19.0, 10.0)];
         let both = |(i, (ours, theirs))| [run("linerate", i, ours), run("wrk", i, theirs)];
-        let runs: Vec<Run> = pairs.into_iter().enumerate().flat_map(both).collect();
+        let runs: Vec<ProgramRun> = pairs.into_iter().enumerate().flat_map(both).collect();
         let (low, high) = ratio(&runs, "linerate", "wrk", Figure::Rate).and_then(|r| r.ci95).expect("three");
         assert!(1.7 < low && low < 1.9 && 2.1 < high && high < 2.3, "{low} to {high}");
     }

@@ -16,7 +16,7 @@ use xtask::shell;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct FindBenchOptions {
     /// Searches of each server.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Options {
 const WITHIN: f64 = 0.1;
 
 /// A server that works on requests in lanes, in their order.
-struct Known {
+struct LaneServer {
     name: &'static str,
     lanes: usize,
     service: Duration,
@@ -39,14 +39,14 @@ struct Known {
 
 /// A constant rate up to the capacity finds an idle lane for each request; beyond it the queue grows
 /// until all are late.
-const SERVERS: [Known; 3] = [
-    Known { name: "1 lane of 4 ms", lanes: 1, service: Duration::from_millis(4), capacity: 250.0 },
-    Known { name: "4 lanes of 5 ms", lanes: 4, service: Duration::from_millis(5), capacity: 800.0 },
-    Known { name: "16 lanes of 8 ms", lanes: 16, service: Duration::from_millis(8), capacity: 2_000.0 },
+const SERVERS: [LaneServer; 3] = [
+    LaneServer { name: "1 lane of 4 ms", lanes: 1, service: Duration::from_millis(4), capacity: 250.0 },
+    LaneServer { name: "4 lanes of 5 ms", lanes: 4, service: Duration::from_millis(5), capacity: 800.0 },
+    LaneServer { name: "16 lanes of 8 ms", lanes: 16, service: Duration::from_millis(8), capacity: 2_000.0 },
 ];
 
 /// Searches; `false` when one ended too far from the truth.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &FindBenchOptions) -> Result<bool> {
     ensure!(options.rounds > 0, "at least one round");
     let linerate = match &options.linerate {
         Some(file) => file.clone(),
@@ -83,7 +83,7 @@ fn search(linerate: &Path, url: &str) -> Result<f64> {
 
 /// Serves until the process ends. What a lane does is a time at which it is free again, so a thread
 /// that wakes up late makes one response late and takes nothing from the capacity.
-fn serve(known: &Known) -> Result<String> {
+fn serve(known: &LaneServer) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("http://{}/", listener.local_addr()?);
     let (free, service) = (Arc::new(Mutex::new(vec![Instant::now(); known.lanes])), known.service);

@@ -25,7 +25,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use contender::Contender;
-use scenario::{SCENARIOS, Scenario, Sort};
+use scenario::{LoadMeasure, LoadScenario, SCENARIOS};
 pub(crate) use tools::Tools;
 
 use xtask::shell;
@@ -35,7 +35,7 @@ const IN_NAMESPACE: &str = "LINERATE_BENCH_NAMESPACE";
 
 /// The flags of both kinds.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Common {
+pub(crate) struct CommonBenchOptions {
     /// Only these scenarios (comma-separated; --list names them).
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -55,9 +55,9 @@ pub(crate) struct Common {
 
 /// What to measure of clients.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct LoadBenchOptions {
     #[command(flatten)]
-    common: Common,
+    common: CommonBenchOptions,
     /// Programs to compare with, of those installed (wrk, h2load, ab, hey, oha, shb, or none).
     #[arg(long, value_delimiter = ',', default_value = "wrk,h2load,ab,shb")]
     peers: Vec<String>,
@@ -73,7 +73,7 @@ pub(crate) struct Options {
 }
 
 impl Tools {
-    fn new(common: &Common, flags: &str, spin: bool) -> Result<Tools> {
+    fn new(common: &CommonBenchOptions, flags: &str, spin: bool) -> Result<Tools> {
         ensure!(common.rounds > 0 && common.seconds > 0.0, "at least one round of more than no time");
         let bin = |name: &str| shell::target_dir().join("release").join(name);
         let cpus = std::thread::available_parallelism()?.get();
@@ -95,7 +95,7 @@ impl Tools {
 }
 
 /// Measures clients; `false` when a binding figure was missed.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &LoadBenchOptions) -> Result<bool> {
     let common = &options.common;
     if common.list {
         SCENARIOS.iter().for_each(|s| println!("{:<14} {}", s.name, s.what));
@@ -107,11 +107,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     let _alone = alone_on_this_machine()?;
     let tools = Tools::new(common, &options.flags, options.spin)?;
-    let mut page = table::Page::new(head(options, &tools));
+    let mut page = table::TablePage::new(head(options, &tools));
     for s in scenarios {
         println!("\n{}: {}", s.name, s.what);
         match s.sort {
-            Sort::InTurns { .. } => page.add_turns(s, &round::run_all(&tools, s, &contenders(options, s)?)?),
+            LoadMeasure::InTurns { .. } => {
+                page.add_turns(s, &round::run_all(&tools, s, &contenders(options, s)?)?)
+            }
             _ if options.without_linerate => println!("  (of linerate alone: left out)"),
             _ => page.add_alone(s.name, s.what, alone::run(&tools, s)?),
         }
@@ -123,7 +125,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// The command and the machine.
-fn head(o: &Options, t: &Tools) -> String {
+fn head(o: &LoadBenchOptions, t: &Tools) -> String {
     let spin = if o.spin { " --spin" } else { "" };
     let flags = if o.flags.is_empty() { String::new() } else { format!(" --flags={:?}", o.flags) };
     format!(
@@ -135,7 +137,7 @@ fn head(o: &Options, t: &Tools) -> String {
 }
 
 /// The common options as typed.
-fn typed(c: &Common) -> String {
+fn typed(c: &CommonBenchOptions) -> String {
     let only = if c.only.is_empty() { String::new() } else { format!(" --only {}", c.only.join(",")) };
     format!("--rounds {} --seconds {}{only}", c.rounds, c.seconds)
 }
@@ -166,7 +168,7 @@ fn chosen<S>(only: &[String], all: &'static [S], name: impl Fn(&S) -> &str) -> R
 
 /// The participants in order: ours, the ceilings, and the requested peers that are installed and
 /// able.
-fn contenders(options: &Options, s: &Scenario) -> Result<Vec<Contender>> {
+fn contenders(options: &LoadBenchOptions, s: &LoadScenario) -> Result<Vec<Contender>> {
     let mut all = vec![Contender::Linerate, Contender::RawEpoll, Contender::RawUring];
     if options.without_linerate {
         all.remove(0);
@@ -184,7 +186,7 @@ fn contenders(options: &Options, s: &Scenario) -> Result<Vec<Contender>> {
     Ok(all)
 }
 
-fn build(options: &Options) -> Result<()> {
+fn build(options: &LoadBenchOptions) -> Result<()> {
     let packages = ["linerate-bench-raw", "linerate-cli"];
     build_released(&packages[..if options.without_linerate { 1 } else { 2 }])
 }

@@ -9,9 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Tools;
-use super::contender::{Contender, Said};
-use super::scenario::{Scenario, Shape, Sort};
-use super::server::{Seen, Server};
+use super::contender::{Contender, ContenderReport};
+use super::scenario::{LoadMeasure, LoadScenario, LoadShape};
+use super::server::{BenchServer, ServerCounts};
 
 /// Beyond the planned time a program gets this long to end by itself, seconds.
 const GRACE_S: f64 = 8.0;
@@ -21,7 +21,7 @@ const DISTURBED: f64 = 0.10;
 
 /// One program's run.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Run {
+pub(crate) struct ProgramRun {
     /// The program's name.
     pub(crate) program: &'static str,
     /// Round, from 0.
@@ -49,13 +49,13 @@ pub(crate) struct Run {
     pub(crate) fault: Option<String>,
 }
 
-impl Run {
+impl ProgramRun {
     /// A run without a result.
-    pub(crate) fn failed(program: &'static str, round: usize, fault: String) -> Run {
+    pub(crate) fn failed(program: &'static str, round: usize, fault: String) -> ProgramRun {
         let (rate, cpu_us, server_busy, client_busy, waited) = (0.0, 0.0, 0.0, 0.0, 0.0);
         let (answered, server_requests, max_rss_kb) = (0, None, 0);
         let fault = Some(fault);
-        Run {
+        ProgramRun {
             program,
             round,
             rate,
@@ -75,11 +75,11 @@ impl Run {
     pub(crate) fn of_client(
         program: &'static str,
         round: usize,
-        said: &Said,
-        cost: &Cost,
-        seen: &Seen,
-    ) -> Run {
-        Run {
+        said: &ContenderReport,
+        cost: &ProgramCost,
+        seen: &ServerCounts,
+    ) -> ProgramRun {
+        ProgramRun {
             program,
             round,
             rate: said.rate,
@@ -98,10 +98,10 @@ impl Run {
 
 /// Reasons to doubt a scenario's figures: each run that does not count, and a line about other
 /// programs that disturbed runs on this machine.
-pub(crate) fn doubts(runs: &[Run]) -> Vec<String> {
-    let fault = |r: &Run| Some(format!("{}, round {}: {}", r.program, r.round + 1, r.fault.as_ref()?));
+pub(crate) fn doubts(runs: &[ProgramRun]) -> Vec<String> {
+    let fault = |r: &ProgramRun| Some(format!("{}, round {}: {}", r.program, r.round + 1, r.fault.as_ref()?));
     let mut all: Vec<String> = runs.iter().filter_map(fault).collect();
-    let disturbed: Vec<&Run> = runs.iter().filter(|r| r.waited > DISTURBED).collect();
+    let disturbed: Vec<&ProgramRun> = runs.iter().filter(|r| r.waited > DISTURBED).collect();
     if let Some(most) = disturbed.iter().map(|r| r.waited).max_by(f64::total_cmp) {
         let (n, of, most) = (disturbed.len(), runs.len(), most * 100.0);
         all.push(format!(
@@ -113,7 +113,7 @@ pub(crate) fn doubts(runs: &[Run]) -> Vec<String> {
 
 /// The wrapper's measurements of a program.
 #[derive(Debug)]
-pub(crate) struct Cost {
+pub(crate) struct ProgramCost {
     /// Processor time, seconds.
     pub(crate) cpu_s: f64,
     /// From start to end, seconds.
@@ -127,14 +127,14 @@ pub(crate) struct Cost {
 }
 
 /// All rounds of a scenario.
-pub(crate) fn run_all(t: &Tools, s: &Scenario, who: &[Contender]) -> Result<Vec<Run>> {
-    let Sort::InTurns { shape, .. } = s.sort else { return Ok(Vec::new()) };
+pub(crate) fn run_all(t: &Tools, s: &LoadScenario, who: &[Contender]) -> Result<Vec<ProgramRun>> {
+    let LoadMeasure::InTurns { shape, .. } = s.sort else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     for round in 0..t.rounds {
         for i in 0..who.len() {
             let c = who[(i + round) % who.len()];
-            let run =
-                one(t, &shape, c, round).unwrap_or_else(|e| Run::failed(c.name(), round, format!("{e:#}")));
+            let run = one(t, &shape, c, round)
+                .unwrap_or_else(|e| ProgramRun::failed(c.name(), round, format!("{e:#}")));
             println!("  {}", line(&run));
             all.push(run);
         }
@@ -143,7 +143,7 @@ pub(crate) fn run_all(t: &Tools, s: &Scenario, who: &[Contender]) -> Result<Vec<
 }
 
 /// A run in one line.
-pub(crate) fn line(r: &Run) -> String {
+pub(crate) fn line(r: &ProgramRun) -> String {
     match &r.fault {
         Some(fault) => format!("round {} {:<22} {fault}", r.round + 1, r.program),
         None => format!(
@@ -159,11 +159,11 @@ pub(crate) fn line(r: &Run) -> String {
     }
 }
 
-fn one(t: &Tools, shape: &Shape, c: Contender, round: usize) -> Result<Run> {
+fn one(t: &Tools, shape: &LoadShape, c: Contender, round: usize) -> Result<ProgramRun> {
     let dir = tempfile::tempdir()?;
     let server = match shape.nginx {
-        true => Server::nginx(t, dir.path(), shape.body)?,
-        false => Server::bare(t, dir.path(), &["--body", &shape.body.to_string()])?,
+        true => BenchServer::nginx(t, dir.path(), shape.body)?,
+        false => BenchServer::bare(t, dir.path(), &["--body", &shape.body.to_string()])?,
     };
     let command = c.command(t, shape, server.address(), dir.path())?;
     let done = measured(t, &command, t.seconds + GRACE_S, dir.path());
@@ -171,12 +171,18 @@ fn one(t: &Tools, shape: &Shape, c: Contender, round: usize) -> Result<Run> {
     let (out, cost) = done?;
     let said = c.said(&out, dir.path())?;
     let fault = disagreement(c, shape, said.answered, said.slack, &seen);
-    Ok(Run { fault, ..Run::of_client(c.name(), round, &said, &cost, &seen) })
+    Ok(ProgramRun { fault, ..ProgramRun::of_client(c.name(), round, &said, &cost, &seen) })
 }
 
 /// The server's own count must confirm the program's. All answered requests must have arrived, and
 /// no more may have arrived than those and the ones in flight at the end.
-fn disagreement(c: Contender, shape: &Shape, answered: u64, slack: u64, seen: &Seen) -> Option<String> {
+fn disagreement(
+    c: Contender,
+    shape: &LoadShape,
+    answered: u64,
+    slack: u64,
+    seen: &ServerCounts,
+) -> Option<String> {
     let counted = seen.requests?;
     let most = match c {
         Contender::Linerate => answered + slack,
@@ -189,7 +195,12 @@ fn disagreement(c: Contender, shape: &Shape, answered: u64, slack: u64, seen: &S
 }
 
 /// Runs a program pinned, favoured and limited; its standard output and its cost.
-pub(crate) fn measured(t: &Tools, command: &[String], limit_s: f64, dir: &Path) -> Result<(String, Cost)> {
+pub(crate) fn measured(
+    t: &Tools,
+    command: &[String],
+    limit_s: f64,
+    dir: &Path,
+) -> Result<(String, ProgramCost)> {
     let report = dir.join("cost.json");
     let mut c = Command::new(&t.raw);
     c.args(["run", "--core", &t.cores[1].to_string(), "--limit-s", &limit_s.to_string(), "--out"]);
@@ -202,7 +213,7 @@ pub(crate) fn measured(t: &Tools, command: &[String], limit_s: f64, dir: &Path) 
     anyhow::ensure!(v["exit"] == 0, "ended with {} (signal {}): {errors}", v["exit"], v["signal"]);
     let n = |name: &str| v[name].as_f64().unwrap_or(0.0);
     let rss = v["rss_kb"].as_array().into_iter().flatten();
-    let cost = Cost {
+    let cost = ProgramCost {
         cpu_s: n("user_s") + n("sys_s"),
         wall_s: n("wall_s"),
         delay_s: n("run_delay_s"),

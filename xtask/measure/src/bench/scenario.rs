@@ -2,22 +2,22 @@
 
 /// One row of the table.
 #[derive(Debug)]
-pub(crate) struct Scenario {
+pub(crate) struct LoadScenario {
     /// The name for `--only`.
     pub(crate) name: &'static str,
     /// A description in words.
     pub(crate) what: &'static str,
     /// How it is measured.
-    pub(crate) sort: Sort,
+    pub(crate) sort: LoadMeasure,
 }
 
 /// How a scenario is measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Sort {
+pub(crate) enum LoadMeasure {
     /// Paired runs of ours and others against the same server.
     InTurns {
         /// The requests to send.
-        shape: Shape,
+        shape: LoadShape,
         /// The targets to reach.
         wants: &'static [Want],
     },
@@ -31,7 +31,7 @@ pub(crate) enum Sort {
 
 /// The requests and their server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct LoadShape {
     /// Connections held open.
     pub(crate) connections: usize,
     /// Requests in flight on each.
@@ -79,7 +79,8 @@ pub(crate) const RAW: &str = "raw";
 /// The client that is measured here.
 const OURS: &str = "linerate";
 
-const KEEP: Shape = Shape { connections: 64, depth: 1, short: false, path: "/", body: 13, nginx: false };
+const KEEP: LoadShape =
+    LoadShape { connections: 64, depth: 1, short: false, path: "/", body: 13, nginx: false };
 
 const fn is_raw(against: &str) -> bool {
     matches!(against.as_bytes(), b"raw")
@@ -97,19 +98,24 @@ const fn cpu(against: &'static str, limit: f64) -> Want {
     Want { figure: Figure::Cpu, ours: OURS, against, limit, binds: is_raw(against) }
 }
 
-const fn turns(name: &'static str, what: &'static str, shape: Shape, wants: &'static [Want]) -> Scenario {
-    Scenario { name, what, sort: Sort::InTurns { shape, wants } }
+const fn turns(
+    name: &'static str,
+    what: &'static str,
+    shape: LoadShape,
+    wants: &'static [Want],
+) -> LoadScenario {
+    LoadScenario { name, what, sort: LoadMeasure::InTurns { shape, wants } }
 }
 
 /// Targets for large responses.
 const NEAR_RAW: &[Want] = &[rate(RAW, 0.95), rate("shb", 1.0)];
 
-const fn body(name: &'static str, what: &'static str, bytes: usize) -> Scenario {
-    turns(name, what, Shape { body: bytes, ..KEEP }, NEAR_RAW)
+const fn body(name: &'static str, what: &'static str, bytes: usize) -> LoadScenario {
+    turns(name, what, LoadShape { body: bytes, ..KEEP }, NEAR_RAW)
 }
 
 /// All of them, in the table's order.
-pub(crate) const SCENARIOS: &[Scenario] = &[
+pub(crate) const SCENARIOS: &[LoadScenario] = &[
     turns(
         "keepalive64",
         "keep-alive, c=64",
@@ -119,31 +125,31 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     turns(
         "keepalive1000",
         "keep-alive, c=1000",
-        Shape { connections: 1000, ..KEEP },
+        LoadShape { connections: 1000, ..KEEP },
         &[rate(RAW, 1.0), rate("wrk", 1.5), rate("shb", 1.0), cpu("wrk", 0.8)],
     ),
     turns(
         "pipe64x16",
         "pipelined 64 x 16",
-        Shape { depth: 16, ..KEEP },
+        LoadShape { depth: 16, ..KEEP },
         &[rate(RAW, 0.95), rate("wrk", 1.8)],
     ),
     turns(
         "pipe64x64",
         "pipelined 64 x 64",
-        Shape { depth: 64, ..KEEP },
+        LoadShape { depth: 64, ..KEEP },
         &[rate(RAW, 0.95), rate("wrk", 3.3), rate("h2load", 4.5)],
     ),
     turns(
         "pipe8x100",
         "pipelined 8 x 100",
-        Shape { connections: 8, depth: 100, ..KEEP },
+        LoadShape { connections: 8, depth: 100, ..KEEP },
         &[rate(RAW, 0.95), rate("wrk", 4.0), rate("h2load", 6.0)],
     ),
     turns(
         "short64",
         "short connections, c=64",
-        Shape { short: true, ..KEEP },
+        LoadShape { short: true, ..KEEP },
         &[rate(RAW, 0.95), rate("wrk", 1.35), rate("ab", 1.25), rate("shb", 1.0)],
     ),
     body("body600", "answers of 600 B, keep-alive c=64", 600),
@@ -153,10 +159,14 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     turns(
         "nginx8x100",
         "against nginx, pipelined 8 x 100, --throughput",
-        Shape { connections: 8, depth: 100, nginx: true, ..KEEP },
+        LoadShape { connections: 8, depth: 100, nginx: true, ..KEEP },
         &[binding(rate("h2load", 1.35)), binding(cpu("h2load", 0.1))],
     ),
-    Scenario { name: "memory1000", what: "memory, c=1000, 30 s", sort: Sort::Memory },
-    Scenario { name: "rate50k", what: "open loop at 50,000/s", sort: Sort::Rate },
-    Scenario { name: "stall", what: "open loop, the server stalls for 1 s once in 10 s", sort: Sort::Stall },
+    LoadScenario { name: "memory1000", what: "memory, c=1000, 30 s", sort: LoadMeasure::Memory },
+    LoadScenario { name: "rate50k", what: "open loop at 50,000/s", sort: LoadMeasure::Rate },
+    LoadScenario {
+        name: "stall",
+        what: "open loop, the server stalls for 1 s once in 10 s",
+        sort: LoadMeasure::Stall,
+    },
 ];

@@ -19,7 +19,7 @@ const POSTS: &str = "posts.log";
 
 /// A running server.
 #[derive(Debug)]
-pub(crate) enum Server {
+pub(crate) enum BenchServer {
     /// Ours: it counts.
     Bare(Bare),
     /// nginx: its processor time is all that is asked of it.
@@ -38,7 +38,7 @@ pub(crate) struct Bare {
 
 /// The server's counts of a run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ServerCounts {
     /// Requests, where it counts.
     pub(crate) requests: Option<u64>,
     /// Paths of the POST requests, where it notes them.
@@ -51,18 +51,18 @@ pub(crate) struct Seen {
     pub(crate) stalls_us: Vec<(u64, u64)>,
 }
 
-impl Server {
+impl BenchServer {
     /// The bare server with these options more.
-    pub(crate) fn bare(t: &Tools, dir: &Path, options: &[&str]) -> Result<Server> {
-        Server::raw("serve", t, dir, options)
+    pub(crate) fn bare(t: &Tools, dir: &Path, options: &[&str]) -> Result<BenchServer> {
+        BenchServer::raw("serve", t, dir, options)
     }
 
     /// The bare server of HTTP/2.
-    pub(crate) fn bare_h2(t: &Tools, dir: &Path, options: &[&str]) -> Result<Server> {
-        Server::raw("serve-h2", t, dir, options)
+    pub(crate) fn bare_h2(t: &Tools, dir: &Path, options: &[&str]) -> Result<BenchServer> {
+        BenchServer::raw("serve-h2", t, dir, options)
     }
 
-    fn raw(command: &str, t: &Tools, dir: &Path, options: &[&str]) -> Result<Server> {
+    fn raw(command: &str, t: &Tools, dir: &Path, options: &[&str]) -> Result<BenchServer> {
         let mut c = Command::new(&t.raw);
         c.args(&wrapper(t, dir)[1..]).arg(&t.raw).args([command, "--until-stdin-ends", "true"]);
         c.args(["--spin", if t.spin { "true" } else { "false" }]).args(options);
@@ -72,46 +72,46 @@ impl Server {
         let mut stdout = BufReader::new(child.stdout.take().context("no pipe")?);
         let first = line(&mut stdout)?;
         let address = first["listening"].as_str().context("the bare server does not listen")?.parse()?;
-        Ok(Server::Bare(Bare { child, stdin, stdout, address }))
+        Ok(BenchServer::Bare(Bare { child, stdin, stdout, address }))
     }
 
     /// nginx with a body of this many bytes.
-    pub(crate) fn nginx(t: &Tools, dir: &Path, body: usize) -> Result<Server> {
-        Nginx::start(body, "", &wrapper(t, dir)).map(Server::Nginx)
+    pub(crate) fn nginx(t: &Tools, dir: &Path, body: usize) -> Result<BenchServer> {
+        Nginx::start(body, "", &wrapper(t, dir)).map(BenchServer::Nginx)
     }
 
     /// nginx that closes each connection after `requests` requests. It notes each POST.
-    pub(crate) fn closing_nginx(t: &Tools, dir: &Path, body: usize, requests: u32) -> Result<Server> {
+    pub(crate) fn closing_nginx(t: &Tools, dir: &Path, body: usize, requests: u32) -> Result<BenchServer> {
         let more = format!(
             "keepalive_requests {requests}; location /post {{ access_log {POSTS}; {} }}",
             xtask::nginx::hello(body)
         );
-        Nginx::start(body, &more, &wrapper(t, dir)).map(Server::Nginx)
+        Nginx::start(body, &more, &wrapper(t, dir)).map(BenchServer::Nginx)
     }
 
     /// The address that it listens at.
     pub(crate) fn address(&self) -> SocketAddr {
         match self {
-            Server::Bare(b) => b.address,
-            Server::Nginx(n) => n.address,
+            BenchServer::Bare(b) => b.address,
+            BenchServer::Nginx(n) => n.address,
         }
     }
 
     /// Ends it; what it saw.
-    pub(crate) fn end(self) -> Result<Seen> {
+    pub(crate) fn end(self) -> Result<ServerCounts> {
         match self {
-            Server::Nginx(n) => {
+            BenchServer::Nginx(n) => {
                 let log = std::fs::read_to_string(n.folder().join(POSTS)).unwrap_or_default();
                 let path = |line: &str| Some(line.split_once("\"POST ")?.1.split(' ').next()?.to_owned());
                 let posts = log.lines().filter_map(path).collect();
-                Ok(Seen { cpu_s: n.cpu_seconds().unwrap_or(0.0), posts, ..Seen::default() })
+                Ok(ServerCounts { cpu_s: n.cpu_seconds().unwrap_or(0.0), posts, ..ServerCounts::default() })
             }
-            Server::Bare(mut b) => {
+            BenchServer::Bare(mut b) => {
                 drop(b.stdin.take());
                 let last = line(&mut b.stdout)?;
                 b.child.wait()?;
                 let pairs = last["stalls_us"].as_array().into_iter().flatten();
-                Ok(Seen {
+                Ok(ServerCounts {
                     posts: Vec::new(),
                     requests: last["requests"].as_u64(),
                     cpu_s: last["cpu_s"].as_f64().unwrap_or(0.0),

@@ -6,17 +6,17 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 pub(crate) use xtask::table::as_table;
 
-use super::alone::Finding;
+use super::alone::AloneFinding;
 use super::figures::{Ratio, better_raw, of_program, ratio, reached};
-use super::round::{Run, doubts};
-use super::scenario::{Figure, RAW, Scenario, Shape, Sort, Want};
+use super::round::{ProgramRun, doubts};
+use super::scenario::{Figure, LoadMeasure, LoadScenario, LoadShape, RAW, Want};
 
 const PROGRAMS: [&str; 9] =
     ["linerate", "raw epoll", "raw uring", "wrk", "h2load", "ab", "hey", "oha", "shb"];
 
 /// The page under way.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct TablePage {
     head: String,
     figures: Vec<String>,
     blocks: Vec<String>,
@@ -27,22 +27,22 @@ pub(crate) struct Page {
     missed: u32,
 }
 
-impl Page {
+impl TablePage {
     /// An empty page: command, machine and how it was measured.
-    pub(crate) fn new(head: String) -> Page {
+    pub(crate) fn new(head: String) -> TablePage {
         let [figures, blocks, wants, alone, doubts] = [const { Vec::new() }; 5];
-        Page { head, figures, blocks, wants, alone, doubts, json: Vec::new(), missed: 0 }
+        TablePage { head, figures, blocks, wants, alone, doubts, json: Vec::new(), missed: 0 }
     }
 
     /// Adds a scenario of paired runs of clients.
-    pub(crate) fn add_turns(&mut self, s: &Scenario, runs: &[Run]) {
-        let Sort::InTurns { shape, wants } = s.sort else { return };
+    pub(crate) fn add_turns(&mut self, s: &LoadScenario, runs: &[ProgramRun]) {
+        let LoadMeasure::InTurns { shape, wants } = s.sort else { return };
         self.figures.push(figures_row(s, &shape, runs));
         self.add_compared(s.name, s.what, wants, runs);
     }
 
     /// Adds the targets of paired runs, the results, the doubts, and every run.
-    pub(crate) fn add_compared(&mut self, name: &str, what: &str, wants: &[Want], runs: &[Run]) {
+    pub(crate) fn add_compared(&mut self, name: &str, what: &str, wants: &[Want], runs: &[ProgramRun]) {
         let mut ratios = Vec::new();
         for w in wants {
             let r = ratio(runs, w.ours, w.against, w.figure);
@@ -67,7 +67,7 @@ impl Page {
         self.doubts.push(doubt);
     }
 
-    fn add_want(&mut self, what: &str, w: &Want, r: Option<&Ratio>, runs: &[Run]) {
+    fn add_want(&mut self, what: &str, w: &Want, r: Option<&Ratio>, runs: &[ProgramRun]) {
         let whom = if w.against == RAW { better_raw(runs).unwrap_or(RAW) } else { w.against };
         let sign = if w.figure == Figure::Rate { ">=" } else { "<=" };
         let whose = if w.ours == "linerate" { String::new() } else { format!(" of {}", w.ours) };
@@ -94,7 +94,7 @@ impl Page {
     }
 
     /// Adds a scenario that needs no rival.
-    pub(crate) fn add_alone(&mut self, name: &str, what: &str, findings: Vec<Finding>) {
+    pub(crate) fn add_alone(&mut self, name: &str, what: &str, findings: Vec<AloneFinding>) {
         for f in &findings {
             let verdict = if f.ok { "ok" } else { "**short**" };
             self.alone.push(format!("| {what} | {} | {} | {} | {verdict} |", f.what, f.wanted, f.got));
@@ -145,7 +145,7 @@ fn figure_name(f: Figure) -> &'static str {
     }
 }
 
-fn figures_row(s: &Scenario, shape: &Shape, runs: &[Run]) -> String {
+fn figures_row(s: &LoadScenario, shape: &LoadShape, runs: &[ProgramRun]) -> String {
     let cell = |program: &&str| match of_program(runs, program, Figure::Rate) {
         None => "-".to_owned(),
         Some(rate) => {

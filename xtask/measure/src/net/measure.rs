@@ -9,7 +9,7 @@ use linerate_netbox::{Namespace, NetBox};
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct NetMeasureOptions {
     /// One-way delays to check, milliseconds.
     #[arg(long, value_delimiter = ',', default_value = "0,1,20,100")]
     delays: Vec<u64>,
@@ -24,7 +24,7 @@ pub(crate) struct Options {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Measures and prints.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &NetMeasureOptions) -> Result<()> {
     ensure!(options.trips > 0 && options.seconds > 0.0, "at least one round trip and some time");
     println!("| one-way delay | round trip asked | least | median | 99 of 100 |");
     println!("| --- | --- | --- | --- | --- |");
@@ -73,7 +73,7 @@ fn trips(net: &NetBox, n: usize) -> Result<Vec<Duration>> {
     Ok(all)
 }
 
-fn gigabits(net: &NetBox, options: &Options) -> Result<f64> {
+fn gigabits(net: &NetBox, options: &NetMeasureOptions) -> Result<f64> {
     let ip = net.server().ip();
     let listener = net.server().run(|| TcpListener::bind((ip, 0)))??;
     let at: SocketAddr = listener.local_addr()?;

@@ -22,21 +22,21 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// What `net` can do.
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Net {
+pub(crate) enum NetCommand {
     /// Runs a command in the client's namespace, a server in the other one, and takes both down again.
     ///
     /// Both see their addresses in $CLIENT, $SERVER, $CLIENT6 and $SERVER6. Example:
     /// cargo xtask net run --delay 20ms --loss 1% --server 'linerate serve --listen $SERVER:80' -- curl http://10.99.2.1/
-    Run(Box<Run>),
+    Run(Box<NetRunOptions>),
     /// Measures the box itself: how exact its delay is, how much goes through.
-    Measure(measure::Options),
+    Measure(measure::NetMeasureOptions),
 }
 
 /// What `net run` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Run {
+pub(crate) struct NetRunOptions {
     #[command(flatten)]
-    conditions: Options,
+    conditions: NetImpairments,
     /// A command line (for sh) that runs in the server's namespace until the other one has ended.
     #[arg(long, value_name = "CMD")]
     server: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Run {
 /// What is wrong with the network. A value holds for both directions, or with `up:` (client to server) or `down:` before it
 /// for one.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct NetImpairments {
     /// One-way delay, for instance 20ms: a round trip takes 40.
     #[arg(long, value_name = "TIME", value_parser = |s: &str| sided(s, time))]
     delay: Vec<Sided<Duration>>,
@@ -93,13 +93,13 @@ pub(crate) struct Options {
     seed: u64,
 }
 
-impl Options {
+impl NetImpairments {
     /// From words as they are typed.
-    pub(crate) fn parse(words: &str) -> Result<Options> {
+    pub(crate) fn parse(words: &str) -> Result<NetImpairments> {
         #[derive(Debug, clap::Parser)]
         struct Alone {
             #[command(flatten)]
-            options: Options,
+            options: NetImpairments,
         }
         let words = ["net"].into_iter().chain(words.split_whitespace());
         Ok(<Alone as clap::Parser>::try_parse_from(words)?.options)
@@ -142,10 +142,10 @@ fn set<T: Clone>(mut b: Builder, values: &[Sided<T>], put: impl Fn(&mut Conditio
 }
 
 /// Does it; the exit code is that of the command, 2 when what was asked cannot be.
-pub(crate) fn main(net: &Net) -> ExitCode {
+pub(crate) fn main(net: &NetCommand) -> ExitCode {
     in_own_processes(|| match net {
-        Net::Run(run) => inside(run),
-        Net::Measure(options) => measure::run(options).map(|()| 0),
+        NetCommand::Run(run) => inside(run),
+        NetCommand::Measure(options) => measure::run(options).map(|()| 0),
     })
 }
 
@@ -185,7 +185,7 @@ fn code(status: std::process::ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(255)
 }
 
-fn inside(run: &Run) -> Result<u8> {
+fn inside(run: &NetRunOptions) -> Result<u8> {
     let net = run.conditions.builder().start()?;
     if !net.real_time() {
         eprintln!("note: without real-time scheduling (chrt), delays are as exact as the machine is idle");
@@ -214,7 +214,7 @@ fn surroundings(net: &NetBox, command: &mut Command) {
     command.env_remove(INSIDE);
 }
 
-fn start_server(net: &NetBox, line: &str, run: &Run) -> Result<Running> {
+fn start_server(net: &NetBox, line: &str, run: &NetRunOptions) -> Result<Running> {
     let mut c = net.server().command("sh");
     c.args(["-c", line]).stdin(Stdio::null());
     surroundings(net, &mut c);
@@ -279,7 +279,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Cli {
         #[command(flatten)]
-        run: Run,
+        run: NetRunOptions,
     }
 
     #[test]

@@ -14,13 +14,15 @@ use serde_json::Value;
 
 use super::contender::Contender;
 use super::figures::of_program;
-use super::round::{Cost, Run, line, measured};
+use super::round::{ProgramCost, ProgramRun, line, measured};
 use super::scenario::Figure;
-use super::server::{Seen, Server};
-use super::table::{Page, as_table, thousands};
-use super::{Common, Tools, WITH_PEERS, alone_on_this_machine, build_released, chosen, circumstances};
+use super::server::{BenchServer, ServerCounts};
+use super::table::{TablePage, as_table, thousands};
+use super::{
+    CommonBenchOptions, Tools, WITH_PEERS, alone_on_this_machine, build_released, chosen, circumstances,
+};
 use super::{elsewhere, typed};
-use scenario::{AIOHTTP, HTTPX, LOAD, PYTHON_ALL, PYTHON_SEND, SCENARIOS, SEND, Scenario, Task};
+use scenario::{AIOHTTP, ClientScenario, ClientTask, HTTPX, LOAD, PYTHON_ALL, PYTHON_SEND, SCENARIOS, SEND};
 use xtask::shell;
 
 /// Beyond the planned time a client gets this long to end by itself, seconds.
@@ -34,14 +36,14 @@ const CONNECTIONS: u32 = 4;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct ClientBenchOptions {
     #[command(flatten)]
-    common: Common,
+    common: CommonBenchOptions,
 }
 
 /// What a client has to do, beside its name.
 #[derive(Clone, Copy)]
-struct Job {
+struct ClientJob {
     seconds: f64,
     calls: u32,
     /// Calls that begin each second; 0: as earlier ones end.
@@ -50,7 +52,7 @@ struct Job {
 }
 
 /// What a client printed.
-struct Said {
+struct ClientReport {
     rate: f64,
     answered: u64,
     posts: u64,
@@ -59,7 +61,7 @@ struct Said {
 }
 
 /// Measures; `false` when a figure was missed.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &ClientBenchOptions) -> Result<bool> {
     let common = &options.common;
     if common.list {
         SCENARIOS.iter().for_each(|s| println!("{:<16} {}", s.name, s.what));
@@ -72,7 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let _alone = alone_on_this_machine()?;
     let tools = Tools::new(common, "", false)?;
     let mut page =
-        Page::new(format!("`cargo xtask bench client {}`\n\n{}", typed(common), circumstances(&tools)));
+        TablePage::new(format!("`cargo xtask bench client {}`\n\n{}", typed(common), circumstances(&tools)));
     for s in scenarios {
         println!("\n{}: {}", s.name, s.what);
         if s.clients.contains(&PYTHON_ALL)
@@ -89,14 +91,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(page.all_reached())
 }
 
-fn scenario(t: &Tools, s: &Scenario, page: &mut Page) -> Result<()> {
+fn scenario(t: &Tools, s: &ClientScenario, page: &mut TablePage) -> Result<()> {
     let job = job(t, s)?;
     let mut runs = Vec::new();
     for round in 0..t.rounds {
         for i in 0..s.clients.len() {
             let client = s.clients[(i + round) % s.clients.len()];
             let run = one(t, s, &job, client, round);
-            let run = run.unwrap_or_else(|e| Run::failed(client, round, format!("{e:#}")));
+            let run = run.unwrap_or_else(|e| ProgramRun::failed(client, round, format!("{e:#}")));
             let p99 = run.p99_us.map(|p99| format!(", p99 {p99:.0} us")).unwrap_or_default();
             println!("  {}{p99}", line(&run));
             runs.push(run);
@@ -117,34 +119,42 @@ fn scenario(t: &Tools, s: &Scenario, page: &mut Page) -> Result<()> {
 }
 
 /// What the clients of a scenario have to do.
-fn job(t: &Tools, s: &Scenario) -> Result<Job> {
-    let job = |calls| Job { seconds: t.seconds, calls, rate: 0, post_every: 0 };
+fn job(t: &Tools, s: &ClientScenario) -> Result<ClientJob> {
+    let job = |calls| ClientJob { seconds: t.seconds, calls, rate: 0, post_every: 0 };
     Ok(match s.task {
-        Task::Flight { calls, .. } | Task::Far { calls, .. } | Task::Streams { calls } => job(calls),
-        Task::Nginx { calls, post_every } => Job { post_every, ..job(calls) },
-        Task::Tenth { calls, of } => {
+        ClientTask::Flight { calls, .. } | ClientTask::Far { calls, .. } | ClientTask::Streams { calls } => {
+            job(calls)
+        }
+        ClientTask::Nginx { calls, post_every } => ClientJob { post_every, ..job(calls) },
+        ClientTask::Tenth { calls, of } => {
             let top = one(t, s, &job(calls), of, 0)?.rate;
             println!("  a tenth of {}/s", thousands(top));
-            Job { rate: (top / 10.0) as u64, ..job(calls) }
+            ClientJob { rate: (top / 10.0) as u64, ..job(calls) }
         }
     })
 }
 
-fn one(t: &Tools, s: &Scenario, job: &Job, client: &'static str, round: usize) -> Result<Run> {
+fn one(
+    t: &Tools,
+    s: &ClientScenario,
+    job: &ClientJob,
+    client: &'static str,
+    round: usize,
+) -> Result<ProgramRun> {
     let dir = tempfile::tempdir()?;
     let (said, cost, seen) = match s.task {
-        Task::Far { rtt_ms, .. } => far(t, job, client, rtt_ms, dir.path())?,
-        Task::Streams { .. } => {
-            let server = Server::bare_h2(t, dir.path(), &["--body", "100"])?;
+        ClientTask::Far { rtt_ms, .. } => far(t, job, client, rtt_ms, dir.path())?,
+        ClientTask::Streams { .. } => {
+            let server = BenchServer::bare_h2(t, dir.path(), &["--body", "100"])?;
             against(t, job, client, server, dir.path())?
         }
-        Task::Nginx { .. } => {
-            let server = Server::closing_nginx(t, dir.path(), 100, REQUESTS_EACH)?;
+        ClientTask::Nginx { .. } => {
+            let server = BenchServer::closing_nginx(t, dir.path(), 100, REQUESTS_EACH)?;
             against(t, job, client, server, dir.path())?
         }
-        Task::Flight { .. } | Task::Tenth { .. } => {
-            let body = if let Task::Flight { body, .. } = s.task { body } else { 100 };
-            let server = Server::bare(t, dir.path(), &["--body", &body.to_string()])?;
+        ClientTask::Flight { .. } | ClientTask::Tenth { .. } => {
+            let body = if let ClientTask::Flight { body, .. } = s.task { body } else { 100 };
+            let server = BenchServer::bare(t, dir.path(), &["--body", &body.to_string()])?;
             against(t, job, client, server, dir.path())?
         }
     };
@@ -155,7 +165,7 @@ fn one(t: &Tools, s: &Scenario, job: &Job, client: &'static str, round: usize) -
     if job.post_every > 0 {
         println!("    {client}: {} POSTs, {} without a response", said.posts, said.unsettled);
     }
-    Ok(Run {
+    Ok(ProgramRun {
         program: client,
         round,
         rate: said.rate,
@@ -172,7 +182,7 @@ fn one(t: &Tools, s: &Scenario, job: &Job, client: &'static str, round: usize) -
 }
 
 /// POST requests that came twice, or that got a response without the server's knowledge.
-fn fault(said: &Said, seen: &Seen) -> Option<String> {
+fn fault(said: &ClientReport, seen: &ServerCounts) -> Option<String> {
     let mut posts = seen.posts.clone();
     posts.sort_unstable();
     posts.dedup();
@@ -185,7 +195,13 @@ fn fault(said: &Said, seen: &Seen) -> Option<String> {
 }
 
 /// One run against this server.
-fn against(t: &Tools, job: &Job, client: &str, server: Server, dir: &Path) -> Result<(Said, Cost, Seen)> {
+fn against(
+    t: &Tools,
+    job: &ClientJob,
+    client: &str,
+    server: BenchServer,
+    dir: &Path,
+) -> Result<(ClientReport, ProgramCost, ServerCounts)> {
     let command = command(t, job, client, server.address(), dir);
     let done = measured(t, &command, job.seconds + GRACE_S, dir);
     let seen = server.end()?;
@@ -194,15 +210,22 @@ fn against(t: &Tools, job: &Job, client: &str, server: Server, dir: &Path) -> Re
 }
 
 /// One run with a network between client and server.
-fn far(t: &Tools, job: &Job, client: &str, rtt_ms: u64, dir: &Path) -> Result<(Said, Cost, Seen)> {
+fn far(
+    t: &Tools,
+    job: &ClientJob,
+    client: &str,
+    rtt_ms: u64,
+    dir: &Path,
+) -> Result<(ClientReport, ProgramCost, ServerCounts)> {
     if let Some(why) = NetBox::unavailable() {
         anyhow::bail!("no network of its own: {why}");
     }
     let net = NetBox::builder().delay(Duration::from_micros(rtt_ms * 500)).start()?;
     let listen = format!("{}:0", net.server().ip());
-    let server = net.server().run(|| Server::bare(t, dir, &["--body", "100", "--listen", &listen]))??;
+    let server =
+        net.server().run(|| BenchServer::bare(t, dir, &["--body", "100", "--listen", &listen]))??;
     let calls = if client == SEND { job.calls } else { CONNECTIONS };
-    let command = command(t, &Job { calls, ..*job }, client, server.address(), dir);
+    let command = command(t, &ClientJob { calls, ..*job }, client, server.address(), dir);
     let done = net.client().run(|| measured(t, &command, job.seconds + GRACE_S, dir))?;
     let seen = server.end()?;
     let (out, cost) = done?;
@@ -210,8 +233,8 @@ fn far(t: &Tools, job: &Job, client: &str, rtt_ms: u64, dir: &Path) -> Result<(S
 }
 
 /// Program and arguments.
-fn command(t: &Tools, job: &Job, client: &str, at: SocketAddr, dir: &Path) -> Vec<String> {
-    let Job { seconds, calls, rate, post_every } = job;
+fn command(t: &Tools, job: &ClientJob, client: &str, at: SocketAddr, dir: &Path) -> Vec<String> {
+    let ClientJob { seconds, calls, rate, post_every } = job;
     let url = format!("http://{at}/");
     let (seconds, in_flight) = (seconds.to_string(), calls.to_string());
     let program = match client {
@@ -243,16 +266,16 @@ fn command(t: &Tools, job: &Job, client: &str, at: SocketAddr, dir: &Path) -> Ve
     program.into_iter().chain(words).chain(more).collect()
 }
 
-fn said(client: &str, out: &str, dir: &Path) -> Result<Said> {
+fn said(client: &str, out: &str, dir: &Path) -> Result<ClientReport> {
     if client == LOAD {
         let said = Contender::Linerate.said(out, dir)?;
         let (rate, answered) = (said.rate, said.answered);
-        return Ok(Said { rate, answered, posts: 0, unsettled: 0, p99_us: None });
+        return Ok(ClientReport { rate, answered, posts: 0, unsettled: 0, p99_us: None });
     }
     let v: Value = serde_json::from_str(out.trim())?;
     let found = v["rate"].as_f64().zip(v["answered"].as_u64());
     let (rate, answered) = found.with_context(|| format!("{client} said nothing that can be read: {out}"))?;
     let number = |name: &str| v[name].as_u64().unwrap_or(0);
     let (posts, unsettled) = (number("posts"), number("unsettled"));
-    Ok(Said { rate, answered, posts, unsettled, p99_us: v["p99_us"].as_f64() })
+    Ok(ClientReport { rate, answered, posts, unsettled, p99_us: v["p99_us"].as_f64() })
 }

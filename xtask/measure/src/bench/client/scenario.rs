@@ -4,17 +4,17 @@ use crate::bench::scenario::{Figure, Want};
 
 /// One row.
 #[derive(Debug)]
-pub(super) struct Scenario {
+pub(super) struct ClientScenario {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
-    pub(super) task: Task,
+    pub(super) task: ClientTask,
     pub(super) clients: &'static [&'static str],
     pub(super) wants: &'static [Want],
 }
 
 /// The requests and their server.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Task {
+pub(super) enum ClientTask {
     /// `calls` calls in flight, to the bare server, which responds with `body` bytes.
     Flight { calls: u32, body: usize },
     /// The same over a round trip of `rtt_ms` milliseconds, on four connections each: clients that do not pipeline have
@@ -53,11 +53,11 @@ const fn of(figure: Figure, against: &'static str, limit: f64) -> Want {
 }
 
 /// All of them, in the table's order.
-pub(super) const SCENARIOS: &[Scenario] = &[
-    Scenario {
+pub(super) const SCENARIOS: &[ClientScenario] = &[
+    ClientScenario {
         name: "flight100",
         what: "100-byte responses, 100 in flight",
-        task: Task::Flight { calls: 100, body: 100 },
+        task: ClientTask::Flight { calls: 100, body: 100 },
         clients: ALL,
         wants: &[
             rate(SEND, HYPER, 5.0),
@@ -67,66 +67,66 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             rate(COUNTED, LOAD, 0.8),
         ],
     },
-    Scenario {
+    ClientScenario {
         name: "flight1",
         what: "100-byte responses, one at a time",
-        task: Task::Flight { calls: 1, body: 100 },
+        task: ClientTask::Flight { calls: 1, body: 100 },
         clients: ALL,
         wants: &[rate(SEND, HYPER, 1.0), rate(SEND, REQWEST, 1.0)],
     },
-    Scenario {
+    ClientScenario {
         name: "body16k",
         what: "16 KiB responses, 100 in flight",
-        task: Task::Flight { calls: 100, body: 16 << 10 },
+        task: ClientTask::Flight { calls: 100, body: 16 << 10 },
         clients: ALL,
         wants: &[rate(SEND, HYPER, 1.0), rate(SEND, REQWEST, 1.0)],
     },
-    Scenario {
+    ClientScenario {
         name: "far20",
         what: "round trip of 20 ms, 4 connections each",
-        task: Task::Far { rtt_ms: 20, calls: 256 },
+        task: ClientTask::Far { rtt_ms: 20, calls: 256 },
         clients: CALLS,
         wants: &[rate(SEND, HYPER, 10.0), rate(SEND, REQWEST, 10.0)],
     },
-    Scenario {
+    ClientScenario {
         name: "tenth",
         what: "p99 at a tenth of the top rate of send",
-        task: Task::Tenth { calls: 100, of: SEND },
+        task: ClientTask::Tenth { calls: 100, of: SEND },
         clients: CALLS,
         wants: &[of(Figure::P99, HYPER, 1.0), of(Figure::P99, REQWEST, 1.0)],
     },
-    Scenario {
+    ClientScenario {
         name: "tenth-pooled",
         what: "p99 at a tenth of the top rate of hyper-util, which all clients reach",
-        task: Task::Tenth { calls: 100, of: HYPER },
+        task: ClientTask::Tenth { calls: 100, of: HYPER },
         clients: CALLS,
         wants: &[of(Figure::P99, HYPER, 1.0), of(Figure::P99, REQWEST, 1.0)],
     },
-    Scenario {
+    ClientScenario {
         name: "nginx100",
         what: "nginx with keepalive_requests 100, 100 in flight",
-        task: Task::Nginx { calls: 100, post_every: 0 },
+        task: ClientTask::Nginx { calls: 100, post_every: 0 },
         clients: CALLS,
         wants: &[rate(SEND, REQWEST, 1.5), of(Figure::Cpu, REQWEST, 0.4)],
     },
-    Scenario {
+    ClientScenario {
         name: "nginx100post",
         what: "the same, every 50th a POST: none may be sent twice",
-        task: Task::Nginx { calls: 100, post_every: 50 },
+        task: ClientTask::Nginx { calls: 100, post_every: 50 },
         clients: CALLS,
         wants: &[],
     },
-    Scenario {
+    ClientScenario {
         name: "http2",
         what: "HTTP/2, 1 connection, 100 streams",
-        task: Task::Streams { calls: 100 },
+        task: ClientTask::Streams { calls: 100 },
         clients: &[SEND_H2, HYPER_H2],
         wants: &[rate(SEND_H2, HYPER_H2, 2.0)],
     },
-    Scenario {
+    ClientScenario {
         name: "python",
         what: "Python: 100-byte responses, 100 in flight",
-        task: Task::Flight { calls: 100, body: 100 },
+        task: ClientTask::Flight { calls: 100, body: 100 },
         clients: &[PYTHON_ALL, PYTHON_SEND, AIOHTTP, HTTPX],
         wants: &[rate(PYTHON_ALL, AIOHTTP, 10.0), rate(PYTHON_ALL, HTTPX, 20.0)],
     },

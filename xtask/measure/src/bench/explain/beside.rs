@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use linerate_netbox::{Namespace, NetBox, Running};
 
-use super::case::Beside;
+use super::case::BackgroundActivity;
 use super::servers::Programs;
 
 /// Longest wait of a caller. Reason: it must notice that it shall end.
@@ -46,21 +46,21 @@ impl Ongoing {
     }
 
     pub(crate) fn start(
-        beside: Beside,
+        beside: BackgroundActivity,
         net: &Arc<NetBox>,
         programs: &Programs,
         to: SocketAddr,
     ) -> Result<Ongoing> {
         match beside {
-            Beside::Load(flags) => load(flags, net.client(), programs, to),
-            Beside::LoadNear(flags) => load(flags, net.server(), programs, to),
-            Beside::Hold(n) => Ok(threads(n, net, move |net, stop| {
+            BackgroundActivity::Load(flags) => load(flags, net.client(), programs, to),
+            BackgroundActivity::LoadNear(flags) => load(flags, net.server(), programs, to),
+            BackgroundActivity::Hold(n) => Ok(threads(n, net, move |net, stop| {
                 let held = connect(net, to);
                 while held.is_some() && !stop.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_millis(20));
                 }
             })),
-            Beside::Churn(n, held_ms, pause_ms) => Ok(threads(n, net, move |net, stop| {
+            BackgroundActivity::Churn(n, held_ms, pause_ms) => Ok(threads(n, net, move |net, stop| {
                 while !stop.load(Ordering::Relaxed) {
                     let held = connect(net, to);
                     std::thread::sleep(Duration::from_millis(held_ms));
@@ -68,19 +68,19 @@ impl Ongoing {
                     std::thread::sleep(Duration::from_millis(pause_ms));
                 }
             })),
-            Beside::Calls(path, pause_ms) => Ok(threads(1, net, move |net, stop| {
+            BackgroundActivity::Calls(path, pause_ms) => Ok(threads(1, net, move |net, stop| {
                 while !stop.load(Ordering::Relaxed) {
                     call(net, to, path, |stream| stream.read_to_end(&mut Vec::new()).map(drop));
                     std::thread::sleep(Duration::from_millis(pause_ms));
                 }
             })),
-            Beside::Dawdle(path, bytes) => Ok(threads(1, net, move |net, stop| {
+            BackgroundActivity::Dawdle(path, bytes) => Ok(threads(1, net, move |net, stop| {
                 while !stop.load(Ordering::Relaxed) {
                     call(net, to, path, |stream| dawdle(stream, bytes, stop));
                 }
             })),
-            Beside::Collide(low, high) => collide(low, high, net.client(), programs, to),
-            Beside::Bursts(sockets) => {
+            BackgroundActivity::Collide(low, high) => collide(low, high, net.client(), programs, to),
+            BackgroundActivity::Bursts(sockets) => {
                 let mut c = net.client().command("node");
                 c.arg(programs.script("caller.js")).args([to.ip().to_string(), to.port().to_string()]);
                 c.arg(sockets.to_string());

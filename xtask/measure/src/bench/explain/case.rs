@@ -16,11 +16,11 @@ pub(crate) struct Case {
     /// Further faults of the network, as flags of `xtask net run`.
     pub(crate) net: &'static str,
     /// The server of the case.
-    pub(crate) server: Server,
+    pub(crate) server: CaseServer,
     /// The CPUs of the server.
-    pub(crate) share: Share,
+    pub(crate) share: ServerCpus,
     /// Activity during the case.
-    pub(crate) beside: &'static [Beside],
+    pub(crate) beside: &'static [BackgroundActivity],
     /// Kernel settings of the client's side.
     pub(crate) client_sysctls: &'static [(&'static str, &'static str)],
     /// Kernel settings of the server's side.
@@ -35,7 +35,7 @@ pub(crate) struct Case {
     /// `explain` gets the server's PID.
     pub(crate) pid: bool,
     /// The server is called by this name, which the client must look up.
-    pub(crate) name_server: Option<NameServer>,
+    pub(crate) name_server: Option<CaseNameServer>,
     /// The case depends on CPU time: with `--jobs`, it runs while no other case does.
     pub(crate) alone: bool,
     /// The server is called for the first time by `explain`, and started anew for each diagnosis.
@@ -63,7 +63,7 @@ pub(crate) enum Fixed {
     /// The network's faults are removed.
     Net,
     /// Another server responds, or the same one with other flags.
-    Server(Server),
+    Server(CaseServer),
     /// The other activity stops.
     Alone,
     /// The request has other flags.
@@ -88,10 +88,10 @@ impl Case {
             Fixed::Sysctls(server_sysctls) => Case { client_sysctls: &[], server_sysctls, ..*self },
             Fixed::Names => {
                 let name_server =
-                    Some(NameServer { delay_ms: 0, v6: false, dead_first: false, dead_before: false });
+                    Some(CaseNameServer { delay_ms: 0, v6: false, dead_first: false, dead_before: false });
                 Case { net: "", name_server, ..*self }
             }
-            Fixed::Whole => Case { share: Share::Whole, ..*self },
+            Fixed::Whole => Case { share: ServerCpus::Whole, ..*self },
         };
         Some(mended)
     }
@@ -104,8 +104,8 @@ pub(crate) const PLAIN: Case = Case {
     alike: false,
     rtts: &[0, 40],
     net: "",
-    server: Server::Linerate(&[]),
-    share: Share::Whole,
+    server: CaseServer::Linerate(&[]),
+    share: ServerCpus::Whole,
     beside: &[],
     client_sysctls: &[],
     server_sysctls: &[],
@@ -126,7 +126,7 @@ pub(crate) const PLAIN: Case = Case {
 
 /// A real server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Server {
+pub(crate) enum CaseServer {
     /// `linerate serve` with these flags.
     Linerate(&'static [&'static str]),
     /// programs/server.py in this mode.
@@ -150,7 +150,7 @@ pub(crate) enum Server {
 
 /// The CPUs of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Share {
+pub(crate) enum ServerCpus {
     /// All CPUs.
     Whole,
     /// A tenth of one, by a control group.
@@ -163,7 +163,7 @@ pub(crate) enum Share {
 
 /// Activity while `explain` looks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Beside {
+pub(crate) enum BackgroundActivity {
     /// `linerate load` with these flags, at the same server.
     Load(&'static str),
     /// The same from the server's own side, whatever the round trip: with a distance the same
@@ -188,7 +188,7 @@ pub(crate) enum Beside {
 
 /// The name server of the client, on the server's side.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NameServer {
+pub(crate) struct CaseNameServer {
     /// Milliseconds until it responds.
     pub(crate) delay_ms: u64,
     /// It has an IPv6 address of the server, too.

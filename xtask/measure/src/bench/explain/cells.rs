@@ -3,8 +3,8 @@
 
 use std::sync::OnceLock;
 
-use super::case::{Case, PLAIN, Server, Share};
-use super::wild::{Kind, Mode, Wild};
+use super::case::{Case, CaseServer, PLAIN, ServerCpus};
+use super::wild::{Wild, WildServerKind, WildServerMode};
 
 /// Loops that never sleep beside a cell.
 const LOOPS: usize = 4;
@@ -13,8 +13,10 @@ const LOOPS: usize = 4;
 pub(crate) fn all() -> &'static [Case] {
     static ALL: OnceLock<Vec<Case>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let with = |kind: Kind| kind.tried_with().iter().map(move |(mode, workers)| (kind, *mode, *workers));
-        let each = Kind::ALL.into_iter().flat_map(with);
+        let with = |kind: WildServerKind| {
+            kind.tried_with().iter().map(move |(mode, workers)| (kind, *mode, *workers))
+        };
+        let each = WildServerKind::ALL.into_iter().flat_map(with);
         each.flat_map(|(kind, mode, workers)| [false, true].map(|busy| cell(kind, mode, workers, busy)))
             .collect()
     })
@@ -26,13 +28,13 @@ pub(crate) fn name(wild: Wild) -> String {
     format!("{}{workers} {}", wild.kind.name(), wild.mode.name())
 }
 
-fn cell(kind: Kind, mode: Mode, workers: u8, busy: bool) -> Case {
+fn cell(kind: WildServerKind, mode: WildServerMode, workers: u8, busy: bool) -> Case {
     let wild = Wild { kind, mode, workers };
     let truth = match mode {
-        Mode::Healthy => "",
-        Mode::Think => "server-think",
-        Mode::Cold => "cold-start",
-        Mode::Limited => "rate-limit",
+        WildServerMode::Healthy => "",
+        WildServerMode::Think => "server-think",
+        WildServerMode::Cold => "cold-start",
+        WildServerMode::Limited => "rate-limit",
     };
     let name = format!("{}{}", name(wild), if busy { " busy" } else { "" });
     Case {
@@ -41,10 +43,10 @@ fn cell(kind: Kind, mode: Mode, workers: u8, busy: bool) -> Case {
         truth,
         alike: true,
         also: kind.also(),
-        server: Server::Wild(wild),
-        share: if busy { Share::Beside(LOOPS) } else { Share::Whole },
+        server: CaseServer::Wild(wild),
+        share: if busy { ServerCpus::Beside(LOOPS) } else { ServerCpus::Whole },
         alone: busy,
-        cold: mode == Mode::Cold,
+        cold: mode == WildServerMode::Cold,
         ..PLAIN
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use linerate_netbox::NetBox;
 
-use super::case::NameServer;
+use super::case::CaseNameServer;
 
 /// The name by which a server is called.
 pub(crate) const NAME: &str = "server.test";
@@ -29,13 +29,13 @@ pub(crate) struct Dns {
 }
 
 /// The resolv.conf for it.
-pub(crate) fn resolv_conf(how: NameServer, at: Ipv4Addr) -> String {
+pub(crate) fn resolv_conf(how: CaseNameServer, at: Ipv4Addr) -> String {
     let dead = if how.dead_before { format!("nameserver {NOBODY}\n") } else { String::new() };
     format!("{dead}nameserver {at}\noptions timeout:1 attempts:2\n")
 }
 
 impl Dns {
-    pub(crate) fn start(net: &NetBox, how: NameServer) -> Result<Dns> {
+    pub(crate) fn start(net: &NetBox, how: CaseNameServer) -> Result<Dns> {
         let at = net.server().ip();
         let socket = net.server().run(|| UdpSocket::bind((at, PORT)))?.context("a name server")?;
         socket.set_read_timeout(Some(LOOK))?;

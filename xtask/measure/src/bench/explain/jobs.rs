@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::Options;
+use super::ExplainBenchOptions;
 use super::case::Case;
-use super::results::{self, Run};
+use super::results::{self, DiagnosisRun};
 use super::servers::Programs;
-use super::stage::{self, Stage};
+use super::stage::{self, CaseStage};
 
 /// A case at a round-trip time, and how many diagnoses of it there shall be.
 #[derive(Clone, Copy, Debug)]
@@ -24,16 +24,20 @@ struct Setting {
 /// State that all workers share.
 struct Jobs<'a> {
     programs: &'a Programs,
-    options: &'a Options,
+    options: &'a ExplainBenchOptions,
     begin: Instant,
     waiting: Mutex<VecDeque<Setting>>,
-    runs: Mutex<Vec<Run>>,
+    runs: Mutex<Vec<DiagnosisRun>>,
     /// Diagnoses that there shall be in all.
     wanted: usize,
 }
 
 /// Makes all runs that are missing; returns these and the ones that were there.
-pub(super) fn run(cases: &[&'static Case], programs: &Programs, options: &Options) -> Result<Vec<Run>> {
+pub(super) fn run(
+    cases: &[&'static Case],
+    programs: &Programs,
+    options: &ExplainBenchOptions,
+) -> Result<Vec<DiagnosisRun>> {
     let runs = match &options.results {
         Some(path) => results::read(path)?,
         None => Vec::new(),
@@ -124,7 +128,7 @@ impl Jobs<'_> {
     /// As many diagnoses of a case as are missing.
     fn diagnose(&self, setting: Setting) -> Result<()> {
         let Setting { case, rtt_ms: rtt, upto } = setting;
-        let same = |r: &&Run| r.case == case.name && r.rtt_ms == rtt;
+        let same = |r: &&DiagnosisRun| r.case == case.name && r.rtt_ms == rtt;
         let has = self.runs.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(same).count();
         if has >= upto {
             return Ok(());
@@ -141,7 +145,7 @@ impl Jobs<'_> {
             }
             let stage = match &stage {
                 Some(stage) => stage,
-                None => match Stage::new(case, rtt, self.programs) {
+                None => match CaseStage::new(case, rtt, self.programs) {
                     Ok(new) => stage.insert(new),
                     Err(e) => {
                         println!("{}: not run, {e:#}", case.name);
@@ -160,7 +164,7 @@ impl Jobs<'_> {
             run.fixed_ms = run.predicted.as_ref().and_then(|p| fixed.get(&part(&p.part)).copied());
             self.note(run)?;
         }
-        for doubt in stage.iter().flat_map(Stage::doubts) {
+        for doubt in stage.iter().flat_map(CaseStage::doubts) {
             println!("{}: {doubt}", case.name);
         }
         Ok(())
@@ -169,14 +173,14 @@ impl Jobs<'_> {
     /// The times of the call's parts without the fault; none if they cannot be measured.
     fn without_the_fault(&self, case: &Case, rtt: u64) -> BTreeMap<String, f64> {
         let Some(mended) = case.mended() else { return BTreeMap::new() };
-        let takes = Stage::new(&mended, rtt, self.programs).and_then(|stage| stage.takes(self.programs));
+        let takes = CaseStage::new(&mended, rtt, self.programs).and_then(|stage| stage.takes(self.programs));
         takes.unwrap_or_else(|e| {
             println!("{}: not measured without the fault, {e:#}", case.name);
             BTreeMap::new()
         })
     }
 
-    fn note(&self, run: Run) -> Result<()> {
+    fn note(&self, run: DiagnosisRun) -> Result<()> {
         let named: Vec<String> = run.causes.iter().map(|(id, cost)| format!("{id} {cost:.1}")).collect();
         let said = run.error.clone().unwrap_or_else(|| format!("{} {}", run.verdict, named.join(", ")));
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);

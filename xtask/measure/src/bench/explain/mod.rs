@@ -22,11 +22,11 @@ use std::process::ExitCode;
 use anyhow::{Result, bail, ensure};
 use case::Case;
 use servers::Programs;
-use stage::Stage;
+use stage::CaseStage;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct ExplainBenchOptions {
     /// Only these cases, or all that inject these causes (comma-separated; --list names them).
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -84,7 +84,7 @@ pub(crate) struct Options {
     list: bool,
 }
 
-impl Options {
+impl ExplainBenchOptions {
     /// Diagnoses of a case at one round-trip time.
     fn wanted(&self, case: &Case) -> usize {
         match self.alike {
@@ -120,7 +120,7 @@ impl Options {
 }
 
 /// Measures; the exit code is 1 when a cause was missed or a false alarm given.
-pub(crate) fn main(options: &Options) -> ExitCode {
+pub(crate) fn main(options: &ExplainBenchOptions) -> ExitCode {
     if options.list {
         for c in options.all() {
             let truth = if c.truth.is_empty() { "nothing is wrong" } else { c.truth };
@@ -131,7 +131,7 @@ pub(crate) fn main(options: &Options) -> ExitCode {
     crate::net::in_own_processes(|| Ok(u8::from(!run(options)?)))
 }
 
-fn run(options: &Options) -> Result<bool> {
+fn run(options: &ExplainBenchOptions) -> Result<bool> {
     ensure!(options.runs > 0, "at least one run");
     let cases = options.chosen()?;
     if options.fetch {
@@ -163,9 +163,9 @@ fn run(options: &Options) -> Result<bool> {
 }
 
 /// A plain client's view of each case.
-fn symptoms(cases: &[&'static Case], options: &Options, programs: &Programs) {
+fn symptoms(cases: &[&'static Case], options: &ExplainBenchOptions, programs: &Programs) {
     for (case, rtt) in options.settings(cases) {
-        let seen = Stage::new(case, rtt, programs).and_then(|stage| stage.symptoms());
+        let seen = CaseStage::new(case, rtt, programs).and_then(|stage| stage.symptoms());
         let seen = seen.unwrap_or_else(|e| format!("not run, {e:#}\n"));
         println!("{} ({}), RTT {rtt} ms\n{seen}", case.name, case.truth);
     }

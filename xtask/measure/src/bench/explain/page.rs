@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 
 use super::case::{Case, NOT_INJECTED};
-use super::judged::{Judged, alarms, calibration, judge};
-use super::results::Run;
+use super::judged::{JudgedDiagnosis, alarms, calibration, judge};
+use super::results::DiagnosisRun;
 use super::{cases, cells};
 use xtask::shell;
 
@@ -25,14 +25,14 @@ const CELLS_BEGIN: &str = "<!-- bench explain cells: begin -->";
 const CELLS_END: &str = "<!-- bench explain cells: end -->";
 
 /// The runs of one case at one round-trip time.
-struct Group<'a> {
+struct CaseRuns<'a> {
     case: &'static Case,
     rtt_ms: u64,
-    runs: Vec<&'a Run>,
+    runs: Vec<&'a DiagnosisRun>,
 }
 
-impl Group<'_> {
-    fn count(&self, f: impl Fn(&Run) -> bool) -> usize {
+impl CaseRuns<'_> {
+    fn count(&self, f: impl Fn(&DiagnosisRun) -> bool) -> usize {
         self.runs.iter().filter(|r| f(r)).count()
     }
 
@@ -53,14 +53,14 @@ impl Group<'_> {
         self.first() * 10 >= self.runs.len() * 9 && self.in_first_two() == self.runs.len()
     }
 
-    fn median(&self, f: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+    fn median(&self, f: impl Fn(&DiagnosisRun) -> Option<f64>) -> Option<f64> {
         let mut all: Vec<f64> = self.runs.iter().filter_map(|r| f(r)).collect();
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied()
     }
 
     fn cost(&self) -> String {
-        let cost = |r: &Run| r.causes.iter().find(|c| c.0 == self.case.truth).map(|c| c.1);
+        let cost = |r: &DiagnosisRun| r.causes.iter().find(|c| c.0 == self.case.truth).map(|c| c.1);
         self.median(cost).map_or("-".to_owned(), |c| format!("{c:.1} ms"))
     }
 
@@ -99,17 +99,17 @@ impl Group<'_> {
     }
 }
 
-fn groups(runs: &[Run]) -> Vec<Group<'_>> {
+fn groups(runs: &[DiagnosisRun]) -> Vec<CaseRuns<'_>> {
     let of = |case: &'static Case, rtt_ms: u64| {
         let mine = runs.iter().filter(|r| r.case == case.name && r.rtt_ms == rtt_ms).collect();
-        Group { case, rtt_ms, runs: mine }
+        CaseRuns { case, rtt_ms, runs: mine }
     };
     let all = cases::all().flat_map(|case| case.rtts.iter().map(move |rtt| of(case, *rtt)));
     all.filter(|g| !g.runs.is_empty()).collect()
 }
 
 /// Both tables.
-pub(crate) fn markdown(runs: &[Run]) -> String {
+pub(crate) fn markdown(runs: &[DiagnosisRun]) -> String {
     let groups = groups(runs);
     let (alike, faults): (Vec<_>, Vec<_>) = groups.iter().partition(|g| g.case.alike);
     let mut out = String::new();
@@ -136,7 +136,7 @@ pub(crate) fn markdown(runs: &[Run]) -> String {
     out += "| server | right is | RTT | runs | right | false alarms on the way | verdict after, median | else named first |\n";
     out += "| --- | --- | --- | --- | --- | --- | --- | --- |\n";
     for g in &alike {
-        let right = g.count(|r| judge(g.case, r) == Judged::Right);
+        let right = g.count(|r| judge(g.case, r) == JudgedDiagnosis::Right);
         let truth =
             if g.case.truth.is_empty() { "healthy".to_owned() } else { format!("`{}`", g.case.truth) };
         let alarms = g.alarms();
@@ -154,7 +154,7 @@ pub(crate) fn markdown(runs: &[Run]) -> String {
 }
 
 /// Of each cell how often it was right, unclear and wrong.
-pub(crate) fn cells(runs: &[Run]) -> String {
+pub(crate) fn cells(runs: &[DiagnosisRun]) -> String {
     let mut out =
         "| server | quiet, 0 ms | quiet, 40 ms | beside 4 loops, 0 ms | beside 4 loops, 40 ms | wrong |\n"
             .to_owned();
@@ -182,12 +182,12 @@ pub(crate) fn cells(runs: &[Run]) -> String {
     out
 }
 
-fn run_of(case: &Case, run: &Run) -> bool {
+fn run_of(case: &Case, run: &DiagnosisRun) -> bool {
     run.case == case.name
 }
 
 /// A server with an application: on a quiet machine and beside the loops, near and far.
-fn cell_row(pair: &[Case], runs: &[Run], all: &mut [usize; 3]) -> Option<String> {
+fn cell_row(pair: &[Case], runs: &[DiagnosisRun], all: &mut [usize; 3]) -> Option<String> {
     let (mut fields, mut wrong, mut any) = (Vec::new(), Vec::<String>::new(), false);
     for case in pair {
         for rtt in case.rtts {
@@ -196,7 +196,7 @@ fn cell_row(pair: &[Case], runs: &[Run], all: &mut [usize; 3]) -> Option<String>
                 any = true;
                 let judged = judge(case, run);
                 counts[judged as usize] += 1;
-                if judged == Judged::Wrong {
+                if judged == JudgedDiagnosis::Wrong {
                     let named = run.causes.first().map_or(run.verdict.as_str(), |c| c.0.as_str());
                     wrong.push(named.to_owned());
                 }
@@ -212,7 +212,7 @@ fn cell_row(pair: &[Case], runs: &[Run], all: &mut [usize; 3]) -> Option<String>
 }
 
 /// The totals of all groups.
-fn sums(groups: &[Group<'_>]) -> String {
+fn sums(groups: &[CaseRuns<'_>]) -> String {
     let (alike, faults): (Vec<_>, Vec<_>) = groups.iter().partition(|g| g.case.alike);
     let runs: usize = alike.iter().map(|g| g.runs.len()).sum();
     let alarms: usize = alike.iter().map(|g| g.alarms()).sum();
@@ -251,18 +251,18 @@ fn sums(groups: &[Group<'_>]) -> String {
 }
 
 /// Whether all requested cases were measured.
-pub(crate) fn all_reached(runs: &[Run]) -> bool {
+pub(crate) fn all_reached(runs: &[DiagnosisRun]) -> bool {
     groups(runs).iter().all(|g| if g.case.alike { g.alarms() == 0 } else { g.reached() })
 }
 
 /// Puts the tables into the page, at the place of those in clear text or over TLS.
-pub(crate) fn write(runs: &[Run], tls: bool, machine: &str) -> Result<()> {
+pub(crate) fn write(runs: &[DiagnosisRun], tls: bool, machine: &str) -> Result<()> {
     let markers = if tls { [TLS_BEGIN, TLS_END] } else { [BEGIN, END] };
     put(markers, &format!("{machine}\n\n{}", markdown(runs)))
 }
 
 /// The same of cells.
-pub(crate) fn write_cells(runs: &[Run], machine: &str) -> Result<()> {
+pub(crate) fn write_cells(runs: &[DiagnosisRun], machine: &str) -> Result<()> {
     put([CELLS_BEGIN, CELLS_END], &format!("{machine}\n\n{}", cells(runs)))
 }
 
@@ -277,14 +277,14 @@ fn put(markers: [&str; 2], tables: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn run(case: &str, rtt_ms: u64, verdict: &str, causes: &[&str]) -> Run {
-        Run {
+    fn run(case: &str, rtt_ms: u64, verdict: &str, causes: &[&str]) -> DiagnosisRun {
+        DiagnosisRun {
             case: case.into(),
             rtt_ms,
             verdict: verdict.into(),
             causes: causes.iter().map(|id| ((*id).to_owned(), 40.0)).collect(),
             took_s: 2.0,
-            ..Run::default()
+            ..DiagnosisRun::default()
         }
     }
 
@@ -317,11 +317,11 @@ mod tests {
 
     #[test]
     fn cells_are_judged() {
-        let think = |proof: &str| Run {
+        let think = |proof: &str| DiagnosisRun {
             proofs: vec![proof.to_owned()],
             ..run("go think", 40, "caused", &["server-think"])
         };
-        let wrong = Run { case: "go healthy busy".to_owned(), ..think("likely") };
+        let wrong = DiagnosisRun { case: "go healthy busy".to_owned(), ..think("likely") };
         let text = cells(&[think("likely"), think("possible"), wrong]);
         assert!(text.contains("| go think | 0 / 0 / 0 | 2 / 0 / 0 | 0 / 0 / 0 | 0 / 0 / 0 | - |"), "{text}");
         assert!(

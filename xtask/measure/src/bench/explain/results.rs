@@ -13,7 +13,7 @@ use super::case::{Case, ON_THE_WAY};
 
 /// One diagnosis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Run {
+pub(crate) struct DiagnosisRun {
     pub(crate) case: String,
     pub(crate) rtt_ms: u64,
     /// `healthy`, `caused`, `inconclusive`.
@@ -32,7 +32,7 @@ pub(crate) struct Run {
     pub(crate) parts_off: Option<f64>,
     /// The prediction for the call once the correct cause is fixed.
     #[serde(default)]
-    pub(crate) predicted: Option<Predicted>,
+    pub(crate) predicted: Option<PredictedCall>,
     /// Time of that part of the call without the fault, milliseconds, if measured.
     #[serde(default)]
     pub(crate) fixed_ms: Option<f64>,
@@ -42,7 +42,7 @@ pub(crate) struct Run {
 
 /// The prediction for the call after a fix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Predicted {
+pub(crate) struct PredictedCall {
     /// Of which part of it.
     pub(crate) part: String,
     pub(crate) ms: f64,
@@ -51,12 +51,12 @@ pub(crate) struct Predicted {
     pub(crate) between: Option<(f64, f64)>,
 }
 
-impl Run {
+impl DiagnosisRun {
     /// Reads the command's document.
-    pub(crate) fn of(case: &Case, rtt_ms: u64, took_s: f64, json: &Value) -> Run {
+    pub(crate) fn of(case: &Case, rtt_ms: u64, took_s: f64, json: &Value) -> DiagnosisRun {
         let causes = json["causes"].as_array().into_iter().flatten();
         let cause = |c: &Value| Some((c["id"].as_str()?.to_owned(), c["cost_ms"].as_f64().unwrap_or(0.0)));
-        Run {
+        DiagnosisRun {
             case: case.name.to_owned(),
             rtt_ms,
             verdict: json["verdict"].as_str().unwrap_or("none").to_owned(),
@@ -70,7 +70,7 @@ impl Run {
                 let part = right["part"].as_str()?.to_owned();
                 let predicted = &right["predicted"];
                 let end = |n: usize| predicted["ci95_ms"][n].as_f64();
-                Some(Predicted { part, ms: predicted["after_ms"].as_f64()?, between: end(0).zip(end(1)) })
+                Some(PredictedCall { part, ms: predicted["after_ms"].as_f64()?, between: end(0).zip(end(1)) })
             }),
             fixed_ms: None,
             error: None,
@@ -138,7 +138,7 @@ pub(crate) fn middles(json: &Value) -> BTreeMap<String, f64> {
 
 /// All runs in a file; none if there is no file. A last line that was interrupted while it was
 /// written is taken off the file, so that its run is made again.
-pub(crate) fn read(path: &Path) -> Result<Vec<Run>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<DiagnosisRun>> {
     let Ok(mut text) = std::fs::read_to_string(path) else { return Ok(Vec::new()) };
     let whole = text.rfind('\n').map_or(0, |at| at + 1);
     if whole < text.len() {
@@ -153,7 +153,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Run>> {
 }
 
 /// Adds a run to a file, by one write.
-pub(crate) fn add(path: &Path, run: &Run) -> Result<()> {
+pub(crate) fn add(path: &Path, run: &DiagnosisRun) -> Result<()> {
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
     file.write_all(format!("{}\n", serde_json::to_string(run)?).as_bytes())?;
     Ok(())
@@ -168,7 +168,7 @@ mod tests {
     fn a_measurement_goes_on_where_it_was_interrupted() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("results");
-        let run = |case: &str| Run { case: case.to_owned(), ..Run::default() };
+        let run = |case: &str| DiagnosisRun { case: case.to_owned(), ..DiagnosisRun::default() };
         assert_eq!(read(&path).expect("no file is no error"), []);
         add(&path, &run("a")).expect("written");
         let whole = std::fs::read(&path).expect("there");
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(read(&path).expect("readable"), [run("a")]);
         add(&path, &run("b")).expect("written");
         assert_eq!(read(&path).expect("readable"), [run("a"), run("b")]);
-        let ended = |words: &str| Run { error: Some(words.to_owned()), ..run("c") };
+        let ended = |words: &str| DiagnosisRun { error: Some(words.to_owned()), ..run("c") };
         assert!(
             ended("exit status: 130: ").was_interrupted() && ended("signal: 2 (SIGINT): ").was_interrupted()
         );
@@ -194,7 +194,7 @@ mod tests {
             "times_ms": { "call": [9.0, 4.0, 5.0], "with_lookup": [] },
         });
         assert_eq!(middles(&json), [("call".to_owned(), 5.0)].into());
-        let mut run = Run::of(&Case { truth: "slow-start", ..PLAIN }, 40, 1.5, &json);
+        let mut run = DiagnosisRun::of(&Case { truth: "slow-start", ..PLAIN }, 40, 1.5, &json);
         assert_eq!(run.prediction_off(), None, "nothing to hold it against");
         run.fixed_ms = Some(4.0);
         assert!(run.prediction_off().is_some_and(|off| (off - 0.1).abs() < 1e-9));
@@ -205,8 +205,9 @@ mod tests {
         assert_eq!(run.rank("redirects", &["slow-start"]), Some(1), "what it is named behind");
         assert_eq!(run.on_the_way().collect::<Vec<_>>(), ["slow-start"]);
         assert!(run.parts_off.is_some_and(|p| (p - 0.01).abs() < 1e-9));
-        let again: Run = serde_json::from_str(&serde_json::to_string(&run).expect("JSON")).expect("a run");
+        let again: DiagnosisRun =
+            serde_json::from_str(&serde_json::to_string(&run).expect("JSON")).expect("a run");
         assert_eq!(again, run);
-        assert_eq!(Run::of(&PLAIN, 0, 0.0, &Value::Null).verdict, "none");
+        assert_eq!(DiagnosisRun::of(&PLAIN, 0, 0.0, &Value::Null).verdict, "none");
     }
 }

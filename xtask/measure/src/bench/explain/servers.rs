@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use linerate_netbox::{NetBox, Running, SERVER_IP};
 
-use super::case::{Beside, Case, Server, Share};
+use super::case::{BackgroundActivity, Case, CaseServer, ServerCpus};
 use super::dns::NAME;
 use super::nginx::{BEHIND, NAGLE_BEHIND, PORT, nginx_conf};
-use super::wild::Mode;
+use super::wild::WildServerMode;
 use crate::bench::serve::peer::certificate;
 use xtask::shell;
 
@@ -111,10 +111,16 @@ impl Programs {
 
     /// Why a case cannot be run over TLS.
     pub(crate) fn plain_alone(&self, case: &Case) -> Option<&'static str> {
-        let wild = matches!(case.server, Server::Wild(_));
-        let misbehaves = matches!(case.server, Server::Linerate(flags) if flags.contains(&"--misbehave"));
+        let wild = matches!(case.server, CaseServer::Wild(_));
+        let misbehaves = matches!(case.server, CaseServer::Linerate(flags) if flags.contains(&"--misbehave"));
         let others = case.beside.iter().any(|b| {
-            !matches!(b, Beside::Load(_) | Beside::LoadNear(_) | Beside::Hold(_) | Beside::Churn(..))
+            !matches!(
+                b,
+                BackgroundActivity::Load(_)
+                    | BackgroundActivity::LoadNear(_)
+                    | BackgroundActivity::Hold(_)
+                    | BackgroundActivity::Churn(..)
+            )
         });
         if !self.tls {
             case.over_tls.then_some("their fault is in TLS (--tls)")
@@ -134,17 +140,17 @@ impl Programs {
     /// A program that a case needs and this machine lacks.
     pub(crate) fn lacking(&self, case: &Case) -> Option<&'static str> {
         let server = match case.server {
-            Server::Linerate(_) => None,
-            Server::Wild(wild) => return wild.kind.lacking(&self.dir),
-            Server::Python(_) | Server::Odd(_) => Some("python3"),
-            Server::Jdk(..) => Some("javac"),
-            Server::Node(_) => Some("node"),
-            Server::Go => Some("go"),
-            Server::Nginx(_) | Server::NginxHttp2(_) => Some("nginx"),
+            CaseServer::Linerate(_) => None,
+            CaseServer::Wild(wild) => return wild.kind.lacking(&self.dir),
+            CaseServer::Python(_) | CaseServer::Odd(_) => Some("python3"),
+            CaseServer::Jdk(..) => Some("javac"),
+            CaseServer::Node(_) => Some("node"),
+            CaseServer::Go => Some("go"),
+            CaseServer::Nginx(_) | CaseServer::NginxHttp2(_) => Some("nginx"),
         };
         let callers = case.beside.iter().map(|beside| match beside {
-            Beside::Collide(..) => Some("python3"),
-            Beside::Bursts(_) => Some("node"),
+            BackgroundActivity::Collide(..) => Some("python3"),
+            BackgroundActivity::Bursts(_) => Some("node"),
             _ => None,
         });
         callers.chain([server]).flatten().find(|needs| shell::find(needs).is_none())
@@ -158,33 +164,39 @@ impl Programs {
 
 /// A server that runs, and all that belongs to it.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct StartedServer {
     /// The first is the server; the others stand behind or beside it.
     processes: Vec<Running>,
-    _group: Option<Group>,
+    _group: Option<CpuGroup>,
     _dir: tempfile::TempDir,
 }
 
-impl Started {
+impl StartedServer {
     pub(crate) fn pid(&self) -> u32 {
         self.processes[0].id()
     }
 }
 
 /// Starts it and waits until it listens.
-pub(crate) fn start(net: &NetBox, programs: &Programs, server: Server, share: Share) -> Result<Started> {
+pub(crate) fn start(
+    net: &NetBox,
+    programs: &Programs,
+    server: CaseServer,
+    share: ServerCpus,
+) -> Result<StartedServer> {
     let dir = tempfile::tempdir()?;
     let mut c = command(net, programs, server, share, dir.path())?;
     c.current_dir(dir.path()).stdin(Stdio::null()).stdout(Stdio::null());
     c.stderr(std::fs::File::create(dir.path().join("errors"))?);
     let mut behind = Vec::new();
     let misbehaves = match server {
-        Server::Nginx(lines) if lines.contains("http://nagle") => {
+        CaseServer::Nginx(lines) if lines.contains("http://nagle") => {
             Some((NAGLE_BEHIND, &["--misbehave", "nagle-split"][..]))
         }
-        Server::Nginx(_) => Some((BEHIND, &["--misbehave", "late-body=100"][..])),
-        Server::Wild(wild) if wild.kind.is_proxy() => {
-            let how = if wild.mode == Mode::Think { &["--misbehave", "think=100"][..] } else { &[] };
+        CaseServer::Nginx(_) => Some((BEHIND, &["--misbehave", "late-body=100"][..])),
+        CaseServer::Wild(wild) if wild.kind.is_proxy() => {
+            let how =
+                if wild.mode == WildServerMode::Think { &["--misbehave", "think=100"][..] } else { &[] };
             Some((BEHIND, how))
         }
         _ => None,
@@ -205,15 +217,15 @@ pub(crate) fn start(net: &NetBox, programs: &Programs, server: Server, share: Sh
     }
     let mut group = None;
     match share {
-        Share::Whole => {}
-        Share::Tenth => group = Some(Group::throttled(process.id())?),
-        Share::Contended(n) | Share::Beside(n) => {
+        ServerCpus::Whole => {}
+        ServerCpus::Tenth => group = Some(CpuGroup::throttled(process.id())?),
+        ServerCpus::Contended(n) | ServerCpus::Beside(n) => {
             for _ in 0..n {
                 let mut c = match share {
-                    Share::Contended(_) => net.server().command("taskset"),
+                    ServerCpus::Contended(_) => net.server().command("taskset"),
                     _ => net.server().command("env"),
                 };
-                if matches!(share, Share::Contended(_)) {
+                if matches!(share, ServerCpus::Contended(_)) {
                     c.args(["-c", "0"]);
                 }
                 c.args(["sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
@@ -222,15 +234,21 @@ pub(crate) fn start(net: &NetBox, programs: &Programs, server: Server, share: Sh
         }
     }
     behind.insert(0, process);
-    Ok(Started { processes: behind, _group: group, _dir: dir })
+    Ok(StartedServer { processes: behind, _group: group, _dir: dir })
 }
 
-fn command(net: &NetBox, programs: &Programs, server: Server, share: Share, dir: &Path) -> Result<Command> {
+fn command(
+    net: &NetBox,
+    programs: &Programs,
+    server: CaseServer,
+    share: ServerCpus,
+    dir: &Path,
+) -> Result<Command> {
     let at = format!("0.0.0.0:{PORT}");
     let port = PORT.to_string();
     let file = |name: &str| programs.dir.join(name).into_os_string();
     let words: Vec<std::ffi::OsString> = match server {
-        Server::Linerate(flags) => {
+        CaseServer::Linerate(flags) => {
             let own = [programs.linerate.clone().into(), "serve".into(), "--listen".into(), at.into()];
             let tls = if programs.tls {
                 vec!["--tls-cert".into(), file(CERTIFICATE), "--tls-key".into(), file(KEY)]
@@ -239,19 +257,19 @@ fn command(net: &NetBox, programs: &Programs, server: Server, share: Share, dir:
             };
             own.into_iter().chain(flags.iter().map(Into::into)).chain(tls).collect()
         }
-        Server::Python(mode) => vec!["python3".into(), file("server.py"), port.into(), mode.into()],
-        Server::Odd(mode) => vec!["python3".into(), file("odd.py"), port.into(), mode.into()],
-        Server::Wild(wild) => wild.words(&programs.dir, dir)?,
-        Server::Node(mode) => vec!["node".into(), file("server.js"), port.into(), mode.into()],
-        Server::Go => vec![file("server-go"), port.into()],
-        Server::Jdk(mode, flags) => {
+        CaseServer::Python(mode) => vec!["python3".into(), file("server.py"), port.into(), mode.into()],
+        CaseServer::Odd(mode) => vec!["python3".into(), file("odd.py"), port.into(), mode.into()],
+        CaseServer::Wild(wild) => wild.words(&programs.dir, dir)?,
+        CaseServer::Node(mode) => vec!["node".into(), file("server.js"), port.into(), mode.into()],
+        CaseServer::Go => vec![file("server-go"), port.into()],
+        CaseServer::Jdk(mode, flags) => {
             let own = [std::ffi::OsString::from("java")].into_iter().chain(flags.iter().map(Into::into));
             own.chain(["-cp".into(), programs.dir.clone().into(), "Server".into(), port.into(), mode.into()])
                 .collect()
         }
-        Server::Nginx(lines) | Server::NginxHttp2(lines) => {
+        CaseServer::Nginx(lines) | CaseServer::NginxHttp2(lines) => {
             let nginx = shell::find("nginx").context("nginx is not installed")?;
-            let listen = nginx_listen(programs, matches!(server, Server::NginxHttp2(_)));
+            let listen = nginx_listen(programs, matches!(server, CaseServer::NginxHttp2(_)));
             std::fs::write(dir.join("nginx.conf"), nginx_conf(&listen, lines))?;
             words_file(dir)?;
             vec![
@@ -268,7 +286,7 @@ fn command(net: &NetBox, programs: &Programs, server: Server, share: Share, dir:
     let mut all = words.into_iter();
     let first = all.next().context("a program")?;
     let mut c = match share {
-        Share::Contended(_) => {
+        ServerCpus::Contended(_) => {
             let mut c = net.server().command("taskset");
             c.args(["-c", "0"]).arg(first);
             c
@@ -280,7 +298,7 @@ fn command(net: &NetBox, programs: &Programs, server: Server, share: Share, dir:
         let vars = [("BENCH_TLS_CERT", CERTIFICATE), ("BENCH_TLS_KEY", KEY), ("BENCH_TLS_P12", STORE)];
         c.envs(vars.map(|(name, value)| (name, file(value))));
     }
-    if let Server::Wild(wild) = server {
+    if let CaseServer::Wild(wild) = server {
         c.env("BENCH_MODE", wild.mode.name()).env("BENCH_MARK", dir.join("called"));
         c.env("PYTHONPATH", &programs.dir).env("PHP_CLI_SERVER_WORKERS", wild.workers.max(1).to_string());
     }
@@ -314,10 +332,10 @@ fn words_file(dir: &Path) -> Result<()> {
 
 /// A control group with 10 % of a CPU; removed when dropped.
 #[derive(Debug)]
-struct Group(PathBuf);
+struct CpuGroup(PathBuf);
 
-impl Group {
-    fn throttled(pid: u32) -> Result<Group> {
+impl CpuGroup {
+    fn throttled(pid: u32) -> Result<CpuGroup> {
         let name = format!("linerate-bench-{}", std::process::id());
         let v1 = Path::new("/sys/fs/cgroup/cpu").join(&name);
         let v2 = Path::new("/sys/fs/cgroup").join(&name);
@@ -330,7 +348,7 @@ impl Group {
         };
         let (path, values) = settings;
         std::fs::create_dir(path).with_context(|| path.display().to_string())?;
-        let group = Group(path.to_owned());
+        let group = CpuGroup(path.to_owned());
         for (file, value) in values {
             std::fs::write(path.join(file), value).with_context(|| format!("{}/{file}", path.display()))?;
         }
@@ -339,7 +357,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for CpuGroup {
     fn drop(&mut self) {
         // A group can only be removed once it is empty; its process has just been killed.
         let begin = Instant::now();

@@ -16,9 +16,9 @@ use super::beside::Ongoing;
 use super::case::Case;
 use super::dns::{Dns, NAME, resolv_conf};
 use super::nginx::{BEHIND, PORT};
-use super::results::{self, Run};
-use super::servers::{self, Programs, Started};
-use crate::net::Options;
+use super::results::{self, DiagnosisRun};
+use super::servers::{self, Programs, StartedServer};
+use crate::net::NetImpairments;
 
 /// The longest a diagnosis may take: three times its budget.
 const LIMIT: Duration = Duration::from_secs(45);
@@ -31,11 +31,11 @@ const SETTLE: Duration = Duration::from_secs(1);
 
 /// A running case. The fields are dropped in order: callers before the server, the network last.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct CaseStage {
     case: Case,
     rtt_ms: u64,
     _ongoing: Vec<Ongoing>,
-    server: Started,
+    server: StartedServer,
     /// The certificate of a server that speaks TLS.
     certificate: Option<PathBuf>,
     _dns: Option<Dns>,
@@ -43,9 +43,9 @@ pub(crate) struct Stage {
     dir: tempfile::TempDir,
 }
 
-impl Stage {
-    pub(crate) fn new(case: &Case, rtt_ms: u64, programs: &Programs) -> Result<Stage> {
-        let mut options = Options::parse(case.net)?;
+impl CaseStage {
+    pub(crate) fn new(case: &Case, rtt_ms: u64, programs: &Programs) -> Result<CaseStage> {
+        let mut options = NetImpairments::parse(case.net)?;
         options.delay_both(Duration::from_micros(rtt_ms * 500));
         let mut builder = options.builder();
         if let Some(how) = case.name_server {
@@ -66,7 +66,7 @@ impl Stage {
         let to = SocketAddr::from((net.server().ip(), PORT));
         let certificate = programs.certificate();
         let _ongoing = Vec::new();
-        let mut stage = Stage { case: *case, rtt_ms, _ongoing, server, certificate, _dns: dns, net, dir };
+        let mut stage = CaseStage { case: *case, rtt_ms, _ongoing, server, certificate, _dns: dns, net, dir };
         if !case.cold {
             stage.warm_up()?;
         }
@@ -117,7 +117,7 @@ impl Stage {
     }
 
     /// Asks `explain` once.
-    pub(crate) fn explain(&self, programs: &Programs) -> Result<Run> {
+    pub(crate) fn explain(&self, programs: &Programs) -> Result<DiagnosisRun> {
         Ok(self.explained(programs)?.0)
     }
 
@@ -127,7 +127,7 @@ impl Stage {
     }
 
     /// The output of `explain`, and its document.
-    fn explained(&self, programs: &Programs) -> Result<(Run, Value)> {
+    fn explained(&self, programs: &Programs) -> Result<(DiagnosisRun, Value)> {
         let (out, errors) = (self.dir.path().join("out"), self.dir.path().join("errors"));
         let mut c = self.net.client().command(&programs.explain);
         c.args(["explain", "--json", "-"]).args(self.flags());
@@ -149,7 +149,8 @@ impl Stage {
                 break status;
             }
             if begin.elapsed() > LIMIT {
-                let mut run = Run::of(&self.case, self.rtt_ms, begin.elapsed().as_secs_f64(), &Value::Null);
+                let mut run =
+                    DiagnosisRun::of(&self.case, self.rtt_ms, begin.elapsed().as_secs_f64(), &Value::Null);
                 run.error = Some(format!("explain did not end within {LIMIT:?}"));
                 return Ok((run, Value::Null));
             }
@@ -158,7 +159,7 @@ impl Stage {
         let took = begin.elapsed().as_secs_f64();
         let text = std::fs::read_to_string(&out)?;
         let json: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
-        let mut run = Run::of(&self.case, self.rtt_ms, took, &json);
+        let mut run = DiagnosisRun::of(&self.case, self.rtt_ms, took, &json);
         if json.is_null() {
             let words = std::fs::read_to_string(&errors)?;
             run.error = Some(format!("{status}: {}", words.trim()));

@@ -16,15 +16,15 @@ use xtask::shell;
 /// A server with its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wild {
-    pub(crate) kind: Kind,
-    pub(crate) mode: Mode,
+    pub(crate) kind: WildServerKind,
+    pub(crate) mode: WildServerMode,
     /// Calls that it serves at once, where that is set; else 0.
     pub(crate) workers: u8,
 }
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WildServerKind {
     GunicornSync,
     GunicornThreads,
     Uvicorn,
@@ -51,7 +51,7 @@ pub(crate) enum Kind {
 
 /// What the application does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum WildServerMode {
     /// It answers at once.
     Healthy,
     /// 100 ms of waiting.
@@ -62,19 +62,19 @@ pub(crate) enum Mode {
     Limited,
 }
 
-impl Mode {
+impl WildServerMode {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Mode::Healthy => "healthy",
-            Mode::Think => "think",
-            Mode::Cold => "cold",
-            Mode::Limited => "limited",
+            WildServerMode::Healthy => "healthy",
+            WildServerMode::Think => "think",
+            WildServerMode::Cold => "cold",
+            WildServerMode::Limited => "limited",
         }
     }
 }
 
 /// What a server needs of this machine.
-enum Need {
+enum WildServerNeed {
     Program(&'static str),
     Python(&'static str),
     Node(&'static str),
@@ -84,79 +84,81 @@ enum Need {
     Postgres,
 }
 
-impl Kind {
-    pub(crate) const ALL: [Kind; 22] = [
-        Kind::GunicornSync,
-        Kind::GunicornThreads,
-        Kind::Uvicorn,
-        Kind::Waitress,
-        Kind::Flask,
-        Kind::FastApi,
-        Kind::Express,
-        Kind::Fastify,
-        Kind::Php,
-        Kind::Webrick,
-        Kind::Go,
-        Kind::Jdk,
-        Kind::Tomcat,
-        Kind::Jetty,
-        Kind::Undertow,
-        Kind::Rows,
-        Kind::Nginx,
-        Kind::NginxProxy,
-        Kind::Haproxy,
-        Kind::Apache,
-        Kind::Lighttpd,
-        Kind::Caddy,
+impl WildServerKind {
+    pub(crate) const ALL: [WildServerKind; 22] = [
+        WildServerKind::GunicornSync,
+        WildServerKind::GunicornThreads,
+        WildServerKind::Uvicorn,
+        WildServerKind::Waitress,
+        WildServerKind::Flask,
+        WildServerKind::FastApi,
+        WildServerKind::Express,
+        WildServerKind::Fastify,
+        WildServerKind::Php,
+        WildServerKind::Webrick,
+        WildServerKind::Go,
+        WildServerKind::Jdk,
+        WildServerKind::Tomcat,
+        WildServerKind::Jetty,
+        WildServerKind::Undertow,
+        WildServerKind::Rows,
+        WildServerKind::Nginx,
+        WildServerKind::NginxProxy,
+        WildServerKind::Haproxy,
+        WildServerKind::Apache,
+        WildServerKind::Lighttpd,
+        WildServerKind::Caddy,
     ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::GunicornSync => "gunicorn-sync",
-            Kind::GunicornThreads => "gunicorn-gthread",
-            Kind::Uvicorn => "uvicorn",
-            Kind::Waitress => "waitress",
-            Kind::Flask => "flask",
-            Kind::FastApi => "fastapi",
-            Kind::Express => "express",
-            Kind::Fastify => "fastify",
-            Kind::Php => "php-s",
-            Kind::Webrick => "webrick",
-            Kind::Go => "go",
-            Kind::Jdk => "jdk",
-            Kind::Tomcat => "tomcat",
-            Kind::Jetty => "jetty",
-            Kind::Undertow => "undertow",
-            Kind::Rows => "postgres-rows",
-            Kind::Nginx => "nginx",
-            Kind::NginxProxy => "nginx-proxy",
-            Kind::Haproxy => "haproxy",
-            Kind::Apache => "apache",
-            Kind::Lighttpd => "lighttpd",
-            Kind::Caddy => "caddy",
+            WildServerKind::GunicornSync => "gunicorn-sync",
+            WildServerKind::GunicornThreads => "gunicorn-gthread",
+            WildServerKind::Uvicorn => "uvicorn",
+            WildServerKind::Waitress => "waitress",
+            WildServerKind::Flask => "flask",
+            WildServerKind::FastApi => "fastapi",
+            WildServerKind::Express => "express",
+            WildServerKind::Fastify => "fastify",
+            WildServerKind::Php => "php-s",
+            WildServerKind::Webrick => "webrick",
+            WildServerKind::Go => "go",
+            WildServerKind::Jdk => "jdk",
+            WildServerKind::Tomcat => "tomcat",
+            WildServerKind::Jetty => "jetty",
+            WildServerKind::Undertow => "undertow",
+            WildServerKind::Rows => "postgres-rows",
+            WildServerKind::Nginx => "nginx",
+            WildServerKind::NginxProxy => "nginx-proxy",
+            WildServerKind::Haproxy => "haproxy",
+            WildServerKind::Apache => "apache",
+            WildServerKind::Lighttpd => "lighttpd",
+            WildServerKind::Caddy => "caddy",
         }
     }
 
-    fn needs(self) -> Need {
+    fn needs(self) -> WildServerNeed {
         match self {
-            Kind::GunicornSync | Kind::GunicornThreads => Need::Python("gunicorn"),
-            Kind::Uvicorn => Need::Python("uvicorn"),
-            Kind::Waitress => Need::Python("waitress"),
-            Kind::Flask => Need::Python("flask"),
-            Kind::FastApi => Need::Python("fastapi"),
-            Kind::Express => Need::Node("express"),
-            Kind::Fastify => Need::Node("fastify"),
-            Kind::Php => Need::Program("php"),
-            Kind::Webrick => Need::Program("ruby"),
-            Kind::Go => Need::Program("go"),
-            Kind::Jdk => Need::Program("javac"),
-            Kind::Tomcat | Kind::Jetty | Kind::Undertow => Need::Jars,
-            Kind::Rows => Need::Postgres,
-            Kind::Nginx | Kind::NginxProxy => Need::Program("nginx"),
-            Kind::Haproxy => Need::Program("haproxy"),
-            Kind::Apache => Need::Program("apache2"),
-            Kind::Lighttpd => Need::Program("lighttpd"),
-            Kind::Caddy => Need::Program("caddy"),
+            WildServerKind::GunicornSync | WildServerKind::GunicornThreads => {
+                WildServerNeed::Python("gunicorn")
+            }
+            WildServerKind::Uvicorn => WildServerNeed::Python("uvicorn"),
+            WildServerKind::Waitress => WildServerNeed::Python("waitress"),
+            WildServerKind::Flask => WildServerNeed::Python("flask"),
+            WildServerKind::FastApi => WildServerNeed::Python("fastapi"),
+            WildServerKind::Express => WildServerNeed::Node("express"),
+            WildServerKind::Fastify => WildServerNeed::Node("fastify"),
+            WildServerKind::Php => WildServerNeed::Program("php"),
+            WildServerKind::Webrick => WildServerNeed::Program("ruby"),
+            WildServerKind::Go => WildServerNeed::Program("go"),
+            WildServerKind::Jdk => WildServerNeed::Program("javac"),
+            WildServerKind::Tomcat | WildServerKind::Jetty | WildServerKind::Undertow => WildServerNeed::Jars,
+            WildServerKind::Rows => WildServerNeed::Postgres,
+            WildServerKind::Nginx | WildServerKind::NginxProxy => WildServerNeed::Program("nginx"),
+            WildServerKind::Haproxy => WildServerNeed::Program("haproxy"),
+            WildServerKind::Apache => WildServerNeed::Program("apache2"),
+            WildServerKind::Lighttpd => WildServerNeed::Program("lighttpd"),
+            WildServerKind::Caddy => WildServerNeed::Program("caddy"),
         }
     }
 
@@ -164,11 +166,13 @@ impl Kind {
     pub(crate) fn lacking(self, dir: &Path) -> Option<&'static str> {
         static KNOWN: Mutex<BTreeMap<&str, bool>> = Mutex::new(BTreeMap::new());
         let (name, has): (&'static str, Box<dyn Fn() -> bool>) = match self.needs() {
-            Need::Program(name) => (name, Box::new(move || shell::find(name).is_some())),
-            Need::Python(name) => (name, Box::new(move || imports(name))),
-            Need::Node(name) => (name, Box::new(move || dir.join("node_modules").join(name).is_dir())),
-            Need::Jars => ("what --fetch downloads", Box::new(jars::are_there)),
-            Need::Postgres => ("postgresql", Box::new(has_postgres)),
+            WildServerNeed::Program(name) => (name, Box::new(move || shell::find(name).is_some())),
+            WildServerNeed::Python(name) => (name, Box::new(move || imports(name))),
+            WildServerNeed::Node(name) => {
+                (name, Box::new(move || dir.join("node_modules").join(name).is_dir()))
+            }
+            WildServerNeed::Jars => ("what --fetch downloads", Box::new(jars::are_there)),
+            WildServerNeed::Postgres => ("postgresql", Box::new(has_postgres)),
         };
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         (!*known.entry(name).or_insert_with(has)).then_some(name)
@@ -179,37 +183,42 @@ impl Kind {
     pub(crate) fn also(self) -> &'static [&'static str] {
         match self {
             // They close the connection after each response.
-            Kind::GunicornSync | Kind::Flask | Kind::Php => &["no-keep-alive"],
+            WildServerKind::GunicornSync | WildServerKind::Flask | WildServerKind::Php => &["no-keep-alive"],
             // Head and body leave in a write each, under Nagle's algorithm.
-            Kind::Webrick => &["server-nagle-delayed-ack"],
+            WildServerKind::Webrick => &["server-nagle-delayed-ack"],
             _ => &[],
         }
     }
 
     /// What it is tried with: the application, and workers.
-    pub(crate) fn tried_with(self) -> &'static [(Mode, u8)] {
-        use Mode::{Cold, Healthy, Limited, Think};
+    pub(crate) fn tried_with(self) -> &'static [(WildServerMode, u8)] {
+        use WildServerMode::{Cold, Healthy, Limited, Think};
         match self {
             // A row that a call holds serves one at a time, whatever the number of workers.
-            Kind::Rows => &[(Healthy, 4), (Think, 4)],
-            Kind::GunicornSync
-            | Kind::GunicornThreads
-            | Kind::Waitress
-            | Kind::Jdk
-            | Kind::Tomcat
-            | Kind::Jetty
-            | Kind::Undertow
-            | Kind::Php => &[(Healthy, 1), (Healthy, 4), (Think, 1), (Think, 2), (Think, 4), (Cold, 1)],
-            Kind::Nginx | Kind::Apache | Kind::Lighttpd | Kind::Caddy => &[(Healthy, 0)],
-            Kind::NginxProxy => &[(Healthy, 0), (Think, 0), (Limited, 0)],
-            Kind::Haproxy => &[(Healthy, 0), (Think, 0)],
+            WildServerKind::Rows => &[(Healthy, 4), (Think, 4)],
+            WildServerKind::GunicornSync
+            | WildServerKind::GunicornThreads
+            | WildServerKind::Waitress
+            | WildServerKind::Jdk
+            | WildServerKind::Tomcat
+            | WildServerKind::Jetty
+            | WildServerKind::Undertow
+            | WildServerKind::Php => {
+                &[(Healthy, 1), (Healthy, 4), (Think, 1), (Think, 2), (Think, 4), (Cold, 1)]
+            }
+            WildServerKind::Nginx
+            | WildServerKind::Apache
+            | WildServerKind::Lighttpd
+            | WildServerKind::Caddy => &[(Healthy, 0)],
+            WildServerKind::NginxProxy => &[(Healthy, 0), (Think, 0), (Limited, 0)],
+            WildServerKind::Haproxy => &[(Healthy, 0), (Think, 0)],
             _ => &[(Healthy, 0), (Think, 0), (Cold, 0)],
         }
     }
 
     /// It passes calls on to `linerate serve`.
     pub(crate) fn is_proxy(self) -> bool {
-        matches!(self, Kind::NginxProxy | Kind::Haproxy)
+        matches!(self, WildServerKind::NginxProxy | WildServerKind::Haproxy)
     }
 }
 
@@ -239,7 +248,7 @@ impl Wild {
         let python = |rest: &[&str]| [&["python3", "-m"], rest].concat().iter().map(OsString::from).collect();
         let all = |words: &[&str]| -> Vec<OsString> { words.iter().map(OsString::from).collect() };
         Ok(match self.kind {
-            Kind::GunicornSync => python(&[
+            WildServerKind::GunicornSync => python(&[
                 "gunicorn",
                 "-w",
                 &workers,
@@ -251,38 +260,45 @@ impl Wild {
                 "1024",
                 "app:wsgi",
             ]),
-            Kind::GunicornThreads => {
+            WildServerKind::GunicornThreads => {
                 let threads = ["-w", "1", "-k", "gthread", "--threads", &workers];
                 python(&[&["gunicorn"], &threads[..], &["-b", &at, "app:wsgi"]].concat())
             }
-            Kind::Uvicorn | Kind::FastApi => {
-                let app = if self.kind == Kind::Uvicorn { "app:asgi" } else { "app:fast" };
+            WildServerKind::Uvicorn | WildServerKind::FastApi => {
+                let app = if self.kind == WildServerKind::Uvicorn { "app:asgi" } else { "app:fast" };
                 python(&["uvicorn", "--host", "0.0.0.0", "--port", &port, "--log-level", "error", app])
             }
-            Kind::Waitress => {
+            WildServerKind::Waitress => {
                 python(&["waitress", &format!("--listen={at}"), &format!("--threads={workers}"), "app:wsgi"])
             }
-            Kind::Flask => python(&["flask", "--app", "app:flask", "run", "-h", "0.0.0.0", "-p", &port]),
-            Kind::Express | Kind::Fastify => all(&["node", &file("app.js"), &port, self.kind.name()]),
-            Kind::Php => all(&["php", "-S", &at, &file("app.php")]),
-            Kind::Webrick => all(&["ruby", &file("app.rb"), &port]),
-            Kind::Go => all(&[&file("app-go"), &port]),
-            Kind::Jdk => {
+            WildServerKind::Flask => {
+                python(&["flask", "--app", "app:flask", "run", "-h", "0.0.0.0", "-p", &port])
+            }
+            WildServerKind::Express | WildServerKind::Fastify => {
+                all(&["node", &file("app.js"), &port, self.kind.name()])
+            }
+            WildServerKind::Php => all(&["php", "-S", &at, &file("app.php")]),
+            WildServerKind::Webrick => all(&["ruby", &file("app.rb"), &port]),
+            WildServerKind::Go => all(&[&file("app-go"), &port]),
+            WildServerKind::Jdk => {
                 let nodelay = "-Dsun.net.httpserver.nodelay=true";
                 all(&["java", nodelay, "-cp", &programs.display().to_string(), "App", &port, &workers])
             }
-            Kind::Tomcat | Kind::Jetty | Kind::Undertow => {
+            WildServerKind::Tomcat | WildServerKind::Jetty | WildServerKind::Undertow => {
                 let app = match self.kind {
-                    Kind::Tomcat => "TomcatApp",
-                    Kind::Jetty => "JettyApp",
+                    WildServerKind::Tomcat => "TomcatApp",
+                    WildServerKind::Jetty => "JettyApp",
                     _ => "UndertowApp",
                 };
                 all(&["java", "-cp", &jars::class_path(programs), app, &port, &workers])
             }
-            Kind::Rows => all(&["python3", &file("rows.py"), &port, &workers]),
-            Kind::Nginx | Kind::NginxProxy | Kind::Haproxy | Kind::Apache | Kind::Lighttpd | Kind::Caddy => {
-                self.configured(dir)?
-            }
+            WildServerKind::Rows => all(&["python3", &file("rows.py"), &port, &workers]),
+            WildServerKind::Nginx
+            | WildServerKind::NginxProxy
+            | WildServerKind::Haproxy
+            | WildServerKind::Apache
+            | WildServerKind::Lighttpd
+            | WildServerKind::Caddy => self.configured(dir)?,
         })
     }
 
@@ -294,22 +310,22 @@ impl Wild {
         let path = dir.join(name);
         std::fs::write(&path, text)?;
         let program = match self.kind {
-            Kind::Nginx | Kind::NginxProxy => "nginx",
-            Kind::Haproxy => "haproxy",
-            Kind::Apache => "apache2",
-            Kind::Lighttpd => "lighttpd",
+            WildServerKind::Nginx | WildServerKind::NginxProxy => "nginx",
+            WildServerKind::Haproxy => "haproxy",
+            WildServerKind::Apache => "apache2",
+            WildServerKind::Lighttpd => "lighttpd",
             _ => "caddy",
         };
         let found = shell::find(program).with_context(|| format!("{program} is not installed"))?;
         let path = path.into_os_string();
         let dir = dir.as_os_str().to_owned();
         Ok(match self.kind {
-            Kind::Nginx | Kind::NginxProxy => {
+            WildServerKind::Nginx | WildServerKind::NginxProxy => {
                 vec![found.into(), "-p".into(), dir, "-c".into(), path, "-e".into(), "error.log".into()]
             }
-            Kind::Haproxy => vec![found.into(), "-db".into(), "-f".into(), path],
-            Kind::Apache => vec![found.into(), "-D".into(), "FOREGROUND".into(), "-f".into(), path],
-            Kind::Lighttpd => vec![found.into(), "-D".into(), "-f".into(), path],
+            WildServerKind::Haproxy => vec![found.into(), "-db".into(), "-f".into(), path],
+            WildServerKind::Apache => vec![found.into(), "-D".into(), "FOREGROUND".into(), "-f".into(), path],
+            WildServerKind::Lighttpd => vec![found.into(), "-D".into(), "-f".into(), path],
             _ => vec![
                 found.into(),
                 "run".into(),
@@ -324,25 +340,26 @@ impl Wild {
     fn config(self, dir: &Path) -> (&'static str, String) {
         let dir = dir.display();
         match self.kind {
-            Kind::Nginx => {
+            WildServerKind::Nginx => {
                 let text = "index index.html; location / { root www; }";
                 ("nginx.conf", nginx_conf(&PORT.to_string(), text))
             }
-            Kind::NginxProxy => {
-                let limit = if self.mode == Mode::Limited { "limit_req zone=pace burst=50;" } else { "" };
+            WildServerKind::NginxProxy => {
+                let limit =
+                    if self.mode == WildServerMode::Limited { "limit_req zone=pace burst=50;" } else { "" };
                 let to = format!("proxy_pass http://127.0.0.1:{BEHIND}; proxy_http_version 1.1;");
                 let keep = "proxy_set_header Connection \"\";";
                 let text = format!("location / {{ {limit} {to} {keep} }}");
                 ("nginx.conf", nginx_conf(&PORT.to_string(), &text))
             }
-            Kind::Haproxy => (
+            WildServerKind::Haproxy => (
                 "haproxy.cfg",
                 format!(
                     "defaults\n mode http\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n\
                      frontend f\n bind *:{PORT}\n default_backend b\nbackend b\n server s 127.0.0.1:{BEHIND}\n"
                 ),
             ),
-            Kind::Apache => (
+            WildServerKind::Apache => (
                 "apache.conf",
                 format!(
                     "ServerRoot {dir}\nServerName localhost\nListen {PORT}\nPidFile {dir}/pid\nErrorLog {dir}/error.log\n\
@@ -352,7 +369,7 @@ impl Wild {
                      DocumentRoot {dir}/www\nDirectoryIndex index.html\nUser www-data\nGroup www-data\n"
                 ),
             ),
-            Kind::Lighttpd => (
+            WildServerKind::Lighttpd => (
                 "lighttpd.conf",
                 format!(
                     "server.port = {PORT}\nserver.document-root = \"{dir}/www\"\nindex-file.names = ( \"index.html\" )\n"

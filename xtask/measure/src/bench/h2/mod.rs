@@ -7,16 +7,20 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use self::scenario::{HYPER_AXUM, LOAD, OUR_AXUM, RAW, RAW_RATE, SCENARIOS, SHB, SHB_RATE, Scenario, Sort};
-use super::alone::Finding;
-use super::contender::{Contender, Said};
+use self::scenario::{
+    HYPER_AXUM, LOAD, OUR_AXUM, RAW, RAW_RATE, SCENARIOS, SHB, SHB_RATE, StreamMeasure, StreamScenario,
+};
+use super::alone::AloneFinding;
+use super::contender::{Contender, ContenderReport};
 use super::figures::{of_program, ratio};
-use super::round::{Run, line, measured};
+use super::round::{ProgramRun, line, measured};
 use super::scenario::Figure;
-use super::serve::peer::{LOCAL, Peer, Running, certificate};
-use super::server::Server;
-use super::table::{Page, as_table, thousands};
-use super::{Common, Tools, WITH_PEERS, alone_on_this_machine, build_released, chosen, circumstances};
+use super::serve::peer::{LOCAL, PeerProcess, ServePeer, certificate};
+use super::server::BenchServer;
+use super::table::{TablePage, as_table, thousands};
+use super::{
+    CommonBenchOptions, Tools, WITH_PEERS, alone_on_this_machine, build_released, chosen, circumstances,
+};
 use super::{elsewhere, typed};
 use xtask::shell;
 
@@ -27,9 +31,9 @@ const LIMIT: f64 = 0.95;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct StreamBenchOptions {
     #[command(flatten)]
-    common: Common,
+    common: CommonBenchOptions,
     /// More flags for every run of `linerate load`.
     #[arg(long, default_value = "")]
     flags: String,
@@ -39,7 +43,7 @@ pub(crate) struct Options {
 }
 
 /// Measures; `false` when a binding figure was missed.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &StreamBenchOptions) -> Result<bool> {
     let common = &options.common;
     if common.list {
         SCENARIOS.iter().for_each(|s| println!("{:<12} {}", s.name, s.what));
@@ -51,12 +55,12 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     let _alone = alone_on_this_machine()?;
     let tools = Tools::new(common, &options.serve_flags, false)?;
-    let mut page = Page::new(head(options, &tools));
+    let mut page = TablePage::new(head(options, &tools));
     for s in scenarios {
         println!("\n{}: {}", s.name, s.what);
         match s.sort {
-            Sort::Bare | Sort::Nginx => clients(&tools, options, s, &mut page)?,
-            Sort::Servers(names) => servers(&tools, options, s, names, &mut page)?,
+            StreamMeasure::Bare | StreamMeasure::Nginx => clients(&tools, options, s, &mut page)?,
+            StreamMeasure::Servers(names) => servers(&tools, options, s, names, &mut page)?,
         }
         // Written after each scenario, so that an interrupted run loses no measurement.
         page.write(common.out.as_deref())?;
@@ -66,7 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// The command and the machine.
-fn head(o: &Options, t: &Tools) -> String {
+fn head(o: &StreamBenchOptions, t: &Tools) -> String {
     let flags = |name: &str, flags: &str| match flags {
         "" => String::new(),
         flags => format!(" {name}={flags:?}"),
@@ -77,16 +81,16 @@ fn head(o: &Options, t: &Tools) -> String {
 
 /// A client: one of those of `bench load`, or the raw sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Client {
+enum StreamBenchClient {
     Of(Contender),
     Raw,
 }
 
-impl Client {
+impl StreamBenchClient {
     fn name(self) -> &'static str {
         match self {
-            Client::Of(contender) => contender.name(),
-            Client::Raw => RAW,
+            StreamBenchClient::Of(contender) => contender.name(),
+            StreamBenchClient::Raw => RAW,
         }
     }
 
@@ -94,31 +98,31 @@ impl Client {
     fn command(
         self,
         t: &Tools,
-        o: &Options,
-        s: &Scenario,
+        o: &StreamBenchOptions,
+        s: &StreamScenario,
         at: SocketAddr,
         dir: &Path,
     ) -> Result<Vec<String>> {
         let (c, d, scheme) = (s.connections, s.depth, if s.tls { "https" } else { "http" });
         let (url, seconds) = (format!("{scheme}://{at}/"), t.seconds);
         let words = match self {
-            Client::Raw => {
+            StreamBenchClient::Raw => {
                 format!(
                     "{} h2 --target {at} --connections {c} --depth {d} --seconds {seconds}",
                     t.raw.display()
                 )
             }
             // Its default windows would make it say more than others: it has all that there is.
-            Client::Of(Contender::H2load) => {
+            StreamBenchClient::Of(Contender::H2load) => {
                 format!("h2load -t1 -c{c} -m{d} -w30 -W30 -D{} {url}", seconds.ceil())
             }
-            Client::Of(Contender::Shb) => {
+            StreamBenchClient::Of(Contender::Shb) => {
                 let shb = shell::find(SHB).context("shb is not installed")?;
                 format!("{} -j -t 1 --http2 -p {d} -z {seconds}s -c {c} {url}", shb.display())
             }
-            Client::Of(_) => {
+            StreamBenchClient::Of(_) => {
                 let insecure = if s.tls { "--insecure" } else { "" };
-                let throughput = if matches!(s.sort, Sort::Nginx) { "--throughput" } else { "" };
+                let throughput = if matches!(s.sort, StreamMeasure::Nginx) { "--throughput" } else { "" };
                 let json = dir.join("outcome.json");
                 format!(
                     "{} load {url} --http 2 {insecure} {throughput} -t 1 -c {c} -p {d} -d {seconds}s --quiet {} --json {}",
@@ -131,56 +135,58 @@ impl Client {
         Ok(words.split_whitespace().map(str::to_owned).collect())
     }
 
-    fn said(self, out: &str, dir: &Path) -> Result<Said> {
+    fn said(self, out: &str, dir: &Path) -> Result<ContenderReport> {
         match self {
-            Client::Of(contender) => contender.said(out, dir),
-            Client::Raw => Contender::RawEpoll.said(out, dir),
+            StreamBenchClient::Of(contender) => contender.said(out, dir),
+            StreamBenchClient::Raw => Contender::RawEpoll.said(out, dir),
         }
     }
 }
 
 /// The clients of a scenario that are installed.
-fn contenders(s: &Scenario, page: &mut Page) -> Vec<Client> {
-    let mut all = vec![Client::Of(Contender::Linerate)];
-    let nginx = matches!(s.sort, Sort::Nginx);
+fn contenders(s: &StreamScenario, page: &mut TablePage) -> Vec<StreamBenchClient> {
+    let mut all = vec![StreamBenchClient::Of(Contender::Linerate)];
+    let nginx = matches!(s.sort, StreamMeasure::Nginx);
     for peer in [Contender::H2load, Contender::Shb] {
         match shell::find(peer.name()) {
-            Some(_) if peer == Contender::H2load || !(s.tls || nginx) => all.push(Client::Of(peer)),
+            Some(_) if peer == Contender::H2load || !(s.tls || nginx) => {
+                all.push(StreamBenchClient::Of(peer))
+            }
             Some(_) => {}
             None => page.add_doubt(format!("{}: {} is not installed", s.name, peer.name())),
         }
     }
     if !(s.tls || nginx) {
-        all.push(Client::Raw);
+        all.push(StreamBenchClient::Raw);
     }
     all
 }
 
 /// Clients in turns, each against a fresh server; the figure is the client's processor time.
-fn clients(t: &Tools, o: &Options, s: &Scenario, page: &mut Page) -> Result<()> {
+fn clients(t: &Tools, o: &StreamBenchOptions, s: &StreamScenario, page: &mut TablePage) -> Result<()> {
     let who = contenders(s, page);
     let mut runs = Vec::new();
     for round in 0..t.rounds {
         for i in 0..who.len() {
             let client = who[(i + round) % who.len()];
             let run = match s.sort {
-                Sort::Nginx => beside_nginx(t, o, s, client, round),
+                StreamMeasure::Nginx => beside_nginx(t, o, s, client, round),
                 _ => beside_bare(t, o, s, client, round),
             };
-            let run = run.unwrap_or_else(|e| Run::failed(client.name(), round, format!("{e:#}")));
+            let run = run.unwrap_or_else(|e| ProgramRun::failed(client.name(), round, format!("{e:#}")));
             println!("  {}", line(&run));
             runs.push(run);
         }
     }
     add(page, s, &who.iter().map(|client| client.name()).collect::<Vec<_>>(), &runs);
-    if who.contains(&Client::Raw) {
+    if who.contains(&StreamBenchClient::Raw) {
         page.add_alone(s.name, s.what, vec![ceiling(&runs)]);
     }
     Ok(())
 }
 
 /// The target against shb or the raw sender, whichever is easier.
-fn ceiling(runs: &[Run]) -> Finding {
+fn ceiling(runs: &[ProgramRun]) -> AloneFinding {
     let wanted = format!("at least {SHB_RATE} x {SHB}, or {RAW_RATE} x {RAW}");
     let of = |peer| ratio(runs, LOAD, peer, Figure::Rate);
     let (shb, raw) = (of(SHB), of(RAW));
@@ -189,10 +195,16 @@ fn ceiling(runs: &[Run]) -> Finding {
         None => format!("{name}: not measured"),
     };
     let ok = shb.is_some_and(|r| r.median >= SHB_RATE) || raw.is_some_and(|r| r.median >= RAW_RATE);
-    Finding::new("rate", wanted, format!("{}, {}", said(SHB, shb), said(RAW, raw)), ok)
+    AloneFinding::new("rate", wanted, format!("{}, {}", said(SHB, shb), said(RAW, raw)), ok)
 }
 
-fn beside_bare(t: &Tools, o: &Options, s: &Scenario, client: Client, round: usize) -> Result<Run> {
+fn beside_bare(
+    t: &Tools,
+    o: &StreamBenchOptions,
+    s: &StreamScenario,
+    client: StreamBenchClient,
+    round: usize,
+) -> Result<ProgramRun> {
     let dir = tempfile::tempdir()?;
     let mut options = Vec::new();
     if s.tls {
@@ -200,7 +212,7 @@ fn beside_bare(t: &Tools, o: &Options, s: &Scenario, client: Client, round: usiz
         options.extend(["--tls-cert".to_owned(), cert, "--tls-key".to_owned(), key]);
     }
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let server = Server::bare_h2(t, dir.path(), &options)?;
+    let server = BenchServer::bare_h2(t, dir.path(), &options)?;
     let command = client.command(t, o, s, server.address(), dir.path())?;
     let done = measured(t, &command, t.seconds + GRACE_S, dir.path());
     let seen = server.end()?;
@@ -211,22 +223,34 @@ fn beside_bare(t: &Tools, o: &Options, s: &Scenario, client: Client, round: usiz
     let counted = seen.requests.unwrap_or(0);
     let agrees = (said.answered..=said.answered + slack).contains(&counted);
     let fault = (!agrees).then(|| format!("says {} answered, the server counted {counted}", said.answered));
-    Ok(Run { fault, ..Run::of_client(client.name(), round, &said, &cost, &seen) })
+    Ok(ProgramRun { fault, ..ProgramRun::of_client(client.name(), round, &said, &cost, &seen) })
 }
 
-fn beside_nginx(t: &Tools, o: &Options, s: &Scenario, client: Client, round: usize) -> Result<Run> {
-    one(t, o, s, &Running::start(t, Peer::H2Nginx)?, client, round, false)
+fn beside_nginx(
+    t: &Tools,
+    o: &StreamBenchOptions,
+    s: &StreamScenario,
+    client: StreamBenchClient,
+    round: usize,
+) -> Result<ProgramRun> {
+    one(t, o, s, &PeerProcess::start(t, ServePeer::H2Nginx)?, client, round, false)
 }
 
 /// Servers in turns, by `linerate load`; the figure is the server's processor time.
-fn servers(t: &Tools, o: &Options, s: &Scenario, names: &[&'static str], page: &mut Page) -> Result<()> {
+fn servers(
+    t: &Tools,
+    o: &StreamBenchOptions,
+    s: &StreamScenario,
+    names: &[&'static str],
+    page: &mut TablePage,
+) -> Result<()> {
     let mut all = Vec::new();
     for &name in names {
         let Some(peer) = peer(name, s.tls).filter(|peer| peer.missing().is_none()) else {
             page.add_doubt(format!("{}: {name} is not installed", s.name));
             continue;
         };
-        match Running::start(t, peer) {
+        match PeerProcess::start(t, peer) {
             Ok(running) => all.push((name, running)),
             Err(e) => page.add_doubt(format!("{}: {name} does not start: {e:#}", s.name)),
         }
@@ -235,9 +259,9 @@ fn servers(t: &Tools, o: &Options, s: &Scenario, names: &[&'static str], page: &
     for round in 0..t.rounds {
         for i in 0..all.len() {
             let (name, server) = &all[(i + round) % all.len()];
-            let run = one(t, o, s, server, Client::Of(Contender::Linerate), round, true);
-            let run = run.unwrap_or_else(|e| Run::failed(name, round, format!("{e:#}")));
-            let run = Run { program: name, ..run };
+            let run = one(t, o, s, server, StreamBenchClient::Of(Contender::Linerate), round, true);
+            let run = run.unwrap_or_else(|e| ProgramRun::failed(name, round, format!("{e:#}")));
+            let run = ProgramRun { program: name, ..run };
             println!("  {}", line(&run));
             runs.push(run);
         }
@@ -246,15 +270,15 @@ fn servers(t: &Tools, o: &Options, s: &Scenario, names: &[&'static str], page: &
     Ok(())
 }
 
-fn peer(name: &str, tls: bool) -> Option<Peer> {
+fn peer(name: &str, tls: bool) -> Option<ServePeer> {
     Some(match (name, tls) {
-        (scenario::SERVE, false) => Peer::Linerate(scenario::SERVE, ""),
-        (scenario::SERVE, true) => Peer::TlsLinerate,
-        (scenario::NGINX, false) => Peer::H2Nginx,
-        (scenario::NGINX, true) => Peer::H2TlsNginx,
-        (scenario::HYPER, _) => Peer::Rust(scenario::HYPER, "hyper-h2"),
-        (OUR_AXUM, _) => Peer::Rust(OUR_AXUM, "linerate-axum-epoll"),
-        (HYPER_AXUM, _) => Peer::Rust(HYPER_AXUM, "axum-h2"),
+        (scenario::SERVE, false) => ServePeer::Linerate(scenario::SERVE, ""),
+        (scenario::SERVE, true) => ServePeer::TlsLinerate,
+        (scenario::NGINX, false) => ServePeer::H2Nginx,
+        (scenario::NGINX, true) => ServePeer::H2TlsNginx,
+        (scenario::HYPER, _) => ServePeer::Rust(scenario::HYPER, "hyper-h2"),
+        (OUR_AXUM, _) => ServePeer::Rust(OUR_AXUM, "linerate-axum-epoll"),
+        (HYPER_AXUM, _) => ServePeer::Rust(HYPER_AXUM, "axum-h2"),
         _ => return None,
     })
 }
@@ -262,13 +286,13 @@ fn peer(name: &str, tls: bool) -> Option<Peer> {
 /// One run. `of_server`: whose processor time is the figure.
 fn one(
     t: &Tools,
-    o: &Options,
-    s: &Scenario,
-    server: &Running,
-    client: Client,
+    o: &StreamBenchOptions,
+    s: &StreamScenario,
+    server: &PeerProcess,
+    client: StreamBenchClient,
     round: usize,
     of_server: bool,
-) -> Result<Run> {
+) -> Result<ProgramRun> {
     let dir = tempfile::tempdir()?;
     let command = client.command(t, o, s, server.address, dir.path())?;
     let before = server.used()?;
@@ -276,7 +300,7 @@ fn one(
     let server_s = server.used_since(&before)?.cpu_s;
     let said = client.said(&out, dir.path())?;
     ensure!(said.answered > 0, "no request was answered");
-    Ok(Run {
+    Ok(ProgramRun {
         program: client.name(),
         round,
         rate: said.rate,
@@ -292,7 +316,7 @@ fn one(
     })
 }
 
-fn add(page: &mut Page, s: &Scenario, names: &[&str], runs: &[Run]) {
+fn add(page: &mut TablePage, s: &StreamScenario, names: &[&str], runs: &[ProgramRun]) {
     let row = |name: &&str| {
         let figure = |figure| of_program(runs, name, figure).unwrap_or(0.0);
         let (cpu, rate) = (figure(Figure::Cpu), figure(Figure::Rate));
@@ -300,11 +324,13 @@ fn add(page: &mut Page, s: &Scenario, names: &[&str], runs: &[Run]) {
         let busy = busy.fold(0.0, f64::max);
         format!("| {name} | {cpu:.3} | {} | {:.0} % |", thousands(rate), busy * 100.0)
     };
-    let whose = if matches!(s.sort, Sort::Servers(_)) { "server" } else { "client" };
+    let whose = if matches!(s.sort, StreamMeasure::Servers(_)) { "server" } else { "client" };
     let head = format!("| {} | {whose} CPU us per request | requests/s | server busy, at most |", s.what);
     page.add_block(as_table(&head, &names.iter().map(row).collect::<Vec<_>>()));
     page.add_compared(s.name, s.what, s.wants, runs);
-    if matches!(s.sort, Sort::Bare) && runs.iter().any(|r| r.program == LOAD && r.server_busy > LIMIT) {
+    if matches!(s.sort, StreamMeasure::Bare)
+        && runs.iter().any(|r| r.program == LOAD && r.server_busy > LIMIT)
+    {
         page.add_doubt(format!("{}: the bare server was the limit of {LOAD}", s.name));
     }
 }

@@ -4,20 +4,20 @@ use crate::bench::scenario::{Figure, Want};
 
 /// One row of the table.
 #[derive(Debug)]
-pub(super) struct Scenario {
+pub(super) struct StreamScenario {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
     pub(super) connections: usize,
     /// Streams at once on each.
     pub(super) depth: usize,
     pub(super) tls: bool,
-    pub(super) sort: Sort,
+    pub(super) sort: StreamMeasure,
     pub(super) wants: &'static [Want],
 }
 
 /// The measured quantity and the peer it is measured against.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Sort {
+pub(super) enum StreamMeasure {
     /// The processor time of clients, against the bare server.
     Bare,
     /// The same, against nginx.
@@ -57,20 +57,20 @@ const fn row(
     what: &'static str,
     (connections, depth): (usize, usize),
     tls: bool,
-    sort: Sort,
+    sort: StreamMeasure,
     wants: &'static [Want],
-) -> Scenario {
-    Scenario { name, what, connections, depth, tls, sort, wants }
+) -> StreamScenario {
+    StreamScenario { name, what, connections, depth, tls, sort, wants }
 }
 
 /// All of them, in the table's order.
-pub(super) const SCENARIOS: &[Scenario] = &[
+pub(super) const SCENARIOS: &[StreamScenario] = &[
     row(
         "load8x100",
         "load h2c 8 x 100, bare server",
         (8, 100),
         false,
-        Sort::Bare,
+        StreamMeasure::Bare,
         &[rate(LOAD, H2LOAD, 8.0), cpu(LOAD, H2LOAD, 0.12)],
     ),
     row(
@@ -78,7 +78,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "load h2c 64 x 16, bare server",
         (64, 16),
         false,
-        Sort::Bare,
+        StreamMeasure::Bare,
         &[rate(LOAD, H2LOAD, 3.0)],
     ),
     row(
@@ -86,7 +86,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "load h2c 1000 x 1, bare server",
         (1000, 1),
         false,
-        Sort::Bare,
+        StreamMeasure::Bare,
         &[rate(LOAD, H2LOAD, 1.2)],
     ),
     row(
@@ -94,7 +94,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "load h2 over TLS 8 x 100, bare server",
         (8, 100),
         true,
-        Sort::Bare,
+        StreamMeasure::Bare,
         &[rate(LOAD, H2LOAD, 4.0)],
     ),
     row(
@@ -102,7 +102,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "load h2c 8 x 100, nginx, --throughput",
         (8, 100),
         false,
-        Sort::Nginx,
+        StreamMeasure::Nginx,
         &[rate(LOAD, H2LOAD, 0.95), cpu(LOAD, H2LOAD, 0.95)],
     ),
     row(
@@ -110,7 +110,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "serve h2c 8 x 100",
         (8, 100),
         false,
-        Sort::Servers(&[SERVE, NGINX, HYPER]),
+        StreamMeasure::Servers(&[SERVE, NGINX, HYPER]),
         &[cpu(SERVE, NGINX, 0.25), cpu(SERVE, HYPER, 0.9), aim(cpu(SERVE, HYPER, 0.5))],
     ),
     row(
@@ -118,7 +118,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "serve h2 over TLS 8 x 100",
         (8, 100),
         true,
-        Sort::Servers(&[SERVE, NGINX]),
+        StreamMeasure::Servers(&[SERVE, NGINX]),
         &[cpu(SERVE, NGINX, 0.35)],
     ),
     row(
@@ -126,7 +126,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "serve h2c 1000 x 1",
         (1000, 1),
         false,
-        Sort::Servers(&[SERVE, NGINX]),
+        StreamMeasure::Servers(&[SERVE, NGINX]),
         &[cpu(SERVE, NGINX, 0.9)],
     ),
     row(
@@ -134,7 +134,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "an axum app, unchanged, h2c 8 x 100",
         (8, 100),
         false,
-        Sort::Servers(&[OUR_AXUM, HYPER_AXUM]),
+        StreamMeasure::Servers(&[OUR_AXUM, HYPER_AXUM]),
         &[rate(OUR_AXUM, HYPER_AXUM, 1.2)],
     ),
 ];

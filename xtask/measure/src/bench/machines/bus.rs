@@ -17,19 +17,19 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// A program that ends with its value. What it says goes into files.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct BusProgram {
     name: String,
     child: Child,
     out: PathBuf,
     err: PathBuf,
 }
 
-impl Program {
-    pub(super) fn start(mut command: Command, folder: &Path, name: &str) -> Result<Program> {
+impl BusProgram {
+    pub(super) fn start(mut command: Command, folder: &Path, name: &str) -> Result<BusProgram> {
         let [out, err] = ["out", "err"].map(|ending| folder.join(format!("{name}.{ending}")));
         command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);
         let child = command.spawn().with_context(|| format!("cannot start {}", shell::words(&command)))?;
-        Ok(Program { name: name.to_owned(), child, out, err })
+        Ok(BusProgram { name: name.to_owned(), child, out, err })
     }
 
     pub(super) fn out(&self) -> String {
@@ -48,7 +48,7 @@ impl Program {
     }
 
     /// Waits until something holds.
-    fn wait_for(&mut self, what: &str, within: Duration, is: impl Fn(&Program) -> bool) -> Result<()> {
+    fn wait_for(&mut self, what: &str, within: Duration, is: impl Fn(&BusProgram) -> bool) -> Result<()> {
         let begin = Instant::now();
         while !is(self) {
             let ended = self.child.try_wait()?.is_some() && !is(self);
@@ -79,12 +79,12 @@ impl Program {
     }
 
     /// What it has cost so far.
-    pub(super) fn cost(&self) -> Cost {
-        Cost::of(self.child.id()).unwrap_or_default()
+    pub(super) fn cost(&self) -> ProcessCost {
+        ProcessCost::of(self.child.id()).unwrap_or_default()
     }
 }
 
-impl Drop for Program {
+impl Drop for BusProgram {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -93,13 +93,13 @@ impl Drop for Program {
 
 /// Processor time and memory of a process.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cost {
+pub(super) struct ProcessCost {
     pub(super) cpu_s: f64,
     pub(super) most_rss_mb: f64,
 }
 
-impl Cost {
-    fn of(pid: u32) -> Option<Cost> {
+impl ProcessCost {
+    fn of(pid: u32) -> Option<ProcessCost> {
         /// Of `times` in /proc: the kernel's interface has this value on all machines.
         const TICKS: f64 = 100.0;
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -107,7 +107,7 @@ impl Cost {
         let ticks = |i: usize| fields.get(i)?.parse::<f64>().ok();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let rss = status.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-        Some(Cost {
+        Some(ProcessCost {
             cpu_s: (ticks(11)? + ticks(12)?) / TICKS,
             most_rss_mb: rss.and_then(|kb| kb.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0,
         })
@@ -116,8 +116,8 @@ impl Cost {
 
 /// A nats-server with JetStream and monitoring.
 #[derive(Debug)]
-pub(super) struct Bus {
-    pub(super) program: Program,
+pub(super) struct NatsServer {
+    pub(super) program: BusProgram,
     pub(super) url: String,
     monitor: SocketAddr,
     pub(super) folder: tempfile::TempDir,
@@ -137,8 +137,8 @@ pub(super) struct Stored {
     pub(super) bytes: f64,
 }
 
-impl Bus {
-    pub(super) fn start() -> Result<Bus> {
+impl NatsServer {
+    pub(super) fn start() -> Result<NatsServer> {
         let hint = "nats-server is not in PATH (go install github.com/nats-io/nats-server/v2@v2.15.2)";
         let server = shell::find("nats-server").or_else(installed_by_go).context(hint)?;
         let folder = tempfile::tempdir()?;
@@ -147,9 +147,9 @@ impl Bus {
         let mut command = Command::new(server);
         command.args(["-a", "127.0.0.1", "-js", "-p", &at.port().to_string()]);
         command.args(["-m", &monitor.port().to_string(), "-sd"]).arg(folder.path().join("store"));
-        let mut program = Program::start(command, folder.path(), "nats-server")?;
+        let mut program = BusProgram::start(command, folder.path(), "nats-server")?;
         program.says("Server is ready")?;
-        Ok(Bus { program, url: format!("nats://{at}"), monitor, folder })
+        Ok(NatsServer { program, url: format!("nats://{at}"), monitor, folder })
     }
 
     fn monitored(&self, path: &str) -> Result<Value> {

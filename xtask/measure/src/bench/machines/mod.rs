@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use self::bus::{Bus, Cost, Program, Traffic};
-use super::alone::Finding;
-use super::server::Server;
-use super::table::{Page, as_table, thousands};
-use super::{Common, Tools, alone_on_this_machine, chosen, elsewhere, machine};
+use self::bus::{BusProgram, NatsServer, ProcessCost, Traffic};
+use super::alone::AloneFinding;
+use super::server::BenchServer;
+use super::table::{TablePage, as_table, thousands};
+use super::{CommonBenchOptions, Tools, alone_on_this_machine, chosen, elsewhere, machine};
 use xtask::shell;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct MachinesBenchOptions {
     /// Only these scenarios (comma-separated; --list names them).
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -38,17 +38,25 @@ pub(crate) struct Options {
     list: bool,
 }
 
-struct Scenario {
+struct MachinesScenario {
     name: &'static str,
     what: &'static str,
-    run: fn(&Bench, &mut Page) -> Result<Vec<Finding>>,
+    run: fn(&MachinesBench, &mut TablePage) -> Result<Vec<AloneFinding>>,
 }
 
-const SCENARIOS: &[Scenario] = &[
-    Scenario { name: "exact", what: "16 agents, one server", run: exact },
-    Scenario { name: "spread", what: "one agent per core", run: spread },
-    Scenario { name: "coordinator", what: "64 simulated agents of 1,000,000 requests/s", run: coordinator },
-    Scenario { name: "thousand", what: "1,000 simulated agents of 1,000,000 requests/s", run: thousand },
+const SCENARIOS: &[MachinesScenario] = &[
+    MachinesScenario { name: "exact", what: "16 agents, one server", run: exact },
+    MachinesScenario { name: "spread", what: "one agent per core", run: spread },
+    MachinesScenario {
+        name: "coordinator",
+        what: "64 simulated agents of 1,000,000 requests/s",
+        run: coordinator,
+    },
+    MachinesScenario {
+        name: "thousand",
+        what: "1,000 simulated agents of 1,000,000 requests/s",
+        run: thousand,
+    },
 ];
 
 const AGENTS: u32 = 16;
@@ -65,20 +73,20 @@ const TAIL_AT_MOST_S: f64 = 5.0;
 /// From the order to start to the start, seconds.
 const LEAD_S: f64 = 2.0;
 
-struct Bench {
+struct MachinesBench {
     tools: Tools,
     swarm: PathBuf,
     quick: bool,
 }
 
-impl Bench {
+impl MachinesBench {
     fn either<T>(&self, whole: T, quick: T) -> T {
         if self.quick { quick } else { whole }
     }
 }
 
 /// Measures; `false` when a target was missed.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &MachinesBenchOptions) -> Result<bool> {
     if options.list {
         SCENARIOS.iter().for_each(|s| println!("{:<12} {}", s.name, s.what));
         return Ok(true);
@@ -88,19 +96,24 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         return Ok(ended);
     }
     let _alone = alone_on_this_machine()?;
-    let common =
-        Common { only: options.only.clone(), rounds: 1, seconds: 1.0, out: options.out.clone(), list: false };
+    let common = CommonBenchOptions {
+        only: options.only.clone(),
+        rounds: 1,
+        seconds: 1.0,
+        out: options.out.clone(),
+        list: false,
+    };
     let mut tools = Tools::new(&common, "", false)?;
     let folder = shell::target_dir().join(if options.debug { "debug" } else { "release" });
     (tools.linerate, tools.raw) = (folder.join("linerate"), folder.join("linerate-bench-raw"));
-    let bench = Bench { tools, swarm: folder.join("examples/swarm"), quick: options.quick };
+    let bench = MachinesBench { tools, swarm: folder.join("examples/swarm"), quick: options.quick };
     let flags = [(options.quick, " --quick"), (options.debug, " --debug (figures mean nothing)")];
     let flags: String = flags.iter().filter(|(given, _)| *given).map(|(_, flag)| *flag).collect();
-    let mut page = Page::new(format!("`cargo xtask bench machines{flags}`\n\n{}.\n", machine()));
+    let mut page = TablePage::new(format!("`cargo xtask bench machines{flags}`\n\n{}.\n", machine()));
     for s in scenarios {
         println!("\n{}: {}", s.name, s.what);
         let findings = (s.run)(&bench, &mut page).unwrap_or_else(|e| {
-            vec![Finding::new("measured", "yes".to_owned(), format!("no: {e:#}"), false)]
+            vec![AloneFinding::new("measured", "yes".to_owned(), format!("no: {e:#}"), false)]
         });
         page.add_alone(s.name, s.what, findings);
         page.write(options.out.as_deref())?;
@@ -128,9 +141,9 @@ struct Followed {
     run: String,
     /// The coordinator's share of a core while agents measured.
     coordinator_cpu: f64,
-    coordinator: Cost,
+    coordinator: ProcessCost,
     broker_cpu: f64,
-    broker: Cost,
+    broker: ProcessCost,
     /// Of the processes with simulated agents.
     agents_cpu: f64,
     /// Of all agents' connections, per second.
@@ -145,21 +158,27 @@ struct Followed {
 }
 
 /// Runs a load of `seconds` on agents that wait already.
-fn followed(b: &Bench, bus: &Bus, agents: &[Program], seconds: u64, words: &str) -> Result<Followed> {
+fn followed(
+    b: &MachinesBench,
+    bus: &NatsServer,
+    agents: &[BusProgram],
+    seconds: u64,
+    words: &str,
+) -> Result<Followed> {
     let of_agents = bus.connections()?;
     let json = bus.folder.path().join("outcome.json");
     let mut command = Command::new(&b.tools.linerate);
     command.args(["load", "-q", "--nats", &bus.url, "-d", &format!("{seconds}s"), "--json"]).arg(&json);
     command.args(words.split_whitespace());
     let begin = Instant::now();
-    let mut load = Program::start(command, bus.folder.path(), "coordinator")?;
+    let mut load = BusProgram::start(command, bus.folder.path(), "coordinator")?;
     load.says("--resume continues with it")?;
     let start = Instant::now() + Duration::from_secs_f64(LEAD_S);
     let start_s = begin.elapsed().as_secs_f64();
     let end = start + Duration::from_secs(seconds);
     // The first second is left out: agents are still settling.
     sleep_until(start + Duration::from_secs(1));
-    let look = |load: &Program| -> Result<_> {
+    let look = |load: &BusProgram| -> Result<_> {
         let agents = agents.iter().map(|agent| agent.cost().cpu_s).sum::<f64>();
         Ok((Instant::now(), load.cost().cpu_s, bus.program.cost().cpu_s, agents, bus.traffic(&of_agents)?))
     };
@@ -186,7 +205,7 @@ fn followed(b: &Bench, bus: &Bus, agents: &[Program], seconds: u64, words: &str)
         document: serde_json::from_str(&std::fs::read_to_string(json)?)?,
         run: run.to_owned(),
         coordinator_cpu: (after.1 - before.1) / wall,
-        coordinator: Cost { most_rss_mb: most, ..coordinator },
+        coordinator: ProcessCost { most_rss_mb: most, ..coordinator },
         broker_cpu: (after.2 - before.2) / wall,
         broker: bus.program.cost(),
         agents_cpu: (after.3 - before.3) / wall,
@@ -206,7 +225,7 @@ fn sleep_until(moment: Instant) {
 }
 
 /// Agents as processes, each on these cores.
-fn agents(b: &Bench, bus: &Bus, cores: &[Option<usize>]) -> Result<Vec<Program>> {
+fn agents(b: &MachinesBench, bus: &NatsServer, cores: &[Option<usize>]) -> Result<Vec<BusProgram>> {
     let mut all = Vec::new();
     for (i, core) in cores.iter().enumerate() {
         let name = format!("agent-{i}");
@@ -220,14 +239,14 @@ fn agents(b: &Bench, bus: &Bus, cores: &[Option<usize>]) -> Result<Vec<Program>>
         };
         command.args(["agent", "--nats", &bus.url, "--once", "--name", &name, "--spool"]);
         command.arg(bus.folder.path());
-        all.push(Program::start(command, bus.folder.path(), &name)?);
+        all.push(BusProgram::start(command, bus.folder.path(), &name)?);
     }
     all.iter_mut().try_for_each(|agent| agent.says("waits for runs"))?;
     Ok(all)
 }
 
 /// The spool files of a run.
-fn spools(bus: &Bus, run: &str) -> Result<Vec<PathBuf>> {
+fn spools(bus: &NatsServer, run: &str) -> Result<Vec<PathBuf>> {
     let begins = format!("linerate-{run}-");
     let files = std::fs::read_dir(bus.folder.path())?.map(|entry| Ok(entry?.path()));
     let files: Vec<PathBuf> = files.collect::<Result<_>>()?;
@@ -263,11 +282,11 @@ fn told(out: &str) -> Result<Value> {
 }
 
 /// The histogram of a run as it merges, from the broker's messages.
-fn merged(b: &Bench, bus: &Bus, run: &str) -> Result<Value> {
+fn merged(b: &MachinesBench, bus: &NatsServer, run: &str) -> Result<Value> {
     told(&shell::output(shell::program(&b.swarm).args(["merge", &bus.url, run]))?)
 }
 
-fn same_histogram(what: &str, merged: &Value, single: &Value) -> Finding {
+fn same_histogram(what: &str, merged: &Value, single: &Value) -> AloneFinding {
     let buckets: BTreeSet<u64> =
         [merged, single].iter().filter_map(|histogram| histogram["buckets"].as_u64()).collect();
     let buckets: Vec<String> = buckets.iter().map(|n| thousands(*n as f64)).collect();
@@ -275,19 +294,19 @@ fn same_histogram(what: &str, merged: &Value, single: &Value) -> Finding {
     let samples = |histogram: &Value| thousands(histogram["samples"].as_f64().unwrap_or(0.0));
     let got = format!("{} and {} samples in {buckets} buckets", samples(merged), samples(single));
     let ok = merged["histogram"] == single["histogram"] && merged["samples"].as_u64() > Some(0);
-    Finding::new(what, "equal, bucket by bucket".to_owned(), got, ok)
+    AloneFinding::new(what, "equal, bucket by bucket".to_owned(), got, ok)
 }
 
-fn complete(document: &Value) -> Finding {
+fn complete(document: &Value) -> AloneFinding {
     let complete = &document["machines"]["complete"];
-    Finding::new("the result is complete", "true".to_owned(), complete.to_string(), *complete == true)
+    AloneFinding::new("the result is complete", "true".to_owned(), complete.to_string(), *complete == true)
 }
 
 /// 16 real agents against one bare server that counts.
-fn exact(b: &Bench, page: &mut Page) -> Result<Vec<Finding>> {
-    let bus = Bus::start()?;
+fn exact(b: &MachinesBench, page: &mut TablePage) -> Result<Vec<AloneFinding>> {
+    let bus = NatsServer::start()?;
     let seconds = b.either(10, 5);
-    let server = Server::bare(&b.tools, bus.folder.path(), &[])?;
+    let server = BenchServer::bare(&b.tools, bus.folder.path(), &[])?;
     let cores = std::thread::available_parallelism()?.get();
     let on: Vec<Option<usize>> = (0..AGENTS as usize).map(|i| Some(i % cores)).collect();
     let waiting = agents(b, &bus, &on)?;
@@ -309,28 +328,28 @@ fn exact(b: &Bench, page: &mut Page) -> Result<Vec<Finding>> {
     page.add_block(costs(&each, AGENTS, &done, &bus)?);
     Ok(vec![
         complete(&done.document),
-        Finding::new(
+        AloneFinding::new(
             "counts",
             "those of the server".to_owned(),
             got,
             counted == answered && sent == answered,
         ),
-        Finding::new("due", format!("{}", RATE * seconds), format!("{due}"), due == RATE * seconds),
+        AloneFinding::new("due", format!("{}", RATE * seconds), format!("{due}"), due == RATE * seconds),
         same_histogram("merged outcomes, and all intervals of all spools", &merged, &sum),
-        Finding::new("start spread, 16 agents", "reported".to_owned(), format!("{spread:.2} ms"), true),
+        AloneFinding::new("start spread, 16 agents", "reported".to_owned(), format!("{spread:.2} ms"), true),
         traffic(kb),
     ])
 }
 
-fn traffic(kb: f64) -> Finding {
+fn traffic(kb: f64) -> AloneFinding {
     let wanted = format!("less than {TRAFFIC_AT_MOST_KB} kB/s");
-    Finding::new("control traffic per agent", wanted, format!("{kb:.1} kB/s"), kb < TRAFFIC_AT_MOST_KB)
+    AloneFinding::new("control traffic per agent", wanted, format!("{kb:.1} kB/s"), kb < TRAFFIC_AT_MOST_KB)
 }
 
 /// One agent on each core, several times.
-fn spread(b: &Bench, _: &mut Page) -> Result<Vec<Finding>> {
-    let bus = Bus::start()?;
-    let server = Server::bare(&b.tools, bus.folder.path(), &[])?;
+fn spread(b: &MachinesBench, _: &mut TablePage) -> Result<Vec<AloneFinding>> {
+    let bus = NatsServer::start()?;
+    let server = BenchServer::bare(&b.tools, bus.folder.path(), &[])?;
     let cores = std::thread::available_parallelism()?.get();
     let on: Vec<Option<usize>> = (0..cores).map(Some).collect();
     let mut spreads = Vec::new();
@@ -344,7 +363,7 @@ fn spread(b: &Bench, _: &mut Page) -> Result<Vec<Finding>> {
     server.end()?;
     let most = spreads.iter().copied().fold(0.0, f64::max);
     let all = spreads.iter().map(|ms| format!("{ms:.3}")).collect::<Vec<_>>().join(", ");
-    Ok(vec![Finding::new(
+    Ok(vec![AloneFinding::new(
         "start spread",
         format!("at most {SPREAD_AT_MOST_MS} ms"),
         format!("{most:.3} ms (runs: {all})"),
@@ -353,12 +372,12 @@ fn spread(b: &Bench, _: &mut Page) -> Result<Vec<Finding>> {
 }
 
 /// Runs simulated agents for some seconds; the load, and the single recorder of all samples.
-fn simulated(b: &Bench, bus: &Bus, agents: u32, seconds: u64) -> Result<(Followed, Value)> {
+fn simulated(b: &MachinesBench, bus: &NatsServer, agents: u32, seconds: u64) -> Result<(Followed, Value)> {
     let mut command = Command::new(&b.swarm);
     let spool = bus.folder.path().join("spool");
     std::fs::create_dir_all(&spool)?;
     command.args([&bus.url, &agents.to_string(), &SIMULATED_RATE.to_string()]).arg(&spool);
-    let mut swarm = Program::start(command, bus.folder.path(), "swarm")?;
+    let mut swarm = BusProgram::start(command, bus.folder.path(), "swarm")?;
     swarm.says("waiting")?;
     let rate = u64::from(agents) * SIMULATED_RATE;
     // The target is never asked: the agents only say that they measured.
@@ -370,15 +389,15 @@ fn simulated(b: &Bench, bus: &Bus, agents: u32, seconds: u64) -> Result<(Followe
     Ok((done, single))
 }
 
-fn coordinator(b: &Bench, page: &mut Page) -> Result<Vec<Finding>> {
-    let bus = Bus::start()?;
+fn coordinator(b: &MachinesBench, page: &mut TablePage) -> Result<Vec<AloneFinding>> {
+    let bus = NatsServer::start()?;
     let (done, single) = simulated(b, &bus, 64, b.either(30, 10))?;
     let cpu = done.coordinator_cpu;
     page.add_block(costs("64 simulated agents", 64, &done, &bus)?);
     Ok(vec![
         complete(&done.document),
         same_histogram("merged, and a single recorder", &merged(b, &bus, &done.run)?, &single),
-        Finding::new(
+        AloneFinding::new(
             "coordinator",
             format!("less than {:.0} % of a core", CPU_AT_MOST * 100.0),
             format!("{:.1} %", cpu * 100.0),
@@ -388,22 +407,22 @@ fn coordinator(b: &Bench, page: &mut Page) -> Result<Vec<Finding>> {
     ])
 }
 
-fn thousand(b: &Bench, page: &mut Page) -> Result<Vec<Finding>> {
+fn thousand(b: &MachinesBench, page: &mut TablePage) -> Result<Vec<AloneFinding>> {
     const MANY: u32 = 1000;
-    let bus = Bus::start()?;
+    let bus = NatsServer::start()?;
     let (done, single) = simulated(b, &bus, MANY, b.either(60, 12))?;
     page.add_block(costs("1,000 simulated agents", MANY, &done, &bus)?);
     let seconds = f64::from(MANY);
     Ok(vec![
         complete(&done.document),
         same_histogram("merged, and a single recorder", &merged(b, &bus, &done.run)?, &single),
-        Finding::new(
+        AloneFinding::new(
             "messages that wait for the coordinator, at most",
             format!("those of one second, {}", thousands(seconds)),
             thousands(done.pending as f64),
             done.pending as f64 <= seconds,
         ),
-        Finding::new(
+        AloneFinding::new(
             "from the planned end to the whole result",
             format!("at most {TAIL_AT_MOST_S} s"),
             format!("{:.1} s", done.tail_s),
@@ -414,7 +433,7 @@ fn thousand(b: &Bench, page: &mut Page) -> Result<Vec<Finding>> {
 }
 
 /// What a run cost, as a table.
-fn costs(what: &str, agents: u32, done: &Followed, bus: &Bus) -> Result<String> {
+fn costs(what: &str, agents: u32, done: &Followed, bus: &NatsServer) -> Result<String> {
     let stored = bus.stored()?;
     let percent = |share: f64| format!("{:.1} % of a core", share * 100.0);
     let each = f64::from(agents);

@@ -13,7 +13,7 @@ use xtask::shell;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct PcapBenchOptions {
     /// Megabytes of the capture that is made (in a temporary folder, which goes afterwards).
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=20_000))]
     mb: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Options {
 
 /// Time and memory of a run.
 #[derive(Clone, Copy, Debug)]
-struct Took {
+struct PcapCost {
     time: Duration,
     /// Most memory it had at once, as far as seen every few milliseconds, kB.
     memory_kb: u64,
@@ -52,7 +52,7 @@ const AT_LEAST: f64 = 20.0;
 const OURS_AT_MOST: Duration = Duration::from_secs(600);
 
 /// Measures; `false` when a figure was missed.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &PcapBenchOptions) -> Result<bool> {
     ensure!(options.rounds > 0, "at least one round");
     shell::run(shell::cargo().args(["build", "--release", "--quiet", "-p", "linerate-cli"]))?;
     let folder = tempfile::tempdir()?;
@@ -98,13 +98,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-fn median(took: &[Took]) -> Duration {
+fn median(took: &[PcapCost]) -> Duration {
     let mut times: Vec<Duration> = took.iter().map(|t| t.time).collect();
     times.sort_unstable();
     times[times.len() / 2]
 }
 
-fn row(name: &str, took: &[Took], size: u64) {
+fn row(name: &str, took: &[PcapCost], size: u64) {
     let time = median(took);
     let memory = took.iter().map(|t| t.memory_kb).max().unwrap_or(0);
     let early = took.iter().any(|t| t.ended_early);
@@ -118,21 +118,21 @@ fn row(name: &str, took: &[Took], size: u64) {
     );
 }
 
-fn linerate(file: &Path) -> Result<Took> {
+fn linerate(file: &Path) -> Result<PcapCost> {
     let mut command = Command::new(shell::target_dir().join("release/linerate"));
     command.args(["explain", "--json", "-", "--pcap"]).arg(file);
     let (took, out) = timed(&mut command, OURS_AT_MOST)?;
     ensure!(!took.ended_early, "linerate took more than {OURS_AT_MOST:?}");
     let requests = figure(&out, "\"requests\":");
-    Ok(Took { requests: requests.context("no requests in linerate's document")?, ..took })
+    Ok(PcapCost { requests: requests.context("no requests in linerate's document")?, ..took })
 }
 
 /// All sequence analysis and all HTTP, without output per packet and without name lookups.
-fn tshark(file: &Path, at_most: Duration) -> Result<Took> {
+fn tshark(file: &Path, at_most: Duration) -> Result<PcapCost> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-q", "-z", "expert", "-z", "http,tree", "-r"]).arg(file);
     let (took, out) = timed(&mut command, at_most)?;
-    Ok(Took { requests: figure(&out, "HTTP Request Packets").unwrap_or(0), ..took })
+    Ok(PcapCost { requests: figure(&out, "HTTP Request Packets").unwrap_or(0), ..took })
 }
 
 /// The first number after `name`.
@@ -142,7 +142,7 @@ fn figure(text: &str, name: &str) -> Option<u64> {
     rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()
 }
 
-fn timed(command: &mut Command, at_most: Duration) -> Result<(Took, String)> {
+fn timed(command: &mut Command, at_most: Duration) -> Result<(PcapCost, String)> {
     let begun = Instant::now();
     let mut child = command
         .stdin(Stdio::null())
@@ -169,5 +169,5 @@ fn timed(command: &mut Command, at_most: Duration) -> Result<(Took, String)> {
     }
     let time = begun.elapsed();
     let text = reader.join().map_err(|_| anyhow::anyhow!("reading failed"))??;
-    Ok((Took { time, memory_kb, requests: 0, ended_early }, text))
+    Ok((PcapCost { time, memory_kb, requests: 0, ended_early }, text))
 }

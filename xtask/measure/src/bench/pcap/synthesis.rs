@@ -13,7 +13,7 @@ const PSH: u8 = 8;
 const ACK: u8 = 16;
 const MSS: usize = 1448;
 
-struct Capture {
+struct SyntheticCapture {
     out: BufWriter<File>,
     bytes: u64,
     packets: u64,
@@ -21,7 +21,7 @@ struct Capture {
 }
 
 /// One connection.
-struct Lane {
+struct SyntheticConnection {
     address: u32,
     port: u16,
     seq: [u32; 2],
@@ -30,7 +30,7 @@ struct Lane {
 
 /// Writes about `bytes`, with `at_once` connections open; how many packets.
 pub(super) fn write(path: &Path, bytes: u64, at_once: u64) -> Result<u64> {
-    let mut c = Capture {
+    let mut c = SyntheticCapture {
         out: BufWriter::with_capacity(1 << 20, File::create(path)?),
         bytes: 0,
         packets: 0,
@@ -40,7 +40,7 @@ pub(super) fn write(path: &Path, bytes: u64, at_once: u64) -> Result<u64> {
         c.out.write_all(&n.to_le_bytes())?;
     }
     let mut opened = 0u64;
-    let mut lanes: Vec<Lane> = Vec::new();
+    let mut lanes: Vec<SyntheticConnection> = Vec::new();
     let body = vec![b'x'; 20_000];
     while c.bytes < bytes {
         if (lanes.len() as u64) < at_once {
@@ -60,8 +60,8 @@ pub(super) fn write(path: &Path, bytes: u64, at_once: u64) -> Result<u64> {
     Ok(c.packets)
 }
 
-fn open(c: &mut Capture, n: u64) -> Result<Lane> {
-    let mut lane = Lane {
+fn open(c: &mut SyntheticCapture, n: u64) -> Result<SyntheticConnection> {
+    let mut lane = SyntheticConnection {
         address: 0x0a01_0000 | (n / 50_000) as u32,
         port: 10_000 + (n % 50_000) as u16,
         seq: [n as u32, 7],
@@ -73,7 +73,7 @@ fn open(c: &mut Capture, n: u64) -> Result<Lane> {
     Ok(lane)
 }
 
-fn call(c: &mut Capture, lane: &mut Lane, body: &[u8]) -> Result<()> {
+fn call(c: &mut SyntheticCapture, lane: &mut SyntheticConnection, body: &[u8]) -> Result<()> {
     lane.calls += 1;
     let request = format!(
         "GET /item/{} HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: bench/1\r\nAccept: */*\r\n\r\n",
@@ -99,8 +99,14 @@ fn call(c: &mut Capture, lane: &mut Lane, body: &[u8]) -> Result<()> {
     c.segment(lane, true, ACK, &[])
 }
 
-impl Capture {
-    fn segment(&mut self, lane: &mut Lane, to_server: bool, flags: u8, data: &[u8]) -> Result<()> {
+impl SyntheticCapture {
+    fn segment(
+        &mut self,
+        lane: &mut SyntheticConnection,
+        to_server: bool,
+        flags: u8,
+        data: &[u8],
+    ) -> Result<()> {
         self.time_us += 20;
         let (server, mine, theirs) = (0x0a02_0001u32, usize::from(!to_server), usize::from(to_server));
         let (src, dst) = if to_server { (lane.address, server) } else { (server, lane.address) };

@@ -2,16 +2,16 @@
 
 use anyhow::Result;
 
-use super::peer::{Peer, Running};
+use super::peer::{PeerProcess, ServePeer};
 use super::round;
-use super::scenario::{EPOLL, NETTY, Scenario, THREADS, URING, WAITING};
-use crate::bench::alone::Finding;
+use super::scenario::{EPOLL, NETTY, ServeScenario, THREADS, URING, WAITING};
+use crate::bench::alone::AloneFinding;
 use crate::bench::contender::Contender;
 use crate::bench::figures::{median, of_program, ratio};
-use crate::bench::round::{Run, line};
+use crate::bench::round::{ProgramRun, line};
 use crate::bench::scenario::Figure;
-use crate::bench::server::Server;
-use crate::bench::table::{Page, as_table, thousands};
+use crate::bench::server::BenchServer;
+use crate::bench::table::{TablePage, as_table, thousands};
 use crate::bench::{Tools, round as clients};
 
 const REQUESTS: usize = 200_000;
@@ -29,10 +29,10 @@ const TIMES_THREADS: f64 = 6.0;
 /// Measures, and says what came of the write-up's claims.
 pub(super) fn run(
     t: &Tools,
-    s: &Scenario,
+    s: &ServeScenario,
     path: &'static str,
-    peers: &[Peer],
-    page: &mut Page,
+    peers: &[ServePeer],
+    page: &mut TablePage,
 ) -> Result<()> {
     let servers = super::start(t, peers, page);
     let (mut runs, mut bare) = (Vec::new(), Vec::new());
@@ -44,7 +44,7 @@ pub(super) fn run(
         for i in 0..servers.len() {
             let server = &servers[(i + round) % servers.len()];
             let run = one(t, server, path, round)
-                .unwrap_or_else(|e| Run::failed(server.peer.name(), round, format!("{e:#}")));
+                .unwrap_or_else(|e| ProgramRun::failed(server.peer.name(), round, format!("{e:#}")));
             println!("  {}", line(&run));
             runs.push(run);
         }
@@ -59,12 +59,12 @@ pub(super) fn run(
     Ok(())
 }
 
-fn head(s: &Scenario) -> String {
+fn head(s: &ServeScenario) -> String {
     format!("| {} | requests/s | server CPU us per request | most resident memory, MB |", s.what)
 }
 
-fn rows(servers: &[Running], runs: &[Run]) -> Vec<String> {
-    let row = |server: &Running| {
+fn rows(servers: &[PeerProcess], runs: &[ProgramRun]) -> Vec<String> {
+    let row = |server: &PeerProcess| {
         let name = server.peer.name();
         let rate = of_program(runs, name, Figure::Rate).map_or_else(|| "-".into(), thousands);
         let cpu = of_program(runs, name, Figure::Cpu).map_or_else(|| "-".into(), |c| format!("{c:.1}"));
@@ -73,16 +73,16 @@ fn rows(servers: &[Running], runs: &[Run]) -> Vec<String> {
     servers.iter().map(row).collect()
 }
 
-fn memory_mb(runs: &[Run], name: &str) -> f64 {
+fn memory_mb(runs: &[ProgramRun], name: &str) -> f64 {
     runs.iter().filter(|r| r.program == name).map(|r| r.max_rss_kb).max().unwrap_or(0) as f64 / 1024.0
 }
 
-fn hello(runs: &[Run]) -> Vec<Finding> {
+fn hello(runs: &[ProgramRun]) -> Vec<AloneFinding> {
     let mut all = Vec::new();
     for ours in [EPOLL, URING] {
         let mb = memory_mb(runs, ours);
         let wanted = format!("at most {MEMORY_AT_MOST_MB} MB");
-        all.push(Finding::new(
+        all.push(AloneFinding::new(
             &format!("memory, {ours}"),
             wanted,
             format!("{mb:.1} MB"),
@@ -90,7 +90,7 @@ fn hello(runs: &[Run]) -> Vec<Finding> {
         ));
         if let Some(r) = ratio(runs, ours, NETTY, Figure::Rate) {
             let got = format!("{:.2} ({:.2} to {:.2})", r.median, r.least, r.most);
-            all.push(Finding::new(
+            all.push(AloneFinding::new(
                 &format!("rate of {ours} x netty's"),
                 "more than 1".into(),
                 got,
@@ -101,7 +101,7 @@ fn hello(runs: &[Run]) -> Vec<Finding> {
     all
 }
 
-fn wait(runs: &[Run], ceiling: f64) -> Vec<Finding> {
+fn wait(runs: &[ProgramRun], ceiling: f64) -> Vec<AloneFinding> {
     let mut all = Vec::new();
     let possible = if ceiling.is_nan() { POSSIBLE } else { ceiling.min(POSSIBLE) };
     for ours in [EPOLL, URING] {
@@ -112,12 +112,12 @@ fn wait(runs: &[Run], ceiling: f64) -> Vec<Finding> {
             thousands(POSSIBLE)
         );
         let got = format!("{}: {:.2}", thousands(rate), rate / possible);
-        all.push(Finding::new(&format!("rate of {ours}"), wanted, got, rate >= possible * OF_POSSIBLE));
+        all.push(AloneFinding::new(&format!("rate of {ours}"), wanted, got, rate >= possible * OF_POSSIBLE));
         if let Some(r) = ratio(runs, ours, THREADS, Figure::Rate) {
             let got = format!("{:.1} ({:.1} to {:.1})", r.median, r.least, r.most);
             let wanted = format!("at least {TIMES_THREADS}");
             let what = format!("rate of {ours} x that of 16 blocking threads");
-            all.push(Finding::new(&what, wanted, got, r.median >= TIMES_THREADS));
+            all.push(AloneFinding::new(&what, wanted, got, r.median >= TIMES_THREADS));
         }
     }
     all
@@ -129,7 +129,7 @@ fn command(address: std::net::SocketAddr, path: &str) -> Vec<String> {
     words.split(' ').map(str::to_owned).collect()
 }
 
-fn one(t: &Tools, server: &Running, path: &'static str, round: usize) -> Result<Run> {
+fn one(t: &Tools, server: &PeerProcess, path: &'static str, round: usize) -> Result<ProgramRun> {
     let dir = tempfile::tempdir()?;
     let command = command(server.address, server.peer.path(path));
     round::run(t, server, Contender::Ab, &command, GRACE_S, dir.path(), round)
@@ -143,7 +143,7 @@ fn ceiling(t: &Tools, path: &str) -> Result<(f64, f64)> {
     if path == WAITING {
         options.extend(["--wait-ms", "10"]);
     }
-    let server = Server::bare(t, dir.path(), &options)?;
+    let server = BenchServer::bare(t, dir.path(), &options)?;
     let done = clients::measured(t, &command(server.address(), "/"), GRACE_S, dir.path());
     let seen = server.end()?;
     let rate = Contender::Ab.said(&done?.0, dir.path())?.rate;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::peer::{Peer, Running};
+use super::peer::{PeerProcess, ServePeer};
 use super::scenario::{EPOLL, URING};
 use crate::bench::Tools;
-use crate::bench::alone::Finding;
-use crate::bench::table::{Page, as_table};
+use crate::bench::alone::AloneFinding;
+use crate::bench::table::{TablePage, as_table};
 
 const CONNECTIONS: usize = 10_000;
 /// Ours, kB per connection: at most.
@@ -20,7 +20,7 @@ const URING_AT_MOST: f64 = 2.0;
 const SETTLES: Duration = Duration::from_millis(700);
 
 /// Measures each server alone, fresh.
-pub(super) fn run(t: &Tools, peers: &[Peer], page: &mut Page) -> Result<Vec<Finding>> {
+pub(super) fn run(t: &Tools, peers: &[ServePeer], page: &mut TablePage) -> Result<Vec<AloneFinding>> {
     let (mut findings, mut rows) = (Vec::new(), Vec::new());
     for &peer in peers {
         match one(t, peer) {
@@ -46,19 +46,19 @@ pub(super) fn run(t: &Tools, peers: &[Peer], page: &mut Page) -> Result<Vec<Find
     Ok(findings)
 }
 
-fn finding(peer: Peer, own: f64) -> Option<Finding> {
+fn finding(peer: ServePeer, own: f64) -> Option<AloneFinding> {
     let most = match peer.name() {
         EPOLL => EPOLL_AT_MOST,
         URING => URING_AT_MOST,
         _ => return None,
     };
     let what = format!("memory per idle connection, {}", peer.name());
-    Some(Finding::new(&what, format!("at most {most} kB"), format!("{own:.2} kB"), own <= most))
+    Some(AloneFinding::new(&what, format!("at most {most} kB"), format!("{own:.2} kB"), own <= most))
 }
 
 /// The server's and the kernel's memory per connection, kB.
-fn one(t: &Tools, peer: Peer) -> Result<(f64, f64)> {
-    let server = Running::start(t, peer)?;
+fn one(t: &Tools, peer: ServePeer) -> Result<(f64, f64)> {
+    let server = PeerProcess::start(t, peer)?;
     let mut all = Vec::with_capacity(CONNECTIONS);
     // Memory allocated once, for the first connections, is not a connection's cost.
     for _ in 0..4 {
@@ -83,7 +83,7 @@ fn one(t: &Tools, peer: Peer) -> Result<(f64, f64)> {
 }
 
 /// A new connection, asked once.
-fn ask(server: &Running) -> Result<TcpStream> {
+fn ask(server: &PeerProcess) -> Result<TcpStream> {
     let mut c =
         TcpStream::connect(server.address).context("cannot connect (is `ulimit -n` above 11,000?)")?;
     c.set_read_timeout(Some(Duration::from_secs(10)))?;

@@ -8,19 +8,19 @@ mod round;
 mod scenario;
 
 use anyhow::{Context, Result, ensure};
-use peer::{Peer, Running};
-use scenario::{SCENARIOS, Scenario, Sort};
+use peer::{PeerProcess, ServePeer};
+use scenario::{SCENARIOS, ServeMeasure, ServeScenario};
 
 use super::contender::Contender;
-use super::table::Page;
-use super::{Common, Tools, chosen, circumstances, elsewhere, typed};
+use super::table::TablePage;
+use super::{CommonBenchOptions, Tools, chosen, circumstances, elsewhere, typed};
 use xtask::shell;
 
 /// What to measure of servers.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct ServeBenchOptions {
     #[command(flatten)]
-    common: Common,
+    common: CommonBenchOptions,
     /// Only these servers (comma-separated; by their names in the table).
     #[arg(long, value_delimiter = ',')]
     servers: Vec<String>,
@@ -33,7 +33,7 @@ pub(crate) struct Options {
 }
 
 /// Measures; `false` when a binding figure was missed.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &ServeBenchOptions) -> Result<bool> {
     let common = &options.common;
     if common.list {
         SCENARIOS.iter().for_each(|s| println!("{:<14} {}", s.name, s.what));
@@ -45,21 +45,21 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         return Ok(ended);
     }
     let tools = Tools::new(common, &options.flags, false)?;
-    let mut page = Page::new(head(options, &tools));
+    let mut page = TablePage::new(head(options, &tools));
     for s in scenarios {
         println!("\n{}: {}", s.name, s.what);
         let peers = peers(options, s, &mut page)?;
         match s.sort {
-            Sort::InTurns { shape, wants } => {
+            ServeMeasure::InTurns { shape, wants } => {
                 let servers = start(&tools, &peers, &mut page);
                 let series = round::run_all(&tools, &shape, &servers, &clients);
                 page::add(&mut page, s, wants, &shape, &servers, &series);
             }
-            Sort::Idle => {
+            ServeMeasure::Idle => {
                 let findings = idle::run(&tools, &peers, &mut page)?;
                 page.add_alone(s.name, s.what, findings);
             }
-            Sort::Ab(path) => ab::run(&tools, s, path, &peers, &mut page)?,
+            ServeMeasure::Ab(path) => ab::run(&tools, s, path, &peers, &mut page)?,
         }
         // Written after each scenario, so that an interrupted run loses no measurement.
         page.write(common.out.as_deref())?;
@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(page.all_reached())
 }
 
-fn clients(options: &Options) -> Result<Vec<Contender>> {
+fn clients(options: &ServeBenchOptions) -> Result<Vec<Contender>> {
     let known = |name: &String| match name.as_str() {
         "linerate" => Ok(Contender::Linerate),
         "wrk" => Ok(Contender::Wrk),
@@ -84,10 +84,10 @@ fn clients(options: &Options) -> Result<Vec<Contender>> {
 }
 
 /// The participants; prints the names of missing ones.
-fn peers(options: &Options, s: &Scenario, page: &mut Page) -> Result<Vec<Peer>> {
+fn peers(options: &ServeBenchOptions, s: &ServeScenario, page: &mut TablePage) -> Result<Vec<ServePeer>> {
     let mut all = Vec::new();
     for &name in s.who {
-        let peer = Peer::of(name).with_context(|| format!("no server {name}"))?;
+        let peer = ServePeer::of(name).with_context(|| format!("no server {name}"))?;
         if !options.servers.is_empty() && !options.servers.iter().any(|n| n == name) {
             continue;
         }
@@ -103,10 +103,10 @@ fn peers(options: &Options, s: &Scenario, page: &mut Page) -> Result<Vec<Peer>> 
 }
 
 /// Starts all of them; who does not start is named.
-fn start(t: &Tools, peers: &[Peer], page: &mut Page) -> Vec<Running> {
+fn start(t: &Tools, peers: &[ServePeer], page: &mut TablePage) -> Vec<PeerProcess> {
     let mut all = Vec::new();
     for &peer in peers {
-        match Running::start(t, peer) {
+        match PeerProcess::start(t, peer) {
             Ok(running) => all.push(running),
             Err(e) => {
                 println!("  {} does not start: {e:#}", peer.name());
@@ -118,7 +118,7 @@ fn start(t: &Tools, peers: &[Peer], page: &mut Page) -> Vec<Running> {
 }
 
 /// The command and the machine.
-fn head(o: &Options, t: &Tools) -> String {
+fn head(o: &ServeBenchOptions, t: &Tools) -> String {
     let servers =
         if o.servers.is_empty() { String::new() } else { format!(" --servers {:?}", o.servers.join(",")) };
     let flags = if o.flags.is_empty() { String::new() } else { format!(" --flags={:?}", o.flags) };

@@ -1,23 +1,23 @@
 //! The measurements of servers, one table per scenario.
 
-use super::peer::Running;
-use super::round::Series;
-use super::scenario::Scenario;
+use super::peer::PeerProcess;
+use super::round::ClientRounds;
+use super::scenario::ServeScenario;
 use crate::bench::contender::Contender;
 use crate::bench::figures::of_program;
-use crate::bench::scenario::{Figure, Shape, Want};
-use crate::bench::table::{Page, as_table, thousands};
+use crate::bench::scenario::{Figure, LoadShape, Want};
+use crate::bench::table::{TablePage, as_table, thousands};
 
 /// Adds a scenario: its figures by every client; what is wanted binds with the first one.
 pub(super) fn add(
-    page: &mut Page,
-    s: &Scenario,
+    page: &mut TablePage,
+    s: &ServeScenario,
     wants: &[Want],
-    shape: &Shape,
-    servers: &[Running],
-    all: &[Series],
+    shape: &LoadShape,
+    servers: &[PeerProcess],
+    all: &[ClientRounds],
 ) {
-    let per_client = |series: &Series| {
+    let per_client = |series: &ClientRounds| {
         let name = if series.client == Contender::Linerate { "linerate load" } else { series.client.name() };
         format!(" {name}: CPU us per request | requests/s | server busy |")
     };
@@ -36,7 +36,7 @@ pub(super) fn add(
     }
 }
 
-fn row(server: &Running, shape: &Shape, all: &[Series]) -> String {
+fn row(server: &PeerProcess, shape: &LoadShape, all: &[ClientRounds]) -> String {
     let name = server.peer.name();
     let mut row = format!("| {name} |");
     for series in all {

@@ -19,7 +19,7 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 
 /// One server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Peer {
+pub(crate) enum ServePeer {
     /// `linerate serve` with these flags.
     Linerate(&'static str, &'static str),
     /// The same, with a directory of files.
@@ -56,11 +56,11 @@ pub(crate) enum Sessions {
     ResumedLogged,
 }
 
-use Peer::{
+use ServePeer::{
     Files, Go, H2Nginx, H2TlsNginx, Linerate, Netty, Nginx, Raw, Rust, Swoole, TlsBare, TlsLinerate, TlsNginx,
 };
 
-const PEERS: [Peer; 22] = [
+const PEERS: [ServePeer; 22] = [
     Linerate("linerate epoll", "--io epoll"),
     Linerate("linerate uring", "--io uring"),
     Linerate("linerate epoll deferred", "--io epoll --defer-accept"),
@@ -133,9 +133,9 @@ fn build_go() -> Result<()> {
     shell::output(c.current_dir(sources("go")).args(["build", "-o"]).arg(go()).arg(".")).map(drop)
 }
 
-impl Peer {
+impl ServePeer {
     /// The server of this name.
-    pub(crate) fn of(name: &str) -> Option<Peer> {
+    pub(crate) fn of(name: &str) -> Option<ServePeer> {
         PEERS.into_iter().find(|p| p.name() == name)
     }
 
@@ -311,8 +311,8 @@ fn www(dir: &Path) -> Result<PathBuf> {
 
 /// A server that runs, pinned and favoured.
 #[derive(Debug)]
-pub(crate) struct Running {
-    pub(crate) peer: Peer,
+pub(crate) struct PeerProcess {
+    pub(crate) peer: ServePeer,
     pub(crate) address: SocketAddr,
     wrapper: Child,
     pid: u32,
@@ -328,9 +328,9 @@ pub(crate) struct Used {
     pub(crate) waited_s: f64,
 }
 
-impl Running {
+impl PeerProcess {
     /// Starts it and waits until it takes connections.
-    pub(crate) fn start(t: &Tools, peer: Peer) -> Result<Running> {
+    pub(crate) fn start(t: &Tools, peer: ServePeer) -> Result<PeerProcess> {
         let dir = tempfile::tempdir()?;
         // Bound and let go: not every server can say which port it got from 0.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -340,7 +340,7 @@ impl Running {
         let output = std::fs::File::create(dir.path().join("output"))?;
         c.args(&words[1..]).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let wrapper = c.spawn().context("cannot start the wrapper")?;
-        let mut started = Running { peer, address, wrapper, pid: 0, dir };
+        let mut started = PeerProcess { peer, address, wrapper, pid: 0, dir };
         started.wait_until_ready()?;
         Ok(started)
     }
@@ -399,7 +399,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for PeerProcess {
     fn drop(&mut self) {
         // The server dies with its wrapper.
         let _ = self.wrapper.kill();

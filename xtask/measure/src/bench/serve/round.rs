@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::peer::Running;
+use super::peer::PeerProcess;
 use crate::bench::Tools;
 use crate::bench::contender::Contender;
-use crate::bench::round::{Run, line, measured};
-use crate::bench::scenario::Shape;
+use crate::bench::round::{ProgramRun, line, measured};
+use crate::bench::scenario::LoadShape;
 
 /// Beyond the planned time a client gets this long to end by itself, seconds.
 const GRACE_S: f64 = 12.0;
@@ -18,14 +18,20 @@ const WARM_UP_S: f64 = 1.0;
 
 /// All runs by one client.
 #[derive(Debug)]
-pub(crate) struct Series {
+pub(crate) struct ClientRounds {
     pub(crate) client: Contender,
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<ProgramRun>,
 }
 
 /// All rounds; one series for each client.
-pub(crate) fn run_all(t: &Tools, shape: &Shape, servers: &[Running], clients: &[Contender]) -> Vec<Series> {
-    let mut all: Vec<Series> = clients.iter().map(|&client| Series { client, runs: Vec::new() }).collect();
+pub(crate) fn run_all(
+    t: &Tools,
+    shape: &LoadShape,
+    servers: &[PeerProcess],
+    clients: &[Contender],
+) -> Vec<ClientRounds> {
+    let mut all: Vec<ClientRounds> =
+        clients.iter().map(|&client| ClientRounds { client, runs: Vec::new() }).collect();
     let warm_up = Tools { seconds: WARM_UP_S.min(t.seconds), ..t.clone() };
     for server in servers {
         if let Err(e) = one(&warm_up, shape, server, Contender::Linerate, 0) {
@@ -37,7 +43,7 @@ pub(crate) fn run_all(t: &Tools, shape: &Shape, servers: &[Running], clients: &[
             let server = &servers[(i + round) % servers.len()];
             for series in &mut all {
                 let run = one(t, shape, server, series.client, round)
-                    .unwrap_or_else(|e| Run::failed(server.peer.name(), round, format!("{e:#}")));
+                    .unwrap_or_else(|e| ProgramRun::failed(server.peer.name(), round, format!("{e:#}")));
                 println!("  {:<8} {}", series.client.name(), line(&run));
                 series.runs.push(run);
             }
@@ -46,9 +52,15 @@ pub(crate) fn run_all(t: &Tools, shape: &Shape, servers: &[Running], clients: &[
     all
 }
 
-fn one(t: &Tools, shape: &Shape, server: &Running, client: Contender, round: usize) -> Result<Run> {
+fn one(
+    t: &Tools,
+    shape: &LoadShape,
+    server: &PeerProcess,
+    client: Contender,
+    round: usize,
+) -> Result<ProgramRun> {
     let dir = tempfile::tempdir()?;
-    let shape = Shape { path: server.peer.path(shape.path), ..*shape };
+    let shape = LoadShape { path: server.peer.path(shape.path), ..*shape };
     let command = client.command(t, &shape, server.address, dir.path())?;
     run(t, server, client, &command, t.seconds + GRACE_S, dir.path(), round)
 }
@@ -56,19 +68,19 @@ fn one(t: &Tools, shape: &Shape, server: &Running, client: Contender, round: usi
 /// One client's run against a server: its rate, and what that cost the server.
 pub(super) fn run(
     t: &Tools,
-    server: &Running,
+    server: &PeerProcess,
     client: Contender,
     command: &[String],
     limit_s: f64,
     dir: &Path,
     round: usize,
-) -> Result<Run> {
+) -> Result<ProgramRun> {
     let before = server.used()?;
     let (out, cost) = measured(t, command, limit_s, dir)?;
     let used = server.used_since(&before)?;
     let said = client.said(&out, dir)?;
     let cpu_s = used.cpu_s;
-    Ok(Run {
+    Ok(ProgramRun {
         program: server.peer.name(),
         round,
         rate: said.rate,

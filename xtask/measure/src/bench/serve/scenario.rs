@@ -1,27 +1,27 @@
 //! The scenarios for servers and their targets.
 
-use crate::bench::scenario::{Figure, Shape, Want};
+use crate::bench::scenario::{Figure, LoadShape, Want};
 
 /// One row of the table.
 #[derive(Debug)]
-pub(crate) struct Scenario {
+pub(crate) struct ServeScenario {
     /// The name for `--only`.
     pub(crate) name: &'static str,
     /// A description in words.
     pub(crate) what: &'static str,
     /// How it is measured.
-    pub(crate) sort: Sort,
+    pub(crate) sort: ServeMeasure,
     /// The servers, by name.
     pub(crate) who: &'static [&'static str],
 }
 
 /// How a scenario is measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Sort {
+pub(crate) enum ServeMeasure {
     /// Paired runs, by load generators.
     InTurns {
         /// The requests to send.
-        shape: Shape,
+        shape: LoadShape,
         /// The targets to reach.
         wants: &'static [Want],
     },
@@ -42,7 +42,8 @@ pub(super) const BARE_URING: &str = "bare uring";
 /// Path of responses that take 10 ms.
 pub(super) const WAITING: &str = "/delay/10";
 
-const KEEP: Shape = Shape { connections: 64, depth: 1, short: false, path: "/", body: 14, nginx: false };
+const KEEP: LoadShape =
+    LoadShape { connections: 64, depth: 1, short: false, path: "/", body: 14, nginx: false };
 
 /// Targets of the transport that `--io auto` selects are pass/fail; those of the other are
 /// informational.
@@ -61,11 +62,11 @@ const fn aim(want: Want) -> Want {
 const fn turns(
     name: &'static str,
     what: &'static str,
-    shape: Shape,
+    shape: LoadShape,
     who: &'static [&'static str],
     wants: &'static [Want],
-) -> Scenario {
-    Scenario { name, what, sort: Sort::InTurns { shape, wants }, who }
+) -> ServeScenario {
+    ServeScenario { name, what, sort: ServeMeasure::InTurns { shape, wants }, who }
 }
 
 const ALL: &[&str] = &[EPOLL, URING, "nginx", "hyper", "axum", NETTY, "go", "swoole"];
@@ -91,26 +92,26 @@ const fn body(
     path: &'static str,
     body: usize,
     depth: usize,
-) -> Scenario {
+) -> ServeScenario {
     // Pipelines of megabytes use few connections.
     let connections = if depth > 1 { 8 } else { 64 };
-    turns(name, what, Shape { path, body, depth, connections, ..KEEP }, BESIDE_NGINX, NO_MORE_THAN_NGINX)
+    turns(name, what, LoadShape { path, body, depth, connections, ..KEEP }, BESIDE_NGINX, NO_MORE_THAN_NGINX)
 }
 
 const FILES_BESIDE_NGINX: &[&str] = &[FILES, FILES_URING, "nginx"];
 const FILES_AT_NGINX: &[Want] = &[cpu(FILES, "nginx", 1.2), aim(cpu(FILES_URING, "nginx", 1.2))];
 
 /// Static files; the ratio of CPU per request is that of CPU per GB.
-const fn file(name: &'static str, what: &'static str, path: &'static str, body: usize) -> Scenario {
-    turns(name, what, Shape { path, body, connections: 8, ..KEEP }, FILES_BESIDE_NGINX, FILES_AT_NGINX)
+const fn file(name: &'static str, what: &'static str, path: &'static str, body: usize) -> ServeScenario {
+    turns(name, what, LoadShape { path, body, connections: 8, ..KEEP }, FILES_BESIDE_NGINX, FILES_AT_NGINX)
 }
 
 /// All of them, in the table's order.
-pub(crate) const SCENARIOS: &[Scenario] = &[
+pub(crate) const SCENARIOS: &[ServeScenario] = &[
     turns(
         "pipe16",
         "pipelined x 16, c=64",
-        Shape { depth: 16, ..KEEP },
+        LoadShape { depth: 16, ..KEEP },
         ALL,
         &[
             cpu(EPOLL, "nginx", 0.10),
@@ -122,7 +123,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     turns(
         "keep1000",
         "keep-alive, c=1000",
-        Shape { connections: 1000, ..KEEP },
+        LoadShape { connections: 1000, ..KEEP },
         KEEPING,
         // The bare server is the floor: what is above it is ours.
         &[
@@ -142,7 +143,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     turns(
         "short64",
         "short connections, c=64",
-        Shape { short: true, ..KEEP },
+        LoadShape { short: true, ..KEEP },
         &[EPOLL, URING, DEFERRED, DEFERRED_URING, "nginx", "nginx deferred", "hyper"],
         &[
             cpu(DEFERRED, "nginx", 0.60),
@@ -155,7 +156,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     turns(
         "wait10",
         "10 ms wait in the handler, c=1000",
-        Shape { connections: 1000, path: WAITING, ..KEEP },
+        LoadShape { connections: 1000, path: WAITING, ..KEEP },
         &[EPOLL, URING, TOKIO, TOKIO_URING, "hyper", "axum", NETTY, "go", "swoole"],
         &[
             cpu(TOKIO, "hyper", 0.90),
@@ -169,7 +170,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     turns(
         "axum16",
         "an axum app, unchanged, pipelined x 16, c=64",
-        Shape { depth: 16, ..KEEP },
+        LoadShape { depth: 16, ..KEEP },
         &[AXUM, AXUM_URING, "axum", AXUM_NODELAY],
         &[
             rate(AXUM, AXUM_NODELAY, 4.0),
@@ -192,22 +193,22 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "/file/100000000.bin",
         100_000_000,
     ),
-    Scenario {
+    ServeScenario {
         name: "idle10k",
         what: "10,000 idle keep-alive connections",
-        sort: Sort::Idle,
+        sort: ServeMeasure::Idle,
         who: &[EPOLL, URING, "nginx", "hyper", "axum", NETTY, "go", "swoole"],
     },
-    Scenario {
+    ServeScenario {
         name: "ab-hello",
         what: "ab -k -c 1000 -n 200000, hello world",
-        sort: Sort::Ab("/"),
+        sort: ServeMeasure::Ab("/"),
         who: &[EPOLL, URING, NETTY, "nginx", "go", "swoole"],
     },
-    Scenario {
+    ServeScenario {
         name: "ab-wait",
         what: "ab -k -c 1000 -n 200000, 10 ms wait in each handler",
-        sort: Sort::Ab(WAITING),
+        sort: ServeMeasure::Ab(WAITING),
         who: &[EPOLL, URING, NETTY, "netty blocking", "go", "swoole", THREADS],
     },
 ];

@@ -9,16 +9,16 @@ mod transfer;
 
 use anyhow::{Context, Result, ensure};
 use cable::{CLIENT, Cable, FROM, SERVER};
-use scale::{SCALES, Scale};
-use scenario::{LOAD_EPOLL, NGINX, PORT, SCENARIOS, Scenario};
+use scale::{SCALES, ScaleScenario};
+use scenario::{LOAD_EPOLL, NGINX, PORT, SCENARIOS, StackScenario};
 use serde_json::Value;
 use serving::{GRACE_S, start};
 
 use super::figures::{median, of_program};
-use super::round::{Run, line, measured};
+use super::round::{ProgramRun, line, measured};
 use super::scenario::Figure;
-use super::table::{Page, as_table, thousands};
-use super::{Common, Tools, alone_on_this_machine, build_released, chosen, circumstances};
+use super::table::{TablePage, as_table, thousands};
+use super::{CommonBenchOptions, Tools, alone_on_this_machine, build_released, chosen, circumstances};
 use super::{in_own_namespace, outside, typed};
 use xtask::shell;
 
@@ -27,13 +27,13 @@ const SENT_AGAIN: f64 = 0.001;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct StackBenchOptions {
     #[command(flatten)]
-    common: Common,
+    common: CommonBenchOptions,
 }
 
 /// Measures; `false` when a binding figure was missed.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &StackBenchOptions) -> Result<bool> {
     let common = &options.common;
     if common.list {
         SCENARIOS.iter().for_each(|s| println!("{:<14} {}", s.name, s.what));
@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let tools = Tools::new(common, "", false)?;
     let cable = Cable::lay()?;
     let head = format!("`cargo xtask bench stack {}`\n\n{}", typed(common), circumstances(&tools));
-    let mut page = Page::new(head);
+    let mut page = TablePage::new(head);
     for s in scenarios {
         println!("\n{}: {}", s.name, s.what);
         let (table, runs) = match s.transfer {
@@ -74,7 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// Many requests: all rounds, and what came out.
-fn in_turns_of(tools: &Tools, cable: &Cable, s: &Scenario) -> (String, Vec<Run>) {
+fn in_turns_of(tools: &Tools, cable: &Cable, s: &StackScenario) -> (String, Vec<ProgramRun>) {
     let mut runs = Vec::new();
     for round in 0..tools.rounds {
         for i in 0..s.who.len() {
@@ -84,7 +84,7 @@ fn in_turns_of(tools: &Tools, cable: &Cable, s: &Scenario) -> (String, Vec<Run>)
                 continue;
             }
             let run = one(tools, cable, s, who, round)
-                .unwrap_or_else(|e| Run::failed(who, round, format!("{e:#}")));
+                .unwrap_or_else(|e| ProgramRun::failed(who, round, format!("{e:#}")));
             println!("  {}", line(&run));
             runs.push(run);
         }
@@ -97,7 +97,7 @@ fn in_turns_of(tools: &Tools, cable: &Cable, s: &Scenario) -> (String, Vec<Run>)
 }
 
 /// The paired scenarios, and those of scale.
-fn wanted(only: &[String]) -> Result<(Vec<&'static Scenario>, Vec<&'static Scale>)> {
+fn wanted(only: &[String]) -> Result<(Vec<&'static StackScenario>, Vec<&'static ScaleScenario>)> {
     let is_scale = |name: &String| SCALES.iter().any(|s| s.name == name);
     let (large, in_turns): (Vec<String>, Vec<String>) = only.iter().cloned().partition(is_scale);
     let all = only.is_empty();
@@ -107,16 +107,17 @@ fn wanted(only: &[String]) -> Result<(Vec<&'static Scenario>, Vec<&'static Scale
     Ok((scenarios, scales))
 }
 
-fn row(who: &str, runs: &[Run]) -> String {
+fn row(who: &str, runs: &[ProgramRun]) -> String {
     let Some(rate) = of_program(runs, who, Figure::Rate) else { return format!("| {who} | - | - | - | - |") };
     let good = || runs.iter().filter(|r| r.program == who && r.fault.is_none());
-    let busy = |of: fn(&Run) -> f64| median(&good().map(of).collect::<Vec<_>>()).unwrap_or(0.0) * 100.0;
+    let busy =
+        |of: fn(&ProgramRun) -> f64| median(&good().map(of).collect::<Vec<_>>()).unwrap_or(0.0) * 100.0;
     let cpu = of_program(runs, who, Figure::Cpu).unwrap_or(0.0);
     let (server, client) = (busy(|r| r.server_busy), busy(|r| r.client_busy));
     format!("| {who} | {} | {cpu:.2} | {server:.0} % | {client:.0} % |", thousands(rate))
 }
 
-fn one(t: &Tools, cable: &Cable, s: &Scenario, who: &'static str, round: usize) -> Result<Run> {
+fn one(t: &Tools, cable: &Cable, s: &StackScenario, who: &'static str, round: usize) -> Result<ProgramRun> {
     // All runs come from one address, as a user's do: what TIME_WAIT remembers of the last one must not be in the way.
     let from = format!("{FROM}9");
     let dir = tempfile::tempdir()?;
@@ -144,7 +145,7 @@ fn one(t: &Tools, cable: &Cable, s: &Scenario, who: &'static str, round: usize) 
     let outcome: Value = serde_json::from_str(&std::fs::read_to_string(json)?)?;
     let n = |pointer: &str| outcome.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
     let answered = n("/requests/answered");
-    Ok(Run {
+    Ok(ProgramRun {
         program: who,
         round,
         rate: n("/rate_rps"),
@@ -162,7 +163,7 @@ fn one(t: &Tools, cable: &Cable, s: &Scenario, who: &'static str, round: usize) 
 }
 
 /// No connection may fail, and hardly one may need a retransmission.
-fn fault(s: &Scenario, n: &impl Fn(&str) -> f64) -> Option<String> {
+fn fault(s: &StackScenario, n: &impl Fn(&str) -> f64) -> Option<String> {
     let lost = n("/requests/failed") + n("/requests/unknown");
     let opened = n("/connections/opened");
     if lost > 0.0 {

@@ -13,11 +13,11 @@ use serde_json::Value;
 use super::cable::{CLIENT, Cable, FROM, SERVER};
 use super::scenario::XDP;
 use super::scenario::{BODY, PORT};
-use super::serving::{GRACE_S, Serving, start};
+use super::serving::{GRACE_S, StackServer, start};
 use crate::bench::Tools;
-use crate::bench::alone::Finding;
+use crate::bench::alone::AloneFinding;
 use crate::bench::round::measured;
-use crate::bench::table::{Page, as_table, thousands};
+use crate::bench::table::{TablePage, as_table, thousands};
 
 /// Connections open at once.
 const OPEN: u64 = 100_000;
@@ -40,27 +40,27 @@ const LOOKS: u64 = 3;
 const SETTLES: Duration = Duration::from_millis(700);
 
 /// A scenario of scale.
-pub(super) struct Scale {
+pub(super) struct ScaleScenario {
     /// The name for `--only`.
     pub(super) name: &'static str,
     /// A description in words.
     pub(super) what: &'static str,
-    run: fn(&Tools, &Cable, &mut Page) -> Result<Vec<Finding>>,
+    run: fn(&Tools, &Cable, &mut TablePage) -> Result<Vec<AloneFinding>>,
 }
 
-pub(super) const SCALES: &[Scale] = &[
-    Scale { name: "idle100k", what: "100,000 open connections", run: idle },
-    Scale { name: "churn", what: "1,000,000 connections opened and closed", run: churn },
+pub(super) const SCALES: &[ScaleScenario] = &[
+    ScaleScenario { name: "idle100k", what: "100,000 open connections", run: idle },
+    ScaleScenario { name: "churn", what: "1,000,000 connections opened and closed", run: churn },
 ];
 
-impl Scale {
+impl ScaleScenario {
     /// Measures it, and writes the result to the page.
-    pub(super) fn add(&self, t: &Tools, cable: &Cable, page: &mut Page) {
+    pub(super) fn add(&self, t: &Tools, cable: &Cable, page: &mut TablePage) {
         println!("\n{}: {}", self.name, self.what);
         match (self.run)(t, cable, page) {
             Ok(findings) => page.add_alone(self.name, self.what, findings),
             Err(e) => {
-                let error = Finding::new("measured", "yes".into(), format!("no: {e:#}"), false);
+                let error = AloneFinding::new("measured", "yes".into(), format!("no: {e:#}"), false);
                 page.add_alone(self.name, self.what, vec![error]);
             }
         }
@@ -129,12 +129,12 @@ fn load(t: &Tools, from: std::ops::RangeInclusive<u64>, flags: &str) -> Vec<Stri
 }
 
 /// A client that goes when this goes.
-fn client(t: &Tools, dir: &Path, flags: &str) -> Result<Serving> {
+fn client(t: &Tools, dir: &Path, flags: &str) -> Result<StackServer> {
     let mut c = Command::new(&t.raw);
     c.args(["run", "--core", &t.cores[1].to_string(), "--limit-s", "60", "--out"]);
     c.arg(dir.join("cost.json")).arg("--").args(load(t, 250..=252, flags));
     let c = c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(Serving(c.spawn().context("cannot start the client")?))
+    Ok(StackServer(c.spawn().context("cannot start the client")?))
 }
 
 /// Both ends' memory with `connections` connections open, kB. Some of them carry requests meanwhile, as some
@@ -148,7 +148,7 @@ fn open(t: &Tools, cable: &Cable, connections: u64) -> Result<(u64, u64, Value)>
     Ok((resident_kb(&server.0)?, resident_kb(&client.0)?, stats))
 }
 
-fn idle(t: &Tools, cable: &Cable, page: &mut Page) -> Result<Vec<Finding>> {
+fn idle(t: &Tools, cable: &Cable, page: &mut TablePage) -> Result<Vec<AloneFinding>> {
     let (server_few, client_few, _) = open(t, cable, 10)?;
     let (server, client, stats) = open(t, cable, OPEN)?;
     let (mut rows, mut findings) = (Vec::new(), Vec::new());
@@ -161,7 +161,7 @@ fn idle(t: &Tools, cable: &Cable, page: &mut Page) -> Result<Vec<Finding>> {
         ));
         let what = format!("memory of an open connection, {end}");
         let ok = each <= EACH_AT_MOST_KB;
-        findings.push(Finding::new(
+        findings.push(AloneFinding::new(
             &what,
             format!("at most {EACH_AT_MOST_KB} kB"),
             format!("{each:.2} kB"),
@@ -181,7 +181,7 @@ fn idle(t: &Tools, cable: &Cable, page: &mut Page) -> Result<Vec<Finding>> {
 }
 
 /// Rounds of short connections, each from new addresses, so that TIME_WAIT does not interfere.
-fn churn(t: &Tools, cable: &Cable, page: &mut Page) -> Result<Vec<Finding>> {
+fn churn(t: &Tools, cable: &Cable, page: &mut TablePage) -> Result<Vec<AloneFinding>> {
     let dir = tempfile::tempdir()?;
     let server = start(t, cable, XDP, BODY, dir.path())?;
     let begin = resident_kb(&server.0)?;
@@ -229,21 +229,21 @@ fn churn(t: &Tools, cable: &Cable, page: &mut Page) -> Result<Vec<Finding>> {
     let growth = memory[memory.len() - 1].saturating_sub(memory[memory.len() / 2]);
     println!("  it began with {begin} kB");
     Ok(vec![
-        Finding::new(
+        AloneFinding::new(
             "memory from 600,000 to 1,000,000",
             format!("at most {GROWTH_AT_MOST_KB} kB more"),
             format!("{growth} kB"),
             growth <= GROWTH_AT_MOST_KB,
         ),
-        Finding::new(
+        AloneFinding::new(
             "entries in TIME_WAIT",
             format!("at most {TIME_WAIT_AT_MOST}"),
             table.to_string(),
             table <= TIME_WAIT_AT_MOST,
         ),
-        Finding::new("counts of both ends", "the same in each round".into(), "the same".into(), true),
+        AloneFinding::new("counts of both ends", "the same in each round".into(), "the same".into(), true),
         // The one that looked is one.
-        Finding::new(
+        AloneFinding::new(
             "left over a minute later",
             "no connection, none in TIME_WAIT".into(),
             format!("{}, {waiting}", open.saturating_sub(1)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::transfer::{Sender, Transfer};
+use super::transfer::{Transfer, TransferSender};
 use crate::bench::scenario::{Figure, Want};
 
 /// Bytes of body in each response, unless a scenario says otherwise: as in the write-up.
@@ -18,7 +18,7 @@ pub(super) const LOAD_EPOLL: &str = "load epoll";
 
 /// One row of the table.
 #[derive(Debug)]
-pub(crate) struct Scenario {
+pub(crate) struct StackScenario {
     /// The name for `--only`.
     pub(crate) name: &'static str,
     /// A description in words.
@@ -64,13 +64,18 @@ const fn servers(
     connections: usize,
     per_connection: usize,
     wants: &'static [Want],
-) -> Scenario {
+) -> StackScenario {
     let (body, rate) = (BODY, 0);
-    Scenario { name, what, connections, per_connection, body, rate, transfer: None, who: SERVERS, wants }
+    StackScenario { name, what, connections, per_connection, body, rate, transfer: None, who: SERVERS, wants }
 }
 
-const fn bodies(name: &'static str, what: &'static str, body: usize, wants: &'static [Want]) -> Scenario {
-    Scenario { body, ..servers(name, what, 64, 0, wants) }
+const fn bodies(
+    name: &'static str,
+    what: &'static str,
+    body: usize,
+    wants: &'static [Want],
+) -> StackScenario {
+    StackScenario { body, ..servers(name, what, 64, 0, wants) }
 }
 
 const fn at_rate(
@@ -79,8 +84,8 @@ const fn at_rate(
     per_connection: usize,
     rate: u32,
     wants: &'static [Want],
-) -> Scenario {
-    Scenario { rate, ..servers(name, what, 64, per_connection, wants) }
+) -> StackScenario {
+    StackScenario { rate, ..servers(name, what, 64, per_connection, wants) }
 }
 
 /// CPU of both ends, as a share of the other's.
@@ -99,28 +104,38 @@ const SERVER_MOVES: &[Want] = &[rate(XDP, EPOLL, 0.8)];
 const FAR: Duration = Duration::from_millis(20);
 const NEAR: Duration = Duration::from_millis(1);
 
-const fn transfer(name: &'static str, what: &'static str, sender: Sender, loss: f64) -> Scenario {
+const fn transfer(
+    name: &'static str,
+    what: &'static str,
+    sender: TransferSender,
+    loss: f64,
+) -> StackScenario {
     let (who, wants): (&[&str], &[Want]) = match sender {
-        Sender::Client => (&[LOAD_XDP, LOAD_EPOLL], CLIENT_SENDS),
-        Sender::Server | Sender::Kernel => (&[XDP, EPOLL], SERVER_MOVES),
+        TransferSender::Client => (&[LOAD_XDP, LOAD_EPOLL], CLIENT_SENDS),
+        TransferSender::Server | TransferSender::Kernel => (&[XDP, EPOLL], SERVER_MOVES),
     };
     let transfer = Some(Transfer { sender, loss, late: 0.0, delay: FAR });
     let (connections, per_connection, body, rate) = (1, 1, BODY, 0);
-    Scenario { name, what, connections, per_connection, body, rate, transfer, who, wants }
+    StackScenario { name, what, connections, per_connection, body, rate, transfer, who, wants }
 }
 
 /// Of every hundred frames five take a millisecond longer.
-const fn reordered(name: &'static str, what: &'static str, sender: Sender, delay: Duration) -> Scenario {
+const fn reordered(
+    name: &'static str,
+    what: &'static str,
+    sender: TransferSender,
+    delay: Duration,
+) -> StackScenario {
     let wants: &[Want] = match sender {
-        Sender::Client => const { &[rate(LOAD_XDP, LOAD_EPOLL, 0.5)] },
-        Sender::Server | Sender::Kernel => const { &[rate(XDP, EPOLL, 0.5)] },
+        TransferSender::Client => const { &[rate(LOAD_XDP, LOAD_EPOLL, 0.5)] },
+        TransferSender::Server | TransferSender::Kernel => const { &[rate(XDP, EPOLL, 0.5)] },
     };
     let late = Some(Transfer { sender, loss: 0.0, late: 0.05, delay });
-    Scenario { transfer: late, wants, ..transfer(name, what, sender, 0.0) }
+    StackScenario { transfer: late, wants, ..transfer(name, what, sender, 0.0) }
 }
 
 /// All of them, in the table's order.
-pub(crate) const SCENARIOS: &[Scenario] = &[
+pub(crate) const SCENARIOS: &[StackScenario] = &[
     servers("short1000", "1 request per connection, c=1000", 1000, 1, &all(3.4)),
     servers("short64", "1 request per connection, c=64", 64, 1, &all(1.7)),
     servers("three1000", "3 requests per connection, c=1000", 1000, 3, &all(2.0)),
@@ -130,7 +145,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     bodies("body32000", "long connections, c=64, 32 kB bodies", 32_000, &[]),
     at_rate("rate-long", "long connections, c=64, 10,000 requests/s", 0, 10_000, &cpu(1.0)),
     at_rate("rate-short", "1 request per connection, c=64, 5,000 requests/s", 1, 5_000, &cpu(1.0)),
-    Scenario {
+    StackScenario {
         name: "client",
         what: "client: 1 request per connection, c=1000, to linerate xdp",
         connections: 1000,
@@ -141,22 +156,42 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         who: &[LOAD_XDP, LOAD_EPOLL],
         wants: &[rate(LOAD_XDP, LOAD_EPOLL, 4.0)],
     },
-    transfer("down0", "50 MB, 40 ms, no loss: the server sends", Sender::Server, 0.0),
-    transfer("down0.1", "50 MB, 40 ms, 0.1 % loss: the server sends", Sender::Server, 0.001),
-    transfer("down1", "50 MB, 40 ms, 1 % loss: the server sends", Sender::Server, 0.01),
-    transfer("up0", "50 MB, 40 ms, no loss: the client sends", Sender::Client, 0.0),
-    transfer("up0.1", "50 MB, 40 ms, 0.1 % loss: the client sends", Sender::Client, 0.001),
-    transfer("up1", "50 MB, 40 ms, 1 % loss: the client sends", Sender::Client, 0.01),
-    transfer("receive0", "50 MB, 40 ms, no loss: the server receives from the kernel", Sender::Kernel, 0.0),
+    transfer("down0", "50 MB, 40 ms, no loss: the server sends", TransferSender::Server, 0.0),
+    transfer("down0.1", "50 MB, 40 ms, 0.1 % loss: the server sends", TransferSender::Server, 0.001),
+    transfer("down1", "50 MB, 40 ms, 1 % loss: the server sends", TransferSender::Server, 0.01),
+    transfer("up0", "50 MB, 40 ms, no loss: the client sends", TransferSender::Client, 0.0),
+    transfer("up0.1", "50 MB, 40 ms, 0.1 % loss: the client sends", TransferSender::Client, 0.001),
+    transfer("up1", "50 MB, 40 ms, 1 % loss: the client sends", TransferSender::Client, 0.01),
+    transfer(
+        "receive0",
+        "50 MB, 40 ms, no loss: the server receives from the kernel",
+        TransferSender::Kernel,
+        0.0,
+    ),
     transfer(
         "receive0.1",
         "50 MB, 40 ms, 0.1 % loss: the server receives from the kernel",
-        Sender::Kernel,
+        TransferSender::Kernel,
         0.001,
     ),
-    transfer("receive1", "50 MB, 40 ms, 1 % loss: the server receives from the kernel", Sender::Kernel, 0.01),
-    reordered("down-late", "50 MB, 40 ms, 5 % late by 1 ms: the server sends", Sender::Server, FAR),
-    reordered("down-late-near", "50 MB, 2 ms, 5 % late by 1 ms: the server sends", Sender::Server, NEAR),
-    reordered("up-late", "50 MB, 40 ms, 5 % late by 1 ms: the client sends", Sender::Client, FAR),
-    reordered("up-late-near", "50 MB, 2 ms, 5 % late by 1 ms: the client sends", Sender::Client, NEAR),
+    transfer(
+        "receive1",
+        "50 MB, 40 ms, 1 % loss: the server receives from the kernel",
+        TransferSender::Kernel,
+        0.01,
+    ),
+    reordered("down-late", "50 MB, 40 ms, 5 % late by 1 ms: the server sends", TransferSender::Server, FAR),
+    reordered(
+        "down-late-near",
+        "50 MB, 2 ms, 5 % late by 1 ms: the server sends",
+        TransferSender::Server,
+        NEAR,
+    ),
+    reordered("up-late", "50 MB, 40 ms, 5 % late by 1 ms: the client sends", TransferSender::Client, FAR),
+    reordered(
+        "up-late-near",
+        "50 MB, 2 ms, 5 % late by 1 ms: the client sends",
+        TransferSender::Client,
+        NEAR,
+    ),
 ];

@@ -19,9 +19,9 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 pub(super) const GRACE_S: f64 = 15.0;
 
 /// A server in its namespace; it goes when this goes.
-pub(super) struct Serving(pub(super) Child);
+pub(super) struct StackServer(pub(super) Child);
 
-impl Drop for Serving {
+impl Drop for StackServer {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -29,7 +29,7 @@ impl Drop for Serving {
 }
 
 /// Starts it, and waits until it accepts connections.
-pub(super) fn start(t: &Tools, cable: &Cable, who: &str, body: usize, dir: &Path) -> Result<Serving> {
+pub(super) fn start(t: &Tools, cable: &Cable, who: &str, body: usize, dir: &Path) -> Result<StackServer> {
     let at = SocketAddr::new(SERVER.1.parse()?, PORT);
     let mut words: Vec<String> = cable.enter().collect();
     words.extend(wrapper(t, dir));
@@ -62,7 +62,7 @@ pub(super) fn start(t: &Tools, cable: &Cable, who: &str, body: usize, dir: &Path
         std::thread::sleep(Duration::from_millis(20));
     }
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut serving = Serving(command.spawn().context("cannot start the server")?);
+    let mut serving = StackServer(command.spawn().context("cannot start the server")?);
     while TcpStream::connect_timeout(&at, Duration::from_millis(200)).is_err() {
         if let Some(status) = serving.0.try_wait()? {
             bail!("{who} ended at once: {status}");

@@ -10,10 +10,10 @@ use linerate_netbox::{NetBox, Running};
 use serde_json::Value;
 
 use super::scenario::PORT;
-use super::scenario::{EPOLL, LOAD_EPOLL, LOAD_XDP, Scenario, XDP};
+use super::scenario::{EPOLL, LOAD_EPOLL, LOAD_XDP, StackScenario, XDP};
 use crate::bench::Tools;
 use crate::bench::figures::median;
-use crate::bench::round::Run;
+use crate::bench::round::ProgramRun;
 use crate::bench::table::as_table;
 
 /// Bytes of each transfer.
@@ -28,7 +28,7 @@ const LIMIT_S: u32 = 300;
 
 /// The end that sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sender {
+pub(super) enum TransferSender {
     /// The server that is compared, to the kernel.
     Server,
     /// The client that is compared, to the kernel.
@@ -40,7 +40,7 @@ pub(super) enum Sender {
 /// The differences between two transfers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
-    pub(super) sender: Sender,
+    pub(super) sender: TransferSender,
     /// Share of frames lost, each way.
     pub(super) loss: f64,
     /// Share of frames that take a millisecond longer than others, each way.
@@ -50,10 +50,11 @@ pub(super) struct Transfer {
 }
 
 /// All rounds. With loss the path is the limit and not the machine, so they run side by side; the same seed for both of a round.
-pub(super) fn run_all(t: &Tools, s: &Scenario, what: Transfer) -> Vec<Run> {
+pub(super) fn run_all(t: &Tools, s: &StackScenario, what: Transfer) -> Vec<ProgramRun> {
     let turns = (0..t.rounds).flat_map(|round| s.who.iter().map(move |who| (*who, round)));
     let one = |(who, round): (&'static str, usize)| {
-        let run = one(t, who, round, what).unwrap_or_else(|e| Run::failed(who, round, format!("{e:#}")));
+        let run =
+            one(t, who, round, what).unwrap_or_else(|e| ProgramRun::failed(who, round, format!("{e:#}")));
         let mbit = run.rate * 8.0 / 1e6;
         println!("  round {} {who:<22} {mbit:.1} Mbit/s {}", round + 1, run.fault.as_deref().unwrap_or(""));
         run
@@ -69,7 +70,7 @@ pub(super) fn run_all(t: &Tools, s: &Scenario, what: Transfer) -> Vec<Run> {
 }
 
 /// The table of results.
-pub(super) fn table(s: &Scenario, runs: &[Run]) -> String {
+pub(super) fn table(s: &StackScenario, runs: &[ProgramRun]) -> String {
     let row = |who: &&str| {
         let good = runs.iter().filter(|r| r.program == *who && r.fault.is_none());
         let mut mbit: Vec<f64> = good.map(|r| r.rate * 8.0 / 1e6).collect();
@@ -90,7 +91,7 @@ fn past_the_kernel(who: &str) -> bool {
     who == XDP || who == LOAD_XDP
 }
 
-fn one(t: &Tools, who: &'static str, round: usize, what: Transfer) -> Result<Run> {
+fn one(t: &Tools, who: &'static str, round: usize, what: Transfer) -> Result<ProgramRun> {
     let net = NetBox::builder()
         .delay(what.delay)
         .loss(what.loss)
@@ -114,7 +115,7 @@ fn one(t: &Tools, who: &'static str, round: usize, what: Transfer) -> Result<Run
     };
     debug_assert!(matches!(who, XDP | EPOLL | LOAD_XDP | LOAD_EPOLL));
     let at = format!("http://{}:{PORT}", net.server().ip());
-    if what.sender == Sender::Server {
+    if what.sender == TransferSender::Server {
         flags += &format!(" -n 1 {at}/bytes/{BYTES}");
     } else {
         let body = dir.path().join("body");
@@ -136,7 +137,7 @@ fn one(t: &Tools, who: &'static str, round: usize, what: Transfer) -> Result<Run
     let took_s = n("/latency_us/from_sent/max") / 1e6;
     let report = net.report();
     let missed = report.missed + report.up.overflow + report.down.overflow;
-    Ok(Run {
+    Ok(ProgramRun {
         program: who,
         round,
         rate: BYTES as f64 / took_s,

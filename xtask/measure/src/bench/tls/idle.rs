@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Peer, Running, Sessions};
+use super::{PeerProcess, ServePeer, Sessions};
 use crate::bench::Tools;
-use crate::bench::alone::Finding;
+use crate::bench::alone::AloneFinding;
 use xtask::shell;
 
 const CONNECTIONS: usize = 2_000;
@@ -38,17 +38,17 @@ sys.stdin.read()
 ";
 
 /// Measures each server alone, fresh.
-pub(super) fn run(t: &Tools) -> Result<Vec<Finding>> {
-    let nginx = one(t, Peer::TlsNginx(Sessions::Resumed))?;
-    let ours = one(t, Peer::TlsLinerate)?;
+pub(super) fn run(t: &Tools) -> Result<Vec<AloneFinding>> {
+    let nginx = one(t, ServePeer::TlsNginx(Sessions::Resumed))?;
+    let ours = one(t, ServePeer::TlsLinerate)?;
     println!("  linerate serve {ours:.2} kB each, nginx {nginx:.2} kB each");
     let what = "the server's memory per idle TLS connection (resident, after minus before)";
     let wanted = format!("at most nginx's {nginx:.2} kB (aim: {AIM} kB)");
-    Ok(vec![Finding::new(what, wanted, format!("{ours:.2} kB"), ours <= nginx)])
+    Ok(vec![AloneFinding::new(what, wanted, format!("{ours:.2} kB"), ours <= nginx)])
 }
 
-fn one(t: &Tools, peer: Peer) -> Result<f64> {
-    let server = Running::start(t, peer)?;
+fn one(t: &Tools, peer: ServePeer) -> Result<f64> {
+    let server = PeerProcess::start(t, peer)?;
     // Memory that the first connections allocate once is not a connection's.
     end(hold(&server, 4)?)?;
     std::thread::sleep(SETTLES);
@@ -60,7 +60,7 @@ fn one(t: &Tools, peer: Peer) -> Result<f64> {
     Ok((after as f64 - before as f64) / CONNECTIONS as f64)
 }
 
-fn hold(server: &Running, n: usize) -> Result<Child> {
+fn hold(server: &PeerProcess, n: usize) -> Result<Child> {
     let python = shell::find("python3").context("python3 is not installed")?;
     let mut command = Command::new(python);
     command.args(["-c", HOLD, &server.address.port().to_string(), &n.to_string()]);

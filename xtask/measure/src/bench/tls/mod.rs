@@ -12,14 +12,16 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use self::scenario::{Against, Handshakes, SCENARIOS, Scenario, Shape, Sort};
+use self::scenario::{Against, HandshakeRate, SCENARIOS, TlsMeasure, TlsScenario, TlsShape};
 use super::contender::{Contender, wrk_script};
 use super::figures::of_program;
-use super::round::{Run, line, measured};
+use super::round::{ProgramRun, line, measured};
 use super::scenario::{Figure, Want};
-use super::serve::peer::{Peer, Running, Sessions, TLS_LOG};
-use super::table::{Page, as_table, thousands};
-use super::{Common, Tools, WITH_PEERS, alone_on_this_machine, build_released, chosen, circumstances};
+use super::serve::peer::{PeerProcess, ServePeer, Sessions, TLS_LOG};
+use super::table::{TablePage, as_table, thousands};
+use super::{
+    CommonBenchOptions, Tools, WITH_PEERS, alone_on_this_machine, build_released, chosen, circumstances,
+};
 use super::{elsewhere, typed};
 use xtask::shell;
 
@@ -32,16 +34,16 @@ const SHARE: f64 = 0.95;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct TlsBenchOptions {
     #[command(flatten)]
-    common: Common,
+    common: CommonBenchOptions,
     /// More flags for every run of `linerate load`.
     #[arg(long, default_value = "")]
     flags: String,
 }
 
 /// Measures; `false` when a binding figure was missed.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &TlsBenchOptions) -> Result<bool> {
     let common = &options.common;
     if common.list {
         SCENARIOS.iter().for_each(|s| println!("{:<16} {}", s.name, s.what));
@@ -54,15 +56,15 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let _alone = alone_on_this_machine()?;
     let tools = Tools::new(common, "", false)?;
     let head = format!("`cargo xtask bench tls {}`\n\n{}", typed(common), circumstances(&tools));
-    let mut page = Page::new(head);
+    let mut page = TablePage::new(head);
     for s in scenarios {
         println!("\n{}: {}", s.name, s.what);
         match s.sort {
-            Sort::Clients { shape, server, wants } => {
+            TlsMeasure::Clients { shape, server, wants } => {
                 clients(&tools, options, s, (&shape, server), wants, &mut page)?
             }
-            Sort::Servers { shape, wants } => servers(&tools, options, s, &shape, wants, &mut page)?,
-            Sort::Idle => page.add_alone(s.name, s.what, idle::run(&tools)?),
+            TlsMeasure::Servers { shape, wants } => servers(&tools, options, s, &shape, wants, &mut page)?,
+            TlsMeasure::Idle => page.add_alone(s.name, s.what, idle::run(&tools)?),
         }
         page.write(common.out.as_deref())?;
     }
@@ -73,14 +75,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 /// Clients in turns against one server; the figure is the client's processor time.
 fn clients(
     t: &Tools,
-    o: &Options,
-    s: &Scenario,
-    (shape, against): (&Shape, Against),
+    o: &TlsBenchOptions,
+    s: &TlsScenario,
+    (shape, against): (&TlsShape, Against),
     wants: &[Want],
-    page: &mut Page,
+    page: &mut TablePage,
 ) -> Result<()> {
     let mut who = vec![Contender::Linerate];
-    let ab_can = shape.handshakes == Handshakes::Full;
+    let ab_can = shape.handshakes == HandshakeRate::Full;
     for (peer, can) in [(Contender::Wrk, true), (Contender::Ab, ab_can)] {
         match shell::find(peer.name()) {
             Some(_) if can => who.push(peer),
@@ -95,13 +97,14 @@ fn clients(
             page.add_block(format!("{}, as nginx wrote it down: {} {said}.\n", s.name, client.name()));
         }
     }
-    let server = Running::start(t, if against == Against::Bare { Peer::TlsBare } else { nginx(shape) })?;
+    let server =
+        PeerProcess::start(t, if against == Against::Bare { ServePeer::TlsBare } else { nginx(shape) })?;
     let mut runs = Vec::new();
     for round in 0..t.rounds {
         for i in 0..who.len() {
             let client = who[(i + round) % who.len()];
             let run = one(t, o, shape, &server, client, round, false)
-                .unwrap_or_else(|e| Run::failed(client.name(), round, format!("{e:#}")));
+                .unwrap_or_else(|e| ProgramRun::failed(client.name(), round, format!("{e:#}")));
             println!("  {}", line(&run));
             runs.push(run);
         }
@@ -114,19 +117,19 @@ fn clients(
 /// Servers in turns, by `linerate load`; the figure is the server's processor time.
 fn servers(
     t: &Tools,
-    o: &Options,
-    s: &Scenario,
-    shape: &Shape,
+    o: &TlsBenchOptions,
+    s: &TlsScenario,
+    shape: &TlsShape,
     wants: &[Want],
-    page: &mut Page,
+    page: &mut TablePage,
 ) -> Result<()> {
-    let all = [Running::start(t, Peer::TlsLinerate)?, Running::start(t, nginx(shape))?];
+    let all = [PeerProcess::start(t, ServePeer::TlsLinerate)?, PeerProcess::start(t, nginx(shape))?];
     let mut runs = Vec::new();
     for round in 0..t.rounds {
         for i in 0..all.len() {
             let server = &all[(i + round) % all.len()];
             let run = one(t, o, shape, server, Contender::Linerate, round, true)
-                .unwrap_or_else(|e| Run::failed(server.peer.name(), round, format!("{e:#}")));
+                .unwrap_or_else(|e| ProgramRun::failed(server.peer.name(), round, format!("{e:#}")));
             println!("  {}", line(&run));
             runs.push(run);
         }
@@ -135,7 +138,7 @@ fn servers(
     Ok(())
 }
 
-fn add(page: &mut Page, s: &Scenario, wants: &[Want], names: &[&str], runs: &[Run]) {
+fn add(page: &mut TablePage, s: &TlsScenario, wants: &[Want], names: &[&str], runs: &[ProgramRun]) {
     let row = |name: &&str| {
         let figure = |figure| of_program(runs, name, figure).unwrap_or(0.0);
         let (cpu, rate) = (figure(Figure::Cpu), figure(Figure::Rate));
@@ -156,20 +159,24 @@ fn add(page: &mut Page, s: &Scenario, wants: &[Want], names: &[&str], runs: &[Ru
     }
 }
 
-fn nginx(shape: &Shape) -> Peer {
-    Peer::TlsNginx(if shape.handshakes == Handshakes::Full { Sessions::Full } else { Sessions::Resumed })
+fn nginx(shape: &TlsShape) -> ServePeer {
+    ServePeer::TlsNginx(if shape.handshakes == HandshakeRate::Full {
+        Sessions::Full
+    } else {
+        Sessions::Resumed
+    })
 }
 
 /// One run. `of_server`: whose processor time is the figure.
 fn one(
     t: &Tools,
-    o: &Options,
-    shape: &Shape,
-    server: &Running,
+    o: &TlsBenchOptions,
+    shape: &TlsShape,
+    server: &PeerProcess,
     client: Contender,
     round: usize,
     of_server: bool,
-) -> Result<Run> {
+) -> Result<ProgramRun> {
     let dir = tempfile::tempdir()?;
     let command = command(t, o, shape, server.address, client, dir.path())?;
     let before = server.used()?;
@@ -180,7 +187,7 @@ fn one(
         shook_as_planned(shape, dir.path())?;
     }
     let cpu_s = if of_server { server_s } else { cost.cpu_s };
-    Ok(Run {
+    Ok(ProgramRun {
         program: if of_server { server.peer.name() } else { client.name() },
         round,
         rate: said.rate,
@@ -197,25 +204,25 @@ fn one(
 }
 
 /// What ours counted of its handshakes must be what the scenario is about.
-fn shook_as_planned(shape: &Shape, dir: &Path) -> Result<()> {
+fn shook_as_planned(shape: &TlsShape, dir: &Path) -> Result<()> {
     let text = std::fs::read_to_string(dir.join("outcome.json")).context("no outcome.json")?;
     let tls = serde_json::from_str::<Value>(&text)?["tls"].clone();
     let n = |name: &str| tls[name].as_f64().unwrap_or(0.0);
     let (full, all) = (n("full"), n("full") + n("resumed"));
     let share = match shape.handshakes {
-        Handshakes::Few => return Ok(()),
-        Handshakes::Full => full / all,
-        Handshakes::Resumed => 1.0 - full / all,
+        HandshakeRate::Few => return Ok(()),
+        HandshakeRate::Full => full / all,
+        HandshakeRate::Resumed => 1.0 - full / all,
     };
     ensure!(share >= SHARE, "of {all} handshakes {full} were full");
     Ok(())
 }
 
 /// A short run against an nginx that writes down what it sees: which share was resumed, and what was agreed on.
-fn verify(t: &Tools, o: &Options, shape: &Shape, client: Contender) -> Result<String> {
+fn verify(t: &Tools, o: &TlsBenchOptions, shape: &TlsShape, client: Contender) -> Result<String> {
     let logged =
-        if shape.handshakes == Handshakes::Full { Sessions::FullLogged } else { Sessions::ResumedLogged };
-    let server = Running::start(t, Peer::TlsNginx(logged))?;
+        if shape.handshakes == HandshakeRate::Full { Sessions::FullLogged } else { Sessions::ResumedLogged };
+    let server = PeerProcess::start(t, ServePeer::TlsNginx(logged))?;
     let short = Tools { seconds: 1.0, ..t.clone() };
     let dir = tempfile::tempdir()?;
     let command = command(&short, o, shape, server.address, client, dir.path())?;
@@ -226,9 +233,9 @@ fn verify(t: &Tools, o: &Options, shape: &Shape, client: Contender) -> Result<St
     let share = resumed as f64 / lines.len().max(1) as f64;
     let agreed = lines.last().map_or("", |line| line.split_once(' ').map_or("", |(_, rest)| rest));
     let good = match shape.handshakes {
-        Handshakes::Few => true,
-        Handshakes::Full => share <= 1.0 - SHARE,
-        Handshakes::Resumed => share >= SHARE,
+        HandshakeRate::Few => true,
+        HandshakeRate::Full => share <= 1.0 - SHARE,
+        HandshakeRate::Resumed => share >= SHARE,
     };
     ensure!(good, "{}: {:.1} % of requests came in resumed sessions", client.name(), share * 100.0);
     Ok(format!("with {:.1} % of requests in resumed sessions, by {agreed}", share * 100.0))
@@ -237,16 +244,16 @@ fn verify(t: &Tools, o: &Options, shape: &Shape, client: Contender) -> Result<St
 /// Program and arguments.
 fn command(
     t: &Tools,
-    o: &Options,
-    shape: &Shape,
+    o: &TlsBenchOptions,
+    shape: &TlsShape,
     at: SocketAddr,
     client: Contender,
     dir: &Path,
 ) -> Result<Vec<String>> {
-    let Shape { connections, depth, path, handshakes } = *shape;
+    let TlsShape { connections, depth, path, handshakes } = *shape;
     let (url, whole) = (format!("https://{at}{path}"), t.seconds.ceil());
     let split = |words: String| words.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let is_short = handshakes != Handshakes::Few;
+    let is_short = handshakes != HandshakeRate::Few;
     Ok(match client {
         Contender::Wrk if is_short => {
             let mut words = split(format!("wrk -t1 -c{connections} -d{whole} {url}"));
@@ -262,9 +269,9 @@ fn command(
         Contender::Ab => split(format!("ab -q -t{whole} -n10000000 -c{connections} {url}")),
         _ => {
             let shake = match handshakes {
-                Handshakes::Few => "",
-                Handshakes::Full => "--per-connection 1 --tls-resume off",
-                Handshakes::Resumed => "--per-connection 1",
+                HandshakeRate::Few => "",
+                HandshakeRate::Full => "--per-connection 1 --tls-resume off",
+                HandshakeRate::Resumed => "--per-connection 1",
             };
             split(format!(
                 "{} load {url} --insecure --http 1.1 -t 1 -c {connections} -p {depth} -d {}s --quiet {shake} {} --json {}",

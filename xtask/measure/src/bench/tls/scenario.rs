@@ -4,19 +4,19 @@ use crate::bench::scenario::{Figure, Want};
 
 /// One row of the table.
 #[derive(Debug)]
-pub(super) struct Scenario {
+pub(super) struct TlsScenario {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
-    pub(super) sort: Sort,
+    pub(super) sort: TlsMeasure,
 }
 
 /// The measured quantity and the peer it is measured against.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Sort {
+pub(super) enum TlsMeasure {
     /// The processor time of clients, against the same server.
-    Clients { shape: Shape, server: Against, wants: &'static [Want] },
+    Clients { shape: TlsShape, server: Against, wants: &'static [Want] },
     /// That of servers, by `linerate load`.
-    Servers { shape: Shape, wants: &'static [Want] },
+    Servers { shape: TlsShape, wants: &'static [Want] },
     /// Memory of connections that were asked once and are quiet since.
     Idle,
 }
@@ -30,16 +30,16 @@ pub(super) enum Against {
 
 /// The traffic of a client: connections, pipelining, target and handshakes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct TlsShape {
     pub(super) connections: usize,
     pub(super) depth: usize,
     pub(super) path: &'static str,
-    pub(super) handshakes: Handshakes,
+    pub(super) handshakes: HandshakeRate,
 }
 
 /// How often sides shake hands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Handshakes {
+pub(super) enum HandshakeRate {
     /// Once for each connection that is kept.
     Few,
     /// A full one for each request.
@@ -48,7 +48,7 @@ pub(super) enum Handshakes {
     Resumed,
 }
 
-const KEEP: Shape = Shape { connections: 64, depth: 1, path: "/", handshakes: Handshakes::Few };
+const KEEP: TlsShape = TlsShape { connections: 64, depth: 1, path: "/", handshakes: HandshakeRate::Few };
 const LOAD: &str = "linerate";
 const SERVE: &str = "linerate serve";
 
@@ -65,21 +65,21 @@ const fn aim(want: Want) -> Want {
 }
 
 /// All of them, in the table's order.
-pub(super) const SCENARIOS: &[Scenario] = &[
-    Scenario {
+pub(super) const SCENARIOS: &[TlsScenario] = &[
+    TlsScenario {
         name: "load-keep64",
         what: "load, keep-alive c=64 against nginx",
-        sort: Sort::Clients {
+        sort: TlsMeasure::Clients {
             shape: KEEP,
             server: Against::Nginx,
             wants: &[cpu(LOAD, "wrk", 0.85), rate("wrk", 1.0)],
         },
     },
-    Scenario {
+    TlsScenario {
         name: "load-full",
         what: "load, a full handshake for each request, c=64 against nginx",
-        sort: Sort::Clients {
-            shape: Shape { handshakes: Handshakes::Full, ..KEEP },
+        sort: TlsMeasure::Clients {
+            shape: TlsShape { handshakes: HandshakeRate::Full, ..KEEP },
             server: Against::Nginx,
             // Where nginx is the limit no client is faster; the run then says so among its doubts.
             wants: &[
@@ -90,53 +90,53 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             ],
         },
     },
-    Scenario {
+    TlsScenario {
         name: "load-resumed",
         what: "load, a resumed handshake for each request, c=64 against nginx",
-        sort: Sort::Clients {
-            shape: Shape { handshakes: Handshakes::Resumed, ..KEEP },
+        sort: TlsMeasure::Clients {
+            shape: TlsShape { handshakes: HandshakeRate::Resumed, ..KEEP },
             server: Against::Nginx,
             wants: &[cpu(LOAD, "wrk", 0.9), rate("wrk", 1.0)],
         },
     },
-    Scenario {
+    TlsScenario {
         name: "load-pipe8x100",
         what: "load, pipelined 8 x 100 against a bare server",
-        sort: Sort::Clients {
-            shape: Shape { connections: 8, depth: 100, ..KEEP },
+        sort: TlsMeasure::Clients {
+            shape: TlsShape { connections: 8, depth: 100, ..KEEP },
             server: Against::Bare,
             // Where the server is the limit, the processor time still compares the clients.
             wants: &[rate("wrk", 2.5), cpu(LOAD, "wrk", 0.4)],
         },
     },
-    Scenario {
+    TlsScenario {
         name: "serve-keep64",
         what: "serve, keep-alive c=64",
-        sort: Sort::Servers { shape: KEEP, wants: &[cpu(SERVE, "nginx", 0.95)] },
+        sort: TlsMeasure::Servers { shape: KEEP, wants: &[cpu(SERVE, "nginx", 0.95)] },
     },
-    Scenario {
+    TlsScenario {
         name: "serve-keep1000",
         what: "serve, keep-alive c=1000",
-        sort: Sort::Servers {
-            shape: Shape { connections: 1000, ..KEEP },
+        sort: TlsMeasure::Servers {
+            shape: TlsShape { connections: 1000, ..KEEP },
             wants: &[cpu(SERVE, "nginx", 0.95)],
         },
     },
-    Scenario {
+    TlsScenario {
         name: "serve-full",
         what: "serve, a full handshake for each request, c=64",
-        sort: Sort::Servers {
-            shape: Shape { handshakes: Handshakes::Full, ..KEEP },
+        sort: TlsMeasure::Servers {
+            shape: TlsShape { handshakes: HandshakeRate::Full, ..KEEP },
             wants: &[cpu(SERVE, "nginx", 1.0), aim(cpu(SERVE, "nginx", 0.7))],
         },
     },
-    Scenario {
+    TlsScenario {
         name: "serve-1m",
         what: "serve, 1 MB bodies, keep-alive c=8 (nginx: without kTLS)",
-        sort: Sort::Servers {
-            shape: Shape { connections: 8, path: "/bytes/1000000", ..KEEP },
+        sort: TlsMeasure::Servers {
+            shape: TlsShape { connections: 8, path: "/bytes/1000000", ..KEEP },
             wants: &[cpu(SERVE, "nginx", 1.1)],
         },
     },
-    Scenario { name: "serve-idle", what: "2,000 idle connections", sort: Sort::Idle },
+    TlsScenario { name: "serve-idle", what: "2,000 idle connections", sort: TlsMeasure::Idle },
 ];

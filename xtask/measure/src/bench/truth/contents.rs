@@ -6,9 +6,9 @@ use linerate_broken::frames::{Frames, OK, block_of, flag, kind, with};
 use linerate_broken::{Asked, Broken, Http2, Reply, Then};
 
 use super::streams::{MANY, broken, fine, frames, good, greeting, h2, three_in_ten, with_h2};
-use super::way::Named::{AtLeast, AtMost, Counts, Says};
 use super::way::Truth::{Down, Due, Surplus};
-use super::way::{Over, Shape, Way};
+use super::way::TruthExpectation::{AtLeast, AtMost, Counts, Says};
+use super::way::{Over, TruthShape, TruthWay};
 use super::ways::{NOTHING, SLOW as FEW, UNASKED};
 
 fn stalls_once(asked: &Asked<'_>) -> Reply {
@@ -64,8 +64,8 @@ const NO_GRANTS: Http2 = Http2 { grants: false, ..USUAL };
 const EARLY: Http2 = Http2 { early: true, ..USUAL };
 
 /// What breaks a stream, and what should break nothing.
-pub(super) const ODD: &[Way] = &[
-    Way {
+pub(super) const ODD: &[TruthWay] = &[
+    TruthWay {
         name: "h2-no-status",
         what: "sends a head without a status, 3 in 10",
         over: Over::Http2(|tls| {
@@ -74,7 +74,7 @@ pub(super) const ODD: &[Way] = &[
         named: &[Counts("failures.malformed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-upper-case",
         what: "sends a field name in upper case, 3 in 10",
         over: Over::Http2(|tls| {
@@ -83,7 +83,7 @@ pub(super) const ODD: &[Way] = &[
         named: &[Counts("failures.malformed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-connection-field",
         what: "sends Connection: close, 3 in 10",
         over: Over::Http2(|tls| {
@@ -94,7 +94,7 @@ pub(super) const ODD: &[Way] = &[
         named: &[Counts("failures.malformed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-line-break",
         what: "sends a field value with a line break, 3 in 10",
         over: Over::Http2(|tls| {
@@ -103,7 +103,7 @@ pub(super) const ODD: &[Way] = &[
         named: &[Counts("failures.malformed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-length-short",
         what: "announces 6 bytes and sends 3, 3 in 10",
         over: Over::Http2(|tls| {
@@ -114,7 +114,7 @@ pub(super) const ODD: &[Way] = &[
         named: &[Counts("failures.malformed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-length-long",
         what: "announces 2 bytes and sends 6, 3 in 10",
         over: Over::Http2(|tls| {
@@ -128,7 +128,7 @@ pub(super) const ODD: &[Way] = &[
         named: &[Counts("failures.malformed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-101",
         what: "switches protocols, which HTTP/2 cannot, 3 in 10",
         over: Over::Http2(|tls| {
@@ -137,14 +137,14 @@ pub(super) const ODD: &[Way] = &[
         named: &[Counts("failures.malformed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-body-first",
         what: "sends the body before the head, 3 in 10",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().last_data(s, b"hello\n"), Then::Keep))),
         named: &[Counts("failures.malformed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-two-heads",
         what: "sends a second head that does not end the stream, 3 in 10",
         over: Over::Http2(|tls| {
@@ -155,21 +155,21 @@ pub(super) const ODD: &[Way] = &[
         named: &[Counts("failures.malformed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-huge-head",
         what: "sends a head of 90 kB, 3 in 10",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(huge(s), Then::Keep))),
         named: &[Counts("failures.malformed"), Says("head of the response is too long")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-interim-flood",
         what: "sends 100 interim responses, 3 in 10",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(interim(s, 100), Then::Keep))),
         named: &[Counts("failures.malformed"), Says("too many interim responses")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-interim",
         what: "sends five interim responses before each response",
         over: Over::Http2(|tls| {
@@ -181,14 +181,14 @@ pub(super) const ODD: &[Way] = &[
         named: &[AtMost("bad.status", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-pieces",
         what: "sends each response in padded frames and CONTINUATIONs, with trailers",
         over: Over::Http2(|tls| h2(tls, pieces)),
         named: &[AtMost("requests.failed", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-surplus",
         what: "sends 3 responses in 10 twice",
         over: Over::Http2(|tls| three_in_ten(tls, |s| Reply::odd(frames().good(s).good(s).0))),
@@ -196,7 +196,7 @@ pub(super) const ODD: &[Way] = &[
         truth: Surplus,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-surplus-data",
         what: "sends DATA behind the end of 3 responses in 10",
         over: Over::Http2(|tls| three_in_ten(tls, |s| Reply::odd(frames().good(s).last_data(s, b"more").0))),
@@ -204,7 +204,7 @@ pub(super) const ODD: &[Way] = &[
         truth: Surplus,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-surplus-head",
         what: "sends HEADERS behind the end of 3 responses in 10",
         over: Over::Http2(|tls| three_in_ten(tls, |s| Reply::odd(frames().good(s).last_headers(s, OK).0))),
@@ -212,7 +212,7 @@ pub(super) const ODD: &[Way] = &[
         truth: Surplus,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-surplus-late",
         what: "answers a finished stream again, one request later",
         over: Over::Http2(|tls| {
@@ -225,7 +225,7 @@ pub(super) const ODD: &[Way] = &[
         truth: Surplus,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-refused-answered",
         what: "refuses 3 streams in 10 and answers them all the same",
         over: Over::Http2(|tls| {
@@ -234,7 +234,7 @@ pub(super) const ODD: &[Way] = &[
         named: &[Counts("requests.unsolicited_responses"), Counts("requests.resent")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-may-follow",
         what: "sends WINDOW_UPDATE, PRIORITY and RST_STREAM behind each response",
         over: Over::Http2(|tls| {
@@ -249,16 +249,16 @@ pub(super) const ODD: &[Way] = &[
 ];
 
 /// Nothing comes, or not soon; nothing may leave, or not soon.
-pub(super) const SLOW: &[Way] = &[
-    Way {
+pub(super) const SLOW: &[TruthWay] = &[
+    TruthWay {
         name: "h2-silent",
         what: "reads requests and never answers",
         over: Over::Http2(|tls| h2(tls, |_| broken(frames(), Then::Keep))),
-        shape: Shape::requests(16),
+        shape: TruthShape::requests(16),
         named: &[Counts("failures.timeout")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-stall",
         what: "answers 1 in 10 after 5 s, later than the timeout",
         over: Over::Http2(|tls| {
@@ -267,11 +267,11 @@ pub(super) const SLOW: &[Way] = &[
                 _ => good(asked),
             })
         }),
-        shape: Shape::requests(200),
+        shape: TruthShape::requests(200),
         named: &[Counts("failures.timeout")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-stall-many",
         what: "the same, 16 streams at once: the others do not wait",
         over: Over::Http2(|tls| {
@@ -280,19 +280,19 @@ pub(super) const SLOW: &[Way] = &[
                 _ => good(asked),
             })
         }),
-        shape: Shape::requests(200).connections(2).depth(16),
+        shape: TruthShape::requests(200).connections(2).depth(16),
         named: &[Counts("failures.timeout"), AtMost("took_s", 3.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-stall-open",
         what: "answers nothing for 800 ms, then all",
         over: Over::Http2(|tls| h2(tls, stalls_once)),
-        shape: Shape::seconds(3).rate(200),
+        shape: TruthShape::seconds(3).rate(200),
         named: &[AtLeast("latency_us.from_due.max", 750e3), AtLeast("latency_us.from_due.p90", 400e3)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-goes-silent-open",
         what: "reads on after 1 s and answers nothing more",
         over: Over::Http2(|tls| {
@@ -301,12 +301,12 @@ pub(super) const SLOW: &[Way] = &[
                 _ => broken(frames(), Then::Keep),
             })
         }),
-        shape: Shape::seconds(3).rate(200),
+        shape: TruthShape::seconds(3).rate(200),
         named: &[Counts("failures.timeout"), Counts("requests.unsent"), AtMost("took_s", 4.5)],
         truth: Due,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-no-end",
         what: "does not end 3 streams in 10",
         over: Over::Http2(|tls| {
@@ -316,7 +316,7 @@ pub(super) const SLOW: &[Way] = &[
         named: &[Counts("failures.timeout")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-drip",
         what: "sends a body of 30 bytes at 10 bytes/s, 3 in 10",
         over: Over::Http2(|tls| {
@@ -332,7 +332,7 @@ pub(super) const SLOW: &[Way] = &[
         named: &[Counts("failures.timeout")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-endless-body",
         what: "sends a body that does not end, 3 in 10",
         over: Over::Http2(|tls| {
@@ -348,19 +348,19 @@ pub(super) const SLOW: &[Way] = &[
         named: &[Counts("failures.timeout")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-no-streams",
         what: "admits no streams (SETTINGS_MAX_CONCURRENT_STREAMS is 0)",
         over: Over::Http2(|tls| greeting(tls, || frames().settings(&[(3, 0)]).0)),
-        shape: Shape::requests(16),
+        shape: TruthShape::requests(16),
         named: &[Counts("requests.failed"), Says("SETTINGS_MAX_CONCURRENT_STREAMS is 0")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-no-streams-1s",
         what: "admits no streams for 1 s, then 100",
         over: Over::Http2(|tls| with_h2(tls, OPENS_LATE, good)),
-        shape: Shape::seconds(2).rate(100).timeout(5),
+        shape: TruthShape::seconds(2).rate(100).timeout(5),
         named: &[
             AtLeast("http2.no_streams_s", 0.9),
             AtMost("http2.no_streams_s", 1.2),
@@ -369,7 +369,7 @@ pub(super) const SLOW: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-one-stream",
         what: "admits one stream, where 16 are wanted",
         over: Over::Http2(|tls| with_h2(tls, ONE_STREAM, good)),
@@ -377,11 +377,11 @@ pub(super) const SLOW: &[Way] = &[
         named: &[AtMost("requests.failed", 0.0), Says("fewer than -p")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-window-0",
         what: "has a window of 0, and does not open it",
         over: Over::Http2(|tls| with_h2(tls, WINDOW_0, good)),
-        shape: Shape::requests(16).more("-X POST --body 0123456789"),
+        shape: TruthShape::requests(16).more("-X POST --body 0123456789"),
         named: &[
             Counts("failures.timeout"),
             Counts("http2.held_up.requests"),
@@ -389,11 +389,11 @@ pub(super) const SLOW: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-window-used",
         what: "never opens the connection's window again",
         over: Over::Http2(|tls| with_h2(tls, NO_GRANTS, good)),
-        shape: Shape::requests(60).connections(1).more("-X POST --body {{rand_text:6000}}"),
+        shape: TruthShape::requests(60).connections(1).more("-X POST --body {{rand_text:6000}}"),
         named: &[
             Counts("failures.timeout"),
             Counts("http2.held_up.bytes"),
@@ -401,21 +401,21 @@ pub(super) const SLOW: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-early",
         what: "answers POST before its body has come, and cancels the rest",
         over: Over::Http2(|tls| {
             with_h2(tls, EARLY, |asked| fine(frames().good(asked.stream).reset(asked.stream, 0)))
         }),
-        shape: Shape::requests(200).more("-X POST --body {{rand_text:6000}}"),
+        shape: TruthShape::requests(200).more("-X POST --body {{rand_text:6000}}"),
         named: &[AtMost("requests.failed", 0.0)],
         ..NOTHING
     },
 ];
 
 /// Responses that say no, and servers that go away.
-pub(super) const SAID: &[Way] = &[
-    Way {
+pub(super) const SAID: &[TruthWay] = &[
+    TruthWay {
         name: "h2-500",
         what: "answers 1 in 10 with 500",
         over: Over::Http2(|tls| {
@@ -427,7 +427,7 @@ pub(super) const SAID: &[Way] = &[
         named: &[Counts("bad.status"), Counts("status.500")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-503-goaway",
         what: "answers 3 in 10 with 503 and GOAWAY",
         over: Over::Http2(|tls| {
@@ -436,17 +436,17 @@ pub(super) const SAID: &[Way] = &[
         named: &[Counts("bad.status"), Counts("status.503")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-wrong-body",
         what: "sends the wrong body, 3 in 10",
         over: Over::Http2(|tls| {
             three_in_ten(tls, |s| broken(frames().headers(s, OK).last_data(s, b"error\n"), Then::Keep))
         }),
-        shape: Shape::requests(1000).more("--expect-body hello"),
+        shape: TruthShape::requests(1000).more("--expect-body hello"),
         named: &[Counts("bad.body")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-wrong-tag",
         what: "answers 3 in 10 with another request's response",
         over: Over::Http2(|tls| {
@@ -465,33 +465,33 @@ pub(super) const SAID: &[Way] = &[
                 }
             })
         }),
-        shape: Shape::requests(1000).more("--tag X-Tag"),
+        shape: TruthShape::requests(1000).more("--tag X-Tag"),
         named: &[Counts("bad.tag")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-mixed",
         what: "10 % INTERNAL_ERROR, 10 % cut bodies, 10 % 500",
         over: Over::Http2(|tls| h2(tls, mixed)),
         named: &[Counts("bad.status"), Counts("failures.truncated"), Counts("failures.reset")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-kill",
         what: "is killed 1 s into the run and stays away",
         over: Over::Http2(|tls| h2(tls, good)),
         steps: &[(1000, Broken::kill)],
-        shape: Shape::seconds(2),
+        shape: TruthShape::seconds(2),
         named: &[Counts("failures.connect"), Says("and still was at the end")],
         truth: Down,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-restart-open",
         what: "is killed after 800 ms and restarted 800 ms later",
         over: Over::Http2(|tls| h2(tls, good)),
         steps: &[(800, Broken::kill), (1600, Broken::restart)],
-        shape: Shape::seconds(3).rate(500),
+        shape: TruthShape::seconds(3).rate(500),
         named: &[Counts("failures.connect")],
         truth: Down,
         ..NOTHING

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::way::{Named, Truth, Way};
+use super::way::{Truth, TruthExpectation, TruthWay};
 
 /// How far a share of failures may be from the server's own.
 const SHARE: f64 = 0.01;
@@ -13,7 +13,7 @@ const SECONDS: f64 = 0.05;
 
 /// The server's own counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Server {
+pub(crate) struct TruthServerCounts {
     /// Requests by number, and those of them that were served.
     pub(crate) asked: u64,
     pub(crate) served: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Server {
 
 /// The figures of `load`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct LoadReport {
     pub(crate) document: Value,
     /// Its summary, in one line.
     pub(crate) words: String,
@@ -33,7 +33,7 @@ pub(crate) struct Said {
 
 /// A row of the table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct TruthRow {
     pub(crate) way: String,
     /// The names of the fault in the report.
     pub(crate) named: String,
@@ -46,7 +46,7 @@ pub(crate) struct Row {
     pub(crate) faults: Vec<String>,
 }
 
-impl Said {
+impl LoadReport {
     fn number(&self, dotted: &str) -> f64 {
         let pointer = format!("/{}", dotted.replace('.', "/"));
         self.document.pointer(&pointer).and_then(Value::as_f64).unwrap_or(0.0)
@@ -75,8 +75,8 @@ impl Said {
 }
 
 /// Holds one against the other.
-pub(crate) fn judge(way: &Way, said: &Said, server: &Server) -> Row {
-    let mut row = Row { way: way.name.into(), ..Row::default() };
+pub(crate) fn judge(way: &TruthWay, said: &LoadReport, server: &TruthServerCounts) -> TruthRow {
+    let mut row = TruthRow { way: way.name.into(), ..TruthRow::default() };
     let part = |n: u64, of: u64| if of == 0 { 0.0 } else { n as f64 / of as f64 };
     let unserved = if server.asked == 0 { 1.0 } else { 1.0 - part(server.served, server.asked) };
     row.share = match (way.truth, way.shape.rate, way.shape.time()) {
@@ -131,7 +131,7 @@ pub(crate) fn judge(way: &Way, said: &Said, server: &Server) -> Row {
 }
 
 /// The names of the fault in the report, or those that are missing.
-fn name(named: Named, said: &Said) -> Result<Option<String>, String> {
+fn name(named: TruthExpectation, said: &LoadReport) -> Result<Option<String>, String> {
     let figure = |path: &str| {
         let n = said.number(path);
         match path {
@@ -141,26 +141,28 @@ fn name(named: Named, said: &Said) -> Result<Option<String>, String> {
         }
     };
     match named {
-        Named::Counts(path) if said.number(path) > 0.0 => Ok(Some(figure(path))),
-        Named::Counts(path) => Err(format!("{path} is 0")),
-        Named::AtLeast(path, least) if said.number(path) >= least => Ok(Some(figure(path))),
-        Named::AtLeast(path, least) => Err(format!("{path} is {}, not {least}", said.number(path))),
-        Named::AtMost(path, most) if said.number(path) <= most => Ok(Some(figure(path))),
-        Named::AtMost(path, most) => Err(format!("{path} is {}, above {most}", said.number(path))),
-        Named::Says(words) if said.words.contains(words) => Ok(None),
-        Named::Says(words) => Err(format!("its summary does not say {words:?}")),
+        TruthExpectation::Counts(path) if said.number(path) > 0.0 => Ok(Some(figure(path))),
+        TruthExpectation::Counts(path) => Err(format!("{path} is 0")),
+        TruthExpectation::AtLeast(path, least) if said.number(path) >= least => Ok(Some(figure(path))),
+        TruthExpectation::AtLeast(path, least) => {
+            Err(format!("{path} is {}, not {least}", said.number(path)))
+        }
+        TruthExpectation::AtMost(path, most) if said.number(path) <= most => Ok(Some(figure(path))),
+        TruthExpectation::AtMost(path, most) => Err(format!("{path} is {}, above {most}", said.number(path))),
+        TruthExpectation::Says(words) if said.words.contains(words) => Ok(None),
+        TruthExpectation::Says(words) => Err(format!("its summary does not say {words:?}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::way::{Shape, Way};
+    use super::super::way::{TruthShape, TruthWay};
     use super::*;
     use linerate_broken::{Broken, Reply};
 
-    fn way(truth: Truth, shape: Shape, named: &'static [Named]) -> Way {
+    fn way(truth: Truth, shape: TruthShape, named: &'static [TruthExpectation]) -> TruthWay {
         let server = || Broken::start(|_| Reply::good());
-        Way {
+        TruthWay {
             name: "way",
             what: "",
             server,
@@ -172,14 +174,18 @@ mod tests {
         }
     }
 
-    fn said(document: Value, words: &str) -> Said {
-        Said { document, words: words.into() }
+    fn said(document: Value, words: &str) -> LoadReport {
+        LoadReport { document, words: words.into() }
     }
 
     #[test]
     fn a_share_is_within_a_point_or_a_fault() {
-        let way = way(Truth::Unserved, Shape::requests(100), &[Named::Counts("failures.truncated")]);
-        let server = Server { asked: 100, served: 70, requests: 100, broken: 30, down_s: 0.0 };
+        let way = way(
+            Truth::Unserved,
+            TruthShape::requests(100),
+            &[TruthExpectation::Counts("failures.truncated")],
+        );
+        let server = TruthServerCounts { asked: 100, served: 70, requests: 100, broken: 30, down_s: 0.0 };
         let run = |failed: u64| {
             let document = serde_json::json!({
                 "requests": { "sent": 100, "answered": 100 - failed, "failed": failed },
@@ -195,8 +201,9 @@ mod tests {
 
     #[test]
     fn in_an_open_loop_rate_times_downtime_is_the_truth() {
-        let way = way(Truth::Down, Shape::seconds(3).rate(500), &[Named::Says("was unreachable")]);
-        let server = Server { asked: 1001, served: 999, requests: 1001, broken: 0, down_s: 1.0 };
+        let way =
+            way(Truth::Down, TruthShape::seconds(3).rate(500), &[TruthExpectation::Says("was unreachable")]);
+        let server = TruthServerCounts { asked: 1001, served: 999, requests: 1001, broken: 0, down_s: 1.0 };
         let document = |down_s: f64| {
             serde_json::json!({
                 "requests": { "sent": 1500, "answered": 998, "failed": 502 },

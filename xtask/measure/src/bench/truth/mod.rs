@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use judge::{Row, Said, Server};
+use judge::{LoadReport, TruthRow, TruthServerCounts};
 use linerate_broken::Broken;
-use way::{Over, Way};
+use way::{Over, TruthWay};
 
 use xtask::shell;
 
@@ -33,7 +33,7 @@ const SETTLING: Duration = Duration::from_millis(50);
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct TruthBenchOptions {
     /// Only these ways (comma-separated; --list names them); without --results the page stays as it is.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -58,7 +58,7 @@ pub(crate) struct Options {
 }
 
 /// Measures; `false` when a row is outside the goal.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &TruthBenchOptions) -> Result<bool> {
     if options.list {
         rows::all().for_each(|w| println!("{:<20} {}", w.name, w.what));
         return Ok(true);
@@ -89,7 +89,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         }
     }
     // In the order of the page; a row of a removed way is dropped.
-    let rows: Vec<Row> = rows::all().filter_map(|w| rows.iter().find(|r| r.way == w.name).cloned()).collect();
+    let rows: Vec<TruthRow> =
+        rows::all().filter_map(|w| rows.iter().find(|r| r.way == w.name).cloned()).collect();
     let tables = tables(&rows, &missing);
     println!("\n{tables}");
     if let Some(path) = &options.out {
@@ -102,7 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// The rows in a file; none if there is no file.
-fn kept(path: &Path) -> Result<Vec<Row>> {
+fn kept(path: &Path) -> Result<Vec<TruthRow>> {
     match std::fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| path.display().to_string()),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -110,12 +111,12 @@ fn kept(path: &Path) -> Result<Vec<Row>> {
     }
 }
 
-fn tables(rows: &[Row], missing: &[String]) -> String {
+fn tables(rows: &[TruthRow], missing: &[String]) -> String {
     let missing: String = missing.iter().map(|words| format!(" {words}.")).collect();
     format!("On {}.{missing}\n\n{}", super::machine(), page::markdown(rows))
 }
 
-fn chosen(only: &[String]) -> Result<Vec<&'static Way>> {
+fn chosen(only: &[String]) -> Result<Vec<&'static TruthWay>> {
     if let Some(unknown) = only.iter().find(|n| !rows::all().any(|w| w.name == **n)) {
         bail!("no way {unknown}; --list names them");
     }
@@ -128,7 +129,7 @@ fn build() -> Result<PathBuf> {
 }
 
 /// A fresh server, whose steps proceed during `run`; `secure`: one of HTTP/2 is to speak TLS.
-fn meanwhile<T>(way: &Way, secure: bool, run: impl FnOnce(&Broken) -> Result<T>) -> Result<(Broken, T)> {
+fn meanwhile<T>(way: &TruthWay, secure: bool, run: impl FnOnce(&Broken) -> Result<T>) -> Result<(Broken, T)> {
     let server = match way.over {
         Over::Http2(server) => server(secure),
         Over::Http1 | Over::Tls => (way.server)(),
@@ -154,7 +155,7 @@ fn meanwhile<T>(way: &Way, secure: bool, run: impl FnOnce(&Broken) -> Result<T>)
 }
 
 /// One run of ours, judged.
-fn load(way: &Way, linerate: &Path, flags: &str) -> Result<Row> {
+fn load(way: &TruthWay, linerate: &Path, flags: &str) -> Result<TruthRow> {
     let dir = tempfile::tempdir()?;
     let json = dir.path().join("outcome.json");
     let (server, ran) = meanwhile(way, false, |server| {
@@ -170,15 +171,15 @@ fn load(way: &Way, linerate: &Path, flags: &str) -> Result<Row> {
     let mut document: serde_json::Value = serde_json::from_str(&text)?;
     document["took_s"] = ran.took.as_secs_f64().into();
     let words = format!("{} {}", ran.err, ran.out).split_whitespace().collect::<Vec<_>>().join(" ");
-    Ok(judge::judge(way, &Said { document, words }, &counted(way, &server)))
+    Ok(judge::judge(way, &LoadReport { document, words }, &counted(way, &server)))
 }
 
 /// The server's counts, up to the planned end of the run.
-fn counted(way: &Way, server: &Broken) -> Server {
+fn counted(way: &TruthWay, server: &Broken) -> TruthServerCounts {
     let (counts, numbers) = (server.counts(), server.numbers());
     let planned = Duration::from_secs(u64::from(way.shape.time().unwrap_or(0)));
     let down = server.first_connection().map_or(Duration::ZERO, |at| server.downtime_until(at + planned));
-    Server {
+    TruthServerCounts {
         asked: numbers.asked,
         served: numbers.served,
         requests: counts.requests,
@@ -188,7 +189,7 @@ fn counted(way: &Way, server: &Broken) -> Server {
 }
 
 /// The same by another program.
-fn beside(way: &Way, peer: peers::Peer) -> Result<String> {
+fn beside(way: &TruthWay, peer: peers::LoadGenerator) -> Result<String> {
     let Some(secure) = peer.speaks(way.over) else { return Ok("cannot".into()) };
     Ok(meanwhile(way, secure, |server| peer.run(&way.shape, way.over, &server.url()))?.1)
 }

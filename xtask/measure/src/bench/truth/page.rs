@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 
-use super::judge::Row;
+use super::judge::TruthRow;
 use super::peers::{self, percent};
 use super::rows;
-use super::way::Way;
+use super::way::TruthWay;
 use xtask::shell;
 
 const PAGE: &str = "docs/LOAD-TRUTH.md";
@@ -15,7 +15,7 @@ const BEGIN: &str = "<!-- bench truth: begin -->";
 const END: &str = "<!-- bench truth: end -->";
 
 /// The results, then the table of each server's fault and the flags of the run.
-pub(crate) fn markdown(rows: &[Row]) -> String {
+pub(crate) fn markdown(rows: &[TruthRow]) -> String {
     let names = peers::ALL.map(|p| p.name()).join(" | ");
     let mut out = format!(
         "| way | `load` names it | `load` | server | `down_s` (server's) | {names} |\n| --- | --- | --- | --- | --- |{}\n",
@@ -35,7 +35,7 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
         let _ = writeln!(out, "\n- `{}`: {}.", row.way, row.faults.join("; "));
     }
     out += "\n| way | the server | `linerate load URL/{{seq}}` with |\n| --- | --- | --- |\n";
-    let measured = |way: &&Way| rows.iter().any(|row| row.way == way.name);
+    let measured = |way: &&TruthWay| rows.iter().any(|row| row.way == way.name);
     for way in rows::all().filter(measured) {
         let _ = writeln!(out, "| {} | {} | `{}` |", way.name, way.what, way.flags().join(" "));
     }
@@ -55,15 +55,19 @@ mod tests {
 
     #[test]
     fn a_row_outside_the_goal_is_marked() {
-        let good = Row {
+        let good = TruthRow {
             way: "truncated".into(),
             named: "`failures.truncated` 300".into(),
             share: Some((0.3, 0.3)),
             peers: vec!["28.6 %".into(); 4],
-            ..Row::default()
+            ..TruthRow::default()
         };
-        let bad =
-            Row { way: "kill".into(), down_s: Some((1.0, 2.0)), faults: vec!["late".into()], ..good.clone() };
+        let bad = TruthRow {
+            way: "kill".into(),
+            down_s: Some((1.0, 2.0)),
+            faults: vec!["late".into()],
+            ..good.clone()
+        };
         let text = markdown(&[good, bad]);
         assert!(
             text.contains("| truncated | `failures.truncated` 300 | 30.0 % | 30.0 % | - | 28.6 % |"),

@@ -9,12 +9,12 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::bounded;
-use super::way::{Over, Shape, Stop};
+use super::way::{Over, TruthEnd, TruthShape};
 use xtask::shell;
 
 /// Another load generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Peer {
+pub(crate) enum LoadGenerator {
     Wrk,
     K6,
     Hey,
@@ -22,18 +22,19 @@ pub(crate) enum Peer {
 }
 
 /// The order of the columns.
-pub(crate) const ALL: [Peer; 4] = [Peer::Wrk, Peer::K6, Peer::Hey, Peer::H2load];
+pub(crate) const ALL: [LoadGenerator; 4] =
+    [LoadGenerator::Wrk, LoadGenerator::K6, LoadGenerator::Hey, LoadGenerator::H2load];
 
 /// How long a run may take. Reason: some wait for ever for what a broken server owes them.
 const LIMIT: Duration = Duration::from_secs(15);
 
-impl Peer {
+impl LoadGenerator {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Peer::Wrk => "wrk",
-            Peer::K6 => "k6",
-            Peer::Hey => "hey",
-            Peer::H2load => "h2load",
+            LoadGenerator::Wrk => "wrk",
+            LoadGenerator::K6 => "k6",
+            LoadGenerator::Hey => "hey",
+            LoadGenerator::H2load => "h2load",
         }
     }
 
@@ -46,15 +47,15 @@ impl Peer {
     /// Whether it speaks this, and if so, whether it needs TLS for it.
     pub(crate) fn speaks(self, over: Over) -> Option<bool> {
         match (self, over) {
-            (Peer::Wrk, Over::Http2(_)) => None,
+            (LoadGenerator::Wrk, Over::Http2(_)) => None,
             // HTTP/2 by ALPN alone.
-            (Peer::K6 | Peer::Hey, Over::Http2(_)) => Some(true),
+            (LoadGenerator::K6 | LoadGenerator::Hey, Over::Http2(_)) => Some(true),
             (_, Over::Http1 | Over::Http2(_) | Over::Tls) => Some(false),
         }
     }
 
     /// One run, in a cell of the table.
-    pub(crate) fn run(self, s: &Shape, over: Over, url: &str) -> Result<String> {
+    pub(crate) fn run(self, s: &TruthShape, over: Over, url: &str) -> Result<String> {
         if s.depth > 1 && !self.pipelines() {
             return Ok("cannot".into());
         }
@@ -73,34 +74,34 @@ impl Peer {
 
     /// Whether it sends several requests at once on a connection.
     fn pipelines(self) -> bool {
-        matches!(self, Peer::Wrk | Peer::H2load)
+        matches!(self, LoadGenerator::Wrk | LoadGenerator::H2load)
     }
 
-    fn args(self, s: &Shape, over: Over, url: &str, dir: &Path) -> Result<Vec<String>> {
+    fn args(self, s: &TruthShape, over: Over, url: &str, dir: &Path) -> Result<Vec<String>> {
         let is_http2 = matches!(over, Over::Http2(_));
         let each = |rate: u32| f64::from(rate) / f64::from(s.connections);
         let (c, timeout) = (s.connections, s.timeout);
         let words = match (self, s.stop) {
             // It stops by time alone, and keeps no rate.
-            (Peer::Wrk, _) => {
+            (LoadGenerator::Wrk, _) => {
                 let script = dir.join("pipeline.lua");
                 std::fs::write(&script, wrk_script(s.depth))?;
                 let script = if s.depth > 1 { format!("-s {} ", script.display()) } else { String::new() };
                 format!("-t1 -c{c} -d{}s --timeout {timeout}s {script}{url}", s.time().unwrap_or(1))
             }
-            (Peer::Hey, stop) => {
+            (LoadGenerator::Hey, stop) => {
                 let rate = s.rate.map_or(String::new(), |rate| format!("-q {} ", each(rate)));
                 let h2 = if is_http2 { "-h2 " } else { "" };
                 format!("{h2}-c {c} -t {timeout} {rate}{} {url}", stop_of("-n", "-z", stop))
             }
-            (Peer::H2load, stop) => {
+            (LoadGenerator::H2load, stop) => {
                 // It takes whole requests per second of each connection.
                 let rate = s.rate.map_or(String::new(), |rate| format!("--rps {} ", each(rate).ceil()));
                 let stop = stop_of("-n", "-D", stop);
                 let h1 = if is_http2 { "" } else { "--h1 " };
                 format!("{h1}-t1 -c{c} -m{} -N {timeout}s {rate}{stop} {url}", s.depth)
             }
-            (Peer::K6, _) => {
+            (LoadGenerator::K6, _) => {
                 let script = dir.join("script.js");
                 std::fs::write(&script, k6_script(s, url))?;
                 format!("run --quiet --no-usage-report --address= {}", script.display())
@@ -112,10 +113,10 @@ impl Peer {
     /// Its output as a share; `None` if it reports none.
     fn cell(self, out: &str) -> Option<String> {
         let (failed, all) = match self {
-            Peer::Wrk => wrk(out)?,
-            Peer::Hey => hey(out)?,
-            Peer::H2load => h2load(out)?,
-            Peer::K6 => return k6(out),
+            LoadGenerator::Wrk => wrk(out)?,
+            LoadGenerator::Hey => hey(out)?,
+            LoadGenerator::H2load => h2load(out)?,
+            LoadGenerator::K6 => return k6(out),
         };
         Some(if all == 0.0 { "no requests".into() } else { percent(failed / all) })
     }
@@ -134,11 +135,11 @@ fn without_proxies(command: &mut Command) -> &mut Command {
     command
 }
 
-fn stop_of(requests: &str, time: &str, stop: Stop) -> String {
+fn stop_of(requests: &str, time: &str, stop: TruthEnd) -> String {
     match stop {
-        Stop::Requests(n) => format!("{requests} {n}"),
-        Stop::Seconds(s) if time == "-D" => format!("{time} {s}"),
-        Stop::Seconds(s) => format!("{time} {s}s"),
+        TruthEnd::Requests(n) => format!("{requests} {n}"),
+        TruthEnd::Seconds(s) if time == "-D" => format!("{time} {s}"),
+        TruthEnd::Seconds(s) => format!("{time} {s}s"),
     }
 }
 
@@ -150,14 +151,14 @@ fn wrk_script(depth: u32) -> String {
     )
 }
 
-fn k6_script(s: &Shape, url: &str) -> String {
+fn k6_script(s: &TruthShape, url: &str) -> String {
     let c = s.connections;
     let how = match (s.stop, s.rate) {
-        (Stop::Requests(n), _) => {
+        (TruthEnd::Requests(n), _) => {
             format!("executor: 'shared-iterations', vus: {c}, iterations: {n}, maxDuration: '10s'")
         }
-        (Stop::Seconds(d), None) => format!("executor: 'constant-vus', vus: {c}, duration: '{d}s'"),
-        (Stop::Seconds(d), Some(rate)) => format!(
+        (TruthEnd::Seconds(d), None) => format!("executor: 'constant-vus', vus: {c}, duration: '{d}s'"),
+        (TruthEnd::Seconds(d), Some(rate)) => format!(
             "executor: 'constant-arrival-rate', rate: {rate}, timeUnit: '1s', duration: '{d}s', preAllocatedVUs: {c}"
         ),
     };
@@ -231,32 +232,33 @@ mod tests {
     #[test]
     fn the_words_of_each_are_read() {
         let wrk = "  700 requests in 1.00s, 26.63KB read\n  Socket errors: connect 1, read 299, write 0, timeout 0\n";
-        assert_eq!(Peer::Wrk.cell(wrk).as_deref(), Some("30.0 %"));
+        assert_eq!(LoadGenerator::Wrk.cell(wrk).as_deref(), Some("30.0 %"));
         let refused = "  1000 requests in 1.00s, 26.63KB read\n  Non-2xx or 3xx responses: 100\n";
-        assert_eq!(Peer::Wrk.cell(refused).as_deref(), Some("10.0 %"));
+        assert_eq!(LoadGenerator::Wrk.cell(refused).as_deref(), Some("10.0 %"));
         let hey = "Summary:\n\nStatus code distribution:\n  [200]\t600 responses\n  [500]\t100 responses\n\n\
                    Error distribution:\n  [300]\tGet \"http://127.0.0.1:1/\": EOF\n";
-        assert_eq!(Peer::Hey.cell(hey).as_deref(), Some("40.0 %"));
+        assert_eq!(LoadGenerator::Hey.cell(hey).as_deref(), Some("40.0 %"));
         let dead = "Summary:\n\nError distribution:\n  [20]\tGet: refused\n";
-        assert_eq!(Peer::Hey.cell(dead).as_deref(), Some("100.0 %"));
+        assert_eq!(LoadGenerator::Hey.cell(dead).as_deref(), Some("100.0 %"));
         let h2load = "finished\n\nrequests: 1000 total, 1000 started, 700 done, 700 succeeded, 300 failed, 300 errored, 0 timeout\n";
-        assert_eq!(Peer::H2load.cell(h2load).as_deref(), Some("30.0 %"));
+        assert_eq!(LoadGenerator::H2load.cell(h2load).as_deref(), Some("30.0 %"));
         let k6 =
             r#"{"http_req_failed":{"values":{"rate":0.257}},"dropped_iterations":{"values":{"count":7}}}"#;
-        assert_eq!(Peer::K6.cell(k6).as_deref(), Some("25.7 %, 7 dropped"));
-        assert_eq!(Peer::Wrk.cell("unable to connect\n"), None);
+        assert_eq!(LoadGenerator::K6.cell(k6).as_deref(), Some("25.7 %, 7 dropped"));
+        assert_eq!(LoadGenerator::Wrk.cell("unable to connect\n"), None);
     }
 
     #[test]
     fn all_are_given_the_same_run() {
         let dir = tempfile::tempdir().expect("a folder");
-        let args =
-            |p: Peer, s: Shape| p.args(&s, Over::Http1, "URL", dir.path()).expect("a folder").join(" ");
-        let shape = Shape::seconds(3).rate(500);
-        assert_eq!(args(Peer::Wrk, shape), "-t1 -c8 -d3s --timeout 1s URL");
-        assert_eq!(args(Peer::Hey, shape), "-c 8 -t 1 -q 62.5 -z 3s URL");
-        assert_eq!(args(Peer::H2load, shape), "--h1 -t1 -c8 -m1 -N 1s --rps 63 -D 3 URL");
-        assert_eq!(args(Peer::Hey, Shape::requests(100)), "-c 8 -t 1 -n 100 URL");
+        let args = |p: LoadGenerator, s: TruthShape| {
+            p.args(&s, Over::Http1, "URL", dir.path()).expect("a folder").join(" ")
+        };
+        let shape = TruthShape::seconds(3).rate(500);
+        assert_eq!(args(LoadGenerator::Wrk, shape), "-t1 -c8 -d3s --timeout 1s URL");
+        assert_eq!(args(LoadGenerator::Hey, shape), "-c 8 -t 1 -q 62.5 -z 3s URL");
+        assert_eq!(args(LoadGenerator::H2load, shape), "--h1 -t1 -c8 -m1 -N 1s --rps 63 -D 3 URL");
+        assert_eq!(args(LoadGenerator::Hey, TruthShape::requests(100)), "-c 8 -t 1 -n 100 URL");
         assert!(k6_script(&shape, "URL").contains("rate: 500, timeUnit: '1s', duration: '3s'"));
     }
 }

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use linerate_broken::{Asked, Broken, CUT, Certificate, Handshake, Manner, Reply, Then, Tls};
 
-use super::way::Named::{AtLeast, AtMost, Counts, Says};
 use super::way::Truth::Handshakes;
-use super::way::{Over, Shape, Way};
+use super::way::TruthExpectation::{AtLeast, AtMost, Counts, Says};
+use super::way::{Over, TruthShape, TruthWay};
 use super::ways::{BROKE_OFF, NOTHING};
 
 /// Each request on a connection of its own, so that there are as many handshakes.
-const EACH: Shape = Shape::requests(300).more("--insecure --per-connection 1");
-const ALL_OF_THEM: Shape = Shape::requests(1000).more("--insecure");
-const NEVER: Shape = Shape::requests(1000).more("--insecure --resend never");
+const EACH: TruthShape = TruthShape::requests(300).more("--insecure --per-connection 1");
+const ALL_OF_THEM: TruthShape = TruthShape::requests(1000).more("--insecure");
+const NEVER: TruthShape = TruthShape::requests(1000).more("--insecure --resend never");
 
 fn secure(tls: Tls, script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
     Broken::with(Manner { tls: Some(tls), ..Manner::default() }, script)
@@ -36,8 +36,8 @@ fn three_in_ten(bad: fn() -> Reply) -> Broken {
 }
 
 /// What TLS adds.
-pub(super) const ALL: &[Way] = &[
-    Way {
+pub(super) const ALL: &[TruthWay] = &[
+    TruthWay {
         name: "tls-alert-40",
         what: "answers 3 handshakes in 10 by alert 40 (handshake_failure)",
         server: || handshakes(|nth| if nth % 10 < 3 { Handshake::Alert(40) } else { Handshake::Good }),
@@ -47,7 +47,7 @@ pub(super) const ALL: &[Way] = &[
         truth: Handshakes,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-alert-80",
         what: "answers 3 handshakes in 10 by alert 80 (internal_error)",
         server: || handshakes(|nth| if nth % 10 < 3 { Handshake::Alert(80) } else { Handshake::Good }),
@@ -57,7 +57,7 @@ pub(super) const ALL: &[Way] = &[
         truth: Handshakes,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-closes-handshake",
         what: "closes during 3 handshakes in 10",
         server: || handshakes(|nth| if nth % 10 < 3 { Handshake::Close } else { Handshake::Good }),
@@ -67,7 +67,7 @@ pub(super) const ALL: &[Way] = &[
         truth: Handshakes,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-resets-handshake",
         what: "resets during 3 handshakes in 10",
         server: || handshakes(|nth| if nth % 10 < 3 { Handshake::Reset } else { Handshake::Good }),
@@ -77,7 +77,7 @@ pub(super) const ALL: &[Way] = &[
         truth: Handshakes,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-half-handshake",
         what: "closes in the middle of its first message, 3 in 10",
         server: || handshakes(|nth| if nth % 10 < 3 { Handshake::Half } else { Handshake::Good }),
@@ -87,7 +87,7 @@ pub(super) const ALL: &[Way] = &[
         truth: Handshakes,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-ssh-handshake",
         what: "speaks SSH, 3 in 10",
         server: || {
@@ -101,7 +101,7 @@ pub(super) const ALL: &[Way] = &[
         truth: Handshakes,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-plain-handshake",
         what: "answers in plain HTTP, 3 in 10",
         server: || {
@@ -119,80 +119,80 @@ pub(super) const ALL: &[Way] = &[
         truth: Handshakes,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-silent-handshake",
         what: "says nothing in 1 handshake in 5",
         server: || handshakes(|nth| if nth % 5 == 4 { Handshake::Silent } else { Handshake::Good }),
         over: Over::Tls,
-        shape: Shape::requests(40).more("--insecure --per-connection 1"),
+        shape: TruthShape::requests(40).more("--insecure --per-connection 1"),
         named: &[Counts("failures.connect")],
         truth: Handshakes,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-late-handshake",
         what: "begins each handshake 200 ms late",
         server: || handshakes(|_| Handshake::Late(Duration::from_millis(200))),
         over: Over::Tls,
-        shape: Shape::requests(100).more("--insecure"),
+        shape: TruthShape::requests(100).more("--insecure"),
         named: &[AtLeast("latency_us.tls.max", 190e3), AtMost("requests.failed", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-expired",
         what: "has a certificate that has expired",
         server: || certificate(Certificate::Expired),
         over: Over::Tls,
-        shape: Shape::requests(100),
+        shape: TruthShape::requests(100),
         named: &[Says("the certificate")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-early",
         what: "has a certificate that is not valid yet",
         server: || certificate(Certificate::Early),
         over: Over::Tls,
-        shape: Shape::requests(100),
+        shape: TruthShape::requests(100),
         named: &[Says("the certificate")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-other-host",
         what: "has a certificate for another host",
         server: || certificate(Certificate::OtherHost),
         over: Over::Tls,
-        shape: Shape::requests(100),
+        shape: TruthShape::requests(100),
         named: &[Says("the certificate")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-self-signed",
         what: "has a certificate that it signed itself",
         server: || certificate(Certificate::Good),
         over: Over::Tls,
-        shape: Shape::requests(100),
+        shape: TruthShape::requests(100),
         named: &[Says("self-signed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-old-version",
         what: "speaks TLS 1.2 where 1.3 is asked for",
         server: old_version,
         over: Over::Tls,
-        shape: Shape::requests(100).more("--insecure --tls-min 1.3"),
+        shape: TruthShape::requests(100).more("--insecure --tls-min 1.3"),
         named: &[Says("no TLS version in common")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-no-h2",
         what: "does not agree to HTTP/2 (ALPN)",
         server: || certificate(Certificate::Good),
         over: Over::Tls,
-        shape: Shape::requests(100).more("--insecure --http2"),
+        shape: TruthShape::requests(100).more("--insecure --http2"),
         named: &[Says("no protocol in common (ALPN)")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-cut",
         what: "closes without close_notify instead of 3 responses in 10",
         server: || three_in_ten(|| Reply::broken("", Then::Cut)),
@@ -201,7 +201,7 @@ pub(super) const ALL: &[Way] = &[
         named: &[Counts("failures.closed_early"), Says("close_notify")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-cut-body",
         what: "closes without close_notify in the middle of 3 bodies in 10",
         server: || three_in_ten(|| Reply::broken(CUT, Then::Cut)),
@@ -210,7 +210,7 @@ pub(super) const ALL: &[Way] = &[
         named: &[Counts("failures.truncated"), Says(BROKE_OFF)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-close-body",
         what: "closes with close_notify in the middle of 3 bodies in 10",
         server: || three_in_ten(|| Reply::broken(CUT, Then::Close)),
@@ -219,7 +219,7 @@ pub(super) const ALL: &[Way] = &[
         named: &[Counts("failures.truncated"), Says(BROKE_OFF)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-alert-working",
         what: "sends a fatal alert instead of 3 responses in 10",
         server: || three_in_ten(|| Reply::broken("", Then::Alert)),
@@ -232,7 +232,7 @@ pub(super) const ALL: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-alert-body",
         what: "sends a fatal alert in the middle of 3 bodies in 10",
         server: || three_in_ten(|| Reply::broken(CUT, Then::Alert)),
@@ -241,7 +241,7 @@ pub(super) const ALL: &[Way] = &[
         named: &[Counts("failures.truncated"), AtMost("failures.connect", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-garbled",
         what: "sends a record that no key decrypts instead of 3 responses in 10",
         server: || three_in_ten(|| Reply::broken("", Then::Garble)),
@@ -250,7 +250,7 @@ pub(super) const ALL: &[Way] = &[
         named: &[Counts("failures.malformed"), AtMost("failures.connect", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-garbled-body",
         what: "the same in the middle of 3 bodies in 10",
         server: || three_in_ten(|| Reply::broken(CUT, Then::Garble)),
@@ -259,21 +259,21 @@ pub(super) const ALL: &[Way] = &[
         named: &[Counts("requests.failed"), AtMost("failures.connect", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-tiny-records",
         what: "sends each byte in a record of its own",
         server: || secure(Tls { record: Some(1), ..Tls::default() }, |_| Reply::good()),
         over: Over::Tls,
-        shape: Shape::requests(200).more("--insecure"),
+        shape: TruthShape::requests(200).more("--insecure"),
         named: &[AtMost("requests.failed", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "tls-post-cut",
         what: "closes without close_notify instead of 3 responses in 10 to POST",
         server: || three_in_ten(|| Reply::broken("", Then::Cut)),
         over: Over::Tls,
-        shape: Shape::requests(1000).more("--insecure -X POST --body 0123456789"),
+        shape: TruthShape::requests(1000).more("--insecure -X POST --body 0123456789"),
         named: &[Counts("requests.unknown")],
         ..NOTHING
     },

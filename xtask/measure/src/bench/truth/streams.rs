@@ -5,15 +5,15 @@ use std::time::Duration;
 use linerate_broken::frames::{Frames, OK, flag, kind};
 use linerate_broken::{Asked, Broken, Http2, Manner, Reply, Then, Tls};
 
-use super::way::Named::{AtLeast, AtMost, Counts, Says};
+use super::way::TruthExpectation::{AtLeast, AtMost, Counts, Says};
 
-use super::way::{Over, Shape, Way};
+use super::way::{Over, TruthShape, TruthWay};
 use super::ways::{BROKE_OFF, NOTHING, SLOW as FEW};
 
 /// Sixteen streams at once on each of two connections.
-pub(super) const MANY: Shape = Shape::requests(1000).connections(2).depth(16);
+pub(super) const MANY: TruthShape = TruthShape::requests(1000).connections(2).depth(16);
 /// Requests of which four break their connection, with others beside them.
-const CAUSES: Shape = Shape::requests(200).connections(2).depth(8);
+const CAUSES: TruthShape = TruthShape::requests(200).connections(2).depth(8);
 
 pub(super) fn frames() -> Frames {
     Frames::new()
@@ -91,8 +91,8 @@ fn flood() -> Frames {
 }
 
 /// Streams that the server ends.
-pub(super) const RESETS: &[Way] = &[
-    Way {
+pub(super) const RESETS: &[TruthWay] = &[
+    TruthWay {
         name: "h2-reset",
         what: "resets 3 streams in 10: INTERNAL_ERROR",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().reset(s, 2), Then::Keep))),
@@ -104,23 +104,23 @@ pub(super) const RESETS: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-reset-post",
         what: "the same with POST",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().reset(s, 2), Then::Keep))),
-        shape: Shape::requests(1000).more("-X POST --body 0123456789"),
+        shape: TruthShape::requests(1000).more("-X POST --body 0123456789"),
         named: &[Counts("failures.reset"), AtMost("requests.unknown", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-reset-open",
         what: "the same, in an open loop",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().reset(s, 2), Then::Keep))),
-        shape: Shape::seconds(2).rate(500),
+        shape: TruthShape::seconds(2).rate(500),
         named: &[Counts("failures.reset")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-reset-many",
         what: "the same, 16 streams at once",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().reset(s, 2), Then::Keep))),
@@ -128,43 +128,43 @@ pub(super) const RESETS: &[Way] = &[
         named: &[Counts("failures.reset"), AtMost("requests.resent", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-reset-resent",
         what: "the same; idempotent requests may go out again",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().reset(s, 2), Then::Keep))),
-        shape: Shape::requests(1000).more("--resend idempotent"),
+        shape: TruthShape::requests(1000).more("--resend idempotent"),
         named: &[Counts("requests.resent"), Says("because the server reset the stream")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-cancel",
         what: "resets 3 streams in 10: CANCEL",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().reset(s, 8), Then::Keep))),
         named: &[Counts("failures.reset"), Counts("failures_detail.CANCEL")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-no-error",
         what: "resets 3 streams in 10 without a response: NO_ERROR",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().reset(s, 0), Then::Keep))),
         named: &[Counts("failures.reset"), Counts("failures_detail.NO_ERROR")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-calm",
         what: "resets 3 streams in 10: ENHANCE_YOUR_CALM",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().reset(s, 11), Then::Keep))),
         named: &[Counts("failures.reset"), Counts("failures_detail.ENHANCE_YOUR_CALM")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-unknown-code",
         what: "resets 3 streams in 10 with a code that no RFC has",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().reset(s, 0xdead), Then::Keep))),
         named: &[Counts("failures.reset"), Counts("failures_detail.other"), Says("code 0xdead")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-reset-begun",
         what: "resets 3 streams in 10 behind the head",
         over: Over::Http2(|tls| {
@@ -173,7 +173,7 @@ pub(super) const RESETS: &[Way] = &[
         named: &[Counts("failures.truncated"), Says(BROKE_OFF)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-reset-mid-body",
         what: "resets 3 streams in 10 in the middle of the body",
         over: Over::Http2(|tls| {
@@ -182,14 +182,14 @@ pub(super) const RESETS: &[Way] = &[
         named: &[Counts("failures.truncated"), Says(BROKE_OFF)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-reset-behind",
         what: "resets each stream behind the whole response: NO_ERROR",
         over: Over::Http2(|tls| h2(tls, |asked| fine(frames().good(asked.stream).reset(asked.stream, 0)))),
         named: &[AtMost("requests.unsolicited_responses", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-refused",
         what: "refuses 3 streams in 10: they go out again",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().reset(s, 7), Then::Keep))),
@@ -200,31 +200,31 @@ pub(super) const RESETS: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-refused-post",
         what: "the same with POST: it was not processed",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().reset(s, 7), Then::Keep))),
-        shape: Shape::requests(1000).more("-X POST --body 0123456789"),
+        shape: TruthShape::requests(1000).more("-X POST --body 0123456789"),
         named: &[Counts("requests.resent"), AtMost("requests.unknown", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-refused-never",
         what: "the same; nothing may go out again",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().reset(s, 7), Then::Keep))),
-        shape: Shape::requests(1000).more("--resend never"),
+        shape: TruthShape::requests(1000).more("--resend never"),
         named: &[Counts("failures.refused_stream"), AtMost("requests.resent", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-refuses-all",
         what: "refuses every stream",
         over: Over::Http2(|tls| h2(tls, |asked| broken(frames().reset(asked.stream, 7), Then::Keep))),
-        shape: Shape::requests(100),
+        shape: TruthShape::requests(100),
         named: &[Counts("failures.refused_stream"), AtLeast("requests.resent", 300.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-refused-begun",
         what: "refuses 3 streams in 10 behind the head",
         over: Over::Http2(|tls| {
@@ -236,8 +236,8 @@ pub(super) const RESETS: &[Way] = &[
 ];
 
 /// Ways in which connections end.
-pub(super) const ENDS: &[Way] = &[
-    Way {
+pub(super) const ENDS: &[TruthWay] = &[
+    TruthWay {
         name: "h2-goaway",
         what: "ends each connection after 20 responses by GOAWAY",
         over: Over::Http2(|tls| {
@@ -249,7 +249,7 @@ pub(super) const ENDS: &[Way] = &[
         named: &[AtLeast("http2.goaways", 40.0), Says("by GOAWAY")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-goaway-refuses",
         what: "the same, 16 streams at once, of which those behind are refused",
         over: Over::Http2(|tls| h2(tls, goes_away)),
@@ -257,7 +257,7 @@ pub(super) const ENDS: &[Way] = &[
         named: &[Counts("requests.resent"), Counts("http2.refused")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-goaway-post",
         what: "the same with POST: refused ones go out again",
         over: Over::Http2(|tls| h2(tls, goes_away)),
@@ -265,7 +265,7 @@ pub(super) const ENDS: &[Way] = &[
         named: &[Counts("requests.resent"), AtMost("requests.unknown", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-goaway-never",
         what: "the same; nothing may go out again",
         over: Over::Http2(|tls| h2(tls, goes_away_early)),
@@ -273,7 +273,7 @@ pub(super) const ENDS: &[Way] = &[
         named: &[Counts("failures.refused_stream")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-goaway-silent",
         what: "says GOAWAY behind 3 requests in 10, and neither answers them nor closes",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken(frames().go_away(s, 0), Then::Keep))),
@@ -281,7 +281,7 @@ pub(super) const ENDS: &[Way] = &[
         named: &[Counts("failures.timeout")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-goaway-error",
         what: "ends the connection at 4 requests of 200: GOAWAY, INTERNAL_ERROR",
         over: Over::Http2(|tls| at_causes(tls, |s| broken(frames().go_away(s, 2), Then::Close))),
@@ -293,23 +293,23 @@ pub(super) const ENDS: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-close",
         what: "closes instead of 3 responses in 10",
         over: Over::Http2(|tls| three_in_ten(tls, |_| broken(frames(), Then::Close))),
-        shape: Shape::requests(1000).more("--resend never"),
+        shape: TruthShape::requests(1000).more("--resend never"),
         named: &[Counts("failures.closed_early")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-close-post",
         what: "the same with POST: not known is not good",
         over: Over::Http2(|tls| three_in_ten(tls, |_| broken(frames(), Then::Close))),
-        shape: Shape::requests(1000).more("-X POST --body 0123456789"),
+        shape: TruthShape::requests(1000).more("-X POST --body 0123456789"),
         named: &[Counts("requests.unknown")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-close-resent",
         what: "the same; requests on used connections go out again",
         over: Over::Http2(|tls| three_in_ten(tls, |_| broken(frames(), Then::Close))),
@@ -320,23 +320,23 @@ pub(super) const ENDS: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-tcp-reset",
         what: "resets the connection instead of 3 responses in 10",
         over: Over::Http2(|tls| three_in_ten(tls, |_| broken(frames(), Then::Reset))),
-        shape: Shape::requests(1000).more("--resend never"),
+        shape: TruthShape::requests(1000).more("--resend never"),
         named: &[Counts("failures.reset")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-close-mid-frame",
         what: "closes in the middle of a frame, 3 in 10",
         over: Over::Http2(|tls| three_in_ten(tls, |s| broken_bytes(&frames().good(s).0[..7], Then::Close))),
-        shape: Shape::requests(1000).more("--resend never"),
+        shape: TruthShape::requests(1000).more("--resend never"),
         named: &[Counts("requests.failed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-close-mid-body",
         what: "closes in the middle of 3 bodies in 10",
         over: Over::Http2(|tls| {
@@ -345,7 +345,7 @@ pub(super) const ENDS: &[Way] = &[
         named: &[Counts("failures.truncated"), Says(BROKE_OFF)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-reset-tcp-mid-body",
         what: "resets the connection in the middle of 3 bodies in 10",
         over: Over::Http2(|tls| {
@@ -354,19 +354,19 @@ pub(super) const ENDS: &[Way] = &[
         named: &[Counts("failures.truncated"), Says(BROKE_OFF)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-closes-all",
         what: "closes every connection without a response",
         over: Over::Http2(|tls| h2(tls, |_| broken(frames(), Then::Close))),
-        shape: Shape::requests(100),
+        shape: TruthShape::requests(100),
         named: &[Counts("failures.closed_early")],
         ..NOTHING
     },
 ];
 
 /// What breaks a connection.
-pub(super) const BROKEN: &[Way] = &[
-    Way {
+pub(super) const BROKEN: &[TruthWay] = &[
+    TruthWay {
         name: "h2-settings-size",
         what: "breaks the connection at 4 requests of 200: SETTINGS of 5 bytes",
         over: Over::Http2(|tls| {
@@ -380,7 +380,7 @@ pub(super) const BROKEN: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-hpack",
         what: "the same by a field block that cannot be decoded",
         over: Over::Http2(|tls| at_causes(tls, |s| broken(frames().headers(s, b"\xbe"), Then::Keep))),
@@ -392,7 +392,7 @@ pub(super) const BROKEN: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-data-on-0",
         what: "the same by DATA on stream 0",
         over: Over::Http2(|tls| at_causes(tls, |_| broken(frames().data(0, b"x"), Then::Keep))),
@@ -404,7 +404,7 @@ pub(super) const BROKEN: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-frame-size",
         what: "the same by a frame of 20,000 bytes",
         over: Over::Http2(|tls| at_causes(tls, |s| broken(frames().data(s, &[0; 20_000]), Then::Keep))),
@@ -416,7 +416,7 @@ pub(super) const BROKEN: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-push",
         what: "the same by a pushed response, which the client forbade",
         over: Over::Http2(|tls| {
@@ -435,7 +435,7 @@ pub(super) const BROKEN: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-never-opened",
         what: "the same by a response on a stream that was never opened",
         over: Over::Http2(|tls| at_causes(tls, |s| broken(frames().good(s + 1000), Then::Keep))),
@@ -447,7 +447,7 @@ pub(super) const BROKEN: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-continuation",
         what: "the same by a CONTINUATION frame that continues nothing",
         over: Over::Http2(|tls| {
@@ -463,7 +463,7 @@ pub(super) const BROKEN: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-window-overflow",
         what: "the same by a window that overflows",
         over: Over::Http2(|tls| at_causes(tls, |_| broken(frames().window(0, (1 << 31) - 1), Then::Keep))),
@@ -475,7 +475,7 @@ pub(super) const BROKEN: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-interrupted",
         what: "the same by a field block that another frame interrupts",
         over: Over::Http2(|tls| {
@@ -491,7 +491,7 @@ pub(super) const BROKEN: &[Way] = &[
         ],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-padding",
         what: "the same by padding longer than its frame",
         over: Over::Http2(|tls| {
@@ -503,7 +503,7 @@ pub(super) const BROKEN: &[Way] = &[
         named: &[AtLeast("requests.failed", 4.0), AtMost("requests.failed", 4.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-cause-post",
         what: "breaks the connection at 4 POSTs of 200: bystanders are not known",
         over: Over::Http2(|tls| {
@@ -513,7 +513,7 @@ pub(super) const BROKEN: &[Way] = &[
         named: &[Counts("requests.unknown"), AtMost("failures.malformed", 4.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-flood",
         what: "floods 4 requests of 200 with 20,000 PING frames",
         over: Over::Http2(|tls| at_causes(tls, |_| broken(flood(), Then::Keep))),
@@ -521,19 +521,19 @@ pub(super) const BROKEN: &[Way] = &[
         named: &[Counts("failures.malformed"), AtMost("requests.failed", 4.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-not-http2",
         what: "answers HTTP/1.1 to HTTP/2",
         over: Over::Http2(|tls| greeting(tls, || b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec())),
-        shape: Shape::requests(100),
+        shape: TruthShape::requests(100),
         named: &[Counts("failures.malformed"), Says("the server answers by HTTP/1.1")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "h2-no-settings",
         what: "begins without SETTINGS",
         over: Over::Http2(|tls| greeting(tls, || frames().frame(kind::PING, 0, 0, &[0; 8]).0)),
-        shape: Shape::requests(100),
+        shape: TruthShape::requests(100),
         named: &[Counts("failures.malformed"), Says("does not begin with its settings")],
         ..NOTHING
     },

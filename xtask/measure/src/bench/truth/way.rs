@@ -5,7 +5,7 @@ use linerate_broken::Broken;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct TruthWay {
     /// The name for `--only`.
     pub(crate) name: &'static str,
     /// The server's fault, for the page.
@@ -14,8 +14,8 @@ pub(crate) struct Way {
     pub(crate) over: Over,
     /// Actions on the server during the run: milliseconds after the first request.
     pub(crate) steps: &'static [Step],
-    pub(crate) shape: Shape,
-    pub(crate) named: &'static [Named],
+    pub(crate) shape: TruthShape,
+    pub(crate) named: &'static [TruthExpectation],
     pub(crate) truth: Truth,
 }
 
@@ -35,9 +35,9 @@ pub(crate) type Step = (u64, fn(&Broken));
 
 /// The requests: the same for every program, as far as it can.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct TruthShape {
     pub(crate) connections: u32,
-    pub(crate) stop: Stop,
+    pub(crate) stop: TruthEnd,
     /// Requests per second: an open loop.
     pub(crate) rate: Option<u32>,
     pub(crate) depth: u32,
@@ -48,12 +48,12 @@ pub(crate) struct Shape {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum TruthEnd {
     Requests(u32),
     Seconds(u32),
 }
 
-impl Way {
+impl TruthWay {
     /// The flags of `load`.
     pub(crate) fn flags(&self) -> Vec<String> {
         let protocol = match self.over {
@@ -64,43 +64,43 @@ impl Way {
     }
 }
 
-impl Shape {
+impl TruthShape {
     /// `n` requests, in a closed loop over eight connections.
-    pub(crate) const fn requests(n: u32) -> Shape {
-        Shape { connections: 8, stop: Stop::Requests(n), rate: None, depth: 1, timeout: 1, more: "" }
+    pub(crate) const fn requests(n: u32) -> TruthShape {
+        TruthShape { connections: 8, stop: TruthEnd::Requests(n), rate: None, depth: 1, timeout: 1, more: "" }
     }
 
     /// `n` seconds.
-    pub(crate) const fn seconds(n: u32) -> Shape {
-        Shape { stop: Stop::Seconds(n), ..Shape::requests(0) }
+    pub(crate) const fn seconds(n: u32) -> TruthShape {
+        TruthShape { stop: TruthEnd::Seconds(n), ..TruthShape::requests(0) }
     }
 
     /// In an open loop.
-    pub(crate) const fn rate(self, per_second: u32) -> Shape {
-        Shape { rate: Some(per_second), ..self }
+    pub(crate) const fn rate(self, per_second: u32) -> TruthShape {
+        TruthShape { rate: Some(per_second), ..self }
     }
 
-    pub(crate) const fn more(self, flags: &'static str) -> Shape {
-        Shape { more: flags, ..self }
+    pub(crate) const fn more(self, flags: &'static str) -> TruthShape {
+        TruthShape { more: flags, ..self }
     }
 
-    pub(crate) const fn timeout(self, seconds: u32) -> Shape {
-        Shape { timeout: seconds, ..self }
+    pub(crate) const fn timeout(self, seconds: u32) -> TruthShape {
+        TruthShape { timeout: seconds, ..self }
     }
 
-    pub(crate) const fn depth(self, depth: u32) -> Shape {
-        Shape { depth, ..self }
+    pub(crate) const fn depth(self, depth: u32) -> TruthShape {
+        TruthShape { depth, ..self }
     }
 
-    pub(crate) const fn connections(self, connections: u32) -> Shape {
-        Shape { connections, ..self }
+    pub(crate) const fn connections(self, connections: u32) -> TruthShape {
+        TruthShape { connections, ..self }
     }
 
     /// Seconds of a run that is bounded by time.
     pub(crate) fn time(&self) -> Option<u32> {
         match self.stop {
-            Stop::Seconds(s) => Some(s),
-            Stop::Requests(_) => None,
+            TruthEnd::Seconds(s) => Some(s),
+            TruthEnd::Requests(_) => None,
         }
     }
 
@@ -108,8 +108,8 @@ impl Shape {
     pub(crate) fn flags(&self) -> Vec<String> {
         let mut words = vec![format!("-c {}", self.connections)];
         match self.stop {
-            Stop::Requests(n) => words.push(format!("-n {n}")),
-            Stop::Seconds(s) => words.push(format!("-d {s}s")),
+            TruthEnd::Requests(n) => words.push(format!("-n {n}")),
+            TruthEnd::Seconds(s) => words.push(format!("-d {s}s")),
         }
         words.extend(self.rate.map(|r| format!("--rate {r}")));
         words.extend((self.depth > 1).then(|| format!("-p {}", self.depth)));
@@ -121,7 +121,7 @@ impl Shape {
 
 /// How `load` names it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Named {
+pub(crate) enum TruthExpectation {
     /// This figure of its document is not 0.
     Counts(&'static str),
     /// This figure is at least so much.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use linerate_broken::{Accept, Asked, Broken, CUT, GOOD, Manner, Reply, Then};
 
-use super::way::Named::{AtLeast, AtMost, Counts, Says};
 use super::way::Truth::{Down, Due, Surplus, Swapped, Unserved};
-use super::way::{Over, Shape, Way};
+use super::way::TruthExpectation::{AtLeast, AtMost, Counts, Says};
+use super::way::{Over, TruthShape, TruthWay};
 
 const UNREACHABLE: &str = "the server was unreachable for";
 pub(super) const BROKE_OFF: &str = "a response began and broke off";
@@ -26,72 +26,72 @@ fn good() -> Broken {
     Broken::start(|_| Reply::good())
 }
 
-pub(super) const NOTHING: Way = Way {
+pub(super) const NOTHING: TruthWay = TruthWay {
     name: "",
     what: "",
     server: good,
     over: Over::Http1,
     steps: &[],
-    shape: Shape::requests(1000),
+    shape: TruthShape::requests(1000),
     named: &[],
     truth: Unserved,
 };
 
 /// Requests of which 30 % last as long as the timeout.
-pub(super) const SLOW: Shape = Shape::requests(60);
+pub(super) const SLOW: TruthShape = TruthShape::requests(60);
 
 /// Up or down.
-pub(super) const DOWN: &[Way] = &[
-    Way {
+pub(super) const DOWN: &[TruthWay] = &[
+    TruthWay {
         name: "kill",
         what: "is killed 1 s into the run and stays away",
         steps: &[(1000, Broken::kill)],
-        shape: Shape::seconds(3),
+        shape: TruthShape::seconds(3),
         named: &[Counts("failures.connect"), Says(UNREACHABLE), Says("and still was at the end")],
         truth: Down,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "kill-open",
         what: "is killed 1 s into the run and stays away",
         steps: &[(1000, Broken::kill)],
-        shape: Shape::seconds(3).rate(500),
+        shape: TruthShape::seconds(3).rate(500),
         named: &[Counts("failures.connect"), Says(UNREACHABLE), Says("and still was at the end")],
         truth: Down,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "restart",
         what: "is killed after 1 s and restarted 1 s later",
         steps: &[(1000, Broken::kill), (2000, Broken::restart)],
-        shape: Shape::seconds(3),
+        shape: TruthShape::seconds(3),
         named: &[Counts("failures.connect"), Says(UNREACHABLE)],
         truth: Down,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "restart-open",
         what: "is killed after 1 s and restarted 1 s later",
         steps: &[(1000, Broken::kill), (2000, Broken::restart)],
-        shape: Shape::seconds(3).rate(500),
+        shape: TruthShape::seconds(3).rate(500),
         named: &[Counts("failures.connect"), Says(UNREACHABLE)],
         truth: Down,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "flapping",
         what: "is away twice for 400 ms",
         steps: &FLAPPING,
-        shape: Shape::seconds(3),
+        shape: TruthShape::seconds(3),
         named: &[Counts("failures.connect"), Says(UNREACHABLE)],
         truth: Down,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "flapping-open",
         what: "is away twice for 400 ms",
         steps: &FLAPPING,
-        shape: Shape::seconds(3).rate(500),
+        shape: TruthShape::seconds(3).rate(500),
         named: &[Counts("failures.connect"), Says(UNREACHABLE)],
         truth: Down,
         ..NOTHING
@@ -102,48 +102,48 @@ const FLAPPING: [super::way::Step; 4] =
     [(600, Broken::kill), (1000, Broken::restart), (1700, Broken::kill), (2100, Broken::restart)];
 
 /// Nothing comes, or not soon.
-pub(super) const SILENT: &[Way] = &[
-    Way {
+pub(super) const SILENT: &[TruthWay] = &[
+    TruthWay {
         name: "never-accepts",
         what: "never accepts; two connections fit into its queue",
         server: || Broken::accepting(Accept::Never { backlog: 1 }, |_| Reply::good()),
-        shape: Shape::seconds(3).timeout(10),
+        shape: TruthShape::seconds(3).timeout(10),
         named: &[Counts("connections.hanging"), Says("never answered"), AtMost("took_s", 4.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "never-accepts-room",
         what: "never accepts; its queue has room for all",
         server: || Broken::accepting(Accept::Never { backlog: 1024 }, |_| Reply::good()),
-        shape: Shape::seconds(3).timeout(10),
+        shape: TruthShape::seconds(3).timeout(10),
         named: &[Counts("connections.unaccepted"), Says("accepts no connections"), AtMost("took_s", 4.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "never-accepts-open",
         what: "never accepts; its queue has room for all",
         server: || Broken::accepting(Accept::Never { backlog: 1024 }, |_| Reply::good()),
-        shape: Shape::seconds(3).rate(100).timeout(10),
+        shape: TruthShape::seconds(3).rate(100).timeout(10),
         named: &[Counts("connections.unaccepted"), Says("accepts no connections"), AtMost("took_s", 4.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "accepts-late",
         what: "accepts connections 1 s late",
         server: || Broken::accepting(Accept::After(Duration::from_secs(1)), |_| Reply::good()),
-        shape: Shape::seconds(3).rate(100).timeout(5),
+        shape: TruthShape::seconds(3).rate(100).timeout(5),
         named: &[AtLeast("latency_us.from_due.max", 900e3)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "silent",
         what: "reads requests and never answers",
         server: || Broken::start(|_| Reply::broken("", Then::Keep)),
-        shape: Shape::requests(16),
+        shape: TruthShape::requests(16),
         named: &[Counts("failures.timeout")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "stall",
         what: "answers 1 in 10 after 5 s, later than the time-out",
         server: || {
@@ -152,36 +152,36 @@ pub(super) const SILENT: &[Way] = &[
                 _ => Reply::good(),
             })
         },
-        shape: Shape::requests(200),
+        shape: TruthShape::requests(200),
         named: &[Counts("failures.timeout")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "stall-open",
         what: "answers nothing for 800 ms, then all",
         server: stalls_once,
-        shape: Shape::seconds(3).rate(200),
+        shape: TruthShape::seconds(3).rate(200),
         named: &[AtLeast("latency_us.from_due.max", 750e3), AtLeast("latency_us.from_due.p90", 400e3)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "goes-silent",
         what: "reads on after 1 s and answers nothing more",
         server: goes_silent,
-        shape: Shape::seconds(3),
+        shape: TruthShape::seconds(3),
         named: &[Counts("failures.timeout"), AtMost("took_s", 4.5)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "goes-silent-open",
         what: "reads on after 1 s and answers nothing more",
         server: goes_silent,
-        shape: Shape::seconds(3).rate(200),
+        shape: TruthShape::seconds(3).rate(200),
         named: &[Counts("failures.timeout"), Counts("requests.unsent"), AtMost("took_s", 4.5)],
         truth: Due,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "drip",
         what: "sends a body of 30 bytes at 10 bytes/s",
         server: || {
@@ -197,7 +197,7 @@ pub(super) const SILENT: &[Way] = &[
         named: &[Counts("failures.timeout")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "endless-body",
         what: "sends a body that does not end",
         server: || {
@@ -213,7 +213,7 @@ pub(super) const SILENT: &[Way] = &[
         named: &[Counts("failures.timeout")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "length-too-large",
         what: "announces 60 bytes, sends 6 and waits",
         server: || three_in_ten_say("HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\nhello\n", Then::Keep),
@@ -221,7 +221,7 @@ pub(super) const SILENT: &[Way] = &[
         named: &[Counts("failures.timeout")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "last-chunk-withheld",
         what: "sends all chunks but the last and waits",
         server: || three_in_ten_say(CHUNKS, Then::Keep),
@@ -251,44 +251,44 @@ fn stalls_once() -> Broken {
 }
 
 /// Ways in which connections end.
-pub(super) const ENDS: &[Way] = &[
-    Way {
+pub(super) const ENDS: &[TruthWay] = &[
+    TruthWay {
         name: "truncated",
         what: "closes in the middle of 3 bodies in 10",
         server: || three_in_ten(|_| Reply::broken(CUT, Then::Close)),
         named: &[Counts("failures.truncated"), Says(BROKE_OFF)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "truncated-open",
         what: "closes in the middle of 3 bodies in 10",
         server: || three_in_ten(|_| Reply::broken(CUT, Then::Close)),
-        shape: Shape::seconds(2).rate(500),
+        shape: TruthShape::seconds(2).rate(500),
         named: &[Counts("failures.truncated"), Says(BROKE_OFF)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "truncated-reset",
         what: "resets in the middle of 3 bodies in 10",
         server: || three_in_ten(|_| Reply::broken(CUT, Then::Reset)),
         named: &[Counts("failures.truncated"), Says(BROKE_OFF)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "cut-head",
         what: "closes in the middle of 3 heads in 10",
         server: || three_in_ten_say("HTTP/1.1 200 OK\r\nContent-Le", Then::Close),
         named: &[Counts("failures.truncated"), Says(BROKE_OFF)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "reset-head",
         what: "resets in the middle of 3 heads in 10",
         server: || three_in_ten_say("HTTP/1.1 200 OK\r\nContent-Le", Then::Reset),
         named: &[Counts("failures.truncated"), Says(BROKE_OFF)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "cut-chunk",
         what: "closes in the middle of a chunk, 3 in 10",
         server: || {
@@ -297,83 +297,83 @@ pub(super) const ENDS: &[Way] = &[
         named: &[Counts("failures.truncated"), Says(BROKE_OFF)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "last-chunk-missing",
         what: "closes without the last chunk, 3 in 10",
         server: || three_in_ten_say(CHUNKS, Then::Close),
         named: &[Counts("failures.truncated"), Says(BROKE_OFF)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "reset",
         what: "resets instead of 3 responses in 10",
         server: || three_in_ten_say("", Then::Reset),
-        shape: Shape::requests(1000).more("--resend never"),
+        shape: TruthShape::requests(1000).more("--resend never"),
         named: &[Counts("failures.reset")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "reset-resent",
         what: "the same; requests on used connections go out again",
         server: || three_in_ten_say("", Then::Reset),
         named: &[Counts("failures.reset"), Counts("requests.resent")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "reset-post",
         what: "the same with POST: not known is not good",
         server: || three_in_ten_say("", Then::Reset),
-        shape: Shape::requests(1000).more("-X POST"),
+        shape: TruthShape::requests(1000).more("-X POST"),
         named: &[Counts("requests.unknown")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "reset-open",
         what: "resets instead of 3 responses in 10",
         server: || three_in_ten_say("", Then::Reset),
-        shape: Shape::seconds(2).rate(500).more("--resend never"),
+        shape: TruthShape::seconds(2).rate(500).more("--resend never"),
         named: &[Counts("failures.reset")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "closes-unanswered",
         what: "closes instead of 3 responses in 10",
         server: || three_in_ten_say("", Then::Close),
-        shape: Shape::requests(1000).more("--resend never"),
+        shape: TruthShape::requests(1000).more("--resend never"),
         named: &[Counts("failures.closed_early")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "closes-every-one",
         what: "closes every connection without a response",
         server: || Broken::start(|_| Reply::broken("", Then::Close)),
-        shape: Shape::requests(100),
+        shape: TruthShape::requests(100),
         named: &[Counts("failures.closed_early")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "close-after-10",
         what: "announces the close with each 10th response",
         server: || closes_after(10, CLOSES),
         named: &[Counts("connections.learnt_limit"), Says("it closes after 10 requests")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "close-after-10-rude",
         what: "closes unannounced behind each 10th response",
         server: || closes_after(10, GOOD),
         named: &[Counts("connections.closed_by_peer")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "close-after-10-deep",
         what: "the same, with 100 requests in flight",
         server: || closes_after(10, GOOD),
-        shape: Shape::requests(2000).depth(100),
+        shape: TruthShape::requests(2000).depth(100),
         named: &[Counts("requests.resent")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "one-early-close",
         what: "closes one connection once",
         server: || {
@@ -385,26 +385,26 @@ pub(super) const ENDS: &[Way] = &[
         named: &[Counts("connections.closed_by_peer"), AtMost("connections.opened", 9.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "connection-close",
         what: "closes after each response, and says so",
         server: || closes_after(1, CLOSES),
         named: &[Counts("connections.closed_by_peer"), AtLeast("connections.opened", 1000.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "http-1.0",
         what: "HTTP/1.0 without keep-alive: the close ends the body",
         server: || closes_after(1, b"HTTP/1.0 200 OK\r\n\r\nhello\n"),
         named: &[AtLeast("connections.opened", 1000.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "408-on-idle",
         what: "says 408 and closes what is idle for 150 ms",
         server: || Broken::with(IDLE, |_| Reply::good()),
         // Each request comes 100 ms after the last 408: none crosses the next one.
-        shape: Shape::seconds(3).connections(1).rate(4),
+        shape: TruthShape::seconds(3).connections(1).rate(4),
         named: &[AtLeast("connections.closed_by_peer", 10.0)],
         ..NOTHING
     },
@@ -430,8 +430,8 @@ fn closes_after(n: u64, last: &'static [u8]) -> Broken {
 }
 
 /// Bytes that are not as they should be.
-pub(super) const BYTES: &[Way] = &[
-    Way {
+pub(super) const BYTES: &[TruthWay] = &[
+    TruthWay {
         name: "duplicated",
         what: "sends 3 responses in 10 twice",
         server: || three_in_ten(|_| Reply::odd([GOOD, GOOD].concat())),
@@ -439,7 +439,7 @@ pub(super) const BYTES: &[Way] = &[
         truth: Surplus,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "garbage",
         what: "sends garbage behind 3 bodies in 10",
         server: || three_in_ten(|_| Reply::odd([GOOD, b"garbage".as_slice()].concat())),
@@ -447,7 +447,7 @@ pub(super) const BYTES: &[Way] = &[
         truth: Surplus,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "length-too-small",
         what: "announces 2 bytes of 6, 3 in 10",
         server: || three_in_ten(|_| Reply::odd("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhello\n")),
@@ -455,16 +455,16 @@ pub(super) const BYTES: &[Way] = &[
         truth: Surplus,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "swapped",
         what: "answers each second pair in the wrong order",
         server: swaps,
-        shape: Shape::requests(1000).connections(2).depth(4).more("--tag X-Tag"),
+        shape: TruthShape::requests(1000).connections(2).depth(4).more("--tag X-Tag"),
         named: &[Counts("requests.out_of_order_responses")],
         truth: Swapped,
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "wrong-tag",
         what: "answers 3 in 10 with another request's response",
         server: || {
@@ -473,19 +473,19 @@ pub(super) const BYTES: &[Way] = &[
                 _ => Reply::with(tagged(asked.field("X-Tag").unwrap_or("X-No: tag"))),
             })
         },
-        shape: Shape::requests(1000).more("--tag X-Tag"),
+        shape: TruthShape::requests(1000).more("--tag X-Tag"),
         named: &[Counts("bad.tag")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "wrong-body",
         what: "sends the wrong body, 3 in 10",
         server: || three_in_ten_say("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nerror\n", Then::Keep),
-        shape: Shape::requests(1000).more("--expect-body hello"),
+        shape: TruthShape::requests(1000).more("--expect-body hello"),
         named: &[Counts("bad.body")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "101",
         what: "switches protocols, 3 in 10",
         server: || {
@@ -497,7 +497,7 @@ pub(super) const BYTES: &[Way] = &[
         named: &[Counts("bad.status")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "two-lengths",
         what: "sends two different Content-Lengths, 3 in 10",
         server: || {
@@ -509,22 +509,22 @@ pub(super) const BYTES: &[Way] = &[
         named: &[Counts("failures.malformed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "bad-status-line",
         what: "sends a status that is no number, 3 in 10",
         server: || three_in_ten_say("HTTP/1.1 OK 200\r\nContent-Length: 6\r\n\r\nhello\n", Then::Keep),
         named: &[Counts("failures.malformed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "not-http",
         what: "speaks SSH",
         server: || Broken::start(|_| Reply::broken("SSH-2.0-OpenSSH_9.6\r\n\r\n", Then::Keep)),
-        shape: Shape::requests(100),
+        shape: TruthShape::requests(100),
         named: &[Counts("failures.malformed"), Says("greets as an SSH server")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "bad-chunk-size",
         what: "sends a chunk size that is no number, 3 in 10",
         server: || {
@@ -536,7 +536,7 @@ pub(super) const BYTES: &[Way] = &[
         named: &[Counts("failures.malformed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "endless-head",
         what: "sends a head that does not end, 3 in 10",
         server: || {
@@ -548,18 +548,18 @@ pub(super) const BYTES: &[Way] = &[
                 )
             })
         },
-        shape: Shape::requests(100),
+        shape: TruthShape::requests(100),
         named: &[Counts("failures.malformed")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "100-many",
         what: "sends five 100 Continue before each response",
         server: || Broken::start(|_| Reply::with([CONTINUE.repeat(5).as_bytes(), GOOD].concat())),
         named: &[AtMost("bad.status", 0.0)],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "100-flood",
         what: "sends 100 Continue for ever, 3 in 10",
         server: || {
@@ -597,8 +597,8 @@ fn swaps() -> Broken {
 }
 
 /// Responses that say no.
-pub(super) const REFUSALS: &[Way] = &[
-    Way {
+pub(super) const REFUSALS: &[TruthWay] = &[
+    TruthWay {
         name: "500",
         what: "answers 1 in 10 with 500",
         server: || {
@@ -610,7 +610,7 @@ pub(super) const REFUSALS: &[Way] = &[
         named: &[Counts("bad.status"), Counts("status.500")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "429",
         what: "answers 3 in 10 with 429 and Retry-After",
         server: || {
@@ -622,7 +622,7 @@ pub(super) const REFUSALS: &[Way] = &[
         named: &[Counts("bad.status"), Counts("status.429")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "503-open",
         what: "answers 3 in 10 with 503, Retry-After and a close",
         server: || {
@@ -631,11 +631,11 @@ pub(super) const REFUSALS: &[Way] = &[
                 Then::Close,
             )
         },
-        shape: Shape::seconds(2).rate(500),
+        shape: TruthShape::seconds(2).rate(500),
         named: &[Counts("bad.status"), Counts("status.503")],
         ..NOTHING
     },
-    Way {
+    TruthWay {
         name: "mixed",
         what: "10 % 500, 10 % cut bodies, 10 % closed without a response",
         server: || {
@@ -646,7 +646,7 @@ pub(super) const REFUSALS: &[Way] = &[
                 _ => Reply::good(),
             })
         },
-        shape: Shape::requests(1000).more("--resend never"),
+        shape: TruthShape::requests(1000).more("--resend never"),
         named: &[Counts("bad.status"), Counts("failures.truncated"), Counts("failures.closed_early")],
         ..NOTHING
     },

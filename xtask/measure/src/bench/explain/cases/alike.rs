@@ -1,7 +1,7 @@
 //! Servers without a fault, and servers that take their time in ways that look like a fault on the
 //! path.
 
-use crate::bench::explain::case::{Beside, Case, PLAIN, Server, Share};
+use crate::bench::explain::case::{BackgroundActivity, Case, CaseServer, PLAIN, ServerCpus};
 
 /// An nginx with a constant response.
 const ANSWER: &str = "location / { return 200 'Hello, World!'; }";
@@ -11,13 +11,13 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "healthy-jdk",
         alike: true,
-        server: Server::Jdk("plain", &["-Dsun.net.httpserver.nodelay=true"]),
+        server: CaseServer::Jdk("plain", &["-Dsun.net.httpserver.nodelay=true"]),
         ..PLAIN
     },
-    Case { name: "healthy-python", alike: true, server: Server::Python("whole"), ..PLAIN },
-    Case { name: "healthy-node", alike: true, server: Server::Node("plain"), ..PLAIN },
-    Case { name: "healthy-go", alike: true, server: Server::Go, ..PLAIN },
-    Case { name: "healthy-nginx", alike: true, server: Server::Nginx(ANSWER), ..PLAIN },
+    Case { name: "healthy-python", alike: true, server: CaseServer::Python("whole"), ..PLAIN },
+    Case { name: "healthy-node", alike: true, server: CaseServer::Node("plain"), ..PLAIN },
+    Case { name: "healthy-go", alike: true, server: CaseServer::Go, ..PLAIN },
+    Case { name: "healthy-nginx", alike: true, server: CaseServer::Nginx(ANSWER), ..PLAIN },
     Case { name: "healthy-body", alike: true, path: "/bytes/8000", ..PLAIN },
     Case {
         name: "healthy-post",
@@ -31,7 +31,7 @@ pub(super) static CASES: &[Case] = &[
         name: "healthy-jdk-young",
         alike: true,
         rtts: &[0],
-        server: Server::Jdk("plain", &["-Dsun.net.httpserver.nodelay=true"]),
+        server: CaseServer::Jdk("plain", &["-Dsun.net.httpserver.nodelay=true"]),
         cold: true,
         also: &["cold-start"],
         never: &["event-loop-blocked"],
@@ -48,7 +48,7 @@ pub(super) static CASES: &[Case] = &[
         alike: true,
         rtts: &[0],
         path: "/delay/20",
-        share: Share::Beside(4),
+        share: ServerCpus::Beside(4),
         alone: true,
         ..PLAIN
     },
@@ -56,28 +56,28 @@ pub(super) static CASES: &[Case] = &[
         name: "think-40",
         truth: "server-think",
         alike: true,
-        server: Server::Linerate(&["--misbehave", "think=40"]),
+        server: CaseServer::Linerate(&["--misbehave", "think=40"]),
         ..PLAIN
     },
     Case {
         name: "think-30-50",
         truth: "server-think",
         alike: true,
-        server: Server::Linerate(&["--misbehave", "think=30-50"]),
+        server: CaseServer::Linerate(&["--misbehave", "think=30-50"]),
         ..PLAIN
     },
     Case {
         name: "think-exp-20",
         truth: "server-think",
         alike: true,
-        server: Server::Linerate(&["--misbehave", "think=exp:20"]),
+        server: CaseServer::Linerate(&["--misbehave", "think=exp:20"]),
         ..PLAIN
     },
     Case {
         name: "late-body-41",
         truth: "server-think",
         alike: true,
-        server: Server::Linerate(&["--misbehave", "late-body=41"]),
+        server: CaseServer::Linerate(&["--misbehave", "late-body=41"]),
         ..PLAIN
     },
     // Callers in which no call waits: a closed loop, and bursts with as many connections as calls.
@@ -85,8 +85,8 @@ pub(super) static CASES: &[Case] = &[
         name: "closed-loop",
         truth: "server-think",
         alike: true,
-        server: Server::Linerate(&["--misbehave", "think=40"]),
-        beside: &[Beside::Load("/ -c 4")],
+        server: CaseServer::Linerate(&["--misbehave", "think=40"]),
+        beside: &[BackgroundActivity::Load("/ -c 4")],
         watched: true,
         ..PLAIN
     },
@@ -94,23 +94,41 @@ pub(super) static CASES: &[Case] = &[
         name: "wide-pool",
         truth: "server-think",
         alike: true,
-        server: Server::Linerate(&["--misbehave", "think=40"]),
-        beside: &[Beside::Bursts(0)],
+        server: CaseServer::Linerate(&["--misbehave", "think=40"]),
+        beside: &[BackgroundActivity::Bursts(0)],
         watched: true,
         ..PLAIN
     },
     // Pools of workers without other callers: no call had to queue.
-    Case { name: "pool-1", truth: "server-think", alike: true, server: Server::Python("pool=1"), ..PLAIN },
-    Case { name: "pool-2", truth: "server-think", alike: true, server: Server::Python("pool=2"), ..PLAIN },
-    Case { name: "pool-4", truth: "server-think", alike: true, server: Server::Python("pool=4"), ..PLAIN },
+    Case {
+        name: "pool-1",
+        truth: "server-think",
+        alike: true,
+        server: CaseServer::Python("pool=1"),
+        ..PLAIN
+    },
+    Case {
+        name: "pool-2",
+        truth: "server-think",
+        alike: true,
+        server: CaseServer::Python("pool=2"),
+        ..PLAIN
+    },
+    Case {
+        name: "pool-4",
+        truth: "server-think",
+        alike: true,
+        server: CaseServer::Python("pool=4"),
+        ..PLAIN
+    },
     // Four loops that never sleep beside it on its processor.
-    Case { name: "healthy-contended", alike: true, share: Share::Contended(4), alone: true, ..PLAIN },
+    Case { name: "healthy-contended", alike: true, share: ServerCpus::Contended(4), alone: true, ..PLAIN },
     Case {
         name: "queueing-41",
         truth: "server-queueing",
         alike: true,
-        server: Server::Linerate(&["--misbehave", "lanes=1", "--misbehave", "think=5"]),
-        beside: &[Beside::LoadNear("/ -c 7")],
+        server: CaseServer::Linerate(&["--misbehave", "lanes=1", "--misbehave", "think=5"]),
+        beside: &[BackgroundActivity::LoadNear("/ -c 7")],
         pid: true,
         ..PLAIN
     },

@@ -1,6 +1,8 @@
 //! Faults on the connection and before it.
 
-use crate::bench::explain::case::{Beside, Case, Fixed, NameServer, PLAIN, Server, Share};
+use crate::bench::explain::case::{
+    BackgroundActivity, Case, CaseNameServer, CaseServer, Fixed, PLAIN, ServerCpus,
+};
 
 /// An upload, which `explain` repeats only when told that it may.
 const UPLOAD: &[&str] = &["-X", "POST", "--repeat-unsafe", "--body", "@BODY"];
@@ -18,44 +20,44 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "nagle-split",
         truth: "server-nagle-delayed-ack",
-        server: Server::Linerate(&["--misbehave", "nagle-split"]),
-        fixed: Fixed::Server(Server::Linerate(&[])),
+        server: CaseServer::Linerate(&["--misbehave", "nagle-split"]),
+        fixed: Fixed::Server(CaseServer::Linerate(&[])),
         ..PLAIN
     },
     Case {
         name: "jdk",
         truth: "server-nagle-delayed-ack",
-        server: Server::Jdk("plain", &[]),
-        fixed: Fixed::Server(Server::Jdk("plain", &["-Dsun.net.httpserver.nodelay=true"])),
+        server: CaseServer::Jdk("plain", &[]),
+        fixed: Fixed::Server(CaseServer::Jdk("plain", &["-Dsun.net.httpserver.nodelay=true"])),
         ..PLAIN
     },
     Case {
         name: "jdk-contended",
         truth: "server-nagle-delayed-ack",
-        server: Server::Jdk("plain", &[]),
-        share: Share::Contended(4),
+        server: CaseServer::Jdk("plain", &[]),
+        share: ServerCpus::Contended(4),
         alone: true,
         ..PLAIN
     },
     Case {
         name: "python-split",
         truth: "server-nagle-delayed-ack",
-        server: Server::Python("split"),
-        fixed: Fixed::Server(Server::Python("whole")),
+        server: CaseServer::Python("split"),
+        fixed: Fixed::Server(CaseServer::Python("whole")),
         ..PLAIN
     },
     Case {
         name: "node-split",
         truth: "server-nagle-delayed-ack",
-        server: Server::Node("split"),
-        fixed: Fixed::Server(Server::Node("plain")),
+        server: CaseServer::Node("split"),
+        fixed: Fixed::Server(CaseServer::Node("plain")),
         ..PLAIN
     },
     Case {
         name: "nagle-think",
         truth: "server-nagle-delayed-ack",
-        server: Server::Linerate(&["--misbehave", "nagle-split", "--misbehave", "think=exp:20"]),
-        fixed: Fixed::Server(Server::Linerate(&["--misbehave", "think=exp:20"])),
+        server: CaseServer::Linerate(&["--misbehave", "nagle-split", "--misbehave", "think=exp:20"]),
+        fixed: Fixed::Server(CaseServer::Linerate(&["--misbehave", "think=exp:20"])),
         ..PLAIN
     },
     Case {
@@ -69,19 +71,19 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "tiny-chunks",
         truth: "tiny-writes",
-        server: Server::Linerate(&["--misbehave", "tiny-chunks=1"]),
+        server: CaseServer::Linerate(&["--misbehave", "tiny-chunks=1"]),
         path: "/bytes/60000",
-        fixed: Fixed::Server(Server::Linerate(&[])),
+        fixed: Fixed::Server(CaseServer::Linerate(&[])),
         ..PLAIN
     },
     Case {
         name: "accept-delay",
         truth: "accept-queue",
-        server: Server::Linerate(&["--misbehave", "accept-delay=150"]),
+        server: CaseServer::Linerate(&["--misbehave", "accept-delay=150"]),
         // Four times as many connections as are accepted: with many more, a client far away gets
         // none at all.
-        beside: &[Beside::Churn(4, 50, 50)],
-        fixed: Fixed::Server(Server::Linerate(&[])),
+        beside: &[BackgroundActivity::Churn(4, 50, 50)],
+        fixed: Fixed::Server(CaseServer::Linerate(&[])),
         ..PLAIN
     },
     Case { name: "syn-lost", truth: "syn-loss", net: "--drop up:syn=1/flow", fixed: Fixed::Net, ..PLAIN },
@@ -121,10 +123,10 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "zero-window",
         truth: "zero-window",
-        server: Server::Linerate(&["--misbehave", "slow-read=400000"]),
+        server: CaseServer::Linerate(&["--misbehave", "slow-read=400000"]),
         path: "/echo",
         flags: UPLOAD,
-        fixed: Fixed::Server(Server::Linerate(&[])),
+        fixed: Fixed::Server(CaseServer::Linerate(&[])),
         ..PLAIN
     },
     Case {
@@ -132,7 +134,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "send-buffer",
         rtts: &[40],
         client_sysctls: &[("net/ipv4/tcp_wmem", "4096 8192 8192")],
-        server: Server::Linerate(&["--misbehave", "think=1"]),
+        server: CaseServer::Linerate(&["--misbehave", "think=1"]),
         path: "/status/200",
         flags: UPLOAD,
         fixed: Fixed::Sysctls(&[]),
@@ -152,7 +154,7 @@ pub(super) static CASES: &[Case] = &[
         net: "--rate down:10mbit --queue down:256kB",
         // BBR, which some machines have as their default, keeps queues short.
         server_sysctls: &[("net/ipv4/tcp_congestion_control", "reno")],
-        beside: &[Beside::Load("/bytes/50000000 -c 1")],
+        beside: &[BackgroundActivity::Load("/bytes/50000000 -c 1")],
         fixed: Fixed::Alone,
         ..PLAIN
     },
@@ -161,7 +163,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "time-wait-collision",
         // So that it is decided by sequence numbers alone whether a SYN is new.
         client_sysctls: &[("net/ipv4/tcp_timestamps", "0"), ("net/ipv4/ip_local_port_range", "40000 42047")],
-        beside: &[Beside::Collide(40_000, 42_047)],
+        beside: &[BackgroundActivity::Collide(40_000, 42_047)],
         fixed: Fixed::Alone,
         ..PLAIN
     },
@@ -169,7 +171,7 @@ pub(super) static CASES: &[Case] = &[
         name: "ports-exhausted",
         truth: "ports-exhausted",
         client_sysctls: &[("net/ipv4/ip_local_port_range", "40000 40007")],
-        beside: &[Beside::Hold(8)],
+        beside: &[BackgroundActivity::Hold(8)],
         fixed: Fixed::Alone,
         ..PLAIN
     },
@@ -177,21 +179,21 @@ pub(super) static CASES: &[Case] = &[
         name: "idle-close",
         truth: "keep-alive-race",
         rtts: &[40],
-        server: Server::Linerate(&["--misbehave", "idle-close=30"]),
-        fixed: Fixed::Server(Server::Linerate(&[])),
+        server: CaseServer::Linerate(&["--misbehave", "idle-close=30"]),
+        fixed: Fixed::Server(CaseServer::Linerate(&[])),
         ..PLAIN
     },
     Case {
         name: "dns-slow",
         truth: "dns-slow",
-        name_server: Some(NameServer { delay_ms: 300, v6: false, dead_first: false, dead_before: false }),
+        name_server: Some(CaseNameServer { delay_ms: 300, v6: false, dead_first: false, dead_before: false }),
         fixed: Fixed::Names,
         ..PLAIN
     },
     Case {
         name: "dns-timeout",
         truth: "dns-timeout",
-        name_server: Some(NameServer { delay_ms: 0, v6: false, dead_first: false, dead_before: true }),
+        name_server: Some(CaseNameServer { delay_ms: 0, v6: false, dead_first: false, dead_before: true }),
         fixed: Fixed::Names,
         ..PLAIN
     },
@@ -199,7 +201,7 @@ pub(super) static CASES: &[Case] = &[
         name: "ipv6-dead",
         truth: "ipv6-fallback",
         net: "--drop ipv6=all",
-        name_server: Some(NameServer { delay_ms: 0, v6: true, dead_first: false, dead_before: false }),
+        name_server: Some(CaseNameServer { delay_ms: 0, v6: true, dead_first: false, dead_before: false }),
         fixed: Fixed::Names,
         ..PLAIN
     },

@@ -1,12 +1,12 @@
 //! Faults in how HTTP is used.
 
-use crate::bench::explain::case::{Beside, Case, Fixed, PLAIN, Server};
+use crate::bench::explain::case::{BackgroundActivity, Case, CaseServer, Fixed, PLAIN};
 
 pub(super) static CASES: &[Case] = &[
     Case {
         name: "no-100-continue",
         truth: "expect-continue",
-        server: Server::Linerate(&["--misbehave", "no-100-continue"]),
+        server: CaseServer::Linerate(&["--misbehave", "no-100-continue"]),
         path: "/upper",
         flags: &["-X", "POST", "--repeat-unsafe", "--body", "hello", "-H", "Expect: 100-continue"],
         fixed: Fixed::Flags(&["-X", "POST", "--repeat-unsafe", "--body", "hello"]),
@@ -16,24 +16,24 @@ pub(super) static CASES: &[Case] = &[
         name: "no-keep-alive",
         truth: "no-keep-alive",
         rtts: &[40],
-        server: Server::Linerate(&["--misbehave", "no-keep-alive"]),
-        fixed: Fixed::Server(Server::Linerate(&[])),
+        server: CaseServer::Linerate(&["--misbehave", "no-keep-alive"]),
+        fixed: Fixed::Server(CaseServer::Linerate(&[])),
         ..PLAIN
     },
     Case {
         name: "redirects",
         truth: "redirects",
         rtts: &[40],
-        server: Server::Nginx(
+        server: CaseServer::Nginx(
             "location = / { return 302 /a; } location = /a { return 302 /b; } location = /b { return 200 'here'; }",
         ),
-        fixed: Fixed::Server(Server::Nginx("location / { return 200 'here'; }")),
+        fixed: Fixed::Server(CaseServer::Nginx("location / { return 200 'here'; }")),
         ..PLAIN
     },
     Case {
         name: "gzip-expensive",
         truth: "compression",
-        server: Server::Nginx("gzip on; gzip_comp_level 9; gzip_types *; location / { root www; }"),
+        server: CaseServer::Nginx("gzip on; gzip_comp_level 9; gzip_types *; location / { root www; }"),
         path: "/words",
         flags: &["--compressed"],
         alone: true,
@@ -43,11 +43,11 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "proxy-buffers",
         truth: "proxy-buffering",
-        server: Server::Nginx(
+        server: CaseServer::Nginx(
             "location / { proxy_pass http://127.0.0.1:8001; proxy_http_version 1.1; proxy_buffering on; }",
         ),
         flags: &["--origin", "@BEHIND"],
-        fixed: Fixed::Server(Server::Nginx(
+        fixed: Fixed::Server(CaseServer::Nginx(
             "location / { proxy_pass http://127.0.0.1:8001; proxy_http_version 1.1; proxy_buffering off; }",
         )),
         ..PLAIN
@@ -55,16 +55,16 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "pipelined-behind",
         truth: "head-of-line",
-        server: Server::Linerate(&["--misbehave", "think=20"]),
-        beside: &[Beside::Load("/ -c 2 -p 4 --per-connection 8")],
+        server: CaseServer::Linerate(&["--misbehave", "think=20"]),
+        beside: &[BackgroundActivity::Load("/ -c 2 -p 4 --per-connection 8")],
         watched: true,
         ..PLAIN
     },
     Case {
         name: "small-pool",
         truth: "client-pool",
-        server: Server::Linerate(&["--misbehave", "think=20"]),
-        beside: &[Beside::Bursts(2)],
+        server: CaseServer::Linerate(&["--misbehave", "think=20"]),
+        beside: &[BackgroundActivity::Bursts(2)],
         watched: true,
         ..PLAIN
     },
@@ -73,7 +73,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "client-slow-reader",
         // A buffer that does not grow with what is read.
         client_sysctls: &[("net/ipv4/tcp_rmem", "4096 65536 65536")],
-        beside: &[Beside::Dawdle("/bytes/150000", 3_000)],
+        beside: &[BackgroundActivity::Dawdle("/bytes/150000", 3_000)],
         watched: true,
         ..PLAIN
     },

@@ -26,14 +26,14 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
 mod tests {
     use super::*;
     use crate::bench::explain::case::{NOT_INJECTED, ON_THE_WAY};
-    use crate::net::Options;
+    use crate::net::NetImpairments;
 
     #[test]
     fn names_are_their_own_and_networks_can_be() {
         let names: Vec<_> = all().map(|c| c.name).collect();
         for (i, case) in all().enumerate() {
             assert!(!names[..i].contains(&case.name), "{} twice", case.name);
-            Options::parse(case.net).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+            NetImpairments::parse(case.net).unwrap_or_else(|e| panic!("{}: {e}", case.name));
             assert!(!case.rtts.is_empty() && case.path.starts_with('/'), "{}", case.name);
             assert!(!case.alike || !ON_THE_WAY.contains(&case.truth), "{}", case.name);
         }

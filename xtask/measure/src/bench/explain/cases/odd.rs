@@ -1,22 +1,22 @@
 //! Faults that were once missed, and oddities that were once taken for a fault.
 
-use crate::bench::explain::case::{Case, Fixed, NameServer, PLAIN, Server};
+use crate::bench::explain::case::{Case, CaseNameServer, CaseServer, Fixed, PLAIN};
 
 pub(super) static CASES: &[Case] = &[
-    Case { name: "cold-start", truth: "cold-start", server: Server::Odd("cold"), cold: true, ..PLAIN },
-    Case { name: "late-close", truth: "late-close", server: Server::Odd("late-close"), ..PLAIN },
+    Case { name: "cold-start", truth: "cold-start", server: CaseServer::Odd("cold"), cold: true, ..PLAIN },
+    Case { name: "late-close", truth: "late-close", server: CaseServer::Odd("late-close"), ..PLAIN },
     Case {
         name: "cork",
         truth: "cork",
-        server: Server::Odd("cork"),
-        fixed: Fixed::Server(Server::Odd("plain")),
+        server: CaseServer::Odd("cork"),
+        fixed: Fixed::Server(CaseServer::Odd("plain")),
         ..PLAIN
     },
     Case {
         name: "small-send-buffer",
         truth: "server-send-buffer",
         rtts: &[40],
-        server: Server::Odd("sndbuf"),
+        server: CaseServer::Odd("sndbuf"),
         server_sysctls: &[("net/ipv4/tcp_congestion_control", "reno")],
         // While the connection is new, the window is small as well.
         also: &["slow-start", "idle-restart"],
@@ -25,7 +25,7 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "first-address-dead",
         truth: "dead-address",
-        name_server: Some(NameServer { delay_ms: 0, v6: false, dead_first: true, dead_before: false }),
+        name_server: Some(CaseNameServer { delay_ms: 0, v6: false, dead_first: true, dead_before: false }),
         fixed: Fixed::Names,
         ..PLAIN
     },
@@ -45,7 +45,7 @@ pub(super) static CASES: &[Case] = &[
         name: "boots",
         alike: true,
         cold: true,
-        server: Server::Odd("boots"),
+        server: CaseServer::Odd("boots"),
         also: &["cold-start"],
         never: &["path-mtu", "accept-queue", "connection-limit"],
         ..PLAIN
@@ -54,7 +54,7 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "queue-of-another",
         alike: true,
-        server: Server::Odd("overflow"),
+        server: CaseServer::Odd("overflow"),
         never: &["accept-queue"],
         ..PLAIN
     },
@@ -62,7 +62,7 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "one-slow-connection",
         alike: true,
-        server: Server::Odd("one-slow"),
+        server: CaseServer::Odd("one-slow"),
         never: &["pinned-to-busy-worker"],
         ..PLAIN
     },
@@ -71,7 +71,7 @@ pub(super) static CASES: &[Case] = &[
         name: "trifle",
         alike: true,
         rtts: &[0],
-        server: Server::Linerate(&["--misbehave", "no-keep-alive"]),
+        server: CaseServer::Linerate(&["--misbehave", "no-keep-alive"]),
         never: &["no-keep-alive"],
         ..PLAIN
     },

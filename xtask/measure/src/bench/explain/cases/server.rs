@@ -1,17 +1,19 @@
 //! Faults in the server.
 
-use crate::bench::explain::case::{Beside, Case, Fixed, NameServer, PLAIN, Server, Share};
+use crate::bench::explain::case::{
+    BackgroundActivity, Case, CaseNameServer, CaseServer, Fixed, PLAIN, ServerCpus,
+};
 
 /// A name server that takes its time, for servers that look up who calls.
-const SLOW_NAMES: Option<NameServer> =
-    Some(NameServer { delay_ms: 200, v6: false, dead_first: false, dead_before: false });
+const SLOW_NAMES: Option<CaseNameServer> =
+    Some(CaseNameServer { delay_ms: 200, v6: false, dead_first: false, dead_before: false });
 
 pub(super) static CASES: &[Case] = &[
     Case {
         name: "queueing",
         truth: "server-queueing",
-        server: Server::Linerate(&["--misbehave", "lanes=1", "--misbehave", "think=5"]),
-        beside: &[Beside::LoadNear("/ -c 8")],
+        server: CaseServer::Linerate(&["--misbehave", "lanes=1", "--misbehave", "think=5"]),
+        beside: &[BackgroundActivity::LoadNear("/ -c 8")],
         // That others fill the line is seen at the server only.
         pid: true,
         fixed: Fixed::Alone,
@@ -20,15 +22,15 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "paced",
         truth: "rate-limit",
-        server: Server::Nginx("location / { limit_req zone=pace burst=50; root www; }"),
+        server: CaseServer::Nginx("location / { limit_req zone=pace burst=50; root www; }"),
         path: "/small",
-        fixed: Fixed::Server(Server::Nginx("location / { root www; }")),
+        fixed: Fixed::Server(CaseServer::Nginx("location / { root www; }")),
         ..PLAIN
     },
     Case {
         name: "refused",
         truth: "rate-limit",
-        server: Server::Nginx("location / { limit_req zone=pace; limit_req_status 429; root www; }"),
+        server: CaseServer::Nginx("location / { limit_req zone=pace; limit_req_status 429; root www; }"),
         path: "/small",
         ..PLAIN
     },
@@ -38,15 +40,21 @@ pub(super) static CASES: &[Case] = &[
         truth: "periodic-stall",
         alike: true,
         rtts: &[0],
-        server: Server::Odd("tick=20"),
+        server: CaseServer::Odd("tick=20"),
         ..PLAIN
     },
-    Case { name: "tick-100", truth: "periodic-stall", alike: true, server: Server::Odd("tick=100"), ..PLAIN },
+    Case {
+        name: "tick-100",
+        truth: "periodic-stall",
+        alike: true,
+        server: CaseServer::Odd("tick=100"),
+        ..PLAIN
+    },
     Case {
         name: "lock-90-of-120",
         truth: "periodic-stall",
         alike: true,
-        server: Server::Odd("lock"),
+        server: CaseServer::Odd("lock"),
         ..PLAIN
     },
     // The server behind the proxy that answers has the fault.
@@ -54,7 +62,7 @@ pub(super) static CASES: &[Case] = &[
         name: "nagle-behind",
         truth: "server-nagle-delayed-ack",
         rtts: &[0],
-        server: Server::Nginx(
+        server: CaseServer::Nginx(
             "location / { proxy_pass http://nagle; proxy_http_version 1.1; proxy_set_header Connection ''; }",
         ),
         never: &["rate-limit"],
@@ -63,8 +71,8 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "event-loop",
         truth: "event-loop-blocked",
-        server: Server::Node("blocking"),
-        beside: &[Beside::Calls("/block", 40)],
+        server: CaseServer::Node("blocking"),
+        beside: &[BackgroundActivity::Calls("/block", 40)],
         pid: true,
         alone: true,
         fixed: Fixed::Alone,
@@ -73,14 +81,14 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "gc",
         truth: "gc-pause",
-        server: Server::Jdk(
+        server: CaseServer::Jdk(
             "garbage",
             &["-Xmx160m", "-Xms160m", "-XX:+UseSerialGC", "-Dsun.net.httpserver.nodelay=true"],
         ),
         pid: true,
         alone: true,
         // As much garbage, and room for it.
-        fixed: Fixed::Server(Server::Jdk(
+        fixed: Fixed::Server(CaseServer::Jdk(
             "garbage",
             &["-Xmx1g", "-Xms1g", "-Xmn800m", "-XX:+UseSerialGC", "-Dsun.net.httpserver.nodelay=true"],
         )),
@@ -90,8 +98,8 @@ pub(super) static CASES: &[Case] = &[
         name: "throttled",
         truth: "cpu-throttled",
         // More than its group has in one period, however seldom it is called.
-        server: Server::Python("burn=12"),
-        share: Share::Tenth,
+        server: CaseServer::Python("burn=12"),
+        share: ServerCpus::Tenth,
         pid: true,
         alone: true,
         fixed: Fixed::Whole,
@@ -100,8 +108,8 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "contended",
         truth: "cpu-contention",
-        server: Server::Python("burn=5"),
-        share: Share::Contended(4),
+        server: CaseServer::Python("burn=5"),
+        share: ServerCpus::Contended(4),
         pid: true,
         alone: true,
         fixed: Fixed::Whole,
@@ -110,25 +118,25 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "reverse-lookup",
         truth: "reverse-dns",
-        server: Server::Python("reverse"),
+        server: CaseServer::Python("reverse"),
         name_server: SLOW_NAMES,
         ..PLAIN
     },
     Case {
         name: "workers",
         truth: "connection-limit",
-        server: Server::Linerate(&["--misbehave", "workers=2"]),
-        beside: &[Beside::Churn(6, 120, 0)],
+        server: CaseServer::Linerate(&["--misbehave", "workers=2"]),
+        beside: &[BackgroundActivity::Churn(6, 120, 0)],
         fixed: Fixed::Alone,
         ..PLAIN
     },
-    Case { name: "one-connection", truth: "connection-limit", server: Server::Python("single"), ..PLAIN },
+    Case { name: "one-connection", truth: "connection-limit", server: CaseServer::Python("single"), ..PLAIN },
     // Connections are handed out in turn: by a hash (SO_REUSEPORT) all that a diagnosis makes may
     // happen to meet the idle one. Four processes that must get the processor at once: alone.
     Case {
         name: "node-cluster",
         truth: "pinned-to-busy-worker",
-        server: Server::Node("cluster"),
+        server: CaseServer::Node("cluster"),
         alone: true,
         ..PLAIN
     },

@@ -1,6 +1,6 @@
 //! HTTP/2: its windows, its streams, and servers that speak it well.
 
-use crate::bench::explain::case::{Case, Fixed, PLAIN, Server};
+use crate::bench::explain::case::{Case, CaseServer, Fixed, PLAIN};
 
 const HTTP2: &[&str] = &["--http2"];
 /// A client that announces no windows of its own.
@@ -25,7 +25,7 @@ pub(super) static CASES: &[Case] = &[
         name: "h2-streams",
         truth: "h2-stream-limit",
         rtts: &[40],
-        server: Server::Node("h2-streams"),
+        server: CaseServer::Node("h2-streams"),
         flags: HTTP2,
         ..PLAIN
     },
@@ -44,7 +44,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "h2-head-of-line",
         rtts: &[40],
         net: "--loss down:2%",
-        server: Server::NginxHttp2("location / { root www; }"),
+        server: CaseServer::NginxHttp2("location / { root www; }"),
         path: "/page",
         flags: HTTP2,
         behind: LOSS,
@@ -57,7 +57,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "packet-loss",
         rtts: &[40],
         net: "--drop down:data=every:40",
-        server: Server::NginxHttp2("http2_max_concurrent_streams 1; location / { root www; }"),
+        server: CaseServer::NginxHttp2("http2_max_concurrent_streams 1; location / { root www; }"),
         path: "/page",
         flags: HTTP2,
         also: &["h2-stream-limit"],
@@ -77,16 +77,16 @@ pub(super) static CASES: &[Case] = &[
         name: "h2-nginx-streams",
         truth: "h2-stream-limit",
         rtts: &[40],
-        server: Server::NginxHttp2("http2_max_concurrent_streams 3; location / { return 200 hello; }"),
+        server: CaseServer::NginxHttp2("http2_max_concurrent_streams 3; location / { return 200 hello; }"),
         flags: HTTP2,
-        fixed: Fixed::Server(Server::NginxHttp2("location / { return 200 hello; }")),
+        fixed: Fixed::Server(CaseServer::NginxHttp2("location / { return 200 hello; }")),
         ..PLAIN
     },
     Case {
         name: "h2-nginx-window",
         truth: "h2-flow-control",
         rtts: &[40],
-        server: Server::NginxHttp2("location / { root www; }"),
+        server: CaseServer::NginxHttp2("location / { root www; }"),
         path: "/half",
         flags: SMALL,
         also: &["slow-start"],
@@ -96,11 +96,17 @@ pub(super) static CASES: &[Case] = &[
     Case { name: "h2-healthy-linerate", alike: true, flags: HTTP2, ..PLAIN },
     Case { name: "h2-healthy-body", alike: true, path: "/bytes/12000", flags: HTTP2, ..PLAIN },
     Case { name: "h2-healthy-small-window", alike: true, path: "/bytes/8000", flags: SMALL, ..PLAIN },
-    Case { name: "h2-healthy-node", alike: true, server: Server::Node("h2-plain"), flags: HTTP2, ..PLAIN },
+    Case {
+        name: "h2-healthy-node",
+        alike: true,
+        server: CaseServer::Node("h2-plain"),
+        flags: HTTP2,
+        ..PLAIN
+    },
     Case {
         name: "h2-healthy-nginx",
         alike: true,
-        server: Server::NginxHttp2("location / { return 200 hello; }"),
+        server: CaseServer::NginxHttp2("location / { return 200 hello; }"),
         flags: HTTP2,
         ..PLAIN
     },
@@ -108,7 +114,7 @@ pub(super) static CASES: &[Case] = &[
         name: "h2-think-40",
         truth: "server-think",
         alike: true,
-        server: Server::Node("h2-think"),
+        server: CaseServer::Node("h2-think"),
         flags: HTTP2,
         ..PLAIN
     },

@@ -1,6 +1,6 @@
 //! Faults in the TLS handshake, with `--tls` alone.
 
-use crate::bench::explain::case::{Case, Fixed, PLAIN, Server};
+use crate::bench::explain::case::{Case, CaseServer, Fixed, PLAIN};
 
 const TLS: Case = Case { over_tls: true, rtts: &[40], ..PLAIN };
 
@@ -8,7 +8,7 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "tls-nothing-resumed",
         truth: "tls-full-handshake",
-        server: Server::Nginx(
+        server: CaseServer::Nginx(
             "ssl_protocols TLSv1.2; ssl_session_tickets off; ssl_session_cache off; return 200 hello;",
         ),
         behind: &["tls-old-version"],
@@ -17,7 +17,7 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "tls-limited-client",
         truth: "tls-old-version",
-        server: Server::Nginx("ssl_protocols TLSv1.2 TLSv1.3; return 200 hello;"),
+        server: CaseServer::Nginx("ssl_protocols TLSv1.2 TLSv1.3; return 200 hello;"),
         flags: &["--tls-max", "1.2", "--tls-resume", "off"],
         behind: &["tls-full-handshake"],
         ..TLS
@@ -25,21 +25,21 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "tls-other-group",
         truth: "tls-hello-retry",
-        server: Server::Nginx("ssl_protocols TLSv1.3; ssl_ecdh_curve secp384r1; return 200 hello;"),
-        fixed: Fixed::Server(Server::Nginx("ssl_protocols TLSv1.3; return 200 hello;")),
+        server: CaseServer::Nginx("ssl_protocols TLSv1.3; ssl_ecdh_curve secp384r1; return 200 hello;"),
+        fixed: Fixed::Server(CaseServer::Nginx("ssl_protocols TLSv1.3; return 200 hello;")),
         ..TLS
     },
     Case {
         name: "tls-healthy-nginx",
         alike: true,
-        server: Server::Nginx("ssl_protocols TLSv1.2 TLSv1.3; return 200 hello;"),
+        server: CaseServer::Nginx("ssl_protocols TLSv1.2 TLSv1.3; return 200 hello;"),
         rtts: &[0, 40],
         ..TLS
     },
     Case {
         name: "tls-healthy-old",
         alike: true,
-        server: Server::Nginx("ssl_protocols TLSv1.2; return 200 hello;"),
+        server: CaseServer::Nginx("ssl_protocols TLSv1.2; return 200 hello;"),
         rtts: &[0, 40],
         ..TLS
     },
