@@ -29,17 +29,17 @@ pub const OK: &[u8] = b"\x88";
 
 /// Frames, one after the other. Nothing checks that they make sense.
 #[derive(Clone, Debug, Default)]
-pub struct Frames(pub Vec<u8>);
+pub struct FrameBytes(pub Vec<u8>);
 
-impl Frames {
+impl FrameBytes {
     /// None yet.
-    pub fn new() -> Frames {
-        Frames::default()
+    pub fn new() -> FrameBytes {
+        FrameBytes::default()
     }
 
     /// Any frame.
     #[must_use]
-    pub fn frame(mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Frames {
+    pub fn frame(mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> FrameBytes {
         let [_, a, b, c] = (payload.len() as u32).to_be_bytes();
         self.0.extend_from_slice(&[a, b, c, kind, flags]);
         self.0.extend_from_slice(&stream.to_be_bytes());
@@ -49,61 +49,61 @@ impl Frames {
 
     /// HEADERS with a whole field block.
     #[must_use]
-    pub fn headers(self, stream: u32, block: &[u8]) -> Frames {
+    pub fn headers(self, stream: u32, block: &[u8]) -> FrameBytes {
         self.frame(kind::HEADERS, flag::END_HEADERS, stream, block)
     }
 
     /// HEADERS with a whole field block, behind which nothing follows.
     #[must_use]
-    pub fn last_headers(self, stream: u32, block: &[u8]) -> Frames {
+    pub fn last_headers(self, stream: u32, block: &[u8]) -> FrameBytes {
         self.frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, block)
     }
 
     /// DATA of which more follows.
     #[must_use]
-    pub fn data(self, stream: u32, content: &[u8]) -> Frames {
+    pub fn data(self, stream: u32, content: &[u8]) -> FrameBytes {
         self.frame(kind::DATA, 0, stream, content)
     }
 
     /// DATA that ends the response.
     #[must_use]
-    pub fn last_data(self, stream: u32, content: &[u8]) -> Frames {
+    pub fn last_data(self, stream: u32, content: &[u8]) -> FrameBytes {
         self.frame(kind::DATA, flag::END_STREAM, stream, content)
     }
 
     /// A whole response of status 200.
     #[must_use]
-    pub fn good(self, stream: u32) -> Frames {
+    pub fn good(self, stream: u32) -> FrameBytes {
         self.headers(stream, &with(OK, "content-length", "6")).last_data(stream, b"hello\n")
     }
 
     /// A whole response of another status.
     #[must_use]
-    pub fn status(self, stream: u32, status: u16) -> Frames {
+    pub fn status(self, stream: u32, status: u16) -> FrameBytes {
         self.last_headers(stream, &block_of(status))
     }
 
     /// RST_STREAM.
     #[must_use]
-    pub fn reset(self, stream: u32, code: u32) -> Frames {
+    pub fn reset(self, stream: u32, code: u32) -> FrameBytes {
         self.frame(kind::RST_STREAM, 0, stream, &code.to_be_bytes())
     }
 
     /// GOAWAY.
     #[must_use]
-    pub fn go_away(self, last: u32, code: u32) -> Frames {
+    pub fn go_away(self, last: u32, code: u32) -> FrameBytes {
         self.frame(kind::GOAWAY, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat())
     }
 
     /// WINDOW_UPDATE.
     #[must_use]
-    pub fn window(self, stream: u32, bytes: u32) -> Frames {
+    pub fn window(self, stream: u32, bytes: u32) -> FrameBytes {
         self.frame(kind::WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
     }
 
     /// SETTINGS.
     #[must_use]
-    pub fn settings(self, settings: &[(u16, u32)]) -> Frames {
+    pub fn settings(self, settings: &[(u16, u32)]) -> FrameBytes {
         let each =
             settings.iter().flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat());
         self.frame(kind::SETTINGS, 0, 0, &each.collect::<Vec<u8>>())
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn frames_and_fields_are_laid_out_as_the_rfcs_say() {
-        assert_eq!(Frames::new().reset(5, 7).0, b"\0\0\x04\x03\0\0\0\0\x05\0\0\0\x07");
-        assert_eq!(Frames::new().settings(&[(3, 1)]).0, b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x01");
+        assert_eq!(FrameBytes::new().reset(5, 7).0, b"\0\0\x04\x03\0\0\0\0\x05\0\0\0\x07");
+        assert_eq!(FrameBytes::new().settings(&[(3, 1)]).0, b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x01");
         assert_eq!(with(OK, "a", "b"), b"\x88\0\x01a\x01b");
         let long = with(OK, "a", &"x".repeat(300));
         assert_eq!(&long[4..7], [127, 128 + 45, 1]);

@@ -26,8 +26,8 @@ mod streams;
 mod tally;
 mod tls;
 
-pub use reply::{Again, Asked, CUT, GOOD, Reply, Then};
-pub use server::{Accept, Broken, Manner};
-pub use streams::{Bytes, Http2};
-pub use tally::{Counts, Numbers};
-pub use tls::{Certificate, Handshake, Tls};
+pub use reply::{CUT, GOOD, RepeatedBytes, Reply, ScriptRequest, Then};
+pub use server::{AcceptMode, Broken, Manner};
+pub use streams::{Bytes, StreamBehaviour};
+pub use tally::{BrokenCounts, Numbers};
+pub use tls::{BrokenTls, Certificate, HandshakeFault};

@@ -12,20 +12,24 @@ use crate::reply::Then;
 const GARBAGE: &[u8] = b"\x17\x03\x03\x00\x20no key decrypts these thirty-two..";
 
 /// A connection as the server sees it.
-pub(crate) struct Line<'a> {
+pub(crate) struct BrokenConnection<'a> {
     stream: &'a TcpStream,
     tls: Option<Box<ServerConnection>>,
     /// Bytes of each record; `None`: as many as fit.
     record: Option<usize>,
 }
 
-impl<'a> Line<'a> {
-    pub(crate) fn plain(stream: &'a TcpStream) -> Line<'a> {
-        Line { stream, tls: None, record: None }
+impl<'a> BrokenConnection<'a> {
+    pub(crate) fn plain(stream: &'a TcpStream) -> BrokenConnection<'a> {
+        BrokenConnection { stream, tls: None, record: None }
     }
 
-    pub(crate) fn secure(stream: &'a TcpStream, tls: ServerConnection, record: Option<usize>) -> Line<'a> {
-        Line { stream, tls: Some(Box::new(tls)), record }
+    pub(crate) fn secure(
+        stream: &'a TcpStream,
+        tls: ServerConnection,
+        record: Option<usize>,
+    ) -> BrokenConnection<'a> {
+        BrokenConnection { stream, tls: Some(Box::new(tls)), record }
     }
 
     /// How long the next read may take.

@@ -9,7 +9,7 @@ pub const CUT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhel";
 
 /// A request as the script sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct ScriptRequest<'a> {
     /// Its number on this server, from 0.
     pub nth: u64,
     /// Its number on its connection, from 0.
@@ -24,7 +24,7 @@ pub struct Asked<'a> {
     pub age: Duration,
 }
 
-impl Asked<'_> {
+impl ScriptRequest<'_> {
     /// The client's own number of the request: its path is `/` and this number.
     pub fn number(&self) -> Option<u64> {
         self.head.split(' ').nth(1)?.strip_prefix('/')?.parse().ok()
@@ -56,7 +56,7 @@ pub enum Then {
 
 /// Bytes that follow the first ones repeatedly.
 #[derive(Clone, Debug)]
-pub struct Again {
+pub struct RepeatedBytes {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// The pause before each repetition.
@@ -73,7 +73,7 @@ pub struct Reply {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// Bytes that follow.
-    pub again: Option<Again>,
+    pub again: Option<RepeatedBytes>,
     /// What happens to the connection.
     pub then: Then,
     /// In the server's own count, this reply was faulty.
@@ -116,7 +116,7 @@ impl Reply {
 
     /// Adds bytes that follow.
     pub fn again(self, bytes: impl Into<Vec<u8>>, pause: Duration, times: u64) -> Reply {
-        Reply { again: Some(Again { bytes: bytes.into(), pause, times }), ..self }
+        Reply { again: Some(RepeatedBytes { bytes: bytes.into(), pause, times }), ..self }
     }
 }
 
@@ -127,11 +127,12 @@ mod tests {
     #[test]
     fn a_request_is_read() {
         let head = "GET /42 HTTP/1.1\r\nHost: a\r\nX-Tag: 7\r\n\r\n";
-        let asked = Asked { nth: 0, on_connection: 0, connection: 0, stream: 0, head, age: Duration::ZERO };
+        let asked =
+            ScriptRequest { nth: 0, on_connection: 0, connection: 0, stream: 0, head, age: Duration::ZERO };
         assert_eq!(
             (asked.number(), asked.field("x-tag"), asked.field("tag")),
             (Some(42), Some("X-Tag: 7"), None)
         );
-        assert_eq!(Asked { head: "GET / HTTP/1.1\r\n\r\n", ..asked }.number(), None);
+        assert_eq!(ScriptRequest { head: "GET / HTTP/1.1\r\n\r\n", ..asked }.number(), None);
     }
 }

@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::limits::{CLOSING, CONNECTIONS, LIFE, REQUEST_BYTES, TICK};
-use crate::line::Line;
-use crate::reply::{Again, Asked, Reply, Then};
-use crate::streams::{Http2, Streams};
-use crate::tally::{Counts, Numbers, Tally};
-use crate::tls::{Broke, Tls};
+use crate::line::BrokenConnection;
+use crate::reply::{RepeatedBytes, Reply, ScriptRequest, Then};
+use crate::streams::{BrokenStreams, StreamBehaviour};
+use crate::tally::{BrokenCounts, Numbers, RequestTally};
+use crate::tls::{Broke, BrokenTls};
 
 /// Default backlog.
 const BACKLOG: i32 = 1024;
 
 /// How connections are accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Accept {
+pub enum AcceptMode {
     /// All at once.
     #[default]
     All,
@@ -39,37 +39,37 @@ pub enum Accept {
 #[derive(Clone, Debug, Default)]
 pub struct Manner {
     /// How connections are accepted.
-    pub accept: Accept,
+    pub accept: AcceptMode,
     /// Bytes sent on each connection before any request.
     pub greeting: &'static [u8],
     /// Bytes sent on a connection that was idle for this long, before it is closed.
     pub when_idle: Option<(Duration, &'static [u8])>,
     /// It speaks HTTP/2: on every connection in clear text, and by TLS where the client does.
-    pub http2: Option<Http2>,
+    pub http2: Option<StreamBehaviour>,
     /// It speaks TLS.
-    pub tls: Option<Tls>,
+    pub tls: Option<BrokenTls>,
 }
 
 #[derive(Default)]
-struct State {
+struct BrokenServerState {
     stop: AtomicBool,
     listening: AtomicBool,
     connections: AtomicU64,
     requests: AtomicU64,
     broken: AtomicU64,
     open: Mutex<HashMap<u64, TcpStream>>,
-    tally: Mutex<Tally>,
+    tally: Mutex<RequestTally>,
     first: OnceLock<Instant>,
     /// Since when the server has been down, and its total downtime before.
     down: Mutex<(Option<Instant>, Duration)>,
 }
 
-type Script = Arc<dyn Fn(&Asked<'_>) -> Reply + Send + Sync>;
+type Script = Arc<dyn Fn(&ScriptRequest<'_>) -> Reply + Send + Sync>;
 
 /// A running server. Dropping it stops it.
 pub struct Broken {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<BrokenServerState>,
     script: Script,
     manner: Manner,
     config: Option<Arc<rustls::ServerConfig>>,
@@ -90,12 +90,15 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Broken {
     /// Starts a server that replies as the script says.
-    pub fn start(script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
+    pub fn start(script: impl Fn(&ScriptRequest<'_>) -> Reply + Send + Sync + 'static) -> Broken {
         Broken::with(Manner::default(), script)
     }
 
     /// Starts a server with its own way of accepting connections.
-    pub fn accepting(accept: Accept, script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
+    pub fn accepting(
+        accept: AcceptMode,
+        script: impl Fn(&ScriptRequest<'_>) -> Reply + Send + Sync + 'static,
+    ) -> Broken {
         Broken::with(Manner { accept, ..Manner::default() }, script)
     }
 
@@ -103,10 +106,13 @@ impl Broken {
     ///
     /// # Panics
     /// Loopback has no free port.
-    pub fn with(manner: Manner, script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
+    pub fn with(
+        manner: Manner,
+        script: impl Fn(&ScriptRequest<'_>) -> Reply + Send + Sync + 'static,
+    ) -> Broken {
         let backlog = match manner.accept {
-            Accept::Never { backlog } => backlog,
-            Accept::All | Accept::After(_) => BACKLOG,
+            AcceptMode::Never { backlog } => backlog,
+            AcceptMode::All | AcceptMode::After(_) => BACKLOG,
         };
         let socket = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), backlog).expect("loopback is there");
         let address = socket.local_addr().ok().and_then(|a| a.as_socket()).expect("it is bound");
@@ -114,14 +120,14 @@ impl Broken {
             address,
             state: Arc::default(),
             script: Arc::new(script),
-            config: manner.tls.as_ref().map(Tls::config),
+            config: manner.tls.as_ref().map(BrokenTls::config),
             manner,
             begun: Instant::now(),
             _queue: None,
         };
         match broken.manner.accept {
-            Accept::Never { .. } => broken._queue = Some(socket),
-            Accept::All | Accept::After(_) => broken.serve(socket.into()),
+            AcceptMode::Never { .. } => broken._queue = Some(socket),
+            AcceptMode::All | AcceptMode::After(_) => broken.serve(socket.into()),
         }
         broken
     }
@@ -138,10 +144,14 @@ impl Broken {
     }
 
     /// The counters so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> BrokenCounts {
         let load = |n: &AtomicU64| n.load(Ordering::SeqCst);
         let s = &self.state;
-        Counts { connections: load(&s.connections), requests: load(&s.requests), broken: load(&s.broken) }
+        BrokenCounts {
+            connections: load(&s.connections),
+            requests: load(&s.requests),
+            broken: load(&s.broken),
+        }
     }
 
     /// Counts requests by their numbers.
@@ -198,7 +208,7 @@ impl Broken {
         let (state, script, begun) = (Arc::clone(&self.state), Arc::clone(&self.script), self.begun);
         let (manner, config) = (Arc::new(self.manner.clone()), self.config.clone());
         thread::spawn(move || {
-            if let Accept::After(pause) = manner.accept {
+            if let AcceptMode::After(pause) = manner.accept {
                 thread::sleep(pause.min(LIFE));
             }
             while !state.stop.load(Ordering::SeqCst) && begun.elapsed() < LIFE {
@@ -238,7 +248,7 @@ fn reset(stream: &TcpStream) {
 
 fn take(
     stream: TcpStream,
-    state: &Arc<State>,
+    state: &Arc<BrokenServerState>,
     (script, config): (&Script, Option<&Arc<rustls::ServerConfig>>),
     manner: &Arc<Manner>,
 ) {
@@ -271,7 +281,7 @@ fn take(
 /// The state of one connection.
 pub(crate) struct Talk {
     connection: u64,
-    state: Arc<State>,
+    state: Arc<BrokenServerState>,
     script: Script,
     manner: Arc<Manner>,
 }
@@ -288,11 +298,11 @@ impl Talk {
                     return if broke == Broke::Reset { Then::Reset } else { Then::Close };
                 }
             },
-            _ => Line::plain(stream),
+            _ => BrokenConnection::plain(stream),
         };
         let then = match self.manner.http2 {
             Some(http2) if self.manner.tls.is_none() || line.speaks_http2() => {
-                Streams::new(self, http2).converse(&mut line)
+                BrokenStreams::new(self, http2).converse(&mut line)
             }
             _ => self.converse(&mut line),
         };
@@ -301,7 +311,7 @@ impl Talk {
     }
 
     /// Responds to requests until the script or the peer ends the connection.
-    fn converse(&self, stream: &mut Line<'_>) -> Then {
+    fn converse(&self, stream: &mut BrokenConnection<'_>) -> Then {
         if stream.write(self.manner.greeting).is_err() {
             return Then::Close;
         }
@@ -334,7 +344,7 @@ impl Talk {
         let state = &self.state;
         let nth = state.requests.fetch_add(1, Ordering::SeqCst);
         let age = state.first.get().map_or(Duration::ZERO, Instant::elapsed);
-        let asked = Asked { nth, on_connection, connection: self.connection, stream, head, age };
+        let asked = ScriptRequest { nth, on_connection, connection: self.connection, stream, head, age };
         let reply = (self.script)(&asked);
         state.broken.fetch_add(u64::from(reply.broken), Ordering::SeqCst);
         // Counted before the reply, which may outlast the client.
@@ -344,7 +354,8 @@ impl Talk {
 
     /// The head of a request has come, and not its body.
     pub(crate) fn arrived(&self, head: &str) {
-        let asked = Asked { nth: 0, on_connection: 0, connection: 0, stream: 0, head, age: Duration::ZERO };
+        let asked =
+            ScriptRequest { nth: 0, on_connection: 0, connection: 0, stream: 0, head, age: Duration::ZERO };
         self.note(asked.number(), false);
     }
 
@@ -355,7 +366,7 @@ impl Talk {
         }
     }
 
-    fn reply(&self, stream: &mut Line<'_>, head: &str, on_connection: u64) -> Then {
+    fn reply(&self, stream: &mut BrokenConnection<'_>, head: &str, on_connection: u64) -> Then {
         let (reply, number) = self.ask(head, on_connection, 0);
         thread::sleep(reply.after);
         let sent = self.send(stream, &reply);
@@ -364,10 +375,10 @@ impl Talk {
     }
 
     /// Returns whether all of it was sent.
-    fn send(&self, stream: &mut Line<'_>, reply: &Reply) -> bool {
+    fn send(&self, stream: &mut BrokenConnection<'_>, reply: &Reply) -> bool {
         let mut sent = stream.write(&reply.bytes).is_ok();
         let begun = Instant::now();
-        let Some(Again { bytes, pause, times }) = &reply.again else { return sent };
+        let Some(RepeatedBytes { bytes, pause, times }) = &reply.again else { return sent };
         for _ in 0..*times {
             if !sent || self.state.stop.load(Ordering::SeqCst) || begun.elapsed() >= LIFE {
                 return false;

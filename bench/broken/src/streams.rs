@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use linerate_http::h2::{Decoder, FRAME_HEAD, FrameHead, PREFACE};
 
-use crate::frames::{Frames, flag, kind};
+use crate::frames::{FrameBytes, flag, kind};
 use crate::limits::{FIELDS_BYTES, LIFE, REQUEST_BYTES};
-use crate::line::Line;
+use crate::line::BrokenConnection;
 use crate::reply::{Reply, Then};
 use crate::server::Talk;
 
@@ -18,7 +18,7 @@ pub type Bytes = fn() -> Vec<u8>;
 
 /// How a server behaves on HTTP/2 connections beside its replies.
 #[derive(Clone, Copy, Debug)]
-pub struct Http2 {
+pub struct StreamBehaviour {
     /// Bytes sent first: SETTINGS, in a server that behaves.
     pub greeting: Bytes,
     /// Bytes sent so long after the greeting.
@@ -29,9 +29,14 @@ pub struct Http2 {
     pub early: bool,
 }
 
-impl Default for Http2 {
-    fn default() -> Http2 {
-        Http2 { greeting: || Frames::new().settings(&[(3, 100)]).0, later: None, grants: true, early: false }
+impl Default for StreamBehaviour {
+    fn default() -> StreamBehaviour {
+        StreamBehaviour {
+            greeting: || FrameBytes::new().settings(&[(3, 100)]).0,
+            later: None,
+            grants: true,
+            early: false,
+        }
     }
 }
 
@@ -64,9 +69,9 @@ impl PartialEq for Due {
 impl Eq for Due {}
 
 /// One connection.
-pub(crate) struct Streams<'t> {
+pub(crate) struct BrokenStreams<'t> {
     talk: &'t Talk,
-    http2: Http2,
+    http2: StreamBehaviour,
     carry: Vec<u8>,
     begun: bool,
     decoder: Decoder,
@@ -80,9 +85,9 @@ pub(crate) struct Streams<'t> {
     on_connection: u64,
 }
 
-impl<'t> Streams<'t> {
-    pub(crate) fn new(talk: &'t Talk, http2: Http2) -> Streams<'t> {
-        Streams {
+impl<'t> BrokenStreams<'t> {
+    pub(crate) fn new(talk: &'t Talk, http2: StreamBehaviour) -> BrokenStreams<'t> {
+        BrokenStreams {
             talk,
             http2,
             carry: Vec::new(),
@@ -98,7 +103,7 @@ impl<'t> Streams<'t> {
     }
 
     /// Responds to requests until the script or the peer ends the connection.
-    pub(crate) fn converse(mut self, line: &mut Line<'_>) -> Then {
+    pub(crate) fn converse(mut self, line: &mut BrokenConnection<'_>) -> Then {
         self.out.extend_from_slice(&(self.http2.greeting)());
         if let Some((after, bytes)) = self.http2.later {
             self.schedule(Reply::with(bytes()).after(after), None);
@@ -128,7 +133,7 @@ impl<'t> Streams<'t> {
     }
 
     /// Sends what is due. Says what becomes of the connection, and when the next bytes are due.
-    fn flush(&mut self, line: &mut Line<'_>) -> io::Result<(Then, Option<Instant>)> {
+    fn flush(&mut self, line: &mut BrokenConnection<'_>) -> io::Result<(Then, Option<Instant>)> {
         let mut left = Vec::new();
         loop {
             let now = Instant::now();
@@ -189,17 +194,17 @@ impl<'t> Streams<'t> {
         true
     }
 
-    fn say(&mut self, frames: Frames) {
+    fn say(&mut self, frames: FrameBytes) {
         self.out.extend_from_slice(&frames.0);
     }
 
     fn frame(&mut self, head: FrameHead, payload: &[u8]) -> Option<()> {
         match head.kind {
             kind::SETTINGS if head.flags & flag::ACK == 0 => {
-                self.say(Frames::new().frame(kind::SETTINGS, flag::ACK, 0, b""));
+                self.say(FrameBytes::new().frame(kind::SETTINGS, flag::ACK, 0, b""));
             }
             kind::PING if head.flags & flag::ACK == 0 => {
-                self.say(Frames::new().frame(kind::PING, flag::ACK, 0, payload));
+                self.say(FrameBytes::new().frame(kind::PING, flag::ACK, 0, payload));
             }
             kind::HEADERS => {
                 // Padding and priority stand before the block.
@@ -220,7 +225,7 @@ impl<'t> Streams<'t> {
             }
             kind::DATA => {
                 if self.http2.grants && head.len > 0 {
-                    self.say(Frames::new().window(0, head.len).window(head.stream, head.len));
+                    self.say(FrameBytes::new().window(0, head.len).window(head.stream, head.len));
                 }
                 if head.flags & flag::END_STREAM != 0
                     && let Some(text) = self.open.remove(&head.stream)

@@ -6,7 +6,7 @@ use crate::limits::NUMBERS;
 
 /// Counters of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct BrokenCounts {
     /// Connections accepted.
     pub connections: u64,
     /// Requests read; a repeated one counts again.
@@ -26,9 +26,9 @@ pub struct Numbers {
 
 /// The numbers that arrived, and whether each was served.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(HashMap<u64, bool>);
+pub(crate) struct RequestTally(HashMap<u64, bool>);
 
-impl Tally {
+impl RequestTally {
     pub(crate) fn note(&mut self, number: u64, served: bool) {
         if self.0.len() < NUMBERS || self.0.contains_key(&number) {
             *self.0.entry(number).or_default() |= served;
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn one_that_comes_twice_counts_once() {
-        let mut tally = Tally::default();
+        let mut tally = RequestTally::default();
         for (number, served) in [(1, false), (2, true), (1, true), (2, false), (3, false)] {
             tally.note(number, served);
         }

@@ -10,11 +10,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection};
 
 use crate::limits::LIFE;
-use crate::line::Line;
+use crate::line::BrokenConnection;
 
 /// What becomes of a handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Handshake {
+pub enum HandshakeFault {
     /// It succeeds.
     #[default]
     Good,
@@ -50,9 +50,9 @@ pub enum Certificate {
 
 /// How a server speaks TLS.
 #[derive(Clone, Copy, Debug)]
-pub struct Tls {
+pub struct BrokenTls {
     /// What becomes of the handshake of each connection, by its number from 0.
-    pub handshake: fn(u64) -> Handshake,
+    pub handshake: fn(u64) -> HandshakeFault,
     /// Its certificate.
     pub certificate: Certificate,
     /// Whether it speaks HTTP/2, and HTTP/1.1 alone to clients without.
@@ -63,10 +63,10 @@ pub struct Tls {
     pub record: Option<usize>,
 }
 
-impl Default for Tls {
-    fn default() -> Tls {
-        Tls {
-            handshake: |_| Handshake::Good,
+impl Default for BrokenTls {
+    fn default() -> BrokenTls {
+        BrokenTls {
+            handshake: |_| HandshakeFault::Good,
             certificate: Certificate::Good,
             alpn: &[b"http/1.1"],
             is_old: false,
@@ -75,7 +75,7 @@ impl Default for Tls {
     }
 }
 
-impl Tls {
+impl BrokenTls {
     /// # Panics
     /// No certificate can be made.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
@@ -112,7 +112,7 @@ impl Tls {
         config: &Arc<ServerConfig>,
         mut stream: &'a TcpStream,
         nth: u64,
-    ) -> Result<Line<'a>, Broke> {
+    ) -> Result<BrokenConnection<'a>, Broke> {
         let handshake = (self.handshake)(nth);
         let hello = |mut stream: &TcpStream| stream.read(&mut [0; 16 << 10]);
         let mut wrong = |bytes: &[u8]| -> io::Result<()> {
@@ -120,16 +120,16 @@ impl Tls {
             stream.write_all(bytes)
         };
         let fault = match handshake {
-            Handshake::Good => None,
-            Handshake::Late(pause) => {
+            HandshakeFault::Good => None,
+            HandshakeFault::Late(pause) => {
                 thread::sleep(pause.min(LIFE));
                 None
             }
-            Handshake::Alert(number) => Some(wrong(&[21, 3, 3, 0, 2, 2, number])),
-            Handshake::Says(bytes) => Some(wrong(bytes)),
-            Handshake::Half => Some(wrong(b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76\x03\x03")),
-            Handshake::Close | Handshake::Reset => Some(wrong(b"")),
-            Handshake::Silent => {
+            HandshakeFault::Alert(number) => Some(wrong(&[21, 3, 3, 0, 2, 2, number])),
+            HandshakeFault::Says(bytes) => Some(wrong(bytes)),
+            HandshakeFault::Half => Some(wrong(b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76\x03\x03")),
+            HandshakeFault::Close | HandshakeFault::Reset => Some(wrong(b"")),
+            HandshakeFault::Silent => {
                 let _ = hello(stream);
                 // Until the client gives up.
                 let _ = hello(stream);
@@ -137,13 +137,13 @@ impl Tls {
             }
         };
         if fault.is_some() {
-            return Err(if handshake == Handshake::Reset { Broke::Reset } else { Broke::Close });
+            return Err(if handshake == HandshakeFault::Reset { Broke::Reset } else { Broke::Close });
         }
         let mut tls = ServerConnection::new(config.clone()).map_err(|_| Broke::Close)?;
         while tls.is_handshaking() {
             tls.complete_io(&mut stream).map_err(|_| Broke::Client)?;
         }
-        Ok(Line::secure(stream, tls, self.record))
+        Ok(BrokenConnection::secure(stream, tls, self.record))
     }
 }
 

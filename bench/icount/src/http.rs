@@ -13,65 +13,65 @@ use linerate_http::server::{
     self, AnswerFraming, AnswerHead, Fields, HeadReader, HeadWriter, HttpDate, Persistence,
 };
 
-use crate::scenario::Scenario;
+use crate::scenario::WorkUnit;
 
 /// Bytes handed over in one piece, as a receive buffer would be.
 const READ: usize = 64 << 10;
 
-pub(super) const SCENARIOS: &[Scenario] = &[
-    Scenario {
+pub(super) const SCENARIOS: &[WorkUnit] = &[
+    WorkUnit {
         name: "take_same",
         about: "an answer: 123-byte head, 5-byte body",
         run: |n| taken(n, answers(), ""),
     },
-    Scenario { name: "take_same_with", about: "the same, each handed to a closure", run: handed },
-    Scenario {
+    WorkUnit { name: "take_same_with", about: "the same, each handed to a closure", run: handed },
+    WorkUnit {
         name: "take_same_tag",
         about: "an answer with a tag that differs",
         run: |n| taken(n, tagged(), "x-tag"),
     },
-    Scenario {
+    WorkUnit {
         name: "take_same_mixed",
         about: "an answer, of two kinds in turn",
         run: |n| taken(n, mixed(), ""),
     },
-    Scenario { name: "take_same_cut", about: "an answer, in segments of 1448 bytes", run: cut },
-    Scenario {
+    WorkUnit { name: "take_same_cut", about: "an answer, in segments of 1448 bytes", run: cut },
+    WorkUnit {
         name: "next_known",
         about: "an answer read in parts, its head known",
         run: |n| parts(n, answers()),
     },
-    Scenario { name: "next_chunked", about: "a chunked answer of two chunks", run: |n| parts(n, chunked()) },
-    Scenario { name: "next_unknown", about: "an answer whose head is parsed", run: |n| parts(n, lengths()) },
-    Scenario { name: "render_fixed", about: "a request without slots", run: |n| rendered(n, "/", "") },
-    Scenario {
+    WorkUnit { name: "next_chunked", about: "a chunked answer of two chunks", run: |n| parts(n, chunked()) },
+    WorkUnit { name: "next_unknown", about: "an answer whose head is parsed", run: |n| parts(n, lengths()) },
+    WorkUnit { name: "render_fixed", about: "a request without slots", run: |n| rendered(n, "/", "") },
+    WorkUnit {
         name: "render_slots",
         about: "a request with three slots",
         run: |n| rendered(n, "/{{seq}}?r={{rand:1-1000}}", "{{now_ms}}"),
     },
-    Scenario {
+    WorkUnit {
         name: "request_known",
         about: "a request that was seen before",
         run: |n| requested(n, filled(|_| request(""))),
     },
-    Scenario {
+    WorkUnit {
         name: "request_parsed",
         about: "a request whose head is parsed",
         run: |n| requested(n, filled(|i| request(&format!("X-Pad: {}\r\n", "p".repeat(i % 7 + 1))))),
     },
-    Scenario { name: "head_known", about: "a head of an answer as the last one", run: |n| written(n, 0) },
-    Scenario { name: "head_made", about: "a head of an answer unlike the last one", run: |n| written(n, 1) },
-    Scenario {
+    WorkUnit { name: "head_known", about: "a head of an answer as the last one", run: |n| written(n, 0) },
+    WorkUnit { name: "head_made", about: "a head of an answer unlike the last one", run: |n| written(n, 1) },
+    WorkUnit {
         name: "h2_same",
         about: "an HTTP/2 request and its response, 100 streams at once",
         run: streamed,
     },
-    Scenario {
+    WorkUnit {
         name: "h2_served",
         about: "an HTTP/2 request read and its response written, 100 streams at once",
         run: served,
     },
-    Scenario { name: "pipeline", about: "a request pushed and answered, in runs of 16", run: piped },
+    WorkUnit { name: "pipeline", about: "a request pushed and answered, in runs of 16", run: piped },
 ];
 
 fn answer(fields: &str) -> String {
@@ -271,9 +271,9 @@ fn piped(n: u64) {
 }
 
 /// Counts responses.
-struct Counting(u64);
+struct ResponseCounter(u64);
 
-impl Sink<'_, u64> for Counting {
+impl Sink<'_, u64> for ResponseCounter {
     fn wants_parts(&self) -> bool {
         false
     }
@@ -305,7 +305,7 @@ fn streamed(n: u64) {
     let data = response.len();
     frame(h2::kind::DATA, h2::flag::END_STREAM, 0, b"hello", &mut response);
     let mut client = Client::new(ClientOptions::default());
-    let (mut blocks, mut sink) = (BlockCache::new(), Counting(0));
+    let (mut blocks, mut sink) = (BlockCache::new(), ResponseCounter(0));
     let (mut out, mut input) = (Vec::with_capacity(READ), Vec::with_capacity(READ));
     frame(h2::kind::SETTINGS, 0, 0, b"", &mut input);
     frame(h2::kind::SETTINGS, h2::flag::ACK, 0, b"", &mut input);

@@ -6,17 +6,17 @@ use linerate_load::plan::{Expectation, Plan, Stop, Target};
 use linerate_net::Time;
 use linerate_net::mem::{Mem, Peer, PeerActions, PeerConn};
 
-use crate::scenario::Scenario;
+use crate::scenario::WorkUnit;
 
-pub(super) const SCENARIOS: &[Scenario] = &[
-    Scenario { name: "keep_alive", about: "one request in flight", run: |n| answered(n, |_| {}) },
-    Scenario { name: "pipelined", about: "16 requests in flight", run: |n| answered(n, |p| p.depth = 16) },
-    Scenario {
+pub(super) const SCENARIOS: &[WorkUnit] = &[
+    WorkUnit { name: "keep_alive", about: "one request in flight", run: |n| answered(n, |_| {}) },
+    WorkUnit { name: "pipelined", about: "16 requests in flight", run: |n| answered(n, |p| p.depth = 16) },
+    WorkUnit {
         name: "pipelined_checked",
         about: "16 requests in flight, with a text in the body",
         run: |n| answered(n, |p| (p.depth, p.requests[0].expect) = (16, expected())),
     },
-    Scenario {
+    WorkUnit {
         name: "short",
         about: "a request on a connection of its own",
         run: |n| answered(n, |p| p.per_connection = Some(1)),
@@ -31,9 +31,9 @@ fn expected() -> Expectation {
 }
 
 /// Answers each request that has come whole.
-struct Server;
+struct MemoryServer;
 
-impl Peer for Server {
+impl Peer for MemoryServer {
     fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
         // Requests are sent whole and received whole.
         let requests = bytes.iter().filter(|b| **b == b'\n').count() / lines(bytes);
@@ -58,7 +58,7 @@ fn answered(n: u64, change: fn(&mut Plan)) {
     let mut plan = Plan { connections: 1, stop, seed: 7, timeout, ..Plan::get(target, "/") };
     change(&mut plan);
     let mut mem = Mem::default();
-    mem.serve(at, Server).unwrap_or_else(|e| panic!("{e}"));
+    mem.serve(at, MemoryServer).unwrap_or_else(|e| panic!("{e}"));
     let outcome = linerate_load::run_on(&plan, mem).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(outcome.requests.answered, n, "{:?}", outcome.failures);
 }

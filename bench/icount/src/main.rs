@@ -16,10 +16,10 @@ mod serve;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use scenario::Scenario;
+use scenario::WorkUnit;
 
 /// The libraries' names, each with its scenarios.
-const LIBRARIES: [(&str, &[Scenario]); 4] = [
+const LIBRARIES: [(&str, &[WorkUnit]); 4] = [
     ("linerate-http", http::SCENARIOS),
     ("linerate-load", load::SCENARIOS),
     ("linerate-net", net::SCENARIOS),
@@ -30,8 +30,8 @@ const LIBRARIES: [(&str, &[Scenario]); 4] = [
 const SHORT: u64 = 100_000;
 
 /// All scenarios, each with its whole name.
-fn scenarios() -> impl Iterator<Item = (String, &'static Scenario)> {
-    let of = |(library, all): (&'static str, &'static [Scenario])| {
+fn scenarios() -> impl Iterator<Item = (String, &'static WorkUnit)> {
+    let of = |(library, all): (&'static str, &'static [WorkUnit])| {
         all.iter().map(move |scenario| (format!("{library}/{}", scenario.name), scenario))
     };
     LIBRARIES.into_iter().flat_map(of)
@@ -56,7 +56,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-fn time(name: &str, scenario: &Scenario, n: u64) {
+fn time(name: &str, scenario: &WorkUnit, n: u64) {
     let start = Instant::now();
     (scenario.run)(n);
     let each = start.elapsed().as_nanos() as f64 / n.max(1) as f64;

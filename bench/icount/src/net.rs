@@ -9,7 +9,7 @@ use linerate_net::link::{Checksums, Link};
 use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::{Close, Conn, ConnectOptions, Event, ListenOptions, Time, Transport, Waker};
 
-use crate::scenario::Scenario;
+use crate::scenario::WorkUnit;
 
 const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CONNECTIONS: usize = 1000;
@@ -21,13 +21,13 @@ const FRAME: usize = 2048;
 /// How far the time advances in each turn.
 const TURN: Duration = Duration::from_micros(100);
 
-pub(super) const SCENARIOS: &[Scenario] = &[
-    Scenario {
+pub(super) const SCENARIOS: &[WorkUnit] = &[
+    WorkUnit {
         name: "keep_alive",
         about: "a request and its response on 1000 open connections",
         run: keep_alive,
     },
-    Scenario { name: "short", about: "a connection with one request, opened and closed", run: short },
+    WorkUnit { name: "short", about: "a connection with one request, opened and closed", run: short },
 ];
 
 /// Returns every packet to its sender.

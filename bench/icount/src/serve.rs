@@ -10,31 +10,31 @@ use linerate_serve::{
     Content, Counts, Handler, Limits, Request, Response, Routes, Server, SharedContent, SitePlan,
 };
 
-use crate::scenario::Scenario;
+use crate::scenario::WorkUnit;
 
-pub(super) const SCENARIOS: &[Scenario] = &[
-    Scenario { name: "keep_alive", about: "a request on an open connection", run: |n| answered(n, 1, false) },
-    Scenario {
+pub(super) const SCENARIOS: &[WorkUnit] = &[
+    WorkUnit { name: "keep_alive", about: "a request on an open connection", run: |n| answered(n, 1, false) },
+    WorkUnit {
         name: "pipelined",
         about: "a request of 16 that came together",
         run: |n| answered(n, 16, false),
     },
-    Scenario {
+    WorkUnit {
         name: "keep_alive_measured",
         about: "a request on an open connection, for metrics",
         run: |n| answered(n, 1, true),
     },
-    Scenario {
+    WorkUnit {
         name: "pipelined_measured",
         about: "a request of 16 that came together, for metrics",
         run: |n| answered(n, 16, true),
     },
-    Scenario {
+    WorkUnit {
         name: "routes_keep_alive",
         about: "a request on an open connection, by the built-in routes",
         run: |n| routed(n, 1),
     },
-    Scenario {
+    WorkUnit {
         name: "routes_pipelined",
         about: "a request of 16 that came together, by the built-in routes",
         run: |n| routed(n, 16),
@@ -44,13 +44,13 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: 10.0.0.1\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
 
 /// Sends the next requests once all responses to the last ones have arrived.
-struct Client {
+struct MemoryClient {
     batch: usize,
     length: u64,
     received: Arc<AtomicU64>,
 }
 
-impl Peer for Client {
+impl Peer for MemoryClient {
     fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
         out.send(conn, REQUEST.repeat(self.batch));
     }
@@ -88,7 +88,7 @@ fn run(n: u64, batch: usize, measured: bool, handler: impl Handler) {
     let at = "10.0.0.1:80".parse().unwrap_or_else(|e| panic!("{e}"));
     let mut mem = Mem::default();
     let received: Arc<AtomicU64> = Arc::default();
-    mem.dial(at, Client { batch, length: 0, received: Arc::clone(&received) });
+    mem.dial(at, MemoryClient { batch, length: 0, received: Arc::clone(&received) });
     let mut server = Server::new(mem, handler, Limits::default()).with_measure(measured);
     server.listen(at, &ListenOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     while server.counts().requests < n {

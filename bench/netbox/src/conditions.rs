@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::limits;
-use crate::rule::Rule;
+use crate::rule::DropRule;
 
 /// What happens to frames in one direction.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +32,7 @@ pub struct Conditions {
     /// Packets above the MTU are dropped without ICMP.
     pub black_hole: bool,
     /// Targeted drops.
-    pub drops: Vec<Rule>,
+    pub drops: Vec<DropRule>,
     /// Determines everything random: the same seed and the same frames have the same fate.
     pub seed: u64,
 }

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! The namespaces have no names. Only processes and open files hold them, so that a killed test
-//! leaves nothing behind. The logic ([`Conditions`], the queue, [`Rule`]) does no I/O and runs in
+//! leaves nothing behind. The logic ([`Conditions`], the queue, [`DropRule`]) does no I/O and runs in
 //! virtual time; one thread relays. Interfaces are TAPs without offloads: each frame that the box
 //! sees is one segment with a complete checksum.
 #![forbid(unsafe_code)]
@@ -35,7 +35,7 @@ mod rule;
 
 pub use conditions::{Conditions, ConditionsError};
 pub use error::NetBoxError;
-pub use namespace::{CLIENT_IP, INTERFACE, Namespace, Running, SERVER_IP};
-pub use netbox::{Builder, NetBox, Report, Way};
-pub use queue::Counts;
-pub use rule::{ParseRuleError, Rule};
+pub use namespace::{CLIENT_IP, INTERFACE, Namespace, NamespaceProcess, SERVER_IP};
+pub use netbox::{LinkDirection, NetBox, NetboxBuilder, NetboxReport};
+pub use queue::FrameCounts;
+pub use rule::{DropRule, ParseRuleError};

@@ -31,7 +31,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// The constants of one side.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SideAddresses {
     pub(crate) name: &'static str,
     pub(crate) v4: Ipv4Addr,
     pub(crate) v6: Ipv6Addr,
@@ -40,14 +40,14 @@ pub(crate) struct Place {
 
 /// The IPv6 addresses are from the documentation range (RFC 3849). Programs prefer it to IPv4, as
 /// on the Internet, which they would not do for unique local addresses (RFC 6724, section 2.1).
-pub(crate) const CLIENT: Place = Place {
+pub(crate) const CLIENT: SideAddresses = SideAddresses {
     name: "client",
     v4: Ipv4Addr::new(10, 99, 1, 1),
     v6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 1, 1),
     mac: [2, 0, 0, 0, 1, 1],
 };
 
-pub(crate) const SERVER: Place = Place {
+pub(crate) const SERVER: SideAddresses = SideAddresses {
     name: "server",
     v4: Ipv4Addr::new(10, 99, 2, 1),
     v6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 2, 1),
@@ -57,7 +57,7 @@ pub(crate) const SERVER: Place = Place {
 /// One side of the box: a network namespace, and a mount namespace for files of its own.
 #[derive(Debug)]
 pub struct Namespace {
-    place: Place,
+    place: SideAddresses,
     net: File,
     mounts: File,
     /// A thread that starts all of its processes: they die with it, even if this process is killed.
@@ -70,8 +70,8 @@ impl Namespace {
     /// Creates a namespace with one interface, whose other end is the device; `files` replace those
     /// of the machine.
     pub(crate) fn new(
-        place: Place,
-        other: Place,
+        place: SideAddresses,
+        other: SideAddresses,
         files: &[(PathBuf, String)],
     ) -> Result<(Namespace, SyncDevice), NetBoxError> {
         let files = written(files)?;
@@ -149,8 +149,8 @@ impl Namespace {
     ///
     /// # Errors
     /// As [`Command::spawn`].
-    pub fn spawn(&self, mut command: Command) -> io::Result<Running> {
-        Ok(Running(self.in_thread(move || command.spawn())??, true))
+    pub fn spawn(&self, mut command: Command) -> io::Result<NamespaceProcess> {
+        Ok(NamespaceProcess(self.in_thread(move || command.spawn())??, true))
     }
 
     /// Runs `f` on the namespace's own thread.
@@ -222,9 +222,9 @@ impl Drop for Namespace {
 
 /// A process in a namespace; killed when dropped.
 #[derive(Debug)]
-pub struct Running(Child, bool);
+pub struct NamespaceProcess(Child, bool);
 
-impl Running {
+impl NamespaceProcess {
     /// Whether the process has ended.
     pub fn ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))
@@ -236,20 +236,20 @@ impl Running {
     }
 }
 
-impl Deref for Running {
+impl Deref for NamespaceProcess {
     type Target = Child;
     fn deref(&self) -> &Child {
         &self.0
     }
 }
 
-impl DerefMut for Running {
+impl DerefMut for NamespaceProcess {
     fn deref_mut(&mut self) -> &mut Child {
         &mut self.0
     }
 }
 
-impl Drop for Running {
+impl Drop for NamespaceProcess {
     fn drop(&mut self) {
         if !self.1 {
             return;
@@ -266,7 +266,11 @@ impl Drop for Running {
 type Made = (File, File, SyncDevice);
 
 /// Creates the namespace of the calling thread.
-fn set_up(place: Place, other: Place, files: &[(PathBuf, PathBuf)]) -> Result<Made, NetBoxError> {
+fn set_up(
+    place: SideAddresses,
+    other: SideAddresses,
+    files: &[(PathBuf, PathBuf)],
+) -> Result<Made, NetBoxError> {
     let io = |what: &str| {
         let what = format!("{} namespace: {what}", place.name);
         move |e| NetBoxError::io(&what, e)
@@ -302,7 +306,7 @@ fn own_files(files: &[(PathBuf, PathBuf)]) -> io::Result<()> {
 }
 
 /// Sets addresses, and the other side as a permanent neighbour, so that ARP is in no measurement.
-fn configure(place: Place, other: Place) -> io::Result<()> {
+fn configure(place: SideAddresses, other: SideAddresses) -> io::Result<()> {
     let lladdr = other.mac.map(|b| format!("{b:02x}")).join(":");
     let mut script = format!(
         "link set lo up

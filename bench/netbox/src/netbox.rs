@@ -10,13 +10,13 @@ use std::time::Duration;
 use crate::conditions::Conditions;
 use crate::error::NetBoxError;
 use crate::namespace::{CLIENT, Namespace, SERVER};
-use crate::queue::{Counts, Direction};
-use crate::relay::{Order, Relay, Side, prefer_this_thread};
-use crate::rule::Rule;
+use crate::queue::{DirectionQueue, FrameCounts};
+use crate::relay::{RelayInterface, RelayOrder, RelayState, prefer_this_thread};
+use crate::rule::DropRule;
 
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum LinkDirection {
     /// From client to server.
     Up,
     /// From server to client.
@@ -25,11 +25,11 @@ pub enum Way {
 
 /// Counters of the box.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct NetboxReport {
     /// From client to server.
-    pub up: Counts,
+    pub up: FrameCounts,
     /// From server to client.
-    pub down: Counts,
+    pub down: FrameCounts,
     /// Frames that an interface dropped before the box saw them, because the relay was woken too
     /// late. A run with any does not have the stated conditions.
     pub missed: u64,
@@ -40,104 +40,104 @@ pub struct Report {
 pub struct NetBox {
     client: Namespace,
     server: Namespace,
-    orders: Sender<Order>,
+    orders: Sender<RelayOrder>,
     bell: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
-    counts: Arc<Mutex<[Counts; 2]>>,
+    counts: Arc<Mutex<[FrameCounts; 2]>>,
     real_time: bool,
 }
 
 /// Settings of a box. A setting without a direction applies to both.
 #[derive(Clone, Debug, Default)]
-pub struct Builder {
+pub struct NetboxBuilder {
     up: Conditions,
     down: Conditions,
     client_files: Vec<(PathBuf, String)>,
     server_files: Vec<(PathBuf, String)>,
 }
 
-impl Builder {
-    fn both(mut self, set: impl Fn(&mut Conditions)) -> Builder {
+impl NetboxBuilder {
+    fn both(mut self, set: impl Fn(&mut Conditions)) -> NetboxBuilder {
         set(&mut self.up);
         set(&mut self.down);
         self
     }
 
     /// One-way delay: the round trip takes twice as long.
-    pub fn delay(self, delay: Duration) -> Builder {
+    pub fn delay(self, delay: Duration) -> NetboxBuilder {
         self.both(|c| c.delay = delay)
     }
 
     /// Maximum extra delay, uniformly distributed; frames keep their order.
-    pub fn jitter(self, jitter: Duration) -> Builder {
+    pub fn jitter(self, jitter: Duration) -> NetboxBuilder {
         self.both(|c| c.jitter = jitter)
     }
 
     /// The probability that a frame is lost, 0 to 1.
-    pub fn loss(self, probability: f64) -> Builder {
+    pub fn loss(self, probability: f64) -> NetboxBuilder {
         self.both(|c| c.loss = probability)
     }
 
     /// The probability that a frame arrives twice, 0 to 1.
-    pub fn duplicate(self, probability: f64) -> Builder {
+    pub fn duplicate(self, probability: f64) -> NetboxBuilder {
         self.both(|c| c.duplicate = probability)
     }
 
     /// The probability that a frame is delayed by `by`, behind later ones.
-    pub fn reorder(self, probability: f64, by: Duration) -> Builder {
+    pub fn reorder(self, probability: f64, by: Duration) -> NetboxBuilder {
         self.both(|c| (c.reorder, c.reorder_by) = (probability, by))
     }
 
     /// Bits per second.
-    pub fn rate(self, bits_per_second: u64) -> Builder {
+    pub fn rate(self, bits_per_second: u64) -> NetboxBuilder {
         self.both(|c| c.rate = Some(bits_per_second))
     }
 
     /// Bytes that may queue for the rate.
-    pub fn queue(self, bytes: usize) -> Builder {
+    pub fn queue(self, bytes: usize) -> NetboxBuilder {
         self.both(|c| c.queue = Some(bytes))
     }
 
     /// Largest IP packet, bytes; the box answers larger ones with "fragmentation needed", as a
     /// router would.
-    pub fn mtu(self, bytes: usize) -> Builder {
+    pub fn mtu(self, bytes: usize) -> NetboxBuilder {
         self.both(|c| c.mtu = Some(bytes))
     }
 
     /// Drops packets above the MTU without ICMP.
-    pub fn black_hole(self) -> Builder {
+    pub fn black_hole(self) -> NetboxBuilder {
         self.both(|c| c.black_hole = true)
     }
 
     /// A targeted drop in one direction.
-    pub fn drop_frames(self, way: Way, rule: Rule) -> Builder {
+    pub fn drop_frames(self, way: LinkDirection, rule: DropRule) -> NetboxBuilder {
         self.way(way, |c| c.drops.push(rule))
     }
 
     /// Determines everything random. Each direction has its own random sequence.
-    pub fn seed(mut self, seed: u64) -> Builder {
+    pub fn seed(mut self, seed: u64) -> NetboxBuilder {
         (self.up.seed, self.down.seed) = (seed, seed ^ 0x5555_5555_5555_5555);
         self
     }
 
     /// Sets the conditions of one direction.
-    pub fn way(mut self, way: Way, set: impl FnOnce(&mut Conditions)) -> Builder {
+    pub fn way(mut self, way: LinkDirection, set: impl FnOnce(&mut Conditions)) -> NetboxBuilder {
         match way {
-            Way::Up => set(&mut self.up),
-            Way::Down => set(&mut self.down),
+            LinkDirection::Up => set(&mut self.up),
+            LinkDirection::Down => set(&mut self.down),
         }
         self
     }
 
     /// Replaces the file at `path` (which must exist) for the client's programs, for instance by a
     /// resolv.conf.
-    pub fn client_file(mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> Builder {
+    pub fn client_file(mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> NetboxBuilder {
         self.client_files.push((path.into(), text.into()));
         self
     }
 
     /// Replaces a file for the server's programs.
-    pub fn server_file(mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> Builder {
+    pub fn server_file(mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> NetboxBuilder {
         self.server_files.push((path.into(), text.into()));
         self
     }
@@ -156,10 +156,10 @@ impl Builder {
         let (listens, bell) = std::io::pipe().map_err(|e| NetBoxError::io("pipe", e))?;
         let counts = Arc::default();
         let sides = [
-            Side { place: CLIENT, device: client_end, outward: Direction::new(self.up) },
-            Side { place: SERVER, device: server_end, outward: Direction::new(self.down) },
+            RelayInterface { place: CLIENT, device: client_end, outward: DirectionQueue::new(self.up) },
+            RelayInterface { place: SERVER, device: server_end, outward: DirectionQueue::new(self.down) },
         ];
-        let relay = Relay::new(sides, taken, listens, Arc::clone(&counts));
+        let relay = RelayState::new(sides, taken, listens, Arc::clone(&counts));
         let (ready, is_ready) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("netbox relay".to_owned())
@@ -176,8 +176,8 @@ impl Builder {
 
 impl NetBox {
     /// A box without faults; add some, then [`start`](Builder::start).
-    pub fn builder() -> Builder {
-        Builder::default().seed(1)
+    pub fn builder() -> NetboxBuilder {
+        NetboxBuilder::default().seed(1)
     }
 
     /// The reason if no box can be created here, for tests that then report that they did not run.
@@ -212,27 +212,27 @@ impl NetBox {
     ///
     /// # Errors
     /// The conditions are invalid, or the relay has ended.
-    pub fn change(&self, way: Way, conditions: Conditions) -> Result<(), NetBoxError> {
+    pub fn change(&self, way: LinkDirection, conditions: Conditions) -> Result<(), NetBoxError> {
         conditions.check()?;
-        self.order(Order::Change(way as usize, conditions))
+        self.order(RelayOrder::Change(way as usize, conditions))
     }
 
-    fn order(&self, order: Order) -> Result<(), NetBoxError> {
+    fn order(&self, order: RelayOrder) -> Result<(), NetBoxError> {
         self.orders.send(order).map_err(|_| NetBoxError::Ended("relay"))?;
         let Some(mut bell) = self.bell.as_ref() else { return Ok(()) };
         bell.write_all(&[1]).map_err(|e| NetBoxError::io("relay", e))
     }
 
     /// The counters so far.
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> NetboxReport {
         let [up, down] = *self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        Report { up, down, missed: self.client.missed() + self.server.missed() }
+        NetboxReport { up, down, missed: self.client.missed() + self.server.missed() }
     }
 }
 
 impl Drop for NetBox {
     fn drop(&mut self) {
-        let _ = self.order(Order::Stop);
+        let _ = self.order(RelayOrder::Stop);
         drop(self.bell.take());
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was printed already.

@@ -1,5 +1,5 @@
 //! Just enough of Ethernet, IP, TCP and UDP to classify frames. A truncated frame is
-//! [`Kind::Other`].
+//! [`FrameKind::Other`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,19 +11,19 @@ pub(crate) type Mac = [u8; 6];
 
 /// The properties of a frame that matter to the box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Packet {
-    pub(crate) kind: Kind,
+pub(crate) struct FrameFacts {
+    pub(crate) kind: FrameKind,
     pub(crate) v6: bool,
     /// Bytes of the IP packet.
     pub(crate) ip_bytes: usize,
     /// Whether routers must not fragment it (IPv4's DF; always true for IPv6).
     pub(crate) whole: bool,
-    pub(crate) flow: Option<Flow>,
+    pub(crate) flow: Option<FrameFlow>,
 }
 
 /// One direction of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Flow {
+pub(crate) struct FrameFlow {
     pub(crate) from: (IpAddr, u16),
     pub(crate) to: (IpAddr, u16),
     pub(crate) udp: bool,
@@ -31,13 +31,13 @@ pub(crate) struct Flow {
 
 /// The part of a frame that decides its fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// ARP: the box answers it.
     Arp,
     /// Neighbour and router discovery of IPv6: passed at once, because it belongs to the link and
     /// not to the path.
     Neighbour,
-    Tcp(Tcp),
+    Tcp(TcpFields),
     Udp,
     Icmp,
     /// "Fragmentation needed" (RFC 1191) and "packet too big" (RFC 8201).
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
 
 /// The fields of a TCP header that matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tcp {
+pub(crate) struct TcpFields {
     pub(crate) sequence: u32,
     pub(crate) syn: bool,
     pub(crate) ack: bool,
@@ -65,9 +65,9 @@ fn be32(b: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Classifies a frame.
-pub(crate) fn parse(frame: &[u8]) -> Packet {
-    let other = Packet {
-        kind: Kind::Other,
+pub(crate) fn parse(frame: &[u8]) -> FrameFacts {
+    let other = FrameFacts {
+        kind: FrameKind::Other,
         v6: false,
         ip_bytes: frame.len().saturating_sub(ETHERNET),
         whole: false,
@@ -75,14 +75,14 @@ pub(crate) fn parse(frame: &[u8]) -> Packet {
     };
     let ip = frame.get(ETHERNET..).unwrap_or(&[]);
     match be16(frame, 12) {
-        Some(0x0806) => Packet { kind: Kind::Arp, ..other },
+        Some(0x0806) => FrameFacts { kind: FrameKind::Arp, ..other },
         Some(0x0800) => ipv4(ip).unwrap_or(other),
-        Some(0x86dd) => ipv6(ip).unwrap_or(Packet { v6: true, ..other }),
+        Some(0x86dd) => ipv6(ip).unwrap_or(FrameFacts { v6: true, ..other }),
         _ => other,
     }
 }
 
-fn ipv4(ip: &[u8]) -> Option<Packet> {
+fn ipv4(ip: &[u8]) -> Option<FrameFacts> {
     let header = usize::from(ip.first()? & 15) * 4;
     let bytes = usize::from(be16(ip, 2)?).min(ip.len());
     let address = |at: usize| Some(IpAddr::V4(Ipv4Addr::from(be32(ip, at)?)));
@@ -90,29 +90,30 @@ fn ipv4(ip: &[u8]) -> Option<Packet> {
     let body = ip.get(header.max(20)..bytes)?;
     let flags = be16(ip, 6)?;
     let whole = flags & 0x4000 != 0;
-    let (kind, ports) = if flags & 0x1fff != 0 { (Kind::Other, None) } else { above(*ip.get(9)?, body)? };
-    let flow = ports.map(|(a, b)| Flow { from: (from, a), to: (to, b), udp: kind == Kind::Udp });
-    Some(Packet { kind, v6: false, ip_bytes: bytes, whole, flow })
+    let (kind, ports) =
+        if flags & 0x1fff != 0 { (FrameKind::Other, None) } else { above(*ip.get(9)?, body)? };
+    let flow = ports.map(|(a, b)| FrameFlow { from: (from, a), to: (to, b), udp: kind == FrameKind::Udp });
+    Some(FrameFacts { kind, v6: false, ip_bytes: bytes, whole, flow })
 }
 
-fn ipv6(ip: &[u8]) -> Option<Packet> {
+fn ipv6(ip: &[u8]) -> Option<FrameFacts> {
     let bytes = (40 + usize::from(be16(ip, 4)?)).min(ip.len());
     let address =
         |at: usize| Some(IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(ip.get(at..at + 16)?).ok()?)));
     let (from, to) = (address(8)?, address(24)?);
     let body = ip.get(40..bytes)?;
     let (kind, ports) = above(*ip.get(6)?, body)?;
-    let flow = ports.map(|(a, b)| Flow { from: (from, a), to: (to, b), udp: kind == Kind::Udp });
-    Some(Packet { kind, v6: true, ip_bytes: bytes, whole: true, flow })
+    let flow = ports.map(|(a, b)| FrameFlow { from: (from, a), to: (to, b), udp: kind == FrameKind::Udp });
+    Some(FrameFacts { kind, v6: true, ip_bytes: bytes, whole: true, flow })
 }
 
 /// The protocol above IP, and its two ports, if any.
-fn above(protocol: u8, body: &[u8]) -> Option<(Kind, Option<(u16, u16)>)> {
+fn above(protocol: u8, body: &[u8]) -> Option<(FrameKind, Option<(u16, u16)>)> {
     let ports = || Some((be16(body, 0)?, be16(body, 2)?));
     Some(match protocol {
         6 => {
             let (offset, flags) = (usize::from(body.get(12)? >> 4) * 4, *body.get(13)?);
-            let tcp = Tcp {
+            let tcp = TcpFields {
                 sequence: be32(body, 4)?,
                 fin: flags & 1 != 0,
                 syn: flags & 2 != 0,
@@ -120,17 +121,17 @@ fn above(protocol: u8, body: &[u8]) -> Option<(Kind, Option<(u16, u16)>)> {
                 ack: flags & 16 != 0,
                 payload: body.len().saturating_sub(offset),
             };
-            (Kind::Tcp(tcp), Some(ports()?))
+            (FrameKind::Tcp(tcp), Some(ports()?))
         }
-        17 => (Kind::Udp, Some(ports()?)),
-        1 if body.get(..2)? == [3, 4] => (Kind::IcmpTooBig, None),
-        1 => (Kind::Icmp, None),
+        17 => (FrameKind::Udp, Some(ports()?)),
+        1 if body.get(..2)? == [3, 4] => (FrameKind::IcmpTooBig, None),
+        1 => (FrameKind::Icmp, None),
         58 => match *body.first()? {
-            2 => (Kind::IcmpTooBig, None),
-            130..=137 | 143 => (Kind::Neighbour, None),
-            _ => (Kind::Icmp, None),
+            2 => (FrameKind::IcmpTooBig, None),
+            130..=137 | 143 => (FrameKind::Neighbour, None),
+            _ => (FrameKind::Icmp, None),
         },
-        _ => (Kind::Other, None),
+        _ => (FrameKind::Other, None),
     })
 }
 
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn a_tcp_segment() {
         let p = parse(&testing::segment(0x18, 7, 100));
-        let Kind::Tcp(t) = p.kind else { panic!("{p:?}") };
+        let FrameKind::Tcp(t) = p.kind else { panic!("{p:?}") };
         assert_eq!(
             (t.sequence, t.payload, t.ack, t.syn, p.ip_bytes, p.whole),
             (7, 100, true, false, 140, true)
@@ -184,7 +185,7 @@ mod tests {
     fn padding_of_ethernet_is_no_payload() {
         let mut frame = testing::segment(0x10, 7, 0);
         frame.resize(60, 0);
-        let Kind::Tcp(t) = parse(&frame).kind else { panic!() };
+        let FrameKind::Tcp(t) = parse(&frame).kind else { panic!() };
         assert_eq!(t.payload, 0);
     }
 
@@ -192,7 +193,8 @@ mod tests {
     fn neighbour_discovery_is_of_the_link() {
         let mut f = vec![0; 14 + 40 + 24];
         (f[12], f[13], f[14], f[19], f[20]) = (0x86, 0xdd, 0x60, 24, 58);
-        for (code, kind) in [(135, Kind::Neighbour), (2, Kind::IcmpTooBig), (128, Kind::Icmp)] {
+        for (code, kind) in [(135, FrameKind::Neighbour), (2, FrameKind::IcmpTooBig), (128, FrameKind::Icmp)]
+        {
             f[54] = code;
             assert_eq!(parse(&f).kind, kind);
         }

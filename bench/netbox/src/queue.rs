@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use crate::conditions::Conditions;
 use crate::limits;
-use crate::packet::Packet;
+use crate::packet::FrameFacts;
 use crate::rule::Rules;
 use linerate_base::Random;
 
 /// Counters of the frames of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct FrameCounts {
     /// Frames received; ARP and neighbour discovery are not counted.
     pub received: u64,
     /// Frames delivered, including duplicates.
@@ -38,7 +38,7 @@ pub struct Counts {
     pub reordered: u64,
 }
 
-impl Counts {
+impl FrameCounts {
     /// All frames that were not delivered.
     pub fn dropped(&self) -> u64 {
         self.targeted + self.too_big + self.lost + self.queue_full + self.overflow
@@ -47,7 +47,7 @@ impl Counts {
 
 /// The fate of a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum FrameFate {
     /// It is in flight.
     Held,
     /// It is dropped; its buffer can be reused.
@@ -58,32 +58,32 @@ pub(crate) enum Fate {
 
 /// A frame on the delay line, ordered by due time, then by arrival.
 #[derive(Debug)]
-struct Held {
+struct DelayedFrame {
     due: Duration,
     number: u64,
     frame: Vec<u8>,
 }
 
-impl PartialEq for Held {
-    fn eq(&self, other: &Held) -> bool {
+impl PartialEq for DelayedFrame {
+    fn eq(&self, other: &DelayedFrame) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
-impl Eq for Held {}
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Held) -> Option<Ordering> {
+impl Eq for DelayedFrame {}
+impl PartialOrd for DelayedFrame {
+    fn partial_cmp(&self, other: &DelayedFrame) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Held {
-    fn cmp(&self, other: &Held) -> Ordering {
+impl Ord for DelayedFrame {
+    fn cmp(&self, other: &DelayedFrame) -> Ordering {
         (self.due, self.number).cmp(&(other.due, other.number))
     }
 }
 
 /// The state of one direction.
 #[derive(Debug)]
-pub(crate) struct Direction {
+pub(crate) struct DirectionQueue {
     conditions: Conditions,
     rules: Rules,
     random: Random,
@@ -91,16 +91,16 @@ pub(crate) struct Direction {
     link_free: Duration,
     /// When the last frame in order is due.
     last_due: Duration,
-    line: BinaryHeap<Reverse<Held>>,
+    line: BinaryHeap<Reverse<DelayedFrame>>,
     held_bytes: usize,
     number: u64,
-    counts: Counts,
+    counts: FrameCounts,
 }
 
-impl Direction {
+impl DirectionQueue {
     /// A direction without frames in flight.
-    pub(crate) fn new(conditions: Conditions) -> Direction {
-        Direction {
+    pub(crate) fn new(conditions: Conditions) -> DirectionQueue {
+        DirectionQueue {
             rules: Rules::new(conditions.drops.clone()),
             random: Random::new(conditions.seed),
             conditions,
@@ -109,7 +109,7 @@ impl Direction {
             line: BinaryHeap::new(),
             held_bytes: 0,
             number: 0,
-            counts: Counts::default(),
+            counts: FrameCounts::default(),
         }
     }
 
@@ -125,7 +125,7 @@ impl Direction {
         &self.conditions
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> FrameCounts {
         self.counts
     }
 
@@ -135,7 +135,7 @@ impl Direction {
     }
 
     /// Decides the fate of a frame that arrives now.
-    pub(crate) fn handle_frame(&mut self, now: Duration, frame: Vec<u8>, packet: &Packet) -> Fate {
+    pub(crate) fn handle_frame(&mut self, now: Duration, frame: Vec<u8>, packet: &FrameFacts) -> FrameFate {
         self.counts.received += 1;
         // Always drawn, so that the fate of one frame does not depend on another's.
         let lost = self.random.happens(self.conditions.loss);
@@ -144,24 +144,24 @@ impl Direction {
         let jitter = self.conditions.jitter.mul_f64(self.random.unit());
         if self.rules.drop(packet) {
             self.counts.targeted += 1;
-            return Fate::Dropped(frame);
+            return FrameFate::Dropped(frame);
         }
         if self.conditions.mtu.is_some_and(|mtu| packet.ip_bytes > mtu) {
             self.counts.too_big += 1;
             let silent = self.conditions.black_hole || !packet.whole;
-            return if silent { Fate::Dropped(frame) } else { Fate::TooBig(frame) };
+            return if silent { FrameFate::Dropped(frame) } else { FrameFate::TooBig(frame) };
         }
         if lost {
             self.counts.lost += 1;
-            return Fate::Dropped(frame);
+            return FrameFate::Dropped(frame);
         }
         if self.held_bytes + frame.len() > limits::HELD_BYTES {
             self.counts.overflow += 1;
-            return Fate::Dropped(frame);
+            return FrameFate::Dropped(frame);
         }
         let Some(sent) = self.through_the_link(now, frame.len()) else {
             self.counts.queue_full += 1;
-            return Fate::Dropped(frame);
+            return FrameFate::Dropped(frame);
         };
         let due = sent + self.conditions.delay + jitter;
         let due = if late {
@@ -176,7 +176,7 @@ impl Direction {
             self.hold(due, frame.clone());
         }
         self.hold(due, frame);
-        Fate::Held
+        FrameFate::Held
     }
 
     /// Puts a frame that the box itself sends on the line.
@@ -200,7 +200,7 @@ impl Direction {
     fn hold(&mut self, due: Duration, frame: Vec<u8>) {
         self.held_bytes += frame.len();
         self.number += 1;
-        self.line.push(Reverse(Held { due, number: self.number, frame }));
+        self.line.push(Reverse(DelayedFrame { due, number: self.number, frame }));
     }
 
     /// The next frame that is due.
@@ -229,9 +229,9 @@ mod tests {
         conditions: Conditions,
         times: &[Duration],
         payload: usize,
-    ) -> (Vec<(u32, Duration)>, Counts) {
+    ) -> (Vec<(u32, Duration)>, FrameCounts) {
         conditions.check().expect("they can be");
-        let mut d = Direction::new(conditions);
+        let mut d = DirectionQueue::new(conditions);
         let mut all = Vec::new();
         for (i, now) in times.iter().enumerate() {
             drain(&mut d, *now, &mut all);
@@ -243,13 +243,13 @@ mod tests {
         (all, d.counts())
     }
 
-    fn drain(d: &mut Direction, until: Duration, all: &mut Vec<(u32, Duration)>) {
+    fn drain(d: &mut DirectionQueue, until: Duration, all: &mut Vec<(u32, Duration)>) {
         while let Some(due) = d.next_deadline().filter(|t| *t <= until) {
             assert!(
                 d.poll_deliver(due.saturating_sub(Duration::from_nanos(1))).is_none_or(|_| due.is_zero())
             );
             let Some(frame) = d.poll_deliver(due) else { continue };
-            let crate::packet::Kind::Tcp(t) = parse(&frame).kind else { panic!("not a segment") };
+            let crate::packet::FrameKind::Tcp(t) = parse(&frame).kind else { panic!("not a segment") };
             all.push((t.sequence, due));
         }
     }
@@ -325,13 +325,13 @@ mod tests {
     fn what_is_too_big_is_answered_or_vanishes() {
         for (black_hole, answered) in [(false, true), (true, false)] {
             let c = Conditions { mtu: Some(1400), black_hole, ..Conditions::default() };
-            let mut d = Direction::new(c);
+            let mut d = DirectionQueue::new(c);
             let fits = testing::segment(0x10, 0, 1360);
             let p = parse(&fits);
-            assert_eq!(d.handle_frame(MS, fits, &p), Fate::Held);
+            assert_eq!(d.handle_frame(MS, fits, &p), FrameFate::Held);
             let big = testing::segment(0x10, 0, 1361);
             let p = parse(&big);
-            assert_eq!(matches!(d.handle_frame(MS, big, &p), Fate::TooBig(_)), answered);
+            assert_eq!(matches!(d.handle_frame(MS, big, &p), FrameFate::TooBig(_)), answered);
             assert_eq!(d.counts().too_big, 1);
         }
     }
@@ -347,12 +347,12 @@ mod tests {
 
     #[test]
     fn a_change_does_not_touch_what_is_under_way() {
-        let mut d = Direction::new(Conditions { delay: 20 * MS, ..Conditions::default() });
+        let mut d = DirectionQueue::new(Conditions { delay: 20 * MS, ..Conditions::default() });
         let frame = testing::segment(0x10, 0, 0);
         let p = parse(&frame);
         d.handle_frame(MS, frame.clone(), &p);
         d.change(Conditions { drops: vec!["any=all".parse().expect("a rule")], ..Conditions::default() });
-        assert!(matches!(d.handle_frame(MS, frame, &p), Fate::Dropped(_)));
+        assert!(matches!(d.handle_frame(MS, frame, &p), FrameFate::Dropped(_)));
         assert_eq!(d.next_deadline(), Some(21 * MS));
     }
 

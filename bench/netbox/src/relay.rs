@@ -16,47 +16,47 @@ use tun_rs::SyncDevice;
 
 use crate::conditions::Conditions;
 use crate::limits::{FRAME_BYTES, FRAMES_PER_TURN, SPARE_BUFFERS};
-use crate::namespace::Place;
-use crate::packet::{Kind, parse};
-use crate::queue::{Counts, Direction, Fate};
+use crate::namespace::SideAddresses;
+use crate::packet::{FrameKind, parse};
+use crate::queue::{DirectionQueue, FrameCounts, FrameFate};
 use crate::reply;
 
 /// An order to the running relay.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum RelayOrder {
     /// New conditions for frames from this side.
     Change(usize, Conditions),
     Stop,
 }
 
 /// One interface, and the direction of the frames it sends.
-pub(crate) struct Side {
-    pub(crate) place: Place,
+pub(crate) struct RelayInterface {
+    pub(crate) place: SideAddresses,
     pub(crate) device: SyncDevice,
-    pub(crate) outward: Direction,
+    pub(crate) outward: DirectionQueue,
 }
 
 /// The relay's state.
-pub(crate) struct Relay {
-    pub(crate) sides: [Side; 2],
-    pub(crate) orders: Receiver<Order>,
+pub(crate) struct RelayState {
+    pub(crate) sides: [RelayInterface; 2],
+    pub(crate) orders: Receiver<RelayOrder>,
     /// Readable if an order waits.
     pub(crate) bell: PipeReader,
-    pub(crate) counts: Arc<Mutex<[Counts; 2]>>,
+    pub(crate) counts: Arc<Mutex<[FrameCounts; 2]>>,
     spare: Vec<Vec<u8>>,
     start: Instant,
     /// Frames that an interface refused.
     refused: [u64; 2],
 }
 
-impl Relay {
+impl RelayState {
     pub(crate) fn new(
-        sides: [Side; 2],
-        orders: Receiver<Order>,
+        sides: [RelayInterface; 2],
+        orders: Receiver<RelayOrder>,
         bell: PipeReader,
-        counts: Arc<Mutex<[Counts; 2]>>,
-    ) -> Relay {
-        Relay { sides, orders, bell, counts, spare: Vec::new(), start: Instant::now(), refused: [0; 2] }
+        counts: Arc<Mutex<[FrameCounts; 2]>>,
+    ) -> RelayState {
+        RelayState { sides, orders, bell, counts, spare: Vec::new(), start: Instant::now(), refused: [0; 2] }
     }
 
     /// Relays until it is stopped.
@@ -100,7 +100,7 @@ impl Relay {
         let to = 1 - from;
         let packet = parse(&frame);
         match packet.kind {
-            Kind::Arp => {
+            FrameKind::Arp => {
                 let other = self.sides[to].place;
                 let range = other.v4.octets();
                 let answer = reply::arp(&frame, other.mac, |a| a.octets()[..3] == range[..3]);
@@ -110,7 +110,7 @@ impl Relay {
                 self.recycle(frame);
                 return;
             }
-            Kind::Neighbour => {
+            FrameKind::Neighbour => {
                 self.write(to, &frame);
                 self.recycle(frame);
                 return;
@@ -119,9 +119,9 @@ impl Relay {
         }
         let now = self.now();
         match self.sides[from].outward.handle_frame(now, frame, &packet) {
-            Fate::Held => {}
-            Fate::Dropped(frame) => self.recycle(frame),
-            Fate::TooBig(frame) => {
+            FrameFate::Held => {}
+            FrameFate::Dropped(frame) => self.recycle(frame),
+            FrameFate::TooBig(frame) => {
                 let mtu = self.sides[from].outward.conditions().mtu.unwrap_or(0);
                 if let Some(answer) = reply::too_big(&frame, packet.v6, mtu) {
                     self.sides[to].outward.handle_own(now, answer);
@@ -157,7 +157,7 @@ impl Relay {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         for (i, side) in self.sides.iter().enumerate() {
             let all = side.outward.counts();
-            counts[i] = Counts {
+            counts[i] = FrameCounts {
                 delivered: all.delivered.saturating_sub(self.refused[i]),
                 overflow: all.overflow + self.refused[i],
                 ..all
@@ -188,8 +188,8 @@ impl Relay {
             return Ok(false);
         }
         match self.orders.recv() {
-            Ok(Order::Change(from, conditions)) => self.sides[from].outward.change(conditions),
-            Ok(Order::Stop) | Err(_) => return Ok(false),
+            Ok(RelayOrder::Change(from, conditions)) => self.sides[from].outward.change(conditions),
+            Ok(RelayOrder::Stop) | Err(_) => return Ok(false),
         }
         Ok(true)
     }

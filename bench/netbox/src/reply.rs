@@ -104,14 +104,14 @@ fn checksum(start: u32, bytes: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::{Kind, parse, testing};
+    use crate::packet::{FrameKind, parse, testing};
 
     #[test]
     fn too_big_says_the_mtu_and_quotes_the_packet() {
         let frame = testing::segment(0x18, 1, 1400);
         let answer = too_big(&frame, false, 1300).expect("an answer");
         let p = parse(&answer);
-        assert_eq!(p.kind, Kind::IcmpTooBig);
+        assert_eq!(p.kind, FrameKind::IcmpTooBig);
         assert_eq!(p.ip_bytes, 576);
         let ip = &answer[ETHERNET..];
         assert_eq!(ip[26..28], 1300u16.to_be_bytes(), "RFC 1191, section 4: next-hop MTU");
@@ -127,7 +127,7 @@ mod tests {
         (frame[12], frame[13], frame[14]) = (0x86, 0xdd, 0x60);
         frame[18..20].copy_from_slice(&1400u16.to_be_bytes());
         let answer = too_big(&frame, true, 1300).expect("an answer");
-        assert_eq!(parse(&answer).kind, Kind::IcmpTooBig);
+        assert_eq!(parse(&answer).kind, FrameKind::IcmpTooBig);
         let ip = &answer[ETHERNET..];
         assert_eq!(ip.len(), 1280);
         let pseudo = sum(0, &ip[8..40]) + 1240 + 58;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::limits::FLOWS;
-use crate::packet::{Flow, Kind, Packet};
+use crate::packet::{FrameFacts, FrameFlow, FrameKind};
 
 /// Selects frames to drop: `KIND[=WHICH][/flow]`.
 ///
@@ -14,7 +14,7 @@ use crate::packet::{Flow, Kind, Packet};
 /// counted from 1; `1` is the default), `N-M`, `every:N` or `all`. With `/flow` each connection has
 /// its own count, from its SYN on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct DropRule {
     kind: RuleKind,
     which: Which,
     per_flow: bool,
@@ -71,10 +71,10 @@ impl Which {
     }
 }
 
-impl Rule {
-    fn is_about(&self, p: &Packet) -> bool {
+impl DropRule {
+    fn is_about(&self, p: &FrameFacts) -> bool {
         let tcp = match p.kind {
-            Kind::Tcp(t) => Some(t),
+            FrameKind::Tcp(t) => Some(t),
             _ => None,
         };
         match self.kind {
@@ -85,9 +85,9 @@ impl Rule {
             RuleKind::Fin => tcp.is_some_and(|t| t.fin),
             RuleKind::Rst => tcp.is_some_and(|t| t.rst),
             RuleKind::Tcp => tcp.is_some(),
-            RuleKind::Udp => p.kind == Kind::Udp,
-            RuleKind::Icmp => matches!(p.kind, Kind::Icmp | Kind::IcmpTooBig),
-            RuleKind::TooBig => p.kind == Kind::IcmpTooBig,
+            RuleKind::Udp => p.kind == FrameKind::Udp,
+            RuleKind::Icmp => matches!(p.kind, FrameKind::Icmp | FrameKind::IcmpTooBig),
+            RuleKind::TooBig => p.kind == FrameKind::IcmpTooBig,
             RuleKind::V4 => !p.v6,
             RuleKind::V6 => p.v6,
             RuleKind::Any => true,
@@ -104,10 +104,10 @@ impl Rule {
 )]
 pub struct ParseRuleError(String);
 
-impl FromStr for Rule {
+impl FromStr for DropRule {
     type Err = ParseRuleError;
 
-    fn from_str(text: &str) -> Result<Rule, ParseRuleError> {
+    fn from_str(text: &str) -> Result<DropRule, ParseRuleError> {
         let error = || ParseRuleError(text.to_owned());
         let (rest, per_flow) = match text.strip_suffix("/flow") {
             Some(rest) => (rest, true),
@@ -130,11 +130,11 @@ impl FromStr for Rule {
             let n = number(which)?;
             Which::Range(n, n)
         };
-        Ok(Rule { kind, which, per_flow })
+        Ok(DropRule { kind, which, per_flow })
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for DropRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = KINDS.iter().find(|k| k.1 == self.kind).map_or("?", |k| k.0);
         match self.which {
@@ -150,28 +150,28 @@ impl fmt::Display for Rule {
 /// Rules and their counters.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    rules: Vec<Rule>,
+    rules: Vec<DropRule>,
     /// Counts over all flows.
     counted: Vec<u64>,
-    flows: HashMap<Flow, Counted>,
+    flows: HashMap<FrameFlow, CountedFlow>,
     /// Flows, the oldest first.
-    order: VecDeque<Flow>,
+    order: VecDeque<FrameFlow>,
 }
 
 #[derive(Debug)]
-struct Counted {
+struct CountedFlow {
     /// The sequence number of its SYN: another number means another connection with the same ports.
     began: Option<u32>,
     of_rule: Vec<u64>,
 }
 
 impl Rules {
-    pub(crate) fn new(rules: Vec<Rule>) -> Rules {
+    pub(crate) fn new(rules: Vec<DropRule>) -> Rules {
         Rules { counted: vec![0; rules.len()], rules, ..Rules::default() }
     }
 
     /// Whether a rule drops this packet. Each rule counts, whatever the others decide.
-    pub(crate) fn drop(&mut self, p: &Packet) -> bool {
+    pub(crate) fn drop(&mut self, p: &FrameFacts) -> bool {
         if self.rules.is_empty() {
             return false;
         }
@@ -194,12 +194,12 @@ impl Rules {
         drop
     }
 
-    fn admit(&mut self, flow: Flow, p: &Packet) {
+    fn admit(&mut self, flow: FrameFlow, p: &FrameFacts) {
         let began = match p.kind {
-            Kind::Tcp(t) if t.syn => Some(t.sequence),
+            FrameKind::Tcp(t) if t.syn => Some(t.sequence),
             _ => None,
         };
-        let fresh = || Counted { began, of_rule: vec![0; self.rules.len()] };
+        let fresh = || CountedFlow { began, of_rule: vec![0; self.rules.len()] };
         match self.flows.get_mut(&flow) {
             Some(known) if began.is_none() || known.began == began => {}
             Some(known) => *known = fresh(),
@@ -276,12 +276,12 @@ mod tests {
     #[test]
     fn words() {
         for good in ["syn=1", "data=3/flow", "data=2-9", "any=every:10", "ipv6=all"] {
-            assert_eq!(good.parse::<Rule>().expect("it is good").to_string(), good);
+            assert_eq!(good.parse::<DropRule>().expect("it is good").to_string(), good);
         }
         for bad in
             ["", "syn=", "syn=0", "syn=x", "data=9-2", "nothing", "every:3", "syn=every:0", "syn/flows"]
         {
-            let e = bad.parse::<Rule>().expect_err(bad).to_string();
+            let e = bad.parse::<DropRule>().expect_err(bad).to_string();
             assert!(e.contains("data=3/flow"), "{e}");
         }
     }

@@ -7,14 +7,14 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use linerate_netbox::{Builder, Conditions, NetBox, Way};
+use linerate_netbox::{Conditions, LinkDirection, NetBox, NetboxBuilder};
 use linerate_skips::{need, skip};
 
 const MS: Duration = Duration::from_millis(1);
 /// Timeout after which a test counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn start(builder: Builder) -> Option<NetBox> {
+fn start(builder: NetboxBuilder) -> Option<NetBox> {
     static LACK: OnceLock<Option<String>> = OnceLock::new();
     if let Some(lack) = LACK.get_or_init(NetBox::unavailable) {
         skip(need::NAMESPACES, lack);
@@ -79,7 +79,8 @@ fn bytes_survive_loss_reordering_and_duplication() {
 
 #[test]
 fn the_first_syn_is_lost_and_comes_again_a_second_later() {
-    let Some(net) = start(NetBox::builder().drop_frames(Way::Up, "syn=1".parse().expect("a rule"))) else {
+    let Some(net) = start(NetBox::builder().drop_frames(LinkDirection::Up, "syn=1".parse().expect("a rule")))
+    else {
         return;
     };
     let (_listener, at) = listen(&net);
@@ -125,7 +126,7 @@ fn conditions_change_while_it_runs() {
     client.send_to(b"one", to).expect("it goes");
     assert_eq!(server.recv(&mut buffer).expect("it comes"), 3);
     let dead = Conditions { drops: vec!["udp=all".parse().expect("a rule")], ..Conditions::default() };
-    net.change(Way::Up, dead).expect("it runs");
+    net.change(LinkDirection::Up, dead).expect("it runs");
     // The relay reads the order in its next turn: until then a frame may still pass.
     let start = Instant::now();
     while net.report().up.targeted == 0 {
@@ -133,7 +134,7 @@ fn conditions_change_while_it_runs() {
         std::thread::sleep(MS);
         assert!(start.elapsed() < PATIENCE);
     }
-    net.change(Way::Up, Conditions::default()).expect("it runs");
+    net.change(LinkDirection::Up, Conditions::default()).expect("it runs");
     server.set_read_timeout(Some(50 * MS)).expect("a timeout");
     while server.recv(&mut buffer).map_or(true, |n| &buffer[..n] != b"last") {
         client.send_to(b"last", to).expect("it goes");

@@ -19,7 +19,7 @@ use libc::{iovec, msghdr, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_ll, sock
 use linerate_net::Time;
 
 use crate::shell;
-use crate::world::{Answer, World};
+use crate::world::{Answer, DrillWorld};
 
 /// The functions that packetdrill must be linked with `--wrap` for.
 pub const WRAPPED: [&str; 29] = [
@@ -61,13 +61,14 @@ const INDEX: c_int = 1;
 const SIOCGSTAMP: c_ulong = 0x8906;
 const TUNSETIFF: c_ulong = 0x4004_54ca;
 
-static WORLD: Mutex<Option<World>> = Mutex::new(None);
+static WORLD: Mutex<Option<DrillWorld>> = Mutex::new(None);
 static TICKS: AtomicI64 = AtomicI64::new(0);
 
 /// Calls the world, which the first call creates.
-fn with<T>(ask: impl FnOnce(&mut World) -> T) -> T {
-    let mut guard: MutexGuard<'_, Option<World>> = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
-    let world = guard.get_or_insert_with(|| World::new().unwrap_or_else(|error| give_up(&error.to_string())));
+fn with<T>(ask: impl FnOnce(&mut DrillWorld) -> T) -> T {
+    let mut guard: MutexGuard<'_, Option<DrillWorld>> = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let world =
+        guard.get_or_insert_with(|| DrillWorld::new().unwrap_or_else(|error| give_up(&error.to_string())));
     ask(world)
 }
 
@@ -381,7 +382,7 @@ unsafe extern "C" fn __wrap_recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -
         // SAFETY: the caller's own arguments.
         return unsafe { libc::recvmsg(fd, msg, flags) };
     }
-    let Some(packet) = with(World::read_packet) else { give_up("no packet came") };
+    let Some(packet) = with(DrillWorld::read_packet) else { give_up("no packet came") };
     // SAFETY: as the manual page says, with one buffer and room for an address.
     unsafe {
         let iovec { iov_base, iov_len } = *(*msg).msg_iov;
@@ -408,7 +409,7 @@ unsafe extern "C" fn __wrap_system(command: *const c_char) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_gettimeofday(out: *mut timeval, _zone: *mut c_void) -> c_int {
-    let now = time_of(with(World::clock));
+    let now = time_of(with(DrillWorld::clock));
     // SAFETY: as the manual page says.
     unsafe { out.write(now) };
     0

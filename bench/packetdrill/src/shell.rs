@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use crate::world::World;
+use crate::world::DrillWorld;
 
 /// Runs a command and returns its exit code. Only a few commands affect this world.
-pub(crate) fn run(world: &mut World, command: &str) -> i32 {
+pub(crate) fn run(world: &mut DrillWorld, command: &str) -> i32 {
     let words: Vec<&str> = command.split_whitespace().collect();
     match words[..] {
         ["true"] => 0,

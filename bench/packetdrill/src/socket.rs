@@ -27,18 +27,18 @@ pub(crate) struct Socket {
 /// The state of a socket.
 pub(crate) enum Role {
     Fresh,
-    Listens(Listening),
-    Connection(Connection),
+    Listens(ScriptedListener),
+    Connection(ScriptedConnection),
 }
 
-pub(crate) struct Listening {
+pub(crate) struct ScriptedListener {
     pub(crate) listener: Listener,
     /// Connections that the stack accepted and the application did not, with their first data.
     pub(crate) queue: VecDeque<(Conn, SocketAddr, Option<Data>)>,
 }
 
 /// A connection as the application sees it.
-pub(crate) struct Connection {
+pub(crate) struct ScriptedConnection {
     pub(crate) conn: Conn,
     pub(crate) peer: SocketAddr,
     pub(crate) connected: bool,
@@ -53,10 +53,19 @@ pub(crate) struct Connection {
     pub(crate) shut: Option<u64>,
 }
 
-impl Connection {
-    pub(crate) fn new(conn: Conn, peer: SocketAddr, connected: bool) -> Connection {
+impl ScriptedConnection {
+    pub(crate) fn new(conn: Conn, peer: SocketAddr, connected: bool) -> ScriptedConnection {
         let inbox = VecDeque::new();
-        Connection { conn, peer, connected, claim: None, inbox, ended: false, error: None, shut: None }
+        ScriptedConnection {
+            conn,
+            peer,
+            connected,
+            claim: None,
+            inbox,
+            ended: false,
+            error: None,
+            shut: None,
+        }
     }
 
     /// Whether a read would return at once.
@@ -71,7 +80,7 @@ impl Socket {
         Socket { blocking: true, bound: None, role }
     }
 
-    pub(crate) fn connection(&mut self) -> Option<&mut Connection> {
+    pub(crate) fn connection(&mut self) -> Option<&mut ScriptedConnection> {
         match &mut self.role {
             Role::Connection(connection) => Some(connection),
             Role::Fresh | Role::Listens(_) => None,

@@ -8,7 +8,7 @@ use linerate_net::link::{Checksums, Link};
 use linerate_net::{Time, Waker};
 
 /// A link whose other end is a script.
-pub(crate) struct Wire {
+pub(crate) struct ScriptedWire {
     pub(crate) now: Time,
     /// Packets to the stack.
     pub(crate) inbox: VecDeque<Vec<u8>>,
@@ -18,14 +18,14 @@ pub(crate) struct Wire {
     waker: Waker,
 }
 
-impl Wire {
-    pub(crate) fn new(now: Time) -> io::Result<Wire> {
+impl ScriptedWire {
+    pub(crate) fn new(now: Time) -> io::Result<ScriptedWire> {
         let (inbox, outbox) = (VecDeque::new(), VecDeque::new());
-        Ok(Wire { now, inbox, outbox, mtu: 1500, waker: Waker::new()? })
+        Ok(ScriptedWire { now, inbox, outbox, mtu: 1500, waker: Waker::new()? })
     }
 }
 
-impl Link for Wire {
+impl Link for ScriptedWire {
     fn now(&mut self) -> Time {
         self.now
     }

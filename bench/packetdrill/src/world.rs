@@ -12,8 +12,8 @@ use linerate_net::{
 };
 
 use crate::limits::{BYTES, CALL, IDLE_TURNS, PACKET, TURNS};
-use crate::socket::{Connection, Descriptor, Listening, Role, Socket};
-use crate::wire::Wire;
+use crate::socket::{Descriptor, Role, ScriptedConnection, ScriptedListener, Socket};
+use crate::wire::ScriptedWire;
 
 /// Our first descriptor; the kernel's are smaller.
 const FIRST: i32 = 1 << 20;
@@ -27,8 +27,8 @@ const PORTS: u16 = 50_000;
 pub type Answer = Result<i64, i32>;
 
 /// The state behind packetdrill's calls.
-pub struct World {
-    stack: Stack<Wire>,
+pub struct DrillWorld {
+    stack: Stack<ScriptedWire>,
     events: Vec<Event>,
     descriptors: HashMap<i32, Descriptor>,
     next: i32,
@@ -40,18 +40,18 @@ pub struct World {
     port: u16,
 }
 
-impl World {
+impl DrillWorld {
     /// A machine without listeners.
     ///
     /// # Errors
     /// No file descriptor is left.
-    pub fn new() -> io::Result<World> {
+    pub fn new() -> io::Result<DrillWorld> {
         // A half-closed connection stays as long as a script wants.
         let limits = Limits { closing_time: PACKET, ..Limits::default() };
         let options = StackOptions { seed: Some(1), limits, ..StackOptions::default() };
-        let stack = Stack::new(Wire::new(BEGIN)?, options);
+        let stack = Stack::new(ScriptedWire::new(BEGIN)?, options);
         let (events, descriptors, addresses) = (Vec::new(), HashMap::new(), Vec::new());
-        Ok(World { stack, events, descriptors, next: FIRST, read_at: BEGIN, addresses, port: PORTS })
+        Ok(DrillWorld { stack, events, descriptors, next: FIRST, read_at: BEGIN, addresses, port: PORTS })
     }
 
     /// Whether a descriptor is ours.
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    fn connection(&mut self, fd: i32) -> Result<&mut Connection, i32> {
+    fn connection(&mut self, fd: i32) -> Result<&mut ScriptedConnection, i32> {
         self.socket(fd)?.connection().ok_or(libc::ENOTCONN)
     }
 
@@ -152,7 +152,7 @@ impl World {
     }
 
     /// Lets time pass until then, or until `done`.
-    fn pass_until(&mut self, until: Time, done: impl Fn(&World) -> bool) -> bool {
+    fn pass_until(&mut self, until: Time, done: impl Fn(&DrillWorld) -> bool) -> bool {
         loop {
             self.settle();
             if done(self) {
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    fn with(&mut self, conn: Conn, change: impl FnOnce(&mut Connection)) {
+    fn with(&mut self, conn: Conn, change: impl FnOnce(&mut ScriptedConnection)) {
         let mut all = self.descriptors.values_mut();
         let found = all.find_map(|descriptor| match descriptor {
             Descriptor::Tcp(socket) => socket.connection().filter(|connection| connection.conn == conn),
@@ -285,7 +285,7 @@ impl World {
         let at = self.socket(fd)?.bound.ok_or(libc::EDESTADDRREQ)?;
         let options = ListenOptions { backlog, ..ListenOptions::default() };
         let (listener, _) = self.stack.listen(at, &options).map_err(errno)?;
-        self.socket(fd)?.role = Role::Listens(Listening { listener, queue: Default::default() });
+        self.socket(fd)?.role = Role::Listens(ScriptedListener { listener, queue: Default::default() });
         Ok(0)
     }
 
@@ -300,7 +300,7 @@ impl World {
         )?;
         let Role::Listens(listening) = &mut self.socket(fd)?.role else { return Err(libc::EINVAL) };
         let (conn, peer, claim) = listening.queue.pop_front().ok_or(libc::EWOULDBLOCK)?;
-        let connection = Connection { claim, ..Connection::new(conn, peer, true) };
+        let connection = ScriptedConnection { claim, ..ScriptedConnection::new(conn, peer, true) };
         let accepted = self.add(Descriptor::Tcp(Socket::new(Role::Connection(connection))));
         Ok((accepted, peer))
     }
@@ -321,7 +321,7 @@ impl World {
         let options = ConnectOptions { from, ..ConnectOptions::default() };
         let conn = self.stack.connect(to, &options).map_err(errno)?;
         let socket = self.socket(fd)?;
-        socket.role = Role::Connection(Connection::new(conn, to, false));
+        socket.role = Role::Connection(ScriptedConnection::new(conn, to, false));
         if !socket.blocking {
             self.settle();
             return Err(libc::EINPROGRESS);
@@ -341,7 +341,7 @@ impl World {
         self.settle();
         let patience = if self.socket(fd)?.blocking { CALL } else { Duration::ZERO };
         let until = self.stack.link().now + patience;
-        let done = |world: &World| match world.descriptors.get(&fd) {
+        let done = |world: &DrillWorld| match world.descriptors.get(&fd) {
             Some(Descriptor::Tcp(socket)) => ready(socket),
             _ => true,
         };
@@ -555,9 +555,9 @@ mod tests {
 
     const SERVER: &str = "192.0.2.1:80";
 
-    fn worlds() -> (World, World) {
+    fn worlds() -> (DrillWorld, DrillWorld) {
         let world = |address: &str| {
-            let mut world = World::new().expect("a descriptor");
+            let mut world = DrillWorld::new().expect("a descriptor");
             world.add_address(address.parse().expect("an address"));
             world
         };
@@ -565,7 +565,7 @@ mod tests {
     }
 
     /// Delivers all sent packets in both directions.
-    fn exchange(one: &mut World, other: &mut World) {
+    fn exchange(one: &mut DrillWorld, other: &mut DrillWorld) {
         for _ in 0..4 {
             one.settle();
             while let Some((_, packet)) = one.stack.link_mut().outbox.pop_front() {
@@ -577,7 +577,7 @@ mod tests {
         }
     }
 
-    fn socket(world: &mut World) -> i32 {
+    fn socket(world: &mut DrillWorld) -> i32 {
         let fd = world.open_socket() as i32;
         assert_eq!(world.fcntl(fd, libc::F_SETFL, i64::from(libc::O_NONBLOCK)), Ok(0));
         fd

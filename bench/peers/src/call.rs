@@ -23,15 +23,15 @@ const COUNTED_AT_ONCE: u64 = 200_000;
 
 /// When to stop. A flag costs less than a look at the clock for each call.
 #[derive(Clone)]
-struct Clock {
+struct StopClock {
     over: Arc<AtomicBool>,
     begun: Instant,
     seconds: f64,
 }
 
-impl Clock {
-    fn start(seconds: f64) -> Clock {
-        let clock = Clock { over: Arc::default(), begun: Instant::now(), seconds };
+impl StopClock {
+    fn start(seconds: f64) -> StopClock {
+        let clock = StopClock { over: Arc::default(), begun: Instant::now(), seconds };
         let over = clock.over.clone();
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_secs_f64(seconds));
@@ -46,8 +46,8 @@ impl Clock {
 }
 
 /// What to do.
-struct Task {
-    clock: Clock,
+struct PeerTask {
+    clock: StopClock,
     in_flight: u32,
     /// Calls that begin each second; 0: as earlier ones end.
     rate: u64,
@@ -59,7 +59,7 @@ struct Task {
 
 /// What became of the calls.
 #[derive(Default)]
-struct Counts {
+struct CallCounts {
     answered: u64,
     /// POST requests that ended in an error.
     unsettled: u64,
@@ -82,7 +82,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     let origin = format!("http://{}", uri.authority().context("the URL names no host")?);
     crate::hello::runtime()?.block_on(async {
         let posts = Arc::<AtomicU64>::default();
-        let task = Task { clock: Clock::start(seconds), in_flight, rate, post_every, posts };
+        let task = PeerTask { clock: StopClock::start(seconds), in_flight, rate, post_every, posts };
         let counts = match name.as_str() {
             "send-h2" => send(&streams(&origin, in_flight)?, &task).await?,
             "hyper-util-h2" => hyper(&uri, &origin, &task, true).await?,
@@ -114,7 +114,7 @@ fn streams(origin: &str, in_flight: u32) -> Result<Client> {
 }
 
 /// `in_flight` tasks, each of which calls again when its response is there. A call with a number is a POST.
-async fn tasks<F, C>(task: &Task, make: impl Fn() -> C) -> Result<Counts>
+async fn tasks<F, C>(task: &PeerTask, make: impl Fn() -> C) -> Result<CallCounts>
 where
     C: FnMut(Option<u64>) -> F + Send + 'static,
     F: Future<Output = Result<usize>> + Send + 'static,
@@ -122,14 +122,14 @@ where
     if task.rate > 0 {
         let (answered, p99) = pace::run(task.clock.seconds, task.rate, task.in_flight, make()).await?;
         let p99_us = Some(p99.as_micros() as u64);
-        return Ok(Counts { answered, p99_us, ..Counts::default() });
+        return Ok(CallCounts { answered, p99_us, ..CallCounts::default() });
     }
     let tasks: Vec<_> = (0..task.in_flight)
         .map(|_| {
             let (clock, every, posts) = (task.clock.clone(), task.post_every, task.posts.clone());
             let mut call = make();
             tokio::spawn(async move {
-                let (mut counts, mut turn) = (Counts::default(), 0);
+                let (mut counts, mut turn) = (CallCounts::default(), 0);
                 while !clock.is_over() {
                     turn += 1;
                     if every > 0 && turn % every == 0 {
@@ -146,7 +146,7 @@ where
             })
         })
         .collect();
-    let mut all = Counts::default();
+    let mut all = CallCounts::default();
     for task in tasks {
         let counts = task.await??;
         all.answered += counts.answered;
@@ -161,7 +161,7 @@ fn get() -> http::Request<Bytes> {
     request
 }
 
-async fn send(client: &Client, task: &Task) -> Result<Counts> {
+async fn send(client: &Client, task: &PeerTask) -> Result<CallCounts> {
     tasks(task, || {
         let client = client.clone();
         move |post| {
@@ -175,27 +175,27 @@ async fn send(client: &Client, task: &Task) -> Result<Counts> {
     .await
 }
 
-async fn send_all(client: &Client, clock: &Clock) -> Result<Counts> {
+async fn send_all(client: &Client, clock: &StopClock) -> Result<CallCounts> {
     let requests = futures_util::stream::iter(std::iter::from_fn(|| (!clock.is_over()).then(get)));
     let (mut responses, mut answered) = (client.send_all(requests), 0);
     while let Some(response) = responses.next().await {
         ensure!(!response?.body().is_empty(), "an empty response");
         answered += 1;
     }
-    Ok(Counts { answered, ..Counts::default() })
+    Ok(CallCounts { answered, ..CallCounts::default() })
 }
 
-async fn send_counted(client: &Client, clock: &Clock) -> Result<Counts> {
+async fn send_counted(client: &Client, clock: &StopClock) -> Result<CallCounts> {
     let mut answered = 0;
     while !clock.is_over() {
         let counted = client.send_counted(Template::get("/")?, COUNTED_AT_ONCE).await?;
         ensure!(counted.responses == COUNTED_AT_ONCE, "{counted:?}");
         answered += counted.responses;
     }
-    Ok(Counts { answered, ..Counts::default() })
+    Ok(CallCounts { answered, ..CallCounts::default() })
 }
 
-async fn hyper(uri: &http::Uri, origin: &str, task: &Task, http2: bool) -> Result<Counts> {
+async fn hyper(uri: &http::Uri, origin: &str, task: &PeerTask, http2: bool) -> Result<CallCounts> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client =
@@ -214,7 +214,7 @@ async fn hyper(uri: &http::Uri, origin: &str, task: &Task, http2: bool) -> Resul
     .await
 }
 
-async fn reqwest(url: &str, origin: &str, task: &Task) -> Result<Counts> {
+async fn reqwest(url: &str, origin: &str, task: &PeerTask) -> Result<CallCounts> {
     let client = reqwest::Client::builder().tcp_nodelay(true).no_proxy().build()?;
     let url: reqwest::Url = url.parse()?;
     tasks(task, || {

@@ -19,12 +19,12 @@ const PATIENCE: Duration = Duration::from_millis(1);
 const QUEUE: usize = 65_536;
 
 #[derive(Default)]
-struct Queue {
+struct TaskQueue {
     waiting: Mutex<VecDeque<TcpStream>>,
     more: Condvar,
 }
 
-impl Queue {
+impl TaskQueue {
     fn put(&self, connection: TcpStream) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() < QUEUE {
@@ -47,7 +47,7 @@ impl Queue {
 /// Serves until the process is killed.
 pub(crate) fn serve(at: SocketAddr) -> Result<()> {
     let listener = TcpListener::bind(at).with_context(|| format!("cannot listen on {at}"))?;
-    let queue = Arc::new(Queue::default());
+    let queue = Arc::new(TaskQueue::default());
     for _ in 0..THREADS {
         let queue = Arc::clone(&queue);
         std::thread::spawn(move || {

@@ -15,7 +15,7 @@ use crate::args::Args;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
-struct Watched {
+struct WatchedChild {
     run_delay_ns: u64,
     rss_kb: Vec<(f64, u64)>,
 }
@@ -38,7 +38,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<()> {
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot start {program}"))?;
     let pid = child.id();
-    let (mut watched, mut timed_out) = (Watched::default(), false);
+    let (mut watched, mut timed_out) = (WatchedChild::default(), false);
     let (status, usage) = loop {
         look(pid, start.elapsed(), &mut watched);
         if let Some(end) = sys::reap(pid)? {
@@ -69,7 +69,7 @@ fn prepare(core: Option<usize>) -> std::io::Result<()> {
 }
 
 /// Adds up how long the program's threads were runnable without a CPU, and records its memory.
-fn look(pid: u32, at: Duration, into: &mut Watched) {
+fn look(pid: u32, at: Duration, into: &mut WatchedChild) {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return };
     let delays = tasks.flatten().filter_map(|t| {
         let text = std::fs::read_to_string(t.path().join("schedstat")).ok()?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use memchr::memmem;
 
-use crate::sys::{self, Peer};
+use crate::sys::{self, PeerAddress};
 
 /// Responses from this size on get a large receive buffer at once. The kernel would grow the buffer
 /// while responses wait for it: 5,600 instead of 9,300 responses of 1 MB per second. At 32 kB it
@@ -19,7 +19,7 @@ const ROOM: i32 = 1 << 20;
 
 /// Options of a raw client.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RawClientOptions {
     /// The server.
     pub target: SocketAddrV4,
     /// Connections held open.
@@ -40,7 +40,7 @@ pub struct Options {
 
 /// Counters of a raw client.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
+pub struct RawClientCounts {
     /// Complete responses (by length alone).
     pub answered: u64,
     /// Bytes received.
@@ -53,7 +53,7 @@ pub struct Counts {
     pub elapsed: Duration,
 }
 
-impl Options {
+impl RawClientOptions {
     /// One request, as a load generator sends it by default.
     pub fn request(&self) -> Vec<u8> {
         let close = if self.short { "Connection: close\r\n" } else { "" };
@@ -66,7 +66,7 @@ impl Options {
         if answer > LARGE {
             sys::set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, ROOM)?;
         }
-        sys::connect(fd, &Peer::new(self.target))?;
+        sys::connect(fd, &PeerAddress::new(self.target))?;
         sys::set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         sys::set_nonblocking(fd)?;
         Ok(fd)

@@ -4,15 +4,15 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Instant;
 
-use crate::client::{Counts, Options};
-use crate::sys::{self, Epoll, Peer};
+use crate::client::{RawClientCounts, RawClientOptions};
+use crate::sys::{self, PeerAddress, RawEpoll};
 
 const WAIT_MS: i32 = 50;
 
 /// Bytes per receive: holds every window measured, and more makes no difference.
 const RECEIVE: usize = 32 << 10;
 
-struct Connection {
+struct EpollClientConnection {
     fd: RawFd,
     /// Bytes received of the current response.
     got: usize,
@@ -23,29 +23,29 @@ struct Connection {
 }
 
 /// Runs until the time is over; responses in flight then are not counted.
-pub fn run(o: &Options) -> io::Result<Counts> {
+pub fn run(o: &RawClientOptions) -> io::Result<RawClientCounts> {
     if o.short { short(o) } else { kept(o) }
 }
 
 /// The order of work in a turn of the loop. Which is faster depends on how much one connection
 /// delivers.
-struct Turn {
+struct LoopOrder {
     /// Receive from all ready connections first, then send to all: the same code runs in a row.
     sends_last: bool,
     /// How often to poll for events before sleeping.
     looks: u32,
 }
 
-impl Turn {
+impl LoopOrder {
     /// Chooses by the bytes in flight per connection. With small windows, receiving from all first
     /// saves 1 to 3 % of the time. With large ones the server should get its work at once, and
     /// sleeping costs more than polling three times (2 to 3 %).
-    fn best_for(window: usize) -> Turn {
+    fn best_for(window: usize) -> LoopOrder {
         let small = window <= 4 << 10;
-        Turn { sends_last: small, looks: if small { 0 } else { 3 } }
+        LoopOrder { sends_last: small, looks: if small { 0 } else { 3 } }
     }
 
-    fn wait(&self, epoll: &mut Epoll) -> io::Result<usize> {
+    fn wait(&self, epoll: &mut RawEpoll) -> io::Result<usize> {
         for _ in 0..self.looks {
             match epoll.wait(0)? {
                 0 => {}
@@ -56,33 +56,34 @@ impl Turn {
     }
 }
 
-struct Kept {
+struct KeptConnections {
     row: Vec<u8>,
     request: usize,
     answer: usize,
     buffer: Vec<u8>,
-    counts: Counts,
+    counts: RawClientCounts,
 }
 
-fn kept(o: &Options) -> io::Result<Counts> {
+fn kept(o: &RawClientOptions) -> io::Result<RawClientCounts> {
     let request = o.request();
     let answer = o.learn()?;
-    let mut epoll = Epoll::new()?;
+    let mut epoll = RawEpoll::new()?;
     let mut connections = Vec::with_capacity(o.connections);
     for i in 0..o.connections {
         let fd = o.connect(answer)?;
         epoll.add(fd, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET, i as u64)?;
-        connections.push(Connection { fd, got: 0, unsent: o.depth * request.len(), at: 0 });
+        connections.push(EpollClientConnection { fd, got: 0, unsent: o.depth * request.len(), at: 0 });
     }
     // One extra request, so that a slice of `depth` requests exists from any offset in a request.
     let row = request.repeat(o.depth + 1);
     let buffer = vec![0; o.receive.unwrap_or(RECEIVE)];
-    let mut k = Kept { row, request: request.len(), answer, buffer, counts: Counts::default() };
+    let mut k =
+        KeptConnections { row, request: request.len(), answer, buffer, counts: RawClientCounts::default() };
     let start = Instant::now();
     for c in &mut connections {
         k.send(c)?;
     }
-    let turn = Turn::best_for(o.depth * answer);
+    let turn = LoopOrder::best_for(o.depth * answer);
     loop {
         let n = turn.wait(&mut epoll)?;
         for i in 0..n {
@@ -105,8 +106,8 @@ fn kept(o: &Options) -> io::Result<Counts> {
     }
 }
 
-impl Kept {
-    fn receive(&mut self, c: &mut Connection) -> io::Result<()> {
+impl KeptConnections {
+    fn receive(&mut self, c: &mut EpollClientConnection) -> io::Result<()> {
         loop {
             let n = match sys::recv(c.fd, &mut self.buffer) {
                 Ok(0) => return Err(io::Error::other("the server closed a connection")),
@@ -127,7 +128,7 @@ impl Kept {
         }
     }
 
-    fn send(&self, c: &mut Connection) -> io::Result<()> {
+    fn send(&self, c: &mut EpollClientConnection) -> io::Result<()> {
         while c.unsent > 0 {
             let end = self.row.len().min(c.at + c.unsent);
             match sys::send(c.fd, &self.row[c.at..end], false) {
@@ -144,13 +145,13 @@ impl Kept {
 }
 
 /// A new connection for each request, `connections` at a time.
-fn short(o: &Options) -> io::Result<Counts> {
+fn short(o: &RawClientOptions) -> io::Result<RawClientCounts> {
     let request = o.request();
     let answer = o.learn()?;
-    let peer = Peer::new(o.target);
-    let mut epoll = Epoll::new()?;
+    let peer = PeerAddress::new(o.target);
+    let mut epoll = RawEpoll::new()?;
     let mut buffer = vec![0; o.receive.unwrap_or(RECEIVE)];
-    let mut counts = Counts::default();
+    let mut counts = RawClientCounts::default();
     let start = Instant::now();
     let mut slots = Vec::with_capacity(o.connections);
     for i in 0..o.connections {
@@ -190,7 +191,12 @@ fn short(o: &Options) -> io::Result<Counts> {
     }
 }
 
-fn open(epoll: &Epoll, peer: &Peer, request: &[u8], slot: usize) -> io::Result<Connection> {
+fn open(
+    epoll: &RawEpoll,
+    peer: &PeerAddress,
+    request: &[u8],
+    slot: usize,
+) -> io::Result<EpollClientConnection> {
     let fd = sys::socket(true)?;
     sys::connect(fd, peer)?;
     // On loopback the handshake is complete when connect returns; elsewhere the send waits for
@@ -198,5 +204,5 @@ fn open(epoll: &Epoll, peer: &Peer, request: &[u8], slot: usize) -> io::Result<C
     let sent = sys::send(fd, request, false).is_ok();
     let events = if sent { libc::EPOLLIN } else { libc::EPOLLIN | libc::EPOLLOUT };
     epoll.add(fd, events | libc::EPOLLET, slot as u64)?;
-    Ok(Connection { fd, got: 0, unsent: usize::from(!sent), at: 0 })
+    Ok(EpollClientConnection { fd, got: 0, unsent: usize::from(!sent), at: 0 })
 }

@@ -28,14 +28,14 @@ pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// A frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame<'a> {
+pub(crate) struct RawFrame<'a> {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
     pub(crate) payload: &'a [u8],
 }
 
-impl Frame<'_> {
+impl RawFrame<'_> {
     pub(crate) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
@@ -43,13 +43,13 @@ impl Frame<'_> {
 
 /// Takes the first frame, if all of it is there.
 #[inline]
-pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Option<Frame<'a>> {
+pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Option<RawFrame<'a>> {
     let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
     let len = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
     let (payload, behind) = rest.split_at_checked(len)?;
     *bytes = behind;
     let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & WINDOW;
-    Some(Frame { kind: head[3], flags: head[4], stream, payload })
+    Some(RawFrame { kind: head[3], flags: head[4], stream, payload })
 }
 
 /// Appends a frame.

@@ -6,15 +6,15 @@ use std::net::TcpStream;
 use std::os::fd::{IntoRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-use crate::client::{Counts, Options};
-use crate::h2::{self, Frame};
-use crate::sys::{self, Epoll};
+use crate::client::{RawClientCounts, RawClientOptions};
+use crate::h2::{self, RawFrame};
+use crate::sys::{self, RawEpoll};
 
 const WAIT_MS: i32 = 50;
 const RECEIVE: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-struct Connection {
+struct StreamClientConnection {
     fd: RawFd,
     /// Bytes received of the current response.
     got: usize,
@@ -28,9 +28,9 @@ struct Connection {
 ///
 /// # Errors
 /// The server closes a connection, or its responses differ in length.
-pub fn run(o: &Options) -> io::Result<Counts> {
+pub fn run(o: &RawClientOptions) -> io::Result<RawClientCounts> {
     let request = request(o);
-    let mut epoll = Epoll::new()?;
+    let mut epoll = RawEpoll::new()?;
     let mut response = 0;
     let mut connections = Vec::with_capacity(o.connections);
     for i in 0..o.connections {
@@ -40,10 +40,10 @@ pub fn run(o: &Options) -> io::Result<Counts> {
         }
         response = len;
         epoll.add(fd, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET, i as u64)?;
-        connections.push(Connection { fd, got: 0, stream: 3, out: Vec::new(), sent: 0 });
+        connections.push(StreamClientConnection { fd, got: 0, stream: 3, out: Vec::new(), sent: 0 });
     }
     let mut buffer = vec![0; o.receive.unwrap_or(RECEIVE)];
-    let mut counts = Counts::default();
+    let mut counts = RawClientCounts::default();
     let start = Instant::now();
     for c in &mut connections {
         ask(c, &request, o.depth);
@@ -68,7 +68,7 @@ pub fn run(o: &Options) -> io::Result<Counts> {
 }
 
 /// One request, as `linerate load` sends it by default.
-fn request(o: &Options) -> Vec<u8> {
+fn request(o: &RawClientOptions) -> Vec<u8> {
     let mut block = vec![0x82, 0x86, 0x84];
     h2::put_field(1, &o.target.to_string(), &mut block);
     let mut frame = Vec::new();
@@ -78,7 +78,7 @@ fn request(o: &Options) -> Vec<u8> {
 
 /// A connection on which the settings were exchanged and the first response has come, with the
 /// length of that response.
-fn open(o: &Options, request: &[u8]) -> io::Result<(RawFd, usize)> {
+fn open(o: &RawClientOptions, request: &[u8]) -> io::Result<(RawFd, usize)> {
     let mut s = TcpStream::connect(o.target)?;
     s.set_nodelay(true)?;
     s.set_read_timeout(Some(PATIENCE))?;
@@ -95,7 +95,7 @@ fn open(o: &Options, request: &[u8]) -> io::Result<(RawFd, usize)> {
         let mut rest = &all[..];
         let (mut len, mut acknowledged, mut ended) = (0, false, false);
         while let Some(frame) = h2::next(&mut rest) {
-            let Frame { kind, stream, payload, .. } = frame;
+            let RawFrame { kind, stream, payload, .. } = frame;
             acknowledged |= kind == h2::SETTINGS && frame.has(h2::ACK);
             if stream == 1 && (kind == h2::HEADERS || kind == h2::DATA) {
                 len += h2::HEAD + payload.len();
@@ -112,7 +112,12 @@ fn open(o: &Options, request: &[u8]) -> io::Result<(RawFd, usize)> {
     }
 }
 
-fn receive(c: &mut Connection, buffer: &mut [u8], response: usize, counts: &mut Counts) -> io::Result<usize> {
+fn receive(
+    c: &mut StreamClientConnection,
+    buffer: &mut [u8],
+    response: usize,
+    counts: &mut RawClientCounts,
+) -> io::Result<usize> {
     let mut all = 0;
     loop {
         let n = match sys::recv(c.fd, buffer) {
@@ -134,7 +139,7 @@ fn receive(c: &mut Connection, buffer: &mut [u8], response: usize, counts: &mut 
 }
 
 /// Adds requests on new streams.
-fn ask(c: &mut Connection, request: &[u8], times: usize) {
+fn ask(c: &mut StreamClientConnection, request: &[u8], times: usize) {
     for _ in 0..times {
         let at = c.out.len();
         c.out.extend_from_slice(request);
@@ -143,7 +148,7 @@ fn ask(c: &mut Connection, request: &[u8], times: usize) {
     }
 }
 
-fn send(c: &mut Connection) -> io::Result<()> {
+fn send(c: &mut StreamClientConnection) -> io::Result<()> {
     while c.sent < c.out.len() {
         match sys::send(c.fd, &c.out[c.sent..], false) {
             Ok(n) => c.sent += n,

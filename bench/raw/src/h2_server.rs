@@ -27,7 +27,7 @@ const STDIN: u64 = u64::MAX - 1;
 
 /// Options of the server.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RawStreamServerOptions {
     /// The listening address; port 0 picks one.
     pub listen: SocketAddrV4,
     /// Bytes of body in each response.
@@ -41,7 +41,7 @@ pub struct Options {
 }
 
 /// The two frames of a response, of which only the stream's number differs.
-struct Response {
+struct RawResponseFrames {
     bytes: Vec<u8>,
     /// Where the DATA frame begins.
     data: usize,
@@ -49,8 +49,8 @@ struct Response {
     second: u64,
 }
 
-impl Response {
-    fn new(body: usize) -> Response {
+impl RawResponseFrames {
+    fn new(body: usize) -> RawResponseFrames {
         // The fields of the bare server of HTTP/1.1.
         let mut block = vec![0x88];
         h2::put_field(54, "bare", &mut block);
@@ -62,7 +62,7 @@ impl Response {
         let data = bytes.len();
         let body: Vec<u8> = TEXT.iter().cycle().take(body).copied().collect();
         h2::put(h2::DATA, h2::END_STREAM, 0, &body, &mut bytes);
-        Response { bytes, data, second: sys::now_us() / 1_000_000 }
+        RawResponseFrames { bytes, data, second: sys::now_us() / 1_000_000 }
     }
 
     #[inline]
@@ -74,7 +74,7 @@ impl Response {
     }
 }
 
-struct Connection {
+struct StreamServerConnection {
     fd: RawFd,
     tls: Option<ServerConnection>,
     /// The beginning of a frame.
@@ -87,38 +87,38 @@ struct Connection {
 }
 
 /// A running server.
-pub struct Server {
-    options: Options,
+pub struct RawStreamServer {
+    options: RawStreamServerOptions,
     listener: RawFd,
-    epoll: sys::Epoll,
-    response: Response,
-    connections: Vec<Option<Connection>>,
+    epoll: sys::RawEpoll,
+    response: RawResponseFrames,
+    connections: Vec<Option<StreamServerConnection>>,
     free: Vec<usize>,
     buffer: Vec<u8>,
     plain: Vec<u8>,
     requests: u64,
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for RawStreamServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Server({:?}, {} requests)", self.options, self.requests)
     }
 }
 
-impl Server {
+impl RawStreamServer {
     /// Binds; returns the server and the address it got.
-    pub fn bind(options: Options) -> io::Result<(Server, SocketAddrV4)> {
+    pub fn bind(options: RawStreamServerOptions) -> io::Result<(RawStreamServer, SocketAddrV4)> {
         if options.body > LONGEST_BODY {
             return Err(io::Error::other(format!("a body of up to {LONGEST_BODY} bytes")));
         }
         let (listener, at) = sys::listen(options.listen)?;
-        let epoll = sys::Epoll::new()?;
+        let epoll = sys::RawEpoll::new()?;
         epoll.add(listener, libc::EPOLLIN, LISTENER)?;
         if options.until_stdin_ends {
             epoll.add(0, libc::EPOLLIN, STDIN)?;
         }
-        let server = Server {
-            response: Response::new(options.body),
+        let server = RawStreamServer {
+            response: RawResponseFrames::new(options.body),
             options,
             listener,
             epoll,
@@ -138,7 +138,7 @@ impl Server {
             let most = if self.options.spin { Duration::ZERO } else { Duration::from_millis(WAIT_MS as u64) };
             let n = self.epoll.wait_for(most)?;
             if n > 0 && sys::now_us() / 1_000_000 != self.response.second {
-                self.response = Response::new(self.options.body);
+                self.response = RawResponseFrames::new(self.options.body);
             }
             for i in 0..n {
                 match self.epoll.event(i) {
@@ -159,7 +159,7 @@ impl Server {
             });
             let tls =
                 self.options.tls.clone().map(ServerConnection::new).transpose().map_err(io::Error::other)?;
-            let mut c = Connection {
+            let mut c = StreamServerConnection {
                 fd,
                 tls,
                 carry: Vec::new(),
@@ -191,7 +191,7 @@ impl Server {
     }
 
     /// Reads and writes as much as possible; returns whether the connection still exists.
-    fn turn(&mut self, c: &mut Connection) -> io::Result<bool> {
+    fn turn(&mut self, c: &mut StreamServerConnection) -> io::Result<bool> {
         loop {
             // A peer that does not read gets no more responses.
             if !flush(c)? {
@@ -213,7 +213,7 @@ impl Server {
         }
     }
 
-    fn receive(&mut self, c: &mut Connection, bytes: &[u8]) -> io::Result<()> {
+    fn receive(&mut self, c: &mut StreamServerConnection, bytes: &[u8]) -> io::Result<()> {
         let Some(mut tls) = c.tls.take() else { return self.take(c, bytes) };
         let mut rest = bytes;
         let mut plain = std::mem::take(&mut self.plain);
@@ -236,7 +236,7 @@ impl Server {
     }
 
     /// Responds to the requests in some bytes.
-    fn take(&mut self, c: &mut Connection, bytes: &[u8]) -> io::Result<()> {
+    fn take(&mut self, c: &mut StreamServerConnection, bytes: &[u8]) -> io::Result<()> {
         if c.carry.is_empty() {
             let rest = self.frames(c, bytes)?;
             c.carry.extend_from_slice(rest);
@@ -251,7 +251,7 @@ impl Server {
     }
 
     /// Responds to the requests in whole frames; returns the rest.
-    fn frames<'a>(&mut self, c: &mut Connection, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
+    fn frames<'a>(&mut self, c: &mut StreamServerConnection, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
         let mut rest = bytes;
         if !c.begun {
             if rest.len() < h2::PREFACE.len() {
@@ -285,7 +285,7 @@ impl Server {
 }
 
 /// Sends what is left; returns whether all of it was sent.
-fn flush(c: &mut Connection) -> io::Result<bool> {
+fn flush(c: &mut StreamServerConnection) -> io::Result<bool> {
     while c.sent < c.out.len() {
         match sys::send(c.fd, &c.out[c.sent..], false) {
             Ok(n) => c.sent += n,

@@ -59,7 +59,7 @@ fn serve(words: impl Iterator<Item = String>) -> Result<()> {
         (None, None) => None,
         _ => bail!("--stall-ms and --stall-every-ms go together, the first below the second"),
     };
-    let options = server::Options {
+    let options = server::RawServerOptions {
         listen: a.or("listen", SocketAddrV4::new([127, 0, 0, 1].into(), 0))?,
         body: a.or("body", 13)?,
         close_after: a.maybe("close-after")?,
@@ -71,7 +71,7 @@ fn serve(words: impl Iterator<Item = String>) -> Result<()> {
     };
     sys::raise_descriptor_limit();
     sys::end_on_signal();
-    let (server, at) = server::Server::bind(options).context("cannot listen")?;
+    let (server, at) = server::RawServer::bind(options).context("cannot listen")?;
     print_line(&json!({ "listening": at.to_string() }))?;
     let seen = server.run()?;
     print_line(&json!({
@@ -85,7 +85,7 @@ fn serve_by_ring(words: impl Iterator<Item = String>) -> Result<()> {
     sys::raise_descriptor_limit();
     sys::end_on_signal();
     let at = a.or("listen", SocketAddrV4::new([127, 0, 0, 1].into(), 0))?;
-    let (server, at) = ring_server::Server::bind(at, a.or("body", 13)?).context("cannot listen")?;
+    let (server, at) = ring_server::RawRingServer::bind(at, a.or("body", 13)?).context("cannot listen")?;
     print_line(&json!({ "listening": at.to_string() }))?;
     Ok(server.run()?)
 }
@@ -97,7 +97,7 @@ fn serve_h2(words: impl Iterator<Item = String>) -> Result<()> {
         (None, None) => None,
         _ => bail!("--tls-cert and --tls-key go together"),
     };
-    let options = h2_server::Options {
+    let options = h2_server::RawStreamServerOptions {
         listen: a.or("listen", SocketAddrV4::new([127, 0, 0, 1].into(), 0))?,
         body: a.or("body", 13)?,
         spin: a.or("spin", false)?,
@@ -106,7 +106,7 @@ fn serve_h2(words: impl Iterator<Item = String>) -> Result<()> {
     };
     sys::raise_descriptor_limit();
     sys::end_on_signal();
-    let (server, at) = h2_server::Server::bind(options).context("cannot listen")?;
+    let (server, at) = h2_server::RawStreamServer::bind(options).context("cannot listen")?;
     print_line(&json!({ "listening": at.to_string() }))?;
     let requests = server.run()?;
     print_line(&json!({ "requests": requests, "cpu_s": sys::cpu_seconds() }))
@@ -128,7 +128,7 @@ fn serve_tls(words: impl Iterator<Item = String>) -> Result<()> {
     let at = a.or("listen", SocketAddrV4::new([127, 0, 0, 1].into(), 0))?;
     let file = |name| a.maybe::<String>(name)?.with_context(|| format!("--{name} FILE is needed"));
     let config = tls(&file("tls-cert")?, &file("tls-key")?, b"http/1.1")?;
-    let server = tls_server::Server::bind(at, a.or("body", 13)?, config).context("cannot listen")?;
+    let server = tls_server::RawTlsServer::bind(at, a.or("body", 13)?, config).context("cannot listen")?;
     print_line(&json!({ "listening": server.at()?.to_string() }))?;
     Ok(server.run()?)
 }
@@ -136,7 +136,7 @@ fn serve_tls(words: impl Iterator<Item = String>) -> Result<()> {
 fn send(words: impl Iterator<Item = String>, how: &str) -> Result<()> {
     let known = ["target", "connections", "depth", "short", "seconds", "core", "receive", "fields"];
     let a = Args::parse(words, &known)?;
-    let options = client::Options {
+    let options = client::RawClientOptions {
         target: a.maybe("target")?.context("--target ADDR:PORT is needed")?,
         connections: a.or("connections", 64)?,
         depth: a.or("depth", 1)?,

@@ -16,7 +16,7 @@ const LONGEST: usize = 64 << 10;
 
 /// What a request demands for its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
+pub enum AfterRequest {
     /// Keep it.
     Keep,
     /// Keep it, and say so in the response (HTTP/1.0).
@@ -27,18 +27,18 @@ pub enum After {
 
 /// The result of counting one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedRequests {
     /// Complete requests.
     pub requests: u64,
     /// What the last of them demands.
-    pub after: After,
+    pub after: AfterRequest,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownRequest {
     len: usize,
     row: Vec<u8>,
-    after: After,
+    after: AfterRequest,
 }
 
 /// The position of a connection inside a request.
@@ -52,12 +52,12 @@ pub struct Partial {
 /// The requests seen so far.
 #[derive(Debug, Default)]
 pub struct Matcher {
-    known: Vec<Known>,
+    known: Vec<KnownRequest>,
 }
 
 impl Matcher {
     /// Counts the requests in `bytes`, which continue at `at`. `None`: not a request.
-    pub fn count(&mut self, at: &mut Partial, bytes: &[u8]) -> Option<Counted> {
+    pub fn count(&mut self, at: &mut Partial, bytes: &[u8]) -> Option<CountedRequests> {
         if at.carry.is_empty()
             && let Some(k) = self.known.get(at.known)
             && let Some(expected) = k.row.get(at.matched..at.matched + bytes.len())
@@ -65,12 +65,12 @@ impl Matcher {
         {
             let whole = at.matched + bytes.len();
             at.matched = whole % k.len;
-            return Some(Counted { requests: (whole / k.len) as u64, after: k.after });
+            return Some(CountedRequests { requests: (whole / k.len) as u64, after: k.after });
         }
         self.count_slowly(at, bytes)
     }
 
-    fn count_slowly(&mut self, at: &mut Partial, bytes: &[u8]) -> Option<Counted> {
+    fn count_slowly(&mut self, at: &mut Partial, bytes: &[u8]) -> Option<CountedRequests> {
         let mut all = std::mem::take(&mut at.carry);
         if let Some(k) = self.known.get(at.known) {
             all.extend_from_slice(&k.row[..at.matched]);
@@ -78,11 +78,11 @@ impl Matcher {
         at.matched = 0;
         all.extend_from_slice(bytes);
         let mut rest = &all[..];
-        let mut counted = Counted { requests: 0, after: After::Keep };
-        while counted.after != After::Close {
+        let mut counted = CountedRequests { requests: 0, after: AfterRequest::Keep };
+        while counted.after != AfterRequest::Close {
             let Some((len, after)) = self.next(at, rest) else { break };
             rest = &rest[len..];
-            counted = Counted { requests: counted.requests + 1, after };
+            counted = CountedRequests { requests: counted.requests + 1, after };
         }
         match self.known.iter().position(|k| k.len > rest.len() && k.row.starts_with(rest)) {
             Some(i) => (at.known, at.matched) = (i, rest.len()),
@@ -92,7 +92,7 @@ impl Matcher {
     }
 
     /// The first complete request in `bytes`: its length and what it demands.
-    fn next(&mut self, at: &mut Partial, bytes: &[u8]) -> Option<(usize, After)> {
+    fn next(&mut self, at: &mut Partial, bytes: &[u8]) -> Option<(usize, AfterRequest)> {
         if let Some(i) = self.known.iter().position(|k| bytes.starts_with(&k.row[..k.len])) {
             at.known = i;
             return Some((self.known[i].len, self.known[i].after));
@@ -101,14 +101,14 @@ impl Matcher {
         if self.known.len() < KNOWN && len <= ROW / 4 {
             let row = bytes[..len].repeat(ROW / len);
             at.known = self.known.len();
-            self.known.push(Known { len, row, after });
+            self.known.push(KnownRequest { len, row, after });
         }
         Some((len, after))
     }
 }
 
 /// Parses one request: its length including the body, and what it demands.
-fn read(bytes: &[u8]) -> Option<(usize, After)> {
+fn read(bytes: &[u8]) -> Option<(usize, AfterRequest)> {
     let head = memmem::find(bytes, b"\r\n\r\n")? + 4;
     let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
     let field = |name: &str| {
@@ -118,10 +118,10 @@ fn read(bytes: &[u8]) -> Option<(usize, After)> {
     let body: usize = field("content-length").map_or(Some(0), |v| v.parse().ok())?;
     let old = text.lines().next().is_some_and(|l| l.ends_with("http/1.0"));
     let after = match field("connection") {
-        Some("close") => After::Close,
-        Some("keep-alive") if old => After::KeepAndSay,
-        _ if old => After::Close,
-        _ => After::Keep,
+        Some("close") => AfterRequest::Close,
+        Some("keep-alive") if old => AfterRequest::KeepAndSay,
+        _ if old => AfterRequest::Close,
+        _ => AfterRequest::Keep,
     };
     (bytes.len() >= head + body).then_some((head + body, after))
 }
@@ -134,9 +134,9 @@ mod tests {
     const LAST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     const POST: &[u8] = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
 
-    fn count_in_pieces(bytes: &[u8], piece: usize) -> (u64, After) {
+    fn count_in_pieces(bytes: &[u8], piece: usize) -> (u64, AfterRequest) {
         let (mut matcher, mut at) = (Matcher::default(), Partial::default());
-        let mut sum = Counted { requests: 0, after: After::Keep };
+        let mut sum = CountedRequests { requests: 0, after: AfterRequest::Keep };
         for part in bytes.chunks(piece) {
             let c = matcher.count(&mut at, part).expect("requests");
             sum.requests += c.requests;
@@ -151,11 +151,11 @@ mod tests {
     fn every_cut_counts_the_same() {
         let mixed = [GET, GET, POST, POST, GET, LAST].concat();
         for piece in 1..mixed.len() + 1 {
-            assert_eq!(count_in_pieces(&mixed, piece), (6, After::Close), "pieces of {piece}");
+            assert_eq!(count_in_pieces(&mixed, piece), (6, AfterRequest::Close), "pieces of {piece}");
         }
         let many = GET.repeat(40_000);
         for piece in [7, GET.len(), 4096, 65_536, many.len()] {
-            assert_eq!(count_in_pieces(&many, piece), (40_000, After::Keep), "pieces of {piece}");
+            assert_eq!(count_in_pieces(&many, piece), (40_000, AfterRequest::Keep), "pieces of {piece}");
         }
     }
 
@@ -164,18 +164,18 @@ mod tests {
         let all: Vec<u8> =
             (0..500).flat_map(|i| format!("GET /{i} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes()).collect();
         for piece in [1, 13, 1000, all.len()] {
-            assert_eq!(count_in_pieces(&all, piece), (500, After::Keep));
+            assert_eq!(count_in_pieces(&all, piece), (500, AfterRequest::Keep));
         }
     }
 
     #[test]
     fn what_a_request_asks_for() {
-        assert_eq!(read(b"GET / HTTP/1.0\r\n\r\n"), Some((18, After::Close)));
+        assert_eq!(read(b"GET / HTTP/1.0\r\n\r\n"), Some((18, AfterRequest::Close)));
         assert_eq!(
             read(b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").map(|r| r.1),
-            Some(After::KeepAndSay)
+            Some(AfterRequest::KeepAndSay)
         );
-        assert_eq!(read(LAST).map(|r| r.1), Some(After::Close));
+        assert_eq!(read(LAST).map(|r| r.1), Some(AfterRequest::Close));
         assert_eq!(read(b"GET / HTTP/1.1\r\nHost"), None);
     }
 

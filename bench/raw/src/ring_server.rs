@@ -10,9 +10,9 @@ use std::time::SystemTime;
 use io_uring::types::{Fd, Fixed};
 use io_uring::{cqueue, opcode, squeue};
 
-use crate::requests::{After, Matcher, Partial};
+use crate::requests::{AfterRequest, Matcher, Partial};
 use crate::sys;
-use crate::uring::{Buffers, GROUP, Ring};
+use crate::uring::{GROUP, RawRing, RingBuffers};
 
 /// Concurrent connections.
 const CONNECTIONS: usize = 8192;
@@ -25,9 +25,9 @@ const QUIET: u64 = 3 << 32;
 const KIND: u64 = !0 << 32;
 
 /// A running server.
-pub struct Server {
-    ring: Ring,
-    buffers: Buffers,
+pub struct RawRingServer {
+    ring: RawRing,
+    buffers: RingBuffers,
     listener: RawFd,
     body: usize,
     answer: &'static [u8],
@@ -36,23 +36,23 @@ pub struct Server {
     partial: Vec<Partial>,
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for RawRingServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Server({} bytes of body)", self.body)
     }
 }
 
-impl Server {
+impl RawRingServer {
     /// Binds; returns the server and the address it got.
-    pub fn bind(listen: SocketAddrV4, body: usize) -> io::Result<(Server, SocketAddrV4)> {
+    pub fn bind(listen: SocketAddrV4, body: usize) -> io::Result<(RawRingServer, SocketAddrV4)> {
         let (listener, at) = sys::listen(listen)?;
-        let mut ring = Ring::new(1024)?;
+        let mut ring = RawRing::new(1024)?;
         ring.direct(CONNECTIONS as u32)?;
-        let buffers = Buffers::new(&ring, READ)?;
+        let buffers = RingBuffers::new(&ring, READ)?;
         ring.push(&[accept(listener)])?;
         let partial = (0..CONNECTIONS).map(|_| Partial::default()).collect();
         let matcher = Matcher::default();
-        Ok((Server { ring, buffers, listener, body, answer: b"", second: 0, matcher, partial }, at))
+        Ok((RawRingServer { ring, buffers, listener, body, answer: b"", second: 0, matcher, partial }, at))
     }
 
     /// Serves until a signal asks for the end.
@@ -99,18 +99,18 @@ impl Server {
     }
 
     fn received(&mut self, slot: usize, e: &cqueue::Entry) -> io::Result<()> {
-        let mut after = After::Keep;
+        let mut after = AfterRequest::Keep;
         if let Some(id) = cqueue::buffer_select(e.flags()) {
             let bytes = self.buffers.bytes(id, e.result().max(0) as usize);
             let counted = self.matcher.count(&mut self.partial[slot], bytes);
             self.buffers.give(id);
-            after = counted.map_or(After::Close, |c| c.after);
+            after = counted.map_or(AfterRequest::Close, |c| c.after);
             for _ in 0..counted.map_or(0, |c| c.requests) {
                 self.ring.push(&[self.send(slot)])?;
             }
         }
         let ended = e.result() <= 0 && e.result() != -libc::ENOBUFS;
-        match (cqueue::more(e.flags()), ended || after == After::Close) {
+        match (cqueue::more(e.flags()), ended || after == AfterRequest::Close) {
             (false, true) => {
                 self.ring.push(&[opcode::Close::new(Fixed(slot as u32)).build().user_data(QUIET)])
             }
@@ -152,14 +152,16 @@ mod tests {
     fn it_answers_and_closes_when_asked() {
         let (told, tell) = std::sync::mpsc::channel();
         // The thread ends with the process.
-        std::thread::spawn(move || match Server::bind("127.0.0.1:0".parse().expect("an address"), 14) {
-            Ok((server, at)) => {
-                told.send(Ok(at)).expect("a receiver");
-                server.run()
-            }
-            Err(e) => {
-                told.send(Err(e.to_string())).expect("a receiver");
-                Ok(())
+        std::thread::spawn(move || {
+            match RawRingServer::bind("127.0.0.1:0".parse().expect("an address"), 14) {
+                Ok((server, at)) => {
+                    told.send(Ok(at)).expect("a receiver");
+                    server.run()
+                }
+                Err(e) => {
+                    told.send(Err(e.to_string())).expect("a receiver");
+                    Ok(())
+                }
             }
         });
         let at = match tell.recv().expect("the thread tells") {

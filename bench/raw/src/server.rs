@@ -6,9 +6,9 @@ use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
 use std::time::{Duration, SystemTime};
 
-use crate::requests::{After, Matcher, Partial};
+use crate::requests::{AfterRequest, Matcher, Partial};
 use crate::sys;
-use crate::waiting::Waiting;
+use crate::waiting::DelayedResponses;
 
 /// Bytes per read, at most. A pipelining client's whole window fits.
 const READ: usize = 256 << 10;
@@ -41,7 +41,7 @@ const STDIN: u64 = u64::MAX - 1;
 
 /// Options of the server.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RawServerOptions {
     /// The listening address; port 0 picks one.
     pub listen: SocketAddrV4,
     /// Bytes of body in each response.
@@ -62,7 +62,7 @@ pub struct Options {
 
 /// Counters of the server.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct RawServerCounts {
     /// Complete requests received.
     pub requests: u64,
     /// Connections accepted.
@@ -76,7 +76,7 @@ pub struct Seen {
 }
 
 /// The same response repeated, so that any number of responses is a few slices of memory.
-struct Row {
+struct RepeatedResponse {
     /// Bytes of one response.
     len: usize,
     /// Bytes of its head.
@@ -91,8 +91,8 @@ struct Row {
     file: Option<RawFd>,
 }
 
-impl Row {
-    fn new(connection: &str, body: usize) -> io::Result<Row> {
+impl RepeatedResponse {
+    fn new(connection: &str, body: usize) -> io::Result<RepeatedResponse> {
         // What an origin server must send (RFC 9110 section 6.6.1) and every real one sends: no
         // leaner than real servers.
         let mut bytes = format!(
@@ -107,7 +107,7 @@ impl Row {
             bytes = bytes.repeat(WRITE / len + 1);
         }
         let file = if body >= COPY_BELOW && block == 0 { Some(sys::memory_file(&bytes)?) } else { None };
-        Ok(Row { len, head, bytes, block, file })
+        Ok(RepeatedResponse { len, head, bytes, block, file })
     }
 
     /// Sends the bytes from offset `at` of a response, at most `left` bytes.
@@ -128,27 +128,27 @@ impl Row {
     }
 }
 
-impl Drop for Row {
+impl Drop for RepeatedResponse {
     fn drop(&mut self) {
         // Pages in flight stay until they are received.
         self.file.into_iter().for_each(sys::close);
     }
 }
 
-struct Answers {
-    keep: Row,
-    keep_and_say: Row,
-    close: Row,
+struct RawResponses {
+    keep: RepeatedResponse,
+    keep_and_say: RepeatedResponse,
+    close: RepeatedResponse,
     /// The second in which they were made, so that the Date is never older.
     second: u64,
 }
 
-impl Answers {
-    fn new(body: usize) -> io::Result<Answers> {
-        Ok(Answers {
-            keep: Row::new("", body)?,
-            keep_and_say: Row::new("Connection: keep-alive\r\n", body)?,
-            close: Row::new("Connection: close\r\n", body)?,
+impl RawResponses {
+    fn new(body: usize) -> io::Result<RawResponses> {
+        Ok(RawResponses {
+            keep: RepeatedResponse::new("", body)?,
+            keep_and_say: RepeatedResponse::new("Connection: keep-alive\r\n", body)?,
+            close: RepeatedResponse::new("Connection: close\r\n", body)?,
             second: sys::now_us() / 1_000_000,
         })
     }
@@ -166,7 +166,7 @@ struct Owed {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum RawConnectionState {
     Open,
     /// The last response is due or being written.
     Ending,
@@ -175,9 +175,9 @@ enum State {
     Draining,
 }
 
-struct Connection {
+struct RawServerConnection {
     fd: RawFd,
-    state: State,
+    state: RawConnectionState,
     say: bool,
     served: u64,
     partial: Partial,
@@ -189,47 +189,47 @@ struct Connection {
     more: bool,
 }
 
-enum Next {
+enum ConnectionFate {
     Stay,
     Gone,
 }
 
 /// A running server.
-pub struct Server {
-    options: Options,
+pub struct RawServer {
+    options: RawServerOptions,
     listener: RawFd,
-    epoll: sys::Epoll,
-    answers: Answers,
+    epoll: sys::RawEpoll,
+    answers: RawResponses,
     matcher: Matcher,
-    connections: Vec<Option<Connection>>,
+    connections: Vec<Option<RawServerConnection>>,
     free: Vec<usize>,
     buffer: Vec<u8>,
-    seen: Seen,
+    seen: RawServerCounts,
     next_stall_us: u64,
-    waiting: Option<Waiting>,
+    waiting: Option<DelayedResponses>,
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for RawServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Server({:?}, {:?})", self.options, self.seen)
     }
 }
 
-impl Server {
+impl RawServer {
     /// Binds; returns the server and the address it got.
-    pub fn bind(options: Options) -> io::Result<(Server, SocketAddrV4)> {
+    pub fn bind(options: RawServerOptions) -> io::Result<(RawServer, SocketAddrV4)> {
         if let Some(core) = options.core {
             sys::pin(core)?;
         }
         let (listener, at) = sys::listen(options.listen)?;
-        let epoll = sys::Epoll::new()?;
+        let epoll = sys::RawEpoll::new()?;
         epoll.add(listener, libc::EPOLLIN, LISTENER)?;
         if options.until_stdin_ends {
             epoll.add(0, libc::EPOLLIN, STDIN)?;
         }
-        let answers = Answers::new(options.body)?;
-        let server = Server {
-            waiting: options.wait.map(Waiting::new),
+        let answers = RawResponses::new(options.body)?;
+        let server = RawServer {
+            waiting: options.wait.map(DelayedResponses::new),
             options,
             listener,
             epoll,
@@ -238,14 +238,14 @@ impl Server {
             connections: Vec::new(),
             free: Vec::new(),
             buffer: vec![0; READ],
-            seen: Seen::default(),
+            seen: RawServerCounts::default(),
             next_stall_us: u64::MAX,
         };
         Ok((server, at))
     }
 
     /// Serves until a signal asks for the end.
-    pub fn run(mut self) -> io::Result<Seen> {
+    pub fn run(mut self) -> io::Result<RawServerCounts> {
         let mut ended = false;
         while !ended && !sys::asked_to_end() {
             let n = self.epoll.wait_for(self.patience())?;
@@ -259,7 +259,7 @@ impl Server {
             let now = sys::now_us();
             if now / 1_000_000 != self.answers.second {
                 // Lengths do not change, so a partly sent response continues in the new one.
-                self.answers = Answers::new(self.options.body)?;
+                self.answers = RawResponses::new(self.options.body)?;
             }
             self.maybe_stall(now);
             let before = self.seen.requests;
@@ -284,18 +284,18 @@ impl Server {
             false if self.next_stall_us == u64::MAX => WAIT,
             false => WAIT.min(Duration::from_micros(self.next_stall_us.saturating_sub(sys::now_us()) + 1)),
         };
-        self.waiting.as_ref().and_then(Waiting::next_in).map_or(most, |due| due.min(most))
+        self.waiting.as_ref().and_then(DelayedResponses::next_in).map_or(most, |due| due.min(most))
     }
 
     /// Sends the delayed responses that are due.
     fn answer_due(&mut self) {
         for _ in 0..ANSWERS {
-            let Some((slot, serial)) = self.waiting.as_mut().and_then(Waiting::due) else { return };
+            let Some((slot, serial)) = self.waiting.as_mut().and_then(DelayedResponses::due) else { return };
             let Some(mut c) = self.connections[slot].take_if(|c| c.serial == serial) else { continue };
             c.waits = false;
             let next = if c.more { self.turn(slot, &mut c) } else { self.flush(&mut c) };
             self.connections[slot] = Some(c);
-            if matches!(next, Next::Gone) {
+            if matches!(next, ConnectionFate::Gone) {
                 self.drop_connection(slot);
             }
         }
@@ -328,9 +328,9 @@ impl Server {
                 self.connections.push(None);
                 self.connections.len() - 1
             });
-            self.connections[slot] = Some(Connection {
+            self.connections[slot] = Some(RawServerConnection {
                 fd,
-                state: State::Open,
+                state: RawConnectionState::Open,
                 say: false,
                 served: 0,
                 partial: Partial::default(),
@@ -355,8 +355,8 @@ impl Server {
         let next = self.turn(slot, &mut c);
         self.connections[slot] = Some(c);
         match next {
-            Next::Stay => true,
-            Next::Gone => {
+            ConnectionFate::Stay => true,
+            ConnectionFate::Gone => {
                 self.drop_connection(slot);
                 false
             }
@@ -370,43 +370,43 @@ impl Server {
         }
     }
 
-    fn turn(&mut self, slot: usize, c: &mut Connection) -> Next {
+    fn turn(&mut self, slot: usize, c: &mut RawServerConnection) -> ConnectionFate {
         if c.waits {
             c.more = true;
-            return Next::Stay;
+            return ConnectionFate::Stay;
         }
         loop {
-            if c.state != State::Draining && matches!(self.flush(c), Next::Gone) {
-                return Next::Gone;
+            if c.state != RawConnectionState::Draining && matches!(self.flush(c), ConnectionFate::Gone) {
+                return ConnectionFate::Gone;
             }
             // A peer that does not read gets no more responses: its requests stay in the kernel.
             if c.owed.bytes > 0 || c.owed.last > 0 {
-                return Next::Stay;
+                return ConnectionFate::Stay;
             }
             let n = match sys::recv(c.fd, &mut self.buffer) {
-                Ok(0) => return Next::Gone,
+                Ok(0) => return ConnectionFate::Gone,
                 Ok(n) => n,
-                Err(e) if sys::would_block(&e) => return Next::Stay,
-                Err(_) => return Next::Gone,
+                Err(e) if sys::would_block(&e) => return ConnectionFate::Stay,
+                Err(_) => return ConnectionFate::Gone,
             };
-            if c.state == State::Open && !self.take(c, n) {
-                return Next::Gone;
+            if c.state == RawConnectionState::Open && !self.take(c, n) {
+                return ConnectionFate::Gone;
             }
             if let Some(waiting) = &mut self.waiting
                 && (c.owed.bytes > 0 || c.owed.last > 0)
             {
                 waiting.push(slot, c.serial);
                 (c.waits, c.more) = (true, n == self.buffer.len());
-                return Next::Stay;
+                return ConnectionFate::Stay;
             }
-            if n < self.buffer.len() && c.state != State::Draining {
+            if n < self.buffer.len() && c.state != RawConnectionState::Draining {
                 return self.flush(c);
             }
         }
     }
 
     /// Counts what was read and schedules the responses; `false`: not a request.
-    fn take(&mut self, c: &mut Connection, n: usize) -> bool {
+    fn take(&mut self, c: &mut RawServerConnection, n: usize) -> bool {
         let Some(mut counted) = self.matcher.count(&mut c.partial, &self.buffer[..n]) else { return false };
         if counted.requests == 0 {
             return true;
@@ -415,22 +415,22 @@ impl Server {
             && c.served + counted.requests >= limit
         {
             counted.requests = limit - c.served;
-            counted.after = After::Close;
+            counted.after = AfterRequest::Close;
         }
         self.seen.requests += counted.requests;
         c.served += counted.requests;
-        c.say = counted.after == After::KeepAndSay;
+        c.say = counted.after == AfterRequest::KeepAndSay;
         let row = if c.say { &self.answers.keep_and_say } else { &self.answers.keep };
-        let closing = counted.after == After::Close;
+        let closing = counted.after == AfterRequest::Close;
         c.owed.bytes = (counted.requests - u64::from(closing)) * row.len as u64;
         if closing {
             c.owed.last = self.answers.close.len;
-            c.state = State::Ending;
+            c.state = RawConnectionState::Ending;
         }
         true
     }
 
-    fn flush(&self, c: &mut Connection) -> Next {
+    fn flush(&self, c: &mut RawServerConnection) -> ConnectionFate {
         let row = if c.say { &self.answers.keep_and_say } else { &self.answers.keep };
         while c.owed.bytes > 0 {
             match row.send(c.fd, c.owed.at, c.owed.bytes, c.owed.last > 0) {
@@ -438,8 +438,8 @@ impl Server {
                     c.owed.at = (c.owed.at + n) % row.len;
                     c.owed.bytes -= n as u64;
                 }
-                Err(e) if sys::would_block(&e) => return Next::Stay,
-                Err(_) => return Next::Gone,
+                Err(e) if sys::would_block(&e) => return ConnectionFate::Stay,
+                Err(_) => return ConnectionFate::Gone,
             }
         }
         while c.owed.last > 0 {
@@ -447,17 +447,17 @@ impl Server {
             // Held back for the FIN that follows at once: one segment instead of two.
             match self.answers.close.send(c.fd, at, c.owed.last as u64, true) {
                 Ok(n) => c.owed.last -= n,
-                Err(e) if sys::would_block(&e) => return Next::Stay,
-                Err(_) => return Next::Gone,
+                Err(e) if sys::would_block(&e) => return ConnectionFate::Stay,
+                Err(_) => return ConnectionFate::Gone,
             }
         }
-        if c.state == State::Ending {
+        if c.state == RawConnectionState::Ending {
             if self.options.close_after.is_none() {
-                return Next::Gone;
+                return ConnectionFate::Gone;
             }
             sys::shutdown_write(c.fd);
-            c.state = State::Draining;
+            c.state = RawConnectionState::Draining;
         }
-        Next::Stay
+        ConnectionFate::Stay
     }
 }

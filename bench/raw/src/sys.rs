@@ -31,12 +31,12 @@ fn to_raw(a: SocketAddrV4) -> libc::sockaddr_in {
 
 /// A peer's address in the kernel's form, at a stable address while borrowed.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer(libc::sockaddr_in);
+pub struct PeerAddress(libc::sockaddr_in);
 
-impl Peer {
+impl PeerAddress {
     /// The kernel's form of `a`.
-    pub fn new(a: SocketAddrV4) -> Peer {
-        Peer(to_raw(a))
+    pub fn new(a: SocketAddrV4) -> PeerAddress {
+        PeerAddress(to_raw(a))
     }
 
     /// Pointer and length for a system call.
@@ -53,7 +53,7 @@ pub fn socket(nonblocking: bool) -> io::Result<RawFd> {
 }
 
 /// Connects; on a non-blocking socket "in progress" is fine.
-pub fn connect(fd: RawFd, peer: &Peer) -> io::Result<()> {
+pub fn connect(fd: RawFd, peer: &PeerAddress) -> io::Result<()> {
     let (at, len) = peer.as_raw();
     // SAFETY: `at` points to a live sockaddr_in of `len` bytes.
     match check(unsafe { libc::connect(fd, at, len) } as i64) {
@@ -80,7 +80,7 @@ pub fn listen(at: SocketAddrV4) -> io::Result<(RawFd, SocketAddrV4)> {
     let fd = socket(true)?;
     set(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-    let raw = Peer::new(at);
+    let raw = PeerAddress::new(at);
     let (p, len) = raw.as_raw();
     // SAFETY: `p` points to a live sockaddr_in of `len` bytes.
     check(unsafe { libc::bind(fd, p, len) } as i64)?;
@@ -148,24 +148,24 @@ pub fn close(fd: RawFd) {
 }
 
 /// An epoll instance and its events.
-pub struct Epoll {
+pub struct RawEpoll {
     fd: RawFd,
     events: Vec<libc::epoll_event>,
     ready: usize,
 }
 
-impl std::fmt::Debug for Epoll {
+impl std::fmt::Debug for RawEpoll {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Epoll({})", self.fd)
     }
 }
 
-impl Epoll {
+impl RawEpoll {
     /// A new instance.
-    pub fn new() -> io::Result<Epoll> {
+    pub fn new() -> io::Result<RawEpoll> {
         // SAFETY: no pointers.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } as i64)? as RawFd;
-        Ok(Epoll { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS], ready: 0 })
+        Ok(RawEpoll { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS], ready: 0 })
     }
 
     /// Watches `fd` for `events`, reported as `token`.

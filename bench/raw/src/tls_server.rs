@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustls::{ServerConfig, ServerConnection};
 
-use crate::requests::{After, Matcher, Partial};
+use crate::requests::{AfterRequest, Matcher, Partial};
 
 /// Bytes of plaintext that rustls holds back, at most. Reason: the responses to one read of the
 /// deepest pipelines.
@@ -18,21 +18,21 @@ const BATCH: u64 = 1024;
 
 /// A server that listens.
 #[derive(Debug)]
-pub struct Server {
+pub struct RawTlsServer {
     listener: TcpListener,
     config: Arc<ServerConfig>,
     answers: Arc<Vec<u8>>,
 }
 
-impl Server {
+impl RawTlsServer {
     /// Listens. Each response has a body of `body` bytes.
-    pub fn bind(listen: SocketAddrV4, body: usize, config: Arc<ServerConfig>) -> io::Result<Server> {
+    pub fn bind(listen: SocketAddrV4, body: usize, config: Arc<ServerConfig>) -> io::Result<RawTlsServer> {
         let head = format!(
             "HTTP/1.1 200 OK\r\nServer: bare\r\nContent-Type: text/plain\r\nContent-Length: {body}\r\n\r\n"
         );
         let answer = [head.as_bytes(), &vec![b'x'; body]].concat();
         let answers = Arc::new(answer.repeat(BATCH as usize));
-        Ok(Server { listener: TcpListener::bind(listen)?, config, answers })
+        Ok(RawTlsServer { listener: TcpListener::bind(listen)?, config, answers })
     }
 
     /// Where it listens.
@@ -72,7 +72,7 @@ fn serve(mut stream: TcpStream, mut tls: ServerConnection, answers: &[u8]) -> io
                 Err(e) => return Err(e),
             };
             let counted = matcher.count(&mut at, &plain[..n]).ok_or(ErrorKind::InvalidData)?;
-            (due, closes) = (due + counted.requests, counted.after == After::Close);
+            (due, closes) = (due + counted.requests, counted.after == AfterRequest::Close);
         }
         while due > 0 {
             let now = due.min(BATCH);

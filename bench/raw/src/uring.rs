@@ -8,8 +8,8 @@ use std::time::Instant;
 use io_uring::types::{BufRingEntry, DestinationSlot, Fixed, Timespec};
 use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue};
 
-use crate::client::{Counts, Options};
-use crate::sys::Peer;
+use crate::client::{RawClientCounts, RawClientOptions};
+use crate::sys::PeerAddress;
 
 /// The group id of our receive buffers.
 pub(crate) const GROUP: u16 = 0;
@@ -26,20 +26,20 @@ const END: u64 = 4 << 32;
 const KIND: u64 = !0 << 32;
 
 /// Runs until the time is over; responses in flight then are not counted.
-pub fn run(o: &Options) -> io::Result<Counts> {
+pub fn run(o: &RawClientOptions) -> io::Result<RawClientCounts> {
     if o.short { short(o) } else { kept(o) }
 }
 
 /// A ring in its three parts. The ring is never freed: the process ends with the run.
-pub(crate) struct Ring {
+pub(crate) struct RawRing {
     submitter: Submitter<'static>,
     queue: SubmissionQueue<'static>,
     completions: CompletionQueue<'static>,
 }
 
-impl Ring {
+impl RawRing {
     /// `at_once`: entries that one turn of the loop may submit.
-    pub(crate) fn new(at_once: usize) -> io::Result<Ring> {
+    pub(crate) fn new(at_once: usize) -> io::Result<RawRing> {
         let entries = at_once.next_power_of_two().clamp(256, 16_384) as u32;
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -49,7 +49,7 @@ impl Ring {
             .build(entries)?;
         let (mut submitter, queue, completions) = Box::leak(Box::new(ring)).split();
         submitter.register_ring_fd()?;
-        Ok(Ring { submitter, queue, completions })
+        Ok(RawRing { submitter, queue, completions })
     }
 
     /// Schedules a completion for the end of the run, so that waits need no timer of their own.
@@ -96,7 +96,7 @@ fn failed(what: &str, code: i32) -> io::Error {
 }
 
 /// The ring of buffers the kernel receives into.
-pub(crate) struct Buffers {
+pub(crate) struct RingBuffers {
     entries: *mut BufRingEntry,
     count: u16,
     tail: u16,
@@ -104,8 +104,8 @@ pub(crate) struct Buffers {
     memory: Vec<u8>,
 }
 
-impl Buffers {
-    pub(crate) fn new(ring: &Ring, len: usize) -> io::Result<Buffers> {
+impl RingBuffers {
+    pub(crate) fn new(ring: &RawRing, len: usize) -> io::Result<RingBuffers> {
         let count = (BUFFERS / len).next_power_of_two().clamp(16, 4096) as u16;
         let bytes = usize::from(count) * size_of::<BufRingEntry>();
         let (rw, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -118,13 +118,13 @@ impl Buffers {
         // SAFETY: `at` has room for `count` entries and lives until the process ends.
         unsafe { ring.submitter.register_buf_ring_with_flags(at as u64, count, GROUP, 0)? };
         let memory = vec![0; usize::from(count) * len];
-        let mut b = Buffers { entries: at.cast(), count, tail: 0, len, memory };
+        let mut b = RingBuffers { entries: at.cast(), count, tail: 0, len, memory };
         (0..count).for_each(|i| b.give(i));
         b.publish();
         Ok(b)
     }
 
-    /// Returns buffer `id` to the kernel, effective with the next [`Buffers::publish`].
+    /// Returns buffer `id` to the kernel, effective with the next [`RingBuffers::publish`].
     pub(crate) fn give(&mut self, id: u16) {
         let place = usize::from(self.tail & (self.count - 1));
         let address = self.memory.as_mut_ptr() as u64 + (usize::from(id) * self.len) as u64;
@@ -151,22 +151,22 @@ impl Buffers {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Connection {
+struct RingClientConnection {
     /// Bytes received of the current response.
     got: usize,
     /// Bytes of requests that may be sent and were not.
     credit: usize,
 }
 
-fn kept(o: &Options) -> io::Result<Counts> {
+fn kept(o: &RawClientOptions) -> io::Result<RawClientCounts> {
     let request = o.request();
     let answer = o.learn()?;
     let fds = (0..o.connections).map(|_| o.connect(answer)).collect::<io::Result<Vec<_>>>()?;
     let lasts = Timespec::from(o.lasts);
-    let mut ring = Ring::new(o.connections * 2)?;
+    let mut ring = RawRing::new(o.connections * 2)?;
     ring.submitter.register_files(&fds)?;
     let window = (o.depth * answer).next_power_of_two();
-    let mut buffers = Buffers::new(&ring, o.receive.unwrap_or(window.clamp(16 << 10, 64 << 10)))?;
+    let mut buffers = RingBuffers::new(&ring, o.receive.unwrap_or(window.clamp(16 << 10, 64 << 10)))?;
     let row = request.repeat(o.depth);
     // A send takes all bytes; the responses show that it finished, so it needs no completion.
     let send = |slot: usize, len: usize| {
@@ -179,9 +179,9 @@ fn kept(o: &Options) -> io::Result<Counts> {
     let receive = |slot: usize| {
         opcode::RecvMulti::new(Fixed(slot as u32), GROUP).build().user_data(RECEIVE | slot as u64)
     };
-    let mut connections = vec![Connection::default(); o.connections];
+    let mut connections = vec![RingClientConnection::default(); o.connections];
     let mut touched = Vec::with_capacity(o.connections * 4);
-    let mut counts = Counts::default();
+    let mut counts = RawClientCounts::default();
     let start = Instant::now();
     ring.end_after(&lasts)?;
     for slot in 0..o.connections {
@@ -229,16 +229,16 @@ fn kept(o: &Options) -> io::Result<Counts> {
 
 /// socket -> connect -> send -> receive -> close as one chain of linked entries; one call submits
 /// many chains.
-fn short(o: &Options) -> io::Result<Counts> {
+fn short(o: &RawClientOptions) -> io::Result<RawClientCounts> {
     let request = o.request();
     let answer = o.learn()?;
-    let peer = Peer::new(o.target);
+    let peer = PeerAddress::new(o.target);
     let lasts = Timespec::from(o.lasts);
-    let mut ring = Ring::new(o.connections * 8)?;
+    let mut ring = RawRing::new(o.connections * 8)?;
     ring.submitter.register_files_sparse(o.connections as u32)?;
     let mut buffers = vec![0u8; o.connections * answer];
     let at = buffers.as_mut_ptr();
-    let mut counts = Counts::default();
+    let mut counts = RawClientCounts::default();
     let chain = |slot: usize| {
         let fd = Fixed(slot as u32);
         let file = DestinationSlot::try_from_slot_target(slot as u32).ok();

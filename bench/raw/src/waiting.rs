@@ -7,7 +7,7 @@ use crate::sys;
 
 /// Delayed responses, in the order they are due.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct DelayedResponses {
     wait_ns: u64,
     /// The time when the clock was last read.
     now_ns: u64,
@@ -15,9 +15,9 @@ pub(crate) struct Waiting {
     queue: VecDeque<(u64, usize, u64)>,
 }
 
-impl Waiting {
-    pub(crate) fn new(wait: Duration) -> Waiting {
-        Waiting { wait_ns: wait.as_nanos() as u64, now_ns: sys::now_ns(), queue: VecDeque::new() }
+impl DelayedResponses {
+    pub(crate) fn new(wait: Duration) -> DelayedResponses {
+        DelayedResponses { wait_ns: wait.as_nanos() as u64, now_ns: sys::now_ns(), queue: VecDeque::new() }
     }
 
     /// Reads the clock.
@@ -49,13 +49,13 @@ mod tests {
 
     #[test]
     fn answers_come_due_in_their_order_and_not_before() {
-        let mut waiting = Waiting::new(Duration::ZERO);
+        let mut waiting = DelayedResponses::new(Duration::ZERO);
         waiting.push(3, 1);
         waiting.push(2, 2);
         assert_eq!(waiting.next_in(), Some(Duration::ZERO));
         assert_eq!([waiting.due(), waiting.due(), waiting.due()], [Some((3, 1)), Some((2, 2)), None]);
         assert_eq!(waiting.next_in(), None);
-        let mut waiting = Waiting::new(Duration::from_secs(3600));
+        let mut waiting = DelayedResponses::new(Duration::from_secs(3600));
         waiting.push(3, 1);
         waiting.look();
         assert_eq!(waiting.due(), None);

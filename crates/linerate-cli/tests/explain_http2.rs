@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use captured::{Files, captured};
 use issued::Issued;
-use linerate_netbox::{Builder, NetBox, Way};
+use linerate_netbox::{LinkDirection, NetBox, NetboxBuilder};
 use linerate_skips::{need, skip};
 use real::Server;
 use serde_json::Value;
@@ -224,7 +224,7 @@ fn a_capture_from_the_middle_invents_nothing() {
 
 /// What `load` with these flags looks like behind a network; the ids of what is named, and the
 /// document. `None`: something is missing here.
-fn far(network: Builder, lines: &str, flags: &str) -> Option<(Vec<String>, Value)> {
+fn far(network: NetboxBuilder, lines: &str, flags: &str) -> Option<(Vec<String>, Value)> {
     if let Some(why) = NetBox::unavailable() {
         skip(need::NAMESPACES, why);
         return None;
@@ -263,7 +263,7 @@ fn a_small_window_is_named() {
 
 #[test]
 fn a_lost_segment_that_holds_up_other_streams_is_named() {
-    let lossy = || NetBox::builder().way(Way::Down, |c| c.loss = 0.03);
+    let lossy = || NetBox::builder().way(LinkDirection::Down, |c| c.loss = 0.03);
     let Some((ids, document)) = far(lossy(), "", "-p 4 -n 24 URL/some") else { return };
     assert_eq!(document["counts"]["answered"], 24, "{document:#}");
     assert!(ids.iter().any(|id| id == "h2-head-of-line"), "{document:#}");

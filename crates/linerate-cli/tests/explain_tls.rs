@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{linerate, run};
 use issued::Issued;
-use linerate_netbox::{Builder, NetBox, Way};
+use linerate_netbox::{LinkDirection, NetBox, NetboxBuilder};
 use linerate_skips::{need, skip};
 use real::{find, folder, nginx_tls, written};
 use serde_json::Value;
@@ -268,7 +268,7 @@ fn far(certificate: &str, key: &str, lines: &str, words: &[&str]) -> Option<Foun
     behind(NetBox::builder().delay(Duration::from_millis(20)), certificate, key, lines, words)
 }
 
-fn behind(net: Builder, certificate: &str, key: &str, lines: &str, words: &[&str]) -> Option<Found> {
+fn behind(net: NetboxBuilder, certificate: &str, key: &str, lines: &str, words: &[&str]) -> Option<Found> {
     let net = net.start().unwrap();
     let server = net.server().run(|| real::nginx_far(certificate, key, lines)).unwrap()?;
     let resolve = format!("server.test:{}:{}", server.address.port(), net.server().ip());
@@ -329,7 +329,8 @@ fn a_certificate_that_vanishes_on_the_way() {
         return skip(need::NAMESPACES, why);
     }
     let issued = with_names(100);
-    let narrow = NetBox::builder().way(Way::Down, |down| (down.mtu, down.black_hole) = (Some(1200), true));
+    let narrow =
+        NetBox::builder().way(LinkDirection::Down, |down| (down.mtu, down.black_hole) = (Some(1200), true));
     let cacert = issued.file("cert.pem");
     let Some(found) = behind(narrow, &issued.certificate, &issued.key, "", &["--cacert", &cacert]) else {
         return;

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linerate_netbox::{Builder, INTERFACE, NetBox};
+use linerate_netbox::{INTERFACE, NetBox, NetboxBuilder};
 use linerate_skips::{need, skip};
 use serde_json::Value;
 
@@ -106,7 +106,7 @@ const EVENTS: [&str; 8] = [
 ];
 
 /// A run over this network; the document, after its counts were compared with tshark's.
-fn compared(network: Builder, deaf: Duration, bytes: usize, flags: &[&str]) -> Value {
+fn compared(network: NetboxBuilder, deaf: Duration, bytes: usize, flags: &[&str]) -> Value {
     let net = network.start().unwrap();
     let ip = net.server().ip();
     let listener = net.server().run(|| TcpListener::bind((ip, PORT))).unwrap().unwrap();

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Said, measured, number};
-use linerate_broken::{self as broken, Accept, Broken, Reply, Then};
+use linerate_broken::{self as broken, AcceptMode, Broken, Reply, Then};
 use serde_json::Value;
 
 /// Ways of sending that must report the same.
@@ -282,7 +282,7 @@ fn a_server_that_ends_after_its_last_response_is_no_failure() {
 fn a_listener_that_never_accepts_is_named_and_does_not_keep_the_run() {
     for way in WAYS {
         for backlog in [1, 128] {
-            let server = Broken::accepting(Accept::Never { backlog }, |_| Reply::good());
+            let server = Broken::accepting(AcceptMode::Never { backlog }, |_| Reply::good());
             let begun = Instant::now();
             let run = load(way, &["-c", "8", "-d", "2s"], &server.url());
             assert!(begun.elapsed() < Duration::from_secs(4), "{way:?} took {:?}", begun.elapsed());
@@ -301,7 +301,7 @@ fn a_listener_that_never_accepts_is_named_and_does_not_keep_the_run() {
 }
 
 /// Three of ten are not served as they should be.
-fn three_in_ten(asked: &broken::Asked<'_>, bad: impl Fn() -> Reply) -> Reply {
+fn three_in_ten(asked: &broken::ScriptRequest<'_>, bad: impl Fn() -> Reply) -> Reply {
     if asked.nth % 10 < 3 { bad() } else { Reply::good() }
 }
 

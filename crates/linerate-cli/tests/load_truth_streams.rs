@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::{Said, measured, number};
-use linerate_broken::frames::{Frames, OK, kind};
-use linerate_broken::{Asked, Broken, CUT, Http2, Manner, Reply, Then, Tls};
+use linerate_broken::frames::{FrameBytes, OK, kind};
+use linerate_broken::{Broken, BrokenTls, CUT, Manner, Reply, ScriptRequest, StreamBehaviour, Then};
 use serde_json::Value;
 
 /// A run: its document, and its summary without line ends.
@@ -38,16 +38,16 @@ fn load(flags: &[&str], server: &Broken) -> Run {
     run
 }
 
-fn h2(script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
-    Broken::with(Manner { http2: Some(Http2::default()), ..Manner::default() }, script)
+fn h2(script: impl Fn(&ScriptRequest<'_>) -> Reply + Send + Sync + 'static) -> Broken {
+    Broken::with(Manner { http2: Some(StreamBehaviour::default()), ..Manner::default() }, script)
 }
 
-fn good(asked: &Asked<'_>) -> Reply {
-    Reply::with(Frames::new().good(asked.stream).0)
+fn good(asked: &ScriptRequest<'_>) -> Reply {
+    Reply::with(FrameBytes::new().good(asked.stream).0)
 }
 
 /// A server that breaks three replies in ten.
-fn three_in_ten(bad: fn(u32) -> Frames) -> Broken {
+fn three_in_ten(bad: fn(u32) -> FrameBytes) -> Broken {
     h2(move |asked| match asked.nth % 10 {
         0..3 => Reply::broken(bad(asked.stream).0, Then::Keep),
         _ => good(asked),
@@ -57,7 +57,7 @@ fn three_in_ten(bad: fn(u32) -> Frames) -> Broken {
 #[test]
 fn a_stream_that_is_reset_has_failed_with_its_code() {
     for method in ["GET", "POST"] {
-        let server = three_in_ten(|s| Frames::new().reset(s, 2));
+        let server = three_in_ten(|s| FrameBytes::new().reset(s, 2));
         let run = load(&["--http2", "-c", "4", "-n", "200", "-X", method], &server);
         assert_eq!((run.number("/failures/reset"), run.number("/requests/resent")), (60, 0), "{method}");
         assert_eq!(run.number("/failures_detail/INTERNAL_ERROR"), 60);
@@ -70,7 +70,7 @@ fn a_stream_that_is_reset_has_failed_with_its_code() {
 fn a_refused_stream_goes_out_again_unless_nothing_may() {
     let refuses = || {
         h2(|asked| match asked.nth % 10 {
-            0 => Reply::broken(Frames::new().reset(asked.stream, 7).0, Then::Keep),
+            0 => Reply::broken(FrameBytes::new().reset(asked.stream, 7).0, Then::Keep),
             _ => good(asked),
         })
     };
@@ -85,7 +85,7 @@ fn a_refused_stream_goes_out_again_unless_nothing_may() {
 
 #[test]
 fn responses_behind_the_end_are_surplus() {
-    let server = three_in_ten(|s| Frames::new().good(s).headers(s, OK).last_data(s, b"more"));
+    let server = three_in_ten(|s| FrameBytes::new().good(s).headers(s, OK).last_data(s, b"more"));
     let run = load(&["--http2", "-c", "4", "-n", "200"], &server);
     assert_eq!((run.number("/requests/answered"), run.number("/requests/unsolicited_responses")), (200, 60));
     run.says("60 responses that no request had asked for");
@@ -95,7 +95,7 @@ fn responses_behind_the_end_are_surplus() {
 fn only_the_cause_of_a_connection_error_fails() {
     let server = h2(|asked| match asked.number() {
         Some(n) if n % 50 == 20 => {
-            Reply::broken(Frames::new().frame(kind::SETTINGS, 0, 0, b"short").0, Then::Keep)
+            Reply::broken(FrameBytes::new().frame(kind::SETTINGS, 0, 0, b"short").0, Then::Keep)
         }
         _ => good(asked).after(Duration::from_millis(2)),
     });
@@ -107,7 +107,7 @@ fn only_the_cause_of_a_connection_error_fails() {
 #[test]
 fn an_alert_on_a_working_connection_is_no_failure_to_connect() {
     for (bytes, why) in [(&b""[..], "closed_early"), (CUT, "truncated")] {
-        let tls = Manner { tls: Some(Tls::default()), ..Manner::default() };
+        let tls = Manner { tls: Some(BrokenTls::default()), ..Manner::default() };
         let server = Broken::with(tls, move |asked| match asked.nth % 10 {
             0..3 => Reply::broken(bytes, Then::Alert),
             _ => Reply::good(),

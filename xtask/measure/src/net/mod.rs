@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use linerate_netbox::{Builder, Conditions, NetBox, Report, Running, Way};
+use linerate_netbox::{Conditions, LinkDirection, NamespaceProcess, NetBox, NetboxBuilder, NetboxReport};
 use signal_hook::consts::SIGINT;
 use values::{Sided, bytes, probability, rate, reorder, rule, sided, time};
 
@@ -87,7 +87,7 @@ pub(crate) struct NetImpairments {
     black_hole: bool,
     /// Drop these frames, in both directions unless one is given: syn=1, down:data=3/flow, up:udp=all (see docs/NETBOX.md).
     #[arg(long, value_name = "RULE", value_parser = |s: &str| sided(s, rule))]
-    drop: Vec<Sided<linerate_netbox::Rule>>,
+    drop: Vec<Sided<linerate_netbox::DropRule>>,
     /// What chance grows from: the same seed loses the same frames.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -111,7 +111,7 @@ impl NetImpairments {
     }
 
     /// The box.
-    pub(crate) fn builder(&self) -> Builder {
+    pub(crate) fn builder(&self) -> NetboxBuilder {
         let mut b = NetBox::builder().seed(self.seed);
         b = set(b, &self.delay, |c, v| c.delay = v);
         b = set(b, &self.jitter, |c, v| c.jitter = v);
@@ -122,7 +122,7 @@ impl NetImpairments {
         b = set(b, &self.queue, |c, v| c.queue = Some(v));
         b = set(b, &self.mtu, |c, v| c.mtu = Some(v));
         b = set(b, &self.drop, |c, v| c.drops.push(v));
-        for way in [Way::Up, Way::Down] {
+        for way in [LinkDirection::Up, LinkDirection::Down] {
             b = b.way(way, |c| c.black_hole = self.black_hole && c.mtu.is_some());
         }
         b
@@ -130,9 +130,13 @@ impl NetImpairments {
 }
 
 /// Lays each value over the conditions of its direction, or of both.
-fn set<T: Clone>(mut b: Builder, values: &[Sided<T>], put: impl Fn(&mut Conditions, T)) -> Builder {
+fn set<T: Clone>(
+    mut b: NetboxBuilder,
+    values: &[Sided<T>],
+    put: impl Fn(&mut Conditions, T),
+) -> NetboxBuilder {
     for v in values {
-        for way in [Way::Up, Way::Down] {
+        for way in [LinkDirection::Up, LinkDirection::Down] {
             if v.way.is_none_or(|w| w == way) {
                 b = b.way(way, |c| put(c, v.value.clone()));
             }
@@ -214,7 +218,7 @@ fn surroundings(net: &NetBox, command: &mut Command) {
     command.env_remove(INSIDE);
 }
 
-fn start_server(net: &NetBox, line: &str, run: &NetRunOptions) -> Result<Running> {
+fn start_server(net: &NetBox, line: &str, run: &NetRunOptions) -> Result<NamespaceProcess> {
     let mut c = net.server().command("sh");
     c.args(["-c", line]).stdin(Stdio::null());
     surroundings(net, &mut c);
@@ -237,8 +241,8 @@ fn start_server(net: &NetBox, line: &str, run: &NetRunOptions) -> Result<Running
 }
 
 /// The box's counts, a line per direction.
-fn told(report: &Report) -> String {
-    let line = |name: &str, c: &linerate_netbox::Counts| {
+fn told(report: &NetboxReport) -> String {
+    let line = |name: &str, c: &linerate_netbox::FrameCounts| {
         let parts = [
             ("by rule", c.targeted),
             ("too big", c.too_big),
@@ -256,7 +260,7 @@ fn told(report: &Report) -> String {
 }
 
 /// Faults of the box that were not requested.
-pub(crate) fn doubts(report: &Report) -> Vec<String> {
+pub(crate) fn doubts(report: &NetboxReport) -> Vec<String> {
     let mut all = Vec::new();
     if report.missed > 0 {
         all.push(format!(
@@ -305,7 +309,7 @@ mod tests {
 
     #[test]
     fn what_the_box_did() {
-        let mut r = Report::default();
+        let mut r = NetboxReport::default();
         (r.up.received, r.up.delivered, r.up.lost) = (10, 9, 1);
         assert_eq!(told(&r), "up: 10 frames in, 9 out (lost 1)\ndown: 0 frames in, 0 out");
         assert!(doubts(&r).is_empty());

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use linerate_netbox::{Rule, Way};
+use linerate_netbox::{DropRule, LinkDirection};
 
 /// A value for both directions (`None`) or one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sided<T> {
-    pub(crate) way: Option<Way>,
+    pub(crate) way: Option<LinkDirection>,
     pub(crate) value: T,
 }
 
 /// `up:VALUE`, `down:VALUE` or `VALUE`.
 pub(crate) fn sided<T>(text: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Sided<T>, String> {
     let (way, rest) = match (text.strip_prefix("up:"), text.strip_prefix("down:")) {
-        (Some(rest), _) => (Some(Way::Up), rest),
-        (_, Some(rest)) => (Some(Way::Down), rest),
+        (Some(rest), _) => (Some(LinkDirection::Up), rest),
+        (_, Some(rest)) => (Some(LinkDirection::Down), rest),
         _ => (None, text),
     };
     Ok(Sided { way, value: parse(rest)? })
@@ -64,8 +64,8 @@ pub(crate) fn bytes(text: &str) -> Result<usize, String> {
 }
 
 /// A drop rule.
-pub(crate) fn rule(text: &str) -> Result<Rule, String> {
-    text.parse::<Rule>().map_err(|e| e.to_string())
+pub(crate) fn rule(text: &str) -> Result<DropRule, String> {
+    text.parse::<DropRule>().map_err(|e| e.to_string())
 }
 
 #[cfg(test)]
@@ -82,8 +82,11 @@ mod tests {
         assert_eq!(bytes("256kB"), Ok(256_000));
         assert_eq!(bytes("1400"), Ok(1400));
         assert_eq!(reorder("1%:5ms"), Ok((0.01, Duration::from_millis(5))));
-        assert_eq!(sided("up:1s", time), Ok(Sided { way: Some(Way::Up), value: Duration::from_secs(1) }));
-        assert_eq!(sided("down:1s", time).map(|s| s.way), Ok(Some(Way::Down)));
+        assert_eq!(
+            sided("up:1s", time),
+            Ok(Sided { way: Some(LinkDirection::Up), value: Duration::from_secs(1) })
+        );
+        assert_eq!(sided("down:1s", time).map(|s| s.way), Ok(Some(LinkDirection::Down)));
     }
 
     #[test]

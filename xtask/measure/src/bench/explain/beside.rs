@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use linerate_netbox::{Namespace, NetBox, Running};
+use linerate_netbox::{Namespace, NamespaceProcess, NetBox};
 
 use super::case::BackgroundActivity;
 use super::servers::Programs;
@@ -26,7 +26,7 @@ const APART: Duration = Duration::from_millis(83);
 /// A running activity; ends when dropped.
 #[derive(Debug)]
 pub(crate) enum Ongoing {
-    Process { _process: Running },
+    Process { _process: NamespaceProcess },
     Threads { stop: Arc<AtomicBool>, threads: Vec<JoinHandle<()>> },
 }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use linerate_netbox::{NetBox, Running, SERVER_IP};
+use linerate_netbox::{NamespaceProcess, NetBox, SERVER_IP};
 
 use super::case::{BackgroundActivity, Case, CaseServer, ServerCpus};
 use super::dns::NAME;
@@ -166,7 +166,7 @@ impl Programs {
 #[derive(Debug)]
 pub(crate) struct StartedServer {
     /// The first is the server; the others stand behind or beside it.
-    processes: Vec<Running>,
+    processes: Vec<NamespaceProcess>,
     _group: Option<CpuGroup>,
     _dir: tempfile::TempDir,
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use linerate_netbox::{NetBox, Running};
+use linerate_netbox::{NamespaceProcess, NetBox};
 use serde_json::Value;
 
 use super::scenario::PORT;
@@ -154,7 +154,7 @@ fn one(t: &Tools, who: &'static str, round: usize, what: Transfer) -> Result<Pro
 }
 
 /// A server in the box that is ready.
-fn serve(t: &Tools, net: &NetBox, io: &str) -> Result<Running> {
+fn serve(t: &Tools, net: &NetBox, io: &str) -> Result<NamespaceProcess> {
     let mut c = net.server().command(&t.linerate);
     let at = net.server().ip();
     c.args(format!("serve --threads 1 --listen {at}:{PORT} --io {io}").split(' '));

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use linerate_broken::frames::{Frames, OK, block_of, flag, kind, with};
-use linerate_broken::{Asked, Broken, Http2, Reply, Then};
+use linerate_broken::frames::{FrameBytes, OK, block_of, flag, kind, with};
+use linerate_broken::{Broken, Reply, ScriptRequest, StreamBehaviour, Then};
 
 use super::streams::{MANY, broken, fine, frames, good, greeting, h2, three_in_ten, with_h2};
 use super::way::Truth::{Down, Due, Surplus};
@@ -11,26 +11,26 @@ use super::way::TruthExpectation::{AtLeast, AtMost, Counts, Says};
 use super::way::{Over, TruthShape, TruthWay};
 use super::ways::{NOTHING, SLOW as FEW, UNASKED};
 
-fn stalls_once(asked: &Asked<'_>) -> Reply {
+fn stalls_once(asked: &ScriptRequest<'_>) -> Reply {
     const FROM: Duration = Duration::from_millis(1000);
     const TO: Duration = Duration::from_millis(1800);
     let stalled = asked.age >= FROM && asked.age < TO;
     good(asked).after(if stalled { TO - asked.age } else { Duration::ZERO })
 }
 
-fn interim(stream: u32, times: usize) -> Frames {
+fn interim(stream: u32, times: usize) -> FrameBytes {
     (0..times).fold(frames(), |frames, _| frames.headers(stream, &block_of(103)))
 }
 
 /// A head of six frames.
-fn huge(stream: u32) -> Frames {
+fn huge(stream: u32) -> FrameBytes {
     let field = with(b"", "a", &"x".repeat(15_000));
     let head = frames().frame(kind::HEADERS, flag::END_STREAM, stream, &with(OK, "a", &"x".repeat(15_000)));
     let head = (0..4).fold(head, |frames, _| frames.frame(kind::CONTINUATION, 0, stream, &field));
     head.frame(kind::CONTINUATION, flag::END_HEADERS, stream, &field)
 }
 
-fn pieces(asked: &Asked<'_>) -> Reply {
+fn pieces(asked: &ScriptRequest<'_>) -> Reply {
     let s = asked.stream;
     let block = with(&with(OK, "content-length", "6"), "a", "b");
     let (first, second) = block.split_at(3);
@@ -40,7 +40,7 @@ fn pieces(asked: &Asked<'_>) -> Reply {
     fine(body.last_headers(s, &with(b"", "trailer", "value")))
 }
 
-fn mixed(asked: &Asked<'_>) -> Reply {
+fn mixed(asked: &ScriptRequest<'_>) -> Reply {
     let s = asked.stream;
     match asked.nth % 10 {
         0 => broken(frames().reset(s, 2), Then::Keep),
@@ -50,18 +50,26 @@ fn mixed(asked: &Asked<'_>) -> Reply {
     }
 }
 
-const USUAL: Http2 =
-    Http2 { greeting: || Frames::new().settings(&[(3, 100)]).0, later: None, grants: true, early: false };
-const OPENS_LATE: Http2 = Http2 {
-    greeting: || Frames::new().settings(&[(3, 0)]).0,
-    later: Some((Duration::from_secs(1), || Frames::new().settings(&[(3, 100)]).0)),
+const USUAL: StreamBehaviour = StreamBehaviour {
+    greeting: || FrameBytes::new().settings(&[(3, 100)]).0,
+    later: None,
+    grants: true,
+    early: false,
+};
+const OPENS_LATE: StreamBehaviour = StreamBehaviour {
+    greeting: || FrameBytes::new().settings(&[(3, 0)]).0,
+    later: Some((Duration::from_secs(1), || FrameBytes::new().settings(&[(3, 100)]).0)),
     ..USUAL
 };
-const ONE_STREAM: Http2 = Http2 { greeting: || Frames::new().settings(&[(3, 1)]).0, ..USUAL };
-const WINDOW_0: Http2 =
-    Http2 { greeting: || Frames::new().settings(&[(3, 100), (4, 0)]).0, grants: false, ..USUAL };
-const NO_GRANTS: Http2 = Http2 { grants: false, ..USUAL };
-const EARLY: Http2 = Http2 { early: true, ..USUAL };
+const ONE_STREAM: StreamBehaviour =
+    StreamBehaviour { greeting: || FrameBytes::new().settings(&[(3, 1)]).0, ..USUAL };
+const WINDOW_0: StreamBehaviour = StreamBehaviour {
+    greeting: || FrameBytes::new().settings(&[(3, 100), (4, 0)]).0,
+    grants: false,
+    ..USUAL
+};
+const NO_GRANTS: StreamBehaviour = StreamBehaviour { grants: false, ..USUAL };
+const EARLY: StreamBehaviour = StreamBehaviour { early: true, ..USUAL };
 
 /// What breaks a stream, and what should break nothing.
 pub(super) const ODD: &[TruthWay] = &[

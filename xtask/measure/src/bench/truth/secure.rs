@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use linerate_broken::{Asked, Broken, CUT, Certificate, Handshake, Manner, Reply, Then, Tls};
+use linerate_broken::{
+    Broken, BrokenTls, CUT, Certificate, HandshakeFault, Manner, Reply, ScriptRequest, Then,
+};
 
 use super::way::Truth::Handshakes;
 use super::way::TruthExpectation::{AtLeast, AtMost, Counts, Says};
@@ -14,25 +16,25 @@ const EACH: TruthShape = TruthShape::requests(300).more("--insecure --per-connec
 const ALL_OF_THEM: TruthShape = TruthShape::requests(1000).more("--insecure");
 const NEVER: TruthShape = TruthShape::requests(1000).more("--insecure --resend never");
 
-fn secure(tls: Tls, script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
+fn secure(tls: BrokenTls, script: impl Fn(&ScriptRequest<'_>) -> Reply + Send + Sync + 'static) -> Broken {
     Broken::with(Manner { tls: Some(tls), ..Manner::default() }, script)
 }
 
-fn handshakes(handshake: fn(u64) -> Handshake) -> Broken {
-    secure(Tls { handshake, ..Tls::default() }, |_| Reply::good())
+fn handshakes(handshake: fn(u64) -> HandshakeFault) -> Broken {
+    secure(BrokenTls { handshake, ..BrokenTls::default() }, |_| Reply::good())
 }
 
 fn certificate(certificate: Certificate) -> Broken {
-    secure(Tls { certificate, ..Tls::default() }, |_| Reply::good())
+    secure(BrokenTls { certificate, ..BrokenTls::default() }, |_| Reply::good())
 }
 
 fn old_version() -> Broken {
-    secure(Tls { is_old: true, ..Tls::default() }, |_| Reply::good())
+    secure(BrokenTls { is_old: true, ..BrokenTls::default() }, |_| Reply::good())
 }
 
 /// A server that breaks three replies in ten.
 fn three_in_ten(bad: fn() -> Reply) -> Broken {
-    secure(Tls::default(), move |asked| if asked.nth % 10 < 3 { bad() } else { Reply::good() })
+    secure(BrokenTls::default(), move |asked| if asked.nth % 10 < 3 { bad() } else { Reply::good() })
 }
 
 /// What TLS adds.
@@ -40,7 +42,9 @@ pub(super) const ALL: &[TruthWay] = &[
     TruthWay {
         name: "tls-alert-40",
         what: "answers 3 handshakes in 10 by alert 40 (handshake_failure)",
-        server: || handshakes(|nth| if nth % 10 < 3 { Handshake::Alert(40) } else { Handshake::Good }),
+        server: || {
+            handshakes(|nth| if nth % 10 < 3 { HandshakeFault::Alert(40) } else { HandshakeFault::Good })
+        },
         over: Over::Tls,
         shape: EACH,
         named: &[Counts("failures.connect"), Says("alert 40")],
@@ -50,7 +54,9 @@ pub(super) const ALL: &[TruthWay] = &[
     TruthWay {
         name: "tls-alert-80",
         what: "answers 3 handshakes in 10 by alert 80 (internal_error)",
-        server: || handshakes(|nth| if nth % 10 < 3 { Handshake::Alert(80) } else { Handshake::Good }),
+        server: || {
+            handshakes(|nth| if nth % 10 < 3 { HandshakeFault::Alert(80) } else { HandshakeFault::Good })
+        },
         over: Over::Tls,
         shape: EACH,
         named: &[Counts("failures.connect"), Says("it has a problem of its own")],
@@ -60,7 +66,7 @@ pub(super) const ALL: &[TruthWay] = &[
     TruthWay {
         name: "tls-closes-handshake",
         what: "closes during 3 handshakes in 10",
-        server: || handshakes(|nth| if nth % 10 < 3 { Handshake::Close } else { Handshake::Good }),
+        server: || handshakes(|nth| if nth % 10 < 3 { HandshakeFault::Close } else { HandshakeFault::Good }),
         over: Over::Tls,
         shape: EACH,
         named: &[Counts("failures.connect"), Says("during the handshake")],
@@ -70,7 +76,7 @@ pub(super) const ALL: &[TruthWay] = &[
     TruthWay {
         name: "tls-resets-handshake",
         what: "resets during 3 handshakes in 10",
-        server: || handshakes(|nth| if nth % 10 < 3 { Handshake::Reset } else { Handshake::Good }),
+        server: || handshakes(|nth| if nth % 10 < 3 { HandshakeFault::Reset } else { HandshakeFault::Good }),
         over: Over::Tls,
         shape: EACH,
         named: &[Counts("failures.connect"), Says("during the handshake")],
@@ -80,7 +86,7 @@ pub(super) const ALL: &[TruthWay] = &[
     TruthWay {
         name: "tls-half-handshake",
         what: "closes in the middle of its first message, 3 in 10",
-        server: || handshakes(|nth| if nth % 10 < 3 { Handshake::Half } else { Handshake::Good }),
+        server: || handshakes(|nth| if nth % 10 < 3 { HandshakeFault::Half } else { HandshakeFault::Good }),
         over: Over::Tls,
         shape: EACH,
         named: &[Counts("failures.connect"), Says("during the handshake")],
@@ -92,7 +98,11 @@ pub(super) const ALL: &[TruthWay] = &[
         what: "speaks SSH, 3 in 10",
         server: || {
             handshakes(|nth| {
-                if nth % 10 < 3 { Handshake::Says(b"SSH-2.0-OpenSSH_9.6\r\n") } else { Handshake::Good }
+                if nth % 10 < 3 {
+                    HandshakeFault::Says(b"SSH-2.0-OpenSSH_9.6\r\n")
+                } else {
+                    HandshakeFault::Good
+                }
             })
         },
         over: Over::Tls,
@@ -107,9 +117,9 @@ pub(super) const ALL: &[TruthWay] = &[
         server: || {
             handshakes(|nth| {
                 if nth % 10 < 3 {
-                    Handshake::Says(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                    HandshakeFault::Says(b"HTTP/1.1 400 Bad Request\r\n\r\n")
                 } else {
-                    Handshake::Good
+                    HandshakeFault::Good
                 }
             })
         },
@@ -122,7 +132,7 @@ pub(super) const ALL: &[TruthWay] = &[
     TruthWay {
         name: "tls-silent-handshake",
         what: "says nothing in 1 handshake in 5",
-        server: || handshakes(|nth| if nth % 5 == 4 { Handshake::Silent } else { Handshake::Good }),
+        server: || handshakes(|nth| if nth % 5 == 4 { HandshakeFault::Silent } else { HandshakeFault::Good }),
         over: Over::Tls,
         shape: TruthShape::requests(40).more("--insecure --per-connection 1"),
         named: &[Counts("failures.connect")],
@@ -132,7 +142,7 @@ pub(super) const ALL: &[TruthWay] = &[
     TruthWay {
         name: "tls-late-handshake",
         what: "begins each handshake 200 ms late",
-        server: || handshakes(|_| Handshake::Late(Duration::from_millis(200))),
+        server: || handshakes(|_| HandshakeFault::Late(Duration::from_millis(200))),
         over: Over::Tls,
         shape: TruthShape::requests(100).more("--insecure"),
         named: &[AtLeast("latency_us.tls.max", 190e3), AtMost("requests.failed", 0.0)],
@@ -262,7 +272,7 @@ pub(super) const ALL: &[TruthWay] = &[
     TruthWay {
         name: "tls-tiny-records",
         what: "sends each byte in a record of its own",
-        server: || secure(Tls { record: Some(1), ..Tls::default() }, |_| Reply::good()),
+        server: || secure(BrokenTls { record: Some(1), ..BrokenTls::default() }, |_| Reply::good()),
         over: Over::Tls,
         shape: TruthShape::requests(200).more("--insecure"),
         named: &[AtMost("requests.failed", 0.0)],

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use linerate_broken::frames::{Frames, OK, flag, kind};
-use linerate_broken::{Asked, Broken, Http2, Manner, Reply, Then, Tls};
+use linerate_broken::frames::{FrameBytes, OK, flag, kind};
+use linerate_broken::{Broken, BrokenTls, Manner, Reply, ScriptRequest, StreamBehaviour, Then};
 
 use super::way::TruthExpectation::{AtLeast, AtMost, Counts, Says};
 
@@ -15,26 +15,26 @@ pub(super) const MANY: TruthShape = TruthShape::requests(1000).connections(2).de
 /// Requests of which four break their connection, with others beside them.
 const CAUSES: TruthShape = TruthShape::requests(200).connections(2).depth(8);
 
-pub(super) fn frames() -> Frames {
-    Frames::new()
+pub(super) fn frames() -> FrameBytes {
+    FrameBytes::new()
 }
 
 /// A server by HTTP/2; `tls`: not in clear text.
 pub(super) fn with_h2(
     tls: bool,
-    http2: Http2,
-    script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static,
+    http2: StreamBehaviour,
+    script: impl Fn(&ScriptRequest<'_>) -> Reply + Send + Sync + 'static,
 ) -> Broken {
-    let tls = tls.then(|| Tls { alpn: &[b"h2"], ..Tls::default() });
+    let tls = tls.then(|| BrokenTls { alpn: &[b"h2"], ..BrokenTls::default() });
     Broken::with(Manner { http2: Some(http2), tls, ..Manner::default() }, script)
 }
 
-pub(super) fn h2(tls: bool, script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
-    with_h2(tls, Http2::default(), script)
+pub(super) fn h2(tls: bool, script: impl Fn(&ScriptRequest<'_>) -> Reply + Send + Sync + 'static) -> Broken {
+    with_h2(tls, StreamBehaviour::default(), script)
 }
 
 pub(super) fn greeting(tls: bool, greeting: fn() -> Vec<u8>) -> Broken {
-    with_h2(tls, Http2 { greeting, ..Http2::default() }, |_| broken(frames(), Then::Keep))
+    with_h2(tls, StreamBehaviour { greeting, ..StreamBehaviour::default() }, |_| broken(frames(), Then::Keep))
 }
 
 /// A server that breaks three replies in ten.
@@ -50,17 +50,17 @@ fn at_causes(tls: bool, bad: impl Fn(u32) -> Reply + Send + Sync + 'static) -> B
     })
 }
 
-pub(super) fn good(asked: &Asked<'_>) -> Reply {
+pub(super) fn good(asked: &ScriptRequest<'_>) -> Reply {
     fine(frames().good(asked.stream))
 }
 
 /// Frames that hold a good response.
-pub(super) fn fine(frames: Frames) -> Reply {
+pub(super) fn fine(frames: FrameBytes) -> Reply {
     Reply::with(frames.0)
 }
 
 /// Frames that do not.
-pub(super) fn broken(frames: Frames, then: Then) -> Reply {
+pub(super) fn broken(frames: FrameBytes, then: Then) -> Reply {
     Reply::broken(frames.0, then)
 }
 
@@ -69,7 +69,7 @@ fn broken_bytes(bytes: &[u8], then: Then) -> Reply {
 }
 
 /// Processes what came before the twentieth request of a connection, and refuses the others.
-fn goes_away_early(asked: &Asked<'_>) -> Reply {
+fn goes_away_early(asked: &ScriptRequest<'_>) -> Reply {
     match asked.on_connection {
         ..19 => good(asked),
         19 => broken(frames().go_away(asked.stream - 2, 0), Then::Keep),
@@ -78,7 +78,7 @@ fn goes_away_early(asked: &Asked<'_>) -> Reply {
 }
 
 /// Serves the twentieth request of a connection as the last one.
-fn goes_away(asked: &Asked<'_>) -> Reply {
+fn goes_away(asked: &ScriptRequest<'_>) -> Reply {
     match asked.on_connection {
         ..19 => good(asked),
         19 => fine(frames().good(asked.stream).go_away(asked.stream, 0)),
@@ -86,7 +86,7 @@ fn goes_away(asked: &Asked<'_>) -> Reply {
     }
 }
 
-fn flood() -> Frames {
+fn flood() -> FrameBytes {
     (0..20_000).fold(frames(), |frames, _| frames.frame(kind::PING, flag::ACK, 0, &[0; 8]))
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linerate_broken::{Accept, Asked, Broken, CUT, GOOD, Manner, Reply, Then};
+use linerate_broken::{AcceptMode, Broken, CUT, GOOD, Manner, Reply, ScriptRequest, Then};
 
 use super::way::Truth::{Down, Due, Surplus, Swapped, Unserved};
 use super::way::TruthExpectation::{AtLeast, AtMost, Counts, Says};
@@ -13,7 +13,7 @@ pub(super) const BROKE_OFF: &str = "a response began and broke off";
 pub(super) const UNASKED: &str = "that no request had asked for";
 
 /// A server that breaks three replies in ten.
-fn three_in_ten(bad: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
+fn three_in_ten(bad: impl Fn(&ScriptRequest<'_>) -> Reply + Send + Sync + 'static) -> Broken {
     Broken::start(move |asked| if asked.nth % 10 < 3 { bad(asked) } else { Reply::good() })
 }
 
@@ -106,7 +106,7 @@ pub(super) const SILENT: &[TruthWay] = &[
     TruthWay {
         name: "never-accepts",
         what: "never accepts; two connections fit into its queue",
-        server: || Broken::accepting(Accept::Never { backlog: 1 }, |_| Reply::good()),
+        server: || Broken::accepting(AcceptMode::Never { backlog: 1 }, |_| Reply::good()),
         shape: TruthShape::seconds(3).timeout(10),
         named: &[Counts("connections.hanging"), Says("never answered"), AtMost("took_s", 4.0)],
         ..NOTHING
@@ -114,7 +114,7 @@ pub(super) const SILENT: &[TruthWay] = &[
     TruthWay {
         name: "never-accepts-room",
         what: "never accepts; its queue has room for all",
-        server: || Broken::accepting(Accept::Never { backlog: 1024 }, |_| Reply::good()),
+        server: || Broken::accepting(AcceptMode::Never { backlog: 1024 }, |_| Reply::good()),
         shape: TruthShape::seconds(3).timeout(10),
         named: &[Counts("connections.unaccepted"), Says("accepts no connections"), AtMost("took_s", 4.0)],
         ..NOTHING
@@ -122,7 +122,7 @@ pub(super) const SILENT: &[TruthWay] = &[
     TruthWay {
         name: "never-accepts-open",
         what: "never accepts; its queue has room for all",
-        server: || Broken::accepting(Accept::Never { backlog: 1024 }, |_| Reply::good()),
+        server: || Broken::accepting(AcceptMode::Never { backlog: 1024 }, |_| Reply::good()),
         shape: TruthShape::seconds(3).rate(100).timeout(10),
         named: &[Counts("connections.unaccepted"), Says("accepts no connections"), AtMost("took_s", 4.0)],
         ..NOTHING
@@ -130,7 +130,7 @@ pub(super) const SILENT: &[TruthWay] = &[
     TruthWay {
         name: "accepts-late",
         what: "accepts connections 1 s late",
-        server: || Broken::accepting(Accept::After(Duration::from_secs(1)), |_| Reply::good()),
+        server: || Broken::accepting(AcceptMode::After(Duration::from_secs(1)), |_| Reply::good()),
         shape: TruthShape::seconds(3).rate(100).timeout(5),
         named: &[AtLeast("latency_us.from_due.max", 900e3)],
         ..NOTHING
@@ -413,7 +413,7 @@ pub(super) const ENDS: &[TruthWay] = &[
 const CLOSES: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 6\r\n\r\nhello\n";
 
 const IDLE: Manner = Manner {
-    accept: Accept::All,
+    accept: AcceptMode::All,
     greeting: b"",
     when_idle: Some((
         Duration::from_millis(150),
