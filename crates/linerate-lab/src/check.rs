@@ -3,8 +3,8 @@
 use linerate_load::plan::Comparison as Operator;
 use linerate_load::plan::units::{parse_decimal, quoted};
 
-use crate::comparison::{Compared, Pair, Since, Verdict};
-use crate::figures::{self, METRICS, Metric};
+use crate::comparison::{ComparedMetric, MetricVerdict, Pair, RatioChange};
+use crate::figures::{self, LabMetric, METRICS};
 use crate::limits::LEAST_ROUNDS;
 
 /// The forms of a check, for messages.
@@ -12,7 +12,7 @@ const EXAMPLES: &str = "write for example 'p99 ratio<1.05', 'rate lo>0.95' or 'c
 
 /// What of a metric is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looked {
+pub enum CheckedQuantity {
     /// B's value over A's.
     Ratio,
     /// The lower end of its interval.
@@ -25,13 +25,13 @@ pub enum Looked {
 
 /// A metric, what of it, a comparison and a limit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Check {
+pub struct MetricCheck {
     /// As the user wrote it.
     pub expr: String,
     /// Of which metric.
-    pub metric: &'static Metric,
+    pub metric: &'static LabMetric,
     /// What of it.
-    pub looked: Looked,
+    pub looked: CheckedQuantity,
     /// How it is compared.
     pub operator: Operator,
     /// With what.
@@ -51,9 +51,9 @@ pub struct Checked {
     pub shown: String,
 }
 
-impl Check {
+impl MetricCheck {
     /// Reads it. The error says what would be right.
-    pub fn parse(text: &str) -> Result<Check, String> {
+    pub fn parse(text: &str) -> Result<MetricCheck, String> {
         let fail = |why: String| format!("check {}: {why}", quoted(text));
         let expr = text.trim();
         let Some(at) = expr.find(['<', '>', '=', '!']) else {
@@ -77,10 +77,10 @@ impl Check {
             return Err(fail(format!("{} is not compared; known are {}", quoted(name), known.join(", "))));
         };
         let looked = match *looked {
-            "ratio" => Looked::Ratio,
-            "lo" => Looked::Low,
-            "hi" => Looked::High,
-            "change" => Looked::Change,
+            "ratio" => CheckedQuantity::Ratio,
+            "lo" => CheckedQuantity::Low,
+            "hi" => CheckedQuantity::High,
+            "change" => CheckedQuantity::Change,
             other => {
                 return Err(fail(format!(
                     "{} is not known of a metric; ratio, lo and hi (the ends of its interval) and change are",
@@ -91,12 +91,12 @@ impl Check {
         let limit = parse_decimal(limit.trim()).filter(|n| *n > 0.0).ok_or_else(|| {
             fail(format!("the limit {} is no ratio such as 1.05; {EXAMPLES}", quoted(limit.trim())))
         })?;
-        Ok(Check { expr: expr.to_owned(), metric, looked, operator, limit })
+        Ok(MetricCheck { expr: expr.to_owned(), metric, looked, operator, limit })
     }
 
     /// Compares it with what was measured.
-    pub fn evaluate(&self, verdicts: &[Compared], since: &[Since]) -> Checked {
-        if self.looked == Looked::Change {
+    pub fn evaluate(&self, verdicts: &[ComparedMetric], since: &[RatioChange]) -> Checked {
+        if self.looked == CheckedQuantity::Change {
             let found = since.iter().find(|s| s.metric.id == self.metric.id);
             return match found.map(|s| (s.change, s.ci95)) {
                 None => self.failed(None, "not measured in both comparisons".to_owned()),
@@ -108,16 +108,18 @@ impl Check {
             return self.failed(None, "not measured on both sides".to_owned());
         };
         match found.verdict {
-            Verdict::NotMeasured if found.at_least == [true; 2] => {
+            MetricVerdict::NotMeasured if found.at_least == [true; 2] => {
                 let why = "not measured: on both sides, requests without a response stand there";
                 self.failed(None, why.to_owned())
             }
-            Verdict::NotMeasured => self.failed(None, "not measured: too few requests".to_owned()),
-            Verdict::TooFewRounds => self.too_few(found.ratio.filter(|_| self.looked == Looked::Ratio)),
+            MetricVerdict::NotMeasured => self.failed(None, "not measured: too few requests".to_owned()),
+            MetricVerdict::TooFewRounds => {
+                self.too_few(found.ratio.filter(|_| self.looked == CheckedQuantity::Ratio))
+            }
             _ => {
                 let value = match self.looked {
-                    Looked::Low => found.ci95.map(|ci| ci.0),
-                    Looked::High => found.ci95.map(|ci| ci.1),
+                    CheckedQuantity::Low => found.ci95.map(|ci| ci.0),
+                    CheckedQuantity::High => found.ci95.map(|ci| ci.1),
                     _ => found.ratio,
                 };
                 value.map_or_else(
@@ -144,7 +146,7 @@ impl Check {
 
     fn compared(&self, value: f64, ci95: Option<(f64, f64)>) -> Checked {
         let sure = match (self.looked, ci95) {
-            (Looked::Low | Looked::High, _) | (_, None) => String::new(),
+            (CheckedQuantity::Low | CheckedQuantity::High, _) | (_, None) => String::new(),
             (_, Some((low, high))) if self.holds(low) == self.holds(high) => {
                 format!(", sure at 95 % ({low:.3} to {high:.3})")
             }
@@ -182,12 +184,12 @@ mod tests {
     #[test]
     fn reads_what_people_write() {
         for (text, id, looked, limit) in [
-            ("p99 ratio<1.05", "p99_us", Looked::Ratio, 1.05),
-            (" rate_rps lo >= 0.95", "rate_rps", Looked::Low, 0.95),
-            ("p99.9 hi<=2", "p999_us", Looked::High, 2.0),
-            ("cpu change<1.1", "cpu_us_per_request", Looked::Change, 1.1),
+            ("p99 ratio<1.05", "p99_us", CheckedQuantity::Ratio, 1.05),
+            (" rate_rps lo >= 0.95", "rate_rps", CheckedQuantity::Low, 0.95),
+            ("p99.9 hi<=2", "p999_us", CheckedQuantity::High, 2.0),
+            ("cpu change<1.1", "cpu_us_per_request", CheckedQuantity::Change, 1.1),
         ] {
-            let check = Check::parse(text).unwrap();
+            let check = MetricCheck::parse(text).unwrap();
             assert_eq!((check.metric.id, check.looked, check.limit), (id, looked, limit), "{text}");
         }
     }
@@ -204,13 +206,13 @@ mod tests {
             ("p99 ratio<0", "no ratio"),
             ("", "no comparison"),
         ] {
-            let why = Check::parse(text).unwrap_err();
+            let why = MetricCheck::parse(text).unwrap_err();
             assert!(why.contains(part), "{text}: {why}");
         }
     }
 
-    fn compared() -> Compared {
-        Compared {
+    fn compared() -> ComparedMetric {
+        ComparedMetric {
             metric: figures::metric("p99").unwrap(),
             means: Some([1.0, 1.02]),
             at_least: [false; 2],
@@ -220,14 +222,14 @@ mod tests {
             p_corrected: None,
             rounds: 5,
             rounds_of: 5,
-            verdict: Verdict::NoDifference,
+            verdict: MetricVerdict::NoDifference,
             more_rounds: None,
             finds: 0.05,
         }
     }
 
-    fn found(compared: &Compared, text: &str) -> Checked {
-        Check::parse(text).unwrap().evaluate(std::slice::from_ref(compared), &[])
+    fn found(compared: &ComparedMetric, text: &str) -> Checked {
+        MetricCheck::parse(text).unwrap().evaluate(std::slice::from_ref(compared), &[])
     }
 
     #[test]
@@ -243,22 +245,22 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_passes_no_check() {
-        let few = Compared { ci95: None, p: None, verdict: Verdict::TooFewRounds, ..compared() };
+        let few = ComparedMetric { ci95: None, p: None, verdict: MetricVerdict::TooFewRounds, ..compared() };
         let said = found(&few, "p99 ratio<1.1");
         assert!(!said.pass && said.value == Some(1.02) && said.shown.contains("too few rounds"), "{said:?}");
         assert!(!found(&few, "p99 hi<9").pass && found(&few, "p99 hi<9").value.is_none());
-        let none = Compared { means: None, ratio: None, verdict: Verdict::NotMeasured, ..few };
+        let none = ComparedMetric { means: None, ratio: None, verdict: MetricVerdict::NotMeasured, ..few };
         let said = found(&none, "p99 ratio<1.1");
         assert!(!said.pass && said.value.is_none() && said.shown.starts_with("not measured"), "{said:?}");
     }
 
     #[test]
     fn a_bound_passes_only_the_check_that_it_proves() {
-        let b = Compared { at_least: [false, true], ..compared() };
+        let b = ComparedMetric { at_least: [false, true], ..compared() };
         assert!(!found(&b, "p99 ratio<1.1").pass && !found(&b, "p99 hi<9").pass);
         assert!(found(&b, "p99 ratio>1.01").pass && !found(&b, "p99 ratio>1.03").pass);
         assert!(found(&b, "p99 ratio<1.1").shown.contains("at least 1.020: requests of B"));
-        let a = Compared { at_least: [true, false], ..compared() };
+        let a = ComparedMetric { at_least: [true, false], ..compared() };
         assert!(found(&a, "p99 ratio<1.1").pass && !found(&a, "p99 ratio>0.9").pass);
     }
 }

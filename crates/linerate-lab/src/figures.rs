@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use linerate_load::{Outcome, Plan};
 
-use crate::latencies::{Latencies, Statistic};
+use crate::latencies::{RunLatencies, Statistic};
 use crate::servers::Usage;
 
 /// The unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum MetricUnit {
     /// Requests per second.
     PerSecond,
     /// Microseconds.
@@ -23,7 +23,7 @@ pub enum Unit {
 
 /// Something that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metric {
+pub struct LabMetric {
     /// Its name in documents.
     pub id: &'static str,
     /// Its name in a check, beside `id`.
@@ -31,38 +31,38 @@ pub struct Metric {
     /// Its name for people.
     pub title: &'static str,
     /// Its unit.
-    pub unit: Unit,
+    pub unit: MetricUnit,
     /// Whether more of it is better.
     pub more_is_better: bool,
 }
 
-const fn less(id: &'static str, short: &'static str, title: &'static str, unit: Unit) -> Metric {
-    Metric { id, short, title, unit, more_is_better: false }
+const fn less(id: &'static str, short: &'static str, title: &'static str, unit: MetricUnit) -> LabMetric {
+    LabMetric { id, short, title, unit, more_is_better: false }
 }
 
 /// All of them, in the order of reports.
-pub const METRICS: [Metric; 11] = [
-    Metric {
+pub const METRICS: [LabMetric; 11] = [
+    LabMetric {
         id: "rate_rps",
         short: "rate",
         title: "requests/s",
-        unit: Unit::PerSecond,
+        unit: MetricUnit::PerSecond,
         more_is_better: true,
     },
-    less("mean_us", "mean", "mean latency", Unit::Micros),
-    less("p50_us", "p50", "p50 latency", Unit::Micros),
-    less("p90_us", "p90", "p90 latency", Unit::Micros),
-    less("p99_us", "p99", "p99 latency", Unit::Micros),
-    less("p999_us", "p99.9", "p99.9 latency", Unit::Micros),
-    less("cpu_us_per_request", "cpu", "server CPU/request", Unit::Micros),
-    less("rss_mb", "rss", "server memory", Unit::Megabytes),
-    less("context_switches_per_request", "switches", "switches/request", Unit::PerRequest),
-    less("run_queue_wait_us_per_request", "wait", "wait for core/request", Unit::Micros),
-    less("client_cpu_us_per_request", "client_cpu", "client CPU/request", Unit::Micros),
+    less("mean_us", "mean", "mean latency", MetricUnit::Micros),
+    less("p50_us", "p50", "p50 latency", MetricUnit::Micros),
+    less("p90_us", "p90", "p90 latency", MetricUnit::Micros),
+    less("p99_us", "p99", "p99 latency", MetricUnit::Micros),
+    less("p999_us", "p99.9", "p99.9 latency", MetricUnit::Micros),
+    less("cpu_us_per_request", "cpu", "server CPU/request", MetricUnit::Micros),
+    less("rss_mb", "rss", "server memory", MetricUnit::Megabytes),
+    less("context_switches_per_request", "switches", "switches/request", MetricUnit::PerRequest),
+    less("run_queue_wait_us_per_request", "wait", "wait for core/request", MetricUnit::Micros),
+    less("client_cpu_us_per_request", "client_cpu", "client CPU/request", MetricUnit::Micros),
 ];
 
 /// The metric of a name, long or short.
-pub fn metric(name: &str) -> Option<&'static Metric> {
+pub fn metric(name: &str) -> Option<&'static LabMetric> {
     METRICS.iter().find(|m| m.id == name || m.short == name || (m.id == "p999_us" && name == "p999"))
 }
 
@@ -93,13 +93,13 @@ impl ServerUse {
 
 /// What one run says about one side.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Run {
+pub struct RunFigures {
     /// Values by the `id` of their metric; one that was not measured is not there.
     pub values: BTreeMap<&'static str, f64>,
     /// Of these, percentiles that are at least that: requests without a response stand there.
     pub at_least: BTreeSet<&'static str>,
     /// Its latencies; empty where they were not measured.
-    pub latencies: Latencies,
+    pub latencies: RunLatencies,
     /// Requests sent, answered, and everything that did not go as it should.
     pub sent: u64,
     /// Whole responses.
@@ -134,9 +134,9 @@ pub struct Run {
     pub fault: Option<String>,
 }
 
-impl Run {
+impl RunFigures {
     /// The run that has this outcome.
-    pub fn of(plan: &Plan, outcome: &Outcome, server: Option<&ServerUse>) -> Run {
+    pub fn of(plan: &Plan, outcome: &Outcome, server: Option<&ServerUse>) -> RunFigures {
         let answered = outcome.requests.answered;
         let wanted = outcome.client.cpu + outcome.client.run_queue_wait;
         let shown = |check: &linerate_load::plan::Check| {
@@ -144,10 +144,10 @@ impl Run {
             (!found.pass).then(|| format!("{}: {}", found.expr, found.shown))
         };
         let mut at_least = BTreeSet::new();
-        Run {
+        RunFigures {
             values: values(plan, outcome, server, &mut at_least),
             at_least,
-            latencies: if plan.throughput { Latencies::default() } else { Latencies::of(outcome) },
+            latencies: if plan.throughput { RunLatencies::default() } else { RunLatencies::of(outcome) },
             sent: outcome.requests.sent,
             answered,
             errors: outcome.errors(),
@@ -247,12 +247,12 @@ fn values(
 }
 
 /// Metrics that at least one of some runs has.
-pub fn measured<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<&'static Metric> {
+pub fn measured<'a>(runs: impl Iterator<Item = &'a RunFigures>) -> Vec<&'static LabMetric> {
     let (mut names, mut latencies) = (BTreeSet::new(), false);
     for run in runs {
         names.extend(run.values.keys().copied());
         latencies |= run.has_latencies();
     }
-    let is = |m: &&Metric| names.contains(m.id) || (latencies && Statistic::of(m.id).is_some());
+    let is = |m: &&LabMetric| names.contains(m.id) || (latencies && Statistic::of(m.id).is_some());
     METRICS.iter().filter(is).collect()
 }

@@ -9,7 +9,7 @@ use crate::limits::BEYOND;
 
 /// The latencies of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Latencies {
+pub struct RunLatencies {
     /// Nanoseconds and how many responses took that long, ascending.
     counts: Vec<(u64, u64)>,
     /// How long each request without a good response was waited for, in the same way. They count as
@@ -17,16 +17,16 @@ pub struct Latencies {
     waited: Vec<(u64, u64)>,
 }
 
-impl Latencies {
+impl RunLatencies {
     /// Those of a run.
-    pub fn of(outcome: &Outcome) -> Latencies {
+    pub fn of(outcome: &Outcome) -> RunLatencies {
         let Ranked { good, waited } = outcome.latency.main();
-        Latencies::new(good, waited)
+        RunLatencies::new(good, waited)
     }
 
     /// From the latencies of good responses, and from how long each other request was waited for.
-    pub fn new(good: &Histogram, waited: &Histogram) -> Latencies {
-        Latencies { counts: good.iter_recorded().collect(), waited: waited.iter_recorded().collect() }
+    pub fn new(good: &Histogram, waited: &Histogram) -> RunLatencies {
+        RunLatencies { counts: good.iter_recorded().collect(), waited: waited.iter_recorded().collect() }
     }
 
     /// Whether there is nothing to take a percentile of.
@@ -44,8 +44,8 @@ impl Latencies {
     }
 
     /// Reads [`to_bytes`](Latencies::to_bytes).
-    pub fn from_bytes([good, waited]: [&[u8]; 2]) -> Result<Latencies, WrongHistogram> {
-        Ok(Latencies::new(&Histogram::from_bytes(good)?, &Histogram::from_bytes(waited)?))
+    pub fn from_bytes([good, waited]: [&[u8]; 2]) -> Result<RunLatencies, WrongHistogram> {
+        Ok(RunLatencies::new(&Histogram::from_bytes(good)?, &Histogram::from_bytes(waited)?))
     }
 
     fn responses(&self) -> u64 {
@@ -114,7 +114,7 @@ impl Statistic {
 
     /// Whether these runs of a side say it. Enough requests must be beyond a percentile, of all runs
     /// together, and no single one may decide it: in a run with few responses each weighs more.
-    pub fn is_said_by(self, runs: &[&Latencies]) -> bool {
+    pub fn is_said_by(self, runs: &[&RunLatencies]) -> bool {
         let Statistic::Percentile(share) = self else {
             return !runs.is_empty() && runs.iter().all(|run| run.responses() > 0);
         };
@@ -127,7 +127,7 @@ impl Statistic {
 
 /// A statistic of several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
+pub struct RunStatistic {
     /// Microseconds.
     pub us: f64,
     /// Requests that are later than any limit stand here: the true value is at least that.
@@ -149,7 +149,7 @@ pub struct Mixed {
 
 impl Mixed {
     /// Of these runs.
-    pub fn of(statistic: Statistic, runs: &[&Latencies]) -> Mixed {
+    pub fn of(statistic: Statistic, runs: &[&RunLatencies]) -> Mixed {
         match statistic {
             Statistic::Mean => {
                 let shares = runs.iter().map(|run| vec![run.mean_us().unwrap_or(0.0)]).collect();
@@ -159,7 +159,7 @@ impl Mixed {
         }
     }
 
-    fn percentile(statistic: Statistic, share: f64, runs: &[&Latencies]) -> Mixed {
+    fn percentile(statistic: Statistic, share: f64, runs: &[&RunLatencies]) -> Mixed {
         let at = || runs.iter().map(|r| r.reaches(share));
         let (low, high) = (at().min().unwrap_or(0), at().max().unwrap_or(0));
         let within = |nanos: &u64| (low..=high).contains(nanos);
@@ -184,14 +184,14 @@ impl Mixed {
     }
 
     /// The statistic where run `i` weighs `weights[i]`.
-    pub fn weighed(&self, weights: &[u32]) -> Found {
+    pub fn weighed(&self, weights: &[u32]) -> RunStatistic {
         let all: f64 = weights.iter().map(|w| f64::from(*w)).sum();
         let mean = |at: usize| {
             let parts = weights.iter().zip(&self.shares).filter(|(w, _)| **w > 0);
             parts.map(|(w, shares)| f64::from(*w) * shares[at]).sum::<f64>() / all
         };
         let Statistic::Percentile(share) = self.statistic else {
-            return Found { us: mean(0), at_least: false };
+            return RunStatistic { us: mean(0), at_least: false };
         };
         let (mut low, mut high) = (0, self.grid.len());
         while low < high {
@@ -203,16 +203,16 @@ impl Mixed {
             }
         }
         let found = self.grid.get(low).copied();
-        Found { us: found.unwrap_or(self.longest_us), at_least: found.is_none() }
+        RunStatistic { us: found.unwrap_or(self.longest_us), at_least: found.is_none() }
     }
 
     /// The statistic where all weigh the same.
-    pub fn all(&self) -> Found {
+    pub fn all(&self) -> RunStatistic {
         self.weighed(&vec![1; self.shares.len()])
     }
 }
 
-fn longest_us(runs: &[&Latencies]) -> f64 {
+fn longest_us(runs: &[&RunLatencies]) -> f64 {
     runs.iter().map(|r| r.longest()).max().unwrap_or(0) as f64 / 1e3
 }
 
@@ -221,15 +221,15 @@ mod tests {
     use super::*;
 
     /// So many responses of so many milliseconds each.
-    fn latencies(counts: &[(u64, u64)], beyond: u64) -> Latencies {
+    fn latencies(counts: &[(u64, u64)], beyond: u64) -> RunLatencies {
         let (mut histogram, mut waited) = (Histogram::new(), Histogram::new());
         counts.iter().for_each(|(ms, n)| histogram.record(ms * 1_000_000, *n));
         waited.record(1_000, beyond);
-        Latencies::new(&histogram, &waited)
+        RunLatencies::new(&histogram, &waited)
     }
 
-    fn at(percent: f64, runs: &[Latencies]) -> Option<(f64, bool)> {
-        let runs: Vec<&Latencies> = runs.iter().collect();
+    fn at(percent: f64, runs: &[RunLatencies]) -> Option<(f64, bool)> {
+        let runs: Vec<&RunLatencies> = runs.iter().collect();
         let statistic = Statistic::Percentile(percent / 100.0);
         let found = Mixed::of(statistic, &runs).all();
         statistic.is_said_by(&runs).then_some(((found.us / 1e3).round(), found.at_least))
@@ -245,7 +245,7 @@ mod tests {
         // Pooled, p99 would be 1 ms.
         assert_eq!(at(99.0, &[fast.clone(), fast.clone(), stalled.clone()]), Some((500.0, false)));
         assert_eq!(at(50.0, &[fast.clone(), fast.clone(), stalled]), Some((1.0, false)));
-        let runs: Vec<&Latencies> = half.iter().collect();
+        let runs: Vec<&RunLatencies> = half.iter().collect();
         let mean = Mixed::of(Statistic::Mean, &runs);
         assert!((mean.all().us / 1e3 - 250.5).abs() < 0.5, "{mean:?}");
         assert!((mean.weighed(&[1, 0]).us / 1e3 - 1.0).abs() < 0.01);
@@ -255,7 +255,7 @@ mod tests {
     fn a_percentile_of_one_run_is_that_of_its_histogram() {
         let mut histogram = Histogram::new();
         (1..=5_000u64).for_each(|i| histogram.record(i * i * 1_000, 1));
-        let one = Latencies::new(&histogram, &Histogram::new());
+        let one = RunLatencies::new(&histogram, &Histogram::new());
         for percent in [50.0, 90.0, 99.0] {
             let found = Mixed::of(Statistic::Percentile(percent / 100.0), &[&one]).all();
             assert_eq!((found.us * 1e3).round() as u64, histogram.percentile_ns(percent), "{percent}");
@@ -284,8 +284,8 @@ mod tests {
     fn written_and_read_they_are_the_same() {
         let some = latencies(&[(1, 7), (30, 2)], 3);
         let [good, waited] = some.to_bytes();
-        assert_eq!(Latencies::from_bytes([&good, &waited]).unwrap(), some);
-        assert!(Latencies::from_bytes([b"HIST", &waited]).is_err());
+        assert_eq!(RunLatencies::from_bytes([&good, &waited]).unwrap(), some);
+        assert!(RunLatencies::from_bytes([b"HIST", &waited]).is_err());
         assert!(latencies(&[], 0).is_empty() && !latencies(&[], 1).is_empty());
     }
 }

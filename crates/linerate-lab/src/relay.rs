@@ -13,14 +13,14 @@ use crate::limits::{RELAY_CHUNK, RELAY_CHUNKS, RELAY_CONNECTIONS};
 
 /// A relay under way. Dropping it ends it.
 #[derive(Debug)]
-pub struct Relay {
+pub struct LabRelay {
     address: SocketAddr,
     ends: Arc<AtomicBool>,
 }
 
-impl Relay {
+impl LabRelay {
     /// Relays connections to `to`, with `round_trip` more for each round trip.
-    pub fn start(to: SocketAddr, round_trip: Duration) -> io::Result<Relay> {
+    pub fn start(to: SocketAddr, round_trip: Duration) -> io::Result<LabRelay> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let ends = Arc::new(AtomicBool::new(false));
@@ -45,7 +45,7 @@ impl Relay {
             }
         };
         thread::Builder::new().name("relay".to_owned()).spawn(accept)?;
-        Ok(Relay { address, ends })
+        Ok(LabRelay { address, ends })
     }
 
     /// The address it listens on.
@@ -54,7 +54,7 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
+impl Drop for LabRelay {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
         // Wakes the thread that accepts.
@@ -118,7 +118,7 @@ mod tests {
             stream.read_to_end(&mut all).unwrap();
             stream.write_all(&all).unwrap();
         });
-        let relay = Relay::start(to, Duration::from_millis(30)).unwrap();
+        let relay = LabRelay::start(to, Duration::from_millis(30)).unwrap();
         let mut client = TcpStream::connect(relay.address()).unwrap();
         let sent: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
         let begun = Instant::now();

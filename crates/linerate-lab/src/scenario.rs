@@ -10,7 +10,7 @@ use crate::limits::{MOST_ROUNDS, SCENARIO_ROWS};
 /// A scenario.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Scenario {
+pub struct LabScenario {
     /// Its name.
     pub name: String,
     /// What it shows, in a sentence.
@@ -29,7 +29,7 @@ pub struct Scenario {
     pub servers: Vec<ServerPart>,
     /// Rows that are compared with each other.
     #[serde(rename = "group")]
-    pub groups: Vec<Group>,
+    pub groups: Vec<RowGroup>,
 }
 
 /// A server.
@@ -65,7 +65,7 @@ pub struct ServerPart {
 /// Rows that are compared with the first one of them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Group {
+pub struct RowGroup {
     /// Its name.
     pub name: String,
     /// What differs from other groups.
@@ -83,13 +83,13 @@ pub struct Group {
     pub load: String,
     /// The rows.
     #[serde(rename = "row")]
-    pub rows: Vec<Row>,
+    pub rows: Vec<ScenarioRow>,
 }
 
 /// One row of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Row {
+pub struct ScenarioRow {
     /// Its name.
     pub name: String,
     /// The server's name.
@@ -125,7 +125,7 @@ const BUILT_IN: [&str; 4] = [
 ];
 
 /// All that are built in.
-pub fn built_in() -> Vec<Scenario> {
+pub fn built_in() -> Vec<LabScenario> {
     // A test parses them.
     BUILT_IN.iter().filter_map(|text| parse(text).ok()).collect()
 }
@@ -136,8 +136,8 @@ pub fn text_of(name: &str) -> Option<&'static str> {
 }
 
 /// Reads a scenario; an error says what is wrong and where.
-pub fn parse(text: &str) -> Result<Scenario, String> {
-    let scenario: Scenario = toml::from_str(text).map_err(|e| {
+pub fn parse(text: &str) -> Result<LabScenario, String> {
+    let scenario: LabScenario = toml::from_str(text).map_err(|e| {
         let line = e.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         let message = e.message().lines().next().unwrap_or_default().to_owned();
         line.map_or(message.clone(), |line| format!("line {line}: {message}"))
@@ -145,7 +145,7 @@ pub fn parse(text: &str) -> Result<Scenario, String> {
     scenario.check().map(|()| scenario)
 }
 
-impl Scenario {
+impl LabScenario {
     /// The server of a name.
     pub fn server(&self, name: &str) -> Option<&ServerPart> {
         self.servers.iter().find(|s| s.name == name)
@@ -183,7 +183,7 @@ impl Scenario {
         self.groups.iter().try_for_each(|group| self.check_group(group))
     }
 
-    fn check_group(&self, group: &Group) -> Result<(), String> {
+    fn check_group(&self, group: &RowGroup) -> Result<(), String> {
         let at = |what: String| format!("group {:?}: {what}", group.name);
         if group.rows.is_empty() {
             return Err(at("it has no [[group.row]]".to_owned()));
@@ -219,7 +219,7 @@ impl Scenario {
     }
 }
 
-impl Group {
+impl RowGroup {
     /// Time that a relay adds to each round trip.
     pub fn delay(&self) -> Result<Option<Duration>, String> {
         const MOST: Duration = Duration::from_secs(10);

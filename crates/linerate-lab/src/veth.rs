@@ -21,7 +21,7 @@ pub const FROM: &str = "10.78.0.9";
 
 /// Why there is no veth pair.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum VethTrouble {
     /// Namespaces are root's.
     #[error("network namespaces and AF_XDP need root")]
     NotRoot,
@@ -35,26 +35,26 @@ pub enum Trouble {
 
 /// A veth pair. The calling thread is in the client's namespace.
 #[derive(Debug)]
-pub struct Pair {
+pub struct VethPair {
     // Both namespaces end with the last thread, process and descriptor in them, and the pair with them.
     server: File,
 }
 
 /// Runs `work` on a thread of its own in the client's namespace. The threads that it starts are
 /// there too; no other thread of this process is.
-pub fn inside<T: Send>(work: impl FnOnce(&Pair) -> T + Send) -> Result<T, Trouble> {
+pub fn inside<T: Send>(work: impl FnOnce(&VethPair) -> T + Send) -> Result<T, VethTrouble> {
     thread::scope(|scope| {
-        let inside = scope.spawn(|| Pair::lay().map(|pair| work(&pair)));
-        inside.join().unwrap_or_else(|_| Err(Trouble::Other("its thread panicked".to_owned())))
+        let inside = scope.spawn(|| VethPair::lay().map(|pair| work(&pair)));
+        inside.join().unwrap_or_else(|_| Err(VethTrouble::Other("its thread panicked".to_owned())))
     })
 }
 
-impl Pair {
+impl VethPair {
     /// Lays it. The calling thread changes its namespace.
-    fn lay() -> Result<Pair, Trouble> {
+    fn lay() -> Result<VethPair, VethTrouble> {
         let server = new_namespace()?;
         let client = new_namespace()?;
-        let pair = Pair { server };
+        let pair = VethPair { server };
         let peer = pair.path();
         ip(&format!("link add {} type veth peer name {} netns {peer}", CLIENT.0, SERVER.0))?;
         end(CLIENT)?;
@@ -76,35 +76,35 @@ impl Pair {
 }
 
 /// Moves the calling thread to a new network namespace.
-fn new_namespace() -> Result<File, Trouble> {
+fn new_namespace() -> Result<File, VethTrouble> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|e| match e {
-        Errno::EPERM => Trouble::NotRoot,
-        e => Trouble::Other(format!("a network namespace cannot be made: {}", e.desc())),
+        Errno::EPERM => VethTrouble::NotRoot,
+        e => VethTrouble::Other(format!("a network namespace cannot be made: {}", e.desc())),
     })?;
     File::open("/proc/thread-self/ns/net")
-        .map_err(|e| Trouble::Other(format!("/proc/thread-self/ns/net: {e}")))
+        .map_err(|e| VethTrouble::Other(format!("/proc/thread-self/ns/net: {e}")))
 }
 
-fn enter(namespace: &File) -> Result<(), Trouble> {
+fn enter(namespace: &File) -> Result<(), VethTrouble> {
     setns(namespace, CloneFlags::CLONE_NEWNET)
-        .map_err(|e| Trouble::Other(format!("a network namespace cannot be entered: {}", e.desc())))
+        .map_err(|e| VethTrouble::Other(format!("a network namespace cannot be entered: {}", e.desc())))
 }
 
 /// Gives the calling thread's end its address.
-fn end((interface, address): (&str, &str)) -> Result<(), Trouble> {
+fn end((interface, address): (&str, &str)) -> Result<(), VethTrouble> {
     ip(&format!("address add {address}/24 dev {interface}"))?;
     ip(&format!("link set {interface} up"))?;
     ip("link set lo up")
 }
 
 /// Runs `ip` in the calling thread's namespace.
-fn ip(words: &str) -> Result<(), Trouble> {
-    let other = |why: &str| Trouble::Other(format!("ip {words}: {}", why.trim()));
+fn ip(words: &str) -> Result<(), VethTrouble> {
+    let other = |why: &str| VethTrouble::Other(format!("ip {words}: {}", why.trim()));
     let done = Command::new("ip").args(words.split(' ')).stdin(Stdio::null()).output();
     match done {
         Ok(done) if done.status.success() => Ok(()),
         Ok(done) => Err(other(&String::from_utf8_lossy(&done.stderr))),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Trouble::Missing),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(VethTrouble::Missing),
         Err(e) => Err(other(&e.to_string())),
     }
 }
@@ -132,7 +132,9 @@ mod tests {
                 assert_eq!((refused, bound), (Some(io::ErrorKind::ConnectionRefused), true));
             }
             // Not every machine that runs the tests lets them.
-            Err(trouble) => assert!(matches!(trouble, Trouble::NotRoot | Trouble::Missing), "{trouble}"),
+            Err(trouble) => {
+                assert!(matches!(trouble, VethTrouble::NotRoot | VethTrouble::Missing), "{trouble}")
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, Args};
-use linerate_lab::check::Check;
+use linerate_lab::check::MetricCheck;
 use linerate_lab::limits::MOST_ROUNDS;
 
 use super::{LoadArgs, values};
@@ -63,8 +63,8 @@ pub(crate) struct CompareArgs {
     /// (B over A), lo or hi (the ends of its 95 % interval) or change (against --baseline), a
     /// comparison and a limit. 'p99 hi<1.05' passes only where it is sure, 'p99 lo<1.05' fails only
     /// where it is sure.
-    #[arg(id = "gate", long = "check", value_name = "EXPR", value_parser = Check::parse, help_heading = COMPARING)]
-    pub(crate) gates: Vec<Check>,
+    #[arg(id = "gate", long = "check", value_name = "EXPR", value_parser = MetricCheck::parse, help_heading = COMPARING)]
+    pub(crate) gates: Vec<MetricCheck>,
 
     /// Say what has changed since a saved comparison (--json FILE): its ratios against those of today
     #[arg(long, value_name = "FILE", help_heading = COMPARING)]

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
-use linerate_lab::comparison::{self, Pair, Since};
+use linerate_lab::comparison::{self, Pair, RatioChange};
 use linerate_report::compare::{self, Saved, Told};
 use linerate_report::schema::comparison as schema;
 
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Fault> {
     let baseline = args.baseline.as_deref().map(saved).transpose()?;
     let checks = args.gates.iter();
     if let (None, Some(check)) =
-        (&baseline, checks.clone().find(|c| c.looked == linerate_lab::check::Looked::Change))
+        (&baseline, checks.clone().find(|c| c.looked == linerate_lab::check::CheckedQuantity::Change))
     {
         return Err(Fault::input(format!(
             "--check {}: there is nothing it could have changed from",
@@ -76,7 +76,7 @@ fn document(
     baseline: Option<&(Saved, LogRatios)>,
     started_at: SystemTime,
 ) -> schema::Document {
-    let since: Vec<Since> =
+    let since: Vec<RatioChange> =
         baseline.map(|(_, ratios)| comparison::since(ratios, &measured.rounds)).unwrap_or_default();
     let checks = measured.rounds.checked(&args.gates, &since);
     let side = |i: usize| schema::Side {
@@ -138,6 +138,6 @@ fn exit(document: &schema::Document, measured: &Measured) -> Exit {
         let _ = writeln!(io::stderr(), "FAILED  --check-each failed in {n} runs, first with {first}");
     }
     let failed = document.checks.iter().any(|c| !c.pass) || !each.is_empty() || measured.broken.is_some();
-    let all_bad = measured.rounds.pairs.iter().flatten().any(linerate_lab::figures::Run::is_all_bad);
+    let all_bad = measured.rounds.pairs.iter().flatten().any(linerate_lab::figures::RunFigures::is_all_bad);
     if failed || all_bad { Exit::CheckFailed } else { Exit::Fine }
 }

@@ -5,9 +5,9 @@ use std::io::{self, IsTerminal, Write};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use linerate_lab::comparison::{Pair, Rounds, Side, Verdict, order};
-use linerate_lab::figures::{Run, ServerUse};
-use linerate_lab::servers::{Member, Recipe, Server, Trouble, pin_this_thread, resident};
+use linerate_lab::comparison::{ComparedSide, MetricVerdict, Pair, Rounds, order};
+use linerate_lab::figures::{RunFigures, ServerUse};
+use linerate_lab::servers::{LabServer, Member, Recipe, ServerTrouble, pin_this_thread, resident};
 use linerate_load::Plan;
 use linerate_net::machine;
 use linerate_report::summary;
@@ -44,12 +44,12 @@ pub(super) fn measure(
 ) -> Result<Measured, Fault> {
     let mut measured = Measured::default();
     let cores = places(args, planned, &mut measured);
-    let mut servers: Pair<Option<Server>> = [None, None];
+    let mut servers: Pair<Option<LabServer>> = [None, None];
     for (planned, server) in planned.iter().zip(&mut servers) {
         let Some(recipe) = &planned.recipe else { continue };
         match (Recipe { cores: cores.clone(), ..recipe.clone() }).start(&|| interrupt.asked()) {
             Ok(started) => *server = Some(started),
-            Err(Trouble::Interrupted) => measured.interrupted = true,
+            Err(ServerTrouble::Interrupted) => measured.interrupted = true,
             Err(trouble) => return Err(not_started(planned, &trouble)),
         }
     }
@@ -82,17 +82,19 @@ pub(super) fn measure(
     Ok(measured)
 }
 
-fn not_started(planned: &Planned, trouble: &Trouble) -> Fault {
+fn not_started(planned: &Planned, trouble: &ServerTrouble) -> Fault {
     let message = format!("{} ({}): {trouble}", planned.side.name(), planned.given);
     match trouble {
-        Trouble::Start { .. } => {
+        ServerTrouble::Start { .. } => {
             Fault::input(message).hint("name a program that exists: cmd:./server --port {port}")
         }
-        Trouble::NoUrl { .. } => Fault::unreachable(message).hint(format!(
+        ServerTrouble::NoUrl { .. } => Fault::unreachable(message).hint(format!(
             "say where it answers: {{port}} among its arguments, or --{}-url http://127.0.0.1:8080/",
             planned.side.name().to_ascii_lowercase()
         )),
-        Trouble::NotReady { .. } => Fault::unreachable(message).hint("give it more time: --ready-within 1m"),
+        ServerTrouble::NotReady { .. } => {
+            Fault::unreachable(message).hint("give it more time: --ready-within 1m")
+        }
         _ => Fault::unreachable(message),
     }
 }
@@ -125,9 +127,9 @@ fn places(args: &CompareArgs, planned: &Pair<Planned>, measured: &mut Measured) 
 /// machine's fault; two are not.
 fn hopeless(rounds: &Rounds) -> Option<String> {
     let (first, last) = (rounds.pairs.first()?, rounds.pairs.last()?);
-    let bad = |side: Side| {
+    let bad = |side: ComparedSide| {
         let (run, name) = (&last[side.index()], side.name());
-        let silent = |run: &Run| run.answered == 0;
+        let silent = |run: &RunFigures| run.answered == 0;
         if let Some(fault) = &run.fault {
             let again = rounds.pairs.len() > 1 && silent(&first[side.index()]);
             return (again || run.unreachable).then(|| format!("{name}: {fault}"));
@@ -135,22 +137,22 @@ fn hopeless(rounds: &Rounds) -> Option<String> {
         let status = run.statuses().first().map_or(String::new(), |s| format!(" (status {s})"));
         run.is_all_bad().then(|| format!("{name}: not one response was good{status}"))
     };
-    [Side::A, Side::B].into_iter().filter(|_| rounds.pairs.len() < 3).find_map(bad)
+    [ComparedSide::A, ComparedSide::B].into_iter().filter(|_| rounds.pairs.len() < 3).find_map(bad)
 }
 
 /// Runs both sides once; `false` when it could not.
 fn one_round(
     round: u32,
     plans: &Pair<Plan>,
-    servers: &mut Pair<Option<Server>>,
+    servers: &mut Pair<Option<LabServer>>,
     measured: &mut Measured,
     interrupt: &Interrupt,
     progress: &mut Progress,
 ) -> Result<bool, Fault> {
-    let mut pair: Pair<Option<Run>> = [None, None];
+    let mut pair: Pair<Option<RunFigures>> = [None, None];
     for side in order(round) {
         let i = side.index();
-        if let Some(why) = servers[i].as_mut().and_then(Server::ended) {
+        if let Some(why) = servers[i].as_mut().and_then(LabServer::ended) {
             measured.broken = Some(format!("{}: {why}", side.name()));
             return Ok(false);
         }
@@ -172,7 +174,7 @@ fn one_round(
         measured.io.clone_from(&how.io);
         measured.sending[i] = how.words;
         // A run of a server that ended meanwhile says nothing about it.
-        if let Some(why) = servers[i].as_mut().and_then(Server::ended) {
+        if let Some(why) = servers[i].as_mut().and_then(LabServer::ended) {
             measured.broken = Some(format!("{}: {why}", side.name()));
             return Ok(false);
         }
@@ -193,10 +195,10 @@ pub(crate) struct How {
 /// One run of one side; `None`: the user asked to stop.
 pub(crate) fn one_run(
     plan: &Plan,
-    server: Option<&Server>,
+    server: Option<&LabServer>,
     interrupt: &Interrupt,
     tell: &mut dyn FnMut(Duration, Duration),
-) -> Result<Option<(Run, How)>, Fault> {
+) -> Result<Option<(RunFigures, How)>, Fault> {
     let running = linerate_load::start(plan.clone())?;
     let measures_from = running.measures_from();
     let whole = plan.warm_up + plan.stop.duration.unwrap_or_default();
@@ -215,8 +217,8 @@ pub(crate) fn one_run(
         let until = measures_from.duration_since(SystemTime::now()).unwrap_or_default();
         if !measures && until.is_zero() {
             measures = true;
-            before = server.map(Server::usage);
-            members = server.map(Server::members).unwrap_or_default();
+            before = server.map(LabServer::usage);
+            members = server.map(LabServer::members).unwrap_or_default();
         }
         peak = peak.max(resident(&members));
         tell(begun.elapsed(), whole);
@@ -229,7 +231,7 @@ pub(crate) fn one_run(
         return Ok(None);
     }
     let how = How { words: summary::done(plan, &outcome), io: outcome.io.clone() };
-    Ok(Some((Run::of(plan, &outcome, used.as_ref()), how)))
+    Ok(Some((RunFigures::of(plan, &outcome, used.as_ref()), how)))
 }
 
 /// Progress of the rounds, on standard error.
@@ -258,7 +260,7 @@ impl Progress {
     }
 
     /// During a run.
-    fn run(&mut self, round: u32, side: Side, at: Duration, of: Duration) {
+    fn run(&mut self, round: u32, side: ComparedSide, at: Duration, of: Duration) {
         if self.quiet || !self.redraws || self.shown.elapsed() < Duration::from_millis(200) {
             return;
         }
@@ -282,8 +284,10 @@ impl Progress {
                 let interval =
                     c.ci95.map_or(String::new(), |(low, high)| format!(" ({low:.3} to {high:.3})"));
                 let better = match c.verdict {
-                    Verdict::Better(side) => format!(", {} better", side.name()),
-                    Verdict::NoDifference | Verdict::TooFewRounds | Verdict::NotMeasured => String::new(),
+                    MetricVerdict::Better(side) => format!(", {} better", side.name()),
+                    MetricVerdict::NoDifference
+                    | MetricVerdict::TooFewRounds
+                    | MetricVerdict::NotMeasured => String::new(),
                 };
                 Some(format!("{} B/A {:.3}{interval}{better}", c.metric.short, c.ratio?))
             })

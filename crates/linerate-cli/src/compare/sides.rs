@@ -1,7 +1,7 @@
 //! What the two sides are: a URL or a server to start, and the flags of each.
 
 use clap::{ArgMatches, Args, Command, CommandFactory, FromArgMatches};
-use linerate_lab::comparison::{Pair, Side};
+use linerate_lab::comparison::{ComparedSide, Pair};
 use linerate_lab::servers::Recipe;
 use linerate_load::Plan;
 
@@ -20,7 +20,7 @@ const WARM_UP: std::time::Duration = std::time::Duration::from_millis(500);
 /// One side before anything runs.
 #[derive(Debug)]
 pub(super) struct Planned {
-    pub(super) side: Side,
+    pub(super) side: ComparedSide,
     /// As the user gave it.
     pub(super) given: String,
     /// Flags of this side alone, as the user gave them.
@@ -45,8 +45,8 @@ pub(super) fn of(args: &CompareArgs, typed: &[String]) -> Result<Pair<Planned>, 
         ));
     }
     let second = args.other.clone().unwrap_or_else(|| first.clone());
-    let a = planned(args, typed, Side::A, first, &args.a, args.a_url.as_ref())?;
-    let mut b = planned(args, typed, Side::B, second, &args.b, args.b_url.as_ref())?;
+    let a = planned(args, typed, ComparedSide::A, first, &args.a, args.a_url.as_ref())?;
+    let mut b = planned(args, typed, ComparedSide::B, second, &args.b, args.b_url.as_ref())?;
     if same && a.recipe.is_some() {
         // One server, sent to in two ways.
         b.recipe = None;
@@ -57,7 +57,7 @@ pub(super) fn of(args: &CompareArgs, typed: &[String]) -> Result<Pair<Planned>, 
 fn planned(
     args: &CompareArgs,
     typed: &[String],
-    side: Side,
+    side: ComparedSide,
     given: String,
     flags: &str,
     url: Option<&String>,

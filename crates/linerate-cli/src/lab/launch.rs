@@ -11,10 +11,10 @@ use std::thread;
 use std::time::Duration;
 
 use linerate_lab::limits::LOOK;
-use linerate_lab::relay::Relay;
+use linerate_lab::relay::LabRelay;
 use linerate_lab::scenario::ServerPart;
-use linerate_lab::servers::{Recipe, Server, Trouble};
-use linerate_lab::veth::{self, Pair};
+use linerate_lab::servers::{LabServer, Recipe, ServerTrouble};
+use linerate_lab::veth::{self, VethPair};
 
 use super::rows::origin;
 use crate::args::LabArgs;
@@ -25,8 +25,8 @@ type LeftOut = (String, String);
 
 /// A server of a group, and what belongs to it. All of it ends with this.
 pub(super) struct Started {
-    pub(super) server: Option<Server>,
-    relay: Option<Relay>,
+    pub(super) server: Option<LabServer>,
+    relay: Option<LabRelay>,
     pub(super) url: String,
     // The folder goes last, when nothing reads it any more.
     _folder: Option<Folder>,
@@ -46,7 +46,7 @@ impl Drop for Folder {
 pub(super) fn started(
     part: &ServerPart,
     delay: Option<Duration>,
-    (args, cores, pair): (&LabArgs, &[usize], Option<&Pair>),
+    (args, cores, pair): (&LabArgs, &[usize], Option<&VethPair>),
     interrupt: &Interrupt,
 ) -> Result<Started, LeftOut> {
     let other = |why: String| (why, String::new());
@@ -60,7 +60,7 @@ pub(super) fn started(
         let to: SocketAddr = address(&started.url)
             .ok_or_else(|| other(format!("{} has no address that a relay can reach", started.url)))?;
         let relay =
-            Relay::start(to, delay).map_err(|e| other(format!("the relay could not be started: {e}")))?;
+            LabRelay::start(to, delay).map_err(|e| other(format!("the relay could not be started: {e}")))?;
         started.url = format!("http://{}/", relay.address());
         started.relay = Some(relay);
     }
@@ -78,7 +78,7 @@ fn address(url: &str) -> Option<SocketAddr> {
 fn launched(
     part: &ServerPart,
     command: &str,
-    (args, cores, pair): (&LabArgs, &[usize], Option<&Pair>),
+    (args, cores, pair): (&LabArgs, &[usize], Option<&VethPair>),
     interrupt: &Interrupt,
 ) -> Result<Started, LeftOut> {
     let other = |why: String| (why, String::new());
@@ -98,7 +98,7 @@ fn launched(
     } else if !part.files.is_empty() {
         own = Some(folder(part, &mut places).map_err(other)?);
     }
-    let entered = pair.map(Pair::enter).unwrap_or_default();
+    let entered = pair.map(VethPair::enter).unwrap_or_default();
     let recipe = Recipe {
         words: entered.into_iter().chain(words.iter().map(|w| places.fill(w))).collect(),
         url: Some(places.fill("http://{address}:{port}/")),
@@ -110,7 +110,7 @@ fn launched(
             let url = server.url().to_owned();
             Ok(Started { server: Some(server), relay: None, url, _folder: own })
         }
-        Err(Trouble::Interrupted) => Err(other("interrupted".to_owned())),
+        Err(ServerTrouble::Interrupted) => Err(other("interrupted".to_owned())),
         Err(trouble) => Err((format!("{} did not start: {trouble}", part.name), part.install.clone())),
     }
 }
@@ -198,7 +198,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(port: u16, pair: Option<&Pair>) -> Places {
+    fn of(port: u16, pair: Option<&VethPair>) -> Places {
         let (interface, address) = if pair.is_some() { veth::SERVER } else { ("lo", "127.0.0.1") };
         Places { port, address, interface, dir: String::new() }
     }

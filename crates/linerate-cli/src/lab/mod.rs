@@ -6,7 +6,7 @@ mod rows;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use linerate_lab::scenario::{self, Scenario, ServerPart};
+use linerate_lab::scenario::{self, LabScenario, ServerPart};
 use linerate_report::lab;
 use linerate_report::schema::lab as schema;
 
@@ -75,7 +75,7 @@ fn unknown(name: &str) -> Fault {
 }
 
 /// A built-in scenario, or one in a file, also of the folder `scenarios`.
-fn found(name: &str) -> Result<Scenario, Fault> {
+fn found(name: &str) -> Result<LabScenario, Fault> {
     if let Some(built_in) = scenario::built_in().into_iter().find(|s| s.name == name) {
         return Ok(built_in);
     }
@@ -100,7 +100,7 @@ fn found(name: &str) -> Result<Scenario, Fault> {
 }
 
 /// The scenario as the flags want it.
-fn changed(mut scenario: Scenario, args: &LabArgs) -> Result<Scenario, Fault> {
+fn changed(mut scenario: LabScenario, args: &LabArgs) -> Result<LabScenario, Fault> {
     scenario.rounds = args.rounds.unwrap_or(scenario.rounds);
     if let Some(time) = args.duration {
         scenario.duration = format!("{}ms", time.as_millis().max(1));
@@ -123,7 +123,7 @@ fn changed(mut scenario: Scenario, args: &LabArgs) -> Result<Scenario, Fault> {
 }
 
 /// Puts a URL in the place of the servers that it can stand for, and leaves out all others.
-fn replace(scenario: &mut Scenario, url: &str) -> Result<(), Fault> {
+fn replace(scenario: &mut LabScenario, url: &str) -> Result<(), Fault> {
     let of_own: Vec<String> =
         scenario.servers.iter().filter(|s| s.replaceable).map(|s| s.name.clone()).collect();
     if of_own.is_empty() {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write, stderr};
 use std::time::SystemTime;
 
-use linerate_lab::figures::Run;
-use linerate_lab::scenario::{Group, Row, Scenario};
+use linerate_lab::figures::RunFigures;
+use linerate_lab::scenario::{LabScenario, RowGroup, ScenarioRow};
 use linerate_lab::servers::pin_this_thread;
-use linerate_lab::veth::{self, Pair};
+use linerate_lab::veth::{self, VethPair};
 use linerate_load::Plan;
 use linerate_load::plan::Way;
 use linerate_net::machine;
@@ -27,7 +27,7 @@ use crate::terminal;
 const NOT_YET: &str = "http://127.0.0.1:1/";
 
 /// Whether all flags of the rows are flags of `load`, before anything is started.
-pub(super) fn check(scenario: &Scenario) -> Result<(), Fault> {
+pub(super) fn check(scenario: &LabScenario) -> Result<(), Fault> {
     for group in &scenario.groups {
         for row in &group.rows {
             plan_of(scenario, group, row, NOT_YET)?;
@@ -37,7 +37,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Fault> {
 }
 
 /// The plan of a row towards a server at `url`.
-fn plan_of(scenario: &Scenario, group: &Group, row: &Row, url: &str) -> Result<Plan, Fault> {
+fn plan_of(scenario: &LabScenario, group: &RowGroup, row: &ScenarioRow, url: &str) -> Result<Plan, Fault> {
     let flags = flags(group, row);
     let wrong = |why: &str| {
         Fault::input(format!("group {:?}, row {:?}: load = {flags:?}: {why}", group.name, row.name))
@@ -58,7 +58,7 @@ fn plan_of(scenario: &Scenario, group: &Group, row: &Row, url: &str) -> Result<P
 }
 
 /// The flags of a row, with the client's end of the veth pair filled in.
-fn flags(group: &Group, row: &Row) -> String {
+fn flags(group: &RowGroup, row: &ScenarioRow) -> String {
     let all = format!("{} {}", group.load, row.load);
     let all = if group.veth {
         all.replace("{interface}", veth::CLIENT.0).replace("{from}", veth::FROM)
@@ -77,7 +77,7 @@ pub(super) fn origin(url: &str) -> &str {
 
 /// Runs all groups.
 pub(super) fn measure(
-    scenario: &Scenario,
+    scenario: &LabScenario,
     args: &LabArgs,
     interrupt: &Interrupt,
 ) -> Result<schema::Document, Fault> {
@@ -115,21 +115,21 @@ pub(super) fn measure(
 
 /// The same in network namespaces of their own. Where there are none, all rows are left out.
 fn over_veth(
-    scenario: &Scenario,
-    group: &Group,
+    scenario: &LabScenario,
+    group: &RowGroup,
     (args, cores): (&LabArgs, &[usize]),
     interrupt: &Interrupt,
     document: &mut schema::Document,
 ) -> Result<schema::Group, Fault> {
-    let work = |pair: &Pair| one_group(scenario, group, (args, cores, Some(pair)), interrupt, document);
+    let work = |pair: &VethPair| one_group(scenario, group, (args, cores, Some(pair)), interrupt, document);
     match veth::inside(work) {
         Ok(measured) => measured,
         Err(trouble) => {
             let name = args.scenario.as_deref().unwrap_or_default();
             let (why, install) = match trouble {
-                veth::Trouble::NotRoot => (format!("{trouble}; run: sudo linerate lab {name}"), ""),
-                veth::Trouble::Missing => (trouble.to_string(), "apt install iproute2 util-linux"),
-                veth::Trouble::Other(_) => (trouble.to_string(), ""),
+                veth::VethTrouble::NotRoot => (format!("{trouble}; run: sudo linerate lab {name}"), ""),
+                veth::VethTrouble::Missing => (trouble.to_string(), "apt install iproute2 util-linux"),
+                veth::VethTrouble::Other(_) => (trouble.to_string(), ""),
             };
             document.left_out.extend(group.rows.iter().map(|row| schema::LeftOut {
                 group: group.name.clone(),
@@ -147,7 +147,7 @@ fn over_veth(
 }
 
 /// Gives servers that are started the first half of the cores, and the client the others.
-fn places(scenario: &Scenario, args: &LabArgs, document: &mut schema::Document) -> Vec<usize> {
+fn places(scenario: &LabScenario, args: &LabArgs, document: &mut schema::Document) -> Vec<usize> {
     let cores = machine::allowed_cores();
     if args.no_pin || scenario.servers.iter().all(|s| s.command.is_none()) {
         return Vec::new();
@@ -168,16 +168,16 @@ fn places(scenario: &Scenario, args: &LabArgs, document: &mut schema::Document) 
 
 /// A row with the runs that it has so far.
 struct Ready<'a> {
-    row: &'a Row,
+    row: &'a ScenarioRow,
     plan: Plan,
-    runs: Vec<Run>,
+    runs: Vec<RunFigures>,
     sending: String,
 }
 
 fn one_group(
-    scenario: &Scenario,
-    group: &Group,
-    (args, cores, pair): (&LabArgs, &[usize], Option<&Pair>),
+    scenario: &LabScenario,
+    group: &RowGroup,
+    (args, cores, pair): (&LabArgs, &[usize], Option<&VethPair>),
     interrupt: &Interrupt,
     document: &mut schema::Document,
 ) -> Result<schema::Group, Fault> {
@@ -211,7 +211,7 @@ fn one_group(
     }
     in_turns((scenario, group), &mut rows, &servers, (args, interrupt), document)?;
     tell(args, "");
-    let first: Option<Vec<Run>> = rows.first().map(|r| r.runs.clone());
+    let first: Option<Vec<RunFigures>> = rows.first().map(|r| r.runs.clone());
     warn(document, group, &rows);
     let shown = |(i, ready): (usize, &Ready<'_>)| shown(ready, group, first.as_deref().filter(|_| i > 0));
     Ok(schema::Group {
@@ -224,7 +224,7 @@ fn one_group(
 
 /// Runs the rows of a group in turns: forwards, then backwards.
 fn in_turns(
-    (scenario, group): (&Scenario, &Group),
+    (scenario, group): (&LabScenario, &RowGroup),
     rows: &mut [Ready<'_>],
     servers: &BTreeMap<&str, Started>,
     (args, interrupt): (&LabArgs, &Interrupt),
@@ -272,15 +272,15 @@ fn whole_rounds(rows: &mut [Ready<'_>]) {
 }
 
 /// Where the client was the limit, or had no core, a server is not measured.
-fn warn(document: &mut schema::Document, group: &Group, rows: &[Ready<'_>]) {
-    let limited = |_: &Ready<'_>, run: &Run| run.client_limit.is_some();
+fn warn(document: &mut schema::Document, group: &RowGroup, rows: &[Ready<'_>]) {
+    let limited = |_: &Ready<'_>, run: &RunFigures| run.client_limit.is_some();
     // Blocking threads share cores among themselves, so their waiting proves nothing.
-    let waited = |ready: &Ready<'_>, run: &Run| run.client_waited > 0.2 && ready.plan.way == Way::Loop;
-    let starved = |_: &Ready<'_>, run: &Run| run.server_waited.is_some_and(|share| share > 0.2);
-    let in_most = |ready: &Ready<'_>, found: &dyn Fn(&Ready<'_>, &Run) -> bool| {
+    let waited = |ready: &Ready<'_>, run: &RunFigures| run.client_waited > 0.2 && ready.plan.way == Way::Loop;
+    let starved = |_: &Ready<'_>, run: &RunFigures| run.server_waited.is_some_and(|share| share > 0.2);
+    let in_most = |ready: &Ready<'_>, found: &dyn Fn(&Ready<'_>, &RunFigures) -> bool| {
         ready.runs.iter().filter(|run| found(ready, run)).count() * 2 > ready.runs.len()
     };
-    let mut note = |found: &dyn Fn(&Ready<'_>, &Run) -> bool, what: &str| {
+    let mut note = |found: &dyn Fn(&Ready<'_>, &RunFigures) -> bool, what: &str| {
         let names: Vec<&str> =
             rows.iter().filter(|ready| in_most(ready, found)).map(|ready| ready.row.name.as_str()).collect();
         let of = if names.len() == rows.len() { "all rows".to_owned() } else { names.join("; ") };
@@ -295,7 +295,7 @@ fn warn(document: &mut schema::Document, group: &Group, rows: &[Ready<'_>]) {
     note(&starved, "other work took the server's core for part of the time");
 }
 
-fn shown(ready: &Ready<'_>, group: &Group, first: Option<&[Run]>) -> schema::Row {
+fn shown(ready: &Ready<'_>, group: &RowGroup, first: Option<&[RunFigures]>) -> schema::Row {
     let (min_us, max_us) = lab::extremes(&ready.runs);
     schema::Row {
         name: ready.row.name.clone(),

@@ -5,7 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_explain::driver::listening_processes;
-use linerate_lab::find::{BUDGET, End, Next, Says, Search, Seen, Settings, Slice, Step, Unit};
+use linerate_lab::find::{
+    BUDGET, LoadUnit, RateObservation, Says, Search, SearchEnd, SearchNext, SearchSettings, SearchStep,
+    ShareSlice,
+};
 use linerate_lab::servers::{Usage, descendants};
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::Requests;
@@ -117,16 +120,16 @@ impl Limit {
     }
 
     /// Requests over the limit so far, and all that have ended.
-    fn counted(&self, s: &Snapshot) -> Slice {
+    fn counted(&self, s: &Snapshot) -> ShareSlice {
         self.slice(&s.requests, s.bad.total(), &s.latency)
     }
 
     /// The same of a whole look. A last snapshot may lack what the threads recorded since.
-    fn counted_in_all(&self, outcome: &Outcome) -> Slice {
+    fn counted_in_all(&self, outcome: &Outcome) -> ShareSlice {
         self.slice(&outcome.requests, outcome.bad.total(), outcome.main_latency())
     }
 
-    fn slice(&self, r: &Requests, bad: u64, latency: &Histogram) -> Slice {
+    fn slice(&self, r: &Requests, bad: u64, latency: &Histogram) -> ShareSlice {
         let wrong = r.failed + r.unknown + bad;
         let late = match self.metric {
             Metric::Percentile(_) => {
@@ -135,7 +138,7 @@ impl Limit {
             }
             _ => 0,
         };
-        Slice { all: r.answered + r.failed + r.unknown, over: wrong + late }
+        ShareSlice { all: r.answered + r.failed + r.unknown, over: wrong + late }
     }
 
     /// What the check looks at, of a whole look; `None` if it was not measured.
@@ -173,8 +176,8 @@ impl Limit {
 
 /// A look and what there is to say about it.
 struct Looked {
-    step: Step,
-    unit: Unit,
+    step: SearchStep,
+    unit: LoadUnit,
     outcome: Outcome,
     score: f64,
     over: f64,
@@ -197,26 +200,27 @@ pub(super) fn run(
 ) -> Result<Exit, Fault> {
     let limit = Limit::of(check)?;
     let unit = match args.find_by {
-        Some(FindBy::Connections) => Unit::Connections,
-        Some(FindBy::Rate) | None => Unit::Rate,
+        Some(FindBy::Connections) => LoadUnit::Connections,
+        Some(FindBy::Rate) | None => LoadUnit::Rate,
     };
     let (start, arrival) = first(args, plan, unit)?;
-    let most = if unit == Unit::Rate { MOST } else { MOST_CONNECTIONS };
-    let mut search = Search::new(Settings { unit, allowed: limit.allowed, start, most, budget: BUDGET });
+    let most = if unit == LoadUnit::Rate { MOST } else { MOST_CONNECTIONS };
+    let mut search =
+        Search::new(SearchSettings { unit, allowed: limit.allowed, start, most, budget: BUDGET });
     let server = listener(plan);
     let mut looks: Vec<Looked> = Vec::new();
     let end = loop {
         let step = match search.next_step() {
-            Next::Done(end) => break Some(end),
-            Next::Look(step) => step,
+            SearchNext::Done(end) => break Some(end),
+            SearchNext::Look(step) => step,
         };
         if interrupt.asked() {
             break None;
         }
         let begun = Instant::now();
         let plan = match unit {
-            Unit::Rate => planned(args, plan, &limit, step, arrival),
-            Unit::Connections => planned_closed(plan, &limit, step),
+            LoadUnit::Rate => planned(args, plan, &limit, step, arrival),
+            LoadUnit::Connections => planned_closed(plan, &limit, step),
         };
         let (looked, slices) = look(&plan, &limit, (step, unit), server, (interrupt, looker))?;
         if let Some(why) = &looked.outcome.unreachable {
@@ -230,7 +234,7 @@ pub(super) fn run(
         }
         let took = looker.took(begun, &plan, &looked.outcome);
         let (score, disturbed) = (looked.score, looked.disturbed);
-        search.take(&Seen { slices, score, took, disturbed });
+        search.take(&RateObservation { slices, score, took, disturbed });
         tell(args.quiet, &looked);
         looks.push(looked);
     };
@@ -242,13 +246,13 @@ pub(super) fn run(
 }
 
 /// `--rate` says where it begins, or `-c`.
-fn first(args: &LoadArgs, plan: &Plan, unit: Unit) -> Result<(f64, Arrival), Fault> {
+fn first(args: &LoadArgs, plan: &Plan, unit: LoadUnit) -> Result<(f64, Arrival), Fault> {
     let is_given = args.connections.is_some() || args.plan.is_some();
     match &plan.pace {
-        Pace::Closed if unit == Unit::Connections => {
+        Pace::Closed if unit == LoadUnit::Connections => {
             Ok((if is_given { f64::from(plan.connections) } else { 1.0 }, Arrival::default()))
         }
-        Pace::Open { .. } if unit == Unit::Connections => {
+        Pace::Open { .. } if unit == LoadUnit::Connections => {
             Err(Fault::input("--find-by connections looks at closed loops, which have no rate")
                 .hint("leave --rate out; -c is where it begins"))
         }
@@ -262,7 +266,7 @@ fn first(args: &LoadArgs, plan: &Plan, unit: Unit) -> Result<(f64, Arrival), Fau
 }
 
 /// The plan of one look.
-fn planned(args: &LoadArgs, plan: &Plan, limit: &Limit, step: Step, arrival: Arrival) -> Plan {
+fn planned(args: &LoadArgs, plan: &Plan, limit: &Limit, step: SearchStep, arrival: Arrival) -> Plan {
     let constant = |rate: f64, lasts: Option<Duration>| RateStep { from: rate, to: rate, lasts };
     let limit_s = if limit.metric.is_latency() { limit.value / 1e6 } else { 0.1 };
     let mut steps = vec![constant(step.rate, None)];
@@ -293,7 +297,7 @@ fn whole_ms(time: Duration) -> Duration {
 }
 
 /// The plan of one look at a closed loop.
-fn planned_closed(plan: &Plan, limit: &Limit, step: Step) -> Plan {
+fn planned_closed(plan: &Plan, limit: &Limit, step: SearchStep) -> Plan {
     // So long that even requests at the limit end within it, several times.
     let longer = if limit.metric.is_latency() {
         Duration::from_secs_f64((4.0 * limit.value / 1e6).min(5.0))
@@ -313,15 +317,15 @@ fn planned_closed(plan: &Plan, limit: &Limit, step: Step) -> Plan {
 fn look(
     plan: &Plan,
     limit: &Limit,
-    (step, unit): (Step, Unit),
+    (step, unit): (SearchStep, LoadUnit),
     server: Option<i32>,
     (interrupt, looker): (&Interrupt, &mut dyn Looker),
-) -> Result<(Looked, Vec<Slice>), Fault> {
+) -> Result<(Looked, Vec<ShareSlice>), Fault> {
     let usage = || server.map(|pid| Usage::of(&descendants(pid)));
-    let (mut slices, mut before, mut full) = (Vec::new(), Slice::default(), false);
+    let (mut slices, mut before, mut full) = (Vec::new(), ShareSlice::default(), false);
     let (used, begun) = (usage(), Instant::now());
-    let mut slice = |now: Slice, slices: &mut Vec<Slice>| {
-        slices.push(Slice {
+    let mut slice = |now: ShareSlice, slices: &mut Vec<ShareSlice>| {
+        slices.push(ShareSlice {
             all: now.all.saturating_sub(before.all),
             over: now.over.saturating_sub(before.over),
         });
@@ -333,7 +337,7 @@ fn look(
         let most = u64::from(plan.connections) * u64::from(plan.depth);
         full |= snapshot.in_flight >= most && snapshot.overdue > 0;
         // Requests that are due and cannot leave are as lost as late ones, once they are many.
-        let lost = unit == Unit::Rate
+        let lost = unit == LoadUnit::Rate
             && (step.is_lost(now.over, limit.allowed)
                 || (!step.whole && snapshot.overdue as f64 > step.rate));
         interrupt.asked() || lost
@@ -342,10 +346,10 @@ fn look(
     let cores = used.zip(usage()).map(|(before, after)| after.cpu_since(&before).as_secs_f64() / wall);
     slice(limit.counted_in_all(&outcome), &mut slices);
     // What never left is over any limit.
-    slices.push(Slice { all: outcome.requests.unsent, over: outcome.requests.unsent });
-    let over = linerate_lab::find::Share::of(&slices).value();
+    slices.push(ShareSlice { all: outcome.requests.unsent, over: outcome.requests.unsent });
+    let over = linerate_lab::find::RequestShare::of(&slices).value();
     let score = limit.score(&outcome);
-    let full = full && unit == Unit::Rate;
+    let full = full && unit == LoadUnit::Rate;
     let disturbed = is_disturbed(limit, &outcome);
     Ok((Looked { step, unit, score, over, full, server: cores, disturbed, outcome }, slices))
 }
@@ -371,12 +375,12 @@ impl Looked {
 }
 
 /// `100 requests/s`, `100 connections`.
-fn load(unit: Unit, rate: f64) -> String {
+fn load(unit: LoadUnit, rate: f64) -> String {
     match unit {
-        Unit::Rate if rate == 1.0 => "1 request/s".to_owned(),
-        Unit::Rate => format!("{rate:.0} requests/s"),
-        Unit::Connections if rate == 1.0 => "1 connection".to_owned(),
-        Unit::Connections => format!("{rate:.0} connections"),
+        LoadUnit::Rate if rate == 1.0 => "1 request/s".to_owned(),
+        LoadUnit::Rate => format!("{rate:.0} requests/s"),
+        LoadUnit::Connections if rate == 1.0 => "1 connection".to_owned(),
+        LoadUnit::Connections => format!("{rate:.0} connections"),
     }
 }
 
@@ -404,10 +408,10 @@ fn listener(plan: &Plan) -> Option<i32> {
 
 fn report(
     plan: &Plan,
-    (check, unit): (&Check, Unit),
+    (check, unit): (&Check, LoadUnit),
     limit: &Limit,
     (looks, said): (&[Looked], &[Says]),
-    end: Option<End>,
+    end: Option<SearchEnd>,
     (sink, results): (Option<&Sink>, &Results),
 ) -> Result<Exit, Fault> {
     let found = found((check, unit), limit, (looks, said), end);
@@ -417,8 +421,10 @@ fn report(
     let knee = found.rate_rps.or(found.connections.map(f64::from)).or(found.holds_at).unwrap_or(0.0);
     let held = looks.iter().filter(|l| l.score >= 0.0 && l.step.rate <= knee * 1.01);
     let best = held.max_by(|a, b| a.step.rate.total_cmp(&b.step.rate)).or(looks.last());
-    let mut failed =
-        matches!(end, Some(End::AlwaysFails(_) | End::ClientLimit { .. } | End::NotMeasured { .. }));
+    let mut failed = matches!(
+        end,
+        Some(SearchEnd::AlwaysFails(_) | SearchEnd::ClientLimit { .. } | SearchEnd::NotMeasured { .. })
+    );
     let mut written = Ok(());
     if let Some(best) = best {
         let plan = planned_for(plan, best);
@@ -442,7 +448,7 @@ fn report(
 
 /// The plan as it was at a look, for its report.
 fn planned_for(plan: &Plan, looked: &Looked) -> Plan {
-    if looked.unit == Unit::Connections {
+    if looked.unit == LoadUnit::Connections {
         let stop = Stop { requests: None, duration: Some(whole_ms(looked.step.lasts)) };
         let connections = looked.step.rate as u32;
         return Plan { pace: Pace::Closed, stop, warm_up: looked.step.warm_up, connections, ..plan.clone() };
@@ -454,18 +460,18 @@ fn planned_for(plan: &Plan, looked: &Looked) -> Plan {
 }
 
 fn found(
-    (check, unit): (&Check, Unit),
+    (check, unit): (&Check, LoadUnit),
     limit: &Limit,
     (looks, said): (&[Looked], &[Says]),
-    end: Option<End>,
+    end: Option<SearchEnd>,
 ) -> Find {
     let points: Vec<FindPoint> = looks.iter().zip(said).map(|(l, says)| point(limit, l, *says)).collect();
     let (name, rate, interval, holds_at) = match end {
-        Some(End::Knee { rate, low, high }) => ("knee", Some(rate), Some([low, high]), Some(low)),
-        Some(End::AlwaysFails(_)) => ("always fails", None, None, None),
-        Some(End::NeverFails(rate)) => ("never fails", Some(rate), None, Some(rate)),
-        Some(End::ClientLimit { low }) => ("client limit", None, None, low),
-        Some(End::NotMeasured { low, .. }) => ("not measured", None, None, low),
+        Some(SearchEnd::Knee { rate, low, high }) => ("knee", Some(rate), Some([low, high]), Some(low)),
+        Some(SearchEnd::AlwaysFails(_)) => ("always fails", None, None, None),
+        Some(SearchEnd::NeverFails(rate)) => ("never fails", Some(rate), None, Some(rate)),
+        Some(SearchEnd::ClientLimit { low }) => ("client limit", None, None, low),
+        Some(SearchEnd::NotMeasured { low, .. }) => ("not measured", None, None, low),
         None => ("interrupted", None, None, None),
     };
     let (kind, why) = why(unit, limit, (looks, said), end.as_ref());
@@ -473,14 +479,14 @@ fn found(
     Find {
         expr: check.expr.clone(),
         end: name.to_owned(),
-        by: if unit == Unit::Rate { "rate" } else { "connections" }.to_owned(),
-        connections: rate.filter(|_| unit == Unit::Connections).map(|rate| rate as u32),
+        by: if unit == LoadUnit::Rate { "rate" } else { "connections" }.to_owned(),
+        connections: rate.filter(|_| unit == LoadUnit::Connections).map(|rate| rate as u32),
         interval_connections: interval
-            .filter(|_| unit == Unit::Connections)
+            .filter(|_| unit == LoadUnit::Connections)
             .map(|ends| ends.map(|end| end as u32)),
-        rate_rps: rate.filter(|_| unit == Unit::Rate).map(round),
+        rate_rps: rate.filter(|_| unit == LoadUnit::Rate).map(round),
         holds_at: holds_at.map(round),
-        interval_rps: interval.filter(|_| unit == Unit::Rate).map(|ends| ends.map(round)),
+        interval_rps: interval.filter(|_| unit == LoadUnit::Rate).map(|ends| ends.map(round)),
         limit: kind.map(str::to_owned),
         why,
         interrupted: end.is_none(),
@@ -490,10 +496,10 @@ fn found(
 
 /// What gave way, and the same in words.
 fn why(
-    unit: Unit,
+    unit: LoadUnit,
     limit: &Limit,
     (looks, said): (&[Looked], &[Says]),
-    end: Option<&End>,
+    end: Option<&SearchEnd>,
 ) -> (Option<&'static str>, String) {
     // The look that fails for certain at the lowest load, or else the last one that failed.
     let failed = || looks.iter().zip(said).filter(|(l, _)| l.score < 0.0 && !l.disturbed);
@@ -505,11 +511,11 @@ fn why(
         None => String::new(),
     };
     match end {
-        Some(End::NeverFails(rate)) => (
+        Some(SearchEnd::NeverFails(rate)) => (
             None,
             format!("It held at {}, more of which are not tried: nothing gave way.", load(unit, *rate)),
         ),
-        Some(End::ClientLimit { low }) => {
+        Some(SearchEnd::ClientLimit { low }) => {
             let n = looks.iter().filter(|l| l.disturbed).count();
             let text = format!(
                 "{}This client was the limit: during {n} of {} looks other work took its core, so what failed then says \
@@ -519,7 +525,7 @@ fn why(
             );
             (Some("client"), text)
         }
-        Some(End::NotMeasured { low, high }) => {
+        Some(SearchEnd::NotMeasured { low, high }) => {
             let above =
                 high.map_or(String::new(), |high| format!("It fails at {} for certain. ", load(unit, high)));
             let (kind, cause) =
@@ -528,14 +534,14 @@ fn why(
                 format!("{}{above}The time did not suffice to be certain of more.{cause}", certain(*low));
             (kind, text)
         }
-        Some(End::AlwaysFails(_)) => {
+        Some(SearchEnd::AlwaysFails(_)) => {
             let begin = match unit {
-                Unit::Rate => "The check fails at the lowest rate already.",
-                Unit::Connections => "The check fails with one connection already.",
+                LoadUnit::Rate => "The check fails at the lowest rate already.",
+                LoadUnit::Connections => "The check fails with one connection already.",
             };
             cause.map_or((None, begin.to_owned()), |(kind, why)| (Some(kind), format!("{begin} {why}")))
         }
-        Some(End::Knee { .. }) | None => cause.map_or_else(
+        Some(SearchEnd::Knee { .. }) | None => cause.map_or_else(
             || (None, "No look failed, so nothing gave way yet.".to_owned()),
             |(kind, why)| (Some(kind), why),
         ),
@@ -546,8 +552,8 @@ fn point(limit: &Limit, l: &Looked, says: Says) -> FindPoint {
     let p50 = l.outcome.percentile(50.0);
     let answered = l.outcome.rate_rps();
     let (connections, rate) = match l.unit {
-        Unit::Rate => (None, l.step.rate),
-        Unit::Connections => (Some(l.step.rate as u32), answered),
+        LoadUnit::Rate => (None, l.step.rate),
+        LoadUnit::Connections => (Some(l.step.rate as u32), answered),
     };
     FindPoint {
         connections,
@@ -569,8 +575,8 @@ fn point(limit: &Limit, l: &Looked, says: Says) -> FindPoint {
 /// What gave way at a look that failed.
 fn gave_way(limit: &Limit, l: &Looked, looks: &[Looked]) -> (&'static str, String) {
     let at = match l.unit {
-        Unit::Rate => format!("at {}", l.load()),
-        Unit::Connections => format!("with {}", l.load()),
+        LoadUnit::Rate => format!("at {}", l.load()),
+        LoadUnit::Connections => format!("with {}", l.load()),
     };
     let outcome = &l.outcome;
     let late_ms = outcome.client.lateness.percentile_ns(99.0) as f64 / 1e6;
@@ -633,7 +639,7 @@ fn waited(limit: &Limit, l: &Looked, at: &str, cores: &str) -> (&'static str, St
         );
     }
     let mean_s = outcome.latency.from_sent.mean_ns() / 1e9;
-    if l.unit == Unit::Rate
+    if l.unit == LoadUnit::Rate
         && limit.metric.is_latency()
         && sent >= limit.value
         && l.step.rate * mean_s < ALONE

@@ -4,7 +4,7 @@ use std::io::{Write, stderr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use linerate_lab::servers::{Recipe, Server, Trouble, kill_all};
+use linerate_lab::servers::{LabServer, Recipe, ServerTrouble, kill_all};
 use linerate_load::plan::Check;
 use linerate_load::plan::abort::AbortWatch;
 use linerate_load::{Outcome, Plan, Snapshot, SnapshotFeed};
@@ -463,8 +463,8 @@ fn agent(result: &AgentResult) -> Agent {
 
 /// nats-server and agents that this process started. They end with it, the server last.
 struct Local {
-    agents: Vec<Server>,
-    server: Server,
+    agents: Vec<LabServer>,
+    server: LabServer,
     _folder: Folder,
 }
 
@@ -523,7 +523,7 @@ impl Local {
 
     /// Passes on what agents that have ended complained about.
     fn complain(&mut self) {
-        for words in self.agents.iter_mut().filter_map(Server::ended) {
+        for words in self.agents.iter_mut().filter_map(LabServer::ended) {
             let complaint = |line: &&str| {
                 line.starts_with("error") || line.contains("hint:") || line.contains("memory alone")
             };
@@ -534,10 +534,10 @@ impl Local {
     }
 }
 
-fn not_started(trouble: &Trouble) -> Fault {
+fn not_started(trouble: &ServerTrouble) -> Fault {
     match trouble {
-        Trouble::Interrupted => Fault::interrupted(trouble.to_string()),
-        Trouble::Start { program, .. } if program == "nats-server" => {
+        ServerTrouble::Interrupted => Fault::interrupted(trouble.to_string()),
+        ServerTrouble::Start { program, .. } if program == "nats-server" => {
             Fault::ours(trouble.to_string()).hint("go install github.com/nats-io/nats-server/v2@v2.15.2, or your distribution's package (2.11 or later), in PATH")
         }
         _ => Fault::ours(trouble.to_string()),

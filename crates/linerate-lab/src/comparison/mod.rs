@@ -4,12 +4,12 @@ mod seen;
 
 use std::collections::BTreeMap;
 
-use crate::check::{Check, Checked};
-use crate::figures::{self, Metric, Run};
+use crate::check::{Checked, MetricCheck};
+use crate::figures::{self, LabMetric, RunFigures};
 use crate::latencies::Statistic;
 use crate::limits::LEAST_ROUNDS;
-use crate::stats::{self, Interval};
-use seen::Seen;
+use crate::stats::{self, ConfidenceInterval};
+use seen::PairedValues;
 
 /// Share of a run for which a thread had to wait for its core, from which on it was disturbed.
 const DISTURBED: f64 = 0.1;
@@ -22,19 +22,19 @@ const OTHER_WORK: f64 = 0.01;
 
 /// One of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum ComparedSide {
     /// The first, to which the other is compared.
     A,
     /// The second.
     B,
 }
 
-impl Side {
+impl ComparedSide {
     /// As people write it.
     pub fn name(self) -> &'static str {
         match self {
-            Side::A => "A",
-            Side::B => "B",
+            ComparedSide::A => "A",
+            ComparedSide::B => "B",
         }
     }
 
@@ -45,8 +45,12 @@ impl Side {
 }
 
 /// The order of a round, from 0: A B, then B A, so that a drift of the machine favours neither.
-pub fn order(round: u32) -> [Side; 2] {
-    if round.is_multiple_of(2) { [Side::A, Side::B] } else { [Side::B, Side::A] }
+pub fn order(round: u32) -> [ComparedSide; 2] {
+    if round.is_multiple_of(2) {
+        [ComparedSide::A, ComparedSide::B]
+    } else {
+        [ComparedSide::B, ComparedSide::A]
+    }
 }
 
 /// One of each.
@@ -54,9 +58,9 @@ pub type Pair<T> = [T; 2];
 
 /// What a metric says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum MetricVerdict {
     /// This one is better.
-    Better(Side),
+    Better(ComparedSide),
     /// The interval holds 1.
     NoDifference,
     /// There is no interval, because fewer than [`LEAST_ROUNDS`] rounds count.
@@ -67,9 +71,9 @@ pub enum Verdict {
 
 /// A metric of both sides.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Compared {
+pub struct ComparedMetric {
     /// The metric.
-    pub metric: &'static Metric,
+    pub metric: &'static LabMetric,
     /// The value of each side: of latencies that of all its rounds together, each with the same
     /// weight, else the geometric mean of its runs. `None`: not measured on both sides.
     pub means: Option<Pair<f64>>,
@@ -88,7 +92,7 @@ pub struct Compared {
     /// Rounds in which both sides ran.
     pub rounds_of: u32,
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: MetricVerdict,
     /// Where no difference was seen: rounds that one of this size would need beyond those measured.
     pub more_rounds: Option<u32>,
     /// The smallest difference that these rounds find in 80 % of comparisons, a share of 1.
@@ -99,17 +103,17 @@ pub struct Compared {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rounds {
     /// The rounds in which both sides ran, in order.
-    pub pairs: Vec<Pair<Run>>,
+    pub pairs: Vec<Pair<RunFigures>>,
 }
 
 impl Rounds {
     /// A round more.
-    pub fn push(&mut self, pair: Pair<Run>) {
+    pub fn push(&mut self, pair: Pair<RunFigures>) {
         self.pairs.push(pair);
     }
 
     /// The rounds that count: both runs have figures.
-    fn good(&self) -> impl Iterator<Item = &Pair<Run>> {
+    fn good(&self) -> impl Iterator<Item = &Pair<RunFigures>> {
         self.pairs.iter().filter(|pair| pair.iter().all(|run| run.fault.is_none()))
     }
 
@@ -124,34 +128,34 @@ impl Rounds {
         self.seen(metric).map_or_else(Vec::new, |seen| seen.by_round)
     }
 
-    fn seen(&self, metric: &str) -> Option<Seen> {
+    fn seen(&self, metric: &str) -> Option<PairedValues> {
         match Statistic::of(metric) {
             Some(statistic) => {
-                let both = |pair: &&Pair<Run>| pair.iter().all(Run::has_latencies);
-                Seen::together(statistic, &self.pairs.iter().filter(both).collect::<Vec<_>>())
+                let both = |pair: &&Pair<RunFigures>| pair.iter().all(RunFigures::has_latencies);
+                PairedValues::together(statistic, &self.pairs.iter().filter(both).collect::<Vec<_>>())
             }
-            None => Seen::apart(&self.logs(metric)),
+            None => PairedValues::apart(&self.logs(metric)),
         }
     }
 
     /// Rounds in which both sides have a metric.
     fn rounds_with(&self, metric: &str) -> usize {
         if Statistic::of(metric).is_some() {
-            self.pairs.iter().filter(|pair| pair.iter().all(Run::has_latencies)).count()
+            self.pairs.iter().filter(|pair| pair.iter().all(RunFigures::has_latencies)).count()
         } else {
             self.logs(metric).len()
         }
     }
 
     fn logs(&self, metric: &str) -> Vec<Pair<f64>> {
-        let value = |run: &Run| run.values.get(metric).map(|v| v.ln());
+        let value = |run: &RunFigures| run.values.get(metric).map(|v| v.ln());
         self.good().filter_map(|[a, b]| Some([value(a)?, value(b)?])).collect()
     }
 
     /// The verdicts of all metrics that both sides have.
-    pub fn verdicts(&self) -> Vec<Compared> {
+    pub fn verdicts(&self) -> Vec<ComparedMetric> {
         let metrics = figures::measured(self.pairs.iter().flatten());
-        let mut all: Vec<Compared> = metrics.into_iter().filter_map(|m| self.compared(m)).collect();
+        let mut all: Vec<ComparedMetric> = metrics.into_iter().filter_map(|m| self.compared(m)).collect();
         let p: Vec<f64> = all.iter().filter_map(|c| c.p).collect();
         let with = all.iter_mut().filter(|c| c.p.is_some());
         for (compared, corrected) in with.zip(stats::holm(&p)) {
@@ -160,12 +164,12 @@ impl Rounds {
         all
     }
 
-    fn compared(&self, metric: &'static Metric) -> Option<Compared> {
+    fn compared(&self, metric: &'static LabMetric) -> Option<ComparedMetric> {
         let rounds = self.rounds_with(metric.id) as u32;
         if rounds == 0 {
             return None;
         }
-        let none = Compared {
+        let none = ComparedMetric {
             metric,
             means: None,
             at_least: [false; 2],
@@ -175,12 +179,12 @@ impl Rounds {
             p_corrected: None,
             rounds,
             rounds_of: self.pairs.len() as u32,
-            verdict: Verdict::NotMeasured,
+            verdict: MetricVerdict::NotMeasured,
             more_rounds: None,
             finds: f64::INFINITY,
         };
         let Some(seen) = self.seen(metric.id) else { return Some(none) };
-        let known = Compared { means: Some(seen.means), at_least: seen.at_least, ..none };
+        let known = ComparedMetric { means: Some(seen.means), at_least: seen.at_least, ..none };
         if seen.at_least == [true; 2] {
             return Some(known);
         }
@@ -188,12 +192,12 @@ impl Rounds {
             // A bound has a direction at most, and no interval.
             let ratio = Some(seen.value.exp());
             let p = seen.interval.map(|i| i.p);
-            return Some(Compared { ratio, p, verdict: verdict(metric, seen.interval), ..known });
+            return Some(ComparedMetric { ratio, p, verdict: verdict(metric, seen.interval), ..known });
         }
         let spread = stats::spread(&seen.by_round);
         let differs = seen.interval.is_some_and(|i| i.differs());
         let more = stats::rounds_for(seen.value, spread).map(|all| all.saturating_sub(rounds).max(1));
-        Some(Compared {
+        Some(ComparedMetric {
             ratio: Some(seen.value.exp()),
             ci95: seen.interval.map(|i| (i.low.exp(), i.high.exp())),
             p: seen.interval.map(|i| i.p),
@@ -208,7 +212,7 @@ impl Rounds {
     }
 
     /// The checks and what became of them.
-    pub fn checked(&self, checks: &[Check], since: &[Since]) -> Vec<Checked> {
+    pub fn checked(&self, checks: &[MetricCheck], since: &[RatioChange]) -> Vec<Checked> {
         let verdicts = self.verdicts();
         checks.iter().map(|check| check.evaluate(&verdicts, since)).collect()
     }
@@ -217,7 +221,7 @@ impl Rounds {
     pub fn warnings(&self) -> Vec<String> {
         let mut all = Vec::new();
         all.extend(self.too_few());
-        for side in [Side::A, Side::B] {
+        for side in [ComparedSide::A, ComparedSide::B] {
             all.extend(self.faults(side));
             all.extend(self.limited(side));
             all.extend(self.noisy(side));
@@ -227,7 +231,7 @@ impl Rounds {
         all
     }
 
-    fn side(&self, side: Side) -> impl Iterator<Item = &Run> {
+    fn side(&self, side: ComparedSide) -> impl Iterator<Item = &RunFigures> {
         self.good().map(move |pair| &pair[side.index()])
     }
 
@@ -241,7 +245,7 @@ impl Rounds {
         })
     }
 
-    fn faults(&self, side: Side) -> Option<String> {
+    fn faults(&self, side: ComparedSide) -> Option<String> {
         let faults: Vec<&str> =
             self.pairs.iter().filter_map(|pair| pair[side.index()].fault.as_deref()).collect();
         let first = faults.first()?;
@@ -252,8 +256,8 @@ impl Rounds {
         Some(format!("{name} failed in {n} of {of} rounds, {left}: {first}"))
     }
 
-    fn limited(&self, side: Side) -> Option<String> {
-        let runs: Vec<&Run> = self.side(side).collect();
+    fn limited(&self, side: ComparedSide) -> Option<String> {
+        let runs: Vec<&RunFigures> = self.side(side).collect();
         let limits: Vec<&str> = runs.iter().filter_map(|r| r.client_limit.as_deref()).collect();
         let why = limits.last()?;
         Some(format!(
@@ -264,9 +268,10 @@ impl Rounds {
         ))
     }
 
-    fn noisy(&self, side: Side) -> Option<String> {
-        let runs: Vec<&Run> = self.side(side).collect();
-        let count = |waited: &dyn Fn(&Run) -> f64| runs.iter().filter(|r| waited(r) > DISTURBED).count();
+    fn noisy(&self, side: ComparedSide) -> Option<String> {
+        let runs: Vec<&RunFigures> = self.side(side).collect();
+        let count =
+            |waited: &dyn Fn(&RunFigures) -> f64| runs.iter().filter(|r| waited(r) > DISTURBED).count();
         let client = count(&|r| r.client_waited);
         let server = count(&|r| r.server_waited.unwrap_or(0.0));
         let (name, of) = (side.name(), runs.len());
@@ -290,7 +295,7 @@ impl Rounds {
 
     /// Whether the servers did different work: other statuses, other sizes.
     fn other_work(&self) -> Option<String> {
-        let shares = [Side::A, Side::B].map(|side| {
+        let shares = [ComparedSide::A, ComparedSide::B].map(|side| {
             let mut all: BTreeMap<u16, f64> = BTreeMap::new();
             let answered: u64 = self.side(side).map(|r| r.answered).sum();
             for (status, n) in self.side(side).flat_map(|r| &r.status) {
@@ -311,8 +316,8 @@ impl Rounds {
                 of(1)
             ));
         }
-        let size = [Side::A, Side::B].map(|side| {
-            let sum = |of: fn(&Run) -> u64| self.side(side).map(of).sum::<u64>() as f64;
+        let size = [ComparedSide::A, ComparedSide::B].map(|side| {
+            let sum = |of: fn(&RunFigures) -> u64| self.side(side).map(of).sum::<u64>() as f64;
             let (received, answered) = (sum(|r| r.received), sum(|r| r.answered).max(1.0));
             // Responses to requests of the warm-up are among the bytes, not among the responses.
             (received / (answered + sum(|r| r.carried_over)), received / answered)
@@ -326,7 +331,7 @@ impl Rounds {
     }
 
     fn errors(&self) -> Option<String> {
-        let share = [Side::A, Side::B].map(|side| {
+        let share = [ComparedSide::A, ComparedSide::B].map(|side| {
             let (errors, sent) = self.side(side).fold((0, 0), |(e, s), run| (e + run.errors, s + run.sent));
             errors as f64 / sent.max(1) as f64
         });
@@ -352,21 +357,25 @@ fn percent(share: f64) -> String {
     }
 }
 
-fn verdict(metric: &Metric, interval: Option<Interval>) -> Verdict {
+fn verdict(metric: &LabMetric, interval: Option<ConfidenceInterval>) -> MetricVerdict {
     match interval {
-        Some(i) if i.low > 0.0 => Verdict::Better(if metric.more_is_better { Side::B } else { Side::A }),
-        Some(i) if i.high < 0.0 => Verdict::Better(if metric.more_is_better { Side::A } else { Side::B }),
-        Some(_) => Verdict::NoDifference,
-        None => Verdict::TooFewRounds,
+        Some(i) if i.low > 0.0 => {
+            MetricVerdict::Better(if metric.more_is_better { ComparedSide::B } else { ComparedSide::A })
+        }
+        Some(i) if i.high < 0.0 => {
+            MetricVerdict::Better(if metric.more_is_better { ComparedSide::A } else { ComparedSide::B })
+        }
+        Some(_) => MetricVerdict::NoDifference,
+        None => MetricVerdict::TooFewRounds,
     }
 }
 
 /// How a metric's ratio has changed since a saved comparison: the ratio now over the ratio then.
 /// Both were measured in turns, so a machine that is slower today changes neither.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Since {
+pub struct RatioChange {
     /// The metric.
-    pub metric: &'static Metric,
+    pub metric: &'static LabMetric,
     /// B over A in the saved comparison.
     pub then: f64,
     /// B over A now.
@@ -376,12 +385,12 @@ pub struct Since {
     /// The interval that holds the true change in 95 of 100 cases.
     pub ci95: Option<(f64, f64)>,
     /// Whether B has become better (`B`) or worse (`A`) against A.
-    pub verdict: Verdict,
+    pub verdict: MetricVerdict,
 }
 
 /// What has changed since a saved comparison, whose log-ratios these are.
-pub fn since(saved: &BTreeMap<String, Vec<f64>>, now: &Rounds) -> Vec<Since> {
-    let of = |metric: &'static Metric| {
+pub fn since(saved: &BTreeMap<String, Vec<f64>>, now: &Rounds) -> Vec<RatioChange> {
+    let of = |metric: &'static LabMetric| {
         let then = saved.get(metric.id)?;
         let now = now.log_ratios(metric.id);
         if then.is_empty() || now.is_empty() {
@@ -389,7 +398,7 @@ pub fn since(saved: &BTreeMap<String, Vec<f64>>, now: &Rounds) -> Vec<Since> {
         }
         let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
         let interval = stats::difference(&now, then);
-        Some(Since {
+        Some(RatioChange {
             metric,
             then: mean(then).exp(),
             now: mean(&now).exp(),

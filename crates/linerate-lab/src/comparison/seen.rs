@@ -2,9 +2,9 @@
 
 use linerate_load::histogram::LARGEST_NS;
 
-use crate::figures::Run;
-use crate::latencies::{Latencies, Mixed, Statistic};
-use crate::stats::{self, Interval};
+use crate::figures::RunFigures;
+use crate::latencies::{Mixed, RunLatencies, Statistic};
+use crate::stats::{self, ConfidenceInterval};
 
 /// The smallest latency that has a logarithm, microseconds.
 const LEAST_US: f64 = 1e-3;
@@ -14,7 +14,7 @@ const LATER_US: f64 = LARGEST_NS as f64 / 1e3;
 
 /// Values of both sides, and how they differ.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct PairedValues {
     /// The value of each side.
     pub(super) means: [f64; 2],
     /// Whether it is only known to be at least that.
@@ -24,19 +24,19 @@ pub(super) struct Seen {
     /// Round by round; their mean is `value`, but where that is a bound.
     pub(super) by_round: Vec<f64>,
     /// The interval of their mean; `None` for too few rounds.
-    pub(super) interval: Option<Interval>,
+    pub(super) interval: Option<ConfidenceInterval>,
 }
 
-impl Seen {
+impl PairedValues {
     /// Of a metric that each run has by itself: the mean of paired ratios.
-    pub(super) fn apart(logs: &[[f64; 2]]) -> Option<Seen> {
+    pub(super) fn apart(logs: &[[f64; 2]]) -> Option<PairedValues> {
         if logs.is_empty() {
             return None;
         }
         let n = logs.len() as f64;
         let mean = |side: usize| (logs.iter().map(|pair| pair[side]).sum::<f64>() / n).exp();
         let by_round: Vec<f64> = logs.iter().map(|[a, b]| b - a).collect();
-        Some(Seen {
+        Some(PairedValues {
             means: [mean(0), mean(1)],
             at_least: [false; 2],
             value: by_round.iter().sum::<f64>() / n,
@@ -46,7 +46,7 @@ impl Seen {
     }
 
     /// Of a statistic that all rounds of a side have together; `None` where too few requests say it.
-    pub(super) fn together(statistic: Statistic, pairs: &[&[Run; 2]]) -> Option<Seen> {
+    pub(super) fn together(statistic: Statistic, pairs: &[&[RunFigures; 2]]) -> Option<PairedValues> {
         let side = |i: usize| pairs.iter().map(move |pair| &pair[i].latencies);
         let is_enough = |i: usize| statistic.is_said_by(&side(i).collect::<Vec<_>>());
         if !is_enough(0) || !is_enough(1) {
@@ -66,10 +66,10 @@ impl Seen {
         };
         let (a, b) = (found(false), found(true));
         let means = [(a, 0), (b, 1)].map(|(found, i)| match found.at_least {
-            true => side(i).map(Latencies::longest_us).fold(LEAST_US, f64::max),
+            true => side(i).map(RunLatencies::longest_us).fold(LEAST_US, f64::max),
             false => found.us.max(LEAST_US),
         });
-        Some(Seen {
+        Some(PairedValues {
             means,
             at_least: [a.at_least, b.at_least],
             value: (means[1] / means[0]).ln(),

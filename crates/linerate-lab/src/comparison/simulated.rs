@@ -5,7 +5,7 @@ use linerate_base::Random;
 use linerate_load::histogram::Histogram;
 
 use super::*;
-use crate::latencies::Latencies;
+use crate::latencies::RunLatencies;
 
 /// Comparisons of each kind.
 const COMPARISONS: usize = 200;
@@ -15,7 +15,7 @@ fn normal(random: &mut Random) -> f64 {
 }
 
 /// A run that takes a second with four connections: `ms` each, more or less.
-fn run(ms: f64, random: &mut Random) -> Run {
+fn run(ms: f64, random: &mut Random) -> RunFigures {
     let mut histogram = Histogram::new();
     let (mut left, mut answered) = (4e3, 0u32);
     while left > 0.0 && answered < 500 {
@@ -24,12 +24,12 @@ fn run(ms: f64, random: &mut Random) -> Run {
         left -= took;
         answered += 1;
     }
-    Run {
+    RunFigures {
         values: [("rate_rps", f64::from(answered))].into(),
-        latencies: Latencies::new(&histogram, &Histogram::new()),
+        latencies: RunLatencies::new(&histogram, &Histogram::new()),
         answered: answered.into(),
         sent: answered.into(),
-        ..Run::default()
+        ..RunFigures::default()
     }
 }
 
@@ -65,7 +65,7 @@ fn equal_servers_are_called_different_in_at_most_5_percent() {
             let mut claims: BTreeMap<&str, usize> = BTreeMap::new();
             for _ in 0..COMPARISONS {
                 for compared in equal(rounds, stalls, &mut random).verdicts() {
-                    let claimed = matches!(compared.verdict, Verdict::Better(_));
+                    let claimed = matches!(compared.verdict, MetricVerdict::Better(_));
                     *claims.entry(compared.metric.id).or_default() += usize::from(claimed);
                 }
             }
@@ -77,7 +77,7 @@ fn equal_servers_are_called_different_in_at_most_5_percent() {
 
 #[test]
 fn a_server_that_stalls_in_every_other_round_fails_the_check_on_its_p99() {
-    let check = [Check::parse("p99 ratio<1.10").unwrap()];
+    let check = [MetricCheck::parse("p99 ratio<1.10").unwrap()];
     for stall in [50.0, 500.0] {
         for seed in 0..20 {
             let mut random = Random::new(seed);
@@ -91,7 +91,7 @@ fn a_server_that_stalls_in_every_other_round_fails_the_check_on_its_p99() {
             let verdicts = rounds.verdicts();
             let by = |id: &str| verdicts.iter().find(|c| c.metric.id == id).unwrap();
             assert!(by("p99_us").means.is_none_or(|[a, b]| b > 5.0 * a), "{:?}", by("p99_us"));
-            assert_eq!(by("p90_us").verdict, Verdict::Better(Side::A), "{:?}", by("p90_us"));
+            assert_eq!(by("p90_us").verdict, MetricVerdict::Better(ComparedSide::A), "{:?}", by("p90_us"));
         }
     }
 }

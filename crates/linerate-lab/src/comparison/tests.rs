@@ -1,23 +1,23 @@
 use linerate_load::histogram::Histogram;
 
 use super::*;
-use crate::latencies::Latencies;
+use crate::latencies::RunLatencies;
 
-fn of<'a>(verdicts: &'a [Compared], id: &str) -> &'a Compared {
+fn of<'a>(verdicts: &'a [ComparedMetric], id: &str) -> &'a ComparedMetric {
     verdicts.iter().find(|c| c.metric.id == id).unwrap_or_else(|| panic!("{id}: {verdicts:?}"))
 }
 
-fn run(rate: f64, p99: f64) -> Run {
+fn run(rate: f64, p99: f64) -> RunFigures {
     let mut histogram = Histogram::new();
     (1..=1_000).for_each(|i| histogram.record((p99 * 1e3 * f64::from(i) / 990.0) as u64, 1));
-    Run {
+    RunFigures {
         values: [("rate_rps", rate), ("p99_us", p99)].into(),
-        latencies: Latencies::new(&histogram, &Histogram::new()),
+        latencies: RunLatencies::new(&histogram, &Histogram::new()),
         sent: 1_000,
         answered: 1_000,
         received: 100_000,
         status: [(200, 1_000)].into(),
-        ..Run::default()
+        ..RunFigures::default()
     }
 }
 
@@ -38,31 +38,46 @@ const SPEEDS: [f64; 6] = [1.0, 0.7, 1.3, 0.9, 0.6, 1.1];
 
 #[test]
 fn the_order_is_a_b_b_a() {
-    let all: Vec<Side> = (0..4).flat_map(order).collect();
-    assert_eq!(all, [Side::A, Side::B, Side::B, Side::A, Side::A, Side::B, Side::B, Side::A]);
+    let all: Vec<ComparedSide> = (0..4).flat_map(order).collect();
+    assert_eq!(
+        all,
+        [
+            ComparedSide::A,
+            ComparedSide::B,
+            ComparedSide::B,
+            ComparedSide::A,
+            ComparedSide::A,
+            ComparedSide::B,
+            ComparedSide::B,
+            ComparedSide::A
+        ]
+    );
 }
 
 #[test]
 fn a_machine_that_drifts_hides_no_difference() {
     let verdicts = rounds(&SPEEDS, 1.1).verdicts();
     let (rate, p99) = (of(&verdicts, "rate_rps"), of(&verdicts, "p99_us"));
-    assert_eq!(rate.verdict, Verdict::NoDifference);
+    assert_eq!(rate.verdict, MetricVerdict::NoDifference);
     assert!(rate.more_rounds.is_none_or(|n| n > 0) && rate.finds < 0.02);
-    assert_eq!(p99.verdict, Verdict::Better(Side::A));
+    assert_eq!(p99.verdict, MetricVerdict::Better(ComparedSide::A));
     let ((low, high), ratio) = (p99.ci95.unwrap(), p99.ratio.unwrap());
     assert!(low < 1.1 && 1.1 < high && (ratio - 1.1).abs() < 0.005, "{p99:?}");
     assert!(p99.p_corrected.unwrap() >= p99.p.unwrap());
     let [a, b] = p99.means.unwrap();
     assert!((b / a - ratio).abs() < 1e-9);
-    assert_eq!(of(&rounds(&SPEEDS, 0.9).verdicts(), "p99_us").verdict, Verdict::Better(Side::B));
+    assert_eq!(
+        of(&rounds(&SPEEDS, 0.9).verdicts(), "p99_us").verdict,
+        MetricVerdict::Better(ComparedSide::B)
+    );
 }
 
 #[test]
 fn two_rounds_have_no_verdict_and_say_so() {
     let rounds = rounds(&SPEEDS[..2], 2.0);
     let verdicts = rounds.verdicts();
-    assert!(verdicts.iter().all(|c| c.ci95.is_none() && c.verdict != Verdict::NoDifference));
-    assert_eq!(of(&verdicts, "p99_us").verdict, Verdict::TooFewRounds);
+    assert!(verdicts.iter().all(|c| c.ci95.is_none() && c.verdict != MetricVerdict::NoDifference));
+    assert_eq!(of(&verdicts, "p99_us").verdict, MetricVerdict::TooFewRounds);
     assert!(
         rounds.warnings().iter().any(|w| w.contains("2 of at least 3 rounds")),
         "{:?}",
@@ -75,7 +90,8 @@ fn two_rounds_have_no_verdict_and_say_so() {
 #[test]
 fn rounds_that_failed_are_left_out_and_named() {
     let mut all = rounds(&SPEEDS, 1.0);
-    all.pairs[2][1] = Run { fault: Some("no request was answered".to_owned()), ..Run::default() };
+    all.pairs[2][1] =
+        RunFigures { fault: Some("no request was answered".to_owned()), ..RunFigures::default() };
     assert_eq!(all.counted(), 5);
     assert!(all.verdicts().iter().all(|c| (c.rounds, c.rounds_of) == (5, 6)));
     assert!(all.warnings().iter().any(|w| w.contains("B failed in 1 of 6 rounds")), "{:?}", all.warnings());
@@ -86,35 +102,35 @@ fn a_round_that_got_no_response_counts_in_percentiles() {
     let (mut all, mut waited) = (rounds(&SPEEDS, 1.0), Histogram::new());
     waited.record(10_000_000_000, 1_000);
     for pair in all.pairs.iter_mut().step_by(2) {
-        pair[1] = Run {
+        pair[1] = RunFigures {
             fault: Some("no request was answered".to_owned()),
-            latencies: Latencies::new(&Histogram::new(), &waited),
-            ..Run::default()
+            latencies: RunLatencies::new(&Histogram::new(), &waited),
+            ..RunFigures::default()
         };
     }
     let verdicts = all.verdicts();
     assert_eq!(of(&verdicts, "rate_rps").rounds, 3);
     let p99 = of(&verdicts, "p99_us");
     assert_eq!((p99.rounds, p99.at_least), (6, [false, true]));
-    let check = |text: &str| Check::parse(text).unwrap();
+    let check = |text: &str| MetricCheck::parse(text).unwrap();
     let checked = all.checked(&[check("p99 ratio<1.1"), check("p99 ratio<1000"), check("p99 lo<1000")], &[]);
     assert!(checked.iter().all(|c| !c.pass), "{checked:?}");
     // Where both sides have such rounds, their percentiles are no figures.
     all.pairs.iter_mut().for_each(|pair| pair[0].latencies = pair[1].latencies.clone());
     let p99 = of(&all.verdicts(), "p99_us").clone();
-    assert_eq!((p99.verdict, p99.ratio), (Verdict::NotMeasured, None));
+    assert_eq!((p99.verdict, p99.ratio), (MetricVerdict::NotMeasured, None));
 }
 
 #[test]
 fn a_percentile_of_too_few_requests_is_not_measured_and_passes_no_check() {
     let all = rounds(&SPEEDS, 1.0);
     let verdicts = all.verdicts();
-    assert_eq!(of(&verdicts, "p999_us").verdict, Verdict::NotMeasured);
-    let checked = all.checked(&[Check::parse("p99.9 ratio<1.1").unwrap()], &[]);
+    assert_eq!(of(&verdicts, "p999_us").verdict, MetricVerdict::NotMeasured);
+    let checked = all.checked(&[MetricCheck::parse("p99.9 ratio<1.1").unwrap()], &[]);
     assert!(!checked[0].pass && checked[0].shown.contains("too few requests"), "{checked:?}");
 }
 
-fn warned(change: impl Fn(&mut Pair<Run>)) -> String {
+fn warned(change: impl Fn(&mut Pair<RunFigures>)) -> String {
     let mut all = rounds(&[1.0; 4], 1.0);
     assert_eq!(all.warnings(), Vec::<String>::new());
     all.pairs.iter_mut().for_each(change);
@@ -152,12 +168,12 @@ fn a_saved_comparison_is_compared_by_the_ratio_of_ratios() {
         ["rate_rps", "p99_us", "gone"].map(|id| (id.to_owned(), then.log_ratios(id))).into();
     let since = since(&saved, &now);
     assert_eq!(since.len(), 2, "{since:?}");
-    assert_eq!(since[0].verdict, Verdict::NoDifference);
+    assert_eq!(since[0].verdict, MetricVerdict::NoDifference);
     assert!(
-        (since[1].change - 1.2).abs() < 0.01 && since[1].verdict == Verdict::Better(Side::A),
+        (since[1].change - 1.2).abs() < 0.01 && since[1].verdict == MetricVerdict::Better(ComparedSide::A),
         "{since:?}"
     );
-    let check = Check::parse("p99 change<1.1").unwrap();
+    let check = MetricCheck::parse("p99 change<1.1").unwrap();
     let checked = now.checked(&[check], &since);
     assert!(!checked[0].pass && checked[0].shown.contains("sure at 95 %"), "{checked:?}");
 }

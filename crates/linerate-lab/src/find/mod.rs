@@ -16,7 +16,7 @@ mod share;
 use std::time::Duration;
 
 use share::FAR;
-pub use share::{Share, Slice};
+pub use share::{RequestShare, ShareSlice};
 
 /// Time for the whole search. Reason: users do not watch for longer than that.
 pub const BUDGET: Duration = Duration::from_secs(42);
@@ -78,7 +78,7 @@ const SCORES: [f64; 2] = [-0.7, 0.4];
 
 /// What a load is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unit {
+pub enum LoadUnit {
     /// Requests per second, of an open loop.
     #[default]
     Rate,
@@ -86,21 +86,21 @@ pub enum Unit {
     Connections,
 }
 
-impl Unit {
+impl LoadUnit {
     /// A rate as it is; a number of connections made whole.
     fn whole(self, rate: f64, how: fn(f64) -> f64) -> f64 {
         match self {
-            Unit::Rate => rate,
-            Unit::Connections => how(rate).max(LEAST_RATE),
+            LoadUnit::Rate => rate,
+            LoadUnit::Connections => how(rate).max(LEAST_RATE),
         }
     }
 }
 
 /// The unit, the goal and the limits of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
+pub struct SearchSettings {
     /// Of what the highest is looked for.
-    pub unit: Unit,
+    pub unit: LoadUnit,
     /// The share of requests that may be over the limit: 0.01 for a p99.
     pub allowed: f64,
     /// The first rate, requests per second.
@@ -113,7 +113,7 @@ pub struct Settings {
 
 /// A look at one rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
+pub struct SearchStep {
     /// Requests per second.
     pub rate: f64,
     /// Time that does not count.
@@ -128,7 +128,7 @@ pub struct Step {
     pub whole: bool,
 }
 
-impl Step {
+impl SearchStep {
     /// Whether `over` requests over the limit decide the step of an open loop before its end: whatever
     /// follows, it fails for certain.
     pub fn is_lost(&self, over: u64, allowed: f64) -> bool {
@@ -140,9 +140,9 @@ impl Step {
 
 /// Observations at one step.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct RateObservation {
     /// Requests that were due, and how many were over the limit, piece by piece.
-    pub slices: Vec<Slice>,
+    pub slices: Vec<ShareSlice>,
     /// How far the check is from failing: the logarithm of the limit over what was measured. It
     /// holds from 0 on.
     pub score: f64,
@@ -169,11 +169,11 @@ pub enum Says {
 
 /// A look: a rate and what was seen of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
+pub struct SearchPoint {
     /// Requests per second.
     pub rate: f64,
     /// The share that was over the limit.
-    pub share: Share,
+    pub share: RequestShare,
     /// How far the check was from failing; it held from 0 on.
     pub score: f64,
     /// How long was looked.
@@ -184,7 +184,7 @@ pub struct Point {
     pub outdated: bool,
 }
 
-impl Point {
+impl SearchPoint {
     fn counts(&self) -> bool {
         !self.disturbed && !self.outdated
     }
@@ -192,7 +192,7 @@ impl Point {
 
 /// How the search ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum End {
+pub enum SearchEnd {
     /// The knee: the estimate, and the interval it lies in. At `low` the check holds for certain, at
     /// `high` it fails for certain: the 95 % bound of the share over the limit, over all looks at that
     /// rate, is on that side of the allowed share.
@@ -224,15 +224,15 @@ pub enum End {
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Next {
+pub enum SearchNext {
     /// Look at this rate.
-    Look(Step),
+    Look(SearchStep),
     /// It is over.
-    Done(End),
+    Done(SearchEnd),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
+enum SearchPhase {
     /// Upwards by doubling. A rate that fails gets a second chance, after a longer warm-up.
     Climb {
         rate: f64,
@@ -258,10 +258,10 @@ enum Phase {
 /// The search.
 #[derive(Clone, Debug)]
 pub struct Search {
-    settings: Settings,
-    phase: Phase,
+    settings: SearchSettings,
+    phase: SearchPhase,
     spent: Duration,
-    points: Vec<Point>,
+    points: Vec<SearchPoint>,
     /// The highest rate that held, and the lowest that did not.
     low: Option<f64>,
     high: Option<f64>,
@@ -275,11 +275,11 @@ pub struct Search {
 
 impl Search {
     /// One that has seen nothing yet.
-    pub fn new(settings: Settings) -> Search {
+    pub fn new(settings: SearchSettings) -> Search {
         let rate = settings.unit.whole(settings.start.clamp(LEAST_RATE, settings.most), f64::round);
         Search {
             settings,
-            phase: Phase::Climb { rate, again: false },
+            phase: SearchPhase::Climb { rate, again: false },
             spent: Duration::ZERO,
             points: Vec::new(),
             low: None,
@@ -292,11 +292,11 @@ impl Search {
     }
 
     /// All looks in order of time, and what each says.
-    pub fn points(&self) -> impl Iterator<Item = (&Point, Says)> {
+    pub fn points(&self) -> impl Iterator<Item = (&SearchPoint, Says)> {
         self.points.iter().map(|point| (point, self.says(point)))
     }
 
-    fn says(&self, point: &Point) -> Says {
+    fn says(&self, point: &SearchPoint) -> Says {
         if point.disturbed {
             return Says::Disturbed;
         }
@@ -312,8 +312,8 @@ impl Search {
     }
 
     /// The share over the limit, over all looks at a rate that count.
-    fn share_at(&self, rate: f64) -> Share {
-        let mut share = Share::default();
+    fn share_at(&self, rate: f64) -> RequestShare {
+        let mut share = RequestShare::default();
         let same = self.points.iter().filter(|p| p.counts() && (p.rate / rate - 1.0).abs() < 1e-3);
         same.for_each(|p| share.add(&p.share));
         share
@@ -322,7 +322,7 @@ impl Search {
     /// The highest rate that holds for certain, and the lowest that fails for certain, at some distance
     /// from the knee.
     fn certain_beside(&self, knee: f64) -> (Option<f64>, Option<f64>) {
-        let closest = if self.settings.unit == Unit::Rate { CLOSEST } else { 1.0 };
+        let closest = if self.settings.unit == LoadUnit::Rate { CLOSEST } else { 1.0 };
         self.certain(knee / closest, knee * closest)
     }
 
@@ -341,37 +341,38 @@ impl Search {
     }
 
     /// What to do next.
-    pub fn next_step(&mut self) -> Next {
-        let Some(step) = self.step() else { return Next::Done(self.end()) };
+    pub fn next_step(&mut self) -> SearchNext {
+        let Some(step) = self.step() else { return SearchNext::Done(self.end()) };
         let left = self.settings.budget.saturating_sub(self.spent + RESERVE);
         if step.warm_up + step.lasts <= left {
-            return Next::Look(step);
+            return SearchNext::Look(step);
         }
         // A shorter look is better than none, as long as it holds enough requests.
         let lasts = left.saturating_sub(step.warm_up);
         let proves = step.rate * lasts.as_secs_f64() * self.settings.allowed >= 3.0;
-        let enough = lasts >= Duration::from_secs(1) && (proves || self.settings.unit == Unit::Connections);
+        let enough =
+            lasts >= Duration::from_secs(1) && (proves || self.settings.unit == LoadUnit::Connections);
         if enough {
-            return Next::Look(Step { lasts, ..step });
+            return SearchNext::Look(SearchStep { lasts, ..step });
         }
         // Both ends must be certain, however far apart.
         let late = self.spent.saturating_sub(self.settings.budget);
         if let Some(rate) = self.uncertain().filter(|_| late < EXTRA) {
-            self.phase = Phase::Settle { rate: self.settings.unit.whole(rate, f64::round) };
+            self.phase = SearchPhase::Settle { rate: self.settings.unit.whole(rate, f64::round) };
             if let Some(step) = self.step() {
-                return Next::Look(step);
+                return SearchNext::Look(step);
             }
         }
-        self.phase = Phase::Over;
-        Next::Done(self.end())
+        self.phase = SearchPhase::Over;
+        SearchNext::Done(self.end())
     }
 
-    fn step(&self) -> Option<Step> {
+    fn step(&self) -> Option<SearchStep> {
         let seconds = |s: f64| Duration::from_secs_f64(s);
         // With this many requests, none over the limit is proof of its own (the rule of three).
         let proof = 3.2 / self.settings.allowed.max(1e-4);
-        let is_rate = self.settings.unit == Unit::Rate;
-        let step = |rate: f64, warm_up: f64, least: f64, most: f64| Step {
+        let is_rate = self.settings.unit == LoadUnit::Rate;
+        let step = |rate: f64, warm_up: f64, least: f64, most: f64| SearchStep {
             rate,
             warm_up: seconds(warm_up),
             // A closed loop has its queue full at once, and the number of requests that come of it is unknown.
@@ -380,22 +381,22 @@ impl Search {
             whole: false,
         };
         match self.phase {
-            Phase::Climb { rate, again: false } => Some(step(rate, 0.1, 0.3, 1.0)),
-            Phase::Climb { rate, again: true } => Some(step(rate, 1.0, 0.5, 1.5)),
-            Phase::Fall { rate } => Some(step(rate, 0.1, 1.0, 3.0)),
-            Phase::Halve { rate } => Some(step(rate, 0.8, 1.5, 3.0)),
-            Phase::Confirm => Some(Step { whole: true, ..step(self.high?, 1.0, 1.5, 3.0) }),
-            Phase::Settle { rate } => Some(Step { whole: true, ..step(rate, 1.5, 4.0, 4.0) }),
-            Phase::Over => None,
+            SearchPhase::Climb { rate, again: false } => Some(step(rate, 0.1, 0.3, 1.0)),
+            SearchPhase::Climb { rate, again: true } => Some(step(rate, 1.0, 0.5, 1.5)),
+            SearchPhase::Fall { rate } => Some(step(rate, 0.1, 1.0, 3.0)),
+            SearchPhase::Halve { rate } => Some(step(rate, 0.8, 1.5, 3.0)),
+            SearchPhase::Confirm => Some(SearchStep { whole: true, ..step(self.high?, 1.0, 1.5, 3.0) }),
+            SearchPhase::Settle { rate } => Some(SearchStep { whole: true, ..step(rate, 1.5, 4.0, 4.0) }),
+            SearchPhase::Over => None,
         }
     }
 
     /// Takes the observations at the step that was asked for last.
-    pub fn take(&mut self, seen: &Seen) {
+    pub fn take(&mut self, seen: &RateObservation) {
         let Some(step) = self.step() else { return };
-        let (share, disturbed) = (Share::of(&seen.slices), seen.disturbed);
+        let (share, disturbed) = (RequestShare::of(&seen.slices), seen.disturbed);
         let (rate, score, lasted) = (step.rate, seen.score, step.lasts);
-        let point = Point { rate, share, score, lasted, disturbed, outdated: false };
+        let point = SearchPoint { rate, share, score, lasted, disturbed, outdated: false };
         let holds = point.score >= 0.0;
         self.points.push(point.clone());
         let left = self.settings.budget.saturating_sub(self.lost);
@@ -406,23 +407,23 @@ impl Search {
         if disturbed && !holds && !left.is_zero() {
             if self.lost * 3 > self.settings.budget && self.points.iter().all(|p| p.disturbed) {
                 // It never had its core so far.
-                self.phase = Phase::Over;
+                self.phase = SearchPhase::Over;
             }
             return;
         }
         match self.phase {
-            Phase::Climb { rate, again } => self.climbed(rate, again, holds),
-            Phase::Fall { rate } => self.fell(rate, holds),
-            Phase::Halve { rate } => self.halved(rate, holds),
+            SearchPhase::Climb { rate, again } => self.climbed(rate, again, holds),
+            SearchPhase::Fall { rate } => self.fell(rate, holds),
+            SearchPhase::Halve { rate } => self.halved(rate, holds),
             // A long look moves the line, and with it the knee.
-            Phase::Settle { rate } => {
+            SearchPhase::Settle { rate } => {
                 if self.high.is_none() && !holds {
                     self.high = Some(rate);
                 }
                 self.phase = self.settle();
             }
-            Phase::Confirm => self.confirmed(&point),
-            Phase::Over => {}
+            SearchPhase::Confirm => self.confirmed(&point),
+            SearchPhase::Over => {}
         }
     }
 
@@ -431,12 +432,12 @@ impl Search {
             (true, _) => {
                 self.low = Some(rate);
                 if rate >= self.settings.most {
-                    Phase::Over
+                    SearchPhase::Over
                 } else {
-                    Phase::Climb { rate: (rate * 2.0).min(self.settings.most), again: false }
+                    SearchPhase::Climb { rate: (rate * 2.0).min(self.settings.most), again: false }
                 }
             }
-            (false, false) => Phase::Climb { rate, again: true },
+            (false, false) => SearchPhase::Climb { rate, again: true },
             (false, true) => {
                 self.high = Some(rate);
                 match self.low {
@@ -447,16 +448,17 @@ impl Search {
         };
     }
 
-    fn below(&self, rate: f64) -> Phase {
+    fn below(&self, rate: f64) -> SearchPhase {
         let lower = self.settings.unit.whole((rate / 4.0).max(LEAST_RATE), f64::floor);
         // Where even requests that all hold would prove nothing in the time that is left, there is
         // nothing to find.
         let left = self.settings.budget.saturating_sub(self.spent + RESERVE).as_secs_f64();
-        let proves = lower * left * self.settings.allowed >= 3.0 || self.settings.unit == Unit::Connections;
+        let proves =
+            lower * left * self.settings.allowed >= 3.0 || self.settings.unit == LoadUnit::Connections;
         if rate <= LEAST_RATE || !(proves || self.all_over()) {
-            Phase::Over
+            SearchPhase::Over
         } else {
-            Phase::Fall { rate: lower }
+            SearchPhase::Fall { rate: lower }
         }
     }
 
@@ -476,26 +478,27 @@ impl Search {
     }
 
     /// The next rate between the two ends.
-    fn between(&self) -> Phase {
-        let (Some(low), Some(high)) = (self.low, self.high) else { return Phase::Over };
+    fn between(&self) -> SearchPhase {
+        let (Some(low), Some(high)) = (self.low, self.high) else { return SearchPhase::Over };
         if high / low > CLOSE && !self.are_neighbours(low, high) {
-            return Phase::Halve { rate: self.fitting((low * high).sqrt(), low, high) };
+            return SearchPhase::Halve { rate: self.fitting((low * high).sqrt(), low, high) };
         }
-        let seen_well =
-            |p: &Point| p.counts() && p.rate >= low * 0.999 && p.rate <= low * 1.001 && p.lasted >= PROVEN;
+        let seen_well = |p: &SearchPoint| {
+            p.counts() && p.rate >= low * 0.999 && p.rate <= low * 1.001 && p.lasted >= PROVEN
+        };
         if !self.points.iter().any(seen_well) {
             // It held for a moment, which may have been a credit of tokens.
-            return Phase::Halve { rate: low };
+            return SearchPhase::Halve { rate: low };
         }
         if !self.is_confirmed && self.confirmations < CONFIRMATIONS {
-            return Phase::Confirm;
+            return SearchPhase::Confirm;
         }
         self.settle()
     }
 
     /// The next long look: where an end of the interval is missing, or else where the knee should be.
-    fn settle(&self) -> Phase {
-        let (Some(low), Some(high)) = (self.low, self.high) else { return Phase::Over };
+    fn settle(&self) -> SearchPhase {
+        let (Some(low), Some(high)) = (self.low, self.high) else { return SearchPhase::Over };
         let knee = self.root(low, high, 0.0);
         let (holds, fails) = self.certain_beside(knee);
         let rate = if holds.is_none_or(|rate| rate * ENOUGH < knee) {
@@ -505,13 +508,13 @@ impl Search {
         } else {
             knee
         };
-        Phase::Settle { rate: self.settings.unit.whole(rate, f64::round) }
+        SearchPhase::Settle { rate: self.settings.unit.whole(rate, f64::round) }
     }
 
     /// A rate between two others that was looked at for long and left open: more looks at it may
     /// decide.
     fn again_at(&self, from: f64, to: f64) -> Option<f64> {
-        let is_open = |(p, says): &(&Point, Says)| {
+        let is_open = |(p, says): &(&SearchPoint, Says)| {
             *says == Says::Open && p.lasted >= PROVEN && (from..=to).contains(&p.rate)
         };
         self.points().filter(is_open).map(|(p, _)| p.rate).last()
@@ -521,8 +524,9 @@ impl Search {
     fn uncertain(&self) -> Option<f64> {
         let knee = self.estimate().or(self.low.map(|low| low * CLOSE.sqrt()))?;
         let open = |is_aside: &dyn Fn(f64) -> bool| {
-            let is_open =
-                |(p, says): &(&Point, Says)| *says == Says::Open && p.lasted >= PROVEN && is_aside(p.rate);
+            let is_open = |(p, says): &(&SearchPoint, Says)| {
+                *says == Says::Open && p.lasted >= PROVEN && is_aside(p.rate)
+            };
             1 + self.points().filter(is_open).count() as i32
         };
         match self.certain_beside(knee) {
@@ -534,14 +538,14 @@ impl Search {
 
     /// No number of connections lies between them.
     fn are_neighbours(&self, low: f64, high: f64) -> bool {
-        self.settings.unit == Unit::Connections && high - low <= 1.0
+        self.settings.unit == LoadUnit::Connections && high - low <= 1.0
     }
 
     /// A rate between two others, which is whole if it has to be.
     fn fitting(&self, rate: f64, low: f64, high: f64) -> f64 {
         match self.settings.unit {
-            Unit::Rate => rate,
-            Unit::Connections => rate.round().clamp(low + 1.0, high - 1.0),
+            LoadUnit::Rate => rate,
+            LoadUnit::Connections => rate.round().clamp(low + 1.0, high - 1.0),
         }
     }
 
@@ -560,7 +564,7 @@ impl Search {
     }
 
     /// The upper end was looked at again. If it holds clearly now, twice, the server is faster now.
-    fn confirmed(&mut self, seen: &Point) {
+    fn confirmed(&mut self, seen: &SearchPoint) {
         if seen.disturbed && seen.score >= 0.0 {
             // It held in spite of that, which is no proof of a faster server.
             self.confirmations += 1;
@@ -587,10 +591,10 @@ impl Search {
         self.low = Some(seen.rate);
         let higher = self.settings.unit.whole((seen.rate * 1.3).min(self.settings.most), f64::ceil);
         self.high = None;
-        self.phase = Phase::Climb { rate: higher, again: true };
+        self.phase = SearchPhase::Climb { rate: higher, again: true };
     }
 
-    fn end(&self) -> End {
+    fn end(&self) -> SearchEnd {
         let was_disturbed = self.points.iter().any(|p| p.disturbed && p.score < 0.0);
         let knee = self.estimate();
         let beside = knee.map_or((None, None), |knee| self.certain_beside(knee));
@@ -599,23 +603,23 @@ impl Search {
         match (beside.0.or(low), beside.1.or(high)) {
             // Too wide to be an answer, because we were disturbed.
             (Some(low), Some(high)) if was_disturbed && high > low * WIDE => {
-                End::ClientLimit { low: Some(low) }
+                SearchEnd::ClientLimit { low: Some(low) }
             }
             (Some(low), Some(high)) => {
                 let rate = knee.unwrap_or_else(|| (low * high).sqrt()).clamp(low, high);
-                End::Knee { rate: self.settings.unit.whole(rate, f64::floor), low, high }
+                SearchEnd::Knee { rate: self.settings.unit.whole(rate, f64::floor), low, high }
             }
-            (Some(low), None) if low >= self.settings.most => End::NeverFails(low),
-            (None, Some(high)) if high <= LEAST_RATE => End::AlwaysFails(high),
-            (low, None) if was_disturbed => End::ClientLimit { low },
-            (None, _) if was_disturbed => End::ClientLimit { low: None },
-            (low, high) => End::NotMeasured { low, high },
+            (Some(low), None) if low >= self.settings.most => SearchEnd::NeverFails(low),
+            (None, Some(high)) if high <= LEAST_RATE => SearchEnd::AlwaysFails(high),
+            (low, None) if was_disturbed => SearchEnd::ClientLimit { low },
+            (None, _) if was_disturbed => SearchEnd::ClientLimit { low: None },
+            (low, high) => SearchEnd::NotMeasured { low, high },
         }
     }
 
     /// Where the knee should be; `None` where nothing held, or nothing failed.
     fn estimate(&self) -> Option<f64> {
-        let clump = if self.settings.unit == Unit::Rate { CLUMP } else { 0.0 };
+        let clump = if self.settings.unit == LoadUnit::Rate { CLUMP } else { 0.0 };
         Some(self.root(self.low?, self.high?, clump))
     }
 
@@ -642,11 +646,11 @@ impl Search {
         let slope = (sum * xy - x * y) / spread;
         let is_flat = spread <= 1e-12 || slope >= 0.0;
         let slope = match self.settings.unit {
-            Unit::Rate if sum > 0.0 && is_flat => LEAST_SLOPE,
-            Unit::Rate if sum > 0.0 => slope.min(LEAST_SLOPE),
+            LoadUnit::Rate if sum > 0.0 && is_flat => LEAST_SLOPE,
+            LoadUnit::Rate if sum > 0.0 => slope.min(LEAST_SLOPE),
             // A closed loop's latency grows only as fast as the number of its connections.
-            Unit::Connections if !is_flat => slope,
-            Unit::Rate | Unit::Connections => return centre,
+            LoadUnit::Connections if !is_flat => slope,
+            LoadUnit::Rate | LoadUnit::Connections => return centre,
         };
         let zero = centre * ((x - y / slope) / sum).exp();
         zero.clamp(low / BEYOND, high * BEYOND)

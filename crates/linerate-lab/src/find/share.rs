@@ -5,7 +5,7 @@ use crate::stats::t_quantile;
 /// A piece of a step: requests that came late do so together, so single requests are no
 /// independent witnesses, and pieces are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slice {
+pub struct ShareSlice {
     /// Requests.
     pub all: u64,
     /// Of these, over the limit.
@@ -21,28 +21,28 @@ const LEAST: usize = 4;
 /// Pieces that it rests on at most.
 const MOST: usize = 8;
 
-impl Slice {
+impl ShareSlice {
     /// Several as one.
-    fn sum(slices: &[Slice]) -> Slice {
-        let sum = |of: fn(&Slice) -> u64| slices.iter().map(of).sum();
-        Slice { all: sum(|s| s.all), over: sum(|s| s.over) }
+    fn sum(slices: &[ShareSlice]) -> ShareSlice {
+        let sum = |of: fn(&ShareSlice) -> u64| slices.iter().map(of).sum();
+        ShareSlice { all: sum(|s| s.all), over: sum(|s| s.over) }
     }
 }
 
 /// A share of requests.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Share {
-    slices: Vec<Slice>,
+pub struct RequestShare {
+    slices: Vec<ShareSlice>,
 }
 
-impl Share {
+impl RequestShare {
     /// Of these pieces.
-    pub fn of(slices: &[Slice]) -> Share {
-        Share { slices: slices.iter().copied().filter(|s| s.all > 0).collect() }
+    pub fn of(slices: &[ShareSlice]) -> RequestShare {
+        RequestShare { slices: slices.iter().copied().filter(|s| s.all > 0).collect() }
     }
 
     /// Adds another look.
-    pub fn add(&mut self, other: &Share) {
+    pub fn add(&mut self, other: &RequestShare) {
         self.slices.extend(&other.slices);
     }
 
@@ -98,10 +98,10 @@ impl Share {
         }
         // Neighbours see the same queue, so longer pieces are better witnesses.
         let size = self.slices.len().div_ceil(MOST);
-        let pieces: Vec<Slice> = self.slices.chunks(size).map(Slice::sum).collect();
+        let pieces: Vec<ShareSlice> = self.slices.chunks(size).map(ShareSlice::sum).collect();
         let (all, _) = self.sums();
         let share = self.value();
-        let off = |s: &Slice| (s.over as f64 - share * s.all as f64).powi(2);
+        let off = |s: &ShareSlice| (s.over as f64 - share * s.all as f64).powi(2);
         let count = pieces.len() as f64;
         let variance = pieces.iter().map(off).sum::<f64>() * count / (count - 1.0) / (all * all);
         let chance = share * (1.0 - share) / all;
@@ -113,8 +113,10 @@ impl Share {
 mod tests {
     use super::*;
 
-    fn share(slices: &[(u64, u64)]) -> Share {
-        Share::of(&slices.iter().map(|(all, over)| Slice { all: *all, over: *over }).collect::<Vec<_>>())
+    fn share(slices: &[(u64, u64)]) -> RequestShare {
+        RequestShare::of(
+            &slices.iter().map(|(all, over)| ShareSlice { all: *all, over: *over }).collect::<Vec<_>>(),
+        )
     }
 
     #[test]

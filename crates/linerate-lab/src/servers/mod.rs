@@ -37,7 +37,7 @@ pub struct Recipe {
 
 /// Why a server does not run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum ServerTrouble {
     /// The program could not be started.
     #[error("{program} could not be started: {why}")]
     Start {
@@ -100,7 +100,7 @@ impl Recipe {
     }
 
     /// Starts it and waits until it accepts connections. `stop` is asked while it waits.
-    pub fn start(&self, stop: &dyn Fn() -> bool) -> Result<Server, Trouble> {
+    pub fn start(&self, stop: &dyn Fn() -> bool) -> Result<LabServer, ServerTrouble> {
         let (words, port) = self.with_port();
         let url = match (&self.url, port) {
             (Some(url), Some(port)) => Some(url.replace("{port}", &port.to_string())),
@@ -113,12 +113,12 @@ impl Recipe {
         let group = child.id().cast_signed();
         RUNNING.lock().unwrap_or_else(PoisonError::into_inner).push(group);
         // From here on it is ended when this value is dropped, whatever happens.
-        let mut server = Server { child, group, url: String::new(), output, ended: None };
+        let mut server = LabServer { child, group, url: String::new(), output, ended: None };
         server.url = server.ready(url, self.patience, stop)?;
         Ok(server)
     }
 
-    fn spawn(&self, words: &[String]) -> Result<Child, Trouble> {
+    fn spawn(&self, words: &[String]) -> Result<Child, ServerTrouble> {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).process_group(0);
         // Python keeps back what it prints to a pipe, the URL too.
@@ -134,7 +134,7 @@ impl Recipe {
             command.spawn()
         };
         let spawned = thread::spawn(start).join().unwrap_or_else(|_| Err(std::io::Error::other("a panic")));
-        spawned.map_err(|e| Trouble::Start {
+        spawned.map_err(|e| ServerTrouble::Start {
             program: words[0].clone(),
             why: e.to_string().split(" (os error").next().unwrap_or_default().to_owned(),
         })
@@ -152,7 +152,7 @@ pub fn pin_this_thread(cores: &[usize]) -> Result<(), String> {
 
 /// A server that runs. Dropping it ends it.
 #[derive(Debug)]
-pub struct Server {
+pub struct LabServer {
     child: Child,
     group: i32,
     url: String,
@@ -160,7 +160,7 @@ pub struct Server {
     ended: Option<String>,
 }
 
-impl Server {
+impl LabServer {
     /// Where it answers.
     pub fn url(&self) -> &str {
         &self.url
@@ -201,17 +201,17 @@ impl Server {
         url: Option<String>,
         patience: Duration,
         stop: &dyn Fn() -> bool,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, ServerTrouble> {
         let begun = Instant::now();
         let mut found = url;
         loop {
             if let Some(how) = self.look() {
                 // Its last words may still be in the pipe.
                 self.output.settle();
-                return Err(Trouble::Ended { how, said: self.output.last_words() });
+                return Err(ServerTrouble::Ended { how, said: self.output.last_words() });
             }
             if stop() {
-                return Err(Trouble::Interrupted);
+                return Err(ServerTrouble::Interrupted);
             }
             if found.is_none() {
                 found = self.output.url();
@@ -224,8 +224,8 @@ impl Server {
             if begun.elapsed() > patience {
                 let said = self.output.last_words();
                 return Err(match found {
-                    None => Trouble::NoUrl { patience, said },
-                    Some(url) => Trouble::NotReady { url, patience, said },
+                    None => ServerTrouble::NoUrl { patience, said },
+                    Some(url) => ServerTrouble::NotReady { url, patience, said },
                 });
             }
             thread::sleep(LOOK);
@@ -257,7 +257,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for LabServer {
     fn drop(&mut self) {
         self.stop();
     }

@@ -14,7 +14,7 @@ use crate::limits::{LOOK, OUTPUT_LINE, OUTPUT_LINES};
 const SETTLE: Duration = Duration::from_millis(300);
 
 #[derive(Debug, Default)]
-struct Lines {
+struct OutputLines {
     last: VecDeque<String>,
     url: Option<String>,
 }
@@ -22,7 +22,7 @@ struct Lines {
 /// The output of a process, read by threads that end with it.
 #[derive(Debug)]
 pub(super) struct Output {
-    lines: Arc<Mutex<Lines>>,
+    lines: Arc<Mutex<OutputLines>>,
     open: Arc<AtomicUsize>,
 }
 
@@ -85,7 +85,7 @@ impl Output {
     }
 }
 
-fn keep(lines: &Mutex<Lines>, line: &[u8]) {
+fn keep(lines: &Mutex<OutputLines>, line: &[u8]) {
     let text: String = String::from_utf8_lossy(line).chars().filter(|c| !c.is_control()).collect();
     if text.trim().is_empty() {
         return;

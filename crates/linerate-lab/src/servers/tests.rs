@@ -48,13 +48,13 @@ fn trouble_is_named_with_the_last_words() {
     };
     let ended = why("sh -c 'echo no config >&2; exit 3'", 20_000).to_string();
     assert!(ended.contains("exit status: 3") && ended.contains("| no config"), "{ended}");
-    assert!(matches!(why("sleep 1000", 100), Trouble::NoUrl { .. }));
+    assert!(matches!(why("sleep 1000", 100), ServerTrouble::NoUrl { .. }));
     let silent = why("sh -c 'echo at http://127.0.0.1:1/; sleep 1000'", 100).to_string();
     assert!(silent.contains("http://127.0.0.1:1/ accepts no connections"), "{silent}");
     let missing = why("/no/such/program", 100);
-    assert!(matches!(&missing, Trouble::Start { program, .. } if program == "/no/such/program"));
+    assert!(matches!(&missing, ServerTrouble::Start { program, .. } if program == "/no/such/program"));
     let interrupted = recipe("sleep 1000").start(&|| true).unwrap_err();
-    assert_eq!(interrupted, Trouble::Interrupted);
+    assert_eq!(interrupted, ServerTrouble::Interrupted);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_server_that_ignores_sigterm_is_ended_all_the_same() {
     let server = recipe("sh -c 'trap \"\" TERM; echo http://127.0.0.1:1; while :; do sleep 0.1; done'");
     let server = Recipe { patience: Duration::from_millis(300), ..server };
     // It never becomes ready, so the attempt ends it.
-    assert!(matches!(server.start(&never), Err(Trouble::NotReady { .. })));
+    assert!(matches!(server.start(&never), Err(ServerTrouble::NotReady { .. })));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 use linerate_base::Random;
 
-use super::{ALPHA, Interval, floor, mean, moments, p_of, rare, t_quantile};
+use super::{ALPHA, ConfidenceInterval, floor, mean, moments, p_of, rare, t_quantile};
 use crate::limits::{DEALS, DEALT_ROUNDS, RESAMPLES_OF_ROUNDS};
 
 /// The value of all rounds, and its interval.
@@ -20,7 +20,7 @@ pub struct Joint {
     /// is the value, and they spread as single measurements would.
     pub by_round: Vec<f64>,
     /// `None` for too few rounds.
-    pub interval: Option<Interval>,
+    pub interval: Option<ConfidenceInterval>,
 }
 
 /// How often each run counts for a side: first those of A, round by round, then those of B.
@@ -86,23 +86,23 @@ fn below(random: &mut Random, most: usize) -> usize {
 
 /// A resample that misses the round that decides has no spread, and any end is possible by it. No
 /// end lies further out than Student's in 99.5 % of cases.
-fn within_reason(interval: Interval, by_round: &[f64]) -> Interval {
+fn within_reason(interval: ConfidenceInterval, by_round: &[f64]) -> ConfidenceInterval {
     let (_, variance) = moments(by_round.iter().copied(), by_round.len());
     let rare = ALPHA / 10.0;
     let student = t_quantile(1.0 - rare / 2.0, by_round.len() as f64 - 1.0);
     let most = student * variance.sqrt().max(floor(&[by_round]));
     let (low, high) = (interval.low.max(interval.value - most), interval.high.min(interval.value + most));
-    let capped = Interval { low, high, ..interval };
+    let capped = ConfidenceInterval { low, high, ..interval };
     let contradicts = capped.differs() && interval.p >= ALPHA;
-    Interval { p: if contradicts { rare } else { interval.p }, ..capped }
+    ConfidenceInterval { p: if contradicts { rare } else { interval.p }, ..capped }
 }
 
 /// At least as wide as these resampled values are, ascending.
-fn widened(interval: Interval, drawn: &[f64]) -> Interval {
+fn widened(interval: ConfidenceInterval, drawn: &[f64]) -> ConfidenceInterval {
     let rare = rare(drawn.len());
     let at_most = drawn.partition_point(|x| *x <= 0.0);
     let at_least = drawn.len() - drawn.partition_point(|x| *x < 0.0);
-    Interval {
+    ConfidenceInterval {
         low: interval.low.min(drawn[rare - 1]),
         high: interval.high.max(drawn[drawn.len() - rare]),
         p: interval.p.max(p_of(at_most.min(at_least), drawn.len())).min(1.0),
@@ -114,12 +114,12 @@ fn widened(interval: Interval, drawn: &[f64]) -> Interval {
 /// a round swapped or not, or with all runs in any order. The first knows that a machine drifts,
 /// the second that a stall hits any run.
 fn dealt(
-    interval: Interval,
+    interval: ConfidenceInterval,
     rounds: usize,
     by_round: &[f64],
     value: Value<'_>,
     random: &mut Random,
-) -> Interval {
+) -> ConfidenceInterval {
     // A value that a single round decides is large and unsure at once.
     let far = |by_round: &[f64]| {
         let (mean, of_mean) = moments(by_round.iter().copied(), rounds);
@@ -149,5 +149,10 @@ fn dealt(
     if p < ALPHA || (rounds < 6 && share(swapped) < rarest) {
         return interval;
     }
-    Interval { low: interval.low.min(0.0), high: interval.high.max(0.0), p: interval.p.max(p), ..interval }
+    ConfidenceInterval {
+        low: interval.low.min(0.0),
+        high: interval.high.max(0.0),
+        p: interval.p.max(p),
+        ..interval
+    }
 }

@@ -26,7 +26,7 @@ const MOST: u32 = 10_000;
 
 /// A mean and the interval that holds the true one in 95 of 100 cases.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
+pub struct ConfidenceInterval {
     /// The mean.
     pub value: f64,
     /// Lower end of the interval.
@@ -37,7 +37,7 @@ pub struct Interval {
     pub p: f64,
 }
 
-impl Interval {
+impl ConfidenceInterval {
     /// Whether it leaves out zero: a difference was seen.
     pub fn differs(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
@@ -45,22 +45,22 @@ impl Interval {
 }
 
 /// The interval of the mean; `None` for fewer than three values, or values that are not finite.
-pub fn mean(values: &[f64]) -> Option<Interval> {
+pub fn mean(values: &[f64]) -> Option<ConfidenceInterval> {
     interval(&[values])
 }
 
 /// The interval of the first mean minus the second one, of values that are not paired.
-pub fn difference(a: &[f64], b: &[f64]) -> Option<Interval> {
+pub fn difference(a: &[f64], b: &[f64]) -> Option<ConfidenceInterval> {
     interval(&[a, b])
 }
 
 /// Of the first group's mean minus those of the others.
-fn interval(groups: &[&[f64]]) -> Option<Interval> {
+fn interval(groups: &[&[f64]]) -> Option<ConfidenceInterval> {
     let usable = |g: &&[f64]| g.len() >= LEAST_ROUNDS && g.iter().all(|v| v.is_finite());
     if !groups.iter().all(usable) {
         return None;
     }
-    let seen = Summary::of(groups);
+    let seen = DifferenceOfMeans::of(groups);
     let error = seen.error.max(floor(groups));
     let df = seen.degrees(groups, error);
     let t = seen.value / error;
@@ -79,7 +79,7 @@ fn interval(groups: &[&[f64]]) -> Option<Interval> {
         p = p.max(p_of(below.min(above), all.len()));
     }
     let value = seen.value;
-    Some(Interval { value, low: value - high * error, high: value - low * error, p: p.min(1.0) })
+    Some(ConfidenceInterval { value, low: value - high * error, high: value - low * error, p: p.min(1.0) })
 }
 
 /// How many of `n` resampled values lie outside of an interval at each end: rarer than `ALPHA`, not
@@ -100,20 +100,20 @@ fn floor(groups: &[&[f64]]) -> f64 {
 }
 
 /// A difference of means and its standard error.
-struct Summary {
+struct DifferenceOfMeans {
     value: f64,
     error: f64,
 }
 
-impl Summary {
-    fn of(groups: &[&[f64]]) -> Summary {
+impl DifferenceOfMeans {
+    fn of(groups: &[&[f64]]) -> DifferenceOfMeans {
         let (mut value, mut variance) = (0.0, 0.0);
         for (i, group) in groups.iter().enumerate() {
             let (mean, of_mean) = moments(group.iter().copied(), group.len());
             value += if i == 0 { mean } else { -mean };
             variance += of_mean;
         }
-        Summary { value, error: variance.sqrt() }
+        DifferenceOfMeans { value, error: variance.sqrt() }
     }
 
     /// Degrees of freedom by Welch and Satterthwaite; of one group one less than it has values.
@@ -148,7 +148,7 @@ fn resampled(groups: &[&[f64]], value: f64) -> Vec<f64> {
                     to.fill_with(|| from[(random.next_u64() % from.len() as u64) as usize]);
                 }
                 let borrowed: Vec<&[f64]> = drawn.iter().map(Vec::as_slice).collect();
-                studentised(&Summary::of(&borrowed), value)
+                studentised(&DifferenceOfMeans::of(&borrowed), value)
             };
             (0..RESAMPLES).map(draw).collect()
         }
@@ -169,12 +169,12 @@ fn every_resample(values: &[f64], value: f64) -> Vec<f64> {
             values[digit]
         });
         let drawn: Vec<f64> = digits.collect();
-        studentised(&Summary::of(&[&drawn]), value)
+        studentised(&DifferenceOfMeans::of(&[&drawn]), value)
     };
     (0..n.pow(n as u32)).map(one).collect()
 }
 
-fn studentised(drawn: &Summary, value: f64) -> f64 {
+fn studentised(drawn: &DifferenceOfMeans, value: f64) -> f64 {
     let off = drawn.value - value;
     // A resample of equal values has no standard error; rounding may leave a trace of one.
     if drawn.error > 1e-12 {

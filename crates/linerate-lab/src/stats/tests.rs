@@ -94,8 +94,8 @@ fn an_interval_that_just_leaves_out_zero_has_a_small_p() {
     let end = mean(&values).unwrap().low;
     let moved = |by: f64| mean(&values.map(|v| v - end + by)).unwrap();
     // Not by nothing: whether an end is 0 or nearly so is up to rounding.
-    let seen: Vec<Interval> = (-40..40).map(|step| moved((f64::from(step) + 0.5) * 2e-5)).collect();
-    assert!(seen.iter().any(Interval::differs) && !seen.iter().all(Interval::differs));
+    let seen: Vec<ConfidenceInterval> = (-40..40).map(|step| moved((f64::from(step) + 0.5) * 2e-5)).collect();
+    assert!(seen.iter().any(ConfidenceInterval::differs) && !seen.iter().all(ConfidenceInterval::differs));
     for interval in seen {
         assert_eq!(interval.differs(), interval.p < 0.05, "{interval:?}");
     }

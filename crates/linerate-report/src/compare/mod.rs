@@ -12,9 +12,11 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use linerate_lab::check::Checked;
-use linerate_lab::comparison::{Compared, Pair, Rounds, Side, Since, Verdict, order};
+use linerate_lab::comparison::{
+    ComparedMetric, ComparedSide, MetricVerdict, Pair, RatioChange, Rounds, order,
+};
 use linerate_lab::figures;
-use linerate_lab::latencies::Latencies;
+use linerate_lab::latencies::RunLatencies;
 
 use crate::json::{rfc3339, text_of};
 use crate::schema::comparison as schema;
@@ -42,7 +44,7 @@ pub struct Told<'a> {
     /// The checks and what became of them.
     pub checks: &'a [Checked],
     /// The saved comparison (its file, and when it began), and what has changed since.
-    pub baseline: Option<(&'a Saved, &'a [Since])>,
+    pub baseline: Option<(&'a Saved, &'a [RatioChange])>,
     /// What to doubt beside what the rounds say themselves.
     pub warnings: Vec<String>,
     /// Whether the user ended it early.
@@ -103,7 +105,7 @@ fn ends(ci95: Option<(f64, f64)>) -> Option<[f64; 2]> {
     ci95.map(|(low, high)| [digits(low), digits(high)])
 }
 
-fn metric(c: &Compared) -> schema::Metric {
+fn metric(c: &ComparedMetric) -> schema::Metric {
     let side = |i: usize| c.means.map(|means| digits(means[i]));
     let bounds = ["a", "b"].into_iter().zip(c.at_least).filter(|(_, is_bound)| *is_bound);
     schema::Metric {
@@ -113,11 +115,11 @@ fn metric(c: &Compared) -> schema::Metric {
         ratio: c.ratio.map(digits),
         ci95: ends(c.ci95),
         verdict: match c.verdict {
-            Verdict::Better(Side::A) => "a",
-            Verdict::Better(Side::B) => "b",
-            Verdict::NoDifference => NO_DIFFERENCE,
-            Verdict::TooFewRounds => TOO_FEW_ROUNDS,
-            Verdict::NotMeasured => NOT_MEASURED,
+            MetricVerdict::Better(ComparedSide::A) => "a",
+            MetricVerdict::Better(ComparedSide::B) => "b",
+            MetricVerdict::NoDifference => NO_DIFFERENCE,
+            MetricVerdict::TooFewRounds => TOO_FEW_ROUNDS,
+            MetricVerdict::NotMeasured => NOT_MEASURED,
         }
         .to_owned(),
         more_is_better: c.metric.more_is_better,
@@ -130,17 +132,17 @@ fn metric(c: &Compared) -> schema::Metric {
     }
 }
 
-fn change(s: &Since) -> schema::Change {
+fn change(s: &RatioChange) -> schema::Change {
     schema::Change {
         then: digits(s.then),
         now: digits(s.now),
         change: digits(s.change),
         ci95: ends(s.ci95),
         verdict: match s.verdict {
-            Verdict::Better(Side::A) => "worse",
-            Verdict::Better(Side::B) => "better",
-            Verdict::NoDifference => NO_DIFFERENCE,
-            Verdict::TooFewRounds | Verdict::NotMeasured => TOO_FEW_ROUNDS,
+            MetricVerdict::Better(ComparedSide::A) => "worse",
+            MetricVerdict::Better(ComparedSide::B) => "better",
+            MetricVerdict::NoDifference => NO_DIFFERENCE,
+            MetricVerdict::TooFewRounds | MetricVerdict::NotMeasured => TOO_FEW_ROUNDS,
         }
         .to_owned(),
     }
@@ -151,12 +153,12 @@ fn check(c: &Checked) -> schema::Check {
     schema::Check { expr, value: value.map(digits), pass, shown }
 }
 
-fn round((pair, number): (&Pair<figures::Run>, u32)) -> schema::Round {
+fn round((pair, number): (&Pair<figures::RunFigures>, u32)) -> schema::Round {
     let [first, _] = order(number);
     schema::Round { first: first.name().to_ascii_lowercase(), a: run(&pair[0]), b: run(&pair[1]) }
 }
 
-fn run(run: &figures::Run) -> schema::Run {
+fn run(run: &figures::RunFigures) -> schema::Run {
     let [good, waited] = run.latencies.to_bytes().map(|bytes| BASE64.encode(bytes));
     schema::Run {
         values: run.values.iter().map(|(id, value)| ((*id).to_owned(), digits(*value))).collect(),
@@ -192,23 +194,23 @@ impl Saved {
             let side = |name, run| measured(run).map_err(|why| format!("round {n}, run of {name}: {why}"));
             rounds.push([side("A", &round.a)?, side("B", &round.b)?]);
         }
-        let of = |m: &figures::Metric| (m.id.to_owned(), rounds.log_ratios(m.id));
+        let of = |m: &figures::LabMetric| (m.id.to_owned(), rounds.log_ratios(m.id));
         Ok(figures::METRICS.iter().map(of).filter(|(_, ratios)| !ratios.is_empty()).collect())
     }
 }
 
 /// A saved run, as far as metrics are made from it.
-fn measured(run: &schema::Run) -> Result<figures::Run, String> {
+fn measured(run: &schema::Run) -> Result<figures::RunFigures, String> {
     let known = |(id, value): (&String, &f64)| Some((figures::metric(id)?.id, *value));
     let bytes = |text: &str| BASE64.decode(text).map_err(|why| format!("histogram: {why}"));
     let (good, waited) = (bytes(&run.histogram)?, bytes(&run.waited)?);
-    let latencies = Latencies::from_bytes([&good, &waited]).map_err(|why| format!("histogram: {why}"))?;
-    Ok(figures::Run {
+    let latencies = RunLatencies::from_bytes([&good, &waited]).map_err(|why| format!("histogram: {why}"))?;
+    Ok(figures::RunFigures {
         values: run.values.iter().filter_map(known).filter(|(_, v)| v.is_finite() && *v > 0.0).collect(),
         latencies,
         answered: run.answered,
         fault: run.fault.clone(),
-        ..figures::Run::default()
+        ..figures::RunFigures::default()
     })
 }
 

@@ -1,20 +1,20 @@
 use std::time::UNIX_EPOCH;
 
-use linerate_lab::check::Check;
+use linerate_lab::check::MetricCheck;
 use linerate_lab::comparison::since;
-use linerate_lab::figures::Run;
-use linerate_lab::latencies::Latencies;
+use linerate_lab::figures::RunFigures;
+use linerate_lab::latencies::RunLatencies;
 use linerate_load::histogram::Histogram;
 
 use super::*;
 use crate::Style;
 
 /// Of 900 requests, from none to a little more than their p99.
-fn latencies(p99_us: f64, beyond: u64) -> Latencies {
+fn latencies(p99_us: f64, beyond: u64) -> RunLatencies {
     let (mut histogram, mut waited) = (Histogram::new(), Histogram::new());
     waited.record(10_000_000_000, beyond);
     (1..=900 - beyond).for_each(|i| histogram.record((p99_us * 1e3 * i as f64 / 891.0) as u64, 1));
-    Latencies::new(&histogram, &waited)
+    RunLatencies::new(&histogram, &waited)
 }
 
 /// Rounds of a machine that drifts; B is faster at the tail and equal otherwise.
@@ -23,7 +23,7 @@ fn rounds(n: u32) -> Rounds {
     for i in 0..n {
         let speed = 1.0 + 0.2 * f64::from(i).sin();
         let wobble = 1.0 + 0.01 * f64::from(i * 7).cos();
-        let run = |rate: f64, p99: f64, cpu: f64| Run {
+        let run = |rate: f64, p99: f64, cpu: f64| RunFigures {
             values: [("rate_rps", rate), ("p99_us", p99), ("cpu_us_per_request", cpu), ("rss_mb", 12.5)]
                 .into(),
             latencies: latencies(p99, 0),
@@ -31,7 +31,7 @@ fn rounds(n: u32) -> Rounds {
             answered: 1_000,
             received: 100_000,
             status: [(200, 1_000)].into(),
-            ..Run::default()
+            ..RunFigures::default()
         };
         rounds.push([
             run(50_000.0 * speed, 900.0 / speed, 8.0),
@@ -60,7 +60,7 @@ fn sides() -> Pair<schema::Side> {
 }
 
 fn made(rounds: &Rounds, environment: &Environment) -> schema::Document {
-    let checks = ["p99 ratio<1.05", "rate lo>1.1"].map(|c| Check::parse(c).unwrap());
+    let checks = ["p99 ratio<1.05", "rate lo>1.1"].map(|c| MetricCheck::parse(c).unwrap());
     document(&Told {
         sides: sides(),
         rounds,

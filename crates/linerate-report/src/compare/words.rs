@@ -1,6 +1,6 @@
 //! What a comparison says, in sentences that text and page share.
 
-use linerate_lab::figures::{self, METRICS, Unit};
+use linerate_lab::figures::{self, METRICS, MetricUnit};
 use linerate_lab::limits::LEAST_ROUNDS;
 
 use crate::schema::comparison::{Baseline, Change, Document, Metric};
@@ -32,10 +32,10 @@ pub(super) fn in_order(document: &Document) -> Vec<(String, String, &Metric)> {
 /// A value of a metric with its unit.
 pub(super) fn value(id: &str, value: f64, unicode: bool) -> String {
     match figures::metric(id).map(|m| m.unit) {
-        Some(Unit::PerSecond) => units::rate(value),
-        Some(Unit::Micros) => units::time_us(value, unicode),
-        Some(Unit::Megabytes) => units::bytes(value * 1e6),
-        Some(Unit::PerRequest) => format!("{value:.3}"),
+        Some(MetricUnit::PerSecond) => units::rate(value),
+        Some(MetricUnit::Micros) => units::time_us(value, unicode),
+        Some(MetricUnit::Megabytes) => units::bytes(value * 1e6),
+        Some(MetricUnit::PerRequest) => format!("{value:.3}"),
         None => format!("{value:.3}"),
     }
 }

@@ -4,8 +4,8 @@ mod page;
 
 use std::collections::BTreeMap;
 
-use linerate_lab::comparison::{Compared, Rounds, Verdict as Found};
-use linerate_lab::figures::Run;
+use linerate_lab::comparison::{ComparedMetric, MetricVerdict as Found, Rounds};
+use linerate_lab::figures::RunFigures;
 
 use crate::json::{round6, text_of};
 use crate::schema::lab::{Document, Group, Metric, Row, Verdict};
@@ -30,12 +30,12 @@ const COLUMNS: [(&str, &str); 10] = [
 
 /// The metrics of a row. `runs` are its runs round by round, `first` those of the group's first row;
 /// `None` where that is this row.
-pub fn metrics(runs: &[Run], first: Option<&[Run]>) -> BTreeMap<String, Metric> {
+pub fn metrics(runs: &[RunFigures], first: Option<&[RunFigures]>) -> BTreeMap<String, Metric> {
     let mut rounds = Rounds::default();
     for (run, first) in runs.iter().zip(first.unwrap_or(runs)) {
         rounds.push([first.clone(), run.clone()]);
     }
-    let shown = |c: Compared| Metric {
+    let shown = |c: ComparedMetric| Metric {
         value: c.means.map(|means| round6(means[1])),
         at_least: c.at_least[1],
         ratio: c.ratio.filter(|_| first.is_some()).map(round6),
@@ -96,7 +96,7 @@ fn cell(row: &Row, id: &str, unicode: bool) -> String {
 }
 
 /// The shortest and the longest latency of all runs, microseconds.
-pub fn extremes(runs: &[Run]) -> (Option<f64>, Option<f64>) {
+pub fn extremes(runs: &[RunFigures]) -> (Option<f64>, Option<f64>) {
     let all = || runs.iter().filter_map(|run| run.extremes_us);
     let (min, max) = (all().map(|(min, _)| min).reduce(f64::min), all().map(|(_, max)| max).reduce(f64::max));
     (min.map(round6), max.map(round6))

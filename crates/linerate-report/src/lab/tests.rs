@@ -1,8 +1,8 @@
 use super::*;
 use crate::schema::lab::{LeftOut, SCHEMA};
 
-fn run(rate: f64, rss: Option<f64>) -> Run {
-    let mut run = Run { answered: 10, ..Run::default() };
+fn run(rate: f64, rss: Option<f64>) -> RunFigures {
+    let mut run = RunFigures { answered: 10, ..RunFigures::default() };
     run.values.insert("rate_rps", rate);
     run.extremes_us = Some((1e6 / rate, 2e6 / rate));
     run.values.extend(rss.map(|rss| ("rss_mb", rss)));
@@ -12,7 +12,7 @@ fn run(rate: f64, rss: Option<f64>) -> Run {
 fn document() -> Document {
     let first = [100.0, 101.0, 99.0].map(|r| run(r, None));
     let other = [1000.0, 1020.0, 985.0].map(|r| run(r, Some(12.0)));
-    let row = |name: &str, runs: &[Run], first: Option<&[Run]>| Row {
+    let row = |name: &str, runs: &[RunFigures], first: Option<&[RunFigures]>| Row {
         name: name.to_owned(),
         about: "what one sees".to_owned(),
         metrics: metrics(runs, first),

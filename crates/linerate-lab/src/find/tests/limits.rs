@@ -1,7 +1,7 @@
 //! What else could be had: another search beside ours, and what 30 s of requests can tell at all.
 
 use super::servers::{Made, World, servers};
-use super::{End, found, is_near};
+use super::{SearchEnd, found, is_near};
 use crate::find::BUDGET;
 
 /// The search of Nighthawk's adaptive load controller: each look lasts `period` and passes or fails.
@@ -32,7 +32,7 @@ fn ours_finds_more_than_exponential_and_binary_search() {
     for made in servers() {
         let near = |rates: &dyn Fn(u64) -> f64| (1..=10).filter(|seed| is_near(rates(*seed), &made)).count();
         let own = near(&|seed| match found(&made, seed).0 {
-            End::Knee { rate, .. } => rate,
+            SearchEnd::Knee { rate, .. } => rate,
             end => panic!("{}: {end:?}", made.name),
         });
         let other = PERIODS.map(|period| near(&|seed| exponential_then_binary(&made, seed, period)));

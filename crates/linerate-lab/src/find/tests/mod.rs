@@ -14,20 +14,21 @@ use servers::{LIMIT, Made, NANO, Queue, Server, World, fixed, random, servers};
 const WRONG: usize = 8;
 
 /// The search, and the virtual time that it took.
-fn found(made: &Made, seed: u64) -> (End, f64, Vec<(Point, Says)>) {
+fn found(made: &Made, seed: u64) -> (SearchEnd, f64, Vec<(SearchPoint, Says)>) {
     found_in(World::new(made, seed))
 }
 
-fn found_in(mut world: World) -> (End, f64, Vec<(Point, Says)>) {
-    let settings = Settings { unit: Unit::Rate, allowed: 0.01, start: 100.0, most: 1e6, budget: BUDGET };
+fn found_in(mut world: World) -> (SearchEnd, f64, Vec<(SearchPoint, Says)>) {
+    let settings =
+        SearchSettings { unit: LoadUnit::Rate, allowed: 0.01, start: 100.0, most: 1e6, budget: BUDGET };
     let mut search = Search::new(settings);
     loop {
         match search.next_step() {
-            Next::Done(end) => {
+            SearchNext::Done(end) => {
                 let points = search.points().map(|(p, says)| (p.clone(), says)).collect();
                 return (end, world.now, points);
             }
-            Next::Look(step) => {
+            SearchNext::Look(step) => {
                 let begun = world.now;
                 let lost = |over| step.is_lost(over, 0.01);
                 let (warm_up, lasts) = (step.warm_up.as_secs_f64(), step.lasts.as_secs_f64());
@@ -35,7 +36,7 @@ fn found_in(mut world: World) -> (End, f64, Vec<(Point, Says)>) {
                 // What opening connections and ending a run costs.
                 world.now += 0.05;
                 let took = Duration::from_secs_f64(world.now - begun);
-                search.take(&Seen { slices, score, took, disturbed: world.was_disturbed(begun) });
+                search.take(&RateObservation { slices, score, took, disturbed: world.was_disturbed(begun) });
             }
         }
     }
@@ -60,14 +61,15 @@ fn the_truth_of_each_server_is_where_its_share_of_late_requests_crosses_the_limi
 }
 
 /// Looks of a search for a message.
-fn shown(points: &[(Point, Says)]) -> String {
-    let one =
-        |(p, says): &(Point, Says)| format!("{:.0}: {:.4} {:+.2} {says:?}", p.rate, p.share.value(), p.score);
+fn shown(points: &[(SearchPoint, Says)]) -> String {
+    let one = |(p, says): &(SearchPoint, Says)| {
+        format!("{:.0}: {:.4} {:+.2} {says:?}", p.rate, p.share.value(), p.score)
+    };
     points.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// No look says of a rate what its interval denies.
-fn agree(points: &[(Point, Says)], low: f64, high: f64) -> bool {
+fn agree(points: &[(SearchPoint, Says)], low: f64, high: f64) -> bool {
     points.iter().all(|(point, says)| match says {
         Says::Holds => point.rate < high,
         Says::Fails => point.rate > low,
@@ -83,7 +85,7 @@ fn the_knee_of_twenty_servers_is_found() {
         for seed in 1..=10 {
             let (end, took, points) = found(&made, seed);
             assert!(took <= (BUDGET + EXTRA).as_secs_f64() + 7.0, "{}: {took} s", made.name);
-            let End::Knee { rate, low, high } = end else {
+            let SearchEnd::Knee { rate, low, high } = end else {
                 panic!("{}: {end:?}: {}", made.name, shown(&points))
             };
             assert!(low <= rate && rate <= high, "{}: {end:?}", made.name);
@@ -123,7 +125,7 @@ fn on_a_busy_machine_the_interval_holds_the_truth_or_the_client_is_named() {
             assert!(took <= most, "{}: {took} s", made.name);
             all += 1;
             match end {
-                End::Knee { low, high, .. } => {
+                SearchEnd::Knee { low, high, .. } => {
                     assert!(agree(&points, low, high), "{}: {end:?}: {}", made.name, shown(&points));
                     let is_out = !(low..=high).contains(&made.truth);
                     outside.extend(is_out.then(|| format!("{} {end:?}: {}", made.name, shown(&points))));
@@ -132,7 +134,7 @@ fn on_a_busy_machine_the_interval_holds_the_truth_or_the_client_is_named() {
                     );
                 }
                 // What holds for certain is below the truth at least.
-                End::ClientLimit { low } => {
+                SearchEnd::ClientLimit { low } => {
                     limited += 1;
                     let is_out = low.is_some_and(|low| low > made.truth);
                     outside.extend(is_out.then(|| format!("{} {end:?}: {}", made.name, shown(&points))));
@@ -156,7 +158,7 @@ fn on_a_busy_machine_the_interval_holds_the_truth_or_the_client_is_named() {
 fn a_client_that_never_has_its_core_judges_nothing() {
     for made in servers().iter().take(3) {
         let (end, _, points) = found_in(World::disturbed(made, 1, 0.01, 100.0));
-        assert_eq!(end, End::ClientLimit { low: None }, "{}: {}", made.name, shown(&points));
+        assert_eq!(end, SearchEnd::ClientLimit { low: None }, "{}: {}", made.name, shown(&points));
     }
 }
 
@@ -174,7 +176,11 @@ impl Server for Tenth {
 fn a_server_that_fails_a_tenth_at_any_rate_holds_at_none() {
     let made = Made { name: "a tenth", truth: 0.0, poisson: false, make: Box::new(|| Box::new(Tenth(0))) };
     let (end, _, points) = found(&made, 1);
-    assert!(matches!(end, End::NotMeasured { low: None, high: Some(_) }), "{end:?}: {}", shown(&points));
+    assert!(
+        matches!(end, SearchEnd::NotMeasured { low: None, high: Some(_) }),
+        "{end:?}: {}",
+        shown(&points)
+    );
 }
 
 /// A server that is always, or never, too late.
@@ -193,10 +199,10 @@ fn always(name: &'static str, late: bool) -> Made {
 #[test]
 fn a_check_that_always_fails_and_one_that_never_does_are_named_as_that() {
     let (end, took, points) = found(&always("refuses", true), 1);
-    assert_eq!(end, End::AlwaysFails(LEAST_RATE));
+    assert_eq!(end, SearchEnd::AlwaysFails(LEAST_RATE));
     assert!(took < 20.0 && points.len() >= 4, "{took}: {points:?}");
     let (end, took, _) = found(&always("instant", false), 1);
-    assert_eq!(end, End::NeverFails(1e6));
+    assert_eq!(end, SearchEnd::NeverFails(1e6));
     assert!(took < 15.0, "{took}");
 }
 
@@ -207,16 +213,16 @@ fn closed(
     mean: f64,
     even: bool,
     connections: usize,
-    step: Step,
+    step: SearchStep,
     seed: u64,
-) -> (Vec<Slice>, f64) {
+) -> (Vec<ShareSlice>, f64) {
     let mut random_numbers = Random::new(seed);
     let service = if even { fixed } else { random };
     let mut queue = Queue::new(workers, mean, service);
     let mut due: BinaryHeap<std::cmp::Reverse<u64>> =
         (0..connections).map(|_| std::cmp::Reverse(0)).collect();
     let (begin, end) = (step.warm_up.as_secs_f64(), (step.warm_up + step.lasts).as_secs_f64());
-    let (mut latencies, mut slices) = (Vec::new(), vec![Slice::default(); 20]);
+    let (mut latencies, mut slices) = (Vec::new(), vec![ShareSlice::default(); 20]);
     while let Some(std::cmp::Reverse(at)) = due.pop() {
         let at = at as f64 / NANO;
         if at >= end {
@@ -247,22 +253,27 @@ fn the_most_connections_are_found() {
         (8, 0.004, false, 60..=85),
     ] {
         for seed in 1..=10 {
-            let settings =
-                Settings { unit: Unit::Connections, allowed: 0.01, start: 1.0, most: 1e5, budget: BUDGET };
+            let settings = SearchSettings {
+                unit: LoadUnit::Connections,
+                allowed: 0.01,
+                start: 1.0,
+                most: 1e5,
+                budget: BUDGET,
+            };
             let (mut search, mut spent) = (Search::new(settings), Duration::ZERO);
             let end = loop {
                 let step = match search.next_step() {
-                    Next::Done(end) => break end,
-                    Next::Look(step) => step,
+                    SearchNext::Done(end) => break end,
+                    SearchNext::Look(step) => step,
                 };
                 assert!(step.rate.fract() == 0.0 && step.rate >= 1.0 && !step.burst, "{step:?}");
                 let (slices, score) = closed(workers, mean, even, step.rate as usize, step, seed);
                 let took = step.warm_up + step.lasts + Duration::from_millis(50);
                 spent += took;
-                search.take(&Seen { slices, score, took, disturbed: false });
+                search.take(&RateObservation { slices, score, took, disturbed: false });
             };
             assert!(spent <= BUDGET + EXTRA + Duration::from_secs(7), "{spent:?}");
-            let End::Knee { rate, low, high } = end else { panic!("{workers} x {mean}: {end:?}") };
+            let SearchEnd::Knee { rate, low, high } = end else { panic!("{workers} x {mean}: {end:?}") };
             assert!(low <= rate && rate <= high && rate.fract() == 0.0, "{end:?}");
             let (least, most) = (*truth.start() as f64 * 0.95, *truth.end() as f64 * 1.05);
             assert!((least..=most).contains(&rate), "{workers} workers, {mean} s, seed {seed}: {end:?}");

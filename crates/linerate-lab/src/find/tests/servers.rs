@@ -4,7 +4,7 @@ use std::collections::BinaryHeap;
 
 use linerate_base::Random;
 
-use super::super::{Share, Slice};
+use super::super::{RequestShare, ShareSlice};
 
 /// Latency over which a request counts, seconds.
 pub(super) const LIMIT: f64 = 0.05;
@@ -247,10 +247,10 @@ impl World {
         pieces: usize,
         burst: bool,
         lost: &dyn Fn(u64) -> bool,
-    ) -> (Vec<Slice>, f64) {
+    ) -> (Vec<ShareSlice>, f64) {
         let begin = self.now;
         let (from, to) = (begin + warm_up, begin + warm_up + lasts);
-        let mut slices = vec![Slice::default(); pieces];
+        let mut slices = vec![ShareSlice::default(); pieces];
         let (mut due, mut over, mut last) = (begin, 0, begin);
         let mut took = Vec::new();
         loop {
@@ -286,6 +286,6 @@ impl World {
     /// The share of late requests in the long run.
     pub(super) fn share(&mut self, rate: f64) -> f64 {
         let (slices, _) = self.run(rate, 10.0, 60_000.0 / rate + 60.0, 1, false, &|_| false);
-        Share::of(&slices).value()
+        RequestShare::of(&slices).value()
     }
 }
