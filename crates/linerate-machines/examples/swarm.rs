@@ -18,12 +18,12 @@ use linerate_load::plan::Pace;
 use linerate_load::request_log::Sender;
 use linerate_load::{Outcome, Place, Plan, Snapshot};
 use linerate_machines::BusOptions;
-use linerate_machines::agent::engine::{Engine, Share};
+use linerate_machines::agent::engine::{RunningShare, ShareEngine};
 use linerate_machines::agent::{AgentEvent, AgentOptions, serve_by};
 use linerate_machines::allow::AllowList;
 use linerate_machines::coordinator::Coordinator;
-use linerate_machines::figures::Figures;
-use linerate_machines::message::Word;
+use linerate_machines::figures::IntervalFigures;
+use linerate_machines::message::MessageWord;
 use linerate_machines::spool;
 use linerate_net::{Time, machine};
 use serde_json::json;
@@ -65,8 +65,8 @@ struct Simulation {
     single: Arc<Mutex<Histogram>>,
 }
 
-impl Engine for Simulation {
-    fn start(&self, plan: Plan, place: Place, _: Option<Sender>) -> Result<Box<dyn Share>, String> {
+impl ShareEngine for Simulation {
+    fn start(&self, plan: Plan, place: Place, _: Option<Sender>) -> Result<Box<dyn RunningShare>, String> {
         let seconds = plan.stop.duration.ok_or("a simulation needs a duration")?.as_secs();
         Ok(Box::new(Simulated {
             start: place.start.unwrap_or_else(machine::monotonic_now),
@@ -129,7 +129,7 @@ impl Simulated {
     }
 }
 
-impl Share for Simulated {
+impl RunningShare for Simulated {
     fn snapshot(&self) -> Snapshot {
         self.until(self.elapsed().min(self.seconds)).2.clone()
     }
@@ -229,10 +229,10 @@ fn print(value: &serde_json::Value) -> Result<(), Box<dyn Error>> {
 
 /// Adds up the intervals of all spools.
 fn sum(files: &[String]) -> Result<(), Box<dyn Error>> {
-    let mut sum = Figures::default();
+    let mut sum = IntervalFigures::default();
     for file in files {
         for (message, _) in spool::read(Path::new(file))?.messages {
-            if let Word::Interval { figures, .. } = message.word {
+            if let MessageWord::Interval { figures, .. } = message.word {
                 sum.merge(&figures);
             }
         }

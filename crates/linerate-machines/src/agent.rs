@@ -17,14 +17,16 @@ use tokio::net::lookup_host;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::allow::{AllowList, Verdict};
-use crate::bus::{Bus, BusError, BusOptions, Changes, Since, keys, unix_ns};
+use crate::allow::{AllowList, AllowVerdict};
+use crate::bus::{BusError, BusOptions, Changes, ChangesSince, NatsBus, keys, unix_ns};
 use crate::clock::{ClockFilter, ClockOffset, EXCHANGES, TOLERABLE};
-use crate::document::{AgentCard, DocumentHead, Ready, RunDocument, SCHEMA, Share, Takeover, VERSION};
+use crate::document::{
+    AgentCard, AgentReady, DocumentHead, RunDocument, RunShare, SCHEMA, Takeover, VERSION,
+};
 use crate::sealing::{self, SealKey};
 use crate::signing::{self, TrustedKey};
 
-use engine::{Engine, Sending};
+use engine::{LoadEngine, ShareEngine};
 pub use publishing::{Replayed, replay};
 
 /// How long between attempts to reach NATS at the start.
@@ -141,7 +143,7 @@ pub async fn serve(
     stop: watch::Receiver<bool>,
     say: impl Fn(AgentEvent) + Send + Sync + 'static,
 ) -> Result<(), BusError> {
-    serve_by(Sending, options, stop, say).await
+    serve_by(LoadEngine, options, stop, say).await
 }
 
 /// Opens the bus, trying again as long as it may; `None`: `stop` became true before.
@@ -149,12 +151,12 @@ async fn open(
     options: &AgentOptions,
     stop: &mut watch::Receiver<bool>,
     say: &(impl Fn(AgentEvent) + Send + Sync),
-) -> Result<Option<Bus>, BusError> {
+) -> Result<Option<NatsBus>, BusError> {
     let until = Instant::now() + options.wait;
     let mut said = false;
     loop {
         let error = tokio::select! {
-            opened = Bus::open(&options.bus) => match opened {
+            opened = NatsBus::open(&options.bus) => match opened {
                 Ok(bus) => return Ok(Some(bus)),
                 Err(error) => error,
             },
@@ -175,7 +177,7 @@ async fn open(
 
 /// As [`serve`], by an engine of one's own.
 pub async fn serve_by(
-    engine: impl Engine + 'static,
+    engine: impl ShareEngine + 'static,
     options: AgentOptions,
     mut stop: watch::Receiver<bool>,
     say: impl Fn(AgentEvent) + Send + Sync + 'static,
@@ -201,7 +203,7 @@ pub async fn serve_by(
     if let Some(seed) = options.bus.seed()? {
         sealing::vouch(&mut card, &seed)?;
     }
-    let agent = Arc::new(Agent {
+    let agent = Arc::new(AgentState {
         options,
         bus,
         incarnation,
@@ -214,7 +216,7 @@ pub async fn serve_by(
     });
     let entering = async {
         // Before anyone can see this agent, so that no run for it is missed.
-        let documents = Changes::open(&agent.bus.runs, &["*.document".to_owned()], Since::Now)
+        let documents = Changes::open(&agent.bus.runs, &["*.document".to_owned()], ChangesSince::Now)
             .await
             .map_err(BusError::new)?;
         agent.enter().await.map(|()| documents)
@@ -233,14 +235,14 @@ pub async fn serve_by(
     Ok(())
 }
 
-struct Agent {
+struct AgentState {
     options: AgentOptions,
-    bus: Bus,
+    bus: NatsBus,
     incarnation: String,
     /// It names the run that is carried out now.
     card: Mutex<AgentCard>,
     seal_key: SealKey,
-    engine: Box<dyn Engine>,
+    engine: Box<dyn ShareEngine>,
     /// The spools of runs whose result may still need them.
     spools: Mutex<BTreeMap<String, Vec<PathBuf>>>,
     /// It is to end: it stops sending, publishes what it measured, and leaves.
@@ -248,7 +250,7 @@ struct Agent {
     say: Box<dyn Fn(AgentEvent) + Send + Sync>,
 }
 
-impl Agent {
+impl AgentState {
     fn card(&self) -> Result<Vec<u8>, BusError> {
         let card = self.card.lock().unwrap_or_else(PoisonError::into_inner);
         serde_json::to_vec(&*card).map_err(BusError::new)
@@ -266,7 +268,7 @@ impl Agent {
         })
     }
 
-    async fn renew(self: Arc<Agent>) {
+    async fn renew(self: Arc<AgentState>) {
         loop {
             sleep(RENEW).await;
             self.renew_once().await;
@@ -363,7 +365,7 @@ impl Agent {
 
     /// Replies that this agent does not take part in a run whose plan it cannot read.
     async fn refuse(&self, run: String, why: String) {
-        let ready = Ready {
+        let ready = AgentReady {
             incarnation: self.incarnation.clone(),
             refused: Some(format!("{} {why}", self.options.name)),
             clock_offset_ns: 0,
@@ -387,7 +389,7 @@ impl Agent {
     async fn take_part(
         &self,
         document: &RunDocument,
-        share: &Share,
+        share: &RunShare,
         is_trusted: bool,
     ) -> Result<(), BusError> {
         let run = &document.run;
@@ -400,7 +402,7 @@ impl Agent {
             Some(why) => Err(why),
             None => Ok(plan),
         });
-        let ready = Ready {
+        let ready = AgentReady {
             incarnation: self.incarnation.clone(),
             refused: plan.as_ref().err().cloned(),
             clock_offset_ns: offset.map_or(0, |o| o.offset_ns.saturating_neg()),
@@ -433,7 +435,7 @@ impl Agent {
                 entry = takeovers.next() => entry,
             };
             let Some(takeover) = self.takeover(run, &entry.value) else { continue };
-            let own = |s: &Share| s.agent == self.options.name && s.incarnation == self.incarnation;
+            let own = |s: &RunShare| s.agent == self.options.name && s.incarnation == self.incarnation;
             // It was silent for so long that another sends its share.
             if takeover.lost == self.options.name && !own(&takeover.share) {
                 superseded.send_replace(true);
@@ -488,12 +490,12 @@ impl Agent {
             return Err(format!("{name} writes no files for a run (--pcap-out)"));
         }
         match self.options.allowed.verdict(plan) {
-            Verdict::Allowed => {}
-            Verdict::AddressesOnly => own.route.lookup = None,
-            Verdict::Refused => {
+            AllowVerdict::Allowed => {}
+            AllowVerdict::AddressesOnly => own.route.lookup = None,
+            AllowVerdict::Refused => {
                 return Err(format!("{name} may not load {target}: its --allow-target does not list it"));
             }
-            Verdict::LookUp(lookup) => {
+            AllowVerdict::LookUp(lookup) => {
                 let found = timeout(LOOKUP_WITHIN, lookup_host((lookup.host.as_str(), lookup.port))).await;
                 let found = found.map_err(|_| "no response".to_owned());
                 let found = found.and_then(|found| found.map_err(|error| error.to_string()));
@@ -512,7 +514,7 @@ impl Agent {
     fn refusal(
         &self,
         document: &RunDocument,
-        share: &Share,
+        share: &RunShare,
         plan: &Plan,
         offset: Option<ClockOffset>,
     ) -> Option<String> {

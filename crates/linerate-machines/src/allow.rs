@@ -8,10 +8,10 @@ use linerate_load::plan::route::Lookup;
 
 /// Which targets an agent may load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AllowList(Vec<Allowed>);
+pub struct AllowList(Vec<AllowedTarget>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Allowed {
+enum AllowedTarget {
     Any,
     /// Addresses whose first bits are these.
     Network(IpAddr, u8),
@@ -28,7 +28,7 @@ pub struct WrongEntry(pub String);
 
 /// What a list says about a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AllowVerdict {
     /// The plan may be carried out as it is.
     Allowed,
     /// Its addresses may be loaded, and no others: its name must not be looked up again.
@@ -43,7 +43,7 @@ impl AllowList {
     /// Loopback alone: what an agent may load unless its user says more.
     pub fn loopback() -> AllowList {
         let networks = [(IpAddr::from([127, 0, 0, 0]), 8), (IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1u16]), 128)];
-        AllowList(networks.map(|(address, bits)| Allowed::Network(address, bits)).into())
+        AllowList(networks.map(|(address, bits)| AllowedTarget::Network(address, bits)).into())
     }
 
     /// Reads entries separated by commas.
@@ -57,18 +57,18 @@ impl AllowList {
     /// 65,536 addresses.
     pub fn is_wide(&self) -> bool {
         self.0.iter().any(|allowed| match allowed {
-            Allowed::Any => true,
-            Allowed::Network(network, _) if network.is_loopback() => false,
-            Allowed::Network(IpAddr::V4(_), bits) => *bits < 16,
-            Allowed::Network(IpAddr::V6(_), bits) => *bits < 112,
-            Allowed::Endpoint(_) | Allowed::Name(..) => false,
+            AllowedTarget::Any => true,
+            AllowedTarget::Network(network, _) if network.is_loopback() => false,
+            AllowedTarget::Network(IpAddr::V4(_), bits) => *bits < 16,
+            AllowedTarget::Network(IpAddr::V6(_), bits) => *bits < 112,
+            AllowedTarget::Endpoint(_) | AllowedTarget::Name(..) => false,
         })
     }
 
     /// Whether a plan may be carried out.
-    pub fn verdict(&self, plan: &Plan) -> Verdict {
-        if self.0.contains(&Allowed::Any) {
-            return Verdict::Allowed;
+    pub fn verdict(&self, plan: &Plan) -> AllowVerdict {
+        if self.0.contains(&AllowedTarget::Any) {
+            return AllowVerdict::Allowed;
         }
         let route = &plan.route;
         // A proxy leads on, to hosts that only it looks up: they must be listed, too.
@@ -76,29 +76,31 @@ impl AllowList {
         let leads_elsewhere = route.proxy.is_some()
             && led_to.into_iter().flatten().any(|authority| !self.has_authority(authority));
         if route.unix.is_some() || leads_elsewhere {
-            return Verdict::Refused;
+            return AllowVerdict::Refused;
         }
         match &route.lookup {
-            Some(lookup) if self.has_name(&lookup.host, lookup.port) => Verdict::LookUp(lookup.clone()),
+            Some(lookup) if self.has_name(&lookup.host, lookup.port) => AllowVerdict::LookUp(lookup.clone()),
             _ => {
                 let addresses = &plan.target.addresses;
                 let are_listed = !addresses.is_empty() && addresses.iter().all(|at| self.has_address(*at));
-                if are_listed { Verdict::AddressesOnly } else { Verdict::Refused }
+                if are_listed { AllowVerdict::AddressesOnly } else { AllowVerdict::Refused }
             }
         }
     }
 
     fn has_address(&self, at: SocketAddr) -> bool {
         self.0.iter().any(|allowed| match allowed {
-            Allowed::Network(network, bits) => contains(*network, *bits, at.ip()),
-            Allowed::Endpoint(endpoint) => *endpoint == at,
-            Allowed::Any | Allowed::Name(..) => false,
+            AllowedTarget::Network(network, bits) => contains(*network, *bits, at.ip()),
+            AllowedTarget::Endpoint(endpoint) => *endpoint == at,
+            AllowedTarget::Any | AllowedTarget::Name(..) => false,
         })
     }
 
     fn has_name(&self, host: &str, port: u16) -> bool {
         self.0.iter().any(|allowed| match allowed {
-            Allowed::Name(name, its) => name.eq_ignore_ascii_case(host) && its.is_none_or(|its| its == port),
+            AllowedTarget::Name(name, its) => {
+                name.eq_ignore_ascii_case(host) && its.is_none_or(|its| its == port)
+            }
             _ => false,
         })
     }
@@ -114,26 +116,26 @@ impl AllowList {
     }
 }
 
-fn entry(text: &str) -> Result<Allowed, WrongEntry> {
+fn entry(text: &str) -> Result<AllowedTarget, WrongEntry> {
     let wrong = || WrongEntry(text.to_owned());
     if text == "*" {
-        return Ok(Allowed::Any);
+        return Ok(AllowedTarget::Any);
     }
     if let Some((address, bits)) = text.split_once('/') {
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let bits: u8 = bits.parse().map_err(|_| wrong())?;
         let most = if address.is_ipv4() { 32 } else { 128 };
-        return if bits <= most { Ok(Allowed::Network(address, bits)) } else { Err(wrong()) };
+        return if bits <= most { Ok(AllowedTarget::Network(address, bits)) } else { Err(wrong()) };
     }
     if let Ok(address) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Ok(Allowed::Network(address, if address.is_ipv4() { 32 } else { 128 }));
+        return Ok(AllowedTarget::Network(address, if address.is_ipv4() { 32 } else { 128 }));
     }
     if let Ok(endpoint) = text.parse() {
-        return Ok(Allowed::Endpoint(endpoint));
+        return Ok(AllowedTarget::Endpoint(endpoint));
     }
     let (host, port) = split(text);
     let is_name = !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b));
-    if is_name { Ok(Allowed::Name(host.to_owned(), port)) } else { Err(wrong()) }
+    if is_name { Ok(AllowedTarget::Name(host.to_owned(), port)) } else { Err(wrong()) }
 }
 
 /// Host and port of an authority.
@@ -169,17 +171,17 @@ mod tests {
         Plan::get(Target::at(([10, 1, 2, 3], 80).into()), "/")
     }
 
-    fn verdict(list: &str, plan: &Plan) -> Verdict {
+    fn verdict(list: &str, plan: &Plan) -> AllowVerdict {
         AllowList::parse(list).unwrap().verdict(plan)
     }
 
     #[test]
     fn an_allow_list_names_hosts_and_networks() {
-        let allows = |list: &str| verdict(list, &plan()) != Verdict::Refused;
+        let allows = |list: &str| verdict(list, &plan()) != AllowVerdict::Refused;
         assert!(allows("*") && allows("10.0.0.0/8") && allows("10.1.2.3") && allows("10.1.2.3:80"));
         assert!(!allows("10.1.2.4, 192.168.0.0/16") && !allows("10.1.2.3:81") && !allows("::/0"));
         assert!(allows("0.0.0.0/0"));
-        assert_eq!(AllowList::loopback().verdict(&plan()), Verdict::Refused);
+        assert_eq!(AllowList::loopback().verdict(&plan()), AllowVerdict::Refused);
         for wrong in ["10.0.0.0/33", "a b", "x/8", "http://a/", ":80"] {
             assert_eq!(AllowList::parse(wrong).unwrap_err(), WrongEntry(wrong.to_owned()));
         }
@@ -199,13 +201,13 @@ mod tests {
         let lookup = Lookup { host: "shop.example".to_owned(), port: 80, ipv6: false };
         let mut named = plan();
         named.target.authority = "shop.example".to_owned();
-        assert_eq!(verdict("shop.example", &named), Verdict::Refused, "addresses were given");
+        assert_eq!(verdict("shop.example", &named), AllowVerdict::Refused, "addresses were given");
         named.route.lookup = Some(lookup.clone());
-        assert_eq!(verdict("Shop.Example", &named), Verdict::LookUp(lookup.clone()));
-        assert_eq!(verdict("shop.example:80", &named), Verdict::LookUp(lookup));
-        assert_eq!(verdict("shop.example:81, other.example", &named), Verdict::Refused);
-        assert_eq!(verdict("10.0.0.0/8", &named), Verdict::AddressesOnly);
-        assert_eq!(verdict("*", &named), Verdict::Allowed);
+        assert_eq!(verdict("Shop.Example", &named), AllowVerdict::LookUp(lookup.clone()));
+        assert_eq!(verdict("shop.example:80", &named), AllowVerdict::LookUp(lookup));
+        assert_eq!(verdict("shop.example:81, other.example", &named), AllowVerdict::Refused);
+        assert_eq!(verdict("10.0.0.0/8", &named), AllowVerdict::AddressesOnly);
+        assert_eq!(verdict("*", &named), AllowVerdict::Allowed);
     }
 
     #[test]
@@ -222,12 +224,15 @@ mod tests {
             plan.route = Route { proxy: Some(proxy), ..Route::default() };
             plan
         };
-        assert_eq!(verdict("10.0.0.0/8", &proxied(None)), Verdict::Refused);
-        assert_eq!(verdict("10.0.0.0/8, shop.example", &proxied(None)), Verdict::AddressesOnly);
-        assert_eq!(verdict("shop.example", &proxied(None)), Verdict::Refused);
-        assert_eq!(verdict("10.0.0.0/8, shop.example", &proxied(Some("evil.example:443"))), Verdict::Refused);
+        assert_eq!(verdict("10.0.0.0/8", &proxied(None)), AllowVerdict::Refused);
+        assert_eq!(verdict("10.0.0.0/8, shop.example", &proxied(None)), AllowVerdict::AddressesOnly);
+        assert_eq!(verdict("shop.example", &proxied(None)), AllowVerdict::Refused);
+        assert_eq!(
+            verdict("10.0.0.0/8, shop.example", &proxied(Some("evil.example:443"))),
+            AllowVerdict::Refused
+        );
         let mut unix = plan();
         unix.route.unix = Some("/run/docker.sock".into());
-        assert_eq!(verdict("0.0.0.0/0", &unix), Verdict::Refused);
+        assert_eq!(verdict("0.0.0.0/0", &unix), AllowVerdict::Refused);
     }
 }

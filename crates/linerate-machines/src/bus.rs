@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::document::{AgentCard, DocumentHead, RunDocument, VERSION};
 use crate::signing;
-pub(crate) use changes::{Changes, Since};
+pub(crate) use changes::{Changes, ChangesSince};
 
 /// Oldest server that has what runs need (per-key limits of age, ordered consumers).
 const OLDEST: (u32, u32) = (2, 11);
@@ -108,7 +108,7 @@ impl BusError {
 
 /// An open connection with the buckets and the stream of all runs.
 #[derive(Clone, Debug)]
-pub(crate) struct Bus {
+pub(crate) struct NatsBus {
     pub(crate) client: Client,
     pub(crate) jetstream: jetstream::Context,
     pub(crate) runs: kv::Store,
@@ -165,17 +165,17 @@ fn is_refusal(complaint: &str) -> bool {
     complaint.to_lowercase().contains("permissions violation")
 }
 
-impl Bus {
+impl NatsBus {
     /// Connects, and creates what is not there yet.
-    pub(crate) async fn open(options: &BusOptions) -> Result<Bus, BusError> {
+    pub(crate) async fn open(options: &BusOptions) -> Result<NatsBus, BusError> {
         let complaints = Complaints::new();
         let client = connect(options, &complaints).await?;
         check_version(&client.server_info().version)?;
-        let opened = complaints.or(Bus::open_all(client, complaints.clone())).await;
+        let opened = complaints.or(NatsBus::open_all(client, complaints.clone())).await;
         opened.map_err(|error| complaints.explained(error))
     }
 
-    async fn open_all(client: Client, complaints: Complaints) -> Result<Bus, BusError> {
+    async fn open_all(client: Client, complaints: Complaints) -> Result<NatsBus, BusError> {
         let jetstream = jetstream::new(client.clone());
         let runs = bucket(&jetstream, RUNS, KEPT).await?;
         let agents = bucket(&jetstream, AGENTS, AGENT_TTL).await?;
@@ -188,7 +188,7 @@ impl Bus {
             ..stream::Config::default()
         };
         let stream = create(&jetstream, config).await?;
-        Ok(Bus { client, jetstream, runs, agents, stream, complaints })
+        Ok(NatsBus { client, jetstream, runs, agents, stream, complaints })
     }
 
     /// Whether a server is there.
@@ -212,8 +212,9 @@ impl Bus {
 
     /// The agents that come and go from now on, and those that are there.
     pub(crate) async fn roster(&self) -> Result<Roster, BusError> {
-        let changes =
-            Changes::open(&self.agents, &[">".to_owned()], Since::Present).await.map_err(BusError::new)?;
+        let changes = Changes::open(&self.agents, &[">".to_owned()], ChangesSince::Present)
+            .await
+            .map_err(BusError::new)?;
         Ok(Roster { changes, agents: BTreeMap::new(), is_whole: false })
     }
 
@@ -221,7 +222,7 @@ impl Bus {
     pub(crate) async fn present<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
-    ) -> Result<Vec<Seen>, BusError> {
+    ) -> Result<Vec<PresentAgent>, BusError> {
         let cards = futures_util::stream::iter(names.map(str::to_owned).map(|name| self.agents.entry(name)));
         let mut cards = cards.buffer_unordered(AT_A_TIME);
         let mut there = Vec::new();
@@ -230,7 +231,7 @@ impl Bus {
             let Some(entry) = entry.filter(|entry| entry.operation == kv::Operation::Put) else { continue };
             // A card that cannot be read is not that of an agent of ours.
             if let Ok(card) = serde_json::from_slice(&entry.value) {
-                there.push(Seen { card, revision: entry.revision });
+                there.push(PresentAgent { card, revision: entry.revision });
             }
         }
         Ok(there)
@@ -281,7 +282,7 @@ impl Bus {
 
 /// An agent that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct PresentAgent {
     pub(crate) card: AgentCard,
     /// Another one each time that it renews its key.
     pub(crate) revision: u64,

@@ -14,12 +14,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::bus::{Bus, BusError, BusOptions, Changes, Seen, Since, keys, unix_ns};
+use crate::bus::{BusError, BusOptions, Changes, ChangesSince, NatsBus, PresentAgent, keys, unix_ns};
 use crate::clock::ClockOffset;
 use crate::document::{
-    AgentCard, OnLoss, Ready, RunDocument, SCHEMA, Takeover, VERSION, differing_kernels, split,
+    AgentCard, AgentReady, OnLoss, RunDocument, SCHEMA, Takeover, VERSION, differing_kernels, split,
 };
-use crate::figures::Figures;
+use crate::figures::IntervalFigures;
 use crate::lease::Lease;
 use crate::losses::{LAG, LOOK, Losses, Remedy};
 use crate::merge::{AgentResult, Merger, Standing};
@@ -74,7 +74,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 /// Which agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedAgents {
     /// Any agents, this many.
     Number(u32),
     /// All that have this label, `key=value`.
@@ -95,7 +95,7 @@ pub enum RunError {
     #[error("{}", too_few(.wanted, .there))]
     TooFew {
         /// The number of agents, or the label, that the run asks for.
-        wanted: Wanted,
+        wanted: WantedAgents,
         /// Agents that are there: name, and why they cannot take part.
         there: Vec<(String, Option<String>)>,
     },
@@ -132,11 +132,11 @@ pub enum RunError {
     Interrupted,
 }
 
-fn too_few(wanted: &Wanted, there: &[(String, Option<String>)]) -> String {
+fn too_few(wanted: &WantedAgents, there: &[(String, Option<String>)]) -> String {
     let asked = match wanted {
-        Wanted::Number(1) => "1 agent was asked for".to_owned(),
-        Wanted::Number(n) => format!("{n} agents were asked for"),
-        Wanted::Label(label) => format!("agents with the label {label} were asked for"),
+        WantedAgents::Number(1) => "1 agent was asked for".to_owned(),
+        WantedAgents::Number(n) => format!("{n} agents were asked for"),
+        WantedAgents::Label(label) => format!("agents with the label {label} were asked for"),
     };
     let name = |(name, why_not): &(String, Option<String>)| match why_not {
         Some(why) => format!("{name} ({why})"),
@@ -154,11 +154,11 @@ fn versions(agents: &[(String, String)]) -> String {
 
 /// How a run goes.
 #[derive(Clone, Debug)]
-pub struct Progress {
+pub struct RunProgress {
     /// Since the start.
     pub elapsed: Duration,
     /// Figures so far, of all agents.
-    pub figures: Figures,
+    pub figures: IntervalFigures,
     /// Requests in flight at the agents' last words.
     pub in_flight: u64,
     /// Connections open then.
@@ -202,7 +202,7 @@ impl Collected {
 /// A coordinator with its connection.
 #[derive(Debug)]
 pub struct Coordinator {
-    bus: Bus,
+    bus: NatsBus,
     stop: watch::Receiver<bool>,
     key: Option<SigningKey>,
     on_loss: OnLoss,
@@ -215,7 +215,7 @@ impl Coordinator {
     /// measured.
     pub async fn connect(options: &BusOptions, stop: watch::Receiver<bool>) -> Result<Coordinator, RunError> {
         Ok(Coordinator {
-            bus: Bus::open(options).await?,
+            bus: NatsBus::open(options).await?,
             stop,
             key: None,
             on_loss: OnLoss::default(),
@@ -246,9 +246,9 @@ impl Coordinator {
     pub async fn run(
         &mut self,
         plan: Plan,
-        wanted: Wanted,
+        wanted: WantedAgents,
         announce: impl FnOnce(&RunDocument, SystemTime),
-        say: impl FnMut(&Progress),
+        say: impl FnMut(&RunProgress),
     ) -> Result<Collected, RunError> {
         let carried_out = self.carry_out(plan, wanted, announce, say).await;
         carried_out.map_err(|error| match error {
@@ -260,9 +260,9 @@ impl Coordinator {
     async fn carry_out(
         &mut self,
         plan: Plan,
-        wanted: Wanted,
+        wanted: WantedAgents,
         announce: impl FnOnce(&RunDocument, SystemTime),
-        mut say: impl FnMut(&Progress),
+        mut say: impl FnMut(&RunProgress),
     ) -> Result<Collected, RunError> {
         let complaints = self.bus.complaints.clone();
         let cards = complaints.or(self.find(&wanted)).await?;
@@ -316,7 +316,7 @@ impl Coordinator {
         lease: Lease,
         document: RunDocument,
         go: u64,
-        say: &mut impl FnMut(&Progress),
+        say: &mut impl FnMut(&RunProgress),
     ) -> Result<Collected, RunError> {
         let run = document.run.clone();
         let mut collected = self.follow(&lease, document, go, say).await;
@@ -349,7 +349,11 @@ impl Coordinator {
     }
 
     /// Continues with a run that another coordinator started, if that one has ended.
-    pub async fn resume(mut self, run: &str, mut say: impl FnMut(&Progress)) -> Result<Collected, RunError> {
+    pub async fn resume(
+        mut self,
+        run: &str,
+        mut say: impl FnMut(&RunProgress),
+    ) -> Result<Collected, RunError> {
         let no_run = || RunError::NoRun(run.to_owned());
         if !keys::is_name(run) {
             return Err(no_run());
@@ -366,13 +370,13 @@ impl Coordinator {
     }
 
     /// Agents that are free, as many as wanted.
-    async fn find(&mut self, wanted: &Wanted) -> Result<Vec<AgentCard>, RunError> {
+    async fn find(&mut self, wanted: &WantedAgents) -> Result<Vec<AgentCard>, RunError> {
         let deadline = Instant::now() + AGENTS_WITHIN;
         let mut roster = self.bus.roster().await?;
         loop {
             let is_asked_for = |card: &&AgentCard| match wanted {
-                Wanted::Number(_) => true,
-                Wanted::Label(label) => card.labels.contains(label),
+                WantedAgents::Number(_) => true,
+                WantedAgents::Label(label) => card.labels.contains(label),
             };
             let asked_for: Vec<_> = roster.agents().into_iter().flatten().filter(is_asked_for).collect();
             let other = |card: &&AgentCard| Some((card.name.clone(), card.other_version()?));
@@ -380,16 +384,16 @@ impl Coordinator {
             let is_free = |card: &&AgentCard| card.run.is_none() && card.other_version().is_none();
             let mut free: Vec<AgentCard> = asked_for.into_iter().filter(is_free).cloned().collect();
             // All agents with the label are meant, also those that cannot read the plan.
-            if matches!(wanted, Wanted::Label(_)) && !others.is_empty() {
+            if matches!(wanted, WantedAgents::Label(_)) && !others.is_empty() {
                 return Err(RunError::OtherVersions(others));
             }
             let enough = match wanted {
-                Wanted::Number(n) => free.len() >= *n as usize,
+                WantedAgents::Number(n) => free.len() >= *n as usize,
                 // Those that belong together appear within moments of each other.
-                Wanted::Label(_) => !free.is_empty(),
+                WantedAgents::Label(_) => !free.is_empty(),
             };
             if enough {
-                if let Wanted::Number(n) = wanted {
+                if let WantedAgents::Number(n) = wanted {
                     free.truncate(*n as usize);
                 }
                 return Ok(free);
@@ -417,7 +421,7 @@ impl Coordinator {
         let text = self.written(document)?;
         let all_ready = [keys::ready(run, "*")];
         let mut answers =
-            Changes::open(&self.bus.runs, &all_ready, Since::Now).await.map_err(BusError::new)?;
+            Changes::open(&self.bus.runs, &all_ready, ChangesSince::Now).await.map_err(BusError::new)?;
         self.bus.create(&keys::plan(run), encrypted).await?;
         self.bus.create(&keys::document(run), text).await?;
         let deadline = Instant::now() + READY_WITHIN;
@@ -436,7 +440,7 @@ impl Coordinator {
                 continue;
             };
             let name = waiting.swap_remove(at);
-            match serde_json::from_slice::<Ready>(&entry.value) {
+            match serde_json::from_slice::<AgentReady>(&entry.value) {
                 Ok(ready) => {
                     let (offset_ns, uncertainty_ns) = (ready.clock_offset_ns, ready.clock_uncertainty_ns);
                     clocks.insert(name.to_owned(), ClockOffset { offset_ns, uncertainty_ns });
@@ -499,7 +503,7 @@ impl Coordinator {
     }
 
     /// Looks which agents of a run are at work; `None`: the bus did not answer.
-    async fn look(&self, merger: &Merger) -> Option<Vec<Seen>> {
+    async fn look(&self, merger: &Merger) -> Option<Vec<PresentAgent>> {
         let unfinished = merger.unfinished().map(|share| share.agent.as_str());
         timeout(LOOK_WITHIN, self.bus.present(unfinished)).await.ok()?.ok()
     }
@@ -539,13 +543,13 @@ impl Coordinator {
         lease: &Lease,
         document: RunDocument,
         go: u64,
-        say: &mut impl FnMut(&Progress),
+        say: &mut impl FnMut(&RunProgress),
     ) -> Result<Collected, RunError> {
         let run = document.run.clone();
         let messages = messages(&self.bus, &run, 1).await?;
         let (payloads, mut arrived) = mpsc::channel(WAITING);
         // The stream of messages must not be dropped in the middle of a step, as a time limit would.
-        let reading = Reading(tokio::spawn(read(self.bus.clone(), run.clone(), messages, payloads)));
+        let reading = ReaderTask(tokio::spawn(read(self.bus.clone(), run.clone(), messages, payloads)));
         let mut merger = Merger::new(document);
         let before = self.takeovers(&run).await?;
         for takeover in &before {
@@ -623,16 +627,16 @@ impl Coordinator {
 
 /// Ends the task that reads messages when the coordinator needs no more.
 #[derive(Debug)]
-struct Reading(JoinHandle<()>);
+struct ReaderTask(JoinHandle<()>);
 
-impl Drop for Reading {
+impl Drop for ReaderTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// The run's messages, from this one in the stream on.
-async fn messages(bus: &Bus, run: &str, from: u64) -> Result<Ordered, BusError> {
+async fn messages(bus: &NatsBus, run: &str, from: u64) -> Result<Ordered, BusError> {
     let filter_subject = keys::subjects(run);
     let deliver_policy = DeliverPolicy::ByStartSequence { start_sequence: from };
     let config = OrderedConfig { filter_subject, deliver_policy, ..OrderedConfig::default() };
@@ -641,7 +645,7 @@ async fn messages(bus: &Bus, run: &str, from: u64) -> Result<Ordered, BusError> 
 }
 
 /// Reads the run's messages, however often the broker is away meanwhile.
-async fn read(bus: Bus, run: String, mut of_run: Ordered, payloads: mpsc::Sender<bytes::Bytes>) {
+async fn read(bus: NatsBus, run: String, mut of_run: Ordered, payloads: mpsc::Sender<bytes::Bytes>) {
     let mut next = 1;
     loop {
         while let Ok(Some(Ok(message))) = timeout(QUIET, of_run.next()).await {
@@ -690,9 +694,9 @@ fn left_behind(merger: &Merger, presence: &Presence) -> Vec<String> {
     idle.iter().map(said).collect()
 }
 
-fn progress(merger: &Merger, elapsed: Duration, is_cut_off: bool, old: Option<Duration>) -> Progress {
+fn progress(merger: &Merger, elapsed: Duration, is_cut_off: bool, old: Option<Duration>) -> RunProgress {
     let (figures, in_flight, open) = merger.so_far();
-    Progress {
+    RunProgress {
         elapsed,
         figures,
         in_flight,

@@ -16,7 +16,7 @@ pub const MOST_AGENTS: usize = 4096;
 
 /// One agent's part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Share {
+pub struct RunShare {
     /// The agent's name.
     pub agent: String,
     /// Which start of the agent: a restarted one is another.
@@ -32,7 +32,7 @@ pub struct Share {
 
 /// The part of a run document that lets its agents read the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sealed {
+pub struct SealedPlan {
     /// The public key of this run alone by which it is sealed.
     pub by: String,
     /// The plan's key, sealed to each agent: by incarnation, Base64.
@@ -49,7 +49,7 @@ pub struct Takeover {
     /// The run.
     pub run: String,
     /// The agent that takes over, and the threads of its new share.
-    pub share: Share,
+    pub share: RunShare,
     /// The lost agent.
     pub lost: String,
     /// What the lost agent has reported: all that was due before this moment of the run,
@@ -87,12 +87,12 @@ pub struct RunDocument {
     pub plan: Plan,
     /// How its agents read the whole plan, which is under a key of its own.
     #[serde(default)]
-    pub sealed: Sealed,
+    pub sealed: SealedPlan,
     /// Whether agents report each request.
     #[serde(default)]
     pub log_requests: bool,
     /// The agents, in the order of their threads.
-    pub shares: Vec<Share>,
+    pub shares: Vec<RunShare>,
 }
 
 /// The part of a run document that all versions can read.
@@ -197,7 +197,7 @@ pub fn differing_kernels(cards: &[AgentCard]) -> Option<String> {
 
 /// An agent's answer to a run document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ready {
+pub struct AgentReady {
     /// Which start of the agent.
     pub incarnation: String,
     /// Why it does not take part; `None`: it is ready.
@@ -240,7 +240,7 @@ pub fn split(
     plan: &Plan,
     threads: Option<u32>,
     agents: &[(String, String, u32)],
-) -> Result<Vec<Share>, SplitError> {
+) -> Result<Vec<RunShare>, SplitError> {
     if agents.len() > MOST_AGENTS {
         return Err(SplitError::TooManyAgents);
     }
@@ -261,8 +261,13 @@ pub fn split(
     }
     let mut first_thread = 0;
     let share = |((agent, incarnation, _), threads): (&(String, String, u32), u32)| {
-        let share =
-            Share { agent: agent.clone(), incarnation: incarnation.clone(), first_thread, threads, part: 0 };
+        let share = RunShare {
+            agent: agent.clone(),
+            incarnation: incarnation.clone(),
+            first_thread,
+            threads,
+            part: 0,
+        };
         first_thread += threads;
         share
     };
@@ -276,7 +281,7 @@ impl RunDocument {
     }
 
     /// The part of an agent.
-    pub fn share_of(&self, agent: &str, incarnation: &str) -> Option<&Share> {
+    pub fn share_of(&self, agent: &str, incarnation: &str) -> Option<&RunShare> {
         self.shares.iter().find(|share| share.agent == agent && share.incarnation == incarnation)
     }
 }

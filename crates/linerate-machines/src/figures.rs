@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Counts and latencies of one interval, or of several added up.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Figures {
+pub struct IntervalFigures {
     /// Requests.
     pub requests: Requests,
     /// Responses that were not good.
@@ -32,10 +32,10 @@ pub struct Figures {
     pub waited: Histogram,
 }
 
-impl Figures {
+impl IntervalFigures {
     /// The state of a run at one moment.
-    pub fn of_snapshot(snapshot: &Snapshot) -> Figures {
-        Figures {
+    pub fn of_snapshot(snapshot: &Snapshot) -> IntervalFigures {
+        IntervalFigures {
             requests: snapshot.requests,
             bad: snapshot.bad,
             failures: snapshot.failures.clone(),
@@ -49,8 +49,8 @@ impl Figures {
     }
 
     /// The same figures at the end of a run.
-    pub fn of_outcome(outcome: &Outcome) -> Figures {
-        Figures {
+    pub fn of_outcome(outcome: &Outcome) -> IntervalFigures {
+        IntervalFigures {
             requests: outcome.requests,
             bad: outcome.bad,
             failures: outcome.failures.clone(),
@@ -70,13 +70,13 @@ impl Figures {
 
     /// What came since an earlier state of the same run.
     #[must_use]
-    pub fn since(&self, earlier: &Figures) -> Figures {
+    pub fn since(&self, earlier: &IntervalFigures) -> IntervalFigures {
         let before = |status: &u16| earlier.status.get(status).copied().unwrap_or(0);
         let status = self.status.iter().map(|(code, n)| (*code, n.saturating_sub(before(code))));
         let (mut latency, mut waited) = (self.latency.clone(), self.waited.clone());
         latency.subtract(&earlier.latency);
         waited.subtract(&earlier.waited);
-        Figures {
+        IntervalFigures {
             requests: self.requests.since(&earlier.requests),
             bad: self.bad.since(&earlier.bad),
             failures: self.failures.since(&earlier.failures),
@@ -90,7 +90,7 @@ impl Figures {
     }
 
     /// Adds another interval's, or another agent's.
-    pub fn merge(&mut self, other: &Figures) {
+    pub fn merge(&mut self, other: &IntervalFigures) {
         self.requests.merge(&other.requests);
         self.bad.merge(&other.bad);
         self.failures.merge(&other.failures);

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::bus::{AGENT_TTL, Bus, BusError, keys, unix_ns};
+use crate::bus::{AGENT_TTL, BusError, NatsBus, keys, unix_ns};
 use crate::coordinator::RunError;
 
 /// How often the key is renewed.
@@ -27,14 +27,14 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
 /// A coordinator as it names itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Holder {
+struct LeaseHolder {
     host: String,
     pid: u32,
     /// When it took the key, nanoseconds since 1970.
     since: u64,
 }
 
-impl std::fmt::Display for Holder {
+impl std::fmt::Display for LeaseHolder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "process {} on {}", self.pid, self.host)
     }
@@ -42,13 +42,13 @@ impl std::fmt::Display for Holder {
 
 /// The coordinator that a key's value names.
 pub(crate) fn holder(value: &[u8]) -> Option<String> {
-    serde_json::from_slice::<Holder>(value).ok().map(|holder| holder.to_string())
+    serde_json::from_slice::<LeaseHolder>(value).ok().map(|holder| holder.to_string())
 }
 
 /// The key of a run's coordinator, which is renewed until it is released.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    key: Key,
+    key: LeaseKey,
     run: String,
     renewing: JoinHandle<()>,
     taken_by: watch::Receiver<Option<String>>,
@@ -56,14 +56,14 @@ pub(crate) struct Lease {
 
 /// The key itself.
 #[derive(Clone, Debug)]
-struct Key {
+struct LeaseKey {
     store: kv::Store,
     name: String,
-    holder: Holder,
+    holder: LeaseHolder,
 }
 
 /// How an attempt to hold the key ended.
-enum Held {
+enum LeaseAttempt {
     /// It is ours, at this revision.
     Ours(u64),
     /// Another coordinator holds it, at this revision.
@@ -72,18 +72,22 @@ enum Held {
 
 impl Lease {
     /// Takes the key of a run. If a coordinator held it that has died, this waits until it is free.
-    pub(crate) async fn take(bus: &Bus, run: &str, stop: &watch::Receiver<bool>) -> Result<Lease, RunError> {
+    pub(crate) async fn take(
+        bus: &NatsBus,
+        run: &str,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<Lease, RunError> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
         let host = host.map_or("an unknown machine".to_owned(), |host| host.trim().to_owned());
-        let holder = Holder { host, pid: std::process::id(), since: unix_ns() };
-        let key = Key { store: bus.agents.clone(), name: keys::coordinator(run), holder };
+        let holder = LeaseHolder { host, pid: std::process::id(), since: unix_ns() };
+        let key = LeaseKey { store: bus.agents.clone(), name: keys::coordinator(run), holder };
         let deadline = Instant::now() + FREE_WITHIN;
         let mut seen = None;
         let revision = loop {
             match key.create().await? {
-                Some(Held::Ours(revision)) => break revision,
+                Some(LeaseAttempt::Ours(revision)) => break revision,
                 // A new revision means that the other coordinator still renews the key, so it is alive.
-                Some(Held::Others(revision, by))
+                Some(LeaseAttempt::Others(revision, by))
                     if *seen.get_or_insert(revision) != revision || Instant::now() >= deadline =>
                 {
                     return Err(RunError::Led { run: run.to_owned(), by });
@@ -115,7 +119,7 @@ impl Lease {
     /// The same after a last look at the key. An unreachable broker says nothing about it.
     pub(crate) async fn check_again(&self) -> Result<(), RunError> {
         self.check()?;
-        if let Ok(Ok(Some(Held::Others(_, by)))) = timeout(LEAVE_WITHIN, self.key.held()).await {
+        if let Ok(Ok(Some(LeaseAttempt::Others(_, by)))) = timeout(LEAVE_WITHIN, self.key.held()).await {
             return Err(RunError::TakenOver { run: self.run.clone(), by });
         }
         Ok(())
@@ -125,7 +129,7 @@ impl Lease {
     pub(crate) async fn leave(self) {
         self.renewing.abort();
         let free = async {
-            if let Ok(Some(Held::Ours(revision))) = self.key.held().await {
+            if let Ok(Some(LeaseAttempt::Ours(revision))) = self.key.held().await {
                 let _ = self.key.store.delete_expect_revision(&self.key.name, Some(revision)).await;
             }
         };
@@ -139,28 +143,28 @@ impl Drop for Lease {
     }
 }
 
-impl Key {
+impl LeaseKey {
     fn value(&self) -> Result<Vec<u8>, BusError> {
         serde_json::to_vec(&self.holder).map_err(BusError::new)
     }
 
     /// Creates the key, if it is free. `None`: it became free or changed meanwhile.
-    async fn create(&self) -> Result<Option<Held>, BusError> {
+    async fn create(&self) -> Result<Option<LeaseAttempt>, BusError> {
         match self.store.create(&self.name, self.value()?.into()).await {
-            Ok(revision) => Ok(Some(Held::Ours(revision))),
+            Ok(revision) => Ok(Some(LeaseAttempt::Ours(revision))),
             Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => self.held().await,
             Err(error) => Err(BusError::new(error)),
         }
     }
 
     /// The present holder of the key; `None`: it is free.
-    async fn held(&self) -> Result<Option<Held>, BusError> {
+    async fn held(&self) -> Result<Option<LeaseAttempt>, BusError> {
         let entry = self.store.entry(&self.name).await.map_err(BusError::new)?;
         Ok(entry.filter(|entry| entry.operation == kv::Operation::Put).map(|entry| {
-            match serde_json::from_slice::<Holder>(&entry.value) {
-                Ok(holder) if holder == self.holder => Held::Ours(entry.revision),
-                Ok(holder) => Held::Others(entry.revision, holder.to_string()),
-                Err(_) => Held::Others(entry.revision, "an unknown process".to_owned()),
+            match serde_json::from_slice::<LeaseHolder>(&entry.value) {
+                Ok(holder) if holder == self.holder => LeaseAttempt::Ours(entry.revision),
+                Ok(holder) => LeaseAttempt::Others(entry.revision, holder.to_string()),
+                Err(_) => LeaseAttempt::Others(entry.revision, "an unknown process".to_owned()),
             }
         }))
     }
@@ -176,8 +180,8 @@ impl Key {
                 // The key ended while no broker was there, or an acknowledgement was lost.
                 Ok(Err(error)) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
                     match timeout(RENEW, self.create()).await {
-                        Ok(Ok(Some(Held::Ours(next)))) => revision = next,
-                        Ok(Ok(Some(Held::Others(_, by)))) => return by,
+                        Ok(Ok(Some(LeaseAttempt::Ours(next)))) => revision = next,
+                        Ok(Ok(Some(LeaseAttempt::Others(_, by)))) => return by,
                         _ => {}
                     }
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::jetstream::kv;
 use tokio::time::Instant;
 
-use crate::bus::{Bus, BusError, BusOptions, Changes, Since, keys};
+use crate::bus::{BusError, BusOptions, Changes, ChangesSince, NatsBus, keys};
 use crate::document::AgentCard;
 use crate::lease;
 
@@ -56,14 +56,14 @@ impl Listing {
 
 /// Lists what is there now.
 pub async fn list(options: &BusOptions) -> Result<Listing, BusError> {
-    let bus = Bus::open(options).await?;
+    let bus = NatsBus::open(options).await?;
     let complaints = bus.complaints.clone();
     complaints.or(list_on(&bus)).await
 }
 
-async fn list_on(bus: &Bus) -> Result<Listing, BusError> {
+async fn list_on(bus: &NatsBus) -> Result<Listing, BusError> {
     let mut changes =
-        Changes::open(&bus.agents, &[">".to_owned()], Since::Present).await.map_err(BusError::new)?;
+        Changes::open(&bus.agents, &[">".to_owned()], ChangesSince::Present).await.map_err(BusError::new)?;
     let (mut listing, mut seen) = (Listing::default(), BTreeSet::new());
     while let Some(entry) = changes.next_until(Instant::now() + KEY_WITHIN).await {
         // A key that is renewed meanwhile comes again.
@@ -79,7 +79,7 @@ async fn list_on(bus: &Bus) -> Result<Listing, BusError> {
 
 /// Orders the agents of a run to end; an error if there is no such run under way.
 pub async fn stop(options: &BusOptions, run: &str) -> Result<(), BusError> {
-    let bus = Bus::open(options).await?;
+    let bus = NatsBus::open(options).await?;
     let complaints = bus.complaints.clone();
     let stopping = async {
         let listing = list_on(&bus).await?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::document::{OnLoss, SCHEMA, Share, Takeover};
+use crate::document::{OnLoss, RunShare, SCHEMA, Takeover};
 use crate::merge::Merger;
 use crate::presence::Presence;
 
@@ -24,7 +24,7 @@ const MOST_TAKEOVERS: u32 = 256;
 #[derive(Debug)]
 pub struct Losses {
     run: String,
-    handled: BTreeSet<Share>,
+    handled: BTreeSet<RunShare>,
     takeovers: u32,
 }
 
@@ -34,9 +34,9 @@ pub enum Remedy {
     /// Gives a share to another agent; the takeover's number.
     Give(u32, Takeover),
     /// No agent can take it over.
-    Nobody(Share),
+    Nobody(RunShare),
     /// Ends the run.
-    Abort(Share),
+    Abort(RunShare),
 }
 
 impl Losses {
@@ -54,10 +54,10 @@ impl Losses {
         elapsed: Duration,
     ) -> Vec<Remedy> {
         let lagging = merger.lagging(elapsed, LAG);
-        let is_lost = |share: &&Share| presence.is_lost(share) && !self.handled.contains(*share);
-        let lost: Vec<Share> = lagging.iter().filter(is_lost).cloned().collect();
-        let is_alive = |share: &&Share| !presence.is_lost(share) && !lagging.contains(*share);
-        let alive: Vec<&Share> = merger.unfinished().filter(is_alive).collect();
+        let is_lost = |share: &&RunShare| presence.is_lost(share) && !self.handled.contains(*share);
+        let lost: Vec<RunShare> = lagging.iter().filter(is_lost).cloned().collect();
+        let is_alive = |share: &&RunShare| !presence.is_lost(share) && !lagging.contains(*share);
+        let alive: Vec<&RunShare> = merger.unfinished().filter(is_alive).collect();
         let mut remedies = Vec::new();
         for share in lost {
             self.handled.insert(share.clone());
@@ -70,12 +70,12 @@ impl Losses {
         remedies
     }
 
-    fn give(&mut self, merger: &Merger, alive: &[&Share], lost: Share, elapsed: Duration) -> Remedy {
+    fn give(&mut self, merger: &Merger, alive: &[&RunShare], lost: RunShare, elapsed: Duration) -> Remedy {
         let plan = merger.plan();
         let at = Duration::from_secs((elapsed + NOTICE).as_secs() + 1);
         let over = plan.stop.duration.is_some_and(|duration| at >= plan.warm_up + duration);
         // The agent with the fewest threads takes it; shares already given count.
-        let load = |agent: &Share| {
+        let load = |agent: &RunShare| {
             let same = merger.shares().iter().filter(|s| s.incarnation == agent.incarnation);
             same.map(|s| s.threads).sum::<u32>()
         };
@@ -89,7 +89,7 @@ impl Losses {
             0 => Duration::ZERO,
             seconds => plan.warm_up + Duration::from_secs(seconds),
         };
-        let share = Share {
+        let share = RunShare {
             agent: taker.agent.clone(),
             incarnation: taker.incarnation.clone(),
             first_thread: lost.first_thread,

@@ -12,10 +12,12 @@ use linerate_load::Plan;
 use linerate_load::outcome::{Interval, MachineNow, Outcome, Requests, Window};
 use linerate_load::request_log::Entry;
 
-use self::series::Series;
-use crate::document::{MOST_AGENTS, RunDocument, SCHEMA, Share, Takeover};
-use crate::figures::Figures;
-use crate::message::{Digests, LOGS_PER_SECOND, Logged, Message, MessageDigest, Word, digest_of};
+use self::series::RunSeries;
+use crate::document::{MOST_AGENTS, RunDocument, RunShare, SCHEMA, Takeover};
+use crate::figures::IntervalFigures;
+use crate::message::{
+    AgentMessage, Digests, LOGS_PER_SECOND, LoggedRequest, MessageDigest, MessageWord, digest_of,
+};
 
 /// Most seconds of a run whose series is kept. Reason: a week; a hostile agent could name any.
 const MOST_SECONDS: u64 = 7 * 24 * 3600;
@@ -28,18 +30,18 @@ const MOST_MESSAGES: u64 = MOST_SECONDS * (1 + LOGS_PER_SECOND) + 2;
 #[derive(Debug)]
 pub struct Merger {
     document: RunDocument,
-    parts: Vec<Part>,
+    parts: Vec<AgentSum>,
     /// Where the part of an agent, its incarnation and its number is.
     places: HashMap<(String, String, u32), usize>,
     /// When the shares that were taken over begin.
-    joined: BTreeMap<Share, Duration>,
+    joined: BTreeMap<RunShare, Duration>,
     /// All intervals of all agents.
-    sum: Figures,
+    sum: IntervalFigures,
     /// The outcomes of the agents that have ended.
     ended: Outcome,
     /// Why the first agent that could not reach the server failed.
     unreachable: Option<String>,
-    series: Series,
+    series: RunSeries,
     /// Parts whose messages are all here.
     complete: usize,
     /// Messages that are not of this run, or that contradict what an agent said before.
@@ -54,14 +56,14 @@ pub struct Merger {
 
 /// One agent's sum.
 #[derive(Debug, Default)]
-struct Part {
+struct AgentSum {
     digests: Digests,
     last_second: Option<u64>,
     /// Of its intervals.
     requests: Requests,
     samples: u64,
     /// All its intervals, until it has ended: its outcome then takes their place.
-    sum: Figures,
+    sum: IntervalFigures,
     in_flight: u64,
     open: u64,
     latest: Option<u64>,
@@ -106,7 +108,7 @@ pub enum Standing {
 #[derive(Clone, Debug)]
 pub struct AgentResult {
     /// The agent's part of the plan.
-    pub share: Share,
+    pub share: RunShare,
     /// Whether its figures are whole.
     pub standing: Standing,
     /// What it measured; of an agent that did not end, the sum of its intervals.
@@ -156,17 +158,17 @@ impl AgentFigures {
 impl Merger {
     /// Nothing yet.
     pub fn new(document: RunDocument) -> Merger {
-        let parts = document.shares.iter().map(|_| Part::default()).collect();
+        let parts = document.shares.iter().map(|_| AgentSum::default()).collect();
         let places = document.shares.iter().enumerate().map(|(i, share)| (place(share), i)).collect();
         Merger {
             document,
             parts,
             places,
             joined: BTreeMap::new(),
-            sum: Figures::default(),
+            sum: IntervalFigures::default(),
             ended: Outcome::default(),
             unreachable: None,
-            series: Series::new(),
+            series: RunSeries::new(),
             complete: 0,
             refused: 0,
             unread: 0,
@@ -184,15 +186,15 @@ impl Merger {
             self.joined.insert(takeover.share.clone(), Duration::from_nanos(takeover.at_ns));
             self.places.insert(place(&takeover.share), self.parts.len());
             self.document.shares.push(takeover.share.clone());
-            self.parts.push(Part::default());
+            self.parts.push(AgentSum::default());
         }
         is_new
     }
 
     /// Shares that have not ended and are behind by more than `most`, at this moment of the run.
-    pub fn lagging(&self, elapsed: Duration, most: Duration) -> Vec<Share> {
+    pub fn lagging(&self, elapsed: Duration, most: Duration) -> Vec<RunShare> {
         let warm_up = self.document.plan.warm_up;
-        let is_behind = |(share, part): &(&Share, &Part)| {
+        let is_behind = |(share, part): &(&RunShare, &AgentSum)| {
             let joined = self.joined.get(*share).copied().unwrap_or_default();
             let reported = warm_up + Duration::from_secs(part.seconds());
             part.last.is_none() && elapsed > reported.max(joined) + most
@@ -207,7 +209,7 @@ impl Merger {
     }
 
     /// All shares of the run.
-    pub fn shares(&self) -> &[Share] {
+    pub fn shares(&self) -> &[RunShare] {
         &self.document.shares
     }
 
@@ -218,14 +220,14 @@ impl Merger {
 
     /// What a lost agent's share has reported: the seconds that are accounted for, and the requests
     /// that it sent.
-    pub fn reported(&self, share: &Share) -> (u64, u64) {
+    pub fn reported(&self, share: &RunShare) -> (u64, u64) {
         let part = self.places.get(&place(share)).map(|i| &self.parts[*i]);
         part.map_or((0, 0), |part| (part.seconds(), part.requests.sent))
     }
 
     /// Adds a message as it came; whether it was new and of this run.
     pub fn add(&mut self, bytes: &[u8]) -> bool {
-        let added = match serde_json::from_slice::<Message>(bytes) {
+        let added = match serde_json::from_slice::<AgentMessage>(bytes) {
             Ok(message) => self.add_message(message, digest_of(bytes)),
             Err(_) => {
                 self.unread += 1;
@@ -236,8 +238,8 @@ impl Merger {
         added
     }
 
-    fn add_message(&mut self, message: Message, digest: MessageDigest) -> bool {
-        let Message { schema, run, agent, incarnation, part, seq, word } = message;
+    fn add_message(&mut self, message: AgentMessage, digest: MessageDigest) -> bool {
+        let AgentMessage { schema, run, agent, incarnation, part, seq, word } = message;
         let of_this_run = schema == SCHEMA && run == self.document.run;
         let (true, Some(i)) = (of_this_run, self.places.get(&(agent, incarnation, part))) else {
             return false;
@@ -248,7 +250,7 @@ impl Merger {
             return false;
         }
         match word {
-            Word::Interval { second, in_flight, open, figures } => {
+            MessageWord::Interval { second, in_flight, open, figures } => {
                 if second > MOST_SECONDS {
                     return false;
                 }
@@ -261,20 +263,20 @@ impl Merger {
                     part.answered = figures.requests.answered;
                 }
             }
-            Word::Requests { entries, left_out } => {
+            MessageWord::Requests { entries, left_out } => {
                 part.digests.insert(seq, &digest);
-                let entries: Vec<Entry> = entries.iter().filter_map(Logged::entry).collect();
+                let entries: Vec<Entry> = entries.iter().filter_map(LoggedRequest::entry).collect();
                 self.logged.extend(entries);
                 self.log_left_out += left_out;
             }
-            Word::Final { digest, left, outcome } => {
+            MessageWord::Final { digest, left, outcome } => {
                 // An agent that contradicts itself is shown as altered, not believed.
                 if part.digests.highest().is_some_and(|highest| highest > seq) {
                     return false;
                 }
                 let samples = outcome.latency.main().count();
                 part.last = Some(Last { seq, digest, samples, left, figures: AgentFigures::of(&outcome) });
-                part.sum = Figures::default();
+                part.sum = IntervalFigures::default();
                 (part.in_flight, part.open) = (0, 0);
                 self.ended.merge(&outcome);
                 self.unreachable = self.unreachable.take().or(outcome.unreachable);
@@ -290,7 +292,7 @@ impl Merger {
     }
 
     /// Agents that have not sent their last message.
-    pub fn unfinished(&self) -> impl Iterator<Item = &Share> {
+    pub fn unfinished(&self) -> impl Iterator<Item = &RunShare> {
         self.document.shares.iter().zip(&self.parts).filter(|(_, part)| part.last.is_none()).map(|(s, _)| s)
     }
 
@@ -315,8 +317,8 @@ impl Merger {
     }
 
     /// The run's figures so far, with requests in flight and open connections.
-    pub fn so_far(&self) -> (Figures, u64, u64) {
-        let of = |what: fn(&Part) -> u64| self.parts.iter().map(what).sum();
+    pub fn so_far(&self) -> (IntervalFigures, u64, u64) {
+        let of = |what: fn(&AgentSum) -> u64| self.parts.iter().map(what).sum();
         (self.sum.clone(), of(|p| p.in_flight), of(|p| p.open))
     }
 
@@ -345,7 +347,7 @@ impl Merger {
 
     /// Each agent's share of the result.
     pub fn agents(&self) -> Vec<AgentResult> {
-        let result = |(share, part): (&Share, &Part)| AgentResult {
+        let result = |(share, part): (&RunShare, &AgentSum)| AgentResult {
             share: share.clone(),
             standing: part.standing(),
             figures: match &part.last {
@@ -381,12 +383,12 @@ impl Merger {
     }
 }
 
-fn place(share: &Share) -> (String, String, u32) {
+fn place(share: &RunShare) -> (String, String, u32) {
     (share.agent.clone(), share.incarnation.clone(), share.part)
 }
 
-impl Part {
-    fn add(&mut self, second: u64, figures: &Figures) {
+impl AgentSum {
+    fn add(&mut self, second: u64, figures: &IntervalFigures) {
         self.last_second = self.last_second.max(Some(second));
         self.requests.merge(&figures.requests);
         self.samples += figures.ranked().count();

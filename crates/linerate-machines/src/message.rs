@@ -8,12 +8,12 @@ use linerate_load::Outcome;
 use linerate_load::request_log::{End, Entry, Times};
 use serde::{Deserialize, Serialize};
 
-use crate::figures::Figures;
+use crate::figures::IntervalFigures;
 
 /// A message of an agent. Its place in the order of the agent's messages makes adding it up
 /// idempotent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Message {
+pub struct AgentMessage {
     /// [`SCHEMA`](crate::document::SCHEMA).
     pub schema: String,
     /// The run.
@@ -28,13 +28,13 @@ pub struct Message {
     /// Number of the message of this share, from 0.
     pub seq: u64,
     /// What it says.
-    pub word: Word,
+    pub word: MessageWord,
 }
 
 /// The two kinds of message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Word {
+pub enum MessageWord {
     /// Figures since the message before.
     Interval {
         /// Whole seconds from the start of measuring to the interval's beginning.
@@ -44,12 +44,12 @@ pub enum Word {
         /// Connections open at its end.
         open: u64,
         /// The figures of this interval alone.
-        figures: Box<Figures>,
+        figures: Box<IntervalFigures>,
     },
     /// What became of requests, one by one.
     Requests {
         /// The requests.
-        entries: Vec<Logged>,
+        entries: Vec<LoggedRequest>,
         /// Requests before them that are in no message: they were too many.
         left_out: u64,
     },
@@ -67,14 +67,25 @@ pub enum Word {
 
 /// An entry of the log of requests, in the order of [`Entry`]'s fields: as short as JSON allows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Logged(u64, u32, u32, u16, u16, u16, String, i64, i64, Option<[u64; 3]>);
+pub struct LoggedRequest(u64, u32, u32, u16, u16, u16, String, i64, i64, Option<[u64; 3]>);
 
-impl Logged {
+impl LoggedRequest {
     /// As it is sent.
-    pub fn of(entry: &Entry) -> Logged {
+    pub fn of(entry: &Entry) -> LoggedRequest {
         let Entry { number, step, count, request, thread, status, end, due_ns, sent_ns, times } = *entry;
         let times = times.map(|t| [t.first_byte_ns, t.from_sent_ns, t.from_due_ns]);
-        Logged(number, step, count, request, thread, status, end.word().to_owned(), due_ns, sent_ns, times)
+        LoggedRequest(
+            number,
+            step,
+            count,
+            request,
+            thread,
+            status,
+            end.word().to_owned(),
+            due_ns,
+            sent_ns,
+            times,
+        )
     }
 
     /// How many requests it stands for.
@@ -84,7 +95,8 @@ impl Logged {
 
     /// The entry; `None`: its end has a word that is unknown here.
     pub fn entry(&self) -> Option<Entry> {
-        let Logged(number, step, count, request, thread, status, ref end, due_ns, sent_ns, times) = *self;
+        let LoggedRequest(number, step, count, request, thread, status, ref end, due_ns, sent_ns, times) =
+            *self;
         let end = End::of_word(end)?;
         let times = times.map(|[first_byte_ns, from_sent_ns, from_due_ns]| Times {
             first_byte_ns,
@@ -179,7 +191,7 @@ impl Digests {
     }
 }
 
-impl Message {
+impl AgentMessage {
     /// Under this name the broker drops a second copy.
     pub fn id(&self) -> String {
         format!("{}/{}/{}.{}/{}", self.run, self.agent, self.incarnation, self.part, self.seq)
@@ -214,9 +226,9 @@ mod tests {
             sent_ns: 7,
             times,
         };
-        let bytes = serde_json::to_vec(&Logged::of(&entry)).unwrap();
+        let bytes = serde_json::to_vec(&LoggedRequest::of(&entry)).unwrap();
         assert!(bytes.len() < 80, "{}", String::from_utf8_lossy(&bytes));
-        assert_eq!(serde_json::from_slice::<Logged>(&bytes).unwrap().entry(), Some(entry));
+        assert_eq!(serde_json::from_slice::<LoggedRequest>(&bytes).unwrap().entry(), Some(entry));
     }
 
     /// The keys of these maps are structs, which JSON does not have as keys.
@@ -228,17 +240,18 @@ mod tests {
             handshakes.agreed.insert(agreed, count);
         }
         let outcome = Outcome { tls: Some(handshakes.clone()), ..Outcome::default() };
-        let message = Message {
+        let message = AgentMessage {
             schema: SCHEMA.to_owned(),
             run: "r".to_owned(),
             agent: "a".to_owned(),
             incarnation: "1".to_owned(),
             part: 0,
             seq: 0,
-            word: Word::Final { digest: String::new(), left: false, outcome: Box::new(outcome) },
+            word: MessageWord::Final { digest: String::new(), left: false, outcome: Box::new(outcome) },
         };
         let bytes = message.to_bytes().unwrap();
-        let Word::Final { outcome, .. } = serde_json::from_slice::<Message>(&bytes).unwrap().word else {
+        let MessageWord::Final { outcome, .. } = serde_json::from_slice::<AgentMessage>(&bytes).unwrap().word
+        else {
             panic!("it is the last message");
         };
         assert_eq!(outcome.tls, Some(handshakes));

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::bus::Seen;
-use crate::document::Share;
+use crate::bus::PresentAgent;
+use crate::document::RunShare;
 
 /// Two looks further apart than this say nothing together. Reason: they are a second apart.
 const APART: Duration = Duration::from_secs(4);
@@ -61,8 +61,8 @@ impl Presence {
     pub(crate) fn note<'a>(
         &mut self,
         now: Duration,
-        there: Option<&[Seen]>,
-        unfinished: impl Iterator<Item = &'a Share>,
+        there: Option<&[PresentAgent]>,
+        unfinished: impl Iterator<Item = &'a RunShare>,
     ) {
         let is_apart = self.last.is_some_and(|last| now > last + APART);
         self.last = Some(now);
@@ -76,7 +76,7 @@ impl Presence {
         }
         self.answers_since.get_or_insert(now);
         self.agents.values_mut().for_each(|renewal| renewal.is_there = false);
-        for Seen { card, revision } in there {
+        for PresentAgent { card, revision } in there {
             let works_for_us = card.run.as_ref() == Some(&self.run);
             let new = Renewal { revision: *revision, at: now, is_there: true, works_for_us };
             let known = self.agents.entry(card.incarnation.clone()).or_insert(new);
@@ -95,13 +95,13 @@ impl Presence {
         (self.answers_since, self.gone_since) = (None, None);
     }
 
-    fn has_key(&self, share: &Share) -> bool {
+    fn has_key(&self, share: &RunShare) -> bool {
         self.agents.get(&share.incarnation).is_some_and(|renewal| renewal.is_there && renewal.works_for_us)
     }
 
     /// Whether the agent of a share does not work on it any more. Only looks that the bus answered
     /// decide.
-    pub(crate) fn is_lost(&self, share: &Share) -> bool {
+    pub(crate) fn is_lost(&self, share: &RunShare) -> bool {
         let Some((now, since)) = self.last.zip(self.answers_since) else { return false };
         let patience = if self.was_away { RETURNS_WITHIN } else { RENEWS_WITHIN };
         if now < since + patience {
@@ -114,7 +114,7 @@ impl Presence {
     }
 
     /// Whether an agent is there and works on this run no more.
-    pub(crate) fn is_idle(&self, share: &Share) -> bool {
+    pub(crate) fn is_idle(&self, share: &RunShare) -> bool {
         self.agents.get(&share.incarnation).is_some_and(|renewal| renewal.is_there && !renewal.works_for_us)
     }
 
@@ -129,18 +129,21 @@ mod tests {
     use super::*;
     use crate::document::AgentCard;
 
-    fn share() -> Share {
-        Share { agent: "a".to_owned(), incarnation: "1".to_owned(), first_thread: 0, threads: 1, part: 0 }
+    fn share() -> RunShare {
+        RunShare { agent: "a".to_owned(), incarnation: "1".to_owned(), first_thread: 0, threads: 1, part: 0 }
     }
 
-    fn seen(revision: u64, run: Option<&str>) -> Seen {
+    fn seen(revision: u64, run: Option<&str>) -> PresentAgent {
         let run = run.map(str::to_owned);
         let incarnation = "1".to_owned();
-        Seen { card: AgentCard { name: "a".to_owned(), incarnation, run, ..AgentCard::default() }, revision }
+        PresentAgent {
+            card: AgentCard { name: "a".to_owned(), incarnation, run, ..AgentCard::default() },
+            revision,
+        }
     }
 
     /// Looks a second apart; which of them find the agent lost, and which find all gone.
-    fn looks(looks: impl IntoIterator<Item = Option<Vec<Seen>>>) -> (Vec<u64>, Vec<u64>) {
+    fn looks(looks: impl IntoIterator<Item = Option<Vec<PresentAgent>>>) -> (Vec<u64>, Vec<u64>) {
         let mut presence = Presence::new("r".to_owned());
         let (mut lost, mut gone) = (Vec::new(), Vec::new());
         for (second, look) in (0..).zip(looks) {

@@ -12,7 +12,7 @@ use linerate_load::Plan;
 use nkeys::{KeyPair, XKey};
 
 use crate::BusError;
-use crate::document::{AgentCard, Sealed};
+use crate::document::{AgentCard, SealedPlan};
 use crate::message::digest_of;
 
 /// In place of what is secret.
@@ -66,7 +66,7 @@ pub(crate) fn doubt(card: &AgentCard) -> Option<&'static str> {
 }
 
 /// Encrypts a plan for these agents: what goes into the document, and the encrypted plan.
-pub(crate) fn seal(plan: &Plan, run: &str, agents: &[AgentCard]) -> Result<(Sealed, Vec<u8>), BusError> {
+pub(crate) fn seal(plan: &Plan, run: &str, agents: &[AgentCard]) -> Result<(SealedPlan, Vec<u8>), BusError> {
     let failed = |what: &str| BusError::new(format!("the plan could not be encrypted: {what}"));
     let mut secret = [0; 32];
     rand::fill(&mut secret).map_err(|_| failed("no random bytes"))?;
@@ -84,12 +84,12 @@ pub(crate) fn seal(plan: &Plan, run: &str, agents: &[AgentCard]) -> Result<(Seal
     };
     let keys = agents.iter().map(to).collect::<Result<_, BusError>>()?;
     let digest = hex(&digest_of(&encrypted));
-    Ok((Sealed { by: ours.public_key(), keys, digest }, encrypted))
+    Ok((SealedPlan { by: ours.public_key(), keys, digest }, encrypted))
 }
 
 /// The plan, if it is sealed to this agent.
 pub(crate) fn open(
-    sealed: &Sealed,
+    sealed: &SealedPlan,
     run: &str,
     incarnation: &str,
     own: &SealKey,

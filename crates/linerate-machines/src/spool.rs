@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{RunDocument, Takeover};
-use crate::message::Message;
+use crate::message::AgentMessage;
 
 /// Longest line that is read back. Reason: far above any message that a broker takes.
 const LONGEST: u64 = 64 << 20;
@@ -49,7 +49,7 @@ pub struct Spooled {
     /// The run; `None` in a file whose first line is torn.
     pub run: Option<SpooledRun>,
     /// The messages, with their bytes as they were sent.
-    pub messages: Vec<(Message, Vec<u8>)>,
+    pub messages: Vec<(AgentMessage, Vec<u8>)>,
     /// Lines that are no message: a line that a crash or a full disk cut short.
     pub torn: u64,
 }
@@ -67,7 +67,7 @@ pub fn read(path: &Path) -> io::Result<Spooled> {
         let is_whole = line.pop_if(|byte| *byte == b'\n').is_some();
         if !is_whole {
             spooled.torn += 1;
-        } else if let Ok(message) = serde_json::from_slice::<Message>(&line) {
+        } else if let Ok(message) = serde_json::from_slice::<AgentMessage>(&line) {
             spooled.messages.push((message, line));
         } else if let Ok(run) = serde_json::from_slice::<SpooledRun>(&line) {
             spooled.run = Some(run);
@@ -81,20 +81,20 @@ pub fn read(path: &Path) -> io::Result<Spooled> {
 mod tests {
     use super::*;
     use crate::document::SCHEMA;
-    use crate::message::Word;
+    use crate::message::MessageWord;
 
     #[test]
     fn a_torn_line_is_counted_and_the_rest_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("spool");
-        let message = |seq| Message {
+        let message = |seq| AgentMessage {
             schema: SCHEMA.to_owned(),
             run: "r".to_owned(),
             agent: "a".to_owned(),
             incarnation: "1".to_owned(),
             part: 0,
             seq,
-            word: Word::Interval { second: seq, in_flight: 0, open: 0, figures: Box::default() },
+            word: MessageWord::Interval { second: seq, in_flight: 0, open: 0, figures: Box::default() },
         };
         let mut spool = Spool::create(&path).unwrap();
         for seq in 0..3 {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use linerate_machines::coordinator::Wanted;
+use linerate_machines::coordinator::WantedAgents;
 use linerate_machines::document::OnLoss;
 
 const MACHINES: &str = "Many machines";
@@ -50,7 +50,7 @@ pub(crate) struct MachineFlags {
     /// Connections, rate and requests are those of all agents together. Agents are started on other machines by
     /// linerate agent.
     #[arg(long, value_name = "N|LABEL=VALUE", value_parser = wanted, conflicts_with = "agents_local", conflicts_with_all = NOT_BY_AGENTS, requires = "nats", help_heading = MACHINES)]
-    pub(crate) agents: Option<Wanted>,
+    pub(crate) agents: Option<WantedAgents>,
 
     /// Start nats-server and N agents on this machine for this run: to try it out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), conflicts_with = "nats", conflicts_with_all = NOT_BY_AGENTS, help_heading = MACHINES)]
@@ -98,17 +98,19 @@ impl MachineFlags {
     }
 }
 
-fn wanted(text: &str) -> Result<Wanted, String> {
+fn wanted(text: &str) -> Result<WantedAgents, String> {
     if let Ok(n) = text.parse::<u32>() {
         let most = linerate_machines::document::MOST_AGENTS;
         return match n {
             0 => Err("at least one agent is needed".to_owned()),
             n if n as usize > most => Err(format!("a run has at most {most} agents")),
-            n => Ok(Wanted::Number(n)),
+            n => Ok(WantedAgents::Number(n)),
         };
     }
     match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok(Wanted::Label(text.to_owned())),
+        Some((key, value)) if !key.is_empty() && !value.is_empty() => {
+            Ok(WantedAgents::Label(text.to_owned()))
+        }
         _ => Err("a number of agents, or a label such as region=eu".to_owned()),
     }
 }

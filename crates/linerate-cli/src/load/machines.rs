@@ -8,7 +8,7 @@ use linerate_lab::servers::{LabServer, Recipe, ServerTrouble, kill_all};
 use linerate_load::plan::Check;
 use linerate_load::plan::abort::AbortWatch;
 use linerate_load::{Outcome, Plan, Snapshot, SnapshotFeed};
-use linerate_machines::coordinator::{Collected, Coordinator, Progress, RunError, Wanted};
+use linerate_machines::coordinator::{Collected, Coordinator, RunError, RunProgress, WantedAgents};
 use linerate_machines::document::RunDocument;
 use linerate_machines::merge::{AgentResult, Standing};
 use linerate_machines::signing::SigningKey;
@@ -42,7 +42,7 @@ enum Reports {
 }
 
 impl Reports {
-    fn of(progress: &Progress) -> Reports {
+    fn of(progress: &RunProgress) -> Reports {
         match (progress.is_cut_off, progress.old) {
             (true, _) => Reports::CutOff,
             (false, Some(_)) => Reports::Silent,
@@ -84,7 +84,7 @@ pub(super) fn run(
             .signing(key)
             .on_loss(flags.on_agent_loss.into())
             .logging(to);
-        let show = |progress: &Progress| {
+        let show = |progress: &RunProgress| {
             if shown.show(progress, &feed, interrupt.asked()) {
                 stop.send_replace(true);
             }
@@ -168,7 +168,7 @@ impl Shown {
     }
 
     /// Shows how it goes; whether a condition now ends it.
-    fn show(&mut self, progress: &Progress, feed: &SnapshotFeed, interrupted: bool) -> bool {
+    fn show(&mut self, progress: &RunProgress, feed: &SnapshotFeed, interrupted: bool) -> bool {
         let now = Reports::of(progress);
         if now != self.reports {
             self.clear();
@@ -199,7 +199,7 @@ impl Shown {
 struct Setup {
     local: Option<Local>,
     bus: BusOptions,
-    wanted: Option<Wanted>,
+    wanted: Option<WantedAgents>,
     key: Option<SigningKey>,
 }
 
@@ -215,7 +215,7 @@ impl Setup {
             Some(local) => BusOptions { url: local.url().to_owned(), ..BusOptions::default() },
             None => bus_options(&flags.bus)?,
         };
-        let wanted = flags.agents_local.map(Wanted::Number).or_else(|| flags.agents.clone());
+        let wanted = flags.agents_local.map(WantedAgents::Number).or_else(|| flags.agents.clone());
         Ok(Setup { local, bus, wanted, key })
     }
 }
@@ -225,14 +225,14 @@ struct Agents<'a> {
     runtime: &'a tokio::runtime::Runtime,
     coordinator: Coordinator,
     stop: watch::Sender<bool>,
-    wanted: Wanted,
+    wanted: WantedAgents,
 }
 
 impl find::Looker for Agents<'_> {
     fn send(&mut self, plan: &Plan, look: &mut dyn FnMut(&Snapshot) -> bool) -> Result<Outcome, Fault> {
         self.stop.send_replace(false);
         let stop = &self.stop;
-        let show = |progress: &Progress| {
+        let show = |progress: &RunProgress| {
             if look(&snapshot(progress)) {
                 stop.send_replace(true);
             }
@@ -357,7 +357,7 @@ fn input_fault(error: BusError) -> Fault {
     }
 }
 
-fn snapshot(progress: &Progress) -> Snapshot {
+fn snapshot(progress: &RunProgress) -> Snapshot {
     let figures = &progress.figures;
     Snapshot {
         elapsed: progress.elapsed,

@@ -5,14 +5,14 @@ use linerate_load::request_log::Sender;
 use linerate_load::{Outcome, Place, Plan, Running, Snapshot};
 
 /// Starts shares.
-pub trait Engine: Send + Sync {
+pub trait ShareEngine: Send + Sync {
     /// Starts this place's part of a plan, or says why it cannot.
     /// With a `log`, each request is handed over.
-    fn start(&self, plan: Plan, place: Place, log: Option<Sender>) -> Result<Box<dyn Share>, String>;
+    fn start(&self, plan: Plan, place: Place, log: Option<Sender>) -> Result<Box<dyn RunningShare>, String>;
 }
 
 /// A share that is being sent.
-pub trait Share: Send + Sync {
+pub trait RunningShare: Send + Sync {
     /// How it is going. Never waits.
     fn snapshot(&self) -> Snapshot;
 
@@ -28,10 +28,10 @@ pub trait Share: Send + Sync {
 
 /// Sends, by `linerate_load`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sending;
+pub struct LoadEngine;
 
-impl Engine for Sending {
-    fn start(&self, plan: Plan, place: Place, log: Option<Sender>) -> Result<Box<dyn Share>, String> {
+impl ShareEngine for LoadEngine {
+    fn start(&self, plan: Plan, place: Place, log: Option<Sender>) -> Result<Box<dyn RunningShare>, String> {
         let started = match log {
             Some(log) => linerate_load::start_part_logged(plan, place, log),
             None => linerate_load::start_part(plan, place),
@@ -43,7 +43,7 @@ impl Engine for Sending {
     }
 }
 
-impl Share for Running {
+impl RunningShare for Running {
     fn snapshot(&self) -> Snapshot {
         Running::snapshot(self)
     }

@@ -14,11 +14,11 @@ use linerate_net::{Time, machine};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Agent, AgentEvent, EARLY, SPOOLS, engine};
-use crate::bus::{Bus, BusError, BusOptions, Changes, keys};
-use crate::document::{RunDocument, SCHEMA, Share, Takeover};
-use crate::figures::Figures;
-use crate::message::{Digests, LOGGED, LOGS_PER_SECOND, Logged, Message, Word, digest_of};
+use super::{AgentEvent, AgentState, EARLY, SPOOLS, engine};
+use crate::bus::{BusError, BusOptions, Changes, NatsBus, keys};
+use crate::document::{RunDocument, RunShare, SCHEMA, Takeover};
+use crate::figures::IntervalFigures;
+use crate::message::{AgentMessage, Digests, LOGGED, LOGS_PER_SECOND, LoggedRequest, MessageWord, digest_of};
 use crate::spool::{Spool, SpooledRun};
 
 /// Messages that wait in memory for the broker. Reason: three hours at one a second; older ones are
@@ -35,14 +35,14 @@ const HELD: f64 = 0.9;
 /// How long the agent tries to publish its last messages after the run.
 const LAST_WORDS: Duration = Duration::from_secs(60);
 
-impl Agent {
+impl AgentState {
     /// Runs the share and publishes an interval each second.
     pub(super) async fn measure(
         &self,
         document: &RunDocument,
         plan: &Plan,
         go: u64,
-        (share, takeover): (Share, Option<Takeover>),
+        (share, takeover): (RunShare, Option<Takeover>),
         place: Place,
         superseded: watch::Receiver<bool>,
     ) {
@@ -110,7 +110,7 @@ impl Agent {
     }
 
     /// A log with its spool, whose first line is the run.
-    fn log(&self, spooled: &SpooledRun, share: &Share, file: &Path) -> Log {
+    fn log(&self, spooled: &SpooledRun, share: &RunShare, file: &Path) -> MessageLog {
         let spool = Spool::create(file).and_then(|mut spool| {
             spool.append(&serde_json::to_vec(spooled)?)?;
             Ok(spool)
@@ -119,7 +119,7 @@ impl Agent {
             Ok(spool) => (Some(spool), None),
             Err(error) => (None, Some(error)),
         };
-        let mut log = Log {
+        let mut log = MessageLog {
             run: spooled.document.run.clone(),
             agent: self.options.name.clone(),
             incarnation: self.incarnation.clone(),
@@ -129,16 +129,16 @@ impl Agent {
             trouble,
             queue: Arc::default(),
             digests: Digests::default(),
-            before: Figures::default(),
+            before: IntervalFigures::default(),
             second: 0,
             left: false,
-            requests: Requests::default(),
+            requests: UnsentEntries::default(),
         };
         self.say_trouble(&mut log);
         log
     }
 
-    fn say_trouble(&self, log: &mut Log) {
+    fn say_trouble(&self, log: &mut MessageLog) {
         if let Some(error) = log.trouble.take() {
             (self.say)(AgentEvent::NoSpool { why: format!("{}: {error}", log.file.display()) });
         }
@@ -147,10 +147,10 @@ impl Agent {
     /// Logs each second until the run ends, is to stop, or the share is another's.
     async fn follow(
         &self,
-        (running, entries): (Box<dyn engine::Share>, Option<request_log::Receiver>),
+        (running, entries): (Box<dyn engine::RunningShare>, Option<request_log::Receiver>),
         run: &str,
         measure_from: Time,
-        log: &mut Log,
+        log: &mut MessageLog,
         mut superseded: watch::Receiver<bool>,
     ) -> Outcome {
         let mut stop = Changes::whenever(&self.bus.runs, &[keys::stop(run)]);
@@ -206,12 +206,21 @@ fn in_time(place: Place, start: Time) -> Place {
 }
 
 /// Waits for the end of a second, of the run, or for the order to stop.
-async fn next_second(running: &dyn engine::Share, measure_from: Time, stop: &mut Changes, log: &mut Log) {
+async fn next_second(
+    running: &dyn engine::RunningShare,
+    measure_from: Time,
+    stop: &mut Changes,
+    log: &mut MessageLog,
+) {
     const SLICE: Duration = Duration::from_millis(20);
     let (now, end) = (machine::monotonic_now(), measure_from + Duration::from_secs(log.second + 1));
     if now >= end {
         let snapshot = running.snapshot();
-        log.interval(log.second, (snapshot.in_flight, snapshot.open), Figures::of_snapshot(&snapshot));
+        log.interval(
+            log.second,
+            (snapshot.in_flight, snapshot.open),
+            IntervalFigures::of_snapshot(&snapshot),
+        );
         log.second += 1;
         return;
     }
@@ -223,7 +232,7 @@ async fn next_second(running: &dyn engine::Share, measure_from: Time, stop: &mut
 }
 
 /// Numbers the messages, and keeps each in the spool and for the broker.
-struct Log {
+struct MessageLog {
     run: String,
     agent: String,
     incarnation: String,
@@ -232,20 +241,20 @@ struct Log {
     spool: Option<Spool>,
     /// Why the spool ended.
     trouble: Option<std::io::Error>,
-    queue: Arc<Queue>,
+    queue: Arc<BrokerQueue>,
     digests: Digests,
-    before: Figures,
+    before: IntervalFigures,
     /// The second that is measured now.
     second: u64,
     /// The agent ends before the run does.
     left: bool,
-    requests: Requests,
+    requests: UnsentEntries,
 }
 
 /// Requests of the log that are not in a message yet.
 #[derive(Debug, Default)]
-struct Requests {
-    held: Vec<Logged>,
+struct UnsentEntries {
+    held: Vec<LoggedRequest>,
     /// In which second how many messages were sent.
     sent: (u64, u64),
     left_out: u64,
@@ -253,7 +262,7 @@ struct Requests {
     told: u64,
 }
 
-impl Requests {
+impl UnsentEntries {
     /// Whether one more message may be sent in this second.
     fn may_send(&mut self, second: u64) -> bool {
         if self.sent.0 != second {
@@ -264,11 +273,11 @@ impl Requests {
     }
 }
 
-impl Log {
-    fn interval(&mut self, second: u64, (in_flight, open): (u64, u64), now: Figures) {
+impl MessageLog {
+    fn interval(&mut self, second: u64, (in_flight, open): (u64, u64), now: IntervalFigures) {
         let figures = Box::new(now.since(&self.before));
         // What could not be written down is in the next interval.
-        if self.put(Word::Interval { second, in_flight, open, figures }).is_ok() {
+        if self.put(MessageWord::Interval { second, in_flight, open, figures }).is_ok() {
             self.before = now;
         }
     }
@@ -277,7 +286,7 @@ impl Log {
     /// out and counted. `is_last`: all that is held goes.
     fn take_requests(&mut self, entries: &request_log::Receiver, is_last: bool) {
         while let Some(chunk) = entries.try_next() {
-            self.requests.held.extend(chunk.iter().map(Logged::of));
+            self.requests.held.extend(chunk.iter().map(LoggedRequest::of));
         }
         let left_out = entries.left_out();
         self.requests.left_out += left_out - std::mem::replace(&mut self.requests.told, left_out);
@@ -287,38 +296,38 @@ impl Log {
             // The last ones wait for no second to come.
             let second = if is_last { u64::MAX } else { self.second };
             if !self.requests.may_send(second) {
-                self.requests.left_out += some.iter().map(Logged::requests).sum::<u64>();
+                self.requests.left_out += some.iter().map(LoggedRequest::requests).sum::<u64>();
                 continue;
             }
             let left_out = std::mem::take(&mut self.requests.left_out);
-            if self.put(Word::Requests { entries: some, left_out }).is_err() {
+            if self.put(MessageWord::Requests { entries: some, left_out }).is_err() {
                 self.requests.left_out += left_out;
             }
         }
         if is_last && self.requests.left_out > 0 {
             let left_out = std::mem::take(&mut self.requests.left_out);
-            drop(self.put(Word::Requests { entries: Vec::new(), left_out }));
+            drop(self.put(MessageWord::Requests { entries: Vec::new(), left_out }));
         }
     }
 
     /// The rest since the last interval, then the last word.
     fn finish(&mut self, mut outcome: Outcome) {
-        self.interval(self.second, (0, 0), Figures::of_outcome(&outcome));
+        self.interval(self.second, (0, 0), IntervalFigures::of_outcome(&outcome));
         outcome.series.clear();
         outcome.saved.clear();
         let (digest, left) = (self.digests.to_hex(), self.left);
         let requests = outcome.requests;
-        let whole = Word::Final { digest: digest.clone(), left, outcome: Box::new(outcome) };
+        let whole = MessageWord::Final { digest: digest.clone(), left, outcome: Box::new(outcome) };
         let Err(error) = self.put(whole) else { return };
         // Without a last message the coordinator would not know that this agent has ended.
         let broken = format!("agent {} cannot write down what it measured: {error}", self.agent);
         let outcome = Outcome { requests, broken: Some(broken), ..Outcome::default() };
         // It has numbers and text alone.
-        drop(self.put(Word::Final { digest, left, outcome: Box::new(outcome) }));
+        drop(self.put(MessageWord::Final { digest, left, outcome: Box::new(outcome) }));
     }
 
-    fn put(&mut self, word: Word) -> Result<(), serde_json::Error> {
-        let message = Message {
+    fn put(&mut self, word: MessageWord) -> Result<(), serde_json::Error> {
+        let message = AgentMessage {
             schema: SCHEMA.to_owned(),
             run: self.run.clone(),
             agent: self.agent.clone(),
@@ -343,12 +352,12 @@ impl Log {
 
 /// Messages in flight to the broker. Measuring never waits for it.
 #[derive(Default)]
-struct Queue {
+struct BrokerQueue {
     state: Mutex<(VecDeque<(String, bytes::Bytes)>, bool)>,
     changed: Notify,
 }
 
-impl Queue {
+impl BrokerQueue {
     fn push(&self, id: String, bytes: Vec<u8>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.0.push_back((id, bytes.into()));
@@ -380,7 +389,7 @@ impl Queue {
 
 /// Publishes until the queue is closed and empty; each message until the broker has stored it.
 /// Messages that the broker refuses for good are left out; how many.
-async fn publish(bus: Bus, subject: String, queue: Arc<Queue>) -> u64 {
+async fn publish(bus: NatsBus, subject: String, queue: Arc<BrokerQueue>) -> u64 {
     const AGAIN: Duration = Duration::from_millis(500);
     let mut refused = 0;
     loop {
@@ -418,7 +427,7 @@ pub async fn replay(bus: &BusOptions, file: &std::path::Path) -> Result<Replayed
         return Err(BusError::new(format!("{} holds no message of a run", file.display()))
             .hint("name a spool file that an agent wrote: linerate-RUN-AGENT.jsonl"));
     }
-    let bus = Bus::open(bus).await?;
+    let bus = NatsBus::open(bus).await?;
     // Another broker than that of the run knows nothing of it.
     if let Some(run) = &spooled.run
         && keys::is_name(&run.document.run)

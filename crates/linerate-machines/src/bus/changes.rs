@@ -24,7 +24,7 @@ pub(crate) struct Changes {
 
 /// From where on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Since {
+pub(crate) enum ChangesSince {
     /// The keys' present values.
     Present,
     /// Values that are written from now on.
@@ -36,11 +36,11 @@ impl Changes {
     pub(crate) async fn open(
         store: &kv::Store,
         keys: &[String],
-        from: Since,
+        from: ChangesSince,
     ) -> Result<Changes, kv::WatchError> {
         let first = match from {
-            Since::Present => store.watch_many_with_history(keys).await,
-            Since::Now => store.watch_many(keys).await,
+            ChangesSince::Present => store.watch_many_with_history(keys).await,
+            ChangesSince::Now => store.watch_many(keys).await,
         };
         Ok(Changes::start(store.clone(), keys.to_vec(), Some(first?)))
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{Bytes, Interval, Ranked, Spread, TcpEvents};
 
-use crate::figures::Figures;
+use crate::figures::IntervalFigures;
 
 /// Most intervals; beyond, pairs are merged. Reason: a week must not grow memory; a packed interval
 /// has some kilobytes.
@@ -17,12 +17,12 @@ const OPEN: usize = 16;
 
 /// All intervals of a run.
 #[derive(Debug)]
-pub(super) struct Series {
+pub(super) struct RunSeries {
     /// Most intervals.
     most: usize,
     /// Seconds in each interval.
     width: u64,
-    intervals: BTreeMap<u64, Sum>,
+    intervals: BTreeMap<u64, IntervalSum>,
     /// Those whose histograms are not packed, the one used last at the end.
     open: VecDeque<u64>,
     /// Whole seconds that the run has had.
@@ -31,18 +31,18 @@ pub(super) struct Series {
 
 /// What all agents measured in one interval.
 #[derive(Debug, Default)]
-struct Sum {
+struct IntervalSum {
     answered: u64,
     failed: u64,
     unknown: u64,
     bad: u64,
     tcp: TcpEvents,
     bytes: Bytes,
-    latency: Latency,
+    latency: IntervalLatency,
 }
 
 #[derive(Debug)]
-enum Latency {
+enum IntervalLatency {
     Open(Histograms),
     /// In HdrHistogram's compressed form, beside an interval that has what is shown of it.
     Packed([Vec<u8>; 2], Box<Interval>),
@@ -69,23 +69,23 @@ impl Histograms {
     }
 }
 
-impl Default for Latency {
-    fn default() -> Latency {
-        Latency::Open(Histograms::default())
+impl Default for IntervalLatency {
+    fn default() -> IntervalLatency {
+        IntervalLatency::Open(Histograms::default())
     }
 }
 
-impl Series {
-    pub(super) fn new() -> Series {
-        Series::of(INTERVALS)
+impl RunSeries {
+    pub(super) fn new() -> RunSeries {
+        RunSeries::of(INTERVALS)
     }
 
-    fn of(most: usize) -> Series {
-        Series { most, width: 1, intervals: BTreeMap::new(), open: VecDeque::new(), end: 0 }
+    fn of(most: usize) -> RunSeries {
+        RunSeries { most, width: 1, intervals: BTreeMap::new(), open: VecDeque::new(), end: 0 }
     }
 
     /// Adds what an agent measured in this second.
-    pub(super) fn add(&mut self, second: u64, figures: &Figures) {
+    pub(super) fn add(&mut self, second: u64, figures: &IntervalFigures) {
         self.end = self.end.max(second + 1);
         let number = second / self.width;
         let sum = self.intervals.entry(number).or_default();
@@ -114,7 +114,7 @@ impl Series {
     fn halve(&mut self) {
         self.width *= 2;
         self.open.clear();
-        let mut merged: BTreeMap<u64, Sum> = BTreeMap::new();
+        let mut merged: BTreeMap<u64, IntervalSum> = BTreeMap::new();
         for (number, sum) in std::mem::take(&mut self.intervals) {
             let pair = merged.entry(number / 2).or_default();
             pair.merge(sum);
@@ -135,7 +135,7 @@ impl Series {
         recent
     }
 
-    fn interval(&self, number: u64, sum: &Sum) -> Interval {
+    fn interval(&self, number: u64, sum: &IntervalSum) -> Interval {
         let begin = number * self.width;
         let end = (begin + self.width).min(self.end);
         let mut shown = sum.latency.shown();
@@ -156,8 +156,8 @@ impl Series {
     }
 }
 
-impl Sum {
-    fn merge(&mut self, mut other: Sum) {
+impl IntervalSum {
+    fn merge(&mut self, mut other: IntervalSum) {
         self.answered += other.answered;
         self.failed += other.failed;
         self.unknown += other.unknown;
@@ -169,32 +169,32 @@ impl Sum {
     }
 }
 
-impl Latency {
+impl IntervalLatency {
     /// The histograms, ready for more samples.
     fn open(&mut self) -> &mut Histograms {
-        if let Latency::Packed(bytes, _) = self {
+        if let IntervalLatency::Packed(bytes, _) = self {
             // Our own bytes, so they can be read.
             let [good, waited] =
                 bytes.each_ref().map(|bytes| Histogram::from_bytes(bytes).unwrap_or_default());
-            *self = Latency::Open(Histograms { good, waited });
+            *self = IntervalLatency::Open(Histograms { good, waited });
         }
         match self {
-            Latency::Open(histograms) => histograms,
-            Latency::Packed(..) => unreachable!("it was opened"),
+            IntervalLatency::Open(histograms) => histograms,
+            IntervalLatency::Packed(..) => unreachable!("it was opened"),
         }
     }
 
     fn pack(&mut self) {
-        if let Latency::Open(histograms) = self {
+        if let IntervalLatency::Open(histograms) = self {
             let bytes = [histograms.good.to_bytes(), histograms.waited.to_bytes()];
-            *self = Latency::Packed(bytes, Box::new(histograms.shown()));
+            *self = IntervalLatency::Packed(bytes, Box::new(histograms.shown()));
         }
     }
 
     fn shown(&self) -> Interval {
         match self {
-            Latency::Open(histograms) => histograms.shown(),
-            Latency::Packed(_, shown) => (**shown).clone(),
+            IntervalLatency::Open(histograms) => histograms.shown(),
+            IntervalLatency::Packed(_, shown) => (**shown).clone(),
         }
     }
 }
@@ -203,8 +203,8 @@ impl Latency {
 mod tests {
     use super::*;
 
-    fn one(nanos: u64) -> Figures {
-        let mut figures = Figures::default();
+    fn one(nanos: u64) -> IntervalFigures {
+        let mut figures = IntervalFigures::default();
         figures.requests.answered = 1;
         figures.latency.record(nanos, 1);
         figures
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_long_series_is_merged_in_pairs() {
         const MOST: usize = 64;
-        let mut series = Series::of(MOST);
+        let mut series = RunSeries::of(MOST);
         let seconds = 4 * MOST as u64 + 7;
         for second in 0..seconds {
             series.add(second, &one(1_000 * (second + 1)));
@@ -231,16 +231,17 @@ mod tests {
         assert_eq!(all.last().map(|i| i.t_s), Some(seconds as f64));
         let samples: u64 = all.iter().flat_map(|i| i.spread.counts().1.to_vec()).sum();
         assert_eq!(samples, seconds + 1);
-        let closed = series.intervals.values().filter(|s| matches!(s.latency, Latency::Packed(..))).count();
+        let closed =
+            series.intervals.values().filter(|s| matches!(s.latency, IntervalLatency::Packed(..))).count();
         assert!(closed + OPEN >= series.intervals.len(), "{closed} of {}", series.intervals.len());
     }
     /// Requests without a response make no second quick, and one without any has no percentiles.
     #[test]
     fn what_was_waited_for_in_vain_ranks_last() {
-        let mut failing = Figures::default();
+        let mut failing = IntervalFigures::default();
         failing.requests.failed = 1;
         failing.waited.record(1_000_000_000, 1);
-        let mut series = Series::new();
+        let mut series = RunSeries::new();
         series.add(0, &failing);
         let first = series.recent(1).remove(0);
         assert_eq!((first.failed, first.p50_us), (1, None));

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn document(agents: usize) -> RunDocument {
-    let share = |i| Share {
+    let share = |i| RunShare {
         agent: format!("a{i}"),
         incarnation: "1".to_owned(),
         first_thread: i as u32,
@@ -22,8 +22,8 @@ fn document(agents: usize) -> RunDocument {
     }
 }
 
-fn figures(answers: &[u64]) -> Figures {
-    let mut figures = Figures::default();
+fn figures(answers: &[u64]) -> IntervalFigures {
+    let mut figures = IntervalFigures::default();
     figures.requests.sent = answers.len() as u64;
     figures.requests.answered = answers.len() as u64;
     *figures.status.entry(200).or_default() += answers.len() as u64;
@@ -33,7 +33,7 @@ fn figures(answers: &[u64]) -> Figures {
 
 /// The messages of an agent that measured these latencies, second by second.
 fn messages(agent: usize, seconds: &[Vec<u64>]) -> Vec<Vec<u8>> {
-    let message = |seq, word| Message {
+    let message = |seq, word| AgentMessage {
         schema: SCHEMA.to_owned(),
         run: "r".to_owned(),
         agent: format!("a{agent}"),
@@ -42,18 +42,21 @@ fn messages(agent: usize, seconds: &[Vec<u64>]) -> Vec<Vec<u8>> {
         seq,
         word,
     };
-    let (mut sum, mut all) = (Figures::default(), Vec::new());
+    let (mut sum, mut all) = (IntervalFigures::default(), Vec::new());
     for (second, answers) in (0..).zip(seconds) {
         let figures = Box::new(figures(answers));
         sum.merge(&figures);
-        let word = Word::Interval { second, in_flight: 0, open: 1, figures };
+        let word = MessageWord::Interval { second, in_flight: 0, open: 1, figures };
         all.push(message(second, word).to_bytes().unwrap());
     }
     let mut digests = Digests::default();
     (0..).zip(&all).for_each(|(seq, bytes)| digests.insert(seq, &digest_of(bytes)));
     let plan = document(0).plan;
-    let word =
-        Word::Final { digest: digests.to_hex(), left: false, outcome: Box::new(sum.into_outcome(&plan)) };
+    let word = MessageWord::Final {
+        digest: digests.to_hex(),
+        left: false,
+        outcome: Box::new(sum.into_outcome(&plan)),
+    };
     all.push(message(seconds.len() as u64, word).to_bytes().unwrap());
     all
 }
@@ -113,8 +116,8 @@ fn what_is_missing_is_named() {
     // The other agent died in its second second, with a request in flight.
     let mut lost = figures(&[7]);
     lost.requests.sent = 2;
-    let word = Word::Interval { second: 1, in_flight: 1, open: 1, figures: Box::new(lost) };
-    let from_a1 = Message {
+    let word = MessageWord::Interval { second: 1, in_flight: 1, open: 1, figures: Box::new(lost) };
+    let from_a1 = AgentMessage {
         schema: SCHEMA.to_owned(),
         run: "r".to_owned(),
         agent: "a1".to_owned(),
@@ -137,8 +140,8 @@ fn strangers_and_forgeries_are_refused() {
     for wrong in [&b"{}"[..], b"", &messages(5, &[vec![1]])[0]] {
         assert!(!merger.add(wrong));
     }
-    let mut other: Message = serde_json::from_slice(&all[0]).unwrap();
-    if let Word::Interval { figures, .. } = &mut other.word {
+    let mut other: AgentMessage = serde_json::from_slice(&all[0]).unwrap();
+    if let MessageWord::Interval { figures, .. } = &mut other.word {
         figures.latency.record(99, 1);
     }
     assert!(merger.add(&other.to_bytes().unwrap()));

@@ -14,7 +14,7 @@ use linerate_load::histogram::Histogram;
 use linerate_load::plan::{Stop, Target};
 
 use super::*;
-use crate::bus::Seen;
+use crate::bus::PresentAgent;
 use crate::document::{AgentCard, OnLoss, Takeover};
 use crate::losses::{LAG, LOOK, Losses, Remedy};
 use crate::merge::{Merger, Standing};
@@ -59,8 +59,8 @@ fn within((from, to): (u64, u64), now: u64) -> bool {
 
 /// A share that an agent measures.
 struct Measuring {
-    log: Log,
-    so_far: Figures,
+    log: MessageLog,
+    so_far: IntervalFigures,
     begins: u64,
     ended: bool,
     superseded: bool,
@@ -86,13 +86,13 @@ struct Machine {
 struct Made {
     bytes: Vec<u8>,
     /// What it says. Reason: reading a histogram again for each comparison took most of the time.
-    word: Word,
+    word: MessageWord,
     spooled: bool,
 }
 
 impl Made {
     fn new(bytes: Vec<u8>, spooled: bool) -> Made {
-        let message: Message = serde_json::from_slice(&bytes).unwrap();
+        let message: AgentMessage = serde_json::from_slice(&bytes).unwrap();
         Made { bytes, word: message.word, spooled }
     }
 }
@@ -116,9 +116,9 @@ struct World {
     now: u64,
 }
 
-fn share(number: usize) -> Share {
+fn share(number: usize) -> RunShare {
     let number = number as u32;
-    Share {
+    RunShare {
         agent: format!("a{number}"),
         incarnation: format!("of a{number}"),
         first_thread: number,
@@ -127,8 +127,8 @@ fn share(number: usize) -> Share {
     }
 }
 
-fn log(document: &RunDocument, share: &Share, second: u64) -> Log {
-    Log {
+fn log(document: &RunDocument, share: &RunShare, second: u64) -> MessageLog {
+    MessageLog {
         run: document.run.clone(),
         agent: share.agent.clone(),
         incarnation: share.incarnation.clone(),
@@ -138,10 +138,10 @@ fn log(document: &RunDocument, share: &Share, second: u64) -> Log {
         trouble: None,
         queue: Arc::default(),
         digests: Digests::default(),
-        before: Figures::default(),
+        before: IntervalFigures::default(),
         second,
         left: false,
-        requests: Requests::default(),
+        requests: UnsentEntries::default(),
     }
 }
 
@@ -153,7 +153,7 @@ impl World {
             stop: Stop { requests: None, duration: Some(Duration::from_secs(seconds)) },
             ..Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/")
         };
-        let shares: Vec<Share> = (0..1 + random.below(5) as usize).map(share).collect();
+        let shares: Vec<RunShare> = (0..1 + random.below(5) as usize).map(share).collect();
         let (run, schema) = ("r".to_owned(), SCHEMA.to_owned());
         let document = RunDocument {
             schema,
@@ -165,7 +165,7 @@ impl World {
             shares,
         };
         let until = (seconds + 3) * 1000;
-        let machine = |share: &Share, random: &mut Random| Machine {
+        let machine = |share: &RunShare, random: &mut Random| Machine {
             name: share.agent.clone(),
             parts: vec![Measuring::new(&document, share, 0)],
             killed: span(random, 25, until, 1).0,
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    fn cards(&self) -> Vec<Seen> {
+    fn cards(&self) -> Vec<PresentAgent> {
         let there = self.machines.iter().filter(|machine| self.now < machine.renewed + KEY_MS);
         // An agent that has published all that it made is idle.
         let is_busy = |machine: &Machine| {
@@ -236,7 +236,7 @@ impl World {
                 run: is_busy(machine).then(|| self.document.run.clone()),
                 ..AgentCard::default()
             };
-            Seen { card, revision: machine.renewed }
+            PresentAgent { card, revision: machine.renewed }
         };
         there.map(seen).collect()
     }
@@ -274,9 +274,16 @@ impl World {
 }
 
 impl Measuring {
-    fn new(document: &RunDocument, share: &Share, begins: u64) -> Measuring {
+    fn new(document: &RunDocument, share: &RunShare, begins: u64) -> Measuring {
         let log = log(document, share, begins);
-        Measuring { log, so_far: Figures::default(), begins, ended: false, superseded: false, made: 0 }
+        Measuring {
+            log,
+            so_far: IntervalFigures::default(),
+            begins,
+            ended: false,
+            superseded: false,
+            made: 0,
+        }
     }
 
     /// Up to now; the messages that this makes.
@@ -393,7 +400,7 @@ fn counted(merger: &Merger) -> (u64, Vec<(u64, u64)>) {
 fn recorded<'a>(messages: impl Iterator<Item = &'a Made>) -> (u64, Vec<(u64, u64)>) {
     let (mut answered, mut all) = (0, Histogram::new());
     for made in messages {
-        if let Word::Interval { figures, .. } = &made.word {
+        if let MessageWord::Interval { figures, .. } = &made.word {
             answered += figures.requests.answered;
             all.merge(&figures.latency);
         }
@@ -402,19 +409,19 @@ fn recorded<'a>(messages: impl Iterator<Item = &'a Made>) -> (u64, Vec<(u64, u64
 }
 
 /// The standing that an agent's share has by the messages of it that are stored.
-fn expected(world: &World, stored: &BTreeSet<Id>, share: &Share) -> (Standing, BTreeSet<Id>) {
+fn expected(world: &World, stored: &BTreeSet<Id>, share: &RunShare) -> (Standing, BTreeSet<Id>) {
     let of = |id: &&Id| id.0 == share.agent && id.1 == share.part;
     let made: BTreeSet<Id> = world.made.keys().filter(of).cloned().collect();
     let here: BTreeSet<Id> = stored.iter().filter(of).cloned().collect();
-    let is_final = |id: &&Id| matches!(world.made[*id].word, Word::Final { .. });
+    let is_final = |id: &&Id| matches!(world.made[*id].word, MessageWord::Final { .. });
     if here.iter().any(|id| is_final(&id)) {
         let missing: Vec<u64> = made.difference(&here).map(|id| id.2).collect();
         // Its outcome counts, with all that it measured.
         return (if missing.is_empty() { Standing::Complete } else { Standing::Missing(missing) }, made);
     }
     let second = |id: &Id| match world.made[id].word {
-        Word::Interval { second, .. } => second,
-        Word::Requests { .. } | Word::Final { .. } => 0,
+        MessageWord::Interval { second, .. } => second,
+        MessageWord::Requests { .. } | MessageWord::Final { .. } => 0,
     };
     (Standing::Open { last_second: here.iter().map(second).max() }, here)
 }
