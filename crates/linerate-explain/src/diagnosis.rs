@@ -47,7 +47,7 @@ pub struct TlsSeen {
     /// The server's certificate was not checked.
     pub insecure: bool,
     /// Parameters negotiated by the first handshake; `None` where no handshake ended.
-    pub seen: Option<linerate_tls::Seen>,
+    pub seen: Option<linerate_tls::ServerHandshake>,
     /// Full handshakes.
     pub full: usize,
     /// Handshakes that resumed a session.

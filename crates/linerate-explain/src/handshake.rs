@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linerate_tls::{Seen, Variant};
+use linerate_tls::{ServerHandshake, Variant};
 
 use crate::call::ms;
 
@@ -16,7 +16,7 @@ pub struct Handshake {
     /// Each of our flights that the server had to answer, in order.
     pub trips: Vec<Trip>,
     /// The negotiated parameters; `None` where the handshake failed.
-    pub seen: Option<Seen>,
+    pub seen: Option<ServerHandshake>,
     /// The variant of our side.
     pub variant: Variant,
     /// The server gave something to resume this session by, or another one, until the call's end.

@@ -205,7 +205,7 @@ impl AgentMessage {
 
 #[cfg(test)]
 mod tests {
-    use linerate_load::outcome::{Agreed, Handshakes};
+    use linerate_load::outcome::{AgreedParameters, HandshakeCounts};
 
     use super::*;
     use crate::document::SCHEMA;
@@ -234,9 +234,9 @@ mod tests {
     /// The keys of these maps are structs, which JSON does not have as keys.
     #[test]
     fn a_last_message_with_handshakes_is_read_back() {
-        let mut handshakes = Handshakes { full: 3, ..Handshakes::default() };
+        let mut handshakes = HandshakeCounts { full: 3, ..HandshakeCounts::default() };
         for (alpn, count) in [(None, 1), (Some("h2".to_owned()), 2)] {
-            let agreed = Agreed { version: "TLSv1.3".to_owned(), cipher: "x".to_owned(), alpn };
+            let agreed = AgreedParameters { version: "TLSv1.3".to_owned(), cipher: "x".to_owned(), alpn };
             handshakes.agreed.insert(agreed, count);
         }
         let outcome = Outcome { tls: Some(handshakes.clone()), ..Outcome::default() };

@@ -8,7 +8,7 @@ use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
 use linerate_explain::Diagnosis;
 use linerate_load::Plan;
 use linerate_load::histogram::Histogram;
-use linerate_load::outcome::{self, Failure, Handshakes, Ranked};
+use linerate_load::outcome::{self, Failure, HandshakeCounts, Ranked};
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::tls::Trust;
 use linerate_load::plan::{Arrival, Check, Metric, Order, Pace, Way};
@@ -151,7 +151,7 @@ fn http2(outcome: &outcome::Outcome) -> Option<schema::Http2> {
     })
 }
 
-fn tls(counts: &Handshakes, plan: &Plan) -> schema::Tls {
+fn tls(counts: &HandshakeCounts, plan: &Plan) -> schema::Tls {
     let usual = counts.usual();
     schema::Tls {
         full: counts.full,

@@ -69,8 +69,8 @@ pub use limits::Limits;
 pub use linerate_http::server::{BadField, Fields, HttpDate, Method, RequestHead, Version};
 pub use linerate_net::Io;
 pub use linerate_tls::{
-    Agreed as TlsAgreed, ClientCertificate, Handshakes, Identity as TlsIdentity, ServerOptions as TlsOptions,
-    ServerTls, TlsError, TlsInfo, Validity,
+    AgreedParameters as TlsAgreed, ClientCertificate, HandshakeCounts, Identity as TlsIdentity,
+    ServerOptions as TlsOptions, ServerTls, TlsError, TlsInfo, Validity,
 };
 pub use listening::ListeningSocket;
 pub use message::body::{BodyError, RequestBody, Trailers};

@@ -97,7 +97,7 @@ impl ClientOptions {
         let builder = builder.with_protocol_versions(&versions).map_err(|error| no_common(&error))?;
         let builder = match &self.roots {
             Roots::Insecure => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(Nothing(provider)))
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
             }
             Roots::System => {
                 let verifier = verifier(system_roots()?, provider)?;
@@ -207,9 +207,9 @@ pub(crate) fn roots_of(place: &str, text: &[u8]) -> Result<RootCertStore, TlsErr
 
 /// Accepts every certificate.
 #[derive(Debug)]
-struct Nothing(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Nothing {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

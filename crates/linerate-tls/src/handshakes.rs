@@ -7,11 +7,11 @@ use rustls::{CommonState, HandshakeKind};
 
 use crate::limits::REASONS;
 use crate::words::{beside_success, suite_name};
-use crate::x509::{Facts, ServerKey};
+use crate::x509::{CertificateFacts, ServerKey};
 
 /// The negotiated parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Agreed {
+pub struct AgreedParameters {
     /// The version, such as "TLSv1.3".
     pub version: String,
     /// The cipher suite's registered name (IANA), such as "TLS_AES_256_GCM_SHA384".
@@ -24,7 +24,7 @@ pub struct Agreed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsInfo {
     /// The negotiated parameters.
-    pub agreed: Agreed,
+    pub agreed: AgreedParameters,
     /// Whether it resumed an earlier session.
     pub is_resumed: bool,
     /// The client's certificate, if one was requested.
@@ -33,9 +33,9 @@ pub struct TlsInfo {
 
 /// What a client saw of a server in a handshake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ServerHandshake {
     /// The negotiated parameters.
-    pub agreed: Agreed,
+    pub agreed: AgreedParameters,
     /// Whether it resumed an earlier session.
     pub is_resumed: bool,
     /// The server asked for another key share (HelloRetryRequest, RFC 8446 section 4.1.4).
@@ -50,20 +50,20 @@ pub struct Seen {
     pub key: Option<ServerKey>,
 }
 
-impl Seen {
-    pub(crate) fn by(state: &CommonState) -> Seen {
+impl ServerHandshake {
+    pub(crate) fn by(state: &CommonState) -> ServerHandshake {
         let is_resumed = state.handshake_kind() == Some(HandshakeKind::Resumed);
         let chain = state.peer_certificates().unwrap_or_default();
         // Of a resumed session the certificates are remembered, not sent.
         let sent = if is_resumed { &[][..] } else { chain };
-        Seen {
-            agreed: Agreed::of(state),
+        ServerHandshake {
+            agreed: AgreedParameters::of(state),
             is_resumed,
             is_retried: state.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest),
             group: state.negotiated_key_exchange_group().map(|group| format!("{:?}", group.name())),
             certificates: sent.len(),
             chain_bytes: sent.iter().map(|der| der.len()).sum(),
-            key: chain.first().and_then(|der| Facts::of(der).key),
+            key: chain.first().and_then(|der| CertificateFacts::of(der).key),
         }
     }
 }
@@ -81,24 +81,24 @@ pub struct ClientCertificate {
 impl TlsInfo {
     pub(crate) fn of(state: &CommonState) -> TlsInfo {
         let client = state.peer_certificates().and_then(|chain| {
-            let subject = Facts::of(chain.first()?).subject;
+            let subject = CertificateFacts::of(chain.first()?).subject;
             Some(ClientCertificate { subject, chain: chain.iter().map(|der| der.to_vec()).collect() })
         });
         let is_resumed = state.handshake_kind() == Some(HandshakeKind::Resumed);
-        TlsInfo { agreed: Agreed::of(state), is_resumed, client }
+        TlsInfo { agreed: AgreedParameters::of(state), is_resumed, client }
     }
 }
 
 /// Counts of one layer, to be merged with those of other threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Handshakes {
+pub struct HandshakeCounts {
     /// Handshakes with certificates and a key exchange.
     pub full: u64,
     /// Handshakes that resumed an earlier session.
     pub resumed: u64,
     /// Counts by negotiated parameters.
     #[serde(with = "pairs")]
-    pub agreed: BTreeMap<Agreed, u64>,
+    pub agreed: BTreeMap<AgreedParameters, u64>,
     /// Counts of failures, by their description.
     pub failed: BTreeMap<String, u64>,
 }
@@ -109,20 +109,25 @@ mod pairs {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use super::Agreed;
+    use super::AgreedParameters;
 
-    pub(super) fn serialize<S: Serializer>(map: &BTreeMap<Agreed, u64>, to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        map: &BTreeMap<AgreedParameters, u64>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         to.collect_seq(map)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<Agreed, u64>, D::Error> {
-        Vec::<(Agreed, u64)>::deserialize(from).map(|pairs| pairs.into_iter().collect())
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<BTreeMap<AgreedParameters, u64>, D::Error> {
+        Vec::<(AgreedParameters, u64)>::deserialize(from).map(|pairs| pairs.into_iter().collect())
     }
 }
 
-impl Handshakes {
+impl HandshakeCounts {
     /// The most frequent parameters.
-    pub fn usual(&self) -> Option<&Agreed> {
+    pub fn usual(&self) -> Option<&AgreedParameters> {
         self.agreed.iter().max_by_key(|(_, count)| **count).map(|(agreed, _)| agreed)
     }
 
@@ -131,7 +136,7 @@ impl Handshakes {
             Some(HandshakeKind::Resumed) => self.resumed += 1,
             Some(_) | None => self.full += 1,
         }
-        *self.agreed.entry(Agreed::of(state)).or_default() += 1;
+        *self.agreed.entry(AgreedParameters::of(state)).or_default() += 1;
         self.revise();
     }
 
@@ -155,7 +160,7 @@ impl Handshakes {
             Some(_) | None => &mut self.full,
         };
         *counted = counted.saturating_sub(1);
-        let agreed = Agreed::of(state);
+        let agreed = AgreedParameters::of(state);
         if let Some(count) = self.agreed.get_mut(&agreed) {
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -182,7 +187,7 @@ impl Handshakes {
     }
 
     /// Adds another thread's counts.
-    pub fn merge(&mut self, other: &Handshakes) {
+    pub fn merge(&mut self, other: &HandshakeCounts) {
         self.full += other.full;
         self.resumed += other.resumed;
         for (agreed, count) in &other.agreed {
@@ -195,8 +200,8 @@ impl Handshakes {
     }
 }
 
-impl Agreed {
-    pub(crate) fn of(state: &CommonState) -> Agreed {
+impl AgreedParameters {
+    pub(crate) fn of(state: &CommonState) -> AgreedParameters {
         let version = match state.protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3".to_owned(),
             Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2".to_owned(),
@@ -204,6 +209,6 @@ impl Agreed {
         };
         let cipher = state.negotiated_cipher_suite().map(|suite| suite_name(suite.suite()));
         let alpn = state.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
-        Agreed { version, cipher: cipher.unwrap_or_default(), alpn }
+        AgreedParameters { version, cipher: cipher.unwrap_or_default(), alpn }
     }
 }

@@ -14,7 +14,7 @@ use rustls::{
 };
 
 use crate::words::is_authority;
-use crate::x509::{Facts, Signed, Validity, name};
+use crate::x509::{CertificateFacts, Signed, Validity, name};
 
 const SELF_SIGNED: &str = "the certificate is self-signed, and is not among the trusted ones";
 
@@ -55,7 +55,7 @@ impl Explaining {
         now: UnixTime,
     ) -> Option<Result<ServerCertVerified, Error>> {
         let signed = Signed::of(own)?;
-        let validity = Facts::of(own).validity?;
+        let validity = CertificateFacts::of(own).validity?;
         if !signed.is_by_itself(self.algorithms) {
             return None;
         }

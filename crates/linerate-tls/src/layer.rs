@@ -10,8 +10,8 @@ use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
 
-use crate::handshakes::Handshakes;
-use crate::machine::Machine;
+use crate::handshakes::HandshakeCounts;
+use crate::machine::TlsMachine;
 use crate::server::{ServerProfiles, ServerTls};
 use crate::session::TlsSession;
 use crate::words::describe;
@@ -20,7 +20,7 @@ use crate::words::describe;
 pub const PLAIN: Profile = Profile(0);
 
 #[derive(Debug)]
-enum Side {
+enum TlsSide {
     Client(Arc<ClientConfig>, ServerName<'static>),
     Server(ServerTls),
 }
@@ -43,10 +43,10 @@ enum Side {
 #[derive(Debug, Default)]
 pub struct TlsLayer {
     /// Profile `n` is at index `n - 1`.
-    sides: Vec<Side>,
+    sides: Vec<TlsSide>,
     /// Of a layer with listeners only: profile `n` is the n-th of these.
     listeners: Option<ServerProfiles>,
-    counts: Arc<Mutex<Handshakes>>,
+    counts: Arc<Mutex<HandshakeCounts>>,
 }
 
 impl TlsLayer {
@@ -62,30 +62,30 @@ impl TlsLayer {
 
     /// Adds a profile for connections to a server of this name.
     pub fn add_client(&mut self, config: Arc<ClientConfig>, name: ServerName<'static>) -> Profile {
-        self.add(Side::Client(config, name))
+        self.add(TlsSide::Client(config, name))
     }
 
     /// Adds a profile for connections of a listener.
     pub fn add_server(&mut self, tls: &ServerTls) -> Profile {
-        self.add(Side::Server(tls.clone()))
+        self.add(TlsSide::Server(tls.clone()))
     }
 
     /// Profiles are few: at most one for each configured host or listener.
-    fn add(&mut self, side: Side) -> Profile {
+    fn add(&mut self, side: TlsSide) -> Profile {
         self.sides.push(side);
         Profile(u16::try_from(self.sides.len()).unwrap_or(u16::MAX))
     }
 
-    fn side(&self, profile: Profile) -> Option<&Side> {
+    fn side(&self, profile: Profile) -> Option<&TlsSide> {
         self.sides.get(usize::from(profile.0).checked_sub(1)?)
     }
 
     /// The counts of this layer's handshakes, updated as long as sessions live.
-    pub fn counts(&self) -> Arc<Mutex<Handshakes>> {
+    pub fn counts(&self) -> Arc<Mutex<HandshakeCounts>> {
         self.counts.clone()
     }
 
-    fn session(&self, machine: Machine) -> TlsSession {
+    fn session(&self, machine: TlsMachine) -> TlsSession {
         TlsSession::new(machine, self.counts.clone())
     }
 
@@ -99,9 +99,9 @@ impl Layer for TlsLayer {
     type Session = TlsSession;
 
     fn connect(&mut self, profile: Profile, _to: SocketAddr) -> Result<Option<TlsSession>, NetError> {
-        let Some(Side::Client(config, name)) = self.side(profile) else { return Ok(None) };
+        let Some(TlsSide::Client(config, name)) = self.side(profile) else { return Ok(None) };
         match UnbufferedClientConnection::new(config.clone(), name.clone()) {
-            Ok(conn) => Ok(Some(self.session(Machine::Client(Box::new(conn))))),
+            Ok(conn) => Ok(Some(self.session(TlsMachine::Client(Box::new(conn))))),
             Err(error) => Err(self.failed(&error)),
         }
     }
@@ -109,11 +109,11 @@ impl Layer for TlsLayer {
     fn accept(&mut self, _listener: Listener, profile: Profile, _peer: SocketAddr) -> Option<TlsSession> {
         let config = match (&self.listeners, self.side(profile)) {
             (Some(listeners), _) => listeners.config(profile)?,
-            (None, Some(Side::Server(tls))) => tls.config(),
+            (None, Some(TlsSide::Server(tls))) => tls.config(),
             (None, _) => return None,
         };
         // Fails only for a configuration without versions, which cannot be built.
         let conn = UnbufferedServerConnection::new(config).ok()?;
-        Some(self.session(Machine::Server(Box::new(conn))))
+        Some(self.session(TlsMachine::Server(Box::new(conn))))
     }
 }

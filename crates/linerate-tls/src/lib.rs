@@ -4,7 +4,7 @@
 //! This crate opens no socket, reads no file and knows no HTTP. [`TlsLayer`] makes a [`TlsSession`]
 //! for each connection whose [`Profile`](linerate_net::Profile) has a configuration, from
 //! [`ClientOptions`] or [`ServerOptions`]. Connections of [`PLAIN`] pass unchanged. Every session
-//! adds the result of its handshake to the layer's [`Handshakes`].
+//! adds the result of its handshake to the layer's [`HandshakeCounts`].
 //!
 //! ```no_run
 //! use linerate_tls::{Identity, ServerOptions};
@@ -33,7 +33,7 @@ mod words;
 mod x509;
 
 pub use client::{ClientOptions, Roots, is_cipher};
-pub use handshakes::{Agreed, ClientCertificate, Handshakes, Seen, TlsInfo};
+pub use handshakes::{AgreedParameters, ClientCertificate, HandshakeCounts, ServerHandshake, TlsInfo};
 pub use layer::{PLAIN, TlsLayer};
 pub use pem::{Identity, TlsError};
 pub use server::{ServerOptions, ServerProfiles, ServerTls};

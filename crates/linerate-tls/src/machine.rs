@@ -10,7 +10,7 @@ use rustls::{CommonState, Error};
 use crate::limits::{RECORD, RECORD_OVERHEAD};
 
 /// A rustls connection, either side.
-pub(crate) enum Machine {
+pub(crate) enum TlsMachine {
     Client(Box<UnbufferedClientConnection>),
     Server(Box<UnbufferedServerConnection>),
 }
@@ -24,11 +24,11 @@ pub(crate) struct Walk {
     pub(crate) error: Option<Error>,
 }
 
-impl Machine {
+impl TlsMachine {
     pub(crate) fn state(&self) -> &CommonState {
         match self {
-            Machine::Client(conn) => conn,
-            Machine::Server(conn) => conn,
+            TlsMachine::Client(conn) => conn,
+            TlsMachine::Server(conn) => conn,
         }
     }
 
@@ -45,15 +45,15 @@ impl Machine {
         while walk.error.is_none() || self.state().wants_write() {
             let rest = &mut bytes[walk.used..];
             let (discard, step) = match self {
-                Machine::Client(conn) => step(conn.process_tls_records(rest), out, take),
-                Machine::Server(conn) => step(conn.process_tls_records(rest), out, take),
+                TlsMachine::Client(conn) => step(conn.process_tls_records(rest), out, take),
+                TlsMachine::Server(conn) => step(conn.process_tls_records(rest), out, take),
             };
             walk.used += discard;
             match step {
-                Step::Again => {}
-                Step::Ended => walk.ended = true,
-                Step::Enough => return walk,
-                Step::Failed(error) => walk.error = Some(error),
+                TlsStep::Again => {}
+                TlsStep::Ended => walk.ended = true,
+                TlsStep::Enough => return walk,
+                TlsStep::Failed(error) => walk.error = Some(error),
             }
         }
         walk
@@ -74,8 +74,8 @@ impl Machine {
     fn write(&mut self, held: &mut [u8], out: &mut Vec<u8>, room: usize, what: Write<'_>) {
         loop {
             let done = match self {
-                Machine::Client(conn) => write(conn.process_tls_records(held), out, room, what),
-                Machine::Server(conn) => write(conn.process_tls_records(held), out, room, what),
+                TlsMachine::Client(conn) => write(conn.process_tls_records(held), out, room, what),
+                TlsMachine::Server(conn) => write(conn.process_tls_records(held), out, room, what),
             };
             if done {
                 return;
@@ -89,7 +89,7 @@ pub(crate) fn sealed_len(len: usize) -> usize {
     len + len.div_ceil(RECORD).max(1) * RECORD_OVERHEAD
 }
 
-enum Step {
+enum TlsStep {
     Again,
     Ended,
     Enough,
@@ -100,27 +100,27 @@ fn step<D>(
     status: UnbufferedStatus<'_, '_, D>,
     out: &mut Vec<u8>,
     take: &mut dyn FnMut(&mut [u8]),
-) -> (usize, Step) {
+) -> (usize, TlsStep) {
     let step = match status.state {
-        Err(error) => Step::Failed(error),
+        Err(error) => TlsStep::Failed(error),
         Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
             match traffic.next_record() {
                 Some(Ok(record)) => lend(record.payload, take),
-                Some(Err(error)) => break Step::Failed(error),
-                None => break Step::Again,
+                Some(Err(error)) => break TlsStep::Failed(error),
+                None => break TlsStep::Again,
             }
         },
         Ok(ConnectionState::EncodeTlsData(mut data)) => {
             append(out, RECORD_OVERHEAD, |free| data.encode(free).map_err(missing_to_encode));
-            Step::Again
+            TlsStep::Again
         }
         Ok(ConnectionState::TransmitTlsData(data)) => {
             data.done();
-            Step::Again
+            TlsStep::Again
         }
-        Ok(ConnectionState::PeerClosed) => Step::Ended,
+        Ok(ConnectionState::PeerClosed) => TlsStep::Ended,
         // Our servers never offer early data.
-        Ok(_) => Step::Enough,
+        Ok(_) => TlsStep::Enough,
     };
     (status.discard, step)
 }

@@ -7,7 +7,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use crate::words::describe;
-use crate::x509::{Facts, Validity};
+use crate::x509::{CertificateFacts, Validity};
 
 /// Why a configuration cannot be built, in words that name the place and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -170,7 +170,7 @@ impl Identity {
 
     /// When its own certificate is valid, if that can be parsed.
     pub fn validity(&self) -> Option<Validity> {
-        self.key.cert.first().and_then(|certificate| Facts::of(certificate).validity)
+        self.key.cert.first().and_then(|certificate| CertificateFacts::of(certificate).validity)
     }
 }
 

@@ -92,7 +92,7 @@ impl ServerOptions {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let shown = Arc::new(Shown(RwLock::new(Certificates::new(&self.identity, &self.named))));
+        let shown = Arc::new(ShownCertificates(RwLock::new(Certificates::new(&self.identity, &self.named))));
         let mut config = builder.with_cert_resolver(shown.clone());
         config.alpn_protocols.clone_from(&self.alpn);
         if self.resume {
@@ -102,23 +102,23 @@ impl ServerOptions {
             config.send_tls13_tickets = 0;
             config.session_storage = Arc::new(NoServerSessionStorage {});
         }
-        let state = State { config: Arc::new(config), shown };
+        let state = ServerTlsState { config: Arc::new(config), shown };
         Ok(ServerTls(Arc::new(RwLock::new(state))))
     }
 }
 
 /// TLS for listeners, which can be changed while they listen. Clones share it.
 #[derive(Clone, Debug)]
-pub struct ServerTls(Arc<RwLock<State>>);
+pub struct ServerTls(Arc<RwLock<ServerTlsState>>);
 
 #[derive(Clone, Debug)]
-struct State {
+struct ServerTlsState {
     config: Arc<ServerConfig>,
-    shown: Arc<Shown>,
+    shown: Arc<ShownCertificates>,
 }
 
 impl ServerTls {
-    fn state(&self) -> State {
+    fn state(&self) -> ServerTlsState {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -150,7 +150,7 @@ impl ServerTls {
 
 /// The current certificates.
 #[derive(Debug)]
-struct Shown(RwLock<Certificates>);
+struct ShownCertificates(RwLock<Certificates>);
 
 #[derive(Debug)]
 struct Certificates {
@@ -175,7 +175,7 @@ impl Certificates {
     }
 }
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for ShownCertificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let certificates = self.0.read().unwrap_or_else(PoisonError::into_inner);
         match hello.server_name() {

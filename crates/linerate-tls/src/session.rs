@@ -7,9 +7,9 @@ use linerate_net::layer::{Progress, Session};
 use linerate_net::{NetError, NetErrorKind};
 use rustls::{AlertDescription, CommonState, Error};
 
-use crate::handshakes::{Handshakes, Seen, TlsInfo};
+use crate::handshakes::{HandshakeCounts, ServerHandshake, TlsInfo};
 use crate::limits::HELD;
-use crate::machine::{Machine, sealed_len};
+use crate::machine::{TlsMachine, sealed_len};
 use crate::words::{describe, describe_client, describe_on_working, is_of_handshake, other_protocol};
 
 /// The response to a client that speaks HTTP to a TLS port. It is not encrypted, since the client
@@ -24,8 +24,8 @@ const FATAL: u8 = 2;
 
 /// TLS for one connection, either side.
 pub struct TlsSession {
-    machine: Machine,
-    counts: Arc<Mutex<Handshakes>>,
+    machine: TlsMachine,
+    counts: Arc<Mutex<HandshakeCounts>>,
     /// Bytes of an incomplete record or handshake message.
     held: Vec<u8>,
     /// Bytes that must leave before anything else.
@@ -44,7 +44,7 @@ pub struct TlsSession {
 }
 
 impl TlsSession {
-    pub(crate) fn new(machine: Machine, counts: Arc<Mutex<Handshakes>>) -> TlsSession {
+    pub(crate) fn new(machine: TlsMachine, counts: Arc<Mutex<HandshakeCounts>>) -> TlsSession {
         TlsSession {
             machine,
             counts,
@@ -65,9 +65,9 @@ impl TlsSession {
     }
 
     /// What a client saw of the server, once the handshake is over.
-    pub fn seen(&self) -> Option<Seen> {
+    pub fn seen(&self) -> Option<ServerHandshake> {
         let state = self.machine.state();
-        (!state.is_handshaking()).then(|| Seen::by(state))
+        (!state.is_handshaking()).then(|| ServerHandshake::by(state))
     }
 
     /// Bytes of a record that is not complete yet.
@@ -75,7 +75,7 @@ impl TlsSession {
         self.held.len()
     }
 
-    fn count(&mut self, note: impl FnOnce(&mut Handshakes, &CommonState)) {
+    fn count(&mut self, note: impl FnOnce(&mut HandshakeCounts, &CommonState)) {
         if !std::mem::replace(&mut self.is_counted, true) {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             note(&mut counts, self.machine.state());
@@ -109,7 +109,7 @@ impl TlsSession {
     /// is not a letter.
     fn is_plain_http(&mut self, wire: &[u8]) -> bool {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
-        is_first && matches!(self.machine, Machine::Server(_)) && wire[0].is_ascii_uppercase()
+        is_first && matches!(self.machine, TlsMachine::Server(_)) && wire[0].is_ascii_uppercase()
     }
 
     fn walk(&mut self, bytes: &mut [u8], take: &mut dyn FnMut(&mut [u8])) -> (usize, Progress) {
@@ -120,18 +120,18 @@ impl TlsSession {
         });
         if !self.is_ready && !self.machine.state().is_handshaking() {
             self.is_ready = true;
-            self.count(Handshakes::ready);
+            self.count(HandshakeCounts::ready);
         }
         let progress = match walk.error {
             Some(error) => {
                 self.alert(&error);
                 let why = match self.machine {
                     _ if self.is_ready && !is_of_handshake(&error) => describe_on_working(&error),
-                    Machine::Client(_) if self.machine.state().protocol_version().is_none() => {
+                    TlsMachine::Client(_) if self.machine.state().protocol_version().is_none() => {
                         other_protocol(&bytes[walk.used..]).unwrap_or_else(|| describe(&error))
                     }
-                    Machine::Client(_) => describe(&error),
-                    Machine::Server(_) => describe_client(&error),
+                    TlsMachine::Client(_) => describe(&error),
+                    TlsMachine::Server(_) => describe_client(&error),
                 };
                 self.fail(why, of_working(&error))
             }
@@ -145,7 +145,7 @@ impl TlsSession {
     /// For some faults of a ClientHello rustls sends no alert (RFC 8446 sections 5.1 and 6.2). A server
     /// that has sent nothing has no keys either, so an alert can be made here.
     fn alert(&mut self, error: &Error) {
-        let is_server = matches!(self.machine, Machine::Server(_));
+        let is_server = matches!(self.machine, TlsMachine::Server(_));
         let what = match error {
             Error::PeerMisbehaved(_) => AlertDescription::UnexpectedMessage,
             Error::InvalidMessage(_) => AlertDescription::DecodeError,
@@ -226,9 +226,9 @@ impl Session for TlsSession {
             return self.fail("the peer closed the connection during the handshake".to_owned(), None);
         }
         match self.machine {
-            Machine::Client(_) => Progress::Failed(NetError::of(NetErrorKind::Cut)),
+            TlsMachine::Client(_) => Progress::Failed(NetError::of(NetErrorKind::Cut)),
             // Requests have their own end, and a client that has sent its FIN may still read.
-            Machine::Server(_) => Progress::Ended,
+            TlsMachine::Server(_) => Progress::Ended,
         }
     }
 
@@ -261,7 +261,7 @@ impl Drop for TlsSession {
     /// A server gives up a handshake by closing the connection; a client counts what became of its
     /// requests.
     fn drop(&mut self) {
-        if matches!(self.machine, Machine::Server(_)) {
+        if matches!(self.machine, TlsMachine::Server(_)) {
             self.count(|counts, _| {
                 counts.failed(
                     "the handshake was given up: it took too long, or the connection was reset".to_owned(),

@@ -30,13 +30,13 @@ pub(crate) fn rotating(life: Duration) -> Result<Arc<dyn ProducesTickets>, TlsEr
 
 /// One key: rustls replaces its own keys less often than any that are asked for here.
 #[derive(Debug)]
-struct Key(Arc<dyn ProducesTickets>);
+struct TicketKey(Arc<dyn ProducesTickets>);
 
 fn key() -> Result<Box<dyn ProducesTickets>, GetRandomFailed> {
-    Ok(Box::new(Key(Ticketer::new().map_err(|_| GetRandomFailed)?)))
+    Ok(Box::new(TicketKey(Ticketer::new().map_err(|_| GetRandomFailed)?)))
 }
 
-impl ProducesTickets for Key {
+impl ProducesTickets for TicketKey {
     fn enabled(&self) -> bool {
         self.0.enabled()
     }

@@ -11,9 +11,9 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, NamedGroup};
 
 use crate::client::ClientOptions;
-use crate::handshakes::Handshakes;
+use crate::handshakes::HandshakeCounts;
 use crate::limits::SERVERS;
-use crate::machine::Machine;
+use crate::machine::TlsMachine;
 use crate::pem::TlsError;
 use crate::session::TlsSession;
 use crate::{Version, words::describe};
@@ -43,7 +43,7 @@ pub struct Variants {
     resumed: Arc<ClientConfig>,
     known_group: Arc<ClientConfig>,
     all_versions: Arc<ClientConfig>,
-    memory: Arc<Memory>,
+    memory: Arc<ServerMemory>,
 }
 
 impl Variants {
@@ -54,13 +54,13 @@ impl Variants {
     pub fn of(options: &ClientOptions, name: &str) -> Result<Variants, TlsError> {
         let name = ServerName::try_from(name.to_owned())
             .map_err(|_| TlsError::Options(format!("{name} is no name that a certificate can have")))?;
-        let memory = Arc::new(Memory::new());
-        let other = Arc::new(Memory::new());
+        let memory = Arc::new(ServerMemory::new());
+        let other = Arc::new(ServerMemory::new());
         // Servers ask for another key share only where they would ask browsers as well.
         let options = ClientOptions { post_quantum_first: true, ..options.clone() };
         let base = options.build()?;
         let every = ClientOptions { least: Version::Tls12, most: Version::Tls13, ..options.clone() };
-        let storing = |base: &Arc<ClientConfig>, memory: &Arc<Memory>, resumes, knows_group| {
+        let storing = |base: &Arc<ClientConfig>, memory: &Arc<ServerMemory>, resumes, knows_group| {
             let mut config = ClientConfig::clone(base);
             config.resumption =
                 Resumption::store(Arc::new(Recall { memory: memory.clone(), resumes, knows_group }));
@@ -93,8 +93,8 @@ impl Variants {
         };
         let conn = UnbufferedClientConnection::new(config.clone(), self.name.clone());
         let conn = conn.map_err(|error| describe(&error))?;
-        let counts = Arc::new(Mutex::new(Handshakes::default()));
-        Ok(TlsSession::new(Machine::Client(Box::new(conn)), counts))
+        let counts = Arc::new(Mutex::new(HandshakeCounts::default()));
+        Ok(TlsSession::new(TlsMachine::Client(Box::new(conn)), counts))
     }
 
     /// Tickets and session ids that servers have given so far.
@@ -105,15 +105,15 @@ impl Variants {
 
 /// What servers gave, and which group they chose.
 #[derive(Debug)]
-struct Memory {
+struct ServerMemory {
     sessions: ClientSessionMemoryCache,
     given: AtomicU64,
     group: Mutex<Option<NamedGroup>>,
 }
 
-impl Memory {
-    fn new() -> Memory {
-        Memory {
+impl ServerMemory {
+    fn new() -> ServerMemory {
+        ServerMemory {
             sessions: ClientSessionMemoryCache::new(SERVERS),
             given: AtomicU64::new(0),
             group: Mutex::new(None),
@@ -124,7 +124,7 @@ impl Memory {
 /// What a variant makes of it. All of them store, so that each new session serves every variant.
 #[derive(Debug)]
 struct Recall {
-    memory: Arc<Memory>,
+    memory: Arc<ServerMemory>,
     resumes: bool,
     /// rustls remembers the group by itself; browsers and most clients do not.
     knows_group: bool,

@@ -43,7 +43,7 @@ impl Validity {
 }
 
 /// Fields of a certificate.
-pub(crate) struct Facts {
+pub(crate) struct CertificateFacts {
     pub(crate) validity: Option<Validity>,
     /// The subject in the format of RFC 4514.
     pub(crate) subject: String,
@@ -72,9 +72,9 @@ impl std::fmt::Display for ServerKey {
     }
 }
 
-impl Facts {
-    pub(crate) fn of(certificate: &[u8]) -> Facts {
-        read(certificate).unwrap_or(Facts { validity: None, subject: String::new(), key: None })
+impl CertificateFacts {
+    pub(crate) fn of(certificate: &[u8]) -> CertificateFacts {
+        read(certificate).unwrap_or(CertificateFacts { validity: None, subject: String::new(), key: None })
     }
 }
 
@@ -90,8 +90,8 @@ const AUTHORITY_INFORMATION: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 1, 1];
 /// 1.3.6.1.5.5.7.48.2
 const CA_ISSUERS: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 48, 2];
 
-fn read(certificate: &[u8]) -> Option<Facts> {
-    let body = Body::of(certificate)?;
+fn read(certificate: &[u8]) -> Option<CertificateFacts> {
+    let body = CertificateBody::of(certificate)?;
     let mut dates = body.dates;
     let validity = match (time(&mut dates), time(&mut dates)) {
         (Some(from), Some(until)) => Some(Validity { from, until }),
@@ -99,7 +99,7 @@ fn read(certificate: &[u8]) -> Option<Facts> {
     };
     let mut rest = body.rest;
     let key = Element::of(&mut rest, SEQUENCE).and_then(|info| key(info.content));
-    Some(Facts { validity, subject: name(body.subject), key })
+    Some(CertificateFacts { validity, subject: name(body.subject), key })
 }
 
 /// Of a SubjectPublicKeyInfo (RFC 3279 section 2.3, RFC 5480, RFC 8410).
@@ -132,7 +132,7 @@ fn key(mut info: &[u8]) -> Option<ServerKey> {
 }
 
 /// The contents of a certificate's fields, up to its subject.
-struct Body<'a> {
+struct CertificateBody<'a> {
     issuer: &'a [u8],
     dates: &'a [u8],
     subject: &'a [u8],
@@ -144,8 +144,8 @@ struct Body<'a> {
     proof: &'a [u8],
 }
 
-impl<'a> Body<'a> {
-    fn of(certificate: &'a [u8]) -> Option<Body<'a>> {
+impl<'a> CertificateBody<'a> {
+    fn of(certificate: &'a [u8]) -> Option<CertificateBody<'a>> {
         let mut rest = certificate;
         let mut proof = Element::of(&mut rest, SEQUENCE)?.content;
         let signed = Element::of(&mut proof, SEQUENCE)?;
@@ -157,7 +157,7 @@ impl<'a> Body<'a> {
         Element::of(&mut rest, INTEGER)?;
         let mut next = || Some(Element::of(&mut rest, SEQUENCE)?.content);
         let (_algorithm, issuer, dates, subject) = (next()?, next()?, next()?, next()?);
-        Some(Body { issuer, dates, subject, rest, signed: signed.whole, proof })
+        Some(CertificateBody { issuer, dates, subject, rest, signed: signed.whole, proof })
     }
 }
 
@@ -180,7 +180,8 @@ pub(crate) struct Signed<'a> {
 
 impl<'a> Signed<'a> {
     pub(crate) fn of(certificate: &'a [u8]) -> Option<Signed<'a>> {
-        let Body { issuer, subject, mut rest, signed, mut proof, .. } = Body::of(certificate)?;
+        let CertificateBody { issuer, subject, mut rest, signed, mut proof, .. } =
+            CertificateBody::of(certificate)?;
         let key_info = Element::of(&mut rest, SEQUENCE)?.content;
         let mut parts = key_info;
         let key_algorithm = Element::of(&mut parts, SEQUENCE)?.content;
@@ -461,7 +462,7 @@ mod tests {
             name.push(rcgen::DnType::OrganizationName, "Acme, \"Inc\"");
             name.push(rcgen::DnType::CommonName, "ann\nGET /");
         });
-        assert_eq!(Facts::of(&der).subject, "CN=ann\\0aGET /,O=Acme\\, \\\"Inc\\\",C=DE");
+        assert_eq!(CertificateFacts::of(&der).subject, "CN=ann\\0aGET /,O=Acme\\, \\\"Inc\\\",C=DE");
     }
 
     #[test]
@@ -472,7 +473,7 @@ mod tests {
                 params.not_before = rcgen::date_time_ymd(1975, 1, 1);
                 params.not_after = rcgen::date_time_ymd(year, month, day);
             });
-            let validity = Facts::of(&der).validity.expect("dates");
+            let validity = CertificateFacts::of(&der).validity.expect("dates");
             assert_eq!(validity.from, 5 * 365 * DAY + DAY, "1972 had a leap day");
             assert_eq!(date(validity.until), format!("{year}-{month:02}-{day:02}"));
         }
@@ -480,7 +481,7 @@ mod tests {
 
     #[test]
     fn keys_are_told_by_kind_and_size() {
-        assert_eq!(Facts::of(&certificate(|_| ())).key, Some(ServerKey::Ecdsa(256)));
+        assert_eq!(CertificateFacts::of(&certificate(|_| ())).key, Some(ServerKey::Ecdsa(256)));
         let mut info = vec![SEQUENCE, 11, OID, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
         info.extend([BIT_STRING, 12, 0, SEQUENCE, 9, INTEGER, 3, 0, 0xff, 0xff, INTEGER, 2, 1, 1]);
         let read = key(&info);
@@ -527,7 +528,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            Facts::of(&bytes);
+            CertificateFacts::of(&bytes);
             Signed::of(&bytes);
         }
 
@@ -537,7 +538,7 @@ mod tests {
             let mut der = WHOLE.clone();
             let at = at.index(der.len());
             der[at] = byte;
-            Facts::of(&der);
+            CertificateFacts::of(&der);
             Signed::of(&der);
         }
     }

@@ -8,7 +8,7 @@ use identity::{CLIENT, LOCALHOST, SERVER, client_options, identity, layer, pem};
 use linerate_net::layer::{Layer, Progress, Session};
 use linerate_net::{Listener, NetErrorKind};
 use linerate_tls::{
-    ClientOptions, Handshakes, Identity, Roots, ServerOptions, TlsError, TlsLayer, TlsSession, Version,
+    ClientOptions, HandshakeCounts, Identity, Roots, ServerOptions, TlsError, TlsLayer, TlsSession, Version,
 };
 use proptest::prelude::*;
 
@@ -60,7 +60,7 @@ fn shake(client: &mut TlsSession, server: &mut TlsSession, cut: usize) -> Progre
     Progress::Open
 }
 
-fn counts(layer: &TlsLayer) -> Handshakes {
+fn counts(layer: &TlsLayer) -> HandshakeCounts {
     layer.counts().lock().expect("nobody panics").clone()
 }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 pub use linerate_client::{Facts, Failure};
 pub use linerate_net::Line;
 use linerate_net::TcpTotals;
-pub use linerate_tls::{Agreed, Handshakes};
+pub use linerate_tls::{AgreedParameters, HandshakeCounts};
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
@@ -52,7 +52,7 @@ pub struct Outcome {
     /// Bytes of requests and responses.
     pub bytes: Bytes,
     /// Counts of TLS handshakes; `None` without TLS.
-    pub tls: Option<Handshakes>,
+    pub tls: Option<HandshakeCounts>,
     /// Connections by protocol version, and the limits and refusals of servers that speak HTTP/2.
     pub http: Facts,
     /// How often the target's name was looked up again; `None`: never.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_net::layer::{Layer, Layered, Progress, Session};
 use linerate_net::{Limits, Listener, NetError, NetErrorKind, Profile, Transport};
-use linerate_tls::{Handshakes, PLAIN, TlsLayer, TlsSession};
+use linerate_tls::{HandshakeCounts, PLAIN, TlsLayer, TlsSession};
 
 use super::preamble::{Introduction, Preamble};
 use crate::outcome::Outcome;
@@ -45,7 +45,7 @@ impl RouteTo {
     }
 
     /// Puts into an outcome what the layer counted.
-    pub(crate) fn settle(&self, counts: &Mutex<Handshakes>, outcome: &mut Outcome) {
+    pub(crate) fn settle(&self, counts: &Mutex<HandshakeCounts>, outcome: &mut Outcome) {
         let c = &outcome.connections;
         let is_silent = c.opened + c.failed == 0 && !outcome.interrupted && outcome.broken.is_none();
         if is_silent && outcome.unreachable.is_none() {
@@ -72,7 +72,7 @@ impl RouteLayer {
     }
 
     /// Counts of handshakes; they go up while sessions live.
-    pub(crate) fn counts(&self) -> Arc<Mutex<Handshakes>> {
+    pub(crate) fn counts(&self) -> Arc<Mutex<HandshakeCounts>> {
         self.tls.counts()
     }
 

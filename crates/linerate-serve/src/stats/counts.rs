@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use linerate_net::TcpTotals;
-use linerate_tls::Handshakes;
+use linerate_tls::HandshakeCounts;
 
 use crate::access_log::escaped;
 use crate::stats::meter::{Measured, bump};
@@ -40,7 +40,7 @@ pub(crate) struct ThreadCounts {
     /// Counters of a user-space TCP; updated several times a second.
     tcp: Mutex<Option<TcpTotals>>,
     /// Counters of the thread's TLS layer, if it has one.
-    tls: OnceLock<Arc<Mutex<Handshakes>>>,
+    tls: OnceLock<Arc<Mutex<HandshakeCounts>>>,
 }
 
 impl Default for ThreadCounts {
@@ -140,7 +140,7 @@ impl ThreadCounts {
         *self.tcp.lock().unwrap_or_else(PoisonError::into_inner) = totals;
     }
 
-    pub(crate) fn set_tls(&self, handshakes: Arc<Mutex<Handshakes>>) {
+    pub(crate) fn set_tls(&self, handshakes: Arc<Mutex<HandshakeCounts>>) {
         // A thread has one layer.
         let _ = self.tls.set(handshakes);
     }
@@ -188,7 +188,7 @@ pub struct Counts {
     /// Counters of the server's own TCP, if it has one (`--io xdp`).
     pub tcp: Option<TcpTotals>,
     /// TLS handshakes, if TLS is used.
-    pub tls: Option<Handshakes>,
+    pub tls: Option<HandshakeCounts>,
 }
 
 /// Adds optional TCP counters.
@@ -199,7 +199,7 @@ fn add_tcp(sum: &mut Option<TcpTotals>, other: Option<&TcpTotals>) {
 }
 
 /// The same for handshakes.
-fn add_tls(sum: &mut Option<Handshakes>, other: Option<&Handshakes>) {
+fn add_tls(sum: &mut Option<HandshakeCounts>, other: Option<&HandshakeCounts>) {
     if let Some(other) = other {
         sum.get_or_insert_default().merge(other);
     }
@@ -292,7 +292,7 @@ impl Counts {
     }
 }
 
-fn tls_json(tls: &Handshakes) -> String {
+fn tls_json(tls: &HandshakeCounts) -> String {
     let failed = tls.failed.iter().map(|(why, n)| format!("{}:{n}", quoted(why)));
     let failed = failed.collect::<Vec<_>>().join(",");
     format!(",\"tls\":{{\"full\":{},\"resumed\":{},\"failed\":{{{failed}}}}}", tls.full, tls.resumed)

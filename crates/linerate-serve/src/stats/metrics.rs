@@ -205,7 +205,7 @@ mod tests {
     use crate::Route;
     use crate::stats::meter::Meter;
     use linerate_net::{TcpTotals, Time};
-    use linerate_tls::{Agreed, Handshakes};
+    use linerate_tls::{AgreedParameters, HandshakeCounts};
     use std::sync::Mutex;
 
     /// A server of two threads that has done some of everything.
@@ -221,10 +221,13 @@ mod tests {
             meter.end_turn(&thread.measured, now, now + Duration::from_micros(1500));
             thread.set_states([1, 2, 0, 0, 0]);
             thread.set_tcp(Some(TcpTotals::default()));
-            let mut tls = Handshakes { full: 3, resumed: 4, ..Handshakes::default() };
+            let mut tls = HandshakeCounts { full: 3, resumed: 4, ..HandshakeCounts::default() };
             for alpn in [None, Some("http/1.1".to_owned())] {
-                let agreed =
-                    Agreed { version: "TLSv1.3".into(), cipher: "TLS13_AES_256_GCM_SHA384".into(), alpn };
+                let agreed = AgreedParameters {
+                    version: "TLSv1.3".into(),
+                    cipher: "TLS13_AES_256_GCM_SHA384".into(),
+                    alpn,
+                };
                 tls.agreed.insert(agreed, 2);
             }
             tls.failed.insert("it said \"no\"".to_owned(), 1);

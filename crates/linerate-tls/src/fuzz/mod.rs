@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 
 use crate::issuer::why;
 use crate::limits::HELD;
-use crate::x509::Facts;
+use crate::x509::CertificateFacts;
 use crate::{ClientOptions, Identity, Roots, ServerOptions, TlsLayer, TlsSession, Version};
 
 const CLIENT: Profile = Profile(1);
@@ -22,7 +22,7 @@ const KEY: &[u8] = include_bytes!("localhost.key.pem");
 const SENT: usize = 256 << 10;
 
 /// One side of the connection.
-struct End {
+struct FuzzedEnd {
     session: TlsSession,
     /// Its last progress; after another than `Open` it takes no bytes.
     progress: Progress,
@@ -36,14 +36,14 @@ struct End {
     is_disturbed: bool,
 }
 
-impl End {
-    fn new(session: TlsSession) -> End {
+impl FuzzedEnd {
+    fn new(session: TlsSession) -> FuzzedEnd {
         let (progress, wire) = (Progress::Open, Vec::new());
-        End { session, progress, wire, sent: 0, received: 0, is_finished: false, is_disturbed: false }
+        FuzzedEnd { session, progress, wire, sent: 0, received: 0, is_finished: false, is_disturbed: false }
     }
 
     /// Takes bytes from the wire.
-    fn open(&mut self, bytes: &mut [u8], from: &Sent) {
+    fn open(&mut self, bytes: &mut [u8], from: &SentBytes) {
         // rustls asserts in debug builds that no alert follows `close_notify`, which a faulty peer
         // can cause; in others the alert is sent.
         if self.progress != Progress::Open || self.is_finished && self.is_disturbed {
@@ -91,12 +91,12 @@ impl End {
         }
     }
 
-    fn what_was_sent(&self) -> Sent {
-        Sent { bytes: self.sent, is_finished: self.is_finished }
+    fn what_was_sent(&self) -> SentBytes {
+        SentBytes { bytes: self.sent, is_finished: self.is_finished }
     }
 }
 
-struct Sent {
+struct SentBytes {
     bytes: usize,
     is_finished: bool,
 }
@@ -130,15 +130,15 @@ fn layer(bits: u8) -> Option<TlsLayer> {
         .then_some(layer)
 }
 
-fn pair(layer: &mut TlsLayer) -> Option<(End, End)> {
-    let mut client = End::new(layer.connect(CLIENT, PEER).ok()??);
-    let server = End::new(layer.accept(Listener::new(0), SERVER, PEER)?);
+fn pair(layer: &mut TlsLayer) -> Option<(FuzzedEnd, FuzzedEnd)> {
+    let mut client = FuzzedEnd::new(layer.connect(CLIENT, PEER).ok()??);
+    let server = FuzzedEnd::new(layer.accept(Listener::new(0), SERVER, PEER)?);
     client.session.begin(&mut client.wire);
     Some((client, server))
 }
 
 /// Delivers everything, until nothing is on the wire.
-fn settle(client: &mut End, server: &mut End) {
+fn settle(client: &mut FuzzedEnd, server: &mut FuzzedEnd) {
     while !client.wire.is_empty() || !server.wire.is_empty() {
         let (mut up, mut down) = (std::mem::take(&mut client.wire), std::mem::take(&mut server.wire));
         server.open(&mut up, &client.what_was_sent());
@@ -178,7 +178,7 @@ pub fn session(data: &[u8]) {
 }
 
 /// Each step has an operation, a side and a number.
-fn play(client: &mut End, server: &mut End, script: &[u8]) {
+fn play(client: &mut FuzzedEnd, server: &mut FuzzedEnd, script: &[u8]) {
     let mut rest = script;
     while let Some((&[what, low, high], tail)) = rest.split_first_chunk::<3>() {
         rest = tail;
@@ -244,7 +244,7 @@ pub fn certificate(data: &[u8]) {
         rest = tail;
     }
     let Some((own, sent)) = sent.split_first() else { return };
-    let facts = Facts::of(own);
+    let facts = CertificateFacts::of(own);
     assert!(facts.subject.chars().all(|c| !c.is_control()), "for a terminal: {:?}", facts.subject);
     if let Some(validity) = facts.validity {
         for now in [i64::from(i32::MIN), 0, i64::from(u32::MAX)] {

@@ -1,6 +1,6 @@
 //! Worlds over TLS: the verdicts on their handshakes, and no verdict on healthy ones.
 
-use linerate_tls::{Seen, ServerKey, Variant};
+use linerate_tls::{ServerHandshake, ServerKey, Variant};
 
 use super::*;
 use crate::handshake::{Handshake, Trip};
@@ -77,7 +77,7 @@ impl Server {
                 trip(0.1 + noise(), 51, 0.0);
             }
         }
-        let mut seen = Seen { is_resumed, is_retried, ..Seen::default() };
+        let mut seen = ServerHandshake { is_resumed, is_retried, ..ServerHandshake::default() };
         seen.agreed.version = if old { "TLSv1.2" } else { "TLSv1.3" }.to_owned();
         seen.key = Some(self.key);
         seen.group = Some("secp384r1".to_owned());
