@@ -158,7 +158,7 @@ fn has_word(code: &str, word: &str) -> bool {
 }
 
 /// The words of code, each with where it begins.
-fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     code.split(|c: char| !is_part(c))
         .filter(|w| !w.is_empty())
         .map(|w| (w.as_ptr().addr() - code.as_ptr().addr(), w))
@@ -171,7 +171,7 @@ fn defines(code: &str, name: &str) -> bool {
 }
 
 /// Replaces each item behind `#[cfg(test)]` by spaces.
-fn without_tests(code: &str) -> String {
+pub(super) fn without_tests(code: &str) -> String {
     const TEST: &str = "#[cfg(test)]";
     let mut rest = code;
     let mut out = String::with_capacity(code.len());

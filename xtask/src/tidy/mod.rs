@@ -6,6 +6,7 @@ mod examples;
 mod finding;
 mod imports;
 mod lexer;
+mod names;
 mod rust;
 mod text;
 
@@ -36,6 +37,8 @@ struct TidyExceptions {
     allow: Vec<TidyException>,
     #[serde(default)]
     cycles: Vec<cycles::Ceiling>,
+    #[serde(default)]
+    names: names::NameCeiling,
 }
 
 /// Options of `cargo xtask tidy`.
@@ -44,6 +47,9 @@ pub(crate) struct TidyOptions {
     /// Also print each crate's cycles of imports, between files and between folders.
     #[arg(long)]
     cycles: bool,
+    /// Also print the names that too many types have.
+    #[arg(long)]
+    names: bool,
 }
 
 impl TidyException {
@@ -59,6 +65,9 @@ impl TidyException {
 pub(crate) fn run(options: &TidyOptions) -> Result<bool> {
     if options.cycles {
         println!("{}", cycles::table(&cycles::all(&files(shell::root())?)));
+    }
+    if options.names {
+        println!("{}", names::table(&names::all(&names::codes(&files(shell::root())?))));
     }
     let findings = findings(shell::root())?;
     for f in &findings {
@@ -86,6 +95,7 @@ fn findings(root: &Path) -> Result<Vec<TidyFinding>> {
     examples::check(&files, &mut found);
     edges::check(&files, &edges::metadata()?, &mut found);
     cycles::check(&cycles::all(&files), &list.cycles, &mut found);
+    names::check(&names::all(&names::codes(&files)), &list.names, &mut found);
     let mut left: Vec<TidyFinding> =
         found.iter().filter(|f| !list.allow.iter().any(|a| a.covers(f))).cloned().collect();
     left.extend(unneeded(&list, &found));
@@ -168,7 +178,8 @@ mod tests {
     #[test]
     fn exceptions_must_be_needed_and_reasoned() {
         let a = TidyException { rule: "r".into(), path: "a.rs".into(), item: None, reason: "".into() };
-        let list = TidyExceptions { allow: vec![a], cycles: Vec::new() };
+        let list =
+            TidyExceptions { allow: vec![a], cycles: Vec::new(), names: names::NameCeiling::default() };
         assert_eq!(unneeded(&list, &[]).len(), 2);
     }
 }
