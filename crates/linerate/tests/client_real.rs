@@ -5,11 +5,19 @@
 #[path = "../../linerate-cli/tests/real/mod.rs"]
 mod real;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::{Request, Version};
+use http::{Request, StatusCode, Version};
+use http_body_util::{BodyExt, Full};
 use linerate::client::{Client, Error, Template};
 use real::Server;
+use tower::ServiceExt;
+use tower_http::decompression::DecompressionLayer;
+use tower_http::follow_redirect::{FollowRedirectLayer, RequestUri};
+use tower_http::timeout::TimeoutLayer;
+use tower_http::trace::TraceLayer;
 
 const CALLS: usize = 2000;
 
@@ -79,4 +87,82 @@ async fn node_go_and_python() {
     for server in [real::node(), real::go(), real::python(true)].into_iter().flatten() {
         all_answered(&client(&server)).await;
     }
+}
+
+/// Sends a request again that met a busy server, twice at most.
+#[derive(Clone)]
+struct Twice(u32);
+
+type Asked = Request<Full<Bytes>>;
+
+impl<B, E> tower::retry::Policy<Asked, http::Response<B>, E> for Twice {
+    type Future = std::future::Ready<()>;
+
+    fn retry(
+        &mut self,
+        _: &mut Asked,
+        result: &mut Result<http::Response<B>, E>,
+    ) -> Option<std::future::Ready<()>> {
+        let is_busy = result.as_ref().is_ok_and(|response| response.status() == 503);
+        (is_busy && self.0 > 0).then(|| {
+            self.0 -= 1;
+            std::future::ready(())
+        })
+    }
+
+    fn clone_request(&mut self, request: &Asked) -> Option<Asked> {
+        Some(request.clone())
+    }
+}
+
+/// nginx compresses, redirects and is busy.
+#[tokio::test]
+async fn layers_of_tower_http_work_over_the_client() {
+    let text = "a text that is worth compressing ".repeat(40);
+    let lines = format!(
+        "gzip on; gzip_min_length 1; gzip_types text/plain; default_type text/plain;
+         location = /old {{ return 302 /text; }}
+         location = /text {{ return 200 '{text}'; }}
+         location = /busy {{ return 503; }}"
+    );
+    let Some(server) = real::nginx_with("", &lines) else { return };
+    let client = Client::builder(&server.url("")).build().unwrap();
+    let stack = tower::ServiceBuilder::new()
+        .layer(TraceLayer::new_for_http())
+        .layer(FollowRedirectLayer::new())
+        .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, Duration::from_secs(10)))
+        .layer(tower::retry::RetryLayer::new(Twice(2)))
+        .layer(DecompressionLayer::new())
+        .service(client.clone());
+    let ask = |method: &str, path: &str, body: &'static str| {
+        let uri = server.url(path);
+        let request = Request::builder().method(method).uri(uri);
+        stack.clone().oneshot(request.body(Full::from(body)).unwrap())
+    };
+    let response = ask("GET", "/old", "").await.unwrap();
+    assert_eq!(response.extensions().get::<RequestUri>().unwrap().0.path(), "/text");
+    assert!(!response.headers().contains_key("content-encoding"));
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), text);
+    let posted = ask("POST", "/old", "a body").await.unwrap();
+    assert_eq!(posted.into_body().collect().await.unwrap().to_bytes(), text);
+    assert_eq!(ask("GET", "/busy", "").await.unwrap().status(), 503);
+    drop((stack, client));
+    // Two for each redirect, and the refused one three times.
+    assert_eq!(real::finish_nginx(server), 4 + 3);
+}
+
+/// The bodies of both are streams, which no limit of the client holds in memory.
+#[tokio::test]
+async fn a_layer_over_streams_holds_nothing_whole() {
+    let file = "x".repeat(4000);
+    let Some(server) = real::nginx_with("", &format!("location = /long {{ return 200 '{file}'; }}")) else {
+        return;
+    };
+    let client = Client::builder(&server.url("")).max_body(1000).build().unwrap();
+    let layered = tower::ServiceBuilder::new().layer(TraceLayer::new_for_http());
+    let whole = Request::get("/long").body(Full::<Bytes>::default()).unwrap();
+    let error = layered.clone().service(client.clone()).oneshot(whole.clone()).await.err().unwrap();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    let response = layered.service(client.streaming()).oneshot(whole).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes().len(), file.len());
 }

@@ -15,7 +15,7 @@ use super::board::CallResult;
 use super::error::Error;
 use super::inner::Inner;
 use super::limits::STREAM_WINDOW;
-use super::send::Place;
+use super::call::Place;
 
 /// The calls of a stream of requests.
 struct Group<S> {

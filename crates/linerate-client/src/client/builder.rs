@@ -23,9 +23,10 @@ use crate::Resend;
 /// Builds a [`Client`]. Each setting has a default that suits a server nearby.
 ///
 /// ```
+/// # extern crate linerate_client as linerate;
 /// use std::time::Duration;
 ///
-/// use linerate_client::client::{Client, Protocol};
+/// use linerate::client::{Client, Protocol};
 ///
 /// let client = Client::builder("http://127.0.0.1:8080")
 ///     .pipes(4)
@@ -34,7 +35,7 @@ use crate::Resend;
 ///     .protocol(Protocol::Http1)
 ///     .build()?;
 /// assert!(Client::builder("no URL").build().is_err());
-/// # Ok::<(), linerate_client::client::Error>(())
+/// # Ok::<(), linerate::client::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "build() makes the client"]
@@ -195,7 +196,8 @@ impl Builder {
     /// [`Client::send_counted`], and requests whose body is a stream, need a tokio runtime all the same.
     ///
     /// ```no_run
-    /// use linerate_client::client::Client;
+    /// # extern crate linerate_client as linerate;
+    /// use linerate::client::Client;
     /// use linerate_net::uring::Uring;
     ///
     /// let builder = Client::builder("http://127.0.0.1:8080").pipes(2);

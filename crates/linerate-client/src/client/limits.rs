@@ -40,6 +40,10 @@ pub(super) const CONNECT_ATTEMPTS: u32 = 3;
 pub(super) const LARGEST_REQUEST_BODY: usize = 64 << 20;
 pub(super) const LARGEST_REQUEST_HEAD: usize = 64 << 10;
 
+/// Bytes of a request's body that a service of tower reads before it sends the request. Reason: a longer one costs more
+/// memory than a connection of its own.
+pub(super) const GATHERED_BODY: usize = 1 << 20;
+
 /// Bytes of requests that wait to leave on a connection before it takes no more requests. Reason: what has left the queue for one
 /// connection can no longer take another.
 pub(super) const UNSENT_MARK: usize = 256 << 10;

@@ -4,9 +4,10 @@
 //! (RFC 9112 section 9.3.2), and all that are ready leave in one system call.
 //!
 //! ```no_run
+//! # extern crate linerate_client as linerate;
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use bytes::Bytes;
-//! use linerate_client::client::Client;
+//! use linerate::client::Client;
 //!
 //! let client = Client::builder("http://127.0.0.1:8080").pipes(4).depth(64).build()?;
 //! let response = client.send(http::Request::get("/a").body(Bytes::new())?).await?;
@@ -36,7 +37,9 @@
 mod all;
 mod beside;
 mod board;
+mod body;
 mod builder;
+mod call;
 mod calls;
 mod cell;
 mod counted;
@@ -53,7 +56,6 @@ mod mover;
 mod options;
 mod runner;
 mod secure;
-mod send;
 mod service;
 mod statistics;
 mod stream;
@@ -67,21 +69,23 @@ use bytes::Bytes;
 use futures_core::Stream;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
-use http_body::Body;
+use http_body::Body as HttpBody;
 use serde::Serialize;
 
 pub use crate::{Failure, Resend};
 pub use all::{SendAll, SendAllUnordered};
 pub use beside::{Beside, BesideRunning};
+pub use body::Body;
 pub use builder::Builder;
+pub use call::ResponseFuture;
 pub use calls::{CallReading, Calls, Done, News, Trailers};
 pub use counted::Counted;
 pub use error::{Error, Part, Phase, Unknown};
 pub use options::{CallOptions, Protocol};
 pub use runner::Runner;
-pub use send::Send;
+pub use service::{Exchange, Streaming};
 pub use statistics::{PipeStatistics, Statistics};
-pub use stream::{ResponseBody, SendStreaming};
+pub use stream::SendStreaming;
 pub use template::Template;
 
 use self::inner::Inner;
@@ -100,57 +104,61 @@ impl Client {
     /// Content-Length.
     ///
     /// ```no_run
-    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # extern crate linerate_client as linerate;
+    /// # async fn example(client: linerate::client::Client) -> Result<(), Box<dyn std::error::Error>> {
     /// let request = http::Request::put("/items/7").header("content-type", "text/plain").body("a new text".into())?;
     /// let response = client.send(request).await?;
     /// println!("{}", response.status());
     /// # Ok(())
     /// # }
     /// ```
-    pub fn send(&self, request: Request<Bytes>) -> Send {
-        Send::new(Arc::clone(&self.0), Ok(request))
+    pub fn send(&self, request: Request<Bytes>) -> ResponseFuture {
+        ResponseFuture::new(Arc::clone(&self.0), Ok(request))
     }
 
     /// Sends a GET.
     ///
     /// ```no_run
-    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # extern crate linerate_client as linerate;
+    /// # async fn example(client: linerate::client::Client) -> Result<(), Box<dyn std::error::Error>> {
     /// let response = client.get("/items/7").await?;
     /// println!("{}: {:?}", response.status(), response.body());
     /// # Ok(())
     /// # }
     /// ```
-    pub fn get(&self, path: &str) -> Send {
+    pub fn get(&self, path: &str) -> ResponseFuture {
         self.call(Method::GET, path, None, Bytes::new())
     }
 
     /// Sends a POST with this body.
     ///
     /// ```no_run
-    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # extern crate linerate_client as linerate;
+    /// # async fn example(client: linerate::client::Client) -> Result<(), Box<dyn std::error::Error>> {
     /// // It is never sent twice: a POST that gets no response comes back inside the error.
     /// let created = client.post("/items", "a new one").await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn post(&self, path: &str, body: impl Into<Bytes>) -> Send {
+    pub fn post(&self, path: &str, body: impl Into<Bytes>) -> ResponseFuture {
         self.call(Method::POST, path, None, body.into())
     }
 
     /// Sends a POST with this value as JSON.
     ///
     /// ```no_run
-    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # extern crate linerate_client as linerate;
+    /// # async fn example(client: linerate::client::Client) -> Result<(), Box<dyn std::error::Error>> {
     /// client.json("/items", &vec![("name", "a new one")]).await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn json(&self, path: &str, value: &impl Serialize) -> Send {
+    pub fn json(&self, path: &str, value: &impl Serialize) -> ResponseFuture {
         match serde_json::to_vec(value) {
             Ok(body) => self.call(Method::POST, path, Some("application/json"), body.into()),
             Err(error) => {
                 let error = Error::Request(format!("the value cannot be written as JSON: {error}"));
-                Send::new(Arc::clone(&self.0), Err(error))
+                ResponseFuture::new(Arc::clone(&self.0), Err(error))
             }
         }
     }
@@ -163,7 +171,8 @@ impl Client {
     /// on its connection.
     ///
     /// ```no_run
-    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # extern crate linerate_client as linerate;
+    /// # async fn example(client: linerate::client::Client) -> Result<(), Box<dyn std::error::Error>> {
     /// use std::future::poll_fn;
     /// use std::pin::Pin;
     ///
@@ -179,11 +188,17 @@ impl Client {
     /// ```
     pub fn send_streaming<B>(&self, request: Request<B>) -> SendStreaming<B>
     where
-        B: Body + std::marker::Send + 'static,
-        B::Data: std::marker::Send,
-        B::Error: Into<Box<dyn std::error::Error + std::marker::Send + Sync>>,
+        B: HttpBody + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         SendStreaming::new(Arc::clone(&self.0), request)
+    }
+
+    /// The client as a service of tower whose responses are streams, of any length: each call is one of
+    /// [`send_streaming`](Client::send_streaming). The client itself is a service too, whose responses are whole.
+    pub fn streaming(&self) -> Streaming {
+        Streaming(self.clone())
     }
 
     /// Sends requests as places for them become free, and returns the responses in the order of the requests.
@@ -192,7 +207,8 @@ impl Client {
     /// and, in the end, the requests.
     ///
     /// ```no_run
-    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # extern crate linerate_client as linerate;
+    /// # async fn example(client: linerate::client::Client) -> Result<(), Box<dyn std::error::Error>> {
     /// use bytes::Bytes;
     /// use futures_util::{StreamExt, stream};
     ///
@@ -211,7 +227,8 @@ impl Client {
     /// As [`send_all`](Client::send_all), but returns each response when it comes, with the index of its request.
     ///
     /// ```no_run
-    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # extern crate linerate_client as linerate;
+    /// # async fn example(client: linerate::client::Client) -> Result<(), Box<dyn std::error::Error>> {
     /// use bytes::Bytes;
     /// use futures_util::{StreamExt, stream};
     ///
@@ -231,8 +248,9 @@ impl Client {
     /// uses connections of its own.
     ///
     /// ```no_run
-    /// # async fn example(client: linerate_client::client::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// use linerate_client::client::Template;
+    /// # extern crate linerate_client as linerate;
+    /// # async fn example(client: linerate::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use linerate::client::Template;
     ///
     /// let counted = client.send_counted(Template::get("/items/{{seq}}")?, 1_000_000).await?;
     /// println!("{} responses in {:?}", counted.responses, counted.elapsed);
@@ -252,13 +270,13 @@ impl Client {
         self.0.shared.lock().statistics.clone()
     }
 
-    fn call(&self, method: Method, path: &str, content: Option<&str>, body: Bytes) -> Send {
+    fn call(&self, method: Method, path: &str, content: Option<&str>, body: Bytes) -> ResponseFuture {
         let mut builder = Request::builder().method(method).uri(path);
         if let Some(content) = content {
             builder = builder.header(CONTENT_TYPE, content);
         }
         let request = builder.body(body).map_err(|error| Error::Request(format!("{path:?}: {error}")));
-        Send::new(Arc::clone(&self.0), request)
+        ResponseFuture::new(Arc::clone(&self.0), request)
     }
 }
 

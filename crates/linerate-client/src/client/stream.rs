@@ -10,16 +10,17 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Request, Response};
-use http_body::{Body, Frame};
+use http_body::{Body as HttpBody, Frame};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::board::{Command, SharedBoard};
+use super::body::Body;
 use super::calls::Trailers;
 use super::cell::StreamCell;
 use super::error::Error;
 use super::inner::Inner;
 use super::limits::STREAMED_MARK;
-use super::send::Place;
+use super::call::Place;
 
 /// The body of a request that is a stream, and its length if that is known.
 type Upload<B> = Option<(Pin<Box<B>>, Option<u64>)>;
@@ -58,7 +59,7 @@ pub struct SendStreaming<B> {
 
 impl<B> SendStreaming<B>
 where
-    B: Body + Send + 'static,
+    B: HttpBody + Send + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
@@ -104,11 +105,11 @@ where
 
 impl<B> Future for SendStreaming<B>
 where
-    B: Body + Send + 'static,
+    B: HttpBody + Send + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    type Output = Result<Response<ResponseBody>, Error>;
+    type Output = Result<Response<Body>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -138,9 +139,9 @@ where
                     let mut state = cell.lock();
                     if let Some(head) = state.head.take() {
                         drop(state);
-                        let body =
-                            ResponseBody { client: this.client.clone(), id, cell, taken: 0, over: false };
-                        return Poll::Ready(Ok(head.map(|()| body)));
+                        let incoming =
+                            Incoming { client: this.client.clone(), id, cell, taken: 0, over: false };
+                        return Poll::Ready(Ok(head.map(|()| Body::incoming(incoming))));
                     }
                     if let Some(Err(error)) = state.end.take() {
                         return Poll::Ready(Err(error));
@@ -201,7 +202,7 @@ impl Drop for UploadGuard {
 /// Hands over the body of a request as it comes and as it leaves.
 async fn pump<B>(shared: Arc<SharedBoard>, id: u64, cell: Arc<StreamCell>, mut body: Pin<Box<B>>)
 where
-    B: Body,
+    B: HttpBody,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     let guard = UploadGuard { shared, id, has_ended: false };
@@ -241,9 +242,8 @@ where
     }
 }
 
-/// The body of a response, as it comes. While the caller takes nothing, the server is held back. Dropping it gives the
-/// rest up: it is read and discarded within limits, or its connection closes; by HTTP/2 its stream is reset.
-pub struct ResponseBody {
+/// The body of a response, as it comes.
+pub(super) struct Incoming {
     client: Arc<Inner>,
     id: u64,
     cell: Arc<StreamCell>,
@@ -252,40 +252,18 @@ pub struct ResponseBody {
     over: bool,
 }
 
-impl ResponseBody {
-    /// The next piece; `None`: it is whole.
-    pub async fn next(&mut self) -> Option<Result<Bytes, Error>> {
-        loop {
-            match poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await? {
-                Ok(frame) => match frame.into_data() {
-                    Ok(piece) => return Some(Ok(piece)),
-                    Err(_trailers) => {}
-                },
-                Err(error) => return Some(Err(error)),
-            }
-        }
-    }
-}
-
-impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let this = &mut *self;
-        if this.over {
+impl Incoming {
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.over {
             return Poll::Ready(None);
         }
-        let mut state = this.cell.lock();
+        let mut state = self.cell.lock();
         if let Some(piece) = state.pieces.pop() {
             let is_last = state.pieces.is_empty();
             drop(state);
-            this.taken += piece.len();
-            if is_last || this.taken >= STREAMED_MARK / 4 {
-                this.client.shared.command(Command::Taken(this.id, std::mem::take(&mut this.taken)));
+            self.taken += piece.len();
+            if is_last || self.taken >= STREAMED_MARK / 4 {
+                self.client.shared.command(Command::Taken(self.id, std::mem::take(&mut self.taken)));
             }
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
@@ -293,7 +271,8 @@ impl Body for ResponseBody {
             state.reader = Some(cx.waker().clone());
             return Poll::Pending;
         };
-        this.over = true;
+        drop(state);
+        self.over = true;
         match end {
             Ok(Some(Trailers(trailers))) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
             Ok(None) => Poll::Ready(None),
@@ -301,21 +280,15 @@ impl Body for ResponseBody {
         }
     }
 
-    fn is_end_stream(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.over
     }
 }
 
-impl Drop for ResponseBody {
+impl Drop for Incoming {
     fn drop(&mut self) {
         if !self.over {
             self.client.shared.give_up(self.id);
         }
-    }
-}
-
-impl fmt::Debug for ResponseBody {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseBody").finish_non_exhaustive()
     }
 }

@@ -13,10 +13,11 @@ pub(super) type Compiled = (client::Template, Option<StreamTemplate>);
 /// number, `{{uuid}}` a random UUID. `linerate load` has the same slots.
 ///
 /// ```
-/// use linerate_client::client::Template;
+/// # extern crate linerate_client as linerate;
+/// use linerate::client::Template;
 ///
 /// let template = Template::post("/items/{{seq}}")?.header("Content-Type", "text/plain").body("item {{seq}}");
-/// # Ok::<(), linerate_client::client::Error>(())
+/// # Ok::<(), linerate::client::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Template {

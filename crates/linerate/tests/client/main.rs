@@ -92,8 +92,13 @@ async fn a_service_of_tower() {
     use tower_service::Service;
     let server = echo();
     let mut client = Client::builder(&server.url()).build().unwrap();
-    std::future::poll_fn(|cx| client.poll_ready(cx)).await.unwrap();
-    assert_eq!(client.call(get("/t")).await.unwrap().body(), &b"/t"[..]);
+    let request = get("/t").map(http_body_util::Full::new);
+    std::future::poll_fn(|cx| Service::<Request<http_body_util::Full<Bytes>>>::poll_ready(&mut client, cx))
+        .await
+        .unwrap();
+    let mut body = client.call(request).await.unwrap().into_body();
+    assert_eq!(body.next().await.unwrap().unwrap(), &b"/t"[..]);
+    assert!(body.next().await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

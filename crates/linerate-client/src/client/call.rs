@@ -18,9 +18,9 @@ use super::inner::Inner;
 
 /// Waits for a place among the calls.
 pub(super) type Place =
-    Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + std::marker::Send>>;
+    Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
-enum SendState {
+enum CallState {
     Refused(Error),
     New(Request<Bytes>),
     /// For a place among the calls.
@@ -32,14 +32,14 @@ enum SendState {
 /// A call under way. Dropping it gives the call up: a request that has not left never does, and the response to one that
 /// has is read and discarded.
 #[must_use = "a call is sent when its future is polled"]
-pub struct Send {
+pub struct ResponseFuture {
     client: Arc<Inner>,
-    state: SendState,
+    state: CallState,
     span: Span,
 }
 
-impl Send {
-    pub(super) fn new(client: Arc<Inner>, request: Result<Request<Bytes>, Error>) -> Send {
+impl ResponseFuture {
+    pub(super) fn new(client: Arc<Inner>, request: Result<Request<Bytes>, Error>) -> ResponseFuture {
         let span = match &request {
             Ok(request) => debug_span!(
                 "http_request",
@@ -50,7 +50,7 @@ impl Send {
             ),
             Err(_) => Span::none(),
         };
-        Send { client, state: request.map_or_else(SendState::Refused, SendState::New), span }
+        ResponseFuture { client, state: request.map_or_else(CallState::Refused, CallState::New), span }
     }
 
     fn note(&self, result: &CallResult) {
@@ -74,7 +74,7 @@ impl Send {
             Ok(id) => {
                 // The board gives it back with the call's end.
                 permit.forget();
-                self.state = SendState::Sent(id);
+                self.state = CallState::Sent(id);
                 Poll::Pending
             }
             Err(error) => Poll::Ready(Err(error)),
@@ -82,14 +82,14 @@ impl Send {
     }
 }
 
-impl Future for Send {
+impl Future for ResponseFuture {
     type Output = CallResult;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallResult> {
         let this = &mut *self;
-        match std::mem::replace(&mut this.state, SendState::Over) {
-            SendState::Refused(error) => Poll::Ready(Err(error)),
-            SendState::New(request) => {
+        match std::mem::replace(&mut this.state, CallState::Over) {
+            CallState::Refused(error) => Poll::Ready(Err(error)),
+            CallState::New(request) => {
                 if let Err(error) = this.client.start() {
                     return Poll::Ready(Err(error));
                 }
@@ -98,44 +98,44 @@ impl Future for Send {
                     Ok(permit) => this.submit(request, permit, cx),
                     Err(_) => {
                         let place = Box::pin(Arc::clone(places).acquire_owned());
-                        this.state = SendState::Waits(request, place);
+                        this.state = CallState::Waits(request, place);
                         self.poll(cx)
                     }
                 }
             }
-            SendState::Waits(request, mut place) => match place.as_mut().poll(cx) {
+            CallState::Waits(request, mut place) => match place.as_mut().poll(cx) {
                 Poll::Ready(Ok(permit)) => this.submit(request, permit, cx),
                 Poll::Ready(Err(_)) => Poll::Ready(Err(Error::Closed)),
                 Poll::Pending => {
-                    this.state = SendState::Waits(request, place);
+                    this.state = CallState::Waits(request, place);
                     Poll::Pending
                 }
             },
-            SendState::Sent(id) => match this.client.shared.take(id, cx.waker()) {
+            CallState::Sent(id) => match this.client.shared.take(id, cx.waker()) {
                 Some(result) => {
                     this.note(&result);
                     Poll::Ready(result)
                 }
                 None => {
-                    this.state = SendState::Sent(id);
+                    this.state = CallState::Sent(id);
                     Poll::Pending
                 }
             },
-            SendState::Over => panic!("a call was polled after its end"),
+            CallState::Over => panic!("a call was polled after its end"),
         }
     }
 }
 
-impl Drop for Send {
+impl Drop for ResponseFuture {
     fn drop(&mut self) {
-        if let SendState::Sent(id) = self.state {
+        if let CallState::Sent(id) = self.state {
             self.client.shared.give_up(id);
         }
     }
 }
 
-impl fmt::Debug for Send {
+impl fmt::Debug for ResponseFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Send").finish_non_exhaustive()
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }
