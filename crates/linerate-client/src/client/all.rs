@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -9,13 +10,15 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use futures_core::Stream;
 use http::Request;
-use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, TryAcquireError};
 
 use super::board::CallResult;
 use super::error::Error;
 use super::inner::Inner;
 use super::limits::STREAM_WINDOW;
-use super::call::Place;
+
+/// A place that a stream waits for. No request does, so that no time runs.
+type Place = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
 /// The calls of a stream of requests.
 struct Group<S> {

@@ -1,26 +1,32 @@
 //! State that callers and the driver of a client share: calls that wait, calls that have ended, and wakers. The lock
 //! is held for moments only, never while bytes are read or written.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
+use linerate_net::Time;
 use tokio::sync::Semaphore;
 
 use super::calls::{Done, News};
 use super::cell::StreamCell;
 use super::error::Error;
 use super::statistics::Statistics;
+use super::waiting::Waiter;
 
 /// How a call ended.
 pub(super) type CallResult = Result<Response<Bytes>, Error>;
 
 /// A request of a caller to the driver.
 pub(super) enum Command {
-    Submit(u64, Request<Bytes>),
+    /// A caller waits for a place, and how long if that is not the client's own time-out.
+    Wait(Weak<Waiter>, Option<Duration>),
+    /// With the time at which the call was handed over, if that was not just now.
+    Submit(u64, Request<Bytes>, Option<Time>),
     /// The response goes to the caller as it comes, and the request's body may follow: its length, if that is known.
-    Stream(u64, Request<Bytes>, Option<Option<u64>>),
+    Stream(u64, Request<Bytes>, Option<Option<u64>>, Option<Time>),
     Give(u64, Bytes),
     GiveEnd(u64),
     FailUpload(u64, String),
@@ -69,9 +75,9 @@ pub(super) struct Board {
 }
 
 impl Board {
-    fn insert(&mut self, request: Request<Bytes>, place: Place) -> u64 {
+    fn insert(&mut self, request: Request<Bytes>, since: Option<Time>, place: Place) -> u64 {
         let id = self.place(place);
-        self.commands.push(Command::Submit(id, request));
+        self.commands.push(Command::Submit(id, request, since));
         id
     }
 
@@ -171,13 +177,18 @@ impl SharedBoard {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A caller hands a call over, for which it has a place.
-    pub(super) fn submit(&self, request: Request<Bytes>, waker: &Waker) -> Result<u64, Error> {
+    /// A caller hands a call over, for which it has a place. `since`: when it began to wait for that.
+    pub(super) fn submit(
+        &self,
+        request: Request<Bytes>,
+        since: Option<Time>,
+        waker: &Waker,
+    ) -> Result<u64, Error> {
         let mut board = self.lock();
         if board.ended {
             return Err(Error::Closed);
         }
-        let id = board.insert(request, Place::Waiting(waker.clone()));
+        let id = board.insert(request, since, Place::Waiting(waker.clone()));
         let driver = board.driver.take();
         drop(board);
         driver.into_iter().for_each(Waker::wake);
@@ -189,6 +200,7 @@ impl SharedBoard {
         &self,
         request: Request<Bytes>,
         upload: Option<Option<u64>>,
+        since: Option<Time>,
         cell: Arc<StreamCell>,
     ) -> Result<u64, Error> {
         let mut board = self.lock();
@@ -196,7 +208,7 @@ impl SharedBoard {
             return Err(Error::Closed);
         }
         let id = board.place(Place::Streamed(cell));
-        board.commands.push(Command::Stream(id, request, upload));
+        board.commands.push(Command::Stream(id, request, upload, since));
         let driver = board.driver.take();
         drop(board);
         driver.into_iter().for_each(Waker::wake);
@@ -287,7 +299,7 @@ impl SharedBoard {
         }
         let submits = !requests.is_empty();
         for (n, request) in requests.drain(..).enumerate() {
-            board.insert(request, Place::Grouped(group, first + n as u64));
+            board.insert(request, None, Place::Grouped(group, first + n as u64));
         }
         if let Some(Some(group)) = board.groups.get_mut(group) {
             ended.append(&mut group.ended);

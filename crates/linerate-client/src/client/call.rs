@@ -5,31 +5,36 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit};
+use http::{HeaderName, HeaderValue, Request};
+use linerate_net::Time;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::field::Empty;
 use tracing::{Span, debug_span};
 
 use super::board::CallResult;
 use super::error::Error;
 use super::inner::Inner;
-
-/// Waits for a place among the calls.
-pub(super) type Place =
-    Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
+use super::options::RequestOptions;
+use super::waiting::PlaceWait;
 
 enum CallState {
     Refused(Error),
     New(Request<Bytes>),
     /// For a place among the calls.
-    Waits(Request<Bytes>, Place),
+    Waits(Request<Bytes>, PlaceWait),
     Sent(u64),
     Over,
 }
 
-/// A call under way. Dropping it gives the call up: a request that has not left never does, and the response to one that
+/// The time of its own that a request has.
+pub(super) fn own_timeout(request: &Request<Bytes>) -> Option<Duration> {
+    request.extensions().get::<RequestOptions>()?.timeout
+}
+
+/// A call: a future of its response. Dropping it gives the call up: a request that has not left never does, and the response to one that
 /// has is read and discarded.
 #[must_use = "a call is sent when its future is polled"]
 pub struct ResponseFuture {
@@ -53,6 +58,44 @@ impl ResponseFuture {
         ResponseFuture { client, state: request.map_or_else(CallState::Refused, CallState::New), span }
     }
 
+    /// Adds a field to the request.
+    ///
+    /// ```no_run
+    /// # extern crate linerate_client as linerate;
+    /// # async fn example(client: linerate::client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let call = client.get("/items/7").header("accept", "text/plain").timeout(Duration::from_millis(200));
+    /// println!("{}", call.await?.status());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn header<N, V>(mut self, name: N, value: V) -> ResponseFuture
+    where
+        HeaderName: TryFrom<N, Error: Into<http::Error>>,
+        HeaderValue: TryFrom<V, Error: Into<http::Error>>,
+    {
+        let CallState::New(request) = &mut self.state else { return self };
+        let name = HeaderName::try_from(name).map_err(Into::into);
+        let field = name.and_then(|name| Ok((name, HeaderValue::try_from(value).map_err(Into::into)?)));
+        match field {
+            Ok((name, value)) => {
+                request.headers_mut().append(name, value);
+            }
+            Err(error) => self.state = CallState::Refused(Error::Request(format!("a field: {error}"))),
+        }
+        self
+    }
+
+    /// The time from handing the request over, which is when this future is polled first, to its whole response,
+    /// instead of the client's `timeout`.
+    pub fn timeout(mut self, timeout: Duration) -> ResponseFuture {
+        if let CallState::New(request) = &mut self.state {
+            request.extensions_mut().get_or_insert_default::<RequestOptions>().timeout = Some(timeout);
+        }
+        self
+    }
+
     fn note(&self, result: &CallResult) {
         if self.span.is_disabled() {
             return;
@@ -67,10 +110,10 @@ impl ResponseFuture {
     fn submit(
         &mut self,
         request: Request<Bytes>,
-        permit: OwnedSemaphorePermit,
+        (permit, since): (OwnedSemaphorePermit, Option<Time>),
         cx: &Context<'_>,
     ) -> Poll<CallResult> {
-        match self.client.shared.submit(request, cx.waker()) {
+        match self.client.shared.submit(request, since, cx.waker()) {
             Ok(id) => {
                 // The board gives it back with the call's end.
                 permit.forget();
@@ -93,19 +136,19 @@ impl Future for ResponseFuture {
                 if let Err(error) = this.client.start() {
                     return Poll::Ready(Err(error));
                 }
-                let places = &this.client.shared.places;
-                match Arc::clone(places).try_acquire_owned() {
-                    Ok(permit) => this.submit(request, permit, cx),
+                let shared = &this.client.shared;
+                match Arc::clone(&shared.places).try_acquire_owned() {
+                    Ok(permit) => this.submit(request, (permit, None), cx),
                     Err(_) => {
-                        let place = Box::pin(Arc::clone(places).acquire_owned());
+                        let place = PlaceWait::new(shared, own_timeout(&request));
                         this.state = CallState::Waits(request, place);
                         self.poll(cx)
                     }
                 }
             }
-            CallState::Waits(request, mut place) => match place.as_mut().poll(cx) {
-                Poll::Ready(Ok(permit)) => this.submit(request, permit, cx),
-                Poll::Ready(Err(_)) => Poll::Ready(Err(Error::Closed)),
+            CallState::Waits(request, mut place) => match place.poll(cx) {
+                Poll::Ready(Ok(place)) => this.submit(request, place, cx),
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                 Poll::Pending => {
                     this.state = CallState::Waits(request, place);
                     Poll::Pending

@@ -45,6 +45,7 @@ mod cell;
 mod counted;
 mod driver;
 mod error;
+mod exchange;
 mod inner;
 mod limits;
 #[cfg(feature = "metrics")]
@@ -61,6 +62,7 @@ mod statistics;
 mod stream;
 mod target;
 mod template;
+mod waiting;
 
 use std::fmt;
 use std::sync::Arc;
@@ -81,9 +83,9 @@ pub use call::ResponseFuture;
 pub use calls::{CallReading, Calls, Done, News, Trailers};
 pub use counted::Counted;
 pub use error::{Error, Part, Phase, Unknown};
-pub use options::{CallOptions, Protocol};
+pub use exchange::{Exchange, Streaming};
+pub use options::{CallOptions, Protocol, RequestOptions};
 pub use runner::Runner;
-pub use service::{Exchange, Streaming};
 pub use statistics::{PipeStatistics, Statistics};
 pub use stream::SendStreaming;
 pub use template::Template;
@@ -198,13 +200,14 @@ impl Client {
     /// The client as a service of tower whose responses are streams, of any length: each call is one of
     /// [`send_streaming`](Client::send_streaming). The client itself is a service too, whose responses are whole.
     pub fn streaming(&self) -> Streaming {
-        Streaming(self.clone())
+        Streaming(Arc::clone(&self.0))
     }
 
     /// Sends requests as places for them become free, and returns the responses in the order of the requests.
     ///
     /// The stream holds as many calls as two fillings of all connections, so a slow response delays those behind it
-    /// and, in the end, the requests.
+    /// and, in the end, the requests. It holds fewer if responses are large: about 64 MiB of them wait for a caller that
+    /// pauses.
     ///
     /// ```no_run
     /// # extern crate linerate_client as linerate;

@@ -20,6 +20,7 @@ use super::limits::{CLOSING_TURN, H2_WINDOW, LARGEST_REQUEST_BODY, LOOKUP_PAUSE,
 use super::options::{CallOptions, Protocol};
 use super::secure::Secure;
 use super::target::Target;
+use super::waiting::Waits;
 use crate::conversation::Conversation;
 use crate::{Any, AnyShared, H2Shared, Speaks};
 
@@ -86,6 +87,9 @@ pub(super) struct Mover<T: Transport, C: Conversation<Reading = CallReading>> {
     lookup: Option<Lookup>,
     lookup_after: Time,
     commands: Vec<Command>,
+    /// Callers that wait for a place, and how long at most.
+    waits: Waits,
+    timeout: Duration,
     /// Of the transport's last turn.
     pub(super) events: Vec<Event>,
     wakers: Vec<Waker>,
@@ -95,14 +99,16 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
     pub(super) fn new(shared: Arc<SharedBoard>, calls: Calls<T, C>, target: Target) -> Self {
         Mover {
             shared,
-            calls,
             span: debug_span!(parent: None, "linerate_client", server = %target.shown()),
             target,
             lookup: None,
             lookup_after: Time::ZERO,
             commands: Vec::new(),
+            waits: Waits::default(),
+            timeout: calls.timeout(),
             events: Vec::new(),
             wakers: Vec::new(),
+            calls,
         }
     }
 
@@ -154,8 +160,15 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
         let now = self.calls.transport().now();
         for command in self.commands.drain(..) {
             match command {
-                Command::Submit(id, request) => self.calls.submit(id, request, now),
-                Command::Stream(id, request, upload) => self.calls.submit_streaming(id, request, upload, now),
+                Command::Wait(waiter, timeout) => {
+                    self.waits.add(waiter, timeout.unwrap_or(self.timeout), now);
+                }
+                Command::Submit(id, request, since) => {
+                    self.calls.submit(id, request, since.unwrap_or(now));
+                }
+                Command::Stream(id, request, upload, since) => {
+                    self.calls.submit_streaming(id, request, upload, since.unwrap_or(now));
+                }
                 Command::Give(id, piece) => self.calls.give(id, piece, now),
                 Command::GiveEnd(id) => self.calls.give_end(id),
                 Command::FailUpload(id, why) => self.calls.fail_upload(id, &why),
@@ -163,6 +176,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
                 Command::Cancel(id) => self.calls.cancel(id),
             }
         }
+        self.waits.expire(now, &mut self.wakers);
+        self.wakers.drain(..).for_each(Waker::wake);
         self.look_up(cx, now);
         self.calls.tick(now);
         Ok(self.calls.wants_turn())
@@ -193,7 +208,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
         } else {
             until
         };
-        until.min(self.calls.deadline())
+        until.min(self.calls.deadline()).min(self.waits.next())
     }
 
     /// Nothing is left to do, unless a caller wants something; says whether it may sleep.

@@ -20,6 +20,36 @@ pub enum Protocol {
     Http2,
 }
 
+/// Options of one request. It carries them among its extensions (`http::request::Builder::extension`), through all
+/// layers of tower; [`ResponseFuture`](super::ResponseFuture) has setters for them too.
+///
+/// ```
+/// # extern crate linerate_client as linerate;
+/// use std::time::Duration;
+///
+/// use linerate::client::RequestOptions;
+///
+/// let options = RequestOptions::default().timeout(Duration::from_millis(200));
+/// let request = http::Request::get("/items/7").extension(options).body(())?;
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequestOptions {
+    /// From handing the request over to its whole response, instead of the client's.
+    pub timeout: Option<Duration>,
+}
+
+impl RequestOptions {
+    /// From handing the request over to its whole response, instead of the client's `timeout`. The client's
+    /// `first_byte_timeout` does not count then.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> RequestOptions {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
 /// Options of the client's state machine.
 #[derive(Clone, Debug)]
 pub struct CallOptions {

@@ -82,6 +82,7 @@ impl<T: Transport> fmt::Debug for Runner<T> {
 #[cfg(test)]
 mod tests {
     use std::task::Waker;
+    use std::time::Duration;
 
     use linerate_net::mem::{Mem, PeerActions, PeerConn};
 
@@ -89,11 +90,16 @@ mod tests {
     use crate::client::{Client, Error};
 
     fn step(runner: &mut Runner<Mem>) {
+        step_within(runner, Duration::from_secs(60));
+    }
+
+    fn step_within(runner: &mut Runner<Mem>, most: Duration) {
         let mover = &mut runner.mover;
         assert!(mover.is_wanted());
         mover.begin(&mut Context::from_waker(Waker::noop())).unwrap();
         let now = mover.calls.transport().now();
-        let until = mover.until(now);
+        // A caller that was woken has to be polled again.
+        let until = mover.until(now).min(now + most);
         mover.calls.transport().turn(Some(until), &mut mover.events).unwrap();
         mover.end();
     }
@@ -115,6 +121,38 @@ mod tests {
         assert!(matches!(result, Err(Error::Connect(_))), "{result:?}");
         let spent = runner.mover.calls.transport().now() - Time::ZERO;
         assert!(looks < 50 && spent.as_millis() > 60, "{looks} looks in {spent:?}");
+    }
+
+    /// Far more calls than there are places: each has ended when its time, counted from its first poll, is over.
+    #[test]
+    fn the_time_of_a_call_runs_while_it_waits_for_a_place() {
+        let mut mem = Mem::default();
+        let silent = |_: Time, _: PeerConn, _: &[u8], _: &mut PeerActions| ();
+        mem.serve("10.0.0.2:80".parse().unwrap(), silent).unwrap();
+        let builder = Client::builder("http://10.0.0.2:80").queue(4).timeout(Duration::from_secs(3));
+        let (client, mut runner) = builder.build_over(mem).unwrap();
+        let mut calls: Vec<_> = (0..40).map(|_| Box::pin(client.get("/"))).collect();
+        calls.push(Box::pin(client.get("/").timeout(Duration::from_secs(1))));
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut ended = vec![None; calls.len()];
+        loop {
+            for (call, ended) in calls.iter_mut().zip(&mut ended).filter(|(_, ended)| ended.is_none()) {
+                if let Poll::Ready(result) = call.as_mut().poll(&mut cx) {
+                    assert!(matches!(result, Err(Error::Timeout(_))), "{result:?}");
+                    *ended = Some(runner.mover.calls.transport().now() - Time::ZERO);
+                }
+            }
+            if !ended.contains(&None) {
+                break;
+            }
+            step_within(&mut runner, Duration::from_millis(100));
+        }
+        let within = |ended: Option<Duration>, seconds: u64| {
+            let late = ended.unwrap().saturating_sub(Duration::from_secs(seconds));
+            assert!(late < Duration::from_millis(200), "{ended:?} instead of {seconds} s");
+        };
+        within(ended.pop().unwrap(), 1);
+        ended.into_iter().for_each(|ended| within(ended, 3));
     }
 
     /// RFC 9110 section 9.2.2: the server may have acted on the one that left.

@@ -11,16 +11,18 @@ use bytes::{Buf, Bytes};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body as HttpBody, Frame};
+use linerate_net::Time;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::board::{Command, SharedBoard};
 use super::body::Body;
+use super::call::own_timeout;
 use super::calls::Trailers;
 use super::cell::StreamCell;
 use super::error::Error;
 use super::inner::Inner;
 use super::limits::STREAMED_MARK;
-use super::call::Place;
+use super::waiting::PlaceWait;
 
 /// The body of a request that is a stream, and its length if that is known.
 type Upload<B> = Option<(Pin<Box<B>>, Option<u64>)>;
@@ -29,7 +31,7 @@ enum StreamingState<B> {
     Refused(Error),
     New(Request<Bytes>, Upload<B>),
     /// For a place among the calls.
-    Waits(Request<Bytes>, Upload<B>, Place),
+    Waits(Request<Bytes>, Upload<B>, PlaceWait),
     Sent(u64, Arc<StreamCell>),
     Over,
 }
@@ -86,13 +88,15 @@ where
         request: Request<Bytes>,
         upload: Upload<B>,
         permit: OwnedSemaphorePermit,
+        since: Option<Time>,
     ) -> Result<(), Error> {
         if upload.is_some() && tokio::runtime::Handle::try_current().is_err() {
             return Err(Error::Request("its body is a stream, and there is no tokio runtime".to_owned()));
         }
         let cell = Arc::<StreamCell>::default();
         let shared = &self.client.shared;
-        let id = shared.submit_streaming(request, upload.as_ref().map(|upload| upload.1), cell.clone())?;
+        let length = upload.as_ref().map(|upload| upload.1);
+        let id = shared.submit_streaming(request, length, since, cell.clone())?;
         // The board gives it back with the call's end.
         permit.forget();
         if let Some((body, _)) = upload {
@@ -120,16 +124,16 @@ where
                     if let Err(error) = this.client.start() {
                         return Poll::Ready(Err(error));
                     }
-                    let place = Box::pin(Arc::clone(&this.client.shared.places).acquire_owned());
+                    let place = PlaceWait::new(&this.client.shared, own_timeout(&request));
                     this.state = StreamingState::Waits(request, upload, place);
                 }
-                StreamingState::Waits(request, upload, mut place) => match place.as_mut().poll(cx) {
-                    Poll::Ready(Ok(permit)) => {
-                        if let Err(error) = this.submit(request, upload, permit) {
+                StreamingState::Waits(request, upload, mut place) => match place.poll(cx) {
+                    Poll::Ready(Ok((permit, since))) => {
+                        if let Err(error) = this.submit(request, upload, permit, since) {
                             this.state = StreamingState::Refused(error);
                         }
                     }
-                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Error::Closed)),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                     Poll::Pending => {
                         this.state = StreamingState::Waits(request, upload, place);
                         return Poll::Pending;

@@ -3,10 +3,10 @@
 use linerate_net::{Close, Conn, Time, Transport};
 use tracing::debug;
 
-use super::{CallReading, Calls, Done, Error, Phase, Unanswered};
+use super::{Beside, Call, CallReading, Calls, Done, Error, Phase, Unanswered};
 use crate::client::limits::DISCARD_TIME;
 use crate::conversation::Conversation;
-use crate::{Expired, Loss, Run, connect_words};
+use crate::{Connection, Expired, Loss, Run, connect_words};
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// A pipe is lost: each request on it gets its end by the rules of every client (`pool/resend.rs`).
@@ -43,6 +43,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.sweep_streaming(now);
         }
         self.sweep_queues(now);
+        if self.next_own != Time::NEVER {
+            self.sweep_own(now);
+        }
         let Calls { pool, calls, done, .. } = self;
         pool.expire_again(now, &mut Unanswered { calls, done });
     }
@@ -69,8 +72,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             }
             return;
         };
-        let own_clock =
-            conversation.has_streams() || self.calls.get(oldest).is_some_and(|call| call.streaming.is_some());
+        let has_own = |call: &Call| call.streaming.is_some() || call.is_own;
+        let own_clock = conversation.has_streams() || self.calls.get(oldest).is_some_and(has_own);
         if !own_clock && !conversation.in_response() && waited >= self.options.first_byte_timeout {
             self.end_late(oldest, Phase::FirstByte);
             return self.lose(conn, &Loss::TimedOut, now);
@@ -151,11 +154,38 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
     }
 
+    /// Ends the calls whose time is over, wherever they are: some have a time of their own, so that the oldest is not
+    /// the first.
+    fn sweep_own(&mut self, now: Time) {
+        let (late, next) = self.calls.late(now);
+        self.next_own = next;
+        for id in late {
+            let Some(call) = self.calls.take(id) else { continue };
+            let sent = call.sent.and(call.conn);
+            let is_oldest = |pipe: &mut Connection<C, Beside>| {
+                !pipe.conversation.has_streams()
+                    && pipe.conversation.oldest().is_some_and(|run| run.first == id)
+            };
+            let holds_up = sent.filter(|conn| !call.begun && self.pool.get_mut(*conn).is_some_and(is_oldest));
+            self.forget(&call);
+            let error = match sent {
+                None => Error::Timeout(Phase::Queue),
+                Some(_) if call.nature.idempotent => Error::Timeout(Phase::Response),
+                Some(_) => Error::unknown(call.request, "the response was not whole in time"),
+            };
+            self.done.push(Done { id, result: Err(error) });
+            // Those behind it must not wait for a server that may be gone.
+            if let Some(conn) = holds_up {
+                self.lose(conn, &Loss::TimedOut, now);
+            }
+        }
+    }
+
     fn sweep_queues(&mut self, now: Time) {
-        let Calls { queues, calls, options, .. } = self;
+        let Calls { queues, calls, .. } = self;
         let mut late = Vec::new();
         for queue in queues.all_mut() {
-            let is_late = |id: &u64| calls.get(*id).is_none_or(|call| now - call.accepted >= options.timeout);
+            let is_late = |id: &u64| calls.get(*id).is_none_or(|call| call.deadline <= now);
             while queue.front().is_some_and(is_late) {
                 late.extend(queue.pop_front());
             }

@@ -216,8 +216,13 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         };
         let call = self.calls.get(id)?;
         let alone = call.nature.alone;
-        // Of streams the last piece counts.
-        let sent = if call.streaming.is_some() { Time::NEVER } else { call.accepted };
+        // Of streams the last piece counts. The pool knows one time-out for all.
+        let timeout = u64::try_from(self.options.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let sent = match call.streaming {
+            Some(_) => Time::NEVER,
+            None if call.is_own => Time::from_nanos(call.deadline.as_nanos().saturating_sub(timeout)),
+            None => call.accepted,
+        };
         let stamp = Stamp { sent, due: now, in_vain: 0, refused: 0, measured: false };
         let (expect, idempotent) = (call.nature.expect, call.nature.idempotent);
         Some((Run { stamp, first: id, count: 1, kind: 0, expect, idempotent }, alone && !streams))

@@ -37,11 +37,11 @@ use self::queues::Queues;
 use self::reaching::{Attempt, Round};
 use self::request::{Nature, Outgoing};
 use self::response::{HeadReader, PartialResponse, Reader, ReadingRules, SeenByReader};
-use self::table::{Call, CallTable, Unanswered};
+use self::table::{Call, CallTable, Terms, Unanswered};
 use super::error::{Error, Phase};
 use super::limits::{DEPTH, LEAVING, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST};
 use super::meter::Meter;
-use super::options::{CallOptions, Protocol};
+use super::options::{CallOptions, Protocol, RequestOptions};
 use super::statistics::{PipeStatistics, Statistics};
 use crate::conversation::Conversation;
 use crate::{Connection, Loss, Next, Pool, PoolOptions};
@@ -156,6 +156,8 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     /// How long responses take, smoothed, nanoseconds.
     usual_ns: u64,
     next_sweep: Time,
+    /// When the time of the first call is over that has a time of its own.
+    next_own: Time,
     wants_turn: bool,
     statistics: Statistics,
     /// By the places of connections.
@@ -218,6 +220,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             random: Random::new(options.seed),
             usual_ns: 0,
             next_sweep: Time::NEVER,
+            next_own: Time::NEVER,
             wants_turn: false,
             statistics: Statistics::default(),
             candidates: Vec::new(),
@@ -233,16 +236,30 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         &mut self.transport
     }
 
-    /// Hands a call over. The low 32 bits of `id` must be small and free; no other call ever has the same `id`.
-    pub fn submit(&mut self, id: u64, request: Request<Bytes>, now: Time) {
+    /// Hands a call over. The low 32 bits of `id` must be small and free; no other call ever has the same `id`. Its time
+    /// counts from `accepted`; [`RequestOptions`] among its extensions hold for it.
+    pub fn submit(&mut self, id: u64, request: Request<Bytes>, accepted: Time) {
         self.statistics.calls += 1;
         if let Err(error) = request::check(&request, &self.options) {
             return self.done.push(Done { id, result: Err(error) });
         }
         let nature = Nature::of(&request, self.options.tag.is_some());
-        self.calls.insert(Call::new(id, request, nature, (now, self.statistics.calls)));
+        let terms = self.terms(&request, accepted);
+        self.calls.insert(Call::new(id, request, nature, terms));
         let Queues { usual, alone, .. } = &mut self.queues;
         if nature.alone { alone } else { usual }.push_back(id);
+    }
+
+    fn terms(&mut self, request: &Request<Bytes>, accepted: Time) -> Terms {
+        let mut terms =
+            Terms { accepted, timeout: self.options.timeout, is_own: false, order: self.statistics.calls };
+        if !request.extensions().is_empty()
+            && let Some(timeout) = request.extensions().get::<RequestOptions>().and_then(|own| own.timeout)
+        {
+            (terms.timeout, terms.is_own) = (timeout, true);
+            self.next_own = self.next_own.min(accepted + timeout);
+        }
+        terms
     }
 
     /// Abandons a call. One that was not sent never is; the response to one that was is read and
@@ -250,7 +267,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     pub fn cancel(&mut self, id: u64) {
         let Some(call) = self.calls.take(id) else { return };
         self.statistics.cancelled += 1;
-        self.forget(call);
+        self.forget(&call);
     }
 
     /// Takes an event of the transport.
@@ -278,6 +295,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.send_pending(conn, now);
         }
         self.plan_sweep(now);
+    }
+
+    /// The time of a call that has no time of its own.
+    pub fn timeout(&self) -> Duration {
+        self.options.timeout
     }
 
     /// When to call [`tick`](Calls::tick) though nothing happened.
@@ -520,7 +542,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if self.next_sweep <= now || self.next_sweep > now + step {
             self.next_sweep = now + step;
         }
-        self.next_sweep = self.next_sweep.min(connect);
+        self.next_sweep = self.next_sweep.min(connect).min(self.next_own.max(now + SWEEP_LEAST));
     }
 
     /// When the first connection has been idle for too long, or took too long to open.

@@ -24,7 +24,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         id: u64,
         request: Request<Bytes>,
         upload: Option<Option<u64>>,
-        now: Time,
+        accepted: Time,
     ) {
         self.statistics.calls += 1;
         if let Err(error) = request::check(&request, &self.options) {
@@ -33,14 +33,15 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let mut nature = Nature::of(&request, self.options.tag.is_some());
         nature.alone = true;
         nature.idempotent &= upload.is_none();
-        let mut call = Call::new(id, request, nature, (now, self.statistics.calls));
+        let terms = self.terms(&request, accepted);
+        let mut call = Call::new(id, request, nature, terms);
         let upload = upload.map(|length| Upload {
             length,
             given: 0,
             pending: VecDeque::new(),
             ended: length == Some(0),
         });
-        call.streaming = Some(Box::new(Streaming { upload, held: 0, paused: false, touched: now }));
+        call.streaming = Some(Box::new(Streaming { upload, held: 0, paused: false, touched: accepted }));
         self.calls.insert(call);
         self.queues.alone.push_back(id);
         self.streaming.push(id);
@@ -79,7 +80,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     pub fn fail_upload(&mut self, id: u64, why: &str) {
         let Some(call) = self.calls.take(id) else { return };
         self.done.push(Done { id, result: Err(Error::Request(why.to_owned())) });
-        self.forget(call);
+        self.forget(&call);
     }
 
     /// The owner has consumed this many bytes of a response.
@@ -120,7 +121,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     /// An abandoned call was taken out.
-    pub(super) fn forget(&mut self, call: Call) {
+    pub(super) fn forget(&mut self, call: &Call) {
         let Some(conn) = call.conn else { return };
         let streams = self.pool.get_mut(conn).is_some_and(|pipe| pipe.conversation.has_streams());
         if streams {
@@ -128,7 +129,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             if self.pool.cancel(conn, call.id()) {
                 self.speak.push(conn);
             }
-        } else if call.streaming.is_some_and(|streaming| streaming.paused) {
+        } else if call.streaming.as_ref().is_some_and(|streaming| streaming.paused) {
             // The rest of the response is read and discarded, within limits.
             self.resume(conn);
         }
@@ -228,7 +229,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             let Some(call) = self.calls.get(id) else { continue };
             let (Some(conn), Some(streaming)) = (call.conn, &call.streaming) else { continue };
             let o = &self.options;
-            let patience = if call.begun { o.timeout } else { o.first_byte_timeout };
+            let own = call.is_own.then(|| call.timeout());
+            let patience = own.unwrap_or(if call.begun { o.timeout } else { o.first_byte_timeout });
             let since = streaming.touched.max(call.sent.unwrap_or(now));
             if !streaming.waits_for_server() || now - since < patience {
                 continue;

@@ -1,5 +1,7 @@
 //! The calls that have not ended.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Request, Response};
 use linerate_net::{Conn, Time};
@@ -19,6 +21,17 @@ pub struct Done {
     pub result: Result<Response<Bytes>, Error>,
 }
 
+/// When a call was handed over, and its time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) accepted: Time,
+    pub(super) timeout: Duration,
+    /// The time-out is the request's own, not the client's.
+    pub(super) is_own: bool,
+    /// How many calls were before it.
+    pub(super) order: u64,
+}
+
 /// A call that has not ended.
 #[derive(Debug)]
 pub(super) struct Call {
@@ -27,6 +40,10 @@ pub(super) struct Call {
     pub(super) nature: Nature,
     /// When it was handed over.
     pub(super) accepted: Time,
+    /// When it has to have ended.
+    pub(super) deadline: Time,
+    /// The deadline is the request's own, not the client's.
+    pub(super) is_own: bool,
     /// How many were before it.
     pub(super) order: u64,
     /// When it was sent last.
@@ -54,12 +71,25 @@ impl Call {
         !self.request.body().is_empty() || self.upload().is_some()
     }
 
-    pub(super) fn new(id: u64, request: Request<Bytes>, nature: Nature, (now, order): (Time, u64)) -> Call {
+    /// The time it has from being handed over.
+    pub(super) fn timeout(&self) -> Duration {
+        self.deadline - self.accepted
+    }
+
+    /// Its time is over, and it is not one whose pieces are timed instead.
+    fn is_late(&self, now: Time) -> bool {
+        self.deadline <= now && (self.streaming.is_none() || self.sent.is_none())
+    }
+
+    pub(super) fn new(id: u64, request: Request<Bytes>, nature: Nature, terms: Terms) -> Call {
+        let Terms { accepted, timeout, is_own, order } = terms;
         Call {
             id,
             request,
             nature,
-            accepted: now,
+            accepted,
+            deadline: accepted + timeout,
+            is_own,
             order,
             sent: None,
             conn: None,
@@ -111,10 +141,24 @@ impl CallTable {
     /// Of those in flight whose response has not begun and which left before `before`: their numbers and connections.
     pub(super) fn waiting_since(&self, before: Time) -> Vec<(u64, Conn)> {
         let late = |call: &&Call| {
-            !call.begun && call.streaming.is_none() && call.sent.is_some_and(|sent| sent <= before)
+            let is_timed = !call.is_own && call.streaming.is_none();
+            !call.begun && is_timed && call.sent.is_some_and(|sent| sent <= before)
         };
         let late = self.places.iter().flatten().filter(late);
         late.filter_map(|call| Some((call.id, call.conn?))).collect()
+    }
+
+    /// Those whose time is over, and the next time at which the time of one that has its own is over.
+    pub(super) fn late(&self, now: Time) -> (Vec<u64>, Time) {
+        let (mut late, mut next) = (Vec::new(), Time::NEVER);
+        for call in self.places.iter().flatten() {
+            if call.is_late(now) {
+                late.push(call.id);
+            } else if call.is_own {
+                next = next.min(call.deadline);
+            }
+        }
+        (late, next)
     }
 
     /// Takes out those that left and that the server may have acted on.

@@ -1,5 +1,6 @@
 //! A program's calls in memory and in virtual time.
 
+mod deadlines;
 mod reaching;
 mod rules;
 mod seeds;

@@ -18,12 +18,12 @@ use crate::client::error::{Error, Part, Phase};
 use crate::client::options::{CallOptions, Protocol};
 use crate::{Any, AnyShared, Failure, H2Shared, Resend, Speaks};
 
-const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 /// The server's action for the n-th request of a connection.
 #[derive(Clone, Debug)]
-enum Does {
+pub(super) enum Does {
     Says(String),
     SaysAfter(Duration, String),
     /// So many bytes each millisecond.
@@ -32,12 +32,12 @@ enum Does {
     Nothing,
 }
 
-fn ok() -> Does {
+pub(super) fn ok() -> Does {
     Does::Says(OK.to_owned())
 }
 
 /// Requests as they came: the connection, and the head.
-type Log = Arc<Mutex<Vec<(u64, Time, String)>>>;
+pub(super) type Log = Arc<Mutex<Vec<(u64, Time, String)>>>;
 
 /// Decides the action by the connection, the number of the request on it, and its head.
 type Plan = dyn Fn(u64, usize, &str) -> Does + Send;
@@ -110,11 +110,14 @@ impl Peer for Script {
     }
 }
 
-fn one_pipe() -> CallOptions {
+pub(super) fn one_pipe() -> CallOptions {
     CallOptions { pipes: 1, depth: 10, ..options() }
 }
 
-fn program(options: CallOptions, does: impl Fn(u64, usize, &str) -> Does + Send + 'static) -> (Program, Log) {
+pub(super) fn program(
+    options: CallOptions,
+    does: impl Fn(u64, usize, &str) -> Does + Send + 'static,
+) -> (Program, Log) {
     let (script, log) = Script::new(does);
     let wire = MemOptions { latency: Duration::from_millis(1), ..MemOptions::default() };
     (Program::new(wire, options, script), log)

@@ -1,0 +1,87 @@
+//! Calls with a time of their own.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+
+use super::Program;
+use super::rules::{Does, OK, SECOND, ok, one_pipe, program};
+use crate::client::error::{Error, Phase};
+use crate::client::options::RequestOptions;
+
+/// A call whose whole response has to be there after this time.
+fn within(program: &mut Program, number: u64, method: Method, time: Duration) {
+    let request = Request::builder().method(method).uri(format!("/{number}"));
+    let request = request.extension(RequestOptions::default().timeout(time)).body(Bytes::new());
+    program.send(number, request.unwrap());
+}
+
+/// Of requests that follow each other on one connection the second may have less time than the first.
+#[test]
+fn a_call_ends_at_its_own_time_whatever_is_before_it() {
+    let (mut program, log) = program(one_pipe(), |_, n, _| match n {
+        0 => ok(),
+        _ => Does::SaysAfter(SECOND, OK.to_owned()),
+    });
+    program.get(0);
+    program.run(SECOND);
+    let start = program.now();
+    program.get(1);
+    within(&mut program, 2, Method::GET, SECOND / 5);
+    program.wait(SECOND / 4);
+    assert!(matches!(program.error(2), Error::Timeout(Phase::Response)), "{:?}", program.ended);
+    program.run(SECOND * 2);
+    assert_eq!(program.status(1), 200);
+    assert!(program.now() - start < SECOND + SECOND / 10, "the first is not disturbed");
+    assert_eq!(log.lock().unwrap().len(), 3);
+    // The response that nobody waits for is discarded, and the connection goes on.
+    program.get(3);
+    program.run(SECOND * 3);
+    assert_eq!((program.status(3), program.calls.statistics().connected), (200, 1));
+}
+
+#[test]
+fn one_that_waits_for_a_connection_ends_too() {
+    let (mut program, log) = program(one_pipe(), |_, _, _| Does::SaysAfter(SECOND, OK.to_owned()));
+    program.get(1);
+    within(&mut program, 2, Method::GET, SECOND / 5);
+    program.run(SECOND * 2);
+    assert!(matches!(program.error(2), Error::Timeout(Phase::Queue)), "{}", program.error(2));
+    assert_eq!((program.status(1), log.lock().unwrap().len()), (200, 1));
+}
+
+/// Longer than all times of the client, among others with the client's.
+#[test]
+fn a_longer_time_holds_for_its_call_alone() {
+    let (mut program, _) = program(one_pipe(), |_, n, _| match n {
+        0 => ok(),
+        _ => Does::SaysAfter(SECOND * 12, OK.to_owned()),
+    });
+    program.get(0);
+    program.run(SECOND);
+    let start = program.now();
+    within(&mut program, 1, Method::GET, SECOND * 20);
+    program.get(2);
+    program.wait(SECOND * 9);
+    assert!(matches!(program.error(2), Error::Timeout(_)), "{}", program.error(2));
+    program.run(SECOND * 20);
+    assert_eq!(program.status(1), 200);
+    assert!(program.now() - start < SECOND * 13);
+}
+
+#[test]
+fn the_outcome_of_a_late_post_is_unknown_and_it_is_sent_once() {
+    let (mut program, log) = program(one_pipe(), |_, n, _| match n {
+        0 => ok(),
+        _ => Does::SaysAfter(SECOND, OK.to_owned()),
+    });
+    program.get(0);
+    program.run(SECOND);
+    within(&mut program, 1, Method::POST, SECOND / 5);
+    program.run(SECOND / 2);
+    assert!(matches!(program.error(1), Error::OutcomeUnknown(_)), "{}", program.error(1));
+    program.get(2);
+    program.run(SECOND * 3);
+    assert_eq!((program.status(2), log.lock().unwrap().len()), (200, 3));
+}
