@@ -15,7 +15,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, TryAcquireError};
 use super::board::CallResult;
 use super::error::Error;
 use super::inner::Inner;
-use super::limits::STREAM_WINDOW;
+use super::limits::{STREAM_BYTES, STREAM_FIRST, STREAM_WINDOW};
 
 /// A place that a stream waits for. No request does, so that no time runs.
 type Place = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
@@ -33,6 +33,10 @@ struct Group<S> {
     /// Requests handed over so far, and calls that have ended.
     handed: u64,
     finished: u64,
+    /// Bytes of responses that the caller has not got yet.
+    held: usize,
+    /// Bytes that the next response is expected to have, once there was one.
+    expected: Option<usize>,
     /// Waits for a place when no call of this group could bring one.
     place: Option<Place>,
 }
@@ -47,13 +51,38 @@ impl<S: Stream<Item = Request<Bytes>>> Group<S> {
             ended: Vec::new(),
             handed: 0,
             finished: 0,
+            held: 0,
+            expected: None,
             place: None,
         }
     }
 
-    /// Calls under way, at most.
-    fn window(&self) -> u64 {
-        self.client.window.min(STREAM_WINDOW)
+    /// Calls under way, at most, with those that have ended and wait for the caller.
+    fn window(&self, waiting: u64) -> u64 {
+        let most = self.client.window.min(STREAM_WINDOW);
+        let by_bytes = match self.expected {
+            None => STREAM_FIRST,
+            Some(bytes) => (STREAM_BYTES.saturating_sub(self.held) / bytes.max(1)) as u64,
+        };
+        // One at least, so that the caller gets on.
+        most.min(waiting.saturating_add(by_bytes)).max(1)
+    }
+
+    /// Notes the bytes of responses that came.
+    fn note_ended(&mut self) {
+        for (_, result) in &self.ended {
+            let Ok(response) = result else { continue };
+            let bytes = response.body().len();
+            self.held += bytes;
+            // The largest of the last ones: responses of one stream are often alike.
+            let before = self.expected.unwrap_or(0);
+            self.expected = Some(bytes.max(before - before / 16));
+        }
+    }
+
+    /// The caller gets it.
+    fn taken(&mut self, result: &CallResult) {
+        self.held -= result.as_ref().map_or(0, |response| response.body().len());
     }
 
     /// A place for a call; `None`: the client has ended, and no call needs one any more.
@@ -96,7 +125,7 @@ impl<S: Stream<Item = Request<Bytes>>> Group<S> {
     /// Hands over what there are places for, and takes what has ended. `waiting`: ended calls that the caller has not
     /// got yet. Says whether all is over.
     fn exchange(&mut self, waiting: u64, cx: &mut Context<'_>) -> bool {
-        let window = self.window();
+        let window = self.window(waiting);
         let under_way = self.handed - self.finished + waiting;
         // Half a window at a time, so that requests leave in batches.
         if under_way <= window / 2 {
@@ -114,6 +143,7 @@ impl<S: Stream<Item = Request<Bytes>>> Group<S> {
         shared.exchange(group, (first, &mut self.batch), &mut self.ended, cx.waker());
         self.handed += count;
         self.finished += self.ended.len() as u64;
+        self.note_ended();
         false
     }
 
@@ -161,6 +191,7 @@ impl<S: Stream<Item = Request<Bytes>>> SendAll<S> {
         self.ordered.pop_front();
         self.next += 1;
         self.held -= 1;
+        self.group.taken(&result);
         Some(result)
     }
 }
@@ -204,6 +235,12 @@ impl<S: Stream<Item = Request<Bytes>>> SendAllUnordered<S> {
     pub(super) fn new(client: Arc<Inner>, requests: S) -> SendAllUnordered<S> {
         SendAllUnordered { group: Group::new(client, requests), ready: VecDeque::new() }
     }
+
+    fn pop(&mut self) -> Option<(u64, CallResult)> {
+        let first = self.ready.pop_front()?;
+        self.group.taken(&first.1);
+        Some(first)
+    }
 }
 
 impl<S: Stream<Item = Request<Bytes>>> Stream for SendAllUnordered<S> {
@@ -211,14 +248,14 @@ impl<S: Stream<Item = Request<Bytes>>> Stream for SendAllUnordered<S> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<(u64, CallResult)>> {
         let this = &mut *self;
-        if let Some(first) = this.ready.pop_front() {
+        if let Some(first) = this.pop() {
             return Poll::Ready(Some(first));
         }
         if this.group.exchange(0, cx) {
             return Poll::Ready(None);
         }
         this.ready.extend(this.group.ended.drain(..));
-        this.ready.pop_front().map_or(Poll::Pending, |first| Poll::Ready(Some(first)))
+        this.pop().map_or(Poll::Pending, |first| Poll::Ready(Some(first)))
     }
 }
 

@@ -106,6 +106,14 @@ pub(super) const ROUNDS: u32 = 32;
 /// Calls of one stream under way at once. Reason: their responses wait in memory for the caller.
 pub(super) const STREAM_WINDOW: u64 = 4096;
 
+/// Bytes of responses of one stream that are under way or wait for the caller, as far as the last ones tell. Reason: a
+/// caller that pauses must not cost more memory than four responses of the largest size.
+pub(super) const STREAM_BYTES: usize = 4 * LARGEST_BODY;
+
+/// Calls of one stream under way before its first response tells how large they are. Reason: they fill some connections,
+/// and cost as much memory as the bytes above if each has 1 MiB.
+pub(super) const STREAM_FIRST: u64 = 64;
+
 /// Pieces of a body that are smaller than this are joined, bytes. Reason: each piece of its own costs about 60 bytes.
 pub(super) const JOINED_PIECE: usize = 1 << 10;
 /// Joined pieces up to this size, bytes. Reason: a reader gets them as one.

@@ -80,11 +80,37 @@ async fn conveniences() {
     assert_eq!(body(client.post("/p", "text").await), "POST /p  text");
     let json = client.json("/j", &serde_json::json!({"a": 1})).await;
     assert_eq!(body(json), "POST /j content-type: application/json {\"a\":1}");
-    let error = client.get("no path").await.unwrap_err();
-    assert!(matches!(error, Error::Request(_)), "{error}");
+    assert_eq!(body(client.get("/f").header("content-type", "a/b").await), "GET /f content-type: a/b ");
+    for bad in [client.get("no path"), client.get("/").header("a b", "c"), client.get("/").header("a", "b\n")]
+    {
+        let error = bad.await.unwrap_err();
+        assert!(matches!(error, Error::Request(_)), "{error}");
+    }
     let head = client.send(Request::head("/h").body(Bytes::new()).unwrap()).await;
     // The server of this test sends a body all the same, which nothing asked for.
     assert!(head.unwrap().body().is_empty());
+}
+
+/// Of 1 MB each: no more are asked for than fit into the memory of a stream, whatever its window of calls.
+#[tokio::test]
+async fn a_caller_that_pauses_holds_few_large_responses() {
+    let large = vec![b'x'; 1 << 20];
+    let server = Arc::new(Server::start(move |_| ok(&large)));
+    let client = Client::builder(&server.url()).build().unwrap();
+    let mut calls = std::pin::pin!(client.send_all(futures_util::stream::iter((0..400).map(|_| get("/")))));
+    for _ in 0..100 {
+        assert_eq!(calls.next().await.unwrap().unwrap().body().len(), 1 << 20);
+    }
+    // The caller pauses until nothing moves any more.
+    let (mut asked, mut quiet) = (0, 0);
+    while quiet < 10 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let now = server.requests().len();
+        quiet = if now == asked { quiet + 1 } else { 0 };
+        asked = now;
+    }
+    assert!(asked <= 100 + 65, "{asked} were asked for, and 100 are taken");
+    assert_eq!(calls.filter(|response| std::future::ready(response.is_ok())).count().await, 300);
 }
 
 #[tokio::test]
