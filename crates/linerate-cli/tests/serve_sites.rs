@@ -4,9 +4,12 @@
 mod serving;
 
 use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 
-use serving::{Server, started};
+use linerate_skips::program;
+use serving::{PATIENCE, Server, started};
+use socket2::{Domain, Socket, Type};
 
 struct Folder(tempfile::TempDir);
 
@@ -69,6 +72,173 @@ fn fields_of_every_response_and_of_a_route() {
         get(&server, "/a.txt").split("etag: ").nth(1).unwrap().split("\r\n").next().unwrap().to_owned();
     let fresh = ask(&server, &format!("GET /a.txt HTTP/1.1\r\nHost: h\r\nIf-None-Match: {etag}\r\n"));
     assert!(fresh.starts_with("HTTP/1.1 304") && fresh.contains("Cache-Control: no-cache"), "{fresh}");
+}
+
+/// What a client with this address gets; it closes its side.
+fn from(source: &str, server: &Server, request: &str) -> String {
+    let to: SocketAddr = server.address.parse().unwrap();
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::new(source.parse().unwrap(), 0).into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn code(answer: &str) -> &str {
+    answer.get(9..12).unwrap_or_else(|| panic!("{answer:?}"))
+}
+
+#[test]
+fn clients_by_their_network() {
+    let folder = Folder::new(&[("www/a.txt", "a"), ("www/staff/b.txt", "b"), ("www/staff/boss/c.txt", "c")]);
+    let text = "listen = \"127.0.0.1:0\"\ndir = \"www\"\ndeny = [\"127.0.0.2\", \"127.9.0.0/16\"]\n\
+         trusted_proxy = \"127.0.0.7\"\n\
+         [[route]]\nprefix = \"/staff/\"\nallow = [\"127.3.0.0/16\", \"127.0.0.2\", \"::1\"]\nheaders = { X-Staff = \"1\" }\n\
+         [[route]]\nprefix = \"/staff/boss/\"\ndeny = \"127.3.3.0/24\"\n";
+    let server = folder.serve(text);
+    let of = |source: &str, path: &str, fields: &str| {
+        from(source, &server, &format!("GET {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"))
+    };
+    for (source, path, expected) in [
+        ("127.0.0.1", "/a.txt", "200"),
+        ("127.0.0.2", "/a.txt", "403"),
+        ("127.9.1.1", "/a.txt", "403"),
+        // The route's list comes on top of the server's.
+        ("127.0.0.1", "/staff/b.txt", "403"),
+        ("127.3.1.1", "/staff/b.txt", "200"),
+        ("127.0.0.2", "/staff/b.txt", "403"),
+        ("127.3.1.1", "/%73taff/b.txt", "200"),
+        ("127.0.0.1", "/%73taff/./b.txt", "403"),
+        ("127.0.0.1", "/staff", "403"),
+        // The outer route's restriction holds beneath the inner one.
+        ("127.3.1.1", "/staff/boss/c.txt", "200"),
+        ("127.3.3.1", "/staff/boss/c.txt", "403"),
+        ("127.0.0.1", "/staff/boss/c.txt", "403"),
+    ] {
+        assert_eq!(code(&of(source, path, "")), expected, "{path} from {source}");
+    }
+    assert!(of("127.3.1.1", "/staff/boss/c.txt", "").contains("\r\nX-Staff: 1\r\n"));
+    // A trusted proxy's client counts, anybody else's word does not.
+    for (source, client, expected) in [
+        ("127.0.0.7", "127.0.0.2", "403"),
+        ("127.0.0.7", "::ffff:127.0.0.2", "403"),
+        ("127.0.0.7", "192.0.2.1", "200"),
+        ("127.0.0.2", "192.0.2.1", "403"),
+        ("127.0.0.1", "127.0.0.2", "200"),
+    ] {
+        let field = format!("X-Forwarded-For: {client}\r\n");
+        assert_eq!(code(&of(source, "/a.txt", &field)), expected, "{client} by {source}");
+    }
+    // A body that is refused with its request leaves nothing behind.
+    let posts = "POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12345".repeat(2);
+    assert_eq!(from("127.0.0.2", &server, &posts).matches("HTTP/1.1 403").count(), 2);
+    // A reload changes the list for connections that are there.
+    let mut stream = server.connect();
+    let ask = |stream: &mut TcpStream| {
+        stream.write_all(b"GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        let mut answer = [0; 4096];
+        let got = stream.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[9..12.min(got)]).into_owned()
+    };
+    assert_eq!(ask(&mut stream), "200");
+    let closed = text.replace("deny = [\"127.0.0.2\"", "deny = [\"127.0.0.1\"");
+    std::fs::write(folder.0.path().join("serve.toml"), closed).unwrap();
+    server.signal("-HUP");
+    server.listening();
+    assert_eq!(ask(&mut stream), "403");
+}
+
+#[test]
+fn limits_of_a_route() {
+    let folder = Folder::new(&[]);
+    let server = folder.serve(
+        "listen = \"127.0.0.1:0\"\ndemo_routes = true\nmax_body = \"100KiB\"\nbody_timeout = \"1h\"\nwrite_timeout = \"1h\"\n\
+         [[route]]\nprefix = \"/echo\"\nmax_body = \"1KiB\"\nbody_timeout = \"300ms\"\n\
+         [[route]]\nprefix = \"/upper\"\nmax_body = \"1MiB\"\n\
+         [[route]]\nprefix = \"/bytes/\"\nwrite_timeout = \"300ms\"\n",
+    );
+    let post = |path: &str, bytes: usize| {
+        let chunked = format!("{bytes:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(bytes));
+        let whole = format!("Content-Length: {bytes}\r\n\r\n{}", "x".repeat(bytes));
+        [format!("Transfer-Encoding: chunked\r\n\r\n{chunked}"), whole].map(|body| {
+            let answer = from("127.0.0.1", &server, &format!("POST {path} HTTP/1.1\r\nHost: h\r\n{body}"));
+            code(&answer).to_owned()
+        })
+    };
+    for (path, bytes, expected) in [
+        ("/echo", 1024, "200"),
+        ("/echo", 1025, "413"),
+        ("/upper", 1 << 20, "200"),
+        ("/upper", (1 << 20) + 1, "413"),
+        ("/", 100 << 10, "200"),
+        ("/", (100 << 10) + 1, "413"),
+    ] {
+        assert_eq!(post(path, bytes), [expected; 2], "{bytes} bytes to {path}");
+    }
+    // The server's timeouts are an hour.
+    let mut stream = server.connect();
+    stream.write_all(b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(code(&answer), "408");
+    let mut stream = server.connect();
+    stream.write_all(b"GET /bytes/100000000 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let begun = std::time::Instant::now();
+    while stream.take_error().unwrap().is_none() {
+        assert!(begun.elapsed() < PATIENCE, "a client that reads nothing is cut");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let Some(curl) = program("curl") else { return };
+    for (bytes, expected) in [(1024, "200"), (1025, "413")] {
+        let mut command = Command::new(&curl);
+        command.args([
+            "-sS",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_version} %{http_code}",
+            "--http2-prior-knowledge",
+        ]);
+        command.args(["--data-binary", &"x".repeat(bytes)]);
+        let out = command.arg(format!("http://{}/echo", server.address)).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&out.stdout), format!("2 {expected}"), "{out:?}");
+    }
+}
+
+#[test]
+fn texts_are_compressed_as_configured() {
+    let text = "a line of a text that repeats itself, and again, 0123456789\n".repeat(200);
+    let folder = Folder::new(&[
+        ("www/a.txt", &text),
+        ("www/b.js", &text),
+        ("www/b.js.gz", "zipped"),
+        ("small/a.txt", &text),
+    ]);
+    let sizes = |site: &str, route: &str| {
+        let server = folder.serve(&format!(
+            "listen = \"127.0.0.1:0\"\ndir = \"www\"\nfiles_only = true\n{site}\n[[route]]\nprefix = \"/small/\"\ndir = \"small\"\n{route}\n"
+        ));
+        ["/a.txt", "/small/a.txt", "/b.js"].map(|path| {
+            let answer =
+                ask(&server, &format!("GET {path} HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n"));
+            let length = answer.split("content-length: ").nth(1).unwrap().split("\r\n").next().unwrap();
+            (answer.contains("content-encoding: gzip"), length.parse::<usize>().unwrap())
+        })
+    };
+    let plain = (false, text.len());
+    let [usual, also, beside] = sizes("", "");
+    assert!(usual.0 && usual.1 < text.len() / 10 && usual == also, "{usual:?}, {also:?}");
+    assert_eq!(beside, (true, 6));
+    assert_eq!(sizes("gzip = \"off\"", ""), [plain, plain, (true, 6)]);
+    let [off, best, _] = sizes("gzip = \"off\"", "gzip = 9");
+    assert!(off == plain && best.0 && best.1 <= usual.1, "{off:?}, {best:?}");
+    let [fast, off, _] = sizes("gzip = 1", "gzip = \"off\"");
+    assert!(off == plain && fast.0 && fast.1 >= usual.1, "{off:?}, {fast:?}");
 }
 
 #[test]

@@ -14,11 +14,14 @@ const THREADS: usize = 16;
 /// Work that waits for a thread; beyond it, [`blocking`] returns [`BlockingError::Busy`] at once.
 /// Reason: a response that arrives after its client has given up is worthless.
 const QUEUE: usize = 256;
-/// Threads that check passwords, unless the machine has fewer cores. Reason: they use CPU, and each
-/// core also runs an event loop.
-const HASHERS: usize = 4;
+/// Threads that check passwords, and as many that compress, unless the machine has fewer cores.
+/// Reason: they use CPU, and each core also runs an event loop.
+const COMPUTING: usize = 4;
 /// Password checks that wait for such a thread. Reason: as above; each takes 50 ms or more.
 const HASHES: usize = 64;
+/// Texts that are compressed or wait for it; beyond, texts leave as they are. Reason: a response
+/// should not wait for many others' compression.
+pub(crate) const COMPRESSIONS: usize = 16;
 /// An idle thread ends after this time.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -63,8 +66,19 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
 /// logins they wait for each other, while files are still read.
 pub(crate) fn hashing<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
     static POOL: OnceLock<Pool> = OnceLock::new();
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    on(POOL.get_or_init(|| Pool::new("passwords", (cores() / 2).clamp(1, HASHERS), HASHES)), work)
+    on(POOL.get_or_init(|| Pool::new("passwords", computing(), HASHES)), work)
+}
+
+/// As [`blocking`], for compression, which has a few threads of its own for the same reason.
+pub(crate) fn compressing<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    on(POOL.get_or_init(|| Pool::new("compression", computing(), COMPRESSIONS)), work)
+}
+
+/// Threads for work that uses CPU.
+fn computing() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (cores / 2).clamp(1, COMPUTING)
 }
 
 fn on<T: Send + 'static>(pool: &'static Pool, work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
@@ -229,7 +243,7 @@ mod tests {
         // Passwords have a pool of their own.
         let gate = Arc::new(Mutex::new(()));
         let closed = lock(&gate);
-        let hashes: Vec<_> = (0..2 * HASHES + HASHERS)
+        let hashes: Vec<_> = (0..2 * HASHES + COMPUTING)
             .map(|_| {
                 let gate = Arc::clone(&gate);
                 hashing(move || drop(lock(&gate)))
@@ -238,7 +252,7 @@ mod tests {
         assert_eq!(wait(blocking(|| 3)), Ok(3));
         drop(closed);
         let done = hashes.into_iter().map(wait).filter(Result::is_ok).count();
-        assert!((HASHES..2 * HASHES + HASHERS).contains(&done), "{done}");
+        assert!((HASHES..2 * HASHES + COMPUTING).contains(&done), "{done}");
         let answer = Response::from(BlockingError::Busy);
         assert_eq!(answer.code(), 503);
         assert!(answer.fields.has("retry-after"));

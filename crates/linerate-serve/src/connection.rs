@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use linerate_http::server::BodyReader;
 use linerate_net::{Close, Conn, Listener, Time};
@@ -49,6 +50,9 @@ pub(crate) struct Connection {
     pub(crate) handed: u64,
     pub(crate) left_at_since: u64,
     pub(crate) unsent: usize,
+    /// The time to take part of a response that its newest request's route grants, in milliseconds;
+    /// 0: the server's.
+    write_ms: u32,
     /// The last bytes handed over, this many, belong to a file that the transport sends itself, and
     /// take no memory.
     pub(crate) of_file: usize,
@@ -129,6 +133,8 @@ pub(crate) struct Incoming {
     /// Bytes dropped because no handler wanted them.
     pub(crate) discarded: u64,
     pub(crate) began: Time,
+    /// The time that its route grants, in place of the server's.
+    pub(crate) time: Option<Duration>,
 }
 
 impl Connection {
@@ -154,8 +160,19 @@ impl Connection {
             handed: 0,
             left_at_since: 0,
             unsent: 0,
+            write_ms: 0,
             of_file: 0,
         }
+    }
+
+    /// Sets the time in which the client must take part of a response; `None`: the server's.
+    pub(crate) fn set_write_time(&mut self, time: Option<Duration>) {
+        self.write_ms = time.map_or(0, |time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1));
+    }
+
+    /// That time; `usual`: the server's.
+    pub(crate) fn write_time(&self, usual: Duration) -> Duration {
+        if self.write_ms == 0 { usual } else { Duration::from_millis(self.write_ms.into()) }
     }
 
     /// Whether it has no state and nothing pending: all there is are the bytes that the engine has

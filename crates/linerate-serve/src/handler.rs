@@ -2,8 +2,11 @@
 
 use std::error::Error;
 use std::future::Future;
+use std::time::Duration;
 
-use crate::{BlockingError, BodyError, Request, Response};
+use linerate_http::server::RequestHead;
+
+use crate::{Address, BlockingError, BodyError, Request, Response};
 
 /// A value that a handler can return.
 pub trait IntoResponse {
@@ -51,6 +54,36 @@ pub trait Handler: 'static {
 
     /// Starts handling a request.
     fn call(&self, request: Request) -> Self::Future;
+
+    /// The limits of one request, where they differ from the server's. Called before its body is read.
+    /// `listener`: as [`Request::listener`] returns it.
+    fn limits(&self, _head: &RequestHead, _listener: Option<&Address>) -> RouteLimits {
+        RouteLimits::default()
+    }
+}
+
+/// Limits of some requests, in place of the server's ([`Limits`](crate::Limits)); `None`: the
+/// server's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteLimits {
+    /// Largest body of a request.
+    pub body: Option<u64>,
+    /// Time that a body may take in addition to what the least rate grants.
+    pub body_time: Option<Duration>,
+    /// Time in which the client must take part of its response. Over HTTP/1.1 that of the newest
+    /// request holds for its connection.
+    pub write_time: Option<Duration>,
+}
+
+impl RouteLimits {
+    /// These, and where they say nothing, `others`.
+    pub(crate) fn or(self, others: RouteLimits) -> RouteLimits {
+        RouteLimits {
+            body: self.body.or(others.body),
+            body_time: self.body_time.or(others.body_time),
+            write_time: self.write_time.or(others.write_time),
+        }
+    }
 }
 
 impl<F, Fut> Handler for F

@@ -8,7 +8,9 @@ use clap::Args;
 use linerate_load::plan::units::{parse_count, parse_duration, quoted};
 use linerate_net::link::fault::FaultOptions;
 use linerate_serve::misbehave::Fault as Wrong;
-use linerate_serve::{Address, ExtraFields, HostName, Hsts, Io, ListeningSocket, LogFormat, Network};
+use linerate_serve::{
+    Address, ExtraFields, HostName, Hsts, Io, ListeningSocket, LogFormat, Network, NetworkAccess, RouteLimits,
+};
 
 use super::tls::TlsArgs;
 use crate::args::values;
@@ -103,6 +105,11 @@ pub(crate) struct ServeArgs {
     /// Show directories without index.html as a page with their entries
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
     pub(super) list: Option<bool>,
+    /// Compress texts of --dir on the fly: off, or a level from 1 (fast) to 9 (small) (5)
+    ///
+    /// Compressed copies that lie beside a file (.gz, .br) are served either way.
+    #[arg(long, value_name = "off|1-9", value_parser = gzip)]
+    pub(super) gzip: Option<Gzip>,
     /// Add a header field to every response, as in --header 'Cache-Control: max-age=60'; repeatable
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     pub(super) header: Vec<(String, String)>,
@@ -162,6 +169,15 @@ pub(crate) struct ServeArgs {
     /// Connections of trusted proxies begin with the PROXY protocol (version 1 or 2)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
     pub(super) proxy_protocol: Option<bool>,
+    /// Answer clients of this network alone, and others with 403; repeatable (all clients)
+    ///
+    /// Where networks of --allow and --deny both have a client's address, the smaller one decides. Behind trusted proxies it is the
+    /// client's address that counts.
+    #[arg(long, value_name = "ADDR[/BITS]", value_parser = network)]
+    pub(super) allow: Vec<Network>,
+    /// Answer clients of this network with 403; repeatable
+    #[arg(long, value_name = "ADDR[/BITS]", value_parser = network)]
+    pub(super) deny: Vec<Network>,
     /// Largest request body in bytes, such as 1MiB; beyond it 413 (16 MiB)
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = LIMITS)]
     pub(super) max_body: Option<u64>,
@@ -251,6 +267,7 @@ pub(super) struct SiteArgs {
     pub(super) routes: Vec<Route>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) list: bool,
+    pub(super) gzip: Option<Gzip>,
     pub(super) try_files: Vec<String>,
     pub(super) error_pages: Vec<(u16, String)>,
     pub(super) users: Option<UsersArgs>,
@@ -308,8 +325,11 @@ pub(super) struct Route {
     pub(super) prefix: String,
     pub(super) to: To,
     pub(super) list: bool,
+    pub(super) gzip: Option<Gzip>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) users: Option<UsersArgs>,
+    pub(super) access: NetworkAccess,
+    pub(super) limits: RouteLimits,
 }
 
 /// What a route does.
@@ -318,7 +338,12 @@ pub(super) enum To {
     Dir(PathBuf),
     Redirect(String, u16),
     Status(u16),
+    /// What the site has there.
+    Site,
 }
+
+/// The level of gzip; `None`: off.
+pub(super) type Gzip = Option<u8>;
 
 impl ServeArgs {
     /// These, and where they say nothing, `others`.
@@ -342,6 +367,7 @@ impl ServeArgs {
             demo_routes: self.demo_routes.or(others.demo_routes),
             files_only: self.files_only.or(others.files_only),
             list: self.list.or(others.list),
+            gzip: self.gzip.or(others.gzip),
             header: either(self.header, others.header),
             try_files: either(self.try_files, others.try_files),
             error_pages: either(self.error_pages, others.error_pages),
@@ -361,6 +387,8 @@ impl ServeArgs {
             max_rate_per_client: self.max_rate_per_client.or(others.max_rate_per_client),
             trusted_proxy: either(self.trusted_proxy, others.trusted_proxy),
             proxy_protocol: self.proxy_protocol.or(others.proxy_protocol),
+            allow: either(self.allow, others.allow),
+            deny: either(self.deny, others.deny),
             max_body: self.max_body.or(others.max_body),
             max_head: self.max_head.or(others.max_head),
             max_fields: self.max_fields.or(others.max_fields),
@@ -392,6 +420,7 @@ impl ServeArgs {
             routes: self.routes.clone(),
             headers: self.header.clone(),
             list: self.list == Some(true),
+            gzip: self.gzip,
             try_files: self.try_files.clone(),
             error_pages: self.error_pages.clone(),
             users: self.users.clone(),
@@ -634,6 +663,15 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     number
         .filter(|rate| (0.001..=1e9).contains(rate))
         .ok_or_else(|| format!("{text} is no rate; write requests per second, such as 50 or 0.5/s"))
+}
+
+/// A level, or off.
+pub(super) fn gzip(text: &str) -> Result<Gzip, String> {
+    match text.parse() {
+        Ok(level @ 1..=9) => Ok(Some(level)),
+        _ if matches!(text, "off" | "false") => Ok(None),
+        _ => Err(format!("{text} is neither off nor a level from 1 to 9")),
+    }
 }
 
 pub(super) fn network(text: &str) -> Result<Network, String> {

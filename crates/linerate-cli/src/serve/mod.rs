@@ -164,6 +164,11 @@ fn files_alone(args: &ServeArgs) -> Result<(), Fault> {
     if args.list == Some(true) && args.dir.is_none() {
         return Err(Fault::input("--list needs files to list").hint("name a directory by --dir"));
     }
+    let has_files =
+        args.dir.is_some() || args.routes.iter().any(|route| matches!(route.to, args::To::Dir(_)));
+    if args.gzip.is_some() && !has_files {
+        return Err(Fault::input("--gzip needs files to compress").hint("name a directory by --dir"));
+    }
     if args.dir.is_none() && !(args.try_files.is_empty() && args.error_pages.is_empty()) {
         return Err(Fault::input("try_files and error_pages need files").hint("name a directory by dir"));
     }
@@ -305,6 +310,9 @@ fn misbehaves_alone(args: &ServeArgs) -> Result<(), Fault> {
     if args.redirect_to_https == Some(true) || args.hsts.is_some() {
         return Err(Fault::input("--redirect-to-https and --hsts do not go with this --misbehave")
             .hint("leave them out"));
+    }
+    if !(args.allow.is_empty() && args.deny.is_empty()) {
+        return Err(Fault::input("--allow and --deny do not go with this --misbehave"));
     }
     if args.metrics.is_some() {
         return Err(

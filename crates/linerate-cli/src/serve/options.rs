@@ -2,7 +2,7 @@
 
 use linerate_net::machine;
 use linerate_serve::misbehave::Fault as Wrong;
-use linerate_serve::{ClientRules, Limits, ServerOptions};
+use linerate_serve::{ClientRules, Limits, NetworkAccess, ServerOptions};
 
 use super::ServeArgs;
 
@@ -50,6 +50,7 @@ pub(super) fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
             rate: args.max_rate_per_client,
             trusted: args.trusted_proxy.clone(),
             proxy_protocol: args.proxy_protocol == Some(true),
+            access: NetworkAccess { allow: args.allow.clone(), deny: args.deny.clone() },
         },
         drain: args.drain.unwrap_or(defaults.drain),
         ..defaults

@@ -349,9 +349,13 @@ fn content(site: &SiteArgs) -> Result<Content, Fault> {
             fault
         })
     };
-    let options = FileOptions { list: site.list, try_files: site.try_files.clone() };
+    let defaults = FileOptions::default();
+    let gzip = site.gzip.unwrap_or(defaults.gzip);
+    let options = FileOptions { list: site.list, try_files: site.try_files.clone(), gzip };
     let root = site.dir.as_deref().map(open).transpose()?.map(|root| root.with_options(options));
-    let rules: Result<Vec<Rule>, Fault> = site.routes.iter().map(rule).collect();
+    // A route's directory is compressed as the site's is, unless it says otherwise.
+    let routes = site.routes.iter().map(|route| Route { gzip: route.gzip.or(site.gzip), ..route.clone() });
+    let rules: Result<Vec<Rule>, Fault> = routes.map(|route| rule(&route)).collect();
     let table = RouteTable::new(rules?).map_err(|e| Fault::input(format!("the routes: {e}")))?;
     let fields = ExtraFields::new(site.headers.clone())
         .map_err(|(i, e)| Fault::input(format!("the header {}: {e}", site.headers[i].0)))?;

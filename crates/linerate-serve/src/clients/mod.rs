@@ -1,6 +1,7 @@
 //! Client identity: limits for each client's address, and proxies that name the client they act
 //! for.
 
+mod access;
 mod forwarded;
 mod network;
 mod proxy;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use linerate_http::server::RequestHead;
 use linerate_net::Time;
 
+pub use self::access::NetworkAccess;
 pub use self::network::{BadNetwork, Network};
 pub(crate) use self::proxy::{Preface, preface};
 
@@ -54,6 +56,8 @@ pub struct ClientRules {
     pub trusted: Vec<Network>,
     /// Connections of trusted proxies begin with the PROXY protocol, version 1 or 2.
     pub proxy_protocol: bool,
+    /// Clients that are served. Requests of others get 403.
+    pub access: NetworkAccess,
 }
 
 impl ClientRules {

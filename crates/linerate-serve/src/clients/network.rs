@@ -40,6 +40,11 @@ impl FromStr for Network {
 }
 
 impl Network {
+    /// How many bits its addresses have in common.
+    pub(super) fn bits(&self) -> u8 {
+        self.bits
+    }
+
     /// An IPv4-mapped IPv6 address counts as IPv4.
     pub(super) fn contains(&self, ip: IpAddr) -> bool {
         match (self.address, ip.to_canonical()) {

@@ -1,12 +1,12 @@
 //! What `linerate serve` serves: files if configured, otherwise the built-in routes.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use linerate_http::server::Method;
+use linerate_http::server::{Method, RequestHead};
 
 use crate::content::extra_fields::ExtraFields;
 use crate::content::files::{FileRoot, Files};
@@ -15,8 +15,9 @@ use crate::content::https::{Hsts, redirect};
 use crate::content::routes::Routes;
 use crate::content::table::{OwnTable, RouteTable, What};
 use crate::content::users::{Known, Users};
+use crate::engine::forbidden;
 use crate::message::responding::Responding;
-use crate::{Address, Request, Response, Route};
+use crate::{Address, Request, Response, Route, RouteLimits};
 
 /// The content of a site.
 #[derive(Clone, Debug)]
@@ -154,6 +155,8 @@ struct Own {
 
 /// One thread's view of the contents.
 struct Pages {
+    /// A route of some page has limits of its own.
+    has_limits: bool,
     usual: Rc<Page>,
     places: Vec<(Address, Rc<Page>)>,
     hosts: Vec<(Option<Address>, Vec<HostName>, Rc<Page>)>,
@@ -165,18 +168,22 @@ impl Pages {
         let places = contents.places.iter().map(|(at, content)| (at.clone(), page(content)));
         let hosts = contents.hosts.iter();
         let hosts = hosts.map(|host| (host.at.clone(), host.names.clone(), page(&host.content)));
-        Pages { usual: page(&contents.usual), places: places.collect(), hosts: hosts.collect() }
+        let (usual, places, hosts) =
+            (page(&contents.usual), places.collect::<Vec<_>>(), hosts.collect::<Vec<_>>());
+        let all =
+            places.iter().map(|(_, page)| page).chain(hosts.iter().map(|(.., page)| page)).chain([&usual]);
+        let has_limits = all.filter_map(|page| page.table.as_ref()).any(OwnTable::has_limits);
+        Pages { has_limits, usual, places, hosts }
     }
 
     /// The page for this request.
-    fn of(&self, request: &Request) -> &Rc<Page> {
-        let listener = request.listener();
+    fn of(&self, head: &RequestHead, listener: Option<&Address>) -> &Rc<Page> {
         let place = self.places.iter().find(|(at, _)| Some(at) == listener);
         let usual = place.map_or(&self.usual, |(_, page)| page);
         if self.hosts.is_empty() {
             return usual;
         }
-        let Some(host) = request.head().host().map(without_port) else { return usual };
+        let Some(host) = head.host().map(without_port) else { return usual };
         let place = place.map(|(at, _)| at);
         let here = self.hosts.iter().filter(|(at, ..)| at.as_ref() == place);
         let fit = |names: &[HostName]| names.iter().filter_map(|name| name.fit(host)).max();
@@ -224,15 +231,15 @@ impl Page {
 }
 
 impl Site {
-    /// The current page for this request.
-    fn page(&self, request: &Request) -> Rc<Page> {
+    /// The current pages.
+    fn pages(&self) -> Ref<'_, Pages> {
         let (own, shared) = (&self.0, &self.0.plan.content);
         let version = shared.version();
         if own.version.get() != version {
             own.version.set(version);
             own.pages.replace(Pages::new(&shared.get()));
         }
-        Rc::clone(own.pages.borrow().of(request))
+        own.pages.borrow()
     }
 
     /// Responds to a request.
@@ -240,8 +247,18 @@ impl Site {
         self.respond(request)
     }
 
-    fn respond(&self, request: Request) -> Responding {
-        let page = self.page(&request);
+    /// The limits of a request's route.
+    pub(crate) fn limits(&self, head: &RequestHead, listener: Option<&Address>) -> RouteLimits {
+        let pages = self.pages();
+        if !pages.has_limits {
+            return RouteLimits::default();
+        }
+        let table = pages.of(head, listener).table.as_ref();
+        table.map(|table| table.limits(head.path())).unwrap_or_default()
+    }
+
+    pub(crate) fn respond(&self, request: Request) -> Responding {
+        let page = Rc::clone(self.pages().of(request.head(), request.listener()));
         if page.only_routes {
             return self.0.plan.routes.respond(request);
         }
@@ -255,10 +272,11 @@ impl Site {
         }
         let reads = matches!(request.method(), Method::Get | Method::Head);
         let routed = page.table.as_ref().and_then(|table| table.route(&request));
-        let of_route = routed.as_ref().and_then(|routed| routed.fields.clone());
+        let of_route = routed.as_ref().map(|routed| routed.fields.clone()).unwrap_or_default();
         let route = routed.as_ref().map(|routed| routed.route);
         let users = routed.as_ref().and_then(|routed| routed.users.as_ref()).or(page.users.as_ref());
         let refused = match users {
+            _ if routed.as_ref().is_some_and(|routed| !routed.admits) => Some(forbidden()),
             // Boxed, so that the future of every request stays small.
             Some(users) => Box::pin(users.refuse(&self.0.known, &request)).await,
             None => None,
@@ -267,7 +285,7 @@ impl Site {
             (Some(refused), _) => refused,
             (_, Some(What::Answer(answer))) => answer,
             (_, Some(What::File(files, name))) => files.answer_with(&name, request).await,
-            (_, None) => self.unrouted(&page, request).await,
+            (_, Some(What::Site) | None) => self.unrouted(&page, request).await,
         };
         if response.status >= 400
             && reads
@@ -285,9 +303,7 @@ impl Site {
         if !page.fields.is_empty() {
             page.fields.apply(&mut response);
         }
-        if let Some(fields) = of_route {
-            fields.apply(&mut response);
-        }
+        of_route.iter().rev().for_each(|fields| fields.apply(&mut response));
         response
     }
 

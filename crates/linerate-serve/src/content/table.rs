@@ -6,7 +6,7 @@ use std::fmt;
 use crate::content::extra_fields::ExtraFields;
 use crate::content::files::{FileRoot, Files, file_name};
 use crate::content::users::Users;
-use crate::{Request, Response, Route};
+use crate::{NetworkAccess, Request, Response, Route, RouteLimits};
 
 /// Rules of a table, at most. Reason: they are tried in sequence, and a longer table should be a
 /// handler.
@@ -23,6 +23,8 @@ pub struct Rule {
     route: Route,
     fields: ExtraFields,
     users: Option<Users>,
+    access: NetworkAccess,
+    limits: RouteLimits,
 }
 
 /// The action for requests of a route.
@@ -40,6 +42,8 @@ pub enum Action {
     },
     /// Respond with only a status, 200 to 599.
     Status(u16),
+    /// Respond as the site does without this rule, which only says who may ask and how.
+    Site,
 }
 
 /// Why a rule is invalid.
@@ -81,7 +85,7 @@ impl Rule {
             return Err(BadRule::Prefix);
         }
         match &action {
-            Action::Dir(_) => {}
+            Action::Dir(_) | Action::Site => {}
             Action::Status(status) if (200..=599).contains(status) => {}
             Action::Status(_) => return Err(BadRule::Status),
             Action::Redirect { status, .. } if !matches!(status, 301 | 302 | 303 | 307 | 308) => {
@@ -98,7 +102,20 @@ impl Rule {
         // The configuration limits their number, whatever clients request.
         let route = Route::new(&format!("{prefix}*"));
         let (prefix, open) = (plain.to_owned(), prefix.ends_with('/'));
-        Ok(Rule { prefix, open, action, route, fields: ExtraFields::default(), users: None })
+        let (fields, access, limits) = Default::default();
+        Ok(Rule { prefix, open, action, route, fields, users: None, access, limits })
+    }
+
+    /// Restricts it to clients of some networks, in addition to the server's restrictions.
+    #[must_use]
+    pub fn with_access(self, access: NetworkAccess) -> Rule {
+        Rule { access, ..self }
+    }
+
+    /// Sets limits in place of the server's.
+    #[must_use]
+    pub fn with_limits(self, limits: RouteLimits) -> Rule {
+        Rule { limits, ..self }
     }
 
     /// Adds fields to its responses, in addition to the site's.
@@ -191,10 +208,12 @@ impl fmt::Debug for OwnTable {
 /// The result of the matching rule.
 pub(crate) struct Routed {
     pub(crate) what: What,
-    /// Additional fields of its responses.
-    pub(crate) fields: Option<ExtraFields>,
+    /// Additional fields of its responses; those in front prevail.
+    pub(crate) fields: Vec<ExtraFields>,
     pub(crate) route: Route,
     pub(crate) users: Option<Users>,
+    /// Its client may ask.
+    pub(crate) admits: bool,
 }
 
 /// How to respond.
@@ -203,23 +222,61 @@ pub(crate) enum What {
     Answer(Response),
     /// With the file of this name.
     File(Files, Vec<u8>),
+    /// As if there were no rule.
+    Site,
 }
 
 impl OwnTable {
-    /// The result of the first matching rule.
+    /// Whether a rule has limits of its own.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.0.iter().any(|(rule, _)| rule.limits != RouteLimits::default())
+    }
+
+    /// The rules for a decoded name, the longest first, up to one that says what is there. Those before
+    /// it say more of that.
+    fn of<'t>(&'t self, name: &'t [u8]) -> impl Iterator<Item = (&'t Rule, Option<&'t Files>, &'t [u8])> {
+        let mut over = false;
+        self.0.iter().filter_map(move |(rule, files)| {
+            let rest = rule.rest(name).filter(|_| !over)?;
+            over = !matches!(rule.action, Action::Site);
+            Some((rule, files.as_ref(), rest))
+        })
+    }
+
+    /// The limits for a path.
+    pub(crate) fn limits(&self, path: &str) -> RouteLimits {
+        let Ok(name) = file_name(path) else { return RouteLimits::default() };
+        self.of(&name).fold(RouteLimits::default(), |all, (rule, ..)| all.or(rule.limits))
+    }
+
+    /// What the matching rules say.
     pub(crate) fn route(&self, request: &Request) -> Option<Routed> {
         // A path that cannot be decoded matches no rule, file or route.
         let name = file_name(request.path()).ok()?;
-        let (rule, files, rest) =
-            self.0.iter().find_map(|(rule, files)| Some((rule, files, rule.rest(&name)?)))?;
-        let what = match (&rule.action, files) {
-            (Action::Dir(_), Some(files)) => What::File(files.clone(), rest.to_owned()),
-            (Action::Redirect { to, status }, _) => What::Answer(redirect(rule, to, *status, request)),
-            (Action::Status(status), _) => What::Answer(plain(*status)),
-            (Action::Dir(_), None) => What::Answer(plain(404)),
-        };
-        let fields = (!rule.fields.is_empty()).then(|| rule.fields.clone());
-        Some(Routed { what, fields, route: rule.route, users: rule.users.clone() })
+        let mut routed: Option<Routed> = None;
+        for (rule, files, rest) in self.of(&name) {
+            let what = match (&rule.action, files) {
+                (Action::Dir(_), Some(files)) => What::File(files.clone(), rest.to_owned()),
+                (Action::Redirect { to, status }, _) => What::Answer(redirect(rule, to, *status, request)),
+                (Action::Status(status), _) => What::Answer(plain(*status)),
+                (Action::Site, _) => What::Site,
+                (Action::Dir(_), None) => What::Answer(plain(404)),
+            };
+            let all = match &mut routed {
+                Some(all) => {
+                    all.what = what;
+                    all
+                }
+                first => {
+                    let (fields, route) = (Vec::new(), rule.route);
+                    first.insert(Routed { what, fields, route, users: None, admits: true })
+                }
+            };
+            all.admits &= rule.access.admits_peer(request.peer());
+            all.users = all.users.take().or_else(|| rule.users.clone());
+            all.fields.extend((!rule.fields.is_empty()).then(|| rule.fields.clone()));
+        }
+        routed
     }
 }
 

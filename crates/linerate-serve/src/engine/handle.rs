@@ -36,13 +36,17 @@ impl<H: Handler> Engine<H> {
             self.answer(c, &Asked { keep: false, ..asked }, Response::no_tunnel().closing());
             return 0;
         }
+        let place = self.place(c);
+        let limits = self.handler.limits(&head, place.as_deref());
+        c.set_write_time(limits.write_time);
+        let most = limits.body.unwrap_or(self.limits.request.body);
         let (body, used) = match head.framing() {
             Framing::None => (RequestBody::default(), 0),
-            Framing::Length(n) if n <= rest.len() as u64 && n <= self.limits.request.body => {
+            Framing::Length(n) if n <= rest.len() as u64 && n <= most => {
                 let n = n as usize;
                 (RequestBody::whole(Bytes::copy_from_slice(&rest[..n])), n)
             }
-            framing => match self.incoming(c, framing, &head, rest) {
+            framing => match self.incoming(c, (framing, &head), rest, limits) {
                 Ok(begun) => begun,
                 Err(fault) => {
                     self.refuse(c, asked, fault);
@@ -51,13 +55,13 @@ impl<H: Handler> Engine<H> {
             },
         };
         self.behind = rest.len() - used;
-        if let Err(wait) = self.may_ask(asked.peer) {
+        if let Some(refusal) = self.refusal(c, asked.peer) {
             drop(body); // Nobody reads it.
-            self.complete(c, &mut asked, too_many(wait));
+            self.complete(c, &mut asked, refusal);
             return used;
         }
         let request = Request::new(head, body, asked.peer)
-            .by(self.place(c))
+            .by(place)
             .over_tls(c.tls.clone())
             .offering(upgrades.then(|| Offer::new(&self.goodbye)));
         match self.call(request, &asked) {
@@ -100,11 +104,19 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// The error: in how many seconds it may.
-    pub(super) fn may_ask(&self, peer: SocketAddr) -> Result<(), u64> {
+    /// The response to a request that its client may not send. `peer`: the client of the request.
+    #[inline]
+    pub(super) fn refusal(&self, c: &Connection, peer: SocketAddr) -> Option<Response> {
+        if self.rules.rate.is_none() && self.rules.access.is_open() {
+            return None;
+        }
         // Clients of a Unix socket have no address.
-        let Some(rate) = self.rules.rate.filter(|_| !peer.ip().is_unspecified()) else { return Ok(()) };
-        self.clients.may_ask(peer.ip(), rate, self.now)
+        let has_address = !peer.ip().is_unspecified() || !c.peer.ip().is_unspecified();
+        if !self.rules.access.admits_peer(has_address.then_some(peer)) {
+            return Some(forbidden());
+        }
+        let rate = self.rules.rate.filter(|_| !peer.ip().is_unspecified())?;
+        self.clients.may_ask(peer.ip(), rate, self.now).err().map(too_many)
     }
 
     /// Counts a connection among those of its client; `false`: it is one too many.
@@ -261,8 +273,13 @@ impl<H: Handler> Engine<H> {
     }
 }
 
+/// The response to a client whose network is not served.
+pub(crate) fn forbidden() -> Response {
+    Response::explained(403, "this server does not answer to your address")
+}
+
 /// The response to a client above its request rate. The next request is admitted in `wait` seconds.
-pub(super) fn too_many(wait: u64) -> Response {
+fn too_many(wait: u64) -> Response {
     let mut answer = Response::explained(429, "more requests than one client may send");
     let _ = answer.fields.add("retry-after", wait.to_string());
     answer

@@ -9,6 +9,8 @@ mod read;
 mod respond;
 mod streams;
 
+pub(crate) use handle::forbidden;
+
 use std::rc::Rc;
 use std::sync::Arc;
 

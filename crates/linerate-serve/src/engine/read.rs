@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use linerate_http::server::{BodyReader, Fault, Framing, RequestHead};
+use linerate_http::server::{BodyReader, Fault, Framing, Limits, RequestHead};
 use linerate_net::Close;
 
 use super::Engine;
@@ -13,7 +13,7 @@ use crate::clients::{Preface, preface};
 use crate::connection::{Connection, Incoming, Next};
 use crate::http2::FIRST_LINE;
 use crate::message::body::{BodyError, RequestBody, Shared};
-use crate::{Handler, limits};
+use crate::{Handler, RouteLimits, limits};
 
 /// Whether the bytes begin a TLS handshake record of version 3.x (RFC 8446 section 5.1).
 fn is_client_hello(bytes: &[u8]) -> bool {
@@ -165,11 +165,12 @@ impl<H: Handler> Engine<H> {
     pub(super) fn incoming(
         &mut self,
         c: &mut Connection,
-        framing: Framing,
-        head: &RequestHead,
+        (framing, head): (Framing, &RequestHead),
         rest: &[u8],
+        limits: RouteLimits,
     ) -> Result<(RequestBody, usize), Fault> {
-        let reader = BodyReader::new(framing, &self.limits.request)?;
+        let most = limits.body.unwrap_or(self.limits.request.body);
+        let reader = BodyReader::new(framing, &Limits { body: most, ..self.limits.request })?;
         let shared = Arc::new(Shared::default());
         let began = self.now;
         let announced = if let Framing::Length(n) = framing { Some(n) } else { None };
@@ -181,6 +182,7 @@ impl<H: Handler> Engine<H> {
             announced,
             discarded: 0,
             began,
+            time: limits.body_time,
         };
         self.work(c).body = Some(body);
         let mut used = 0;

@@ -97,6 +97,7 @@ impl<H: Handler> Engine<H> {
             announced: None,
             discarded: 0,
             began,
+            time: None,
         });
     }
 

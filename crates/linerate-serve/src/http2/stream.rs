@@ -28,6 +28,8 @@ pub(crate) struct Stream {
     /// The body of the request, while it arrives.
     pub(crate) upload: Option<Upload>,
     pub(crate) doing: Doing,
+    /// The time to take part of the response that its route grants, in place of the server's.
+    pub(crate) write_time: Option<Duration>,
 }
 
 /// How far a stream has come.
@@ -53,6 +55,8 @@ pub(crate) struct Upload {
     /// The request was refused for its size.
     pub(crate) unwanted: bool,
     pub(crate) began: Time,
+    /// The time that its route grants, in place of the server's.
+    pub(crate) time: Option<Duration>,
 }
 
 /// The result of reading a body.
@@ -77,6 +81,7 @@ impl Upload {
             discarded: 0,
             unwanted: false,
             began: now,
+            time: None,
         }
     }
 
@@ -147,7 +152,7 @@ impl Upload {
             return Time::NEVER;
         }
         let granted = Duration::from_secs(self.received / limits.least_rate.max(1));
-        self.began + limits.body_time + granted
+        self.began + self.time.unwrap_or(limits.body_time) + granted
     }
 }
 
@@ -265,8 +270,8 @@ impl Sending {
     }
 
     /// Whether the client takes less than the least rate.
-    pub(crate) fn is_stalled(&mut self, now: Time, limits: &Limits) -> bool {
-        if !self.is_blocked || now < self.since + limits.write_time {
+    pub(crate) fn is_stalled(&mut self, now: Time, limits: &Limits, write_time: Duration) -> bool {
+        if !self.is_blocked || now < self.since + write_time {
             return false;
         }
         let least = (now - self.since).as_secs() * limits.least_rate;
@@ -337,7 +342,9 @@ impl Stream {
     pub(crate) fn deadline(&self, limits: &Limits) -> Time {
         let upload = self.upload.as_ref().map_or(Time::NEVER, |upload| upload.deadline(limits));
         match &self.doing {
-            Doing::Sending(sending) if sending.is_blocked => upload.min(sending.since + limits.write_time),
+            Doing::Sending(sending) if sending.is_blocked => {
+                upload.min(sending.since + self.write_time.unwrap_or(limits.write_time))
+            }
             _ => upload,
         }
     }

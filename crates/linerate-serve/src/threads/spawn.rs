@@ -4,15 +4,17 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, mpsc};
 
+use linerate_http::server::RequestHead;
 use linerate_net::link::xdp::Steer;
 use linerate_net::open::Prepared;
 use linerate_net::share::Companion;
 
 use crate::clients::Clients;
 use crate::content::routes::Routes;
-use crate::content::site::{SharedContent, SitePlan};
+use crate::content::site::{SharedContent, Site, SitePlan};
 use crate::flows::{Desk, Scans};
 use crate::listening::bind_all;
+use crate::message::responding::Responding;
 use crate::notice::{Lack, Misdirected, Notice};
 use crate::options::ServerOptions;
 use crate::orders::Post;
@@ -22,7 +24,7 @@ use crate::threads::runtime::Beside;
 use crate::threads::secure::Spoken;
 use crate::threads::thread::Thread;
 use crate::watch::Watchdog;
-use crate::{Address, Handler};
+use crate::{Address, Handler, Request, RouteLimits};
 
 /// Starts a server with the built-in routes ([`Routes`]).
 ///
@@ -62,11 +64,23 @@ pub fn spawn_site(options: ServerOptions, content: SharedContent) -> io::Result<
         let routes = Routes::new(counts);
         let routes = if own_tcp { routes.with_flows(flows) } else { routes };
         let plan = SitePlan::new(routes, content);
-        move || {
-            let site = plan.site();
-            Ok((move |request| site.answer(request), ()))
-        }
+        move || Ok((Serving(plan.site()), ()))
     })
+}
+
+/// A site as a handler, with the limits of its routes.
+struct Serving(Site);
+
+impl Handler for Serving {
+    type Future = Responding;
+
+    fn call(&self, request: Request) -> Responding {
+        self.0.respond(request)
+    }
+
+    fn limits(&self, head: &RequestHead, listener: Option<&Address>) -> RouteLimits {
+        self.0.limits(head, listener)
+    }
 }
 
 /// Starts a server; `make` gives each thread its handler, on that thread.

@@ -30,7 +30,10 @@ impl<T: Transport, H: Handler> Server<T, H> {
             Waits::Idle => c.since + limits.idle_time,
             Waits::Head => c.since + limits.header_time,
             Waits::Body => match c.work.as_ref().and_then(|w| w.body.as_ref()) {
-                Some(body) => body.began.max(c.since) + limits.body_time + granted(body.received),
+                Some(body) => {
+                    let time = body.time.unwrap_or(limits.body_time);
+                    body.began.max(c.since) + time + granted(body.received)
+                }
                 None => c.since + limits.body_time,
             },
             // A response that has begun is proof of nothing, and may be all that the client waits for.
@@ -39,7 +42,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 c.since + time.unwrap_or(limits.idle_time)
             }
             Waits::Handler => Time::NEVER,
-            Waits::Write => c.since + limits.write_time,
+            Waits::Write => c.since + c.write_time(limits.write_time),
         }
     }
 

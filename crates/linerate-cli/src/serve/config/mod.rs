@@ -39,6 +39,8 @@ const WHOLE: &[&str] = &[
     "max_rate_per_client",
     "trusted_proxy",
     "proxy_protocol",
+    "allow",
+    "deny",
     "max_body",
     "max_head",
     "max_fields",
@@ -106,6 +108,8 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         max_rate_per_client: top.read("max_rate_per_client", |i| value(i, args::rate))?,
         trusted_proxy: values(&top, "trusted_proxy", args::network)?,
         proxy_protocol: flag("proxy_protocol")?,
+        allow: site::networks(&top, "allow")?,
+        deny: site::networks(&top, "deny")?,
         max_body: top.read("max_body", |i| value(i, args::bytes))?,
         max_head: top.read("max_head", |i| value(i, args::head_bytes))?,
         max_fields: top.read("max_fields", |i| value(i, args::fields))?,
@@ -121,6 +125,7 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         group: name("group", "the name of a group, such as \"www-data\"")?,
         check_config: false,
         list: flag("list")?,
+        gzip: top.read("gzip", |i| value(i, args::gzip))?,
         header: site::headers(&top)?,
         try_files: site::try_files(&top)?,
         error_pages: site::error_pages(&top)?,
@@ -232,7 +237,7 @@ mod tests {
         let hash = "$2b$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234";
         std::fs::write(folder.path().join("staff.htpasswd"), format!("ann:{hash}\n")).expect("written");
         let all = parse(&blocks.concat(), &folder.path().join("serve.toml")).expect("sound");
-        assert_eq!((blocks.len(), all.routes.len(), all.places.len()), (5, 4, 2));
+        assert_eq!((blocks.len(), all.routes.len(), all.places.len()), (5, 6, 2));
         assert_eq!(
             (all.listen.len(), all.max_connections, all.places[0].site.routes.len()),
             (2, Some(50_000), 1)
@@ -266,6 +271,17 @@ mod tests {
         "log_format = \"apache\"",
         "header_timeout = \"soon\"",
         "max_body = -1",
+        "allow = \"10.0.0.0/33\"",
+        "deny = [\"10.0.0.1\", \"localhost\"]",
+        "dir = \".\"\ngzip = 10",
+        "dir = \".\"\ngzip = \"on\"",
+        "[[host]]\nname = \"a\"\ngzip = \"off\"",
+        "[[route]]\nprefix = \"/a\"\nallow = \"everybody\"",
+        "[[route]]\nprefix = \"/a\"\nstatus = 403\ngzip = 1",
+        "[[route]]\nprefix = \"/a\"\nmax_body = 0",
+        "[[route]]\nprefix = \"/a\"\nbody_timeout = 0",
+        "[[route]]\nprefix = \"/a\"\nidle_timeout = \"3s\"",
+        "[[listener]]\nlisten = \"127.0.0.1:1\"\nallow = \"10.0.0.1\"",
         "misbehave = [\"think\"]",
         "config = \"other.toml\"",
         "ssl_certificate = \"cert.pem\"",

@@ -7,8 +7,8 @@ use linerate_load::plan::file::FileError;
 use linerate_load::plan::file::table::{Item, Keys, Table};
 use linerate_net::InputFile;
 use linerate_serve::{
-    Action, Address, BadField, BadRule, BadTable, ExtraFields, FileOptions, FileRoot, HostName, RouteTable,
-    Rule, Users,
+    Action, Address, BadField, BadRule, BadTable, ExtraFields, FileOptions, FileRoot, HostName, Network,
+    NetworkAccess, RouteLimits, RouteTable, Rule, Users,
 };
 
 use super::super::args::{self, HostArgs, Listen, Place, Route, SiteArgs, To, UsersArgs};
@@ -25,9 +25,15 @@ const LISTENERS: usize = 64;
 const USERS_BYTES: u64 = 4 << 20;
 
 const ROUTE: Keys = Keys {
-    known: &[&["prefix", "dir", "redirect", "status", "list", "headers", "users", "realm"]],
+    known: &[
+        &["prefix", "dir", "redirect", "status", "list", "gzip", "headers", "users", "realm"],
+        &["allow", "deny", "max_body", "body_timeout", "write_timeout"],
+    ],
     elsewhere: &[
-        (&["access_log"], "is said for the whole server, not for a route"),
+        (
+            &["access_log", "max_head", "max_fields", "header_timeout", "idle_timeout"],
+            "is said for the whole server, not for a route",
+        ),
         (
             &["listen", "demo_routes", "files_only"],
             "is said for the whole server or in [[listener]], not for a route",
@@ -42,6 +48,7 @@ pub(super) const KEYS: &[&str] = &[
     "demo_routes",
     "files_only",
     "list",
+    "gzip",
     "try_files",
     "error_pages",
     "route",
@@ -92,6 +99,12 @@ const TRIED: usize = 16;
 
 /// Most fields that one place adds. Reason: every response carries them.
 const HEADERS: usize = 64;
+
+/// Most networks of a list. Reason: a client's address is compared with all.
+const NETWORKS: usize = 1024;
+
+/// What a route may say without saying what is at its prefix.
+const MORE: &[&str] = &["allow", "deny", "max_body", "body_timeout", "write_timeout", "headers", "users"];
 
 /// What a redirect has as its status where none is written; as elsewhere.
 const REDIRECT: u16 = 302;
@@ -160,12 +173,17 @@ fn site(table: &Table<'_>, config: &Path) -> Result<SiteArgs, FileError> {
         routes: routes(table, config)?,
         headers: headers(table)?,
         list: table.read("list", Item::flag)?.unwrap_or(false),
+        gzip: table.read("gzip", |i| value(i, args::gzip))?,
         try_files: try_files(table)?,
         error_pages: error_pages(table)?,
         users: users(table, config)?,
         redirect_to_https: table.read("redirect_to_https", Item::flag)?,
         hsts: table.read("hsts", |i| value(i, args::hsts))?,
     };
+    let has_files = site.dir.is_some() || site.routes.iter().any(|route| matches!(route.to, To::Dir(_)));
+    if let (Some(item), false) = (table.get("gzip"), has_files) {
+        return Err(item.error("gzip needs files; name a directory, as in dir = \"public\""));
+    }
     if site.dir.is_none()
         && let Some(item) = ["list", "try_files", "error_pages"].iter().find_map(|key| table.get(key))
     {
@@ -345,8 +363,9 @@ fn route(table: &Table<'_>, config: &Path) -> Result<(Route, Rule), FileError> {
             return Err(item.error("status: a redirect needs a place, as in redirect = \"/new/\""));
         }
         (None, None, Some(item)) => (item, To::Status(status.unwrap_or(0))),
+        (None, None, None) if MORE.iter().any(|key| table.get(key).is_some()) => (prefix, To::Site),
         (None, None, None) => {
-            let message = "a route says one of dir, redirect and status: what is at its prefix";
+            let message = "a route says one of dir, redirect and status: what is at its prefix; or more of what the site has there, as in allow = \"10.0.0.0/8\"";
             return Err(table.source.error(table.span.clone(), message));
         }
         (Some(_), Some(other), _) | (Some(_), None, Some(other)) => {
@@ -358,8 +377,23 @@ fn route(table: &Table<'_>, config: &Path) -> Result<(Route, Rule), FileError> {
     if let (Some(item), true, None) = (table.get("list"), list, table.get("dir")) {
         return Err(item.error("list: there is nothing to list at this prefix; name a directory by dir"));
     }
-    let route =
-        Route { prefix: name.to_owned(), to, list, headers: headers(table)?, users: users(table, config)? };
+    if let (Some(item), None) = (table.get("gzip"), table.get("dir")) {
+        return Err(item.error("gzip: there are no files at this prefix; name a directory by dir"));
+    }
+    let route = Route {
+        prefix: name.to_owned(),
+        to,
+        list,
+        gzip: table.read("gzip", |i| value(i, args::gzip))?,
+        headers: headers(table)?,
+        users: users(table, config)?,
+        access: NetworkAccess { allow: networks(table, "allow")?, deny: networks(table, "deny")? },
+        limits: RouteLimits {
+            body: table.read("max_body", |i| value(i, args::bytes))?,
+            body_time: table.read("body_timeout", |i| value(i, args::time))?,
+            write_time: table.read("write_timeout", |i| value(i, args::time))?,
+        },
+    };
     let rule = route.rule().map_err(|e| match e {
         NoRule::Bad(e @ BadRule::Prefix) => prefix.error(format!("prefix: {e}")),
         NoRule::Bad(e @ BadRule::RedirectStatus) => {
@@ -371,6 +405,17 @@ fn route(table: &Table<'_>, config: &Path) -> Result<(Route, Rule), FileError> {
         NoRule::Field(e) => table.get("headers").unwrap_or(item).error(format!("headers: {e}")),
     })?;
     Ok((route, rule))
+}
+
+/// A list of networks.
+pub(super) fn networks(table: &Table<'_>, key: &str) -> Result<Vec<Network>, FileError> {
+    let all = values(table, key, args::network)?;
+    match table.get(key) {
+        Some(item) if all.len() > NETWORKS => {
+            Err(item.error(format!("{key}: {} networks: at most {NETWORKS} are possible", all.len())))
+        }
+        _ => Ok(all),
+    }
 }
 
 /// Whether there are bytes written as `%20` is.
@@ -392,14 +437,19 @@ impl Route {
     pub(crate) fn rule(&self) -> Result<Rule, NoRule> {
         let action = match &self.to {
             To::Dir(dir) => {
-                let options = FileOptions { list: self.list, ..FileOptions::default() };
+                let defaults = FileOptions::default();
+                let gzip = self.gzip.unwrap_or(defaults.gzip);
+                let options = FileOptions { list: self.list, gzip, ..defaults };
                 Action::Dir(FileRoot::open(dir).map_err(NoRule::Dir)?.with_options(options))
             }
             To::Redirect(to, status) => Action::Redirect { to: to.clone(), status: *status },
             To::Status(status) => Action::Status(*status),
+            To::Site => Action::Site,
         };
         let fields = ExtraFields::new(self.headers.clone()).map_err(|(_, e)| NoRule::Field(e))?;
         let users = self.users.as_ref().map(UsersArgs::read).transpose().map_err(NoRule::Users)?;
-        Ok(Rule::new(&self.prefix, action).map_err(NoRule::Bad)?.with_fields(fields).with_users(users))
+        let rule = Rule::new(&self.prefix, action).map_err(NoRule::Bad)?;
+        let rule = rule.with_access(self.access.clone()).with_limits(self.limits);
+        Ok(rule.with_fields(fields).with_users(users))
     }
 }

@@ -70,16 +70,16 @@ pub(super) struct Found {
     pub(super) modified: (i64, i64),
     pub(super) encoding: Option<Encoding>,
     root: Root,
-    is: Identity,
+    pub(super) is: Identity,
 }
 
 /// What makes a file the one that a response's head was written for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    pub(super) size: u64,
+    pub(super) modified: (i64, i64),
 }
 
 impl Identity {

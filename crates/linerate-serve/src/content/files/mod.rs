@@ -3,6 +3,7 @@
 //! The kernel keeps every path beneath the directory (`openat2` with `RESOLVE_BENEATH`, Linux 5.6).
 //! Neither `..` nor a symbolic link leads out of it, even if it changes at that moment.
 
+mod compressed;
 mod condition;
 mod kind;
 mod listing;
@@ -29,6 +30,7 @@ use linerate_net::file::read_cached;
 use rustix::fs::{fstat, stat};
 use rustix::io::Errno;
 
+use self::compressed::{Key, compressed};
 use self::condition::{Outcome, Validators};
 use self::lookup::{Failed, Found, Place, Root, Wanted, refuse};
 pub(crate) use self::name::file_name;
@@ -45,9 +47,11 @@ const WHOLE: u64 = 16 << 10;
 /// Sizes of texts that are compressed on the fly. Reason: smaller ones do not gain, and larger ones
 /// should be stored compressed.
 const COMPRESSED: std::ops::RangeInclusive<u64> = 256..=1 << 20;
-/// Bytes of compressed texts that each thread keeps. Reason: compression is too slow to repeat for
-/// each request.
+/// Bytes of compressed texts that each thread finds without asking the others. Reason: threads share
+/// nothing that each request needs; the bytes themselves are mostly shared.
 const CACHE: usize = 16 << 20;
+/// The level of gzip where none is set. Reason: fast, and near to what the best level saves.
+const GZIP: u8 = 5;
 /// Largest error page. Reason: each use reads it whole.
 const PAGE: u64 = 1 << 20;
 /// How often each thread checks that the path still names its directory. Reason: a new version of a
@@ -64,13 +68,22 @@ pub struct FileRoot {
 }
 
 /// Options besides serving the file that a path names.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct FileOptions {
     /// A directory without `index.html` is listed as a page.
     pub list: bool,
     /// Names beneath the directory to try, in order, if a path names no file; `$uri` in them stands
     /// for the path. The first existing file is served, with status 200.
     pub try_files: Vec<String>,
+    /// The level at which texts are compressed on the fly, from 1 (fast) to 9 (small); `None`: they
+    /// are not. Compressed copies that lie beside a file are served either way.
+    pub gzip: Option<u8>,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        FileOptions { list: false, try_files: Vec::new(), gzip: Some(GZIP) }
+    }
 }
 
 impl FileRoot {
@@ -115,7 +128,7 @@ struct Own {
     options: Arc<FileOptions>,
     root: RefCell<Root>,
     looked: Cell<Option<Time>>,
-    compressed: RefCell<Compressed>,
+    compressed: RefCell<Kept>,
 }
 
 impl Own {
@@ -139,14 +152,14 @@ impl Own {
             && let Ok(root) = Root::open(&self.path)
         {
             *self.root.borrow_mut() = root;
-            *self.compressed.borrow_mut() = Compressed::default();
         }
     }
 }
 
+/// Compressed texts that a thread has used.
 #[derive(Debug, Default)]
-struct Compressed {
-    texts: HashMap<(Vec<u8>, String), Bytes>,
+struct Kept {
+    texts: HashMap<Key, Bytes>,
     bytes: usize,
 }
 
@@ -170,7 +183,7 @@ impl Files {
             _ => return allow(Response::explained(405, "files are read")),
         }
         match self.find(name, &request).await {
-            Ok(Place::File(found, name)) => self.give(found, &name, &request).await,
+            Ok(Place::File(found, name)) => self.give(found, &name, &request, self.0.options.gzip).await,
             Ok(Place::Directory) => redirect(&request),
             Ok(Place::Unlisted) if self.0.options.list => self.list(name, &request).await,
             Ok(Place::Unlisted) => {
@@ -229,15 +242,18 @@ impl Files {
         self.0.root().get(&name).await.is_ok()
     }
 
-    async fn give(&self, found: Found, name: &[u8], request: &Request) -> Response {
+    /// `gzip`: the level at which it may be compressed.
+    async fn give(&self, found: Found, name: &[u8], request: &Request, gzip: Option<u8>) -> Response {
         let kind = kind::of(name);
-        let on_the_fly = found.encoding.is_none()
-            && kind.compresses
-            && COMPRESSED.contains(&found.size)
-            && request.field("range").is_none()
-            && negotiate::accepted(request).any(|e| e == Encoding::Gzip);
-        let encoding = if on_the_fly { Some(Encoding::Gzip) } else { found.encoding };
-        let validators = Validators::new(found.size, found.modified, encoding, on_the_fly);
+        let on_the_fly = gzip.filter(|_| {
+            found.encoding.is_none()
+                && kind.compresses
+                && COMPRESSED.contains(&found.size)
+                && request.field("range").is_none()
+                && negotiate::accepted(request).any(|e| e == Encoding::Gzip)
+        });
+        let encoding = on_the_fly.map_or(found.encoding, |_| Some(Encoding::Gzip));
+        let validators = Validators::new(found.size, found.modified, encoding, on_the_fly.is_some());
         let mut response = Response::status(200).with_content_type(kind.name);
         // All of these are well-formed.
         let _ = response.fields.add("etag", &validators.etag);
@@ -263,8 +279,13 @@ impl Files {
                 parts
             }
         };
-        if on_the_fly {
-            return self.compress(found, name, &validators.etag, response).await;
+        if let Some(level) = on_the_fly {
+            return match self.compressed(&found, level).await {
+                Ok(Some(text)) => response.with_body(text),
+                // Boxed, because that is rare.
+                Ok(None) => Box::pin(self.give(found, name, request, None)).await,
+                Err(error) => refuse(error),
+            };
         }
         match &parts[..] {
             [] => body(found, name, None, response, request.method()).await,
@@ -277,23 +298,22 @@ impl Files {
         }
     }
 
-    async fn compress(&self, found: Found, name: &[u8], etag: &str, response: Response) -> Response {
-        let key = (name.to_owned(), etag.to_owned());
+    /// The compressed text of a file; `None`: too much else is being compressed.
+    async fn compressed(&self, found: &Found, level: u8) -> Result<Option<Bytes>, Errno> {
+        let key = (found.is, level);
         if let Some(text) = self.0.compressed.borrow().texts.get(&key) {
-            return response.with_body(text.clone());
+            return Ok(Some(text.clone()));
         }
-        let text = match blocking(move || negotiate::gzip(&found.file, found.size)).await {
-            Ok(Ok(text)) => Bytes::from(text),
-            Ok(Err(error)) => return refuse(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
-            Err(error) => return error.into(),
+        let Some(text) = compressed().text(key, &found.file, found.size).get().await? else {
+            return Ok(None);
         };
         let mut kept = self.0.compressed.borrow_mut();
         if kept.bytes + text.len() > CACHE {
-            *kept = Compressed::default();
+            *kept = Kept::default();
         }
         kept.bytes += text.len();
         kept.texts.insert(key, text.clone());
-        response.with_body(text)
+        Ok(Some(text))
     }
 }
 

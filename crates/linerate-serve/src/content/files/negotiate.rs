@@ -74,11 +74,12 @@ fn named(list: &str, name: &str) -> Option<u16> {
     Some(q.map_or(1000, |q| (q.clamp(0.0, 1.0) * 1000.0).round() as u16))
 }
 
-/// Compresses a file, at a fast level.
-pub(super) fn gzip(file: &File, size: u64) -> io::Result<Vec<u8>> {
+/// Compresses a file, at a level from 1 (fast) to 9 (small).
+pub(super) fn gzip(file: &File, size: u64, level: u8) -> io::Result<Vec<u8>> {
     let mut text = vec![0; size as usize];
     file.read_exact_at(&mut text, 0)?;
-    let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 3), Compression::new(5));
+    let mut encoder =
+        GzEncoder::new(Vec::with_capacity(text.len() / 3), Compression::new(u32::from(level.clamp(1, 9))));
     encoder.write_all(&text)?;
     encoder.finish()
 }

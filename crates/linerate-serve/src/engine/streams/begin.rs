@@ -9,13 +9,12 @@ use linerate_http::server::{Fault, Method, RequestHead};
 use crate::answer::Asked;
 use crate::connection::Connection;
 use crate::engine::Engine;
-use crate::engine::handle::too_many;
 use crate::engine::respond::said;
 use crate::http2::{Doing, Early, Session, Stream, Upload};
 use crate::message::body::{RequestBody, Shared};
 use crate::message::upgrade::{self, Offer};
 use crate::tasks::Polled;
-use crate::{Handler, Request, Response};
+use crate::{Handler, Request, Response, RouteLimits};
 
 impl<H: Handler> Engine<H> {
     /// Begins with a request. `rest`: the bytes received behind its head.
@@ -39,12 +38,14 @@ impl<H: Handler> Engine<H> {
             Ok(head) => head,
             Err(fault) => {
                 let asked = Asked::by_none(c.peer, self.http2.heads.first_line(), self.now);
-                let stream = Stream { id, asked, task: None, upload: None, doing };
+                let stream = Stream { id, asked, task: None, upload: None, doing, write_time: None };
                 return self.respond(c, session, stream, Response::explained(fault.status(), &said(fault)));
             }
         };
         let asked = self.asked(c, &head);
-        let mut stream = Stream { id, asked, task: None, upload: None, doing };
+        let place = self.place(c);
+        let limits = self.handler.limits(&head, place.as_deref());
+        let mut stream = Stream { id, asked, task: None, upload: None, doing, write_time: limits.write_time };
         if head.method() == Method::Connect {
             early.drop_into(&mut session.server);
             return self.respond(c, session, stream, Response::no_tunnel());
@@ -57,7 +58,7 @@ impl<H: Handler> Engine<H> {
                 RequestBody::default()
             }
             None if request.ends => RequestBody::default(),
-            None => match self.stream_body(&mut stream, &head, session, early, rest) {
+            None => match self.stream_body(&mut stream, (&head, limits), session, early, rest) {
                 Ok(body) => body,
                 Err(fault) => {
                     let refusal = Response::explained(fault.status(), &said(fault));
@@ -65,14 +66,12 @@ impl<H: Handler> Engine<H> {
                 }
             },
         };
-        if let Err(wait) = self.may_ask(stream.asked.peer) {
+        if let Some(refusal) = self.refusal(c, stream.asked.peer) {
             drop(body); // Nobody reads it.
-            return self.respond(c, session, stream, too_many(wait));
+            return self.respond(c, session, stream, refusal);
         }
-        let request = Request::new(head, body, stream.asked.peer)
-            .by(self.place(c))
-            .over_tls(c.tls.clone())
-            .offering(offer);
+        let request =
+            Request::new(head, body, stream.asked.peer).by(place).over_tls(c.tls.clone()).offering(offer);
         match self.call(request, &stream.asked) {
             (_, Polled::Ready(response)) => self.respond(c, session, stream, response),
             (_, Polled::Panicked) => {
@@ -94,13 +93,13 @@ impl<H: Handler> Engine<H> {
     fn stream_body(
         &mut self,
         stream: &mut Stream,
-        head: &RequestHead,
+        (head, limits): (&RequestHead, RouteLimits),
         session: &mut Session,
         early: Early,
         rest: &mut &[u8],
     ) -> Result<RequestBody, Fault> {
         let announced = head.field_text("content-length").and_then(|n| n.parse().ok());
-        let most = self.limits.request.body;
+        let most = limits.body.unwrap_or(self.limits.request.body);
         let too_large = announced.is_some_and(|n: u64| n > most);
         let nothing = early.waiting.is_empty() && early.end.is_none();
         if !too_large
@@ -111,6 +110,7 @@ impl<H: Handler> Engine<H> {
         }
         let shared = Arc::new(Shared::default());
         let mut upload = Upload::new(&shared, early, most, self.now);
+        upload.time = limits.body_time;
         let expects = head.field("expect");
         upload.expects_continue = expects.is_some_and(|e| e.eq_ignore_ascii_case(b"100-continue"));
         if too_large {

@@ -389,9 +389,12 @@ impl<H: Handler> Engine<H> {
                 Doing::Receiving => session.server.close(stream.id),
             }
         }
-        let stalled = |stream: &mut Stream| match &mut stream.doing {
-            Doing::Sending(sending) => sending.is_stalled(now, &limits),
-            _ => false,
+        let stalled = |stream: &mut Stream| {
+            let time = stream.write_time.unwrap_or(limits.write_time);
+            match &mut stream.doing {
+                Doing::Sending(sending) => sending.is_stalled(now, &limits, time),
+                _ => false,
+            }
         };
         let stalled: Vec<Stream> = session.streams.extract_if(.., stalled).collect();
         stalled.into_iter().for_each(|stream| self.end_stream(&mut session, stream, access_log::LEFT));
