@@ -23,6 +23,7 @@ mod sources;
 mod terminal;
 mod tls_hints;
 mod top;
+mod ways;
 mod why;
 
 use std::io::Write;

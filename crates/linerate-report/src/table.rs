@@ -19,7 +19,9 @@ pub struct Row {
     pub p99_us: f64,
     /// Processor time of the client per request, microseconds.
     pub cpu_us: Option<f64>,
-    /// The explanation below the table, in one sentence.
+    /// The same of the server, where it is known.
+    pub server_cpu_us: Option<f64>,
+    /// What was seen, in sentences.
     pub sentence: String,
     /// Failed, unknown and bad.
     pub errors: u64,
@@ -34,21 +36,23 @@ pub fn to_string(rows: &[Row], style: Style) -> String {
     let bar_width = usize::from(style.width).saturating_sub(widest + 62).min(20);
     let mut out = String::new();
     let head = format!(
-        "{:<widest$} {:>12} {:>8} {:>10} {:>10} {:>13}",
-        "way", "requests/s", "ratio", "p50", "p99", "CPU/request"
+        "{:<widest$} {:>11} {:>7} {:>8} {:>8} {:>10} {:>10}",
+        "way", "requests/s", "ratio", "p50", "p99", "client CPU", "server CPU"
     );
     line(&mut out, &style.bold(&head));
     for row in rows {
         let ratio =
             if first > 0.0 { format!("{} x", units::three_digits(row.rate_rps / first)) } else { "-".into() };
-        let cpu = row.cpu_us.map_or_else(|| "-".to_owned(), |us| units::time_us(us, style.unicode));
+        let cpu = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| units::time_us(us, style.unicode));
         let share = if most > 0.0 { row.rate_rps / most } else { 0.0 };
         let text = format!(
-            "{:<widest$} {:>12} {ratio:>8} {:>10} {:>10} {cpu:>13}  {}",
+            "{:<widest$} {:>11} {ratio:>7} {:>8} {:>8} {:>10} {:>10}  {}",
             row.name,
             units::rate(row.rate_rps),
             units::time_us(row.p50_us, style.unicode),
             units::time_us(row.p99_us, style.unicode),
+            cpu(row.cpu_us),
+            cpu(row.server_cpu_us),
             style.bar(share, bar_width),
         );
         line(&mut out, &text);
@@ -86,6 +90,7 @@ mod tests {
             p50_us: 1e6 / rate_rps,
             p99_us: 3e6 / rate_rps,
             cpu_us: Some(1.5),
+            server_cpu_us: Some(2.5),
             sentence: sentence.to_owned(),
             errors: 0,
         }

@@ -75,12 +75,13 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-/// See pipelining beat polling, threads and an async pool on this machine, in a quarter of a minute
+/// See on this machine what polling, threads, pipelining and HTTP/2 bring, in about 20 seconds
 ///
 /// Starts a small server inside this process, on one core, and sends to it in all ways from another: one at a time, a
-/// hundred blocking threads, an async pool, and event loops with long, short, mixed and pipelined connections. Needs
-/// nothing but this program: no network, no root, and it leaves nothing behind. Then three ways of a server to wait 10 ms: a blocking
-/// handler, threads, coroutines.
+/// hundred blocking threads, an async pool, event loops with long, short, mixed and pipelined connections, and HTTP/2. Each
+/// row says what was seen, what held it back, and which way was better here. Then 10,000 requests on 100 connections, and three ways of
+/// a server to wait 10 ms: a blocking handler, threads, coroutines. Needs nothing but this program: no network, no root, and it leaves
+/// nothing behind.
 #[derive(Args, Clone, Debug)]
 #[command(
     after_long_help = "Examples:\n  linerate demo --time 2s\n  linerate demo http://127.0.0.1:8080/     the ways of sending, to a server of yours"
@@ -91,7 +92,7 @@ pub(crate) struct DemoArgs {
     pub(crate) url: Option<String>,
 
     /// Time for each way
-    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = values::demo_time)]
+    #[arg(long, value_name = "TIME", default_value = "1200ms", value_parser = values::demo_time)]
     pub(crate) time: std::time::Duration,
 }
 

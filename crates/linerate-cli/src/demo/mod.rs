@@ -1,11 +1,15 @@
 //! `linerate demo`: all ways of sending, side by side, against a server in this very process or one
 //! of the user's; and the ways of a server to wait.
 
+mod beside;
+mod scenarios;
+
 use std::io::{self, IsTerminal, Write, stderr};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use linerate_load::plan::http::Http;
 use linerate_load::plan::{Stop, Target, Way};
 use linerate_load::{Outcome, Plan};
 use linerate_net::machine;
@@ -17,129 +21,24 @@ use crate::args::{DemoArgs, LoadArgs};
 use crate::fault::{Exit, Fault};
 use crate::load::{Interrupt, plan as load_plan};
 use crate::terminal;
+use crate::ways::{self, Seen};
 
-/// Connections, as in the write-up's `-c 100`.
-const CONNECTIONS: u32 = 100;
-/// Requests in flight on each of the few connections that pipeline.
-const DEPTH: u32 = 100;
-const PIPELINED_CONNECTIONS: u32 = 8;
+use self::beside::{Look, Server, Used};
+use self::scenarios::{HUNDRED, REQUESTS, SCENARIOS, Scenario, WAIT, WAITING};
+
 /// Opening connections and filling caches is not what is compared.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Loopback addresses that short connections come from: each brings its own local ports.
 const SOURCES: u8 = 8;
+/// Time that each way of the 10,000 requests may take. Reason: one at a time to a server that is 20 ms
+/// away, they take 200 s.
+const HUNDRED_AT_MOST: Duration = Duration::from_millis(1000);
 
-/// A way of sending and what one sees in it.
-struct Scenario {
-    name: &'static str,
-    how: &'static str,
-    way: Way,
-    connections: u32,
-    depth: u32,
-    per_connection: Option<u32>,
-    sentence: &'static str,
-    /// The path to ask for instead of the URL's.
-    path: Option<&'static str>,
+/// How long the demo takes, beside starting and ending.
+fn takes(time: Duration) -> Duration {
+    let rows = SCENARIOS.len() + WAITING.len();
+    (time + WARM_UP) * u32::try_from(rows).unwrap_or(u32::MAX) + HUNDRED_AT_MOST * 4
 }
-
-const USUAL: Scenario = Scenario {
-    name: "",
-    how: "",
-    way: Way::Loop,
-    connections: CONNECTIONS,
-    depth: 1,
-    per_connection: None,
-    sentence: "",
-    path: None,
-};
-
-const SCENARIOS: [Scenario; 8] = [
-    Scenario {
-        name: "poll",
-        how: "one request at a time on one connection",
-        way: Way::Poll,
-        connections: 1,
-        sentence: "Each request waits for the response before it: every one pays for a whole round trip, and nothing overlaps.",
-        ..USUAL
-    },
-    Scenario {
-        name: "threads",
-        how: "100 blocking threads, a connection each",
-        way: Way::Threads,
-        sentence: "The waiting overlaps, but each response wakes a thread of its own: the kernel switches threads for every request.",
-        ..USUAL
-    },
-    Scenario {
-        name: "async",
-        how: "100 tasks on an async runtime, a connection each",
-        way: Way::Async,
-        sentence: "Switching tasks is cheaper than switching threads; each still makes its own system calls for every request.",
-        ..USUAL
-    },
-    Scenario {
-        name: "keep-alive",
-        how: "an event loop, 100 connections held open",
-        sentence: "One wake-up serves all connections that have something: what is left is a send and a receive for each request.",
-        ..USUAL
-    },
-    Scenario {
-        name: "short",
-        how: "an event loop, a new connection for each request",
-        per_connection: Some(1),
-        sentence: "Opening and closing a connection costs several times what the request itself does.",
-        ..USUAL
-    },
-    Scenario {
-        name: "mixed 3",
-        how: "3 requests on each connection",
-        per_connection: Some(3),
-        sentence: "Three requests share the price of a connection.",
-        ..USUAL
-    },
-    Scenario {
-        name: "mixed 10",
-        how: "10 requests on each connection",
-        per_connection: Some(10),
-        sentence: "With ten, the price of the connection begins to vanish: this is why keep-alive is worth having at all.",
-        ..USUAL
-    },
-    Scenario {
-        name: "pipelined",
-        how: "8 connections, 100 requests in flight on each",
-        connections: PIPELINED_CONNECTIONS,
-        depth: DEPTH,
-        sentence: "One write carries many requests and one read brings many responses: what a system call costs is shared by \
-                   all of them.",
-        ..USUAL
-    },
-];
-
-/// What a response of the second table waits.
-const WAIT: Duration = Duration::from_millis(10);
-
-/// Ways of a server to wait.
-const WAITING: [Scenario; 3] = [
-    Scenario {
-        name: "blocking",
-        path: Some("/blocking"),
-        how: "a handler that sleeps on the server's one thread",
-        sentence: "The thread sleeps, and with it everything else that it serves: 100 responses a second at most.",
-        ..USUAL
-    },
-    Scenario {
-        name: "threads",
-        path: Some("/threads"),
-        how: "16 threads that sleep beside the event loop",
-        sentence: "As many wait at once as there are threads, and each response is handed from one thread to another.",
-        ..USUAL
-    },
-    Scenario {
-        name: "coroutines",
-        path: Some("/coroutines"),
-        how: "a handler that awaits a timer",
-        sentence: "A request that waits is a few hundred bytes beside its connection: all 100 wait at once.",
-        ..USUAL
-    },
-];
 
 /// Responds after `WAIT`, as the path says.
 async fn wait(request: Request) -> Response {
@@ -164,7 +63,6 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
     let cores = machine::allowed_cores();
     let (server_core, client_core) = (cores[0], cores[cores.len() - 1]);
     let options = ServerOptions { cores: vec![server_core], ..ServerOptions::default() };
-    let not_started = |e: io::Error| Fault::ours(format!("the embedded server could not be started: {e}"));
     let server = linerate_serve::spawn(options.clone()).map_err(not_started)?;
     // The sending threads inherit it, those of the baselines too.
     let _ = machine::pin_to_core(client_core);
@@ -177,14 +75,18 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
             "Server on core {server_core}, client on core {client_core}, both in this process, over loopback."
         )
     };
+    let lasts = units::short_seconds(takes(args.time).as_secs_f64().round());
     terminal::print(&format!(
-        "{places} {} for each way.\n\n",
+        "{places} {} for each way, about {lasts} s in all.\n\n",
         units::time_ns(args.time.as_nanos() as f64, style.unicode)
     ))?;
+    let machine = if server_core == client_core { 1.0 } else { 2.0 };
+    let here = Here { server: Server::Ours, client_cores: 1.0, machine: Some(machine) };
     let base = base(&format!("http://{}/", server.addr()))?;
-    let shown = side_by_side(&SCENARIOS, &base, args.time, &interrupt)?;
+    let shown = side_by_side(&SCENARIOS, &base, args.time, &interrupt, &here)?;
+    concluded(&shown)?;
+    hundred(&base, &interrupt)?;
     let counted = server.stop().requests;
-    terminal::print(&format!("\n{}", table::to_string(&shown.rows, style)))?;
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
@@ -194,22 +96,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
         units::count(shown.answered),
         units::time_ns(WARM_UP.as_nanos() as f64, style.unicode),
     );
-    let mut end = format!("\n{}\n", style.wrapped("", &counts));
-    if shown.disturbed {
-        end += &format!("{}\n", style.warn(&style.wrapped("", DISTURBED)));
-    }
-    terminal::print(&end)?;
-    terminal::print(&format!(
-        "\nThe same load on three ways of a server to wait {} for each response:\n\n",
-        units::time_ns(WAIT.as_nanos() as f64, style.unicode)
-    ))?;
-    // Its handler sleeps on purpose.
-    let options = ServerOptions { watchdog: false, ..options };
-    let server = linerate_serve::spawn_with(options, || wait).map_err(not_started)?;
-    let base = Plan { target: target(server.addr()), ..base };
-    let waited = side_by_side(&WAITING, &base, args.time, &interrupt)?;
-    server.stop();
-    terminal::print(&format!("\n{}", table::to_string(&waited.rows, style)))?;
+    terminal::print(&format!("\n{}\n", style.wrapped("", &counts)))?;
+    waiting(args, options, &base, &interrupt, &here)?;
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
@@ -217,32 +105,81 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
         .map(|()| Exit::Fine)
 }
 
-const DISTURBED: &str =
-    "note: something else used this machine's cores meanwhile; on a quiet machine the ratios are firmer.";
+fn not_started(e: io::Error) -> Fault {
+    Fault::ours(format!("the embedded server could not be started: {e}"))
+}
+
+/// The ways of a server to wait.
+fn waiting(
+    args: &DemoArgs,
+    options: ServerOptions,
+    base: &Plan,
+    interrupt: &Interrupt,
+    here: &Here,
+) -> Result<(), Fault> {
+    let style = terminal::style(&io::stdout());
+    terminal::print(&format!(
+        "\nThe same load on three ways of a server to wait {} for each response:\n\n",
+        units::time_ns(WAIT.as_nanos() as f64, style.unicode)
+    ))?;
+    // Its handler sleeps on purpose.
+    let options = ServerOptions { watchdog: false, ..options };
+    let server = linerate_serve::spawn_with(options, || wait).map_err(not_started)?;
+    let base = Plan { target: target(server.addr()), ..base.clone() };
+    let waited = side_by_side(&WAITING, &base, args.time, interrupt, here)?;
+    server.stop();
+    terminal::print(&format!("\n{}", table::to_string(&waited.rows, style)))
+}
 
 /// All ways against a server of the user's.
 fn against(args: &DemoArgs, url: &str) -> Result<Exit, Fault> {
     let base = base(url)?;
     let interrupt = Interrupt::listen()?;
-    let style = terminal::style(&io::stdout());
-    let shown = side_by_side(&SCENARIOS, &base, args.time, &interrupt)?;
-    let mut end = format!("\n{}", table::to_string(&shown.rows, style));
+    let server = Server::at(base.target.addresses.first());
+    let cores = machine::allowed_cores().len() as f64;
+    let machine = (!matches!(server, Server::Unknown)).then_some(cores);
+    let here = Here { server, client_cores: cores, machine };
+    let shown = side_by_side(&SCENARIOS, &base, args.time, &interrupt, &here)?;
+    concluded(&shown)?;
     if interrupt.asked() {
-        return terminal::print(&end).map(|()| Exit::Interrupted);
+        return Ok(Exit::Interrupted);
     }
-    if shown.disturbed {
-        end += &format!("\n{}\n", style.warn(&style.wrapped("", DISTURBED)));
+    hundred(&base, &interrupt)?;
+    if interrupt.asked() {
+        return Ok(Exit::Interrupted);
     }
-    terminal::print(&end)?;
     Ok(if shown.answered == 0 { Exit::CheckFailed } else { Exit::Fine })
+}
+
+/// Where server and client are.
+struct Here {
+    server: Server,
+    /// Cores that the baselines' threads may use.
+    client_cores: f64,
+    /// Cores that both sides share; `None`: they share none.
+    machine: Option<f64>,
 }
 
 /// Rows as far as the user let them run.
 #[derive(Default)]
 struct Shown {
     rows: Vec<Row>,
+    seen: Vec<Seen>,
+    /// Ways that this server does not know.
+    left_out: Vec<String>,
     answered: u64,
-    disturbed: bool,
+}
+
+/// The table and what follows from it.
+fn concluded(shown: &Shown) -> Result<(), Fault> {
+    let style = terminal::style(&io::stdout());
+    terminal::print(&format!("\n{}", table::to_string(&shown.rows, style)))?;
+    let mut end: Vec<String> = ways::conclusion(&shown.seen).into_iter().collect();
+    end.extend(shown.left_out.iter().cloned());
+    for text in end {
+        terminal::print(&format!("\n{}\n", style.wrapped("", &text)))?;
+    }
+    Ok(())
 }
 
 /// Runs one way after the other, with its words.
@@ -251,32 +188,71 @@ fn side_by_side(
     base: &Plan,
     time: Duration,
     interrupt: &Interrupt,
+    here: &Here,
 ) -> Result<Shown, Fault> {
     let style = terminal::style(&io::stdout());
     let mut shown = Shown::default();
     for (i, scenario) in scenarios.iter().enumerate() {
         let place = format!("{} of {}  {:<10}", i + 1, scenarios.len(), scenario.name);
-        let mut plan = self::plan(scenario, base, time);
-        if let Some(path) = scenario.path {
-            path.clone_into(&mut plan.requests[0].path);
-        }
-        let outcome = measure(&plan, (&place, scenario.how), interrupt)?;
+        let plan = plan(scenario, base, time);
+        let (outcome, used) = measure(&plan, (&place, scenario.how), interrupt, &here.server)?;
         if outcome.interrupted || interrupt.asked() {
             break;
         }
         shown.answered += outcome.requests.answered;
-        shown.disturbed |= is_disturbed(scenario, &outcome);
+        let refused = outcome.requests.answered == 0 && outcome.requests.failed > 0;
+        if scenario.http == Http::Two && refused {
+            let what = if base.tls.is_some() { "by ALPN" } else { "in clear text (prior knowledge)" };
+            shown
+                .left_out
+                .push(format!("left out: {}: this server does not speak it {what}.", scenario.name));
+            continue;
+        }
+        let seen = seen(scenario, &outcome, used, here);
+        let words = match scenario.waits {
+            Some((_, lanes)) => ways::waiting(&seen, WAIT, lanes),
+            None => ways::words(&seen, &shown.seen),
+        };
         // The words come while there is time to read them; the table is what stays on the screen.
-        let row = row(scenario, &outcome);
+        let row = row(scenario, &outcome, &seen, words);
         terminal::print(&table::words(&row, style))?;
         shown.rows.push(row);
+        shown.seen.push(seen);
     }
     Ok(shown)
 }
 
-/// Whether an event loop, which is alone on its core, had to wait for it for more than a tenth of the time.
-fn is_disturbed(scenario: &Scenario, outcome: &Outcome) -> bool {
-    scenario.way == Way::Loop && outcome.client.run_queue_wait > outcome.duration / 10
+/// 100 requests on each of 100 connections, as the write-up ran them, and by other ways.
+fn hundred(base: &Plan, interrupt: &Interrupt) -> Result<(), Fault> {
+    if interrupt.asked() {
+        return Ok(());
+    }
+    let style = terminal::style(&io::stdout());
+    let mut text = format!("\n{} requests:\n", units::count(REQUESTS));
+    for scenario in &HUNDRED {
+        let plan = Plan { warm_up: Duration::ZERO, ..plan(scenario, base, HUNDRED_AT_MOST) };
+        let (outcome, _) = measure(&plan, (scenario.name, scenario.how), interrupt, &Server::Unknown)?;
+        if outcome.interrupted || interrupt.asked() {
+            return Ok(());
+        }
+        let answered = outcome.requests.answered;
+        if answered == 0 {
+            continue;
+        }
+        let took = outcome.duration.as_secs_f64();
+        let time = |seconds: f64| units::time_us(seconds * 1e6, style.unicode);
+        text += &match answered < REQUESTS {
+            true => format!(
+                "  {:<18} {:>9}   at its rate: {} in {}\n",
+                scenario.name,
+                time(took * REQUESTS as f64 / answered as f64),
+                units::count(answered),
+                time(took)
+            ),
+            false => format!("  {:<18} {:>9}\n", scenario.name, time(took)),
+        };
+    }
+    terminal::print(&text)
 }
 
 fn target(server: SocketAddr) -> Target {
@@ -295,27 +271,47 @@ fn plan(scenario: &Scenario, base: &Plan, time: Duration) -> Plan {
         Some(_) if here => (1..=SOURCES).map(|n| IpAddr::from(Ipv4Addr::new(127, 0, 0, n))).collect(),
         _ => Vec::new(),
     };
-    Plan {
+    let mut plan = Plan {
         connections: scenario.connections,
         depth: scenario.depth,
         per_connection: scenario.per_connection,
-        stop: Stop { requests: None, duration: Some(time) },
+        stop: Stop { requests: scenario.requests, duration: Some(time) },
         threads: (scenario.way == Way::Loop).then_some(1),
         way: scenario.way,
         from,
         timeout: Duration::from_secs(5),
         warm_up: WARM_UP,
         ..base.clone()
+    };
+    plan.http.version = scenario.http;
+    if let Some((path, _)) = scenario.waits {
+        path.clone_into(&mut plan.requests[0].path);
     }
+    plan
 }
 
-/// Runs one way, with a line that lives while it goes.
-fn measure(plan: &Plan, (place, how): (&str, &str), interrupt: &Interrupt) -> Result<Outcome, Fault> {
+/// Runs one way, with a line that lives while it goes; and what the server used meanwhile.
+fn measure(
+    plan: &Plan,
+    (place, how): (&str, &str),
+    interrupt: &Interrupt,
+    server: &Server,
+) -> Result<(Outcome, Option<Used>), Fault> {
     let live = stderr().is_terminal();
     let running = linerate_load::start(plan.clone())?;
+    let begins = Instant::now() + plan.warm_up;
+    let mut first = None;
+    let mut last = None;
     while !running.finished() {
         if interrupt.asked() {
             running.stop();
+        }
+        if Instant::now() >= begins {
+            let look = Look::now(server);
+            match first {
+                None => first = Some(look),
+                Some(_) => last = Some(look),
+            }
         }
         if live {
             let so_far = match running.snapshot().requests.answered {
@@ -325,32 +321,86 @@ fn measure(plan: &Plan, (place, how): (&str, &str), interrupt: &Interrupt) -> Re
             // The count first: a narrow terminal cuts the end.
             terminal::overwrite_line(&format!("{place} {so_far}  {how}"));
         }
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(25));
     }
     if live {
         terminal::overwrite_line("");
     }
     let outcome = running.join();
-    if !live && !outcome.interrupted {
+    if !live && !outcome.interrupted && plan.stop.requests.is_none() {
         let _ = writeln!(stderr(), "{place} {how}: {}/s", units::rate(outcome.rate_rps()));
     }
+    let used = first.zip(last).and_then(|(first, last)| first.until(&last));
     match &outcome.unreachable {
         Some(why) => Err(Fault::unreachable(format!("{} cannot be reached: {why}", plan.target.authority))),
-        None => Ok(outcome),
+        None => Ok((outcome, used)),
     }
 }
 
-fn row(scenario: &Scenario, outcome: &Outcome) -> Row {
-    let latency = outcome.latency.sent();
+/// What was seen of a way.
+fn seen(scenario: &Scenario, outcome: &Outcome, server: Option<Used>, here: &Here) -> Seen {
+    let baseline = scenario.way != Way::Loop;
+    let rate = outcome.rate_rps();
+    let lasted = outcome.duration.as_secs_f64().max(1e-9);
+    let cores = outcome.client.cpu.as_secs_f64() / lasted;
+    // A baseline's threads share the cores that they may use.
+    let busy = if baseline { cores / here.client_cores } else { outcome.client.core_busy };
+    // Many threads of a baseline wait for each other.
+    let waited = match scenario.way {
+        Way::Loop | Way::Poll => outcome.client.waited_share(outcome.duration),
+        _ => 0.0,
+    };
+    // A server elsewhere shares its cores with us and with itself: its waiting names no other program.
+    let ours = matches!(here.server, Server::Ours);
+    let server_waited = server.filter(|_| ours).map_or(0.0, |used| used.waited);
+    let lost = outcome.requests.failed + outcome.requests.unknown + outcome.bad.total();
+    Seen {
+        name: scenario.name.to_owned(),
+        connections: scenario.connections,
+        depth: scenario.depth,
+        per_connection: scenario.per_connection,
+        streams: scenario.http == Http::Two,
+        baseline,
+        rate_rps: rate,
+        p50_us: outcome.latency.sent().percentile(50.0).ns as f64 / 1e3,
+        cpu_us: [
+            (outcome.arrived > 0).then(|| outcome.client.cpu.as_secs_f64() * 1e6 / outcome.arrived as f64),
+            server.filter(|_| rate > 0.0).map(|used| used.cores * 1e6 / rate),
+        ],
+        cores: [Some(cores), server.map(|used| used.cores)],
+        busiest: [Some(busy), server.map(|used| used.busiest)],
+        machine: here.machine,
+        held_up: waited.max(server_waited),
+        errors: lost as f64 / outcome.requests.sent.max(1) as f64,
+    }
+}
+
+fn row(scenario: &Scenario, outcome: &Outcome, seen: &Seen, sentence: String) -> Row {
     Row {
         name: scenario.name.to_owned(),
         how: scenario.how.to_owned(),
-        rate_rps: outcome.rate_rps(),
-        p50_us: latency.percentile(50.0).ns as f64 / 1e3,
-        p99_us: latency.percentile(99.0).ns as f64 / 1e3,
-        cpu_us: (outcome.arrived > 0)
-            .then(|| outcome.client.cpu.as_secs_f64() * 1e6 / outcome.arrived as f64),
-        sentence: scenario.sentence.to_owned(),
+        rate_rps: seen.rate_rps,
+        p50_us: seen.p50_us,
+        p99_us: outcome.latency.sent().percentile(99.0).ns as f64 / 1e3,
+        cpu_us: seen.cpu_us[0],
+        server_cpu_us: seen.cpu_us[1],
+        sentence,
         errors: outcome.requests.failed + outcome.requests.unknown + outcome.bad.total(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time is the same in README, help, book and truth.
+    #[test]
+    fn it_takes_the_time_that_is_written() {
+        let default = Duration::from_millis(1200);
+        let most = takes(default).as_secs_f64();
+        assert!((18.0..=22.0).contains(&most), "{most} s");
+        for page in [include_str!("../../pages/start.md"), include_str!("../../../../README.md")] {
+            assert!(page.contains("about 20 seconds"), "{page}");
+        }
     }
 }
