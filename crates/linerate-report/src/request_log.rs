@@ -73,7 +73,7 @@ impl Lines {
             End::Unknown => ("unknown", ""),
         };
         let time = |ns: fn(&linerate_load::request_log::Times) -> u64| entry.times.as_ref().map(ns);
-        let mut fields = Fields { form: self.form, out, next: 0 };
+        let mut fields = LogFields { form: self.form, out, next: 0 };
         fields.begin();
         fields.number(Some(entry.number));
         fields.raw(self.names.get(usize::from(entry.request)).map_or("", String::as_str));
@@ -91,13 +91,13 @@ impl Lines {
 }
 
 /// One line while it is written.
-struct Fields<'a> {
+struct LogFields<'a> {
     form: Form,
     out: &'a mut Vec<u8>,
     next: usize,
 }
 
-impl Fields<'_> {
+impl LogFields<'_> {
     fn begin(&mut self) {
         if self.form == Form::JsonLines {
             self.out.push(b'{');

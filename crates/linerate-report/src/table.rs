@@ -6,7 +6,7 @@ use crate::units;
 
 /// One way and what it reached.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
+pub struct WayRow {
     /// Name of the way, for the first column.
     pub name: String,
     /// How it was done, short.
@@ -28,7 +28,7 @@ pub struct Row {
 }
 
 /// The table with a bar per row, and the sentences below it.
-pub fn to_string(rows: &[Row], style: Style) -> String {
+pub fn to_string(rows: &[WayRow], style: Style) -> String {
     let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
     let first = rows.first().map_or(0.0, |row| row.rate_rps);
     let most = rows.iter().map(|row| row.rate_rps).fold(0.0, f64::max);
@@ -61,7 +61,7 @@ pub fn to_string(rows: &[Row], style: Style) -> String {
 }
 
 /// One way and its explanation, in words.
-pub fn words(row: &Row, style: Style) -> String {
+pub fn words(row: &WayRow, style: Style) -> String {
     let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
     let mut out = String::new();
     line(&mut out, &format!("{} {}", style.bold(&row.name), style.dim(&format!("({})", row.how))));
@@ -82,8 +82,8 @@ fn line(out: &mut String, text: &str) {
 mod tests {
     use super::*;
 
-    fn row(name: &str, rate_rps: f64, sentence: &str) -> Row {
-        Row {
+    fn row(name: &str, rate_rps: f64, sentence: &str) -> WayRow {
+        WayRow {
             name: name.to_owned(),
             how: "how it is done".to_owned(),
             rate_rps,
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_divides_by_nothing() {
-        let text = to_string(&[Row::default()], Style::default());
+        let text = to_string(&[WayRow::default()], Style::default());
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
         assert!(!to_string(&[], Style::default()).is_empty());
     }

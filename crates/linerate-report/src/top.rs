@@ -31,7 +31,7 @@ pub struct Loops {
     /// Addresses that the server listens at.
     pub listening: Vec<String>,
     /// Figures of the process.
-    pub process: Process,
+    pub process: TopProcess,
     /// Of a load generator: what its run is like. Its loops are cores, their `requests` are those
     /// sent, `accepted` are connections opened, and `waiting` are requests in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub struct States {
 /// The server's process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Process {
+pub struct TopProcess {
     /// CPU time used.
     pub cpu_s: f64,
     /// Start, in seconds since 1970.

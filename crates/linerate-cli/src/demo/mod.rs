@@ -13,7 +13,7 @@ use linerate_load::plan::http::Http;
 use linerate_load::plan::{Stop, Target, Way};
 use linerate_load::{Outcome, Plan};
 use linerate_net::machine;
-use linerate_report::table::{self, Row};
+use linerate_report::table::{self, WayRow};
 use linerate_report::units;
 use linerate_serve::{Request, Response, ServerOptions};
 
@@ -163,7 +163,7 @@ struct Here {
 /// Rows as far as the user let them run.
 #[derive(Default)]
 struct Shown {
-    rows: Vec<Row>,
+    rows: Vec<WayRow>,
     seen: Vec<Seen>,
     /// Ways that this server does not know.
     left_out: Vec<String>,
@@ -375,8 +375,8 @@ fn seen(scenario: &Scenario, outcome: &Outcome, server: Option<Used>, here: &Her
     }
 }
 
-fn row(scenario: &Scenario, outcome: &Outcome, seen: &Seen, sentence: String) -> Row {
-    Row {
+fn row(scenario: &Scenario, outcome: &Outcome, seen: &Seen, sentence: String) -> WayRow {
+    WayRow {
         name: scenario.name.to_owned(),
         how: scenario.how.to_owned(),
         rate_rps: seen.rate_rps,

@@ -13,7 +13,7 @@ use linerate_load::plan::Io;
 use linerate_load::{Plan, Snapshot, Watcher};
 use linerate_net::{FlowInfo, machine, sock_diag};
 use linerate_report::live::Scene;
-use linerate_report::top::{Flow, Flows, Load, Loop, Loops, Process as Shown};
+use linerate_report::top::{Flow, Flows, Load, Loop, Loops, TopProcess as Shown};
 use linerate_serve::{
     Address, Handle, Metrics, Page, Process, Request, Response, ServerOptions, sleep, spawn_with,
 };

@@ -13,7 +13,7 @@ use crate::{Style, diagram, units};
 /// The diagnosis as text.
 pub fn to_string(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> String {
     let style = Style { width: style.width.clamp(40, WIDEST), ..style };
-    let mut page = Page { style, text: String::new() };
+    let mut page = DiagnosisText { style, text: String::new() };
     page.verdict(diagnosis);
     page.picture(diagnosis);
     page.parts(diagnosis);
@@ -54,12 +54,12 @@ pub(super) fn captured(p: &Packets) -> String {
     }
 }
 
-struct Page {
+struct DiagnosisText {
     style: Style,
     text: String,
 }
 
-impl Page {
+impl DiagnosisText {
     fn line(&mut self, line: &str) {
         self.text.push_str(line.trim_end());
         self.text.push('\n');

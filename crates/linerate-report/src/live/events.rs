@@ -9,7 +9,7 @@ use super::fitted;
 use crate::units;
 
 /// One kind of event: how often so far, how often in the last whole second, and its words.
-struct Seen {
+struct LiveEvent {
     so_far: u64,
     lately: u64,
     words: String,
@@ -32,7 +32,7 @@ pub(super) fn row(snapshot: &Snapshot, room: usize) -> Vec<Span<'static>> {
             good(format!("nothing lost or held back ({looked} looked at)"))
         }
         _ => {
-            let part = |seen: Seen| {
+            let part = |seen: LiveEvent| {
                 let lately = if seen.lately > 0 {
                     format!(" (+{})", units::count(seen.lately))
                 } else {
@@ -64,7 +64,7 @@ pub(super) fn words(snapshot: &Snapshot) -> String {
     }
 }
 
-fn seen(snapshot: &Snapshot) -> Vec<Seen> {
+fn seen(snapshot: &Snapshot) -> Vec<LiveEvent> {
     let last = snapshot.series.last();
     let mut seen = match &snapshot.segments {
         Some(segments) => counted(segments, &last.and_then(|i| i.segments).unwrap_or_default()),
@@ -74,7 +74,7 @@ fn seen(snapshot: &Snapshot) -> Vec<Seen> {
     seen
 }
 
-fn counted(all: &Segments, lately: &Segments) -> Vec<Seen> {
+fn counted(all: &Segments, lately: &Segments) -> Vec<LiveEvent> {
     // Fast and spurious retransmissions already count as retransmissions, and an ACK of a probe is
     // expected.
     const SHOWN: [SegmentEvent; 5] = [
@@ -88,7 +88,7 @@ fn counted(all: &Segments, lately: &Segments) -> Vec<Seen> {
     let each = |event: SegmentEvent| {
         both.map(|(all, lately, way)| {
             let so_far = all.of(event).unwrap_or(0);
-            Seen {
+            LiveEvent {
                 so_far,
                 lately: lately.of(event).unwrap_or(0),
                 words: format!("{} {way}", event.words(so_far)),
@@ -98,8 +98,9 @@ fn counted(all: &Segments, lately: &Segments) -> Vec<Seen> {
     SHOWN.into_iter().flat_map(each).collect()
 }
 
-fn looked_at(all: &TcpEvents, lately: &TcpEvents) -> Vec<Seen> {
-    let seen = |of: fn(&TcpEvents) -> u64, words: String| Seen { so_far: of(all), lately: of(lately), words };
+fn looked_at(all: &TcpEvents, lately: &TcpEvents) -> Vec<LiveEvent> {
+    let seen =
+        |of: fn(&TcpEvents) -> u64, words: String| LiveEvent { so_far: of(all), lately: of(lately), words };
     let looks = units::count(all.looks);
     vec![
         seen(|e| e.retransmits, "resent".to_owned()),

@@ -102,13 +102,13 @@ fn time(seconds: f64, step: f64) -> String {
 }
 
 /// The horizontal axis of times, and the place of one.
-pub(super) struct Times {
+pub(super) struct TimeAxis {
     last: f64,
 }
 
-impl Times {
-    pub(super) fn until(last: f64) -> Times {
-        Times { last: last.max(1e-3) }
+impl TimeAxis {
+    pub(super) fn until(last: f64) -> TimeAxis {
+        TimeAxis { last: last.max(1e-3) }
     }
 
     pub(super) fn x(&self, t: f64) -> f64 {
@@ -181,7 +181,7 @@ pub(super) fn over_time(
         Scale::Log => Axis::log(values()),
         Scale::Linear(least) => Axis::linear(values(), least),
     };
-    let x = Times::until(times.last().copied().unwrap_or(1.0));
+    let x = TimeAxis::until(times.last().copied().unwrap_or(1.0));
     let mut svg = open(&format!("{title} over time"), SIZE[1]);
     for (from, to) in silent {
         let (left, right) = (x.x(*from), x.x(*to));
@@ -213,7 +213,7 @@ pub(super) fn over_time(
     Some(svg)
 }
 
-fn path(svg: &mut String, line: &Line<'_>, times: &[f64], x: &Times, axis: &Axis) {
+fn path(svg: &mut String, line: &Line<'_>, times: &[f64], x: &TimeAxis, axis: &Axis) {
     let mut runs: Vec<Vec<String>> = vec![Vec::new()];
     for (t, value) in times.iter().zip(&line.values) {
         match value {
@@ -266,7 +266,7 @@ mod tests {
     fn the_last_time_ends_within_the_picture() {
         for last in [1.0, 7.0, 600.0, 3600.0] {
             let mut svg = String::new();
-            Times::until(last).draw(&mut svg);
+            TimeAxis::until(last).draw(&mut svg);
             let (_, label) = svg.rsplit_once("<text").unwrap();
             assert!(label.contains(r#"x="558.0""#) && label.contains(r#"text-anchor="end""#), "{label}");
         }

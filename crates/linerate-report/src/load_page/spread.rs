@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{self, AREA, Axis, SIZE, Times};
+use super::chart::{self, AREA, Axis, SIZE, TimeAxis};
 use super::points::{Point, begins_us};
 use crate::limits::HEAT_COLUMNS;
 use crate::units;
@@ -19,7 +19,7 @@ pub(super) fn heat(points: &[Point]) -> Option<String> {
     let bottom = height - 32.0;
     let rows = f64::from(last - first);
     let y = |bucket: f64| bottom - (bottom - 12.0) * (bucket - f64::from(first)) / rows;
-    let x = Times::until(points.last()?.t_s);
+    let x = TimeAxis::until(points.last()?.t_s);
     let mut shades: [String; SHADES] = Default::default();
     let mut begin = 0.0;
     for column in points.chunks(group) {
