@@ -54,7 +54,7 @@ pub use plan::Plan;
 pub use preview::{check, first_request};
 pub use route::fuzz;
 pub use run::{Running, SnapshotFeed, Watcher, start, start_logged, start_part, start_part_logged};
-pub use start::{Join, Place, StartError};
+pub use start::{Join, RunPlace, StartError};
 
 /// Runs a plan on this thread and on a transport of one's own, whose clock begins at zero.
 #[doc(hidden)]

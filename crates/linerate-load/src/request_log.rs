@@ -1,6 +1,6 @@
 //! The outcome of each request, handed over while the run lasts.
 //!
-//! Each core collects [`Entry`]s and hands them over in chunks. The queue is bounded: if the reader is
+//! Each core collects [`LogEntry`]s and hands them over in chunks. The queue is bounded: if the reader is
 //! slower than the responses, entries are left out and counted, and the measurement is not held up.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::limits::{LOG_CHUNK, LOG_CHUNKS};
 
 /// The outcome of a request, or of several whose responses came together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LogEntry {
     /// Number of the first request in the run (`{{seq}}`).
     pub number: u64,
     /// Distance to the number of the next request.
@@ -28,31 +28,31 @@ pub struct Entry {
     /// Status of the response; 0 without one.
     pub status: u16,
     /// How it ended.
-    pub end: End,
+    pub end: RequestEnd,
     /// When it was due, nanoseconds since measuring began.
     pub due_ns: i64,
     /// When it first left, nanoseconds since measuring began.
     pub sent_ns: i64,
     /// Times of the response; `None` without one, and where latencies are not measured.
-    pub times: Option<Times>,
+    pub times: Option<ResponseTimes>,
 }
 
-impl Entry {
+impl LogEntry {
     /// The requests one by one.
-    pub fn each(self) -> impl Iterator<Item = Entry> {
+    pub fn each(self) -> impl Iterator<Item = LogEntry> {
         let number = move |i: u32| self.number + u64::from(i) * u64::from(self.step);
-        (0..self.count).map(move |i| Entry { number: number(i), count: 1, ..self })
+        (0..self.count).map(move |i| LogEntry { number: number(i), count: 1, ..self })
     }
 }
 
 /// How many requests these entries stand for.
-pub fn requests(entries: &[Entry]) -> u64 {
+pub fn requests(entries: &[LogEntry]) -> u64 {
     entries.iter().map(|entry| u64::from(entry.count)).sum()
 }
 
 /// Times of a response, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
+pub struct ResponseTimes {
     /// From sent to its first byte.
     pub first_byte_ns: u64,
     /// From sent to its end.
@@ -63,7 +63,7 @@ pub struct Times {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RequestEnd {
     /// By the response that was expected.
     Good,
     /// By another response: what is wrong with it ("bad status").
@@ -74,27 +74,27 @@ pub enum End {
     Unknown,
 }
 
-/// What can be wrong with a response, as [`End::Bad`] says it.
+/// What can be wrong with a response, as [`RequestEnd::Bad`] says it.
 pub(crate) const BAD: [&str; 5] = ["bad status", "bad encoding", "bad body", "bad trailer", "bad tag"];
 
-impl End {
+impl RequestEnd {
     /// As one word or two, for what is written down.
     pub fn word(self) -> &'static str {
         match self {
-            End::Good => "good",
-            End::Bad(why) => why,
-            End::Failed(why) => why.name(),
-            End::Unknown => "unknown",
+            RequestEnd::Good => "good",
+            RequestEnd::Bad(why) => why,
+            RequestEnd::Failed(why) => why.name(),
+            RequestEnd::Unknown => "unknown",
         }
     }
 
     /// The end that a word stands for.
-    pub fn of_word(word: &str) -> Option<End> {
-        let bad = || BAD.into_iter().find(|bad| *bad == word).map(End::Bad);
-        let failed = || Failure::ALL.into_iter().find(|why| why.name() == word).map(End::Failed);
+    pub fn of_word(word: &str) -> Option<RequestEnd> {
+        let bad = || BAD.into_iter().find(|bad| *bad == word).map(RequestEnd::Bad);
+        let failed = || Failure::ALL.into_iter().find(|why| why.name() == word).map(RequestEnd::Failed);
         match word {
-            "good" => Some(End::Good),
-            "unknown" => Some(End::Unknown),
+            "good" => Some(RequestEnd::Good),
+            "unknown" => Some(RequestEnd::Unknown),
             _ => bad().or_else(failed),
         }
     }
@@ -103,14 +103,14 @@ impl End {
 /// The cores' end of the queue.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    chunks: SyncSender<Vec<Entry>>,
+    chunks: SyncSender<Vec<LogEntry>>,
     left_out: Arc<AtomicU64>,
 }
 
 /// The reader's end of the queue.
 #[derive(Debug)]
 pub struct Receiver {
-    chunks: mpsc::Receiver<Vec<Entry>>,
+    chunks: mpsc::Receiver<Vec<LogEntry>>,
     left_out: Arc<AtomicU64>,
 }
 
@@ -123,12 +123,12 @@ pub fn channel() -> (Sender, Receiver) {
 
 impl Receiver {
     /// Waits for the next entries; `None` once all cores have ended.
-    pub fn next(&self) -> Option<Vec<Entry>> {
+    pub fn next(&self) -> Option<Vec<LogEntry>> {
         self.chunks.recv().ok()
     }
 
     /// The next entries, if they are there; it does not wait.
-    pub fn try_next(&self) -> Option<Vec<Entry>> {
+    pub fn try_next(&self) -> Option<Vec<LogEntry>> {
         self.chunks.try_recv().ok()
     }
 
@@ -140,7 +140,7 @@ impl Receiver {
 
 impl Sender {
     /// Hands entries over, if there is room; else they are left out and counted.
-    pub fn hand_over(&self, chunk: Vec<Entry>) {
+    pub fn hand_over(&self, chunk: Vec<LogEntry>) {
         if let Err(mpsc::TrySendError::Full(chunk) | mpsc::TrySendError::Disconnected(chunk)) =
             self.chunks.try_send(chunk)
         {
@@ -153,7 +153,7 @@ impl Sender {
 #[derive(Debug)]
 pub(crate) struct CoreLog {
     to: Sender,
-    held: Vec<Entry>,
+    held: Vec<LogEntry>,
     /// The core's number and how many there are.
     place: (u64, u64),
     /// When measuring begins.
@@ -167,10 +167,10 @@ impl CoreLog {
 
     /// The requests of a run have ended.
     #[inline]
-    pub(crate) fn note(&mut self, run: &Run, end: End, status: u16, times: Option<Times>) {
+    pub(crate) fn note(&mut self, run: &Run, end: RequestEnd, status: u16, times: Option<ResponseTimes>) {
         let (core, cores) = self.place;
         let since = |at: Time| at.as_nanos().wrapping_sub(self.from.as_nanos()).cast_signed();
-        self.held.push(Entry {
+        self.held.push(LogEntry {
             number: run.first * cores + core,
             step: u32::try_from(cores).unwrap_or(u32::MAX),
             count: run.count,
@@ -221,19 +221,20 @@ mod tests {
 
     #[test]
     fn ends_are_read_back_from_their_words() {
-        let failed = Failure::ALL.into_iter().map(End::Failed);
-        let ends = BAD.into_iter().map(End::Bad).chain(failed).chain([End::Good, End::Unknown]);
+        let failed = Failure::ALL.into_iter().map(RequestEnd::Failed);
+        let ends =
+            BAD.into_iter().map(RequestEnd::Bad).chain(failed).chain([RequestEnd::Good, RequestEnd::Unknown]);
         for end in ends {
-            assert_eq!(End::of_word(end.word()), Some(end), "{end:?}");
+            assert_eq!(RequestEnd::of_word(end.word()), Some(end), "{end:?}");
         }
-        assert_eq!(End::of_word("worse"), None);
+        assert_eq!(RequestEnd::of_word("worse"), None);
     }
 
     #[test]
     fn numbers_are_those_of_the_whole_run_and_times_count_from_its_beginning() {
         let (to, from) = channel();
         let mut log = CoreLog::new(to, (1, 4), Time::from_nanos(45));
-        log.note(&run(2, 3), End::Good, 200, None);
+        log.note(&run(2, 3), RequestEnd::Good, 200, None);
         drop(log);
         let entries = from.next().unwrap();
         let entry = entries[0];
@@ -248,7 +249,7 @@ mod tests {
         let mut log = CoreLog::new(to, (0, 1), Time::ZERO);
         let whole = (LOG_CHUNK * LOG_CHUNKS) as u64;
         for n in 0..whole + LOG_CHUNK as u64 {
-            log.note(&run(n, 2), End::Unknown, 0, None);
+            log.note(&run(n, 2), RequestEnd::Unknown, 0, None);
         }
         assert_eq!(from.left_out(), 2 * LOG_CHUNK as u64);
         let reader = std::thread::spawn(move || {

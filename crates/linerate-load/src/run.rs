@@ -17,8 +17,8 @@ use crate::outcome::{Core, Interval, Outcome, Ranked, Segments, Snapshot, Spread
 use crate::plan::{Plan, Way};
 use crate::request_log;
 use crate::route::Names;
-use crate::start::{Place, StartError, Work};
-use crate::watch::Watch;
+use crate::start::{RunPlace, StartError, Work};
+use crate::watch::ThreadWatch;
 use crate::ways;
 
 /// A run under way.
@@ -149,18 +149,22 @@ pub fn start_logged(plan: Plan, log: request_log::Sender) -> Result<Running, Sta
 /// println!("{:?}", linerate_load::start_part(all, place)?.join().requests);
 /// # Ok::<(), linerate_load::StartError>(())
 /// ```
-pub fn start_part(plan: Plan, place: Place) -> Result<Running, StartError> {
+pub fn start_part(plan: Plan, place: RunPlace) -> Result<Running, StartError> {
     start_part_with(plan, place, None)
 }
 
 /// As [`start_part`] and [`start_logged`].
-pub fn start_part_logged(plan: Plan, place: Place, log: request_log::Sender) -> Result<Running, StartError> {
+pub fn start_part_logged(
+    plan: Plan,
+    place: RunPlace,
+    log: request_log::Sender,
+) -> Result<Running, StartError> {
     start_part_with(plan, place, Some(log))
 }
 
 fn start_part_with(
     plan: Plan,
-    place: Place,
+    place: RunPlace,
     log: Option<request_log::Sender>,
 ) -> Result<Running, StartError> {
     let last = plan.threads.and_then(|own| own.checked_add(place.first_thread));
@@ -173,7 +177,7 @@ fn start_part_with(
 
 fn start_at(
     plan: Plan,
-    place: Option<Place>,
+    place: Option<RunPlace>,
     log: Option<request_log::Sender>,
 ) -> Result<Running, StartError> {
     plan.validate().map_err(StartError::Plan)?;
@@ -222,7 +226,7 @@ fn watched(core: Option<usize>, own_descriptors: bool, board: &Board, work: Work
     if core.is_some() {
         board.work_on(machine::thread_id());
     }
-    let watch = Watch::begin();
+    let watch = ThreadWatch::begin();
     let mut outcome = work().unwrap_or_else(|error| Outcome {
         warnings: vec![format!("a sending thread ended early: {error}")],
         broken: Some(error),

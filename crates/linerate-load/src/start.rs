@@ -36,7 +36,7 @@ pub(crate) type Work = Box<dyn FnOnce() -> Result<Outcome, String> + Send>;
 /// Thread `t` of all `T` sends requests number `t`, `t + T`, `t + 2T` and so on, and opens its share
 /// of the connections. So the parts together send exactly what one process would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RunPlace {
     /// Number of this process's first thread among all.
     pub first_thread: u32,
     /// Threads of all processes together.

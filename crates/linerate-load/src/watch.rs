@@ -25,7 +25,7 @@ const LATE_NS: u64 = 1_000_000;
 
 /// Observes the calling thread from `begin` to `end`.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct ThreadWatch {
     begun: Instant,
     cpu_ns: u64,
     waiting_ns: u64,
@@ -42,9 +42,9 @@ fn switches() -> u64 {
     s.voluntary + s.involuntary
 }
 
-impl Watch {
-    pub(crate) fn begin() -> Watch {
-        Watch {
+impl ThreadWatch {
+    pub(crate) fn begin() -> ThreadWatch {
+        ThreadWatch {
             begun: Instant::now(),
             cpu_ns: machine::thread_cpu_time_ns(),
             waiting_ns: waiting_ns(),

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use linerate_load::histogram::Histogram;
 use linerate_load::plan::Pace;
 use linerate_load::request_log::Sender;
-use linerate_load::{Outcome, Place, Plan, Snapshot};
+use linerate_load::{Outcome, Plan, RunPlace, Snapshot};
 use linerate_machines::BusOptions;
 use linerate_machines::agent::engine::{RunningShare, ShareEngine};
 use linerate_machines::agent::{AgentEvent, AgentOptions, serve_by};
@@ -66,7 +66,7 @@ struct Simulation {
 }
 
 impl ShareEngine for Simulation {
-    fn start(&self, plan: Plan, place: Place, _: Option<Sender>) -> Result<Box<dyn RunningShare>, String> {
+    fn start(&self, plan: Plan, place: RunPlace, _: Option<Sender>) -> Result<Box<dyn RunningShare>, String> {
         let seconds = plan.stop.duration.ok_or("a simulation needs a duration")?.as_secs();
         Ok(Box::new(Simulated {
             start: place.start.unwrap_or_else(machine::monotonic_now),
@@ -278,7 +278,7 @@ mod tests {
         plan.stop.duration = Some(Duration::from_secs(3));
         // It began in the past.
         let start = Time::from_nanos(machine::monotonic_now().as_nanos() - 10_000_000_000);
-        let place = Place { first_thread: 4, all_threads: 8, start: Some(start), join: None, gap: None };
+        let place = RunPlace { first_thread: 4, all_threads: 8, start: Some(start), join: None, gap: None };
         let share = simulation.start(plan, place, None).unwrap_or_else(|e| panic!("{e}"));
         let outcome = share.join();
         assert_eq!((outcome.requests.answered, outcome.latency.from_sent.count()), (30_000, 30_000));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_nats::jetstream::kv;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use linerate_load::{Join, Place, Plan};
+use linerate_load::{Join, Plan, RunPlace};
 use linerate_net::{Time, machine};
 use tokio::net::lookup_host;
 use tokio::sync::watch;
@@ -414,7 +414,7 @@ impl AgentState {
         let offset = offset.unwrap_or(ClockOffset { offset_ns: 0, uncertainty_ns: 0 });
         let mut takeovers = Changes::whenever(&self.bus.runs, &[keys::takeover(run, "*")]);
         let go = self.wait_for_go(run).await.map_err(BusError::new)?;
-        let place = Place {
+        let place = RunPlace {
             first_thread: share.first_thread,
             all_threads: document.threads(),
             start: Some(on_monotonic(offset.ours(go))),
@@ -446,7 +446,7 @@ impl AgentState {
                     accounted: Duration::from_nanos(takeover.accounted_ns),
                     sent: takeover.sent,
                 };
-                let place = Place { first_thread: takeover.share.first_thread, join: Some(join), ..place };
+                let place = RunPlace { first_thread: takeover.share.first_thread, join: Some(join), ..place };
                 let (_, never) = watch::channel(false);
                 parts.push(measure((takeover.share.clone(), Some(takeover)), place, never));
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use linerate_load::Plan;
 use linerate_load::outcome::{Interval, MachineNow, Outcome, Requests, Window};
-use linerate_load::request_log::Entry;
+use linerate_load::request_log::LogEntry;
 
 use self::series::RunSeries;
 use crate::document::{MOST_AGENTS, RunDocument, RunShare, SCHEMA, Takeover};
@@ -49,7 +49,7 @@ pub struct Merger {
     /// Of these, messages that cannot be read at all.
     unread: u64,
     /// Requests of the log that were not taken yet.
-    logged: Vec<Entry>,
+    logged: Vec<LogEntry>,
     /// Requests that agents left out of the log.
     log_left_out: u64,
 }
@@ -265,7 +265,7 @@ impl Merger {
             }
             MessageWord::Requests { entries, left_out } => {
                 part.digests.insert(seq, &digest);
-                let entries: Vec<Entry> = entries.iter().filter_map(LoggedRequest::entry).collect();
+                let entries: Vec<LogEntry> = entries.iter().filter_map(LoggedRequest::entry).collect();
                 self.logged.extend(entries);
                 self.log_left_out += left_out;
             }
@@ -302,7 +302,7 @@ impl Merger {
     }
 
     /// The requests of the log that came since it was called last.
-    pub fn take_logged(&mut self) -> Vec<Entry> {
+    pub fn take_logged(&mut self) -> Vec<LogEntry> {
         std::mem::take(&mut self.logged)
     }
 

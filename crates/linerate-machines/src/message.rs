@@ -5,7 +5,7 @@ use std::fmt;
 
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use linerate_load::Outcome;
-use linerate_load::request_log::{End, Entry, Times};
+use linerate_load::request_log::{LogEntry, RequestEnd, ResponseTimes};
 use serde::{Deserialize, Serialize};
 
 use crate::figures::IntervalFigures;
@@ -65,14 +65,14 @@ pub enum MessageWord {
     },
 }
 
-/// An entry of the log of requests, in the order of [`Entry`]'s fields: as short as JSON allows.
+/// An entry of the log of requests, in the order of [`LogEntry`]'s fields: as short as JSON allows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedRequest(u64, u32, u32, u16, u16, u16, String, i64, i64, Option<[u64; 3]>);
 
 impl LoggedRequest {
     /// As it is sent.
-    pub fn of(entry: &Entry) -> LoggedRequest {
-        let Entry { number, step, count, request, thread, status, end, due_ns, sent_ns, times } = *entry;
+    pub fn of(entry: &LogEntry) -> LoggedRequest {
+        let LogEntry { number, step, count, request, thread, status, end, due_ns, sent_ns, times } = *entry;
         let times = times.map(|t| [t.first_byte_ns, t.from_sent_ns, t.from_due_ns]);
         LoggedRequest(
             number,
@@ -94,16 +94,16 @@ impl LoggedRequest {
     }
 
     /// The entry; `None`: its end has a word that is unknown here.
-    pub fn entry(&self) -> Option<Entry> {
+    pub fn entry(&self) -> Option<LogEntry> {
         let LoggedRequest(number, step, count, request, thread, status, ref end, due_ns, sent_ns, times) =
             *self;
-        let end = End::of_word(end)?;
-        let times = times.map(|[first_byte_ns, from_sent_ns, from_due_ns]| Times {
+        let end = RequestEnd::of_word(end)?;
+        let times = times.map(|[first_byte_ns, from_sent_ns, from_due_ns]| ResponseTimes {
             first_byte_ns,
             from_sent_ns,
             from_due_ns,
         });
-        Some(Entry { number, step, count, request, thread, status, end, due_ns, sent_ns, times })
+        Some(LogEntry { number, step, count, request, thread, status, end, due_ns, sent_ns, times })
     }
 }
 
@@ -212,9 +212,9 @@ mod tests {
 
     #[test]
     fn a_logged_request_is_read_back() {
-        let times = Some(Times { first_byte_ns: 1, from_sent_ns: 2, from_due_ns: 3 });
-        let end = End::Bad("bad status");
-        let entry = Entry {
+        let times = Some(ResponseTimes { first_byte_ns: 1, from_sent_ns: 2, from_due_ns: 3 });
+        let end = RequestEnd::Bad("bad status");
+        let entry = LogEntry {
             number: 1 << 40,
             step: 4,
             count: 2,

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use linerate_load::Plan;
 use linerate_load::plan::Pace;
-use linerate_load::request_log::{End, Entry};
+use linerate_load::request_log::{LogEntry, RequestEnd};
 
 /// The form of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,15 +64,15 @@ impl Lines {
         }
     }
 
-    /// Appends the line of one request: [`Entry::each`].
-    pub fn write(&self, entry: &Entry, out: &mut Vec<u8>) {
+    /// Appends the line of one request: [`LogEntry::each`].
+    pub fn write(&self, entry: &LogEntry, out: &mut Vec<u8>) {
         let (outcome, why) = match entry.end {
-            End::Good => ("answered", ""),
-            End::Bad(why) => ("answered", why),
-            End::Failed(why) => ("failed", why.name()),
-            End::Unknown => ("unknown", ""),
+            RequestEnd::Good => ("answered", ""),
+            RequestEnd::Bad(why) => ("answered", why),
+            RequestEnd::Failed(why) => ("failed", why.name()),
+            RequestEnd::Unknown => ("unknown", ""),
         };
-        let time = |ns: fn(&linerate_load::request_log::Times) -> u64| entry.times.as_ref().map(ns);
+        let time = |ns: fn(&linerate_load::request_log::ResponseTimes) -> u64| entry.times.as_ref().map(ns);
         let mut fields = LogFields { form: self.form, out, next: 0 };
         fields.begin();
         fields.number(Some(entry.number));
@@ -164,25 +164,25 @@ mod tests {
     use super::*;
     use crate::testing::plan_closed;
     use linerate_load::outcome::Failure;
-    use linerate_load::request_log::Times;
+    use linerate_load::request_log::ResponseTimes;
 
-    fn entry() -> Entry {
-        let times = Times { first_byte_ns: 1_000, from_sent_ns: 1_234_567, from_due_ns: 1_240_000 };
-        Entry {
+    fn entry() -> LogEntry {
+        let times = ResponseTimes { first_byte_ns: 1_000, from_sent_ns: 1_234_567, from_due_ns: 1_240_000 };
+        LogEntry {
             number: 3,
             step: 2,
             count: 2,
             request: 0,
             thread: 1,
             status: 200,
-            end: End::Good,
+            end: RequestEnd::Good,
             due_ns: -1_500,
             sent_ns: 4_005,
             times: Some(times),
         }
     }
 
-    fn text(form: Form, plan: &Plan, entries: &[Entry]) -> String {
+    fn text(form: Form, plan: &Plan, entries: &[LogEntry]) -> String {
         let lines = Lines::new(form, plan);
         let mut out = lines.head().into_bytes();
         entries.iter().flat_map(|entry| entry.each()).for_each(|one| lines.write(&one, &mut out));
@@ -193,10 +193,15 @@ mod tests {
     fn each_request_has_its_line_and_what_is_not_known_is_empty() {
         let mut plan = plan_closed();
         plan.requests[0].name = "GET /a,\"b\"".to_owned();
-        let failed =
-            Entry { count: 1, status: 0, end: End::Failed(Failure::Timeout), times: None, ..entry() };
-        let bad = Entry { count: 1, end: End::Bad("bad status"), status: 500, ..entry() };
-        let unknown = Entry { end: End::Unknown, ..failed };
+        let failed = LogEntry {
+            count: 1,
+            status: 0,
+            end: RequestEnd::Failed(Failure::Timeout),
+            times: None,
+            ..entry()
+        };
+        let bad = LogEntry { count: 1, end: RequestEnd::Bad("bad status"), status: 500, ..entry() };
+        let unknown = LogEntry { end: RequestEnd::Unknown, ..failed };
         let name = "\"GET /a,\"\"b\"\"\"";
         let began = format!("{name},-1.500,4.005");
         assert_eq!(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use linerate_load::plan::file::TlsKeys;
-use linerate_load::plan::tls::{ClientCertificate, PemFile, Tls, TlsVersion, Trust};
+use linerate_load::plan::tls::{ClientCertificate, PemFile, TargetTls, TlsVersion, Trust};
 use linerate_net::InputFile;
 
 use crate::fault::Fault;
@@ -107,7 +107,7 @@ impl TlsFlags {
     }
 
     /// The meaning of the flags for a URL; `None`: it is plain HTTP.
-    pub(crate) fn towards(&self, url: &Url) -> Result<Option<Tls>, Fault> {
+    pub(crate) fn towards(&self, url: &Url) -> Result<Option<TargetTls>, Fault> {
         if !url.is_https() {
             return match self.given() {
                 Some(flag) => {
@@ -123,7 +123,7 @@ impl TlsFlags {
                 None => Ok(None),
             };
         }
-        let mut tls = Tls::towards(url.host());
+        let mut tls = TargetTls::towards(url.host());
         if self.insecure {
             tls.trust = Trust::Anybody;
         } else if let Some(path) = &self.cacert {

@@ -8,7 +8,7 @@ use linerate_load::plan::env;
 use linerate_load::plan::http::HttpOptions;
 use linerate_load::plan::parts::literal;
 use linerate_load::plan::route::Route;
-use linerate_load::plan::tls::{ClientCertificate, PemFile, Tls, TlsVersion, Trust};
+use linerate_load::plan::tls::{ClientCertificate, PemFile, TargetTls, TlsVersion, Trust};
 use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Arrival, Order, Pace, Rate, RateStep, Request};
 use linerate_report::json;
@@ -282,7 +282,7 @@ fn write_route(out: &mut String, route: &Route) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_tls(out: &mut String, tls: &Tls) -> std::fmt::Result {
+fn write_tls(out: &mut String, tls: &TargetTls) -> std::fmt::Result {
     let file = |file: &PemFile| {
         let path = std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone().into());
         quoted(&path.display().to_string())
@@ -328,7 +328,7 @@ mod tests {
             vec![("A".into(), "1".into()), ("B b".replace(' ', "-"), "\"".into()), ("a".into(), "2".into())];
         one.expect.status = vec![200, 204];
         one.expect.body = Some("ok".to_owned());
-        let mut tls = Tls::towards("127.0.0.1");
+        let mut tls = TargetTls::towards("127.0.0.1");
         (tls.trust, tls.most, tls.resume) = (Trust::Anybody, TlsVersion::Tls12, false);
         tls.ciphers = vec!["A".to_owned(), "B".to_owned()];
         plan.tls = Some(tls);

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Instant, SystemTime};
 
 use linerate_load::Outcome;
-use linerate_load::plan::tls::Tls;
+use linerate_load::plan::tls::TargetTls;
 use linerate_report::schema::outcome as schema;
 
 use super::beside::{Look, Looking, SECOND, for_each_request, round, rounded};
@@ -23,7 +23,7 @@ pub(super) struct Endpoint {
 impl Endpoint {
     /// From `--watch`. Without a path it is `/metrics`. `tls`: how the run itself speaks TLS, if it
     /// does; the page is read with the same trust and certificate.
-    pub(super) fn parse(text: &str, tls: Option<&Tls>) -> Result<Endpoint, Fault> {
+    pub(super) fn parse(text: &str, tls: Option<&TargetTls>) -> Result<Endpoint, Fault> {
         let mut url = Url::parse(text)?;
         let refused =
             |why: &str, hint: &str| Err(Fault::input(format!("--watch: {why}")).hint(hint.to_owned()));
@@ -34,7 +34,7 @@ impl Endpoint {
             "/metrics".clone_into(&mut url.path);
         }
         let secure = url.is_https().then(|| {
-            let options = tls.map_or_else(|| Tls::towards(url.host()).options(), Tls::options);
+            let options = tls.map_or_else(|| TargetTls::towards(url.host()).options(), TargetTls::options);
             let options = options.map_err(|e| Fault::input(format!("--watch: {e}")))?;
             Secure::towards("--watch", &url, &options)
         });

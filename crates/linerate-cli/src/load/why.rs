@@ -83,7 +83,7 @@ fn http(plan: &Plan) -> Http {
 }
 
 /// TLS as the run spoke it.
-fn client(plan: &tls::Tls, http: Http) -> Result<Tls, String> {
+fn client(plan: &tls::TargetTls, http: Http) -> Result<Tls, String> {
     let mut options = plan.options().map_err(|e| e.to_string())?;
     options.alpn = http.alpn();
     Tls::of(&options, &plan.name).map_err(|e| e.to_string())
@@ -123,8 +123,8 @@ fn scheme(plan: &Plan) -> &'static str {
 }
 
 /// The flags of TLS that differ from the usual ones.
-fn tls_flags(plan: &tls::Tls) -> Vec<(&'static str, String)> {
-    let usual = tls::Tls::towards(&plan.name);
+fn tls_flags(plan: &tls::TargetTls) -> Vec<(&'static str, String)> {
+    let usual = tls::TargetTls::towards(&plan.name);
     let version = |version| if version == TlsVersion::Tls12 { "1.2" } else { "1.3" }.to_owned();
     let mut flags = Vec::new();
     match &plan.trust {
@@ -226,8 +226,9 @@ mod tests {
         assert!(!settings.may_repeat);
         let again = "linerate explain -H 'Cookie: ***' --body 'a b' http://127.0.0.1:8080/x";
         assert_eq!((settings.method.as_str(), settings.command.as_str()), ("POST", again));
-        let usual = tls::Tls::towards("127.0.0.1");
-        plan.tls = Some(tls::Tls { trust: Trust::Anybody, most: TlsVersion::Tls12, resume: false, ..usual });
+        let usual = tls::TargetTls::towards("127.0.0.1");
+        plan.tls =
+            Some(tls::TargetTls { trust: Trust::Anybody, most: TlsVersion::Tls12, resume: false, ..usual });
         let (_, settings) = super::request(&plan, &sample(Some(1.0), "")).expect("a request");
         let again = "linerate explain -H 'Cookie: ***' --body 'a b' --insecure --tls-max 1.2 --tls-resume off https://127.0.0.1:8080/x";
         assert_eq!((settings.url.as_str(), settings.command.as_str()), ("https://127.0.0.1:8080/x", again));

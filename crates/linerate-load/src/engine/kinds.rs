@@ -18,7 +18,7 @@ use crate::plan::{DataSet, Expectation, Plan, Request};
 /// All kinds of requests and how their numbers map to them.
 #[derive(Debug)]
 pub(crate) struct Kinds {
-    kinds: Vec<Kind>,
+    kinds: Vec<RequestKind>,
     picker: Picker,
     /// By data set, then by row.
     sets: Vec<Vec<Vec<Box<[u8]>>>>,
@@ -35,7 +35,7 @@ pub(crate) struct Kinds {
 
 /// One kind of request.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct RequestKind {
     pub(crate) name: String,
     pub(crate) expect: Expect,
     pub(crate) idempotent: bool,
@@ -46,12 +46,12 @@ pub(crate) struct Kind {
     closing: Template,
     /// For HTTP/2, where connections may speak it.
     streamed: Option<StreamTemplate>,
-    lent: Option<Batch>,
+    lent: Option<RequestBatch>,
 }
 
 /// Copies of a request one after the other, then one that says `Connection: close`, in the transport's keeping.
 #[derive(Clone, Debug)]
-struct Batch {
+struct RequestBatch {
     bytes: Arc<[u8]>,
     lent: Lent,
     copies: usize,
@@ -159,7 +159,7 @@ fn rows(set: &DataSet) -> Vec<Vec<Box<[u8]>>> {
     set.rows.iter().map(|row| row.iter().map(|cell| cell.as_bytes().into()).collect()).collect()
 }
 
-impl Kind {
+impl RequestKind {
     /// Whether this status is good. 101 is so only where another protocol was asked for (RFC 9110 section 15.2.2).
     pub(crate) fn good_status(&self, status: u16) -> bool {
         let asked = status != 101 || self.upgrades || !self.expectation.status.is_empty();
@@ -200,7 +200,7 @@ impl Kinds {
     pub(crate) fn new(plan: &Plan, core: u32, cores: u32) -> Result<Kinds, RequestError> {
         let kind = |request: &Request| {
             let usual = compile(plan, request, false)?;
-            Ok(Kind {
+            Ok(RequestKind {
                 name: request.name.clone(),
                 expect: usual.expect(),
                 idempotent: usual.is_idempotent(),
@@ -246,15 +246,15 @@ impl Kinds {
             let (len, closing_len) = (usual.len(), closing.len());
             let bytes = Arc::from(bytes);
             let lent = transport.lend(Arc::clone(&bytes));
-            kind.lent = Some(Batch { bytes, lent, copies, len, closing_len });
+            kind.lent = Some(RequestBatch { bytes, lent, copies, len, closing_len });
         }
     }
 
-    pub(crate) fn get(&self, kind: u16) -> &Kind {
+    pub(crate) fn get(&self, kind: u16) -> &RequestKind {
         &self.kinds[kind as usize]
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Kind> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RequestKind> {
         self.kinds.iter()
     }
 
@@ -463,7 +463,7 @@ impl Requests for Rendering<'_> {
     }
 }
 
-fn send_lent(out: &mut impl Out, batch: &Batch, count: usize, closing: bool) -> Result<u64, NetError> {
+fn send_lent(out: &mut impl Out, batch: &RequestBatch, count: usize, closing: bool) -> Result<u64, NetError> {
     let mut send = |range| out.send_shared(&batch.bytes, Some(batch.lent), range);
     let mut usual = count - usize::from(closing);
     let mut bytes = 0;

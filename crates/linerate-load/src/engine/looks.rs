@@ -6,8 +6,8 @@ use std::time::Duration;
 use linerate_client::{Connection, Conversation};
 use linerate_net::{FlowInfo, Time, Transport};
 
-use super::responses::Reading;
-use super::{Beside, Engine};
+use super::responses::ResponseReading;
+use super::{Engine, EngineConnection};
 use crate::limits::{
     FLOW_PLACES, FLOW_PLACES_ALL, FLOWS_SHOWN, LOOKS_PER_SECOND, LOOKS_SPREAD, SHORT_INFO_EVERY,
 };
@@ -44,7 +44,7 @@ impl Looks {
     }
 }
 
-impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
+impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     /// Looks at the next few connections.
     pub(super) fn look_around(&mut self, now: Time) {
         let looks = &mut self.looks;
@@ -92,7 +92,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     }
 
     /// The last look at a connection, before it is closed. Of `short` ones a sample is looked at.
-    pub(super) fn look_at_last(&mut self, connection: &Connection<C, Beside>, short: bool) {
+    pub(super) fn look_at_last(&mut self, connection: &Connection<C, EngineConnection>, short: bool) {
         if short {
             self.looks.closed_short = self.looks.closed_short.wrapping_add(1);
             if !self.looks.closed_short.is_multiple_of(SHORT_INFO_EVERY) {

@@ -5,9 +5,9 @@ use linerate_client::{Conversation, Loss, connect_words};
 use linerate_net::{Close, Conn, NetError, NetErrorKind, Time, Transport};
 
 use super::Engine;
-use super::responses::{Reading, Recording};
+use super::responses::{Recording, ResponseReading};
 
-impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
+impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     /// The server agreed to no protocol that we want to speak.
     pub(crate) fn refuse(&mut self, conn: Conn, why: String, now: Time) {
         let Some(connection) = self.pool.remove(conn) else { return };

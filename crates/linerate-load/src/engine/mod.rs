@@ -51,8 +51,8 @@ use kinds::{Kinds, Rendering};
 use looks::Looks;
 use reach::Reach;
 use recorder::Recorder;
-use responses::{Judge, Reading, Recording};
-use supply::{Batch, Supply};
+use responses::{Judge, Recording, ResponseReading};
+use supply::{DueBatch, Supply};
 
 /// The configuration of the engine of one core.
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ impl Orders {
 
 /// The engine's own data for a connection.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct EngineConnection {
     /// Low-water mark set on the transport (1: none), and since when.
     low_water: usize,
     low_water_since: Time,
@@ -99,21 +99,21 @@ pub(crate) struct Beside {
     shut_since: Option<Time>,
 }
 
-impl Default for Beside {
+impl Default for EngineConnection {
     fn default() -> Self {
-        Beside { low_water: 1, low_water_since: Time::ZERO, looked: None, shut_since: None }
+        EngineConnection { low_water: 1, low_water_since: Time::ZERO, looked: None, shut_since: None }
     }
 }
 
 /// The engine of one core, on a transport and by a protocol.
-pub(crate) struct Engine<T: Transport, C: Conversation<Reading = Reading>> {
+pub(crate) struct Engine<T: Transport, C: Conversation<Reading = ResponseReading>> {
     transport: T,
     orders: Orders,
     supply: Supply,
     kinds: Kinds,
     judge: Judge,
     recorder: Recorder,
-    pool: Pool<C, Beside>,
+    pool: Pool<C, EngineConnection>,
     board: Arc<Board>,
     /// Since when places have been free: a request that was due before could not have left earlier.
     free_since: Time,
@@ -135,7 +135,7 @@ pub(crate) struct Engine<T: Transport, C: Conversation<Reading = Reading>> {
     news: Vec<String>,
 }
 
-impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
+impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     /// `shared`: what the conversations share.
     pub(crate) fn new(
         mut transport: T,
@@ -352,7 +352,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     }
 
     /// Takes what may leave now, and notes how late that is.
-    fn take(&mut self, now: Time, most: u32) -> Option<Batch> {
+    fn take(&mut self, now: Time, most: u32) -> Option<DueBatch> {
         let batch = self.supply.take(now, most)?;
         if self.orders.open_loop && batch.measured {
             let since = batch.due.max(self.free_since);
@@ -362,7 +362,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     }
 
     /// Sends new requests, kind by kind.
-    fn send_batch(&mut self, conn: Conn, batch: Batch, now: Time) {
+    fn send_batch(&mut self, conn: Conn, batch: DueBatch, now: Time) {
         let mut first = batch.first;
         let mut left = batch.count;
         while left > 0 {

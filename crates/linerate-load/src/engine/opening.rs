@@ -6,11 +6,11 @@ use linerate_net::{ConnectOptions, NetErrorKind, Time, Transport};
 use super::kinds::Kinds;
 use super::reach::Reach;
 use super::recorder::Recorder;
-use super::responses::Reading;
-use super::{Beside, Engine};
+use super::responses::ResponseReading;
+use super::{Engine, EngineConnection};
 use crate::limits::HANGING;
 
-impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
+impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     /// Opens what is missing, a few at a time.
     pub(crate) fn open_some(&mut self, now: Time) {
         let mut left = self.pool.opening.this_turn(now);
@@ -67,7 +67,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     /// A connection could not be opened: the request it was for has failed.
     pub(crate) fn connect_failed(
         &mut self,
-        connection: Option<Connection<C, Beside>>,
+        connection: Option<Connection<C, EngineConnection>>,
         kind: NetErrorKind,
         detail: String,
         now: Time,

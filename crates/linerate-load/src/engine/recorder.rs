@@ -14,7 +14,7 @@ use crate::outcome::{
     Bad, Bytes, Connections, Failure, Failures, Named, Outcome, Requests, Sample, Saved, Segments, Tcp,
     TcpEvents, Window,
 };
-use crate::request_log::{CoreLog, End, Sender, Times};
+use crate::request_log::{CoreLog, RequestEnd, ResponseTimes, Sender};
 
 /// Statuses are three digits (RFC 9110 section 15); anything else never gets here.
 const STATUSES: usize = 1000;
@@ -139,7 +139,7 @@ fn escaped(bytes: &[u8]) -> String {
 
 /// The checks that a response failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct ResponseVerdict {
     pub(crate) bad_status: bool,
     pub(crate) bad_body: bool,
     /// A body that is looked at could not be decoded.
@@ -149,14 +149,14 @@ pub(crate) struct Verdict {
     pub(crate) bad_trailer: bool,
 }
 
-impl Verdict {
+impl ResponseVerdict {
     fn words(self) -> Option<&'static str> {
         match self {
-            Verdict { bad_status: true, .. } => Some("bad status"),
-            Verdict { bad_encoding: true, .. } => Some("bad encoding"),
-            Verdict { bad_body: true, .. } => Some("bad body"),
-            Verdict { bad_trailer: true, .. } => Some("bad trailer"),
-            Verdict { bad_tag: true, .. } => Some("bad tag"),
+            ResponseVerdict { bad_status: true, .. } => Some("bad status"),
+            ResponseVerdict { bad_encoding: true, .. } => Some("bad encoding"),
+            ResponseVerdict { bad_body: true, .. } => Some("bad body"),
+            ResponseVerdict { bad_trailer: true, .. } => Some("bad trailer"),
+            ResponseVerdict { bad_tag: true, .. } => Some("bad tag"),
             _ => None,
         }
     }
@@ -164,12 +164,12 @@ impl Verdict {
 
 /// A response, or several alike: how they came.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct RecordedResponse<'a> {
     pub(crate) now: Time,
     /// When the first byte came, if that was in an earlier turn.
     pub(crate) first_byte: Option<Time>,
     pub(crate) status: u16,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: ResponseVerdict,
     pub(crate) head: &'a [u8],
     /// Beginning of the body as it came.
     pub(crate) body: &'a [u8],
@@ -179,10 +179,10 @@ pub(crate) struct Answer<'a> {
     pub(crate) whole: Option<&'a [u8]>,
 }
 
-impl Answer<'_> {
-    fn times(&self, run: &Run) -> Times {
+impl RecordedResponse<'_> {
+    fn times(&self, run: &Run) -> ResponseTimes {
         let Stamp { sent, due, .. } = run.stamp;
-        Times {
+        ResponseTimes {
             first_byte_ns: self.first_byte.unwrap_or(self.now).nanos_since(sent),
             from_sent_ns: self.now.nanos_since(sent),
             from_due_ns: self.now.nanos_since(due),
@@ -309,7 +309,7 @@ impl Recorder {
 
     /// Whole responses to all requests of `run`.
     #[inline]
-    pub(crate) fn answered(&mut self, run: &Run, answer: &Answer<'_>, kinds: &Kinds) {
+    pub(crate) fn answered(&mut self, run: &Run, answer: &RecordedResponse<'_>, kinds: &Kinds) {
         let n = u64::from(run.count);
         self.silence.response(answer.now, run.stamp.sent);
         if self.measuring(answer.now) {
@@ -324,7 +324,7 @@ impl Recorder {
         self.requests.answered += n;
         self.status[answer.status as usize % STATUSES] += n;
         self.last_answer = answer.now;
-        let is_good = answer.verdict == Verdict::default();
+        let is_good = answer.verdict == ResponseVerdict::default();
         if !self.no_latencies {
             self.record_latency(run, answer, is_good, kinds);
         }
@@ -335,7 +335,7 @@ impl Recorder {
             self.record_bad(run, answer, n, kinds);
         }
         if let Some(log) = &mut self.log {
-            let end = answer.verdict.words().map_or(End::Good, End::Bad);
+            let end = answer.verdict.words().map_or(RequestEnd::Good, RequestEnd::Bad);
             let times = (!self.no_latencies).then(|| answer.times(run));
             log.note(run, end, answer.status, times);
         }
@@ -343,7 +343,7 @@ impl Recorder {
             self.saver.take(Saved {
                 at_us: answer.now.nanos_since(self.measure_from) / 1000,
                 status: answer.status,
-                bad: answer.verdict != Verdict::default(),
+                bad: answer.verdict != ResponseVerdict::default(),
                 request: kinds.get(run.kind).name.clone(),
                 bytes: [answer.head, body].concat(),
             });
@@ -351,7 +351,7 @@ impl Recorder {
     }
 
     #[inline]
-    fn record_latency(&mut self, run: &Run, answer: &Answer<'_>, is_good: bool, kinds: &Kinds) {
+    fn record_latency(&mut self, run: &Run, answer: &RecordedResponse<'_>, is_good: bool, kinds: &Kinds) {
         let n = u64::from(run.count);
         let from_sent = answer.now.nanos_since(run.stamp.sent);
         let latency =
@@ -413,13 +413,13 @@ impl Recorder {
         }
     }
 
-    fn record_bad(&mut self, run: &Run, answer: &Answer<'_>, n: u64, kinds: &Kinds) {
+    fn record_bad(&mut self, run: &Run, answer: &RecordedResponse<'_>, n: u64, kinds: &Kinds) {
         let verdict = answer.verdict;
         let count = |bad: &mut Bad| match verdict {
-            Verdict { bad_status: true, .. } => bad.status += n,
-            Verdict { bad_encoding: true, .. } => bad.encoding += n,
-            Verdict { bad_body: true, .. } => bad.body += n,
-            Verdict { bad_trailer: true, .. } => bad.trailer += n,
+            ResponseVerdict { bad_status: true, .. } => bad.status += n,
+            ResponseVerdict { bad_encoding: true, .. } => bad.encoding += n,
+            ResponseVerdict { bad_body: true, .. } => bad.body += n,
+            ResponseVerdict { bad_trailer: true, .. } => bad.trailer += n,
             _ => bad.tag += n,
         };
         count(&mut self.bad);
@@ -492,7 +492,7 @@ impl Recorder {
         self.silence.failed(now);
         self.waited_in_vain(run, now);
         if let Some(log) = &mut self.log {
-            log.note(run, End::Failed(why), 0, None);
+            log.note(run, RequestEnd::Failed(why), 0, None);
         }
         if let Some(detail) = detail {
             self.failures.explain(why, detail, n);
@@ -548,7 +548,7 @@ impl Recorder {
             self.requests.unknown += n;
             self.waited_in_vain(run, now);
             if let Some(log) = &mut self.log {
-                log.note(run, End::Unknown, 0, None);
+                log.note(run, RequestEnd::Unknown, 0, None);
             }
             if let Some(t) = self.named.get_mut(run.kind) {
                 t.requests.unknown += n;

@@ -8,7 +8,7 @@ use memchr::memmem;
 use super::board::Board;
 use super::body::BodyView;
 use super::kinds::Kinds;
-use super::recorder::{Answer, Recorder, Verdict};
+use super::recorder::{RecordedResponse, Recorder, ResponseVerdict};
 use crate::limits::{SAMPLE_HEAD_BYTES, SAVED_HEAD_BYTES};
 
 /// How closely responses have to be looked at.
@@ -66,14 +66,14 @@ impl Judge {
 
 /// A response while it is read.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct ResponseReading {
     head: Vec<u8>,
     body: BodyView,
     /// Whether it has the trailer that is expected.
     trailer: Option<bool>,
 }
 
-impl Reading {
+impl ResponseReading {
     /// Its head; `checked`: a text is looked for in its body; `whole`: all of it is to be kept.
     pub(crate) fn begin(&mut self, head: &HeadView<'_>, checked: bool, whole: bool) {
         let raw = head.raw();
@@ -95,17 +95,17 @@ impl Reading {
         response: &Whole,
         finder: Option<&memmem::Finder<'_>>,
         good_status: bool,
-    ) -> Answer<'_> {
+    ) -> RecordedResponse<'_> {
         let found = self.body.end(finder);
         let problem = self.body.problem();
-        let verdict = Verdict {
+        let verdict = ResponseVerdict {
             bad_status: !good_status,
             bad_body: !found,
             bad_encoding: problem.is_some(),
             bad_tag: response.turn == Turn::Unknown,
             bad_trailer: self.trailer == Some(false),
         };
-        Answer {
+        RecordedResponse {
             now: response.now,
             first_byte: response.first_byte,
             status: response.status,
@@ -132,7 +132,7 @@ pub(crate) struct Recording<'a> {
 }
 
 impl Responses for Recording<'_> {
-    type Reading = Reading;
+    type Reading = ResponseReading;
 
     #[inline]
     fn wants_parts(&self) -> bool {
@@ -144,26 +144,26 @@ impl Responses for Recording<'_> {
         self.recorder.received(bytes, self.measuring);
     }
 
-    fn head(&mut self, reading: &mut Reading, kind: u16, head: &HeadView<'_>) -> Whose {
+    fn head(&mut self, reading: &mut ResponseReading, kind: u16, head: &HeadView<'_>) -> Whose {
         reading.begin(head, self.judge.finder(kind).is_some(), self.recorder.wants_whole());
         // A response without a body may have its trailers in its head.
         reading.trailer = self.judge.has_trailer(kind, head.fields());
         self.judge.whose(head, self.kinds)
     }
 
-    fn body(&mut self, reading: &mut Reading, kind: u16, piece: &[u8]) {
+    fn body(&mut self, reading: &mut ResponseReading, kind: u16, piece: &[u8]) {
         reading.piece(piece, self.judge.finder(kind));
     }
 
-    fn trailers(&mut self, reading: &mut Reading, kind: u16, fields: Fields<'_>) {
+    fn trailers(&mut self, reading: &mut ResponseReading, kind: u16, fields: Fields<'_>) {
         reading.trailer = self.judge.has_trailer(kind, fields);
     }
 
-    fn looks_on(&self, reading: &Reading, kind: u16) -> bool {
+    fn looks_on(&self, reading: &ResponseReading, kind: u16) -> bool {
         self.judge.finder(kind).is_some() || !reading.body.has_enough()
     }
 
-    fn answered(&mut self, run: &Run, kind: u16, reading: &mut Reading, response: &Whole) {
+    fn answered(&mut self, run: &Run, kind: u16, reading: &mut ResponseReading, response: &Whole) {
         if response.turn == Turn::OutOfOrder {
             self.recorder.out_of_order(run);
         }
@@ -176,8 +176,9 @@ impl Responses for Recording<'_> {
     fn alike(&mut self, run: &Run, responses: &Alike<'_>) {
         let Alike { now, first_byte, status, head, body } = *responses;
         let bad_status = !self.kinds.get(run.kind).good_status(status);
-        let verdict = Verdict { bad_status, ..Verdict::default() };
-        let answer = Answer { now, first_byte, status, verdict, head, body, problem: None, whole: None };
+        let verdict = ResponseVerdict { bad_status, ..ResponseVerdict::default() };
+        let answer =
+            RecordedResponse { now, first_byte, status, verdict, head, body, problem: None, whole: None };
         self.recorder.answered(run, &answer, self.kinds);
     }
 

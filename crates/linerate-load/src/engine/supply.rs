@@ -45,7 +45,7 @@ const MADE_UP: Duration = Duration::from_millis(10);
 
 /// Requests that may leave now: consecutive numbers of this core, all due at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Batch {
+pub(crate) struct DueBatch {
     pub(crate) first: u64,
     pub(crate) count: u32,
     pub(crate) due: Time,
@@ -117,18 +117,18 @@ impl Supply {
 
     /// Takes up to `most` requests that are due at `now`.
     #[inline]
-    pub(crate) fn take(&mut self, now: Time, most: u32) -> Option<Batch> {
+    pub(crate) fn take(&mut self, now: Time, most: u32) -> Option<DueBatch> {
         self.take_until(now, most, self.stop_at)
     }
 
     /// Takes one that cannot be sent. In a closed loop an attempt to connect may fail just when
     /// time is up.
-    pub(crate) fn take_unsendable(&mut self, now: Time) -> Option<Batch> {
+    pub(crate) fn take_unsendable(&mut self, now: Time) -> Option<DueBatch> {
         self.take_until(now, 1, Time::NEVER)
     }
 
     #[inline]
-    fn take_until(&mut self, now: Time, most: u32, closed_until: Time) -> Option<Batch> {
+    fn take_until(&mut self, now: Time, most: u32, closed_until: Time) -> Option<DueBatch> {
         if self.stopped || most == 0 || self.remaining == 0 {
             return None;
         }
@@ -158,7 +158,7 @@ impl Supply {
         }
         let first = self.next;
         self.next += u64::from(count);
-        Some(Batch { first, count, due, measured })
+        Some(DueBatch { first, count, due, measured })
     }
 
     /// When the next request is due; `None` in a closed loop and when there is none.
@@ -258,7 +258,7 @@ mod tests {
         Supply::new(schedule, requests, from(0), from(1), from(11))
     }
 
-    fn take_all(supply: &mut Supply) -> Vec<Batch> {
+    fn take_all(supply: &mut Supply) -> Vec<DueBatch> {
         let end = Time::from_nanos(200 * SECOND);
         std::iter::from_fn(|| supply.take(end, 1)).collect()
     }
@@ -295,7 +295,7 @@ mod tests {
             let whole = take_all(&mut supply(requests));
             let mut late = supply(requests);
             late.join(at(accounted), at(from), 0);
-            let measured = |b: &&Batch| b.measured;
+            let measured = |b: &&DueBatch| b.measured;
             let missed = whole.iter().filter(measured).filter(|b| b.due >= at(accounted) && b.due < at(from));
             let missed = missed.count() as u64;
             assert_eq!(late.overdue(at(from)), missed);

@@ -50,7 +50,7 @@ impl Fraction {
 
 /// A straight line of the rate.
 #[derive(Clone, Debug)]
-struct Piece {
+struct RatePiece {
     from: f64,
     to: f64,
     seconds: f64,
@@ -65,12 +65,12 @@ struct Piece {
 /// A rate made ready for many questions.
 #[derive(Clone, Debug)]
 pub(super) struct Curve {
-    pieces: Vec<Piece>,
+    pieces: Vec<RatePiece>,
 }
 
 impl Curve {
     pub(super) fn new(rate: &Rate) -> Curve {
-        let mut pieces: Vec<Piece> = Vec::with_capacity(rate.steps.len());
+        let mut pieces: Vec<RatePiece> = Vec::with_capacity(rate.steps.len());
         let (mut start_ns, mut start_count) = (0_u64, 0.0_f64);
         for step in &rate.steps {
             let seconds = step.lasts.map_or(f64::INFINITY, |d| d.as_secs_f64());
@@ -84,7 +84,7 @@ impl Curve {
             let end_count = whole_if_nearly(start_count + grows);
             let fraction = if step.from == step.to { Fraction::of(step.from) } else { None };
             let (from, to) = (step.from, step.to);
-            pieces.push(Piece { from, to, seconds, start_ns, end_ns, start_count, end_count, fraction });
+            pieces.push(RatePiece { from, to, seconds, start_ns, end_ns, start_count, end_count, fraction });
             (start_ns, start_count) = (end_ns, end_count);
         }
         Curve { pieces }
@@ -134,12 +134,12 @@ impl Curve {
     }
 
     /// The piece in which the integral begins to exceed `count`.
-    fn piece_of(&self, count: f64) -> Option<&Piece> {
+    fn piece_of(&self, count: f64) -> Option<&RatePiece> {
         self.pieces.get(self.pieces.partition_point(|p| p.end_count <= count))
     }
 }
 
-impl Piece {
+impl RatePiece {
     /// When `count` requests have become due since its start.
     fn due_ns(&self, count: f64) -> u64 {
         let count = count.max(0.0);

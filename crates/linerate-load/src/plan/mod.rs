@@ -73,7 +73,7 @@ pub struct Plan {
     #[serde(default)]
     pub http: http::HttpOptions,
     /// TLS towards the target; `None`: plain HTTP.
-    pub tls: Option<tls::Tls>,
+    pub tls: Option<tls::TargetTls>,
     /// How long a response may take before the request counts as failed (`timeout`).
     pub timeout: Duration,
     /// Requests that leave within this time from the start are not in the figures.

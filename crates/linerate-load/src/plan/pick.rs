@@ -11,18 +11,18 @@ const CHOICES: u64 = u64::MAX;
 
 /// Chooses the plan's requests. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Picker(Kind);
+pub struct Picker(PickKind);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum PickKind {
     Only,
-    Weighted { seed: u64, table: Arc<[Slot]> },
+    Weighted { seed: u64, table: Arc<[AliasSlot]> },
     Listed(Arc<[u32]>),
 }
 
 /// A slot of an alias table: itself with a probability, otherwise the other.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct AliasSlot {
     /// Itself below this 2^64-th part.
     below: u64,
     other: u32,
@@ -38,14 +38,14 @@ impl Picker {
     pub fn of(requests: &[Request], order: &Order, seed: u64) -> Picker {
         let known = |index: &u32| (*index as usize) < requests.len();
         Picker(match order {
-            _ if requests.len() < 2 => Kind::Only,
+            _ if requests.len() < 2 => PickKind::Only,
             Order::Listed(list) if list.iter().any(known) => {
-                Kind::Listed(list.iter().copied().filter(known).collect())
+                PickKind::Listed(list.iter().copied().filter(known).collect())
             }
-            Order::Listed(_) => Kind::Only,
+            Order::Listed(_) => PickKind::Only,
             Order::Weighted => {
                 let weights: Vec<f64> = requests.iter().map(|r| r.weight).collect();
-                Kind::Weighted { seed: derive(seed, CHOICES), table: alias_table(&weights) }
+                PickKind::Weighted { seed: derive(seed, CHOICES), table: alias_table(&weights) }
             }
         })
     }
@@ -54,9 +54,9 @@ impl Picker {
     #[inline]
     pub fn pick(&self, seq: u64) -> usize {
         match &self.0 {
-            Kind::Only => 0,
-            Kind::Listed(list) => list[(seq % list.len() as u64) as usize] as usize,
-            Kind::Weighted { seed, table } => {
+            PickKind::Only => 0,
+            PickKind::Listed(list) => list[(seq % list.len() as u64) as usize] as usize,
+            PickKind::Weighted { seed, table } => {
                 let scaled = u128::from(nth(*seed, seq)) * table.len() as u128;
                 let (index, part) = ((scaled >> 64) as usize, scaled as u64);
                 let slot = table[index];
@@ -68,12 +68,12 @@ impl Picker {
 
 /// Walker's alias method: each slot is shared by at most two requests, so a choice costs one look,
 /// however many there are.
-fn alias_table(weights: &[f64]) -> Arc<[Slot]> {
+fn alias_table(weights: &[f64]) -> Arc<[AliasSlot]> {
     let usable = |w: f64| if w.is_finite() && w > 0.0 { w } else { 0.0 };
     let sum: f64 = weights.iter().map(|w| usable(*w)).sum();
     let mut scaled: Vec<f64> = weights.iter().map(|w| usable(*w) / sum * weights.len() as f64).collect();
-    let mut table: Vec<Slot> =
-        (0..weights.len() as u32).map(|other| Slot { below: u64::MAX, other }).collect();
+    let mut table: Vec<AliasSlot> =
+        (0..weights.len() as u32).map(|other| AliasSlot { below: u64::MAX, other }).collect();
     if sum.is_nan() || sum <= 0.0 {
         return table.into();
     }
@@ -81,7 +81,7 @@ fn alias_table(weights: &[f64]) -> Arc<[Slot]> {
     while let (Some(less), Some(more)) = (small.pop(), large.pop()) {
         // The cast saturates at 2^64 - 1.
         table[less] =
-            Slot { below: (scaled[less] * 18_446_744_073_709_551_616.0) as u64, other: more as u32 };
+            AliasSlot { below: (scaled[less] * 18_446_744_073_709_551_616.0) as u64, other: more as u32 };
         scaled[more] -= 1.0 - scaled[less];
         if scaled[more] < 1.0 { small.push(more) } else { large.push(more) }
     }

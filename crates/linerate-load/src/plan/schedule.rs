@@ -12,13 +12,13 @@ use linerate_base::{Random, derive};
 /// one of the whole rate.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    source: Source,
+    source: StepSource,
     next: Option<u64>,
     popped: u64,
 }
 
 #[derive(Clone, Debug)]
-enum Source {
+enum StepSource {
     Even(Even),
     Curved { curve: Curve, thread: u64, threads: u64 },
     Poisson { curve: Curve, random: Random, sum: f64, threads: f64 },
@@ -37,15 +37,17 @@ impl Schedule {
                 match (arrival, curve.only_constant()) {
                     (Arrival::Poisson, _) => {
                         let random = Random::new(derive(seed, thread));
-                        Source::Poisson { curve, random, sum: 0.0, threads: threads as f64 }
+                        StepSource::Poisson { curve, random, sum: 0.0, threads: threads as f64 }
                     }
-                    (Arrival::Constant, Some(fraction)) => Source::Even(Even::new(fraction, thread, threads)),
-                    (Arrival::Constant, None) => Source::Curved { curve, thread, threads },
+                    (Arrival::Constant, Some(fraction)) => {
+                        StepSource::Even(Even::new(fraction, thread, threads))
+                    }
+                    (Arrival::Constant, None) => StepSource::Curved { curve, thread, threads },
                 }
             }
-            Pace::Trace(times) => {
-                Source::Trace(times.iter().skip(thread as usize).step_by(threads as usize).copied().collect())
-            }
+            Pace::Trace(times) => StepSource::Trace(
+                times.iter().skip(thread as usize).step_by(threads as usize).copied().collect(),
+            ),
         };
         let mut schedule = Schedule { source, next: None, popped: 0 };
         schedule.next = schedule.source.next(0);
@@ -78,38 +80,38 @@ impl Schedule {
     pub fn due_before(&self, ns: u64) -> u64 {
         match &self.source {
             _ if self.next.is_none_or(|due| due >= ns) => 0,
-            Source::Even(even) => even.due_before(ns, self.popped),
-            Source::Curved { curve, thread, threads } => {
+            StepSource::Even(even) => even.due_before(ns, self.popped),
+            StepSource::Curved { curve, thread, threads } => {
                 share(curve.due_before(ns), *thread, *threads).saturating_sub(self.popped)
             }
-            Source::Poisson { .. } => {
+            StepSource::Poisson { .. } => {
                 let mut walker = self.clone();
                 while walker.next.is_some_and(|due| due < ns) {
                     walker.pop();
                 }
                 walker.popped - self.popped
             }
-            Source::Trace(times) => {
+            StepSource::Trace(times) => {
                 (times.partition_point(|due| *due < ns) as u64).saturating_sub(self.popped)
             }
         }
     }
 }
 
-impl Source {
+impl StepSource {
     /// Arrival number `n` of this thread. Numbers must be consecutive.
     #[inline]
     fn next(&mut self, n: u64) -> Option<u64> {
         match self {
-            Source::Even(even) => Some(even.next()),
-            Source::Curved { curve, thread, threads } => {
+            StepSource::Even(even) => Some(even.next()),
+            StepSource::Curved { curve, thread, threads } => {
                 curve.due_ns(n.checked_mul(*threads)?.checked_add(*thread)?)
             }
-            Source::Poisson { curve, random, sum, threads } => {
+            StepSource::Poisson { curve, random, sum, threads } => {
                 *sum += random.exponential();
                 curve.due_ns_at(*sum * *threads)
             }
-            Source::Trace(times) => times.get(usize::try_from(n).ok()?).copied(),
+            StepSource::Trace(times) => times.get(usize::try_from(n).ok()?).copied(),
         }
     }
 }

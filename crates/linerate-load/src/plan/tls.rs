@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// TLS towards the target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tls {
+pub struct TargetTls {
     /// The name that the server must prove to have, or its address.
     pub name: String,
     /// Whose certificates are believed beside or instead of the machine's own.
@@ -77,10 +77,10 @@ impl From<TlsVersion> for Version {
     }
 }
 
-impl Tls {
+impl TargetTls {
     /// As browsers do it.
-    pub fn towards(name: &str) -> Tls {
-        Tls {
+    pub fn towards(name: &str) -> TargetTls {
+        TargetTls {
             name: name.to_owned(),
             trust: Trust::System,
             identity: None,

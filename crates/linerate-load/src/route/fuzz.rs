@@ -9,7 +9,7 @@ use linerate_net::layer::{Progress, Session};
 
 /// The result of a session with a proxy's bytes.
 #[derive(Debug, PartialEq, Eq)]
-struct Reading {
+struct RouteReading {
     is_ready: bool,
     is_over: bool,
     /// Sent behind CONNECT.
@@ -19,12 +19,17 @@ struct Reading {
     reason: Option<String>,
 }
 
-fn read<'a>(preamble: &Arc<Preamble>, pieces: impl Iterator<Item = &'a [u8]>) -> Reading {
+fn read<'a>(preamble: &Arc<Preamble>, pieces: impl Iterator<Item = &'a [u8]>) -> RouteReading {
     let mut layer = RouteLayer::plain(Some(preamble.clone()));
     let mut session: RouteSession = layer.session(NO_ADDRESS).expect("without TLS nothing fails");
     session.begin(&mut Vec::new());
-    let mut reading =
-        Reading { is_ready: false, is_over: false, sent: Vec::new(), received: Vec::new(), reason: None };
+    let mut reading = RouteReading {
+        is_ready: false,
+        is_over: false,
+        sent: Vec::new(),
+        received: Vec::new(),
+        reason: None,
+    };
     for piece in pieces {
         let received = &mut reading.received;
         let progress =

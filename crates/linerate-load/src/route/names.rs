@@ -21,13 +21,13 @@ type Resolver = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 pub(crate) struct Names {
     lookup: Lookup,
     resolver: Resolver,
-    known: Mutex<Known>,
+    known: Mutex<KnownName>,
     /// How often the addresses have changed.
     version: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownName {
     addresses: Arc<[SocketAddr]>,
     not_before: Time,
     is_looking: bool,
@@ -42,7 +42,7 @@ impl Names {
     }
 
     fn new(lookup: Lookup, target: &Target, resolver: Resolver) -> Arc<Names> {
-        let known = Known {
+        let known = KnownName {
             addresses: target.addresses.clone().into(),
             not_before: Time::ZERO,
             is_looking: false,
@@ -51,7 +51,7 @@ impl Names {
         Arc::new(Names { lookup, resolver, known: Mutex::new(known), version: AtomicU64::new(0) })
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownName> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

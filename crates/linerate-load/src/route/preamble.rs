@@ -80,7 +80,7 @@ fn readable(bytes: &[u8]) -> String {
 }
 
 /// How far a connection's preamble has come.
-enum Stage {
+enum PreambleStage {
     /// The proxy has not responded.
     Asked(Box<(ResponseReader, HeadCache)>),
     Done,
@@ -91,7 +91,7 @@ enum Stage {
 /// The preamble of one connection.
 pub(crate) struct Introduction {
     preamble: Arc<Preamble>,
-    stage: Stage,
+    stage: PreambleStage,
     peer: SocketAddr,
     local: Option<SocketAddr>,
 }
@@ -105,9 +105,9 @@ impl Introduction {
         let stage = match preamble.connect {
             Some(_) => {
                 let limits = Limits { head_bytes: CONNECT_HEAD_BYTES, ..Limits::default() };
-                Stage::Asked(Box::new((ResponseReader::new(limits), HeadCache::new())))
+                PreambleStage::Asked(Box::new((ResponseReader::new(limits), HeadCache::new())))
             }
-            None => Stage::Done,
+            None => PreambleStage::Done,
         };
         Introduction { preamble, stage, peer, local: None }
     }
@@ -131,12 +131,12 @@ impl Introduction {
 
     /// The path to the target is there, and nothing more is to be said.
     pub(crate) fn is_done(&self) -> bool {
-        matches!(self.stage, Stage::Done)
+        matches!(self.stage, PreambleStage::Done)
     }
 
     /// Takes bytes of the proxy and appends the next bytes for it. Returns how many belonged to the proxy's response.
     pub(crate) fn open(&mut self, bytes: &[u8], wire: &mut Vec<u8>) -> Result<usize, Refused> {
-        let (Stage::Asked(reading), Some(connect)) = (&mut self.stage, &self.preamble.connect) else {
+        let (PreambleStage::Asked(reading), Some(connect)) = (&mut self.stage, &self.preamble.connect) else {
             return Ok(0);
         };
         let (reader, cache) = &mut **reading;
@@ -148,7 +148,7 @@ impl Introduction {
                     break connect.refused(head);
                 }
                 Ok(Some(Part::End(_))) => {
-                    self.stage = Stage::Done;
+                    self.stage = PreambleStage::Done;
                     self.introduce(wire);
                     return Ok(bytes.len() - input.len());
                 }
@@ -169,23 +169,23 @@ impl Introduction {
     }
 
     fn fail(&mut self, why: String) -> Refused {
-        self.stage = Stage::Failed(why);
+        self.stage = PreambleStage::Failed(why);
         Refused
     }
 
     /// The connection failed, in these words, before the proxy responded.
     pub(crate) fn lost(&mut self, error: &str) {
-        if let (Stage::Asked(_), Some(connect)) = (&self.stage, &self.preamble.connect) {
+        if let (PreambleStage::Asked(_), Some(connect)) = (&self.stage, &self.preamble.connect) {
             let why = format!("the proxy {} did not answer CONNECT {}: {error}", connect.proxy, connect.to);
-            self.stage = Stage::Failed(why);
+            self.stage = PreambleStage::Failed(why);
         }
     }
 
     /// Why the proxy opened no tunnel, or that it has not responded.
     pub(crate) fn reason(&self) -> Option<String> {
         match (&self.stage, &self.preamble.connect) {
-            (Stage::Failed(why), _) => Some(why.clone()),
-            (Stage::Asked(_), Some(c)) => {
+            (PreambleStage::Failed(why), _) => Some(why.clone()),
+            (PreambleStage::Asked(_), Some(c)) => {
                 Some(format!("the proxy {} did not answer CONNECT {} in time", c.proxy, c.to))
             }
             _ => None,

@@ -10,12 +10,12 @@ use linerate_http::client::{HeadCache, HeadView};
 use linerate_net::{NetError, NetErrorKind, Time, machine};
 
 use super::channel::{NotOpened, Opened};
-use super::outgoing::Outgoing;
+use super::outgoing::RenderedRequest;
 use crate::engine::board::Board;
 use crate::engine::kinds::{Kinds, Rendering, RequestError};
 use crate::engine::reach::Reach;
 use crate::engine::recorder::Recorder;
-use crate::engine::responses::{Judge, Reading, Recording};
+use crate::engine::responses::{Judge, Recording, ResponseReading};
 use crate::engine::supply::Supply;
 use crate::limits::{DEAF_GRACE, HANGING, STOP_GRACE};
 use crate::outcome::{Failure, Outcome};
@@ -187,7 +187,7 @@ struct Telling<'a> {
 }
 
 impl Responses for Telling<'_> {
-    type Reading = Reading;
+    type Reading = ResponseReading;
 
     /// Always: the baselines read a response as it comes.
     fn wants_parts(&self) -> bool {
@@ -200,17 +200,17 @@ impl Responses for Telling<'_> {
         desk.recorder.received(bytes, measuring);
     }
 
-    fn head(&mut self, reading: &mut Reading, kind: u16, head: &HeadView<'_>) -> Whose {
+    fn head(&mut self, reading: &mut ResponseReading, kind: u16, head: &HeadView<'_>) -> Whose {
         let whole = lock(self.desk).recorder.wants_whole();
         reading.begin(head, self.judge.finder(kind).is_some(), whole);
         Whose::Matched
     }
 
-    fn body(&mut self, reading: &mut Reading, kind: u16, piece: &[u8]) {
+    fn body(&mut self, reading: &mut ResponseReading, kind: u16, piece: &[u8]) {
         reading.piece(piece, self.judge.finder(kind));
     }
 
-    fn answered(&mut self, run: &Run, kind: u16, reading: &mut Reading, response: &Whole) {
+    fn answered(&mut self, run: &Run, kind: u16, reading: &mut ResponseReading, response: &Whole) {
         let mut desk = lock(self.desk);
         desk.busy = desk.busy.saturating_sub(1);
         desk.reach.progressed(self.now);
@@ -232,7 +232,7 @@ pub(super) struct Caller {
     desk: Arc<Mutex<Desk>>,
     judge: Arc<Judge>,
     per_connection: Option<u32>,
-    conversation: H1<Reading>,
+    conversation: H1<ResponseReading>,
     cache: HeadCache,
     /// The request to go out again, and how it was lost.
     again: Option<(Run, End)>,
@@ -297,7 +297,7 @@ impl Caller {
     }
 
     /// Renders the request to be sent next.
-    pub(super) fn next(&mut self, now: Time, out: &mut Outgoing) -> Next {
+    pub(super) fn next(&mut self, now: Time, out: &mut RenderedRequest) -> Next {
         let mut desk = lock(&self.desk);
         desk.tick(now);
         let run = match self.again.take() {

@@ -14,14 +14,14 @@ use linerate_tls::PLAIN;
 use super::works::{Works, share};
 use crate::engine::board::{Board, Common};
 use crate::engine::kinds::Kinds;
-use crate::engine::responses::Reading;
+use crate::engine::responses::ResponseReading;
 use crate::engine::supply::Supply;
 use crate::engine::{Engine, Orders};
 use crate::outcome::Outcome;
 use crate::plan::schedule::Schedule;
 use crate::plan::{Pace, Plan};
 use crate::route::{Addresses, Names, RouteTo};
-use crate::start::{Join, Place, StartError, Work};
+use crate::start::{Join, RunPlace, StartError, Work};
 
 /// From this depth on epoll is cheaper: a read brings many responses at once, and one large buffer takes them better
 /// than a row of provided ones. docs/PERFORMANCE.md has the figures.
@@ -59,7 +59,7 @@ const OTHER_DESCRIPTORS: u64 = 64;
 const HEAD_START: Duration = Duration::from_millis(5);
 
 /// One engine's work for each core.
-pub(super) fn works(plan: &Plan, place: Option<Place>, common: &Arc<Common>) -> Result<Works, StartError> {
+pub(super) fn works(plan: &Plan, place: Option<RunPlace>, common: &Arc<Common>) -> Result<Works, StartError> {
     let (io, mut warning) = choose(plan)?;
     let cores = u32::try_from(machine::allowed_cores().len()).unwrap_or(1);
     let threads = plan.threads.unwrap_or(cores).clamp(1, plan.connections);
@@ -82,14 +82,14 @@ pub(super) fn works(plan: &Plan, place: Option<Place>, common: &Arc<Common>) -> 
     // Past the kernel, the way to an address is looked for before the run.
     let names = if io.is_user_space() { None } else { Names::of(&plan) };
     if plan.tls.is_some() {
-        warning = warning.or_else(crate::plan::tls::Tls::key_log_trouble);
+        warning = warning.or_else(crate::plan::tls::TargetTls::key_log_trouble);
     }
     let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::sharing(common))).collect();
     let work = |((core, board), transport): ((u32, &Arc<Board>), Unopened)| -> Work {
         let (plan, board) = (Arc::clone(&plan), Arc::clone(board));
         let joining = join.map(|join| Joining { join, run_start, thread: core, threads });
         let (route, names) = (route.clone(), names.clone());
-        let part = Part { core: first + core, cores: all, start, route, names, joining, gap };
+        let part = CorePart { core: first + core, cores: all, start, route, names, joining, gap };
         Box::new(move || part.run_on(&plan, transport, board))
     };
     let works = (0..threads).zip(&boards).zip(prepared.transports).map(work).collect();
@@ -114,7 +114,7 @@ fn prepare(plan: &Plan, io: Io, threads: u32) -> Result<Prepared, StartError> {
     })
 }
 
-fn limits(plan: &Plan, part: &Part) -> linerate_net::Limits {
+fn limits(plan: &Plan, part: &CorePart) -> linerate_net::Limits {
     let own = u32::try_from(share(u64::from(plan.connections), part.core, part.cores)).unwrap_or(u32::MAX);
     let usual = linerate_net::Limits::default();
     // Connections that linger after their last response come on top. Beyond it, the one that has
@@ -139,7 +139,7 @@ fn descriptors(plan: &Plan) -> u32 {
 
 /// Which of the cores this is.
 #[derive(Clone)]
-pub(crate) struct Part {
+pub(crate) struct CorePart {
     pub(crate) core: u32,
     pub(crate) cores: u32,
     pub(crate) start: Time,
@@ -165,13 +165,13 @@ pub(crate) struct Joining {
 }
 
 /// A core's part of a plan, until it has its transport.
-struct Running<'a> {
-    part: Part,
+struct CoreRun<'a> {
+    part: CorePart,
     plan: &'a Plan,
     board: Arc<Board>,
 }
 
-impl UseTransport for Running<'_> {
+impl UseTransport for CoreRun<'_> {
     type Output = Result<Outcome, String>;
 
     fn with<T: Transport>(self, transport: T) -> Self::Output {
@@ -179,7 +179,7 @@ impl UseTransport for Running<'_> {
     }
 }
 
-impl Part {
+impl CorePart {
     /// Opens the transport, and runs this core's part on it.
     fn run_on(self, plan: &Plan, mut transport: Unopened, board: Arc<Board>) -> Result<Outcome, String> {
         let peers: Vec<_> = plan.target.addresses.iter().map(SocketAddr::ip).collect();
@@ -188,7 +188,7 @@ impl Part {
         }
         let options = ThreadOptions { limits: limits(plan, &self), addresses: plan.from.clone() };
         let name = transport.kernel_name();
-        let opened = transport.open(options, Running { part: self, plan, board });
+        let opened = transport.open(options, CoreRun { part: self, plan, board });
         opened.unwrap_or_else(|e| Err(format!("{name}: {e}")))
     }
 
@@ -216,16 +216,16 @@ impl Part {
     ) -> Result<Outcome, String> {
         let heads = plan.tag.as_deref().map_or_else(HeadCache::new, HeadCache::with_tag);
         match plan.speaks() {
-            None => self.run_by::<T, H1<Reading>>(plan, transport, profile, board, heads),
+            None => self.run_by::<T, H1<ResponseReading>>(plan, transport, profile, board, heads),
             Some(speaks) => {
                 let shared = AnyShared::new(speaks, heads, H2Shared::new(plan.http.h2_window));
-                self.run_by::<T, Any<Reading>>(plan, transport, profile, board, shared)
+                self.run_by::<T, Any<ResponseReading>>(plan, transport, profile, board, shared)
             }
         }
     }
 
     /// By a protocol; `shared`: what its conversations share.
-    pub(crate) fn run_by<T: Transport, C: Conversation<Reading = Reading>>(
+    pub(crate) fn run_by<T: Transport, C: Conversation<Reading = ResponseReading>>(
         self,
         plan: &Plan,
         transport: T,

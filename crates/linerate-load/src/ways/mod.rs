@@ -15,7 +15,7 @@ mod threads;
 mod towards;
 mod works;
 
-pub(crate) use event_loop::Part;
+pub(crate) use event_loop::CorePart;
 pub(crate) use works::Works;
 
 use std::sync::Arc;
@@ -27,12 +27,12 @@ use crate::engine::kinds::Kinds;
 use crate::outcome::Outcome;
 use crate::plan::{Plan, Way};
 use crate::request_log;
-use crate::start::{Place, StartError};
+use crate::start::{RunPlace, StartError};
 
 /// The threads to start for a plan.
 pub(crate) fn works(
     plan: &Plan,
-    place: Option<Place>,
+    place: Option<RunPlace>,
     log: Option<request_log::Sender>,
 ) -> Result<Works, StartError> {
     Kinds::new(plan, 0, 1)?;
@@ -48,6 +48,6 @@ pub(crate) fn works(
 /// Runs a plan on one thread and on a transport of one's own, whose clock begins at zero.
 pub(crate) fn run_on<T: Transport>(plan: &Plan, transport: T) -> Result<Outcome, String> {
     let part =
-        Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None, gap: None };
+        CorePart { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None, gap: None };
     part.run(plan, transport, Arc::new(Board::default()))
 }

@@ -8,18 +8,18 @@ use linerate_net::{Lent, NetError};
 
 /// A rendered request.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(super) struct RenderedRequest {
     copied: Vec<u8>,
-    parts: Vec<Part>,
+    parts: Vec<RenderedPart>,
 }
 
 #[derive(Debug)]
-enum Part {
+enum RenderedPart {
     Copied(Range<usize>),
     Shared(Arc<[u8]>, Range<usize>),
 }
 
-impl Outgoing {
+impl RenderedRequest {
     pub(super) fn clear(&mut self) {
         self.copied.clear();
         self.parts.clear();
@@ -28,17 +28,17 @@ impl Outgoing {
     /// The pieces to write, in this order.
     pub(super) fn slices(&self) -> impl Iterator<Item = &[u8]> {
         self.parts.iter().map(|part| match part {
-            Part::Copied(range) => &self.copied[range.clone()],
-            Part::Shared(body, range) => &body[range.clone()],
+            RenderedPart::Copied(range) => &self.copied[range.clone()],
+            RenderedPart::Shared(body, range) => &body[range.clone()],
         })
     }
 }
 
-impl Out for Outgoing {
+impl Out for RenderedRequest {
     fn send(&mut self, bytes: &[u8]) -> Result<(), NetError> {
         let start = self.copied.len();
         self.copied.extend_from_slice(bytes);
-        self.parts.push(Part::Copied(start..self.copied.len()));
+        self.parts.push(RenderedPart::Copied(start..self.copied.len()));
         Ok(())
     }
 
@@ -48,7 +48,7 @@ impl Out for Outgoing {
         _: Option<Lent>,
         range: Range<usize>,
     ) -> Result<(), NetError> {
-        self.parts.push(Part::Shared(Arc::clone(bytes), range));
+        self.parts.push(RenderedPart::Shared(Arc::clone(bytes), range));
         Ok(())
     }
 }

@@ -11,8 +11,8 @@ use tokio::time::{sleep, timeout};
 
 use super::caller::{Caller, Desk, Next, refuse_what_is_not_theirs};
 use super::channel::{Channel, NotOpened};
-use super::outgoing::Outgoing;
-use super::towards::{Place, Towards, Way, own_end};
+use super::outgoing::RenderedRequest;
+use super::towards::{CallersShared, ConnectPlace, Towards, own_end};
 use super::works::Works;
 use crate::engine::board::{Board, Common};
 use crate::outcome::{Failure, Outcome};
@@ -32,7 +32,7 @@ pub(super) fn works(plan: &Plan, common: &Arc<Common>) -> Result<Works, StartErr
     let board = Arc::new(Board::sharing(common));
     let desk = Desk::new(plan, machine::monotonic_now(), Arc::clone(&board))?;
     let names = Names::of(plan);
-    let way = Way::of(plan, names.clone())?;
+    let way = CallersShared::of(plan, names.clone())?;
     let (plan, desk) = (plan.clone(), Arc::new(Mutex::new(desk)));
     let work: Work = Box::new(move || run(&plan, &way, desk));
     Ok(Works {
@@ -46,7 +46,7 @@ pub(super) fn works(plan: &Plan, common: &Arc<Common>) -> Result<Works, StartErr
     })
 }
 
-fn run(plan: &Plan, way: &Way, desk: Arc<Mutex<Desk>>) -> Result<Outcome, String> {
+fn run(plan: &Plan, way: &CallersShared, desk: Arc<Mutex<Desk>>) -> Result<Outcome, String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     let stop = Caller::new(Arc::clone(&desk), None);
@@ -80,15 +80,15 @@ struct Open {
 }
 
 /// TCP's, or a Unix one.
-type Stream = Box<dyn Wire>;
+type Stream = Box<dyn CallerStream>;
 
 /// The traits that both kinds of stream have.
-trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
+trait CallerStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> CallerStream for T {}
 
 async fn drive(mut caller: Caller, mut towards: Towards, limit: Duration) {
-    let mut request = Outgoing::default();
+    let mut request = RenderedRequest::default();
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut connection: Option<Open> = None;
     loop {
@@ -138,13 +138,13 @@ async fn drive(mut caller: Caller, mut towards: Towards, limit: Duration) {
 async fn connect(towards: &mut Towards, buffer: &mut [u8]) -> Result<(Open, Time), NotOpened> {
     let (place, mut channel) = towards.next()?;
     let (mut stream, local): (Stream, _) = match place {
-        Place::Address(to) => {
+        ConnectPlace::Address(to) => {
             let stream = TcpStream::connect(to).await?;
             stream.set_nodelay(true)?;
             let local = own_end(stream.local_addr().ok(), to)?;
             (Box::new(stream), local)
         }
-        Place::Unix(path) => (Box::new(dial(&path).await?), None),
+        ConnectPlace::Unix(path) => (Box::new(dial(&path).await?), None),
     };
     let tcp_at = machine::monotonic_now();
     channel.begin(local);
@@ -169,7 +169,7 @@ async fn dial(path: &Path) -> Result<UnixStream, NetError> {
     }
 }
 
-async fn write(open: &mut Open, request: &Outgoing) -> std::io::Result<()> {
+async fn write(open: &mut Open, request: &RenderedRequest) -> std::io::Result<()> {
     for part in request.slices() {
         open.stream.write_all(open.channel.seal(part)).await?;
     }
@@ -177,7 +177,12 @@ async fn write(open: &mut Open, request: &Outgoing) -> std::io::Result<()> {
 }
 
 /// Sends one request and reads its response. Says whether the connection may carry another.
-async fn exchange(caller: &mut Caller, open: &mut Open, request: &Outgoing, buffer: &mut [u8]) -> bool {
+async fn exchange(
+    caller: &mut Caller,
+    open: &mut Open,
+    request: &RenderedRequest,
+    buffer: &mut [u8],
+) -> bool {
     // What the server answered before it closed is read even so.
     let unwritten = write(open, request).await.is_err();
     loop {

@@ -12,15 +12,15 @@ use linerate_net::{NetError, NetErrorKind, Time, dial_unix, machine};
 
 use super::caller::{Caller, Desk, Next, refuse_what_is_not_theirs};
 use super::channel::{Channel, NotOpened};
-use super::outgoing::Outgoing;
-use super::towards::{Place, Towards, Way, own_end};
+use super::outgoing::RenderedRequest;
+use super::towards::{CallersShared, ConnectPlace, Towards, own_end};
 use super::works::Works;
 use crate::engine::board::{Board, Common};
 use crate::outcome::{Client, Failure, Outcome};
 use crate::plan::Plan;
 use crate::route::Names;
 use crate::start::{StartError, Work};
-use crate::watch::Watch;
+use crate::watch::ThreadWatch;
 
 /// Stack of a thread. Reason: a thousand of them must fit.
 const STACK_BYTES: usize = 128 << 10;
@@ -37,7 +37,7 @@ pub(super) fn works(plan: &Plan, n: u32, common: &Arc<Common>) -> Result<Works, 
     let board = Arc::new(Board::sharing(common));
     let desk = Desk::new(plan, machine::monotonic_now(), Arc::clone(&board))?;
     let names = Names::of(plan);
-    let way = Way::of(plan, names.clone())?;
+    let way = CallersShared::of(plan, names.clone())?;
     let (plan, desk) = (plan.clone(), Arc::new(Mutex::new(desk)));
     let work: Work = Box::new(move || run(&plan, &way, desk, n));
     Ok(Works {
@@ -52,13 +52,13 @@ pub(super) fn works(plan: &Plan, n: u32, common: &Arc<Common>) -> Result<Works, 
 }
 
 /// Starts the threads, waits for them, and gathers what they cost.
-fn run(plan: &Plan, way: &Way, desk: Arc<Mutex<Desk>>, n: u32) -> Result<Outcome, String> {
+fn run(plan: &Plan, way: &CallersShared, desk: Arc<Mutex<Desk>>, n: u32) -> Result<Outcome, String> {
     let mut threads = Vec::new();
     for i in 0..n {
         let caller = Caller::new(Arc::clone(&desk), plan.per_connection);
         let (towards, timeout) = (way.towards(u64::from(i)), plan.timeout);
         let body = move || {
-            let watch = Watch::begin();
+            let watch = ThreadWatch::begin();
             drive(caller, towards, timeout);
             watch.end()
         };
@@ -84,7 +84,7 @@ struct Open {
 }
 
 fn drive(mut caller: Caller, mut towards: Towards, timeout: Duration) {
-    let mut request = Outgoing::default();
+    let mut request = RenderedRequest::default();
     let mut buffer = vec![0; 64 << 10];
     let mut connection: Option<Open> = None;
     loop {
@@ -140,13 +140,13 @@ fn connect(
     let (place, mut channel) = towards.next()?;
     let mut local = None;
     let mut stream = match place {
-        Place::Address(to) => {
+        ConnectPlace::Address(to) => {
             let stream = TcpStream::connect_timeout(&to, limit).map_err(connect_error)?;
             stream.set_nodelay(true)?;
             local = own_end(stream.local_addr().ok(), to)?;
             stream
         }
-        Place::Unix(path) => dial(&path, until)?,
+        ConnectPlace::Unix(path) => dial(&path, until)?,
     };
     stream.set_read_timeout(Some(timeout.min(SLICE)))?;
     stream.set_write_timeout(Some(timeout))?;
@@ -186,7 +186,7 @@ fn dial(path: &Path, until: Time) -> Result<TcpStream, NetError> {
 fn exchange(
     caller: &mut Caller,
     open: &mut Open,
-    request: &Outgoing,
+    request: &RenderedRequest,
     buffer: &mut [u8],
     timeout: Duration,
 ) -> bool {

@@ -14,17 +14,17 @@ use crate::start::StartError;
 
 /// State that all callers of a run share.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct CallersShared {
     addresses: Addresses,
     unix: Option<Arc<Path>>,
     route: Option<RouteTo>,
     layer: Option<Arc<Mutex<RouteLayer>>>,
 }
 
-impl Way {
-    pub(super) fn of(plan: &Plan, names: Option<Arc<Names>>) -> Result<Way, StartError> {
+impl CallersShared {
+    pub(super) fn of(plan: &Plan, names: Option<Arc<Names>>) -> Result<CallersShared, StartError> {
         let route = RouteTo::of(plan)?;
-        Ok(Way {
+        Ok(CallersShared {
             addresses: Addresses::new(&plan.target, names),
             unix: plan.route.unix.as_deref().map(Arc::from),
             layer: route.as_ref().map(|route| Arc::new(Mutex::new(route.layer()))),
@@ -53,12 +53,12 @@ impl Way {
 
 /// Where the connections of one caller go.
 pub(super) struct Towards {
-    way: Way,
+    way: CallersShared,
     nth: u64,
 }
 
 /// A place to connect to.
-pub(super) enum Place {
+pub(super) enum ConnectPlace {
     Address(SocketAddr),
     Unix(Arc<Path>),
 }
@@ -71,15 +71,15 @@ pub(super) fn own_end(local: Option<SocketAddr>, to: SocketAddr) -> Result<Optio
 
 impl Towards {
     /// Where the next connection goes, and what its bytes go through.
-    pub(super) fn next(&mut self) -> Result<(Place, Channel), NetError> {
+    pub(super) fn next(&mut self) -> Result<(ConnectPlace, Channel), NetError> {
         let to = self.way.addresses.pick(self.nth);
         let session = match &self.way.layer {
             Some(layer) => Some(layer.lock().unwrap_or_else(PoisonError::into_inner).session(to)?),
             None => None,
         };
         let place = match &self.way.unix {
-            Some(path) => Place::Unix(path.clone()),
-            None => Place::Address(to),
+            Some(path) => ConnectPlace::Unix(path.clone()),
+            None => ConnectPlace::Address(to),
         };
         Ok((place, Channel::new(session)))
     }

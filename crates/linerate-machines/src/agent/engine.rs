@@ -2,13 +2,18 @@
 //! own.
 
 use linerate_load::request_log::Sender;
-use linerate_load::{Outcome, Place, Plan, Running, Snapshot};
+use linerate_load::{Outcome, Plan, RunPlace, Running, Snapshot};
 
 /// Starts shares.
 pub trait ShareEngine: Send + Sync {
     /// Starts this place's part of a plan, or says why it cannot.
     /// With a `log`, each request is handed over.
-    fn start(&self, plan: Plan, place: Place, log: Option<Sender>) -> Result<Box<dyn RunningShare>, String>;
+    fn start(
+        &self,
+        plan: Plan,
+        place: RunPlace,
+        log: Option<Sender>,
+    ) -> Result<Box<dyn RunningShare>, String>;
 }
 
 /// A share that is being sent.
@@ -31,7 +36,12 @@ pub trait RunningShare: Send + Sync {
 pub struct LoadEngine;
 
 impl ShareEngine for LoadEngine {
-    fn start(&self, plan: Plan, place: Place, log: Option<Sender>) -> Result<Box<dyn RunningShare>, String> {
+    fn start(
+        &self,
+        plan: Plan,
+        place: RunPlace,
+        log: Option<Sender>,
+    ) -> Result<Box<dyn RunningShare>, String> {
         let started = match log {
             Some(log) => linerate_load::start_part_logged(plan, place, log),
             None => linerate_load::start_part(plan, place),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use linerate_load::request_log;
-use linerate_load::{Join, Outcome, Place, Plan};
+use linerate_load::{Join, Outcome, Plan, RunPlace};
 use linerate_net::{Time, machine};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -43,7 +43,7 @@ impl AgentState {
         plan: &Plan,
         go: u64,
         (share, takeover): (RunShare, Option<Takeover>),
-        place: Place,
+        place: RunPlace,
         superseded: watch::Receiver<bool>,
     ) {
         let run = &document.run;
@@ -195,14 +195,14 @@ impl AgentState {
 }
 
 /// The same place, unless its time is over: an agent that is late joins at the next whole second.
-fn in_time(place: Place, start: Time) -> Place {
+fn in_time(place: RunPlace, start: Time) -> RunPlace {
     let now = machine::monotonic_now();
     let join = place.join.unwrap_or(Join { at: Duration::ZERO, accounted: Duration::ZERO, sent: 0 });
     if start + join.at > now {
         return place;
     }
     let next = Duration::from_nanos(now.nanos_since(start)) + EARLY;
-    Place { join: Some(Join { at: Duration::from_secs(next.as_secs() + 1), ..join }), ..place }
+    RunPlace { join: Some(Join { at: Duration::from_secs(next.as_secs() + 1), ..join }), ..place }
 }
 
 /// Waits for the end of a second, of the run, or for the order to stop.

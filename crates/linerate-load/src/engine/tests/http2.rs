@@ -17,7 +17,7 @@ use linerate_net::stack::{Stack, StackOptions};
 use linerate_tls::PLAIN;
 
 use super::*;
-use crate::engine::responses::Reading;
+use crate::engine::responses::ResponseReading;
 use crate::plan::http::{Http, HttpOptions};
 use linerate_base::Random;
 
@@ -221,7 +221,7 @@ fn run_seed(seed: u64) {
     plan.requests = vec![request("GET"), request("POST")];
     plan.requests[1].body = Some("a body that waits for the window".into());
     let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(plan.http.h2_window));
-    let outcome = part().run_by::<_, Any<Reading>>(&plan, stack, PLAIN, board(), shared).unwrap();
+    let outcome = part().run_by::<_, Any<ResponseReading>>(&plan, stack, PLAIN, board(), shared).unwrap();
     server.join().unwrap().unwrap();
     let (r, c) = (outcome.requests, *processed.lock().unwrap());
     assert_eq!(r.sent, 300, "seed {seed}: {r:?}");
@@ -271,7 +271,7 @@ fn a_server_that_refuses_everything_ends_in_failures() {
         mem.serve(server(), Refuses(wild)).unwrap();
         let plan = Plan { depth: 5, stop: requests(20), resend, ..plan() };
         let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
-        let outcome = part().run_by::<_, Any<Reading>>(&plan, mem, PLAIN, board(), shared).unwrap();
+        let outcome = part().run_by::<_, Any<ResponseReading>>(&plan, mem, PLAIN, board(), shared).unwrap();
         let r = outcome.requests;
         let times = if resend == Resend::Never { 1 } else { 4 };
         let again = 20 * (times - 1);
@@ -319,7 +319,7 @@ fn a_stream_that_the_server_resets_has_failed() {
         mem.serve(server(), Resets(wild)).unwrap();
         let plan = Plan { depth: 5, stop: requests(1000), resend, requests: vec![request(method)], ..plan() };
         let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
-        let outcome = part().run_by::<_, Any<Reading>>(&plan, mem, PLAIN, board(), shared).unwrap();
+        let outcome = part().run_by::<_, Any<ResponseReading>>(&plan, mem, PLAIN, board(), shared).unwrap();
         let (r, failures) = (outcome.requests, &outcome.failures);
         assert_eq!((r.sent, r.failed, r.resent, r.unknown), (1000, 400, 0, 0), "{resend:?} {method}");
         assert_eq!((failures.count(Failure::Reset), failures.count(Failure::Truncated)), (300, 100));
@@ -401,7 +401,7 @@ fn a_request_that_breaks_its_connection_fails_and_no_other() {
             })
             .collect();
         let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
-        let outcome = part().run_by::<_, Any<Reading>>(&plan, mem, PLAIN, board(), shared).unwrap();
+        let outcome = part().run_by::<_, Any<ResponseReading>>(&plan, mem, PLAIN, board(), shared).unwrap();
         let (r, failures) = (outcome.requests, &outcome.failures);
         let how = format!("{by_go_away} {method} {resend:?}: {r:?} {:?}", failures.in_detail());
         assert_eq!((r.sent, r.sent), (200, r.answered + r.failed + r.unknown), "{how}");
@@ -440,7 +440,7 @@ fn a_server_that_goes_away_and_stays_silent_costs_time_outs_alone() {
     mem.serve(server(), Leaves(wild)).unwrap();
     let plan = Plan { timeout: 50 * MS, stop: requests(8), http: by_http2(), ..plan() };
     let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
-    let outcome = part().run_by::<_, Any<Reading>>(&plan, mem, PLAIN, board(), shared).unwrap();
+    let outcome = part().run_by::<_, Any<ResponseReading>>(&plan, mem, PLAIN, board(), shared).unwrap();
     let (failures, connections) = (&outcome.failures, &outcome.connections);
     assert_eq!(
         (outcome.requests.failed, failures.count(Failure::Timeout)),
@@ -477,7 +477,7 @@ fn a_body_that_the_window_holds_up_is_named() {
     plan.requests = vec![request("POST")];
     plan.requests[0].body = Some("x".repeat(20_000).into());
     let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
-    let outcome = part().run_by::<_, Any<Reading>>(&plan, mem, PLAIN, board(), shared).unwrap();
+    let outcome = part().run_by::<_, Any<ResponseReading>>(&plan, mem, PLAIN, board(), shared).unwrap();
     let (r, facts) = (outcome.requests, &outcome.http);
     assert_eq!((r.sent, r.sent), (12, r.answered + r.failed + r.unknown), "{r:?}");
     assert!(r.answered >= 3 && r.failed > 0, "{r:?} {:?}", outcome.failures.in_detail());
@@ -531,7 +531,7 @@ fn a_server_that_admits_no_streams_ends_the_run() {
         mem.serve(server(), Shuts(wild, admits)).unwrap();
         let plan = Plan { depth: 1, timeout: 50 * MS, stop: requests(8), ..plan() };
         let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
-        let outcome = part().run_by::<_, Any<Reading>>(&plan, mem, PLAIN, board(), shared).unwrap();
+        let outcome = part().run_by::<_, Any<ResponseReading>>(&plan, mem, PLAIN, board(), shared).unwrap();
         let r = outcome.requests;
         assert_eq!((r.answered, r.sent), (answered, r.answered + r.failed + r.unknown), "{r:?}");
         if admits == 0 {

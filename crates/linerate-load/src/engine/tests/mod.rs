@@ -17,7 +17,7 @@ use linerate_net::mem::{Accept, Cut, Mem, MemOptions};
 use super::board::{Board, Common};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Check, Expectation, Order, Pace, Plan, Rate, Request, Resend, Stop, Target};
-use crate::ways::Part;
+use crate::ways::CorePart;
 use peer::{Script, Seen};
 
 const MS: Duration = Duration::from_millis(1);
@@ -49,8 +49,8 @@ fn wire() -> MemOptions {
     MemOptions { latency: MS, ..MemOptions::default() }
 }
 
-fn part() -> Part {
-    Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None, gap: None }
+fn part() -> CorePart {
+    CorePart { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None, gap: None }
 }
 
 fn board() -> Arc<Board> {

@@ -56,7 +56,7 @@ fn run_within(
     let mut plan = plan.clone();
     plan.target.addresses = vec![server_of()];
     let part =
-        Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None, gap: None };
+        CorePart { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None, gap: None };
     let outcome = part.run(&plan, ours, Arc::new(Board::default())).unwrap();
     server.join().unwrap().unwrap();
     let r = outcome.requests;

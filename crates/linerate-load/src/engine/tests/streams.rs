@@ -11,7 +11,7 @@ use linerate_net::{Lent, NetError};
 use linerate_tls::PLAIN;
 
 use super::*;
-use crate::engine::responses::Reading;
+use crate::engine::responses::ResponseReading;
 
 /// Kinds of frames. Each is its kind, a number, a length and that many bytes.
 const SETTINGS: u8 = 0;
@@ -41,7 +41,7 @@ fn take_frame(carry: &mut Vec<u8>) -> Option<(u8, u32, Vec<u8>)> {
 struct Stream {
     run: Run,
     reader: ResponseReader,
-    reading: Reading,
+    reading: ResponseReading,
     first_byte: Option<Time>,
 }
 
@@ -93,7 +93,7 @@ impl Streams {
         Ok(sent)
     }
 
-    fn read<E: Responses<Reading = Reading>>(
+    fn read<E: Responses<Reading = ResponseReading>>(
         &mut self,
         now: Time,
         stream: u32,
@@ -129,7 +129,7 @@ impl Streams {
 }
 
 impl Conversation for Streams {
-    type Reading = Reading;
+    type Reading = ResponseReading;
     type Shared = HeadCache;
 
     fn new(_: &HeadCache) -> Streams {
@@ -169,14 +169,14 @@ impl Conversation for Streams {
             requests.write_h1(&run, last, &mut bytes)?;
             self.waiting.push_back(frame(MESSAGE, self.next, &bytes.0));
             let reader = ResponseReader::new(Limits::default());
-            let stream = Stream { run, reader, reading: Reading::default(), first_byte: None };
+            let stream = Stream { run, reader, reading: ResponseReading::default(), first_byte: None };
             self.open.insert(self.next, stream);
             self.next += 1;
         }
         self.flush(out)
     }
 
-    fn handle_bytes<E: Responses<Reading = Reading>>(
+    fn handle_bytes<E: Responses<Reading = ResponseReading>>(
         &mut self,
         now: Time,
         bytes: &[u8],
@@ -204,7 +204,7 @@ impl Conversation for Streams {
         if self.goes_away && self.open.is_empty() { Err(Loss::SaidClose) } else { Ok(()) }
     }
 
-    fn handle_end<E: Responses<Reading = Reading>>(&mut self, _: Time, _: &mut E) -> Loss {
+    fn handle_end<E: Responses<Reading = ResponseReading>>(&mut self, _: Time, _: &mut E) -> Loss {
         Loss::Closed
     }
 

@@ -19,7 +19,7 @@ use linerate_net::{Limits, Listener, NetError, NetErrorKind, Profile};
 use linerate_tls::{Identity, ServerOptions, ServerTls, TlsLayer, TlsSession};
 
 use super::*;
-use crate::plan::tls::{PemFile, Tls, TlsVersion, Trust};
+use crate::plan::tls::{PemFile, TargetTls, TlsVersion, Trust};
 use crate::route::RouteTo;
 use linerate_base::Random;
 
@@ -213,8 +213,13 @@ fn plan_of(random: &mut Random) -> Plan {
     let pem = PemFile { path: "cert.pem".to_owned(), text: SERVER.1.clone() };
     let version = [TlsVersion::Tls12, TlsVersion::Tls13][random.below(2) as usize];
     let resume = once_in(random, 2);
-    let tls =
-        Tls { trust: Trust::Pem(pem), least: version, most: version, resume, ..Tls::towards("localhost") };
+    let tls = TargetTls {
+        trust: Trust::Pem(pem),
+        least: version,
+        most: version,
+        resume,
+        ..TargetTls::towards("localhost")
+    };
     let expect = Expectation { body: Some(LAST.to_owned()), ..Expectation::default() };
     let get = Request { path: "/g{{seq}}".to_owned(), expect, ..request("GET") };
     let post = Request { path: "/p{{seq}}".to_owned(), ..Request { method: "POST".into(), ..get.clone() } };
@@ -254,7 +259,8 @@ fn play(seed: u64) -> Outcome {
     host.serve(SocketAddr::new(THEIRS, 443), server).unwrap();
     let server = thread::spawn(move || host.run(|| false));
     let route = RouteTo::of(&plan).unwrap();
-    let part = Part { core: 0, cores: 1, start: Time::ZERO, route, names: None, joining: None, gap: None };
+    let part =
+        CorePart { core: 0, cores: 1, start: Time::ZERO, route, names: None, joining: None, gap: None };
     let outcome = part.run(&plan, ours, board()).unwrap();
     server.join().unwrap().unwrap();
     let r = outcome.requests;

@@ -12,11 +12,11 @@ use crate::plan::limits::MAX_SHOWN_CHARS;
 pub struct FileError {
     path: String,
     message: String,
-    place: Option<Place>,
+    place: Option<PlanPlace>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct PlanPlace {
     line: usize,
     column: usize,
     /// The line, or what of it fits around the place; one character per column.
@@ -34,7 +34,7 @@ impl FileError {
 
     /// About the bytes `span` of `text`.
     pub(super) fn at(path: &Path, text: &str, span: Range<usize>, message: impl Into<String>) -> FileError {
-        FileError { place: Some(Place::of(text, span)), ..FileError::whole(path, message) }
+        FileError { place: Some(PlanPlace::of(text, span)), ..FileError::whole(path, message) }
     }
 
     /// Line, from 1; `None` when the error is about the whole file.
@@ -53,8 +53,8 @@ impl FileError {
     }
 }
 
-impl Place {
-    fn of(text: &str, span: Range<usize>) -> Place {
+impl PlanPlace {
+    fn of(text: &str, span: Range<usize>) -> PlanPlace {
         let start = floor_boundary(text, span.start);
         let end = floor_boundary(text, span.end).max(start);
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
@@ -66,7 +66,7 @@ impl Place {
         let skipped = if before + marked.min(20) > MAX_SHOWN_CHARS { before - 20.min(before) } else { 0 };
         let visible = |c: char| if c.is_control() { ' ' } else { c };
         let shown: String = line.chars().skip(skipped).take(MAX_SHOWN_CHARS).map(visible).collect();
-        Place {
+        PlanPlace {
             line: text[..line_start].matches('\n').count() + 1,
             column: before + 1,
             marked: marked.min((shown.chars().count() + 1).saturating_sub(before - skipped)).max(1),
@@ -84,7 +84,7 @@ fn floor_boundary(text: &str, at: usize) -> usize {
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(place) = &self.place else { return write!(f, "{}: {}", self.path, self.message) };
-        let Place { line, column, text, before, marked } = place;
+        let PlanPlace { line, column, text, before, marked } = place;
         let number = line.to_string();
         writeln!(f, "{}:{line}:{column}: {}", self.path, self.message)?;
         writeln!(f, "  {number} | {}", text.trim_end())?;
