@@ -8,7 +8,9 @@ use linerate_http::client::{
 };
 use linerate_http::client::{Fields as ResponseFields, HeadView};
 use linerate_http::h2::server::{Event, Heads, ResponseBlocks, ResponseHead, Server, ServerOptions};
-use linerate_http::h2::{self, Block, BlockCache, Client, ClientOptions, FRAME_HEAD, FrameHead, Lost, Sink};
+use linerate_http::h2::{
+    self, Block, BlockCache, Client, ClientOptions, FRAME_HEAD, FrameHead, Lost, ResponseSink,
+};
 use linerate_http::server::{
     self, AnswerFraming, AnswerHead, Fields, HeadReader, HeadWriter, HttpDate, Persistence,
 };
@@ -220,7 +222,7 @@ fn rendered(n: u64, target: &str, body: &str) {
 }
 
 fn requested(n: u64, stream: Vec<u8>) {
-    let mut reader = HeadReader::new(server::Limits::default());
+    let mut reader = HeadReader::new(server::RequestLimits::default());
     let (mut left, mut bytes) = (n, 0);
     while left > 0 {
         let mut input = black_box(&stream[..]);
@@ -273,7 +275,7 @@ fn piped(n: u64) {
 /// Counts responses.
 struct ResponseCounter(u64);
 
-impl Sink<'_, u64> for ResponseCounter {
+impl ResponseSink<'_, u64> for ResponseCounter {
     fn wants_parts(&self) -> bool {
         false
     }
@@ -347,7 +349,7 @@ fn asked(first: bool, stream: u32) -> Vec<u8> {
 }
 
 fn served(n: u64) {
-    let limits = server::Limits::default();
+    let limits = server::RequestLimits::default();
     let (mut heads, mut blocks) = (Heads::new(limits), ResponseBlocks::default());
     let mut server = Server::new(ServerOptions {
         streams: 128,

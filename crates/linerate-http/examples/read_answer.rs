@@ -7,7 +7,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use linerate_http::client::{End, HeadCache, Limits, Part, RequestSpec, ResponseReader, Template, Values};
+use linerate_http::client::{
+    CompleteResponse, HeadCache, Limits, Part, RequestSpec, ResponseReader, Template, Values,
+};
 use sha2::{Digest, Sha256};
 
 fn main() {
@@ -27,7 +29,7 @@ fn main() {
     println!(r#"{{"outcome":"{outcome}","status":{status},"body_sha":{sha},"error":{error}}}"#);
 }
 
-fn fetch(url: &str, method: &str, body: &mut Sha256) -> Result<End, String> {
+fn fetch(url: &str, method: &str, body: &mut Sha256) -> Result<CompleteResponse, String> {
     let rest = url.strip_prefix("http://").ok_or("only http:// is read here")?;
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let spec = RequestSpec {
@@ -45,7 +47,7 @@ fn fetch(url: &str, method: &str, body: &mut Sha256) -> Result<End, String> {
     read(&mut socket, &template, body)
 }
 
-fn read(socket: &mut TcpStream, template: &Template, body: &mut Sha256) -> Result<End, String> {
+fn read(socket: &mut TcpStream, template: &Template, body: &mut Sha256) -> Result<CompleteResponse, String> {
     let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(Limits::default()));
     let mut buffer = [0; 16 << 10];
     loop {

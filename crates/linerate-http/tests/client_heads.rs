@@ -1,11 +1,12 @@
 //! Heads that are compared instead of parsed, foreign peers, and both sides of every limit.
 
 use linerate_http::client::{
-    End, Expect, Fault, HeadCache, Limits, Part, ResponseErrorKind as Kind, ResponseReader, Speaks,
+    CompleteResponse, Expect, FaultySide, HeadCache, Limits, Part, ResponseErrorKind as Kind, ResponseReader,
+    Speaks,
 };
 
 /// Reads one response by parsing; panics on a fault.
-fn learn(cache: &mut HeadCache, stream: &str) -> End {
+fn learn(cache: &mut HeadCache, stream: &str) -> CompleteResponse {
     let mut reader = ResponseReader::new(Limits::default());
     let mut input = stream.as_bytes();
     loop {
@@ -266,7 +267,7 @@ fn a_head_known_under_wider_limits_is_still_refused() {
         let mut input = one.as_bytes();
         assert_eq!(reader.take_same(&mut cache, &mut input, 9), 0);
         let error = reader.next(&mut cache, &mut input, Expect::Usual).expect_err("beyond the limit");
-        assert_eq!(error.fault(), Fault::Limit);
+        assert_eq!(error.fault(), FaultySide::Limit);
         let mut reader = ResponseReader::new(limits);
         let (mut first, mut rest) = one.as_bytes().split_at(10);
         assert_eq!(reader.next(&mut cache, &mut first, Expect::Usual), Ok(None));
@@ -310,7 +311,7 @@ fn limit(stream: &str, within: Limits, beyond: Limits, kind: Kind) {
     }
     assert!(whole);
     assert_eq!(fault(stream, beyond), kind);
-    assert_eq!(kind.fault(), Fault::Limit);
+    assert_eq!(kind.fault(), FaultySide::Limit);
     assert!(kind.to_string().contains("our limit"), "{kind}");
 }
 

@@ -2,10 +2,10 @@
 //! responses: a test for each MUST, named by its section. Demands on requests are in
 //! `client_template.rs`.
 
-use linerate_http::client::fuzz::{Event, Transcript, read};
+use linerate_http::client::fuzz::{ReadEvent, Transcript, read};
 use linerate_http::client::{
-    End, Expect, Fault, HeadCache, Limits, Part, Pipeline, ResponseErrorKind as Kind, ResponseReader, Run,
-    TagMatch,
+    CompleteResponse, Expect, FaultySide, HeadCache, Limits, Part, Pipeline, ResponseErrorKind as Kind,
+    ResponseReader, Run, TagMatch,
 };
 
 /// Reads a stream that then ends: whole, byte by byte, and with cached heads. The results must be
@@ -45,9 +45,9 @@ fn fault(stream: impl AsRef<[u8]>) -> Kind {
     transcript.error.expect("a fault").kind
 }
 
-fn ends(transcript: &Transcript) -> Vec<End> {
-    let end = |event: &Event| match event {
-        Event::End(end, _) => Some(*end),
+fn ends(transcript: &Transcript) -> Vec<CompleteResponse> {
+    let end = |event: &ReadEvent| match event {
+        ReadEvent::End(end, _) => Some(*end),
         _ => None,
     };
     transcript.events.iter().filter_map(end).collect()
@@ -70,7 +70,7 @@ fn persists(stream: &[u8]) -> bool {
 #[test]
 fn rfc9112_2_2_messages_are_octets() {
     let transcript = usual(b"HTTP/1.1 200 \xe4\xff\r\nX: \xf0\x9f\x80\r\nContent-Length: 2\r\n\r\n\0\xff");
-    let Event::Head(200, _, fields) = &transcript.events[0] else { panic!("no head") };
+    let ReadEvent::Head(200, _, fields) = &transcript.events[0] else { panic!("no head") };
     assert_eq!(fields[0], (b"X".to_vec(), b"\xf0\x9f\x80".to_vec()));
     assert_eq!(transcript.answers().next(), Some((200, &b"\0\xff"[..])));
 }
@@ -161,7 +161,7 @@ fn rfc9112_5_1_field_names_are_case_insensitive() {
 fn rfc9112_5_1_white_space_around_a_value_is_no_part_of_it() {
     let transcript =
         usual("HTTP/1.1 200 OK\r\nX:\t a b \t\r\nEmpty: \t \r\nNone:\r\nContent-Length:1\r\n\r\nx");
-    let Event::Head(_, _, fields) = &transcript.events[0] else { panic!("no head") };
+    let ReadEvent::Head(_, _, fields) = &transcript.events[0] else { panic!("no head") };
     let values: Vec<&[u8]> = fields.iter().map(|(_, value)| &value[..]).collect();
     assert_eq!(values, [&b"a b"[..], b"", b"", b"1"]);
 }
@@ -169,7 +169,7 @@ fn rfc9112_5_1_white_space_around_a_value_is_no_part_of_it() {
 #[test]
 fn rfc9112_5_2_a_fold_is_replaced_by_spaces() {
     let transcript = usual("HTTP/1.1 200 OK\r\nX: a\r\n\t b\r\n c\r\nContent-Length:\r\n 2\r\n\r\nok");
-    let Event::Head(200, raw, fields) = &transcript.events[0] else { panic!("no head") };
+    let ReadEvent::Head(200, raw, fields) = &transcript.events[0] else { panic!("no head") };
     assert_eq!(fields[0].1, b"a  \t b   c");
     assert_eq!(fields[1].1, b"2");
     assert!(!raw.windows(3).any(|w| matches!(w, [b'\r', b'\n', b' ' | b'\t'])));
@@ -315,7 +315,7 @@ fn rfc9112_6_3_rule_6_a_short_body_is_incomplete() {
     let transcript = usual("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfour");
     let error = transcript.error.expect("a fault");
     assert_eq!(error.kind, Kind::TruncatedBody { missing: Some(6) });
-    assert_eq!((error.at, error.fault()), (4, Fault::Cut));
+    assert_eq!((error.at, error.fault()), (4, FaultySide::Cut));
     assert_eq!(transcript.rest, b"four");
 }
 
@@ -379,9 +379,9 @@ fn rfc9112_7_1_2_trailers_are_kept_apart_from_the_head() {
                   HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     let transcript = usual(stream);
     assert_eq!(owned(&transcript), [(200, "x".to_owned()), (200, String::new())]);
-    let Event::Head(_, _, head) = &transcript.events[0] else { panic!("no head") };
+    let ReadEvent::Head(_, _, head) = &transcript.events[0] else { panic!("no head") };
     assert_eq!(head.len(), 1);
-    let Event::Trailers(trailers) = &transcript.events[1] else { panic!("no trailers") };
+    let ReadEvent::Trailers(trailers) = &transcript.events[1] else { panic!("no trailers") };
     assert_eq!(trailers[1], (b"Sum".to_vec(), b"a   b".to_vec()));
 }
 
@@ -438,7 +438,7 @@ fn rfc9112_9_2_an_interim_answer_does_not_close_a_request() {
     assert_eq!(transcript.answers().count(), 1);
     assert!(matches!(
         transcript.events[..],
-        [Event::Interim(_), Event::Interim(_), Event::Head(..), Event::End(..)]
+        [ReadEvent::Interim(_), ReadEvent::Interim(_), ReadEvent::Head(..), ReadEvent::End(..)]
     ));
 }
 

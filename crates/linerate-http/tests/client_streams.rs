@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use linerate_http::client::fuzz::{Transcript, cut, read};
-use linerate_http::client::{Expect, Fault, HeadCache, Limits};
+use linerate_http::client::{Expect, FaultySide, HeadCache, Limits};
 use linerate_skips::{need, skip};
 use serde::Deserialize;
 
@@ -189,7 +189,7 @@ fn unfinished_streams_are_accepted_once_finished() {
     for case in cases().into_iter().filter(|c| UNFINISHED.contains(&&*c.id)) {
         let mut stream = case.stream();
         let cut_off = whole(&case, &stream).error.expect("a fault");
-        assert_eq!(cut_off.fault(), Fault::Cut, "{}", case.id);
+        assert_eq!(cut_off.fault(), FaultySide::Cut, "{}", case.id);
         stream.extend_from_slice(b"\r\n");
         let finished = whole(&case, &stream);
         assert_eq!((finished.answers().count(), finished.error), (1, None), "{}", case.id);

@@ -2,7 +2,7 @@
 //! requests.
 
 use linerate_http::client::{
-    Body, BodyPart, Expect, Place, Rendered, RequestSpec, Template, TemplateError, Values,
+    Body, BodyPart, Expect, Rendered, RequestPart, RequestSpec, Template, TemplateError, Values,
 };
 
 fn spec(method: &str, target: &str, fields: &[(&str, &str)], body: &str) -> RequestSpec {
@@ -127,7 +127,7 @@ fn random_numbers_depend_on_seed_number_and_place_alone() {
 fn slots_that_are_none_are_explained() {
     let body = |text: &str| spec("POST", "/", &[], text);
     let error = refused(&body("ab{{sek}}"), "known are seq, now_ms");
-    assert_eq!((error.place.clone(), error.at), (Place::Body, 2));
+    assert_eq!((error.place.clone(), error.at), (RequestPart::Body, 2));
     assert!(error.to_string().starts_with("the body, byte 2: unknown slot {{sek}}"), "{error}");
     refused(&body("{{users.nam}}"), "columns are users.id, users.name");
     refused(&body("{{seq"), "not closed");
@@ -135,9 +135,9 @@ fn slots_that_are_none_are_explained() {
     refused(&body("{{rand:a}}"), "rand:LOW-HIGH");
     refused(&body("{{rand:1-18446744073709551616}}"), "rand:LOW-HIGH");
     let error = refused(&spec("GET", "/{{x}}", &[], ""), "unknown slot");
-    assert_eq!((error.place, error.at), (Place::Target, 1));
+    assert_eq!((error.place, error.at), (RequestPart::Target, 1));
     let error = refused(&spec("GET", "/", &[("X", "  {{x}}")], ""), "unknown slot");
-    assert_eq!((error.place, error.at), (Place::Field("X".to_owned()), 2));
+    assert_eq!((error.place, error.at), (RequestPart::Field("X".to_owned()), 2));
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn idempotence_and_expectation_follow_the_method() {
 fn rfc9112_3_methods_are_tokens() {
     refused(&spec("", "/", &[], ""), "empty");
     for method in ["GE T", "GET ", "G\r\n", "GÄT", "{{seq}}"] {
-        assert_eq!(refused(&spec(method, "/", &[], ""), "one word").place, Place::Method);
+        assert_eq!(refused(&spec(method, "/", &[], ""), "one word").place, RequestPart::Method);
     }
 }
 
@@ -191,7 +191,7 @@ fn rfc9112_3_2_targets_hold_no_white_space_controls_or_fragment() {
         ("/{{{{ x", "%20", 5),
     ] {
         let error = refused(&spec("GET", target, &[], ""), hint);
-        assert_eq!((error.place, error.at), (Place::Target, at), "{target:?}");
+        assert_eq!((error.place, error.at), (RequestPart::Target, at), "{target:?}");
     }
 }
 

@@ -17,7 +17,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use linerate_http::client::{Expect, Fields, HeadView};
 use linerate_http::h2::fuzz::{Heard, read};
 use linerate_http::h2::{
-    Block, BlockCache, Client, ClientOptions, FrameHead, Lost, PREFACE, Sink, flag, kind,
+    Block, BlockCache, Client, ClientOptions, FrameHead, Lost, PREFACE, ResponseSink, flag, kind,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -359,7 +359,7 @@ struct Ears {
     ends: BTreeMap<usize, End>,
 }
 
-impl Sink<'_, usize> for Ears {
+impl ResponseSink<'_, usize> for Ears {
     fn wants_parts(&self) -> bool {
         self.parts
     }

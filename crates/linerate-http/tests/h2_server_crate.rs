@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use linerate_http::h2::Code;
 use linerate_http::h2::fuzz;
 use linerate_http::h2::server::{Event, Heads, ResponseBlocks, ResponseHead, Server, ServerOptions};
-use linerate_http::server::{Fields, HttpDate, Limits};
+use linerate_http::server::{Fields, HttpDate, RequestLimits};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -116,7 +116,7 @@ impl<'a> Serving<'a> {
     fn new(all: &'a [Exchange], options: ServerOptions) -> Serving<'a> {
         Serving {
             server: Server::new(options),
-            heads: Heads::new(Limits::default()),
+            heads: Heads::new(RequestLimits::default()),
             blocks: ResponseBlocks::default(),
             all,
             input: Vec::new(),
@@ -289,7 +289,7 @@ fn options(streams: u32, window: u32) -> ServerOptions {
         streams,
         stream_window: window,
         connection_window: 100_000,
-        head_list: Heads::new(Limits::default()).list_bytes(),
+        head_list: Heads::new(RequestLimits::default()).list_bytes(),
         resets_caused: 8,
         resets_at_once: 8,
     }

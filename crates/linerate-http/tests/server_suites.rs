@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
-use linerate_http::server::fuzz::{Reading, read_all};
-use linerate_http::server::{Fault, Limits};
+use linerate_http::server::fuzz::{ServerReading, read_all};
+use linerate_http::server::{Fault, RequestLimits};
 use linerate_skips::{need, skip};
 use serde_json::Value;
 
@@ -37,22 +37,22 @@ fn bytes(case: &Value, field: &str) -> Vec<u8> {
 }
 
 /// Reads the same at every cut; very long streams only at some.
-fn read(stream: &[u8]) -> Reading {
-    let whole = read_all(std::iter::once(stream), Limits::default());
+fn read(stream: &[u8]) -> ServerReading {
+    let whole = read_all(std::iter::once(stream), RequestLimits::default());
     let step = 1 + stream.len() / 2000;
     for cut in (1..stream.len()).step_by(step) {
         let (a, b) = stream.split_at(cut);
-        assert_eq!(whole, read_all([a, b].into_iter(), Limits::default()), "cut at {cut}");
+        assert_eq!(whole, read_all([a, b].into_iter(), RequestLimits::default()), "cut at {cut}");
     }
     if stream.len() < 10_000 {
-        assert_eq!(whole, read_all(stream.chunks(1), Limits::default()), "byte by byte");
+        assert_eq!(whole, read_all(stream.chunks(1), RequestLimits::default()), "byte by byte");
     }
     whole
 }
 
 /// The status of a server that answers 200 to every valid request; `None` while it waits for more
 /// bytes.
-fn status(reading: &Reading) -> Option<u64> {
+fn status(reading: &ServerReading) -> Option<u64> {
     match reading.fault {
         Some(fault) => Some(u64::from(fault.status())),
         None => reading.requests.first().map(|_| 200),

@@ -486,7 +486,7 @@ fn quoted(out: &mut Vec<u8>, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linerate_http::server::{HeadReader, Limits};
+    use linerate_http::server::{HeadReader, RequestLimits};
 
     fn line(format: LogFormat) -> String {
         line_of("", format)
@@ -495,7 +495,7 @@ mod tests {
     fn line_of(fields: &str, format: LogFormat) -> String {
         let start: &[u8] = b"GET /a?b HTTP/1.1\r\nHost: h\r\nUser-Agent: x\"y\\z\xe9\r\n";
         let text = [start, fields.as_bytes(), b"\r\n"].concat();
-        let (head, _) = HeadReader::new(Limits::default()).read(&text, 0).unwrap().unwrap();
+        let (head, _) = HeadReader::new(RequestLimits::default()).read(&text, 0).unwrap().unwrap();
         let line = Line {
             peer: "1.2.3.4:5".parse().unwrap(),
             head: Some(&head),

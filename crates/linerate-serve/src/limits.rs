@@ -32,7 +32,7 @@ pub(crate) const FLOWS_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Limits of a request.
-    pub request: linerate_http::server::Limits,
+    pub request: linerate_http::server::RequestLimits,
     /// Concurrent connections on one thread; more are closed at once. Reason: descriptors and
     /// memory are finite, and existing connections should be served well.
     pub connections: usize,
@@ -68,7 +68,7 @@ impl Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            request: linerate_http::server::Limits::default(),
+            request: linerate_http::server::RequestLimits::default(),
             connections: 200_000,
             header_time: Duration::from_secs(15),
             idle_time: Duration::from_secs(75),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use linerate_http::client::{Fields, HeadView};
-use linerate_http::h2::{Block, Code, Kept, Lost, Sink};
+use linerate_http::h2::{Block, Code, Lost, ResponseSink, StreamData};
 use linerate_net::Time;
 
 use crate::Run;
@@ -37,7 +37,7 @@ impl Request {
     }
 }
 
-impl Kept for Request {
+impl StreamData for Request {
     #[inline]
     fn nth(&self, n: u32) -> Request {
         let run = Run { first: self.run.first + u64::from(n), count: 1, ..self.run };
@@ -127,7 +127,7 @@ impl<'a, E: Responses> Hearing<'a, '_, E> {
     }
 }
 
-impl<'i, E: Responses> Sink<'i, Request> for Hearing<'_, 'i, E> {
+impl<'i, E: Responses> ResponseSink<'i, Request> for Hearing<'_, 'i, E> {
     #[inline]
     fn wants_parts(&self) -> bool {
         self.events.wants_parts()

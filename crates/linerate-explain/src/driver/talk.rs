@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use linerate_http::client::{Fields, HeadView};
-use linerate_http::h2::{Block, BlockCache, Client, ClientOptions, Lost as StreamLost, Sink};
+use linerate_http::h2::{Block, BlockCache, Client, ClientOptions, Lost as StreamLost, ResponseSink};
 
 use super::answer::Answering;
 
@@ -30,7 +30,7 @@ impl Hearing<'_> {
     }
 }
 
-impl<'i> Sink<'i, u32> for Hearing<'_> {
+impl<'i> ResponseSink<'i, u32> for Hearing<'_> {
     fn wants_parts(&self) -> bool {
         true
     }

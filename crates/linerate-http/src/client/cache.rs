@@ -19,7 +19,7 @@ use super::parse::{HeadFacts, is_value};
 /// The cached head that matched last is the *current* one.
 #[derive(Clone, Debug, Default)]
 pub struct HeadCache {
-    held: Vec<Held>,
+    held: Vec<CachedHead>,
     current: usize,
     /// Index of the head that the next new one replaces.
     oldest: usize,
@@ -28,7 +28,7 @@ pub struct HeadCache {
 
 /// A cached head.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct CachedHead {
     bytes: Vec<u8>,
     facts: HeadFacts,
     /// Masked places in order, without the Date value.
@@ -71,7 +71,7 @@ impl HeadCache {
 
     /// The current head, whose masked values may be those of an earlier response.
     pub fn head(&self) -> Option<HeadView<'_>> {
-        self.current().map(Held::view)
+        self.current().map(CachedHead::view)
     }
 
     /// The tag field's value in a head that
@@ -87,12 +87,12 @@ impl HeadCache {
     }
 
     #[inline]
-    pub(super) fn current(&self) -> Option<&Held> {
+    pub(super) fn current(&self) -> Option<&CachedHead> {
         self.held.get(self.current)
     }
 
     #[inline]
-    pub(super) fn current_mut(&mut self) -> Option<&mut Held> {
+    pub(super) fn current_mut(&mut self) -> Option<&mut CachedHead> {
         self.held.get_mut(self.current)
     }
 
@@ -113,7 +113,7 @@ impl HeadCache {
     /// Makes the cached head current that `carried` followed by `input` begins with, and returns
     /// how many bytes of `input` it takes. Masked values must be equal too.
     pub(super) fn select_carried(&mut self, carried: &[u8], input: &[u8]) -> Option<usize> {
-        let missing = |held: &Held| {
+        let missing = |held: &CachedHead| {
             let last = held.bytes.strip_prefix(carried)?;
             input.starts_with(last).then_some(last.len())
         };
@@ -133,7 +133,7 @@ impl HeadCache {
             }
             None if self.held.len() < HEADS_HELD => {
                 self.current = self.held.len();
-                self.held.push(Held::empty(facts.clone()));
+                self.held.push(CachedHead::empty(facts.clone()));
                 Differences::default()
             }
             None => {
@@ -151,9 +151,9 @@ impl HeadCache {
 /// Places of values in which two heads of the same shape differ, in order.
 type Differences = [Option<Range<u32>>; LEARNT_MASKS];
 
-impl Held {
-    fn empty(facts: HeadFacts) -> Held {
-        Held { bytes: Vec::new(), facts, masks: Vec::new(), whole: None }
+impl CachedHead {
+    fn empty(facts: HeadFacts) -> CachedHead {
+        CachedHead { bytes: Vec::new(), facts, masks: Vec::new(), whole: None }
     }
 
     #[inline]

@@ -8,7 +8,7 @@ const FEW_DIGITS: usize = 8;
 /// Progress within a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunks {
-    place: Place,
+    place: ChunkPlace,
     /// The size being read; later the rest of the chunk's data.
     left: u64,
     /// Bytes of the chunk-size line so far.
@@ -16,7 +16,7 @@ pub(super) struct Chunks {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ChunkPlace {
     /// Before the first digit.
     Start,
     /// Among the digits.
@@ -36,7 +36,7 @@ enum Place {
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step<'i> {
+pub(super) enum ChunkStep<'i> {
     /// Chunk data.
     Data(&'i [u8]),
     /// The last chunk's line is read: the trailer section follows.
@@ -47,40 +47,40 @@ pub(super) enum Step<'i> {
 
 impl Chunks {
     pub(super) fn new() -> Chunks {
-        Chunks { place: Place::Start, left: 0, line: 0 }
+        Chunks { place: ChunkPlace::Start, left: 0, line: 0 }
     }
 
     /// Bytes left of the current chunk, if its size is known.
     pub(super) fn missing(&self) -> Option<u64> {
-        (self.place == Place::Data).then_some(self.left)
+        (self.place == ChunkPlace::Data).then_some(self.left)
     }
 
     /// The next step in `input`, which is advanced.
-    pub(super) fn step<'i>(&mut self, input: &mut &'i [u8], line_limit: u16) -> Result<Step<'i>, Kind> {
+    pub(super) fn step<'i>(&mut self, input: &mut &'i [u8], line_limit: u16) -> Result<ChunkStep<'i>, Kind> {
         loop {
-            if self.place == Place::Data {
+            if self.place == ChunkPlace::Data {
                 let n = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len());
                 if n == 0 {
-                    return Ok(Step::More);
+                    return Ok(ChunkStep::More);
                 }
                 let (data, rest) = input.split_at(n);
                 *input = rest;
                 self.left -= n as u64;
                 if self.left == 0 {
-                    self.place = Place::DataCr;
+                    self.place = ChunkPlace::DataCr;
                 }
-                return Ok(Step::Data(data));
+                return Ok(ChunkStep::Data(data));
             }
             if let Some(last) = self.usual(input, line_limit) {
                 if last {
-                    return Ok(Step::Last);
+                    return Ok(ChunkStep::Last);
                 }
                 continue;
             }
-            let Some((&b, rest)) = input.split_first() else { return Ok(Step::More) };
+            let Some((&b, rest)) = input.split_first() else { return Ok(ChunkStep::More) };
             *input = rest;
             if self.byte(b, line_limit)? {
-                return Ok(Step::Last);
+                return Ok(ChunkStep::Last);
             }
         }
     }
@@ -89,12 +89,12 @@ impl Chunks {
     /// without extension. True after the last chunk's line. `None` for anything else, of which it
     /// reads nothing.
     fn usual(&mut self, input: &mut &[u8], line_limit: u16) -> Option<bool> {
-        if self.place == Place::DataCr {
+        if self.place == ChunkPlace::DataCr {
             *input = input.strip_prefix(b"\r\n")?;
             *self = Chunks::new();
             return Some(false);
         }
-        if self.place != Place::Start {
+        if self.place != ChunkPlace::Start {
             return None;
         }
         let (mut size, mut digits) = (0, 0);
@@ -110,19 +110,19 @@ impl Chunks {
             return None;
         }
         *input = rest;
-        *self = Chunks { place: Place::Data, left: size, line: 0 };
+        *self = Chunks { place: ChunkPlace::Data, left: size, line: 0 };
         Some(size == 0)
     }
 
     /// Handles one byte outside the data; true after the last chunk's line.
     fn byte(&mut self, b: u8, line_limit: u16) -> Result<bool, Kind> {
         match (self.place, b) {
-            (Place::DataCr, b'\r') => self.place = Place::DataLf,
-            (Place::DataLf, b'\n') => *self = Chunks::new(),
-            (Place::DataCr | Place::DataLf, _) => return Err(Kind::BadChunkEnd),
-            (Place::LineEnd, b'\n') if self.left == 0 => return Ok(true),
-            (Place::LineEnd, b'\n') => self.place = Place::Data,
-            (Place::LineEnd, _) => return Err(Kind::BadChunkSize),
+            (ChunkPlace::DataCr, b'\r') => self.place = ChunkPlace::DataLf,
+            (ChunkPlace::DataLf, b'\n') => *self = Chunks::new(),
+            (ChunkPlace::DataCr | ChunkPlace::DataLf, _) => return Err(Kind::BadChunkEnd),
+            (ChunkPlace::LineEnd, b'\n') if self.left == 0 => return Ok(true),
+            (ChunkPlace::LineEnd, b'\n') => self.place = ChunkPlace::Data,
+            (ChunkPlace::LineEnd, _) => return Err(Kind::BadChunkSize),
             _ => self.line_byte(b, line_limit)?,
         }
         Ok(false)
@@ -136,16 +136,16 @@ impl Chunks {
         }
         self.line += 1;
         self.place = match (self.place, b) {
-            (Place::Start | Place::Digits, b) if b.is_ascii_hexdigit() => {
+            (ChunkPlace::Start | ChunkPlace::Digits, b) if b.is_ascii_hexdigit() => {
                 let digit = (b as char).to_digit(16).map_or(0, u64::from);
                 self.left = self.left.checked_mul(16).ok_or(Kind::BadChunkSize)? | digit;
-                Place::Digits
+                ChunkPlace::Digits
             }
-            (Place::Start, _) => return Err(Kind::BadChunkSize),
-            (_, b'\r') => Place::LineEnd,
-            (Place::Digits | Place::Blank, b' ' | b'\t') => Place::Blank,
-            (Place::Digits | Place::Blank, b';') => Place::Extension,
-            (Place::Extension, b) if super::parse::in_value(b) => Place::Extension,
+            (ChunkPlace::Start, _) => return Err(Kind::BadChunkSize),
+            (_, b'\r') => ChunkPlace::LineEnd,
+            (ChunkPlace::Digits | ChunkPlace::Blank, b' ' | b'\t') => ChunkPlace::Blank,
+            (ChunkPlace::Digits | ChunkPlace::Blank, b';') => ChunkPlace::Extension,
+            (ChunkPlace::Extension, b) if super::parse::in_value(b) => ChunkPlace::Extension,
             _ => return Err(Kind::BadChunkSize),
         };
         Ok(())

@@ -77,7 +77,7 @@ pub enum ResponseErrorKind {
 
 /// Which side has to change something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum FaultySide {
     /// The peer, which broke a rule of HTTP/1.1.
     Peer,
     /// The peer or we: it exceeded our limit.
@@ -90,17 +90,17 @@ pub enum Fault {
 
 impl ResponseErrorKind {
     /// Which side has to change something.
-    pub fn fault(self) -> Fault {
+    pub fn fault(self) -> FaultySide {
         use ResponseErrorKind as K;
         match self {
-            K::NotHttp(_) => Fault::Protocol,
+            K::NotHttp(_) => FaultySide::Protocol,
             K::HeadTooLong(_)
             | K::TooManyFields(_)
             | K::ChunkLineTooLong(_)
             | K::TrailersTooLong(_)
-            | K::TooManyInterim(_) => Fault::Limit,
-            K::TruncatedHead | K::TruncatedBody { .. } => Fault::Cut,
-            _ => Fault::Peer,
+            | K::TooManyInterim(_) => FaultySide::Limit,
+            K::TruncatedHead | K::TruncatedBody { .. } => FaultySide::Cut,
+            _ => FaultySide::Peer,
         }
     }
 }
@@ -169,7 +169,7 @@ impl ResponseError {
     }
 
     /// Which side has to change something.
-    pub fn fault(&self) -> Fault {
+    pub fn fault(&self) -> FaultySide {
         self.kind.fault()
     }
 }

@@ -6,20 +6,20 @@ use linerate_base::mix;
 
 use super::limits::RANDOM_TEXT;
 use super::request::Values;
-use super::slots::Slot;
+use super::slots::TemplateSlot;
 
 /// A slot that is not just a number or cell: a source, and its filters in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Made {
-    pub(super) source: Source,
+    pub(super) source: SlotSource,
     pub(super) filters: Box<[Filter]>,
 }
 
 /// The source of a slot's text, before filters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    Plain(Slot),
-    /// A random UUID. `index` as in [`Slot::Random`].
+pub(super) enum SlotSource {
+    Plain(TemplateSlot),
+    /// A random UUID. `index` as in [`TemplateSlot::Random`].
     Uuid {
         index: u64,
     },
@@ -63,25 +63,25 @@ impl Made {
     /// The column it draws from.
     pub(super) fn column(&self) -> Option<usize> {
         match self.source {
-            Source::Plain(Slot::Column(column)) => Some(column),
+            SlotSource::Plain(TemplateSlot::Column(column)) => Some(column),
             _ => None,
         }
     }
 }
 
-impl Source {
+impl SlotSource {
     fn render(&self, v: &Values<'_>, out: &mut Vec<u8>) {
         match self {
-            Source::Plain(slot) => slot.render(v, out),
-            Source::Uuid { index } => uuid(v, *index, out),
-            Source::Text { count, index } => {
+            SlotSource::Plain(slot) => slot.render(v, out),
+            SlotSource::Uuid { index } => uuid(v, *index, out),
+            SlotSource::Text { count, index } => {
                 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
                 out.extend((0..*count as u64).map(|i| {
                     // The high half of the product is below 62.
                     LETTERS[((u128::from(noise(v, *index, i)) * 62) >> 64) as usize]
                 }));
             }
-            Source::Date(parts) => date(v.now_ms, parts, out),
+            SlotSource::Date(parts) => date(v.now_ms, parts, out),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The code of the fuzz targets, and of the tests that replay their corpus.
 
 use super::{
-    End, Expect, HeadCache, Limits, Part, Pipeline, RequestSpec, ResponseError, ResponseReader, Run,
-    TagMatch, Template, Values,
+    CompleteResponse, Expect, HeadCache, Limits, Part, Pipeline, RequestSpec, ResponseError, ResponseReader,
+    Run, TagMatch, Template, Values,
 };
 
 /// A name and its value.
@@ -11,7 +11,7 @@ pub type Field = (Vec<u8>, Vec<u8>);
 /// An event read from a stream. Content is joined, because its pieces depend on the cuts of the
 /// input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ReadEvent {
     /// The head of an interim response.
     Interim(Vec<u8>),
     /// The status, head and fields of a final response.
@@ -19,14 +19,14 @@ pub enum Event {
     /// Trailer fields.
     Trailers(Vec<Field>),
     /// The end of a response, and its content.
-    End(End, Vec<u8>),
+    End(CompleteResponse, Vec<u8>),
 }
 
 /// Everything read from a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transcript {
     /// The events in order.
-    pub events: Vec<Event>,
+    pub events: Vec<ReadEvent>,
     /// Content of a response that did not end.
     pub rest: Vec<u8>,
     /// The error that ended the reading, if not the stream's end.
@@ -37,7 +37,7 @@ impl Transcript {
     /// Status and content of the complete final responses.
     pub fn answers(&self) -> impl Iterator<Item = (u16, &[u8])> {
         self.events.iter().filter_map(|e| match e {
-            Event::End(end, body) => Some((end.status, &body[..])),
+            ReadEvent::End(end, body) => Some((end.status, &body[..])),
             _ => None,
         })
     }
@@ -114,7 +114,7 @@ fn take_same(
             Ok(Some(Part::Head(head))) => _ = note(Part::Head(head), read),
             other => panic!("taken, but {other:?}"),
         }
-        let end = End {
+        let end = CompleteResponse {
             status: cache.status(),
             reusable: true,
             head_bytes: raw.len() as u32,
@@ -130,24 +130,24 @@ fn take_same(
 fn note(part: Part<'_>, read: &mut Transcript) -> bool {
     let owned = |(name, value): (&[u8], &[u8])| (name.to_vec(), value.to_vec());
     match part {
-        Part::Interim(head) => read.events.push(Event::Interim(head.raw().to_vec())),
+        Part::Interim(head) => read.events.push(ReadEvent::Interim(head.raw().to_vec())),
         Part::Head(head) => {
             let fields: Vec<Field> = head.fields().map(owned).collect();
             for (name, _) in &fields {
                 assert!(head.get(name).is_some());
             }
             let _ = head.reason();
-            read.events.push(Event::Head(head.status(), head.raw().to_vec(), fields));
+            read.events.push(ReadEvent::Head(head.status(), head.raw().to_vec(), fields));
         }
         Part::Body(bytes) => {
             assert!(!bytes.is_empty(), "an empty part");
             read.rest.extend_from_slice(bytes);
         }
-        Part::Trailers(fields) => read.events.push(Event::Trailers(fields.map(owned).collect())),
+        Part::Trailers(fields) => read.events.push(ReadEvent::Trailers(fields.map(owned).collect())),
         Part::End(end) => {
             let body = std::mem::take(&mut read.rest);
             assert_eq!(end.body_bytes, body.len() as u64);
-            read.events.push(Event::End(end, body));
+            read.events.push(ReadEvent::End(end, body));
             return true;
         }
     }

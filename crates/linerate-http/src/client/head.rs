@@ -97,14 +97,14 @@ impl<'a> Fields<'a> {
     }
 
     /// Positions of the next field's name and value.
-    fn next_place(&mut self) -> Option<Line> {
+    fn next_place(&mut self) -> Option<FieldLine> {
         let start = self.pos;
         let rest = &self.raw[start..];
         let lf = memchr(b'\n', rest)?;
         let colon = memchr(b':', &rest[..lf])?;
         self.pos = start + lf + 1;
         let end = start + rest[..lf].strip_suffix(b"\r").map_or(lf, <[u8]>::len);
-        Some(Line { name: start..start + colon, value: trimmed(self.raw, start + colon + 1, end) })
+        Some(FieldLine { name: start..start + colon, value: trimmed(self.raw, start + colon + 1, end) })
     }
 }
 
@@ -118,13 +118,13 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// Positions of name and value of each field of an accepted head.
-pub(super) fn places(head: &[u8]) -> impl Iterator<Item = Line> {
+pub(super) fn places(head: &[u8]) -> impl Iterator<Item = FieldLine> {
     let mut fields = Fields { raw: head, pos: second_line(head) };
     std::iter::from_fn(move || fields.next_place())
 }
 
 /// The positions of a field line's parts.
-pub(super) struct Line {
+pub(super) struct FieldLine {
     pub(super) name: Range<usize>,
     pub(super) value: Range<usize>,
 }

@@ -44,12 +44,12 @@ mod template;
 
 pub use body::{Body, BodyPart};
 pub use cache::HeadCache;
-pub use error::{Fault, ResponseError, ResponseErrorKind, Speaks};
+pub use error::{FaultySide, ResponseError, ResponseErrorKind, Speaks};
 pub use framing::{Expect, FramingDoubt};
 pub use head::{Fields, HeadView};
 pub use limits::Limits;
 pub use pipeline::{Pipeline, Run, TagMatch};
-pub use request::{Place, Rendered, RequestSpec, TemplateError, Values};
-pub use response::{End, Part, ResponseReader};
+pub use request::{Rendered, RequestPart, RequestSpec, TemplateError, Values};
+pub use response::{CompleteResponse, Part, ResponseReader};
 pub use streamed::StreamTemplate;
 pub use template::{CellError, Template};

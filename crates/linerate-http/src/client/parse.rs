@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::error::{ResponseError, ResponseErrorKind as Kind};
 use super::framing::{Framing, FramingFields};
-use super::head::Line;
+use super::head::FieldLine;
 
 /// The facts of a head that further reading needs.
 #[derive(Clone, Debug)]
@@ -119,7 +119,7 @@ impl Lines<'_> {
 
     /// The next field line, or `None` at the empty line, which it skips.
     #[inline]
-    fn next(&mut self) -> Result<Option<Line>, ResponseError> {
+    fn next(&mut self) -> Result<Option<FieldLine>, ResponseError> {
         let (raw, start) = (self.raw, self.pos);
         let name = start + raw[start..].iter().take_while(|b| is_token(**b)).count();
         if name == start
@@ -138,7 +138,7 @@ impl Lines<'_> {
         }
         let end = value_end(raw, name + 1);
         self.pos = line_end(raw, end).ok_or_else(|| ResponseError::new(Kind::BadField, end))?;
-        Ok(Some(Line { name: start..name, value: trimmed(raw, name + 1, end) }))
+        Ok(Some(FieldLine { name: start..name, value: trimmed(raw, name + 1, end) }))
     }
 }
 

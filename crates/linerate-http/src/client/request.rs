@@ -58,7 +58,7 @@ pub struct Values<'a> {
 
 /// The part of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RequestPart {
     /// In the method.
     Method,
     /// In the target.
@@ -69,13 +69,13 @@ pub enum Place {
     Body,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for RequestPart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Method => f.write_str("the method"),
-            Place::Target => f.write_str("the target"),
-            Place::Field(name) => write!(f, "field {name:?}"),
-            Place::Body => f.write_str("the body"),
+            RequestPart::Method => f.write_str("the method"),
+            RequestPart::Target => f.write_str("the target"),
+            RequestPart::Field(name) => write!(f, "field {name:?}"),
+            RequestPart::Body => f.write_str("the body"),
         }
     }
 }
@@ -85,7 +85,7 @@ impl std::fmt::Display for Place {
 #[error("{place}, byte {at}: {problem}")]
 pub struct TemplateError {
     /// The part with the problem.
-    pub place: Place,
+    pub place: RequestPart,
     /// Bytes from the start of that part.
     pub at: usize,
     /// The fault, and how to mend it.
@@ -93,7 +93,7 @@ pub struct TemplateError {
 }
 
 impl TemplateError {
-    pub(super) fn new(place: &Place, at: usize, problem: impl Into<String>) -> TemplateError {
+    pub(super) fn new(place: &RequestPart, at: usize, problem: impl Into<String>) -> TemplateError {
         TemplateError { place: place.clone(), at, problem: problem.into() }
     }
 }

@@ -1,7 +1,7 @@
 //! Reads responses: bytes in, heads and bodies out, independent of how the bytes are cut.
 
-use super::cache::{HeadCache, Held};
-use super::chunked::{Chunks, Step};
+use super::cache::{CachedHead, HeadCache};
+use super::chunked::{ChunkStep, Chunks};
 use super::error::{ResponseError, ResponseErrorKind as Kind, Speaks};
 use super::framing::{Expect, Framing, switches};
 use super::head::{Fields, HeadView};
@@ -21,12 +21,12 @@ pub enum Part<'a> {
     /// The trailer fields, if there are any.
     Trailers(Fields<'a>),
     /// The response is complete.
-    End(End),
+    End(CompleteResponse),
 }
 
 /// A complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct CompleteResponse {
     /// The status code.
     pub status: u16,
     /// Whether the connection may carry another request, by version, Connection and framing (RFC
@@ -40,7 +40,7 @@ pub struct End {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum ResponseState {
     /// Between responses, or within a head.
     Head,
     Length(u64),
@@ -59,7 +59,7 @@ enum State {
 #[derive(Debug)]
 pub struct ResponseReader {
     limits: Limits,
-    state: State,
+    state: ResponseState,
     /// The received part of an incomplete head or trailer section.
     carry: Vec<u8>,
     scan: Scan,
@@ -78,7 +78,7 @@ impl ResponseReader {
     pub fn new(limits: Limits) -> ResponseReader {
         ResponseReader {
             limits,
-            state: State::Head,
+            state: ResponseState::Head,
             carry: Vec::new(),
             scan: Scan::default(),
             lent: false,
@@ -98,29 +98,30 @@ impl ResponseReader {
     /// Whether the last response is complete and nothing of the next one has been read.
     pub fn at_boundary(&self) -> bool {
         match self.state {
-            State::Head => self.interim == 0 && (self.carry.is_empty() || self.lent),
-            State::Closed => true,
+            ResponseState::Head => self.interim == 0 && (self.carry.is_empty() || self.lent),
+            ResponseState::Closed => true,
             _ => false,
         }
     }
 
     /// Whether part of a response has been read.
     pub fn in_answer(&self) -> bool {
-        !self.at_boundary() && !matches!(self.state, State::Failed(_))
+        !self.at_boundary() && !matches!(self.state, ResponseState::Failed(_))
     }
 
     /// Bytes still to come of the current body, if its Content-Length says how many.
     #[inline]
     pub fn body_ahead(&self) -> u64 {
-        if let State::Length(left) = self.state { left } else { 0 }
+        if let ResponseState::Length(left) = self.state { left } else { 0 }
     }
 
     /// Skips received bytes of the body unread. Must not exceed [`body_ahead`](Self::body_ahead).
     pub fn pass_over(&mut self, bytes: u64) {
-        if let State::Length(left) = self.state {
+        if let ResponseState::Length(left) = self.state {
             let bytes = bytes.min(left);
             self.body_bytes += bytes;
-            self.state = if bytes == left { State::Whole } else { State::Length(left - bytes) };
+            self.state =
+                if bytes == left { ResponseState::Whole } else { ResponseState::Length(left - bytes) };
         }
     }
 
@@ -132,7 +133,7 @@ impl ResponseReader {
 
     /// Whether the last response was the last on this connection.
     pub fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, ResponseState::Closed)
     }
 
     /// Returns the next part in `input`, which it advances. `None`: all of `input` is read, and
@@ -151,20 +152,20 @@ impl ResponseReader {
     ) -> Result<Option<Part<'a>>, ResponseError> {
         self.release();
         match self.state {
-            State::Head => self.next_head(cache, input, expect),
-            State::Length(left) => Ok(self.next_of_length(left, input)),
-            State::Chunks(chunks) => self.next_of_chunks(chunks, input),
-            State::Trailers => self.next_trailers(input),
-            State::UntilClose => Ok(take_all(input).map(|body| {
+            ResponseState::Head => self.next_head(cache, input, expect),
+            ResponseState::Length(left) => Ok(self.next_of_length(left, input)),
+            ResponseState::Chunks(chunks) => self.next_of_chunks(chunks, input),
+            ResponseState::Trailers => self.next_trailers(input),
+            ResponseState::UntilClose => Ok(take_all(input).map(|body| {
                 self.body_bytes += body.len() as u64;
                 Part::Body(body)
             })),
-            State::Whole => Ok(Some(Part::End(self.end()))),
-            State::Closed => {
+            ResponseState::Whole => Ok(Some(Part::End(self.end()))),
+            ResponseState::Closed => {
                 *input = &[];
                 Ok(None)
             }
-            State::Failed(error) => Err(error),
+            ResponseState::Failed(error) => Err(error),
         }
     }
 
@@ -228,26 +229,28 @@ impl ResponseReader {
     ///
     /// # Errors
     /// A response was truncated.
-    pub fn finish(&mut self) -> Result<Option<End>, ResponseError> {
+    pub fn finish(&mut self) -> Result<Option<CompleteResponse>, ResponseError> {
         self.release();
         let (kind, at) = match self.state {
-            State::Head if self.at_boundary() => {
-                self.state = State::Closed;
+            ResponseState::Head if self.at_boundary() => {
+                self.state = ResponseState::Closed;
                 return Ok(None);
             }
-            State::Closed => return Ok(None),
-            State::Whole | State::UntilClose => {
+            ResponseState::Closed => return Ok(None),
+            ResponseState::Whole | ResponseState::UntilClose => {
                 self.reusable = false;
                 return Ok(Some(self.end()));
             }
-            State::Failed(error) => return Err(error),
-            State::Head => match foreign(&self.carry, true) {
+            ResponseState::Failed(error) => return Err(error),
+            ResponseState::Head => match foreign(&self.carry, true) {
                 Some(what) => (Kind::NotHttp(what), 0),
                 None => (Kind::TruncatedHead, self.carry.len() as u64),
             },
-            State::Length(left) => (Kind::TruncatedBody { missing: Some(left) }, self.body_bytes),
-            State::Chunks(chunks) => (Kind::TruncatedBody { missing: chunks.missing() }, self.body_bytes),
-            State::Trailers => (Kind::TruncatedBody { missing: None }, self.body_bytes),
+            ResponseState::Length(left) => (Kind::TruncatedBody { missing: Some(left) }, self.body_bytes),
+            ResponseState::Chunks(chunks) => {
+                (Kind::TruncatedBody { missing: chunks.missing() }, self.body_bytes)
+            }
+            ResponseState::Trailers => (Kind::TruncatedBody { missing: None }, self.body_bytes),
         };
         self.fail(ResponseError { kind, at })
     }
@@ -266,15 +269,15 @@ impl ResponseReader {
     }
 
     fn fail<T>(&mut self, error: ResponseError) -> Result<T, ResponseError> {
-        self.state = State::Failed(error);
+        self.state = ResponseState::Failed(error);
         self.carry = Vec::new();
         Err(error)
     }
 
-    fn end(&mut self) -> End {
-        self.state = if self.reusable { State::Head } else { State::Closed };
+    fn end(&mut self) -> CompleteResponse {
+        self.state = if self.reusable { ResponseState::Head } else { ResponseState::Closed };
         self.interim = 0;
-        End {
+        CompleteResponse {
             status: self.status,
             reusable: self.reusable,
             head_bytes: self.head_bytes,
@@ -285,12 +288,12 @@ impl ResponseReader {
     /// Whether a response may begin here.
     #[inline]
     fn is_ready(&self) -> bool {
-        matches!(self.state, State::Head) && self.interim == 0 && self.carry.is_empty()
+        matches!(self.state, ResponseState::Head) && self.interim == 0 && self.carry.is_empty()
     }
 
     /// Whether a cached head, read under another reader's limits, is within ours.
     #[inline]
-    fn accepts(&self, held: &Held) -> bool {
+    fn accepts(&self, held: &CachedHead) -> bool {
         held.len() <= self.limits.head_bytes as usize && held.facts().fields <= self.limits.fields
     }
 
@@ -440,7 +443,7 @@ impl ResponseReader {
 
     fn head_part<'a>(&self, view: HeadView<'a>) -> Part<'a> {
         match self.state {
-            State::Head => Part::Interim(view),
+            ResponseState::Head => Part::Interim(view),
             _ => Part::Head(view),
         }
     }
@@ -484,10 +487,10 @@ impl ResponseReader {
         self.body_bytes = 0;
         self.reusable = persistent && framing != Framing::UntilClose && !switches(status, expect);
         self.state = match framing {
-            Framing::Length(0) | Framing::Bad(..) => State::Whole,
-            Framing::Length(n) => State::Length(n),
-            Framing::Chunked => State::Chunks(Chunks::new()),
-            Framing::UntilClose => State::UntilClose,
+            Framing::Length(0) | Framing::Bad(..) => ResponseState::Whole,
+            Framing::Length(n) => ResponseState::Length(n),
+            Framing::Chunked => ResponseState::Chunks(Chunks::new()),
+            Framing::UntilClose => ResponseState::UntilClose,
         };
     }
 
@@ -499,7 +502,8 @@ impl ResponseReader {
         let (body, rest) = input.split_at(n);
         *input = rest;
         self.body_bytes += n as u64;
-        self.state = if left == n as u64 { State::Whole } else { State::Length(left - n as u64) };
+        self.state =
+            if left == n as u64 { ResponseState::Whole } else { ResponseState::Length(left - n as u64) };
         Some(Part::Body(body))
     }
 
@@ -509,17 +513,17 @@ impl ResponseReader {
         input: &mut &'i [u8],
     ) -> Result<Option<Part<'a>>, ResponseError> {
         match chunks.step(input, self.limits.chunk_line_bytes) {
-            Ok(Step::Data(body)) => {
+            Ok(ChunkStep::Data(body)) => {
                 self.body_bytes += body.len() as u64;
-                self.state = State::Chunks(chunks);
+                self.state = ResponseState::Chunks(chunks);
                 Ok(Some(Part::Body(body)))
             }
-            Ok(Step::More) => {
-                self.state = State::Chunks(chunks);
+            Ok(ChunkStep::More) => {
+                self.state = ResponseState::Chunks(chunks);
                 Ok(None)
             }
-            Ok(Step::Last) => {
-                self.state = State::Trailers;
+            Ok(ChunkStep::Last) => {
+                self.state = ResponseState::Trailers;
                 self.next_trailers(input)
             }
             Err(kind) => self.fail(ResponseError { kind, at: self.body_bytes }),
@@ -549,7 +553,7 @@ impl ResponseReader {
         if let Err(error) = parse::trailers(&self.carry, self.limits.fields) {
             return self.fail(error);
         }
-        self.state = State::Whole;
+        self.state = ResponseState::Whole;
         Ok(Some(Part::Trailers(Fields::of_trailers(&self.carry))))
     }
 }

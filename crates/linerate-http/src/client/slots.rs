@@ -10,16 +10,16 @@ use super::request::{Rendered, Values};
 
 /// A part of a compiled request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum TemplatePiece {
     Literal(Box<[u8]>),
     /// A large literal, which is not copied.
     Shared(Arc<[u8]>, Range<usize>),
-    Slot(Slot),
+    Slot(TemplateSlot),
 }
 
 /// A part that changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum TemplateSlot {
     Seq,
     NowMs,
     /// `index`: the slot's number among the random ones of its template, so that two of them
@@ -33,23 +33,23 @@ pub(super) enum Slot {
     Made(Box<Made>),
 }
 
-impl Piece {
-    pub(super) fn literal(text: impl Into<Vec<u8>>) -> Piece {
-        Piece::Literal(text.into().into_boxed_slice())
+impl TemplatePiece {
+    pub(super) fn literal(text: impl Into<Vec<u8>>) -> TemplatePiece {
+        TemplatePiece::Literal(text.into().into_boxed_slice())
     }
 
     #[inline]
     pub(super) fn render(&self, v: &Values<'_>, out: &mut Vec<u8>) {
         match self {
-            Piece::Literal(bytes) => out.extend_from_slice(bytes),
-            Piece::Slot(slot) => slot.render(v, out),
-            Piece::Shared(bytes, range) => copied(&bytes[range.clone()], out),
+            TemplatePiece::Literal(bytes) => out.extend_from_slice(bytes),
+            TemplatePiece::Slot(slot) => slot.render(v, out),
+            TemplatePiece::Shared(bytes, range) => copied(&bytes[range.clone()], out),
         }
     }
 
     /// As `render`, but shared stretches go to `each`, after the bytes copied before them.
     pub(super) fn render_part(&self, v: &Values<'_>, out: &mut Vec<u8>, each: &mut impl FnMut(Rendered<'_>)) {
-        let Piece::Shared(bytes, range) = self else { return self.render(v, out) };
+        let TemplatePiece::Shared(bytes, range) = self else { return self.render(v, out) };
         if !out.is_empty() {
             each(Rendered::Copied(out));
             out.clear();
@@ -61,25 +61,25 @@ impl Piece {
     #[inline]
     pub(super) fn len(&self, v: &Values<'_>) -> usize {
         match self {
-            Piece::Literal(bytes) => bytes.len(),
-            Piece::Slot(Slot::Column(column)) => cell(v, *column).len(),
-            Piece::Slot(Slot::Made(made)) => {
+            TemplatePiece::Literal(bytes) => bytes.len(),
+            TemplatePiece::Slot(TemplateSlot::Column(column)) => cell(v, *column).len(),
+            TemplatePiece::Slot(TemplateSlot::Made(made)) => {
                 let mut text = Vec::new();
                 made.render(v, &mut text);
                 text.len()
             }
-            Piece::Slot(slot) => digits(slot.number(v)),
-            Piece::Shared(_, range) => range.len(),
+            TemplatePiece::Slot(slot) => digits(slot.number(v)),
+            TemplatePiece::Shared(_, range) => range.len(),
         }
     }
 
     /// The length of a literal, or a likely length of a slot.
     pub(super) fn len_hint(&self) -> usize {
         match self {
-            Piece::Literal(bytes) => bytes.len(),
-            Piece::Shared(_, range) => range.len(),
-            Piece::Slot(Slot::Column(_)) => 16,
-            Piece::Slot(_) => 20,
+            TemplatePiece::Literal(bytes) => bytes.len(),
+            TemplatePiece::Shared(_, range) => range.len(),
+            TemplatePiece::Slot(TemplateSlot::Column(_)) => 16,
+            TemplatePiece::Slot(_) => 20,
         }
     }
 }
@@ -90,12 +90,12 @@ fn copied(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-impl Slot {
+impl TemplateSlot {
     /// The column that it uses.
     pub(super) fn column(&self) -> Option<usize> {
         match self {
-            Slot::Column(column) => Some(*column),
-            Slot::Made(made) => made.column(),
+            TemplateSlot::Column(column) => Some(*column),
+            TemplateSlot::Made(made) => made.column(),
             _ => None,
         }
     }
@@ -103,8 +103,8 @@ impl Slot {
     #[inline]
     pub(super) fn render(&self, v: &Values<'_>, out: &mut Vec<u8>) {
         match self {
-            Slot::Column(column) => out.extend_from_slice(cell(v, *column)),
-            Slot::Made(made) => made.render(v, out),
+            TemplateSlot::Column(column) => out.extend_from_slice(cell(v, *column)),
+            TemplateSlot::Made(made) => made.render(v, out),
             slot => decimal(slot.number(v), out),
         }
     }
@@ -112,16 +112,16 @@ impl Slot {
     #[inline]
     fn number(&self, v: &Values<'_>) -> u64 {
         match self {
-            Slot::Seq => v.seq,
-            Slot::NowMs => v.now_ms,
-            Slot::Random { low, high, index } => {
+            TemplateSlot::Seq => v.seq,
+            TemplateSlot::NowMs => v.now_ms,
+            TemplateSlot::Random { low, high, index } => {
                 let noise = mix(v.seed ^ mix(v.seq ^ mix(*index)));
                 // The high half of the product spreads over the span; its bias is below 2^-64 times
                 // the span.
                 let span = u128::from(high - low) + 1;
                 low + ((u128::from(noise) * span) >> 64) as u64
             }
-            Slot::Column(_) | Slot::Made(_) => 0,
+            TemplateSlot::Column(_) | TemplateSlot::Made(_) => 0,
         }
     }
 }
@@ -173,22 +173,22 @@ const PAIRS: [u8; 200] = {
 };
 
 /// Joins consecutive literals and removes empty ones.
-pub(super) fn join(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut joined: Vec<Piece> = Vec::new();
+pub(super) fn join(pieces: Vec<TemplatePiece>) -> Vec<TemplatePiece> {
+    let mut joined: Vec<TemplatePiece> = Vec::new();
     let mut text = Vec::new();
     for piece in pieces {
         match piece {
-            Piece::Literal(bytes) => text.extend_from_slice(&bytes),
+            TemplatePiece::Literal(bytes) => text.extend_from_slice(&bytes),
             slot => {
                 if !text.is_empty() {
-                    joined.push(Piece::literal(std::mem::take(&mut text)));
+                    joined.push(TemplatePiece::literal(std::mem::take(&mut text)));
                 }
                 joined.push(slot);
             }
         }
     }
     if !text.is_empty() {
-        joined.push(Piece::literal(text));
+        joined.push(TemplatePiece::literal(text));
     }
     joined
 }

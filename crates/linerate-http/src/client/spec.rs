@@ -1,8 +1,8 @@
 //! Whether a request as written is a valid HTTP/1.1 message.
 
 use super::parse::{in_value, is_token};
-use super::request::{Place, RequestSpec, TemplateError};
-use super::slots::Piece;
+use super::request::{RequestPart, RequestSpec, TemplateError};
+use super::slots::TemplatePiece;
 
 /// Checks what does not depend on the slots: the method, the field names, and rules between fields.
 pub(super) fn check(spec: &RequestSpec) -> Result<(), TemplateError> {
@@ -18,7 +18,7 @@ pub(super) fn check(spec: &RequestSpec) -> Result<(), TemplateError> {
 pub(super) fn check_streamed(spec: &RequestSpec) -> Result<(), TemplateError> {
     method(&spec.method)?;
     if spec.method == "CONNECT" {
-        return Err(TemplateError::new(&Place::Method, 0, "CONNECT is not sent over HTTP/2"));
+        return Err(TemplateError::new(&RequestPart::Method, 0, "CONNECT is not sent over HTTP/2"));
     }
     for (name, _) in &spec.fields {
         field_name(name)?;
@@ -70,7 +70,7 @@ pub(super) fn closes(spec: &RequestSpec) -> bool {
 }
 
 fn method(method: &str) -> Result<(), TemplateError> {
-    let bad = |at, problem| Err(TemplateError::new(&Place::Method, at, problem));
+    let bad = |at, problem| Err(TemplateError::new(&RequestPart::Method, at, problem));
     if method.is_empty() {
         return bad(0, "the method is empty: write GET, POST ...");
     }
@@ -81,7 +81,7 @@ fn method(method: &str) -> Result<(), TemplateError> {
 }
 
 fn field_name(name: &str) -> Result<(), TemplateError> {
-    let bad = |at, problem| Err(TemplateError::new(&Place::Field(name.to_owned()), at, problem));
+    let bad = |at, problem| Err(TemplateError::new(&RequestPart::Field(name.to_owned()), at, problem));
     const NAME: &str = "a field name is one word of letters, digits and !#$%&'*+-.^_`|~ (RFC 9110, 5.1)";
     if name.is_empty() {
         return bad(0, NAME);
@@ -101,12 +101,12 @@ fn field_name(name: &str) -> Result<(), TemplateError> {
 }
 
 /// Checks the forms of RFC 9112, section 3.2. A slot at the beginning is checked with its row.
-pub(super) fn check_target(spec: &RequestSpec, pieces: &[Piece]) -> Result<(), TemplateError> {
-    let bad = |problem: &str| Err(TemplateError::new(&Place::Target, 0, problem));
+pub(super) fn check_target(spec: &RequestSpec, pieces: &[TemplatePiece]) -> Result<(), TemplateError> {
+    let bad = |problem: &str| Err(TemplateError::new(&RequestPart::Target, 0, problem));
     let text = match pieces {
         [] => return bad("the target is empty: write / for the root"),
-        [Piece::Literal(text), ..] => std::str::from_utf8(text).unwrap_or_default(),
-        [Piece::Slot(_) | Piece::Shared(..), ..] => return Ok(()),
+        [TemplatePiece::Literal(text), ..] => std::str::from_utf8(text).unwrap_or_default(),
+        [TemplatePiece::Slot(_) | TemplatePiece::Shared(..), ..] => return Ok(()),
     };
     let whole = pieces.len() == 1;
     match &*spec.method {
@@ -162,7 +162,7 @@ fn connection_options(spec: &RequestSpec) -> Result<(), TemplateError> {
 fn content(spec: &RequestSpec) -> Result<(), TemplateError> {
     if spec.method == "TRACE" {
         if !spec.body.is_empty() {
-            return Err(TemplateError::new(&Place::Body, 0, "TRACE has no body (RFC 9110, 9.3.8)"));
+            return Err(TemplateError::new(&RequestPart::Body, 0, "TRACE has no body (RFC 9110, 9.3.8)"));
         }
         for secret in ["Authorization", "Proxy-Authorization", "Cookie"] {
             if field(spec, secret).next().is_some() {
@@ -178,7 +178,7 @@ fn content(spec: &RequestSpec) -> Result<(), TemplateError> {
 }
 
 fn bad(name: &str, problem: &str) -> Result<(), TemplateError> {
-    Err(TemplateError::new(&Place::Field(name.to_owned()), 0, problem))
+    Err(TemplateError::new(&RequestPart::Field(name.to_owned()), 0, problem))
 }
 
 /// The values of the fields of that name.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::framing::Expect;
 use super::request::{Rendered, RequestSpec, TemplateError, Values};
 use super::slot_parser::Parser;
-use super::slots::{Piece, Slot};
+use super::slots::{TemplatePiece, TemplateSlot};
 use super::spec;
 use crate::h2::{field, field_name, length};
 
@@ -16,8 +16,8 @@ use crate::h2::{field, field_name, length};
 #[derive(Clone, Debug)]
 pub struct StreamTemplate {
     expect: Expect,
-    block: Vec<Part>,
-    body: Vec<Piece>,
+    block: Vec<FieldBlockPart>,
+    body: Vec<TemplatePiece>,
     /// The whole field block, if nothing in it changes.
     fixed: Option<Box<[u8]>>,
     /// The length of a body that does not vary.
@@ -26,11 +26,11 @@ pub struct StreamTemplate {
 
 /// A part of a field block.
 #[derive(Clone, Debug)]
-enum Part {
+enum FieldBlockPart {
     /// Fields, encoded.
     Fields(Vec<u8>),
     /// The value of a field whose name stands before it.
-    Value(Vec<Piece>),
+    Value(Vec<TemplatePiece>),
     /// The value of Content-Length.
     Length,
 }
@@ -62,19 +62,19 @@ impl StreamTemplate {
             }
         }
         let body = parser.body(spec)?;
-        block.field(b":method", vec![Piece::literal(spec.method.as_bytes())]);
-        block.field(b":scheme", vec![Piece::literal(if https { "https" } else { "http" })]);
+        block.field(b":method", vec![TemplatePiece::literal(spec.method.as_bytes())]);
+        block.field(b":scheme", vec![TemplatePiece::literal(if https { "https" } else { "http" })]);
         block.field(b":authority", authority.unwrap_or_default());
         block.field(b":path", target);
         for (name, pieces) in fields {
             block.field(name.as_bytes(), pieces);
         }
-        let varies = body.iter().any(|piece| matches!(piece, Piece::Slot(_)));
-        let len: usize = body.iter().map(Piece::len_hint).sum();
+        let varies = body.iter().any(|piece| matches!(piece, TemplatePiece::Slot(_)));
+        let len: usize = body.iter().map(TemplatePiece::len_hint).sum();
         if varies {
-            block.part(b"content-length", Part::Length);
+            block.part(b"content-length", FieldBlockPart::Length);
         } else if spec::announces_length(&spec.method, len) {
-            block.field(b"content-length", vec![Piece::literal(len.to_string())]);
+            block.field(b"content-length", vec![TemplatePiece::literal(len.to_string())]);
         }
         let (block, fixed) = block.end();
         Ok(StreamTemplate {
@@ -101,7 +101,7 @@ impl StreamTemplate {
     pub fn shared(&self) -> impl Iterator<Item = &Arc<[u8]>> {
         self.body
             .iter()
-            .filter_map(|piece| if let Piece::Shared(bytes, _) = piece { Some(bytes) } else { None })
+            .filter_map(|piece| if let TemplatePiece::Shared(bytes, _) = piece { Some(bytes) } else { None })
     }
 
     /// Appends the field block of a request.
@@ -111,9 +111,9 @@ impl StreamTemplate {
         }
         for part in &self.block {
             match part {
-                Part::Fields(bytes) => out.extend_from_slice(bytes),
-                Part::Value(pieces) => render_value(pieces, v, out),
-                Part::Length => {
+                FieldBlockPart::Fields(bytes) => out.extend_from_slice(bytes),
+                FieldBlockPart::Value(pieces) => render_value(pieces, v, out),
+                FieldBlockPart::Length => {
                     let len: usize = self.body.iter().map(|piece| piece.len(v)).sum();
                     let digits = len.to_string();
                     length(digits.len(), out);
@@ -135,9 +135,9 @@ impl StreamTemplate {
 }
 
 /// Appends a value's length and the value.
-fn render_value(pieces: &[Piece], v: &Values<'_>, out: &mut Vec<u8>) {
+fn render_value(pieces: &[TemplatePiece], v: &Values<'_>, out: &mut Vec<u8>) {
     // Text that is made from the time or at random is rendered once.
-    if pieces.iter().any(|piece| matches!(piece, Piece::Slot(Slot::Made(_)))) {
+    if pieces.iter().any(|piece| matches!(piece, TemplatePiece::Slot(TemplateSlot::Made(_)))) {
         let mut text = Vec::new();
         pieces.iter().for_each(|piece| piece.render(v, &mut text));
         length(text.len(), out);
@@ -150,31 +150,31 @@ fn render_value(pieces: &[Piece], v: &Values<'_>, out: &mut Vec<u8>) {
 /// A field block while it is compiled.
 #[derive(Default)]
 struct Block {
-    parts: Vec<Part>,
+    parts: Vec<FieldBlockPart>,
     /// Encoded fields that are not in `parts` yet.
     fields: Vec<u8>,
 }
 
 impl Block {
-    fn field(&mut self, name: &[u8], value: Vec<Piece>) {
+    fn field(&mut self, name: &[u8], value: Vec<TemplatePiece>) {
         match &value[..] {
             [] => field(name, b"", &mut self.fields),
-            [Piece::Literal(text)] => field(name, text, &mut self.fields),
-            _ => self.part(name, Part::Value(value)),
+            [TemplatePiece::Literal(text)] => field(name, text, &mut self.fields),
+            _ => self.part(name, FieldBlockPart::Value(value)),
         }
     }
 
     /// Adds a field whose value changes.
-    fn part(&mut self, name: &[u8], value: Part) {
+    fn part(&mut self, name: &[u8], value: FieldBlockPart) {
         field_name(name, &mut self.fields);
-        self.parts.push(Part::Fields(std::mem::take(&mut self.fields)));
+        self.parts.push(FieldBlockPart::Fields(std::mem::take(&mut self.fields)));
         self.parts.push(value);
     }
 
     /// Its parts; the only one, if nothing in it changes.
-    fn end(mut self) -> (Vec<Part>, Option<Box<[u8]>>) {
+    fn end(mut self) -> (Vec<FieldBlockPart>, Option<Box<[u8]>>) {
         let fixed = self.parts.is_empty().then(|| self.fields.as_slice().into());
-        self.parts.push(Part::Fields(self.fields));
+        self.parts.push(FieldBlockPart::Fields(self.fields));
         (self.parts, fixed)
     }
 }

@@ -6,7 +6,7 @@ use super::body::Body;
 use super::framing::Expect;
 use super::request::{Rendered, RequestSpec, TemplateError, Values};
 use super::slot_parser::{self, Parser};
-use super::slots::{self, Piece};
+use super::slots::{self, TemplatePiece};
 use super::spec;
 
 /// A compiled request.
@@ -28,8 +28,8 @@ use super::spec;
 #[derive(Clone, Debug)]
 pub struct Template {
     method: Box<str>,
-    head: Vec<Piece>,
-    body: Vec<Piece>,
+    head: Vec<TemplatePiece>,
+    body: Vec<TemplatePiece>,
     /// The whole request, if nothing in it changes.
     fixed: Option<Box<[u8]>>,
     /// The body's length varies: Content-Length is computed for each request, at the end of the
@@ -51,29 +51,29 @@ impl Template {
     pub fn compile(spec: &RequestSpec, columns: &[String]) -> Result<Template, TemplateError> {
         spec::check(spec)?;
         let mut parser = Parser::new(columns);
-        let mut head = vec![Piece::literal(format!("{} ", spec.method))];
+        let mut head = vec![TemplatePiece::literal(format!("{} ", spec.method))];
         head.extend(parser.target(spec)?);
-        head.push(Piece::literal(" HTTP/1.1\r\n"));
+        head.push(TemplatePiece::literal(" HTTP/1.1\r\n"));
         for (name, value) in &spec.fields {
-            head.push(Piece::literal(format!("{name}: ")));
+            head.push(TemplatePiece::literal(format!("{name}: ")));
             head.extend(parser.value(name, value)?);
-            head.push(Piece::literal("\r\n"));
+            head.push(TemplatePiece::literal("\r\n"));
         }
         let body = parser.body(spec)?;
-        let varying_length = body.iter().any(|p| matches!(p, Piece::Slot(_)));
+        let varying_length = body.iter().any(|p| matches!(p, TemplatePiece::Slot(_)));
         if varying_length {
-            head.push(Piece::literal("Content-Length: "));
+            head.push(TemplatePiece::literal("Content-Length: "));
         } else {
-            let length: usize = body.iter().map(Piece::len_hint).sum();
+            let length: usize = body.iter().map(TemplatePiece::len_hint).sum();
             if spec::announces_length(&spec.method, length) {
-                head.push(Piece::literal(format!("Content-Length: {length}\r\n")));
+                head.push(TemplatePiece::literal(format!("Content-Length: {length}\r\n")));
             }
-            head.push(Piece::literal("\r\n"));
+            head.push(TemplatePiece::literal("\r\n"));
         }
         let head = slots::join(head);
-        let hint = head.iter().chain(&body).map(Piece::len_hint).sum::<usize>() + 24;
+        let hint = head.iter().chain(&body).map(TemplatePiece::len_hint).sum::<usize>() + 24;
         let closes = spec::closes(spec);
-        let shares = body.iter().any(|piece| matches!(piece, Piece::Shared(..)));
+        let shares = body.iter().any(|piece| matches!(piece, TemplatePiece::Shared(..)));
         let mut template = Template {
             method: spec.method.as_str().into(),
             head,
@@ -84,7 +84,7 @@ impl Template {
             closes,
             hint,
         };
-        if template.head.iter().chain(&template.body).all(|p| matches!(p, Piece::Literal(_))) {
+        if template.head.iter().chain(&template.body).all(|p| matches!(p, TemplatePiece::Literal(_))) {
             let mut bytes = Vec::new();
             template.render(&Values { seq: 0, now_ms: 0, seed: 0, row: &[] }, &mut bytes);
             template.hint = bytes.len();
@@ -107,7 +107,7 @@ impl Template {
         let word = first.split(|b| !b.is_ascii_uppercase()).next().unwrap_or_default();
         let framed = matches!(word, b"HEAD" | b"CONNECT");
         let method = if framed { String::from_utf8_lossy(word).into_owned() } else { String::new() };
-        let shares = body.iter().any(|piece| matches!(piece, Piece::Shared(..)));
+        let shares = body.iter().any(|piece| matches!(piece, TemplatePiece::Shared(..)));
         let hint = bytes.len();
         let mut template = Template {
             method: method.into(),
@@ -147,7 +147,7 @@ impl Template {
     pub fn shared(&self) -> impl Iterator<Item = &Arc<[u8]>> {
         self.body
             .iter()
-            .filter_map(|piece| if let Piece::Shared(bytes, _) = piece { Some(bytes) } else { None })
+            .filter_map(|piece| if let TemplatePiece::Shared(bytes, _) = piece { Some(bytes) } else { None })
     }
 
     /// Renders one request stretch by stretch. `scratch` is memory for copied bytes; its contents
@@ -192,10 +192,10 @@ impl Template {
         let mut cell = Vec::new();
         for piece in &self.head {
             match piece {
-                Piece::Literal(bytes) => in_target &= !bytes.contains(&b'\n'),
+                TemplatePiece::Literal(bytes) => in_target &= !bytes.contains(&b'\n'),
                 // Only bodies have shared stretches.
-                Piece::Shared(..) => {}
-                Piece::Slot(slot) => {
+                TemplatePiece::Shared(..) => {}
+                TemplatePiece::Slot(slot) => {
                     let Some(column) = slot.column() else { continue };
                     if column >= row.len() {
                         return Err(CellError { column, at: 0, byte: None });

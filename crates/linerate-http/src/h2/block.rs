@@ -64,7 +64,7 @@ impl Block {
 
     /// Decodes a block.
     pub(super) fn decode(bytes: &[u8], decoder: &mut Decoder) -> Result<Block, HpackError> {
-        let mut reading = Reading::default();
+        let mut reading = BlockReading::default();
         decoder.decode(bytes, BLOCK_BYTES, |name, value| reading.field(name, value))?;
         Ok(reading.end(bytes))
     }
@@ -72,7 +72,7 @@ impl Block {
 
 /// A block while it is decoded.
 #[derive(Default)]
-struct Reading {
+struct BlockReading {
     text: Vec<u8>,
     status: Option<u16>,
     length: Option<u64>,
@@ -80,7 +80,7 @@ struct Reading {
     problem: Option<&'static str>,
 }
 
-impl Reading {
+impl BlockReading {
     fn field(&mut self, name: &[u8], value: &[u8]) {
         self.fields += 1;
         if let Err(problem) = self.read(name, value) {

@@ -12,9 +12,9 @@ use super::hpack::{Decoder, HpackError};
 use super::limits::{
     BLOCK_BYTES, BLOCK_FRAMES, FIRST_WINDOW, IDLE_FRAMES, INTERIM, LARGEST_WINDOW, OWN_FRAME_BYTES, WINDOW,
 };
-use super::reader::{FrameReader, Piece};
+use super::reader::{FramePiece, FrameReader};
 use super::settings::{self, Settings};
-use super::streams::{Kept, Phase, Stream, Streams};
+use super::streams::{Phase, Stream, StreamData, Streams};
 use super::{Code, H2Error};
 use crate::client::{Fields, HeadView};
 use late::LateFrames;
@@ -44,7 +44,7 @@ pub enum Lost {
 }
 
 /// Hears of responses. `S` is what the owner keeps of each stream.
-pub trait Sink<'i, S> {
+pub trait ResponseSink<'i, S> {
     /// Whether each response is to be handed over part by part.
     fn wants_parts(&self) -> bool;
 
@@ -119,7 +119,7 @@ pub struct Client<S> {
     faulty: Option<u32>,
 }
 
-impl<S: Kept> Client<S> {
+impl<S: StreamData> Client<S> {
     /// For a new connection. The preface and our settings are what it has to say first.
     pub fn new(options: ClientOptions) -> Client<S> {
         let mut control = Vec::with_capacity(PREFACE.len() + 64);
@@ -309,7 +309,7 @@ impl<S: Kept> Client<S> {
         &mut self,
         input: &'i [u8],
         blocks: &mut BlockCache,
-        sink: &mut impl Sink<'i, S>,
+        sink: &mut impl ResponseSink<'i, S>,
     ) -> Result<(), H2Error> {
         let mut input = input;
         // Taken out, since a frame may be lent from it.
@@ -319,13 +319,13 @@ impl<S: Kept> Client<S> {
                 self.take_same(&mut input, blocks, sink);
             }
             match reader.next(&mut input) {
-                Ok(Some(Piece::Data { head, content, first, last })) => {
+                Ok(Some(FramePiece::Data { head, content, first, last })) => {
                     if let Err(error) = self.data(head, content, (first, last), sink) {
                         self.faulty = Some(head.stream);
                         break Err(error);
                     }
                 }
-                Ok(Some(Piece::Frame(head, payload))) => {
+                Ok(Some(FramePiece::Frame(head, payload))) => {
                     if let Err(error) = self.frame(head, payload, blocks, sink) {
                         self.faulty = Some(head.stream);
                         break Err(error);
@@ -345,7 +345,7 @@ impl<S: Kept> Client<S> {
         head: FrameHead,
         payload: &[u8],
         blocks: &mut BlockCache,
-        sink: &mut impl Sink<'i, S>,
+        sink: &mut impl ResponseSink<'i, S>,
     ) -> Result<(), H2Error> {
         if self.assembly.is_some() {
             return self.continuation(head, payload, blocks, sink);
@@ -365,7 +365,7 @@ impl<S: Kept> Client<S> {
         &mut self,
         head: FrameHead,
         payload: &[u8],
-        sink: &mut impl Sink<'i, S>,
+        sink: &mut impl ResponseSink<'i, S>,
     ) -> Result<(), H2Error> {
         frame::check(&head)?;
         match head.kind {
@@ -412,7 +412,7 @@ impl<S: Kept> Client<S> {
         &mut self,
         head: FrameHead,
         bytes: u32,
-        sink: &mut impl Sink<'i, S>,
+        sink: &mut impl ResponseSink<'i, S>,
     ) -> Result<(), H2Error> {
         let bytes = i64::from(bytes & LARGEST_WINDOW);
         let largest = i64::from(LARGEST_WINDOW);
@@ -445,7 +445,12 @@ impl<S: Kept> Client<S> {
         Err(H2Error::protocol(format!("a frame on stream {id}, which was never opened")))
     }
 
-    fn reset<'i>(&mut self, head: FrameHead, code: Code, sink: &mut impl Sink<'i, S>) -> Result<(), H2Error> {
+    fn reset<'i>(
+        &mut self,
+        head: FrameHead,
+        code: Code,
+        sink: &mut impl ResponseSink<'i, S>,
+    ) -> Result<(), H2Error> {
         self.must_be_opened(head.stream)?;
         if let Some(stream) = self.remove(head.stream) {
             let begun = stream.has_begun();
@@ -465,7 +470,7 @@ impl<S: Kept> Client<S> {
     }
 
     /// Ends a stream on which the server broke the rules.
-    fn malformed<'i>(&mut self, id: u32, code: Code, why: &'static str, sink: &mut impl Sink<'i, S>) {
+    fn malformed<'i>(&mut self, id: u32, code: Code, why: &'static str, sink: &mut impl ResponseSink<'i, S>) {
         let Some(stream) = self.remove(id) else { return };
         self.put_reset(id, code);
         sink.lost(stream.data, Lost::Malformed(why), true);
@@ -478,7 +483,7 @@ impl<S: Kept> Client<S> {
         head: FrameHead,
         payload: &[u8],
         blocks: &mut BlockCache,
-        sink: &mut impl Sink<'i, S>,
+        sink: &mut impl ResponseSink<'i, S>,
     ) -> Result<(), H2Error> {
         let broken = || H2Error::protocol("a HEADERS frame is shorter than its padding and priority");
         let mut payload = frame::unpadded(head, payload).ok_or_else(broken)?;
@@ -499,7 +504,7 @@ impl<S: Kept> Client<S> {
         head: FrameHead,
         payload: &[u8],
         blocks: &mut BlockCache,
-        sink: &mut impl Sink<'i, S>,
+        sink: &mut impl ResponseSink<'i, S>,
     ) -> Result<(), H2Error> {
         let Some(mut assembly) = self.assembly.take() else { return Ok(()) };
         if head.kind != kind::CONTINUATION || head.stream != assembly.head.stream {
@@ -534,7 +539,7 @@ impl<S: Kept> Client<S> {
     /// Ends the stream of a field block that was dropped, because it is too long. The server broke no rule:
     /// `SETTINGS_MAX_HEADER_LIST_SIZE` is advisory (RFC 9113, section 10.5.1).
     #[cold]
-    fn too_long<'i>(&mut self, id: u32, sink: &mut impl Sink<'i, S>) -> Result<(), H2Error> {
+    fn too_long<'i>(&mut self, id: u32, sink: &mut impl ResponseSink<'i, S>) -> Result<(), H2Error> {
         let Some(stream) = self.remove(id) else {
             return self.late_block(id, None, false, sink);
         };
@@ -554,7 +559,7 @@ impl<S: Kept> Client<S> {
         head: FrameHead,
         bytes: &[u8],
         blocks: &mut BlockCache,
-        sink: &mut impl Sink<'i, S>,
+        sink: &mut impl ResponseSink<'i, S>,
     ) -> Result<(), H2Error> {
         let block = match blocks.get(bytes, &mut self.decoder) {
             Ok(block) => block,
@@ -609,7 +614,13 @@ impl<S: Kept> Client<S> {
 
     /// A response that came in one piece.
     #[inline]
-    fn whole<'i>(&mut self, id: u32, block: &Arc<Block>, body: &'i [u8], sink: &mut impl Sink<'i, S>) {
+    fn whole<'i>(
+        &mut self,
+        id: u32,
+        block: &Arc<Block>,
+        body: &'i [u8],
+        sink: &mut impl ResponseSink<'i, S>,
+    ) {
         let Some(mut stream) = self.remove(id) else { return };
         self.stop_upload(id, stream.uploads);
         self.idle_frames = 0;
@@ -638,7 +649,7 @@ impl<S: Kept> Client<S> {
         id: u32,
         status: u16,
         ends: bool,
-        sink: &mut impl Sink<'i, S>,
+        sink: &mut impl ResponseSink<'i, S>,
     ) -> Result<(), H2Error> {
         let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
         stream.interim += 1;
@@ -657,7 +668,7 @@ impl<S: Kept> Client<S> {
     }
 
     #[cold]
-    fn trailers<'i>(&mut self, id: u32, ends: bool, block: &Block, sink: &mut impl Sink<'i, S>) {
+    fn trailers<'i>(&mut self, id: u32, ends: bool, block: &Block, sink: &mut impl ResponseSink<'i, S>) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         let short = stream.content_left.is_some_and(|left| left > 0);
         let why = match () {
@@ -673,7 +684,7 @@ impl<S: Kept> Client<S> {
         self.malformed(id, Code::PROTOCOL_ERROR, why, sink);
     }
 
-    fn end<'i>(&mut self, id: u32, sink: &mut impl Sink<'i, S>) {
+    fn end<'i>(&mut self, id: u32, sink: &mut impl ResponseSink<'i, S>) {
         let Some(stream) = self.remove(id) else { return };
         self.stop_upload(id, stream.uploads);
         self.idle_frames = 0;
@@ -687,7 +698,7 @@ impl<S: Kept> Client<S> {
         head: FrameHead,
         content: &'i [u8],
         (first, last): (bool, bool),
-        sink: &mut impl Sink<'i, S>,
+        sink: &mut impl ResponseSink<'i, S>,
     ) -> Result<(), H2Error> {
         let id = head.stream;
         if self.assembly.is_some() {
@@ -763,7 +774,7 @@ impl<S: Kept> Client<S> {
 
     /// Counts a DATA frame against its stream's window. Says whether the stream continues.
     #[inline]
-    fn take_from_stream<'i>(&mut self, head: FrameHead, sink: &mut impl Sink<'i, S>) -> bool {
+    fn take_from_stream<'i>(&mut self, head: FrameHead, sink: &mut impl ResponseSink<'i, S>) -> bool {
         let window = self.options.window.min(LARGEST_WINDOW);
         // Until it has read our settings, the server knows the usual window.
         let most = if self.acknowledged { window } else { window.max(FIRST_WINDOW) };
@@ -784,7 +795,7 @@ impl<S: Kept> Client<S> {
 
 /// Hands out a head that was held back.
 #[inline]
-fn tell_head<'i, S>(stream: &mut Stream<S>, sink: &mut impl Sink<'i, S>) {
+fn tell_head<'i, S>(stream: &mut Stream<S>, sink: &mut impl ResponseSink<'i, S>) {
     if let Phase::Held(block) = std::mem::replace(&mut stream.phase, Phase::Told) {
         sink.head(&mut stream.data, &block.head());
     }

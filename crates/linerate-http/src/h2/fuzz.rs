@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::server::{Event, Heads, ResponseBlocks, ResponseHead, Server, ServerOptions};
-use super::{Block, BlockCache, Client, ClientOptions, H2Error, Lost, PREFACE, Sink};
+use super::{Block, BlockCache, Client, ClientOptions, H2Error, Lost, PREFACE, ResponseSink};
 use crate::client::{Expect, Fields, HeadView};
 use crate::server::{self, HttpDate};
 
@@ -35,21 +35,21 @@ pub struct Transcript {
     pub control: Vec<u8>,
 }
 
-struct Listening {
+struct FuzzListener {
     parts: bool,
     heard: Vec<Heard>,
     ended: Vec<(usize, Heard)>,
     surplus: u64,
 }
 
-impl Listening {
+impl FuzzListener {
     fn finish(&mut self, stream: usize) {
         let heard = std::mem::take(&mut self.heard[stream]);
         self.ended.push((stream, heard));
     }
 }
 
-impl Sink<'_, usize> for Listening {
+impl ResponseSink<'_, usize> for FuzzListener {
     fn wants_parts(&self) -> bool {
         self.parts
     }
@@ -105,7 +105,7 @@ pub fn read<'p>(
     }
     let mut blocks = BlockCache::new();
     let heard = vec![Heard::default(); requests];
-    let mut listening = Listening { parts, heard, ended: Vec::new(), surplus: 0 };
+    let mut listening = FuzzListener { parts, heard, ended: Vec::new(), surplus: 0 };
     let mut error = None;
     for piece in pieces {
         if let Err(e) = client.read(piece, &mut blocks, &mut listening) {
@@ -161,7 +161,7 @@ pub struct Asked {
 /// request has ended, or never, and whether content is released.
 pub fn serve<'p>(pieces: impl IntoIterator<Item = &'p [u8]>, options: ServerOptions) -> Served {
     let (mut server, mut served) = (Server::new(options), Served::default());
-    let (mut heads, mut blocks) = (Heads::new(server::Limits::default()), ResponseBlocks::default());
+    let (mut heads, mut blocks) = (Heads::new(server::RequestLimits::default()), ResponseBlocks::default());
     let (fields, date) = (server::Fields::new(), HttpDate::from_unix(0));
     let mut input = Vec::new();
     for piece in pieces {
@@ -245,7 +245,7 @@ pub fn requests(data: &[u8]) {
         streams: 8,
         stream_window: if how & 1 == 0 { 1 << 16 } else { 100 },
         connection_window: 1 << 16,
-        head_list: Heads::new(server::Limits::default()).list_bytes(),
+        head_list: Heads::new(server::RequestLimits::default()).list_bytes(),
         resets_caused: 8,
         resets_at_once: 8,
     };

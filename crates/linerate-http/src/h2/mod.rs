@@ -1,7 +1,7 @@
 //! HTTP/2 (RFC 9113), sans-IO: frames, field blocks and both ends of a connection.
 //!
 //! [`Client`] reads what a server sends, in pieces of any size, and reports responses to a
-//! [`Sink`]. Requests are written by [`Client::open`] and [`Client::write_data`]; what the protocol
+//! [`ResponseSink`]. Requests are written by [`Client::open`] and [`Client::write_data`]; what the protocol
 //! itself has to say (acknowledgements, windows) collects until [`Client::take_control`].
 //!
 //! A response's field block that equals an earlier one is not decoded again
@@ -60,7 +60,7 @@ mod streams;
 mod tests;
 
 pub use block::{Block, BlockCache};
-pub use client::{Client, ClientOptions, Lost, Sink};
+pub use client::{Client, ClientOptions, Lost, ResponseSink};
 pub use error::{Code, H2Error};
 pub use frame::{FRAME_HEAD, FrameHead, PREFACE, flag, kind};
 pub use hpack::field;
@@ -68,4 +68,4 @@ pub use hpack::{Decoder, HpackError};
 pub(crate) use hpack::{field_name, length};
 pub use limits::WINDOW;
 pub use settings::Settings;
-pub use streams::Kept;
+pub use streams::StreamData;

@@ -27,7 +27,7 @@ struct Rest {
 
 /// A frame, or a piece of one.
 #[derive(Debug)]
-pub(super) enum Piece<'c, 'i> {
+pub(super) enum FramePiece<'c, 'i> {
     /// A whole frame that is not DATA.
     Frame(FrameHead, &'c [u8]),
     /// Content of a DATA frame; `first`: nothing of the frame was handed out before; `last`: the
@@ -41,7 +41,7 @@ impl FrameReader {
     pub(super) fn next<'c, 'i: 'c>(
         &'c mut self,
         input: &mut &'i [u8],
-    ) -> Result<Option<Piece<'c, 'i>>, H2Error> {
+    ) -> Result<Option<FramePiece<'c, 'i>>, H2Error> {
         if self.spent {
             self.carry.clear();
             self.spent = false;
@@ -71,14 +71,14 @@ impl FrameReader {
             return Ok(None);
         };
         *input = behind;
-        Ok(Some(Piece::Frame(head, payload)))
+        Ok(Some(FramePiece::Frame(head, payload)))
     }
 
     /// Reads the rest of a frame whose beginning is in `carry`.
     fn next_carried<'c, 'i: 'c>(
         &'c mut self,
         input: &mut &'i [u8],
-    ) -> Result<Option<Piece<'c, 'i>>, H2Error> {
+    ) -> Result<Option<FramePiece<'c, 'i>>, H2Error> {
         self.fill(FRAME_HEAD, input);
         let Some(bytes) = self.carry.first_chunk::<FRAME_HEAD>().copied() else { return Ok(None) };
         let head = self.head(&bytes)?;
@@ -98,7 +98,7 @@ impl FrameReader {
             return Ok(None);
         }
         self.spent = true;
-        Ok(Some(Piece::Frame(head, &self.carry[FRAME_HEAD..])))
+        Ok(Some(FramePiece::Frame(head, &self.carry[FRAME_HEAD..])))
     }
 
     /// Moves bytes of the input to `carry`, until that has `wanted` bytes.
@@ -173,7 +173,7 @@ impl FrameReader {
         mut rest: Rest,
         first: bool,
         input: &mut &'i [u8],
-    ) -> Option<Piece<'c, 'i>> {
+    ) -> Option<FramePiece<'c, 'i>> {
         let (content, behind) = input.split_at(input.len().min(rest.content as usize));
         rest.content -= content.len() as u32;
         let (padding, behind) = behind.split_at(match rest.content {
@@ -187,6 +187,6 @@ impl FrameReader {
         if content.is_empty() && !first && !last {
             return None;
         }
-        Some(Piece::Data { head: rest.head, content, first, last })
+        Some(FramePiece::Data { head: rest.head, content, first, last })
     }
 }

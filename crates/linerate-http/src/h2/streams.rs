@@ -13,7 +13,7 @@ use super::Block;
 use super::limits::LAST_STREAM;
 
 /// The owner's data of a stream, or of several that were opened together.
-pub trait Kept {
+pub trait StreamData {
     /// The data of the stream that was opened `n` after the first of a group, where `self` is the data of
     /// the whole group.
     #[must_use]
@@ -23,7 +23,7 @@ pub trait Kept {
 /// Numbers that count up.
 macro_rules! numbers_are_kept {
     ($($number:ty),*) => {$(
-        impl Kept for $number {
+        impl StreamData for $number {
             fn nth(&self, n: u32) -> Self {
                 self + n as $number
             }
@@ -96,7 +96,7 @@ impl<S> Stream<S> {
 
 /// The open streams of those that were opened together: `count` from number `first` on.
 #[derive(Debug)]
-struct Row<S> {
+struct StreamRow<S> {
     first: u32,
     count: u32,
     /// How many of them there were before.
@@ -104,7 +104,7 @@ struct Row<S> {
     data: S,
 }
 
-impl<S: Kept> Row<S> {
+impl<S: StreamData> StreamRow<S> {
     fn has(&self, id: u32) -> bool {
         id >= self.first && (id - self.first) / 2 < self.count
     }
@@ -146,7 +146,7 @@ const EMPTY_ROWS: usize = 16;
 #[derive(Debug)]
 pub(super) struct Streams<S> {
     /// In the order of their numbers. The first has streams; others may have none left.
-    rows: VecDeque<Row<S>>,
+    rows: VecDeque<StreamRow<S>>,
     alone: HashMap<u32, Stream<S>, BuildHasherDefault<NumberHasher>>,
     open: u32,
     next: u32,
@@ -158,7 +158,7 @@ impl<S> Default for Streams<S> {
     }
 }
 
-impl<S: Kept> Streams<S> {
+impl<S: StreamData> Streams<S> {
     /// Streams that are open.
     #[inline]
     pub(super) fn open(&self) -> u32 {
@@ -183,7 +183,7 @@ impl<S: Kept> Streams<S> {
         let first = self.next;
         self.next += 2 * count;
         self.open += count;
-        self.rows.push_back(Row { first, count, gone: 0, data });
+        self.rows.push_back(StreamRow { first, count, gone: 0, data });
         first
     }
 

@@ -154,7 +154,7 @@ fn bodies_obey_both_windows() {
 /// Counts surplus responses.
 struct Surplus(u64);
 
-impl<S> Sink<'_, S> for Surplus {
+impl<S> ResponseSink<'_, S> for Surplus {
     fn wants_parts(&self) -> bool {
         false
     }
@@ -172,7 +172,7 @@ impl<S> Sink<'_, S> for Surplus {
 
 struct Nobody;
 
-impl<S> Sink<'_, S> for Nobody {
+impl<S> ResponseSink<'_, S> for Nobody {
     fn wants_parts(&self) -> bool {
         false
     }

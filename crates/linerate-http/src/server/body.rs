@@ -7,11 +7,11 @@ use super::bytes::is_token_byte;
 use super::bytes::is_value_byte;
 use super::fault::Fault;
 use super::head::{Framing, field_line, line};
-use super::limits::Limits;
+use super::limits::RequestLimits;
 
 /// The result of one step over received bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct BodyStep {
     /// Bytes consumed; pass the rest again.
     pub consumed: usize,
     /// The range of a piece of the body in the given bytes; may be empty.
@@ -23,8 +23,8 @@ pub struct Step {
 /// Reads one request body. Sans-IO: each call consumes as many of the given bytes as it can.
 #[derive(Debug)]
 pub struct BodyReader {
-    state: State,
-    limits: Limits,
+    state: BodyState,
+    limits: RequestLimits,
     /// Bytes of the body so far.
     received: u64,
     /// Bytes of the current chunk-size line, and of extensions in all of them.
@@ -34,7 +34,7 @@ pub struct BodyReader {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BodyState {
     Length(u64),
     Size { value: u64, digits: u8 },
     Extension { value: u64, at: Ext },
@@ -68,12 +68,12 @@ impl BodyReader {
     ///
     /// # Errors
     /// [`Fault::BodyTooLarge`] if the announced length exceeds the limit.
-    pub fn new(framing: Framing, limits: &Limits) -> Result<BodyReader, Fault> {
+    pub fn new(framing: Framing, limits: &RequestLimits) -> Result<BodyReader, Fault> {
         let state = match framing {
-            Framing::None | Framing::Length(0) => State::Ended,
+            Framing::None | Framing::Length(0) => BodyState::Ended,
             Framing::Length(n) if n > limits.body => return Err(Fault::BodyTooLarge),
-            Framing::Length(n) => State::Length(n),
-            Framing::Chunked => State::Size { value: 0, digits: 0 },
+            Framing::Length(n) => BodyState::Length(n),
+            Framing::Chunked => BodyState::Size { value: 0, digits: 0 },
         };
         Ok(BodyReader {
             state,
@@ -87,7 +87,7 @@ impl BodyReader {
 
     /// Whether all of it was read.
     pub fn is_ended(&self) -> bool {
-        self.state == State::Ended
+        self.state == BodyState::Ended
     }
 
     /// The trailer fields, once the body has ended. Fields that are forbidden in trailers (framing,
@@ -105,27 +105,27 @@ impl BodyReader {
     /// # Errors
     /// A [`Fault`]: respond with its status and close. The verdict does not depend on how the bytes
     /// were cut.
-    pub fn step(&mut self, bytes: &[u8]) -> Result<Step, Fault> {
+    pub fn step(&mut self, bytes: &[u8]) -> Result<BodyStep, Fault> {
         let mut at = 0;
         loop {
             match self.state {
-                State::Ended => return Ok(Step { consumed: at, data: at..at, ended: true }),
-                State::Length(left) | State::Data { left } if at < bytes.len() => {
+                BodyState::Ended => return Ok(BodyStep { consumed: at, data: at..at, ended: true }),
+                BodyState::Length(left) | BodyState::Data { left } if at < bytes.len() => {
                     let n = left.min((bytes.len() - at) as u64);
                     self.state = match (self.state, left - n) {
-                        (State::Length(_), 0) => State::Ended,
-                        (State::Length(_), left) => State::Length(left),
-                        (_, 0) => State::DataCr,
-                        (_, left) => State::Data { left },
+                        (BodyState::Length(_), 0) => BodyState::Ended,
+                        (BodyState::Length(_), left) => BodyState::Length(left),
+                        (_, 0) => BodyState::DataCr,
+                        (_, left) => BodyState::Data { left },
                     };
                     let end = at + n as usize;
-                    return Ok(Step { consumed: end, data: at..end, ended: self.is_ended() });
+                    return Ok(BodyStep { consumed: end, data: at..end, ended: self.is_ended() });
                 }
-                State::Trailer => match self.trailer_line(&bytes[at..])? {
+                BodyState::Trailer => match self.trailer_line(&bytes[at..])? {
                     Some(n) => at += n,
-                    None => return Ok(Step { consumed: bytes.len(), data: at..at, ended: false }),
+                    None => return Ok(BodyStep { consumed: bytes.len(), data: at..at, ended: false }),
                 },
-                _ if at == bytes.len() => return Ok(Step { consumed: at, data: at..at, ended: false }),
+                _ if at == bytes.len() => return Ok(BodyStep { consumed: at, data: at..at, ended: false }),
                 _ => {
                     self.framing_byte(bytes[at])?;
                     at += 1;
@@ -137,12 +137,12 @@ impl BodyReader {
     /// A byte between chunks.
     fn framing_byte(&mut self, b: u8) -> Result<(), Fault> {
         self.state = match (self.state, b) {
-            (State::Size { value, digits }, _) => return self.size_byte(value, digits, b),
-            (State::Extension { value, at }, _) => return self.extension_byte(value, at, b),
-            (State::SizeLf { value }, b'\n') => return self.size_complete(value),
-            (State::SizeLf { .. }, _) => return Err(Fault::ChunkSize),
-            (State::DataCr, b'\r') => State::DataLf,
-            (State::DataLf, b'\n') => State::Size { value: 0, digits: 0 },
+            (BodyState::Size { value, digits }, _) => return self.size_byte(value, digits, b),
+            (BodyState::Extension { value, at }, _) => return self.extension_byte(value, at, b),
+            (BodyState::SizeLf { value }, b'\n') => return self.size_complete(value),
+            (BodyState::SizeLf { .. }, _) => return Err(Fault::ChunkSize),
+            (BodyState::DataCr, b'\r') => BodyState::DataLf,
+            (BodyState::DataLf, b'\n') => BodyState::Size { value: 0, digits: 0 },
             _ => return Err(Fault::ChunkEnd),
         };
         Ok(())
@@ -161,14 +161,14 @@ impl BodyReader {
             if digits == 15 {
                 return Err(Fault::ChunkSize);
             }
-            self.state = State::Size { value: value << 4 | u64::from(digit), digits: digits + 1 };
+            self.state = BodyState::Size { value: value << 4 | u64::from(digit), digits: digits + 1 };
             return Ok(());
         }
         self.state = match b {
             _ if digits == 0 => return Err(Fault::ChunkSize),
-            b'\r' => State::SizeLf { value },
-            b';' => State::Extension { value, at: Ext::NameStart },
-            b' ' | b'\t' => State::Extension { value, at: Ext::Semicolon },
+            b'\r' => BodyState::SizeLf { value },
+            b';' => BodyState::Extension { value, at: Ext::NameStart },
+            b' ' | b'\t' => BodyState::Extension { value, at: Ext::Semicolon },
             _ => return Err(Fault::ChunkSize),
         };
         Ok(())
@@ -183,7 +183,7 @@ impl BodyReader {
         let blank = matches!(b, b' ' | b'\t');
         let at = match (at, b) {
             (Ext::Name | Ext::Value | Ext::QuoteEnd, b'\r') => {
-                self.state = State::SizeLf { value };
+                self.state = BodyState::SizeLf { value };
                 return Ok(());
             }
             (Ext::Semicolon | Ext::Equals | Ext::Name | Ext::Value | Ext::QuoteEnd, b';') => Ext::NameStart,
@@ -199,21 +199,21 @@ impl BodyReader {
             (Ext::Value | Ext::QuoteEnd, _) if blank => Ext::Semicolon,
             _ => return Err(Fault::ChunkSize),
         };
-        self.state = State::Extension { value, at };
+        self.state = BodyState::Extension { value, at };
         Ok(())
     }
 
     fn size_complete(&mut self, value: u64) -> Result<(), Fault> {
         self.line_bytes = 0;
         if value == 0 {
-            self.state = State::Trailer;
+            self.state = BodyState::Trailer;
             return Ok(());
         }
         self.received = self.received.saturating_add(value);
         if self.received > self.limits.body {
             return Err(Fault::BodyTooLarge);
         }
-        self.state = State::Data { left: value };
+        self.state = BodyState::Data { left: value };
         Ok(())
     }
 
@@ -230,7 +230,7 @@ impl BodyReader {
         };
         // Fast path: no trailers, so nothing is stored.
         if self.trailers.is_empty() && bytes.starts_with(b"\r\n") {
-            self.state = State::Ended;
+            self.state = BodyState::Ended;
             return Ok(Some(2));
         }
         self.trailers.extend_from_slice(&visible[..=lf]);
@@ -239,7 +239,7 @@ impl BodyReader {
         let content = line(&self.trailers[begin..])?;
         if content.is_empty() {
             self.trailers.truncate(begin);
-            self.state = State::Ended;
+            self.state = BodyState::Ended;
         } else {
             field_line(content)?;
         }

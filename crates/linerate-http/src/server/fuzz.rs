@@ -1,11 +1,11 @@
 //! Checks of the fuzz target for requests; ordinary tests replay its corpus.
 
-use super::{BodyReader, Fault, Framing, HeadReader, Limits};
+use super::{BodyReader, Fault, Framing, HeadReader, RequestLimits};
 
 /// How the server reads a stream of bytes: its requests, and how it ended.
 #[derive(Debug, PartialEq, Eq, Default)]
 #[allow(clippy::type_complexity)]
-pub struct Reading {
+pub struct ServerReading {
     /// Head bytes, body and trailers of each request.
     pub requests: Vec<(Vec<u8>, Vec<u8>, Vec<(String, Vec<u8>)>)>,
     /// The fault that ended it.
@@ -14,9 +14,9 @@ pub struct Reading {
 
 /// Reads a stream in pieces as a server would: unconsumed bytes are passed again with the next
 /// piece.
-pub fn read_all<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: Limits) -> Reading {
+pub fn read_all<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: RequestLimits) -> ServerReading {
     let mut reader = HeadReader::new(limits);
-    let mut reading = Reading::default();
+    let mut reading = ServerReading::default();
     let mut buffer: Vec<u8> = Vec::new();
     let (mut seen, mut body): (usize, Option<BodyReader>) = (0, None);
     for piece in pieces {
@@ -53,7 +53,11 @@ pub fn read_all<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: Limits) -> R
     reading
 }
 
-fn body_step(body: &mut BodyReader, buffer: &mut Vec<u8>, reading: &mut Reading) -> Result<bool, Fault> {
+fn body_step(
+    body: &mut BodyReader,
+    buffer: &mut Vec<u8>,
+    reading: &mut ServerReading,
+) -> Result<bool, Fault> {
     let step = body.step(buffer)?;
     assert!(step.data.end <= step.consumed && step.consumed <= buffer.len());
     if let Some(request) = reading.requests.last_mut() {
@@ -83,7 +87,7 @@ fn check_head(head: &super::RequestHead) {
 /// the same.
 pub fn request(data: &[u8]) {
     let Some((&cut, stream)) = data.split_first() else { return };
-    let limits = Limits {
+    let limits = RequestLimits {
         request_line: 64,
         head: 256,
         fields: 8,

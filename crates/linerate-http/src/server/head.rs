@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::bytes::{decimal, is_token, is_value, trim};
 use super::fault::Fault;
-use super::limits::{self, Limits};
+use super::limits::{self, RequestLimits};
 use super::target::{self, Form};
 
 /// A request method (RFC 9110 section 9).
@@ -237,7 +237,7 @@ impl RequestHead {
     pub(super) fn parse(
         &mut self,
         bytes: &[u8],
-        limits: &Limits,
+        limits: &RequestLimits,
         translated: bool,
     ) -> Result<Option<usize>, Fault> {
         self.clear();
@@ -249,7 +249,7 @@ impl RequestHead {
             return Ok(None);
         };
         self.request_line(line(&bytes[..at])?, translated)?;
-        let mut seen = Seen::default();
+        let mut seen = FramingValues::default();
         loop {
             let Some(end) = line_end(bytes, at, limits.head, || Fault::HeadTooLarge)? else {
                 return Ok(None);
@@ -303,7 +303,7 @@ impl RequestHead {
     }
 
     /// Checks that need all fields.
-    fn conclude(&mut self, seen: &Seen) -> Result<(), Fault> {
+    fn conclude(&mut self, seen: &FramingValues) -> Result<(), Fault> {
         let modern = self.version != Version::Http10;
         if !seen.host && modern {
             return Err(Fault::HostMissing);
@@ -329,7 +329,7 @@ impl RequestHead {
 
 /// The values of fields that affect framing.
 #[derive(Default)]
-struct Seen {
+struct FramingValues {
     host: bool,
     length: Option<u64>,
     codings: Option<Codings>,
@@ -346,7 +346,7 @@ struct Codings {
     unknown: bool,
 }
 
-impl Seen {
+impl FramingValues {
     fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Fault> {
         // The length decides first: most fields match none of these.
         match name.len() {

@@ -2,7 +2,7 @@
 
 /// How large a request may be before it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RequestLimits {
     /// Bytes of the request line, its CRLF included; beyond: 414. Reason: RFC 9112 section 3 asks
     /// for at least 8000, and twice that is enough.
     pub request_line: usize,
@@ -25,9 +25,9 @@ pub struct Limits {
     pub trailers: usize,
 }
 
-impl Default for Limits {
+impl Default for RequestLimits {
     fn default() -> Self {
-        Limits {
+        RequestLimits {
             request_line: 16 << 10,
             head: 32 << 10,
             fields: 128,

@@ -36,14 +36,14 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use body::{BodyReader, Step};
+pub use body::{BodyReader, BodyStep};
 pub(crate) use bytes::is_token;
 pub use bytes::{push_decimal, push_hex};
 pub use date::HttpDate;
 pub use fault::Fault;
 pub use head::{Framing, Method, RequestHead, Version};
 pub use head_writer::HeadWriter;
-pub use limits::Limits;
+pub use limits::RequestLimits;
 pub use reader::HeadReader;
 pub use target::Form;
 pub use writer::{

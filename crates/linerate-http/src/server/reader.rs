@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::fault::Fault;
 use super::head::RequestHead;
-use super::limits::{LEADING_EMPTY_LINES, Limits};
+use super::limits::{LEADING_EMPTY_LINES, RequestLimits};
 
 /// Heads remembered. Reason: clients repeat themselves; a few cover a mix of requests, and each
 /// costs one comparison.
@@ -17,7 +17,7 @@ const REMEMBERED: usize = 4;
 /// head is returned after a comparison, without parsing and without an allocation.
 #[derive(Debug)]
 pub struct HeadReader {
-    limits: Limits,
+    limits: RequestLimits,
     translated: bool,
     recent: [Rc<RequestHead>; REMEMBERED],
     replace: usize,
@@ -25,18 +25,18 @@ pub struct HeadReader {
 
 impl HeadReader {
     /// A reader with these limits.
-    pub fn new(limits: Limits) -> HeadReader {
+    pub fn new(limits: RequestLimits) -> HeadReader {
         HeadReader { limits, translated: false, recent: Default::default(), replace: 0 }
     }
 
     /// A reader of heads that were translated from HTTP/2. Their version is written `HTTP/2.0`, which
     /// no client of HTTP/1.1 can send. All checks are those of HTTP/1.1.
-    pub fn for_http2(limits: Limits) -> HeadReader {
+    pub fn for_http2(limits: RequestLimits) -> HeadReader {
         HeadReader { translated: true, ..HeadReader::new(limits) }
     }
 
     /// Its limits.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &RequestLimits {
         &self.limits
     }
 

@@ -1,15 +1,15 @@
 use proptest::prelude::*;
 
-use super::fuzz::{Reading, read_all};
+use super::fuzz::{ServerReading, read_all};
 use super::*;
 
-fn read(stream: &str) -> Reading {
+fn read(stream: &str) -> ServerReading {
     let bytes = stream.as_bytes();
-    let whole = read_all(std::iter::once(bytes), Limits::default());
-    assert_eq!(whole, read_all(bytes.chunks(1), Limits::default()), "byte by byte: {stream:?}");
+    let whole = read_all(std::iter::once(bytes), RequestLimits::default());
+    assert_eq!(whole, read_all(bytes.chunks(1), RequestLimits::default()), "byte by byte: {stream:?}");
     for cut in 0..bytes.len() {
         let (a, b) = bytes.split_at(cut);
-        assert_eq!(whole, read_all([a, b].into_iter(), Limits::default()), "cut at {cut}: {stream:?}");
+        assert_eq!(whole, read_all([a, b].into_iter(), RequestLimits::default()), "cut at {cut}: {stream:?}");
     }
     whole
 }
@@ -21,7 +21,8 @@ fn fault(stream: &str) -> Option<Fault> {
 }
 
 fn head(stream: &str) -> std::rc::Rc<RequestHead> {
-    let (head, taken) = HeadReader::new(Limits::default()).read(stream.as_bytes(), 0).unwrap().unwrap();
+    let (head, taken) =
+        HeadReader::new(RequestLimits::default()).read(stream.as_bytes(), 0).unwrap().unwrap();
     assert_eq!(taken, stream.len());
     head
 }
@@ -175,7 +176,7 @@ fn expectations() {
     assert!(!wants("HTTP/1.0", "Content-Length: 1\r\n"));
 }
 
-fn chunked(body: &str) -> Reading {
+fn chunked(body: &str) -> ServerReading {
     read(&format!("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{body}"))
 }
 
@@ -240,8 +241,14 @@ fn trailers_are_kept_but_not_those_that_matter_elsewhere() {
 /// Both sides of each limit.
 #[test]
 fn limits_from_both_sides() {
-    let limits =
-        Limits { request_line: 40, head: 80, fields: 3, body: 10, trailers: 12, ..Limits::default() };
+    let limits = RequestLimits {
+        request_line: 40,
+        head: 80,
+        fields: 3,
+        body: 10,
+        trailers: 12,
+        ..RequestLimits::default()
+    };
     let at = |stream: &str| {
         let whole = read_all(std::iter::once(stream.as_bytes()), limits);
         assert_eq!(whole, read_all(stream.as_bytes().chunks(1), limits));
@@ -277,7 +284,7 @@ fn limits_from_both_sides() {
 
 #[test]
 fn heads_are_known_again_and_refused_ones_never() {
-    let mut reader = HeadReader::new(Limits::default());
+    let mut reader = HeadReader::new(RequestLimits::default());
     let good = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
     let (first, _) = reader.read(good, 0).unwrap().unwrap();
     let (again, _) = reader.read(good, 0).unwrap().unwrap();
@@ -317,7 +324,7 @@ proptest! {
     ) {
         let stream = pieces.concat();
         let bytes = stream.as_bytes();
-        let whole = read_all(std::iter::once(bytes), Limits::default());
+        let whole = read_all(std::iter::once(bytes), RequestLimits::default());
         let mut parts = Vec::new();
         let mut rest = bytes;
         for cut in cuts.iter().cycle() {
@@ -326,7 +333,7 @@ proptest! {
             parts.push(part);
             rest = left;
         }
-        prop_assert_eq!(whole, read_all(parts.into_iter(), Limits::default()));
+        prop_assert_eq!(whole, read_all(parts.into_iter(), RequestLimits::default()));
     }
 
     #[test]

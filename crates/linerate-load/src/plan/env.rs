@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 
-use linerate_http::client::{Place, TemplateError};
+use linerate_http::client::{RequestPart, TemplateError};
 
 use super::{DataSet, Request};
 
@@ -46,8 +46,8 @@ pub fn data_set(
 }
 
 /// The variables of a request, with their places.
-fn each_variable(request: &Request, mut each: impl FnMut(Place, usize, &str)) {
-    let mut within = |place: &Place, before: usize, text: &[u8]| {
+fn each_variable(request: &Request, mut each: impl FnMut(RequestPart, usize, &str)) {
+    let mut within = |place: &RequestPart, before: usize, text: &[u8]| {
         each_slot(text, |at, name| {
             let name = name.split('|').next().unwrap_or_default().trim();
             if let Some(name) = name.strip_prefix("env.") {
@@ -55,14 +55,14 @@ fn each_variable(request: &Request, mut each: impl FnMut(Place, usize, &str)) {
             }
         });
     };
-    within(&Place::Target, 0, request.path.as_bytes());
+    within(&RequestPart::Target, 0, request.path.as_bytes());
     for (name, value) in &request.fields {
-        within(&Place::Field(name.clone()), 0, value.as_bytes());
+        within(&RequestPart::Field(name.clone()), 0, value.as_bytes());
     }
     let mut before = 0;
     for part in request.body.iter().flat_map(|body| body.parts()) {
         if part.slots {
-            within(&Place::Body, before, &part.bytes);
+            within(&RequestPart::Body, before, &part.bytes);
         }
         before += part.bytes.len();
     }

@@ -96,14 +96,16 @@ fn address(text: &str) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use linerate_http::server::{HeadReader, Limits};
+    use linerate_http::server::{HeadReader, RequestLimits};
 
     use super::*;
 
     fn of(fields: &str) -> Option<String> {
         let head = format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
-        let (head, _) =
-            HeadReader::new(Limits::default()).read(head.as_bytes(), 0).expect("sound").expect("whole");
+        let (head, _) = HeadReader::new(RequestLimits::default())
+            .read(head.as_bytes(), 0)
+            .expect("sound")
+            .expect("whole");
         client(&head, |ip| ip.to_string().starts_with("10.")).map(|at| at.to_string())
     }
 

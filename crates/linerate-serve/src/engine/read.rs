@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use linerate_http::server::{BodyReader, Fault, Framing, Limits, RequestHead};
+use linerate_http::server::{BodyReader, Fault, Framing, RequestHead, RequestLimits};
 use linerate_net::Close;
 
 use super::Engine;
@@ -170,7 +170,7 @@ impl<H: Handler> Engine<H> {
         limits: RouteLimits,
     ) -> Result<(RequestBody, usize), Fault> {
         let most = limits.body.unwrap_or(self.limits.request.body);
-        let reader = BodyReader::new(framing, &Limits { body: most, ..self.limits.request })?;
+        let reader = BodyReader::new(framing, &RequestLimits { body: most, ..self.limits.request })?;
         let shared = Arc::new(Shared::default());
         let began = self.now;
         let announced = if let Framing::Length(n) = framing { Some(n) } else { None };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use linerate_http::server::{Fault, HeadReader, Limits};
+use linerate_http::server::{Fault, HeadReader, RequestLimits};
 use linerate_tls::TlsInfo;
 
 use crate::message::body::{RequestBody, Shared};
@@ -128,7 +128,7 @@ impl RequestBuilder {
             head.extend_from_slice(plain(value)?);
         }
         head.extend_from_slice(b"\r\n\r\n");
-        let read = HeadReader::new(Limits::default()).read(&head, 0).map_err(BadRequest::Refused)?;
+        let read = HeadReader::new(RequestLimits::default()).read(&head, 0).map_err(BadRequest::Refused)?;
         // A head that ends is either complete or refused.
         let (head, _) = read.ok_or(BadRequest::Control(self.line))?;
         let body = if self.is_chunked {

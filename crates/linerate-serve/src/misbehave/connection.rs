@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use linerate_http::server::{
-    AnswerFraming, AnswerHead, BodyReader, Framing, HeadReader, HttpDate, Limits, Method, Persistence,
-    RequestHead, Version, write_chunk, write_interim, write_last_chunk,
+    AnswerFraming, AnswerHead, BodyReader, Framing, HeadReader, HttpDate, Method, Persistence, RequestHead,
+    RequestLimits, Version, write_chunk, write_interim, write_last_chunk,
 };
 use linerate_net::machine;
 
@@ -39,7 +39,7 @@ pub(super) fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared, routes
 }
 
 fn requests(channel: Channel, peer: SocketAddr, shared: &Shared, routes: &Routes) -> io::Result<()> {
-    let mut reader = HeadReader::new(Limits::default());
+    let mut reader = HeadReader::new(RequestLimits::default());
     let mut connection = Connection { channel, shared, input: Vec::new() };
     let mut requests = 0;
     loop {
@@ -132,7 +132,7 @@ impl Connection<'_> {
         if head.framing() == Framing::None {
             return Ok(Ok(Bytes::new()));
         }
-        let mut reader = match BodyReader::new(head.framing(), &Limits::default()) {
+        let mut reader = match BodyReader::new(head.framing(), &RequestLimits::default()) {
             Ok(reader) => reader,
             Err(fault) => return Ok(Err(fault)),
         };

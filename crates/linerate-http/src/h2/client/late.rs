@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use super::super::block::Block;
 use super::super::frame::{self, FrameHead, flag};
 use super::super::limits::{RESETS_KNOWN, SURPLUS_OPEN};
-use super::super::streams::Kept;
+use super::super::streams::StreamData;
 use super::super::{Code, H2Error};
-use super::{Client, Sink};
+use super::{Client, ResponseSink};
 
 /// The closed streams of which more has to be known.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct LateFrames {
 
 /// A part of a surplus response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum SurplusPart {
     Interim,
     Head,
     /// Content or trailers.
@@ -47,22 +47,22 @@ impl LateFrames {
     }
 
     /// A surplus response begins, or goes on. Returns how many begin.
-    fn count(&mut self, id: u32, part: Part, ends: bool) -> u64 {
+    fn count(&mut self, id: u32, part: SurplusPart, ends: bool) -> u64 {
         let at = self.surplus.iter().position(|(open, _)| *open == id);
         let known = at.and_then(|at| self.surplus.remove(at));
-        let is_second = known.is_some_and(|(_, has_head)| has_head && part == Part::Head);
+        let is_second = known.is_some_and(|(_, has_head)| has_head && part == SurplusPart::Head);
         if !ends {
             if self.surplus.len() >= SURPLUS_OPEN {
                 self.surplus.pop_front();
             }
-            let has_head = known.is_some_and(|(_, has_head)| has_head) || part != Part::Interim;
+            let has_head = known.is_some_and(|(_, has_head)| has_head) || part != SurplusPart::Interim;
             self.surplus.push_back((id, has_head));
         }
         u64::from(known.is_none() || is_second)
     }
 }
 
-impl<S: Kept> Client<S> {
+impl<S: StreamData> Client<S> {
     /// Resets a stream, whose late frames are forgiven from then on.
     pub(super) fn put_reset(&mut self, id: u32, code: Code) {
         self.late.note_reset(id);
@@ -76,14 +76,14 @@ impl<S: Kept> Client<S> {
         id: u32,
         block: Option<&Block>,
         ends: bool,
-        sink: &mut impl Sink<'i, S>,
+        sink: &mut impl ResponseSink<'i, S>,
     ) -> Result<(), H2Error> {
         self.must_be_opened(id)?;
         if !self.late.forgives(id) {
             let part = match block.map_or(200, Block::status) {
-                0 => Part::Rest,
-                1..200 => Part::Interim,
-                _ => Part::Head,
+                0 => SurplusPart::Rest,
+                1..200 => SurplusPart::Interim,
+                _ => SurplusPart::Head,
             };
             let begins = self.late.count(id, part, ends);
             sink.surplus(block.map_or(&[][..], |block| block.head().raw()), begins);
@@ -97,10 +97,10 @@ impl<S: Kept> Client<S> {
         &mut self,
         head: FrameHead,
         content: &[u8],
-        sink: &mut impl Sink<'i, S>,
+        sink: &mut impl ResponseSink<'i, S>,
     ) -> Result<(), H2Error> {
         if !self.late.forgives(head.stream) {
-            let begins = self.late.count(head.stream, Part::Rest, head.has(flag::END_STREAM));
+            let begins = self.late.count(head.stream, SurplusPart::Rest, head.has(flag::END_STREAM));
             sink.surplus(content, begins);
         }
         self.idle()

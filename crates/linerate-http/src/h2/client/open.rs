@@ -2,11 +2,11 @@
 
 use super::super::frame::{self, FrameHead, flag, kind};
 use super::super::hpack;
-use super::super::streams::{Kept, Stream};
+use super::super::streams::{Stream, StreamData};
 use super::Client;
 use crate::client::Expect;
 
-impl<S: Kept> Client<S> {
+impl<S: StreamData> Client<S> {
     /// Opens a stream and appends its HEADERS. `ends`: the request has no body. Returns the stream's
     /// number.
     #[inline]
@@ -27,7 +27,7 @@ impl<S: Kept> Client<S> {
     }
 
     /// Opens `count` streams for requests without a body that have the same field block, and appends their
-    /// HEADERS. `data` is kept of all of them ([`Kept::nth`]).
+    /// HEADERS. `data` is kept of all of them ([`StreamData::nth`]).
     #[inline]
     pub fn open_together(&mut self, data: &S, count: u32, block: &[u8], expect: Expect, out: &mut Vec<u8>) {
         let mut singly = 0;

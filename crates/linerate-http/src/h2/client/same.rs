@@ -2,8 +2,8 @@
 
 use super::super::frame::{FRAME_HEAD, FrameHead, flag, kind};
 use super::super::limits::{FIRST_WINDOW, FRAME_BYTES, LARGEST_WINDOW};
-use super::super::streams::Kept;
-use super::{BlockCache, Client, Sink};
+use super::super::streams::StreamData;
+use super::{BlockCache, Client, ResponseSink};
 
 /// Two frames that came whole: HEADERS with the last block, and DATA that ends the stream.
 struct Same<'i> {
@@ -32,7 +32,7 @@ fn first<'i>(input: &'i [u8], opening: [u8; 5], block: &[u8], most: u32) -> Opti
     Some(Same { stream, content, behind })
 }
 
-impl<S: Kept> Client<S> {
+impl<S: StreamData> Client<S> {
     /// Takes such responses off the input, which stands between two frames. Whatever needs more
     /// thought is left there: windows that must grow, responses to HEAD, broken rules.
     #[inline]
@@ -40,7 +40,7 @@ impl<S: Kept> Client<S> {
         &mut self,
         input: &mut &'i [u8],
         blocks: &BlockCache,
-        sink: &mut impl Sink<'i, S>,
+        sink: &mut impl ResponseSink<'i, S>,
     ) {
         if self.assembly.is_some() || sink.wants_parts() {
             return;

@@ -1,11 +1,11 @@
 //! Fields to field blocks, without a dynamic table and without Huffman codes.
 
-use super::table::{self, Found};
+use super::table::{self, StaticMatch};
 
 /// Appends a whole field: as an entry of the static table if it is one, otherwise as a literal
 /// without indexing (RFC 7541, section 6.2.2).
 pub fn field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-    if let Found::Both(index) = table::find(name, value) {
+    if let StaticMatch::Both(index) = table::find(name, value) {
         return integer(u64::from(index), 7, 0x80, out);
     }
     field_name(name, out);
@@ -16,8 +16,8 @@ pub fn field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
 /// Appends the beginning of a literal without indexing: its name. Its value has to follow.
 pub(crate) fn field_name(name: &[u8], out: &mut Vec<u8>) {
     match table::find(name, b"") {
-        Found::Both(index) | Found::Name(index) => integer(u64::from(index), 4, 0, out),
-        Found::Nothing => {
+        StaticMatch::Both(index) | StaticMatch::Name(index) => integer(u64::from(index), 4, 0, out),
+        StaticMatch::Nothing => {
             out.push(0);
             length(name.len(), out);
             out.extend_from_slice(name);

@@ -22,7 +22,7 @@ pub(super) const STATIC: [Entry; 61] = [
 ];
 
 /// The entry of the static table that fits a field.
-pub(super) enum Found {
+pub(super) enum StaticMatch {
     /// All of it, with this number.
     Both(u32),
     /// Its name, with this number.
@@ -31,17 +31,17 @@ pub(super) enum Found {
 }
 
 /// Looks a field up in the static table.
-pub(super) fn find(name: &[u8], value: &[u8]) -> Found {
-    let mut named = Found::Nothing;
+pub(super) fn find(name: &[u8], value: &[u8]) -> StaticMatch {
+    let mut named = StaticMatch::Nothing;
     for (number, (n, v)) in (1..).zip(&STATIC) {
         if n.as_bytes() != name {
             continue;
         }
         if v.as_bytes() == value && !value.is_empty() {
-            return Found::Both(number);
+            return StaticMatch::Both(number);
         }
-        if matches!(named, Found::Nothing) {
-            named = Found::Name(number);
+        if matches!(named, StaticMatch::Nothing) {
+            named = StaticMatch::Name(number);
         }
     }
     named

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::super::H2Error;
 use super::super::hpack::Decoder;
 use super::blocks::OF_A_CONNECTION;
-use crate::server::{Fault, HeadReader, Limits, RequestHead, is_token};
+use crate::server::{Fault, HeadReader, RequestHead, RequestLimits, is_token};
 
 /// Fields that a WebSocket's client sends in HTTP/1.1 and not in HTTP/2 (RFC 8441 section 5). The key is
 /// constant: it protects against confused caches, which HTTP/2 has not.
@@ -44,14 +44,19 @@ pub struct Heads {
     most: usize,
     /// The head last read, as HTTP/1.1 would have it.
     text: Vec<u8>,
-    reading: Reading,
+    reading: HeadReading,
 }
 
 impl Heads {
     /// A reader with these limits.
-    pub fn new(limits: Limits) -> Heads {
+    pub fn new(limits: RequestLimits) -> Heads {
         let most = limits.head + FIELD_COST * limits.fields;
-        Heads { reader: HeadReader::for_http2(limits), most, text: Vec::new(), reading: Reading::default() }
+        Heads {
+            reader: HeadReader::for_http2(limits),
+            most,
+            text: Vec::new(),
+            reading: HeadReading::default(),
+        }
     }
 
     /// The largest head as HTTP/2 counts it: 32 bytes more for each field.
@@ -88,13 +93,13 @@ impl Heads {
 /// The last field block of a connection. The same bytes have the same fields, as long as the dynamic
 /// table is the same.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct RememberedHead {
     block: Vec<u8>,
     changes: u64,
     read: Option<Read>,
 }
 
-impl Known {
+impl RememberedHead {
     /// The head that a block stands for.
     #[inline]
     pub(super) fn head(
@@ -144,12 +149,12 @@ pub(super) fn trailers(block: &[u8], decoder: &mut Decoder, most: usize) -> Resu
 
 /// A head while it is read.
 #[derive(Debug, Default)]
-struct Reading {
+struct HeadReading {
     method: Vec<u8>,
     path: Vec<u8>,
     authority: Vec<u8>,
     cookies: Vec<u8>,
-    seen: Seen,
+    seen: SeenPseudoFields,
     /// The request line was written: no pseudo-field may follow.
     in_fields: bool,
     has_cookie: bool,
@@ -160,7 +165,7 @@ struct Reading {
 
 /// Pseudo-fields that have come.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct SeenPseudoFields {
     method: bool,
     scheme: bool,
     path: bool,
@@ -168,13 +173,13 @@ struct Seen {
     protocol: bool,
 }
 
-impl Reading {
+impl HeadReading {
     fn clear(&mut self) {
-        let Reading { mut method, mut path, mut authority, mut cookies, .. } = std::mem::take(self);
+        let HeadReading { mut method, mut path, mut authority, mut cookies, .. } = std::mem::take(self);
         for text in [&mut method, &mut path, &mut authority, &mut cookies] {
             text.clear();
         }
-        *self = Reading { method, path, authority, cookies, ..Reading::default() };
+        *self = HeadReading { method, path, authority, cookies, ..HeadReading::default() };
     }
 
     fn field(&mut self, name: &[u8], value: &[u8], text: &mut Vec<u8>) {
@@ -217,7 +222,7 @@ impl Reading {
         if std::mem::replace(&mut self.in_fields, true) {
             return true;
         }
-        let Seen { method, scheme, path, authority, protocol } = self.seen;
+        let SeenPseudoFields { method, scheme, path, authority, protocol } = self.seen;
         let connect = self.method == b"CONNECT";
         let complete = match connect && !protocol {
             true => authority && !scheme && !path,

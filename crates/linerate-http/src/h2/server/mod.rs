@@ -17,7 +17,7 @@ use std::rc::Rc;
 pub use self::blocks::{ResponseBlocks, ResponseHead};
 use self::flows::Flows;
 pub use self::heads::Heads;
-use self::heads::Known;
+use self::heads::RememberedHead;
 use super::frame::{self, FrameHead, kind};
 use super::hpack::Decoder;
 use super::limits::{FIRST_WINDOW, LARGEST_WINDOW, LAST_STREAM};
@@ -132,7 +132,7 @@ pub struct Server {
     options: ServerOptions,
     begun: Begun,
     decoder: Decoder,
-    known: Known,
+    known: RememberedHead,
     flows: Flows,
     /// The client's.
     settings: Settings,
@@ -171,7 +171,7 @@ impl Server {
             options,
             begun: Begun::Nothing,
             decoder: Decoder::default(),
-            known: Known::default(),
+            known: RememberedHead::default(),
             flows: Flows::default(),
             settings: Settings::default(),
             send_left: i64::from(FIRST_WINDOW),

@@ -1,6 +1,6 @@
 use super::super::frame::{FRAME_HEAD, PREFACE, flag, number, put};
 use super::*;
-use crate::server::{Fields, HttpDate, Limits, Method, Version};
+use crate::server::{Fields, HttpDate, Method, RequestLimits, Version};
 
 const END: u8 = flag::END_HEADERS | flag::END_STREAM;
 const GET: &[u8] = b"\x82\x86\x84\x01\x01h";
@@ -11,7 +11,7 @@ fn options() -> ServerOptions {
         streams: 4,
         stream_window: 1000,
         connection_window: 70_000,
-        head_list: Heads::new(Limits::default()).list_bytes(),
+        head_list: Heads::new(RequestLimits::default()).list_bytes(),
         resets_caused: 3,
         resets_at_once: 3,
     }
@@ -46,7 +46,7 @@ struct End {
 impl End {
     /// The client's preface and settings have come.
     fn begun() -> End {
-        let mut end = End { server: Server::new(options()), heads: Heads::new(Limits::default()) };
+        let mut end = End { server: Server::new(options()), heads: Heads::new(RequestLimits::default()) };
         assert!(end.says(&[PREFACE, &settings(&[])].concat()).is_empty());
         end.server.out().clear();
         end
@@ -165,10 +165,10 @@ fn a_broken_rule_has_its_code() {
         end.says(bytes);
         assert_eq!(end.ended(), *code, "{name}");
     }
-    let mut end = End { server: Server::new(options()), heads: Heads::new(Limits::default()) };
+    let mut end = End { server: Server::new(options()), heads: Heads::new(RequestLimits::default()) };
     end.says(b"PRI * HTTP/2.1");
     assert_eq!(end.ended(), Code::PROTOCOL_ERROR);
-    let mut end = End { server: Server::new(options()), heads: Heads::new(Limits::default()) };
+    let mut end = End { server: Server::new(options()), heads: Heads::new(RequestLimits::default()) };
     end.says(&[PREFACE, &frame(kind::PING, 0, 0, &[0; 8])].concat());
     assert_eq!(end.ended(), Code::PROTOCOL_ERROR);
 }

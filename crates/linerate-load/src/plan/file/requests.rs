@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use toml::de::DeValue;
 
-use linerate_http::client::{Body, Place, RequestSpec, Template, TemplateError};
+use linerate_http::client::{Body, RequestPart, RequestSpec, Template, TemplateError};
 
 use super::error::FileError;
 use super::table::{Item, Table, scalar};
@@ -391,15 +391,15 @@ impl Placed<'_> {
     fn misplaced(&self, error: &TemplateError) -> FileError {
         let problem = &error.problem;
         match &error.place {
-            Place::Method => match &self.method {
+            RequestPart::Method => match &self.method {
                 Some(item) => item.error(problem),
                 None => self.table.source.error(self.table.span.clone(), problem),
             },
-            Place::Target => match self.table.get("path") {
+            RequestPart::Target => match self.table.get("path") {
                 Some(item) => item.error_within(&self.request.path, error.at, format!("path: {problem}")),
                 None => self.table.source.error(self.table.span.clone(), format!("path: {problem}")),
             },
-            Place::Field(name) => {
+            RequestPart::Field(name) => {
                 let wrong = |item: &Item<'_>| {
                     Some(item.error_within(
                         &item.scalar().ok()?,
@@ -416,7 +416,7 @@ impl Placed<'_> {
                     self.table.source.error(self.table.span.clone(), format!("header {name}: {problem}"))
                 })
             }
-            Place::Body => match &self.body {
+            RequestPart::Body => match &self.body {
                 Some(item) if item.key == "body" => item.error_within(
                     item.value.get_ref().as_str().unwrap_or(""),
                     error.at,
