@@ -94,6 +94,6 @@ pub use open::{Io, IoOptions};
 pub use probe::{Facility, Probe, Unavailable};
 pub use tcp_info::{TcpInfo, TcpTotals};
 pub use transport::{
-    After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, Piece, Profile,
-    Transport, Waker,
+    After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, Profile,
+    ReceivedPiece, Transport, Waker,
 };

@@ -145,7 +145,7 @@ impl IoOptions {
             if self.pcap_out.is_some() || self.fault.is_some() {
                 return Err(PrepareError::KernelsTcp);
             }
-            let kind = || if self.io == Io::Uring { Kind::Uring } else { Kind::Epoll };
+            let kind = || if self.io == Io::Uring { TransportKind::Uring } else { TransportKind::Epoll };
             let transports = (0..threads).map(|_| Unopened(kind())).collect();
             return Ok(Prepared { transports, listen: None, notes: Vec::new(), capture: None });
         }
@@ -155,7 +155,7 @@ impl IoOptions {
         let opened = xdp::open(&options)?;
         let capture = self.pcap_out.as_deref().map(create).transpose()?;
         let over = Middlewares { fault: self.fault, pcap: capture.clone() };
-        let kind = |(index, link)| Kind::Xdp { link: Box::new(link), over: over.clone(), index };
+        let kind = |(index, link)| TransportKind::Xdp { link: Box::new(link), over: over.clone(), index };
         let transports = opened.links.into_iter().enumerate().map(kind).map(Unopened).collect();
         Ok(Prepared { transports, listen: Some(opened.listen), notes: opened.notes, capture })
     }
@@ -168,10 +168,10 @@ fn create(path: &Path) -> Result<Arc<PcapFile>, PrepareError> {
 
 /// The transport of one thread, which opens it itself.
 #[derive(Debug)]
-pub struct Unopened(Kind);
+pub struct Unopened(TransportKind);
 
 #[derive(Debug)]
-enum Kind {
+enum TransportKind {
     Epoll,
     Uring,
     /// The link is open. `index`: which of the interface's links it is.
@@ -209,17 +209,17 @@ impl Unopened {
     /// No way was found in time.
     pub fn look_for(&mut self, peers: &[IpAddr]) -> Result<(), XdpError> {
         match &mut self.0 {
-            Kind::Xdp { link, .. } => link.look_for(peers),
-            Kind::Epoll | Kind::Uring => Ok(()),
+            TransportKind::Xdp { link, .. } => link.look_for(peers),
+            TransportKind::Epoll | TransportKind::Uring => Ok(()),
         }
     }
 
     /// The kernel's own name for it, for messages.
     pub fn kernel_name(&self) -> &'static str {
         match self.0 {
-            Kind::Epoll => "epoll",
-            Kind::Uring => "io_uring",
-            Kind::Xdp { .. } => "AF_XDP",
+            TransportKind::Epoll => "epoll",
+            TransportKind::Uring => "io_uring",
+            TransportKind::Xdp { .. } => "AF_XDP",
         }
     }
 
@@ -229,12 +229,12 @@ impl Unopened {
     /// The kernel refuses.
     pub fn open<U: UseTransport>(self, options: ThreadOptions, user: U) -> io::Result<U::Output> {
         match self.0 {
-            Kind::Epoll => Ok(user.with(Epoll::with_limits(options.limits)?)),
-            Kind::Uring => Ok(user.with(Uring::with_limits(options.limits)?)),
-            Kind::Xdp { link, over, .. } if over.is_nothing() => {
+            TransportKind::Epoll => Ok(user.with(Epoll::with_limits(options.limits)?)),
+            TransportKind::Uring => Ok(user.with(Uring::with_limits(options.limits)?)),
+            TransportKind::Xdp { link, over, .. } if over.is_nothing() => {
                 Ok(user.with(Stack::new(*link, of_this_machine(options))))
             }
-            Kind::Xdp { link, over, index } => {
+            TransportKind::Xdp { link, over, index } => {
                 Ok(user.with(Stack::new(over.over(*link, index), of_this_machine(options))))
             }
         }

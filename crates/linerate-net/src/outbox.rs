@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// array on the stack.
 pub(crate) const GATHER: usize = 16;
 
-enum Piece {
+enum OutboxPiece {
     Copied { bytes: Vec<u8>, from: usize },
     Lent { lent: u32, range: Range<usize> },
     Shared(Bytes),
@@ -54,7 +54,7 @@ impl LentTable {
 /// A queue of copied, lent and shared bytes and of ranges of files.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<OutboxPiece>,
     unsent: usize,
     /// The memory of the last piece sent, reused for the next.
     spare: Vec<u8>,
@@ -75,7 +75,7 @@ impl Outbox {
             return;
         }
         self.unsent += bytes.len();
-        if let Some(Piece::Copied { bytes: last, .. }) = self.pieces.back_mut()
+        if let Some(OutboxPiece::Copied { bytes: last, .. }) = self.pieces.back_mut()
             && last.len() + bytes.len() <= PIECE_BYTES
         {
             last.extend_from_slice(bytes);
@@ -83,7 +83,7 @@ impl Outbox {
         }
         let mut copy = mem::take(&mut self.spare);
         copy.extend_from_slice(bytes);
-        self.pieces.push_back(Piece::Copied { bytes: copy, from: 0 });
+        self.pieces.push_back(OutboxPiece::Copied { bytes: copy, from: 0 });
     }
 
     /// `range` must lie within what was lent.
@@ -92,20 +92,20 @@ impl Outbox {
             return;
         }
         self.unsent += range.len();
-        if let Some(Piece::Lent { lent: last, range: before }) = self.pieces.back_mut()
+        if let Some(OutboxPiece::Lent { lent: last, range: before }) = self.pieces.back_mut()
             && *last == lent.0
             && before.end == range.start
         {
             before.end = range.end;
             return;
         }
-        self.pieces.push_back(Piece::Lent { lent: lent.0, range });
+        self.pieces.push_back(OutboxPiece::Lent { lent: lent.0, range });
     }
 
     pub(crate) fn push_shared(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             self.unsent += bytes.len();
-            self.pieces.push_back(Piece::Shared(bytes));
+            self.pieces.push_back(OutboxPiece::Shared(bytes));
         }
     }
 
@@ -115,20 +115,20 @@ impl Outbox {
             return;
         }
         self.unsent += (range.end - range.start) as usize;
-        if let Some(Piece::File { file: last, range: before }) = self.pieces.back_mut()
+        if let Some(OutboxPiece::File { file: last, range: before }) = self.pieces.back_mut()
             && Arc::ptr_eq(last, file)
             && before.end == range.start
         {
             before.end = range.end;
             return;
         }
-        self.pieces.push_back(Piece::File { file: Arc::clone(file), range });
+        self.pieces.push_back(OutboxPiece::File { file: Arc::clone(file), range });
     }
 
     /// The file at the front of the queue, if there is one.
     pub(crate) fn file(&self) -> Option<(&File, Range<u64>)> {
         match self.pieces.front()? {
-            Piece::File { file, range } => Some((file, range.clone())),
+            OutboxPiece::File { file, range } => Some((file, range.clone())),
             _ => None,
         }
     }
@@ -136,10 +136,10 @@ impl Outbox {
     /// The waiting bytes, piece by piece, up to the first file.
     pub(crate) fn pieces<'a>(&'a self, lent: &'a LentTable) -> impl Iterator<Item = &'a [u8]> {
         self.pieces.iter().map_while(|piece| match piece {
-            Piece::Copied { bytes, from } => Some(&bytes[*from..]),
-            Piece::Lent { lent: index, range } => Some(lent.bytes(*index, range)),
-            Piece::Shared(bytes) => Some(bytes),
-            Piece::File { .. } => None,
+            OutboxPiece::Copied { bytes, from } => Some(&bytes[*from..]),
+            OutboxPiece::Lent { lent: index, range } => Some(lent.bytes(*index, range)),
+            OutboxPiece::Shared(bytes) => Some(bytes),
+            OutboxPiece::File { .. } => None,
         })
     }
 
@@ -156,7 +156,7 @@ impl Outbox {
             *slice = IoSlice::new(piece);
             count += 1;
         }
-        let file_follows = matches!(self.pieces.get(count), Some(Piece::File { .. }));
+        let file_follows = matches!(self.pieces.get(count), Some(OutboxPiece::File { .. }));
         let taken = send(&gathered[..count], file_follows)?;
         self.advance(taken);
         Ok(taken)
@@ -167,22 +167,22 @@ impl Outbox {
         self.unsent -= taken;
         while let Some(piece) = self.pieces.front_mut() {
             let left = match piece {
-                Piece::Copied { bytes, from } => bytes.len() - *from,
-                Piece::Lent { range, .. } => range.len(),
-                Piece::Shared(bytes) => bytes.len(),
-                Piece::File { range, .. } => (range.end - range.start) as usize,
+                OutboxPiece::Copied { bytes, from } => bytes.len() - *from,
+                OutboxPiece::Lent { range, .. } => range.len(),
+                OutboxPiece::Shared(bytes) => bytes.len(),
+                OutboxPiece::File { range, .. } => (range.end - range.start) as usize,
             };
             if taken < left {
                 match piece {
-                    Piece::Copied { from, .. } => *from += taken,
-                    Piece::Lent { range, .. } => range.start += taken,
-                    Piece::Shared(bytes) => bytes.advance(taken),
-                    Piece::File { range, .. } => range.start += taken as u64,
+                    OutboxPiece::Copied { from, .. } => *from += taken,
+                    OutboxPiece::Lent { range, .. } => range.start += taken,
+                    OutboxPiece::Shared(bytes) => bytes.advance(taken),
+                    OutboxPiece::File { range, .. } => range.start += taken as u64,
                 }
                 return;
             }
             taken -= left;
-            if let Some(Piece::Copied { mut bytes, .. }) = self.pieces.pop_front()
+            if let Some(OutboxPiece::Copied { mut bytes, .. }) = self.pieces.pop_front()
                 && bytes.capacity() <= PIECE_BYTES
             {
                 bytes.clear();

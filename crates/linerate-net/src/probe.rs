@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-use crate::sys::ring_check::{Step, check_ring};
+use crate::sys::ring_check::{RingCheckStep, check_ring};
 use crate::sys::{has_pwait2, thread};
 
 /// A feature of the kernel that a transport uses.
@@ -52,7 +52,7 @@ impl Probe {
         let checked = check_ring();
         let failed = checked.as_ref().err().map(|(step, error)| (*step, reason(error)));
         let extras = checked.unwrap_or_default();
-        let needed = |step: Step| match &failed {
+        let needed = |step: RingCheckStep| match &failed {
             Some((at, why)) if *at == step => Some(why.clone()),
             Some((at, _)) if *at < step => Some("what it builds on is missing".to_owned()),
             _ => None,
@@ -61,10 +61,10 @@ impl Probe {
         let uring = "the io_uring transport cannot be used";
         let row = |name, since, without, missing| Facility { name, since, without, missing };
         let facilities = vec![
-            row(RING, "5.1", uring, needed(Step::Ring)),
-            row(DEFERRED, "6.1", uring, needed(Step::Deferred)),
-            row(BUFFERS, "5.19", uring, needed(Step::Buffers)),
-            row(MULTISHOT, "6.0", uring, needed(Step::Multishot)),
+            row(RING, "5.1", uring, needed(RingCheckStep::Ring)),
+            row(DEFERRED, "6.1", uring, needed(RingCheckStep::Deferred)),
+            row(BUFFERS, "5.19", uring, needed(RingCheckStep::Buffers)),
+            row(MULTISHOT, "6.0", uring, needed(RingCheckStep::Multishot)),
             row(
                 INSTALL,
                 "6.8",

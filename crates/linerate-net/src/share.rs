@@ -3,7 +3,7 @@
 //! A server that calls other servers needs no second event loop for that. [`share`] splits a transport into the [`Owner`]'s
 //! part and the [`Guest`]'s. Both are transports. Each sees the events of its own connections alone. Only the owner waits:
 //!
-//! 1. The guest's [`Step`] handles the events of the last turn, and says by its [`Rest`] when it wants another step though
+//! 1. The guest's [`CompanionStep`] handles the events of the last turn, and says by its [`Rest`] when it wants another step though
 //!    nothing happens.
 //! 2. [`Owner::turn`](Transport::turn) waits, for the guest's events and its [`Bell`] too.
 //!
@@ -29,7 +29,7 @@ use bytes::Bytes;
 use crate::table::Table;
 use crate::{
     After, Ahead, Close, Conn, ConnectOptions, Data, Event, FlowInfo, Lent, ListenOptions, Listener,
-    NetError, Piece, Profile, TcpInfo, TcpTotals, Time, Transport, Waker,
+    NetError, Profile, ReceivedPiece, TcpInfo, TcpTotals, Time, Transport, Waker,
 };
 
 /// Something that works in a thread beside the owner of its transport.
@@ -37,14 +37,14 @@ pub trait Companion {
     /// The owner's part of the transport.
     type Owned<T: Transport>: Transport;
     /// The companion, with its part of the transport.
-    type Running<T: Transport>: Step;
+    type Running<T: Transport>: CompanionStep;
 
     /// Takes its part of a transport.
     fn join<T: Transport>(self, transport: T) -> (Self::Owned<T>, Self::Running<T>);
 }
 
 /// A companion that runs.
-pub trait Step {
+pub trait CompanionStep {
     /// Does what there is to do without waiting. Call it before each turn of the owner.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Companion for () {
     }
 }
 
-impl Step for () {
+impl CompanionStep for () {
     fn step(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -129,7 +129,7 @@ impl Wake for Bell {
 /// No transport has this connection.
 const NOBODY: Conn = Conn { slot: u32::MAX, generation: u32::MAX };
 
-struct State<T> {
+struct ShareState<T> {
     transport: T,
     /// The guest's open connections as the guest knows them, with the transport's.
     guests: Table<Conn>,
@@ -139,7 +139,7 @@ struct State<T> {
     events: Vec<Event>,
 }
 
-impl<T> State<T> {
+impl<T> ShareState<T> {
     /// The transport's connection, for one of the owner's.
     fn of_owner(&self, conn: Conn) -> Conn {
         conn
@@ -205,7 +205,7 @@ struct Between {
 
 /// The owner's part: all listeners, and the connections that are accepted. Its turns wait for the guest too.
 pub struct Owner<T> {
-    state: Rc<RefCell<State<T>>>,
+    state: Rc<RefCell<ShareState<T>>>,
     between: Rc<Between>,
     told: Vec<Event>,
 }
@@ -214,7 +214,7 @@ pub struct Owner<T> {
 ///
 /// Dropping it closes its connections.
 pub struct Guest<T: Transport> {
-    state: Rc<RefCell<State<T>>>,
+    state: Rc<RefCell<ShareState<T>>>,
     between: Rc<Between>,
 }
 
@@ -255,7 +255,7 @@ pub fn share<T: Transport>(transport: T) -> (Owner<T>, Guest<T>) {
     };
     let between = Rc::new(between);
     let guests = Table::new(u32::MAX);
-    let state = State { transport, guests, by_slot: Vec::new(), events: Vec::new() };
+    let state = ShareState { transport, guests, by_slot: Vec::new(), events: Vec::new() };
     let state = Rc::new(RefCell::new(state));
     let owner = Owner { state: Rc::clone(&state), between: Rc::clone(&between), told: Vec::new() };
     (owner, Guest { state, between })
@@ -298,7 +298,7 @@ macro_rules! passed_on {
             state.transport.receive(Data { conn: state.$of(data.conn), ..data }, take)
         }
 
-        fn receive_or_discard(&mut self, data: Data, take: impl FnMut(Piece<'_>) -> Ahead) -> After {
+        fn receive_or_discard(&mut self, data: Data, take: impl FnMut(ReceivedPiece<'_>) -> Ahead) -> After {
             let state = &mut *self.state.borrow_mut();
             state.transport.receive_or_discard(Data { conn: state.$of(data.conn), ..data }, take)
         }

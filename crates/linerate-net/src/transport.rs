@@ -203,7 +203,7 @@ pub enum After {
 
 /// The input of the closure of [`Transport::receive_or_discard`].
 #[derive(Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub enum ReceivedPiece<'a> {
     /// Received bytes.
     Bytes(&'a mut [u8]),
     /// This many bytes were received and discarded.
@@ -229,9 +229,9 @@ impl Ahead {
 
 /// Hands received bytes to an application that knows nothing of what comes next, so that none are
 /// discarded.
-pub(crate) fn received(mut take: impl FnMut(&mut [u8])) -> impl FnMut(Piece<'_>) -> Ahead {
+pub(crate) fn received(mut take: impl FnMut(&mut [u8])) -> impl FnMut(ReceivedPiece<'_>) -> Ahead {
     move |piece| {
-        if let Piece::Bytes(bytes) = piece {
+        if let ReceivedPiece::Bytes(bytes) = piece {
             take(bytes);
         }
         Ahead::default()
@@ -356,9 +356,9 @@ pub trait Transport {
     /// As [`Transport::receive`], for an application that knows how much follows: `take` returns
     /// that after each piece. The transport may then wake later, and may discard unseen bytes
     /// without copying them.
-    fn receive_or_discard(&mut self, data: Data, mut take: impl FnMut(Piece<'_>) -> Ahead) -> After {
+    fn receive_or_discard(&mut self, data: Data, mut take: impl FnMut(ReceivedPiece<'_>) -> Ahead) -> After {
         self.receive(data, |bytes| {
-            take(Piece::Bytes(bytes));
+            take(ReceivedPiece::Bytes(bytes));
         })
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use linerate_net::share::{Companion, Guest, Owner, Rest, Step, share};
+use linerate_net::share::{Companion, CompanionStep, Guest, Owner, Rest, share};
 use linerate_net::{Time, Transport};
 
 use super::board::SharedBoard;
@@ -99,7 +99,7 @@ impl<T: Transport> BesideRunning<T> {
     }
 }
 
-impl<T: Transport> Step for BesideRunning<T> {
+impl<T: Transport> CompanionStep for BesideRunning<T> {
     fn step(&mut self) -> io::Result<()> {
         let rests = !self.rest.has_events() && !self.rest.bell().has_rung();
         if rests && (self.rest.next() == Time::NEVER || self.mover.calls.transport().now() < self.rest.next())

@@ -13,7 +13,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use linerate_net::{After, Ahead, Conn, Data, NetError, Piece, Time, Transport};
+use linerate_net::{After, Ahead, Conn, Data, NetError, ReceivedPiece, Time, Transport};
 
 use crate::conversation::{Conversation, Facts, Out, Requests, Responses, Settle, Settled, Unsent, Wire};
 use crate::{Failure, Run};
@@ -311,11 +311,11 @@ impl<C: Conversation, X: Default> Pool<C, X> {
                 return Ahead::default();
             }
             read = match piece {
-                Piece::Bytes(bytes) => {
+                ReceivedPiece::Bytes(bytes) => {
                     events.received(bytes.len());
                     conversation.handle_bytes(now, bytes, shared, events)
                 }
-                Piece::Discarded(bytes) => {
+                ReceivedPiece::Discarded(bytes) => {
                     events.received(bytes as usize);
                     conversation.handle_discarded(now, bytes, shared, events)
                 }

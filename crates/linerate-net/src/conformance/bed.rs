@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::PATIENCE;
 use crate::{
-    After, Ahead, Close, Conn, ConnectOptions, Data, Event, ListenOptions, Listener, NetError, Piece, Time,
-    Transport, machine,
+    After, Ahead, Close, Conn, ConnectOptions, Data, Event, ListenOptions, Listener, NetError, ReceivedPiece,
+    Time, Transport, machine,
 };
 
 /// Events and bytes observed on one connection.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ObservedConnection {
     pub(super) connected: u32,
     pub(super) received: Vec<u8>,
     pub(super) ended: bool,
@@ -27,7 +27,7 @@ pub(super) struct Bed<T> {
     pub(super) net: T,
     pub(super) listener: Listener,
     pub(super) at: SocketAddr,
-    pub(super) seen: HashMap<Conn, Seen>,
+    pub(super) seen: HashMap<Conn, ObservedConnection>,
     pub(super) accepted: Vec<(Conn, SocketAddr)>,
     pub(super) woken: u32,
     /// Accepted connections send back what they receive.
@@ -67,7 +67,7 @@ impl<T: Transport> Bed<T> {
 
     pub(super) fn connect(&mut self) -> Conn {
         let conn = self.net.connect(self.at, &ConnectOptions::default()).expect("can connect");
-        self.seen.insert(conn, Seen::default());
+        self.seen.insert(conn, ObservedConnection::default());
         conn
     }
 
@@ -86,7 +86,7 @@ impl<T: Transport> Bed<T> {
         (client, server)
     }
 
-    pub(super) fn of(&self, conn: Conn) -> &Seen {
+    pub(super) fn of(&self, conn: Conn) -> &ObservedConnection {
         &self.seen[&conn]
     }
 
@@ -127,8 +127,10 @@ impl<T: Transport> Bed<T> {
         match event {
             Event::Accepted { listener, conn, peer } => {
                 assert_eq!(listener, self.listener);
-                let before =
-                    self.seen.insert(conn, Seen { connected: 1, is_server: true, ..Seen::default() });
+                let before = self.seen.insert(
+                    conn,
+                    ObservedConnection { connected: 1, is_server: true, ..ObservedConnection::default() },
+                );
                 assert!(before.is_none(), "a Conn is handed out once");
                 self.accepted.push((conn, peer));
             }
@@ -161,14 +163,14 @@ impl<T: Transport> Bed<T> {
         let unseen = self.unseen.entry(conn).or_default();
         let after = self.net.receive_or_discard(data, |piece| {
             match piece {
-                Piece::Bytes(piece) => {
+                ReceivedPiece::Bytes(piece) => {
                     assert!(!piece.is_empty(), "pieces are not empty");
                     bytes.extend_from_slice(piece);
                     *unseen = unseen.saturating_sub(piece.len() as u64);
                     // Transports lend received bytes mutably, because TLS decrypts in place.
                     piece.fill(0);
                 }
-                Piece::Discarded(len) => {
+                ReceivedPiece::Discarded(len) => {
                     assert!((1..=*unseen).contains(&len), "{len} of {unseen} bytes are discarded");
                     bytes.resize(bytes.len() + len as usize, 0);
                     *unseen -= len;

@@ -356,7 +356,7 @@ pub fn closing_many_at_once<T: Transport>(subject: &Subject<T>) {
     }
     // Beyond the limit the oldest connections stop waiting; the last eight still wait.
     bed.for_a_while(Duration::from_millis(100));
-    let is_over = |seen: &super::bed::Seen| seen.ended || seen.failed.is_some();
+    let is_over = |seen: &super::bed::ObservedConnection| seen.ended || seen.failed.is_some();
     let ended = pairs.iter().filter(|(_, server)| is_over(bed.of(*server))).count();
     if bed.net.name() != "mem" {
         assert_eq!(ended, 22);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::bed::{Bed, Seen};
+use super::bed::{Bed, ObservedConnection};
 use super::{Subject, pattern};
 use crate::{
     After, Close, ConnectOptions, Event, Limits, ListenOptions, NetErrorKind, Time, Transport, machine,
@@ -24,7 +24,7 @@ pub fn a_source_address_is_used<T: Transport>(subject: &Subject<T>) {
     let from = subject.other_source();
     let options = ConnectOptions { from: Some(from), ..ConnectOptions::default() };
     let client = bed.net.connect(bed.at, &options).expect("can connect");
-    bed.seen.insert(client, Seen::default());
+    bed.seen.insert(client, ObservedConnection::default());
     bed.until("a connection", |bed| bed.accepted.len() == 1 && bed.of(client).connected == 1);
     assert_eq!(bed.accepted[0].1.ip(), from);
 }
@@ -77,7 +77,7 @@ pub fn refused_is_told_once_though_bytes_were_sent<T: Transport>(subject: &Subje
     for short in [false, true] {
         let options = ConnectOptions { short, ..ConnectOptions::default() };
         let client = bed.net.connect(bed.at, &options).expect("asked for");
-        bed.seen.insert(client, Seen::default());
+        bed.seen.insert(client, ObservedConnection::default());
         bed.net.send(client, b"nobody reads this").expect("the failure is told by its event");
         bed.until("the refusal", |bed| bed.of(client).failed.is_some());
         bed.for_a_while(Duration::from_millis(20));
@@ -195,7 +195,7 @@ pub fn deferred_and_short_connections<T: Transport>(subject: &Subject<T>) {
     for round in 0..50 {
         let options = ConnectOptions { short: true, ..ConnectOptions::default() };
         let client = bed.net.connect(bed.at, &options).expect("can connect");
-        bed.seen.insert(client, Seen::default());
+        bed.seen.insert(client, ObservedConnection::default());
         bed.net.send(client, b"one request").expect("can send");
         bed.until("the request", |bed| {
             bed.accepted.get(round).is_some_and(|(server, _)| bed.received(*server) == 11)

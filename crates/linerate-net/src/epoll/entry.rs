@@ -11,11 +11,11 @@ use crate::closing::Closing;
 use crate::limits::{DISCARDED_BY_CALL, ONE_SEGMENT};
 use crate::outbox::{LentTable, Outbox};
 use crate::sys::{self, Interest, Ready, socket};
-use crate::{After, Ahead, NetError, NetErrorKind, Piece};
+use crate::{After, Ahead, NetError, NetErrorKind, ReceivedPiece};
 
 /// The state of a connection. Invariants: bytes wait in `outbox` only while the socket takes none (or is connecting);
 /// `readable` stays set until a read has found the socket empty.
-pub(super) struct Entry {
+pub(super) struct EpollConnection {
     pub(super) fd: OwnedFd,
     pub(super) outbox: Outbox,
     /// Why sending or connecting failed; from then on nothing is sent.
@@ -59,9 +59,9 @@ pub(super) enum Flushed {
     Failed,
 }
 
-impl Entry {
-    pub(super) fn connecting(fd: OwnedFd) -> Entry {
-        Entry {
+impl EpollConnection {
+    pub(super) fn connecting(fd: OwnedFd) -> EpollConnection {
+        EpollConnection {
             fd,
             outbox: Outbox::default(),
             error: None,
@@ -84,13 +84,19 @@ impl Entry {
     }
 
     /// For a Unix socket. Nagle's algorithm is TCP's.
-    pub(super) fn dialing(fd: OwnedFd) -> Entry {
-        Entry { dialing: true, nodelay: true, is_unix: true, ..Entry::connecting(fd) }
+    pub(super) fn dialing(fd: OwnedFd) -> EpollConnection {
+        EpollConnection { dialing: true, nodelay: true, is_unix: true, ..EpollConnection::connecting(fd) }
     }
 
     /// It inherited TCP_NODELAY. Something may be there to read already, so a read is tried before epoll is asked.
-    pub(super) fn accepted(fd: OwnedFd) -> Entry {
-        Entry { connecting: false, nodelay: true, readable: true, reported: true, ..Entry::connecting(fd) }
+    pub(super) fn accepted(fd: OwnedFd) -> EpollConnection {
+        EpollConnection {
+            connecting: false,
+            nodelay: true,
+            readable: true,
+            reported: true,
+            ..EpollConnection::connecting(fd)
+        }
     }
 
     /// The interest to register with epoll now.
@@ -195,7 +201,7 @@ impl Entry {
         &mut self,
         buffer: &mut [u8],
         reads: u32,
-        mut take: impl FnMut(Piece<'_>) -> Ahead,
+        mut take: impl FnMut(ReceivedPiece<'_>) -> Ahead,
     ) -> After {
         if self.ended {
             return self.end();
@@ -210,8 +216,8 @@ impl Entry {
                 Ok(0) => return self.end(),
                 Ok(n) => {
                     self.ahead = take(match discarded {
-                        Some(_) => Piece::Discarded(n as u64),
-                        None => Piece::Bytes(&mut buffer[..n]),
+                        Some(_) => ReceivedPiece::Discarded(n as u64),
+                        None => ReceivedPiece::Bytes(&mut buffer[..n]),
                     });
                     // A short read has emptied the socket: no second call to learn that. An error behind the bytes
                     // has to be asked for, a FIN is known from epoll.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use self::entry::{Entry, Flushed};
+use self::entry::{EpollConnection, Flushed};
 use crate::clock::{Clock, monotonic};
 use crate::closing::{Closing, ClosingQueue};
 use crate::dialing::Dialing;
@@ -29,7 +29,7 @@ use crate::table::{LAST_GENERATION, Table};
 use crate::transport::received;
 use crate::{
     After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
-    NetErrorKind, Piece, TcpInfo, Time, Transport, Waker,
+    NetErrorKind, ReceivedPiece, TcpInfo, Time, Transport, Waker,
 };
 
 /// Tokens of listeners have this in place of a generation, and their index in place of the slot.
@@ -60,7 +60,7 @@ pub struct Epoll {
     poll: Poll,
     wake: Arc<EventFd>,
     limits: Limits,
-    table: Table<Entry>,
+    table: Table<EpollConnection>,
     listeners: Vec<Option<OwnedFd>>,
     lent: LentTable,
     buffer: Box<[u8]>,
@@ -138,7 +138,7 @@ impl Epoll {
     }
 
     /// The entry of a connection the application has not closed.
-    fn live(&mut self, conn: Conn) -> Option<&mut Entry> {
+    fn live(&mut self, conn: Conn) -> Option<&mut EpollConnection> {
         self.table.get_mut(conn).filter(|entry| entry.closing.is_none())
     }
 
@@ -159,7 +159,7 @@ impl Epoll {
     }
 
     /// Makes epoll tell of room to send, if it does not yet.
-    fn ask_for_room(poll: &Poll, conn: Conn, entry: &mut Entry) {
+    fn ask_for_room(poll: &Poll, conn: Conn, entry: &mut EpollConnection) {
         if entry.interest == Some(Interest::Read) {
             let asked = poll.modify(&entry.fd, Interest::ReadWrite, token(conn.slot, conn.generation));
             if asked.is_ok() {
@@ -265,7 +265,7 @@ impl Epoll {
                 Ok((accepted, peer)) => {
                     // The kernel gives the lowest that is free.
                     self.reserve_used = accepted.as_raw_fd() as u64 >= self.reserve_from;
-                    let Ok(conn) = self.table.insert(Entry::accepted(accepted)) else { break };
+                    let Ok(conn) = self.table.insert(EpollConnection::accepted(accepted)) else { break };
                     self.fresh.push(conn);
                     self.accept_trouble = None;
                     events.push(Event::Accepted { listener, conn, peer });
@@ -295,7 +295,7 @@ impl Epoll {
 
     /// A connection to a Unix socket. That of TCP is begun where it is asked for.
     fn connect_unix(&mut self, path: &Arc<Path>) -> Result<Conn, NetError> {
-        let entry = Entry::dialing(socket::unix()?);
+        let entry = EpollConnection::dialing(socket::unix()?);
         let conn = self.table.insert(entry).map_err(|_| NetError::of(NetErrorKind::NoMemory))?;
         self.dialing.push(conn, path);
         Ok(conn)
@@ -510,7 +510,7 @@ impl Transport for Epoll {
         }
         let started = socket::connect(&fd, to);
         // A result that came at once is reported like one that came later.
-        let conn = match self.table.insert(Entry::connecting(fd)) {
+        let conn = match self.table.insert(EpollConnection::connecting(fd)) {
             Ok(conn) => conn,
             Err(_) => return Err(NetError::of(NetErrorKind::NoMemory)),
         };
@@ -558,7 +558,7 @@ impl Transport for Epoll {
         self.receive_or_discard(data, received(take))
     }
 
-    fn receive_or_discard(&mut self, data: Data, take: impl FnMut(Piece<'_>) -> Ahead) -> After {
+    fn receive_or_discard(&mut self, data: Data, take: impl FnMut(ReceivedPiece<'_>) -> Ahead) -> After {
         let Some(entry) = self.table.get_mut(data.conn).filter(|entry| entry.closing.is_none()) else {
             return After::Gone;
         };

@@ -157,7 +157,7 @@ impl Probe {
         let asked = now();
         let failed = |e| fail(Stage::Connect, e, sys::facts(&fd).unwrap_or_default());
         if !socket::connect(&fd, to).map_err(failed)? {
-            wait(&fd, sys::Ready::Write, deadline).map_err(failed)?;
+            wait(&fd, sys::InstrumentEvent::Write, deadline).map_err(failed)?;
             if let Some(error) = socket::take_error(&fd) {
                 return Err(failed(io::Error::from_raw_os_error(error)));
             }
@@ -210,7 +210,8 @@ impl Probe {
                 Ok(n) => bytes = &bytes[n..],
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    wait(&self.fd, sys::Ready::Write, deadline).map_err(|e| self.failed(Stage::Send, e))?;
+                    wait(&self.fd, sys::InstrumentEvent::Write, deadline)
+                        .map_err(|e| self.failed(Stage::Send, e))?;
                 }
                 Err(e) => return Err(self.failed(Stage::Send, e)),
             }
@@ -243,7 +244,8 @@ impl Probe {
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    wait(&self.fd, sys::Ready::Read, deadline).map_err(|e| self.failed(Stage::Receive, e))?;
+                    wait(&self.fd, sys::InstrumentEvent::Read, deadline)
+                        .map_err(|e| self.failed(Stage::Receive, e))?;
                 }
                 Err(e) => return Err(self.failed(Stage::Receive, e)),
             }
@@ -304,7 +306,7 @@ fn set_levers(fd: &OwnedFd, levers: &Levers) -> Result<(), (&'static str, io::Er
     Ok(())
 }
 
-fn wait(fd: &OwnedFd, what: sys::Ready, deadline: Time) -> io::Result<()> {
+fn wait(fd: &OwnedFd, what: sys::InstrumentEvent, deadline: Time) -> io::Result<()> {
     loop {
         let left = deadline - now();
         if left.is_zero() {

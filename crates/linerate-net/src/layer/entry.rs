@@ -7,14 +7,14 @@ use crate::closing::Closing;
 
 /// Which side began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum HandshakeSide {
     Asked,
     Accepted,
 }
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum LayerStage {
     /// TCP is not established.
     Connecting,
     /// The session shakes hands.
@@ -27,10 +27,10 @@ pub(super) enum Stage {
     Failed,
 }
 
-pub(super) struct Entry<S> {
+pub(super) struct LayeredConnection<S> {
     pub(super) session: S,
-    pub(super) side: Side,
-    pub(super) stage: Stage,
+    pub(super) side: HandshakeSide,
+    pub(super) stage: LayerStage,
     pub(super) tcp_at: Time,
     /// TCP was established.
     pub(super) has_begun: bool,
@@ -49,13 +49,13 @@ pub(super) struct Entry<S> {
     pub(super) has_refused: bool,
 }
 
-impl<S> Entry<S> {
-    pub(super) fn new(session: S, side: Side, now: Time) -> Entry<S> {
+impl<S> LayeredConnection<S> {
+    pub(super) fn new(session: S, side: HandshakeSide, now: Time) -> LayeredConnection<S> {
         let stage = match side {
-            Side::Asked => Stage::Connecting,
-            Side::Accepted => Stage::Shaking,
+            HandshakeSide::Asked => LayerStage::Connecting,
+            HandshakeSide::Accepted => LayerStage::Shaking,
         };
-        Entry {
+        LayeredConnection {
             session,
             side,
             stage,
@@ -79,7 +79,7 @@ impl<S> Entry<S> {
 
     /// The application closed it; it is gone for the application.
     pub(super) fn is_closing(&self) -> bool {
-        matches!(self.stage, Stage::Closing { .. })
+        matches!(self.stage, LayerStage::Closing { .. })
     }
 
     /// What it waits for once the application has closed it.

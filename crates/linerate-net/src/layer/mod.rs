@@ -26,13 +26,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use self::entry::{Entry, Side, Stage, after, broken};
+use self::entry::{HandshakeSide, LayerStage, LayeredConnection, after, broken};
 pub use self::session::{Layer, Progress, Session};
 use self::table::Entries;
 use crate::closing::{Closing, ClosingQueue};
 use crate::{
     After, Ahead, Close, Conn, ConnectOptions, Data, Event, FlowInfo, Lent, Limits, ListenOptions, Listener,
-    NetError, NetErrorKind, Piece, Profile, TcpInfo, TcpTotals, Time, Transport, Waker,
+    NetError, NetErrorKind, Profile, ReceivedPiece, TcpInfo, TcpTotals, Time, Transport, Waker,
 };
 
 /// The token of claims on bytes that came with the end of a handshake. No transport has a buffer of this number.
@@ -48,7 +48,7 @@ pub struct Layered<T, L: Layer> {
     lent: Vec<(Arc<[u8]>, Lent)>,
     /// Events of the transport in this turn.
     told: Vec<Event>,
-    /// Connections in [`Stage::Closing`], the oldest first.
+    /// Connections in [`LayerStage::Closing`], the oldest first.
     closing: ClosingQueue,
     /// Bytes for the wire, kept for its allocation.
     sealed: Vec<u8>,
@@ -100,29 +100,31 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         match event {
             Event::Connected { tcp_at, .. } => {
                 entry.tcp_at = tcp_at;
-                entry.stage = Stage::Shaking;
+                entry.stage = LayerStage::Shaking;
                 self.begin(conn, events);
             }
             Event::Readable { data, .. } => match entry.stage {
-                Stage::Ready | Stage::Failed if entry.after != After::Open => {
+                LayerStage::Ready | LayerStage::Failed if entry.after != After::Open => {
                     self.discard(conn, data, events)
                 }
-                Stage::Ready | Stage::Failed => events.push(Event::Readable { conn, data }),
-                Stage::Connecting | Stage::Shaking | Stage::Closing { .. } => self.shake(conn, data, events),
+                LayerStage::Ready | LayerStage::Failed => events.push(Event::Readable { conn, data }),
+                LayerStage::Connecting | LayerStage::Shaking | LayerStage::Closing { .. } => {
+                    self.shake(conn, data, events)
+                }
             },
             // A handshake's bytes cause it too, before the application's have left.
             Event::Drained { .. } => {
-                if entry.stage == Stage::Ready {
+                if entry.stage == LayerStage::Ready {
                     events.push(event);
                 }
             }
             Event::Failed { .. } if entry.is_closing() => self.give_up(conn, Close::Abort),
             Event::Failed { error, .. } => {
-                if entry.stage == Stage::Shaking {
+                if entry.stage == LayerStage::Shaking {
                     entry.session.lost(error);
                 }
                 // A failure is reported once.
-                if std::mem::replace(&mut entry.stage, Stage::Failed) != Stage::Failed {
+                if std::mem::replace(&mut entry.stage, LayerStage::Failed) != LayerStage::Failed {
                     events.push(event);
                 }
             }
@@ -134,7 +136,8 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         let profile = self.profiles.get(&listener).copied().unwrap_or_default();
         events.push(Event::Accepted { listener, conn, peer });
         if let Some(session) = self.layer.accept(listener, profile, peer) {
-            self.entries.insert(conn, Entry::new(session, Side::Accepted, self.wire.now()));
+            self.entries
+                .insert(conn, LayeredConnection::new(session, HandshakeSide::Accepted, self.wire.now()));
             self.begin(conn, events);
         }
     }
@@ -190,7 +193,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         let Some(entry) = self.entries.get_mut(conn) else { return };
         if let (After::Failed(error), After::Ended) = (after, entry.after) {
             entry.after = after;
-            entry.stage = Stage::Failed;
+            entry.stage = LayerStage::Failed;
             events.push(Event::Failed { conn, error });
         }
     }
@@ -200,21 +203,21 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         let Some(entry) = self.entries.get_mut(conn) else { return };
         match (entry.session.is_ready(), entry.stage, broken(after)) {
             // The peer's FIN is waited for.
-            (true, Stage::Closing { how: Close::AfterPeer }, None) => {}
-            (true, Stage::Closing { how }, _) => self.last_words(conn, how),
-            (false, Stage::Closing { .. }, Some(_)) => {
+            (true, LayerStage::Closing { how: Close::AfterPeer }, None) => {}
+            (true, LayerStage::Closing { how }, _) => self.last_words(conn, how),
+            (false, LayerStage::Closing { .. }, Some(_)) => {
                 let how = entry.closes(Close::Abort);
                 self.give_up(conn, how);
             }
-            (false, Stage::Closing { .. }, None) => {}
+            (false, LayerStage::Closing { .. }, None) => {}
             (true, _, _) => self.ready(conn, after, events),
             (false, _, Some(error)) => {
-                entry.stage = Stage::Failed;
+                entry.stage = LayerStage::Failed;
                 entry.session.lost(error);
                 match entry.side {
-                    Side::Asked => events.push(Event::Failed { conn, error }),
+                    HandshakeSide::Asked => events.push(Event::Failed { conn, error }),
                     // A session that refused has said why; a reset must not overtake that.
-                    Side::Accepted => claim(entry, conn, refusal(after, error), events),
+                    HandshakeSide::Accepted => claim(entry, conn, refusal(after, error), events),
                 }
             }
             (false, _, None) => {}
@@ -225,8 +228,8 @@ impl<T: Transport, L: Layer> Layered<T, L> {
     fn ready(&mut self, conn: Conn, after: After, events: &mut Vec<Event>) {
         let now = self.wire.now();
         let Some(entry) = self.entries.get_mut(conn) else { return };
-        entry.stage = Stage::Ready;
-        if entry.side == Side::Asked {
+        entry.stage = LayerStage::Ready;
+        if entry.side == HandshakeSide::Asked {
             // A session that waits for nothing is ready when TCP is.
             let at = if entry.has_heard { now } else { entry.tcp_at };
             events.push(Event::Connected { conn, at, tcp_at: entry.tcp_at });
@@ -265,8 +268,8 @@ impl<T: Transport, L: Layer> Layered<T, L> {
     fn linger(&mut self, conn: Conn, how: Close) {
         let now = self.wire.now();
         let Some(entry) = self.entries.get_mut(conn) else { return };
-        let was_ready = entry.stage == Stage::Ready;
-        entry.stage = Stage::Closing { how };
+        let was_ready = entry.stage == LayerStage::Ready;
+        entry.stage = LayerStage::Closing { how };
         let entries = &self.entries;
         let waits_for = |conn| entries.get(conn)?.waits_for();
         if let Some(oldest) = self.closing.push(&self.limits, now, (conn, Closing::AfterPeer), waits_for) {
@@ -313,7 +316,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
     }
 
     fn is_ready(&self, conn: Conn) -> bool {
-        self.entries.get(conn).is_some_and(|entry| entry.stage == Stage::Ready)
+        self.entries.get(conn).is_some_and(|entry| entry.stage == LayerStage::Ready)
     }
 
     /// Seals pieces of a connection that is ready into `sealed`, all or none.
@@ -335,7 +338,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
 }
 
 /// The application gets a claim of the layer's own.
-fn claim<S>(entry: &mut Entry<S>, conn: Conn, after: After, events: &mut Vec<Event>) {
+fn claim<S>(entry: &mut LayeredConnection<S>, conn: Conn, after: After, events: &mut Vec<Event>) {
     entry.after = after;
     events.push(Event::Readable { conn, data: Data::new(conn, EARLY) });
 }
@@ -353,7 +356,7 @@ fn gone() -> NetError {
 /// Takes a claim on bytes of the wire and lends what they say to `take`.
 fn read<T: Transport, S: Session>(
     wire: &mut T,
-    entry: &mut Entry<S>,
+    entry: &mut LayeredConnection<S>,
     data: Data,
     take: &mut dyn FnMut(&mut [u8]),
 ) -> After {
@@ -419,7 +422,7 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
         }
         let conn = conn?;
         if let Some(session) = session {
-            self.entries.insert(conn, Entry::new(session, Side::Asked, self.wire.now()));
+            self.entries.insert(conn, LayeredConnection::new(session, HandshakeSide::Asked, self.wire.now()));
         }
         Ok(conn)
     }
@@ -468,31 +471,31 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
         after
     }
 
-    fn receive_or_discard(&mut self, data: Data, mut take: impl FnMut(Piece<'_>) -> Ahead) -> After {
+    fn receive_or_discard(&mut self, data: Data, mut take: impl FnMut(ReceivedPiece<'_>) -> Ahead) -> After {
         if data.token() != EARLY && self.entries.get(data.conn()).is_none() {
             return self.wire.receive_or_discard(data, take);
         }
         // The application's byte count differs from the wire's.
         self.receive(data, |bytes| {
-            take(Piece::Bytes(bytes));
+            take(ReceivedPiece::Bytes(bytes));
         })
     }
 
     fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError> {
         let Some(entry) = self.entries.get_mut(conn) else { return self.wire.send(conn, bytes) };
         match entry.stage {
-            Stage::Ready => {
+            LayerStage::Ready => {
                 self.seal(conn, &[bytes])?;
                 self.wire.send(conn, &self.sealed)
             }
-            Stage::Connecting | Stage::Shaking => {
+            LayerStage::Connecting | LayerStage::Shaking => {
                 if entry.waiting.len() + bytes.len() > self.limits.unsent_bytes {
                     return Err(NetError::of(NetErrorKind::NoMemory));
                 }
                 entry.waiting.extend_from_slice(bytes);
                 Ok(())
             }
-            Stage::Closing { .. } | Stage::Failed => Err(gone()),
+            LayerStage::Closing { .. } | LayerStage::Failed => Err(gone()),
         }
     }
 
@@ -506,7 +509,7 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
     fn send_last(&mut self, conn: Conn, bytes: &[u8], how: Close) -> Result<(), NetError> {
         match self.entries.get(conn).map(|entry| entry.stage) {
             None => self.wire.send_last(conn, bytes, how),
-            Some(Stage::Ready) if how != Close::Abort && how != Close::AfterPeer => {
+            Some(LayerStage::Ready) if how != Close::Abort && how != Close::AfterPeer => {
                 self.seal(conn, &[bytes])?;
                 if let Some(entry) = self.entries.get_mut(conn) {
                     entry.session.finish(&mut self.sealed);
@@ -568,9 +571,9 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
             None => self.wire.unsent(conn),
             Some(entry) => match entry.stage {
                 // Bytes that a session adds, and those of its handshake, are not the application's.
-                Stage::Ready | Stage::Failed => self.wire.unsent(conn).min(entry.handed),
-                Stage::Connecting | Stage::Shaking => entry.waiting.len(),
-                Stage::Closing { .. } => 0,
+                LayerStage::Ready | LayerStage::Failed => self.wire.unsent(conn).min(entry.handed),
+                LayerStage::Connecting | LayerStage::Shaking => entry.waiting.len(),
+                LayerStage::Closing { .. } => 0,
             },
         }
     }
@@ -578,7 +581,7 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
     fn pause(&mut self, conn: Conn) {
         let Some(entry) = self.entries.get_mut(conn) else { return self.wire.pause(conn) };
         entry.paused = true;
-        if entry.stage == Stage::Ready {
+        if entry.stage == LayerStage::Ready {
             self.wire.pause(conn);
         }
     }
@@ -586,7 +589,7 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
     fn resume(&mut self, conn: Conn) {
         let Some(entry) = self.entries.get_mut(conn) else { return self.wire.resume(conn) };
         entry.paused = false;
-        if entry.stage == Stage::Ready {
+        if entry.stage == LayerStage::Ready {
             self.wire.resume(conn);
         }
     }
@@ -602,11 +605,15 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
         let Some(entry) = self.entries.get_mut(conn) else { return self.wire.close(conn, how) };
         let how = entry.closes(how);
         match entry.stage {
-            Stage::Closing { .. } => {}
+            LayerStage::Closing { .. } => {}
             // The session's end would make the peer close; here the peer has to close by itself.
-            Stage::Ready if how == Close::AfterPeer && entry.after == After::Open => self.linger(conn, how),
-            Stage::Ready if how != Close::Abort => self.last_words(conn, how),
-            Stage::Shaking if entry.side == Side::Accepted && how != Close::Abort => self.linger(conn, how),
+            LayerStage::Ready if how == Close::AfterPeer && entry.after == After::Open => {
+                self.linger(conn, how)
+            }
+            LayerStage::Ready if how != Close::Abort => self.last_words(conn, how),
+            LayerStage::Shaking if entry.side == HandshakeSide::Accepted && how != Close::Abort => {
+                self.linger(conn, how)
+            }
             _ => self.give_up(conn, how),
         }
     }

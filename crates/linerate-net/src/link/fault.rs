@@ -137,7 +137,7 @@ pub struct FaultStats {
 }
 
 /// The faults of one direction and the packets held back in it.
-struct Way {
+struct FaultyDirection {
     faults: Faults,
     dice: Dice,
     held: Late<(IpAddr, Vec<u8>)>,
@@ -146,9 +146,9 @@ struct Way {
     stats: FaultStats,
 }
 
-impl Way {
-    fn new(faults: Faults, seed: u64) -> Way {
-        Way {
+impl FaultyDirection {
+    fn new(faults: Faults, seed: u64) -> FaultyDirection {
+        FaultyDirection {
             faults,
             dice: Dice::new(seed),
             held: Late::default(),
@@ -211,27 +211,27 @@ impl Way {
 }
 
 /// A link with faults. Without any it passes every packet on.
-pub struct Fault<L> {
+pub struct FaultyLink<L> {
     link: L,
-    incoming: Way,
-    outgoing: Way,
+    incoming: FaultyDirection,
+    outgoing: FaultyDirection,
     scratch: Vec<u8>,
 }
 
-impl<L: fmt::Debug> fmt::Debug for Fault<L> {
+impl<L: fmt::Debug> fmt::Debug for FaultyLink<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fault").field("link", &self.link).finish_non_exhaustive()
     }
 }
 
-impl<L: Link> Fault<L> {
+impl<L: Link> FaultyLink<L> {
     /// Puts these faults on a link.
-    pub fn new(link: L, options: FaultOptions) -> Fault<L> {
-        Fault {
+    pub fn new(link: L, options: FaultOptions) -> FaultyLink<L> {
+        FaultyLink {
             link,
-            incoming: Way::new(options.incoming, options.seed),
+            incoming: FaultyDirection::new(options.incoming, options.seed),
             // A different random sequence, so that both directions do not lose the same packets.
-            outgoing: Way::new(options.outgoing, options.seed ^ 0x5555_5555_5555_5555),
+            outgoing: FaultyDirection::new(options.outgoing, options.seed ^ 0x5555_5555_5555_5555),
             scratch: Vec::new(),
         }
     }
@@ -265,7 +265,7 @@ impl<L: Link> Fault<L> {
     }
 }
 
-impl<L: Link> Link for Fault<L> {
+impl<L: Link> Link for FaultyLink<L> {
     fn now(&mut self) -> Time {
         self.link.now()
     }
@@ -408,15 +408,15 @@ mod tests {
         }
     }
 
-    fn faulty(text: &str) -> Fault<SimEnd> {
+    fn faulty(text: &str) -> FaultyLink<SimEnd> {
         let sim =
             Sim::alone(SimOptions { delay: Duration::ZERO, ..SimOptions::default() }).expect("a descriptor");
-        Fault::new(sim, text.parse().expect("good"))
+        FaultyLink::new(sim, text.parse().expect("good"))
     }
 
     /// Sends `count` numbered packets; returns number and time (us) of those that come back within
     /// a second.
-    fn sent(link: &mut Fault<SimEnd>, count: u8) -> Vec<(u8, u64)> {
+    fn sent(link: &mut FaultyLink<SimEnd>, count: u8) -> Vec<(u8, u64)> {
         let begun = link.now();
         for n in 0..count {
             assert!(link.transmit(TO, 20, |packet| packet.fill(n)));

@@ -5,33 +5,33 @@ use std::collections::BinaryHeap;
 
 use crate::Time;
 
-struct Entry<T> {
+struct LatePacket<T> {
     at: Time,
     order: u64,
     what: T,
 }
 
-impl<T> Entry<T> {
+impl<T> LatePacket<T> {
     fn rank(&self) -> (Time, u64) {
         (self.at, self.order)
     }
 }
 
-impl<T> PartialEq for Entry<T> {
+impl<T> PartialEq for LatePacket<T> {
     fn eq(&self, other: &Self) -> bool {
         self.rank() == other.rank()
     }
 }
 
-impl<T> Eq for Entry<T> {}
+impl<T> Eq for LatePacket<T> {}
 
-impl<T> PartialOrd for Entry<T> {
+impl<T> PartialOrd for LatePacket<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> Ord for Entry<T> {
+impl<T> Ord for LatePacket<T> {
     /// Reversed, so that the heap's greatest item is the earliest.
     fn cmp(&self, other: &Self) -> Ordering {
         other.rank().cmp(&self.rank())
@@ -39,7 +39,7 @@ impl<T> Ord for Entry<T> {
 }
 
 pub(super) struct Late<T> {
-    heap: BinaryHeap<Entry<T>>,
+    heap: BinaryHeap<LatePacket<T>>,
     order: u64,
 }
 
@@ -52,7 +52,7 @@ impl<T> Default for Late<T> {
 impl<T> Late<T> {
     pub(super) fn push(&mut self, at: Time, what: T) {
         self.order += 1;
-        self.heap.push(Entry { at, order: self.order, what });
+        self.heap.push(LatePacket { at, order: self.order, what });
     }
 
     /// The due time of the first item.

@@ -21,8 +21,8 @@ impl Middlewares {
 
     /// Wraps the `nth` of several links with the configured stages. Faults belong to the network,
     /// so the capture records what a host on that network sees.
-    pub fn over<L: Link>(&self, link: L, nth: usize) -> pcap::Pcap<fault::Fault<L>> {
+    pub fn over<L: Link>(&self, link: L, nth: usize) -> pcap::Pcap<fault::FaultyLink<L>> {
         let faults = self.fault.unwrap_or_default().for_link(nth);
-        pcap::Pcap::new(fault::Fault::new(link, faults), self.pcap.clone())
+        pcap::Pcap::new(fault::FaultyLink::new(link, faults), self.pcap.clone())
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub use self::host::PeerHost;
 pub use self::options::{Cut, MemOptions};
 pub use self::peer::{Accept, Peer, PeerActions, PeerConn};
-use self::wire::Wire;
+use self::wire::MemoryWire;
 use crate::outbox::LentTable;
 use crate::sys::EventFd;
 use crate::{
@@ -30,7 +30,7 @@ const REAL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The transport in memory.
 pub struct Mem {
-    wire: Wire,
+    wire: MemoryWire,
     wake: Arc<EventFd>,
     lent: LentTable,
     sends: u64,
@@ -40,7 +40,7 @@ impl Mem {
     /// With these options.
     pub fn new(options: MemOptions) -> io::Result<Mem> {
         Ok(Mem {
-            wire: Wire::new(options),
+            wire: MemoryWire::new(options),
             wake: Arc::new(EventFd::new()?),
             lent: LentTable::default(),
             sends: 0,

@@ -23,7 +23,7 @@ pub(super) enum Owner {
 }
 
 /// One end of a connection.
-struct End {
+struct MemoryEnd {
     owner: Owner,
     /// Our address, as the other end sees it.
     name: SocketAddr,
@@ -56,9 +56,9 @@ struct End {
     closing: Option<Closing>,
 }
 
-impl End {
-    fn new(owner: Owner, remote: Option<Conn>, name: SocketAddr) -> End {
-        End {
+impl MemoryEnd {
+    fn new(owner: Owner, remote: Option<Conn>, name: SocketAddr) -> MemoryEnd {
+        MemoryEnd {
             owner,
             name,
             remote,
@@ -167,12 +167,12 @@ enum Answers {
     Script(usize),
 }
 
-pub(super) struct Wire {
+pub(super) struct MemoryWire {
     pub(super) now: Time,
     pub(super) options: MemOptions,
     queue: BinaryHeap<Reverse<Scheduled>>,
     sequence: u64,
-    ends: Table<End>,
+    ends: Table<MemoryEnd>,
     addresses: Vec<(SocketAddr, Answers)>,
     listeners: u32,
     scripts: Vec<Option<Box<dyn Peer>>>,
@@ -185,9 +185,9 @@ pub(super) struct Wire {
     next_port: u16,
 }
 
-impl Wire {
-    pub(super) fn new(options: MemOptions) -> Wire {
-        Wire {
+impl MemoryWire {
+    pub(super) fn new(options: MemOptions) -> MemoryWire {
+        MemoryWire {
             now: Time::ZERO,
             queue: BinaryHeap::new(),
             sequence: 0,
@@ -300,7 +300,7 @@ impl Wire {
 
     /// The end that accepts `from`, which learns of it at `at` plus the latency.
     fn establish(&mut self, from: Conn, owner: Owner, at: Time) -> Option<Conn> {
-        match self.ends.insert(End::new(owner, Some(from), unknown_address())) {
+        match self.ends.insert(MemoryEnd::new(owner, Some(from), unknown_address())) {
             Ok(end) => {
                 if let Some(asking) = self.ends.get_mut(from) {
                     asking.answered_by = Some(end);
@@ -576,7 +576,7 @@ impl Wire {
         let owner = self.peer_owner(self.scripts.len() - 1);
         let number = PeerConn(self.numbers.len() as u64);
         let name = self.local_name(to, None);
-        if let Ok(end) = self.ends.insert(End::new(owner, None, name)) {
+        if let Ok(end) = self.ends.insert(MemoryEnd::new(owner, None, name)) {
             self.numbers.push(end);
             self.travel(Happening::Syn { from: end, to });
         }
@@ -612,7 +612,7 @@ impl Wire {
             return Err(NetError::of(NetErrorKind::PortsExhausted));
         }
         let name = self.local_name(to, from);
-        let end = End { port: true, ..End::new(Owner::App, None, name) };
+        let end = MemoryEnd { port: true, ..MemoryEnd::new(Owner::App, None, name) };
         let conn = self.ends.insert(end).map_err(|_| NetError::of(NetErrorKind::NoMemory))?;
         self.ports_used += 1;
         self.travel(Happening::Syn { from: conn, to });
@@ -620,7 +620,7 @@ impl Wire {
     }
 
     /// An end the application holds.
-    fn live(&mut self, conn: Conn) -> Option<&mut End> {
+    fn live(&mut self, conn: Conn) -> Option<&mut MemoryEnd> {
         self.ends.get_mut(conn).filter(|e| e.owner == Owner::App && e.closing.is_none())
     }
 

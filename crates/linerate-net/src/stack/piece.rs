@@ -1,6 +1,6 @@
 //! A range of bytes received out of order, and its memory cost.
 
-use super::pool::{BLOCK, Chain, Full, Pool};
+use super::pool::{BLOCK, BlockPool, Chain, Full};
 
 /// A range up to this size has memory of its own size, a larger one has blocks. Reason: a full
 /// segment fills much of a block, but a single byte must not hold one.
@@ -16,16 +16,16 @@ enum Bytes {
 }
 
 /// Contiguous bytes, charged with the memory that they hold, not with their number (Linux calls it
-/// truesize). End it by [`Piece::clear`] or [`Piece::move_to`].
-pub(crate) struct Piece {
+/// truesize). End it by [`ChargedBytes::clear`] or [`ChargedBytes::move_to`].
+pub(crate) struct ChargedBytes {
     bytes: Bytes,
     /// Number of blocks it has.
     blocks: u32,
 }
 
-impl Piece {
-    pub(crate) fn new(bytes: &[u8], pool: &mut Pool) -> Result<Piece, Full> {
-        let mut piece = Piece { bytes: Bytes::Small(Vec::new()), blocks: 0 };
+impl ChargedBytes {
+    pub(crate) fn new(bytes: &[u8], pool: &mut BlockPool) -> Result<ChargedBytes, Full> {
+        let mut piece = ChargedBytes { bytes: Bytes::Small(Vec::new()), blocks: 0 };
         if bytes.len() > SMALL {
             piece.bytes = Bytes::Blocks(Chain::default());
             piece.add_blocks(bytes, pool)?;
@@ -46,7 +46,7 @@ impl Piece {
     }
 
     /// Appends to blocks, all or nothing.
-    fn add_blocks(&mut self, bytes: &[u8], pool: &mut Pool) -> Result<(), Full> {
+    fn add_blocks(&mut self, bytes: &[u8], pool: &mut BlockPool) -> Result<(), Full> {
         let Bytes::Blocks(chain) = &mut self.bytes else { return Ok(()) };
         let before = pool.bytes_in_use();
         pool.append(chain, bytes)?;
@@ -55,7 +55,7 @@ impl Piece {
     }
 
     /// Appends a copy, all or nothing.
-    pub(crate) fn append(&mut self, more: &[u8], pool: &mut Pool) -> Result<(), Full> {
+    pub(crate) fn append(&mut self, more: &[u8], pool: &mut BlockPool) -> Result<(), Full> {
         let before = self.cost();
         match &mut self.bytes {
             Bytes::Small(bytes) if bytes.len() + more.len() <= SMALL => bytes.extend_from_slice(more),
@@ -79,7 +79,7 @@ impl Piece {
     }
 
     /// Appends all of `other`; returns it if there is no room.
-    pub(crate) fn join(&mut self, other: Piece, pool: &mut Pool) -> Result<(), Piece> {
+    pub(crate) fn join(&mut self, other: ChargedBytes, pool: &mut BlockPool) -> Result<(), ChargedBytes> {
         if let (Bytes::Blocks(chain), Bytes::Blocks(_)) = (&mut self.bytes, &other.bytes) {
             pool.discharge_early(OVERHEAD + (self.blocks + other.blocks) as usize * BLOCK);
             let before = pool.bytes_in_use();
@@ -105,7 +105,7 @@ impl Piece {
     }
 
     /// Moves all but the first `skip` bytes to the end of `inbox`; bytes without room are lost.
-    pub(crate) fn move_to(self, skip: usize, inbox: &mut Chain, pool: &mut Pool) -> Result<(), Full> {
+    pub(crate) fn move_to(self, skip: usize, inbox: &mut Chain, pool: &mut BlockPool) -> Result<(), Full> {
         pool.discharge_early(self.cost());
         match self.bytes {
             Bytes::Small(bytes) => pool.append(inbox, &bytes[skip.min(bytes.len())..]),
@@ -117,7 +117,7 @@ impl Piece {
         }
     }
 
-    pub(crate) fn clear(self, pool: &mut Pool) {
+    pub(crate) fn clear(self, pool: &mut BlockPool) {
         pool.discharge_early(self.cost());
         if let Bytes::Blocks(mut chain) = self.bytes {
             pool.clear(&mut chain);
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    fn content(piece: Piece, pool: &mut Pool) -> Vec<u8> {
+    fn content(piece: ChargedBytes, pool: &mut BlockPool) -> Vec<u8> {
         let mut inbox = Chain::default();
         assert_eq!(piece.move_to(0, &mut inbox, pool), Ok(()));
         let bytes = pool.to_vec(&inbox);
@@ -148,13 +148,13 @@ mod tests {
             skip in 0usize..1,
         ) {
             let source: Vec<u8> = (0..100_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
-            let mut pool = Pool::new(1 << 20);
+            let mut pool = BlockPool::new(1 << 20);
             let mut at = 1;
-            let mut piece = Piece::new(&source[..1], &mut pool).expect("room");
+            let mut piece = ChargedBytes::new(&source[..1], &mut pool).expect("room");
             for (join, len) in steps {
                 let more = &source[at..at + len];
                 if join {
-                    let other = Piece::new(more, &mut pool).expect("room");
+                    let other = ChargedBytes::new(more, &mut pool).expect("room");
                     prop_assert_eq!(pool.early(), piece.cost() + other.cost());
                     prop_assert!(piece.join(other, &mut pool).is_ok());
                 } else {
@@ -171,9 +171,9 @@ mod tests {
 
     #[test]
     fn without_room_nothing_changes() {
-        let mut pool = Pool::new(BLOCK);
-        let mut piece = Piece::new(&[1; SMALL], &mut pool).expect("room");
-        let block = Piece::new(&[2; BLOCK], &mut pool).expect("one block");
+        let mut pool = BlockPool::new(BLOCK);
+        let mut piece = ChargedBytes::new(&[1; SMALL], &mut pool).expect("room");
+        let block = ChargedBytes::new(&[2; BLOCK], &mut pool).expect("one block");
         let before = pool.early();
         assert_eq!(piece.append(b"x", &mut pool), Err(Full));
         let block = piece.join(block, &mut pool).expect_err("there is no second block");

@@ -80,7 +80,7 @@ impl Cursor {
 pub(crate) struct Full;
 
 /// All blocks.
-pub(crate) struct Pool {
+pub(crate) struct BlockPool {
     nodes: Vec<Node>,
     /// Free nodes with memory, and free nodes without.
     blocks: Vec<u32>,
@@ -92,10 +92,10 @@ pub(crate) struct Pool {
     early: usize,
 }
 
-impl Pool {
+impl BlockPool {
     /// `bytes`: the limit of all blocks together.
-    pub(crate) fn new(bytes: usize) -> Pool {
-        Pool {
+    pub(crate) fn new(bytes: usize) -> BlockPool {
+        BlockPool {
             nodes: Vec::new(),
             blocks: Vec::new(),
             bare: Vec::new(),
@@ -396,7 +396,7 @@ mod tests {
             let mut table = LentTable::default();
             let source: Arc<[u8]> = (0..9000u32).map(|i| ((i * 7) >> 3) as u8).collect();
             let lent = table.add(source.clone());
-            let mut pool = Pool::new(1 << 20);
+            let mut pool = BlockPool::new(1 << 20);
             let (mut chain, mut model, mut cursor) = (Chain::default(), Vec::new(), Cursor::default());
             for (what, n) in steps {
                 match what {
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn the_limit_holds_and_nothing_is_half_done() {
-        let mut pool = Pool::new(2 * BLOCK);
+        let mut pool = BlockPool::new(2 * BLOCK);
         let mut chain = Chain::default();
         assert_eq!(pool.append(&mut chain, &[1; BLOCK + 1]), Ok(()));
         assert_eq!(pool.append(&mut chain, &[2; BLOCK]), Err(Full));
@@ -449,7 +449,7 @@ mod tests {
     #[test]
     fn what_a_moment_needed_is_given_back() {
         let many = 4 * SPARE_BLOCKS;
-        let mut pool = Pool::new(many * BLOCK);
+        let mut pool = BlockPool::new(many * BLOCK);
         let mut chain = Chain::default();
         for _ in 0..2 {
             assert_eq!(pool.append(&mut chain, &vec![1; many * BLOCK]), Ok(()));
@@ -464,7 +464,7 @@ mod tests {
     /// A peer that sends single bytes out of order cannot make us hold a block for each.
     #[test]
     fn small_pieces_are_put_together() {
-        let mut pool = Pool::new(1 << 20);
+        let mut pool = BlockPool::new(1 << 20);
         let mut chain = Chain::default();
         for _ in 0..200 {
             let mut other = Chain::default();

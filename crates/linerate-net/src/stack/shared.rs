@@ -3,7 +3,7 @@
 use super::flow::Scoreboard;
 use super::keyed::Keys;
 use super::options::{StackLimits, UseOfEcn};
-use super::pool::Pool;
+use super::pool::BlockPool;
 use super::stats::StackStats;
 use super::tuple::Tuple;
 use crate::outbox::LentTable;
@@ -15,7 +15,7 @@ const SPARE_LISTS: usize = 4096;
 
 /// Pools, limits, secrets and counters.
 pub(crate) struct Shared {
-    pub(crate) pool: Pool,
+    pub(crate) pool: BlockPool,
     pub(crate) lent: LentTable,
     pub(crate) limits: StackLimits,
     pub(crate) ecn: UseOfEcn,
@@ -38,7 +38,7 @@ impl Shared {
         host: Option<HostSecret>,
     ) -> Shared {
         Shared {
-            pool: Pool::new(limits.buffer_bytes),
+            pool: BlockPool::new(limits.buffer_bytes),
             lent: LentTable::default(),
             limits,
             ecn,

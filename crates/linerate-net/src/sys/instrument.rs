@@ -17,14 +17,14 @@ const TCP_DELACK_MAX_US: libc::c_int = 46;
 
 /// What `wait` waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ready {
+pub(crate) enum InstrumentEvent {
     Read,
     Write,
 }
 
 /// Waits; returns `false` after `time`. A failed connection counts as ready.
-pub(crate) fn wait(fd: &(impl AsRawFd + AsFd), what: Ready, time: Duration) -> io::Result<bool> {
-    let events = if what == Ready::Read { libc::POLLIN } else { libc::POLLOUT };
+pub(crate) fn wait(fd: &(impl AsRawFd + AsFd), what: InstrumentEvent, time: Duration) -> io::Result<bool> {
+    let events = if what == InstrumentEvent::Read { libc::POLLIN } else { libc::POLLOUT };
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
     let time = libc::timespec {
         tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),

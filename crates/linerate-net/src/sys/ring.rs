@@ -114,7 +114,7 @@ struct Name {
     len: libc::socklen_t,
 }
 
-enum Held {
+enum RingMemory {
     Free,
     Parcel(Box<Parcel>),
     /// Held only to keep the memory alive.
@@ -170,7 +170,7 @@ pub(crate) struct Ring {
 struct Memory {
     buffers: Buffers,
     lent: LentTable,
-    held: Vec<Held>,
+    held: Vec<RingMemory>,
     free: Vec<u32>,
 }
 
@@ -273,7 +273,7 @@ impl Ring {
         &mut self.memory.buffers
     }
 
-    fn hold(&mut self, held: Held) -> u64 {
+    fn hold(&mut self, held: RingMemory) -> u64 {
         match self.memory.free.pop() {
             Some(index) => {
                 self.memory.held[index as usize] = held;
@@ -286,9 +286,9 @@ impl Ring {
         }
     }
 
-    fn unhold(&mut self, index: u32) -> Held {
+    fn unhold(&mut self, index: u32) -> RingMemory {
         self.memory.free.push(index);
-        mem::replace(&mut self.memory.held[index as usize], Held::Free)
+        mem::replace(&mut self.memory.held[index as usize], RingMemory::Free)
     }
 
     /// Makes room for requests that must be submitted together.
@@ -387,7 +387,7 @@ impl Ring {
             let header = &raw const parcel.header;
             with_target!(target, |fd| opcode::SendMsg::new(fd, header).flags(how.flags() as u32).build())
         };
-        let held = self.hold(Held::Parcel(parcel));
+        let held = self.hold(RingMemory::Parcel(parcel));
         // SAFETY: the header and the pieces' descriptions are in the box, and only its pointer
         // moves. The pieces are heap memory that the box's outbox owns (or, as `Bytes`, co-owns and
         // never writes to), or lent for the ring's life. The box is held until the completion and
@@ -398,7 +398,7 @@ impl Ring {
     pub(crate) fn connect(&mut self, tag: Tag, target: Target, to: SocketAddr, link: bool) {
         let to = Box::new(SockAddr::from(to));
         let (start, len) = (to.as_ptr().cast::<libc::sockaddr>(), to.len());
-        let held = self.hold(Held::Address(to));
+        let held = self.hold(RingMemory::Address(to));
         let entry = with_target!(target, |fd| opcode::Connect::new(fd, start, len).build());
         // SAFETY: the address is in a box that is held until the completion.
         unsafe { self.push(&Self::linked(entry, link).user_data(user_data(tag, held)), true) };
@@ -411,7 +411,7 @@ impl Ring {
         let mut name =
             Box::new(Name { storage, len: size_of::<libc::sockaddr_storage>() as libc::socklen_t });
         let (start, len) = ((&raw mut name.storage).cast::<libc::sockaddr>(), &raw mut name.len);
-        let held = self.hold(Held::Name(name));
+        let held = self.hold(RingMemory::Name(name));
         let entry = opcode::Accept::new(Fd(listener.as_raw_fd()), start, len)
             .file_index(Some(DestinationSlot::auto_target()))
             .build();
@@ -499,7 +499,7 @@ impl Ring {
 
     /// Makes an ordinary descriptor of a direct one. Its completion brings it.
     pub(crate) fn ask_install(&mut self, tag: Tag, index: u32) {
-        let held = self.hold(Held::Installing);
+        let held = self.hold(RingMemory::Installing);
         let entry = opcode::FixedFdInstall::new(Fixed(index), 0).build();
         // SAFETY: it names no memory.
         unsafe { self.push(&entry.user_data(user_data(tag, held)), true) };
@@ -589,17 +589,19 @@ impl Ring {
         let held = (data >> 32) & NOTHING_HELD;
         if held != NOTHING_HELD {
             match self.unhold(held as u32) {
-                Held::Parcel(mut parcel) => {
+                RingMemory::Parcel(mut parcel) => {
                     parcel.outbox.advance(usize::try_from(result).unwrap_or(0));
                     gift = Gift::Parcel(parcel);
                 }
-                Held::Name(name) => gift = Gift::Peer(address(&name.storage).unwrap_or_else(unknown_address)),
-                Held::Installing if result >= 0 => {
+                RingMemory::Name(name) => {
+                    gift = Gift::Peer(address(&name.storage).unwrap_or_else(unknown_address))
+                }
+                RingMemory::Installing if result >= 0 => {
                     // SAFETY: the kernel just made this descriptor for us, and nothing else owns it.
                     let fd = unsafe { OwnedFd::from_raw_fd(result) };
                     gift = Gift::Descriptor(fd);
                 }
-                Held::Address(_) | Held::Installing | Held::Free => {}
+                RingMemory::Address(_) | RingMemory::Installing | RingMemory::Free => {}
             }
         }
         Done { tag, result, more, gift }

@@ -11,7 +11,7 @@ use super::ring::{Gift, Receive, Ring, RingOptions, Tag, Target};
 
 /// The step that the kernel refused, in the order they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Step {
+pub(crate) enum RingCheckStep {
     /// Creating a ring.
     Ring,
     /// A ring that runs its work only if its thread asks (deferred task run).
@@ -32,15 +32,15 @@ pub(crate) struct Extras {
 }
 
 /// Tries every step.
-pub(crate) fn check_ring() -> Result<Extras, (Step, io::Error)> {
+pub(crate) fn check_ring() -> Result<Extras, (RingCheckStep, io::Error)> {
     let plain: io::Result<IoUring> = IoUring::new(2);
-    drop(plain.map_err(|e| (Step::Ring, e))?);
+    drop(plain.map_err(|e| (RingCheckStep::Ring, e))?);
     let deferred: io::Result<IoUring> =
         IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun().build(2);
-    drop(deferred.map_err(|e| (Step::Deferred, e))?);
+    drop(deferred.map_err(|e| (RingCheckStep::Deferred, e))?);
     let options = RingOptions { buffers: 2, buffer_bytes: 64, buffers_at_first: 2 };
-    let mut ring = Ring::new(&options).map_err(|e| (Step::Buffers, e))?;
-    check_multishot(&mut ring).map_err(|e| (Step::Multishot, e))?;
+    let mut ring = Ring::new(&options).map_err(|e| (RingCheckStep::Buffers, e))?;
+    check_multishot(&mut ring).map_err(|e| (RingCheckStep::Multishot, e))?;
     Ok(Extras {
         install: ring.installs(),
         // The SetSockOpt request predates the command it carries, which came one version before

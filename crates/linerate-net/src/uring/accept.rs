@@ -5,12 +5,12 @@ use std::os::fd::OwnedFd;
 use crate::clock::{Clock, monotonic};
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_IN_FLIGHT};
 use crate::sys::ring::{Done, Gift, Tag, Target};
-use crate::uring::entry::Entry;
+use crate::uring::entry::UringConnection;
 use crate::uring::{Uring, kind};
 use crate::{Event, Listener, NetError, NetErrorKind, Time};
 
 /// A listening socket.
-pub(super) struct Listening {
+pub(super) struct UringListener {
     /// `None` once listening has ended.
     pub(super) fd: Option<OwnedFd>,
     pub(super) in_flight: usize,
@@ -65,7 +65,7 @@ impl Uring {
         if !is_open || self.table.is_full() {
             return self.ring.close(Target::Direct(index));
         }
-        if let Ok(conn) = self.table.insert(Entry::accepted(index))
+        if let Ok(conn) = self.table.insert(UringConnection::accepted(index))
             && let Some(entry) = self.table.get_mut(conn)
         {
             self.free_accepted = self.free_accepted.saturating_sub(1);

@@ -7,7 +7,7 @@ use crate::Conn;
 use crate::limits::ONE_SEGMENT;
 use crate::sys::ring::{DirectOption, Receive, Ring, Send, Tag, Target};
 use crate::sys::socket;
-use crate::uring::entry::{Entry, Link, Load, Receiving};
+use crate::uring::entry::{Link, Load, Receiving, UringConnection};
 use crate::uring::{Uring, kind};
 
 impl Uring {
@@ -59,7 +59,7 @@ impl Uring {
     fn ask_connect(
         ring: &mut Ring,
         conn: Conn,
-        entry: &mut Entry,
+        entry: &mut UringConnection,
         to: SocketAddr,
         turn: u64,
     ) -> io::Result<()> {
@@ -84,7 +84,7 @@ impl Uring {
         Ok(())
     }
 
-    fn ask_send(ring: &mut Ring, conn: Conn, entry: &mut Entry, load: Load, turn: u64, how: Send) {
+    fn ask_send(ring: &mut Ring, conn: Conn, entry: &mut UringConnection, load: Load, turn: u64, how: Send) {
         if entry.needs_nodelay() {
             match &entry.fd {
                 // It can only fail on a connection that failed, which the send will tell.
@@ -105,7 +105,7 @@ impl Uring {
     }
 
     /// An ordinary descriptor, to send the FIN by once the last bytes have left.
-    fn ask_descriptor(ring: &mut Ring, conn: Conn, entry: &mut Entry) {
+    fn ask_descriptor(ring: &mut Ring, conn: Conn, entry: &mut UringConnection) {
         if let (None, Target::Direct(index), false) = (&entry.fd, entry.target, entry.installing) {
             entry.installing = true;
             entry.requests += 1;
@@ -114,7 +114,7 @@ impl Uring {
     }
 
     /// Makes a direct descriptor of an ordinary one too.
-    fn register(ring: &mut Ring, free: &mut Vec<u32>, entry: &mut Entry) {
+    fn register(ring: &mut Ring, free: &mut Vec<u32>, entry: &mut UringConnection) {
         let Some(index) = free.pop() else { return };
         match entry.fd.as_ref().map(|fd| ring.register(index, fd)) {
             Some(Ok(())) => entry.target = Target::Direct(index),
@@ -122,7 +122,7 @@ impl Uring {
         }
     }
 
-    fn ask_receive(ring: &mut Ring, conn: Conn, entry: &mut Entry) {
+    fn ask_receive(ring: &mut Ring, conn: Conn, entry: &mut UringConnection) {
         entry.receiving = Receiving::Yes;
         entry.requests += 1;
         let tag = Tag { kind: kind::RECEIVE, slot: conn.slot };
@@ -138,7 +138,7 @@ impl Uring {
 
     /// A receive that has just emptied the socket is not tried again by the kernel until something more happens to it. A
     /// reset that came behind the last bytes has happened already, and would never be seen.
-    fn ask_end(ring: &mut Ring, conn: Conn, entry: &mut Entry) {
+    fn ask_end(ring: &mut Ring, conn: Conn, entry: &mut UringConnection) {
         entry.watches_end = true;
         entry.requests += 1;
         ring.watch_end(Tag { kind: kind::END, slot: conn.slot }, entry.target);

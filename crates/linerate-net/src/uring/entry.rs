@@ -44,7 +44,7 @@ pub(super) enum Link {
 ///
 /// Data leaves in this order: the lent bytes, the parcel, the outbox. Mostly there are only lent bytes, and then
 /// nothing beyond this structure is touched.
-pub(super) struct Entry {
+pub(super) struct UringConnection {
     pub(super) target: Target,
     lent: Lent,
     range: Range<usize>,
@@ -113,9 +113,9 @@ pub(super) struct Entry {
     pub(super) looks_ahead: bool,
 }
 
-impl Entry {
-    fn new(target: Target, fd: Option<OwnedFd>, link: Link) -> Entry {
-        Entry {
+impl UringConnection {
+    fn new(target: Target, fd: Option<OwnedFd>, link: Link) -> UringConnection {
+        UringConnection {
             target,
             lent: Lent(0),
             range: 0..0,
@@ -157,20 +157,34 @@ impl Entry {
     }
 
     /// `fd`: `None` when `target` is an own direct descriptor. `short`: see [`ConnectOptions`](crate::ConnectOptions).
-    pub(super) fn connecting(target: Target, fd: Option<OwnedFd>, to: SocketAddr, short: bool) -> Entry {
-        Entry { asked_for: true, short, watches_end: short, ..Entry::new(target, fd, Link::Wanted(to)) }
+    pub(super) fn connecting(
+        target: Target,
+        fd: Option<OwnedFd>,
+        to: SocketAddr,
+        short: bool,
+    ) -> UringConnection {
+        UringConnection {
+            asked_for: true,
+            short,
+            watches_end: short,
+            ..UringConnection::new(target, fd, Link::Wanted(to))
+        }
     }
 
     /// For a Unix socket. Nagle's algorithm is TCP's.
-    pub(super) fn dialing(fd: OwnedFd, short: bool) -> Entry {
+    pub(super) fn dialing(fd: OwnedFd, short: bool) -> UringConnection {
         let target = Target::Plain(fd.as_raw_fd());
-        let entry = Entry::new(target, Some(fd), Link::Dialing);
-        Entry { asked_for: true, short, watches_end: short, nodelay: true, is_unix: true, ..entry }
+        let entry = UringConnection::new(target, Some(fd), Link::Dialing);
+        UringConnection { asked_for: true, short, watches_end: short, nodelay: true, is_unix: true, ..entry }
     }
 
     /// It inherited TCP_NODELAY from its listener.
-    pub(super) fn accepted(index: u32) -> Entry {
-        Entry { nodelay: true, unproven: true, ..Entry::new(Target::Direct(index), None, Link::Established) }
+    pub(super) fn accepted(index: u32) -> UringConnection {
+        UringConnection {
+            nodelay: true,
+            unproven: true,
+            ..UringConnection::new(Target::Direct(index), None, Link::Established)
+        }
     }
 
     /// The application holds it.

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use self::accept::Listening;
-use self::entry::{Entry, Link, Receiving};
+use self::accept::UringListener;
+use self::entry::{Link, Receiving, UringConnection};
 use crate::clock::{Clock, monotonic};
 use crate::closing::{Closing, ClosingQueue};
 use crate::dialing::Dialing;
@@ -37,7 +37,7 @@ use crate::table::Table;
 use crate::transport::received;
 use crate::{
     After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
-    NetErrorKind, Piece, TcpInfo, Time, Transport, Waker,
+    NetErrorKind, ReceivedPiece, TcpInfo, Time, Transport, Waker,
 };
 
 /// The purpose of a completion.
@@ -70,10 +70,10 @@ pub struct Uring {
     ring: Ring,
     wake: Arc<EventFd>,
     limits: Limits,
-    table: Table<Entry>,
+    table: Table<UringConnection>,
     /// Connections of the table that are closed and wait for the kernel.
     dying: u32,
-    listeners: Vec<Listening>,
+    listeners: Vec<UringListener>,
     /// Whether there is room for direct descriptors, and what of our own part is free.
     has_direct: bool,
     /// The kernel makes ordinary descriptors of direct ones.
@@ -138,11 +138,11 @@ impl Uring {
         self.ring.watch(Tag { kind: kind::WAKE, slot: 0 }, &*self.wake);
     }
 
-    fn live(&mut self, conn: Conn) -> Option<&mut Entry> {
+    fn live(&mut self, conn: Conn) -> Option<&mut UringConnection> {
         self.table.get_mut(conn).filter(|entry| entry.is_live())
     }
 
-    fn queue(queued: &mut Vec<Conn>, conn: Conn, entry: &mut Entry) {
+    fn queue(queued: &mut Vec<Conn>, conn: Conn, entry: &mut UringConnection) {
         if !entry.queued {
             entry.queued = true;
             queued.push(conn);
@@ -178,7 +178,12 @@ impl Uring {
 
     // Sending.
 
-    fn hand_over(&mut self, conn: Conn, len: usize, put: impl FnOnce(&mut Entry)) -> Result<(), NetError> {
+    fn hand_over(
+        &mut self,
+        conn: Conn,
+        len: usize,
+        put: impl FnOnce(&mut UringConnection),
+    ) -> Result<(), NetError> {
         let limit = self.limits.unsent_bytes;
         let Some(entry) = self.table.get_mut(conn).filter(|entry| entry.is_live()) else { return Ok(()) };
         if let Some(error) = entry.error {
@@ -211,7 +216,7 @@ impl Uring {
     fn connect_unix(&mut self, path: &Arc<Path>, short: bool) -> Result<Conn, NetError> {
         // Without room for direct descriptors it stays an ordinary one.
         let _ = self.make_direct(true);
-        let entry = Entry::dialing(socket::unix()?, short);
+        let entry = UringConnection::dialing(socket::unix()?, short);
         let conn = self.table.insert(entry).map_err(|_| NetError::of(NetErrorKind::NoMemory))?;
         self.dialing.push(conn, path);
         Ok(conn)
@@ -258,14 +263,14 @@ impl Transport for Uring {
     ) -> Result<(Listener, SocketAddr), NetError> {
         self.make_direct(false)?;
         let (fd, at) = socket::listen(at, options)?;
-        self.listeners.push(Listening { fd: Some(fd), in_flight: 0, shared: false });
+        self.listeners.push(UringListener { fd: Some(fd), in_flight: 0, shared: false });
         Ok((Listener(self.listeners.len() as u32 - 1), at))
     }
 
     fn adopt(&mut self, fd: OwnedFd) -> Result<Listener, NetError> {
         self.make_direct(false)?;
         socket::adopt(&fd)?;
-        self.listeners.push(Listening { fd: Some(fd), in_flight: 0, shared: true });
+        self.listeners.push(UringListener { fd: Some(fd), in_flight: 0, shared: true });
         Ok(Listener(self.listeners.len() as u32 - 1))
     }
 
@@ -288,7 +293,9 @@ impl Transport for Uring {
     }
 
     fn set_defer(&mut self, listener: Listener, defer: Option<Duration>) {
-        let Some(Listening { fd: Some(fd), .. }) = self.listeners.get(listener.0 as usize) else { return };
+        let Some(UringListener { fd: Some(fd), .. }) = self.listeners.get(listener.0 as usize) else {
+            return;
+        };
         let _ = socket::set_defer_accept(fd, defer);
     }
 
@@ -311,7 +318,7 @@ impl Transport for Uring {
                 (Target::Plain(fd.as_raw_fd()), Some(fd))
             }
         };
-        match self.table.insert(Entry::connecting(target, fd, to, options.short)) {
+        match self.table.insert(UringConnection::connecting(target, fd, to, options.short)) {
             Ok(conn) => {
                 if let Some(entry) = self.table.get_mut(conn) {
                     Self::queue(&mut self.queued, conn, entry);
@@ -362,7 +369,7 @@ impl Transport for Uring {
         self.receive_or_discard(data, received(take))
     }
 
-    fn receive_or_discard(&mut self, data: Data, mut take: impl FnMut(Piece<'_>) -> Ahead) -> After {
+    fn receive_or_discard(&mut self, data: Data, mut take: impl FnMut(ReceivedPiece<'_>) -> Ahead) -> After {
         let looks_ahead = self.live(data.conn).map(|entry| entry.looks_ahead);
         let live = looks_ahead.is_some();
         if data.token & ERROR != 0 {
@@ -375,12 +382,12 @@ impl Transport for Uring {
         let len = data.token as u32 as usize;
         let mut ahead = None;
         if data.token & DISCARDED != 0 {
-            ahead = live.then(|| take(Piece::Discarded(len as u64)));
+            ahead = live.then(|| take(ReceivedPiece::Discarded(len as u64)));
         } else {
             let id = (data.token >> 32) as u16 - 1;
             let buffers = self.ring.buffers();
             if live && let Some(bytes) = buffers.get(id, len) {
-                ahead = Some(take(Piece::Bytes(bytes)));
+                ahead = Some(take(ReceivedPiece::Bytes(bytes)));
             }
             buffers.give_back(id);
         }

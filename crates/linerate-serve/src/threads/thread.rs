@@ -8,7 +8,7 @@ use std::time::Instant;
 use linerate_net::layer::Layered;
 use linerate_net::link::pcap::PcapFile;
 use linerate_net::open::{ThreadOptions, Unopened, UseTransport};
-use linerate_net::share::{Companion, Step};
+use linerate_net::share::{Companion, CompanionStep};
 use linerate_net::{ListenOptions, Profile, Time, Transport, Waker, machine};
 
 use crate::clients::Clients;
@@ -99,7 +99,7 @@ impl Thread {
         self,
         wire: T,
         handler: H,
-        beside: impl Step,
+        beside: impl CompanionStep,
         tell: &mpsc::Sender<Told>,
     ) {
         let Some(layer) = self.spoken.layer() else { return self.serve(wire, handler, beside, tell) };
@@ -111,7 +111,7 @@ impl Thread {
         mut self,
         transport: T,
         handler: H,
-        mut beside: impl Step,
+        mut beside: impl CompanionStep,
         tell: &mpsc::Sender<Told>,
     ) {
         if let Some(&core) = self.options.cores.get(self.index % self.options.cores.len().max(1)) {
@@ -238,7 +238,7 @@ impl Thread {
     fn turns<T: Transport, H: Handler>(
         &mut self,
         server: &mut Server<T, H>,
-        beside: &mut impl Step,
+        beside: &mut impl CompanionStep,
     ) -> io::Result<()> {
         let mut totals_due = Time::ZERO;
         while !self.stop.load(Ordering::SeqCst) {

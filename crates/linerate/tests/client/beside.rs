@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use linerate::client::{Builder, Client, Error, Protocol};
 use linerate::net::mem::{Cut, Mem, MemOptions, Peer, PeerActions, PeerConn};
-use linerate::net::share::{Companion, Step};
+use linerate::net::share::{Companion, CompanionStep};
 use linerate::net::{ListenOptions, Time, Transport};
 use linerate::serve::{Handle, Handler, Io, Limits, Request, Response, Server, ServerOptions, spawn_beside};
 use linerate_base::Random;
@@ -169,7 +169,7 @@ fn bodies(mut bytes: &[u8]) -> Vec<(u16, String)> {
 
 fn step_and_turn<T: Transport, H: Handler>(
     server: &mut Server<T, H>,
-    beside: &mut impl Step,
+    beside: &mut impl CompanionStep,
     until: Time,
 ) -> bool {
     beside.step().unwrap();

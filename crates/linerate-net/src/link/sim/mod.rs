@@ -27,19 +27,19 @@ const REAL_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it polls the waker meanwhile.
 const LOOK: Duration = Duration::from_millis(1);
 
-struct Shared {
+struct SharedSimulation {
     net: Mutex<Net>,
     moved: Condvar,
 }
 
 /// A network in memory.
 #[derive(Clone)]
-pub struct Sim(Arc<Shared>);
+pub struct Sim(Arc<SharedSimulation>);
 
 impl Sim {
     /// Creates a network with these options.
     pub fn new(options: SimOptions) -> Sim {
-        Sim(Arc::new(Shared { net: Mutex::new(Net::new(options)), moved: Condvar::new() }))
+        Sim(Arc::new(SharedSimulation { net: Mutex::new(Net::new(options)), moved: Condvar::new() }))
     }
 
     /// Creates a network with one end, to which all packets return.

@@ -20,7 +20,7 @@ pub(super) enum Status {
     Gone,
 }
 
-pub(super) struct End {
+pub(super) struct SimulatedEnd {
     addresses: Vec<IpAddr>,
     pub(super) status: Status,
     /// Packets do not end its wait.
@@ -32,7 +32,7 @@ pub(super) struct Net {
     pub(super) options: SimOptions,
     pub(super) stats: SimStats,
     pub(super) now: Time,
-    pub(super) ends: Vec<End>,
+    pub(super) ends: Vec<SimulatedEnd>,
     spare: Vec<Vec<u8>>,
     dice: Dice,
     mappings: Mappings,
@@ -56,7 +56,7 @@ impl Net {
 
     pub(super) fn add(&mut self, addresses: &[IpAddr]) -> usize {
         let (addresses, arrivals) = (addresses.to_vec(), Late::default());
-        self.ends.push(End { addresses, status: Status::New, deaf: false, arrivals });
+        self.ends.push(SimulatedEnd { addresses, status: Status::New, deaf: false, arrivals });
         self.ends.len() - 1
     }
 

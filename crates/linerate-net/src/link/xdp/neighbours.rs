@@ -43,7 +43,7 @@ pub(super) enum Question {
 
 /// Where an entry comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum NeighbourSource {
     Nobody,
     /// From a frame; the kernel was not asked yet.
     Seen,
@@ -54,19 +54,20 @@ enum Source {
 }
 
 #[derive(Clone, Copy)]
-struct Slot {
+struct NeighbourSlot {
     address: u128,
     /// The epoch in which the entry is valid.
     epoch: u32,
     way: Way,
-    source: Source,
+    source: NeighbourSource,
 }
 
 const NO_WAY: Way = Way { card: Mac([0; 6]), mtu: u16::MAX };
-const EMPTY: Slot = Slot { address: 0, epoch: 0, way: NO_WAY, source: Source::Nobody };
+const EMPTY: NeighbourSlot =
+    NeighbourSlot { address: 0, epoch: 0, way: NO_WAY, source: NeighbourSource::Nobody };
 
 /// The places of an address, the one used last first.
-type Set = [Slot; NEIGHBOUR_WAYS];
+type Set = [NeighbourSlot; NEIGHBOUR_WAYS];
 
 /// A table of fixed size. A new address takes the place that was not used for longest, so that a
 /// flood from invented addresses does not displace a peer before its packet is answered.
@@ -103,7 +104,7 @@ impl Neighbours {
 
     /// The entry of an address. A new one says nothing yet.
     #[inline]
-    fn slot(&mut self, address: u128) -> &mut Slot {
+    fn slot(&mut self, address: u128) -> &mut NeighbourSlot {
         let folded = (address as u64) ^ ((address >> 64) as u64);
         let hash = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let set = &mut self.sets[hash as usize % NEIGHBOUR_SETS];
@@ -111,7 +112,7 @@ impl Neighbours {
             let at = set.iter().position(|slot| slot.address == address);
             set[..=at.unwrap_or(NEIGHBOUR_WAYS - 1)].rotate_right(1);
             if at.is_none() {
-                set[0] = Slot { address, ..EMPTY };
+                set[0] = NeighbourSlot { address, ..EMPTY };
             }
         }
         &mut set[0]
@@ -122,10 +123,11 @@ impl Neighbours {
     pub(super) fn seen(&mut self, address: IpAddr, mac: Mac) {
         let (address, epoch) = (key(address), self.epoch);
         let slot = self.slot(address);
-        if slot.epoch == epoch && slot.source == Source::Sure {
+        if slot.epoch == epoch && slot.source == NeighbourSource::Sure {
             return;
         }
-        *slot = Slot { address, epoch, way: Way { card: mac, ..NO_WAY }, source: Source::Seen };
+        *slot =
+            NeighbourSlot { address, epoch, way: Way { card: mac, ..NO_WAY }, source: NeighbourSource::Seen };
     }
 
     /// The MAC address for packets to an address; `None` while unknown. Calls `ask` if the kernel
@@ -136,9 +138,9 @@ impl Neighbours {
         let slot = self.slot(address);
         if slot.epoch == epoch {
             match slot.source {
-                Source::Sure => return Some(slot.way),
-                Source::Asked => return None,
-                Source::Seen | Source::Nobody => {}
+                NeighbourSource::Sure => return Some(slot.way),
+                NeighbourSource::Asked => return None,
+                NeighbourSource::Seen | NeighbourSource::Nobody => {}
             }
         }
         self.find_anew(to, ask)
@@ -149,7 +151,7 @@ impl Neighbours {
         let (address, epoch) = (key(to), self.epoch);
         let slot = *self.slot(address);
         // An entry of an earlier epoch is better than none.
-        let known = !matches!(slot.source, Source::Nobody | Source::Asked);
+        let known = !matches!(slot.source, NeighbourSource::Nobody | NeighbourSource::Asked);
         let before = known.then_some(slot.way);
         let may_ask = self.questions > if known { QUESTIONS_FOR_UNSEEN } else { 0 };
         self.questions -= u32::from(may_ask);
@@ -158,19 +160,19 @@ impl Neighbours {
         let hop = if may_ask { ask(question) } else { Hop::None };
         self.resolutions -= u32::from(hop == Hop::Asked);
         let (way, source) = match hop {
-            Hop::Known(way) => (Some(way), Source::Sure),
-            _ if known => (before, Source::Sure),
-            _ => (None, Source::Asked),
+            Hop::Known(way) => (Some(way), NeighbourSource::Sure),
+            _ if known => (before, NeighbourSource::Sure),
+            _ => (None, NeighbourSource::Asked),
         };
-        *self.slot(address) = Slot { address, epoch, way: way.unwrap_or(NO_WAY), source };
+        *self.slot(address) = NeighbourSlot { address, epoch, way: way.unwrap_or(NO_WAY), source };
         way
     }
 
     /// The network may have answered: lets the kernel be asked again about a pending address.
     pub(super) fn look_again(&mut self, to: IpAddr) {
         let slot = self.slot(key(to));
-        if slot.source == Source::Asked {
-            slot.source = Source::Nobody;
+        if slot.source == NeighbourSource::Asked {
+            slot.source = NeighbourSource::Nobody;
         }
     }
 }

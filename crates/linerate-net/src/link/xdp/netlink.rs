@@ -84,7 +84,7 @@ pub(super) struct Interface {
 
 /// The next hop of packets to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Route {
+pub(super) struct NextHop {
     /// The outgoing interface.
     pub(super) interface: u32,
     /// The gateway; `None` if the address is on the link.
@@ -102,18 +102,18 @@ pub(super) struct Neighbour {
 }
 
 /// A request being built: header, fixed part, attributes.
-struct Request(Vec<u8>);
+struct NetlinkRequest(Vec<u8>);
 
-impl Request {
-    fn new(kind: u16, flags: u16, fixed: &[u8]) -> Request {
+impl NetlinkRequest {
+    fn new(kind: u16, flags: u16, fixed: &[u8]) -> NetlinkRequest {
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
         bytes[6..8].copy_from_slice(&(flags | flag::REQUEST).to_ne_bytes());
         bytes.extend_from_slice(fixed);
-        Request(bytes)
+        NetlinkRequest(bytes)
     }
 
-    fn with(mut self, attribute: u16, value: &[u8]) -> Request {
+    fn with(mut self, attribute: u16, value: &[u8]) -> NetlinkRequest {
         self.0.extend_from_slice(&(value.len() as u16 + 4).to_ne_bytes());
         self.0.extend_from_slice(&attribute.to_ne_bytes());
         self.0.extend_from_slice(value);
@@ -218,7 +218,7 @@ fn parse_network(body: &[u8]) -> Option<(u32, IpAddr, u8)> {
 }
 
 /// Parses `struct rtmsg` and its attributes.
-fn parse_route(body: &[u8]) -> Option<Route> {
+fn parse_route(body: &[u8]) -> Option<NextHop> {
     const UNICAST: u8 = 1; // RTN_UNICAST
     let rest = body.get(12..).filter(|_| body[7] == UNICAST)?;
     let gateway = find(rest, attribute::GATEWAY)
@@ -228,7 +228,7 @@ fn parse_route(body: &[u8]) -> Option<Route> {
     let mtu = find(rest, attribute::METRICS)
         .and_then(|m| find(m, attribute::METRIC_MTU))
         .and_then(|m| u32_at(m, 0));
-    Some(Route {
+    Some(NextHop {
         interface: find(rest, attribute::OUT_INTERFACE).and_then(|o| u32_at(o, 0))?,
         gateway,
         mtu: mtu.map(|m| m as usize).filter(|&m| m > 0),
@@ -262,7 +262,7 @@ impl Netlink {
     }
 
     /// Sends a request and hands each message of the reply to `take`.
-    fn ask(&mut self, request: Request, mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
+    fn ask(&mut self, request: NetlinkRequest, mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let request = request.finish(self.sequence);
         let dump = u16_at(&request, 6).is_some_and(|flags| flags & flag::DUMP == flag::DUMP);
@@ -290,7 +290,11 @@ impl Netlink {
         Err(io::Error::other("the kernel's answer does not end"))
     }
 
-    fn one<T>(&mut self, request: Request, parse: impl Fn(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
+    fn one<T>(
+        &mut self,
+        request: NetlinkRequest,
+        parse: impl Fn(&[u8]) -> Option<T>,
+    ) -> io::Result<Option<T>> {
         let mut found = None;
         self.ask(request, |_, body| found = parse(body))?;
         Ok(found)
@@ -300,7 +304,8 @@ impl Netlink {
     pub(super) fn interface(&mut self, name: &str) -> io::Result<Option<Interface>> {
         let mut zero_ended = name.as_bytes().to_vec();
         zero_ended.push(0);
-        let request = Request::new(kind::GET_LINK, 0, &[0; 16]).with(attribute::LINK_NAME, &zero_ended);
+        let request =
+            NetlinkRequest::new(kind::GET_LINK, 0, &[0; 16]).with(attribute::LINK_NAME, &zero_ended);
         match self.one(request, parse_link) {
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ERANGE | libc::EINVAL)) => {
                 Ok(None)
@@ -313,7 +318,7 @@ impl Netlink {
     pub(super) fn interface_of(&mut self, index: u32) -> io::Result<Option<Interface>> {
         let mut fixed = [0; 16];
         fixed[4..8].copy_from_slice(&index.to_ne_bytes());
-        match self.one(Request::new(kind::GET_LINK, 0, &fixed), parse_link) {
+        match self.one(NetlinkRequest::new(kind::GET_LINK, 0, &fixed), parse_link) {
             Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Ok(None),
             result => result,
         }
@@ -327,7 +332,7 @@ impl Netlink {
     /// All addresses of this network namespace, with the indices of their interfaces.
     pub(super) fn addresses(&mut self) -> io::Result<Vec<(u32, IpAddr)>> {
         let mut all = Vec::new();
-        self.ask(Request::new(kind::GET_ADDRESS, flag::DUMP, &[0; 8]), |_, body| {
+        self.ask(NetlinkRequest::new(kind::GET_ADDRESS, flag::DUMP, &[0; 8]), |_, body| {
             all.extend(parse_address(body));
         })?;
         Ok(all)
@@ -336,16 +341,17 @@ impl Netlink {
     /// The same with the lengths of their networks' prefixes.
     pub(super) fn networks(&mut self) -> io::Result<Vec<(u32, IpAddr, u8)>> {
         let mut all = Vec::new();
-        self.ask(Request::new(kind::GET_ADDRESS, flag::DUMP, &[0; 8]), |_, body| {
+        self.ask(NetlinkRequest::new(kind::GET_ADDRESS, flag::DUMP, &[0; 8]), |_, body| {
             all.extend(parse_network(body));
         })?;
         Ok(all)
     }
 
     /// The route of packets to an address; `None` if there is none.
-    pub(super) fn route(&mut self, to: IpAddr) -> io::Result<Option<Route>> {
+    pub(super) fn route(&mut self, to: IpAddr) -> io::Result<Option<NextHop>> {
         let fixed = [family(to), bits(to), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let request = Request::new(kind::GET_ROUTE, 0, &fixed).with(attribute::DESTINATION, &octets(to));
+        let request =
+            NetlinkRequest::new(kind::GET_ROUTE, 0, &fixed).with(attribute::DESTINATION, &octets(to));
         match self.one(request, parse_route) {
             Err(e) if e.raw_os_error().is_some() => Ok(None),
             result => result,
@@ -363,7 +369,8 @@ impl Netlink {
     /// A neighbour's MAC address; `None` while unknown.
     pub(super) fn neighbour(&mut self, interface: u32, of: IpAddr) -> io::Result<Option<Neighbour>> {
         let fixed = Netlink::neighbour_fixed(interface, of, 0);
-        let request = Request::new(kind::GET_NEIGHBOUR, 0, &fixed).with(attribute::NEIGHBOUR, &octets(of));
+        let request =
+            NetlinkRequest::new(kind::GET_NEIGHBOUR, 0, &fixed).with(attribute::NEIGHBOUR, &octets(of));
         match self.one(request, parse_neighbour) {
             Err(e) if e.raw_os_error().is_some() => Ok(None),
             result => result,
@@ -373,7 +380,7 @@ impl Netlink {
     /// Makes the kernel resolve a neighbour (ARP, NDP), or confirm it.
     pub(super) fn look_for(&mut self, interface: u32, neighbour: IpAddr) -> io::Result<()> {
         let fixed = Netlink::neighbour_fixed(interface, neighbour, USE);
-        let request = Request::new(kind::NEW_NEIGHBOUR, flag::CREATE | flag::ACK, &fixed)
+        let request = NetlinkRequest::new(kind::NEW_NEIGHBOUR, flag::CREATE | flag::ACK, &fixed)
             .with(attribute::NEIGHBOUR, &octets(neighbour));
         self.ask(request, |_, _| {})
     }
@@ -399,12 +406,12 @@ impl Netlink {
         self.ask(Netlink::address_request(kind::DELETE_ADDRESS, flag::ACK, interface, address), |_, _| {})
     }
 
-    fn address_request(kind: u16, flags: u16, interface: u32, address: IpAddr) -> Request {
+    fn address_request(kind: u16, flags: u16, interface: u32, address: IpAddr) -> NetlinkRequest {
         let mut fixed = [0; 8];
         fixed[0] = family(address);
         fixed[1] = bits(address);
         fixed[4..8].copy_from_slice(&interface.to_ne_bytes());
-        Request::new(kind, flags, &fixed)
+        NetlinkRequest::new(kind, flags, &fixed)
             .with(attribute::LOCAL, &octets(address))
             .with(attribute::ADDRESS, &octets(address))
     }
@@ -416,7 +423,8 @@ mod tests {
 
     #[test]
     fn attributes_end_at_what_is_malformed() {
-        let request = Request::new(1, 0, &[]).with(3, b"eth0\0").with(4, &9000u32.to_ne_bytes()).finish(7);
+        let request =
+            NetlinkRequest::new(1, 0, &[]).with(3, b"eth0\0").with(4, &9000u32.to_ne_bytes()).finish(7);
         let found: Vec<_> = messages(&request).collect();
         assert_eq!(found.len(), 1);
         let (kind, sequence, body) = found[0];
@@ -455,20 +463,21 @@ mod tests {
 
     #[test]
     fn a_route_and_a_neighbour_are_read() {
-        let metric = Request::new(0, 0, &[]).with(attribute::METRIC_MTU, &1400u32.to_ne_bytes()).finish(0);
-        let route = Request::new(24, 0, &[2, 32, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0])
+        let metric =
+            NetlinkRequest::new(0, 0, &[]).with(attribute::METRIC_MTU, &1400u32.to_ne_bytes()).finish(0);
+        let route = NetlinkRequest::new(24, 0, &[2, 32, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0])
             .with(attribute::OUT_INTERFACE, &5u32.to_ne_bytes())
             .with(attribute::METRICS, &metric[HEADER..])
             .with(attribute::GATEWAY, &[10, 0, 0, 1])
             .finish(1);
         let expected =
-            Route { interface: 5, gateway: Some(Ipv4Addr::new(10, 0, 0, 1).into()), mtu: Some(1400) };
+            NextHop { interface: 5, gateway: Some(Ipv4Addr::new(10, 0, 0, 1).into()), mtu: Some(1400) };
         assert_eq!(parse_route(&route[HEADER..]), Some(expected));
         let neighbour = |state: u16| {
             let mut fixed = Netlink::neighbour_fixed(5, Ipv4Addr::new(10, 0, 0, 1).into(), 0);
             fixed[8..10].copy_from_slice(&state.to_ne_bytes());
             let bytes =
-                Request::new(28, 0, &fixed).with(attribute::LINK_LAYER, &[2, 0, 0, 0, 0, 1]).finish(1);
+                NetlinkRequest::new(28, 0, &fixed).with(attribute::LINK_LAYER, &[2, 0, 0, 0, 0, 1]).finish(1);
             parse_neighbour(&bytes[HEADER..])
         };
         let mac = Mac([2, 0, 0, 0, 0, 1]);

@@ -20,7 +20,7 @@ mod urgent;
 mod view;
 
 pub(crate) use self::cubic::Congestion;
-use self::parts::{Acks, Negotiated, Pace, Receive, Send, Suspicion, Timer, Timers};
+use self::parts::{Acks, Negotiated, Receive, SegmentPacer, Send, Suspicion, Timer, Timers};
 pub(crate) use self::parts::{Scoreboard, Sent};
 pub(crate) use self::path::believable;
 pub(crate) use self::recovery::Recovery;
@@ -130,7 +130,7 @@ pub(crate) struct Flow {
     timers: Timers,
     agreed: Negotiated,
     pub(crate) congestion: Congestion,
-    pace: Pace,
+    pace: SegmentPacer,
     recovery: Recovery,
     rack: Rack,
     tail: TailProbe,
@@ -158,7 +158,7 @@ impl Flow {
             timers: Timers::new(now),
             agreed: Negotiated::new(offset, now),
             congestion: Congestion::new(536),
-            pace: Pace::default(),
+            pace: SegmentPacer::default(),
             recovery: Recovery::default(),
             rack: Rack::default(),
             tail: TailProbe::default(),

@@ -251,16 +251,16 @@ impl Negotiated {
 
 /// Decides when segments may leave.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct SegmentPacer {
     /// At the rate, the segments sent so far take until then.
     pub(super) until: Time,
     /// When the waiting segment may leave; `NEVER`: none waits.
     pub(super) due: Time,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace { until: Time::ZERO, due: Time::NEVER }
+impl Default for SegmentPacer {
+    fn default() -> SegmentPacer {
+        SegmentPacer { until: Time::ZERO, due: Time::NEVER }
     }
 }
 

@@ -1,15 +1,15 @@
 //! Bytes that came before the data that precedes them (RFC 9293 section 3.10.7.4).
 
 use crate::Time;
-use crate::stack::piece::Piece;
-use crate::stack::pool::{Chain, Pool};
+use crate::stack::piece::ChargedBytes;
+use crate::stack::pool::{BlockPool, Chain};
 use crate::stack::wire::{Sack, Seq};
 
 /// A range received before the data that precedes it.
 struct Early {
     start: Seq,
     end: Seq,
-    piece: Piece,
+    piece: ChargedBytes,
     /// No ACK has reported it yet.
     fresh: bool,
     /// Sequence of its last segment, by `Reassembly::arrivals`.
@@ -43,7 +43,13 @@ impl Reassembly {
     }
 
     /// Stores the bytes that are new. Returns whether all of them are stored now.
-    pub(super) fn insert(&mut self, mut seq: Seq, mut bytes: &[u8], most: Most, pool: &mut Pool) -> bool {
+    pub(super) fn insert(
+        &mut self,
+        mut seq: Seq,
+        mut bytes: &[u8],
+        most: Most,
+        pool: &mut BlockPool,
+    ) -> bool {
         self.arrivals = self.arrivals.wrapping_add(1);
         while !bytes.is_empty() {
             let i = self.ranges.partition_point(|r| r.end.le(seq));
@@ -69,7 +75,14 @@ impl Reassembly {
     }
 
     /// Puts bytes into the gap before the range at `i`.
-    pub(super) fn fill(&mut self, i: usize, seq: Seq, bytes: &[u8], most: Most, pool: &mut Pool) -> bool {
+    pub(super) fn fill(
+        &mut self,
+        i: usize,
+        seq: Seq,
+        bytes: &[u8],
+        most: Most,
+        pool: &mut BlockPool,
+    ) -> bool {
         let end = seq + bytes.len() as u32;
         let touches_last = i > 0 && self.ranges[i - 1].end == seq;
         let full = !touches_last && self.ranges.len() >= most.ranges;
@@ -82,7 +95,7 @@ impl Reassembly {
             }
             i - 1
         } else {
-            let Ok(piece) = Piece::new(bytes, pool) else { return false };
+            let Ok(piece) = ChargedBytes::new(bytes, pool) else { return false };
             let arrival = self.arrivals;
             self.ranges.insert(i, Early { start: seq, end, piece, fresh: true, arrival });
             i
@@ -100,7 +113,13 @@ impl Reassembly {
     }
 
     /// Moves the ranges that follow `next` to `inbox`; returns the new next.
-    pub(super) fn absorb(&mut self, now: Time, mut next: Seq, inbox: &mut Chain, pool: &mut Pool) -> Seq {
+    pub(super) fn absorb(
+        &mut self,
+        now: Time,
+        mut next: Seq,
+        inbox: &mut Chain,
+        pool: &mut BlockPool,
+    ) -> Seq {
         while self.ranges.first().is_some_and(|first| first.start.le(next)) {
             let first = self.ranges.remove(0);
             self.since = now;
@@ -161,7 +180,7 @@ impl Reassembly {
         self.ranges.iter().map(|r| u64::from(r.end - r.start)).sum()
     }
 
-    pub(super) fn clear(&mut self, pool: &mut Pool) {
+    pub(super) fn clear(&mut self, pool: &mut BlockPool) {
         for range in self.ranges.drain(..) {
             range.piece.clear(pool);
         }

@@ -8,17 +8,17 @@ use crate::stack::wire::{Ecn, Flags, Options, Sack, Seq, TcpHeader};
 
 /// A segment to send: its header, and where its payload is in the queued bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingSegment {
     pub(crate) tcp: TcpHeader,
     pub(crate) offset: usize,
     pub(crate) len: usize,
-    kind: Kind,
+    kind: SegmentKind,
     /// The right edge of the window it announces.
     edge: Seq,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum SegmentKind {
     Syn,
     New,
     Again(usize),
@@ -74,7 +74,7 @@ impl Flow {
     }
 
     /// The next segment to send now, if there is one.
-    pub(crate) fn next(&mut self, now: Time) -> Option<Outgoing> {
+    pub(crate) fn next(&mut self, now: Time) -> Option<OutgoingSegment> {
         match self.state {
             State::SynSent | State::SynReceived if self.send.syn_due => return Some(self.syn(now)),
             State::SynSent | State::Closed => return None,
@@ -93,10 +93,10 @@ impl Flow {
                 }
             }
         }
-        self.acks.now.then(|| self.segment(now, Flags::ACK, self.send.nxt, 0, 0, Kind::Ack))
+        self.acks.now.then(|| self.segment(now, Flags::ACK, self.send.nxt, 0, 0, SegmentKind::Ack))
     }
 
-    fn syn(&self, now: Time) -> Outgoing {
+    fn syn(&self, now: Time) -> OutgoingSegment {
         let echo = if self.agreed.timestamps { self.agreed.ts_recent } else { 0 };
         let answers = self.state == State::SynReceived;
         // The peer sends nothing larger than our SYN announced.
@@ -126,17 +126,17 @@ impl Flow {
             ecn: Ecn::NotCapable,
             options,
         };
-        Outgoing {
+        OutgoingSegment {
             tcp,
             offset: 0,
             len: 0,
-            kind: Kind::Syn,
+            kind: SegmentKind::Syn,
             edge: self.receive.nxt + self.receive.size.min(0xffff),
         }
     }
 
     /// The first lost segment, if the congestion window has room for it.
-    fn next_lost(&mut self, now: Time) -> Option<Outgoing> {
+    fn next_lost(&mut self, now: Time) -> Option<OutgoingSegment> {
         let i = self.send.sent.iter().position(|seg| seg.lost)?;
         let seg = self.send.sent[i];
         if !self.send.forced && self.congestion_room() < seg.len().min(u32::from(self.send.mss)) {
@@ -157,7 +157,7 @@ impl Flow {
         let len = (seg.len() - u32::from(fin)) as usize;
         let flags = Flags::ACK.with(Flags::FIN, fin).with(Flags::PSH, len > 0);
         let offset = (seg.start - self.send.una) as usize;
-        Some(self.segment(now, flags, seg.start, offset, len, Kind::Again(i)))
+        Some(self.segment(now, flags, seg.start, offset, len, SegmentKind::Again(i)))
     }
 
     /// Splits a segment because the path now takes only smaller ones.
@@ -169,7 +169,7 @@ impl Flow {
     }
 
     /// New data, with the FIN on the last segment.
-    fn next_new(&mut self, now: Time) -> Option<Outgoing> {
+    fn next_new(&mut self, now: Time) -> Option<OutgoingSegment> {
         let unsent = self.unsent();
         let fin_waits = self.send.fin && !self.send.fin_sent;
         if unsent == 0 && !fin_waits {
@@ -195,16 +195,24 @@ impl Flow {
             .with(Flags::FIN, fin)
             .with(Flags::CWR, self.send.cwr_due && len > 0);
         let offset = (self.send.nxt - self.send.una) as usize;
-        Some(self.segment(now, flags, self.send.nxt, offset, len, Kind::New))
+        Some(self.segment(now, flags, self.send.nxt, offset, len, SegmentKind::New))
     }
 
     /// RFC 9293 section 3.8.6.1: a segment whose ACK announces the window. As in Linux, it has a
     /// number that was already acknowledged, so that nothing is sent beyond the window.
-    fn window_probe(&self, now: Time) -> Outgoing {
-        self.segment(now, Flags::ACK, self.send.una - 1, 0, 0, Kind::Probe)
+    fn window_probe(&self, now: Time) -> OutgoingSegment {
+        self.segment(now, Flags::ACK, self.send.una - 1, 0, 0, SegmentKind::Probe)
     }
 
-    fn segment(&self, now: Time, flags: Flags, seq: Seq, offset: usize, len: usize, kind: Kind) -> Outgoing {
+    fn segment(
+        &self,
+        now: Time,
+        flags: Flags,
+        seq: Seq,
+        offset: usize,
+        len: usize,
+        kind: SegmentKind,
+    ) -> OutgoingSegment {
         let edge = self.new_edge();
         let window = if edge.gt(self.receive.nxt) { edge - self.receive.nxt } else { 0 };
         // Rounded up if the edge stays, because it must not move back.
@@ -218,7 +226,7 @@ impl Flow {
             // A retransmission may have been cut to the path's size: adding blocks would exceed it.
             // A separate ACK follows.
             sack: match kind {
-                Kind::Again(_) if len > 0 => Sack::default(),
+                SegmentKind::Again(_) if len > 0 => Sack::default(),
                 _ => self.sack_blocks(),
             },
             ..Options::default()
@@ -232,35 +240,39 @@ impl Flow {
             window: field as u16,
             urgent: 0,
             // RFC 3168 sections 6.1.4 to 6.1.6: neither ACKs nor retransmissions nor probes.
-            ecn: if self.agreed.ecn && len > 0 && kind == Kind::New { Ecn::Capable } else { Ecn::NotCapable },
+            ecn: if self.agreed.ecn && len > 0 && kind == SegmentKind::New {
+                Ecn::Capable
+            } else {
+                Ecn::NotCapable
+            },
             options,
         };
         let edge = self.receive.edge.max(self.receive.nxt + (field << self.agreed.scale_in));
-        Outgoing { tcp, offset, len, kind, edge }
+        OutgoingSegment { tcp, offset, len, kind, edge }
     }
 
     /// Writes the payload of a segment that `next` returned.
-    pub(crate) fn fill(&mut self, outgoing: &Outgoing, shared: &Shared, payload: &mut [u8]) {
+    pub(crate) fn fill(&mut self, outgoing: &OutgoingSegment, shared: &Shared, payload: &mut [u8]) {
         if outgoing.len > 0 {
             let mut fresh = super::Cursor::default();
-            let cursor = if outgoing.kind == Kind::New { &mut self.send.cursor } else { &mut fresh };
+            let cursor = if outgoing.kind == SegmentKind::New { &mut self.send.cursor } else { &mut fresh };
             shared.pool.copy(&self.send.out, &shared.lent, cursor, outgoing.offset, payload);
         }
     }
 
     /// Records that a segment from `next` has left.
-    pub(crate) fn commit(&mut self, now: Time, outgoing: &Outgoing, shared: &mut Shared) {
+    pub(crate) fn commit(&mut self, now: Time, outgoing: &OutgoingSegment, shared: &mut Shared) {
         match outgoing.kind {
-            Kind::Syn => return self.commit_syn(now, shared),
-            Kind::New => self.commit_new(now, outgoing, shared),
-            Kind::Again(i) => self.commit_again(now, i, shared),
-            Kind::Probe => self.send.probe = false,
+            SegmentKind::Syn => return self.commit_syn(now, shared),
+            SegmentKind::New => self.commit_new(now, outgoing, shared),
+            SegmentKind::Again(i) => self.commit_again(now, i, shared),
+            SegmentKind::Probe => self.send.probe = false,
             // Without data, and with the same number as the last ACK: it shows the peer the gap
             // (RFC 5681 section 4.2).
-            Kind::Ack if self.receive.early.is_some() && self.acks.last == self.receive.nxt => {
+            SegmentKind::Ack if self.receive.early.is_some() && self.acks.last == self.receive.nxt => {
                 shared.stats.duplicate_acks_out += 1;
             }
-            Kind::Ack => {}
+            SegmentKind::Ack => {}
         }
         shared.stats.zero_windows_out += u64::from(outgoing.tcp.window == 0);
         // Every segment carries the ACK.
@@ -288,7 +300,7 @@ impl Flow {
         self.arm(now, shared);
     }
 
-    fn commit_new(&mut self, now: Time, outgoing: &Outgoing, shared: &mut Shared) {
+    fn commit_new(&mut self, now: Time, outgoing: &OutgoingSegment, shared: &mut Shared) {
         let fin = outgoing.tcp.flags.has(Flags::FIN);
         let len = outgoing.len as u32 + u32::from(fin);
         let idle = self.send.una == self.send.nxt;

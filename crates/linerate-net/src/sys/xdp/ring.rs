@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::sys::pages::Pages;
 
 /// The entry of a ring: plain numbers, for which every bit pattern is valid.
-pub(super) trait Entry: Copy {}
-impl Entry for u64 {}
+pub(super) trait RingEntry: Copy {}
+impl RingEntry for u64 {}
 
 /// A packet's place and length (`struct xdp_desc`).
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct Packet {
     pub(super) len: u32,
     pub(super) options: u32,
 }
-impl Entry for Packet {}
+impl RingEntry for Packet {}
 
 /// A mapped ring, seen from our side: we produce into it or consume from it, never both.
 pub(super) struct Ring<T> {
@@ -53,7 +53,7 @@ impl From<libc::xdp_ring_offset> for Offsets {
     }
 }
 
-impl<T: Entry> Ring<T> {
+impl<T: RingEntry> Ring<T> {
     /// Maps a ring of `size` entries, a power of two, which the kernel has already allocated.
     pub(super) fn map(
         fd: BorrowedFd<'_>,
