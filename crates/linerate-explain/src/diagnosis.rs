@@ -4,7 +4,7 @@ use crate::call::{Call, Streamed, ms};
 use crate::handshake::Handshake;
 use crate::limits;
 use crate::record::{Record, median_of};
-use crate::shown::Shown;
+use crate::shown::ShownMaterial;
 pub use crate::signs::first::FirstCall;
 use crate::signs::tls;
 use crate::times::Times;
@@ -158,5 +158,5 @@ pub struct Diagnosis {
     /// The machine that calls.
     pub machine: Machine,
     /// Material to show beside the verdict: calls, packets, the server's process.
-    pub shown: Shown,
+    pub shown: ShownMaterial,
 }

@@ -93,13 +93,13 @@ impl Jvm {
 
 /// A thread at one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ThreadLook {
     pub(crate) name: String,
     pub(crate) what: String,
 }
 
 /// A thread from its `stat`, `syscall` and `wchan`; the last two may be forbidden, and empty.
-pub(crate) fn thread(stat: &str, syscall: &str, wchan: &str) -> Option<Seen> {
+pub(crate) fn thread(stat: &str, syscall: &str, wchan: &str) -> Option<ThreadLook> {
     let (open, close) = (stat.find('(')?, stat.rfind(')')?);
     let name = stat.get(open + 1..close)?.to_owned();
     let state = stat.get(close + 1..)?.trim_start().chars().next()?;
@@ -116,7 +116,7 @@ pub(crate) fn thread(stat: &str, syscall: &str, wchan: &str) -> Option<Seen> {
             }
         }
     };
-    Some(Seen { name, what })
+    Some(ThreadLook { name, what })
 }
 
 /// The system call or kernel function in which a thread sleeps, in words.
@@ -196,7 +196,7 @@ fn of_place(place: &str) -> Option<&'static str> {
 const NAMES: usize = 3;
 
 /// Several looks at all threads, as one list.
-pub(crate) fn doing(looks: &[Vec<Seen>]) -> Vec<Doing> {
+pub(crate) fn doing(looks: &[Vec<ThreadLook>]) -> Vec<Doing> {
     let mut by_what: BTreeMap<&str, (usize, usize, BTreeMap<String, usize>)> = BTreeMap::new();
     for look in looks {
         let mut now: BTreeMap<&str, usize> = BTreeMap::new();
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn looks_become_a_list() {
-        let seen = |name: &str, what: &str| Seen { name: name.to_owned(), what: what.to_owned() };
+        let seen = |name: &str, what: &str| ThreadLook { name: name.to_owned(), what: what.to_owned() };
         let looks = [
             vec![seen("pool-1", "running"), seen("pool-2", "waiting"), seen("main", "waiting")],
             vec![seen("pool-1", "waiting"), seen("pool-2", "waiting"), seen("main", "waiting")],

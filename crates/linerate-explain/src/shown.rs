@@ -15,7 +15,7 @@ use crate::verdict::Verdict;
 
 /// Material shown beside a verdict. Each part is there only where it was recorded.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shown {
+pub struct ShownMaterial {
     /// A call of each arm of the experiment that decided the first cause.
     pub arms: Option<Box<Arms>>,
     /// Where a lever had several strengths: each with the times of its calls.
@@ -84,13 +84,13 @@ const TWO_ARMS: [Experiment; 16] = [
 ];
 
 /// Selects the material to show from the record.
-pub(crate) fn of(record: &Record, causes: &[Verdict]) -> Shown {
+pub(crate) fn of(record: &Record, causes: &[Verdict]) -> ShownMaterial {
     let Some((first, trial)) = causes.first().and_then(|c| Some((c, c.trials().first()?))) else {
-        return Shown::default();
+        return ShownMaterial::default();
     };
-    let Some((arms, metric)) = arms_of(record, trial) else { return Shown::default() };
+    let Some((arms, metric)) = arms_of(record, trial) else { return ShownMaterial::default() };
     let doses = if first.dose().is_some() { doses_of(record, metric) } else { Vec::new() };
-    Shown { arms: Some(Box::new(arms)), doses, ..Shown::default() }
+    ShownMaterial { arms: Some(Box::new(arms)), doses, ..ShownMaterial::default() }
 }
 
 /// The two arms' calls whose times a trial compares, and by what.

@@ -7,7 +7,7 @@ use crate::outside_in::Place;
 use crate::rule::Fix;
 
 /// A piece of software: how it is recognised, and by which names advice is for it.
-struct Known {
+struct KnownSoftware {
     /// Text in its `Server`, `X-Powered-By` or an error page, in lower case.
     says: &'static [&'static str],
     /// Names in [`Fix::software`], in lower case.
@@ -20,12 +20,12 @@ const fn known(
     says: &'static [&'static str],
     names: &'static [&'static str],
     process: &'static [&'static str],
-) -> Known {
-    Known { says, names, process }
+) -> KnownSoftware {
+    KnownSoftware { says, names, process }
 }
 
 /// The known software. A special product precedes the one it is based on.
-const KNOWN: &[Known] = &[
+const KNOWN: &[KnownSoftware] = &[
     known(&["nginx", "openresty"], &["nginx"], &["nginx"]),
     known(
         &["tomcat", "apache-coyote", "whitelabel error page"],
@@ -242,7 +242,7 @@ mod tests {
     /// Advice for another software than the one that was found helps nobody.
     #[test]
     fn no_advice_is_for_another_server() {
-        let found: Vec<&Known> = KNOWN.iter().filter(|k| !k.process.is_empty()).collect();
+        let found: Vec<&KnownSoftware> = KNOWN.iter().filter(|k| !k.process.is_empty()).collect();
         for cause in crate::causes::ALL.iter().filter(|c| Place::of(c.id) == Some(Place::Process)) {
             for known in &found {
                 let software = Software::of(None, known.process.first().copied());

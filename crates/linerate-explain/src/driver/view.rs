@@ -15,7 +15,7 @@ use super::process::perf_file;
 use crate::limits::{FILES, LOOKS, PROCESSES, SOCKETS, THREADS};
 use crate::local::jvm;
 use crate::process::{
-    Jvm, ProcessView, Seen, called, doing, epoll_inodes, file_limit, proc_net_tcp, socket_inode,
+    Jvm, ProcessView, ThreadLook, called, doing, epoll_inodes, file_limit, proc_net_tcp, socket_inode,
     thread as thread_of,
 };
 
@@ -51,7 +51,7 @@ impl Watch {
         let pid = self.pid;
         let name = Some(name(pid)).filter(|now| !now.is_empty()).unwrap_or_else(|| self.name.clone());
         let mut view = ProcessView { pid, name, ..Default::default() };
-        let mut looks: Vec<Vec<Seen>> = Vec::new();
+        let mut looks: Vec<Vec<ThreadLook>> = Vec::new();
         let mut waiting = Vec::new();
         while view.calls < calls.min(CALLS) && looks.len() < ENOUGH && self.is_there() {
             let over = AtomicBool::new(false);
@@ -92,7 +92,7 @@ impl Watch {
     }
 
     /// Until it is `over`: the threads at each look, and the accept queues.
-    fn looks(&self, over: &AtomicBool) -> (Vec<Vec<Seen>>, Vec<(std::net::SocketAddr, u32)>) {
+    fn looks(&self, over: &AtomicBool) -> (Vec<Vec<ThreadLook>>, Vec<(std::net::SocketAddr, u32)>) {
         let (mut looks, mut waiting) = (Vec::new(), Vec::new());
         while looks.len() < LOOKS {
             looks.push(threads(self.pid));
@@ -178,7 +178,7 @@ pub(super) fn parent(pid: u32) -> Option<u32> {
     stat.get(stat.rfind(')')? + 1..)?.split_whitespace().nth(1)?.parse().ok()
 }
 
-pub(super) fn threads(pid: u32) -> Vec<Seen> {
+pub(super) fn threads(pid: u32) -> Vec<ThreadLook> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let text = |task: &Path, name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
     let one = |entry: fs::DirEntry| {

@@ -114,7 +114,7 @@ impl<R: Read> Read for Input<R> {
 }
 
 /// The result of reading one record.
-enum Step {
+enum RecordStep {
     /// A packet: time, link, where its data is in the buffer, its length on the wire, and the bytes
     /// of the record.
     Packet(i64, LinkType, std::ops::Range<usize>, u32, usize),
@@ -259,19 +259,21 @@ impl<R: Read> CaptureFile<R> {
             let step = if self.start == self.end && self.eof { None } else { Some(self.step()) };
             match step {
                 None => self.ending = Some(Ending::Whole),
-                Some(Step::Packet(time_ns, link, place, wire_len, whole)) => {
+                Some(RecordStep::Packet(time_ns, link, place, wire_len, whole)) => {
                     let (from, to) = (self.start + place.start, self.start + place.end);
                     self.advance(whole);
                     let data = &self.buffer[from..to];
                     return Ok(Some(Packet { time_ns, link, data, wire_len }));
                 }
-                Some(Step::Other(n)) => self.advance(n),
-                Some(Step::More) if self.eof => self.ending = Some(Ending::Truncated { at: self.offset }),
-                Some(Step::More) if self.end - self.start >= RECORD_BYTES => {
+                Some(RecordStep::Other(n)) => self.advance(n),
+                Some(RecordStep::More) if self.eof => {
+                    self.ending = Some(Ending::Truncated { at: self.offset })
+                }
+                Some(RecordStep::More) if self.end - self.start >= RECORD_BYTES => {
                     let what = format!("a record longer than {} MiB", RECORD_BYTES >> 20);
                     self.ending = Some(Ending::Damaged { at: self.offset, what });
                 }
-                Some(Step::More) => match self.fill() {
+                Some(RecordStep::More) => match self.fill() {
                     // A gzip stream that ends in its middle is a truncated capture like any other.
                     Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => self.eof = true,
                     Err(e) if self.unpacks_no_more(&e) => {
@@ -279,7 +281,7 @@ impl<R: Read> CaptureFile<R> {
                     }
                     done => done?,
                 },
-                Some(Step::Bad(what)) => self.ending = Some(Ending::Damaged { at: self.offset, what }),
+                Some(RecordStep::Bad(what)) => self.ending = Some(Ending::Damaged { at: self.offset, what }),
             }
         }
         Ok(None)
@@ -295,7 +297,7 @@ impl<R: Read> CaptureFile<R> {
         self.offset
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> RecordStep {
         let data = &self.buffer[self.start..self.end];
         match &mut self.format {
             Format::Pcap { link, nanos, parse } => pcap_record(data, *link, *nanos, *parse),
@@ -304,13 +306,13 @@ impl<R: Read> CaptureFile<R> {
     }
 }
 
-fn pcap_record(data: &[u8], link: LinkType, nanos: bool, order: Order) -> Step {
+fn pcap_record(data: &[u8], link: LinkType, nanos: bool, order: Order) -> RecordStep {
     let length = data.get(8..12).and_then(|b| b.first_chunk()).map(|b| match order {
         Order::Big => u32::from_be_bytes(*b),
         _ => u32::from_le_bytes(*b),
     });
     if let Some(n) = length.filter(|n| *n as usize > RECORD_BYTES) {
-        return Step::Bad(format!("a packet of {n} bytes"));
+        return RecordStep::Bad(format!("a packet of {n} bytes"));
     }
     let parsed = match order {
         Order::Little => parse_pcap_frame(data),
@@ -323,36 +325,38 @@ fn pcap_record(data: &[u8], link: LinkType, nanos: bool, order: Order) -> Step {
             let from = whole - record.data.len();
             let fraction = i64::from(record.ts_usec) * if nanos { 1 } else { 1000 };
             let time_ns = i64::from(record.ts_sec) * 1_000_000_000 + fraction;
-            Step::Packet(time_ns, link, from..whole, record.origlen.max(record.caplen), whole)
+            RecordStep::Packet(time_ns, link, from..whole, record.origlen.max(record.caplen), whole)
         }
-        Err(Parse::Incomplete(_)) => Step::More,
-        Err(_) => Step::Bad("bytes that are no record".to_owned()),
+        Err(Parse::Incomplete(_)) => RecordStep::More,
+        Err(_) => RecordStep::Bad("bytes that are no record".to_owned()),
     }
 }
 
-fn pcapng_block(data: &[u8], big: &mut bool, interfaces: &mut Vec<Interface>) -> Step {
+fn pcapng_block(data: &[u8], big: &mut bool, interfaces: &mut Vec<Interface>) -> RecordStep {
     // A section header declares the byte order, also that of its own length.
     if data.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) {
         match data.get(8..12) {
-            None => return Step::More,
+            None => return RecordStep::More,
             Some([0x1a, 0x2b, 0x3c, 0x4d]) => *big = true,
             Some([0x4d, 0x3c, 0x2b, 0x1a]) => *big = false,
-            Some(_) => return Step::Bad("a section without its byte-order mark".to_owned()),
+            Some(_) => return RecordStep::Bad("a section without its byte-order mark".to_owned()),
         }
         interfaces.clear();
     }
     let length = data.get(4..8).and_then(|b| b.first_chunk());
     let Some(length) = length.map(|b| if *big { u32::from_be_bytes(*b) } else { u32::from_le_bytes(*b) })
     else {
-        return Step::More;
+        return RecordStep::More;
     };
     if length < 12 || length as usize > RECORD_BYTES || !length.is_multiple_of(4) {
-        return Step::Bad(format!("a block that says it has {length} bytes"));
+        return RecordStep::Bad(format!("a block that says it has {length} bytes"));
     }
     let whole = length as usize;
-    let Some(block) = data.get(..whole) else { return Step::More };
+    let Some(block) = data.get(..whole) else { return RecordStep::More };
     let parsed = if *big { parse_block_be(block) } else { parse_block_le(block) };
-    let Ok((_, parsed)) = parsed else { return Step::Bad("a block that contradicts itself".to_owned()) };
+    let Ok((_, parsed)) = parsed else {
+        return RecordStep::Bad("a block that contradicts itself".to_owned());
+    };
     let place = |part: &[u8], n: u32| {
         let from = part.as_ptr() as usize - block.as_ptr() as usize;
         from..from + part.len().min(n as usize)
@@ -360,18 +364,18 @@ fn pcapng_block(data: &[u8], big: &mut bool, interfaces: &mut Vec<Interface>) ->
     match parsed {
         Block::InterfaceDescription(d) => {
             if interfaces.len() >= INTERFACES {
-                return Step::Bad(format!("more than {INTERFACES} interfaces"));
+                return RecordStep::Bad(format!("more than {INTERFACES} interfaces"));
             }
             let link = LinkType::from_number(d.linktype.0);
             interfaces.push(Interface { link, units: units(d.if_tsresol), offset_s: d.if_tsoffset });
-            Step::Other(whole)
+            RecordStep::Other(whole)
         }
         Block::EnhancedPacket(p) => {
             let Some(interface) = interfaces.get(p.if_id as usize) else {
-                return Step::Bad(format!("a packet of interface {}, which is not described", p.if_id));
+                return RecordStep::Bad(format!("a packet of interface {}, which is not described", p.if_id));
             };
             let ticks = u64::from(p.ts_high) << 32 | u64::from(p.ts_low);
-            Step::Packet(
+            RecordStep::Packet(
                 time_ns(ticks, interface),
                 interface.link,
                 place(p.data, p.caplen),
@@ -382,11 +386,11 @@ fn pcapng_block(data: &[u8], big: &mut bool, interfaces: &mut Vec<Interface>) ->
         // It has no time: of use only where order is enough.
         Block::SimplePacket(p) => {
             let Some(interface) = interfaces.first() else {
-                return Step::Bad("a packet before any interface is described".to_owned());
+                return RecordStep::Bad("a packet before any interface is described".to_owned());
             };
-            Step::Packet(0, interface.link, place(p.data, p.origlen), p.origlen, whole)
+            RecordStep::Packet(0, interface.link, place(p.data, p.origlen), p.origlen, whole)
         }
-        _ => Step::Other(whole),
+        _ => RecordStep::Other(whole),
     }
 }
 

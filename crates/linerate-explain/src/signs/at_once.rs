@@ -34,7 +34,7 @@ pub(crate) fn both(record: &Record) -> Option<(Vec<f64>, Vec<f64>)> {
 
 /// The result of one burst.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Seen {
+pub(crate) enum BurstResult {
     /// This many are served at once, and the next ones when those are done.
     Stairs(usize),
     /// Each waits this many milliseconds longer than the one before it.
@@ -46,7 +46,7 @@ pub(crate) enum Seen {
 }
 
 /// The result of each burst.
-pub(crate) fn seen(record: &Record) -> Vec<Seen> {
+pub(crate) fn seen(record: &Record) -> Vec<BurstResult> {
     record.bursts().map(|burst| one(record, burst)).collect()
 }
 
@@ -62,8 +62,11 @@ pub(crate) fn burst(record: &Record) -> Vec<Block> {
     let seen = seen(record);
     let more = match seen.as_slice() {
         [] => true,
-        [one] => *one != Seen::Nothing,
-        [one, two] => matches!((one, two), (Seen::Line(_), Seen::Unclear) | (Seen::Unclear, Seen::Line(_))),
+        [one] => *one != BurstResult::Nothing,
+        [one, two] => matches!(
+            (one, two),
+            (BurstResult::Line(_), BurstResult::Unclear) | (BurstResult::Unclear, BurstResult::Line(_))
+        ),
         _ => false,
     };
     if more { vec![vec![Probe::Burst(CALLS)]] } else { Vec::new() }
@@ -76,7 +79,7 @@ fn waits(burst: &[Call]) -> Vec<f64> {
     waits
 }
 
-fn one(record: &Record, burst: &[Call]) -> Seen {
+fn one(record: &Record, burst: &[Call]) -> BurstResult {
     let mut alone = alone(record);
     alone.sort_by(f64::total_cmp);
     let waits = waits(burst);
@@ -84,12 +87,12 @@ fn one(record: &Record, burst: &[Call]) -> Seen {
     let (Some(step), Some(last), Some(longest)) =
         (slope(&places), waits.last(), alone.get(alone.len() * 4 / 5))
     else {
-        return Seen::Nothing;
+        return BurstResult::Nothing;
     };
     let turn = median(&alone) - record.rtt_ms();
     let beyond: Vec<f64> = waits.iter().map(|w| w - record.rtt_ms()).collect();
     if let Some(served) = stairs(&beyond, turn) {
-        return Seen::Stairs(served);
+        return BurstResult::Stairs(served);
     }
     let step = step.value;
     let longer = shift(&waits, &alone);
@@ -97,9 +100,9 @@ fn one(record: &Record, burst: &[Call]) -> Seen {
     let stood = longer.low > 0.0 && p_value(&waits, &alone) <= 0.02;
     let step_counts = step >= 0.5_f64.max(0.06 * turn);
     if stood && step_counts && *last >= longest + 2.0 * step {
-        return Seen::Line(step);
+        return BurstResult::Line(step);
     }
-    if median(&waits) > *longest { Seen::Unclear } else { Seen::Nothing }
+    if median(&waits) > *longest { BurstResult::Unclear } else { BurstResult::Nothing }
 }
 
 /// How many are served at once, where the sorted `waits` are whole numbers of a `turn`, as many of
@@ -123,7 +126,7 @@ fn stairs(waits: &[f64], turn: f64) -> Option<usize> {
 pub(crate) fn served(record: &Record) -> Option<usize> {
     let seen = seen(record);
     match seen.first()? {
-        Seen::Stairs(n) if seen.iter().all(|s| s == &Seen::Stairs(*n)) => Some(*n),
+        BurstResult::Stairs(n) if seen.iter().all(|s| s == &BurstResult::Stairs(*n)) => Some(*n),
         _ => None,
     }
 }
@@ -132,8 +135,10 @@ pub(crate) fn served(record: &Record) -> Option<usize> {
 /// line at least two times of three.
 pub(crate) fn line(record: &Record) -> Option<f64> {
     let seen = seen(record);
-    let steps: Vec<f64> =
-        seen.iter().filter_map(|s| if let Seen::Line(step) = s { Some(*step) } else { None }).collect();
+    let steps: Vec<f64> = seen
+        .iter()
+        .filter_map(|s| if let BurstResult::Line(step) = s { Some(*step) } else { None })
+        .collect();
     (!steps.is_empty() && 2 * steps.len() > seen.len()).then(|| median(&steps))
 }
 

@@ -38,7 +38,7 @@ struct Level {
 
 /// A client and a server.
 #[derive(Debug)]
-struct Group {
+struct DemandGroup {
     busy: usize,
     levels: Vec<Level>,
     begun: i64,
@@ -47,7 +47,7 @@ struct Group {
     beyond: bool,
 }
 
-impl Group {
+impl DemandGroup {
     /// This level and those above it that were left within `moment`.
     fn full(&mut self, now: i64, moment: i64) -> impl Iterator<Item = &mut Level> {
         let busy = self.busy;
@@ -58,7 +58,7 @@ impl Group {
 
 /// All clients and servers.
 #[derive(Debug, Default)]
-pub(super) struct Demand(HashMap<(IpAddr, SocketAddr), Group>);
+pub(super) struct Demand(HashMap<(IpAddr, SocketAddr), DemandGroup>);
 
 impl Demand {
     /// A request began on a connection whose previous response ended at `last_end`. `to_client_ns`:
@@ -74,7 +74,7 @@ impl Demand {
         if !self.0.contains_key(&key) && self.0.len() >= CLIENTS {
             return;
         }
-        let group = self.0.entry(key).or_insert_with(|| Group {
+        let group = self.0.entry(key).or_insert_with(|| DemandGroup {
             busy: 0,
             levels: vec![Level::default(); LEVELS + 1],
             begun: now,
@@ -116,7 +116,7 @@ impl Demand {
 
     /// The figures of each client that repeatedly reached its largest number of busy connections.
     pub(super) fn pools(self) -> Vec<Pool> {
-        let pool = |((client, server), group): ((IpAddr, SocketAddr), Group)| {
+        let pool = |((client, server), group): ((IpAddr, SocketAddr), DemandGroup)| {
             let most = group.levels.iter().rposition(|l| l.runs > 0)?;
             let level = group.levels[most];
             (!group.beyond).then(|| Pool {

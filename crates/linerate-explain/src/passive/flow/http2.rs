@@ -21,7 +21,7 @@ pub(super) struct At {
 
 /// Bytes of a stream in a segment, or in a record up to a segment.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct StreamBytes {
     stream: u32,
     from: u32,
     to: u32,
@@ -41,7 +41,7 @@ struct Repair {
 
 /// An event for the next stream of a direction.
 #[derive(Debug)]
-enum Next {
+enum StreamEvent {
     Note(Note),
     Small { since: i64, cost: i64, size: u32 },
 }
@@ -57,20 +57,20 @@ const FIRST_WINDOW: u32 = 65_535;
 
 /// A direction.
 #[derive(Debug)]
-struct Side {
+struct StreamDirection {
     frames: FrameReader,
     fields: FieldReader,
     /// The connection's window for what it sends, and that which its streams begin with. `None`: not
     /// known, since the capture lacks frames.
     window: Option<(Room, u32)>,
-    places: VecDeque<Place>,
+    places: VecDeque<StreamBytes>,
     repair: Option<Repair>,
-    next: Vec<Next>,
+    next: Vec<StreamEvent>,
 }
 
 #[derive(Debug)]
 pub(super) struct Http2 {
-    sides: [Side; 2],
+    sides: [StreamDirection; 2],
     pub(super) streams: Streams,
     /// Nothing more is read.
     is_over: bool,
@@ -83,7 +83,7 @@ impl Http2 {
         let side = |dir: usize| {
             let frames = FrameReader::new(dir == client && from.is_none(), false, limits.head_bytes);
             let lost = || FrameReader::new(false, true, limits.head_bytes);
-            Side {
+            StreamDirection {
                 frames: if from.is_none_or(|from| from == dir) { frames } else { lost() },
                 fields: FieldReader::new(from.is_some(), 2 * limits.head_bytes),
                 window: from.is_none().then(|| (Room::new(FIRST_WINDOW, now), FIRST_WINDOW)),
@@ -276,13 +276,15 @@ impl Http2 {
             if side.places.len() >= PLACES {
                 side.places.pop_front();
             }
-            side.places.push_back(Place { stream: id, from, to: at.end, came });
+            side.places.push_back(StreamBytes { stream: id, from, to: at.end, came });
         }
         let Some(stream) = self.streams.get(id) else { return };
         for next in side.next.drain(..) {
             match next {
-                Next::Note(note) => stream.call.note(note),
-                Next::Small { since, cost, size } => stream.call.small_window(since, cost, size, !by_client),
+                StreamEvent::Note(note) => stream.call.note(note),
+                StreamEvent::Small { since, cost, size } => {
+                    stream.call.small_window(since, cost, size, !by_client)
+                }
             }
         }
         let Some(repair) = &mut side.repair else { return };
@@ -311,7 +313,7 @@ impl Http2 {
             side.repair = Some(Repair { end, waited, fast, own: Vec::new() });
             return;
         }
-        let own = |place: &&Place| before(place.from, end) && before(seq, place.to);
+        let own = |place: &&StreamBytes| before(place.from, end) && before(seq, place.to);
         let mut told: Vec<u32> = Vec::new();
         for place in side.places.iter().filter(own) {
             if !told.contains(&place.stream)
@@ -339,7 +341,7 @@ impl Http2 {
     }
 
     /// Keeps an event for the next stream of a direction.
-    fn tell_next(&mut self, dir: usize, next: Next) {
+    fn tell_next(&mut self, dir: usize, next: StreamEvent) {
         let waiting = &mut self.sides[dir].next;
         if waiting.len() < NEXT {
             waiting.push(next);
@@ -347,12 +349,12 @@ impl Http2 {
     }
 
     pub(super) fn stalled(&mut self, dir: usize, note: Note) {
-        self.tell_next(dir, Next::Note(note));
+        self.tell_next(dir, StreamEvent::Note(note));
     }
 
     /// A segment of direction `dir` had waited for room in TCP's window.
     pub(super) fn small_window(&mut self, dir: usize, since: i64, cost: i64, size: u32) {
-        self.tell_next(dir, Next::Small { since, cost, size });
+        self.tell_next(dir, StreamEvent::Small { since, cost, size });
     }
 
     /// TCP's window was closed for all streams.

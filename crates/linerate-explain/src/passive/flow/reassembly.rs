@@ -26,7 +26,7 @@ pub(crate) struct Caught {
 
 /// A segment that came before what precedes it.
 #[derive(Debug)]
-struct Held {
+struct EarlySegment {
     seq: u32,
     len: u32,
     data: Box<[u8]>,
@@ -62,7 +62,7 @@ impl Budget {
 #[derive(Debug, Default)]
 pub(super) struct Reassembly {
     next: Option<u32>,
-    held: Vec<Held>,
+    held: Vec<EarlySegment>,
     held_bytes: usize,
     /// The peer has acknowledged all before it.
     acked: Option<u32>,
@@ -174,7 +174,7 @@ impl Reassembly {
         }
         self.held_bytes += data.len();
         let at = self.held.partition_point(|h| before(h.seq, seq));
-        self.held.insert(at, Held { seq, len, data: data.into(), came });
+        self.held.insert(at, EarlySegment { seq, len, data: data.into(), came });
     }
 
     /// A hole up to `seq`, or up to the first segment held before it.
@@ -194,7 +194,7 @@ impl Reassembly {
 
     /// The held bytes that are in order now.
     fn release(&mut self, budget: &Budget, each: &mut dyn FnMut(Piece<'_>, Caught)) {
-        let ready = |held: &[Held], next: Option<u32>| {
+        let ready = |held: &[EarlySegment], next: Option<u32>| {
             held.first().is_some_and(|h| next.is_some_and(|next| !before(next, h.seq)))
         };
         while ready(&self.held, self.next) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::passive::cause;
-use crate::passive::h2::Fields;
+use crate::passive::h2::BlockFields;
 use crate::passive::limits::{STREAMS, STREAMS_TOLD};
 use crate::passive::observation::Note;
 
@@ -191,7 +191,7 @@ impl Streams {
     pub(super) fn request(
         &mut self,
         id: u32,
-        fields: Option<Fields>,
+        fields: Option<BlockFields>,
         begun: i64,
         rooms: Option<[Room; 2]>,
         around: &mut Around<'_, '_>,
@@ -258,7 +258,7 @@ impl Streams {
     pub(super) fn answer(
         &mut self,
         id: u32,
-        fields: Option<Fields>,
+        fields: Option<BlockFields>,
         begun: i64,
         ends: bool,
         around: &mut Around<'_, '_>,

@@ -7,7 +7,7 @@ use crate::passive::limits::{FIELDS_TABLE, TARGET_CHARS};
 
 /// The fields of a block that count here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fields {
+pub(crate) struct BlockFields {
     pub(crate) method: Option<String>,
     /// The path; of CONNECT, the authority.
     pub(crate) target: Option<String>,
@@ -42,8 +42,8 @@ impl FieldReader {
     ///
     /// # Errors
     /// In words: it cannot be decoded, or there is no memory for its table.
-    pub(crate) fn read(&mut self, block: &[u8], budget: &Budget) -> Result<Fields, String> {
-        let mut fields = Fields::default();
+    pub(crate) fn read(&mut self, block: &[u8], budget: &Budget) -> Result<BlockFields, String> {
+        let mut fields = BlockFields::default();
         let mut authority = None;
         let each = |name: &[u8], value: &[u8]| match name {
             b":method" => fields.method = Some(words(value)),

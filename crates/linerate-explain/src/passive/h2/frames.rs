@@ -54,7 +54,7 @@ pub(crate) enum Frame {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum FrameState {
     /// This many bytes of the preface were read.
     Preface(usize),
     Head,
@@ -81,7 +81,7 @@ struct Block {
 /// Reads one direction.
 #[derive(Debug)]
 pub(crate) struct FrameReader {
-    state: State,
+    state: FrameState,
     head: [u8; FRAME_HEAD],
     have: usize,
     frame: FrameHead,
@@ -96,9 +96,9 @@ impl FrameReader {
     /// From the preface of a client on, or from a frame; `is_lost`: from somewhere on.
     pub(crate) fn new(is_client: bool, is_lost: bool, most: usize) -> FrameReader {
         let state = match (is_lost, is_client) {
-            (true, _) => State::Lost,
-            (_, true) => State::Preface(0),
-            _ => State::Head,
+            (true, _) => FrameState::Lost,
+            (_, true) => FrameState::Preface(0),
+            _ => FrameState::Head,
         };
         FrameReader {
             state,
@@ -126,31 +126,33 @@ impl FrameReader {
     ) -> Result<Option<(Frame, Spot)>, String> {
         loop {
             match self.state {
-                State::Body { left: 0, holed } => {
+                FrameState::Body { left: 0, holed } => {
                     if let Some(told) = self.end(holed, budget)? {
                         return Ok(Some(told));
                     }
                 }
                 _ if data.is_empty() => return Ok(None),
-                State::Preface(have) => {
+                FrameState::Preface(have) => {
                     let n = (PREFACE.len() - have).min(data.len());
                     if data[..n] != PREFACE[have..have + n] {
                         return Err("the client does not begin with the preface of HTTP/2".to_owned());
                     }
                     *data = &data[n..];
                     self.state = match have + n {
-                        all if all == PREFACE.len() => State::Head,
-                        have => State::Preface(have),
+                        all if all == PREFACE.len() => FrameState::Head,
+                        have => FrameState::Preface(have),
                     };
                 }
-                State::Lost if starts && data.starts_with(PREFACE) => self.state = State::Preface(0),
-                State::Lost if starts && is_chain(data) => self.state = State::Head,
-                State::Lost => {
+                FrameState::Lost if starts && data.starts_with(PREFACE) => {
+                    self.state = FrameState::Preface(0)
+                }
+                FrameState::Lost if starts && is_chain(data) => self.state = FrameState::Head,
+                FrameState::Lost => {
                     *data = &[];
                     return Ok(None);
                 }
-                State::Head => self.head(data, spot)?,
-                State::Body { left, holed } => {
+                FrameState::Head => self.head(data, spot)?,
+                FrameState::Body { left, holed } => {
                     let n = data.len().min(left as usize);
                     let told = self.body(&data[..n], left - n as u32, holed, budget);
                     *data = &data[n..];
@@ -177,7 +179,7 @@ impl FrameReader {
         }
         self.have = 0;
         self.frame = FrameHead::read(&self.head);
-        self.state = State::Body { left: self.frame.len, holed: false };
+        self.state = FrameState::Body { left: self.frame.len, holed: false };
         match fault(&self.frame, self.block.as_ref().map(|b| b.stream)) {
             Some(why) => Err(why),
             None => Ok(()),
@@ -193,20 +195,20 @@ impl FrameReader {
         if is_kept(&self.frame) && fits {
             self.body.extend_from_slice(bytes);
         }
-        self.state = State::Body { left, holed: holed || !fits };
+        self.state = FrameState::Body { left, holed: holed || !fits };
         None
     }
 
     fn data(&mut self, bytes: u32, left: u32, is_missing: bool) -> (Frame, Spot) {
         // The end is reported with the last bytes.
-        self.state = if left == 0 { State::Head } else { State::Body { left, holed: false } };
+        self.state = if left == 0 { FrameState::Head } else { FrameState::Body { left, holed: false } };
         let ends = left == 0 && self.frame.has(flag::END_STREAM);
         (Frame::Data { stream: self.frame.stream, bytes, ends, is_missing }, self.begun)
     }
 
     /// A frame's last byte was read, or its head says that it has none.
     fn end(&mut self, holed: bool, budget: &Budget) -> Result<Option<(Frame, Spot)>, String> {
-        self.state = State::Head;
+        self.state = FrameState::Head;
         let head = self.frame;
         let body = std::mem::take(&mut self.body);
         budget.give_back(body.len());
@@ -268,17 +270,17 @@ impl FrameReader {
     /// `n` bytes are missing.
     pub(crate) fn hole(&mut self, n: u32, budget: &Budget) -> Option<(Frame, Spot)> {
         match self.state {
-            State::Body { left, .. } if n <= left && self.frame.kind == kind::DATA => {
+            FrameState::Body { left, .. } if n <= left && self.frame.kind == kind::DATA => {
                 Some(self.data(n, left - n, true))
             }
-            State::Body { left, .. } if n <= left => {
-                self.state = State::Body { left: left - n, holed: true };
+            FrameState::Body { left, .. } if n <= left => {
+                self.state = FrameState::Body { left: left - n, holed: true };
                 None
             }
-            State::Lost => None,
+            FrameState::Lost => None,
             _ => {
                 self.drop_held(budget);
-                self.state = State::Lost;
+                self.state = FrameState::Lost;
                 Some((Frame::Lost, self.begun))
             }
         }

@@ -6,6 +6,6 @@ mod sniff;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use fields::{FieldReader, Fields};
+pub(crate) use fields::{BlockFields, FieldReader};
 pub(crate) use frames::{Frame, FrameReader, Spot};
 pub(crate) use sniff::{Sniff, Sniffed, begins};

@@ -28,7 +28,7 @@ impl Record<'_> {
 
 /// The part of a record that is read next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum RecordState {
     Header,
     Body {
         left: usize,
@@ -41,7 +41,7 @@ enum State {
 /// Reads one direction.
 #[derive(Debug)]
 pub(super) struct Records {
-    state: State,
+    state: RecordState,
     header: [u8; HEADER],
     have: usize,
     body: Vec<u8>,
@@ -63,7 +63,7 @@ pub(super) enum Read<'a> {
 impl Records {
     pub(super) fn new() -> Records {
         Records {
-            state: State::Header,
+            state: RecordState::Header,
             header: [0; HEADER],
             have: 0,
             body: Vec::new(),
@@ -90,13 +90,13 @@ impl Records {
         let mut starts = true;
         while !data.is_empty() {
             match self.state {
-                State::Lost => {
+                RecordState::Lost => {
                     if !(starts && is_header(data)) {
                         return each(Read::Unknown(data.len()));
                     }
-                    self.state = State::Header;
+                    self.state = RecordState::Header;
                 }
-                State::Header => {
+                RecordState::Header => {
                     if self.have == 0 {
                         self.begun = now;
                     }
@@ -108,11 +108,11 @@ impl Records {
                         return self.lose(data.len(), budget, each);
                     }
                 }
-                State::Body { left, holed } => {
+                RecordState::Body { left, holed } => {
                     let n = left.min(data.len());
                     self.keep(&data[..n], budget);
                     data = &data[n..];
-                    self.state = State::Body { left: left - n, holed };
+                    self.state = RecordState::Body { left: left - n, holed };
                 }
             }
             starts = false;
@@ -123,46 +123,46 @@ impl Records {
     /// A header is whole; false: it is none.
     fn begin(&mut self) -> bool {
         let left = usize::from(u16::from_be_bytes([self.header[3], self.header[4]]));
-        self.state = State::Body { left, holed: false };
+        self.state = RecordState::Body { left, holed: false };
         is_header(&self.header)
     }
 
     fn keep(&mut self, bytes: &[u8], budget: &Budget) {
-        let State::Body { left, holed } = self.state else { return };
+        let RecordState::Body { left, holed } = self.state else { return };
         if self.keeps && !holed && budget.take(bytes.len()) {
             self.body.extend_from_slice(bytes);
         } else {
-            self.state = State::Body { left, holed: true };
+            self.state = RecordState::Body { left, holed: true };
         }
     }
 
     /// Gives out a record whose last byte came.
     fn end(&mut self, budget: &Budget, each: &mut dyn FnMut(Read<'_>)) {
-        let State::Body { left: 0, holed } = self.state else { return };
+        let RecordState::Body { left: 0, holed } = self.state else { return };
         let len = usize::from(u16::from_be_bytes([self.header[3], self.header[4]]));
         let bytes = (!holed && self.body.len() == len).then_some(self.body.as_slice());
         let front = self.body.as_slice();
         each(Read::Record(Record { header: self.header, len, bytes, front, begun: self.begun }));
         self.drop_body(budget);
         self.have = 0;
-        self.state = State::Header;
+        self.state = RecordState::Header;
     }
 
     fn hole(&mut self, n: usize, budget: &Budget, each: &mut dyn FnMut(Read<'_>)) {
         match self.state {
-            State::Body { left, .. } if n <= left => {
-                self.state = State::Body { left: left - n, holed: true };
+            RecordState::Body { left, .. } if n <= left => {
+                self.state = RecordState::Body { left: left - n, holed: true };
                 self.end(budget, each);
             }
-            State::Lost => each(Read::Unknown(n)),
-            State::Header | State::Body { .. } => self.lose(n, budget, each),
+            RecordState::Lost => each(Read::Unknown(n)),
+            RecordState::Header | RecordState::Body { .. } => self.lose(n, budget, each),
         }
     }
 
     fn lose(&mut self, bytes: usize, budget: &Budget, each: &mut dyn FnMut(Read<'_>)) {
         self.drop_body(budget);
         self.have = 0;
-        self.state = State::Lost;
+        self.state = RecordState::Lost;
         each(Read::Lost);
         each(Read::Unknown(bytes));
     }
