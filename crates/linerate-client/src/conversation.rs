@@ -475,14 +475,14 @@ pub trait Out {
 
 /// A connection of a transport, to send on.
 #[derive(Debug)]
-pub struct Wire<'a, T> {
+pub struct TransportWire<'a, T> {
     /// The transport.
     pub transport: &'a mut T,
     /// The connection.
     pub conn: Conn,
 }
 
-impl<T: Transport> Out for Wire<'_, T> {
+impl<T: Transport> Out for TransportWire<'_, T> {
     #[inline]
     fn send(&mut self, bytes: &[u8]) -> Result<(), NetError> {
         self.transport.send(self.conn, bytes)

@@ -14,15 +14,15 @@ mod stamp;
 
 pub use any::{Any, AnyShared, Speaks};
 pub use conversation::{
-    Alike, BodyPart, Conversation, Facts, Fate, Out, Requests, Responses, Settle, Settled, Turn, Whole,
-    Whose, Wire,
+    Alike, BodyPart, Conversation, Facts, Fate, Out, Requests, Responses, Settle, Settled, TransportWire,
+    Turn, Whole, Whose,
 };
 pub use failure::Failure;
 pub use h1::H1;
 pub use h2::{H2, H2Shared};
 pub use pool::{
-    Connection, End, Expired, Learnt, Loss, Lost, Next, Opening, Pool, PoolOptions, Received, Resend,
-    connect_failure, connect_words, settle,
+    Connection, End, Expired, Learnt, Loss, LostConnection, Next, Opening, Pool, PoolOptions, PoolReceived,
+    Resend, connect_failure, connect_words, settle,
 };
 pub use stamp::Stamp;
 

@@ -20,9 +20,11 @@ use super::options::{CallOptions, Protocol};
 use super::secure::Secure;
 use super::target::Target;
 use super::template::Compiled;
-use crate::conversation::{Alike, BodyPart, Out, Requests, Responses, Settle, Settled, Whole, Whose, Wire};
+use crate::conversation::{
+    Alike, BodyPart, Out, Requests, Responses, Settle, Settled, TransportWire, Whole, Whose,
+};
 use crate::{
-    Any, Conversation, Expired, H1, Loss, Next, Pool, PoolOptions, Received, Run, Stamp, connect_words,
+    Any, Conversation, Expired, H1, Loss, Next, Pool, PoolOptions, PoolReceived, Run, Stamp, connect_words,
 };
 
 /// Outcomes of counted requests. `responses + failed + unknown + unsent` is the number asked for.
@@ -349,7 +351,7 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
         self.lose(conn, &loss, now);
     }
 
-    fn receive(&mut self, data: Data, now: Time) -> Received {
+    fn receive(&mut self, data: Data, now: Time) -> PoolReceived {
         self.pool.receive(data, now, &mut self.transport, &mut Counting(&mut self.counted))
     }
 
@@ -371,7 +373,7 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
     fn retire(&mut self, conn: Conn) {
         let Some(mut pipe) = self.pool.remove(conn) else { return };
         let transport = &mut self.transport;
-        let how = pipe.conversation.leave(&mut Wire { transport, conn });
+        let how = pipe.conversation.leave(&mut TransportWire { transport, conn });
         self.transport.close(conn, how);
     }
 

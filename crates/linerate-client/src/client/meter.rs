@@ -9,14 +9,14 @@ use super::options::CallOptions;
 use super::statistics::Statistics;
 
 /// A counter of the recorder, and the count last reported to it.
-struct Told {
+struct MeteredCount {
     counter: Counter,
     last: u64,
 }
 
-impl Told {
-    fn new(counter: Counter) -> Told {
-        Told { counter, last: 0 }
+impl MeteredCount {
+    fn new(counter: Counter) -> MeteredCount {
+        MeteredCount { counter, last: 0 }
     }
 
     /// Clients of one server share their counters, so that each reports its increments.
@@ -30,8 +30,8 @@ impl Told {
 
 /// The connections that had one place, one after the other.
 struct PipeMeter {
-    requests: Told,
-    responses: Told,
+    requests: MeteredCount,
+    responses: MeteredCount,
     in_flight: Gauge,
 }
 
@@ -73,7 +73,7 @@ fn counts(s: &Statistics) -> [u64; 13] {
 /// Tells the recorder.
 pub(super) struct Meter {
     server: String,
-    counters: Vec<Told>,
+    counters: Vec<MeteredCount>,
     waiting: Gauge,
     connections: Gauge,
     latency: Histogram,
@@ -87,7 +87,7 @@ impl Meter {
     pub(super) fn new(options: &CallOptions) -> Meter {
         let scheme = if options.secure { "https" } else { "http" };
         let server = format!("{scheme}://{}", String::from_utf8_lossy(options.host.as_bytes()));
-        let of = |name: &'static str| Told::new(counter!(name, "server" => server.clone()));
+        let of = |name: &'static str| MeteredCount::new(counter!(name, "server" => server.clone()));
         Meter {
             counters: COUNTERS.into_iter().map(of).collect(),
             waiting: gauge!("linerate_client_waiting", "server" => server.clone()),
@@ -129,8 +129,8 @@ impl Meter {
                 let of = |name: &'static str| counter!(name, "server" => self.server.clone(), "pipe" => place.to_string());
                 let labels = [("server", self.server.clone()), ("pipe", place.to_string())];
                 self.pipes.push(PipeMeter {
-                    requests: Told::new(of("linerate_client_pipe_requests_total")),
-                    responses: Told::new(of("linerate_client_pipe_responses_total")),
+                    requests: MeteredCount::new(of("linerate_client_pipe_requests_total")),
+                    responses: MeteredCount::new(of("linerate_client_pipe_responses_total")),
                     in_flight: gauge!("linerate_client_pipe_in_flight", &labels),
                 });
             }

@@ -11,7 +11,7 @@ use crate::conversation::{Alike, Facts, Fate, Responses, Turn, Whole, Whose};
 
 /// A request in flight, or several that left together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(super) struct HeardRequests {
     pub(super) run: Run,
     /// Responses on this connection when it left.
     answers: u32,
@@ -22,10 +22,10 @@ pub(super) struct Request {
     whose: Whose,
 }
 
-impl Request {
+impl HeardRequests {
     #[inline]
-    pub(super) fn new(run: Run, answers: u32) -> Request {
-        Request { run, answers, first_byte: None, reading: None, whose: Whose::Matched }
+    pub(super) fn new(run: Run, answers: u32) -> HeardRequests {
+        HeardRequests { run, answers, first_byte: None, reading: None, whose: Whose::Matched }
     }
 
     /// The request to go out again; `answers`: responses on the connection by now.
@@ -37,11 +37,11 @@ impl Request {
     }
 }
 
-impl StreamData for Request {
+impl StreamData for HeardRequests {
     #[inline]
-    fn nth(&self, n: u32) -> Request {
+    fn nth(&self, n: u32) -> HeardRequests {
         let run = Run { first: self.run.first + u64::from(n), count: 1, ..self.run };
-        Request { run, ..*self }
+        HeardRequests { run, ..*self }
     }
 }
 
@@ -59,7 +59,7 @@ impl<R> Default for Readings<R> {
 }
 
 impl<R: Default> Readings<R> {
-    fn of(&mut self, request: &mut Request) -> &mut R {
+    fn of(&mut self, request: &mut HeardRequests) -> &mut R {
         let at = *request.reading.get_or_insert_with(|| {
             self.free.pop().unwrap_or_else(|| {
                 self.all.push(R::default());
@@ -77,7 +77,7 @@ impl<R> Readings<R> {
 }
 
 /// Whole responses to requests that left together, reported in one call.
-struct Batch<'i> {
+struct HeardBatch<'i> {
     run: Run,
     block: Arc<Block>,
     body: &'i [u8],
@@ -91,7 +91,7 @@ pub(super) struct Hearing<'a, 'i, E: Responses> {
     answers: &'a mut u32,
     given_back: &'a mut Vec<(Run, Fate)>,
     facts: &'a mut Facts,
-    batch: Option<Batch<'i>>,
+    batch: Option<HeardBatch<'i>>,
 }
 
 impl<'a, E: Responses> Hearing<'a, '_, E> {
@@ -109,7 +109,7 @@ impl<'a, E: Responses> Hearing<'a, '_, E> {
     /// Tells of the responses that were held back to be told together.
     #[inline]
     pub(super) fn tell(&mut self) {
-        if let Some(Batch { run, block, body }) = self.batch.take() {
+        if let Some(HeardBatch { run, block, body }) = self.batch.take() {
             self.alike(&run, None, &block, body);
         }
     }
@@ -122,19 +122,19 @@ impl<'a, E: Responses> Hearing<'a, '_, E> {
 
     /// When its first byte came, if that was in an earlier read.
     #[inline]
-    fn first_byte(&self, request: &Request) -> Option<Time> {
+    fn first_byte(&self, request: &HeardRequests) -> Option<Time> {
         request.first_byte.filter(|at| *at < self.now)
     }
 }
 
-impl<'i, E: Responses> ResponseSink<'i, Request> for Hearing<'_, 'i, E> {
+impl<'i, E: Responses> ResponseSink<'i, HeardRequests> for Hearing<'_, 'i, E> {
     #[inline]
     fn wants_parts(&self) -> bool {
         self.events.wants_parts()
     }
 
     #[inline]
-    fn whole(&mut self, request: Request, head: &Arc<Block>, body: &'i [u8]) {
+    fn whole(&mut self, request: HeardRequests, head: &Arc<Block>, body: &'i [u8]) {
         *self.answers += 1;
         let first_byte = self.first_byte(&request);
         let run = request.run;
@@ -151,11 +151,11 @@ impl<'i, E: Responses> ResponseSink<'i, Request> for Hearing<'_, 'i, E> {
         if first_byte.is_some() {
             return self.alike(&run, first_byte, head, body);
         }
-        self.batch = Some(Batch { run, block: Arc::clone(head), body });
+        self.batch = Some(HeardBatch { run, block: Arc::clone(head), body });
     }
 
     #[inline]
-    fn again(&mut self, request: Request, head: &Arc<Block>, body: &'i [u8]) {
+    fn again(&mut self, request: HeardRequests, head: &Arc<Block>, body: &'i [u8]) {
         // Nothing came of a response that is taken like this, so that it went into the batch.
         match &mut self.batch {
             Some(batch) => {
@@ -167,11 +167,11 @@ impl<'i, E: Responses> ResponseSink<'i, Request> for Hearing<'_, 'i, E> {
     }
 
     #[inline]
-    fn begun(&mut self, request: &mut Request) {
+    fn begun(&mut self, request: &mut HeardRequests) {
         request.first_byte = Some(self.now);
     }
 
-    fn head(&mut self, request: &mut Request, head: &HeadView<'_>) {
+    fn head(&mut self, request: &mut HeardRequests, head: &HeadView<'_>) {
         let run = request.run;
         let reading = self.readings.of(request);
         self.events.begins(reading, &run);
@@ -179,15 +179,15 @@ impl<'i, E: Responses> ResponseSink<'i, Request> for Hearing<'_, 'i, E> {
         request.whose = whose;
     }
 
-    fn body(&mut self, request: &mut Request, piece: &[u8]) {
+    fn body(&mut self, request: &mut HeardRequests, piece: &[u8]) {
         self.events.body(self.readings.of(request), request.run.kind, piece);
     }
 
-    fn trailers(&mut self, request: &mut Request, fields: Fields<'_>) {
+    fn trailers(&mut self, request: &mut HeardRequests, fields: Fields<'_>) {
         self.events.trailers(self.readings.of(request), request.run.kind, fields);
     }
 
-    fn end(&mut self, mut request: Request, status: u16) {
+    fn end(&mut self, mut request: HeardRequests, status: u16) {
         self.tell();
         *self.answers += 1;
         let turn = match request.whose {
@@ -201,7 +201,7 @@ impl<'i, E: Responses> ResponseSink<'i, Request> for Hearing<'_, 'i, E> {
     }
 
     #[cold]
-    fn lost(&mut self, request: Request, how: Lost, begun: bool) {
+    fn lost(&mut self, request: HeardRequests, how: Lost, begun: bool) {
         self.readings.give_back(request.reading);
         let lost = match how {
             Lost::Malformed(words) => (request.run, Fate::Malformed(words)),

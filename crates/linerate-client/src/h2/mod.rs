@@ -12,8 +12,8 @@ use linerate_net::{Close, NetError, NetErrorKind, Time};
 use crate::conversation::{BodyPart, Conversation, Facts, Fate, Out, Requests, Responses, Unsent};
 use crate::limits::{COPIED_BODY, SEND_BYTES};
 use crate::{Loss, Run};
-use hearing::{Hearing, Readings, Request};
-use upload::{Part, Upload};
+use hearing::{HeardRequests, Hearing, Readings};
+use upload::{Upload, UploadStretch};
 
 /// State that the HTTP/2 connections of a core share.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl H2Shared {
 /// HTTP/2 on one connection; `R`: state of a response that is read part by part.
 #[derive(Debug)]
 pub struct H2<R> {
-    client: Client<Request>,
+    client: Client<HeardRequests>,
     answers: u32,
     readings: Readings<R>,
     uploads: VecDeque<Upload>,
@@ -134,7 +134,7 @@ impl<R: Default> Conversation for H2<R> {
                 Some(block) => {
                     let fit = SEND_BYTES.saturating_sub(before) / (FRAME_HEAD + block.len());
                     let run = Run { count: left.count.min(fit.max(1) as u32), ..left };
-                    let request = Request::new(run, self.answers);
+                    let request = HeardRequests::new(run, self.answers);
                     self.client.open_together(&request, run.count, block, run.expect, &mut self.out);
                     run
                 }
@@ -220,7 +220,7 @@ impl<R: Default> Conversation for H2<R> {
         if self.uploads.iter().all(|upload| upload.is_empty()) {
             return Vec::new();
         }
-        let waits = |(id, request): (u32, Request)| {
+        let waits = |(id, request): (u32, HeardRequests)| {
             let upload = self.uploads.iter().find(|upload| upload.id == id && !upload.is_empty())?;
             Some(Unsent { first: request.run.first, bytes: upload.len() as u64, since: upload.since })
         };
@@ -333,7 +333,7 @@ impl<R> H2<R> {
         self.uploads.iter_mut().find(|upload| upload.id == id)
     }
 
-    fn oldest_stream(&self) -> Option<(u32, Request)> {
+    fn oldest_stream(&self) -> Option<(u32, HeardRequests)> {
         self.client.first_streams().min_by_key(|(id, request)| (request.run.stamp.sent, *id))
     }
 
@@ -350,15 +350,15 @@ impl<R> H2<R> {
             BodyPart::Counted(bytes) if bytes.len() < COPIED_BODY => body.extend_from_slice(bytes),
             BodyPart::Counted(bytes) => {
                 keep_copied(body, &mut parts);
-                parts.push_back(Part::Counted(bytes.clone()));
+                parts.push_back(UploadStretch::Counted(bytes.clone()));
             }
             BodyPart::Shared(bytes, lent, range) => {
                 keep_copied(body, &mut parts);
-                parts.push_back(Part::Shared(bytes.clone(), lent, range));
+                parts.push_back(UploadStretch::Shared(bytes.clone(), lent, range));
             }
         });
         let ends = parts.is_empty() && body.is_empty() && !follows;
-        let request = Request::new(run, self.answers);
+        let request = HeardRequests::new(run, self.answers);
         let id = client.open(request, block, run.expect, ends, out);
         if ends {
             return;
@@ -398,16 +398,16 @@ impl<R> H2<R> {
             let before = self.out.len();
             self.client.write_data(upload.id, piece.len() as u32, upload.ends(), &mut self.out);
             bytes += (self.out.len() - before + piece.len()) as u64;
-            if let Part::Copied(copied) = &mut piece {
+            if let UploadStretch::Copied(copied) = &mut piece {
                 self.out.append(copied);
             }
             match piece {
-                Part::Copied(_) => {}
-                Part::Shared(shared, lent, range) => {
+                UploadStretch::Copied(_) => {}
+                UploadStretch::Shared(shared, lent, range) => {
                     self.flush(out)?;
                     out.send_shared(&shared, lent, range)?;
                 }
-                Part::Counted(counted) => {
+                UploadStretch::Counted(counted) => {
                     self.flush(out)?;
                     out.send_counted(counted)?;
                 }
@@ -465,9 +465,9 @@ impl<R> H2<R> {
 }
 
 /// Copied bytes of a body become a part of it.
-fn keep_copied(body: &mut Vec<u8>, parts: &mut VecDeque<Part>) {
+fn keep_copied(body: &mut Vec<u8>, parts: &mut VecDeque<UploadStretch>) {
     if !body.is_empty() {
-        parts.push_back(Part::Copied(std::mem::take(body)));
+        parts.push_back(UploadStretch::Copied(std::mem::take(body)));
     }
 }
 

@@ -11,7 +11,7 @@ use linerate_net::{Lent, Time};
 #[derive(Debug)]
 pub(super) struct Upload {
     pub(super) id: u32,
-    parts: VecDeque<Part>,
+    parts: VecDeque<UploadStretch>,
     /// More is given later.
     pub(super) follows: bool,
     /// When a part of it left last.
@@ -20,7 +20,7 @@ pub(super) struct Upload {
 
 /// A stretch of a body.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum UploadStretch {
     /// Bytes of this request.
     Copied(Vec<u8>),
     /// A range of bytes that stay where they are.
@@ -29,39 +29,39 @@ pub(super) enum Part {
     Counted(Bytes),
 }
 
-impl Part {
+impl UploadStretch {
     pub(super) fn len(&self) -> usize {
         match self {
-            Part::Copied(bytes) => bytes.len(),
-            Part::Shared(_, _, range) => range.len(),
-            Part::Counted(bytes) => bytes.len(),
+            UploadStretch::Copied(bytes) => bytes.len(),
+            UploadStretch::Shared(_, _, range) => range.len(),
+            UploadStretch::Counted(bytes) => bytes.len(),
         }
     }
 
     /// Takes the first `len` bytes off.
-    fn split(&mut self, len: usize) -> Part {
+    fn split(&mut self, len: usize) -> UploadStretch {
         match self {
-            Part::Copied(bytes) => {
+            UploadStretch::Copied(bytes) => {
                 let rest = bytes.split_off(len);
-                Part::Copied(std::mem::replace(bytes, rest))
+                UploadStretch::Copied(std::mem::replace(bytes, rest))
             }
-            Part::Shared(bytes, lent, range) => {
+            UploadStretch::Shared(bytes, lent, range) => {
                 let first = range.start..range.start + len;
                 range.start += len;
-                Part::Shared(bytes.clone(), *lent, first)
+                UploadStretch::Shared(bytes.clone(), *lent, first)
             }
-            Part::Counted(bytes) => Part::Counted(bytes.split_to(len)),
+            UploadStretch::Counted(bytes) => UploadStretch::Counted(bytes.split_to(len)),
         }
     }
 }
 
 impl Upload {
-    pub(super) fn new(id: u32, parts: VecDeque<Part>, follows: bool, since: Time) -> Upload {
+    pub(super) fn new(id: u32, parts: VecDeque<UploadStretch>, follows: bool, since: Time) -> Upload {
         Upload { id, parts, follows, since }
     }
 
     pub(super) fn give(&mut self, piece: Bytes) {
-        self.parts.push_back(Part::Counted(piece));
+        self.parts.push_back(UploadStretch::Counted(piece));
     }
 
     /// Nothing of it is left, and nothing follows.
@@ -70,7 +70,7 @@ impl Upload {
     }
 
     /// Takes the next bytes off, `most` of them at most.
-    pub(super) fn take(&mut self, most: u32) -> Option<Part> {
+    pub(super) fn take(&mut self, most: u32) -> Option<UploadStretch> {
         let mut part = self.parts.pop_front()?;
         if part.len() <= most as usize {
             return Some(part);
@@ -81,7 +81,7 @@ impl Upload {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.parts.iter().map(Part::len).sum()
+        self.parts.iter().map(UploadStretch::len).sum()
     }
 
     pub(super) fn is_empty(&self) -> bool {

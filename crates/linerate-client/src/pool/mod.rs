@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use linerate_net::{After, Ahead, Conn, Data, NetError, ReceivedPiece, Time, Transport};
 
-use crate::conversation::{Conversation, Facts, Out, Requests, Responses, Settle, Settled, Unsent, Wire};
+use crate::conversation::{
+    Conversation, Facts, Out, Requests, Responses, Settle, Settled, TransportWire, Unsent,
+};
 use crate::{Failure, Run};
 pub use connection::Connection;
 pub use learnt::Learnt;
@@ -23,7 +25,7 @@ pub use loss::{Loss, connect_failure, connect_words};
 pub use opening::Opening;
 use resend::{Decision, Unanswered, decide};
 pub use resend::{End, Resend};
-pub use settle::{Expired, Lost, settle};
+pub use settle::{Expired, LostConnection, settle};
 
 /// Options that the owner of a pool sets.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +97,7 @@ impl HeldUp {
 
 /// The result of reading received bytes.
 #[derive(Debug)]
-pub struct Received {
+pub struct PoolReceived {
     /// Whole responses among them.
     pub answered: u32,
     /// The owner must do this with the connection.
@@ -228,7 +230,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         requests: &mut impl Requests,
         transport: &mut T,
     ) -> Result<u64, NetError> {
-        self.begin_on(conn, run, requests, &mut Wire { transport, conn })
+        self.begin_on(conn, run, requests, &mut TransportWire { transport, conn })
     }
 
     /// As [`begin`](Pool::begin); the bytes go where the caller says.
@@ -271,7 +273,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         requests: &mut impl Requests,
         transport: &mut T,
     ) -> Result<u64, NetError> {
-        self.send_pending_on(conn, requests, &mut Wire { transport, conn })
+        self.send_pending_on(conn, requests, &mut TransportWire { transport, conn })
     }
 
     /// As [`send_pending`](Pool::send_pending); the bytes go where the caller says.
@@ -291,7 +293,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
 
     /// Reads what came on a connection.
     #[inline]
-    pub fn receive<T, E>(&mut self, data: Data, now: Time, transport: &mut T, events: &mut E) -> Received
+    pub fn receive<T, E>(&mut self, data: Data, now: Time, transport: &mut T, events: &mut E) -> PoolReceived
     where
         T: Transport,
         E: Responses<Reading = C::Reading> + Settle,
@@ -301,7 +303,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         let connection = connections.get_mut(conn.slot()).and_then(Option::as_mut).filter(|c| c.conn == conn);
         let Some(connection) = connection else {
             transport.receive(data, |_| ());
-            return Received { answered: 0, next: Next::Nothing };
+            return PoolReceived { answered: 0, next: Next::Nothing };
         };
         let conversation = &mut connection.conversation;
         let (before, answers) = (conversation.in_flight(), conversation.answers());
@@ -342,7 +344,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         }
         self.take_back(conn, events);
         let next = if done && matches!(next, Next::Fill) { Next::Retire } else { next };
-        Received { answered, next }
+        PoolReceived { answered, next }
     }
 
     /// Takes a connection out: it is closed, or will be.

@@ -11,7 +11,7 @@ const HELD_UP: &str = "the server's flow-control window admitted no more of the 
 
 /// A connection that is lost, seen from its requests.
 #[derive(Clone, Copy, Debug)]
-pub struct Lost<'a> {
+pub struct LostConnection<'a> {
     /// The way in which it was lost.
     pub loss: &'a Loss,
     /// The same for people to read.
@@ -30,11 +30,11 @@ pub struct Lost<'a> {
 /// `events`.
 pub fn settle<C: Conversation>(
     conversation: &mut C,
-    lost: Lost<'_>,
+    lost: LostConnection<'_>,
     events: &mut impl Settle,
     mut again: impl FnMut(Run, End),
 ) {
-    let Lost { loss, detail, now, timeout_ns, resend, mut stuck } = lost;
+    let LostConnection { loss, detail, now, timeout_ns, resend, mut stuck } = lost;
     let begun = conversation.in_response() || matches!(loss, Loss::Cut(_));
     let server_spoke = conversation.answers() > 0 || begun;
     let alone = conversation.in_flight() == 1;
@@ -121,7 +121,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         if answers == 0 && !begun && !matches!(loss, Loss::Unfinished) {
             self.opening.fruitless(now);
         }
-        let lost = Lost {
+        let lost = LostConnection {
             loss,
             detail,
             now,

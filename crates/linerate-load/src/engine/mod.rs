@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_client::{
-    Conversation, End, Expired, Failure, Loss, Next, Pool, PoolOptions, Resend, Run, Stamp, Wire,
+    Conversation, End, Expired, Failure, Loss, Next, Pool, PoolOptions, Resend, Run, Stamp, TransportWire,
 };
 use linerate_net::{Close, Conn, Event, NetError, NetErrorKind, TcpInfo, Time, Transport};
 
@@ -440,7 +440,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         let Some(mut connection) = self.pool.remove(conn) else { return };
         self.look_at_last(&connection, connection.is_fresh());
         let transport = &mut self.transport;
-        let how = connection.conversation.leave(&mut Wire { transport, conn });
+        let how = connection.conversation.leave(&mut TransportWire { transport, conn });
         self.transport.close(conn, how);
         self.disconnected(now);
         self.open_some(now);

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use linerate_client::{
-    Alike, Conversation, End, H1, Loss, Lost, Responses, Run, Stamp, Whole, Whose, connect_failure, settle,
+    Alike, Conversation, End, H1, Loss, LostConnection, Responses, Run, Stamp, Whole, Whose, connect_failure,
+    settle,
 };
 use linerate_http::client::{HeadCache, HeadView};
 use linerate_net::{NetError, NetErrorKind, Time, machine};
@@ -398,7 +399,7 @@ impl Caller {
         desk.recorder.connections.closed_by_peer += u64::from(loss.by_peer() && in_flight > 0);
         let stuck = *again_at == Some(conversation.answers());
         // The caller itself has measured the time of its one request.
-        let lost = Lost { loss, detail, now, timeout_ns: 0, resend: desk.resend, stuck };
+        let lost = LostConnection { loss, detail, now, timeout_ns: 0, resend: desk.resend, stuck };
         settle(conversation, lost, &mut desk.recording(now), |run, end| *again = Some((run, end)));
     }
 

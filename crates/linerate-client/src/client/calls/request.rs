@@ -125,7 +125,7 @@ fn target(uri: &Uri) -> Cow<'_, str> {
 
 /// A piece of what leaves on a connection.
 #[derive(Debug)]
-enum Piece {
+enum OutgoingPiece {
     /// Bytes of the buffer up to here.
     Upto(usize),
     /// A body, from where it is.
@@ -136,7 +136,7 @@ enum Piece {
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     buffer: Vec<u8>,
-    pieces: Vec<Piece>,
+    pieces: Vec<OutgoingPiece>,
     len: usize,
     unsent: usize,
 }
@@ -187,15 +187,17 @@ impl Outgoing {
     /// The connection is lost.
     pub(super) fn hand_over<T: Transport>(&mut self, conn: Conn, transport: &mut T) -> Result<(), NetError> {
         let (mut from, mut sent) = (0, Ok(()));
-        self.pieces.push(Piece::Upto(self.buffer.len()));
+        self.pieces.push(OutgoingPiece::Upto(self.buffer.len()));
         for piece in self.pieces.drain(..) {
             if sent.is_err() {
                 break;
             }
             sent = match piece {
-                Piece::Upto(to) if to == from => Ok(()),
-                Piece::Upto(to) => transport.send(conn, &self.buffer[std::mem::replace(&mut from, to)..to]),
-                Piece::Body(body) => transport.send_shared(conn, body),
+                OutgoingPiece::Upto(to) if to == from => Ok(()),
+                OutgoingPiece::Upto(to) => {
+                    transport.send(conn, &self.buffer[std::mem::replace(&mut from, to)..to])
+                }
+                OutgoingPiece::Body(body) => transport.send_shared(conn, body),
             };
         }
         self.buffer.clear();
@@ -234,8 +236,8 @@ impl Outgoing {
         if body.len() < SHARED_BODY {
             self.buffer.extend_from_slice(body);
         } else {
-            self.pieces.push(Piece::Upto(self.buffer.len()));
-            self.pieces.push(Piece::Body(body.clone()));
+            self.pieces.push(OutgoingPiece::Upto(self.buffer.len()));
+            self.pieces.push(OutgoingPiece::Body(body.clone()));
         }
     }
 }
