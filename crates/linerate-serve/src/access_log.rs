@@ -102,7 +102,7 @@ impl AccessLog {
     /// # Errors
     /// When the file can't be opened for appending.
     pub fn open(target: LogTarget, format: LogFormat, notices: Notices) -> io::Result<AccessLog> {
-        let sink = Sink::open(&target)?;
+        let sink = LogSink::open(&target)?;
         let (to_writer, messages) = mpsc::sync_channel(WAITING);
         let overdue = Arc::new(AtomicBool::new(false));
         let writer = Writer {
@@ -143,7 +143,7 @@ impl AccessLog {
 /// The thread that writes.
 struct Writer {
     target: LogTarget,
-    sink: Sink,
+    sink: LogSink,
     /// The last lines could not be written.
     failing: bool,
     /// The file could not be opened anew, tried last at this time.
@@ -187,7 +187,7 @@ impl Writer {
 
     /// Stays with the old file until a new one can be opened.
     fn reopen(&mut self) {
-        match Sink::open(&self.target) {
+        match LogSink::open(&self.target) {
             Ok(sink) => {
                 self.sink = sink;
                 if self.stale.take().is_some() {
@@ -203,19 +203,19 @@ impl Writer {
     }
 }
 
-struct Sink {
+struct LogSink {
     /// `None`: standard output.
     file: Option<File>,
     /// The last write ended in the middle of a line: the disk was full.
     torn: bool,
 }
 
-impl Sink {
-    fn open(target: &LogTarget) -> io::Result<Sink> {
+impl LogSink {
+    fn open(target: &LogTarget) -> io::Result<LogSink> {
         match target {
-            LogTarget::Stdout => Ok(Sink { file: None, torn: false }),
+            LogTarget::Stdout => Ok(LogSink { file: None, torn: false }),
             LogTarget::File(path) => {
-                Ok(Sink { file: Some(open_file(path)?), torn: ends_in_mid_line(path).unwrap_or(false) })
+                Ok(LogSink { file: Some(open_file(path)?), torn: ends_in_mid_line(path).unwrap_or(false) })
             }
         }
     }
@@ -283,7 +283,7 @@ pub(crate) const CUT: u16 = 0;
 pub(crate) const LEFT: u16 = 499;
 
 /// The facts that a log line states about one request and its response.
-pub(crate) struct Line<'a> {
+pub(crate) struct LoggedExchange<'a> {
     /// Unspecified: it came by a Unix socket.
     pub(crate) peer: SocketAddr,
     pub(crate) head: Option<&'a RequestHead>,
@@ -297,7 +297,7 @@ pub(crate) struct Line<'a> {
     pub(crate) tls: Option<&'a TlsInfo>,
 }
 
-impl Line<'_> {
+impl LoggedExchange<'_> {
     /// The user whom the request names by Basic authentication, whether its password was right or
     /// not; as nginx and Apache write it.
     fn user(&self) -> Option<String> {
@@ -321,7 +321,7 @@ impl LogBuffer {
         LogBuffer { log, lines: Vec::new(), count: 0, since: Time::ZERO }
     }
 
-    pub(crate) fn add(&mut self, now: Time, date: &HttpDate, line: &Line<'_>) {
+    pub(crate) fn add(&mut self, now: Time, date: &HttpDate, line: &LoggedExchange<'_>) {
         if self.lines.is_empty() {
             self.since = now;
         }
@@ -361,7 +361,7 @@ impl Drop for LogBuffer {
     }
 }
 
-fn plain(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>, format: LogFormat) {
+fn plain(out: &mut Vec<u8>, date: &HttpDate, line: &LoggedExchange<'_>, format: LogFormat) {
     // It never fails on a Vec.
     let _ = match line.peer.ip() {
         ip if ip.is_unspecified() => write!(out, "{UNIX} - "),
@@ -415,7 +415,7 @@ fn plain(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>, format: LogFormat)
     out.push(b'\n');
 }
 
-fn json(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>) {
+fn json(out: &mut Vec<u8>, date: &HttpDate, line: &LoggedExchange<'_>) {
     let _ = write!(out, "{{\"time\":{},\"peer\":\"", date.unix());
     let _ =
         if line.peer.ip().is_unspecified() { write!(out, "{UNIX}") } else { write!(out, "{}", line.peer) };
@@ -496,7 +496,7 @@ mod tests {
         let start: &[u8] = b"GET /a?b HTTP/1.1\r\nHost: h\r\nUser-Agent: x\"y\\z\xe9\r\n";
         let text = [start, fields.as_bytes(), b"\r\n"].concat();
         let (head, _) = HeadReader::new(RequestLimits::default()).read(&text, 0).unwrap().unwrap();
-        let line = Line {
+        let line = LoggedExchange {
             peer: "1.2.3.4:5".parse().unwrap(),
             head: Some(&head),
             first_line: b"",
@@ -563,7 +563,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         std::fs::write(&path, "whole\nto").unwrap();
-        let mut sink = Sink::open(&LogTarget::File(path.clone())).unwrap();
+        let mut sink = LogSink::open(&LogTarget::File(path.clone())).unwrap();
         sink.write(b"next\n").unwrap();
         // The rest of a write that a full disk cut short.
         sink.put(b"torn").unwrap();
@@ -597,7 +597,7 @@ mod tests {
         let mut buffer = LogBuffer::new(log.clone());
         // More than what waits, what is being written and what the pipe holds.
         for _ in 0..200_000 {
-            let line = Line {
+            let line = LoggedExchange {
                 peer: "1.2.3.4:5".parse().unwrap(),
                 head: None,
                 first_line: b"",
@@ -618,7 +618,8 @@ mod tests {
     fn one_line(log: &AccessLog) {
         let mut buffer = LogBuffer::new(log.clone());
         let (peer, took) = ("1.2.3.4:5".parse().unwrap(), Duration::ZERO);
-        let line = Line { peer, head: None, first_line: b"", status: 400, bytes: 0, took, tls: None };
+        let line =
+            LoggedExchange { peer, head: None, first_line: b"", status: 400, bytes: 0, took, tls: None };
         buffer.add(Time::ZERO, &HttpDate::from_unix(0), &line);
         drop(buffer);
         log.flush(Duration::from_secs(20));
@@ -684,7 +685,7 @@ mod tests {
             AccessLog::open(LogTarget::File("/dev/full".into()), LogFormat::Common, notices.clone()).unwrap();
         let mut buffer = LogBuffer::new(log);
         for _ in 0..3 {
-            let line = Line {
+            let line = LoggedExchange {
                 peer: "1.2.3.4:5".parse().unwrap(),
                 head: None,
                 first_line: b"",

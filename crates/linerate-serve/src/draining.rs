@@ -43,13 +43,13 @@ use tokio::sync::watch;
 /// ```
 #[derive(Debug)]
 pub struct Draining {
-    shared: Arc<Shared>,
+    shared: Arc<DrainState>,
     /// Set once the handler of its connection has taken it.
     taken: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct DrainState {
     begun: watch::Sender<bool>,
     /// One without a connection was queried.
     asked: AtomicBool,
@@ -57,7 +57,7 @@ struct Shared {
 
 impl Default for Draining {
     fn default() -> Self {
-        let shared = Shared { begun: watch::Sender::new(false), asked: AtomicBool::new(false) };
+        let shared = DrainState { begun: watch::Sender::new(false), asked: AtomicBool::new(false) };
         Draining { shared: Arc::new(shared), taken: None }
     }
 }
@@ -102,7 +102,7 @@ impl Draining {
     }
 }
 
-impl Shared {
+impl DrainState {
     async fn begins(&self) {
         let mut told = self.begun.subscribe();
         // The channel cannot be closed: the sender is here.
@@ -113,7 +113,7 @@ impl Shared {
 /// The server's view of a connection's `Draining`.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    shared: Arc<Shared>,
+    shared: Arc<DrainState>,
     taken: Arc<AtomicBool>,
 }
 

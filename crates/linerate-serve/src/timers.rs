@@ -16,29 +16,29 @@ use linerate_net::Time;
 pub(crate) struct Timers {
     now: Time,
     serial: u64,
-    waiting: BinaryHeap<Reverse<Entry>>,
+    waiting: BinaryHeap<Reverse<TimerEntry>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TimerEntry {
     at: Time,
     serial: u64,
     waker: Waker,
 }
 
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
+impl PartialEq for TimerEntry {
+    fn eq(&self, other: &TimerEntry) -> bool {
         (self.at, self.serial) == (other.at, other.serial)
     }
 }
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
+impl Eq for TimerEntry {}
+impl PartialOrd for TimerEntry {
+    fn partial_cmp(&self, other: &TimerEntry) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
+impl Ord for TimerEntry {
+    fn cmp(&self, other: &TimerEntry) -> std::cmp::Ordering {
         (self.at, self.serial).cmp(&(other.at, other.serial))
     }
 }
@@ -134,7 +134,7 @@ impl Future for Sleep {
             }
             timers.serial += 1;
             let serial = timers.serial;
-            timers.waiting.push(Reverse(Entry { at: until, serial, waker: context.waker().clone() }));
+            timers.waiting.push(Reverse(TimerEntry { at: until, serial, waker: context.waker().clone() }));
             Poll::Pending
         })
     }

@@ -85,12 +85,12 @@ where
 
 /// The facts about a request's connection that a service gets.
 #[derive(Clone, Default)]
-struct Told {
+struct ConnectionFacts {
     peer: Option<Peer>,
     tls: Option<Arc<TlsInfo>>,
 }
 
-impl Told {
+impl ConnectionFacts {
     fn put(self, extensions: &mut http::Extensions) {
         if let Some(peer) = self.peer {
             extensions.insert(peer);
@@ -127,7 +127,7 @@ impl Translated {
 
     /// A request with this head. Inlined, because it is large and would be copied once more.
     #[inline(always)]
-    fn request(&self, body: RequestBody, told: Told) -> http::Request<TowerBody> {
+    fn request(&self, body: RequestBody, told: ConnectionFacts) -> http::Request<TowerBody> {
         let mut request = http::Request::from_parts(self.parts.clone(), TowerBody::new(body));
         told.put(request.extensions_mut());
         request
@@ -170,18 +170,18 @@ where
         move |request: Request| Answering { state: bridge.begin(request), bridge: Rc::clone(&bridge) }
     }
 
-    fn told(&self, request: &Request) -> Told {
+    fn told(&self, request: &Request) -> ConnectionFacts {
         if !self.tells_peer {
-            return Told::default();
+            return ConnectionFacts::default();
         }
-        Told { peer: request.peer().map(Peer), tls: request.tls().cloned() }
+        ConnectionFacts { peer: request.peer().map(Peer), tls: request.tls().cloned() }
     }
 
-    fn begin(&self, request: Request) -> State<S, S::Future> {
+    fn begin(&self, request: Request) -> TowerState<S, S::Future> {
         if let Some(offer) = request.offer() {
             let service = self.service.borrow().clone();
             let begun = as_http_1_1(request.head());
-            let upgrade = Taken {
+            let upgrade = TakenConnection {
                 begun,
                 told: self.told(&request),
                 draining: offer.draining.clone(),
@@ -189,13 +189,13 @@ where
                     .field("upgrade")
                     .is_some_and(|to| to.trim().eq_ignore_ascii_case("websocket")),
             };
-            return State::HandedOver(Box::pin(hand_over(service, upgrade)));
+            return TowerState::HandedOver(Box::pin(hand_over(service, upgrade)));
         }
         let told = self.told(&request);
         let (head, body, _) = request.into_parts();
         let same = match self.translated(&head) {
             Ok(same) => same,
-            Err(error) => return State::failed(400, &error),
+            Err(error) => return TowerState::failed(400, &error),
         };
         let mut service = self.service.borrow_mut();
         // A pending request is polled again at once, with its own waker.
@@ -203,15 +203,15 @@ where
             Poll::Ready(Ok(())) => {
                 let request = same.request(body, told);
                 drop(same);
-                State::Called(self.calls.put(service.call(request)))
+                TowerState::Called(self.calls.put(service.call(request)))
             }
-            Poll::Ready(Err(error)) => State::failed(500, &error),
+            Poll::Ready(Err(error)) => TowerState::failed(500, &error),
             Poll::Pending => {
                 // The instance that was polled has the place in the service's queue, so it serves
                 // this request.
                 let fresh = service.clone();
                 let asked = std::mem::replace(&mut *service, fresh);
-                State::Unready(Box::new((asked, same.request(body, told))))
+                TowerState::Unready(Box::new((asked, same.request(body, told))))
             }
         }
     }
@@ -228,11 +228,11 @@ where
 /// A request in the service.
 struct Answering<S, F, B> {
     bridge: Rc<Bridge<S, F, B>>,
-    state: State<S, F>,
+    state: TowerState<S, F>,
 }
 
 /// The progress of a request. Rare states are boxed, to keep the others small.
-enum State<S, F> {
+enum TowerState<S, F> {
     /// The service is not ready for it.
     Unready(Box<(S, http::Request<TowerBody>)>),
     /// The service works on it.
@@ -242,14 +242,14 @@ enum State<S, F> {
     HandedOver(Pin<Box<dyn Future<Output = Response>>>),
 }
 
-impl<S, F> State<S, F> {
-    fn failed(status: u16, why: &dyn std::fmt::Display) -> State<S, F> {
-        State::Failed(Some(Box::new(Response::explained(status, &why.to_string()))))
+impl<S, F> TowerState<S, F> {
+    fn failed(status: u16, why: &dyn std::fmt::Display) -> TowerState<S, F> {
+        TowerState::Failed(Some(Box::new(Response::explained(status, &why.to_string()))))
     }
 
     /// Takes the state and leaves nothing.
-    fn take(&mut self) -> State<S, F> {
-        std::mem::replace(self, State::Failed(None))
+    fn take(&mut self) -> TowerState<S, F> {
+        std::mem::replace(self, TowerState::Failed(None))
     }
 }
 
@@ -264,20 +264,20 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
         let Answering { bridge, state } = self.get_mut();
-        if let State::Unready(waiting) = state {
+        if let TowerState::Unready(waiting) = state {
             match ready!(waiting.0.poll_ready(context)) {
                 Ok(()) => {}
                 Err(error) => return Poll::Ready(Response::explained(500, &error.to_string())),
             }
-            if let State::Unready(waiting) = state.take() {
+            if let TowerState::Unready(waiting) = state.take() {
                 let (mut service, request) = *waiting;
-                *state = State::Called(bridge.calls.put(service.call(request)));
+                *state = TowerState::Called(bridge.calls.put(service.call(request)));
             }
         }
-        if let State::Called(place) = state {
+        if let TowerState::Called(place) = state {
             let Some(call) = place.as_mut().as_pin_mut() else { return Poll::Pending };
             let answer = ready!(call.poll(context));
-            if let State::Called(place) = state.take() {
+            if let TowerState::Called(place) = state.take() {
                 bridge.calls.free(place);
             }
             let (parts, body) = match answer {
@@ -297,18 +297,18 @@ where
             });
         }
         match state {
-            State::Failed(answer) => answer.take().map_or(Poll::Pending, |answer| Poll::Ready(*answer)),
-            State::HandedOver(tunnel) => tunnel.as_mut().poll(context),
-            State::Unready(_) | State::Called(_) => Poll::Pending,
+            TowerState::Failed(answer) => answer.take().map_or(Poll::Pending, |answer| Poll::Ready(*answer)),
+            TowerState::HandedOver(tunnel) => tunnel.as_mut().poll(context),
+            TowerState::Unready(_) | TowerState::Called(_) => Poll::Pending,
         }
     }
 }
 
 /// A request whose connection is handed over.
-struct Taken {
+struct TakenConnection {
     /// The bytes of its head.
     begun: Bytes,
-    told: Told,
+    told: ConnectionFacts,
     draining: Draining,
     websocket: bool,
 }
@@ -325,7 +325,7 @@ fn as_http_1_1(head: &RequestHead) -> Bytes {
 
 /// Hands the connection over to hyper, whose `OnUpgrade` the service finds in the request. hyper
 /// parses the request again, and closes the connection after a response that is not an upgrade.
-async fn hand_over<S, B>(service: S, upgrade: Taken) -> Response
+async fn hand_over<S, B>(service: S, upgrade: TakenConnection) -> Response
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
     S::Error: std::fmt::Display,
@@ -334,7 +334,7 @@ where
     B::Data: 'static,
     B::Error: Into<Failure>,
 {
-    let Taken { begun, told, draining, websocket } = upgrade;
+    let TakenConnection { begun, told, draining, websocket } = upgrade;
     let (draining, watched) = draining.of_connection();
     // Not cloned: a clone would count as taken by the handler.
     let draining = Cell::new(Some(draining));
@@ -369,7 +369,7 @@ where
     };
     let status = first.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
     if websocket && status == Some(101) {
-        tunnel.close_on_drain(watched, websocket::Outgoing::default());
+        tunnel.close_on_drain(watched, websocket::WebSocketBytes::default());
     }
     let mut response = Response::status(200).with_stream(tunnel);
     response.status = status.unwrap_or(500);
@@ -444,10 +444,10 @@ where
 
 /// The body of a request, as services receive it.
 #[derive(Debug)]
-pub struct TowerBody(Source);
+pub struct TowerBody(TowerSource);
 
 #[derive(Debug)]
-enum Source {
+enum TowerSource {
     Ours {
         body: RequestBody,
         trailers: Option<Trailers>,
@@ -459,11 +459,11 @@ enum Source {
 impl TowerBody {
     fn new(body: RequestBody) -> TowerBody {
         let trailers = (!body.is_empty()).then(|| body.trailers());
-        TowerBody(Source::Ours { body, trailers })
+        TowerBody(TowerSource::Ours { body, trailers })
     }
 
     fn incoming(body: Incoming) -> TowerBody {
-        TowerBody(Source::Hyper(body))
+        TowerBody(TowerSource::Hyper(body))
     }
 }
 
@@ -476,8 +476,8 @@ impl Body for TowerBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let (body, trailers) = match &mut self.0 {
-            Source::Ours { body, trailers } => (body, trailers),
-            Source::Hyper(body) => {
+            TowerSource::Ours { body, trailers } => (body, trailers),
+            TowerSource::Hyper(body) => {
                 let ended = |frame: Result<_, hyper::Error>| frame.map_err(|_| BodyError::Ended);
                 return Pin::new(body).poll_frame(context).map(|frame| frame.map(ended));
             }
@@ -502,17 +502,17 @@ impl Body for TowerBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Source::Ours { body, trailers } => body.is_empty() && trailers.is_none(),
-            Source::Hyper(body) => body.is_end_stream(),
+            TowerSource::Ours { body, trailers } => body.is_empty() && trailers.is_none(),
+            TowerSource::Hyper(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Source::Ours { body, .. } => {
+            TowerSource::Ours { body, .. } => {
                 body.known_length().map_or_else(SizeHint::default, SizeHint::with_exact)
             }
-            Source::Hyper(body) => body.size_hint(),
+            TowerSource::Hyper(body) => body.size_hint(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::respond::has_no_body;
 use crate::Handler;
-use crate::access_log::Line;
+use crate::access_log::LoggedExchange;
 use crate::answer::{Asked, Unlogged};
 use crate::connection::Connection;
 
@@ -23,7 +23,11 @@ impl<H: Handler> Engine<H> {
         let took = self.log_clock.map_or(self.now, |clock| clock()) - asked.began;
         let (head, first_line) = (asked.head.as_deref(), &*asked.line);
         let tls = asked.tls.as_deref();
-        log.add(self.now, &self.date, &Line { peer: asked.peer, head, first_line, status, bytes, took, tls });
+        log.add(
+            self.now,
+            &self.date,
+            &LoggedExchange { peer: asked.peer, head, first_line, status, bytes, took, tls },
+        );
     }
 
     /// The line of a response that is handed over piece by piece; its head is in `out` already if `begun`.

@@ -13,7 +13,7 @@ use std::task::Poll;
 use linerate_net::{FlowInfo, FlowState};
 use tokio::sync::oneshot;
 
-pub(crate) use self::scan::{Ask, Scans, Seen};
+pub(crate) use self::scan::{Ask, FlowScan, Scans};
 use crate::limits;
 use crate::orders::{Order, Post};
 use crate::{Request, Response, sleep};
@@ -42,8 +42,8 @@ impl Desk {
     }
 
     /// Asks one thread after the other, so that rows are counted over all of them.
-    async fn ask(&self, wanted: &Wanted) -> Option<Seen> {
-        let mut all = Seen::default();
+    async fn ask(&self, wanted: &Wanted) -> Option<FlowScan> {
+        let mut all = FlowScan::default();
         for post in self.0.get()? {
             let (tell, told) = oneshot::channel();
             let skip = wanted.skip.saturating_sub(all.total);
@@ -55,7 +55,7 @@ impl Desk {
 }
 
 /// The reply, if it arrives before the timeout.
-async fn in_time(told: oneshot::Receiver<Seen>) -> Option<Seen> {
+async fn in_time(told: oneshot::Receiver<FlowScan>) -> Option<FlowScan> {
     let (mut told, mut late) = (pin!(told), pin!(sleep(limits::FLOWS_PATIENCE)));
     poll_fn(|context| match told.as_mut().poll(context) {
         Poll::Ready(seen) => Poll::Ready(seen.ok()),
@@ -95,7 +95,7 @@ impl Wanted {
     }
 }
 
-fn json(seen: &Seen, wanted: &Wanted) -> String {
+fn json(seen: &FlowScan, wanted: &Wanted) -> String {
     let states: Vec<String> =
         FlowState::ALL.iter().zip(seen.by_state).map(|(s, n)| format!("\"{}\":{n}", s.name())).collect();
     let mut out = format!(
@@ -131,12 +131,12 @@ fn json_row(out: &mut String, flow: &FlowInfo) {
         flow.unsent_bytes,
         flow.unacked_bytes,
         flow.cwnd_bytes,
-        Known(flow.ssthresh_bytes),
+        MaybeNumber(flow.ssthresh_bytes),
         flow.peer_window_bytes,
         flow.mss_bytes,
         // Zero stands for "no sample yet".
-        Known(Some(tcp.rtt_us).filter(|us| *us > 0)),
-        Known(Some(tcp.min_rtt_us).filter(|us| *us > 0)),
+        MaybeNumber(Some(tcp.rtt_us).filter(|us| *us > 0)),
+        MaybeNumber(Some(tcp.min_rtt_us).filter(|us| *us > 0)),
         flow.rto_us,
         tcp.data_segs_in,
         tcp.data_segs_out,
@@ -147,9 +147,9 @@ fn json_row(out: &mut String, flow: &FlowInfo) {
 }
 
 /// A number, or `null`.
-struct Known(Option<u32>);
+struct MaybeNumber(Option<u32>);
 
-impl fmt::Display for Known {
+impl fmt::Display for MaybeNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(n) => n.fmt(f),
@@ -159,7 +159,7 @@ impl fmt::Display for Known {
 }
 
 /// The table in the style of `netstat` and `ss`.
-fn text(seen: &Seen, wanted: &Wanted) -> String {
+fn text(seen: &FlowScan, wanted: &Wanted) -> String {
     let shown = |state: &FlowState| state.name().to_uppercase().replace('_', "-");
     let mut out = format!("connections {}", seen.total);
     for (state, n) in FlowState::ALL.iter().zip(seen.by_state).filter(|(_, n)| *n > 0) {

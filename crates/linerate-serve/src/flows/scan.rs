@@ -13,12 +13,12 @@ const STATES: usize = FlowState::ALL.len();
 pub(crate) struct Ask {
     pub(crate) skip: usize,
     pub(crate) most: usize,
-    pub(crate) tell: oneshot::Sender<Seen>,
+    pub(crate) tell: oneshot::Sender<FlowScan>,
 }
 
 /// Flows counted by state, on one or several threads, and a page of them.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct FlowScan {
     pub(super) total: usize,
     pub(super) by_state: [usize; STATES],
     pub(super) handshakes: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Seen {
     pub(super) shown: Vec<FlowInfo>,
 }
 
-impl Seen {
+impl FlowScan {
     pub(super) fn see(&mut self, flow: FlowInfo, skip: usize, most: usize) {
         if self.total >= skip && self.shown.len() < most {
             self.shown.push(flow);
@@ -35,7 +35,7 @@ impl Seen {
         self.by_state[flow.state as usize] += 1;
     }
 
-    pub(super) fn add(&mut self, other: Seen) {
+    pub(super) fn add(&mut self, other: FlowScan) {
         self.total += other.total;
         self.by_state.iter_mut().zip(other.by_state).for_each(|(sum, more)| *sum += more);
         self.handshakes += other.handshakes;
@@ -52,14 +52,14 @@ pub(super) struct Scan {
     ask: Ask,
     /// The place of the table to continue from.
     place: usize,
-    seen: Seen,
+    seen: FlowScan,
 }
 
 impl Scans {
     /// Beyond the limit it drops the request, which tells its sender.
     pub(crate) fn add(&mut self, ask: Ask) {
         if self.0.len() < limits::FLOW_ASKERS {
-            self.0.push_back(Scan { ask, place: 0, seen: Seen::default() });
+            self.0.push_back(Scan { ask, place: 0, seen: FlowScan::default() });
         }
     }
 

@@ -45,7 +45,7 @@ fn what_is_wanted_is_read_and_bounded() {
 
 #[test]
 fn the_document_is_json_and_the_table_has_a_line_each() {
-    let mut seen = Seen { handshakes: 3, time_wait: 4, ..Seen::default() };
+    let mut seen = FlowScan { handshakes: 3, time_wait: 4, ..FlowScan::default() };
     for port in 1..=5 {
         let state = if port == 5 { FlowState::CloseWait } else { FlowState::Established };
         seen.see(flow(port, state), 1, 3);
@@ -106,7 +106,7 @@ fn crowd(connections: usize) -> Stack<linerate_net::link::sim::SimEnd> {
 fn a_large_table_is_looked_through_in_turns_and_askers_are_bounded() {
     let net = crowd(limits::FLOW_PLACES);
     let mut scans = Scans::default();
-    let mut asked: Vec<oneshot::Receiver<Seen>> = Vec::new();
+    let mut asked: Vec<oneshot::Receiver<FlowScan>> = Vec::new();
     for number in 0..=limits::FLOW_ASKERS {
         let (tell, told) = oneshot::channel();
         scans.add(Ask { skip: 10 * number, most: 5, tell });

@@ -156,10 +156,10 @@ impl Drop for Receiver {
 /// A body between the connection that reads it and the handler that consumes it. Only one thread
 /// locks it, unless a handler moves its request to another thread.
 #[derive(Debug, Default)]
-pub(crate) struct Shared(Mutex<State>);
+pub(crate) struct Shared(Mutex<UploadState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct UploadState {
     pieces: VecDeque<Bytes>,
     buffered: usize,
     ended: Option<Result<(), BodyError>>,
@@ -173,7 +173,7 @@ struct State {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, UploadState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -265,7 +265,7 @@ pub(crate) fn join(pieces: &mut VecDeque<Bytes>, piece: &[u8]) -> bool {
     }
 }
 
-fn wake(mut state: MutexGuard<'_, State>) {
+fn wake(mut state: MutexGuard<'_, UploadState>) {
     let waker = state.waker.take();
     drop(state);
     if let Some(waker) = waker {

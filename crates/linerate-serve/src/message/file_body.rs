@@ -29,22 +29,22 @@ pub(crate) trait OpensAgain: Send + Sync {
 
 /// A body from a file.
 pub(crate) struct FileBody {
-    source: Source,
-    parts: VecDeque<Part>,
+    source: FileSource,
+    parts: VecDeque<FilePart>,
     /// The first part is in memory up to here.
     warm: u64,
     warming: Warming,
 }
 
 /// Where a body's bytes are.
-struct Source {
+struct FileSource {
     /// `None`: it was closed meanwhile.
     file: Option<Arc<File>>,
     again: Option<Arc<dyn OpensAgain>>,
 }
 
 /// Text, and the range of the file that follows it.
-struct Part {
+struct FilePart {
     lead: Bytes,
     range: Range<u64>,
 }
@@ -91,8 +91,8 @@ impl FileBody {
     pub(crate) fn of_parts(file: File, parts: impl IntoIterator<Item = (Bytes, Range<u64>)>) -> FileBody {
         let parts = parts
             .into_iter()
-            .map(|(lead, range)| Part { lead, range: range.start..range.end.max(range.start) });
-        let source = Source { file: Some(Arc::new(file)), again: None };
+            .map(|(lead, range)| FilePart { lead, range: range.start..range.end.max(range.start) });
+        let source = FileSource { file: Some(Arc::new(file)), again: None };
         FileBody { source, parts: parts.collect(), warm: 0, warming: Warming::No }
     }
 

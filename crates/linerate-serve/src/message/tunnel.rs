@@ -26,7 +26,7 @@ use crate::timers::{Sleep, sleep};
 #[derive(Debug)]
 pub(crate) struct TunnelIo {
     incoming: Arc<Mutex<Incoming>>,
-    outgoing: Arc<Mutex<Outgoing>>,
+    outgoing: Arc<Mutex<TunnelBytes>>,
 }
 
 /// Bytes received and not read.
@@ -74,7 +74,7 @@ impl Incoming {
 
 /// Written bytes, until the loop sends them.
 #[derive(Debug, Default)]
-struct Outgoing {
+struct TunnelBytes {
     bytes: Vec<u8>,
     /// No more bytes will be written.
     ended: bool,
@@ -90,7 +90,7 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn end(outgoing: &Mutex<Outgoing>) {
+fn end(outgoing: &Mutex<TunnelBytes>) {
     let mut state = lock(outgoing);
     state.ended = true;
     wake(state, |s| s.sender.take());
@@ -108,7 +108,7 @@ fn wake<T>(mut state: MutexGuard<'_, T>, whom: impl FnOnce(&mut T) -> Option<Wak
 pub(crate) struct TunnelBody<D> {
     driver: Option<Pin<Box<D>>>,
     incoming: Arc<Mutex<Incoming>>,
-    outgoing: Arc<Mutex<Outgoing>>,
+    outgoing: Arc<Mutex<TunnelBytes>>,
     /// Taken out early, to inspect it.
     first: Option<Bytes>,
     going_away: Option<GoingAway>,
@@ -130,7 +130,7 @@ impl<D: Future> TunnelBody<D> {
 
     /// Marks it as a WebSocket, which the server closes on a drain if its handler does not know of
     /// the drain. `frames`: where they begin in the written bytes.
-    pub(crate) fn close_on_drain(&mut self, drain: Watched, frames: websocket::Outgoing) {
+    pub(crate) fn close_on_drain(&mut self, drain: Watched, frames: websocket::WebSocketBytes) {
         self.going_away = Some(GoingAway::new(drain, frames));
     }
 
@@ -237,7 +237,7 @@ impl<D: Future> BodyStream for TunnelBody<D> {
 struct GoingAway {
     drain: Arc<Watched>,
     wait: Wait,
-    outgoing: websocket::Outgoing,
+    outgoing: websocket::WebSocketBytes,
 }
 
 enum Wait {
@@ -248,7 +248,7 @@ enum Wait {
 }
 
 impl GoingAway {
-    fn new(drain: Watched, outgoing: websocket::Outgoing) -> GoingAway {
+    fn new(drain: Watched, outgoing: websocket::WebSocketBytes) -> GoingAway {
         let drain = Arc::new(drain);
         let wait = Wait::Drain(Box::pin(Arc::clone(&drain).begins()));
         GoingAway { drain, wait, outgoing }

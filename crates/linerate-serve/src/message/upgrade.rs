@@ -111,7 +111,7 @@ impl Upgrade {
             // Part of a valid value is a valid value.
             let _ = fields.add("upgrade", protocol);
             if protocol.eq_ignore_ascii_case("websocket") {
-                body.close_on_drain(watched, websocket::Outgoing::behind_head());
+                body.close_on_drain(watched, websocket::WebSocketBytes::behind_head());
             }
         }
         let mut response = Response::status(200).with_stream(body);

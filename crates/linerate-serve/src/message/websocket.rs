@@ -83,7 +83,7 @@ impl Frames {
 
 /// The bytes that a handler writes on a connection that was handed over, from its response's head on.
 #[derive(Debug, Default)]
-pub(crate) struct Outgoing {
+pub(crate) struct WebSocketBytes {
     /// Bytes seen in a row of the empty line after the head: 4 once the frames begin.
     head: usize,
     frames: Frames,
@@ -91,10 +91,10 @@ pub(crate) struct Outgoing {
     closed: bool,
 }
 
-impl Outgoing {
+impl WebSocketBytes {
     /// For a connection whose head is written elsewhere.
-    pub(crate) fn behind_head() -> Outgoing {
-        Outgoing { head: 4, ..Outgoing::default() }
+    pub(crate) fn behind_head() -> WebSocketBytes {
+        WebSocketBytes { head: 4, ..WebSocketBytes::default() }
     }
 
     /// The part of the next bytes to send. `due`: insert the server's Close frame where possible,
@@ -200,7 +200,7 @@ mod tests {
         let text = frame(1, false, 20);
         let all = [HEAD, &text, &text].concat();
         for cut in 0..=all.len() {
-            let mut outgoing = Outgoing::default();
+            let mut outgoing = WebSocketBytes::default();
             let first = outgoing.pass(Bytes::copy_from_slice(&all[..cut]), true);
             let whole = (cut.saturating_sub(HEAD.len())) / text.len();
             if cut < HEAD.len() {
@@ -212,7 +212,7 @@ mod tests {
             assert!(outgoing.is_closed() && outgoing.close().is_none());
         }
         // If the drain comes in the middle of a frame, after the frame's end.
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = WebSocketBytes::default();
         let (begin, rest) = all.split_at(HEAD.len() + 5);
         assert_eq!(outgoing.pass(Bytes::copy_from_slice(begin), false), begin);
         assert_eq!(outgoing.close(), None);
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_handler_that_has_closed_has_said_it_all() {
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = WebSocketBytes::default();
         let said = [HEAD, &frame(CLOSE, false, 2)].concat();
         assert_eq!(outgoing.pass(Bytes::from(said.clone()), true), said);
         assert_eq!(outgoing.close(), None);
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn an_idle_websocket_is_closed_at_once() {
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = WebSocketBytes::default();
         assert_eq!(outgoing.pass(Bytes::from_static(HEAD), false), HEAD);
         assert_eq!(outgoing.close().as_deref(), Some(GOING_AWAY));
     }

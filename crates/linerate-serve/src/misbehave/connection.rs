@@ -17,7 +17,7 @@ use linerate_http::server::{
 };
 use linerate_net::machine;
 
-use super::Shared;
+use super::SharedMisbehaviour;
 use super::channel::Channel;
 use crate::content::routes::Routes;
 use crate::message::body::RequestBody;
@@ -30,7 +30,12 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// How long a connection may stay silent.
 const SILENCE: Duration = Duration::from_secs(75);
 
-pub(super) fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared, routes: &Routes) -> io::Result<()> {
+pub(super) fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: &SharedMisbehaviour,
+    routes: &Routes,
+) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(!shared.how.nagle_split)?;
     stream.set_read_timeout(Some(shared.how.idle_close.unwrap_or(PATIENCE).min(PATIENCE)))?;
@@ -38,9 +43,14 @@ pub(super) fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared, routes
     shared.workers.with(|| requests(channel, peer, shared, routes))
 }
 
-fn requests(channel: Channel, peer: SocketAddr, shared: &Shared, routes: &Routes) -> io::Result<()> {
+fn requests(
+    channel: Channel,
+    peer: SocketAddr,
+    shared: &SharedMisbehaviour,
+    routes: &Routes,
+) -> io::Result<()> {
     let mut reader = HeadReader::new(RequestLimits::default());
-    let mut connection = Connection { channel, shared, input: Vec::new() };
+    let mut connection = MisbehavingConnection { channel, shared, input: Vec::new() };
     let mut requests = 0;
     loop {
         let head = match connection.head(&mut reader)? {
@@ -74,13 +84,13 @@ fn requests(channel: Channel, peer: SocketAddr, shared: &Shared, routes: &Routes
     }
 }
 
-struct Connection<'a> {
+struct MisbehavingConnection<'a> {
     channel: Channel,
-    shared: &'a Shared,
+    shared: &'a SharedMisbehaviour,
     input: Vec<u8>,
 }
 
-impl Connection<'_> {
+impl MisbehavingConnection<'_> {
     /// Reads more bytes; `false` at the end.
     fn more(&mut self) -> io::Result<bool> {
         let since = Instant::now();

@@ -37,12 +37,12 @@ const DRAIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct MisbehavingServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<SharedMisbehaviour>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedMisbehaviour {
     how: Misbehaviour,
     counts: Mutex<Arc<ThreadCounts>>,
     open: AtomicUsize,
@@ -84,7 +84,7 @@ impl MisbehavingServer {
         if let Some((layer, _)) = &tls {
             counts.set_tls(layer.counts());
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedMisbehaviour {
             lanes: Lanes::new(how.lanes),
             workers: Lanes::new(how.workers),
             chance: AtomicU64::new(0),
@@ -128,7 +128,7 @@ impl Drop for MisbehavingServer {
     }
 }
 
-impl Shared {
+impl SharedMisbehaviour {
     /// Its threads are many and slow, so they share one set of counters behind a lock.
     fn count<R>(&self, f: impl FnOnce(&ThreadCounts) -> R) -> R {
         f(&self.counts.lock().unwrap_or_else(PoisonError::into_inner))
@@ -181,7 +181,7 @@ fn listen(at: SocketAddr, how: &Misbehaviour) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+fn accept(listener: &TcpListener, shared: &Arc<SharedMisbehaviour>) {
     let counts = Arc::clone(shared);
     let routes = Routes::new(Arc::new(move || counts.sum()));
     while !shared.stopping() {
@@ -218,12 +218,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 /// Limits how many requests are worked on at once; the others wait in the order they came.
 #[derive(Debug)]
 struct Lanes {
-    line: Mutex<Line>,
+    line: Mutex<MisbehavingLine>,
     moved: Condvar,
 }
 
 #[derive(Debug)]
-struct Line {
+struct MisbehavingLine {
     free: usize,
     /// The number of the next request.
     last: u64,
@@ -233,7 +233,7 @@ struct Line {
 
 impl Lanes {
     fn new(lanes: Option<usize>) -> Lanes {
-        let line = Line { free: lanes.unwrap_or(usize::MAX), last: 0, first: 0 };
+        let line = MisbehavingLine { free: lanes.unwrap_or(usize::MAX), last: 0, first: 0 };
         Lanes { line: Mutex::new(line), moved: Condvar::new() }
     }
 

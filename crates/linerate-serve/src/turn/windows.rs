@@ -40,7 +40,7 @@ struct Got {
 
 /// A client that sends requests at once, and opens its windows as it is told.
 #[derive(Clone)]
-struct Client {
+struct WindowClient {
     /// The path of each stream.
     paths: Vec<String>,
     /// The window of each stream at first.
@@ -59,10 +59,18 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&head.bytes(), payload].concat()
 }
 
-impl Client {
-    fn new(paths: Vec<String>, window: u32, grows: u32, seed: u64) -> Client {
+impl WindowClient {
+    fn new(paths: Vec<String>, window: u32, grows: u32, seed: u64) -> WindowClient {
         let random = Random::new(seed);
-        Client { paths, window, grows, half_closes: false, random, unread: Vec::new(), got: Arc::default() }
+        WindowClient {
+            paths,
+            window,
+            grows,
+            half_closes: false,
+            random,
+            unread: Vec::new(),
+            got: Arc::default(),
+        }
     }
 
     fn id(number: usize) -> u32 {
@@ -70,7 +78,7 @@ impl Client {
     }
 
     fn got(&self, number: usize) -> Got {
-        self.got.lock().unwrap().get(&Client::id(number)).cloned().unwrap_or_default()
+        self.got.lock().unwrap().get(&WindowClient::id(number)).cloned().unwrap_or_default()
     }
 
     fn take(&mut self, head: FrameHead, payload: &[u8]) {
@@ -86,7 +94,7 @@ impl Client {
     }
 }
 
-impl Peer for Client {
+impl Peer for WindowClient {
     fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
         let [a, b, c, d] = self.window.to_be_bytes();
         let mut bytes = PREFACE.to_vec();
@@ -101,7 +109,7 @@ impl Peer for Client {
                 field(name.as_bytes(), value.as_bytes(), &mut block);
             }
             let flags = flag::END_HEADERS | end;
-            bytes.extend(frame(kind::HEADERS, flags, Client::id(number), &block));
+            bytes.extend(frame(kind::HEADERS, flags, WindowClient::id(number), &block));
         }
         out.send(conn, bytes);
         if self.half_closes {
@@ -118,7 +126,7 @@ impl Peer for Client {
             let got = self.got(number);
             if !got.ended && got.reset.is_none() && self.random.below(3) > 0 {
                 let more = 1 + self.random.below(u64::from(self.grows)) as u32;
-                bytes.extend(frame(kind::WINDOW_UPDATE, 0, Client::id(number), &more.to_be_bytes()));
+                bytes.extend(frame(kind::WINDOW_UPDATE, 0, WindowClient::id(number), &more.to_be_bytes()));
                 bytes.extend(frame(kind::WINDOW_UPDATE, 0, 0, &more.to_be_bytes()));
             }
         }
@@ -252,7 +260,7 @@ fn world(seed: u64, limits: Limits) -> World<impl Handler> {
 }
 
 impl<H: Handler> World<H> {
-    fn dial(&mut self, client: &Client) {
+    fn dial(&mut self, client: &WindowClient) {
         self.server.transport().dial(AT.parse().unwrap(), client.clone());
     }
 
@@ -310,11 +318,11 @@ proptest! {
     fn everything_comes_through_small_windows(seed in any::<u64>(), window in 0..2000u32, most in 1..30_000u32) {
         let mut random = Random::new(seed);
         let mut world = world(seed, Limits::default());
-        let clients: Vec<Client> = (0..1 + random.below(3))
-            .map(|n| Client::new(paths(&mut random), window * (n as u32 % 2), 1000 + most, seed ^ n))
+        let clients: Vec<WindowClient> = (0..1 + random.below(3))
+            .map(|n| WindowClient::new(paths(&mut random), window * (n as u32 % 2), 1000 + most, seed ^ n))
             .collect();
         clients.iter().for_each(|client| world.dial(client));
-        let over = |client: &Client| (0..STREAMS as usize).all(|n| client.got(n).ended);
+        let over = |client: &WindowClient| (0..STREAMS as usize).all(|n| client.got(n).ended);
         for _ in 0..10_000 {
             world.run(10);
             prop_assert!(world.most_files() <= FILES_OPEN);
@@ -331,9 +339,9 @@ proptest! {
 }
 
 /// A client that sends its FIN behind its requests.
-fn half_closed(window: u32, paths: &[&str]) -> Client {
+fn half_closed(window: u32, paths: &[&str]) -> WindowClient {
     let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-    Client { half_closes: true, ..Client::new(paths, window, 0, 1) }
+    WindowClient { half_closes: true, ..WindowClient::new(paths, window, 0, 1) }
 }
 
 /// What is ready within a second of the FIN comes, a handler that still waits is cancelled.
@@ -387,11 +395,11 @@ fn ends_and_trailers_come_while_the_windows_are_shut() {
     let mut world = world(1, Limits::default());
     let paths =
         ["/pieces/0/1", "/announced/0/1", "/shared/0", "/late/0", "/file0", "/pieces/1/1", "/shared/1"];
-    let shut = Client::new(paths.map(str::to_owned).to_vec(), 0, 0, 1);
+    let shut = WindowClient::new(paths.map(str::to_owned).to_vec(), 0, 0, 1);
     world.dial(&shut);
     // Bodies that are exactly as long as the window.
     let paths = ["/pieces/1/100", "/announced/2/50", "/shared/100", "/late/100"];
-    let filled = Client::new(paths.map(str::to_owned).to_vec(), 100, 0, 1);
+    let filled = WindowClient::new(paths.map(str::to_owned).to_vec(), 100, 0, 1);
     world.dial(&filled);
     world.run(100);
     for client in [&shut, &filled] {
@@ -411,7 +419,7 @@ fn files_behind_shut_windows_take_no_memory_and_few_descriptors() {
     let mut world = world(1, Limits::default());
     let paths: Vec<String> = (0..STREAMS).map(|n| format!("/file{}", n % 4)).collect();
     for n in 0..20 {
-        world.dial(&Client::new(paths.clone(), 0, 0, n));
+        world.dial(&WindowClient::new(paths.clone(), 0, 0, n));
     }
     world.run(100);
     assert_eq!(world.server.open(), 20);
@@ -428,7 +436,7 @@ fn streams_behind_shut_windows_keep_to_the_threads_limit() {
         let mut world = world(1, Limits::default());
         let mut all = Vec::new();
         for n in 0..CLIENTS {
-            let client = Client::new(vec![path.to_owned(); STREAMS as usize], 0, 0, n as u64);
+            let client = WindowClient::new(vec![path.to_owned(); STREAMS as usize], 0, 0, n as u64);
             world.dial(&client);
             all.push(client);
         }
@@ -449,7 +457,7 @@ fn shared_bodies_behind_shut_windows_keep_to_the_limit() {
     {
         let mut world = world(1, Limits::default());
         for n in 0..10 {
-            world.dial(&Client::new(vec![path.to_owned(); STREAMS as usize], 0, 0, n));
+            world.dial(&WindowClient::new(vec![path.to_owned(); STREAMS as usize], 0, 0, n));
         }
         world.run(100);
         assert!(world.held() <= 10 * most, "{path}: {}", world.held());
@@ -463,14 +471,14 @@ fn connections_go_on_when_memory_is_no_longer_scarce() {
     let mut world = world(1, limits);
     let greedy = vec!["/pieces/9/65536".to_owned(); STREAMS as usize];
     for n in 0..20 {
-        world.dial(&Client::new(greedy.clone(), 0, 0, n));
+        world.dial(&WindowClient::new(greedy.clone(), 0, 0, n));
     }
     world.run(4000);
     assert!(world.server.engine.allowance.is_scarce());
     // Its first stream holds what a connection may hold then; the others would need no window.
     let mut paths = vec!["/pieces/1/65536".to_owned(); 2];
     paths.push("/pieces/0/1".to_owned());
-    let patient = Client::new(paths, 0, 0, 99);
+    let patient = WindowClient::new(paths, 0, 0, 99);
     world.dial(&patient);
     world.run(500);
     assert_eq!(patient.got(2), Got::default());
@@ -486,7 +494,7 @@ fn a_file_that_was_replaced_while_it_waited_resets_its_stream() {
     let mut world = world(1, Limits::default());
     let mut paths = vec!["/file0".to_owned(); FILES_OPEN];
     paths.extend(["/file1", "/file2", "/file3"].map(str::to_owned));
-    let client = Client::new(paths.clone(), 0, 4000, 5);
+    let client = WindowClient::new(paths.clone(), 0, 4000, 5);
     world.dial(&client);
     world.run(5);
     assert_eq!(world.most_files(), FILES_OPEN);
@@ -513,7 +521,7 @@ fn a_file_that_was_replaced_while_it_waited_resets_its_stream() {
 #[test]
 fn files_of_handlers_keep_further_requests_waiting() {
     let mut world = world(1, Limits::default());
-    let client = Client::new(vec!["/own".to_owned(); 40], 0, 60_000, 5);
+    let client = WindowClient::new(vec!["/own".to_owned(); 40], 0, 60_000, 5);
     let mut shut = client.clone();
     (shut.grows, shut.got) = (0, Arc::default());
     world.dial(&shut);

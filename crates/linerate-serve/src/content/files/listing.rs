@@ -15,7 +15,7 @@ use rustix::io::Errno;
 const MOST: usize = 10_000;
 
 /// An entry that can be requested.
-struct Entry {
+struct ListingEntry {
     name: Vec<u8>,
     is_dir: bool,
     size: u64,
@@ -53,14 +53,14 @@ pub(super) fn page(root: &Arc<OwnedFd>, name: &[u8], path: &str) -> Result<Strin
         let is_dir = kind == FileType::Directory;
         if is_dir || kind == FileType::RegularFile {
             let (size, modified) = (meta.st_size as u64, u64::try_from(meta.st_mtime).unwrap_or(0));
-            entries.push(Entry { name: name.to_owned(), is_dir, size, modified });
+            entries.push(ListingEntry { name: name.to_owned(), is_dir, size, modified });
         }
     }
     entries.sort_by(|a, b| b.is_dir.cmp(&a.is_dir).then_with(|| a.name.cmp(&b.name)));
     Ok(html(path, &entries, more))
 }
 
-fn html(path: &str, entries: &[Entry], more: bool) -> String {
+fn html(path: &str, entries: &[ListingEntry], more: bool) -> String {
     let title = escaped(&super::name::decode(path).unwrap_or_else(|| path.as_bytes().to_owned()));
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_page() {
-        let entry = |name: &str, is_dir| Entry { name: name.into(), is_dir, size: 5, modified: 0 };
+        let entry = |name: &str, is_dir| ListingEntry { name: name.into(), is_dir, size: 5, modified: 0 };
         let page = html("/a%20b/", &[entry("d", true), entry("javascript:x", false)], true);
         assert!(page.contains("<title>/a b/</title>") && page.contains("href=\"../\""), "{page}");
         assert!(page.contains("<a href=\"./d/\">d/</a></td><td></td><td>Thu, 01 Jan 1970"), "{page}");

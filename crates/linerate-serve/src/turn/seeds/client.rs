@@ -56,7 +56,7 @@ impl Fate {
 
 /// The responses that a client received.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct SeedResponses {
     pub(super) bytes: Vec<u8>,
     pub(super) ended: bool,
     pub(super) failed: bool,
@@ -72,7 +72,7 @@ pub(super) struct Seen {
 
 /// A client with its requests.
 #[derive(Clone, Debug)]
-pub(super) struct Client {
+pub(super) struct SeedClient {
     pub(super) asks: Arc<Vec<Ask>>,
     pub(super) fate: Fate,
     /// The bytes to send and when, in milliseconds.
@@ -81,11 +81,11 @@ pub(super) struct Client {
     pauses: Option<Duration>,
     left: u32,
     gone: bool,
-    pub(super) seen: Arc<Mutex<Seen>>,
+    pub(super) seen: Arc<Mutex<SeedResponses>>,
 }
 
-impl Client {
-    pub(super) fn random(random: &mut Random, number: u64) -> Client {
+impl SeedClient {
+    pub(super) fn random(random: &mut Random, number: u64) -> SeedClient {
         let mut asks = Vec::new();
         for i in 0..1 + random.few(12) {
             let ask = requests::random(random, number * 100 + i);
@@ -97,7 +97,7 @@ impl Client {
         }
         let text: Vec<u8> = asks.iter().flat_map(|ask| ask.text.iter().copied()).collect();
         let fate = Fate::random(random);
-        Client {
+        SeedClient {
             pieces: cut(random, &text),
             fate,
             pauses: (random.below(4) == 0).then(|| Duration::from_millis(1 + random.below(30))),
@@ -186,7 +186,7 @@ fn cut(random: &mut Random, text: &[u8]) -> Vec<(u64, Vec<u8>)> {
     pieces
 }
 
-impl Peer for Client {
+impl Peer for SeedClient {
     fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
         let ms = Duration::from_millis;
         let mut last = 0;

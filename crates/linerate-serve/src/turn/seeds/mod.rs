@@ -17,7 +17,7 @@ use linerate_base::Random;
 use linerate_net::mem::{Cut, Mem, MemOptions};
 use linerate_net::{ListenOptions, Transport};
 
-use self::client::Client;
+use self::client::SeedClient;
 use super::{Server, Wall};
 use crate::{Handler, Limits};
 
@@ -34,8 +34,8 @@ const TURNS: u32 = 2_000_000;
 struct Run<H: Handler> {
     server: Server<Mem, H>,
     /// When each client connects, the latest first.
-    coming: Vec<(Duration, Client)>,
-    clients: Vec<Client>,
+    coming: Vec<(Duration, SeedClient)>,
+    clients: Vec<SeedClient>,
     /// When the server begins to drain, if it does.
     drains_at: Option<Duration>,
     drains: bool,
@@ -56,7 +56,7 @@ fn begin(seed: u64) -> Run<impl Handler> {
     let mut server = Server::new(mem, handlers::handler(), limits).with_wall(Wall::Virtual(784_111_777));
     server.listen(AT.parse().unwrap(), &ListenOptions::default()).unwrap();
     let mut coming: Vec<_> = (0..2 + random.below(12))
-        .map(|number| (Duration::from_millis(random.few(150)), Client::random(&mut random, number)))
+        .map(|number| (Duration::from_millis(random.few(150)), SeedClient::random(&mut random, number)))
         .collect();
     coming.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     let drains_at = (random.below(8) == 0).then(|| Duration::from_millis(random.below(200)));
@@ -89,7 +89,7 @@ impl<H: Handler> Run<H> {
     fn play(mut self) -> Result<(), String> {
         let mut busy = false;
         for turns in 0.. {
-            let waits = |c: &Client| c.fate.stays() && !c.is_done();
+            let waits = |c: &SeedClient| c.fate.stays() && !c.is_done();
             let elapsed = self.elapsed();
             let over = self.coming.is_empty() && !self.clients.iter().any(waits);
             if over || elapsed > PATIENCE || turns > TURNS {
