@@ -224,7 +224,7 @@ fn becomes(to: To) -> String {
 
 /// The command line of the other tool, as far as it was read.
 #[derive(Default)]
-struct Reading {
+struct ToolArguments {
     ours: Vec<String>,
     urls: Vec<String>,
     keep_alive: bool,
@@ -237,7 +237,7 @@ struct Reading {
 
 /// The flags of `load` that a command line of the tool means.
 fn translated(tool: Tool, words: &[String]) -> Result<LoadArgs, Fault> {
-    let mut reading = Reading::default();
+    let mut reading = ToolArguments::default();
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let name = word.trim_start_matches('-');
@@ -283,7 +283,7 @@ fn flag(tool: Tool, word: &str) -> Option<(&'static str, To, Option<String>)> {
     takes.then(|| (name_found, to, Some(name[first.len_utf8()..].to_owned())))
 }
 
-impl Reading {
+impl ToolArguments {
     fn take(&mut self, tool: Tool, name: &str, to: To, value: &str) -> Result<(), Fault> {
         self.given.push(name.to_owned());
         match to {

@@ -162,7 +162,7 @@ struct Here {
 
 /// Rows as far as the user let them run.
 #[derive(Default)]
-struct Shown {
+struct ShownRows {
     rows: Vec<WayRow>,
     seen: Vec<Seen>,
     /// Ways that this server does not know.
@@ -171,7 +171,7 @@ struct Shown {
 }
 
 /// The table and what follows from it.
-fn concluded(shown: &Shown) -> Result<(), Fault> {
+fn concluded(shown: &ShownRows) -> Result<(), Fault> {
     let style = terminal::style(&io::stdout());
     terminal::print(&format!("\n{}", table::to_string(&shown.rows, style)))?;
     let mut end: Vec<String> = ways::conclusion(&shown.seen).into_iter().collect();
@@ -189,9 +189,9 @@ fn side_by_side(
     time: Duration,
     interrupt: &Interrupt,
     here: &Here,
-) -> Result<Shown, Fault> {
+) -> Result<ShownRows, Fault> {
     let style = terminal::style(&io::stdout());
-    let mut shown = Shown::default();
+    let mut shown = ShownRows::default();
     for (i, scenario) in scenarios.iter().enumerate() {
         let place = format!("{} of {}  {:<10}", i + 1, scenarios.len(), scenario.name);
         let plan = plan(scenario, base, time);

@@ -167,7 +167,7 @@ fn places(scenario: &LabScenario, args: &LabArgs, document: &mut schema::Documen
 }
 
 /// A row with the runs that it has so far.
-struct Ready<'a> {
+struct ReadyRow<'a> {
     row: &'a ScenarioRow,
     plan: Plan,
     runs: Vec<RunFigures>,
@@ -184,7 +184,7 @@ fn one_group(
     let delay = group.delay().map_err(Fault::input)?;
     let mut servers: BTreeMap<&str, Started> = BTreeMap::new();
     let mut missing: BTreeMap<&str, (String, String)> = BTreeMap::new();
-    let mut rows: Vec<Ready<'_>> = Vec::new();
+    let mut rows: Vec<ReadyRow<'_>> = Vec::new();
     for row in &group.rows {
         let Some(part) = scenario.server(&row.server) else { continue };
         if !servers.contains_key(row.server.as_str()) && !missing.contains_key(row.server.as_str()) {
@@ -206,14 +206,14 @@ fn one_group(
             });
         } else if let Some(started) = servers.get(row.server.as_str()) {
             let plan = plan_of(scenario, group, row, &started.url)?;
-            rows.push(Ready { row, plan, runs: Vec::new(), sending: String::new() });
+            rows.push(ReadyRow { row, plan, runs: Vec::new(), sending: String::new() });
         }
     }
     in_turns((scenario, group), &mut rows, &servers, (args, interrupt), document)?;
     tell(args, "");
     let first: Option<Vec<RunFigures>> = rows.first().map(|r| r.runs.clone());
     warn(document, group, &rows);
-    let shown = |(i, ready): (usize, &Ready<'_>)| shown(ready, group, first.as_deref().filter(|_| i > 0));
+    let shown = |(i, ready): (usize, &ReadyRow<'_>)| shown(ready, group, first.as_deref().filter(|_| i > 0));
     Ok(schema::Group {
         name: group.name.clone(),
         about: group.about.clone(),
@@ -225,7 +225,7 @@ fn one_group(
 /// Runs the rows of a group in turns: forwards, then backwards.
 fn in_turns(
     (scenario, group): (&LabScenario, &RowGroup),
-    rows: &mut [Ready<'_>],
+    rows: &mut [ReadyRow<'_>],
     servers: &BTreeMap<&str, Started>,
     (args, interrupt): (&LabArgs, &Interrupt),
     document: &mut schema::Document,
@@ -266,21 +266,22 @@ fn in_turns(
 }
 
 /// A round that did not come to its end counts for no row.
-fn whole_rounds(rows: &mut [Ready<'_>]) {
+fn whole_rounds(rows: &mut [ReadyRow<'_>]) {
     let whole = rows.iter().map(|r| r.runs.len()).min().unwrap_or(0);
     rows.iter_mut().for_each(|r| r.runs.truncate(whole));
 }
 
 /// Where the client was the limit, or had no core, a server is not measured.
-fn warn(document: &mut schema::Document, group: &RowGroup, rows: &[Ready<'_>]) {
-    let limited = |_: &Ready<'_>, run: &RunFigures| run.client_limit.is_some();
+fn warn(document: &mut schema::Document, group: &RowGroup, rows: &[ReadyRow<'_>]) {
+    let limited = |_: &ReadyRow<'_>, run: &RunFigures| run.client_limit.is_some();
     // Blocking threads share cores among themselves, so their waiting proves nothing.
-    let waited = |ready: &Ready<'_>, run: &RunFigures| run.client_waited > 0.2 && ready.plan.way == Way::Loop;
-    let starved = |_: &Ready<'_>, run: &RunFigures| run.server_waited.is_some_and(|share| share > 0.2);
-    let in_most = |ready: &Ready<'_>, found: &dyn Fn(&Ready<'_>, &RunFigures) -> bool| {
+    let waited =
+        |ready: &ReadyRow<'_>, run: &RunFigures| run.client_waited > 0.2 && ready.plan.way == Way::Loop;
+    let starved = |_: &ReadyRow<'_>, run: &RunFigures| run.server_waited.is_some_and(|share| share > 0.2);
+    let in_most = |ready: &ReadyRow<'_>, found: &dyn Fn(&ReadyRow<'_>, &RunFigures) -> bool| {
         ready.runs.iter().filter(|run| found(ready, run)).count() * 2 > ready.runs.len()
     };
-    let mut note = |found: &dyn Fn(&Ready<'_>, &RunFigures) -> bool, what: &str| {
+    let mut note = |found: &dyn Fn(&ReadyRow<'_>, &RunFigures) -> bool, what: &str| {
         let names: Vec<&str> =
             rows.iter().filter(|ready| in_most(ready, found)).map(|ready| ready.row.name.as_str()).collect();
         let of = if names.len() == rows.len() { "all rows".to_owned() } else { names.join("; ") };
@@ -295,7 +296,7 @@ fn warn(document: &mut schema::Document, group: &RowGroup, rows: &[Ready<'_>]) {
     note(&starved, "other work took the server's core for part of the time");
 }
 
-fn shown(ready: &Ready<'_>, group: &RowGroup, first: Option<&[RunFigures]>) -> schema::Row {
+fn shown(ready: &ReadyRow<'_>, group: &RowGroup, first: Option<&[RunFigures]>) -> schema::Row {
     let (min_us, max_us) = lab::extremes(&ready.runs);
     schema::Row {
         name: ready.row.name.clone(),

@@ -47,7 +47,7 @@ impl Endpoint {
         let name = self.url.shown();
         let now = Instant::now();
         let peer = Peer::new(&self.url, self.secure.clone());
-        let pages = Pages { endpoint: self, peer, begun: now, next: now, seen: Seen::default() };
+        let pages = RunPages { endpoint: self, peer, begun: now, next: now, seen: ServedPages::default() };
         Ok(Watching { looking: Looking::start("watch", from, pages)?, name })
     }
 
@@ -66,7 +66,7 @@ impl Endpoint {
 
 /// What the pages said.
 #[derive(Debug, Default)]
-struct Seen {
+struct ServedPages {
     tally: Tally,
     looks: u32,
     failed: u32,
@@ -76,15 +76,15 @@ struct Seen {
 
 /// The pages of a run, one each second.
 #[derive(Debug)]
-struct Pages {
+struct RunPages {
     endpoint: Endpoint,
     peer: Peer,
     begun: Instant,
     next: Instant,
-    seen: Seen,
+    seen: ServedPages,
 }
 
-impl Look for Pages {
+impl Look for RunPages {
     fn begin(&mut self) -> Instant {
         self.begun = Instant::now();
         self.next = self.begun;
@@ -109,14 +109,14 @@ impl Look for Pages {
 /// A page that is being read.
 #[derive(Debug)]
 pub(super) struct Watching {
-    looking: Looking<Pages>,
+    looking: Looking<RunPages>,
     name: String,
 }
 
 impl Watching {
     /// Ends it, and says what the server used; what is not known is a warning.
     pub(super) fn finish(self, outcome: &mut Outcome) -> Option<schema::Server> {
-        let Seen { tally, looks, failed, why } =
+        let ServedPages { tally, looks, failed, why } =
             self.looking.finish().map(|pages| pages.seen).unwrap_or_default();
         let name = self.name;
         if failed > 0 {

@@ -79,7 +79,7 @@ fn talk(mut stream: impl Read + Write, request: &[&[u8]]) -> io::Result<Vec<u8>>
         stream.write_all(part).map_err(in_words)?;
     }
     stream.flush().map_err(in_words)?;
-    let mut page = Page::default();
+    let mut page = PageExchange::default();
     let mut buffer = vec![0; 64 << 10];
     loop {
         let read = stream.read(&mut buffer).map_err(in_words)?;
@@ -144,22 +144,26 @@ impl Write for Timed {
 
 /// A page while its response comes.
 #[derive(Debug)]
-struct Page {
+struct PageExchange {
     reader: ResponseReader,
     cache: HeadCache,
     body: Vec<u8>,
 }
 
-impl Default for Page {
-    fn default() -> Page {
-        Page { reader: ResponseReader::new(Limits::default()), cache: HeadCache::new(), body: Vec::new() }
+impl Default for PageExchange {
+    fn default() -> PageExchange {
+        PageExchange {
+            reader: ResponseReader::new(Limits::default()),
+            cache: HeadCache::new(),
+            body: Vec::new(),
+        }
     }
 }
 
-impl Page {
+impl PageExchange {
     /// Takes bytes; says whether the page is whole.
     fn take(&mut self, mut input: &[u8]) -> io::Result<bool> {
-        let Page { reader, cache, body } = self;
+        let PageExchange { reader, cache, body } = self;
         loop {
             let part = reader.next(cache, &mut input, Expect::Usual);
             match part.map_err(|e| io::Error::other(format!("the response has status none, not 200: {e}")))? {
@@ -201,7 +205,7 @@ mod tests {
     use super::*;
 
     fn page(response: &[u8]) -> io::Result<String> {
-        let mut page = Page::default();
+        let mut page = PageExchange::default();
         let body = if page.take(response)? { page.body } else { page.end()? };
         Ok(String::from_utf8_lossy(&body).into_owned())
     }

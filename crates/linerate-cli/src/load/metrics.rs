@@ -67,7 +67,7 @@ type Run = (Watcher, Option<Counted>);
 /// Listens at `at`, and says where.
 pub(super) fn serve(at: &Address, plan: &Plan) -> Result<Serving, Fault> {
     let run: Arc<OnceLock<Run>> = Arc::default();
-    let told = Told { run: Arc::clone(&run), plan: Arc::new(plan.clone()) };
+    let told = RunSnapshot { run: Arc::clone(&run), plan: Arc::new(plan.clone()) };
     let options =
         ServerOptions { listen: vec![at.clone()], threads: 1, drain: DRAIN, ..ServerOptions::default() };
     let server = spawn_with(options, move || {
@@ -106,12 +106,12 @@ impl Serving {
 
 /// A snapshot, and the run that it is of.
 #[derive(Clone)]
-struct Told {
+struct RunSnapshot {
     run: Arc<OnceLock<Run>>,
     plan: Arc<Plan>,
 }
 
-impl Told {
+impl RunSnapshot {
     fn answer(&self, path: &str) -> Response {
         match path {
             "/metrics" | "/" => {

@@ -27,17 +27,17 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 /// A page, and the state that it was last sent.
 #[derive(Debug)]
-struct Page {
+struct LivePage {
     to: Sender<Bytes>,
     told: Viewer,
 }
 
 /// The pages that show the run.
 #[derive(Clone, Debug, Default)]
-struct Pages(Arc<Mutex<Vec<Page>>>);
+struct LivePages(Arc<Mutex<Vec<LivePage>>>);
 
-impl Pages {
-    fn lock(&self) -> MutexGuard<'_, Vec<Page>> {
+impl LivePages {
+    fn lock(&self) -> MutexGuard<'_, Vec<LivePage>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -49,7 +49,7 @@ impl Pages {
             return None;
         }
         let (to, events) = channel(EVENTS);
-        pages.push(Page { to, told: Viewer::default() });
+        pages.push(LivePage { to, told: Viewer::default() });
         Some(events)
     }
 
@@ -72,13 +72,13 @@ impl Pages {
 /// The page's address.
 pub(super) struct Open {
     server: Handle,
-    pages: Pages,
+    pages: LivePages,
     telling: Option<Looking<Teller>>,
 }
 
 /// Tells the pages each second of the run.
 struct Teller {
-    pages: Pages,
+    pages: LivePages,
     watcher: Watcher,
     counted: Option<Counted>,
     next: Instant,
@@ -106,7 +106,7 @@ impl Look for Teller {
 
 /// Listens on loopback, and says where.
 pub(super) fn serve(plan: &Plan) -> Result<Open, Fault> {
-    let pages = Pages::default();
+    let pages = LivePages::default();
     let page = Bytes::from(live_page::to_string(&plan.target.url));
     let options = ServerOptions {
         listen: vec![Address::Tcp((Ipv4Addr::LOCALHOST, 0).into())],
@@ -129,7 +129,7 @@ pub(super) fn serve(plan: &Plan) -> Result<Open, Fault> {
     Ok(Open { server, pages, telling: None })
 }
 
-fn respond(request: &Request, pages: &Pages, page: &Bytes) -> Response {
+fn respond(request: &Request, pages: &LivePages, page: &Bytes) -> Response {
     // A name that somebody else points to this address shows nothing.
     let host = request.field("host").unwrap_or_default();
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);

@@ -157,7 +157,7 @@ fn trusting(certificate: Option<&Path>) -> Result<ClientOptions, Fault> {
 
 /// Figures of one moment, ready to be sent.
 #[derive(Debug)]
-struct Batch {
+struct OtlpBatch {
     points: u64,
     body: Vec<u8>,
 }
@@ -171,7 +171,7 @@ struct Queue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    batches: VecDeque<Batch>,
+    batches: VecDeque<OtlpBatch>,
     /// Nothing more is added, and this is when sending ends.
     until: Option<Instant>,
     /// Points that were made, delivered, and rejected by the collector.
@@ -181,7 +181,7 @@ struct Waiting {
 }
 
 impl Queue {
-    fn add(&self, batch: Batch) {
+    fn add(&self, batch: OtlpBatch) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.points += batch.points;
         state.batches.push_back(batch);
@@ -193,7 +193,7 @@ impl Queue {
     }
 
     /// The next batch, and until when it may be sent. `None`: there will be no more.
-    fn next(&self) -> Option<(Batch, Instant)> {
+    fn next(&self) -> Option<(OtlpBatch, Instant)> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let now = Instant::now();
@@ -354,7 +354,11 @@ impl Moment {
 }
 
 /// The figures of a moment as a request to the collector.
-fn batch(snapshot: &Snapshot, target: Option<SocketAddr>, (from, now): (SystemTime, SystemTime)) -> Batch {
+fn batch(
+    snapshot: &Snapshot,
+    target: Option<SocketAddr>,
+    (from, now): (SystemTime, SystemTime),
+) -> OtlpBatch {
     let nanoseconds = |t: SystemTime| {
         t.duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
     };
@@ -408,7 +412,7 @@ fn batch(snapshot: &Snapshot, target: Option<SocketAddr>, (from, now): (SystemTi
         vec![ScopeMetrics { scope: Some(scope), metrics: moment.metrics, ..ScopeMetrics::default() }];
     let resource = Some(Resource { attributes, ..Resource::default() });
     let all = ResourceMetrics { resource, scope_metrics, ..ResourceMetrics::default() };
-    Batch { points, body: ExportMetricsServiceRequest { resource_metrics: vec![all] }.encode_to_vec() }
+    OtlpBatch { points, body: ExportMetricsServiceRequest { resource_metrics: vec![all] }.encode_to_vec() }
 }
 
 fn points_of(metric: &Metric) -> u64 {
@@ -500,7 +504,7 @@ mod tests {
     fn a_full_queue_loses_the_oldest_and_the_last_goes_first() {
         let queue = Queue::default();
         for i in 0..=WAITING {
-            queue.add(Batch { points: 10, body: vec![i as u8] });
+            queue.add(OtlpBatch { points: 10, body: vec![i as u8] });
         }
         assert_eq!(queue.next().unwrap().0.body, [1]);
         queue.done(10, Ok(3));

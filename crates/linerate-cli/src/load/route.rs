@@ -106,7 +106,7 @@ fn authority(host: &str, port: u16) -> String {
 }
 
 /// A proxy, and what named it.
-struct Named {
+struct NamedProxy {
     url: Url,
     from: String,
 }
@@ -116,7 +116,7 @@ fn proxy(
     url: &Url,
     flags: &RouteFlags,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<Named>, Fault> {
+) -> Result<Option<NamedProxy>, Fault> {
     let either = |small: &str| {
         [small.to_owned(), small.to_uppercase()].into_iter().find_map(|name| Some((variable(&name)?, name)))
     };
@@ -144,7 +144,7 @@ fn proxy(
     if text.is_empty() || excepted.is_some_and(|list| no_proxy::covers(&list, url.host())) {
         return Ok(None);
     }
-    parse(&text, &from).map(|url| Some(Named { url, from }))
+    parse(&text, &from).map(|url| Some(NamedProxy { url, from }))
 }
 
 fn parse(text: &str, from: &str) -> Result<Url, Fault> {

@@ -15,7 +15,7 @@ use crate::fault::Fault;
 /// Where the server's figures come from.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
-    Process(Server),
+    Process(FirstProcess),
     Page(Endpoint),
 }
 
@@ -30,7 +30,7 @@ impl Source {
     /// What the flags ask for, if anything.
     pub(super) fn of(args: &LoadArgs, plan: &Plan) -> Result<Option<Source>, Fault> {
         match (args.pid, &args.watch) {
-            (Some(pid), _) => Server::find(pid, plan).map(|server| Some(Source::Process(server))),
+            (Some(pid), _) => FirstProcess::find(pid, plan).map(|server| Some(Source::Process(server))),
             (None, Some(url)) => {
                 Endpoint::parse(url, plan.tls.as_ref()).map(|endpoint| Some(Source::Page(endpoint)))
             }
@@ -59,13 +59,13 @@ impl Beside {
 
 /// The server's first process.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Server {
+pub(super) struct FirstProcess {
     pid: i32,
 }
 
-impl Server {
+impl FirstProcess {
     /// The process that `--pid` means.
-    fn find(pid: ServerProcess, plan: &Plan) -> Result<Server, Fault> {
+    fn find(pid: ServerProcess, plan: &Plan) -> Result<FirstProcess, Fault> {
         let pid = match pid {
             ServerProcess::Named(pid) if descendants(pid).is_empty() => {
                 return Err(Fault::input(format!("--pid {pid}: there is no such process"))
@@ -77,12 +77,12 @@ impl Server {
                     .hint("name its process (--pid PID), or run as its user or as root")
             })?,
         };
-        Ok(Server { pid })
+        Ok(FirstProcess { pid })
     }
 
     /// Watches it until [`Watching::finish`].
     fn watch(self, from: SystemTime) -> Result<Watching, Fault> {
-        let looking = Looking::start("server", from, Seen::new(self.pid))?;
+        let looking = Looking::start("server", from, SampledServer::new(self.pid))?;
         Ok(Watching { looking, pid: self.pid })
     }
 }
@@ -95,7 +95,7 @@ fn listening(plan: &Plan) -> Option<i32> {
 
 /// The server's process, sampled during the run.
 #[derive(Debug)]
-struct Seen {
+struct SampledServer {
     pid: i32,
     begun: Instant,
     /// The last look, and the time from it to the next.
@@ -113,10 +113,10 @@ fn name_of(pid: i32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
 }
 
-impl Seen {
-    fn new(pid: i32) -> Seen {
+impl SampledServer {
+    fn new(pid: i32) -> SampledServer {
         let now = Instant::now();
-        Seen {
+        SampledServer {
             pid,
             begun: now,
             at: now,
@@ -137,7 +137,7 @@ impl Seen {
     }
 }
 
-impl Look for Seen {
+impl Look for SampledServer {
     fn begin(&mut self) -> Instant {
         self.begun = Instant::now();
         self.name = name_of(self.pid);
@@ -174,14 +174,14 @@ impl Look for Seen {
 /// A server that is being watched.
 #[derive(Debug)]
 pub(super) struct Watching {
-    looking: Looking<Seen>,
+    looking: Looking<SampledServer>,
     pid: i32,
 }
 
 impl Watching {
     /// Ends it, and says what the server used.
     fn finish(self, outcome: &Outcome) -> schema::Server {
-        let seen = self.looking.finish().unwrap_or_else(|| Seen::new(self.pid));
+        let seen = self.looking.finish().unwrap_or_else(|| SampledServer::new(self.pid));
         let cpu = seen.last.cpu_since(&seen.first).as_secs_f64();
         schema::Server {
             pid: Some(self.pid.unsigned_abs()),

@@ -19,7 +19,8 @@ use linerate_load::plan::{Expectation, Order, Request};
 
 use self::options::{CurlOption, Effect};
 use super::{
-    Source, SourceError, Wire, decode_percent, encode_component, listed, origin_of, shell, split_url,
+    Source, SourceError, SourceProtocol, decode_percent, encode_component, listed, origin_of, shell,
+    split_url,
 };
 
 /// Reads a curl command. Files that it names (`-d @FILE`) are read. Slots in it are filled in.
@@ -42,7 +43,7 @@ struct Command {
     head: bool,
     globoff: bool,
     compressed: bool,
-    wire: Wire,
+    wire: SourceProtocol,
     ciphers: [Option<String>; 2],
     cookies: Vec<String>,
     user: Option<String>,

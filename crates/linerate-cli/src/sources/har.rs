@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::limits::MAX_HAR_BYTES;
 use super::{
-    Source, SourceError, Wire, count_of, encode_component, listed, origin_of, read_bytes, split_url,
+    Source, SourceError, SourceProtocol, count_of, encode_component, listed, origin_of, read_bytes, split_url,
 };
 
 #[derive(Debug, Deserialize)]
@@ -26,18 +26,18 @@ struct Har {
 
 #[derive(Debug, Deserialize)]
 struct Log {
-    entries: Vec<Entry>,
+    entries: Vec<HarEntry>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Entry {
+struct HarEntry {
     request: Recorded,
     #[serde(default)]
-    response: Option<Answer>,
+    response: Option<HarResponse>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Answer {
+struct HarResponse {
     #[serde(default)]
     status: Option<f64>,
 }
@@ -90,7 +90,7 @@ fn parse(bytes: &[u8], path: &Path, origin: Option<&str>) -> Result<Source, Sour
         None => first_origin(&entries, &origins)
             .ok_or_else(|| SourceError::file(path, "no entry has an http or https URL"))?,
     };
-    let mut taken = Taken::default();
+    let mut taken = HarRequests::default();
     for (number, (entry, place)) in entries.iter().zip(&origins).enumerate() {
         match place {
             Ok((origin, target)) if *origin == chosen => taken.add(number, &entry.request, target),
@@ -119,7 +119,7 @@ fn parse(bytes: &[u8], path: &Path, origin: Option<&str>) -> Result<Source, Sour
         requests: taken.requests,
         order,
         pace: None,
-        wire: Wire::default(),
+        wire: SourceProtocol::default(),
         route: RouteKeys::default(),
         notes,
     })
@@ -142,8 +142,8 @@ fn place(url: &str) -> Result<(String, String), String> {
 }
 
 /// The origin of the first entry whose response is no redirection.
-fn first_origin(entries: &[Entry], origins: &[Result<(String, String), String>]) -> Option<String> {
-    let redirected = |e: &Entry| {
+fn first_origin(entries: &[HarEntry], origins: &[Result<(String, String), String>]) -> Option<String> {
+    let redirected = |e: &HarEntry| {
         e.response.as_ref().and_then(|r| r.status).is_some_and(|status| (300.0..400.0).contains(&status))
     };
     let http =
@@ -153,14 +153,14 @@ fn first_origin(entries: &[Entry], origins: &[Result<(String, String), String>])
 
 /// Requests taken so far, and what was not.
 #[derive(Debug, Default)]
-struct Taken {
+struct HarRequests {
     requests: Vec<Request>,
     elsewhere: BTreeMap<String, usize>,
     left_out: Vec<String>,
     fields_left_out: usize,
 }
 
-impl Taken {
+impl HarRequests {
     fn add(&mut self, number: usize, recorded: &Recorded, target: &str) {
         match self.request(recorded, target) {
             Ok(request) => self.requests.push(request),

@@ -34,14 +34,14 @@ pub(crate) struct Source {
     /// How to get to the server, when the source says so.
     pub(crate) route: RouteKeys,
     /// How connections are spoken on, when the source says so.
-    pub(crate) wire: Wire,
+    pub(crate) wire: SourceProtocol,
     /// Parts of the source that were left out or changed, for the user to read.
     pub(crate) notes: Vec<String>,
 }
 
 /// How a source wants connections to be spoken on.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Wire {
+pub(crate) struct SourceProtocol {
     /// The version of HTTP.
     pub(crate) http: Option<Http>,
     /// TLS; of no importance in clear text.

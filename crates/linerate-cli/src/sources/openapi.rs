@@ -18,10 +18,10 @@ use linerate_load::plan::units::quoted;
 use linerate_load::plan::{Expectation, Order, Request};
 use yaml_serde::Value;
 
-use self::document::{Document, text};
+use self::document::{OpenapiDocument, text};
 use self::parameters::{Parts, pairs};
 use super::limits::MAX_OPENAPI_BYTES;
-use super::{Source, SourceError, Wire, count_of, listed, origin_of, read_text, split_url};
+use super::{Source, SourceError, SourceProtocol, count_of, listed, origin_of, read_text, split_url};
 
 /// Methods that an operation may have, and whether they are safe.
 const METHODS: [(&str, bool); 8] = [
@@ -48,9 +48,9 @@ pub(crate) fn load(path: &Path, options: Options) -> Result<Source, SourceError>
 }
 
 fn parse(text: &str, path: &Path, options: Options) -> Result<Source, SourceError> {
-    let document = Document::parse(text, path)?;
+    let document = OpenapiDocument::parse(text, path)?;
     let (url, base) = server(&document).map_err(|why| SourceError::file(path, why))?;
-    let mut taken = Taken { base, ..Taken::default() };
+    let mut taken = OpenapiRequests { base, ..OpenapiRequests::default() };
     let paths = document.root("paths").and_then(Value::as_mapping);
     for (template, item) in paths.into_iter().flatten() {
         if let Some(template) = template.as_str() {
@@ -78,14 +78,14 @@ fn parse(text: &str, path: &Path, options: Options) -> Result<Source, SourceErro
         requests: taken.requests,
         order: Order::Weighted,
         pace: None,
-        wire: Wire::default(),
+        wire: SourceProtocol::default(),
         route: RouteKeys::default(),
         notes,
     })
 }
 
 /// The first server's origin, when it has one, and the path that all operations' paths are added to.
-fn server(document: &Document) -> Result<(Option<String>, String), String> {
+fn server(document: &OpenapiDocument) -> Result<(Option<String>, String), String> {
     let Some(server) = document.root("servers").and_then(|s| s.get(0)) else {
         return Ok((None, String::new()));
     };
@@ -112,7 +112,7 @@ fn server(document: &Document) -> Result<(Option<String>, String), String> {
 
 /// Requests made so far, and what gave none.
 #[derive(Debug, Default)]
-struct Taken {
+struct OpenapiRequests {
     base: String,
     requests: Vec<Request>,
     /// `POST /users (why)`.
@@ -123,9 +123,9 @@ struct Taken {
     authenticated: Vec<String>,
 }
 
-impl Taken {
+impl OpenapiRequests {
     /// All operations of a path.
-    fn path(&mut self, document: &Document, template: &str, item: &Value, options: Options) {
+    fn path(&mut self, document: &OpenapiDocument, template: &str, item: &Value, options: Options) {
         let item = match document.resolve(item) {
             Ok(item) => item,
             Err(why) => return self.left_out.push(format!("{template} ({why})")),
@@ -146,7 +146,7 @@ impl Taken {
 
     fn request(
         &mut self,
-        document: &Document,
+        document: &OpenapiDocument,
         template: &str,
         item: &Value,
         operation: &Value,
@@ -191,7 +191,7 @@ impl Taken {
     /// An operation that asks for authentication, which a description can't give.
     fn note_security(
         &mut self,
-        document: &Document,
+        document: &OpenapiDocument,
         operation: &Value,
         fields: &[(String, String)],
         shown: &str,
@@ -205,7 +205,7 @@ impl Taken {
         }
     }
 
-    fn notes(&self, path: &Path, document: &Document) -> Vec<String> {
+    fn notes(&self, path: &Path, document: &OpenapiDocument) -> Vec<String> {
         let file = path.display();
         let mut notes = Vec::new();
         if !self.left_out.is_empty() {
@@ -239,7 +239,7 @@ impl Taken {
 }
 
 /// Media type and text of a request's body; inside, why it cannot be made, where it may be left out.
-fn body(document: &Document, body: &Value) -> Result<Result<(String, String), String>, String> {
+fn body(document: &OpenapiDocument, body: &Value) -> Result<Result<(String, String), String>, String> {
     let body = document.resolve(body)?;
     let content: Vec<(&str, &Value)> = body
         .get("content")
@@ -275,7 +275,7 @@ fn body(document: &Document, body: &Value) -> Result<Result<(String, String), St
 }
 
 /// The value of a media type or a parameter: its example, the first of its examples, or one made from its schema.
-fn example(document: &Document, described: &Value) -> Result<serde_json::Value, String> {
+fn example(document: &OpenapiDocument, described: &Value) -> Result<serde_json::Value, String> {
     if let Some(example) = given_example(document, described)? {
         return document::json(example);
     }
@@ -286,7 +286,10 @@ fn example(document: &Document, described: &Value) -> Result<serde_json::Value, 
 }
 
 /// An example that the description itself gives.
-fn given_example<'a>(document: &'a Document, described: &'a Value) -> Result<Option<&'a Value>, String> {
+fn given_example<'a>(
+    document: &'a OpenapiDocument,
+    described: &'a Value,
+) -> Result<Option<&'a Value>, String> {
     if let Some(example) = described.get("example") {
         return Ok(Some(example));
     }

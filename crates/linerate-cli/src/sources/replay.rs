@@ -17,9 +17,9 @@ use linerate_load::plan::parts::{encode_target, literal};
 use linerate_load::plan::units::quoted;
 use linerate_load::plan::{Expectation, Order, Pace, Request};
 
-use self::line::{Line, Unusable};
+use self::line::{LogLine, Unusable};
 use super::limits::{MAX_LOG_LINE, MAX_LOG_NAMES, MAX_LOG_REQUESTS};
-use super::{Source, SourceError, Wire, count_of, listed, open};
+use super::{Source, SourceError, SourceProtocol, count_of, listed, open};
 
 /// How a gzip file begins (RFC 1952 section 2.3.1), whatever its name.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -43,7 +43,7 @@ pub(crate) fn load(path: &Path, speed: f64) -> Result<Source, SourceError> {
 }
 
 fn read(mut log: impl BufRead, path: &Path, speed: f64) -> Result<Source, SourceError> {
-    let mut taken = Taken::default();
+    let mut taken = ReplayEntries::default();
     let mut bytes = Vec::new();
     for number in 1.. {
         bytes.clear();
@@ -91,7 +91,7 @@ fn skip_line(log: &mut impl BufRead) -> std::io::Result<()> {
 
 /// The entries taken from a log so far.
 #[derive(Debug, Default)]
-struct Taken {
+struct ReplayEntries {
     /// Second since the epoch, and kind.
     arrivals: Vec<(i64, u32)>,
     kinds: Vec<(String, String)>,
@@ -103,7 +103,7 @@ struct Taken {
     beyond_kinds: usize,
 }
 
-impl Taken {
+impl ReplayEntries {
     fn unusable(&mut self, number: usize, shown: &str) {
         self.unusable += 1;
         self.first_unusable.get_or_insert_with(|| (number, shown.to_owned()));
@@ -115,7 +115,7 @@ impl Taken {
             Err(Unusable::Format) => return self.unusable(number, text),
             Err(Unusable::Request(shown)) => return self.unusable(number, &shown),
         };
-        let Line { second, method, target, status } = line;
+        let LogLine { second, method, target, status } = line;
         if !matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS") {
             *self.unsafe_methods.entry(method).or_default() += 1;
             return;
@@ -169,7 +169,7 @@ impl Taken {
             requests: self.kinds.iter().zip(names).map(request).collect(),
             order: Order::Listed(self.arrivals.iter().map(|(_, kind)| *kind).collect()),
             pace: Some(Pace::Trace(times)),
-            wire: Wire::default(),
+            wire: SourceProtocol::default(),
             route: RouteKeys::default(),
             notes,
         })

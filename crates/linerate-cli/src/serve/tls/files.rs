@@ -23,14 +23,14 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn read(&self) -> Result<Named, Fault> {
+    pub(super) fn read(&self) -> Result<CertificateFile, Fault> {
         let (chain, key) = (pem("--tls-cert", &self.cert)?, pem("--tls-key", &self.key)?);
         let identity = identity(&chain, &key)?;
         let identity = match &self.ocsp {
             Some(path) => identity.with_ocsp(ocsp(path)?),
             None => identity,
         };
-        Ok(Named { place: chain.path, identity })
+        Ok(CertificateFile { place: chain.path, identity })
     }
 
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
@@ -78,7 +78,7 @@ fn sequence_bytes(der: &[u8]) -> Option<usize> {
 
 /// A certificate and where it comes from.
 #[derive(Clone, Debug)]
-pub(super) struct Named {
+pub(super) struct CertificateFile {
     place: String,
     pub(super) identity: TlsIdentity,
 }
@@ -86,8 +86,8 @@ pub(super) struct Named {
 /// Certificates and keys read for the addresses of one place.
 #[derive(Clone, Debug)]
 pub(super) struct Material {
-    pub(super) usual: Named,
-    pub(super) named: Vec<(String, Named)>,
+    pub(super) usual: CertificateFile,
+    pub(super) named: Vec<(String, CertificateFile)>,
     pub(super) client_roots: Option<PemFile>,
     pub(super) no_http2: bool,
 }
@@ -111,7 +111,7 @@ impl Material {
     pub(super) fn warnings(&self) -> Vec<String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
         let all = std::iter::once(&self.usual).chain(self.named.iter().map(|(_, named)| named));
-        let trouble = |named: &Named| {
+        let trouble = |named: &CertificateFile| {
             let trouble = named.identity.validity()?.trouble(now)?;
             Some(format!("warning: the certificate in {} {trouble}", named.place))
         };
@@ -120,7 +120,7 @@ impl Material {
 }
 
 /// For localhost and the addresses that are listened on.
-pub(super) fn self_signed(addresses: &[Address]) -> Result<Named, Fault> {
+pub(super) fn self_signed(addresses: &[Address]) -> Result<CertificateFile, Fault> {
     let mut names = vec!["localhost".to_owned()];
     names.extend(addresses.iter().filter_map(Address::tcp).map(|at| at.ip().to_string()));
     let failed = |e: rcgen::Error| Fault::ours(format!("no certificate can be made: {e}"));
@@ -130,5 +130,5 @@ pub(super) fn self_signed(addresses: &[Address]) -> Result<Named, Fault> {
     let certificate = params.self_signed(&key).map_err(failed)?;
     let file = |text| PemFile { path: "--tls-self-signed".to_owned(), text };
     let identity = identity(&file(certificate.pem()), &file(key.serialize_pem()))?;
-    Ok(Named { place: "--tls-self-signed".to_owned(), identity })
+    Ok(CertificateFile { place: "--tls-self-signed".to_owned(), identity })
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use linerate_serve::{Address, ServerOptions, ServerTls};
 
-use self::files::{Files, Material, Named};
+use self::files::{CertificateFile, Files, Material};
 use super::ServeArgs;
 use super::args::{HostArgs, Listen, Scheme};
 use crate::args::tls::pem;
@@ -68,7 +68,7 @@ impl TlsArgs {
 
 /// What addresses that speak the same TLS have: those of the usual site, or of one listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Source {
+struct TlsSource {
     /// `None`: the certificate is made.
     usual: Option<Files>,
     /// By host name, where a host has its own.
@@ -78,8 +78,8 @@ struct Source {
     addresses: Vec<Address>,
 }
 
-impl Source {
-    fn of(args: &TlsArgs, hosts: &[HostArgs], listen: &[Listen]) -> Result<Option<Source>, Fault> {
+impl TlsSource {
+    fn of(args: &TlsArgs, hosts: &[HostArgs], listen: &[Listen]) -> Result<Option<TlsSource>, Fault> {
         let mut named = Vec::new();
         for host in hosts {
             if let Some(files) = host.tls.files()? {
@@ -97,7 +97,7 @@ impl Source {
         }
         let usual = usual.filter(|_| !args.self_signed);
         let addresses = listen.iter().map(|listen| listen.at.clone()).collect();
-        Ok(Some(Source {
+        Ok(Some(TlsSource {
             usual,
             named,
             client_ca: args.client_ca.clone(),
@@ -112,7 +112,7 @@ impl Source {
     }
 
     /// Reads all files. A certificate that was made before stays.
-    fn read(&self, made: Option<&Named>) -> Result<Material, Fault> {
+    fn read(&self, made: Option<&CertificateFile>) -> Result<Material, Fault> {
         let usual = match (&self.usual, made) {
             (Some(files), _) => files.read()?,
             (None, Some(made)) => made.clone(),
@@ -128,13 +128,13 @@ impl Source {
 /// What the addresses of one place speak.
 #[derive(Debug)]
 struct PlaceTls {
-    source: Source,
+    source: TlsSource,
     material: Material,
     tls: ServerTls,
 }
 
 impl PlaceTls {
-    fn new(source: Source, before: Option<&Tls>) -> Result<PlaceTls, Fault> {
+    fn new(source: TlsSource, before: Option<&Tls>) -> Result<PlaceTls, Fault> {
         let mut places = before.iter().flat_map(|tls| tls.places.iter().flatten());
         let old = places.find(|old| old.source.usual.is_none() && old.source.addresses == source.addresses);
         let material = source.read(old.map(|old| &old.material.usual))?;
@@ -177,11 +177,11 @@ impl Tls {
     /// What flags and file mean. Reads all certificates; those that were made `before` stay.
     pub(super) fn of(args: &ServeArgs, before: Option<&Tls>) -> Result<Tls, Fault> {
         let whole = args.tls();
-        let mut sources = vec![Source::of(&whole, &args.hosts, &args.listen)?];
+        let mut sources = vec![TlsSource::of(&whole, &args.hosts, &args.listen)?];
         for place in &args.places {
-            sources.push(Source::of(&place.tls.over(&whole), &place.hosts, &place.listen)?);
+            sources.push(TlsSource::of(&place.tls.over(&whole), &place.hosts, &place.listen)?);
         }
-        let new = |source: Option<Source>| source.map(|source| PlaceTls::new(source, before)).transpose();
+        let new = |source: Option<TlsSource>| source.map(|source| PlaceTls::new(source, before)).transpose();
         let places: Vec<Option<PlaceTls>> = sources.into_iter().map(new).collect::<Result<_, Fault>>()?;
         let mut at = Vec::new();
         let listens = std::iter::once(&args.listen).chain(args.places.iter().map(|place| &place.listen));

@@ -11,13 +11,13 @@ use crate::sources::limits::MAX_SCHEMA_DEPTH;
 
 /// A parsed description.
 #[derive(Debug)]
-pub(super) struct Document {
+pub(super) struct OpenapiDocument {
     root: Value,
 }
 
-impl Document {
+impl OpenapiDocument {
     /// JSON when it begins like it, YAML otherwise; errors name line and column.
-    pub(super) fn parse(text: &str, path: &Path) -> Result<Document, SourceError> {
+    pub(super) fn parse(text: &str, path: &Path) -> Result<OpenapiDocument, SourceError> {
         let root: Value = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|e| {
                 let said = e.to_string();
@@ -37,7 +37,7 @@ impl Document {
             })?
         };
         check_version(&root).map_err(|why| SourceError::file(path, why))?;
-        Ok(Document { root })
+        Ok(OpenapiDocument { root })
     }
 
     /// A value at the top.

@@ -5,7 +5,7 @@ use linerate_load::plan::units::quoted;
 use serde_json::Value as Json;
 use yaml_serde::Value;
 
-use super::document::{Document, text};
+use super::document::{OpenapiDocument, text};
 use super::{example, given_example};
 use crate::sources::{encode, encode_component};
 
@@ -21,7 +21,7 @@ pub(super) struct Parts {
 /// The parameters of an operation and, unless it has its own of the same name and place, of its
 /// path.
 pub(super) fn of<'a>(
-    document: &'a Document,
+    document: &'a OpenapiDocument,
     item: &'a Value,
     operation: &'a Value,
 ) -> Result<Vec<&'a Value>, String> {
@@ -46,7 +46,7 @@ impl Parts {
     }
 
     /// Adds a parameter that is required, or that the description gives an example for.
-    pub(super) fn add(&mut self, document: &Document, parameter: &Value) -> Result<(), String> {
+    pub(super) fn add(&mut self, document: &OpenapiDocument, parameter: &Value) -> Result<(), String> {
         let name = text(parameter, "name").ok_or("a parameter has no name")?;
         let place =
             text(parameter, "in").ok_or_else(|| format!("parameter {} has no place", quoted(name)))?;

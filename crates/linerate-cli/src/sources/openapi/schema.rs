@@ -5,18 +5,18 @@ use linerate_load::plan::units::quoted;
 use serde_json::{Map, Number, Value as Json};
 use yaml_serde::Value;
 
-use super::document::{Document, json, text};
+use super::document::{OpenapiDocument, json, text};
 use crate::sources::limits::{MAX_SAMPLE_LENGTH, MAX_SCHEMA_DEPTH, MAX_SCHEMA_STEPS, OPTIONAL_DEPTH};
 
 const ENDLESS: &str = "its schema refers to itself without end";
 
 /// Makes a value. The error says which part of the schema gives none.
-pub(super) fn sample(document: &Document, schema: &Value) -> Result<Json, String> {
+pub(super) fn sample(document: &OpenapiDocument, schema: &Value) -> Result<Json, String> {
     Sampler { document, steps: 0 }.sample(schema, 0)
 }
 
 struct Sampler<'a> {
-    document: &'a Document,
+    document: &'a OpenapiDocument,
     steps: usize,
 }
 
@@ -242,10 +242,10 @@ mod tests {
 
     use super::*;
 
-    fn document(schemas: &str) -> Document {
+    fn document(schemas: &str) -> OpenapiDocument {
         let text =
             format!("openapi: 3.1.0\ncomponents:\n  schemas:\n    {}\n", schemas.replace('\n', "\n    "));
-        Document::parse(&text, Path::new("api.yaml")).unwrap()
+        OpenapiDocument::parse(&text, Path::new("api.yaml")).unwrap()
     }
 
     fn made(schema: &str) -> Result<String, String> {

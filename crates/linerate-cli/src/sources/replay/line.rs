@@ -2,7 +2,7 @@
 
 /// The contents of a log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct LogLine {
     /// Seconds since 1970, UTC.
     pub(super) second: i64,
     pub(super) method: String,
@@ -22,7 +22,7 @@ pub(super) enum Unusable {
 }
 
 /// Reads a line: anything, then `[time]`, then `"request"`, then the status.
-pub(super) fn parse(line: &str) -> Result<Line, Unusable> {
+pub(super) fn parse(line: &str) -> Result<LogLine, Unusable> {
     if line.trim_start().starts_with('{') {
         return parse_json(line);
     }
@@ -47,7 +47,7 @@ pub(super) fn parse(line: &str) -> Result<Line, Unusable> {
         _ => rest,
     };
     let target = origin_form(&unescape(target)).filter(|_| is_method(method)).ok_or_else(unusable)?;
-    Ok(Line { second, method: method.to_owned(), target, status })
+    Ok(LogLine { second, method: method.to_owned(), target, status })
 }
 
 fn is_method(text: &str) -> bool {
@@ -60,10 +60,10 @@ fn is_method(text: &str) -> bool {
 ///   request has `request` instead of `method` and `target`.
 /// - Caddy: `{"ts":784111777.25,...,"request":{...,"method":"GET","uri":"/",...},"duration":0.01,"status":200,...}`,
 ///   written when the response has left. Other lines have no `request`.
-fn parse_json(line: &str) -> Result<Line, Unusable> {
+fn parse_json(line: &str) -> Result<LogLine, Unusable> {
     #[derive(serde::Deserialize)]
     #[serde(untagged)]
-    enum Request {
+    enum LoggedTarget {
         Refused(String),
         Caddy { method: String, uri: String },
     }
@@ -82,7 +82,7 @@ fn parse_json(line: &str) -> Result<Line, Unusable> {
         status: Option<u16>,
         method: Option<String>,
         target: Option<String>,
-        request: Option<Request>,
+        request: Option<LoggedTarget>,
     }
     let logged: Logged = serde_json::from_str(line).map_err(|_| Unusable::Format)?;
     let ended = match &logged.ts {
@@ -93,14 +93,14 @@ fn parse_json(line: &str) -> Result<Line, Unusable> {
     let began = ended.map(|at| (at - logged.duration.unwrap_or(0.0)).floor() as i64);
     let second = logged.time.or(began).ok_or(Unusable::Format)?;
     let (method, target) = match (logged.method, logged.target, logged.request) {
-        (Some(method), Some(target), _) | (.., Some(Request::Caddy { method, uri: target })) => {
+        (Some(method), Some(target), _) | (.., Some(LoggedTarget::Caddy { method, uri: target })) => {
             (method, target)
         }
-        (.., Some(Request::Refused(request))) => return Err(Unusable::Request(request)),
+        (.., Some(LoggedTarget::Refused(request))) => return Err(Unusable::Request(request)),
         _ => return Err(logged.msg.filter(|_| began.is_some()).map_or(Unusable::Format, Unusable::Request)),
     };
     match origin_form(&target).filter(|_| is_method(&method)) {
-        Some(target) => Ok(Line { second, method, target, status: logged.status }),
+        Some(target) => Ok(LogLine { second, method, target, status: logged.status }),
         None => Err(Unusable::Request(format!("{method} {target}"))),
     }
 }
