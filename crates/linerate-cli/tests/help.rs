@@ -27,6 +27,18 @@ fn the_help_of_load() {
 }
 
 #[test]
+fn the_short_help_of_load() {
+    snapshot!(printed(&["load", "-h"]));
+}
+
+#[test]
+fn a_url_without_a_command_names_the_one_that_was_meant() {
+    let said = run(&["http://127.0.0.1:1/"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{said:?}");
+    assert!(said.err.contains("hint: linerate load http://127.0.0.1:1/ sends requests"), "{said:?}");
+}
+
+#[test]
 fn the_help_of_serve() {
     snapshot!(printed(&["serve", "--help"]));
 }

@@ -3,13 +3,14 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags of wrk, wrk2, hey, ab, k6, oha and vegeta, and what to write here instead.
-const FLAGS: [(&str, &str); 24] = [
+const FLAGS: [(&str, &str); 25] = [
     ("-z", "the duration is -d TIME here"),
     ("-R", "the rate is --rate R here"),
     ("--qps", "the rate is --rate R here"),
     ("--rps", "the rate is --rate R here"),
     ("--stages", "steps are --rate 0..5k@30s,5k@1m here; users at the same time are connections: -c N"),
     ("-w", "connections are -c N here, threads -t N"),
+    ("--user-agent", "write the field as a header: -H 'User-Agent: TEXT'"),
     ("-A", "write the field as a header: -H 'Accept: TYPE'"),
     ("--vus", "users at the same time are connections here: -c N"),
     ("--iterations", "the number of requests is -n N here"),

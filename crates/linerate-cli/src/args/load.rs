@@ -15,7 +15,7 @@ use super::values::{self, Addresses, DataFile, Statuses};
 const HOW: &str = "How to send";
 const WHEN: &str = "How much, how fast";
 const FROM: &str = "A plan from elsewhere";
-const GOOD: &str = "What is good";
+const GOOD: &str = "Checks";
 const RESULTS: &str = "Results";
 
 const AFTER: &str = "\
@@ -50,95 +50,37 @@ pub(crate) struct LoadArgs {
     pub(crate) url: Option<String>,
 
     /// Connections held open [default: 64]
-    #[arg(short = 'c', long, value_name = "N", value_parser = values::connections, allow_negative_numbers = true, help_heading = HOW)]
+    #[arg(short = 'c', long, value_name = "N", value_parser = values::connections, allow_negative_numbers = true, help_heading = WHEN)]
     pub(crate) connections: Option<u32>,
 
     /// Requests in flight on each connection: HTTP/2's concurrent streams, HTTP/1.1's pipeline [default: 1]
     ///
     /// Over HTTP/2 it is limited by what the server admits (SETTINGS_MAX_CONCURRENT_STREAMS). Over HTTP/1.1, with more than 1, requests are pipelined: sent without waiting for the answers before them (RFC 9112 section
     /// 9.3.2). Should the server close early, idempotent requests go out again (--resend); others end as "unknown".
-    #[arg(short = 'p', long, value_name = "D", value_parser = values::depth, allow_negative_numbers = true, help_heading = HOW)]
+    #[arg(short = 'p', long, value_name = "D", value_parser = values::depth, allow_negative_numbers = true, help_heading = WHEN)]
     pub(crate) pipeline: Option<u32>,
 
     /// Close a connection after N requests: 1 for short connections [default: as many as the server allows]
-    #[arg(long, value_name = "N", value_parser = values::per_connection, allow_negative_numbers = true, help_heading = HOW)]
+    #[arg(long, value_name = "N", value_parser = values::per_connection, allow_negative_numbers = true, help_heading = WHEN)]
     pub(crate) per_connection: Option<u32>,
-
-    /// Which requests go out again when their connection or stream ends without a byte of their response [default: idle]
-    #[arg(long, value_name = "WHICH", value_enum, help_heading = HOW)]
-    pub(crate) resend: Option<Resend>,
-
-    /// Threads to send from, each on a core of its own [default: one per core]
-    #[arg(short = 't', long, value_name = "N", value_parser = values::threads, allow_negative_numbers = true, help_heading = HOW)]
-    pub(crate) threads: Option<u32>,
-
-    /// Way of sending: ours, or a baseline to compare with [default: loop]
-    #[arg(long, value_name = "WAY", value_enum, help_heading = HOW)]
-    pub(crate) way: Option<Way>,
-
-    /// Which interface to the kernel moves the bytes [default: auto, the better one this kernel has]
-    #[arg(long, value_name = "IO", value_enum, help_heading = HOW)]
-    pub(crate) io: Option<Io>,
-
-    /// Version of HTTP: auto offers HTTP/2 and HTTP/1.1 over https (ALPN), and is HTTP/1.1 in clear text [default: auto]
-    #[arg(long, value_name = "VERSION", value_enum, help_heading = HOW)]
-    pub(crate) http: Option<Http>,
-
-    /// HTTP/2, also in clear text (prior knowledge): the same as --http 2
-    #[arg(long, conflicts_with = "http", help_heading = HOW)]
-    pub(crate) http2: bool,
-
-    /// HTTP/2's flow-control window of each stream and of the connection, bytes [default: 16777216]
-    ///
-    /// The server may send so many bytes before it hears from us. 65535 is what a client has that announces none.
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..=2147483647), help_heading = HOW)]
-    pub(crate) h2_window: Option<u32>,
-
-    /// Interface for --io xdp: the one that leads to the target
-    #[arg(long, value_name = "IF", help_heading = HOW)]
-    pub(crate) interface: Option<String>,
-
-    /// With --io xdp: poll the interface's queue instead of waiting for its interrupts, for TIME at a time, such as 50us
-    ///
-    /// Interrupts stay away only where the interface was told so; docs/XDP.md has the two settings.
-    #[arg(long, value_name = "TIME", value_parser = values::busy_poll, help_heading = HOW)]
-    pub(crate) busy_poll: Option<Duration>,
-
-    /// With --io xdp: write every packet into FILE, for tcpdump, Wireshark or linerate explain --pcap (at most 1 GiB)
-    #[arg(long, value_name = "FILE", help_heading = HOW)]
-    pub(crate) pcap_out: Option<PathBuf>,
-
-    /// Count segments one by one, from packets: duplicate ACKs, closed windows, retransmissions, reordering [default: off]
-    ///
-    /// It costs work for every packet, and needs the capability CAP_NET_RAW; without it the run goes on and says so. Over --io xdp
-    /// segments are counted anyway. docs/LOAD-TCP.md says what is known without it.
-    #[arg(long, value_name = "WHEN", value_enum, help_heading = HOW)]
-    pub(crate) capture: Option<When>,
-
-    /// With --io xdp: let packets be lost, doubled, late, overtaken or changed: loss=1%,delay=20ms
-    ///
-    /// Keys are loss, dup, reorder and corrupt (shares), delay and reorder-by (times) and seed; with in: or out: before a key it is
-    /// for packets that come in or go out alone.
-    #[arg(long, value_name = "KEY=VALUE,...", value_parser = values::fault, help_heading = HOW)]
-    pub(crate) fault: Option<String>,
-
-    /// May delay when answers are seen to go faster; latencies are then not reported
-    #[arg(long, help_heading = HOW)]
-    pub(crate) throughput: bool,
-
-    /// Stop after N requests
-    #[arg(short = 'n', long, value_name = "N", value_parser = values::requests, allow_negative_numbers = true, help_heading = WHEN)]
-    pub(crate) requests: Option<u64>,
 
     /// Stop after this time [default: 10s, without -n]; with -n, whichever comes first
     #[arg(short = 'd', long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, help_heading = WHEN)]
     pub(crate) duration: Option<Duration>,
+
+    /// Stop after N requests
+    #[arg(short = 'n', long, value_name = "N", value_parser = values::requests, allow_negative_numbers = true, help_heading = WHEN)]
+    pub(crate) requests: Option<u64>,
 
     /// Open loop: R requests/s in total, whatever the answers do
     ///
     /// A number (500, 50k), or steps: 0..5000@30s,5000@60s goes from 0 to 5000 in 30s, then stays there for 60s.
     #[arg(short = 'r', long, value_name = "R", value_parser = values::rate, allow_negative_numbers = true, help_heading = WHEN)]
     pub(crate) rate: Option<Rate>,
+
+    /// Spacing of requests with --rate: even, or as many independent users send [default: constant]
+    #[arg(long, value_name = "HOW", value_enum, help_heading = WHEN)]
+    pub(crate) arrival: Option<Arrival>,
 
     /// Find the highest rate at which this holds, within 30s: p99<50ms, errors<0.1%
     ///
@@ -154,10 +96,6 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "WHAT", value_enum, requires = "find", help_heading = WHEN)]
     pub(crate) find_by: Option<FindBy>,
 
-    /// Spacing of requests with --rate: even, or as many independent users send [default: constant]
-    #[arg(long, value_name = "HOW", value_enum, help_heading = WHEN)]
-    pub(crate) arrival: Option<Arrival>,
-
     /// Time at the start that is not in the figures [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = values::time, allow_hyphen_values = true, help_heading = WHEN)]
     pub(crate) warm_up: Option<Duration>,
@@ -166,8 +104,9 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = values::timeout, allow_hyphen_values = true, help_heading = WHEN)]
     pub(crate) timeout: Option<Duration>,
 
-    #[command(flatten)]
-    pub(crate) tls: TlsFlags,
+    /// Threads to send from, each on a core of its own [default: one per core]
+    #[arg(short = 't', long, value_name = "N", value_parser = values::threads, allow_negative_numbers = true, help_heading = WHEN)]
+    pub(crate) threads: Option<u32>,
 
     #[command(flatten)]
     pub(crate) request: RequestFlags,
@@ -233,20 +172,6 @@ pub(crate) struct LoadArgs {
     #[arg(long, help_heading = FROM)]
     pub(crate) dry_run: bool,
 
-    /// Good statuses: 200,204 or 2xx [default: below 400]
-    #[arg(long, value_name = "LIST", value_parser = values::statuses, help_heading = GOOD)]
-    pub(crate) expect_status: Option<Statuses>,
-
-    /// Text that the body of a good answer contains
-    #[arg(long, value_name = "TEXT", help_heading = GOOD)]
-    pub(crate) expect_body: Option<String>,
-
-    /// Afterwards look at the worst request of the tail: call it again, alone, and say why it is slow
-    ///
-    /// At most 99 calls in at most 15 s; a request that is not GET or HEAD is called once. See linerate explain.
-    #[arg(long, help_heading = GOOD)]
-    pub(crate) explain: bool,
-
     /// What must hold at the end, else exit code 1: p99<50ms, errors<0.1%, rate>10k; repeatable
     ///
     /// Measured are p50, p99, p99.9 and so on, mean, min, max (from due with --rate), rate, errors (failed, unknown, bad,
@@ -262,18 +187,19 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "EXPR@TIME", value_parser = AbortOn::parse, help_heading = GOOD)]
     pub(crate) abort_on: Vec<AbortOn>,
 
-    /// Source addresses to spread connections over; each brings its own local ports
+    /// Good statuses: 200,204 or 2xx [default: below 400]
+    #[arg(long, value_name = "LIST", value_parser = values::statuses, help_heading = GOOD)]
+    pub(crate) expect_status: Option<Statuses>,
+
+    /// Text that the body of a good answer contains
+    #[arg(long, value_name = "TEXT", help_heading = GOOD)]
+    pub(crate) expect_body: Option<String>,
+
+    /// Afterwards look at the worst request of the tail: call it again, alone, and say why it is slow
     ///
-    /// With --io xdp: addresses that nothing else uses, free ones of the interface's network. The interface has them for as
-    /// long as the run lasts.
-    #[arg(long, value_name = "ADDR[,ADDR]", value_parser = values::addresses, help_heading = WHERE)]
-    pub(crate) from: Option<Addresses>,
-
-    #[command(flatten)]
-    pub(crate) to: AddressFlags,
-
-    #[command(flatten)]
-    pub(crate) route: RouteFlags,
+    /// At most 99 calls in at most 15 s; a request that is not GET or HEAD is called once. See linerate explain.
+    #[arg(long, help_heading = GOOD)]
+    pub(crate) explain: bool,
 
     /// Write the results as JSON to FILE, or - for standard output (the summary then goes to standard error)
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]
@@ -346,6 +272,80 @@ pub(crate) struct LoadArgs {
     /// No live view and no progress lines, only the summary
     #[arg(short = 'q', long, help_heading = RESULTS)]
     pub(crate) quiet: bool,
+
+    #[command(flatten)]
+    pub(crate) tls: TlsFlags,
+
+    /// Version of HTTP: auto offers HTTP/2 and HTTP/1.1 over https (ALPN), and is HTTP/1.1 in clear text [default: auto]
+    #[arg(long, value_name = "VERSION", value_enum, help_heading = HOW)]
+    pub(crate) http: Option<Http>,
+
+    /// HTTP/2, also in clear text (prior knowledge): the same as --http 2
+    #[arg(long, conflicts_with = "http", help_heading = HOW)]
+    pub(crate) http2: bool,
+
+    /// HTTP/2's flow-control window of each stream and of the connection, bytes [default: 16777216]
+    ///
+    /// The server may send so many bytes before it hears from us. 65535 is what a client has that announces none.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..=2147483647), help_heading = HOW)]
+    pub(crate) h2_window: Option<u32>,
+
+    /// Which requests go out again when their connection or stream ends without a byte of their response [default: idle]
+    #[arg(long, value_name = "WHICH", value_enum, help_heading = HOW)]
+    pub(crate) resend: Option<Resend>,
+
+    /// Way of sending: ours, or a baseline to compare with [default: loop]
+    #[arg(long, value_name = "WAY", value_enum, help_heading = HOW)]
+    pub(crate) way: Option<Way>,
+
+    /// Which interface to the kernel moves the bytes [default: auto, the better one this kernel has]
+    #[arg(long, value_name = "IO", value_enum, help_heading = HOW)]
+    pub(crate) io: Option<Io>,
+
+    /// May delay when answers are seen to go faster; latencies are then not reported
+    #[arg(long, help_heading = HOW)]
+    pub(crate) throughput: bool,
+
+    /// Count segments one by one, from packets: duplicate ACKs, closed windows, retransmissions, reordering [default: off]
+    ///
+    /// It costs work for every packet, and needs the capability CAP_NET_RAW; without it the run goes on and says so. Over --io xdp
+    /// segments are counted anyway. docs/LOAD-TCP.md says what is known without it.
+    #[arg(long, value_name = "WHEN", value_enum, help_heading = HOW)]
+    pub(crate) capture: Option<When>,
+
+    /// Interface for --io xdp: the one that leads to the target
+    #[arg(long, value_name = "IF", help_heading = HOW)]
+    pub(crate) interface: Option<String>,
+
+    /// With --io xdp: poll the interface's queue instead of waiting for its interrupts, for TIME at a time, such as 50us
+    ///
+    /// Interrupts stay away only where the interface was told so; docs/XDP.md has the two settings.
+    #[arg(long, value_name = "TIME", value_parser = values::busy_poll, help_heading = HOW)]
+    pub(crate) busy_poll: Option<Duration>,
+
+    /// With --io xdp: write every packet into FILE, for tcpdump, Wireshark or linerate explain --pcap (at most 1 GiB)
+    #[arg(long, value_name = "FILE", help_heading = HOW)]
+    pub(crate) pcap_out: Option<PathBuf>,
+
+    /// With --io xdp: let packets be lost, doubled, late, overtaken or changed: loss=1%,delay=20ms
+    ///
+    /// Keys are loss, dup, reorder and corrupt (shares), delay and reorder-by (times) and seed; with in: or out: before a key it is
+    /// for packets that come in or go out alone.
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = values::fault, help_heading = HOW)]
+    pub(crate) fault: Option<String>,
+
+    /// Source addresses to spread connections over; each brings its own local ports
+    ///
+    /// With --io xdp: addresses that nothing else uses, free ones of the interface's network. The interface has them for as
+    /// long as the run lasts.
+    #[arg(long, value_name = "ADDR[,ADDR]", value_parser = values::addresses, help_heading = WHERE)]
+    pub(crate) from: Option<Addresses>,
+
+    #[command(flatten)]
+    pub(crate) to: AddressFlags,
+
+    #[command(flatten)]
+    pub(crate) route: RouteFlags,
 
     #[command(flatten)]
     pub(crate) machines: super::machines::MachineFlags,

@@ -13,8 +13,10 @@ pub(crate) mod other_tools;
 mod passive;
 pub(crate) mod request;
 pub(crate) mod route;
+mod short;
 pub(crate) mod tls;
 pub(crate) mod values;
+pub(crate) mod wrong;
 
 use std::io::IsTerminal;
 
@@ -45,7 +47,7 @@ impl Cli {
         let typed = || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         let columns =
             if std::io::stdout().is_terminal() { Some(crate::terminal::columns()) } else { typed() };
-        epilogue::laid_out(Cli::command(), columns.unwrap_or(WIDEST).min(WIDEST).into())
+        epilogue::laid_out(short::of(Cli::command()), columns.unwrap_or(WIDEST).min(WIDEST).into())
     }
 
     /// What was typed.
