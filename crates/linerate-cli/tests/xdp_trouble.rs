@@ -258,18 +258,76 @@ fn after_a_kill_a_new_server_answers_soon() {
     let Some(cable) = Cable::new(1) else { return };
     let mut serving = Serving::xdp(&cable, "");
     assert!(cable.theirs.run(|| get(AT, "/")).0.starts_with("HTTP/1.1 200"));
-    let mut soonest = Duration::MAX;
-    // A busy machine may be slow several times, but hardly always.
-    for _ in 0..5 {
+    let mut times = Vec::new();
+    for _ in 0..10 {
         serving.signal("-KILL");
         let killed = Instant::now();
         serving.0.wait().expect("it is gone");
         serving = Serving::xdp(&cable, "");
         assert!(cable.theirs.run(|| get(AT, "/")).0.starts_with("HTTP/1.1 200"));
-        soonest = soonest.min(killed.elapsed());
+        times.push(killed.elapsed());
     }
-    println!("the soonest answer came {soonest:?} after the kill");
-    assert!(soonest < Duration::from_millis(500), "{soonest:?}");
+    times.sort();
+    println!("after the kill the first answer came in {:?}, median {:?}", times[0], times[5]);
+    // A busy machine may be slow several times, but hardly always.
+    assert!(times[0] < Duration::from_millis(250), "{times:?}");
+}
+
+/// Linux's counter of this name in the table of TCP's extensions.
+fn linux_counts(within: &Namespace, name: &str) -> u64 {
+    let table = within.must("cat /proc/net/netstat");
+    let rows: Vec<Vec<&str>> = (table.lines().filter(|line| line.starts_with("TcpExt:")))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let column = rows[0].iter().position(|column| *column == name).expect("a counter");
+    rows[1][column].parse().expect("a number")
+}
+
+/// A network that marks, and Linux on the other end: both sides send less for a mark, and nothing is
+/// lost (RFC 3168).
+#[test]
+fn marks_of_congestion_are_heeded_by_both_ends() {
+    let Some(cable) = Cable::new(1) else { return };
+    if Command::new("nft").arg("--version").output().is_err() {
+        return skip("nft", "nft is not installed");
+    }
+    let mut rules = vec!["add table ip marks".to_owned()];
+    for hook in ["input", "output"] {
+        rules.push(format!("add chain ip marks {hook} {{type filter hook {hook} priority 0;}}"));
+        let which = "meta length > 500 numgen random mod 20 == 0 ip ecn != not-ect";
+        rules.push(format!("add rule ip marks {hook} {which} ip ecn set ce"));
+    }
+    if !rules.iter().all(|rule| cable.theirs.command(&format!("nft {rule}")).status.success()) {
+        return skip("nft", "nft cannot mark packets here");
+    }
+    cable.theirs.must("sysctl -qw net.ipv4.tcp_ecn=1");
+    let _serving = Serving::xdp(&cable, "");
+    cable.theirs.run(|| {
+        assert_eq!(get(AT, "/bytes/20000000").1.len(), 20_000_000);
+        let mut open = BufReader::new(connected(AT));
+        let mut writer = open.get_ref().try_clone().expect("the same connection");
+        let sending = thread::spawn(move || {
+            for _ in 0..20 {
+                let head = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n";
+                writer.write_all(&[head.as_bytes(), &[b'x'; 1_000_000]].concat()).expect("sent");
+            }
+        });
+        for _ in 0..20 {
+            assert_eq!(answer(&mut open).1.len(), 1_000_000);
+        }
+        sending.join().expect("no panic");
+    });
+    let (_, stats) = cable.theirs.run(|| get(AT, "/stats"));
+    let stats: serde_json::Value = serde_json::from_slice(&stats).expect("JSON");
+    let ours = |name: &str| stats["tcp"][name].as_u64().expect("a counter");
+    let theirs = linux_counts(&cable.theirs, "TCPDeliveredCE");
+    println!(
+        "{} marks came here, Linux was told of {theirs} and told of {}",
+        ours("marks_in"),
+        ours("marks_heeded")
+    );
+    assert!(ours("marks_in") > 10 && theirs > 10 && ours("marks_heeded") > 10, "{stats}");
+    assert_eq!(ours("retransmits"), 0, "{stats}");
 }
 
 /// A connection whose segments have extension headers is ours still: the kernel would reset it.

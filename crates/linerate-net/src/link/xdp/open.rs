@@ -364,11 +364,13 @@ fn sockets(
     interface: &Interface,
     queues: u32,
 ) -> Result<(XskMap, Vec<QueueSocket>), XdpError> {
+    // No virtual interface can do it, and to hear that takes 5 ms.
+    let zero_copy = options.mode == XdpMode::Auto && !xdp::is_software(&options.interface);
     let config = |receive_frames| Config {
         frames: limits::FRAMES,
         receive_frames,
         frame_bytes: frame_bytes(interface),
-        zero_copy: options.mode == XdpMode::Auto,
+        zero_copy,
         busy_poll: options.busy_poll,
     };
     let (large, usual) = (config(limits::FLOOD_FRAMES), config(limits::FRAMES));
