@@ -4,6 +4,8 @@
 //!
 //! `LINERATE_BYPASS` names the interface; without it every call is the kernel's. What is not built:
 //! more threads or processes, more listeners, `sendfile`, `dup`, `poll`, half-closed connections,
-//! and every other call.
+//! and every call that [`calls`] does not have.
 
+#[allow(unsafe_code)]
+pub mod calls;
 mod world;
