@@ -267,6 +267,13 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
             say(before)
         ));
     }
+    if calls.len() == 1 && work < ENOUGH.1 * WORK_MS {
+        return Judgement::Open(format!(
+            "unclear: one call alone had its response {} after a round trip, as a hiccup of a machine or a first call may; more calls would \
+             tell",
+            say(work)
+        ));
+    }
     // Where programs compete for this machine's processors, a server on it waits for one in some calls.
     let bounded = (!limited && record.is_contended()).then(|| least_wait(record));
     if let Some(unclear) = bounded.and_then(|bounded| among_others(record, within, bounded)) {

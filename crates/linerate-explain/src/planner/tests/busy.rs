@@ -165,3 +165,23 @@ fn slow_connections_far_away_at_a_bad_moment_are_no_busy_worker() {
     assert!(why.starts_with("unclear: 3 of 10 connections were slow"), "{why}");
     assert!(matches!(judged(70.0), Judgement::Named(_)), "{:?}", judged(70.0));
 }
+
+/// The judgement on a server's work, where calls that wait so long are the only ones with an answer.
+fn work(waits: &[f64]) -> Judgement {
+    let mut record = Record::new(Settings { may_repeat: false, ..Settings::default() });
+    for wait in waits {
+        let end = Some(Ok(Answer { status: 200, ..Answer::default() }));
+        let call = Call { fresh: true, wait: t(*wait), total: t(*wait), end, ..Call::default() };
+        let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Fresh);
+        record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
+    }
+    Judgements::new(&record, &causes::ALL).of("server-think").clone()
+}
+
+/// A call of 10.4 ms, the only one of several that had an answer, on a machine where builds ran.
+#[test]
+fn one_slow_call_alone_is_no_work() {
+    assert!(matches!(work(&[12.0]), Judgement::Open(_)), "{:?}", work(&[12.0]));
+    assert!(matches!(work(&[12.0, 12.0]), Judgement::Named(_)), "{:?}", work(&[12.0, 12.0]));
+    assert!(matches!(work(&[300.0]), Judgement::Named(_)), "{:?}", work(&[300.0]));
+}
