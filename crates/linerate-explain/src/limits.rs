@@ -76,6 +76,14 @@ pub const HOPS: usize = 21;
 pub const CODED_BYTES: usize = 1 << 20;
 /// Bytes that a coded body may unpack to while it is checked.
 pub const UNPACKED_BYTES: u64 = 32 << 20;
+/// A lookup that takes longer is looked into: the name servers are asked beside it.
+pub const LOOKUP_QUICK: Duration = Duration::from_millis(1_000);
+/// Longest wait for the system's resolver where the name servers have told the addresses. Reason: its own
+/// time-out is 5 s, and the calls need the rest.
+pub const LOOKUP_TIME: Duration = Duration::from_millis(6_000);
+/// Lookups of the name, where they are quick. Reason: one in five that waits for a time-out shows in nine
+/// of ten diagnoses.
+pub const LOOKUPS: usize = 10;
 /// Name servers asked. Reason: the resolver's own limit (MAXNS).
 pub const NAME_SERVERS: usize = 3;
 /// Time one name server has for an answer. Reason: a resolver waits 5 s; one that has not answered

@@ -382,7 +382,8 @@ impl Planner {
     /// Why no call could be made at all, when that is so: in words, for somebody who mistyped
     /// something.
     pub fn unreachable(&self) -> Option<String> {
-        if let Some(error) = self.record.lookups().first().and_then(|l| l.error.clone()) {
+        let first = self.record.lookups().into_iter().next();
+        if let Some(error) = first.filter(|l| l.addresses.is_empty()).and_then(|l| l.error.clone()) {
             return Some(error);
         }
         let mut calls = self.record.observed().peekable();

@@ -305,7 +305,7 @@ pub struct Resolved {
     pub took: Duration,
     /// The addresses found, in the order the system prefers.
     pub addresses: Vec<SocketAddr>,
-    /// Why it gave nothing.
+    /// Why it gave nothing; with addresses: why we did not wait for its end.
     pub error: Option<String>,
 }
 
@@ -318,6 +318,9 @@ pub struct NameServer {
     pub v4: Option<Duration>,
     /// The same for IPv6 addresses.
     pub v6: Option<Duration>,
+    /// Names that a resolver asks for before this one, each with the time until both replies; `None`: one
+    /// of them did not come.
+    pub asked: Vec<(String, Option<Duration>)>,
 }
 
 /// A connection attempt.

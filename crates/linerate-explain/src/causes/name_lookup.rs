@@ -7,9 +7,10 @@
 
 use crate::call::ms;
 use crate::evidence::Grounds;
+use crate::limits::LOOKUPS;
 use crate::probe::{Block, NameServer, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -19,7 +20,7 @@ pub(super) static SLOW: Cause = Cause {
     title: "looking up the server's name is slow",
     fixes: FIXES,
     verify: "and beside it with the address in place of the name",
-    rule: Rule::Alone { wants: nothing, judge: slow },
+    rule: Rule::Alone { wants: again, judge: slow },
 };
 
 pub(super) static TIMEOUT: Cause = Cause {
@@ -39,6 +40,10 @@ const FIXES: &[Fix] = &[
         software: "resolv.conf",
         change: "name servers that answer first; fewer search domains; options ndots:1 where names are whole (a trailing dot does the same for one name)",
     },
+    Fix {
+        software: "glibc",
+        change: "where one of the two replies (IPv4, IPv6) gets lost: options single-request-reopen in resolv.conf; where nobody needs IPv6: options no-aaaa (2.36)",
+    },
     Fix { software: "JVM", change: "networkaddress.cache.ttl in java.security" },
     Fix { software: "any client", change: "keep connections: a lookup is then paid once" },
 ];
@@ -52,6 +57,46 @@ const WAITED_MS: f64 = 700.0;
 fn lookup_ms(record: &Record) -> Option<f64> {
     let lookups = record.lookups();
     lookups.first().map(|l| ms(l.took))
+}
+
+/// Lookups beyond the first ones: one that waits for a time-out now and then is in few of them.
+fn again(record: &Record) -> Vec<Block> {
+    let lookups = record.lookups();
+    let quick = lookups.iter().all(|l| ms(l.took) < QUICK_MS && !l.addresses.is_empty());
+    if record.settings.named && !lookups.is_empty() && quick && lookups.len() < LOOKUPS {
+        // One at a time: after a slow one no more.
+        vec![vec![Probe::Resolve]]
+    } else {
+        Vec::new()
+    }
+}
+
+/// Lookups that are quicker cost nothing to be made again, milliseconds.
+const QUICK_MS: f64 = 100.0;
+
+/// Of several lookups those that took so much longer than the others that a time-out ran out in them.
+fn now_and_then(record: &Record) -> Option<(Vec<f64>, f64)> {
+    let times: Vec<f64> = record.lookups().iter().map(|l| ms(l.took)).collect();
+    let (slow, quick): (Vec<f64>, Vec<f64>) = times.into_iter().partition(|t| *t >= WAITED_MS);
+    let usual = median(&quick);
+    (!slow.is_empty() && quick.len() >= 2 && usual < WAITED_MS / 4.0).then_some((slow, usual))
+}
+
+/// The names that were asked for before this one, in words.
+fn names(record: &Record) -> Option<String> {
+    let asked: Vec<&(String, Option<std::time::Duration>)> =
+        record.name_servers()?.iter().flat_map(|s| &s.asked).collect();
+    let told: Vec<String> = asked
+        .iter()
+        .map(|(name, took)| format!("{name} ({})", took.map_or("nothing in 1 s".to_owned(), |t| say(ms(t)))))
+        .collect();
+    (!told.is_empty()).then(|| {
+        format!(
+            "the name has fewer dots than ndots says, so that a resolver asks for {} first, each for IPv4 and IPv6: a dot at its end spares \
+             them",
+            told.join(", ")
+        )
+    })
 }
 
 fn slow(record: &Record) -> Judgement {
@@ -69,6 +114,9 @@ fn slow(record: &Record) -> Judgement {
     let mut verdict = Verdict::new(&SLOW, took, Grounds::Counted { words, share: 1.0 });
     if !again.is_empty() {
         verdict = verdict.saying(format!("looked up again: {}", say(median(&again))));
+    }
+    if let Some(names) = names(record) {
+        verdict = verdict.saying(names);
     }
     for server in record.name_servers().unwrap_or_default() {
         let said = |t: Option<std::time::Duration>| t.map_or("nothing in 1 s".to_owned(), |t| say(ms(t)));
@@ -97,11 +145,31 @@ fn unanswered(record: &Record) -> Option<&NameServer> {
     record.name_servers()?.iter().find(|s| s.v4.is_none() || s.v6.is_none())
 }
 
+/// Some lookups wait for a time-out, and the name servers reply.
+fn seldom(record: &Record, slow: &[f64], usual: f64) -> Verdict {
+    let words = format!(
+        "{} of {} lookups took {}, the others {}: the resolver's time-out ran out, and it asked again",
+        slow.len(),
+        record.lookups().len(),
+        say(median(slow)),
+        say(usual)
+    );
+    Verdict::new(&TIMEOUT, median(slow) - usual, Grounds::Counted { words, share: 1.0 })
+        .titled("lookups wait for a time-out now and then: a query or its reply is lost")
+        .saying(
+            "glibc sends the queries for IPv4 and IPv6 at once from one port, and some firewalls and NATs (conntrack) lose one of two such: \
+             options single-request-reopen sends them one after the other",
+        )
+}
+
 fn timeout(record: &Record) -> Judgement {
     let Some(took) = lookup_ms(record).filter(|_| record.settings.named) else {
         return Judgement::Silent;
     };
     let Some(silent) = unanswered(record) else {
+        if let Some((slow, usual)) = now_and_then(record) {
+            return Judgement::Named(Box::new(seldom(record, &slow, usual)));
+        }
         return match record.name_servers() {
             Some(servers) if !servers.is_empty() => {
                 excluded(format!("all {} name servers answer", servers.len()))
@@ -114,12 +182,21 @@ fn timeout(record: &Record) -> Judgement {
         (None, Some(_)) => "answers for IPv6 addresses, but not for IPv4",
         _ => "answers for IPv4 addresses, but not for IPv6",
     };
+    let first =
+        record.lookups().first().and_then(|l| l.error.as_ref()).map_or("", |_| " and more: it had not ended");
     let words = format!(
-        "the lookup takes {}; name server {}, asked directly, {what} within a second",
+        "the lookup takes {}{first}; name server {}, asked directly, {what} within a second",
         say(took),
         silent.address
     );
     let mut verdict = Verdict::new(&TIMEOUT, took, Grounds::Counted { words, share: 1.0 });
+    if silent.v4.is_some() {
+        verdict = verdict
+            .titled("a name server never answers for IPv6 addresses (AAAA), and each lookup waits for that");
+    }
+    if let Some(names) = names(record) {
+        verdict = verdict.saying(names);
+    }
     for server in record.name_servers().unwrap_or_default().iter().filter(|s| s.address != silent.address) {
         if let Some(time) = server.v4 {
             verdict = verdict.saying(format!("name server {} answers in {}", server.address, say(ms(time))));

@@ -156,7 +156,8 @@ pub fn explain(
         {
             hands.addresses.clone_from(&resolved.addresses);
         }
-        let failed = matches!(&observation, Observation::Resolved(r) if r.addresses.is_empty());
+        let failed = matches!(&observation, Observation::Resolved(r) if r.addresses.is_empty())
+            && hands.addresses.is_empty();
         planner.handle_observation(probe, observation);
         hands.chosen = planner.record().chosen();
         if failed {
@@ -414,8 +415,11 @@ impl Hands<'_> {
                         addresses.push(address);
                     }
                 }
-                let error =
-                    addresses.is_empty().then(|| format!("the name {:?} has no address", self.request.host));
+                let error = match addresses.is_empty() {
+                    true => Some(format!("the name {:?} has no address", self.request.host)),
+                    false if took >= limits::LOOKUP_TIME => Some("the lookup had not ended".to_owned()),
+                    false => None,
+                };
                 Resolved { took, addresses, error }
             }
             Err(error) => {
@@ -428,11 +432,23 @@ impl Hands<'_> {
     }
 
     /// The system's resolver, which cannot be told how long it may take: where the time is over
-    /// first, it is left to itself.
+    /// first, or the name servers have told the addresses by then, it is left to itself.
     fn look_up(&self) -> std::io::Result<std::vec::IntoIter<SocketAddr>> {
         let (host, port) = (self.request.host.clone(), self.request.port);
         let (found, is_found) = mpsc::channel();
         std::thread::spawn(move || found.send((host.as_str(), port).to_socket_addrs()));
+        let begun = instrument::now();
+        if let Ok(result) = is_found.recv_timeout(limits::LOOKUP_QUICK.min(self.left())) {
+            return result;
+        }
+        let direct = dns::addresses(&self.request.host, self.left());
+        if !direct.is_empty() {
+            let left = (begun + limits::LOOKUP_TIME) - instrument::now();
+            return is_found.recv_timeout(left.min(self.left())).unwrap_or_else(|_| {
+                let all: Vec<SocketAddr> = direct.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
+                Ok(all.into_iter())
+            });
+        }
         is_found.recv_timeout(self.left()).unwrap_or_else(|_| {
             Err(std::io::Error::new(
                 std::io::ErrorKind::TimedOut,

@@ -81,7 +81,7 @@ impl Costs {
                 lanes.iter().map(|lane| lane.iter().map(|c| self.call(c)).sum()).fold(0.0, f64::max)
             }
             Probe::Resolve => record.lookups().first().map_or(0.0, |l| l.took.as_secs_f64()),
-            Probe::NameServers => 2.0 * NAME_SERVER_TIME.as_secs_f64(),
+            Probe::NameServers => NAME_SERVER_TIME.as_secs_f64(),
             Probe::Held(_, time) => time.as_secs_f64() + self.fresh,
             Probe::Scattered(times) => {
                 times.last().map_or(0.0, Duration::as_secs_f64) + 2.0 * self.kept.max(self.fresh)

@@ -23,7 +23,6 @@ mod tls;
 
 use pace::Clocked;
 
-/// Milliseconds.
 fn t(ms: f64) -> Duration {
     Duration::from_secs_f64(ms.max(0.0) / 1e3)
 }
@@ -752,6 +751,7 @@ fn names() {
                 address: [10, 0, 0, 1].into(),
                 v4: (took < 1000.0).then(|| t(took)),
                 v6: Some(t(1.0)),
+                asked: Vec::new(),
             }])),
             _ => None,
         }
