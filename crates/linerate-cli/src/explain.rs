@@ -51,8 +51,9 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
     args.passive.refuse_beside_url().map_err(Fault::input)?;
     let url = Url::parse(url)?;
     let request = request(args, &url)?;
-    let settings = settings(args, &url, &request)?;
+    let mut settings = settings(args, &url, &request)?;
     let before = args.baseline.as_deref().map(|file| baseline::read(file, &settings)).transpose()?;
+    settings.compares = before.as_ref().map(report::Baseline::parts).unwrap_or_default();
     let (json, html) = passive::sinks(json, html)?;
     let interrupt = Interrupt::listen()?;
     let quiet = args.quiet || !terminal::can_redraw();

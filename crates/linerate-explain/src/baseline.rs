@@ -1,7 +1,7 @@
 //! Compares the calls' times of two diagnoses, to see whether a cause that was found before is
 //! gone. Pure functions.
 
-use crate::stats::{Estimate, median, p_value, shift};
+use crate::stats::{Estimate, median, more_often, p_value, shift};
 use crate::times::Part;
 
 /// A cause as an earlier diagnosis has it.
@@ -15,6 +15,9 @@ pub struct Before {
     pub part: Part,
     /// The time of that part in each call, milliseconds.
     pub times: Vec<f64>,
+    /// Of that, what a call on a connection that stands took, in the middle: the cause is in the rest.
+    /// 0 where it is in such calls themselves.
+    pub rest_ms: f64,
     /// The predicted time of the part after the fix.
     pub predicted: Option<Estimate>,
 }
@@ -74,29 +77,44 @@ const CHANCE: f64 = 0.05;
 /// one minute to the next.
 const OFF: (f64, f64) = (0.1, 1.0);
 
-/// Compares a cause with the times of its part `now`. `named`: this diagnosis names the cause
-/// again, as more than `possible`.
-pub fn compare(before: &Before, now: &[f64], named: bool) -> Compared {
+/// Compares a cause with the times of its part `now`, of which `rest_ms` are those of a call on a
+/// connection that stands: where the cause lies before such a call, only what comes beside it is
+/// compared, so that a mend of something else confirms nothing. `named`: this diagnosis names the
+/// cause again, as more than `possible`.
+pub fn compare(before: &Before, now: &[f64], rest_ms: f64, named: bool) -> Compared {
     let (before_ms, now_ms) = (median(&before.times), median(now));
-    let took_away = |share: f64| above(&before.times, now, share * before.cost_ms);
-    let (all, part, none) = (took_away(ALL_OF_IT), took_away(PART_OF_IT), before_ms - now_ms);
-    let (change, chance) = if !named && !before.times.is_empty() && before_ms < HELD * before.cost_ms {
-        (Change::Unclear(0), None)
+    let beside = |times: &[f64], rest: f64| times.iter().map(|t| (t - rest).max(0.0)).collect::<Vec<_>>();
+    let (was, is) = (beside(&before.times, before.rest_ms), beside(now, rest_ms));
+    let took_away = |share: f64| above(&was, &is, share * before.cost_ms);
+    let (all, part, none) = (took_away(ALL_OF_IT), took_away(PART_OF_IT), median(&was) - median(&is));
+    let (change, chance) = if !named && !was.is_empty() && median(&was) < HELD * before.cost_ms {
+        match seldom(&was, &is, before.cost_ms) {
+            chance if chance <= CHANCE => (Change::Gone, Some(chance)),
+            _ => (Change::Unclear(0), None),
+        }
     } else if named {
         let partly = part <= CHANCE && none >= PART_OF_IT * before.cost_ms;
         (if partly { Change::Partly } else { Change::Still }, None)
     } else if all <= CHANCE {
         (Change::Gone, Some(all))
-    } else if above(now, &before.times, -ALL_OF_IT * before.cost_ms) <= CHANCE {
+    } else if above(&is, &was, -ALL_OF_IT * before.cost_ms) <= CHANCE {
         match part <= CHANCE {
             true => (Change::Partly, Some(part)),
-            false => (Change::Still, Some(above(now, &before.times, -ALL_OF_IT * before.cost_ms))),
+            false => (Change::Still, Some(above(&is, &was, -ALL_OF_IT * before.cost_ms))),
         }
     } else {
-        (Change::Unclear(calls_to_tell(&before.times, now, before.cost_ms)), None)
+        (Change::Unclear(calls_to_tell(&was, &is, before.cost_ms)), None)
     };
     let held = before.predicted.filter(|_| change == Change::Gone).map(|p| holds(p, now));
     Compared { change, before_ms, now_ms, confidence: chance.map(|c| 1.0 - c), held }
+}
+
+/// How likely it is by chance that none of the calls now meets a cause that met some of those before, and
+/// cost them so much (Fisher's exact test).
+fn seldom(was: &[f64], is: &[f64], cost_ms: f64) -> f64 {
+    let from = median(is) + ALL_OF_IT * cost_ms;
+    let met = |times: &[f64]| times.iter().filter(|t| **t >= from).count();
+    if is.is_empty() || met(is) > 0 { 1.0 } else { more_often(met(was), was.len(), 0, is.len()) }
 }
 
 /// How likely it is by chance that values of `a` are above those of `b` by more than `ms`
@@ -175,7 +193,14 @@ mod tests {
 
     fn stalled(times: &[f64]) -> Before {
         let predicted = Some(Estimate { value: 1.8, low: 1.5, high: 2.3 });
-        Before { id: "x".to_owned(), cost_ms: 40.0, part: Part::Call, times: times.to_vec(), predicted }
+        Before {
+            id: "x".to_owned(),
+            cost_ms: 40.0,
+            part: Part::Call,
+            times: times.to_vec(),
+            rest_ms: 0.0,
+            predicted,
+        }
     }
 
     const SLOW: [f64; 6] = [42.0, 41.8, 42.3, 42.1, 41.9, 42.0];
@@ -184,27 +209,27 @@ mod tests {
     #[test]
     fn gone_partly_gone_and_still_there() {
         let before = stalled(&SLOW);
-        let gone = compare(&before, &QUICK, false);
+        let gone = compare(&before, &QUICK, 0.0, false);
         assert_eq!((gone.change, gone.held), (Change::Gone, Some(true)));
         assert!((gone.before_ms - 42.0).abs() < 0.1 && (gone.now_ms - 1.8).abs() < 0.1, "{gone:?}");
         assert!(gone.confidence.is_some_and(|c| c > 0.99), "{gone:?}");
-        let still = compare(&before, &SLOW, true);
+        let still = compare(&before, &SLOW, 0.0, true);
         assert_eq!((still.change, still.held, still.confidence), (Change::Still, None, None));
-        let again = compare(&before, &SLOW, false);
+        let again = compare(&before, &SLOW, 0.0, false);
         assert_eq!(again.change, Change::Still, "times tell it, too: {again:?}");
         let half: Vec<f64> = SLOW.iter().map(|t| t - 20.0).collect();
-        assert_eq!(compare(&before, &half, false).change, Change::Partly);
-        assert_eq!(compare(&before, &half, true).change, Change::Partly);
+        assert_eq!(compare(&before, &half, 0.0, false).change, Change::Partly);
+        assert_eq!(compare(&before, &half, 0.0, true).change, Change::Partly);
         // Named again although the calls are as quick as can be: the experiment saw it.
-        assert_eq!(compare(&before, &SLOW.map(|t| t - 1.0), true).change, Change::Still);
+        assert_eq!(compare(&before, &SLOW.map(|t| t - 1.0), 0.0, true).change, Change::Still);
     }
 
     #[test]
     fn few_or_scattered_calls_tell_nothing() {
-        assert_eq!(compare(&stalled(&[42.0]), &[1.8], false).change, Change::Unclear(3));
-        assert_eq!(compare(&stalled(&[]), &QUICK, false).change, Change::Unclear(4));
+        assert_eq!(compare(&stalled(&[42.0]), &[1.8], 0.0, false).change, Change::Unclear(3));
+        assert_eq!(compare(&stalled(&[]), &QUICK, 0.0, false).change, Change::Unclear(4));
         let scattered = [3.0, 90.0, 14.0, 60.0, 2.0, 80.0];
-        let unclear = compare(&stalled(&scattered), &[2.0, 70.0, 9.0, 55.0, 31.0, 7.0], false);
+        let unclear = compare(&stalled(&scattered), &[2.0, 70.0, 9.0, 55.0, 31.0, 7.0], 0.0, false);
         assert!(matches!(unclear.change, Change::Unclear(n) if n >= 4), "{unclear:?}");
         assert_eq!((unclear.confidence, unclear.held), (None, None));
     }
@@ -212,8 +237,30 @@ mod tests {
     #[test]
     fn times_that_do_not_hold_the_cost_tell_nothing() {
         let spared = Before { cost_ms: 4000.0, ..stalled(&SLOW) };
-        assert_eq!(compare(&spared, &QUICK, false).change, Change::Unclear(0));
-        assert_eq!(compare(&spared, &QUICK, true).change, Change::Still);
+        assert_eq!(compare(&spared, &QUICK, 0.0, false).change, Change::Unclear(0));
+        assert_eq!(compare(&spared, &QUICK, 0.0, true).change, Change::Still);
+    }
+
+    /// A new connection took 60 ms more than a call on one that stands, which took 44 ms.
+    #[test]
+    fn a_mend_of_something_else_does_not_confirm() {
+        let new = SLOW.map(|t| t + 62.0);
+        let before = Before { cost_ms: 60.0, part: Part::New, rest_ms: 44.0, ..stalled(&new) };
+        // Calls are quicker, and connections are opened as slowly.
+        let other = compare(&before, &new.map(|t| t - 43.0), 1.0, false);
+        assert!(!matches!(other.change, Change::Gone | Change::Partly), "{other:?}");
+        assert_eq!(compare(&before, &new.map(|t| t - 60.0), 44.0, false).change, Change::Gone);
+        assert_eq!(compare(&before, &new.map(|t| t - 103.0), 1.0, false).change, Change::Gone);
+    }
+
+    /// A quota that keeps one call in three from running.
+    #[test]
+    fn a_cause_that_met_some_calls_only_is_gone_where_none_meets_it() {
+        let before =
+            Before { cost_ms: 70.0, ..stalled(&[12.0, 12.1, 85.0, 12.0, 11.9, 84.0, 12.0, 12.2, 86.0]) };
+        assert_eq!(compare(&before, &[12.0; 18], 0.0, false).change, Change::Gone);
+        assert_eq!(compare(&before, &[12.0; 3], 0.0, false).change, Change::Unclear(0));
+        assert_eq!(compare(&before, &[[12.0; 8], [85.0; 8]].concat(), 0.0, false).change, Change::Unclear(0));
     }
 
     #[test]

@@ -61,7 +61,8 @@ impl Place {
             | "head-of-line"
             | "ports-exhausted"
             | "send-buffer" => Place::Here,
-            "bufferbloat"
+            "bandwidth"
+            | "bufferbloat"
             | "connection-died"
             | "dead-address"
             | "dns-slow"
@@ -71,6 +72,7 @@ impl Place {
             | "packet-loss"
             | "path-jitter"
             | "path-mtu"
+            | "slow-connect"
             | "syn-loss"
             | "time-wait-collision" => Place::Network,
             "accept-queue" | "connection-refused" | "cpu-contention" | "cpu-throttled" => Place::Machine,
@@ -78,6 +80,7 @@ impl Place {
             | "compression"
             | "connection-limit"
             | "event-loop-blocked"
+            | "fd-limit"
             | "gc-pause"
             | "h2-stream-limit"
             | "periodic-stall"
@@ -89,6 +92,7 @@ impl Place {
             | "server-think"
             | "stopped"
             | "tls-slow-key"
+            | "workers-held"
             | "zero-window" => Place::Process,
             "cork"
             | "idle-restart"

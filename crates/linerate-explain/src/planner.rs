@@ -77,6 +77,11 @@ const BUSY: (f64, f64) = (0.1, 1.0);
 const ROUND_TRIPS: f64 = 8.0;
 /// Calls at random times below which they tell nothing.
 const LEAST_SCATTERED: usize = 10;
+/// Lookups and full handshakes that a comparison takes, and the share of the time until which they are
+/// begun. Reason: one slow lookup before is told from 20 quick ones (1 of 21 by chance).
+const COMPARED: (usize, usize, f64) = (20, 8, 0.8);
+/// Time that lookups for a comparison may take together, milliseconds.
+const LOOKUPS_MS: f64 = 3_000.0;
 /// Share of the time the first look may take.
 const LOOK_SHARE: f64 = 0.4;
 
@@ -259,7 +264,11 @@ impl Planner {
             Phase::Rule(n) => {
                 let Some(rule) = causes::ALL.get(n) else {
                     // What these calls show may want another experiment.
-                    self.phase = if self.scatter() { Phase::Rule(0) } else { Phase::Done };
+                    self.phase = match () {
+                        () if self.compare() => Phase::Rule(n),
+                        () if self.scatter() => Phase::Rule(0),
+                        () => Phase::Done,
+                    };
                     return true;
                 };
                 let batch = self.judgements().wanted(rule);
@@ -331,6 +340,39 @@ impl Planner {
             }
         }
         false
+    }
+
+    /// What a comparison with an earlier diagnosis wants, one probe after another: lookups and full TLS
+    /// handshakes, of which there are few where nothing is wrong with them.
+    fn compare(&mut self) -> bool {
+        let record = &self.record;
+        if !record.settings.may_repeat || record.elapsed > self.until().mul_f64(COMPARED.2) {
+            return false;
+        }
+        let lookups = record.lookups();
+        let took: f64 = lookups.iter().map(|l| ms(l.took)).sum();
+        let wants = |part| record.settings.compares.contains(&part);
+        let probe = if wants(Part::Lookup)
+            && !lookups.is_empty()
+            && lookups.len() < COMPARED.0
+            && took < LOOKUPS_MS
+        {
+            Probe::Resolve
+        } else if wants(Part::Full) && record.settings.tls.is_some() && times::full(record).len() < COMPARED.1
+        {
+            let plain = CallProbe::plain(Experiment::Resume, 0, Lane::Fresh);
+            let tls = linerate_tls::Variant::Full;
+            let made = record.calls().filter(|(p, _)| p.tls == tls).count();
+            if made >= 2 * COMPARED.1 {
+                return false;
+            }
+            let writes = record.settings.writes;
+            Probe::Call(Box::new(CallProbe { tls, closes: true, writes, ..plain }))
+        } else {
+            return false;
+        };
+        self.queue.push_back(probe);
+        true
     }
 
     /// Before it is said that nothing is wrong, or that no cause can be named: calls at random times.

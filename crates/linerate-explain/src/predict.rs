@@ -88,7 +88,8 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
             record.lookups().iter().flat_map(|l| calls.iter().map(|t| t + ms(l.took))).collect()
         }
         "redirects" => last_hop(record),
-        "accept-queue" => Vec::new(),
+        // A resumed session spares more than they cost: the rest of a full handshake stays.
+        "accept-queue" | "tls-long-chain" | "tls-slow-key" => Vec::new(),
         _ => {
             let calls = verdict.trials().first().and_then(|trial| shown::calls_of(record, trial));
             let ([_, with], _) = calls?;

@@ -11,6 +11,7 @@ use crate::probe::{
     CallProbe, Connected, Experiment, Held, Lane, NameServer, Observation, Probe, Resolved, Writes,
 };
 use crate::stats::median;
+use crate::times::Part;
 
 /// The request to explain, and the limits and permissions of the diagnosis.
 #[derive(Clone, Debug)]
@@ -51,6 +52,8 @@ pub struct Settings {
     pub capture: bool,
     /// The server behind the proxy, as it is reported, where it was named.
     pub origin: Option<String>,
+    /// Parts of calls that an earlier diagnosis named causes in: they are measured again, for a comparison.
+    pub compares: Vec<Part>,
     /// TLS with the server; `None`: plain HTTP.
     pub tls: Option<TlsSettings>,
     /// The HTTP/2 windows that we announce, bytes.
@@ -91,6 +94,7 @@ impl Default for Settings {
             pid_found: false,
             capture: false,
             origin: None,
+            compares: Vec::new(),
             tls: None,
             window: linerate_http::h2::WINDOW,
             seed: 1,

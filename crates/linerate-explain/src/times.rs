@@ -2,7 +2,7 @@
 //! a cause costs in each.
 
 use crate::call::{Call, Why, ms};
-use crate::probe::Experiment;
+use crate::probe::{CallProbe, Experiment, Resolved};
 use crate::record::Record;
 
 /// Experiments whose calls with nothing changed are calls as those of the first look.
@@ -15,6 +15,8 @@ pub enum Part {
     Call,
     /// A call that opens its connection.
     New,
+    /// A call that opens its connection by a full TLS handshake.
+    Full,
     /// The first byte of the response.
     FirstByte,
     /// A call and the lookup of its name before it.
@@ -23,13 +25,14 @@ pub enum Part {
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 4] = [Part::Call, Part::New, Part::FirstByte, Part::Lookup];
+    pub const ALL: [Part; 5] = [Part::Call, Part::New, Part::Full, Part::FirstByte, Part::Lookup];
 
     /// Its name in documents.
     pub fn name(self) -> &'static str {
         match self {
             Part::Call => "call",
             Part::New => "new_connection",
+            Part::Full => "full_handshake",
             Part::FirstByte => "first_byte",
             Part::Lookup => "with_lookup",
         }
@@ -40,6 +43,7 @@ impl Part {
         match self {
             Part::Call => None,
             Part::New => Some("on a new connection"),
+            Part::Full => Some("with a full TLS handshake"),
             Part::FirstByte => Some("to the first byte"),
             Part::Lookup => Some("with the name's lookup"),
         }
@@ -56,17 +60,19 @@ impl Part {
             "accept-queue"
             | "cold-start"
             | "connection-limit"
+            | "fd-limit"
             | "path-mtu"
             | "ports-exhausted"
             | "reverse-dns"
+            | "slow-connect"
             | "slow-start"
             | "syn-loss"
             | "tls-full-handshake"
             | "tls-hello-retry"
-            | "tls-long-chain"
             | "tls-old-version"
-            | "tls-slow-key"
-            | "time-wait-collision" => Part::New,
+            | "time-wait-collision"
+            | "workers-held" => Part::New,
+            "tls-long-chain" | "tls-slow-key" => Part::Full,
             "proxy-buffering" => Part::FirstByte,
             "dead-address" | "dns-slow" | "dns-timeout" | "ipv6-fallback" => Part::Lookup,
             _ => Part::Call,
@@ -81,6 +87,8 @@ pub struct Times {
     pub call: Vec<f64>,
     /// [`Part::New`].
     pub new: Vec<f64>,
+    /// [`Part::Full`].
+    pub full: Vec<f64>,
     /// [`Part::FirstByte`].
     pub first_byte: Vec<f64>,
     /// [`Part::Lookup`].
@@ -93,6 +101,7 @@ impl Times {
         match part {
             Part::Call => &self.call,
             Part::New => &self.new,
+            Part::Full => &self.full,
             Part::FirstByte => &self.first_byte,
             Part::Lookup => &self.lookup,
         }
@@ -103,6 +112,7 @@ impl Times {
         match part {
             Part::Call => &mut self.call,
             Part::New => &mut self.new,
+            Part::Full => &mut self.full,
             Part::FirstByte => &mut self.first_byte,
             Part::Lookup => &mut self.lookup,
         }
@@ -117,18 +127,46 @@ impl Times {
         let gone_by: f64 = in_vain.map(|c| ms(c.took)).sum();
         let lookup = match record.lookups().as_slice() {
             [] if gone_by > 0.0 => vec![gone_by + middle],
-            lookups => lookups.iter().map(|l| ms(l.took) + gone_by + middle).collect(),
+            lookups => paid(lookups).iter().map(|l| l + gone_by + middle).collect(),
         };
         // The call that a redirect leads to is a part of the caller's wait.
         let hops = hops_ms(record);
         Times {
             call: totals(&calls).into_iter().map(|t| t + hops).collect(),
             new: totals(&answered_or_hung(record, true)),
+            full: totals(&full(record)),
             first_byte: calls.iter().map(|c| ms(c.opening() + c.send + c.wait)).collect(),
             lookup,
         }
     }
 }
+
+/// Milliseconds of lookups that a caller pays: where a cache answered all but the first, that.
+fn paid(lookups: &[&Resolved]) -> Vec<f64> {
+    const CACHED: f64 = 0.3;
+    let times: Vec<f64> = lookups.iter().map(|l| ms(l.took)).collect();
+    let cached = (2..MANY).contains(&times.len())
+        && times[1..].iter().all(|t| *t < CACHED * times[0])
+        && times[0] >= LOOKUP_MS;
+    if cached { times[..1].to_vec() } else { times }
+}
+
+/// So many lookups were made to be compared, and the first may be slow by chance.
+const MANY: usize = 10;
+/// A lookup that is quicker counts for nothing, milliseconds.
+const LOOKUP_MS: f64 = 20.0;
+
+/// Answered calls on new connections whose TLS handshake was a full one, and otherwise as usual.
+pub(crate) fn full(record: &Record) -> Vec<&Call> {
+    let alike =
+        |p: &CallProbe| p.experiment == Experiment::Observe || TLS.contains(&p.experiment) && p.arm == 0;
+    let is_full = |c: &Call| c.tls.as_deref().is_some_and(|h| h.seen.is_some() && !h.is_resumed());
+    let calls = record.calls().filter(|(p, c)| alike(p) && c.fresh && is_full(c) && c.answer().is_some());
+    calls.map(|(_, c)| c).collect()
+}
+
+/// Experiments whose first arm has full handshakes as they are.
+const TLS: [Experiment; 3] = [Experiment::Resume, Experiment::Group, Experiment::Version];
 
 /// The calls that are explained, and those like them in experiments.
 pub(crate) fn explained(record: &Record) -> Vec<&Call> {

@@ -87,12 +87,24 @@ impl Baseline {
         Ok(Baseline { file: file.to_owned(), target, method, causes, times })
     }
 
-    /// Whether it is of the same call.
+    /// The parts of calls that its causes are in.
+    pub fn parts(&self) -> Vec<Part> {
+        let mut parts: Vec<Part> = self.causes.iter().map(|cause| cause.part).collect();
+        parts.dedup();
+        parts
+    }
+
+    /// Whether it is of the same call: also at another host or port, so that staging can be compared
+    /// with production.
     ///
     /// # Errors
     /// It is of another one.
     pub fn is_of(&self, url: &str, method: &str) -> Result<(), Unfit> {
-        if self.target == url && self.method == method {
+        let same = match (pieces(&self.target), pieces(url)) {
+            (Some([scheme, _, path]), Some([other, _, rest])) => scheme == other && path == rest,
+            _ => self.target == url,
+        };
+        if same && self.method == method {
             return Ok(());
         }
         Err(Unfit {
@@ -102,7 +114,7 @@ impl Baseline {
                 printable(&self.method),
                 printable(&self.target)
             ),
-            hint: "compare the same call before and after the fix".to_owned(),
+            hint: "compare the same call before and after the fix; host and port may be others".to_owned(),
         })
     }
 }
@@ -128,7 +140,23 @@ fn cause(value: &Value, times: &Times) -> Option<Before> {
         .zip(figure(&ends[0]).zip(figure(&ends[1])))
         .map(|(value, (low, high))| Estimate { value, low, high });
     let cost_ms = figure(&value["cost_ms"])?;
-    Some(Before { id, cost_ms, part, times: times.of(part).to_vec(), predicted })
+    let rest_ms = rest(part, times);
+    Some(Before { id, cost_ms, part, times: times.of(part).to_vec(), rest_ms, predicted })
+}
+
+/// What a call on a connection that stands takes of such a part, milliseconds.
+fn rest(part: Part, times: &Times) -> f64 {
+    match part {
+        Part::New | Part::Full | Part::Lookup => median(&times.call),
+        Part::Call | Part::FirstByte => 0.0,
+    }
+}
+
+/// Scheme, host with port, and the rest of a URL.
+fn pieces(url: &str) -> Option<[&str; 3]> {
+    let (scheme, rest) = url.split_once("://")?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    Some([scheme, &rest[..end], &rest[end..]])
 }
 
 /// An earlier diagnosis compared with the present one.
@@ -136,6 +164,8 @@ fn cause(value: &Value, times: &Times) -> Option<Before> {
 pub struct Since {
     /// The file that has it.
     pub file: String,
+    /// The URL then, where host or port were others.
+    pub elsewhere: Option<String>,
     /// Its causes, each with what became of it.
     pub causes: Vec<(Before, Compared)>,
     /// If it named no cause: the calls' times then and now.
@@ -159,13 +189,16 @@ impl Since {
     /// Of a diagnosis that was made again.
     pub fn of(before: &Baseline, now: &Diagnosis) -> Since {
         let named = |id: &str| now.causes.iter().any(|c| c.id() == id && c.proof() > Proof::Possible);
-        let one = |b: &Before| (b.clone(), compare(b, now.times.of(b.part), named(&b.id)));
+        let one = |b: &Before| {
+            (b.clone(), compare(b, now.times.of(b.part), rest(b.part, &now.times), named(&b.id)))
+        };
         let calls = before.causes.is_empty().then(|| {
             let (then, now) = (before.times.of(Part::Call), now.times.of(Part::Call));
             let (pace, confidence) = pace(then, now);
             Calls { pace, before_ms: median(then), now_ms: median(now), confidence }
         });
-        Since { file: before.file.clone(), causes: before.causes.iter().map(one).collect(), calls }
+        let elsewhere = (before.target != now.url).then(|| printable(&before.target));
+        Since { file: before.file.clone(), elsewhere, causes: before.causes.iter().map(one).collect(), calls }
     }
 
     /// All causes of the earlier diagnosis are gone, and no call became slower.
@@ -178,6 +211,11 @@ impl Since {
     pub(super) fn lines(&self, unicode: bool) -> Vec<String> {
         let t = |ms| time(ms, unicode);
         let mut lines = Vec::new();
+        if let Some(url) = &self.elsewhere {
+            lines.push(format!(
+                "it is of {url}, another server: what differs between the two is compared as well"
+            ));
+        }
         for (before, compared) in self.causes.iter().rev() {
             if let Some((predicted, held)) = before.predicted.zip(compared.held) {
                 lines.push(format!(

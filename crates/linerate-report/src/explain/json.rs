@@ -160,6 +160,7 @@ fn times(times: &Times) -> schema::Times {
     schema::Times {
         call: all(&times.call),
         new_connection: all(&times.new),
+        full_handshake: all(&times.full),
         first_byte: all(&times.first_byte),
         with_lookup: all(&times.lookup),
     }

@@ -265,6 +265,8 @@ fn documents_to_compare_with_are_read_with_care() {
     assert!(said(passive).contains("is of packets"));
     let before = kept(&stalled());
     assert_eq!(before.is_of("http://127.0.0.1/<b>", "GET"), Ok(()));
+    assert_eq!(before.is_of("http://staging.test:8443/<b>", "GET"), Ok(()), "another host and port");
+    assert!(before.is_of("https://127.0.0.1/<b>", "GET").is_err(), "another scheme");
     let other = before.is_of("http://127.0.0.1/", "GET").expect_err("another URL");
     assert_eq!(other.message, "why.json is of GET http://127.0.0.1/<b>, not of GET http://127.0.0.1/");
     assert!(before.is_of("http://127.0.0.1/<b>", "POST").is_err());

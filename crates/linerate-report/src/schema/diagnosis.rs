@@ -73,6 +73,9 @@ pub struct Times {
     pub call: Vec<f64>,
     /// With the connection's opening.
     pub new_connection: Vec<f64>,
+    /// With the connection's opening, of which the TLS handshake was a full one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub full_handshake: Vec<f64>,
     /// To the first byte of the answer.
     pub first_byte: Vec<f64>,
     /// With the name's lookup, one for each lookup.
@@ -142,7 +145,7 @@ pub struct Layer {
     pub words: String,
 }
 
-/// The first call beside later ones, milliseconds beside their connections.
+/// The first call beside later ones, milliseconds with their lookup and their connection.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FirstCall {

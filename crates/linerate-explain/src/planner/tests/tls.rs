@@ -232,9 +232,9 @@ fn a_client_that_limits_itself_is_what_is_named() {
 }
 
 #[test]
-fn what_a_fix_brings_is_measured_where_it_can_be() {
+fn a_shorter_chain_brings_a_full_handshake_without_its_pause() {
     let chain = Server { rtt: 40.0, chain: 20_000, ..Server::HEALTHY }.explained(USUAL, 1);
-    let predicted = chain.causes[0].predicted().expect("resumed sessions show it");
-    assert_eq!((predicted.part, predicted.measured), (crate::times::Part::New, true));
+    let predicted = chain.causes[0].predicted().expect("full handshakes, less their pause");
+    assert_eq!((predicted.part, predicted.measured), (crate::times::Part::Full, false));
     assert!((118.0..124.0).contains(&predicted.after.value), "{predicted:?}");
 }
