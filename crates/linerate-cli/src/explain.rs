@@ -224,6 +224,7 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
         Probe::Held(..) => "a call beside idle connections",
         Probe::Together(_) => "calls at once, on one connection and on several",
         Probe::Scattered(_) => "calls at random times",
+        Probe::Rate(..) => "how fast the answer comes, alone and beside another",
         Probe::Call(_) | Probe::SideBySide(_) => match about.unwrap_or(Experiment::Observe) {
             Experiment::Observe => "making the call, on new and kept connections",
             Experiment::QuickAck => "acknowledging at once, in turns with as usual",
@@ -244,9 +245,12 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
             Experiment::Group | Experiment::Version => "other TLS handshakes, in turns with the usual ones",
             Experiment::Window => "larger HTTP/2 windows, in turns with the usual ones",
             Experiment::Timed => "calls at moments at which it stops, and at others",
+            Experiment::Part => "a part of the answer",
+            Experiment::Packed => "the answer compressed",
             Experiment::Tail
             | Experiment::Scattered
             | Experiment::Burst
+            | Experiment::Rate
             | Experiment::Held
             | Experiment::Streams
             | Experiment::HeadOfLine => "more calls",

@@ -239,6 +239,33 @@ fn the_first_of_two_addresses_leads_nowhere() {
 }
 
 #[test]
+fn a_body_that_is_large_for_its_line() {
+    if let Some(why) = NetBox::unavailable() {
+        return skip(need::NAMESPACES, why);
+    }
+    let Some(python) = real::find("python3") else { return };
+    for (mode, line, title) in [
+        ("large", 2_000_000, "the path carries no more than"),
+        ("metered", 100_000_000, "on each connection, or makes its answer no faster"),
+        ("pause", 100_000_000, ""),
+        ("large", 100_000_000, ""),
+    ] {
+        let net = NetBox::builder().rate(line).start().unwrap();
+        let ip = net.server().ip().to_string();
+        let server = net.server().run(|| Server::spawn(Command::new(&python), &[mode, &ip, "8000"])).unwrap();
+        let found = net.client().run(|| Found::of(&[&format!("http://{ip}:8000/a")])).unwrap();
+        if title.is_empty() {
+            found.is_not("bandwidth");
+        } else {
+            found.is("bandwidth", &["proved", "likely", "possible"]);
+            found.says(title);
+            found.is_not("server-think");
+        }
+        drop(server);
+    }
+}
+
+#[test]
 fn a_small_send_buffer_far_away() {
     if let Some(why) = NetBox::unavailable() {
         return skip(need::NAMESPACES, why);

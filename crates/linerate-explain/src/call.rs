@@ -109,6 +109,17 @@ pub struct Received {
     pub bytes: u32,
 }
 
+/// The connections at the server's port while a call waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Crowd {
+    /// In the accept queue.
+    pub waiting: u32,
+    /// Accepted.
+    pub accepted: u32,
+    /// Of these, with nothing unread and nothing under way.
+    pub idle: u32,
+}
+
 /// The windows and limits of HTTP/2 on a call's connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streamed {
@@ -180,6 +191,10 @@ pub struct Call {
     /// For a response that ends with its connection: how long after its last byte the peer closed
     /// that.
     pub closed_after: Option<Duration>,
+    /// Where it took long on a new connection, and the server is on this machine: the others there.
+    pub crowd: Option<Crowd>,
+    /// The share that gzip leaves of the beginning of its body, where that was asked for.
+    pub packs_to: Option<f64>,
     /// The activity of the server's process meanwhile, when it is on this machine and was named.
     pub server: Option<Box<crate::local::Spent>>,
 }

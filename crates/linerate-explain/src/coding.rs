@@ -1,8 +1,10 @@
 //! Checks that a body is what its Content-Encoding says. Pure functions.
 
-use std::io::Read;
+use std::io::{Read, Write};
 
+use flate2::Compression;
 use flate2::read::{DeflateDecoder, GzDecoder, ZlibDecoder};
+use flate2::write::GzEncoder;
 
 use crate::limits::{CODED_BYTES, UNPACKED_BYTES};
 
@@ -61,6 +63,13 @@ impl Coded {
     }
 }
 
+/// The share that gzip leaves of it.
+pub(crate) fn packed_share(content: &[u8]) -> Option<f64> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    gzip.write_all(content).ok()?;
+    Some(gzip.finish().ok()?.len() as f64 / content.len().max(1) as f64)
+}
+
 /// Why it cannot be unpacked.
 fn unpack(mut from: impl Read) -> Option<std::io::Error> {
     let (mut buffer, mut all) = ([0; 16 << 10], 0);
@@ -76,10 +85,7 @@ fn unpack(mut from: impl Read) -> Option<std::io::Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
-    use flate2::Compression;
-    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+    use flate2::write::{DeflateEncoder, ZlibEncoder};
 
     use super::*;
 

@@ -32,10 +32,17 @@ pub const SPEAKING: (f64, Duration) = (0.02, Duration::from_millis(150));
 /// Factor by which an experiment may take longer than its calls took so far. Reason: calls vary,
 /// and one that is cut is wasted.
 pub const MARGIN: f64 = 1.15;
-/// Time one call may take. Reason: two of them and the experiments that follow must fit the budget;
-/// a call that takes longer has shown where it hangs. Half of it, once a call hung on a new connection
-/// while those on a kept one were quick.
-pub const CALL_TIME: Duration = Duration::from_millis(4_000);
+/// Time one call may take. Reason: time-outs are 5 s more often than anything else, and a call that takes
+/// longer has shown where it hangs. Half of it, once a call hung: the experiments that follow must fit
+/// the budget.
+pub const CALL_TIME: Duration = Duration::from_millis(6_000);
+/// And at most this share of the budget.
+pub const CALL_SHARE: f64 = 0.4;
+/// Time a call gets where an earlier one was cut in the middle of a long body. Reason: it shows the rate,
+/// and the experiments that follow must fit the budget.
+pub const BODY_TIME: Duration = Duration::from_millis(1_500);
+/// Bytes of a body that are compressed to see what that would give. Reason: the time of it.
+pub const PACKED_BYTES: usize = 64 << 10;
 /// Time a call gets whose response is a stream of events without an end: this many times what its
 /// beginning took, and this long. Reason: nothing more is learnt from it.
 pub const STREAM: (f64, Duration) = (3.0, Duration::from_millis(200));

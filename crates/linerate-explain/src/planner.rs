@@ -20,7 +20,7 @@ use crate::rule::{Cause, Judgement, Judgements};
 use crate::shown::Arms;
 use crate::signs::new_connections::starved;
 use crate::signs::wait::WORK_MS;
-use crate::signs::{at_once, bursts, first, pace, path, scattered};
+use crate::signs::{at_once, bursts, first, flow, pace, path, scattered};
 use crate::times::{self, Part, Times};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -155,6 +155,8 @@ impl Planner {
         let streams = self.record.observed().filter(|c| c.answer().is_some_and(|a| a.endless));
         match streams.map(|c| c.total).max() {
             Some(begun) => (begun.mul_f64(share) + least).min(usual),
+            // So much of a body that comes too slowly to be waited for shows its rate.
+            None if self.record.observed().any(flow::was_coming) => usual.min(limits::BODY_TIME),
             None if usual == limits::CALL_TIME => {
                 let whole = usual.max(self.record.settings.budget / 5);
                 if self.hangs_on_new_connections(whole) { whole / 2 } else { whole }
@@ -322,7 +324,9 @@ impl Planner {
             .record
             .observed()
             .all(|c| c.failure().is_some_and(|f| matches!(f.why, Why::Refused | Why::Tls)));
-        if observed >= 2 && (over && observed >= 4 || hung >= 2 || refused) {
+        // The rate of a long body shows in a few calls, two of them on a kept connection.
+        let long = self.record.reused().len() >= 2 && self.record.observed().all(flow::owns);
+        if long || observed >= 2 && (over && observed >= 4 || hung >= 2 || refused) {
             self.queue.clear();
         }
     }

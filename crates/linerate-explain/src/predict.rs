@@ -22,9 +22,9 @@ const LEAST: usize = 2;
 
 /// The time of the call without the cause, where it can be predicted.
 pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
-    // How much of its work a server can be spared is not seen from outside, nor how long the way is
+    // How much of its work a server can be spared is not seen from outside, nor how much of a body, nor how long the way is
     // when a queue on it never empties; what is merely possible may take nothing away.
-    let unseen = ["server-think", "bufferbloat"].contains(&verdict.id());
+    let unseen = ["server-think", "bandwidth", "bufferbloat"].contains(&verdict.id());
     if unseen || verdict.proof() == Proof::Possible || verdict.fails() {
         return None;
     }

@@ -70,6 +70,12 @@ pub enum Experiment {
     /// At moments at which a server that stops at regular intervals lets calls through (1), and at
     /// those when it has just stopped (0).
     Timed,
+    /// Calls alone and two at once, for how much of their responses comes in a time.
+    Rate,
+    /// A part of the resource (`Range`).
+    Part,
+    /// What compression would make of the response.
+    Packed,
 }
 
 impl Experiment {
@@ -103,6 +109,9 @@ impl Experiment {
             Experiment::HeadOfLine => "calls at once on one and on several connections, as segments get lost",
             Experiment::Scattered => "calls at random times",
             Experiment::Timed => "calls at moments at which the server stops, and at others",
+            Experiment::Rate => "calls alone and two at once, for their rate",
+            Experiment::Part => "a part of the answer",
+            Experiment::Packed => "the answer compressed",
         }
     }
 
@@ -122,7 +131,10 @@ impl Experiment {
             | Experiment::Streams
             | Experiment::HeadOfLine
             | Experiment::Scattered
-            | Experiment::Timed => 0,
+            | Experiment::Timed
+            | Experiment::Rate
+            | Experiment::Part
+            | Experiment::Packed => 0,
             Experiment::Window => 200,
             Experiment::QuickAck => 10,
             Experiment::Dose => 160,
@@ -175,6 +187,8 @@ pub enum Variation {
     Gzip,
     /// `Accept-Encoding: identity`.
     Identity,
+    /// The first so many bytes of it (RFC 9110, section 14.2).
+    Range(u64),
     /// Another target on the same server.
     Target(String),
     /// At the server behind the proxy.
@@ -269,6 +283,8 @@ pub enum Probe {
     Call(Box<CallProbe>),
     /// Make this many calls at once, each on a connection of its own.
     Burst(u8),
+    /// Make this many calls at once on new connections, and cut each after that time.
+    Rate(u8, Duration),
     /// Several connections side by side, on each its calls one right after the other.
     SideBySide(Vec<Vec<CallProbe>>),
     /// Make a call on a new connection while this many idle ones, and no others, are held beside it;
@@ -289,7 +305,7 @@ impl Probe {
     pub fn calls(&self) -> usize {
         match self {
             Probe::Call(_) | Probe::Held(..) => 1,
-            Probe::Burst(n) => usize::from(*n),
+            Probe::Burst(n) | Probe::Rate(n, _) => usize::from(*n),
             Probe::SideBySide(lanes) => lanes.iter().map(Vec::len).sum(),
             Probe::Together(t) => usize::from(t.calls) * usize::from(t.rounds) + usize::from(t.connections),
             Probe::Scattered(times) => times.len(),
@@ -360,6 +376,8 @@ pub enum Observation {
     Call(Box<Call>),
     /// Of [`Probe::Burst`], in the order they ended.
     Burst(Vec<Call>),
+    /// Of [`Probe::Rate`].
+    Rate(Vec<Call>),
     /// Of [`Probe::SideBySide`], in its order.
     SideBySide(Vec<Vec<Call>>),
     /// Of [`Probe::Held`].

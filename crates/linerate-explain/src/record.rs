@@ -179,6 +179,7 @@ impl Record {
         self.given_up.contains(&experiment)
             || self.calls().any(|(probe, _)| probe.experiment == experiment)
             || self.entries.iter().any(together)
+            || experiment == Experiment::Rate && self.rates().next().is_some()
     }
 
     /// Whether calls at once were made.
@@ -191,6 +192,14 @@ impl Record {
     pub fn bursts(&self) -> impl Iterator<Item = &[Call]> {
         self.entries.iter().filter_map(|entry| match entry {
             (_, Observation::Burst(calls)) => Some(calls.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// Calls that were cut in the middle of their responses, alone and several at once.
+    pub fn rates(&self) -> impl Iterator<Item = &[Call]> {
+        self.entries.iter().filter_map(|entry| match entry {
+            (_, Observation::Rate(calls)) => Some(calls.as_slice()),
             _ => None,
         })
     }

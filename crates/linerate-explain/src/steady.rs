@@ -49,8 +49,8 @@ pub(crate) fn weigh(
 /// Calls of the same request, in order.
 fn alike(record: &Record) -> impl Iterator<Item = (&CallProbe, &Call)> {
     record.calls().filter(|(probe, _)| {
-        probe.experiment != Experiment::Redirect
-            && !matches!(probe.variation, Variation::Target(_) | Variation::Origin)
+        !matches!(probe.experiment, Experiment::Redirect | Experiment::Packed)
+            && !matches!(probe.variation, Variation::Target(_) | Variation::Origin | Variation::Range(_))
     })
 }
 

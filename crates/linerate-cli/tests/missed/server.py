@@ -61,9 +61,13 @@ def answer(stream, path):
         stream.sendall(b"HTTP/1.0 200 OK\r\n\r\nhello")
         time.sleep(0.5 if mode == "late" else 0)
         return stream.close()
-    whole = plain(b"x" * 120_000 if mode in ("sndbuf", "large") else b"hello")
+    whole = plain(b"x" * 120_000 if mode in ("sndbuf", "large", "pause", "metered") else b"hello")
     # In pieces, as most servers write: one write may overfill the buffer.
     for at in range(0, len(whole), 8192):
+        if mode == "pause" and at == 57_344:
+            time.sleep(0.3)
+        if mode == "metered" and at > 0:
+            time.sleep(8192 / 200_000)
         stream.sendall(whole[at : at + 8192])
 
 def timed(stream, path):

@@ -7,6 +7,7 @@
 //! what hides it, `asks` what it needs besides.
 
 mod accept_queue;
+mod bandwidth;
 mod bufferbloat;
 mod client_nagle;
 mod cold_start;
@@ -55,7 +56,7 @@ pub(crate) use ports_exhausted::NO_PORT;
 pub(crate) use time_wait::seen_in_packets;
 
 /// All of them, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 49] = [
+pub static ALL: [&Cause; 50] = [
     &stopped::CAUSE,
     &ports_exhausted::CAUSE,
     &name_lookup::TIMEOUT,
@@ -68,6 +69,7 @@ pub static ALL: [&Cause; 49] = [
     &redirects::CAUSE,
     &expect_continue::CAUSE,
     &h2_flow_control::CAUSE,
+    &bandwidth::CAUSE,
     &server_nagle::CAUSE,
     &cork::CAUSE,
     &client_nagle::CAUSE,

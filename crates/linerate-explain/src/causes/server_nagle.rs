@@ -14,6 +14,7 @@ use crate::evidence::{Grounds, Proof, Trial};
 use crate::probe::{Block, DOSES_MS, Experiment, Writes};
 use crate::record::{Record, median_of};
 use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
+use crate::signs::flow::{self, FlowShape};
 use crate::signs::pace::{self, Pace};
 use crate::signs::streams;
 use crate::stats::{Estimate, slope};
@@ -76,8 +77,10 @@ fn within(call: &Call) -> Duration {
 
 fn sign(record: &Record) -> bool {
     let reused = record.reused();
+    // A slow line pauses after each segment.
+    let by_line = |c: &Call| flow::shape(c, record.rtt_ms()).is_some_and(FlowShape::is_of_segments);
     // A busy machine spares some calls: two that pause are a sign, too.
-    let paused = reused.iter().filter(|c| ms(c.longest_gap()) >= PAUSE_MS).count();
+    let paused = reused.iter().filter(|c| ms(c.longest_gap()) >= PAUSE_MS && !by_line(c)).count();
     reused.len() >= 2 && (2 * paused >= reused.len() || paused >= 2)
 }
 
@@ -299,7 +302,8 @@ fn no_pause(record: &Record) -> Judgement {
     );
     // Half of the calls without a pause are what a machine does that reads late; one in four with
     // one is Nagle's.
-    let paused = reused.iter().filter(|c| ms(c.longest_gap()) >= PAUSE_MS).count();
+    let by_line = |c: &Call| flow::shape(c, record.rtt_ms()).is_some_and(FlowShape::is_of_segments);
+    let paused = reused.iter().filter(|c| ms(c.longest_gap()) >= PAUSE_MS && !by_line(c)).count();
     match reused.len() {
         0 | 1 => Judgement::Silent,
         all if 4 * paused >= all => Judgement::Open(format!(

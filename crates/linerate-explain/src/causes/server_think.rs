@@ -46,6 +46,8 @@ pub(super) static CAUSE: Cause = Cause {
             "rate-limit",
             // With a limit of connections, calls on several of them tell nothing of workers.
             "connection-limit",
+            // A line or a limiter spreads the body, and no work.
+            "bandwidth",
         ],
         wants,
         judge,
@@ -114,6 +116,9 @@ fn least_wait(record: &Record) -> (f64, usize) {
 
 /// A pause in the middle of the response that no round trip explains and no acknowledgement moves.
 fn pause(record: &Record, judged: &Judged<'_>) -> f64 {
+    if !matches!(judged.of("bandwidth"), Judgement::Silent | Judgement::RuledOut(_)) {
+        return 0.0;
+    }
     if apart_ms(record, judged).is_some() {
         return record.typical(|c| c.receive);
     }
@@ -132,7 +137,8 @@ fn pause(record: &Record, judged: &Judged<'_>) -> f64 {
 
 /// Pauses between the pieces of a response that the server makes itself.
 fn apart_ms(record: &Record, judged: &Judged<'_>) -> Option<f64> {
-    pieces::apart_ms(record).filter(|_| !judged.names("server-nagle-delayed-ack"))
+    let others = judged.names_any(&["server-nagle-delayed-ack", "bandwidth"]);
+    pieces::apart_ms(record).filter(|_| !others)
 }
 
 /// The part of the time to the first byte that our own client's Nagle took: another rule reports it.

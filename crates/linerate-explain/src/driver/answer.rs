@@ -7,7 +7,8 @@ use linerate_http::client::{Expect, HeadCache, HeadView, Limits, Part, ResponseR
 use linerate_http::h2::{self, Code};
 
 use crate::call::{Answer, Failure, KEPT_FIELDS, Stage, Why};
-use crate::coding::Coded;
+use crate::coding::{Coded, packed_share};
+use crate::limits::PACKED_BYTES;
 use crate::software::{LOOKS_LIKE, by_head};
 
 /// A response as it comes.
@@ -23,6 +24,8 @@ pub(super) struct Answering {
     content: u64,
     /// The content, where its coding can be checked.
     coded: Option<Coded>,
+    /// The beginning of the content, where it is to be compressed.
+    sample: Option<Vec<u8>>,
     /// Bytes behind the end of the response.
     behind: usize,
     /// It began before the request was sent.
@@ -43,6 +46,7 @@ impl Answering {
             bytes: 0,
             content: 0,
             coded: None,
+            sample: None,
             behind: 0,
             came_before: false,
             touched: false,
@@ -72,6 +76,7 @@ impl Answering {
                 Ok(Some(Part::Body(piece))) => {
                     self.content += piece.len() as u64;
                     look_at(&mut self.answer, &mut self.coded, piece);
+                    keep(&mut self.sample, piece);
                 }
                 Ok(Some(Part::Trailers(_))) => {}
                 Ok(Some(Part::End(end))) => {
@@ -104,6 +109,18 @@ impl Answering {
     pub(super) fn body(&mut self, piece: &[u8]) {
         self.content += piece.len() as u64;
         look_at(&mut self.answer, &mut self.coded, piece);
+        keep(&mut self.sample, piece);
+    }
+
+    /// Keep the beginning of the content, to see what compression would make of it.
+    pub(super) fn samples(&mut self, wanted: bool) {
+        self.sample = wanted.then(Vec::new);
+    }
+
+    /// The share that compression leaves of content that has no coding yet.
+    pub(super) fn packs_to(&self) -> Option<f64> {
+        let plain = self.answer.field("content-encoding").is_none();
+        self.sample.as_deref().filter(|sample| plain && !sample.is_empty()).and_then(packed_share)
     }
 
     fn whole(&mut self, reusable: bool, body_bytes: u64) {
@@ -297,6 +314,14 @@ impl Answering {
 /// in clear.
 fn is_tls(bytes: &[u8]) -> bool {
     matches!(bytes, [0x15 | 0x16, 3, 0..=4, ..])
+}
+
+/// Keeps the beginning of the content.
+fn keep(sample: &mut Option<Vec<u8>>, piece: &[u8]) {
+    if let Some(sample) = sample {
+        let room = PACKED_BYTES.saturating_sub(sample.len()).min(piece.len());
+        sample.extend_from_slice(&piece[..room]);
+    }
 }
 
 /// Checks a piece of content, and keeps what it tells.

@@ -26,6 +26,8 @@ pub(super) struct Plan {
     pub(super) writes: Writes,
     pub(super) waits_for_continue: bool,
     pub(super) patience: Duration,
+    /// Look at what compression would make of the response.
+    pub(super) packs: bool,
     /// Which HTTP a connection is to speak.
     pub(super) http: Http,
     /// The field block over HTTP/2; empty where HTTP/2 cannot carry the request.
@@ -161,6 +163,7 @@ impl Exchange<'_> {
     fn run(mut self) -> (Call, Option<Wire>) {
         let deadline = self.end.min(instrument::now() + self.plan.patience);
         let mut answer = Answering::new(self.plan.expect);
+        answer.samples(self.plan.packs);
         let began = instrument::now();
         // Our work between the handshake and the first write (asking the kernel for its counters)
         // is ours, not the call's.
@@ -189,6 +192,7 @@ impl Exchange<'_> {
         if self.call.acknowledged.is_none() {
             self.read_stamps(written);
         }
+        self.call.packs_to = answer.packs_to();
         if end.is_ok()
             && let Some(fault) = answer.fault()
         {

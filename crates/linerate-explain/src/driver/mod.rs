@@ -11,6 +11,7 @@ mod http;
 mod machine;
 mod packets;
 mod process;
+mod rate;
 mod scattered;
 mod streams;
 mod talk;
@@ -315,7 +316,7 @@ impl Film {
         let Some(recorder) = &mut self.recorder else { return };
         match observation {
             Observation::Call(call) => recorder.made([&**call]),
-            Observation::Burst(calls) => recorder.made(calls),
+            Observation::Burst(calls) | Observation::Rate(calls) => recorder.made(calls),
             Observation::SideBySide(lanes) => recorder.made(lanes.iter().flatten()),
             Observation::Held(held) => recorder.made([&held.call]),
             Observation::Together(rounds) => recorder.made(rounds.iter().flatten()),
@@ -391,6 +392,7 @@ impl Hands<'_> {
                 Observation::Call(Box::new(self.call(call)?))
             }
             Probe::Burst(n) => Observation::Burst(self.burst(*n)?),
+            Probe::Rate(n, cut) => Observation::Rate(self.rate(*n, *cut)?),
             Probe::SideBySide(lanes) => Observation::SideBySide(self.side_by_side(lanes)?),
             Probe::Held(n, time) => Observation::Held(Box::new(self.held(*n, *time)?)),
             Probe::Together(together) => Observation::Together(self.together(together)?),
@@ -500,6 +502,10 @@ impl Hands<'_> {
                 let coding = if *variation == Variation::Gzip { "gzip" } else { "identity" };
                 spec.fields.push(("Accept-Encoding".to_owned(), coding.to_owned()));
             }
+            Variation::Range(bytes) => {
+                spec.fields.retain(|(n, _)| !n.eq_ignore_ascii_case("range"));
+                spec.fields.push(("Range".to_owned(), format!("bytes=0-{}", bytes.saturating_sub(1))));
+            }
             Variation::Target(target) => spec.target.clone_from(target),
             Variation::Origin => {
                 if let Some(origin) = &self.request.origin {
@@ -557,6 +563,7 @@ impl Hands<'_> {
             writes: probe.writes,
             waits_for_continue: waits,
             patience: probe.patience,
+            packs: probe.experiment == Experiment::Packed,
         })
     }
 

@@ -242,6 +242,28 @@ pub(super) static PAGES: &[Page] = &[
         ],
     ),
     page(
+        "bandwidth",
+        "The answer is large, and it comes only so fast: the line to the caller carries no more, somebody shapes it, or the server has a limit for each \
+         connection. Bytes per second are the same from its beginning to its end, and twice the bytes take twice the time. Two calls at once tell whose \
+         limit it is: on a slow path each gets half, and where each connection has a limit both get all of it.",
+        &[
+            To("request"),
+            From("the beginning of the answer"),
+            Wait(2240.0, "560 kB at 2 Mbit/s"),
+            From("its end"),
+        ],
+        &[
+            fix(
+                "Go, JDK, Node, Python",
+                "compress answers (gzip, br, zstd) where they are text; fields and pages that callers ask for",
+            ),
+            fix(
+                "clouds",
+                "instances and gateways have a bandwidth of their own, some with credits that run out",
+            ),
+        ],
+    ),
+    page(
         "bufferbloat",
         "A queue on the way is long and full: somebody sends more than the link takes, and the router keeps it all instead of dropping early. Every packet \
          waits at the end of that queue, so each round trip takes long, for everybody.",

@@ -16,6 +16,7 @@ pub(super) fn experiments(probe: &Probe) -> Vec<Experiment> {
         Probe::Held(..) => vec![Experiment::Held],
         Probe::Together(t) => vec![t.experiment],
         Probe::Scattered(_) => vec![Experiment::Scattered],
+        Probe::Rate(..) => vec![Experiment::Rate],
         Probe::SideBySide(lanes) => lanes.iter().flatten().map(|c| c.experiment).take(1).collect(),
         _ => Vec::new(),
     }
@@ -67,6 +68,7 @@ impl Costs {
         let later = probe.pause + probe.levers.delayed_ack.unwrap_or_default();
         let spared = if probe.variation == Variation::WithoutExpect { self.held } else { 0.0 };
         let usual = if again { self.kept } else { self.fresh };
+        let usual = usual.min(probe.patience.as_secs_f64());
         // Twice the window is half of the round trips.
         let usual = if probe.window.is_some() { usual / 2.0 } else { usual };
         usual + later.as_secs_f64() - spared
@@ -77,6 +79,7 @@ impl Costs {
             Probe::Call(call) => self.call(call),
             // If they queue, the last one waits for all others.
             Probe::Burst(_) => 2.0 * self.fresh,
+            Probe::Rate(_, cut) => cut.as_secs_f64(),
             Probe::SideBySide(lanes) => {
                 lanes.iter().map(|lane| lane.iter().map(|c| self.call(c)).sum()).fold(0.0, f64::max)
             }

@@ -5,6 +5,7 @@ pub(crate) mod bursts;
 pub(crate) mod by_connection;
 pub(crate) mod congestion;
 pub(crate) mod first;
+pub(crate) mod flow;
 pub(crate) mod new_connections;
 pub(crate) mod pace;
 pub(crate) mod path;

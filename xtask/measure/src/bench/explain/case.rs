@@ -200,13 +200,14 @@ pub(crate) struct CaseNameServer {
 }
 
 /// Causes on the path: naming one of them is a false alarm if only the server takes time.
-pub(crate) const ON_THE_WAY: [&str; 29] = [
+pub(crate) const ON_THE_WAY: [&str; 30] = [
     "server-nagle-delayed-ack",
     "client-nagle-delayed-ack",
     "tiny-writes",
     "accept-queue",
     "syn-loss",
     "packet-loss",
+    "bandwidth",
     "path-jitter",
     "slow-start",
     "idle-restart",

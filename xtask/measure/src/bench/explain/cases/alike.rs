@@ -37,6 +37,16 @@ pub(super) static CASES: &[Case] = &[
         never: &["event-loop-blocked"],
         ..PLAIN
     },
+    // A large body on a line that is wide enough, and one that the server pauses in.
+    Case { name: "healthy-large", alike: true, path: "/bytes/560000", also: &["slow-start"], ..PLAIN },
+    Case {
+        name: "pause-in-the-body",
+        truth: "server-think",
+        alike: true,
+        server: CaseServer::Odd("pause"),
+        never: &["bandwidth"],
+        ..PLAIN
+    },
     // Paths that vary as Wi-Fi, mobile networks and VPNs do.
     Case { name: "healthy-jitter-5", alike: true, net: "--jitter 5ms", ..PLAIN },
     Case { name: "healthy-jitter-12", alike: true, net: "--jitter 12ms", never: &["server-think"], ..PLAIN },

@@ -17,6 +17,47 @@ pub(super) static CASES: &[Case] = &[
         fixed: Fixed::Net,
         ..PLAIN
     },
+    // A line that is narrow for what is sent on it.
+    Case {
+        name: "line-2mbit",
+        truth: "bandwidth",
+        net: "--rate down:2mbit",
+        path: "/bytes/560000",
+        also: &["packet-loss"],
+        never: &["server-think", "server-nagle-delayed-ack"],
+        fixed: Fixed::Net,
+        ..PLAIN
+    },
+    Case {
+        name: "line-10mbit",
+        truth: "bandwidth",
+        net: "--rate down:10mbit",
+        path: "/bytes/1000000",
+        also: &["packet-loss"],
+        never: &["server-think", "server-nagle-delayed-ack"],
+        fixed: Fixed::Net,
+        ..PLAIN
+    },
+    // A body that takes longer than anybody waits for.
+    Case {
+        name: "line-1mbit-cut",
+        truth: "bandwidth",
+        rtts: &[0],
+        net: "--rate down:1mbit",
+        path: "/bytes/5000000",
+        also: &["packet-loss"],
+        never: &["server-think"],
+        ..PLAIN
+    },
+    Case {
+        name: "limit-rate",
+        truth: "bandwidth",
+        server: CaseServer::Nginx("location / { limit_rate 200k; root www; }"),
+        path: "/half",
+        never: &["server-think", "server-nagle-delayed-ack"],
+        fixed: Fixed::Server(CaseServer::Nginx("location / { root www; }")),
+        ..PLAIN
+    },
     Case {
         name: "nagle-split",
         truth: "server-nagle-delayed-ack",

@@ -79,9 +79,11 @@ def answer(stream, late):
         return stream.close()
     if MODE == "cork":
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
-    body = b"x" * (120_000 if MODE == "sndbuf" else 40)
+    body = b"x" * (120_000 if MODE in ("sndbuf", "pause") else 40)
     whole = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n" % len(body) + body
     for at in range(0, len(whole), 8192):
+        if MODE == "pause" and at == 57_344:
+            time.sleep(0.3)
         stream.sendall(whole[at : at + 8192])
 
 
