@@ -16,6 +16,10 @@ pub struct Snapshot {
     pub throttled: Duration,
     /// Time the garbage collector took, when it is a JVM that tells.
     pub collected: Duration,
+    /// It has a collector that tells.
+    pub has_collector: bool,
+    /// Descriptors that are open, and how many may be.
+    pub files: Option<(u64, u64)>,
     /// Threads that are stopped by a signal or a debugger.
     pub stopped: u32,
 }
@@ -100,6 +104,10 @@ pub struct Spent {
     pub throttled: Duration,
     /// In the garbage collector.
     pub collected: Duration,
+    /// There is a collector that tells.
+    pub has_collector: bool,
+    /// Descriptors open after it, and how many may be.
+    pub files: Option<(u64, u64)>,
     /// Threads that were stopped by a signal or a debugger before and after the call, of all.
     pub stopped: u32,
     /// All threads after it.
@@ -112,6 +120,8 @@ impl Snapshot {
         let mut spent = Spent {
             throttled: self.throttled.saturating_sub(before.throttled),
             collected: self.collected.saturating_sub(before.collected),
+            has_collector: self.has_collector,
+            files: self.files,
             stopped: self.stopped.min(before.stopped),
             threads: u32::try_from(self.threads.len()).unwrap_or(u32::MAX),
             ..Spent::default()

@@ -158,11 +158,18 @@ impl Planner {
             // So much of a body that comes too slowly to be waited for shows its rate.
             None if self.record.observed().any(flow::was_coming) => usual.min(limits::BODY_TIME),
             None if usual == limits::CALL_TIME => {
-                let whole = usual.max(self.record.settings.budget / 5);
-                if self.hangs_on_new_connections(whole) { whole / 2 } else { whole }
+                let budget = self.record.settings.budget;
+                let whole = usual.min(budget.mul_f64(limits::CALL_SHARE)).max(budget / 5);
+                if self.hung(whole) || self.hangs_on_new_connections(whole) { whole / 2 } else { whole }
             }
             None => usual,
         }
+    }
+
+    /// A call had all that time and no answer.
+    fn hung(&self, whole: Duration) -> bool {
+        let timed_out = |c: &Call| c.failure().is_some_and(|f| f.why == Why::TimedOut);
+        self.record.observed().any(|c| timed_out(c) && c.total >= whole)
     }
 
     /// A call on a new connection was not answered, where those on a kept one are quick. Later ones
@@ -607,7 +614,9 @@ fn doubts(record: &Record) -> Vec<String> {
     let mut statuses: Vec<u16> = record.observed().filter_map(|c| c.answer()).map(|a| a.status).collect();
     statuses.sort_unstable();
     statuses.dedup();
-    if statuses.len() > 1 {
+    if let Some(words) = steady::one_of_many(record) {
+        doubts.push(words);
+    } else if statuses.len() > 1 {
         doubts.push(format!("the server does not answer alike: statuses {statuses:?}"));
     }
     if record.observed().any(|c| c.answer().is_some_and(|a| a.endless)) {

@@ -13,8 +13,17 @@ use crate::verdict::Verdict;
 use crate::words::say;
 
 /// Causes that lie before the server: what it does later does not touch them.
-const BEFORE: [&str; 6] =
-    ["dead-address", "dns-slow", "dns-timeout", "ipv6-fallback", "ports-exhausted", "stopped"];
+const BEFORE: [&str; 8] = [
+    "dead-address",
+    "dns-slow",
+    "dns-timeout",
+    // These are such changes, seen on the server's machine.
+    "fd-limit",
+    "ipv6-fallback",
+    "ports-exhausted",
+    "stopped",
+    "workers-held",
+];
 /// Causes that make calls differ.
 const CHANGES: [&str; 4] = ["bufferbloat", "periodic-stall", "pinned-to-busy-worker", "rate-limit"];
 /// Calls that must have failed one after the other, at the end, before that is a change.
@@ -66,13 +75,30 @@ fn statuses(record: &Record) -> Option<String> {
     by_status.retain(|_, n| *n > 0);
     let mut kinds: Vec<u16> = by_status.keys().map(|s| s / 100).collect();
     kinds.dedup();
-    if kinds.len() < 2 {
+    if kinds.len() < 2 || one_of_many(record).is_some() {
         return None;
     }
     let mut told: Vec<(usize, u16)> = by_status.into_iter().map(|(status, n)| (n, status)).collect();
     told.sort_by(|a, b| b.cmp(a));
     let told: Vec<String> = told.iter().map(|(n, status)| format!("{status} {n} times")).collect();
     Some(format!("the same request was answered {}", told.join(", ")))
+}
+
+/// Answers from which on another one among them says nothing of the others.
+const MANY: usize = 20;
+
+/// One answer of another kind among many, and more after it: it does not make the server another one.
+pub(crate) fn one_of_many(record: &Record) -> Option<String> {
+    let statuses: Vec<u16> = alike(record)
+        .filter(|(p, _)| p.variation == Variation::None)
+        .filter_map(|(_, c)| c.answer())
+        .map(|a| a.status)
+        .collect();
+    let usual = statuses.first().filter(|_| statuses.len() >= MANY)? / 100;
+    let mut others = statuses.iter().enumerate().filter(|(_, s)| **s / 100 != usual);
+    let (at, status) = others.next()?;
+    (others.next().is_none() && at + 1 < statuses.len())
+        .then(|| format!("one of {} answers had status {status}", statuses.len()))
 }
 
 /// The server responded at first, and then no more.

@@ -31,7 +31,14 @@ pub(super) static GC: Cause = Cause {
     verify: PID_AGAIN,
     rule: Rule::Alone {
         wants: nothing,
-        judge: |record| counter(record, &GC, "in the garbage collector (hsperfdata)", |s| s.collected),
+        judge: |record| {
+            // Of a program without a collector, or one that does not tell, nothing is known.
+            let tells = |s: &Spent| s.has_collector || !s.collected.is_zero();
+            if !watched(record).iter().any(|(_, s)| tells(s)) {
+                return Judgement::Silent;
+            }
+            counter(record, &GC, "in the garbage collector (hsperfdata)", |s| s.collected)
+        },
     },
 };
 

@@ -19,6 +19,7 @@ mod first_address;
 mod h2_flow_control;
 mod h2_head_of_line;
 mod h2_stream_limit;
+mod held;
 mod idle_restart;
 mod in_the_process;
 mod keep_alive_race;
@@ -40,6 +41,7 @@ mod server_nagle;
 mod server_queueing;
 mod server_send_buffer;
 mod server_think;
+mod slow_connect;
 mod slow_start;
 mod stopped;
 mod syn_loss;
@@ -56,7 +58,7 @@ pub(crate) use ports_exhausted::NO_PORT;
 pub(crate) use time_wait::seen_in_packets;
 
 /// All of them, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 50] = [
+pub static ALL: [&Cause; 53] = [
     &stopped::CAUSE,
     &ports_exhausted::CAUSE,
     &name_lookup::TIMEOUT,
@@ -82,10 +84,13 @@ pub static ALL: [&Cause; 50] = [
     &tls_slow_key::CAUSE,
     &time_wait::CAUSE,
     &accept_queue::CAUSE,
+    &held::DESCRIPTORS,
     &connection_limit::CAUSE,
+    &held::WORKERS,
     &pinned::CAUSE,
     &reverse_dns::CAUSE,
     &syn_loss::CAUSE,
+    &slow_connect::CAUSE,
     &request_held::ZERO_WINDOW,
     &request_held::SEND_BUFFER,
     &server_send_buffer::CAUSE,

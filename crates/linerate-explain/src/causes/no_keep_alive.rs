@@ -6,6 +6,7 @@
 
 use crate::call::Call;
 use crate::evidence::Grounds;
+use crate::probe::{Experiment, Lane};
 use crate::record::{Record, median_of};
 use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, nothing};
 use crate::verdict::Verdict;
@@ -50,10 +51,44 @@ fn closing(record: &Record) -> (usize, usize) {
     (closing, answered.len())
 }
 
+/// Share of calls that have to open their connection from which on the server closes too soon, and their
+/// least number.
+const SOON: (f64, usize) = (0.2, 2);
+
+/// Of the calls for which an earlier one had left a connection, those that had to open one all the same:
+/// that many, and of how many.
+fn reopened(record: &Record) -> Option<(usize, usize)> {
+    let kept = record.calls().filter(|(p, c)| {
+        p.experiment == Experiment::Observe
+            && matches!(p.lane, Lane::Kept(_))
+            && c.answer().is_some_and(|a| !a.endless)
+    });
+    let kept: Vec<&Call> = kept.map(|(_, c)| c).skip(1).collect();
+    let opened = kept.iter().filter(|c| c.fresh).count();
+    let often = opened >= SOON.1 && opened as f64 >= SOON.0 * kept.len() as f64;
+    (often && opened < kept.len()).then_some((opened, kept.len()))
+}
+
 fn judge(record: &Record) -> Judgement {
     let (closing, answered) = closing(record);
     if answered < 2 {
         return Judgement::Silent;
+    }
+    if let Some((opened, of)) = reopened(record) {
+        let connect = median_of(&record.fresh(), Call::opening);
+        let words = format!(
+            "{opened} of {of} calls that should have found their connection open had to open it: the server closes it after every {:.0} answers, \
+             and opening one takes {}",
+            1.0 + of as f64 / opened as f64,
+            say(connect)
+        );
+        // So much of them pay for it, on average.
+        let cost = connect * opened as f64 / of as f64;
+        let verdict = Verdict::new(&CAUSE, cost, Grounds::Counted { words, share: 1.0 });
+        return Judgement::Named(Box::new(
+            verdict
+                .titled("the server closes the connection after a few answers, so many calls open a new one"),
+        ));
     }
     if closing < answered {
         return match (closing, record.reused().len()) {

@@ -72,6 +72,10 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     let share = if counted > 0.0 { counted / excess.max(1e-6) } else { 0.85 };
     let verdict = Verdict::new(&CAUSE, cost, Grounds::Counted { words, share })
         .saying("counted by our kernel (tcpi_total_retrans while connecting)".to_owned());
+    // Where most calls lose segments, connections that are kept do not help: the path does.
+    let stand = record.reused();
+    let path_loses = !stand.is_empty() && 2 * stand.iter().filter(|c| c.lossy()).count() >= stand.len();
+    let verdict = if path_loses { verdict.behind() } else { verdict };
     Judgement::Named(Box::new(if lossy == 0 {
         verdict.saying(
             "calls on connections that stand lose nothing: it concerns SYNs (a limit on new connections, or a full accept queue: \

@@ -2,6 +2,7 @@
 
 mod answer;
 mod counters;
+mod crowd;
 mod disorder;
 mod dns;
 mod errors;
@@ -212,26 +213,27 @@ impl Looker {
         if std::mem::take(&mut self.wanted) && to.ip().is_loopback() {
             let holders = find::Holders::of(to);
             if let Some(pid) = holders.only() {
-                self.choose(pid, hands, planner);
+                self.choose(vec![pid], hands, planner);
             }
             self.holders = Some(holders);
         }
         if planner.record().calls_made() >= limits::CALLS_TO_FIND
-            && let Some(pid) = self.decide(hands)
+            && let Some(pids) = self.decide(hands)
         {
-            self.choose(pid, hands, planner);
+            self.choose(pids, hands, planner);
         }
     }
 
-    fn choose(&mut self, pid: u32, hands: &mut Hands<'_>, planner: &mut Planner) {
+    fn choose(&mut self, pids: Vec<u32>, hands: &mut Hands<'_>, planner: &mut Planner) {
+        let Some(pid) = pids.first().copied() else { return };
         self.found = true;
         self.watch = Some(view::Watch::new(pid, self.port));
-        hands.process = Some(process::Process::new(pid));
+        hands.process = Some(process::Process::together(pids));
         planner.found(pid);
     }
 
-    /// The one process that accepts, if it was not chosen before. Once.
-    fn decide(&mut self, hands: &Hands<'_>) -> Option<u32> {
+    /// The processes that accept, if they were not chosen before. Once.
+    fn decide(&mut self, hands: &Hands<'_>) -> Option<Vec<u32>> {
         let holders = self.holders.take()?;
         let ours = hands.open_ends();
         if let Some(pid) = holders.only() {
@@ -248,13 +250,15 @@ impl Looker {
             format!("{}{more}", some.join(", "))
         };
         match holders.found(&ours) {
-            find::Found::One(pid) => return Some(pid),
+            find::Found::One(pid) => return Some(vec![pid]),
             find::Found::Several(pids) => {
                 self.limit = Some(format!(
-                    "{} processes accept there ({}): --pid PID looks at one of them",
+                    "{} processes accept there ({}): their threads and their control group are looked at together, files and sockets are \
+                     those of the first; --pid PID looks at one of them",
                     pids.len(),
                     listed(&pids)
                 ));
+                return Some(pids);
             }
             find::Found::Unclear(pids) => {
                 self.limit = Some(format!(
@@ -270,7 +274,7 @@ impl Looker {
 
     /// With nothing to be compared any more it does not matter what looking costs.
     fn show(mut self, hands: &mut Hands<'_>, record: &Record, diagnosis: &mut Diagnosis, left: Duration) {
-        if let Some(pid) = self.decide(hands) {
+        if let Some(pid) = self.decide(hands).and_then(|pids| pids.first().copied()) {
             self.found = true;
             self.watch = Some(view::Watch::new(pid, self.port));
         }
@@ -598,7 +602,12 @@ impl Hands<'_> {
         let starved = exchange::waited_here();
         let (mut call, wire) = match kept {
             Some(kept) => exchange::again(kept, &plan, self.end),
-            None => exchange::anew(to, &probe.levers, speak, &plan, self.end),
+            None => std::thread::scope(|scope| {
+                let watcher = crowd::CrowdWatcher::begin(scope, to);
+                let (mut call, wire) = exchange::anew(to, &probe.levers, speak, &plan, self.end);
+                call.crowd = watcher.and_then(crowd::CrowdWatcher::end);
+                (call, wire)
+            }),
         };
         call.starved = exchange::waited_here().saturating_sub(starved);
         if call.answer().is_some_and(|a| a.endless) {

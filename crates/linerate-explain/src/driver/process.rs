@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::limits::THREADS;
+use crate::limits::{FILES, THREADS};
 use crate::local::{Snapshot, Thread, collected, groups, schedstat, throttled};
+use crate::process::file_limit;
 
-/// Where a process's counters are.
+/// Where a server's counters are: of its process, or of all that accept for it.
 #[derive(Debug)]
 pub(super) struct Process {
-    pid: u32,
+    pids: Vec<u32>,
     /// The control groups' files of it.
     stats: Vec<PathBuf>,
     /// The file of performance counters that a JVM shares.
@@ -19,48 +20,76 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn new(pid: u32) -> Process {
-        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        Process::together(vec![pid])
+    }
+
+    /// Processes of one server, which are looked at as one: their control group is the first one's.
+    pub(super) fn together(pids: Vec<u32>) -> Process {
+        let first = pids.first().copied().unwrap_or_default();
+        let text = fs::read_to_string(format!("/proc/{first}/cgroup")).unwrap_or_default();
         let stats = groups(&text)
             .into_iter()
             .map(|g| PathBuf::from(g).join("cpu.stat"))
             .filter(|p| p.is_file())
             .collect();
-        Process { pid, stats, perf: perf_file(pid) }
+        Process { pids, stats, perf: perf_file(first) }
     }
 
     pub(super) fn pid(&self) -> u32 {
-        self.pid
+        self.pids.first().copied().unwrap_or_default()
     }
 
     pub(super) fn look(&self) -> Snapshot {
         let throttled =
             self.stats.iter().filter_map(|p| fs::read_to_string(p).ok()).map(|t| throttled(&t)).max();
         let collected = self.perf.as_ref().and_then(|p| collected(&fs::read(p).ok()?));
-        let (threads, stopped) = self.threads();
+        let (mut threads, mut stopped) = (BTreeMap::new(), 0);
+        for pid in &self.pids {
+            let (more, halted) = threads_of(*pid);
+            threads.extend(more);
+            stopped += halted;
+        }
+        // The table of any one of them may be full.
+        let files = self.pids.iter().filter_map(|pid| files(*pid));
+        let files = files.max_by(|a, b| (a.0 * b.1.max(1)).cmp(&(b.0 * a.1.max(1))));
         Snapshot {
             threads,
             stopped,
+            files,
             throttled: throttled.unwrap_or_default(),
+            has_collector: collected.is_some(),
             collected: collected.unwrap_or_default(),
         }
     }
+}
 
-    /// All threads, and how many are stopped.
-    fn threads(&self) -> (BTreeMap<u32, Thread>, u32) {
-        let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return Default::default() };
-        let mut stopped = 0;
-        let one = |entry: fs::DirEntry| {
-            let id = entry.file_name().to_str()?.parse().ok()?;
-            let (ran, waited) = schedstat(&fs::read_to_string(entry.path().join("schedstat")).ok()?)?;
-            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-            let name = stat.get(stat.find('(')? + 1..stat.rfind(')')?).unwrap_or_default().to_owned();
-            let state = stat.get(stat.rfind(')')? + 1..).and_then(|rest| rest.trim_start().chars().next());
-            stopped += u32::from(matches!(state, Some('T' | 't')));
-            Some((id, Thread { name, ran, waited }))
-        };
-        let threads = tasks.flatten().take(THREADS).filter_map(one).collect();
-        (threads, stopped)
-    }
+/// Descriptors that are open, and how many may be.
+fn files(pid: u32) -> Option<(u64, u64)> {
+    let folder = format!("/proc/{pid}/fd");
+    // Since Linux 6.2 its size is their number.
+    let open = match fs::metadata(&folder).ok()?.len() {
+        0 => fs::read_dir(&folder).ok()?.take(FILES).count() as u64,
+        open => open,
+    };
+    let limit = file_limit(&fs::read_to_string(format!("/proc/{pid}/limits")).ok()?)?;
+    Some((open, limit))
+}
+
+/// All threads of a process, and how many are stopped.
+fn threads_of(pid: u32) -> (BTreeMap<u32, Thread>, u32) {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Default::default() };
+    let mut stopped = 0;
+    let one = |entry: fs::DirEntry| {
+        let id = entry.file_name().to_str()?.parse().ok()?;
+        let (ran, waited) = schedstat(&fs::read_to_string(entry.path().join("schedstat")).ok()?)?;
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let name = stat.get(stat.find('(')? + 1..stat.rfind(')')?).unwrap_or_default().to_owned();
+        let state = stat.get(stat.rfind(')')? + 1..).and_then(|rest| rest.trim_start().chars().next());
+        stopped += u32::from(matches!(state, Some('T' | 't')));
+        Some((id, Thread { name, ran, waited }))
+    };
+    let threads = tasks.flatten().take(THREADS).filter_map(one).collect();
+    (threads, stopped)
 }
 
 /// `hsperfdata_USER/PID` in the temporary folder that the process sees.

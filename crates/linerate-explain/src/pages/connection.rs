@@ -274,6 +274,23 @@ pub(super) static PAGES: &[Page] = &[
         )],
     ),
     page(
+        "slow-connect",
+        "Opening a connection takes far longer than a round trip on one that stands, though no SYN is lost. Something on the way treats the first packets of a \
+         connection in another way than all later ones: a firewall that asks somebody, a SYN proxy, a tunnel or a radio that has to wake up first.",
+        &[
+            To("SYN"),
+            Wait(400.0, "held on the way"),
+            From("SYN, ACK"),
+            To("request"),
+            Then(20.0, "a round trip"),
+            From("answer"),
+        ],
+        &[fix(
+            "macOS, Windows",
+            "endpoint protection and content filters look at each new connection: test without them",
+        )],
+    ),
+    page(
         "ports-exhausted",
         "Each connection to the same server takes a port of its own at the caller, out of some 28,000, and keeps it for a minute after it was closed \
          (TIME_WAIT). A program that opens a connection for each call uses them up; then none can be opened at all.",

@@ -120,6 +120,31 @@ pub(super) static PAGES: &[Page] = &[
         )],
     ),
     page(
+        "fd-limit",
+        "Each connection and each open file is a descriptor, and a process may have only so many (ulimit -n). When all are taken, the kernel still completes \
+         handshakes, and the server cannot accept what they opened: new calls hang or are closed at once, while those on connections that stand go on.",
+        &[
+            To("SYN"),
+            From("SYN, ACK: by the kernel"),
+            To("request"),
+            Wait(4000.0, "accept fails: too many open files"),
+        ],
+        &[fix("Linux", "prlimit --pid PID --nofile=65536 changes it while the process runs")],
+    ),
+    page(
+        "workers-held",
+        "The server has so many workers, each serves one connection, and all of them are taken: by clients that keep a connection open and send nothing, or by \
+         calls that wait for something behind the server. It has nothing to do, and a new connection waits until another one is let go.",
+        &[
+            To("SYN"),
+            From("SYN, ACK: by the kernel"),
+            To("request"),
+            Wait(5000.0, "until an idle connection is closed"),
+            From("answer"),
+        ],
+        &[fix("clients", "close connections that are not used for a while, and open no more than they need")],
+    ),
+    page(
         "connection-limit",
         "The server serves only so many connections at a time, and a connection that is idle counts. New ones wait until another is closed. Servers with a \
          process or thread for each connection are so: some idle browsers are enough to fill them.",

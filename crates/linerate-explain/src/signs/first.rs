@@ -5,7 +5,8 @@ use crate::probe::{Experiment, Lane};
 use crate::record::Record;
 use crate::stats::median;
 
-/// The first call beside later ones, milliseconds beside their connections.
+/// The first call beside later ones, as their caller waits for them: with lookup and connection, where
+/// they had to have them. Milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FirstCall {
     /// The very first call.
@@ -27,7 +28,9 @@ pub(crate) fn served(call: &Call) -> f64 {
 /// The very first call, where it got a response and nothing in the network explains its time.
 pub(crate) fn first(record: &Record) -> Option<&Call> {
     let call = record.observed().next()?;
-    (call.answer().is_some() && !call.syn_again() && !call.lossy()).then_some(call)
+    // Nor that others held the server's workers.
+    let behind_others = call.crowd.is_some_and(|crowd| crowd.waiting > 0 && crowd.accepted > 0);
+    (call.answer().is_some() && !call.syn_again() && !call.lossy() && !behind_others).then_some(call)
 }
 
 /// Calls after the first one with nothing changed, and without a pause before them.
@@ -43,7 +46,7 @@ pub(crate) fn rested(record: &Record) -> Vec<&Call> {
     paused.map(|(_, c)| c).collect()
 }
 
-/// Times of calls after a pause, whatever they were made for.
+/// Times of calls after a pause, whatever they were made for, without their connections.
 fn paused(record: &Record) -> Vec<f64> {
     let rests = [Experiment::Rested, Experiment::Paced, Experiment::Idle];
     let calls = record
@@ -55,10 +58,13 @@ fn paused(record: &Record) -> Vec<f64> {
 /// The three beside each other.
 pub(crate) fn seen(record: &Record) -> Option<FirstCall> {
     let first = record.observed().next().filter(|c| c.answer().is_some())?;
-    let times: Vec<f64> = later(record).into_iter().map(served).collect();
+    let times: Vec<f64> = later(record).into_iter().filter(|c| !c.fresh).map(|c| ms(c.total)).collect();
+    let times =
+        if times.is_empty() { later(record).into_iter().map(|c| ms(c.total)).collect() } else { times };
     let paused = paused(record);
+    let lookup = record.lookups().first().map_or(0.0, |l| ms(l.took));
     (!times.is_empty()).then(|| FirstCall {
-        first_ms: served(first),
+        first_ms: lookup + ms(first.total),
         later_ms: median(&times),
         after_pause_ms: (!paused.is_empty()).then(|| median(&paused)),
     })

@@ -154,7 +154,8 @@ pub(super) fn shares(d: &Diagnosis) -> Vec<(&'static str, f64)> {
         ("receive", ms(c.receive)),
         ("unexplained", ms(c.unexplained())),
     ];
-    all.into_iter().filter(|(name, ms)| *ms > 0.0 || *name == "unexplained").collect()
+    // Less than a microsecond is nothing that could be explained.
+    all.into_iter().filter(|(_, ms)| *ms >= 1e-3).collect()
 }
 
 fn cause_section(out: &mut String, d: &Diagnosis, i: usize, cause: &Verdict) {

@@ -1,0 +1,190 @@
+//! Calls on new connections wait or fail since the server has no place for them: its table of
+//! descriptors is full, or all its workers are held by other connections.
+//!
+//! Evidence, on the server's machine alone: the process has as many descriptors open as it may (`fd-limit`);
+//! connections wait in the accept queue while nothing happens on those that were accepted, and their
+//! number stays the same (`workers-held`).
+
+use crate::call::{Call, Crowd, Why, ms};
+use crate::evidence::{Grounds, Proof};
+use crate::probe::CallProbe;
+use crate::record::Record;
+use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, nothing, nothing_beside};
+use crate::stats::median;
+use crate::verdict::Verdict;
+use crate::words::say;
+
+pub(super) static DESCRIPTORS: Cause = Cause {
+    id: "fd-limit",
+    title: "the server has as many files and sockets open as it may, and accepts no more connections",
+    fixes: &[
+        Fix { software: "systemd", change: "LimitNOFILE=65536 in the unit" },
+        Fix {
+            software: "Docker, Kubernetes",
+            change: "--ulimit nofile=65536:65536; containerd's LimitNOFILE",
+        },
+        Fix { software: "nginx", change: "worker_rlimit_nofile at least twice worker_connections" },
+        Fix {
+            software: "any server",
+            change: "ulimit -n higher; ls -l /proc/PID/fd shows what is open: connections that nobody closes, files and pipes that leak",
+        },
+        Fix { software: "any server that many idle clients keep", change: "a shorter idle time-out" },
+    ],
+    verify: AGAIN,
+    rule: Rule::Alone { wants: nothing, judge: descriptors },
+};
+
+pub(super) static WORKERS: Cause = Cause {
+    id: "workers-held",
+    title: "all workers of the server are held by other connections, and new ones wait until one is let go",
+    fixes: &[
+        Fix {
+            software: "Apache httpd",
+            change: "the event MPM instead of prefork; KeepAliveTimeout 2; MaxRequestWorkers higher",
+        },
+        Fix {
+            software: "gunicorn",
+            change: "threads or an async worker class instead of sync; a proxy in front that keeps idle connections (nginx)",
+        },
+        Fix { software: "PHP-FPM", change: "pm.max_children higher; pm.status_path shows what they do" },
+        Fix {
+            software: "Tomcat, Jetty",
+            change: "the NIO connector, which has no thread for each idle connection; maxThreads higher where threads wait for something behind",
+        },
+        Fix {
+            software: "any server with a worker for each connection",
+            change: "an idle time-out of a second or two, or a proxy in front of it",
+        },
+    ],
+    verify: AGAIN,
+    rule: Rule::Beside {
+        hidden_by: &["fd-limit", "connection-limit"],
+        asks: &[],
+        wants: nothing_beside,
+        judge: workers,
+    },
+};
+
+/// A call on a new connection that takes longer waited for a place, milliseconds.
+const WAITED_MS: f64 = 100.0;
+/// Samples that show it, or the time that a single one waited, milliseconds.
+const ENOUGH: (usize, f64) = (2, 1_000.0);
+
+/// Calls on new connections that waited for long, or had no answer.
+fn kept_waiting(record: &Record) -> Vec<&Call> {
+    let late = |c: &Call| {
+        let gone = |why| matches!(why, Why::TimedOut | Why::Reset | Why::ClosedEarly | Why::Cut);
+        c.failure().map_or(ms(c.first_wait()) >= WAITED_MS, |f| gone(f.why))
+    };
+    let is_new = |(p, c): &(&CallProbe, &Call)| c.fresh && p.is_plain();
+    record.calls().filter(is_new).map(|(_, c)| c).filter(|c| late(c)).collect()
+}
+
+fn descriptors(record: &Record) -> Judgement {
+    let waited = kept_waiting(record);
+    let full: Vec<(&Call, (u64, u64))> = waited
+        .iter()
+        .filter_map(|c| Some((*c, c.server.as_deref()?.files?)))
+        .filter(|(_, (open, limit))| open >= limit)
+        .collect();
+    let Some((_, (_, limit))) = full.first() else { return Judgement::Silent };
+    let failed = full.iter().filter(|(c, _)| c.answer().is_none()).count();
+    let words = format!(
+        "in {} of {} calls on new connections that waited or failed, the process had {limit} of {limit} descriptors open (/proc/PID/fd): it cannot \
+         accept one more",
+        full.len(),
+        waited.len()
+    );
+    let cost = median(&full.iter().map(|(c, _)| ms(c.total)).collect::<Vec<_>>());
+    let share = full.len() as f64 / waited.len() as f64;
+    let verdict = Verdict::new(&DESCRIPTORS, cost, Grounds::Counted { words, share });
+    // One may be late for another reason at the same time.
+    let verdict = if full.len() < 2 { verdict.at_most(Proof::Likely) } else { verdict };
+    Judgement::Named(Box::new(if failed > 0 { verdict.failing() } else { verdict }))
+}
+
+fn workers(record: &Record, judged: &Judged<'_>) -> Judgement {
+    if judged.hides_it() {
+        return Judgement::Silent;
+    }
+    let waited = kept_waiting(record);
+    let crowds: Vec<(&Call, Crowd)> = waited.iter().filter_map(|c| Some((*c, c.crowd?))).collect();
+    let held: Vec<&(&Call, Crowd)> = crowds
+        .iter()
+        .filter(|(_, crowd)| crowd.waiting > 0 && crowd.accepted > 0 && crowd.idle == crowd.accepted)
+        .collect();
+    let most = held.iter().map(|(_, crowd)| crowd.accepted).max().unwrap_or(0);
+    let same = held.iter().filter(|(_, crowd)| crowd.accepted == most).count();
+    // What works or waits for a processor does not merely hold a place.
+    let busy = held.iter().any(|(c, _)| c.server.as_deref().is_some_and(|s| 4 * s.ran > c.total));
+    let long = held.iter().any(|(c, _)| ms(c.total) >= ENOUGH.1);
+    if same < ENOUGH.0 && !long || 2 * same < crowds.len() || busy {
+        return Judgement::Silent;
+    }
+    let waits = held.iter().map(|(_, crowd)| crowd.waiting).max().unwrap_or(0);
+    let words = format!(
+        "while {same} calls waited on new connections, {waits} of these stood in the accept queue; {most} connections were accepted, on none of \
+         them was anything unread or under way, and no more than these {most} were ever accepted (sock_diag)"
+    );
+    let cost = median(&held.iter().map(|(c, _)| ms(c.total)).collect::<Vec<_>>());
+    let verdict = Verdict::new(&WORKERS, cost, Grounds::Seen { words, alone: true }).at_most(Proof::Likely);
+    let verdict = verdict.saying(format!(
+        "a worker that waits for something behind it (a database) on each of these {most} looks the same; a new connection waits {}",
+        say(cost)
+    ));
+    let failed = held.iter().all(|(c, _)| c.answer().is_none());
+    Judgement::Named(Box::new(if failed { verdict.failing() } else { verdict }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::call::{Failure, Stage};
+    use crate::local::Spent;
+    use crate::probe::{Experiment, Lane, Observation, Probe};
+    use crate::record::Settings;
+    use crate::rule::Judgements;
+
+    const fn other(id: &'static str) -> Cause {
+        let rule = Rule::Alone { wants: nothing, judge: |_| Judgement::Silent };
+        Cause { id, title: "", fixes: &[], verify: AGAIN, rule }
+    }
+
+    /// What is named of two calls on new connections that hang, in this crowd, with so many descriptors.
+    fn named(crowd: Crowd, files: (u64, u64)) -> Vec<&'static str> {
+        static LIMIT: Cause = other("connection-limit");
+        let mut record = Record::new(Settings::default());
+        for _ in 0..2 {
+            let total = Duration::from_secs(4);
+            let failure = Failure { stage: Stage::Wait, why: Why::TimedOut, words: String::new() };
+            let server = Some(Box::new(Spent { files: Some(files), ..Spent::default() }));
+            let call = Call {
+                fresh: true,
+                total,
+                wait: total,
+                crowd: Some(crowd),
+                server,
+                end: Some(Err(failure)),
+                ..Call::default()
+            };
+            let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Fresh);
+            record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
+        }
+        let all: [&Cause; 3] = [&DESCRIPTORS, &WORKERS, &LIMIT];
+        let judgements = Judgements::new(&record, &all);
+        let is_named = |c: &&&Cause| matches!(judgements.of(c.id), Judgement::Named(_));
+        all.iter().filter(is_named).map(|c| c.id).collect()
+    }
+
+    #[test]
+    fn a_full_table_and_held_workers_are_told_apart() {
+        let held = Crowd { waiting: 1, accepted: 4, idle: 4 };
+        assert_eq!(named(held, (28, 28)), ["fd-limit"]);
+        assert_eq!(named(held, (28, 1024)), ["workers-held"]);
+        // It reads nothing at all.
+        assert_eq!(named(Crowd { idle: 1, ..held }, (28, 1024)), [""; 0]);
+        assert_eq!(named(Crowd { waiting: 0, ..held }, (28, 1024)), [""; 0]);
+    }
+}
