@@ -9,7 +9,7 @@ use linerate_http::client::RequestSpec;
 use linerate_load::plan::parts;
 use linerate_report::explain as report;
 
-use crate::args::{self, ExplainArgs, Process, Written};
+use crate::args::{self, ExplainArgs, LoadArgs, Process, Written};
 use crate::baseline;
 use crate::fault::{Exit, Fault};
 use crate::load::Interrupt;
@@ -17,7 +17,7 @@ use crate::load::output::Sink;
 use crate::load::route;
 use crate::load::target::{Place, Url, Wish};
 use crate::passive::{self, Wanted};
-use crate::{environment, terminal, tls_hints, why};
+use crate::{environment, pipelining, terminal, tls_hints, why};
 
 /// Runs the command.
 pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
@@ -32,16 +32,8 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
         args.url = Some(url);
     }
     let args = &args;
-    let (json, html) = (args.json.as_deref(), args.html.as_deref());
     if args.passive.is_asked(args.url.as_deref()) {
-        if args.baseline.is_some() {
-            return Err(Fault::input(
-                "--baseline compares calls that explain makes, and packets are no such calls",
-            )
-            .hint("give the URL: linerate explain --baseline FILE URL"));
-        }
-        let wanted = Wanted { budget: args.budget, json, html, quiet: args.quiet };
-        return passive::run(&args.passive, &wanted);
+        return watch(args);
     }
     let Some(url) = args.url.as_deref() else {
         return Err(Fault::input("there is no URL to explain")
@@ -49,12 +41,15 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
             .hint("or look at packets: linerate explain --pcap FILE, or --capture --port N"));
     };
     args.passive.refuse_beside_url().map_err(Fault::input)?;
+    if args.pipelining {
+        return does_pipelining_pay(args);
+    }
     let url = Url::parse(url)?;
     let request = request(args, &url)?;
     let mut settings = settings(args, &url, &request)?;
     let before = args.baseline.as_deref().map(|file| baseline::read(file, &settings)).transpose()?;
     settings.compares = before.as_ref().map(report::Baseline::parts).unwrap_or_default();
-    let (json, html) = passive::sinks(json, html)?;
+    let (json, html) = passive::sinks(args.json.as_deref(), args.html.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let quiet = args.quiet || !terminal::can_redraw();
     let mut interrupted = false;
@@ -198,6 +193,39 @@ fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings
         window: args.h2_window.unwrap_or(linerate_http::h2::WINDOW),
         ..Settings::default()
     })
+}
+
+/// Packets instead of calls.
+fn watch(args: &ExplainArgs) -> Result<Exit, Fault> {
+    if args.baseline.is_some() {
+        return Err(Fault::input(
+            "--baseline compares calls that explain makes, and packets are no such calls",
+        )
+        .hint("give the URL: linerate explain --baseline FILE URL"));
+    }
+    let (json, html) = (args.json.as_deref(), args.html.as_deref());
+    let wanted = Wanted { budget: args.budget, json, html, quiet: args.quiet };
+    passive::run(&args.passive, &wanted)
+}
+
+/// `--pipelining`: the request is sent many times.
+fn does_pipelining_pay(args: &ExplainArgs) -> Result<Exit, Fault> {
+    let method =
+        args.request.method.as_deref().unwrap_or(if args.request.body.is_some() { "POST" } else { "GET" });
+    if !matches!(method, "GET" | "HEAD") && !args.repeat_unsafe {
+        return Err(Fault::input(format!(
+            "--pipelining sends the request again and again, and {method} may do harm"
+        ))
+        .hint("--repeat-unsafe says that repeating it does none"));
+    }
+    let load = LoadArgs {
+        url: args.url.clone(),
+        request: args.request.clone(),
+        to: args.to.clone(),
+        tls: args.tls.clone(),
+        ..LoadArgs::default()
+    };
+    pipelining::run(&load, args.quiet)
 }
 
 /// The file that the diagnosis is written to as a document, where it can be read again.

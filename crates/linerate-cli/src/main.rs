@@ -16,6 +16,7 @@ mod lab;
 mod load;
 mod other_tools;
 mod passive;
+mod pipelining;
 mod proxy_hints;
 mod report;
 mod serve;

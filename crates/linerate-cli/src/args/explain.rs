@@ -31,6 +31,7 @@ Examples:
   linerate explain --json - http://127.0.0.1:8080/                   for a script
   linerate explain --json why.json http://127.0.0.1:8080/            keep it, mend what it names, and:
   linerate explain --baseline why.json http://127.0.0.1:8080/        is it gone?
+  linerate explain --pipelining http://127.0.0.1:8080/               does pipelining pay here, and what would?
   linerate explain --why server-nagle-delayed-ack                    what is that?
   linerate explain --pcap slow.pcap                                  what a capture shows
   linerate explain --pcap slow.pcap --keylog keys.log                and what is inside TLS
@@ -103,6 +104,16 @@ pub(crate) struct ExplainArgs {
 
     #[command(flatten)]
     pub(crate) tls: TlsFlags,
+
+    /// Say whether pipelining pays at the server, and what would: one request at a time, ten in a pipeline, ten connections and
+    /// HTTP/2, each for one and a half seconds
+    #[arg(
+        long,
+        requires = "url",
+        conflicts_with_all = ["pcap", "capture", "baseline", "json", "html", "why", "origin", "writes"],
+        help_heading = HOW
+    )]
+    pub(crate) pipelining: bool,
 
     #[command(flatten)]
     pub(crate) passive: PassiveArgs,
