@@ -86,11 +86,7 @@ impl Case {
             Fixed::Alone => Case { beside: &[], ..*self },
             Fixed::Flags(flags) => Case { flags, ..*self },
             Fixed::Sysctls(server_sysctls) => Case { client_sysctls: &[], server_sysctls, ..*self },
-            Fixed::Names => {
-                let name_server =
-                    Some(CaseNameServer { delay_ms: 0, v6: false, dead_first: false, dead_before: false });
-                Case { net: "", name_server, ..*self }
-            }
+            Fixed::Names => Case { net: "", name_server: Some(NAMES), ..*self },
             Fixed::Whole => Case { share: ServerCpus::Whole, ..*self },
         };
         Some(mended)
@@ -197,7 +193,13 @@ pub(crate) struct CaseNameServer {
     pub(crate) dead_first: bool,
     /// The resolver first asks another one, which never responds.
     pub(crate) dead_before: bool,
+    /// It never responds to questions for IPv6 addresses.
+    pub(crate) mute_v6: bool,
 }
+
+/// One that responds at once, for IPv4 alone.
+pub(crate) const NAMES: CaseNameServer =
+    CaseNameServer { delay_ms: 0, v6: false, dead_first: false, dead_before: false, mute_v6: false };
 
 /// Causes on the path: naming one of them is a false alarm if only the server takes time.
 pub(crate) const ON_THE_WAY: [&str; 30] = [

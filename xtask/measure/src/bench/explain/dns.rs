@@ -47,7 +47,8 @@ impl Dns {
             let mut buffer = [0; 512];
             while !told.load(Ordering::Relaxed) {
                 let Ok((n, from)) = socket.recv_from(&mut buffer) else { continue };
-                let Some(answer) = answer(&buffer[..n], addresses) else { continue };
+                let mute = how.mute_v6 && kind(&buffer[..n]) == Some(28);
+                let Some(answer) = answer(&buffer[..n], addresses).filter(|_| !mute) else { continue };
                 let later = socket.try_clone();
                 let delay = Duration::from_millis(how.delay_ms);
                 // Each reply waits for itself, so that two questions at once take as long as one.
@@ -74,6 +75,15 @@ impl Drop for Dns {
 
 /// The server's IPv4 address, a dead one before it, and its IPv6 address.
 type Addresses = (Ipv4Addr, Option<Ipv4Addr>, Option<Ipv6Addr>);
+
+/// The kind of records that a question is for.
+fn kind(question: &[u8]) -> Option<u16> {
+    let mut end = 12;
+    while *question.get(end)? != 0 {
+        end += usize::from(question[end]) + 1;
+    }
+    Some(u16::from_be_bytes(question.get(end + 1..end + 3)?.try_into().ok()?))
+}
 
 /// The reply to a question: an address of the right kind, or none.
 fn answer(question: &[u8], (v4, nobody, v6): Addresses) -> Option<Vec<u8>> {
@@ -118,6 +128,7 @@ mod tests {
         let a = answer(&ask(1), both).expect("an answer");
         assert_eq!((a[..2].to_vec(), a[7], &a[a.len() - 4..]), (vec![0x12, 0x34], 1, &[10, 99, 2, 1][..]));
         assert_eq!(answer(&ask(28), both).expect("an answer")[7], 1);
+        assert_eq!((kind(&ask(28)), kind(b"short")), (Some(28), None));
         assert_eq!(answer(&ask(28), (both.0, None, None)).expect("an answer")[7], 0, "no such address");
         let two = answer(&ask(1), (both.0, Some(Ipv4Addr::LOCALHOST), None)).expect("an answer");
         assert_eq!((two[7], &two[two.len() - 4..]), (2, &[10, 99, 2, 1][..]), "the dead one first");

@@ -1,7 +1,7 @@
 //! Faults on the connection and before it.
 
 use crate::bench::explain::case::{
-    BackgroundActivity, Case, CaseNameServer, CaseServer, Fixed, PLAIN, ServerCpus,
+    BackgroundActivity, Case, CaseNameServer, CaseServer, Fixed, NAMES, PLAIN, ServerCpus,
 };
 
 /// An upload, which `explain` repeats only when told that it may.
@@ -227,14 +227,23 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "dns-slow",
         truth: "dns-slow",
-        name_server: Some(CaseNameServer { delay_ms: 300, v6: false, dead_first: false, dead_before: false }),
+        name_server: Some(CaseNameServer { delay_ms: 300, ..NAMES }),
         fixed: Fixed::Names,
         ..PLAIN
     },
     Case {
         name: "dns-timeout",
         truth: "dns-timeout",
-        name_server: Some(CaseNameServer { delay_ms: 0, v6: false, dead_first: false, dead_before: true }),
+        name_server: Some(CaseNameServer { dead_before: true, ..NAMES }),
+        fixed: Fixed::Names,
+        ..PLAIN
+    },
+    // The resolver waits for a reply that never comes, though it has the other one.
+    Case {
+        name: "dns-mute-v6",
+        truth: "dns-timeout",
+        rtts: &[0],
+        name_server: Some(CaseNameServer { mute_v6: true, ..NAMES }),
         fixed: Fixed::Names,
         ..PLAIN
     },
@@ -242,7 +251,7 @@ pub(super) static CASES: &[Case] = &[
         name: "ipv6-dead",
         truth: "ipv6-fallback",
         net: "--drop ipv6=all",
-        name_server: Some(CaseNameServer { delay_ms: 0, v6: true, dead_first: false, dead_before: false }),
+        name_server: Some(CaseNameServer { v6: true, ..NAMES }),
         fixed: Fixed::Names,
         ..PLAIN
     },

@@ -64,6 +64,7 @@ mod tests {
             "rate-limit",
             "periodic-stall",
             "h2-stream-limit",
+            "fd-limit",
         ];
         for id in ON_THE_WAY.iter().chain(&in_the_server) {
             let excused = NOT_INJECTED.iter().any(|(other, _)| other == id);

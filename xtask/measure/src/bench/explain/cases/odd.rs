@@ -1,6 +1,6 @@
 //! Faults that were once missed, and oddities that were once taken for a fault.
 
-use crate::bench::explain::case::{Case, CaseNameServer, CaseServer, Fixed, PLAIN};
+use crate::bench::explain::case::{Case, CaseNameServer, CaseServer, Fixed, NAMES, PLAIN};
 
 pub(super) static CASES: &[Case] = &[
     Case { name: "cold-start", truth: "cold-start", server: CaseServer::Odd("cold"), cold: true, ..PLAIN },
@@ -25,7 +25,7 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "first-address-dead",
         truth: "dead-address",
-        name_server: Some(CaseNameServer { delay_ms: 0, v6: false, dead_first: true, dead_before: false }),
+        name_server: Some(CaseNameServer { dead_first: true, ..NAMES }),
         fixed: Fixed::Names,
         ..PLAIN
     },

@@ -1,12 +1,11 @@
 //! Faults in the server.
 
 use crate::bench::explain::case::{
-    BackgroundActivity, Case, CaseNameServer, CaseServer, Fixed, PLAIN, ServerCpus,
+    BackgroundActivity, Case, CaseNameServer, CaseServer, Fixed, NAMES, PLAIN, ServerCpus,
 };
 
 /// A name server that takes its time, for servers that look up who calls.
-const SLOW_NAMES: Option<CaseNameServer> =
-    Some(CaseNameServer { delay_ms: 200, v6: false, dead_first: false, dead_before: false });
+const SLOW_NAMES: Option<CaseNameServer> = Some(CaseNameServer { delay_ms: 200, ..NAMES });
 
 pub(super) static CASES: &[Case] = &[
     Case {
@@ -120,6 +119,16 @@ pub(super) static CASES: &[Case] = &[
         truth: "reverse-dns",
         server: CaseServer::Python("reverse"),
         name_server: SLOW_NAMES,
+        ..PLAIN
+    },
+    // All but one of its descriptors are taken.
+    Case {
+        name: "descriptors",
+        truth: "fd-limit",
+        alike: true,
+        server: CaseServer::Odd("full"),
+        pid: true,
+        never: &["server-think", "accept-queue"],
         ..PLAIN
     },
     Case {

@@ -1,6 +1,7 @@
 """A server with an oddity that is easily taken for another fault: odd.py PORT MODE."""
 
 import os
+import resource
 import socket
 import ssl
 import sys
@@ -107,9 +108,23 @@ def serve(stream):
 
 
 listener.listen(128)
+if MODE == "full":
+    # Room for one connection.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+    held = []
+    try:
+        while True:
+            held.append(open("/dev/null"))
+    except OSError:
+        held.pop().close()
 if MODE == "overflow":
     threading.Thread(target=overflow, daemon=True).start()
 if MODE == "lock":
     threading.Thread(target=holds_lock, daemon=True).start()
 while True:
-    threading.Thread(target=serve, args=listener.accept()[:1], daemon=True).start()
+    try:
+        connection = listener.accept()[0]
+    except OSError:
+        time.sleep(0.05)
+        continue
+    threading.Thread(target=serve, args=(connection,), daemon=True).start()
