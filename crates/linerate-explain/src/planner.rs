@@ -116,6 +116,11 @@ impl Planner {
         self.record.settings.pid_found = true;
     }
 
+    /// The server starts a process for each connection.
+    pub fn forks(&mut self) {
+        self.record.settings.forks = true;
+    }
+
     /// How long after the start the last probe must have ended. The driver cuts short what is under way then.
     pub fn until(&self) -> Duration {
         let budget = self.record.settings.budget;

@@ -48,6 +48,8 @@ pub struct Settings {
     pub find_pid: bool,
     /// It was found so, and not named.
     pub pid_found: bool,
+    /// It was seen to start a process for each connection.
+    pub forks: bool,
     /// Record the packets of our own calls, where that may be done.
     pub capture: bool,
     /// The server behind the proxy, as it is reported, where it was named.
@@ -92,6 +94,7 @@ impl Default for Settings {
             pid: None,
             find_pid: false,
             pid_found: false,
+            forks: false,
             capture: false,
             origin: None,
             compares: Vec::new(),

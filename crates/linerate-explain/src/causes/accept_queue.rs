@@ -115,8 +115,14 @@ fn too_many_at_once([at_once, alone]: [Resent; 2], lost: f64) -> Judgement {
 
 /// Where programs compete for this machine's processors, a server on it waits for one on some new
 /// connections, and longer for several at once. Slow accepting delays each of them. Else the reason why
-/// that is unclear.
+/// that is unclear. A server that starts a process for each connection works meanwhile.
 fn among_others(record: &Record, first: &[f64]) -> Option<String> {
+    if record.settings.forks {
+        return Some(format!(
+            "the server starts a process for each connection, and the first answer on one takes {}: that is its work, and no queue",
+            say(median(first))
+        ));
+    }
     let least = first.iter().copied().fold(f64::INFINITY, f64::min);
     (record.is_contended() && least < WAITED_MS).then(|| {
         format!(

@@ -93,6 +93,13 @@ impl Holders {
         accepting(&holders, &self.owners(ours))
     }
 
+    /// A child that did not have the listening socket before has a connection of ours: the server forks a
+    /// process for each.
+    pub(super) fn forks(&self, ours: &[SocketAddr]) -> bool {
+        let accepts = |pid: u32| self.all.iter().any(|(.., holder)| holder.pid == pid);
+        self.owners(ours).into_iter().any(|pid| !accepts(pid) && parent(pid).is_some_and(accepts))
+    }
+
     /// A process that has a connection of ours and not the listening socket: connections are handed
     /// on to it.
     pub(super) fn handed_to(&self, ours: &[SocketAddr]) -> Option<u32> {

@@ -217,9 +217,11 @@ impl Looker {
             }
             self.holders = Some(holders);
         }
-        if planner.record().calls_made() >= limits::CALLS_TO_FIND
-            && let Some(pids) = self.decide(hands)
-        {
+        let enough = planner.record().calls_made() >= limits::CALLS_TO_FIND;
+        if enough && self.holders.as_ref().is_some_and(|holders| holders.forks(&hands.open_ends())) {
+            planner.forks();
+        }
+        if enough && let Some(pids) = self.decide(hands) {
             self.choose(pids, hands, planner);
         }
     }
