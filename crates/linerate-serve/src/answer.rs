@@ -9,7 +9,7 @@ use linerate_http::server::RequestHead;
 use linerate_net::Time;
 use linerate_tls::TlsInfo;
 
-use crate::limits::{FILE_COUNTS_AS, LOGGED_LINE};
+use crate::limits::{FILE_COUNTS_AS, HEAD_COUNTS_AS, LOGGED_LINE};
 use crate::message::file_body::FileBody;
 use crate::message::stream::Streamed;
 
@@ -101,10 +101,13 @@ impl Answer {
         }
     }
 
-    /// Bytes of it that are ready and not handed over. A file counts as some.
+    /// Bytes of it that are ready and not handed over. A file counts as some, and so does the head of a
+    /// request that waits.
     pub(crate) fn ready_bytes(&self) -> usize {
         match self {
-            Answer::Waiting { .. } => 0,
+            Answer::Waiting { asked, .. } => {
+                asked.head.as_ref().map_or(0, |head| head.bytes().len() * HEAD_COUNTS_AS)
+            }
             Answer::Bytes { bytes, .. } => bytes.len(),
             Answer::Large { head, body, at, .. } => head.len() + body.len() - at,
             Answer::Stream { head, .. } => head.len(),

@@ -89,6 +89,19 @@ pub(crate) const AFTER_FIN: Duration = Duration::from_secs(1);
 /// Reason: a client that pipelines without end must not fill our memory with waiting handlers.
 pub(crate) const PIPELINED: usize = 64;
 
+/// A byte of a waiting request's head counts as so many bytes of a ready response. Reason: 64 heads of
+/// 32 KiB would be 2 MiB, and a connection is to cost 64 KiB.
+pub(crate) const HEAD_COUNTS_AS: usize = 4;
+
+/// Bytes of the heads of a connection's requests over HTTP/2 while those of all together are used up;
+/// beyond it, requests are refused, which clients may send again (RFC 9113 section 8.7). Reason: 4 KiB
+/// for each stream.
+pub(crate) const H2_HEADS: usize = 512 << 10;
+
+/// Bytes of them that do not count towards what all have together. Reason: heads as they usually are
+/// leave nobody less.
+pub(crate) const H2_HEADS_FREE: usize = 64 << 10;
+
 /// Unsent response bytes of one connection; beyond it, its next requests wait. Reason: small
 /// requests can ask for large responses faster than any wire takes them.
 pub(crate) const UNSENT: usize = 256 << 10;

@@ -505,6 +505,27 @@ fn a_client_that_has_gone_keeps_its_handler_for_a_second() {
     assert!(!there.seen().ended);
 }
 
+/// The heads of requests whose handlers wait are memory: of large ones, a pipeline has few.
+#[test]
+fn large_heads_of_a_pipeline_wait_to_be_read() {
+    let mut server = server(MemOptions { window: 8 << 20, ..MemOptions::default() }, Limits::default());
+    let request = |n: usize| {
+        let large = format!("GET /delay?100 HTTP/1.1\r\nHost: h\r\nX: {n}{}\r\n\r\n", "x".repeat(30_000));
+        large.into_bytes()
+    };
+    let large = Client::saying((0..64).flat_map(request).collect::<Vec<u8>>());
+    let small = Client::saying(get("/delay?100").repeat(64));
+    server.transport().dial(at(), large.clone());
+    run(&mut server, 50);
+    let waiting = server.counts().waiting;
+    assert!((1..=3).contains(&waiting), "{waiting} requests wait");
+    run(&mut server, 10_000);
+    assert_eq!(large.seen().codes().len(), 64, "all are answered in the end");
+    server.transport().dial(at(), small.clone());
+    run(&mut server, 50);
+    assert_eq!(server.counts().waiting, 64, "small ones all at once");
+}
+
 /// Unless such clients are to be waited for.
 #[test]
 fn a_half_closed_connection_can_be_kept() {

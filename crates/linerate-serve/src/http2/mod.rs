@@ -6,6 +6,7 @@ mod frames;
 mod stream;
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use linerate_http::h2::server::{Heads, Incoming, ResponseBlocks, Server, ServerOptions};
@@ -271,6 +272,22 @@ impl Session {
     /// Bytes of responses in memory that the client's windows keep back, asked of each stream.
     pub(crate) fn count_held(&self) -> usize {
         self.streams.iter().map(Stream::held).sum()
+    }
+
+    /// Bytes of the heads of its requests. Clients repeat themselves: a head that the stream before has
+    /// too is the same memory.
+    pub(crate) fn count_heads(&self) -> usize {
+        let begun = self.streams.iter().filter_map(|stream| stream.asked.head.as_ref());
+        let waiting = self.deferred.iter().filter_map(|deferred| deferred.request.head.as_ref().ok());
+        let mut last = None;
+        let mut bytes = 0;
+        for head in begun.chain(waiting) {
+            if last.is_none_or(|last| !Rc::ptr_eq(last, head)) {
+                bytes += head.bytes().len();
+            }
+            last = Some(head);
+        }
+        bytes
     }
 
     /// How many streams have a file open, or are opening one.

@@ -21,7 +21,7 @@ use proptest::prelude::*;
 
 use super::{Server, Wall};
 use crate::answer::Answer;
-use crate::limits::{FILES_OPEN, H2_HELD, UNSENT_SCARCE, UNSENT_TOGETHER};
+use crate::limits::{FILES_OPEN, H2_HEADS, H2_HELD, UNSENT_SCARCE, UNSENT_TOGETHER};
 use crate::message::stream::Failure;
 use crate::{BodyStream, FileRoot, Handler, Limits, Request, Response};
 
@@ -336,6 +336,41 @@ proptest! {
         prop_assert_eq!(world.held(), 0);
         prop_assert_eq!(world.most_files(), 0);
     }
+}
+
+/// Heads are memory as well. What a client is refused for them it may send again.
+#[test]
+fn heads_of_waiting_requests_keep_to_the_threads_limit() {
+    const CLIENTS: u64 = 90;
+    let mut world = world(1, Limits::default());
+    let query = "q".repeat(12_000);
+    let clients: Vec<Client> = (0..CLIENTS)
+        .map(|n| {
+            let paths = (0..STREAMS).map(|stream| format!("/wait/3600000/{stream}?{query}")).collect();
+            Client::new(paths, 65_535, 0, n)
+        })
+        .collect();
+    world.dial(&clients[0]);
+    world.run(100);
+    assert_eq!(
+        world.server.counts().waiting,
+        u64::from(STREAMS),
+        "while there is memory, nothing is refused"
+    );
+    clients[1..].iter().for_each(|client| world.dial(client));
+    world.run(500);
+    let (asked, held) = (CLIENTS as usize * STREAMS as usize * query.len(), world.held());
+    let most = UNSENT_TOGETHER + CLIENTS as usize * (H2_HEADS + 2 * query.len());
+    assert!(held > UNSENT_TOGETHER && held < most && most < asked, "{held} of {asked}, at most {most}");
+    let resets =
+        |client: &Client| (0..STREAMS as usize).filter_map(|n| client.got(n).reset).collect::<Vec<_>>();
+    let refused: Vec<u32> = clients.iter().flat_map(resets).collect();
+    assert!(!refused.is_empty() && refused.iter().all(|code| *code == Code::REFUSED_STREAM.0));
+    // The same head again is the same memory, and is refused by nobody.
+    let same = Client::new(vec!["/wait/10/5".to_owned(); 100], 65_535, 0, 1);
+    world.dial(&same);
+    world.run(500);
+    (0..100).for_each(|n| judge("/late/5", &same.got(n)));
 }
 
 /// A client that sends its FIN behind its requests.

@@ -16,7 +16,7 @@ use super::Engine;
 use crate::answer::Asked;
 use crate::connection::Connection;
 use crate::http2::{Deferred, Doing, Early, Fed, Pumped, REQUESTS, Session, Stream};
-use crate::limits::{H2_HELD, H2_PIECE, H2_ROUNDS};
+use crate::limits::{H2_HEADS, H2_HEADS_FREE, H2_HELD, H2_PIECE, H2_ROUNDS};
 use crate::tasks::Polled;
 use crate::{Handler, Response, access_log};
 
@@ -77,9 +77,9 @@ impl<H: Handler> Engine<H> {
         self.work(c).http2 = Some(session);
     }
 
-    /// Bytes that the client's windows keep back count as unsent ones do.
+    /// Bytes that the client's windows keep back count as unsent ones do, and so do large heads.
     fn count_held(&mut self, session: &mut Session) {
-        let held = session.count_held();
+        let held = session.count_held() + session.count_heads().saturating_sub(H2_HEADS_FREE);
         self.allowance.changed(session.counted, held);
         session.counted = held;
     }
@@ -135,6 +135,9 @@ impl<H: Handler> Engine<H> {
                 break;
             }
             match session.server.next(&mut rest, &mut self.http2.heads) {
+                Some(Event::Request(request)) if self.has_too_many_heads(session) => {
+                    session.server.reset(request.stream, Code::REFUSED_STREAM);
+                }
                 // Other frames are read on: they may open the windows that are waited for.
                 Some(Event::Request(request)) if session.held >= most && request.head.is_ok() => {
                     session.deferred.push_back(Deferred { request, early: Early::default() });
@@ -197,6 +200,11 @@ impl<H: Handler> Engine<H> {
             session.held = session.count_held();
         }
         begun
+    }
+
+    /// Whether the heads of a connection's requests take more than it may have while memory is scarce.
+    fn has_too_many_heads(&self, session: &Session) -> bool {
+        self.allowance.is_scarce() && session.count_heads() >= H2_HEADS
     }
 
     /// Passes on what has arrived of requests' bodies.
@@ -355,6 +363,7 @@ impl<H: Handler> Engine<H> {
     /// The connection is gone.
     pub(crate) fn forget_streams(&mut self, c: &mut Connection, why: u16) {
         if let Some(mut session) = c.work.as_mut().and_then(|work| work.http2.take()) {
+            session.deferred.clear();
             self.end_streams(&mut session, why);
             self.count_held(&mut session);
         }
