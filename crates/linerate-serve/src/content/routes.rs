@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use linerate_http::server::{Form, Method, push_decimal, reason};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::flows::Desk;
 use crate::message::body::BodyError;
@@ -30,6 +31,19 @@ const DELAY: u64 = 3_600_000;
 const COMPUTE: u64 = 100_000;
 /// Longest `/stream/N`, in lines. Reason: as for bytes.
 const LINES: u64 = 1 << 30;
+
+/// Bytes of a body to send back that are kept without a share. Reason: small bodies wait for nobody.
+const UNCOUNTED: usize = 16 << 10;
+/// KiB of larger bodies that a thread keeps. Reason: a thousand clients with 16 MiB each would take
+/// 16 GB.
+const KEPT_TOGETHER: usize = 64 << 10;
+/// The share of a body of unknown length, bytes. Reason: the usual limit of a body.
+const ANY: u64 = 16 << 20;
+
+thread_local! {
+    /// What is left of `KEPT_TOGETHER`.
+    static KEPT: Arc<Semaphore> = Arc::new(Semaphore::new(KEPT_TOGETHER));
+}
 
 /// The path that shows the connections of a user-space TCP.
 const FLOWS: &str = "/stats/flows";
@@ -117,7 +131,7 @@ impl Routes {
 
     /// The response, or the future of one that may have to wait.
     fn at_once(&self, request: Request) -> Result<Response, Waits> {
-        let method = request.method();
+        let method = request.head().method();
         match method {
             Method::Get | Method::Head | Method::Post => {}
             Method::Options => return Ok(allow(Response::status(204))),
@@ -226,10 +240,53 @@ fn split(path: &str) -> (&str, Option<u64>) {
     }
 }
 
+/// A body that is kept whole, with its share of what may be.
+struct Kept {
+    body: Bytes,
+    _share: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+/// The whole body of a request, `upper` or as it is. A large one waits, unread, for its share of what
+/// the thread keeps, which it holds until it is sent back.
+async fn kept(mut request: Request, upper: bool) -> Result<Bytes, BodyError> {
+    let announced = request.field("content-length").and_then(|bytes| bytes.parse::<u64>().ok());
+    let (mut pieces, mut bytes, mut share) = (Vec::new(), 0, None);
+    while let Some(piece) = request.body().next().await {
+        let piece = piece?;
+        bytes += piece.len();
+        pieces.push(piece);
+        if bytes > UNCOUNTED && share.is_none() {
+            let units = announced.unwrap_or(ANY).div_ceil(1 << 10).min(KEPT_TOGETHER as u64) as u32;
+            // It is never closed.
+            share = KEPT.with(Arc::clone).acquire_many_owned(units).await.ok();
+        }
+    }
+    let body = match &mut pieces[..] {
+        [one] if !upper => std::mem::take(one),
+        pieces => {
+            let mut all = pieces.concat();
+            if upper {
+                all.make_ascii_uppercase();
+            }
+            all.into()
+        }
+    };
+    Ok(match share {
+        Some(share) => Bytes::from_owner(Kept { body, _share: share }),
+        None => body,
+    })
+}
+
 /// Echoes the body, or reports what became of it.
-async fn echo(mut request: Request, upper: bool) -> Response {
-    match request.body().collect(usize::MAX).await {
-        Ok(body) if upper => Response::text(body.to_ascii_uppercase()),
+async fn echo(request: Request, upper: bool) -> Response {
+    match kept(request, upper).await {
+        Ok(body) if upper => Response::text(body),
         Ok(body) => Response::status(200).with_content_type("application/octet-stream").with_body(body),
         Err(BodyError::TooLarge { .. }) => status_page(413).closing(),
         Err(_) => status_page(400).closing(),
@@ -309,5 +366,43 @@ impl BodyStream for Repeat {
 
     fn length(&self) -> Option<u64> {
         Some(self.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// Large bodies that wait to be sent back take no more than their thread may have for them.
+    #[test]
+    fn large_bodies_to_send_back_wait_for_their_share() {
+        let large = || {
+            let pieces = vec![Bytes::from(vec![b'x'; 10_000]); 2];
+            let request = Request::builder("POST", "/upper").body_in_pieces(pieces).build().unwrap();
+            Box::pin(kept(request, true))
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        let mut ready = Vec::new();
+        while let Poll::Ready(body) = large().as_mut().poll(&mut context) {
+            ready.push(body.unwrap());
+        }
+        // Of unknown length, each counts as the longest.
+        assert_eq!(ready.len() as u64, (KEPT_TOGETHER as u64 * 1024) / ANY);
+        let mut waits = large();
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        // Small ones wait for nobody.
+        let small = Request::builder("POST", "/echo").body("abc").build().unwrap();
+        assert!(
+            matches!(Box::pin(kept(small, false)).as_mut().poll(&mut context), Poll::Ready(Ok(body)) if body == "abc")
+        );
+        // A part of a body has its share too.
+        let part = ready.pop().map(|body| body.slice(..3));
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        drop(part);
+        assert!(
+            matches!(waits.as_mut().poll(&mut context), Poll::Ready(Ok(body)) if body == "X".repeat(20_000))
+        );
     }
 }
