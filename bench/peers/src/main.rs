@@ -107,7 +107,7 @@ async fn axum(at: SocketAddr, nodelay: bool) -> Result<()> {
 }
 
 fn options(at: SocketAddr, io: Io) -> ServerOptions {
-    ServerOptions { listen: vec![at.into()], io, ..ServerOptions::default() }
+    ServerOptions { listen: vec![at.into()], threads: 1, io, ..ServerOptions::default() }
 }
 
 fn linerate_axum(at: SocketAddr, io: Io) -> Result<()> {

@@ -46,7 +46,8 @@ pub struct ServerOptions {
     pub tls: Option<ServerTls>,
     /// Exceptions from `tls`, by index in `listen`, continued in `sockets`; `None`: plain HTTP.
     pub tls_at: Vec<(usize, Option<ServerTls>)>,
-    /// Threads, each with its own loop, listeners and connections; 0 counts as 1.
+    /// Threads, each with its own loop, listeners and connections; 0: one for each core that this
+    /// process may use.
     pub threads: usize,
     /// CPUs to pin the threads to, in turn; none: not pinned.
     pub cores: Vec<usize>,
@@ -104,7 +105,7 @@ impl Default for ServerOptions {
             sockets: Vec::new(),
             tls: None,
             tls_at: Vec::new(),
-            threads: 1,
+            threads: 0,
             cores: Vec::new(),
             io: Io::default(),
             interface: None,
@@ -130,6 +131,15 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
+    /// The number of threads.
+    pub(crate) fn thread_count(&self) -> usize {
+        match self.threads {
+            // Where it cannot be known, one serves too.
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        }
+    }
+
     /// The transport to open.
     pub(crate) fn transport(&self) -> IoOptions {
         IoOptions {

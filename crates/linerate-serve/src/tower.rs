@@ -88,10 +88,15 @@ where
 struct ConnectionFacts {
     peer: Option<Peer>,
     tls: Option<Arc<TlsInfo>>,
+    /// What handlers around the service have added.
+    added: http::Extensions,
 }
 
 impl ConnectionFacts {
     fn put(self, extensions: &mut http::Extensions) {
+        if !self.added.is_empty() {
+            extensions.extend(self.added);
+        }
         if let Some(peer) = self.peer {
             extensions.insert(peer);
         }
@@ -170,20 +175,25 @@ where
         move |request: Request| Answering { state: bridge.begin(request), bridge: Rc::clone(&bridge) }
     }
 
-    fn told(&self, request: &Request) -> ConnectionFacts {
+    fn told(&self, request: &mut Request) -> ConnectionFacts {
+        let added = std::mem::take(request.extensions_mut());
         if !self.tells_peer {
-            return ConnectionFacts::default();
+            return ConnectionFacts { added, ..ConnectionFacts::default() };
         }
-        ConnectionFacts { peer: request.peer().map(Peer), tls: request.tls().cloned() }
+        ConnectionFacts { peer: request.peer().map(Peer), tls: request.tls().cloned(), added }
     }
 
-    fn begin(&self, request: Request) -> TowerState<S, S::Future> {
-        if let Some(offer) = request.offer() {
+    fn begin(&self, mut request: Request) -> TowerState<S, S::Future> {
+        if request.offer().is_some() {
+            let told = self.told(&mut request);
+            let Some(offer) = request.offer() else {
+                return TowerState::failed(500, &"the connection is gone");
+            };
             let service = self.service.borrow().clone();
             let begun = as_http_1_1(request.head());
             let upgrade = TakenConnection {
                 begun,
-                told: self.told(&request),
+                told,
                 draining: offer.draining.clone(),
                 websocket: request
                     .field("upgrade")
@@ -191,8 +201,8 @@ where
             };
             return TowerState::HandedOver(Box::pin(hand_over(service, upgrade)));
         }
-        let told = self.told(&request);
-        let (head, body, _) = request.into_parts();
+        let told = self.told(&mut request);
+        let (head, body) = request.into_parts();
         let same = match self.translated(&head) {
             Ok(same) => same,
             Err(error) => return TowerState::failed(400, &error),

@@ -210,3 +210,106 @@ fn the_library_does_not_print() {
     }
     assert!(seen > 40, "{seen} files");
 }
+
+/// The name of the thread that runs this, and of one that runs a task, a timer and blocking work.
+async fn threads(_: Request) -> Response {
+    let name = || std::thread::current().name().unwrap_or_default().to_owned();
+    let spawned = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(async { name() }))
+    });
+    let inline = tokio::task::block_in_place(name);
+    Response::text(format!("{inline} {}", spawned.await.unwrap()))
+}
+
+fn call(server: &linerate_serve::Handle) -> String {
+    let mut stream = TcpStream::connect(server.addr()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+/// What handlers spawn runs in the runtime that the server was started in; they themselves on its
+/// loops.
+#[test]
+fn handlers_use_the_runtime_of_the_caller() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("theirs")
+        .enable_all()
+        .build()
+        .unwrap();
+    let inside = runtime.block_on(async { spawn_with(ServerOptions::default(), || threads).unwrap() });
+    let outside = spawn_with(ServerOptions { threads: 2, ..ServerOptions::default() }, || threads).unwrap();
+    for (server, theirs) in [(&inside, "theirs"), (&outside, "tokio")] {
+        let names = call(server);
+        let (inline, spawned) = names.split_once(' ').unwrap();
+        assert!(inline.starts_with("serve-") && spawned == theirs, "{names}");
+    }
+    let stopped = runtime.block_on(inside.stop_when(async {}));
+    assert_eq!((stopped.requests, stopped.open), (1, 0));
+    // It goes on without the server.
+    assert_eq!(runtime.block_on(async { tokio::spawn(async { 7 }).await.unwrap() }), 7);
+}
+
+/// A current-thread runtime is driven by the caller's `block_on`.
+#[tokio::test]
+async fn a_current_thread_runtime_serves_handlers_while_it_waits() {
+    async fn slow(_: Request) -> Response {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let spawned = tokio::spawn(async { std::thread::current().id() }).await.unwrap();
+        Response::text(format!("{spawned:?}"))
+    }
+    let server = Arc::new(spawn_with(ServerOptions::default(), || slow).unwrap());
+    let theirs = Arc::clone(&server);
+    let called = tokio::task::spawn_blocking(move || call(&theirs)).await.unwrap();
+    assert_eq!(called, format!("{:?}", std::thread::current().id()));
+    let server = Arc::into_inner(server).unwrap();
+    assert_eq!(server.stop_when(async {}).await.requests, 1);
+}
+
+/// One loop per core is the default.
+#[test]
+fn there_is_a_loop_for_each_core() {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let server = spawn_with(ServerOptions::default(), || {
+        async |_: Request| Response::text(std::thread::current().name().unwrap_or_default().to_owned())
+    })
+    .unwrap();
+    let begun = Instant::now();
+    let mut seen = std::collections::BTreeSet::new();
+    // The kernel spreads connections by a hash.
+    while seen.len() < cores {
+        seen.insert(call(&server));
+        assert!(begun.elapsed() < Duration::from_secs(20), "{seen:?} of {cores}");
+    }
+    assert!((0..200).all(|_| seen.contains(&call(&server))), "there are no more than {seen:?}");
+}
+
+#[test]
+fn requests_carry_extensions_and_a_method_of_the_crate_http() {
+    #[derive(Clone, Debug, PartialEq)]
+    struct User(&'static str);
+    for method in ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"] {
+        let mut request = Request::builder(method, "/").build().unwrap();
+        assert_eq!(request.method().as_str(), method);
+        request.extensions_mut().insert(User("ann"));
+        assert_eq!(request.extensions().get(), Some(&User("ann")));
+    }
+    // A service behind a handler finds them.
+    let who = |axum::Extension(user): axum::Extension<User>| async move { user.0 };
+    let app: axum::Router = axum::Router::new().route("/", axum::routing::get(who));
+    let inner = linerate_serve::tower(app.with_state(()));
+    let inner = std::rc::Rc::new(inner);
+    let outer = move |mut request: Request| {
+        let inner = std::rc::Rc::clone(&inner);
+        async move {
+            request.extensions_mut().insert(User("ann"));
+            linerate_serve::Handler::call(&*inner, request).await
+        }
+    };
+    let mut response = testing::call(&outer, Request::builder("GET", "/").build().unwrap());
+    assert_eq!(testing::body(&mut response).unwrap(), "ann");
+}

@@ -67,7 +67,8 @@ fn a_call_over_tls_costs_little_more() {
         let identity = TlsIdentity::from_pem(("cert", cert.as_bytes()), ("key", key.as_bytes())).unwrap();
         let mut options = TlsOptions::new(identity);
         options.alpn = vec![alpn.into()];
-        let options = ServerOptions { tls: Some(options.build().unwrap()), ..ServerOptions::default() };
+        let options =
+            ServerOptions { tls: Some(options.build().unwrap()), threads: 1, ..ServerOptions::default() };
         let hello = |_: linerate::serve::Request| async { linerate::serve::Response::text("hello") };
         let server = linerate::serve::spawn_with(options, move || hello).unwrap();
         let builder = Client::builder(&format!("https://localhost:{}", server.addr().port()));

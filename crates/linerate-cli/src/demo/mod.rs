@@ -62,7 +62,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
     let interrupt = Interrupt::listen()?;
     let cores = machine::allowed_cores();
     let (server_core, client_core) = (cores[0], cores[cores.len() - 1]);
-    let options = ServerOptions { cores: vec![server_core], ..ServerOptions::default() };
+    let options = ServerOptions { threads: 1, cores: vec![server_core], ..ServerOptions::default() };
     let server = linerate_serve::spawn(options.clone()).map_err(not_started)?;
     // The sending threads inherit it, those of the baselines too.
     let _ = machine::pin_to_core(client_core);

@@ -423,8 +423,12 @@ pub(crate) fn cannot_listen(error: &io::Error) -> Fault {
 
 fn serve_metrics(at: &Address, server: &Handle) -> Result<Handle, Fault> {
     let (counter, metrics, live) = (server.counter(), server.metrics(), server.live_stats());
-    let options =
-        ServerOptions { listen: vec![at.clone()], drain: METRICS_DRAIN, ..ServerOptions::default() };
+    let options = ServerOptions {
+        listen: vec![at.clone()],
+        threads: 1,
+        drain: METRICS_DRAIN,
+        ..ServerOptions::default()
+    };
     spawn_with(options, move || {
         let (counter, metrics, live) = (counter.clone(), metrics.clone(), live.clone());
         move |request: Request| {

@@ -270,7 +270,7 @@ impl Site {
         if let Some(port) = page.redirect_to_https.filter(|_| is_plain) {
             return redirect(&request, port);
         }
-        let reads = matches!(request.method(), Method::Get | Method::Head);
+        let reads = matches!(request.head().method(), Method::Get | Method::Head);
         let routed = page.table.as_ref().and_then(|table| table.route(&request));
         let of_route = routed.as_ref().map(|routed| routed.fields.clone()).unwrap_or_default();
         let route = routed.as_ref().map(|routed| routed.route);
@@ -309,7 +309,7 @@ impl Site {
 
     /// Handles a request that matches no route of the table.
     async fn unrouted(&self, page: &Page, request: Request) -> Response {
-        let reads = matches!(request.method(), Method::Get | Method::Head);
+        let reads = matches!(request.head().method(), Method::Get | Method::Head);
         let routes = &self.0.plan.routes;
         if page.files.is_none() && !page.routes {
             return Response::explained(404, "nothing is here");

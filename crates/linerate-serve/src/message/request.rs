@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use linerate_http::server::{Method, RequestHead};
+use http::Method;
+use linerate_http::server::RequestHead;
 use linerate_tls::TlsInfo;
 
 use crate::Address;
@@ -17,7 +18,7 @@ use crate::message::upgrade::{Offer, Upgrade};
 /// use linerate_serve::{Method, Request, Response, testing};
 ///
 /// async fn upper(mut request: Request) -> Response {
-///     if request.method() != Method::Post {
+///     if request.method() != Method::POST {
 ///         return Response::status(405);
 ///     }
 ///     match request.body().collect(64 << 10).await {
@@ -40,11 +41,13 @@ pub struct Request {
     tls: Option<Arc<TlsInfo>>,
     /// It asks for another protocol, and the connection can be handed over.
     offer: Option<Box<Offer>>,
+    extensions: http::Extensions,
 }
 
 impl Request {
     pub(crate) fn new(head: Rc<RequestHead>, body: RequestBody, peer: SocketAddr) -> Request {
-        Request { head, body, peer, listener: None, tls: None, offer: None }
+        let extensions = http::Extensions::new();
+        Request { head, body, peer, listener: None, tls: None, offer: None, extensions }
     }
 
     /// Sets the address that accepted it.
@@ -80,14 +83,40 @@ impl Request {
         &self.head
     }
 
-    /// The head as shared with its reader, the body, and the client's address.
-    pub(crate) fn into_parts(self) -> (Rc<RequestHead>, RequestBody, SocketAddr) {
-        (self.head, self.body, self.peer)
+    /// The head as shared with its reader, and the body.
+    pub(crate) fn into_parts(self) -> (Rc<RequestHead>, RequestBody) {
+        (self.head, self.body)
     }
 
     /// The method.
     pub fn method(&self) -> Method {
-        self.head.method()
+        use linerate_http::server::Method as Known;
+        match self.head.method() {
+            Known::Get => Method::GET,
+            Known::Head => Method::HEAD,
+            Known::Post => Method::POST,
+            Known::Put => Method::PUT,
+            Known::Delete => Method::DELETE,
+            Known::Connect => Method::CONNECT,
+            Known::Options => Method::OPTIONS,
+            Known::Trace => Method::TRACE,
+            Known::Patch => Method::PATCH,
+            // The reader takes tokens alone, as this does.
+            Known::Other => {
+                Method::from_bytes(self.head.method_name().as_bytes()).expect("a method is a token")
+            }
+        }
+    }
+
+    /// What middleware has added to the request. A tower service finds it among its extensions (axum:
+    /// `Extension<T>`).
+    pub fn extensions(&self) -> &http::Extensions {
+        &self.extensions
+    }
+
+    /// The same, to add to.
+    pub fn extensions_mut(&mut self) -> &mut http::Extensions {
+        &mut self.extensions
     }
 
     /// The path, percent-encoded, without the query.

@@ -17,17 +17,25 @@ use tokio::sync::oneshot;
 
 /// The runtime for handlers' timers, sockets and `tokio::spawn`.
 ///
-/// If the server owns the runtime, tasks still running are dropped once the server has stopped.
+/// Handlers are polled inline by the server's loops, whatever is chosen here; the runtime has their
+/// timers, their sockets and what they spawn. If the server owns it, tasks still running are dropped
+/// once the server has stopped.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum TokioRuntime {
-    /// A runtime owned by the server, with as many workers as loops.
+    /// The runtime that the server is started in: `tokio::spawn`, `block_in_place` and timers of
+    /// handlers use it. Outside of any, as `PerLoop`. A `new_current_thread` runtime runs only inside
+    /// its `block_on`: end the server by [`Handle::stop_when`](crate::Handle::stop_when) there, since
+    /// handlers that wait for its timers cannot go on while [`Handle::stop`](crate::Handle::stop)
+    /// blocks it.
     #[default]
+    Caller,
+    /// A runtime owned by the server, with as many workers as loops.
     PerLoop,
     /// A runtime owned by the server, with this many workers; 0 counts as 1. A computing task
     /// blocks its worker for everything else.
     Workers(usize),
-    /// The caller's. It must be driven: a `new_current_thread` runtime runs only inside its
+    /// Another one. It must be driven: a `new_current_thread` runtime runs only inside its
     /// `block_on`.
     Handle(Handle),
 }
@@ -56,6 +64,10 @@ impl Beside {
     pub(crate) fn start(wanted: &TokioRuntime, loops: usize) -> io::Result<Beside> {
         let workers = match wanted {
             TokioRuntime::Handle(handle) => return Ok(Beside { handle: handle.clone(), kept: Kept::No }),
+            TokioRuntime::Caller => match Handle::try_current() {
+                Ok(handle) => return Ok(Beside { handle, kept: Kept::No }),
+                Err(_) => loops,
+            },
             TokioRuntime::PerLoop => loops,
             TokioRuntime::Workers(count) => *count,
         };

@@ -222,7 +222,7 @@ fn kernels_alone(options: &ServerOptions) -> io::Result<()> {
 /// chooses ports.
 fn prepare(options: &mut ServerOptions) -> io::Result<Prepared> {
     let steer = || Steer::Listen(options.listen.iter().filter_map(Address::tcp).collect());
-    let mut prepared = options.transport().prepare(options.threads.max(1), steer)?;
+    let mut prepared = options.transport().prepare(options.thread_count(), steer)?;
     for note in prepared.notes.drain(..) {
         options.notices.tell(&Notice::Interface(note));
     }

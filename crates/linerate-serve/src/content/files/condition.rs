@@ -62,7 +62,7 @@ pub(super) fn evaluate(request: &Request, now: &Validators, size: u64) -> Outcom
         return Outcome::NotModified;
     }
     // RFC 9110 section 14.2: only for GET.
-    let Some(range) = field("range").filter(|_| request.method() == Method::Get) else {
+    let Some(range) = field("range").filter(|_| request.head().method() == Method::Get) else {
         return Outcome::Whole;
     };
     let same = match field("if-range") {

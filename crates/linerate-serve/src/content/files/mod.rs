@@ -168,7 +168,7 @@ impl Files {
     pub async fn answer(self, request: Request) -> Response {
         match file_name(request.path()) {
             Ok(name) => self.answer_with(&name, request).await,
-            Err(_) if !matches!(request.method(), Method::Get | Method::Head) => {
+            Err(_) if !matches!(request.head().method(), Method::Get | Method::Head) => {
                 self.answer_with(b"", request).await
             }
             Err(status) => Response::explained(status, "no such file"),
@@ -177,7 +177,7 @@ impl Files {
 
     /// Responds with the file of this name.
     pub(crate) async fn answer_with(self, name: &[u8], request: Request) -> Response {
-        match request.method() {
+        match request.head().method() {
             Method::Get | Method::Head => {}
             Method::Options => return allow(Response::status(204)),
             _ => return allow(Response::explained(405, "files are read")),
@@ -288,11 +288,11 @@ impl Files {
             };
         }
         match &parts[..] {
-            [] => body(found, name, None, response, request.method()).await,
+            [] => body(found, name, None, response, request.head().method()).await,
             [part] => {
                 let range = format!("bytes {}-{}/{}", part.start, part.end - 1, found.size);
                 let _ = response.fields.add("content-range", range);
-                body(found, name, Some(part.clone()), response, request.method()).await
+                body(found, name, Some(part.clone()), response, request.head().method()).await
             }
             _ => several(found, name, parts, kind.name, response),
         }
