@@ -109,22 +109,36 @@ pub(crate) fn words(seen: &Seen, before: &[Seen]) -> String {
     said.join(" ")
 }
 
+/// The sentences about a row of a scenario, `beside` others to the same server.
+pub(crate) fn in_a_group(seen: &Seen, beside: &[Seen]) -> String {
+    if seen.rate_rps <= 0.0 {
+        return String::new();
+    }
+    let alone = beside.iter().find(|other| other.in_flight() <= 1.0);
+    let in_line = alone.filter(|alone| seen.one_after_another(alone)).map(|alone| in_line(seen, alone));
+    let said = in_line.into_iter().chain(limit(seen)).chain(better(seen, beside));
+    said.collect::<Vec<_>>().join(" ")
+}
+
+/// A pipeline whose responses come one after another.
+fn in_line(seen: &Seen, alone: &Seen) -> String {
+    let apart = |rate: f64| units::time_us(1e6 / rate, true);
+    format!(
+        "On each connection the responses came one after another, {} apart; one request at a time has one each {}. \
+         {} in flight gained nothing.",
+        apart(seen.rate_rps / f64::from(seen.connections)),
+        apart(alone.rate_rps),
+        seen.depth
+    )
+}
+
 /// What the way's own idea brought here.
 fn what(seen: &Seen, before: &[Seen]) -> String {
     let alone = before.first();
     let apart = |rate: f64| units::time_us(1e6 / rate, true);
     match (alone, seen.per_connection) {
         (None, _) => format!("One request at a time: a response each {}.", apart(seen.rate_rps)),
-        (Some(alone), _) if seen.one_after_another(alone) => {
-            let each = seen.rate_rps / f64::from(seen.connections);
-            format!(
-                "On each connection the responses came one after another, {} apart; one request at a time has \
-                 one each {}. {} in flight gained nothing.",
-                apart(each),
-                apart(alone.rate_rps),
-                seen.depth
-            )
-        }
+        (Some(alone), _) if seen.one_after_another(alone) => in_line(seen, alone),
         (_, Some(n)) => of_connections(seen, before, n),
         _ if seen.streams => of_streams(seen, before),
         (Some(alone), None) => {

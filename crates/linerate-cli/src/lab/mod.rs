@@ -2,6 +2,7 @@
 
 mod launch;
 mod rows;
+mod seen;
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -16,12 +16,14 @@ use linerate_report::lab;
 use linerate_report::schema::lab as schema;
 
 use super::launch::{Started, started};
+use super::seen;
 use crate::args::{LabArgs, LoadArgs};
 use crate::compare::{first_line, flags_of_load, one_run};
 use crate::environment;
 use crate::fault::Fault;
 use crate::load::{Interrupt, plan};
 use crate::terminal;
+use crate::ways::{self, Seen};
 
 /// Stands for the URL of a server that does not run yet.
 const NOT_YET: &str = "http://127.0.0.1:1/";
@@ -213,13 +215,29 @@ fn one_group(
     tell(args, "");
     let first: Option<Vec<RunFigures>> = rows.first().map(|r| r.runs.clone());
     warn(document, group, &rows);
-    let shown = |(i, ready): (usize, &ReadyRow<'_>)| shown(ready, group, first.as_deref().filter(|_| i > 0));
+    let words = words(&rows, document.server_cores.len());
+    let shown = |(i, ready): (usize, &ReadyRow<'_>)| schema::Row {
+        about: format!("{} {}", ready.row.about, words[i]).trim().to_owned(),
+        ..shown(ready, group, first.as_deref().filter(|_| i > 0))
+    };
     Ok(schema::Group {
         name: group.name.clone(),
         about: group.about.clone(),
         relay_ms: delay.map(|d| d.as_secs_f64() * 1e3),
         rows: rows.iter().enumerate().map(shown).collect(),
     })
+}
+
+/// What was seen of each row, beside the others of its server.
+fn words(rows: &[ReadyRow<'_>], server_cores: usize) -> Vec<String> {
+    let client = if server_cores == 0 { 0 } else { machine::allowed_cores().len() };
+    let cores = seen::Cores { server: server_cores, client };
+    let all: Vec<Seen> = rows.iter().map(|r| seen::of(&r.row.name, &r.plan, &r.runs, cores)).collect();
+    let others = |i: usize| {
+        let beside = rows.iter().enumerate().filter(|(j, r)| *j != i && r.row.server == rows[i].row.server);
+        beside.map(|(j, _)| all[j].clone()).collect::<Vec<_>>()
+    };
+    all.iter().enumerate().map(|(i, seen)| ways::in_a_group(seen, &others(i))).collect()
 }
 
 /// Runs the rows of a group in turns: forwards, then backwards.

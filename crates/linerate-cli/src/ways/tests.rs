@@ -151,3 +151,17 @@ fn a_wait_is_the_limit_only_where_its_rate_was_reached() {
     );
     assert!(said.contains("The limit was the server's core (99.0 % busy)"), "{said}");
 }
+
+#[test]
+fn a_row_of_a_scenario_says_its_limit_and_the_better_row() {
+    let alone = poll(50.0);
+    let pipe = row("pipes", (8, 250), 390.0, [0.02, 0.02]);
+    let said = in_a_group(&pipe, &[alone.clone(), row("threads", (100, 1), 4_900.0, [0.3, 0.2])]);
+    assert!(
+        said.contains("one after another") && said.contains("Better here: threads, 12.6 x its rate."),
+        "{said}"
+    );
+    let said = in_a_group(&row("other", (64, 1), 9_000.0, [0.2, 0.97]), &[]);
+    assert_eq!(said, "The limit was the server's core (97.0 % busy).");
+    assert_eq!(in_a_group(&Seen::default(), &[alone]), "");
+}
