@@ -58,8 +58,9 @@ pub const UNPACKED_BYTES: usize = 1 << 10;
 /// Interfaces of one pcapng section. Reason: their descriptions are kept.
 pub const INTERFACES: usize = 4096;
 
-/// VLAN tags before the network header. Reason: two are QinQ; more have no use.
-pub const VLAN_TAGS: usize = 4;
+/// Headers before TCP: of the link, VLAN tags, labels, tunnels within tunnels. Reason: four tags and
+/// three tunnels are 20; packets that nest deeper are made by hand.
+pub const HEADERS: u8 = 32;
 
 /// IPv6 extension headers before TCP. Reason: RFC 8200, section 4.1 knows six; a chain without end
 /// is an attack.

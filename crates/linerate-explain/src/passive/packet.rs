@@ -1,10 +1,12 @@
-//! A captured packet and the TCP segment in it: link, VLAN, IP and TCP headers come off.
+//! A captured packet and the TCP segment in it. [`headers`] takes off what is before TCP.
+
+mod headers;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use etherparse::{Ipv4HeaderSlice, Ipv6HeaderSlice, SingleVlanHeaderSlice, TcpHeaderSlice, TcpOptionElement};
+use etherparse::TcpHeaderSlice;
 
-use super::limits::{IPV6_EXTENSIONS, VLAN_TAGS};
+pub use headers::segment;
 
 /// The outermost header of a packet (the numbers are those of capture files,
 /// <https://www.tcpdump.org/linktypes.html>).
@@ -23,6 +25,14 @@ pub enum LinkType {
     LinuxSll2,
     /// Linux netfilter log (NFLOG).
     Nflog,
+    /// PPP, with or without its address and control bytes (PPP, PPP_SERIAL).
+    Ppp,
+    /// A PPPoE session, without the Ethernet header (PPP_ETHER).
+    PppoE,
+    /// Cisco HDLC: two bytes, then an EtherType (C_HDLC).
+    CiscoHdlc,
+    /// A label stack (MPLS).
+    Mpls,
     /// Another link type, whose packets are not read.
     Other(i32),
 }
@@ -37,6 +47,10 @@ impl LinkType {
             113 => LinkType::LinuxSll,
             276 => LinkType::LinuxSll2,
             239 => LinkType::Nflog,
+            9 | 50 => LinkType::Ppp,
+            51 => LinkType::PppoE,
+            104 => LinkType::CiscoHdlc,
+            219 => LinkType::Mpls,
             other => LinkType::Other(other),
         }
     }
@@ -125,9 +139,16 @@ pub struct Segment<'a> {
     pub mss: Option<u16>,
     /// Window scale, from a SYN's option.
     pub scale: Option<u8>,
+    /// The timestamp option (RFC 7323): the sender's clock, and the peer's that it echoes.
+    pub stamps: Option<(u32, u32)>,
+    /// The first two blocks of the SACK option (RFC 2018): each from its first byte to behind its
+    /// last.
+    pub sacks: [Option<(u32, u32)>; 2],
     /// The IPv4 identification, by which a packet that was captured twice is known; 0 where there
     /// is none.
     pub id: u16,
+    /// How many headers were before it: more inside a tunnel than outside.
+    pub depth: u8,
 }
 
 impl Segment<'_> {
@@ -150,161 +171,6 @@ pub enum Skip {
     Link(i32),
 }
 
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const TCP: u8 = 6;
-
-/// The TCP segment in a packet.
-///
-/// # Errors
-/// There is none; why.
-pub fn segment<'a>(packet: &Packet<'a>) -> Result<Segment<'a>, Skip> {
-    let cut = (packet.wire_len as usize).saturating_sub(packet.data.len());
-    let (kind, ip) = network(packet.link, packet.data)?;
-    match kind {
-        IPV4 => ipv4(ip, cut),
-        IPV6 => ipv6(ip, cut),
-        _ => Err(Skip::NotTcp),
-    }
-}
-
-fn be16(data: &[u8], at: usize) -> Result<u16, Skip> {
-    data.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]])).ok_or(Skip::Malformed)
-}
-
-fn after(data: &[u8], at: usize) -> Result<&[u8], Skip> {
-    data.get(at..).ok_or(Skip::Malformed)
-}
-
-/// The EtherType and what follows the link's header and VLAN tags.
-fn network(link: LinkType, data: &[u8]) -> Result<(u16, &[u8]), Skip> {
-    match link {
-        LinkType::Ethernet => untagged(be16(data, 12)?, after(data, 14)?),
-        LinkType::LinuxSll => untagged(be16(data, 14)?, after(data, 16)?),
-        LinkType::LinuxSll2 => untagged(be16(data, 0)?, after(data, 20)?),
-        LinkType::Raw => by_version(data),
-        // Families differ between systems (IPv6 is 10, 24, 28 or 30): the IP version says it
-        // better.
-        LinkType::Loopback => by_version(after(data, 4)?),
-        LinkType::Nflog => by_version(nflog(data)?),
-        LinkType::Other(number) => Err(Skip::Link(number)),
-    }
-}
-
-fn by_version(data: &[u8]) -> Result<(u16, &[u8]), Skip> {
-    match data.first().ok_or(Skip::Malformed)? >> 4 {
-        4 => Ok((IPV4, data)),
-        6 => Ok((IPV6, data)),
-        _ => Err(Skip::NotTcp),
-    }
-}
-
-fn untagged(mut kind: u16, mut data: &[u8]) -> Result<(u16, &[u8]), Skip> {
-    for _ in 0..VLAN_TAGS {
-        // 802.1Q, 802.1ad (QinQ), and what came before it.
-        if !matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
-            return Ok((kind, data));
-        }
-        let tag = SingleVlanHeaderSlice::from_slice(data).map_err(|_| Skip::Malformed)?;
-        kind = tag.ether_type().0;
-        data = &data[tag.slice().len()..];
-    }
-    Err(Skip::NotTcp)
-}
-
-/// The payload of a netfilter log packet: records of type, length and value. The lengths are in the
-/// byte order of the capturing machine, which the packet does not state: little-endian unless that
-/// makes no sense.
-fn nflog(data: &[u8]) -> Result<&[u8], Skip> {
-    nflog_payload(data, u16::from_le_bytes).or_else(|_| nflog_payload(data, u16::from_be_bytes))
-}
-
-fn nflog_payload(data: &[u8], read: fn([u8; 2]) -> u16) -> Result<&[u8], Skip> {
-    const PAYLOAD: u16 = 9;
-    let mut rest = after(data, 4)?;
-    while let Some((head, _)) = rest.split_first_chunk::<4>() {
-        let (len, kind) = (usize::from(read([head[0], head[1]])), read([head[2], head[3]]) & 0x7fff);
-        if len < 4 {
-            return Err(Skip::Malformed);
-        }
-        if kind == PAYLOAD {
-            return Ok(&rest[4..len.min(rest.len())]);
-        }
-        rest = after(rest, len.next_multiple_of(4))?;
-    }
-    Err(Skip::NotTcp)
-}
-
-fn ipv4(data: &[u8], cut: usize) -> Result<Segment<'_>, Skip> {
-    let header = Ipv4HeaderSlice::from_slice(data).map_err(|_| Skip::Malformed)?;
-    if header.protocol().0 != TCP {
-        return Err(Skip::NotTcp);
-    }
-    if header.is_fragmenting_payload() {
-        return Err(Skip::Fragment);
-    }
-    let start = header.slice().len();
-    let total = match usize::from(header.total_len()) {
-        // The card was to fill it in (segmentation offload): all there is.
-        0 => data.len() + cut,
-        total => total,
-    };
-    let wire = total.checked_sub(start).ok_or(Skip::Malformed)?;
-    let ends = |ports: (u16, u16)| {
-        (Endpoint::v4(header.source(), ports.0), Endpoint::v4(header.destination(), ports.1))
-    };
-    let id = header.identification();
-    tcp(&data[start..total.min(data.len()).max(start)], wire, ends).map(|s| Segment { id, ..s })
-}
-
-fn ipv6(data: &[u8], cut: usize) -> Result<Segment<'_>, Skip> {
-    const HEADER: usize = 40;
-    let header = Ipv6HeaderSlice::from_slice(data).map_err(|_| Skip::Malformed)?;
-    let total = match usize::from(header.payload_length()) {
-        0 => data.len() + cut,
-        payload => HEADER + payload,
-    };
-    let (mut next, mut at) = (header.next_header().0, HEADER);
-    for _ in 0..IPV6_EXTENSIONS {
-        let length = |unit: usize, more: usize| {
-            data.get(at + 1).map(|n| (usize::from(*n) + more) * unit).ok_or(Skip::Malformed)
-        };
-        let skip = match next {
-            TCP => break,
-            // Hop-by-hop, routing, destination, mobility: in units of 8 after the first 8.
-            0 | 43 | 60 | 135 => length(8, 1)?,
-            // Authentication: in units of 4 after the first 8.
-            51 => length(4, 2)?,
-            44 => fragment(data, at)?,
-            _ => return Err(Skip::NotTcp),
-        };
-        next = data[at];
-        at += skip;
-    }
-    if next != TCP {
-        return Err(Skip::NotTcp);
-    }
-    let wire = total.checked_sub(at).ok_or(Skip::Malformed)?;
-    let payload = data.get(at..total.min(data.len())).ok_or(Skip::Malformed)?;
-    let ends = |ports: (u16, u16)| {
-        (Endpoint::v6(header.source(), ports.0), Endpoint::v6(header.destination(), ports.1))
-    };
-    tcp(payload, wire, ends)
-}
-
-/// Bytes of an IPv6 fragment header (RFC 8200, section 4.5), when the whole packet follows it (RFC
-/// 6946).
-fn fragment(data: &[u8], at: usize) -> Result<usize, Skip> {
-    const HEADER: usize = 8;
-    let is_part = be16(data, at + 2)? & 0xfff9 != 0;
-    match data[at] {
-        _ if !is_part => Ok(HEADER),
-        // TCP, or a header that may come before it.
-        TCP | 51 | 60 | 135 => Err(Skip::Fragment),
-        _ => Err(Skip::NotTcp),
-    }
-}
-
 /// `wire`: bytes of header and data on the wire.
 fn tcp(
     data: &[u8],
@@ -315,30 +181,62 @@ fn tcp(
     let start = header.slice().len();
     let len = wire.checked_sub(start).and_then(|n| u32::try_from(n).ok()).ok_or(Skip::Malformed)?;
     let (src, dst) = ends((header.source_port(), header.destination_port()));
-    let flags = header.slice()[13];
-    let (mut mss, mut scale) = (None, None);
-    if flags & flag::SYN != 0 {
-        for option in header.options_iterator().map_while(Result::ok) {
-            match option {
-                TcpOptionElement::MaximumSegmentSize(n) => mss = Some(n),
-                TcpOptionElement::WindowScale(n) => scale = Some(n.min(14)),
-                _ => {}
-            }
-        }
-    }
-    Ok(Segment {
+    let mut segment = Segment {
         src,
         dst,
         seq: header.sequence_number(),
         ack: header.acknowledgment_number(),
-        flags,
+        flags: header.slice()[13],
         window: header.window_size(),
         len,
         data: &data[start..],
-        mss,
-        scale,
+        mss: None,
+        scale: None,
+        stamps: None,
+        sacks: [None; 2],
         id: 0,
-    })
+        depth: 0,
+    };
+    options(&mut segment, header.options());
+    Ok(segment)
+}
+
+fn be32(data: &[u8]) -> Option<u32> {
+    data.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+/// Reads the options that matter. A malformed one ends them.
+fn options(segment: &mut Segment<'_>, mut rest: &[u8]) {
+    const END: u8 = 0;
+    const NOTHING: u8 = 1;
+    let syn = segment.flags & flag::SYN != 0;
+    while let [kind, tail @ ..] = rest {
+        match *kind {
+            END => return,
+            NOTHING => {
+                rest = tail;
+                continue;
+            }
+            _ => {}
+        }
+        let Some(len) = tail.first().map(|n| usize::from(*n)).filter(|n| (2..=rest.len()).contains(n)) else {
+            return;
+        };
+        let value = &rest[2..len];
+        match (*kind, value) {
+            (2, [a, b]) if syn => segment.mss = Some(u16::from_be_bytes([*a, *b])),
+            (3, [n]) if syn => segment.scale = Some((*n).min(14)),
+            (5, blocks) => {
+                let block = |b: &[u8]| Some((be32(b)?, be32(b.get(4..)?)?));
+                for (place, bytes) in segment.sacks.iter_mut().zip(blocks.chunks_exact(8)) {
+                    *place = block(bytes);
+                }
+            }
+            (8, stamps) if stamps.len() == 8 => segment.stamps = be32(stamps).zip(be32(&stamps[4..])),
+            _ => {}
+        }
+        rest = &rest[len..];
+    }
 }
 
 #[cfg(test)]

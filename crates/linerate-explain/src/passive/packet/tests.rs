@@ -128,3 +128,140 @@ fn a_length_left_to_the_card_is_what_there_is() {
     offloaded[2..4].fill(0);
     assert_eq!(decode(LinkType::Raw, &offloaded).map(|s| s.1), Ok(5));
 }
+
+/// Around `inner`: IPv4 of that protocol.
+fn in_v4(protocol: u8, inner: &[u8]) -> Vec<u8> {
+    let mut p = vec![0x45, 0];
+    p.extend((20 + inner.len() as u16).to_be_bytes());
+    p.extend([0, 0, 0, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
+    p.extend(inner);
+    p
+}
+
+/// UDP to that port.
+fn in_udp(port: u16, inner: &[u8]) -> Vec<u8> {
+    let mut p = vec![0xc0, 0];
+    p.extend(port.to_be_bytes());
+    p.extend((8 + inner.len() as u16).to_be_bytes());
+    p.extend([0, 0]);
+    p.extend(inner);
+    in_v4(17, &p)
+}
+
+#[test]
+fn tunnels_come_off() {
+    let wanted = Ok(("10.0.0.1:40000".to_owned(), 2, b"hi".to_vec()));
+    let ip = v4(b"hi");
+    let frame = ethernet(&[], [8, 0], &ip);
+    let vxlan = [&[8, 0, 0, 0, 0, 0, 42, 0][..], &frame].concat();
+    let gre = |head: &[u8], inner: &[u8]| in_v4(47, &[head, inner].concat());
+    let eth = |packet: &[u8]| ethernet(&[], [8, 0], packet);
+    let cases: &[(&str, LinkType, Vec<u8>)] = &[
+        ("VXLAN", LinkType::Ethernet, eth(&in_udp(4789, &vxlan))),
+        ("VXLAN of Linux before", LinkType::Raw, in_udp(8472, &vxlan)),
+        ("VXLAN-GPE", LinkType::Raw, in_udp(4790, &[&[12, 0, 0, 1, 0, 0, 0, 0][..], &ip].concat())),
+        ("Geneve", LinkType::Raw, in_udp(6081, &[&[0, 0, 0x65, 0x58, 0, 0, 1, 0][..], &frame].concat())),
+        (
+            "Geneve with options",
+            LinkType::Raw,
+            in_udp(6081, &[&[1, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0, 0][..], &ip].concat()),
+        ),
+        ("GRE", LinkType::Raw, gre(&[0, 0, 8, 0], &ip)),
+        (
+            "GRE with checksum, key and number",
+            LinkType::Raw,
+            gre(&[0xb0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1], &ip),
+        ),
+        ("GRE of frames", LinkType::Raw, gre(&[0, 0, 0x65, 0x58], &frame)),
+        ("ERSPAN", LinkType::Raw, gre(&[0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 0, 0, 0, 0, 0, 0, 0], &frame)),
+        ("PPTP", LinkType::Raw, gre(&[0x30, 1, 0x88, 0x0b, 0, 4, 0, 1, 0, 0, 0, 1, 0xff, 3, 0, 0x21], &ip)),
+        ("IP in IP", LinkType::Raw, in_v4(4, &ip)),
+        ("IP in IP in IP", LinkType::Raw, in_v4(4, &in_v4(4, &ip))),
+        (
+            "PPPoE",
+            LinkType::Ethernet,
+            ethernet(
+                &[],
+                [0x88, 0x64],
+                &[&[0x11, 0, 0, 7, 0, ip.len() as u8 + 2, 0, 0x21][..], &ip, &[0; 4]].concat(),
+            ),
+        ),
+        ("PPP", LinkType::Ppp, [&[0xff, 3, 0, 0x21][..], &ip].concat()),
+        ("MPLS", LinkType::Ethernet, ethernet(&[], [0x88, 0x47], &[&[0, 1, 1, 64][..], &ip].concat())),
+        (
+            "MPLS of two labels",
+            LinkType::Ethernet,
+            ethernet(&[], [0x88, 0x47], &[&[0, 1, 0, 64, 0, 2, 1, 64][..], &ip].concat()),
+        ),
+        (
+            "a frame in MPLS",
+            LinkType::Ethernet,
+            ethernet(&[], [0x88, 0x47], &[&[0, 1, 1, 64, 0, 0, 0, 0][..], &frame].concat()),
+        ),
+        (
+            "four tags",
+            LinkType::Ethernet,
+            ethernet(&[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 0x81, 0, 0, 7, 0x91, 0, 0, 8], [8, 0], &ip),
+        ),
+        (
+            "SNAP",
+            LinkType::Ethernet,
+            ethernet(&[], [0, 60], &[&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0][..], &ip].concat()),
+        ),
+        ("802.1ah", LinkType::Ethernet, ethernet(&[], [0x88, 0xe7], &[&[0; 4][..], &frame].concat())),
+    ];
+    for (name, link, packet) in cases {
+        assert_eq!(decode(*link, packet), wanted, "{name}");
+        // Cut anywhere, it is what is left, or an error.
+        for n in 0..packet.len() {
+            let _ = decode(*link, &packet[..n]);
+        }
+    }
+    let six = v6(b"hi", 6, &[]);
+    assert_eq!(decode(LinkType::Raw, &in_v4(41, &six)).map(|s| s.0), Ok("[::1]:40000".to_owned()));
+    assert_eq!(decode(LinkType::Raw, &in_udp(53, &vxlan)), Err(Skip::NotTcp));
+}
+
+/// A packet that nests without end is left.
+#[test]
+fn nesting_is_bounded() {
+    let nested = |n: usize| (0..n).fold(v4(b"hi"), |inner, _| in_v4(4, &inner));
+    assert!(decode(LinkType::Raw, &nested(20)).is_ok());
+    assert_eq!(decode(LinkType::Raw, &nested(40)), Err(Skip::NotTcp));
+    let tags: Vec<u8> = [0x81, 0, 0, 5].repeat(200);
+    assert_eq!(decode(LinkType::Ethernet, &ethernet(&tags, [8, 0], &v4(b"hi"))), Err(Skip::NotTcp));
+}
+
+/// On a machine with a tunnel each packet is captured on both of its interfaces.
+#[test]
+fn inside_and_outside_of_a_tunnel_is_one_packet() {
+    use crate::passive::{Limits, Observer};
+
+    let inner = v4(b"GET / HTTP/1.1\r\n\r\n");
+    let mut observer = Observer::new(Limits::default());
+    for data in [&inner, &in_v4(4, &inner)] {
+        observer.packet(&Packet { time_ns: 5, link: LinkType::Raw, data, wire_len: data.len() as u32 });
+    }
+    assert_eq!(observer.finish().packets.twice, 1);
+}
+
+#[test]
+fn options_are_read_and_broken_ones_end_them() {
+    let with = |options: &[u8]| {
+        let mut p = vec![0x45, 0];
+        p.extend((40 + options.len() as u16).to_be_bytes());
+        p.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        p.extend([0x9c, 0x40, 0, 80, 0, 0, 0, 7, 0, 0, 0, 9]);
+        p.extend([(5 + options.len() as u8 / 4) << 4, flag::ACK, 1, 0, 0, 0, 0, 0]);
+        p.extend(options);
+        let packet = Packet { time_ns: 0, link: LinkType::Raw, data: &p, wire_len: p.len() as u32 };
+        segment(&packet).map(|s| (s.stamps, s.sacks)).expect("a segment")
+    };
+    let stamps = [1, 1, 8, 10, 0, 0, 0, 5, 0, 0, 0, 6];
+    assert_eq!(with(&stamps), (Some((5, 6)), [None; 2]));
+    let sack = [&stamps[..], &[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2]].concat();
+    assert_eq!(with(&sack), (Some((5, 6)), [Some((1, 2)), None]));
+    for broken in [[8, 10, 0, 0], [8, 0, 0, 0], [8, 1, 8, 10], [5, 200, 1, 1]] {
+        assert_eq!(with(&broken), (None, [None; 2]), "{broken:?}");
+    }
+}
