@@ -32,7 +32,7 @@ pub(crate) fn closed(py: Python<'_>, why: &str) -> PyErr {
 
 /// The request is wrong.
 pub(crate) fn request(py: Python<'_>, problem: String) -> PyErr {
-    raise(py, client::Error::Request(problem))
+    raise(py, client::Error::Request(problem.into()))
 }
 
 fn convert(py: Python<'_>, error: client::Error) -> PyResult<PyErr> {
@@ -41,7 +41,7 @@ fn convert(py: Python<'_>, error: client::Error) -> PyResult<PyErr> {
         client::Error::Builder(_) => "BuilderError",
         client::Error::Request(_) => "RequestError",
         client::Error::Connect(_) => "ConnectError",
-        client::Error::Timeout(phase) => {
+        client::Error::Timeout { phase, .. } => {
             let phase = match phase {
                 Phase::Queue => "queue",
                 Phase::FirstByte => "first byte",
@@ -54,14 +54,14 @@ fn convert(py: Python<'_>, error: client::Error) -> PyResult<PyErr> {
             values.set_item("failure", format!("{failure:?}"))?;
             "Failed"
         }
-        client::Error::TooLarge { part, limit } => {
+        client::Error::TooLarge { part, limit, .. } => {
             values.set_item("part", if part == Part::Head { "head" } else { "body" })?;
             values.set_item("limit", limit)?;
             "TooLarge"
         }
         client::Error::Mismatch(_) => "Mismatch",
         client::Error::OutcomeUnknown(unknown) => {
-            values.set_item("why", unknown.why)?;
+            values.set_item("why", unknown.why.to_string())?;
             values.set_item("request", Request(unknown.request).into_pyobject(py)?)?;
             "OutcomeUnknown"
         }

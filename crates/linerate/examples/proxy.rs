@@ -35,7 +35,7 @@ impl From<Failed> for Response {
             Failed::Call(error @ ClientError::Request(_)) => {
                 Response::text(format!("{error}\n")).with_status(400)
             }
-            Failed::Call(error @ ClientError::Timeout(_)) => {
+            Failed::Call(error @ ClientError::Timeout { .. }) => {
                 Response::text(format!("{error}\n")).with_status(504)
             }
             Failed::Call(error) => Response::text(format!("{error}\n")).with_status(502),

@@ -151,7 +151,7 @@ impl<S: Stream<Item = Request<Bytes>>> Group<S> {
     fn refuse(&mut self, why: &Error) -> bool {
         self.client.shared.places.add_permits(self.batch.len());
         for _ in self.batch.drain(..) {
-            self.ended.push((self.handed, Err(Error::Connect(why.to_string()))));
+            self.ended.push((self.handed, Err(Error::Connect(why.to_string().into()))));
             self.handed += 1;
             self.finished += 1;
         }

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use super::calls::{Done, News};
 use super::cell::StreamCell;
-use super::error::Error;
+use super::error::{Error, ErrorDetail};
 use super::statistics::Statistics;
 use super::waiting::Waiter;
 
@@ -29,7 +29,7 @@ pub(super) enum Command {
     Stream(u64, Request<Bytes>, Option<Option<u64>>, Option<Time>),
     Give(u64, Bytes),
     GiveEnd(u64),
-    FailUpload(u64, String),
+    FailUpload(u64, ErrorDetail),
     Taken(u64, usize),
     Cancel(u64),
 }

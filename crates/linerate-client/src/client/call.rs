@@ -15,7 +15,7 @@ use tracing::field::Empty;
 use tracing::{Span, debug_span};
 
 use super::board::CallResult;
-use super::error::Error;
+use super::error::{Error, ErrorDetail};
 use super::inner::Inner;
 use super::options::RequestOptions;
 use super::waiting::PlaceWait;
@@ -82,7 +82,10 @@ impl ResponseFuture {
             Ok((name, value)) => {
                 request.headers_mut().append(name, value);
             }
-            Err(error) => self.state = CallState::Refused(Error::Request(format!("a field: {error}"))),
+            Err(error) => {
+                self.state =
+                    CallState::Refused(Error::Request(ErrorDetail::by(format!("a field: {error}"), error)))
+            }
         }
         self
     }

@@ -13,7 +13,7 @@ use linerate_net::{Close, Conn, ConnectOptions, Data, Event, NetError, Time, Tra
 use tokio::io::unix::AsyncFd;
 
 use super::driver::{self, Turns};
-use super::error::Error;
+use super::error::{Error, ErrorDetail};
 use super::limits::{LEAVING, ROOM_PAUSE, ROUNDS, SWEEP_MOST};
 use super::mover::{self, lacks_room};
 use super::options::{CallOptions, Protocol};
@@ -424,7 +424,7 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
                 self.handle(event, now);
             }
             self.events = events;
-            if found.map_err(|e| Error::Connect(e.to_string()))? {
+            if found.map_err(|e| Error::Connect(ErrorDetail::by(e.to_string(), e)))? {
                 continue;
             }
             let open = self.pool.opening.next(now).max(self.connect_after);
@@ -447,16 +447,18 @@ pub(super) async fn run(
     template: &super::template::Template,
     count: u64,
 ) -> Result<Counted, Error> {
-    let no_runtime = |_| Error::Connect("no tokio runtime\nhint: await calls inside one".to_owned());
+    let no_runtime = |_| Error::Connect("no tokio runtime\nhint: await calls inside one".into());
     tokio::runtime::Handle::try_current().map_err(no_runtime)?;
     let mut options = options.clone();
     let compiled = template.compile(&target, options.protocol)?;
-    let to =
-        target.look_up().await.map_err(|e| Error::Connect(format!("the name cannot be looked up: {e}")))?;
+    let to = target
+        .look_up()
+        .await
+        .map_err(|e| Error::Connect(ErrorDetail::by(format!("the name cannot be looked up: {e}"), e)))?;
     if to.is_empty() {
-        return Err(Error::Connect("the name has no address".to_owned()));
+        return Err(Error::Connect("the name has no address".into()));
     }
-    let no_loop = |e: std::io::Error| Error::Connect(format!("no event loop: {e}"));
+    let no_loop = |e: std::io::Error| Error::Connect(ErrorDetail::by(format!("no event loop: {e}"), e));
     if secure.is_none() && options.protocol == Protocol::Http1 {
         let (epoll, ready) = driver::open(options.pipes).map_err(no_loop)?;
         let run: CountedRun<Epoll, H1<()>> =
@@ -482,7 +484,7 @@ async fn finish<T: Transport, C: Conversation<Reading = ()>>(
     let mut counted = run.counted;
     counted.elapsed = run.transport.now() - begun;
     match counted.first_failure.take() {
-        Some(why) if counted.unsent == count && count > 0 => Err(Error::Connect(why)),
+        Some(why) if counted.unsent == count && count > 0 => Err(Error::Connect(why.into())),
         first_failure => Ok(Counted { first_failure, ..counted }),
     }
 }

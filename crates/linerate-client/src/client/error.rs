@@ -1,11 +1,75 @@
 //! How a call ends without a response.
 
+use std::error::Error as StdError;
 use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Deref;
 
 use bytes::Bytes;
+use linerate_net::NetError;
 
 use super::limits::LARGEST_HEAD;
 use crate::Failure;
+
+/// What went wrong, in words, with the server's address and the error behind it where there are any. It derefs to the
+/// words.
+#[derive(Debug)]
+pub struct ErrorDetail {
+    words: String,
+    address: Option<SocketAddr>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl ErrorDetail {
+    /// `words`, because of `source`.
+    pub(super) fn by(
+        words: impl Into<String>,
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> ErrorDetail {
+        ErrorDetail { words: words.into(), address: None, source: Some(source.into()) }
+    }
+
+    /// `words`, because of an error of the kernel, if it was one.
+    pub(super) fn by_net(words: impl Into<String>, error: Option<NetError>) -> ErrorDetail {
+        let errno = error.map_or(0, |error| error.errno);
+        match errno {
+            0 => words.into().into(),
+            errno => ErrorDetail::by(words, io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    pub(super) fn at(mut self, address: Option<SocketAddr>) -> ErrorDetail {
+        self.address = self.address.or(address);
+        self
+    }
+}
+
+impl From<String> for ErrorDetail {
+    fn from(words: String) -> ErrorDetail {
+        ErrorDetail { words, address: None, source: None }
+    }
+}
+
+impl From<&str> for ErrorDetail {
+    fn from(words: &str) -> ErrorDetail {
+        words.to_owned().into()
+    }
+}
+
+impl Deref for ErrorDetail {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.words
+    }
+}
+
+impl fmt::Display for ErrorDetail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
 
 /// How a call ended without a response. Each call ends in exactly one response or one of these.
 #[derive(Debug)]
@@ -14,17 +78,24 @@ pub enum Error {
     /// The client cannot be built as it was described.
     Builder(String),
     /// The request cannot be sent as it is: nothing left.
-    Request(String),
+    Request(ErrorDetail),
     /// No connection to the server could be opened. The request was not sent.
-    Connect(String),
+    Connect(ErrorDetail),
     /// No whole response came in time, and sending the request again does no harm.
-    Timeout(Phase),
+    Timeout {
+        /// The wait that took too long.
+        phase: Phase,
+        /// The server that the request was sent to.
+        address: Option<SocketAddr>,
+    },
     /// The request was sent and failed: the connection ended, or the response broke the rules.
     Failed {
         /// The kind of failure.
         failure: Failure,
         /// A description for people.
-        detail: String,
+        detail: ErrorDetail,
+        /// The request as it was given to the client, unless its body was a stream.
+        request: Option<Box<http::Request<Bytes>>>,
     },
     /// The response exceeds a limit of the client.
     TooLarge {
@@ -32,10 +103,12 @@ pub enum Error {
         part: Part,
         /// The limit, bytes.
         limit: usize,
+        /// The server that sent it.
+        address: Option<SocketAddr>,
     },
-    /// The tag of a response names no request in flight on its connection. The client closed that
-    /// connection.
-    Mismatch(String),
+    /// Responses on a connection cannot be told apart: a tag names no request in flight there, or there were more
+    /// responses than requests. The client closed that connection.
+    Mismatch(ErrorDetail),
     /// The request was sent, no response came, and it is not idempotent. The server may have acted
     /// on it, so the client does not send it again (RFC 9110 section 9.2.2).
     OutcomeUnknown(Box<Unknown>),
@@ -43,13 +116,38 @@ pub enum Error {
     Closed,
 }
 
+/// The kind of an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// [`Error::Builder`].
+    Builder,
+    /// [`Error::Request`].
+    Request,
+    /// [`Error::Connect`].
+    Connect,
+    /// [`Error::Timeout`].
+    Timeout,
+    /// [`Error::Failed`].
+    Failed,
+    /// [`Error::TooLarge`].
+    TooLarge,
+    /// [`Error::Mismatch`].
+    Mismatch,
+    /// [`Error::OutcomeUnknown`].
+    OutcomeUnknown,
+    /// [`Error::Closed`].
+    Closed,
+}
+
 /// A request whose outcome is unknown.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Unknown {
     /// The request as it was given to the client.
     pub request: http::Request<Bytes>,
     /// Why no response came, in words.
-    pub why: String,
+    pub why: ErrorDetail,
 }
 
 /// The wait that exceeded its limit.
@@ -73,19 +171,85 @@ pub enum Part {
 }
 
 impl Error {
-    /// The outcome of `request` is unknown: `why` no response came.
-    pub(super) fn unknown(request: http::Request<Bytes>, why: &str) -> Error {
-        Error::OutcomeUnknown(Box::new(Unknown { request, why: why.to_owned() }))
+    pub(super) fn timeout(phase: Phase) -> Error {
+        Error::Timeout { phase, address: None }
     }
 
-    /// The request inside, if its outcome is unknown.
+    pub(super) fn failed(failure: Failure, detail: impl Into<ErrorDetail>) -> Error {
+        Error::Failed { failure, detail: detail.into(), request: None }
+    }
+
+    /// The outcome of `request` is unknown: `why` no response came.
+    pub(super) fn unknown(request: http::Request<Bytes>, why: impl Into<ErrorDetail>) -> Error {
+        Error::OutcomeUnknown(Box::new(Unknown { request, why: why.into() }))
+    }
+
+    /// With the server's address, where it has a place for it.
+    pub(super) fn at(mut self, to: Option<SocketAddr>) -> Error {
+        match &mut self {
+            Error::Request(detail) | Error::Connect(detail) | Error::Mismatch(detail) => {
+                detail.address = detail.address.or(to);
+            }
+            Error::Failed { detail, .. } => detail.address = detail.address.or(to),
+            Error::OutcomeUnknown(unknown) => unknown.why.address = unknown.why.address.or(to),
+            Error::Timeout { address, .. } | Error::TooLarge { address, .. } => *address = address.or(to),
+            Error::Builder(_) | Error::Closed => {}
+        }
+        self
+    }
+
+    /// With the request, where it has a place for it.
+    pub(super) fn with_request(mut self, given: http::Request<Bytes>) -> Error {
+        if let Error::Failed { request, .. } = &mut self {
+            *request = Some(Box::new(given));
+        }
+        self
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Builder(_) => ErrorKind::Builder,
+            Error::Request(_) => ErrorKind::Request,
+            Error::Connect(_) => ErrorKind::Connect,
+            Error::Timeout { .. } => ErrorKind::Timeout,
+            Error::Failed { .. } => ErrorKind::Failed,
+            Error::TooLarge { .. } => ErrorKind::TooLarge,
+            Error::Mismatch(_) => ErrorKind::Mismatch,
+            Error::OutcomeUnknown(_) => ErrorKind::OutcomeUnknown,
+            Error::Closed => ErrorKind::Closed,
+        }
+    }
+
+    fn detail(&self) -> Option<&ErrorDetail> {
+        match self {
+            Error::Request(detail) | Error::Connect(detail) | Error::Mismatch(detail) => Some(detail),
+            Error::Failed { detail, .. } => Some(detail),
+            Error::OutcomeUnknown(unknown) => Some(&unknown.why),
+            Error::Builder(_) | Error::Timeout { .. } | Error::TooLarge { .. } | Error::Closed => None,
+        }
+    }
+
+    /// The server's address that the request was sent to, or that was connected to last.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Error::Timeout { address, .. } | Error::TooLarge { address, .. } => *address,
+            _ => self.detail()?.address,
+        }
+    }
+
+    /// The request inside, if it was sent and has no response.
     pub fn into_request(self) -> Option<http::Request<Bytes>> {
-        if let Error::OutcomeUnknown(unknown) = self { Some(unknown.request) } else { None }
+        match self {
+            Error::OutcomeUnknown(unknown) => Some(unknown.request),
+            Error::Failed { request, .. } => request.map(|request| *request),
+            _ => None,
+        }
     }
 
     /// Whether the server cannot have acted on the request: no byte of it was sent.
     pub fn is_unsent(&self) -> bool {
-        matches!(self, Error::Request(_) | Error::Connect(_) | Error::Timeout(Phase::Queue))
+        matches!(self, Error::Request(_) | Error::Connect(_) | Error::Timeout { phase: Phase::Queue, .. })
     }
 }
 
@@ -95,16 +259,22 @@ impl fmt::Display for Error {
             Error::Builder(problem) => f.write_str(problem),
             Error::Request(problem) => write!(f, "the request cannot be sent: {problem}"),
             Error::Connect(why) => write!(f, "no connection: {why}"),
-            Error::Timeout(Phase::Queue) => f.write_str("timeout: no connection had a place for the request"),
-            Error::Timeout(Phase::FirstByte) => f.write_str("timeout: the response did not begin"),
-            Error::Timeout(Phase::Response) => f.write_str("timeout: the response was not whole"),
+            Error::Timeout { phase: Phase::Queue, .. } => {
+                f.write_str("timeout: no connection had a place for the request")
+            }
+            Error::Timeout { phase: Phase::FirstByte, .. } => {
+                f.write_str("timeout: the response did not begin")
+            }
+            Error::Timeout { phase: Phase::Response, .. } => {
+                f.write_str("timeout: the response was not whole")
+            }
             Error::Failed { detail, .. } => f.write_str(detail),
-            Error::TooLarge { part: Part::Head, limit } => {
+            Error::TooLarge { part: Part::Head, limit, .. } => {
                 write!(f, "the head of the response exceeds {limit} bytes")?;
                 // Builder::max_head goes no further.
                 if *limit < LARGEST_HEAD { f.write_str("\nhint: raise Builder::max_head") } else { Ok(()) }
             }
-            Error::TooLarge { part: Part::Body, limit } => {
+            Error::TooLarge { part: Part::Body, limit, .. } => {
                 write!(f, "the body of the response exceeds {limit} bytes\nhint: raise Builder::max_body")
             }
             Error::Mismatch(what) => write!(f, "mismatched response: {what}"),
@@ -122,4 +292,9 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        let source = self.detail()?.source.as_deref()?;
+        Some(source)
+    }
+}

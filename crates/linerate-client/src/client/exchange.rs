@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use super::body::Body;
 use super::call::ResponseFuture;
-use super::error::Error;
+use super::error::{Error, ErrorDetail};
 use super::inner::Inner;
 use super::limits::GATHERED_BODY;
 use super::stream::SendStreaming;
@@ -69,7 +69,10 @@ where
     /// Reads the body to its end.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         while let Some(frame) = ready!(self.body.as_mut().poll_frame(cx)) {
-            let frame = frame.map_err(|e| Error::Request(format!("its body failed: {}", e.into())))?;
+            let frame = frame.map_err(|e| {
+                let error = e.into();
+                Error::Request(ErrorDetail::by(format!("its body failed: {error}"), error))
+            })?;
             // Trailers of requests are not sent.
             let Ok(mut data) = frame.into_data() else { continue };
             let piece = data.copy_to_bytes(data.remaining());
@@ -82,7 +85,7 @@ where
                 self.more.extend_from_slice(&piece);
             }
             if self.more.len() > GATHERED_BODY {
-                return Poll::Ready(Err(Error::Request("its body is longer than it said".to_owned())));
+                return Poll::Ready(Err(Error::Request("its body is longer than it said".into())));
             }
         }
         Poll::Ready(Ok(()))

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::board::SharedBoard;
 use super::driver;
-use super::error::Error;
+use super::error::{Error, ErrorDetail};
 use super::options::CallOptions;
 use super::secure::Secure;
 use super::target::Target;
@@ -29,10 +29,10 @@ impl Inner {
             return Ok(());
         }
         let runtime = tokio::runtime::Handle::try_current()
-            .map_err(|_| Error::Connect("no tokio runtime\nhint: await calls inside one".to_owned()))?;
+            .map_err(|_| Error::Connect("no tokio runtime\nhint: await calls inside one".into()))?;
         let (shared, target) = (self.shared.clone(), self.target.clone());
         driver::spawn(&runtime, shared, &self.options, target, self.secure.as_ref())
-            .map_err(|e| Error::Connect(format!("no event loop: {e}")))?;
+            .map_err(|e| Error::Connect(ErrorDetail::by(format!("no event loop: {e}"), e)))?;
         *started = true;
         Ok(())
     }

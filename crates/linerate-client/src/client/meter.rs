@@ -107,7 +107,7 @@ impl Meter {
         let kind = match error {
             Error::Builder(_) | Error::Request(_) => "request",
             Error::Connect(_) => "connect",
-            Error::Timeout(_) => "timeout",
+            Error::Timeout { .. } => "timeout",
             Error::Failed { .. } => "failed",
             Error::TooLarge { .. } => "too_large",
             Error::Mismatch(_) => "mismatch",

@@ -82,7 +82,7 @@ pub use builder::Builder;
 pub use call::ResponseFuture;
 pub use calls::{CallReading, Calls, Done, News, Trailers};
 pub use counted::Counted;
-pub use error::{Error, Part, Phase, Unknown};
+pub use error::{Error, ErrorDetail, ErrorKind, Part, Phase, Unknown};
 pub use exchange::{Exchange, Streaming};
 pub use options::{CallOptions, Protocol, RequestOptions};
 pub use runner::Runner;
@@ -159,7 +159,8 @@ impl Client {
         match serde_json::to_vec(value) {
             Ok(body) => self.call(Method::POST, path, Some("application/json"), body.into()),
             Err(error) => {
-                let error = Error::Request(format!("the value cannot be written as JSON: {error}"));
+                let words = format!("the value cannot be written as JSON: {error}");
+                let error = Error::Request(ErrorDetail::by(words, error));
                 ResponseFuture::new(Arc::clone(&self.0), Err(error))
             }
         }
@@ -278,7 +279,8 @@ impl Client {
         if let Some(content) = content {
             builder = builder.header(CONTENT_TYPE, content);
         }
-        let request = builder.body(body).map_err(|error| Error::Request(format!("{path:?}: {error}")));
+        let request = builder.body(body);
+        let request = request.map_err(|e| Error::Request(ErrorDetail::by(format!("{path:?}: {e}"), e)));
         ResponseFuture::new(Arc::clone(&self.0), request)
     }
 }

@@ -171,7 +171,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
                 }
                 Command::Give(id, piece) => self.calls.give(id, piece, now),
                 Command::GiveEnd(id) => self.calls.give_end(id),
-                Command::FailUpload(id, why) => self.calls.fail_upload(id, &why),
+                Command::FailUpload(id, why) => self.calls.fail_upload(id, why),
                 Command::Taken(id, bytes) => self.calls.taken(id, bytes, now),
                 Command::Cancel(id) => self.calls.cancel(id),
             }

@@ -138,7 +138,7 @@ mod tests {
         loop {
             for (call, ended) in calls.iter_mut().zip(&mut ended).filter(|(_, ended)| ended.is_none()) {
                 if let Poll::Ready(result) = call.as_mut().poll(&mut cx) {
-                    assert!(matches!(result, Err(Error::Timeout(_))), "{result:?}");
+                    assert!(matches!(result, Err(Error::Timeout { .. })), "{result:?}");
                     *ended = Some(runner.mover.calls.transport().now() - Time::ZERO);
                 }
             }

@@ -22,6 +22,9 @@ pub struct Statistics {
     pub out_of_order: u64,
     /// Responses without a request.
     pub unsolicited: u64,
+    /// Responses on connections that then had more responses than requests, since those were idle: some may have gone
+    /// to the wrong call. Each such connection is an event at level WARN too.
+    pub doubtful: u64,
     /// Connections established.
     pub connected: u64,
     /// Connections that could not be established.

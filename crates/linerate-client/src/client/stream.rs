@@ -19,7 +19,7 @@ use super::body::Body;
 use super::call::own_timeout;
 use super::calls::Trailers;
 use super::cell::StreamCell;
-use super::error::Error;
+use super::error::{Error, ErrorDetail};
 use super::inner::Inner;
 use super::limits::STREAMED_MARK;
 use super::waiting::PlaceWait;
@@ -42,11 +42,11 @@ fn length(fields: &HeaderMap, own: Option<u64>) -> Result<Option<u64>, Error> {
     for value in fields.get_all(CONTENT_LENGTH) {
         let digits = value.to_str().ok().filter(|value| value.bytes().all(|b| b.is_ascii_digit()));
         let Some(announced) = digits.and_then(|digits| digits.parse().ok()) else {
-            return Err(Error::Request("Content-Length is no number\nhint: leave it out".to_owned()));
+            return Err(Error::Request("Content-Length is no number\nhint: leave it out".into()));
         };
         if *length.get_or_insert(announced) != announced {
             let problem = "Content-Length differs from the body's length\nhint: leave it out";
-            return Err(Error::Request(problem.to_owned()));
+            return Err(Error::Request(problem.into()));
         }
     }
     Ok(length)
@@ -91,7 +91,7 @@ where
         since: Option<Time>,
     ) -> Result<(), Error> {
         if upload.is_some() && tokio::runtime::Handle::try_current().is_err() {
-            return Err(Error::Request("its body is a stream, and there is no tokio runtime".to_owned()));
+            return Err(Error::Request("its body is a stream, and there is no tokio runtime".into()));
         }
         let cell = Arc::<StreamCell>::default();
         let shared = &self.client.shared;
@@ -199,7 +199,7 @@ impl Drop for UploadGuard {
         }
         let why =
             if std::thread::panicking() { "its body panicked" } else { "its body ended with the runtime" };
-        self.shared.command(Command::FailUpload(self.id, why.to_owned()));
+        self.shared.command(Command::FailUpload(self.id, why.into()));
     }
 }
 
@@ -229,7 +229,8 @@ where
             None => return guard.end(None),
             Some(None) => return guard.end(Some(Command::GiveEnd(id))),
             Some(Some(Err(error))) => {
-                let why = format!("its body failed: {}", error.into());
+                let error = error.into();
+                let why = ErrorDetail::by(format!("its body failed: {error}"), error);
                 return guard.end(Some(Command::FailUpload(id, why)));
             }
             Some(Some(Ok(frame))) => {

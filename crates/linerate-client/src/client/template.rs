@@ -2,7 +2,7 @@
 
 use linerate_http::client::{self, Body, RequestSpec, StreamTemplate};
 
-use super::error::Error;
+use super::error::{Error, ErrorDetail};
 use super::options::Protocol;
 use super::target::Target;
 
@@ -73,17 +73,20 @@ impl Template {
             Protocol::Http1 => None,
             _ => Some(StreamTemplate::compile(&self.spec_for(&host)?, &[], target.secure)),
         };
-        let streamed = streamed.transpose().map_err(|error| Error::Request(error.to_string()))?;
+        let streamed = streamed
+            .transpose()
+            .map_err(|error| Error::Request(ErrorDetail::by(error.to_string(), error)))?;
         Ok((self.compile_with(&host)?, streamed))
     }
 
     fn compile_with(&self, host: &str) -> Result<client::Template, Error> {
-        client::Template::compile(&self.spec_for(host)?, &[]).map_err(|e| Error::Request(e.to_string()))
+        client::Template::compile(&self.spec_for(host)?, &[])
+            .map_err(|e| Error::Request(ErrorDetail::by(e.to_string(), e)))
     }
 
     fn spec_for(&self, host: &str) -> Result<RequestSpec, Error> {
         if self.spec.method == "CONNECT" {
-            return Err(Error::Request("CONNECT opens a tunnel, and the client has none".to_owned()));
+            return Err(Error::Request("CONNECT opens a tunnel, and the client has none".into()));
         }
         let mut spec = self.spec.clone();
         if !spec.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {

@@ -59,7 +59,7 @@ impl PlaceWait {
         match place {
             Poll::Ready(Ok(permit)) if !state.is_late => Poll::Ready(Ok((permit, state.since))),
             Poll::Ready(Err(_)) => Poll::Ready(Err(Error::Closed)),
-            _ if state.is_late => Poll::Ready(Err(Error::Timeout(Phase::Queue))),
+            _ if state.is_late => Poll::Ready(Err(Error::timeout(Phase::Queue))),
             _ => {
                 state.waker = Some(cx.waker().clone());
                 Poll::Pending

@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 use http::{Request, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use linerate::client::{Client, Error, Phase, Resend, Template};
+use linerate::client::{Client, Error, ErrorKind, Phase, Resend, Template};
 
 use crate::server::{Does, Server, ok};
 use crate::{echo, get};
@@ -142,13 +142,16 @@ async fn refused_and_silent_servers() {
     let client = Client::builder("http://127.0.0.1:1").connect_attempts(2).build().unwrap();
     let error = client.get("/").await.unwrap_err();
     assert!(matches!(&error, Error::Connect(why) if why.contains("refused")), "{error}");
+    assert_eq!((error.kind(), error.address()), (ErrorKind::Connect, Some(([127, 0, 0, 1], 1).into())));
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    assert_eq!(source.unwrap().kind(), std::io::ErrorKind::ConnectionRefused);
     let server = Server::start(|_| Does::Nothing);
     let silent = Client::builder(&server.url()).timeout(Duration::from_millis(300)).resend(Resend::Never);
     let error = silent.build().unwrap().get("/").await.unwrap_err();
-    assert!(matches!(error, Error::Timeout(Phase::Response)), "{error}");
+    assert!(matches!(error, Error::Timeout { phase: Phase::Response, .. }), "{error}");
     let silent = Client::builder(&server.url()).first_byte_timeout(Duration::from_millis(100));
     let error = silent.build().unwrap().get("/").await.unwrap_err();
-    assert!(matches!(error, Error::Timeout(Phase::FirstByte)), "{error}");
+    assert!(matches!(error, Error::Timeout { phase: Phase::FirstByte, .. }), "{error}");
 }
 
 /// The only thread of the program is busy while the response arrives, and for longer than the time-out.

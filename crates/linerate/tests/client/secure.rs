@@ -269,7 +269,7 @@ async fn timeouts_end_streams_alone() {
     let client = builder.first_byte_timeout(Duration::from_millis(100)).build().unwrap();
     let never = async {
         let get = client.get("/never").await.unwrap_err();
-        assert!(matches!(get, Error::Timeout(linerate::client::Phase::FirstByte)), "{get}");
+        assert!(matches!(get, Error::Timeout { phase: linerate::client::Phase::FirstByte, .. }), "{get}");
         let post = client.post("/never", "x").await.unwrap_err();
         assert!(matches!(post, Error::OutcomeUnknown(_)), "{post}");
     };

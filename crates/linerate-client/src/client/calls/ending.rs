@@ -3,7 +3,7 @@
 use linerate_net::{Close, Conn, Time, Transport};
 use tracing::debug;
 
-use super::{Beside, Call, CallReading, Calls, Done, Error, Phase, Unanswered};
+use super::{Beside, Call, CallReading, Calls, Error, Phase, Unanswered};
 use crate::client::limits::DISCARD_TIME;
 use crate::conversation::Conversation;
 use crate::{Connection, Expired, Loss, Run, connect_words};
@@ -17,18 +17,20 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.transport.close(conn, loss.close());
         if !pipe.established {
             // Nothing was sent on it.
-            let why = match (reason, loss) {
+            let net = if let Loss::Net(error) = loss { Some(*error) } else { None };
+            let why = match (reason, net) {
                 (Some(reason), _) => reason,
-                (None, Loss::Net(error)) => connect_words(error),
-                (None, _) => "the server did not answer in time".to_owned(),
+                (None, Some(error)) => connect_words(&error),
+                (None, None) => "the server did not answer in time".to_owned(),
             };
-            return self.connect_failed(pipe.beside.attempt, &why, now);
+            return self.connect_failed(pipe.beside.attempt, &why, net, now);
         }
         self.statistics.lost += 1;
         let detail = reason.filter(|_| matches!(loss, Loss::Net(_))).unwrap_or_else(|| loss.words());
         debug!(conn = conn.slot(), in_flight = pipe.conversation.in_flight(), %detail, "lost");
         let Calls { pool, calls, done, .. } = self;
-        pool.settle(&mut pipe, loss, &detail, now, &mut Unanswered { calls, done });
+        let net = if let Loss::Net(error) = loss { Some(*error) } else { None };
+        pool.settle(&mut pipe, loss, &detail, now, &mut Unanswered { calls, done, net });
     }
 
     /// Looks for what has waited too long.
@@ -47,7 +49,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.sweep_own(now);
         }
         let Calls { pool, calls, done, .. } = self;
-        pool.expire_again(now, &mut Unanswered { calls, done });
+        pool.expire_again(now, &mut Unanswered { calls, done, net: None });
     }
 
     fn sweep_pipe(&mut self, slot: usize, now: Time) {
@@ -79,7 +81,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             return self.lose(conn, &Loss::TimedOut, now);
         }
         let Calls { pool, calls, done, .. } = self;
-        match pool.expire(slot, now, &mut Unanswered { calls, done }) {
+        match pool.expire(slot, now, &mut Unanswered { calls, done, net: None }) {
             Expired::Connection => self.lose(conn, &Loss::TimedOut, now),
             Expired::Requests => self.speak.push(conn),
             Expired::None => {}
@@ -131,17 +133,17 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// The time of a request is over that was taken from its connection.
     pub(super) fn end_unanswered(&mut self, id: u64, phase: Phase, why: &str) {
         let Some(call) = self.calls.take(id) else { return };
-        let error =
-            if call.nature.idempotent { Error::Timeout(phase) } else { Error::unknown(call.request, why) };
-        self.done.push(Done { id, result: Err(error) });
+        let done = match call.nature.idempotent {
+            true => call.fail(Error::timeout(phase)),
+            false => call.unknown(why),
+        };
+        self.done.push(done);
     }
 
     /// Responses will not be heard any more: the outcome of requests that left and are not idempotent is unknown.
     pub fn abandon(&mut self) {
         for call in self.calls.take_unknown() {
-            let id = call.id();
-            let error = Error::unknown(call.request, "the client ended before the response came");
-            self.done.push(Done { id, result: Err(error) });
+            self.done.push(call.unknown("the client ended before the response came"));
         }
     }
 
@@ -150,7 +152,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let Some(call) = self.calls.get(id) else { return };
         // The rules of lost connections settle the others: the server may have acted on them.
         if call.nature.idempotent {
-            self.end(id, Err(Error::Timeout(phase)));
+            self.end(id, Err(Error::timeout(phase)));
         }
     }
 
@@ -168,12 +170,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             };
             let holds_up = sent.filter(|conn| !call.begun && self.pool.get_mut(*conn).is_some_and(is_oldest));
             self.forget(&call);
-            let error = match sent {
-                None => Error::Timeout(Phase::Queue),
-                Some(_) if call.nature.idempotent => Error::Timeout(Phase::Response),
-                Some(_) => Error::unknown(call.request, "the response was not whole in time"),
-            };
-            self.done.push(Done { id, result: Err(error) });
+            self.done.push(match sent {
+                None => call.fail(Error::timeout(Phase::Queue)),
+                Some(_) if call.nature.idempotent => call.fail(Error::timeout(Phase::Response)),
+                Some(_) => call.unknown("the response was not whole in time"),
+            });
             // Those behind it must not wait for a server that may be gone.
             if let Some(conn) = holds_up {
                 self.lose(conn, &Loss::TimedOut, now);
@@ -193,7 +194,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         for id in late {
             let was_sent = self.calls.get(id).is_some_and(|call| call.sent.is_some());
             let phase = if was_sent { Phase::Response } else { Phase::Queue };
-            self.end(id, Err(Error::Timeout(phase)));
+            self.end(id, Err(Error::timeout(phase)));
         }
     }
 }

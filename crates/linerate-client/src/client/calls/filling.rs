@@ -1,13 +1,15 @@
 //! Which request takes which pipe, and when a pipe is opened.
 
-use linerate_net::{Close, Conn, ConnectOptions, Time, Transport};
+use std::net::SocketAddr;
+
+use linerate_net::{Close, Conn, ConnectOptions, NetError, Time, Transport};
 use tracing::debug;
 
 use super::queues::Queues;
 use super::reaching::{Attempt, Tried};
 use super::request::Writing;
 use super::{Beside, CallReading, Calls};
-use crate::client::error::Error;
+use crate::client::error::{Error, ErrorDetail};
 use crate::client::limits::{LARGEST_REQUEST_BODY, ROOM_PAUSE, UNSENT_MARK};
 use crate::client::mover::lacks_room;
 use crate::conversation::{Conversation, Out};
@@ -194,7 +196,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             if call.upload().is_some() {
                 // Its body has gone, in part at least.
                 let detail = "the server did not process the request, whose body is a stream".to_owned();
-                self.end(run.first, Err(Error::Failed { failure: end.failure(), detail }));
+                self.end(run.first, Err(Error::failed(end.failure(), detail)));
                 continue;
             }
             if !call.nature.alone || idle {
@@ -250,8 +252,12 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             (call.sent, call.conn, call.begun) = (Some(now), Some(conn), false);
             let alone = call.nature.alone;
             if let Some(pipe) = self.pool.get_mut(conn) {
+                call.to = pipe.beside.to();
                 pipe.beside.alone |= alone && !pipe.conversation.has_streams();
                 pipe.beside.reserved = false;
+                if pipe.conversation.in_flight() == 0 {
+                    pipe.beside.since_idle = 0;
+                }
                 pipe.beside.statistics.requests += 1;
             }
             if call.upload().is_some() {
@@ -354,7 +360,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 false
             }
             Err(error) => {
-                self.connect_failed(Some(attempt), &connect_words(&error), now);
+                self.connect_failed(Some(attempt), &connect_words(&error), Some(error), now);
                 false
             }
         }
@@ -362,7 +368,13 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// A pipe could not be opened. After some attempts in a row, with none open, what waits has failed, but not before
     /// each address has been tried.
-    pub(super) fn connect_failed(&mut self, attempt: Option<Attempt>, why: &str, now: Time) {
+    pub(super) fn connect_failed(
+        &mut self,
+        attempt: Option<Attempt>,
+        why: &str,
+        net: Option<NetError>,
+        now: Time,
+    ) {
         self.statistics.connect_failures += 1;
         debug!(why, "no connection");
         let Some(tried) = self.address_failed(attempt) else { return };
@@ -380,12 +392,12 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.connect_after = now + std::time::Duration::from_nanos(pause);
         let attempts = self.options.connect_attempts.max(self.addresses.len() as u32);
         if alone && self.connects_failed >= attempts {
-            self.fail_waiting(why);
+            self.fail_waiting(why, net, attempt.map(|attempt| attempt.to));
         }
     }
 
     /// Fails the waiting calls, because there is no connection.
-    pub(super) fn fail_waiting(&mut self, why: &str) {
+    pub(super) fn fail_waiting(&mut self, why: &str, net: Option<NetError>, to: Option<SocketAddr>) {
         let queued = self.queues.all_mut().into_iter().flat_map(std::mem::take);
         let mut waiting: Vec<_> = queued.map(|id| (id, Failure::Connect)).collect();
         self.pool.give_up_again(|run, why| waiting.extend((run.first..run.end()).map(|id| (id, why))));
@@ -394,9 +406,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             let error = if was_sent {
                 // The server may have acted on it, though its connection ended.
                 let ended = "the request was sent, its connection ended, and no other could be opened";
-                Error::Failed { failure, detail: format!("{ended}: {why}") }
+                Error::failed(failure, ErrorDetail::by_net(format!("{ended}: {why}"), net))
             } else {
-                Error::Connect(why.to_owned())
+                Error::Connect(ErrorDetail::by_net(why, net).at(to))
             };
             self.end(id, Err(error));
         }
@@ -408,7 +420,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             let Some(call) = self.calls.get(id) else { continue };
             if call.nature.alone {
                 let words = "no response on its connection can be trusted".to_owned();
-                self.end(id, Err(Error::Mismatch(words)));
+                self.end(id, Err(Error::Mismatch(words.into())));
             } else {
                 self.queues.usual.push_front(id);
             }

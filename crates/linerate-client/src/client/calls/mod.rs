@@ -27,7 +27,7 @@ use bytes::Bytes;
 use http::Request;
 use linerate_base::Random;
 use linerate_net::{Close, Conn, Data, Event, NetError, Time, Transport};
-use tracing::debug;
+use tracing::{debug, warn};
 
 pub use response::{CallReading, Trailers};
 pub use streamed::News;
@@ -59,6 +59,8 @@ struct Beside {
     progress: Time,
     /// When bytes came last.
     heard: Time,
+    /// Responses since it was idle last.
+    since_idle: u64,
     /// Since when the rest of a streamed response is discarded.
     discarding: Option<Time>,
     /// The attempt that opened it.
@@ -346,7 +348,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// The server cannot be found: what waits has failed.
     pub fn unreachable(&mut self, why: &str) {
-        self.fail_waiting(why);
+        self.fail_waiting(why, None, None);
     }
 
     /// Whether the transport needs a turn though nothing woke it: a connection is being opened.
@@ -412,7 +414,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if let Err(why) = self.pool.agreed(conn, self.transport.protocol(conn)) {
             if let Some(pipe) = self.pool.remove(conn) {
                 self.transport.close(conn, Close::Abort);
-                self.connect_failed(pipe.beside.attempt, &why, now);
+                self.connect_failed(pipe.beside.attempt, &why, None, now);
             }
             return;
         }
@@ -456,11 +458,15 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         });
         let seen = SeenByReader::default();
         let mut reader = Reader { rules, streams, heads, calls, done, news, meter, now, seen };
+        let before = reader.done.len();
         let received = pool.receive(data, now, transport, &mut reader);
         let seen = reader.seen;
         self.count(&seen);
         if received.answered > 0 {
             self.answered(conn, received.answered, now);
+        }
+        if seen.unsolicited > 0 && !streams && matches!(received.next, Next::Lose(Loss::Unsolicited)) {
+            self.doubt(conn, before);
         }
         self.requeue(seen.robbed);
         self.pause_full(seen.full);
@@ -504,8 +510,28 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         pipe.beside.progress = now;
         pipe.beside.slow = false;
         pipe.beside.statistics.responses += u64::from(count);
+        pipe.beside.since_idle += u64::from(count);
         pipe.beside.alone &= pipe.conversation.in_flight() > 0;
         self.carried(conn).responses += u64::from(count);
+    }
+
+    /// More responses came on a connection than requests had left. Each since it was idle may belong to another request,
+    /// unless there was only one. Their callers are told, as far as they have not got them; `from`: those that have
+    /// ended just now.
+    fn doubt(&mut self, conn: Conn, from: usize) {
+        let Some(pipe) = self.pool.get_mut(conn) else { return };
+        let (responses, to) = (pipe.beside.since_idle, pipe.beside.to());
+        if responses < 2 || self.options.tag.is_some() {
+            return;
+        }
+        self.statistics.doubtful += responses;
+        warn!(conn = conn.slot(), ?to, responses, "more responses than requests: these may be mixed up");
+        for done in &mut self.done[from..] {
+            if done.result.is_ok() {
+                let words = "more responses than requests came on its connection, which was closed";
+                done.result = Err(Error::Mismatch(words.into()).at(to));
+            }
+        }
     }
 
     /// The response being read may be useless, or its call abandoned: its connection is read to the end only
@@ -570,8 +596,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     fn end(&mut self, id: u64, result: Result<http::Response<Bytes>, Error>) {
-        if self.calls.take(id).is_some() {
-            self.done.push(Done { id, result });
+        if let Some(call) = self.calls.take(id) {
+            self.done.push(match result {
+                Ok(_) => Done { id, result },
+                Err(error) => call.fail(error),
+            });
         }
     }
 }

@@ -54,7 +54,7 @@ impl Nature {
 /// # Errors
 /// It cannot, and what would be right.
 pub(super) fn check(request: &Request<Bytes>, options: &CallOptions) -> Result<(), Error> {
-    let problem = |what: String| Err(Error::Request(what));
+    let problem = |what: String| Err(Error::Request(what.into()));
     if request.method() == Method::CONNECT {
         return problem("CONNECT opens a tunnel, and the client has none".to_owned());
     }
@@ -96,7 +96,7 @@ fn is_same_server(authority: &Authority, options: &CallOptions) -> bool {
 }
 
 fn check_fields(fields: &HeaderMap, len: usize, tag: Option<&HeaderName>) -> Result<(), Error> {
-    let problem = |what: &str| Err(Error::Request(what.to_owned()));
+    let problem = |what: &str| Err(Error::Request(what.into()));
     // The client frames the body itself (RFC 9112 section 6.1).
     if fields.contains_key(TRANSFER_ENCODING) || fields.contains_key(TE) {
         return problem("the client frames the body\nhint: leave Transfer-Encoding and TE out");

@@ -48,7 +48,7 @@ impl Trouble {
     /// As the error of its call.
     pub(super) fn error(self) -> Error {
         match self {
-            Trouble::TooLarge(part, limit) => Error::TooLarge { part, limit },
+            Trouble::TooLarge(part, limit) => Error::TooLarge { part, limit, address: None },
             Trouble::BadField => {
                 malformed("a field of the response has a name or value that HTTP does not allow")
             }
@@ -58,7 +58,7 @@ impl Trouble {
 }
 
 fn malformed(words: &str) -> Error {
-    Error::Failed { failure: Failure::Malformed, detail: words.to_owned() }
+    Error::failed(Failure::Malformed, words)
 }
 
 /// A head that came before, and what became of it.
@@ -277,7 +277,7 @@ impl Reader<'_> {
         }
         let tag = self.rules.tag.as_ref().map_or("", HeaderName::as_str);
         let words = format!("its {tag} names no request in flight on this connection, which was closed");
-        self.end(id, Err(Error::Mismatch(words)));
+        self.end(id, Err(Error::Mismatch(words.into())));
     }
 
     fn end(&mut self, id: u64, result: Result<Response<Bytes>, Error>) {
@@ -286,7 +286,10 @@ impl Reader<'_> {
                 if result.is_ok() {
                     self.meter.answered(self.now - call.accepted);
                 }
-                self.done.push(Done { id, result });
+                self.done.push(match result {
+                    Ok(_) => Done { id, result },
+                    Err(error) => call.fail(error),
+                });
             }
             None => self.seen.discarded += 1,
         }
@@ -410,7 +413,7 @@ impl Responses for Reader<'_> {
     }
 
     fn head_too_long(&mut self, run: &Run, limit: usize) {
-        self.end(run.first, Err(Error::TooLarge { part: Part::Head, limit }));
+        self.end(run.first, Err(Error::TooLarge { part: Part::Head, limit, address: None }));
     }
 
     /// Only where parts are not wanted.
@@ -423,6 +426,6 @@ impl Responses for Reader<'_> {
 
 impl Settle for Reader<'_> {
     fn settled(&mut self, run: &Run, how: Settled, detail: &str) {
-        Unanswered { calls: self.calls, done: self.done }.settled(run, how, detail);
+        Unanswered { calls: self.calls, done: self.done, net: None }.settled(run, how, detail);
     }
 }

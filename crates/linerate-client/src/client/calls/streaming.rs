@@ -11,7 +11,7 @@ use super::streamed::{News, Streaming, Upload};
 use super::table::Call;
 use super::{CallReading, Calls, Done};
 use crate::Loss;
-use crate::client::error::{Error, Phase};
+use crate::client::error::{Error, ErrorDetail, Phase};
 use crate::client::limits::{STREAMED_MARK, UNSENT_MARK};
 use crate::conversation::Conversation;
 
@@ -77,10 +77,10 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     /// There is no more of the request's body, and it is not whole: nothing may pass for it.
-    pub fn fail_upload(&mut self, id: u64, why: &str) {
+    pub fn fail_upload(&mut self, id: u64, why: impl Into<ErrorDetail>) {
         let Some(call) = self.calls.take(id) else { return };
-        self.done.push(Done { id, result: Err(Error::Request(why.to_owned())) });
         self.forget(&call);
+        self.done.push(call.fail(Error::Request(why.into())));
     }
 
     /// The owner has consumed this many bytes of a response.
@@ -242,7 +242,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 self.speak.push(conn);
             }
             match begun {
-                true => self.end(id, Err(Error::Timeout(phase))),
+                true => self.end(id, Err(Error::timeout(phase))),
                 false => self.end_unanswered(id, phase, "the response did not begin in time"),
             }
             if !streams {

@@ -1,14 +1,15 @@
 //! The calls that have not ended.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use linerate_net::{Conn, Time};
+use linerate_net::{Conn, NetError, Time};
 
 use super::request::Nature;
 use super::streamed::Streaming;
-use crate::client::error::{Error, Phase};
+use crate::client::error::{Error, ErrorDetail, Phase};
 use crate::conversation::{Settle, Settled};
 use crate::{Failure, Run};
 
@@ -50,6 +51,8 @@ pub(super) struct Call {
     pub(super) sent: Option<Time>,
     /// Where it was sent last.
     pub(super) conn: Option<Conn>,
+    /// The address that this connection leads to.
+    pub(super) to: Option<SocketAddr>,
     /// The head of its response came.
     pub(super) begun: bool,
     /// Its bodies are streams.
@@ -69,6 +72,19 @@ impl Call {
     /// The request has a body, here or later.
     pub(super) fn has_body(&self) -> bool {
         !self.request.body().is_empty() || self.upload().is_some()
+    }
+
+    /// It ends without a response.
+    pub(super) fn fail(self, error: Error) -> Done {
+        let error = error.at(self.to);
+        let has_gone = self.upload().is_some();
+        let error = if has_gone { error } else { error.with_request(self.request) };
+        Done { id: self.id, result: Err(error) }
+    }
+
+    /// It ends, and what became of it is unknown.
+    pub(super) fn unknown(self, why: impl Into<ErrorDetail>) -> Done {
+        Done { id: self.id, result: Err(Error::unknown(self.request, why).at(self.to)) }
     }
 
     /// The time it has from being handed over.
@@ -93,6 +109,7 @@ impl Call {
             order,
             sent: None,
             conn: None,
+            to: None,
             begun: false,
             streaming: None,
         }
@@ -179,23 +196,21 @@ impl CallTable {
 pub(super) struct Unanswered<'a> {
     pub(super) calls: &'a mut CallTable,
     pub(super) done: &'a mut Vec<Done>,
+    /// The error of the transport behind it.
+    pub(super) net: Option<NetError>,
 }
 
 impl Settle for Unanswered<'_> {
     fn settled(&mut self, run: &Run, how: Settled, detail: &str) {
         for id in run.first..run.end() {
             let Some(call) = self.calls.take(id) else { continue };
-            let error = match how {
-                Settled::Failed(failure) => Error::Failed { failure, detail: detail.to_owned() },
-                Settled::Reset(_) if run.idempotent => {
-                    Error::Failed { failure: Failure::Reset, detail: detail.to_owned() }
-                }
-                Settled::TimedOut if run.idempotent => Error::Timeout(Phase::Response),
-                Settled::Reset(_) | Settled::TimedOut | Settled::Unknown => {
-                    Error::unknown(call.request, detail)
-                }
-            };
-            self.done.push(Done { id, result: Err(error) });
+            let detail = ErrorDetail::by_net(detail, self.net);
+            self.done.push(match how {
+                Settled::Failed(failure) => call.fail(Error::failed(failure, detail)),
+                Settled::Reset(_) if run.idempotent => call.fail(Error::failed(Failure::Reset, detail)),
+                Settled::TimedOut if run.idempotent => call.fail(Error::timeout(Phase::Response)),
+                Settled::Reset(_) | Settled::TimedOut | Settled::Unknown => call.unknown(detail),
+            });
         }
     }
 }

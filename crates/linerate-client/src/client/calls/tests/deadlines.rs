@@ -30,7 +30,7 @@ fn a_call_ends_at_its_own_time_whatever_is_before_it() {
     program.get(1);
     within(&mut program, 2, Method::GET, SECOND / 5);
     program.wait(SECOND / 4);
-    assert!(matches!(program.error(2), Error::Timeout(Phase::Response)), "{:?}", program.ended);
+    assert!(matches!(program.error(2), Error::Timeout { phase: Phase::Response, .. }), "{:?}", program.ended);
     program.run(SECOND * 2);
     assert_eq!(program.status(1), 200);
     assert!(program.now() - start < SECOND + SECOND / 10, "the first is not disturbed");
@@ -47,7 +47,7 @@ fn one_that_waits_for_a_connection_ends_too() {
     program.get(1);
     within(&mut program, 2, Method::GET, SECOND / 5);
     program.run(SECOND * 2);
-    assert!(matches!(program.error(2), Error::Timeout(Phase::Queue)), "{}", program.error(2));
+    assert!(matches!(program.error(2), Error::Timeout { phase: Phase::Queue, .. }), "{}", program.error(2));
     assert_eq!((program.status(1), log.lock().unwrap().len()), (200, 1));
 }
 
@@ -64,7 +64,7 @@ fn a_longer_time_holds_for_its_call_alone() {
     within(&mut program, 1, Method::GET, SECOND * 20);
     program.get(2);
     program.wait(SECOND * 9);
-    assert!(matches!(program.error(2), Error::Timeout(_)), "{}", program.error(2));
+    assert!(matches!(program.error(2), Error::Timeout { .. }), "{}", program.error(2));
     program.run(SECOND * 20);
     assert_eq!(program.status(1), 200);
     assert!(program.now() - start < SECOND * 13);

@@ -1,6 +1,7 @@
 //! A program's calls in memory and in virtual time.
 
 mod deadlines;
+mod errors;
 mod reaching;
 mod rules;
 mod seeds;

@@ -169,7 +169,7 @@ fn a_request_that_was_sent_before_never_fails_as_unsent() {
         program.run(SECOND * 10);
         let error = program.error(1);
         assert!(!error.is_unsent(), "{method}: {error}");
-        let Error::Failed { failure: Failure::ClosedEarly, detail } = error else { panic!("{error:?}") };
+        let Error::Failed { failure: Failure::ClosedEarly, detail, .. } = error else { panic!("{error:?}") };
         assert!(detail.contains("was sent") && detail.contains("no other could be opened: "), "{detail}");
         // One that never left is.
         assert!(matches!(program.error(2), Error::Connect(_)), "{}", program.error(2));
@@ -192,6 +192,10 @@ fn a_request_that_was_sent_before_never_times_out_as_unsent() {
     program.calls.requeue(vec![id]);
     program.get(2);
     program.run(SECOND * 10);
-    assert!(matches!(program.error(1), Error::Timeout(Phase::Response)), "{}", program.error(1));
-    assert!(matches!(program.error(2), Error::Timeout(Phase::Queue)), "{}", program.error(2));
+    assert!(
+        matches!(program.error(1), Error::Timeout { phase: Phase::Response, .. }),
+        "{}",
+        program.error(1)
+    );
+    assert!(matches!(program.error(2), Error::Timeout { phase: Phase::Queue, .. }), "{}", program.error(2));
 }

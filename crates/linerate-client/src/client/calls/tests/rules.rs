@@ -321,15 +321,23 @@ fn each_timeout_says_what_it_waited_for() {
     program.run(SECOND);
     program.get(1);
     program.run(SECOND * 5);
-    assert!(matches!(program.error(1), Error::Timeout(Phase::FirstByte)), "{}", program.error(1));
+    assert!(
+        matches!(program.error(1), Error::Timeout { phase: Phase::FirstByte, .. }),
+        "{}",
+        program.error(1)
+    );
     let (mut program, _) = self::program(one_pipe(), |_, _, _| {
         Does::Says("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok".to_owned())
     });
     program.get(1);
     program.post(2);
     program.run(SECOND * 20);
-    assert!(matches!(program.error(1), Error::Timeout(Phase::Response)), "{}", program.error(1));
-    assert!(matches!(program.error(2), Error::Timeout(Phase::Queue)), "{}", program.error(2));
+    assert!(
+        matches!(program.error(1), Error::Timeout { phase: Phase::Response, .. }),
+        "{}",
+        program.error(1)
+    );
+    assert!(matches!(program.error(2), Error::Timeout { phase: Phase::Queue, .. }), "{}", program.error(2));
     let (mut program, _) = self::program(one_pipe(), |_, _, _| Does::Nothing);
     program.post(3);
     program.run(SECOND * 20);
@@ -389,9 +397,9 @@ fn limits_of_heads_and_bodies() {
     });
     program.get_all(0..7);
     program.run(SECOND * 5);
-    assert!(matches!(program.error(1), Error::TooLarge { part: Part::Head, limit: 1000 }));
+    assert!(matches!(program.error(1), Error::TooLarge { part: Part::Head, limit: 1000, .. }));
     for n in [3, 4, 5] {
-        assert!(matches!(program.error(n), Error::TooLarge { part: Part::Body, limit: 1000 }));
+        assert!(matches!(program.error(n), Error::TooLarge { part: Part::Body, limit: 1000, .. }));
     }
     assert!([0, 2, 6].iter().all(|n| program.status(*n) == 200));
 }
@@ -407,7 +415,7 @@ fn a_head_beyond_64_kib_is_too_large() {
     program.get_all(0..6);
     program.run(SECOND * 5);
     let error = program.error(2);
-    assert!(matches!(error, Error::TooLarge { part: Part::Head, limit: 65_536 }), "{error}");
+    assert!(matches!(error, Error::TooLarge { part: Part::Head, limit: 65_536, .. }), "{error}");
     assert!([0, 1, 3, 4, 5].iter().all(|n| program.status(*n) == 200));
     assert_eq!(log.lock().unwrap().iter().filter(|(.., head)| head.starts_with("GET /2 ")).count(), 1);
 }
@@ -428,7 +436,7 @@ fn a_response_whose_end_is_in_doubt_fails_and_none_behind_it_is_trusted() {
         });
         program.get_all(0..6);
         program.run(SECOND * 5);
-        let Error::Failed { failure: Failure::Malformed, detail } = program.error(2) else {
+        let Error::Failed { failure: Failure::Malformed, detail, .. } = program.error(2) else {
             panic!("{fields}: {}", program.error(2));
         };
         assert!(detail.contains(words), "{detail}");
@@ -541,7 +549,7 @@ fn an_answer_that_is_not_http_fails_its_call() {
     let (mut program, _) = program(one_pipe(), |_, _, _| Does::Says("SSH-2.0-OpenSSH_9.2p1\r\n".to_owned()));
     program.get(0);
     program.run(SECOND);
-    let Error::Failed { failure: Failure::Malformed, detail } = program.error(0) else { panic!() };
+    let Error::Failed { failure: Failure::Malformed, detail, .. } = program.error(0) else { panic!() };
     assert!(detail.contains("SSH"), "{detail}");
 }
 

@@ -275,7 +275,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Seed<T, C> {
                 assert!([Method::POST, Method::PATCH].contains(unknown.request.method()));
                 1
             }
-            Err(Error::Connect(_) | Error::Timeout(Phase::Queue)) => 2,
+            Err(Error::Connect(_) | Error::Timeout { phase: Phase::Queue, .. }) => 2,
             Err(Error::Request(problem)) => panic!("{number}: {problem}"),
             Err(_) => 3,
         };
