@@ -12,7 +12,7 @@ use super::beside::Beside;
 use super::board::SharedBoard;
 use super::error::Error;
 use super::inner::Inner;
-use super::limits::{DEPTH, H2_CONNECTIONS, PIPES};
+use super::limits::{DEPTH, H2_CONNECTIONS, MOST_H2_CONNECTIONS, MOST_PIPES, MOST_STREAMS, PIPES};
 use super::mover::{connections, limits};
 use super::options::{CallOptions, Protocol};
 use super::runner::Runner;
@@ -48,20 +48,29 @@ pub struct Builder {
 
 impl Builder {
     pub(super) fn new(url: &str) -> Builder {
-        let options = CallOptions { protocol: Protocol::Either, ..CallOptions::default() };
+        let options = CallOptions {
+            protocol: Protocol::Either,
+            pipes: MOST_PIPES,
+            adapts: true,
+            streams: MOST_STREAMS,
+            h2_connections: MOST_H2_CONNECTIONS,
+            h2_adapts: true,
+            ..CallOptions::default()
+        };
         Builder { url: url.to_owned(), tag: None, options, secure: SecureOptions::default() }
     }
 
-    /// Connections, at most; 1 to 1024. By default 4. The client opens them when calls wait.
+    /// Connections, at most; 1 to 1024. The client opens them when calls wait. By default the client decides: quick
+    /// responses share 4, and while responses are slow it opens up to 128, one for each call.
     pub fn pipes(mut self, pipes: u32) -> Builder {
-        self.options.pipes = pipes;
+        (self.options.pipes, self.options.adapts) = (pipes, false);
         self
     }
 
     /// Requests in flight on each connection, at most; 1 to 16384. By default 64; 1 turns pipelining off. By HTTP/2
-    /// these are streams, and the server may admit fewer.
+    /// these are streams, by default 256, and the server may admit fewer.
     pub fn depth(mut self, depth: u32) -> Builder {
-        self.options.depth = depth;
+        (self.options.depth, self.options.streams) = (depth, depth);
         self
     }
 
@@ -143,10 +152,10 @@ impl Builder {
         self
     }
 
-    /// Connections by HTTP/2, at most; 1 to 1024. By default 1. The client opens another one when those that are open
-    /// have as many streams as they may.
+    /// Connections by HTTP/2, at most; 1 to 1024. The client opens another one when those that are open have as many
+    /// streams as they may. By default it opens up to 8, while responses are slow.
     pub fn h2_connections(mut self, connections: u32) -> Builder {
-        self.options.h2_connections = connections;
+        (self.options.h2_connections, self.options.h2_adapts) = (connections, false);
         self
     }
 
@@ -285,7 +294,7 @@ impl Builder {
         o.secure = target.secure;
         o.host = target.field.clone();
         o.seed = RandomState::new().hash_one(0);
-        let window = u64::from(o.pipes) * u64::from(o.depth) * 2;
+        let window = u64::from(o.usual_pipes()) * u64::from(o.depth) * 2;
         let shared = Arc::new(SharedBoard::new(o.queue as usize));
         let window = window.clamp(2, u64::from(o.queue).max(2));
         let started = Mutex::new(false);

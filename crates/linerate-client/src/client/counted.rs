@@ -450,6 +450,7 @@ pub(super) async fn run(
     let no_runtime = |_| Error::Connect("no tokio runtime\nhint: await calls inside one".into());
     tokio::runtime::Handle::try_current().map_err(no_runtime)?;
     let mut options = options.clone();
+    (options.pipes, options.h2_connections) = (options.usual_pipes(), options.usual_h2_connections());
     let compiled = template.compile(&target, options.protocol)?;
     let to = target
         .look_up()

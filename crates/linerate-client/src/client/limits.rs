@@ -9,6 +9,24 @@ pub(super) const CALLS_QUEUED: u32 = 16 << 10;
 /// Connections of a program's client, at most. Reason: it looks at all of them in each turn.
 pub(super) const PIPES: u32 = 1024;
 
+/// Connections of a client whose number the program leaves to it: those that quick responses share. Reason: one for each
+/// of a few requests that must be alone.
+pub(super) const FEW_PIPES: u32 = 4;
+
+/// Connections of such a client, at most. Reason: other clients open about as many to one server.
+pub(super) const MOST_PIPES: u32 = 128;
+
+/// Connections of such a client by HTTP/2, at most. Reason: with the 100 streams that servers admit they carry as many
+/// slow calls as servers of HTTP/1.1 usually take.
+pub(super) const MOST_H2_CONNECTIONS: u32 = 8;
+
+/// Streams on a connection of such a client, at most. Reason: the most that usual servers admit.
+pub(super) const MOST_STREAMS: u32 = 256;
+
+/// What a call may wait behind others, beside the way to the server, before another connection is worth it. Reason: a
+/// connection costs both ends about 0.1 ms of CPU and some memory.
+pub(super) const WORTH_A_PIPE: Duration = Duration::from_millis(5);
+
 /// Requests in flight on one of its connections, at most. Reason: each is sent again when the connection is lost.
 pub(super) const DEPTH: u32 = 16 << 10;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::limits::{
-    CALLS_QUEUED, CONNECT_ATTEMPTS, CONNECT_TIME, DISCARDED_BODY, FIRST_BYTE_TIME, IDLE_TIME, LARGEST_BODY,
-    LARGEST_HEAD, RESPONSE_TIME,
+    CALLS_QUEUED, CONNECT_ATTEMPTS, CONNECT_TIME, DISCARDED_BODY, FEW_PIPES, FIRST_BYTE_TIME, IDLE_TIME,
+    LARGEST_BODY, LARGEST_HEAD, RESPONSE_TIME,
 };
 use crate::Resend;
 
@@ -55,8 +55,12 @@ impl RequestOptions {
 pub struct CallOptions {
     /// Connections, at most.
     pub pipes: u32,
-    /// Requests in flight on each, at most.
+    /// The client opens more than a few of them only while responses are slow.
+    pub adapts: bool,
+    /// Requests in flight on each by HTTP/1.1, at most.
     pub depth: u32,
+    /// Streams on each by HTTP/2, at most; the server may admit fewer.
+    pub streams: u32,
     /// Calls that wait or are in flight, at most.
     pub queue: u32,
     /// For a connection to be established.
@@ -85,6 +89,8 @@ pub struct CallOptions {
     pub protocol: Protocol,
     /// Connections by HTTP/2, at most.
     pub h2_connections: u32,
+    /// The client opens more than one of them only while responses are slow.
+    pub h2_adapts: bool,
     /// Requests go to an `https` server.
     pub secure: bool,
     /// The profile by which a layer of the transport treats the connections.
@@ -93,11 +99,25 @@ pub struct CallOptions {
     pub seed: u64,
 }
 
+impl CallOptions {
+    /// Connections by HTTP/1.1 while responses are quick.
+    pub(super) fn usual_pipes(&self) -> u32 {
+        if self.adapts { self.pipes.min(FEW_PIPES) } else { self.pipes }
+    }
+
+    /// Those by HTTP/2.
+    pub(super) fn usual_h2_connections(&self) -> u32 {
+        if self.h2_adapts { 1 } else { self.h2_connections }
+    }
+}
+
 impl Default for CallOptions {
     fn default() -> Self {
         CallOptions {
-            pipes: 4,
+            pipes: FEW_PIPES,
+            adapts: false,
             depth: 64,
+            streams: 64,
             queue: CALLS_QUEUED,
             connect_timeout: CONNECT_TIME,
             first_byte_timeout: FIRST_BYTE_TIME,
@@ -112,6 +132,7 @@ impl Default for CallOptions {
             host: http::HeaderValue::from_static("localhost"),
             protocol: Protocol::Http1,
             h2_connections: 1,
+            h2_adapts: false,
             secure: false,
             profile: linerate_net::Profile::default(),
             seed: 0,

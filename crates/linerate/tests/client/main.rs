@@ -320,3 +320,24 @@ fn settings_that_make_no_sense() {
     fn is_shared<T: Send + Sync + 'static>(_: &T) {}
     is_shared(&shared);
 }
+
+/// Without any setting: 100 calls of 200 ms at once take about as long as one. The server counts, so that a busy
+/// machine changes nothing.
+#[tokio::test]
+async fn slow_calls_get_connections_of_their_own_by_default() {
+    let most = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let now = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let (seen, at_once) = (most.clone(), now.clone());
+    let server = Server::start(move |_| {
+        let n = at_once.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        seen.fetch_max(n, std::sync::atomic::Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(200));
+        at_once.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        ok("")
+    });
+    let client = Client::builder(&server.url()).build().unwrap();
+    let calls = (0..100).map(|_| client.get("/"));
+    assert!(futures_util::future::join_all(calls).await.iter().all(Result::is_ok));
+    let most = most.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(most >= 50, "{most} at once");
+}

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use linerate_net::{Close, Conn, ConnectOptions, NetError, Time, Transport};
 use tracing::debug;
 
+use super::growth::Demand;
 use super::queues::Queues;
 use super::reaching::{Attempt, Tried};
 use super::request::Writing;
@@ -67,6 +68,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     fn list_candidates(&mut self, now: Time) {
         let slow_after = self.slow_after();
         self.candidates.clear();
+        let adapts = self.options.adapts && self.streams == Some(false);
+        let (mut alone, mut stalled, mut usable) = (0, 0, 0);
+        self.in_use = 0;
         for slot in 0..self.pool.slots() {
             let Some(pipe) = self.pool.at_mut(slot) else { continue };
             let (conn, in_flight) = (pipe.conn, pipe.conversation.in_flight());
@@ -75,14 +79,29 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 if in_flight == 0 {
                     pipe.beside.progress = now;
                 }
-            } else if !pipe.beside.slow && now - pipe.beside.progress > slow_after {
-                pipe.beside.slow = true;
-                self.statistics.head_of_line += u64::from(in_flight > 1);
+            } else if !pipe.beside.slow {
+                let waited = now - pipe.beside.progress;
+                let is_stalled = adapts && !pipe.conversation.in_response() && self.pace.is_stalled(waited);
+                if is_stalled || waited > slow_after {
+                    pipe.beside.slow = true;
+                    self.statistics.head_of_line += u64::from(in_flight > 1);
+                }
             }
             let slow = pipe.beside.slow;
-            if self.room(conn) > 0 {
+            self.in_use += u32::from(in_flight > 0);
+            alone += u32::from(pipe.beside.alone);
+            stalled += u32::from(slow);
+            usable += u32::from(!slow);
+            // Quick responses come together on a few, so that many leave in one system call.
+            if (!adapts || usable <= self.wanted) && self.room(conn) > 0 {
                 self.candidates.push((slow, in_flight, conn));
             }
+        }
+        if adapts {
+            let alone_waiting = self.queues.alone.len() as u32;
+            let usual = self.waiting() as u32 - alone_waiting + self.pool.in_flight() as u32 - alone;
+            let demand = Demand { usual, alone: alone + alone_waiting, stalled };
+            self.wanted = self.pace.wanted(demand, self.options.depth, self.options.pipes);
         }
         self.candidates.sort_unstable_by_key(|(slow, in_flight, conn)| (*slow, *in_flight, conn.slot()));
         // The others will have room soon, or another one opens.
@@ -119,7 +138,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             return 0;
         }
         pipe.beside.reserved &= waits_alone;
-        let room = pipe.room();
+        let depth =
+            if self.options.adapts { self.pace.depth(self.options.depth) } else { self.options.depth };
+        let room = pipe.room().min(depth.saturating_sub(in_flight));
         if persistent { room } else { room.min(1_u32.saturating_sub(in_flight)) }
     }
 
@@ -311,7 +332,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     fn missing_pipes(&self) -> u32 {
         let most = match self.streams {
             None => 1,
+            Some(true) if self.options.h2_adapts && !self.is_slow() => 1,
             Some(true) => self.options.h2_connections,
+            Some(false) if self.options.adapts => self.wanted,
             Some(false) => self.options.pipes,
         };
         let leaving = |pipe: &Connection<C, Beside>| pipe.established && pipe.conversation.is_leaving();
@@ -320,6 +343,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             _ => (0..self.pool.slots()).filter(|slot| self.pool.at(*slot).is_some_and(leaving)).count(),
         };
         most.saturating_sub(self.pool.opening.open() - leaving as u32)
+    }
+
+    /// Whether responses take longer than a connection is worth.
+    fn is_slow(&self) -> bool {
+        self.usual_ns > (self.pace.worth() + self.pace.way()).as_nanos() as u64
     }
 
     /// Opens pipes for what found no place, one for each request at most.

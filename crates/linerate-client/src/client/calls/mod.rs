@@ -3,6 +3,7 @@
 //!
 //! * `request`: whether requests can be sent, and their bytes.
 //! * `filling`: which request takes which pipe, and when a pipe is opened.
+//! * `growth`: how many pipes the pace of responses is worth.
 //! * `reaching`: which address it is opened to.
 //! * `response`: which response belongs to which call.
 //! * `streaming`: bodies that come and go piece by piece.
@@ -10,6 +11,7 @@
 
 mod ending;
 mod filling;
+mod growth;
 mod queues;
 mod reaching;
 mod request;
@@ -33,13 +35,14 @@ pub use response::{CallReading, Trailers};
 pub use streamed::News;
 pub use table::Done;
 
+use self::growth::Pace;
 use self::queues::Queues;
 use self::reaching::{Attempt, Round};
 use self::request::{Nature, Outgoing};
 use self::response::{HeadReader, PartialResponse, Reader, ReadingRules, SeenByReader};
 use self::table::{Call, CallTable, Terms, Unanswered};
 use super::error::{Error, Phase};
-use super::limits::{DEPTH, LEAVING, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST};
+use super::limits::{DEPTH, LEAVING, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST, WORTH_A_PIPE};
 use super::meter::Meter;
 use super::options::{CallOptions, Protocol, RequestOptions};
 use super::statistics::{PipeStatistics, Statistics};
@@ -157,6 +160,11 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     random: Random,
     /// How long responses take, smoothed, nanoseconds.
     usual_ns: u64,
+    pace: Pace,
+    /// Pipes that the calls of now are worth, by HTTP/1.1.
+    wanted: u32,
+    /// Pipes that have requests in flight, when last looked at.
+    in_use: u32,
     next_sweep: Time,
     /// When the time of the first call is over that has a time of its own.
     next_own: Time,
@@ -190,7 +198,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         };
         let pool = PoolOptions {
             connections,
-            depth: options.depth.clamp(1, DEPTH),
+            depth: options.depth.max(options.streams).clamp(1, DEPTH),
             per_connection: None,
             timeout: options.timeout,
             resend: options.resend,
@@ -221,6 +229,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             connect_after: Time::ZERO,
             random: Random::new(options.seed),
             usual_ns: 0,
+            pace: Pace::default(),
+            wanted: options.usual_pipes(),
+            in_use: 0,
             next_sweep: Time::NEVER,
             next_own: Time::NEVER,
             wants_turn: false,
@@ -275,7 +286,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// Takes an event of the transport.
     pub fn handle(&mut self, event: Event, now: Time) {
         match event {
-            Event::Connected { conn, at, .. } => self.connected(conn, at, now),
+            Event::Connected { conn, at, tcp_at } => self.connected(conn, at, tcp_at, now),
             Event::Readable { conn, data } => self.readable(conn, data, now),
             Event::Failed { conn, error } => self.lose(conn, &Loss::Net(error), now),
             Event::Drained { conn } if self.streams == Some(true) => self.speak.push(conn),
@@ -410,7 +421,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         statistics
     }
 
-    fn connected(&mut self, conn: Conn, at: Time, now: Time) {
+    fn connected(&mut self, conn: Conn, at: Time, tcp_at: Time, now: Time) {
         if let Err(why) = self.pool.agreed(conn, self.transport.protocol(conn)) {
             if let Some(pipe) = self.pool.remove(conn) {
                 self.transport.close(conn, Close::Abort);
@@ -418,9 +429,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             }
             return;
         }
-        if self.pool.established(conn, at).is_none() {
-            return;
-        }
+        let Some(since) = self.pool.established(conn, at) else { return };
+        self.pace.handshake(tcp_at - since);
         (self.connects_failed, self.unreached) = (0, false);
         self.round.forget_failures();
         self.statistics.connected += 1;
@@ -451,21 +461,32 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// Reads responses, and says what the pipe is to do next.
     fn receive(&mut self, conn: Conn, data: Data, now: Time) -> (Next, PartialResponse) {
-        let Calls { transport, pool, rules, heads, calls, done, news, meter, .. } = self;
-        let streams = pool.get_mut(conn).is_some_and(|pipe| {
+        let Calls { transport, pool, rules, heads, calls, done, news, meter, pace, in_use, .. } = self;
+        let (mut streams, mut waits_since) = (false, None);
+        if let Some(pipe) = pool.get_mut(conn) {
             pipe.beside.heard = now;
-            pipe.conversation.has_streams()
-        });
+            streams = pipe.conversation.has_streams();
+            if !streams && !pipe.conversation.in_response() {
+                let oldest = pipe.conversation.oldest().and_then(|run| calls.get(run.first));
+                let sent = oldest.filter(|call| call.upload().is_none()).and_then(|call| call.sent);
+                waits_since = sent.map(|sent| pipe.beside.progress.max(sent + pace.way()));
+            }
+        }
         let seen = SeenByReader::default();
         let mut reader = Reader { rules, streams, heads, calls, done, news, meter, now, seen };
         let before = reader.done.len();
         let received = pool.receive(data, now, transport, &mut reader);
         let seen = reader.seen;
+        let begun = received.answered.max(u32::from(seen.partial.id != 0 || seen.partial.held > 0));
+        if let Some(since) = waits_since.filter(|_| begun > 0) {
+            pace.took((now - since) / begun, *in_use);
+        }
         self.count(&seen);
         if received.answered > 0 {
             self.answered(conn, received.answered, now);
         }
-        if seen.unsolicited > 0 && !streams && matches!(received.next, Next::Lose(Loss::Unsolicited)) {
+        let is_surplus = seen.unsolicited > 0 && matches!(received.next, Next::Lose(Loss::Unsolicited));
+        if is_surplus && !streams && !seen.in_doubt {
             self.doubt(conn, before);
         }
         self.requeue(seen.robbed);
@@ -567,6 +588,10 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             if self.is_short_of_pipes() { self.connect_after.max(now + SWEEP_LEAST) } else { Time::NEVER };
         if self.next_sweep <= now || self.next_sweep > now + step {
             self.next_sweep = now + step;
+        }
+        if self.options.adapts && self.has_waiting() && self.pool.in_flight() > 0 {
+            // A pipe may be slow by then.
+            self.next_sweep = self.next_sweep.min(now + WORTH_A_PIPE);
         }
         self.next_sweep = self.next_sweep.min(connect).min(self.next_own.max(now + SWEEP_LEAST));
     }

@@ -2,6 +2,7 @@
 
 mod deadlines;
 mod errors;
+mod pace;
 mod reaching;
 mod rules;
 mod seeds;

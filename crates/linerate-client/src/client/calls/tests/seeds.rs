@@ -91,7 +91,10 @@ impl Drawn {
         transport: T,
         shared: C::Shared,
     ) -> Seed<T, C> {
-        let Drawn { random, options, arrivals, .. } = self;
+        let Drawn { random, mut options, arrivals, seed, .. } = self;
+        options.streams = options.depth;
+        // Half of them decide for themselves how many connections they open.
+        (options.adapts, options.h2_adapts) = (seed % 2 == 1, seed % 2 == 1);
         let (pipes, depth) = (options.pipes.max(options.h2_connections), options.depth);
         let program = Program::over(transport, options, shared);
         Seed { random, program, arrivals, cancelled: Vec::new(), pipes, depth, counts: [0; 4] }
