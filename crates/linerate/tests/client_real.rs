@@ -166,3 +166,25 @@ async fn a_layer_over_streams_holds_nothing_whole() {
     let response = layered.service(client.streaming()).oneshot(whole).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes().len(), file.len());
 }
+
+/// Node announces its limit in whole seconds. Each pause ends about when it closes: no POST meets that.
+#[tokio::test]
+async fn posts_after_pauses_of_nodes_own_limit_meet_no_close() {
+    let source = "const server = require('http').createServer((request, response) => {
+  request.resume().on('end', () => response.end('hello'));
+});
+server.keepAliveTimeout = 1000;
+server.listen({port}, '127.0.0.1');
+";
+    let Some(server) = real::written("node", &[], "server.js", source) else { return };
+    let callers = (0..50).map(|caller| {
+        let client = Client::builder(&server.url("")).build().unwrap();
+        async move {
+            for round in 0..5 {
+                assert_eq!(client.post("/", "x").await.unwrap().body(), &b"hello"[..]);
+                tokio::time::sleep(Duration::from_millis(900 + (caller * 53 + round * 17) % 200)).await;
+            }
+        }
+    });
+    futures_util::future::join_all(callers).await;
+}

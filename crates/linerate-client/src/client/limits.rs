@@ -42,6 +42,15 @@ pub(super) const RESPONSE_TIME: Duration = Duration::from_secs(30);
 /// Without requests a connection closes after this time. Reason: servers close theirs after 60 to 75 s.
 pub(super) const IDLE_TIME: Duration = Duration::from_secs(50);
 
+/// How long before a server closes an idle connection the client does: an eighth of the server's limit, within these.
+/// Reason: servers count from when they sent, some by a coarse clock.
+pub(super) const IDLE_MARGIN_LEAST: Duration = Duration::from_millis(50);
+pub(super) const IDLE_MARGIN_MOST: Duration = Duration::from_secs(1);
+
+/// An idle connection that the server closes sooner teaches nothing of its limit. Reason: servers that run out of
+/// connections close idle ones at any time.
+pub(super) const IDLE_LEARNT_LEAST: Duration = Duration::from_millis(200);
+
 /// Bytes of a response's head. Reason: the parser's limit.
 pub(super) const LARGEST_HEAD: usize = 64 << 10;
 

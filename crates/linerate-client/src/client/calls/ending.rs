@@ -25,6 +25,10 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             };
             return self.connect_failed(pipe.beside.attempt, &why, net, now);
         }
+        if pipe.conversation.in_flight() == 0 && loss.by_peer() {
+            let heard = pipe.beside.heard;
+            self.idle.closed_after(if heard == now { pipe.beside.silence } else { now - heard }, now);
+        }
         self.statistics.lost += 1;
         let detail = reason.filter(|_| matches!(loss, Loss::Net(_))).unwrap_or_else(|| loss.words());
         debug!(conn = conn.slot(), in_flight = pipe.conversation.in_flight(), %detail, "lost");
@@ -67,7 +71,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
         let waited = now - pipe.beside.progress;
         let Some(oldest) = conversation.oldest().map(|run| run.first) else {
-            if waited >= self.options.idle_timeout
+            if now - pipe.beside.heard >= self.usable_idle(false)
                 && let Some(pipe) = self.pool.remove(conn)
             {
                 self.leave(pipe, Close::AfterPeer);

@@ -70,10 +70,18 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.candidates.clear();
         let adapts = self.options.adapts && self.streams == Some(false);
         let (mut alone, mut stalled, mut usable) = (0, 0, 0);
+        let fresh = self.usable_idle(!self.queues.alone.is_empty());
         self.in_use = 0;
         for slot in 0..self.pool.slots() {
             let Some(pipe) = self.pool.at_mut(slot) else { continue };
             let (conn, in_flight) = (pipe.conn, pipe.conversation.in_flight());
+            if in_flight == 0 && pipe.established && now - pipe.beside.heard >= fresh {
+                // The server is about to close it.
+                if let Some(pipe) = self.pool.remove(conn) {
+                    self.leave(pipe, Close::AfterPeer);
+                }
+                continue;
+            }
             if in_flight == 0 || pipe.conversation.has_streams() {
                 // It was idle until now: a slow response is one that we have waited for.
                 if in_flight == 0 {

@@ -3,6 +3,7 @@
 //!
 //! * `request`: whether requests can be sent, and their bytes.
 //! * `filling`: which request takes which pipe, and when a pipe is opened.
+//! * `idle`: how long a server keeps an idle connection.
 //! * `growth`: how many pipes the pace of responses is worth.
 //! * `reaching`: which address it is opened to.
 //! * `response`: which response belongs to which call.
@@ -12,6 +13,7 @@
 mod ending;
 mod filling;
 mod growth;
+mod idle;
 mod queues;
 mod reaching;
 mod request;
@@ -36,6 +38,7 @@ pub use streamed::News;
 pub use table::Done;
 
 use self::growth::Pace;
+use self::idle::IdleLimit;
 use self::queues::Queues;
 use self::reaching::{Attempt, Round};
 use self::request::{Nature, Outgoing};
@@ -60,8 +63,9 @@ struct Beside {
     slow: bool,
     /// When it was last idle, or a response came.
     progress: Time,
-    /// When bytes came last.
+    /// When bytes or the end came last, and how long nothing had come before.
     heard: Time,
+    silence: Duration,
     /// Responses since it was idle last.
     since_idle: u64,
     /// Since when the rest of a streamed response is discarded.
@@ -161,6 +165,7 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     /// How long responses take, smoothed, nanoseconds.
     usual_ns: u64,
     pace: Pace,
+    idle: IdleLimit,
     /// Pipes that the calls of now are worth, by HTTP/1.1.
     wanted: u32,
     /// Pipes that have requests in flight, when last looked at.
@@ -230,6 +235,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             random: Random::new(options.seed),
             usual_ns: 0,
             pace: Pace::default(),
+            idle: IdleLimit::default(),
             wanted: options.usual_pipes(),
             in_use: 0,
             next_sweep: Time::NEVER,
@@ -464,7 +470,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let Calls { transport, pool, rules, heads, calls, done, news, meter, pace, in_use, .. } = self;
         let (mut streams, mut waits_since) = (false, None);
         if let Some(pipe) = pool.get_mut(conn) {
-            pipe.beside.heard = now;
+            pipe.beside.silence = now - std::mem::replace(&mut pipe.beside.heard, now);
             streams = pipe.conversation.has_streams();
             if !streams && !pipe.conversation.in_response() {
                 let oldest = pipe.conversation.oldest().and_then(|run| calls.get(run.first));
@@ -516,6 +522,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     fn count(&mut self, seen: &SeenByReader) {
         self.persistent |= seen.persistent;
+        if let Some(seconds) = seen.keep_alive {
+            self.idle.announced(Duration::from_secs(u64::from(seconds)));
+        }
         self.statistics.responses += seen.answered - seen.discarded.min(seen.answered);
         self.statistics.discarded += seen.discarded;
         self.statistics.out_of_order += seen.out_of_order;
@@ -598,13 +607,18 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// When the first connection has been idle for too long, or took too long to open.
     fn idle_until(&self, now: Time) -> Time {
-        let o = &self.options;
+        let (o, idle) = (&self.options, self.usable_idle(false));
         let end = |pipe: &Connection<C, Beside>| match pipe.established {
-            true => pipe.beside.progress + o.idle_timeout,
+            true => pipe.beside.heard + idle,
             false => pipe.since + o.connect_timeout,
         };
         let ends = (0..self.pool.slots()).filter_map(|slot| self.pool.at(slot)).map(end);
         ends.min().map_or(Time::NEVER, |at| at.max(now + SWEEP_LEAST))
+    }
+
+    /// How long a connection may have been idle and still take a request. `alone`: one that is not idempotent.
+    fn usable_idle(&self, alone: bool) -> Duration {
+        self.idle.usable(alone, self.pace.way(), self.options.idle_timeout)
     }
 
     /// How long a response may be at the head of a pipe before it counts as slow.

@@ -78,6 +78,17 @@ struct HeadFacts {
     persistent: bool,
     /// Why the end of the body is in doubt.
     doubt: Option<FramingDoubt>,
+    /// Seconds for which the server keeps the connection when it is idle.
+    keep_alive: Option<u32>,
+}
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+/// `timeout=5, max=100` (RFC 2068 section 19.7.1.1).
+fn kept_for(value: &HeaderValue) -> Option<u32> {
+    let mut parameters = value.to_str().ok()?.split(',').filter_map(|parameter| parameter.split_once('='));
+    let (_, seconds) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("timeout"))?;
+    seconds.trim().parse().ok()
 }
 
 impl HeadFacts {
@@ -89,6 +100,7 @@ impl HeadFacts {
             length,
             persistent: !fields.get_all(CONNECTION).iter().any(closes),
             doubt: head.framing_doubt(),
+            keep_alive: fields.get(KEEP_ALIVE).and_then(kept_for),
         }
     }
 }
@@ -191,6 +203,8 @@ pub(super) struct PartialResponse {
 pub(super) struct SeenByReader {
     /// An HTTP/1.1 response came after which the connection stays open.
     pub(super) persistent: bool,
+    /// Seconds for which the server keeps an idle connection, if it says so.
+    pub(super) keep_alive: Option<u32>,
     /// The response being read, where all have one stream.
     pub(super) partial: PartialResponse,
     /// Of responses on streams: those that are useless.
@@ -326,7 +340,8 @@ impl Responses for Reader<'_> {
         if head.raw().len() > most {
             reading.trouble = Some(Trouble::TooLarge(Part::Head, most));
         } else if let Some((fields, facts)) = self.heads.read(head) {
-            let HeadFacts { length, persistent, doubt } = facts;
+            let HeadFacts { length, persistent, doubt, keep_alive } = facts;
+            self.seen.keep_alive = keep_alive.or(self.seen.keep_alive);
             reading.fields = fields;
             reading.persistent = persistent && head.version_minor() > 0;
             reading.trouble = doubt.filter(|_| !self.streams).map(Trouble::BadFraming);

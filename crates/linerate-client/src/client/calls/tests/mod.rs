@@ -2,6 +2,7 @@
 
 mod deadlines;
 mod errors;
+mod idle;
 mod pace;
 mod reaching;
 mod rules;

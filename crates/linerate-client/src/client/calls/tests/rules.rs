@@ -29,6 +29,8 @@ pub(super) enum Does {
     /// So many bytes each millisecond.
     SaysInPieces(usize, String),
     SaysAndCloses(String),
+    /// Says it, and closes so long afterwards.
+    ClosesAfter(Duration, String),
     Nothing,
 }
 
@@ -102,6 +104,10 @@ impl Peer for Script {
                     say(Duration::ZERO, words);
                     out.close_after(heard.busy_until - now, conn);
                     heard.closed = true;
+                }
+                Does::ClosesAfter(after, words) => {
+                    say(Duration::ZERO, words);
+                    out.close_after(after, conn);
                 }
                 Does::Nothing => {}
             }
