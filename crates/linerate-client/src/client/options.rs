@@ -52,6 +52,7 @@ impl RequestOptions {
 
 /// Options of the client's state machine.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CallOptions {
     /// Connections, at most.
     pub pipes: u32,
