@@ -45,6 +45,15 @@ impl Axis {
     }
 }
 
+/// A ratio without zeros at its end: `1.02`, `2`, `100`.
+fn label(tick: f64) -> String {
+    let text = words::ratio(tick);
+    if !text.contains('.') {
+        return text;
+    }
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// Each metric's ratio with its interval, and each round as a dot.
 pub(super) fn ratios(document: &Document) -> String {
     let metrics = in_order(document);
@@ -57,8 +66,7 @@ pub(super) fn ratios(document: &Document) -> String {
     for tick in axis.ticks() {
         let x = axis.x(tick);
         let class = if (tick - 1.0).abs() < 1e-9 { "one" } else { "axis" };
-        let text = words::ratio(tick);
-        let text = text.trim_end_matches('0').trim_end_matches('.');
+        let text = label(tick);
         let _ = write!(
             svg,
             r#"<line class="{class}" x1="{x:.1}" y1="12" x2="{x:.1}" y2="{bottom}"/><text class="time" x="{x:.1}" y="{:.1}" text-anchor="middle">{text}</text>"#,
@@ -191,6 +199,13 @@ pub(super) fn rounds(document: &Document, id: &str, title: &str) -> Option<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_ratios_keep_their_zeros() {
+        for (tick, text) in [(1.0, "1"), (1.05, "1.05"), (10.0, "10"), (100.0, "100"), (10_000.0, "10,000")] {
+            assert_eq!(label(tick), text);
+        }
+    }
 
     #[test]
     fn an_axis_has_round_ticks_and_one_in_the_middle() {
