@@ -13,7 +13,7 @@ use crate::args::{self, ExplainArgs, LoadArgs, Process, Written};
 use crate::baseline;
 use crate::fault::{Exit, Fault};
 use crate::load::Interrupt;
-use crate::load::output::Sink;
+use crate::load::output::ReportSinks;
 use crate::load::route;
 use crate::load::target::{Place, Url, Wish};
 use crate::passive::{self, Wanted};
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
     let mut settings = settings(args, &url, &request)?;
     let before = args.baseline.as_deref().map(|file| baseline::read(file, &settings)).transpose()?;
     settings.compares = before.as_ref().map(report::Baseline::parts).unwrap_or_default();
-    let (json, html) = passive::sinks(args.json.as_deref(), args.html.as_deref())?;
+    let sinks = ReportSinks::of(args.json.as_deref(), args.html.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let quiet = args.quiet || !terminal::can_redraw();
     let mut interrupted = false;
@@ -66,14 +66,14 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
         Explained::Unreachable(_) if interrupted => Ok(Exit::Interrupted),
         Explained::Unreachable(why) => Err(unreachable(&why)),
         Explained::Diagnosed(diagnosis, _) => {
-            let to_stderr = [&json, &html].contains(&&Some(Sink::Stdout));
+            let to_stderr = sinks.to_stderr();
             let since = before.map(|before| report::Since::of(&before, &diagnosis));
             let since = since.as_ref();
             let text = report::to_string(&diagnosis, since, terminal::style_beside(to_stderr));
-            if let Some(sink) = &json {
+            if let Some(sink) = &sinks.json {
                 sink.write(&report::to_json(&diagnosis, since, &environment::here()))?;
             }
-            if let Some(sink) = &html {
+            if let Some(sink) = &sinks.html {
                 sink.write(&report::page::to_string(&diagnosis, since, &environment::here()))?;
             }
             terminal::print_beside(&text, to_stderr)?;

@@ -16,7 +16,7 @@ use linerate_report::passive as report;
 use crate::args::{KEYS_ALONE, PassiveArgs};
 use crate::fault::{Exit, Fault, said};
 use crate::load::Interrupt;
-use crate::load::output::Sink;
+use crate::load::output::ReportSinks;
 use crate::terminal;
 
 /// Options besides the packets.
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<Exit, Fault
     if args.keylog.is_some() && args.pcap.is_none() {
         return Err(Fault::input(KEYS_ALONE));
     }
-    let (json, html) = sinks(wanted.json, wanted.html)?;
+    let sinks = ReportSinks::of(wanted.json, wanted.html)?;
     let (seen, source, interrupted) = match &args.pcap {
         Some(path) => {
             let keys = args.keylog.as_deref().map(key_log).transpose()?;
@@ -44,36 +44,20 @@ pub(crate) fn run(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<Exit, Fault
     };
     let findings = findings::of(&seen);
     let watched = report::Watched { source: &source, seen: &seen, findings: &findings };
-    if let Some(sink) = &json {
+    if let Some(sink) = &sinks.json {
         sink.write(&report::json::to_string(&watched))?;
     }
-    if let Some(sink) = &html {
+    if let Some(sink) = &sinks.html {
         sink.write(&report::page::to_string(&watched))?;
     }
-    if json == Some(Sink::Stdout) || html == Some(Sink::Stdout) {
-        // The reader may have closed the pipe. The results contain all of this, so nothing is lost.
-        let _ = io::stderr().write_all(report::to_text(&watched, terminal::style(&io::stderr())).as_bytes());
-    } else {
-        terminal::print(&report::to_text(&watched, terminal::style(&io::stdout())))?;
-    }
+    let to_stderr = sinks.to_stderr();
+    let text = report::to_text(&watched, terminal::style_beside(to_stderr));
+    terminal::print_beside(&text, to_stderr)?;
     Ok(match words::verdict(&seen, &findings) {
         _ if interrupted => Exit::Interrupted,
         Verdict::Healthy => Exit::Fine,
         Verdict::Caused | Verdict::Inconclusive => Exit::CheckFailed,
     })
-}
-
-/// Destinations of the document and the page, checked to be writable.
-pub(crate) fn sinks(json: Option<&Path>, html: Option<&Path>) -> Result<(Option<Sink>, Option<Sink>), Fault> {
-    let (json, html) = (json.map(Sink::new), html.map(Sink::new));
-    if json == Some(Sink::Stdout) && html == Some(Sink::Stdout) {
-        return Err(Fault::input("--json and --html cannot both go to standard output")
-            .hint("name a file for one of them"));
-    }
-    for (flag, sink) in [("--json", &json), ("--html", &html)] {
-        sink.as_ref().map_or(Ok(()), |sink| sink.probe(flag))?;
-    }
-    Ok((json, html))
 }
 
 /// The keys in a key log.

@@ -5,7 +5,7 @@ use linerate_report::{compare, lab, load_page, saved};
 use crate::args::ReportArgs;
 use crate::documents::{self, Document};
 use crate::fault::{Exit, Fault};
-use crate::load::output::{Sink, can_be_written};
+use crate::load::output::Sink;
 use crate::terminal;
 
 /// Runs the command. All files are read before anything is shown.
@@ -22,8 +22,9 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Exit, Fault> {
             Document::Diagnosis(document) => diagnoses.push((file, *document)),
         }
     }
-    if let Some(page) = &args.html {
-        can_be_written("--html", page, "name a file in a folder that exists")?;
+    let sink = args.html.as_deref().map(Sink::new);
+    if let Some(sink) = &sink {
+        sink.probe("--html")?;
         let html = match (runs.as_slice(), comparisons.as_slice(), labs.as_slice()) {
             ([(_, document)], [], []) => load_page::to_string(document),
             ([], [(_, document)], []) => compare::page(document),
@@ -33,9 +34,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Exit, Fault> {
                     .hint("name one document that linerate load, compare or lab --json FILE wrote"));
             }
         };
-        Sink::File(page.clone()).write(&html)?;
+        sink.write(&html)?;
     }
-    let style = terminal::style(&std::io::stdout());
+    let to_stderr = sink == Some(Sink::Stdout);
+    let style = terminal::style_beside(to_stderr);
     let mut parts = Vec::new();
     if !runs.is_empty() {
         parts.push(saved::outcomes(&runs, style));
@@ -46,6 +48,6 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Exit, Fault> {
     parts.extend(comparisons.iter().map(|(file, d)| head(file) + &compare::text(d, style)));
     parts.extend(labs.iter().map(|(file, d)| head(file) + &lab::text(d, style)));
     parts.extend(diagnoses.iter().map(|(file, d)| head(file) + &saved::diagnosis(d, style)));
-    terminal::print(&parts.join("\n"))?;
+    terminal::print_beside(&parts.join("\n"), to_stderr)?;
     Ok(Exit::Fine)
 }

@@ -99,6 +99,50 @@ fn every_pair_of_outputs_ends_with_both() {
     ends_with_all(&outputs.iter().collect::<Vec<_>>(), &url);
 }
 
+/// Flags that write a file, with the beginning of what they write.
+const FILES: [(&str, &str); 4] = [("--json", "{"), ("--html", "<!"), ("--csv", "t_s,"), ("--junit", "<?xml")];
+
+#[test]
+fn each_document_goes_to_standard_output_and_the_summary_beside_it() {
+    let server = serving::serve(&[]);
+    let url = format!("http://{}/", server.address);
+    for (flag, begins) in FILES {
+        let said = run(&["load", "-q", "-c", "2", "-n", REQUESTS, flag, "-", &url]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert!(said.out.starts_with(begins) && !said.out.contains(" answered in "), "{said:?}");
+        assert!(said.err.contains(" answered in "), "{said:?}");
+    }
+}
+
+/// The later one would replace the first.
+#[test]
+fn one_place_for_two_outputs_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, again) = (folder.path().join("out"), folder.path().join("./out"));
+    let [file, again] = [&file, &again].map(|path| path.to_str().unwrap());
+    let url = format!("http://{}/", common::nobody());
+    let others = ["--log-requests", "--save-responses"];
+    let flags: Vec<&str> = FILES.iter().map(|(flag, _)| *flag).chain(others).collect();
+    for (i, one) in flags.iter().enumerate() {
+        for other in &flags[i + 1..] {
+            let mut places = vec![(file, file), (file, again)];
+            places.extend((!others.contains(one) && !others.contains(other)).then_some(("-", "-")));
+            for (to, and_to) in places {
+                let said = run(&["load", one, to, other, and_to, &url]);
+                let place = if to == "-" { "standard output" } else { file };
+                let expected = format!("error: {one} and {other} cannot both go to {place}");
+                assert!(said.code == Some(2) && said.err.contains(&expected), "{said:?}");
+            }
+        }
+    }
+    for command in ["compare", "lab"] {
+        let what: &[&str] = if command == "lab" { &["pipelining"] } else { &[&url, &url] };
+        let said = run(&[&[command, "--json", file, "--html", file], what].concat());
+        assert!(said.code == Some(2) && said.err.contains("--json and --html cannot both"), "{said:?}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
 /// A scrape that is under way at the end holds the run's figures, and nothing of the run.
 #[test]
 fn a_log_of_requests_ends_while_metrics_are_read() {

@@ -109,7 +109,7 @@ fn own(arg: Arg) -> Arg {
         "duration" => arg.help("Measured time of each run [default: 2s]").help_heading(COMPARING),
         "warm_up" => arg.help("Time before it that does not count [default: 500ms]").help_heading(COMPARING),
         "json" => arg.help_heading(COMPARING),
-        "html" => arg.help("Write the results as one page to look at").help_heading(COMPARING),
+        "html" => arg.help("Write the results as one page to FILE or -").help_heading(COMPARING),
         "quiet" => arg.help("No progress, only the report").help_heading(COMPARING),
         id if is_own(id) || SHOWN.contains(&id) => arg,
         _ => arg.hide(true),

@@ -73,7 +73,7 @@ pub(crate) struct LabArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Write the results as one page to look at
+    /// Write the results as one page to FILE or -
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 

@@ -205,11 +205,11 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]
     pub(crate) json: Option<PathBuf>,
 
-    /// Write the results as one page to look at: curves, heat map, histogram, percentiles
+    /// Write the results as one page to FILE or -: curves, heat map, histogram, percentiles
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Write the figures of each second as CSV to FILE
+    /// Write the figures of each second as CSV to FILE or -
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]
     pub(crate) csv: Option<PathBuf>,
 
@@ -221,7 +221,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]
     pub(crate) log_requests: Option<PathBuf>,
 
-    /// Write the checks as JUnit XML to FILE, for the test report of a pipeline
+    /// Write the checks as JUnit XML to FILE or -, for the test report of a pipeline
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]
     pub(crate) junit: Option<PathBuf>,
 

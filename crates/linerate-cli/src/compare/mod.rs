@@ -15,7 +15,7 @@ use linerate_report::schema::comparison as schema;
 use crate::args::CompareArgs;
 use crate::fault::{Exit, Fault};
 use crate::load::Interrupt;
-use crate::load::output::{Sink, can_be_written, rescued};
+use crate::load::output::ReportSinks;
 use crate::{documents, environment, terminal};
 use rounds::Measured;
 pub(crate) use rounds::one_run;
@@ -37,16 +37,12 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Fault> {
         ))
         .hint("add --baseline FILE, a document that an earlier linerate compare --json FILE wrote"));
     }
-    let sink = args.load.json.as_deref().map(Sink::new);
-    sink.as_ref().map_or(Ok(()), |sink| sink.probe("--json"))?;
-    if let Some(page) = &args.load.html {
-        can_be_written("--html", page, "name a file in a folder that exists")?;
-    }
+    let sinks = ReportSinks::of(args.load.json.as_deref(), args.load.html.as_deref())?;
     let interrupt = Interrupt::listen_then(linerate_lab::servers::kill_all)?;
     let started_at = SystemTime::now();
     let measured = rounds::measure(args, &planned, &interrupt)?;
     let document = document(args, &planned, &measured, baseline.as_ref(), started_at);
-    report(args, &document, sink.as_ref())?;
+    report(&document, &sinks)?;
     Ok(exit(&document, &measured))
 }
 
@@ -108,21 +104,11 @@ fn document(
 }
 
 /// Prints the report first, so that nothing is lost where a file cannot be written.
-fn report(args: &CompareArgs, document: &schema::Document, sink: Option<&Sink>) -> Result<(), Fault> {
-    let to_stderr = sink == Some(&Sink::Stdout);
+fn report(document: &schema::Document, sinks: &ReportSinks) -> Result<(), Fault> {
+    let to_stderr = sinks.to_stderr();
     let text = compare::text(document, terminal::style_beside(to_stderr));
     let printed = terminal::print_beside(&text, to_stderr);
-    let json = compare::json(document);
-    let written = sink.map_or(Ok(()), |sink| sink.write(&json));
-    let page = args
-        .load
-        .html
-        .as_ref()
-        .map_or(Ok(()), |path| Sink::File(path.clone()).write(&compare::page(document)));
-    match (Fault::all([written, page]), sink) {
-        (Err(fault), Some(Sink::File(_)) | None) => Err(rescued(fault, "comparison", &json)),
-        (done, _) => done.and(printed),
-    }
+    sinks.write("comparison", &compare::json(document), || compare::page(document)).and(printed)
 }
 
 fn exit(document: &schema::Document, measured: &Measured) -> Exit {

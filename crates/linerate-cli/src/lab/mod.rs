@@ -15,7 +15,7 @@ use crate::args::LabArgs;
 use crate::documents;
 use crate::fault::{Exit, Fault};
 use crate::load::Interrupt;
-use crate::load::output::{Sink, can_be_written, rescued};
+use crate::load::output::ReportSinks;
 use crate::terminal;
 
 /// Bytes of a scenario file. Reason: one with all its servers' programs has some ten kB.
@@ -33,15 +33,11 @@ pub(crate) fn run(args: &LabArgs) -> Result<Exit, Fault> {
         return terminal::print(text).map(|()| Exit::Fine);
     }
     let scenario = changed(found(name)?, args)?;
-    let sink = args.json.as_deref().map(Sink::new);
-    sink.as_ref().map_or(Ok(()), |sink| sink.probe("--json"))?;
-    if let Some(page) = &args.html {
-        can_be_written("--html", page, "name a file in a folder that exists")?;
-    }
+    let sinks = ReportSinks::of(args.json.as_deref(), args.html.as_deref())?;
     rows::check(&scenario)?;
     let interrupt = Interrupt::listen_then(linerate_lab::servers::kill_all)?;
     let document = rows::measure(&scenario, args, &interrupt)?;
-    report(args, &document, sink.as_ref())?;
+    report(&document, &sinks)?;
     Ok(exit(&document))
 }
 
@@ -156,13 +152,8 @@ fn replace(scenario: &mut LabScenario, url: &str) -> Result<(), Fault> {
 }
 
 /// Prints the report first, so that nothing is lost where a file cannot be written.
-fn report(args: &LabArgs, document: &schema::Document, sink: Option<&Sink>) -> Result<(), Fault> {
-    let to_stderr = sink == Some(&Sink::Stdout);
+fn report(document: &schema::Document, sinks: &ReportSinks) -> Result<(), Fault> {
+    let to_stderr = sinks.to_stderr();
     let printed = terminal::print_beside(&lab::text(document, terminal::style_beside(to_stderr)), to_stderr);
-    let json = lab::json(document);
-    let written = sink.map_or(Ok(()), |sink| sink.write(&json));
-    let kept = sink.is_some() && written.is_ok();
-    let page = args.html.as_ref().map_or(Ok(()), |path| Sink::File(path.clone()).write(&lab::page(document)));
-    let done = Fault::all([written, page]);
-    done.map_err(|fault| if kept { fault } else { rescued(fault, "lab", &json) }).and(printed)
+    sinks.write("lab", &lab::json(document), || lab::page(document)).and(printed)
 }

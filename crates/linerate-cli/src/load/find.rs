@@ -18,7 +18,6 @@ use linerate_load::{Outcome, Plan, Snapshot};
 use linerate_report::schema::outcome::{Document, Find, FindPoint};
 use linerate_report::{Report, find, json, summary};
 
-use super::output::Sink;
 use super::results::Results;
 use super::watch::Interrupt;
 use crate::args::{FindBy, LoadArgs};
@@ -194,7 +193,7 @@ pub(super) fn run(
     args: &LoadArgs,
     plan: &Plan,
     check: &Check,
-    (sink, results): (Option<&Sink>, &Results),
+    results: &Results,
     interrupt: &Interrupt,
     looker: &mut dyn Looker,
 ) -> Result<Exit, Fault> {
@@ -242,7 +241,7 @@ pub(super) fn run(
         terminal::overwrite_line("");
     }
     let said: Vec<Says> = search.points().map(|(_, says)| says).collect();
-    report(plan, (check, unit), &limit, (&looks, &said), end, (sink, results))
+    report(plan, (check, unit), &limit, (&looks, &said), end, results)
 }
 
 /// `--rate` says where it begins, or `-c`.
@@ -412,10 +411,10 @@ fn report(
     limit: &Limit,
     (looks, said): (&[Looked], &[Says]),
     end: Option<SearchEnd>,
-    (sink, results): (Option<&Sink>, &Results),
+    results: &Results,
 ) -> Result<Exit, Fault> {
     let found = found((check, unit), limit, (looks, said), end);
-    let to_stderr = sink == Some(&Sink::Stdout);
+    let to_stderr = results.to_stderr();
     let style = terminal::style_beside(to_stderr);
     let mut text = find::to_string(&found, &plan.target.url, style);
     let knee = found.rate_rps.or(found.connections.map(f64::from)).or(found.holds_at).unwrap_or(0.0);
@@ -435,7 +434,7 @@ fn report(
             Report { plan: &plan, outcome: &best.outcome, checks: &checks, environment: &environment };
         text += &format!("\nThe look at {}:\n{}", best.load(), summary::short(&report, style));
         let document = Document { find: Some(found.clone()), ..json::document(&report) };
-        written = results.write(&document, sink);
+        written = results.write(&document);
     }
     terminal::print_beside(&text, to_stderr)?;
     written?;

@@ -17,7 +17,6 @@ use linerate_report::schema::machines::{Agent, AgentShare, Machines};
 use linerate_report::schema::outcome as schema;
 use tokio::sync::watch;
 
-use super::output::Sink;
 use super::results::Results;
 use super::watch::{Display, Interrupt};
 use super::{Beside, Extra, find, metrics, open, otlp, request_log, server};
@@ -65,7 +64,7 @@ impl Reports {
 pub(super) fn run(
     args: &LoadArgs,
     plan: Option<Plan>,
-    (sink, results): (Option<&Sink>, &Results),
+    results: &Results,
     (server, collector): (Option<server::Source>, Option<otlp::Collector>),
 ) -> Result<Exit, Fault> {
     let interrupt = Interrupt::listen_then(kill_all)?;
@@ -123,7 +122,7 @@ pub(super) fn run(
     let shares = shares(&collected);
     let beside = Beside::Machines(&machines, &shares);
     let beside = Extra { beside, server: server.as_ref(), logged, page };
-    let exit = super::report(&collected.plan, &collected.outcome, (sink, results), short, beside)?;
+    let exit = super::report(&collected.plan, &collected.outcome, results, short, beside)?;
     unwritten.map_or(Ok(()), Err)?;
     Ok(if exit == Exit::Fine && !machines.complete { Exit::Ours } else { exit })
 }
@@ -252,12 +251,7 @@ impl find::Looker for Agents<'_> {
 }
 
 /// `--find` by agents.
-pub(super) fn find(
-    args: &LoadArgs,
-    plan: &Plan,
-    check: &Check,
-    written: (Option<&Sink>, &Results),
-) -> Result<Exit, Fault> {
+pub(super) fn find(args: &LoadArgs, plan: &Plan, check: &Check, results: &Results) -> Result<Exit, Fault> {
     let interrupt = Interrupt::listen_then(kill_all)?;
     let Setup { local, bus, wanted, key } = Setup::of(args, &interrupt)?;
     let wanted = wanted.ok_or_else(|| Fault::input("--find with --resume: a search cannot be continued"))?;
@@ -270,7 +264,7 @@ pub(super) fn find(
     let coordinator = runtime.block_on(Coordinator::connect(&bus, stop.subscribe())).map_err(fault)?;
     let coordinator = coordinator.signing(key).on_loss(args.machines.on_agent_loss.into());
     let mut agents = Agents { runtime: &runtime, coordinator, stop, wanted };
-    let exit = find::run(args, plan, check, written, &interrupt, &mut agents);
+    let exit = find::run(args, plan, check, results, &interrupt, &mut agents);
     drop(local);
     exit
 }

@@ -39,16 +39,16 @@ use crate::args::{LoadArgs, Summary, When};
 use crate::fault::{Exit, Fault};
 use crate::{environment, proxy_hints, terminal};
 use capture::Counting;
-use output::Sink;
 use results::Results;
 
 pub(crate) use watch::Interrupt;
 
 /// Runs the command.
 pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
+    let results = Results::of(args);
     if args.machines.resume.is_some() {
-        let sink = args.json.as_deref().map(Sink::new);
-        return machines::run(args, None, (sink.as_ref(), &Results::of(args)), (None, None));
+        results.probe(args, None)?;
+        return machines::run(args, None, &results, (None, None));
     }
     let meaning = plan::of(args)?;
     if args.dry_run {
@@ -59,17 +59,10 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     if let Some(right) = args.json.as_deref().and_then(crate::args::foreign::json_body) {
         return Err(Fault::input("--json is followed by a body").hint(right));
     }
-    let sink = args.json.as_deref().map(Sink::new);
-    sink.as_ref().map_or(Ok(()), |sink| sink.probe("--json"))?;
-    let results = Results::of(args);
-    results.probe()?;
+    results.probe(args, meaning.plan.pcap_out.as_deref())?;
     let server = server::Source::of(args, &meaning.plan)?;
     let collector = args.otlp.as_deref().map(otlp::Collector::parse).transpose()?;
-    if let Some(file) = &meaning.plan.pcap_out {
-        output::can_be_written("--pcap-out", file, "name a file in a folder that exists")?;
-    }
     args.save_responses.as_deref().map_or(Ok(()), saved::prepare)?;
-    args.log_requests.as_deref().map_or(Ok(()), request_log::probe)?;
     meaning.say_notes();
     if args.machines.bus.nats.is_some() && !args.machines.are_wanted() {
         return Err(Fault::input("--nats is for agents, and none are asked for")
@@ -77,22 +70,21 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     }
     if args.machines.are_wanted() {
         if let Some(check) = &args.find {
-            return machines::find(args, &meaning.plan, check, (sink.as_ref(), &results));
+            return machines::find(args, &meaning.plan, check, &results);
         }
         let beside = (server, collector);
-        return machines::run(args, Some(meaning.plan.clone()), (sink.as_ref(), &results), beside);
+        return machines::run(args, Some(meaning.plan.clone()), &results, beside);
     }
     let interrupt = Interrupt::listen()?;
     if let Some(check) = &args.find {
-        let written = (sink.as_ref(), &results);
-        return find::run(args, &meaning.plan, check, written, &interrupt, &mut find::Here);
+        return find::run(args, &meaning.plan, check, &results, &interrupt, &mut find::Here);
     }
     let mut sent = send(args, &meaning.plan, (server, collector), &interrupt)?;
     let short = args.summary == Some(Summary::Short);
     let beside = if args.explain { Beside::Why(&interrupt) } else { Beside::Nothing };
     let beside = Extra { beside, server: sent.server.as_ref(), logged: sent.logged, page: sent.page.take() };
     let outcome = &sent.outcome;
-    let exit = report(&meaning.plan, outcome, (sink.as_ref(), &results), short, beside)?;
+    let exit = report(&meaning.plan, outcome, &results, short, beside)?;
     if let Some(folder) = &args.save_responses {
         let _ = writeln!(io::stderr(), "{}", saved::write(folder, &outcome.saved)?);
     }
@@ -209,14 +201,14 @@ struct Extra<'a> {
 fn report(
     plan: &Plan,
     outcome: &Outcome,
-    (sink, results): (Option<&Sink>, &Results),
+    results: &Results,
     short: bool,
     Extra { beside, server, logged, page }: Extra<'_>,
 ) -> Result<Exit, Fault> {
     let checks: Vec<CheckResult> = plan.checks.iter().map(|check| check.evaluate(outcome)).collect();
     let environment = environment::here();
     let report = Report { plan, outcome, checks: &checks, environment: &environment };
-    let to_stderr = sink == Some(&Sink::Stdout);
+    let to_stderr = results.to_stderr();
     let style = terminal::style_beside(to_stderr);
     let mut text = if short { summary::short(&report, style) } else { summary::to_string(&report, style) };
     if let Beside::Machines(machines, _) = beside {
@@ -234,9 +226,11 @@ fn report(
         document.agents = Some(shares.to_vec());
     }
     let printed = terminal::print_beside(&text, to_stderr);
-    // A file is there before the explanation begins, which takes its time; standard output is written once.
-    let twice = to_stderr && matches!(beside, Beside::Why(_));
-    let written = results.write(&document, sink.filter(|_| !twice));
+    // A file is there before the explanation begins, which takes its time.
+    let written = match beside {
+        Beside::Why(_) => results.write_files(&document),
+        Beside::Nothing | Beside::Machines(..) => results.write(&document),
+    };
     if let Some(page) = page {
         page.finish(&document);
     }
@@ -246,9 +240,7 @@ fn report(
         if let Some(diagnosis) = &diagnosis {
             json::explain(&mut document, diagnosis, &environment);
         }
-        if let Some(sink) = sink {
-            sink.write(&json::text(&document))?;
-        }
+        results.write_rest(&document)?;
     }
     printed.map(|()| exit(plan, outcome, &checks))
 }

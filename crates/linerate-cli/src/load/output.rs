@@ -14,9 +14,10 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// From `--json`.
+    /// From what follows a flag.
     pub(crate) fn new(path: &Path) -> Sink {
-        if path == Path::new("-") { Sink::Stdout } else { Sink::File(path.to_owned()) }
+        let is_stdout = ["-", "/dev/stdout"].iter().any(|name| path == Path::new(name));
+        if is_stdout { Sink::Stdout } else { Sink::File(path.to_owned()) }
     }
 
     /// Whether it can be written to, before anything is run; `flag` names it.
@@ -54,6 +55,68 @@ impl Sink {
     }
 }
 
+/// Where a command's document and its page go.
+#[derive(Clone, Debug)]
+pub(crate) struct ReportSinks {
+    pub(crate) json: Option<Sink>,
+    pub(crate) html: Option<Sink>,
+}
+
+impl ReportSinks {
+    /// Both, if they can be written to.
+    pub(crate) fn of(json: Option<&Path>, html: Option<&Path>) -> Result<ReportSinks, Fault> {
+        apart(&[("--json", json), ("--html", html)])?;
+        let sinks = ReportSinks { json: json.map(Sink::new), html: html.map(Sink::new) };
+        for (flag, sink) in [("--json", &sinks.json), ("--html", &sinks.html)] {
+            sink.as_ref().map_or(Ok(()), |sink| sink.probe(flag))?;
+        }
+        Ok(sinks)
+    }
+
+    /// Whether what people read goes to standard error, because standard output has one of them.
+    pub(crate) fn to_stderr(&self) -> bool {
+        [&self.json, &self.html].contains(&&Some(Sink::Stdout))
+    }
+
+    /// Writes both; `what` names the document if it has to be kept elsewhere.
+    pub(crate) fn write(&self, what: &str, json: &str, html: impl FnOnce() -> String) -> Result<(), Fault> {
+        let written = self.json.as_ref().map_or(Ok(()), |sink| sink.write(json));
+        let kept = self.json.is_some() && written.is_ok();
+        let page = self.html.as_ref().map_or(Ok(()), |sink| sink.write(&html()));
+        let done = Fault::all([written, page]);
+        done.map_err(|fault| if kept { fault } else { rescued(fault, what, json) })
+    }
+}
+
+/// Refuses one place for two outputs, of which the later one would replace the other. Each is a flag and what follows it.
+pub(crate) fn apart(outputs: &[(&str, Option<&Path>)]) -> Result<(), Fault> {
+    let given = outputs.iter().filter_map(|(flag, path)| Some((*flag, place((*path)?)?)));
+    let given: Vec<(&str, PathBuf)> = given.collect();
+    for (at, (flag, place)) in given.iter().enumerate() {
+        if let Some((other, _)) = given[..at].iter().find(|(_, earlier)| earlier == place) {
+            let place =
+                if place == Path::new("-") { "standard output".into() } else { place.display().to_string() };
+            return Err(Fault::input(format!("{other} and {flag} cannot both go to {place}"))
+                .hint("name another file for one of them"));
+        }
+    }
+    Ok(())
+}
+
+/// What a path names, the same for all its spellings; `None` for the device that takes everything.
+fn place(path: &Path) -> Option<PathBuf> {
+    if Sink::new(path) == Sink::Stdout {
+        return Some("-".into());
+    }
+    let in_folder = || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    let place = fs::canonicalize(path).ok().or_else(in_folder).unwrap_or_else(|| path.to_owned());
+    (place != Path::new("/dev/null")).then_some(place)
+}
+
 /// Keeps a document where a file of the user's could not be written; the fault then says where it is.
 pub(crate) fn rescued(fault: Fault, what: &str, json: &str) -> Fault {
     let path = std::env::temp_dir().join(format!("linerate-{what}-{}.json", std::process::id()));
@@ -68,6 +131,10 @@ pub(crate) fn can_be_written(flag: &str, path: &Path, right: &'static str) -> Re
     let cannot = |e: &io::Error| {
         Fault::input(format!("{flag}: {} cannot be written: {}", path.display(), said(e))).hint(right)
     };
+    if path == Path::new("-") {
+        return Err(Fault::input(format!("{flag}: - is no file, and standard output has the summary"))
+            .hint("name a file or a pipe"));
+    }
     if path.is_dir() {
         let fault = Fault::input(format!("{flag}: {} is a folder", path.display()));
         return Err(fault.hint("name a file in it"));
@@ -123,6 +190,30 @@ mod tests {
             Sink::new(&folder.path().join("no/out.json")).probe("--json").expect_err("no such folder");
         assert_eq!(fault.exit, crate::fault::Exit::BadInput);
         assert!(Sink::new(folder.path()).probe("--json").is_err());
+    }
+
+    #[test]
+    fn two_outputs_have_two_places() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("in")).expect("a folder");
+        std::os::unix::fs::symlink(at("a"), at("link")).expect("a link");
+        let said = |one: &str, other: &str| {
+            let [one, other] = [one, other].map(|name| if name == "-" { name.into() } else { at(name) });
+            apart(&[("--json", Some(&one)), ("--csv", None), ("--html", Some(&other))])
+        };
+        for (one, other) in [("a", "a"), ("a", "in/../a"), ("a", "./a"), ("-", "-")] {
+            let fault = said(one, other).expect_err(other);
+            assert_eq!(fault.exit, crate::fault::Exit::BadInput);
+            assert!(fault.to_string().contains("--json and --html cannot both go to "), "{fault}");
+        }
+        said("a", "in/a").expect("two files");
+        said("link", "a").expect("the link does not lead to a file yet");
+        fs::write(at("a"), "").expect("written");
+        assert!(said("link", "a").is_err());
+        let null = Path::new("/dev/null");
+        apart(&[("--json", Some(null)), ("--html", Some(null))]).expect("it keeps nothing");
+        assert!(apart(&[("--json", Some("/dev/stdout".as_ref())), ("--html", Some("-".as_ref()))]).is_err());
     }
 
     #[test]

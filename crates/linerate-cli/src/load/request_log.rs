@@ -10,20 +10,10 @@ use linerate_load::{Outcome, Plan};
 use linerate_report::request_log::{Form, Lines};
 use linerate_report::schema::outcome as schema;
 
-use super::output::can_be_written;
 use crate::fault::{Fault, said};
 
 /// Endings of names that mean JSON lines.
 const JSON_LINES: [&str; 3] = ["jsonl", "ndjson", "json"];
-
-/// Whether the file can be written, before anything is run.
-pub(super) fn probe(path: &Path) -> Result<(), Fault> {
-    if path == Path::new("-") {
-        return Err(Fault::input("--log-requests: - is no file, and the summary goes to standard output")
-            .hint("name a file or a pipe"));
-    }
-    can_be_written("--log-requests", path, "name a file in a folder that exists")
-}
 
 /// Bytes of text that are written at once.
 const TEXT: usize = 64 << 10;

@@ -1,63 +1,97 @@
-//! The files that a run's results go to, beside the summary.
+//! The places that a run's results go to, beside the summary.
 
 use std::path::{Path, PathBuf};
 
 use linerate_report::schema::outcome::Document;
 use linerate_report::{formats, json, load_page};
 
-use super::output::{Sink, can_be_written, rescued};
+use super::output::{Sink, apart, can_be_written, rescued};
 use crate::args::{Annotations, LoadArgs};
 use crate::fault::Fault;
 use crate::terminal;
 
-/// A flag, its file, and what is written to that.
-type Wanted<'a> = (&'static str, &'a Path, fn(&Document) -> String);
+/// A flag, where its results go, and what they are.
+#[derive(Clone, Debug)]
+struct WantedResult {
+    flag: &'static str,
+    sink: Sink,
+    text: fn(&Document) -> String,
+}
 
-/// What `--html`, `--csv`, `--junit` and `--annotations` ask for.
+/// What `--json`, `--html`, `--csv`, `--junit` and `--annotations` ask for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Results {
-    html: Option<PathBuf>,
-    csv: Option<PathBuf>,
-    junit: Option<PathBuf>,
+    wanted: Vec<WantedResult>,
     annotations: Option<Annotations>,
 }
 
 impl Results {
     pub(crate) fn of(args: &LoadArgs) -> Results {
-        Results {
-            html: args.html.clone(),
-            csv: args.csv.clone(),
-            junit: args.junit.clone(),
-            annotations: args.annotations,
+        let all: [(_, &Option<PathBuf>, fn(&Document) -> String); 4] = [
+            ("--json", &args.json, json::text),
+            ("--html", &args.html, load_page::to_string),
+            ("--csv", &args.csv, formats::csv),
+            ("--junit", &args.junit, formats::junit),
+        ];
+        let wanted = |(flag, path, text): (_, &Option<PathBuf>, _)| {
+            path.as_deref().map(|path| WantedResult { flag, sink: Sink::new(path), text })
+        };
+        Results { wanted: all.into_iter().filter_map(wanted).collect(), annotations: args.annotations }
+    }
+
+    /// Whether all of them can be written to, and each beside all other outputs of a run, before anything is run.
+    pub(crate) fn probe(&self, args: &LoadArgs, packets: Option<&Path>) -> Result<(), Fault> {
+        apart(&[
+            ("--json", args.json.as_deref()),
+            ("--html", args.html.as_deref()),
+            ("--csv", args.csv.as_deref()),
+            ("--junit", args.junit.as_deref()),
+            ("--log-requests", args.log_requests.as_deref()),
+            ("--save-responses", args.save_responses.as_deref()),
+            ("--pcap-out", packets),
+        ])?;
+        self.wanted.iter().try_for_each(|wanted| wanted.sink.probe(wanted.flag))?;
+        for (flag, file) in [("--log-requests", args.log_requests.as_deref()), ("--pcap-out", packets)] {
+            let right = "name a file in a folder that exists";
+            file.map_or(Ok(()), |file| can_be_written(flag, file, right))?;
         }
+        Ok(())
     }
 
-    fn files(&self) -> impl Iterator<Item = Wanted<'_>> {
-        let html =
-            self.html.iter().map(|path| ("--html", path, load_page::to_string as fn(&Document) -> String));
-        let csv = self.csv.iter().map(|path| ("--csv", path, formats::csv as fn(&Document) -> String));
-        let junit =
-            self.junit.iter().map(|path| ("--junit", path, formats::junit as fn(&Document) -> String));
-        html.chain(csv).chain(junit).map(|(flag, path, text)| (flag, path.as_path(), text))
-    }
-
-    /// Whether all of them can be written to, before anything is run.
-    pub(crate) fn probe(&self) -> Result<(), Fault> {
-        self.files()
-            .try_for_each(|(flag, path, _)| can_be_written(flag, path, "name a file in a folder that exists"))
+    /// Whether what people read goes to standard error, because standard output has one of them.
+    pub(crate) fn to_stderr(&self) -> bool {
+        self.wanted.iter().any(|wanted| wanted.sink == Sink::Stdout)
     }
 
     /// Writes all of them, the document first. What cannot be written does not keep the others back.
-    pub(crate) fn write(&self, document: &Document, sink: Option<&Sink>) -> Result<(), Fault> {
-        let json = || json::text(document);
-        let written = sink.map_or(Ok(()), |sink| sink.write(&json()));
-        let kept = sink.is_some() && written.is_ok();
-        let files = self.files().map(|(_, path, text)| Sink::File(path.to_owned()).write(&text(document)));
-        let annotated = self.annotations.map_or(Ok(()), |Annotations::Github| {
-            let to_stderr = sink == Some(&Sink::Stdout);
-            terminal::print_beside(&formats::github(document), to_stderr)
+    pub(crate) fn write(&self, document: &Document) -> Result<(), Fault> {
+        Fault::all([self.put(document, |_| true), self.annotate(document)])
+    }
+
+    /// Writes what goes to files: the rest follows by [`Results::write_rest`].
+    pub(crate) fn write_files(&self, document: &Document) -> Result<(), Fault> {
+        Fault::all([self.put(document, |wanted| wanted.sink != Sink::Stdout), self.annotate(document)])
+    }
+
+    /// Writes what goes to standard output, which is written once, and the document again, which says more now.
+    pub(crate) fn write_rest(&self, document: &Document) -> Result<(), Fault> {
+        self.put(document, |wanted| wanted.sink == Sink::Stdout || wanted.flag == "--json")
+    }
+
+    fn put(&self, document: &Document, which: impl Fn(&WantedResult) -> bool) -> Result<(), Fault> {
+        let mut kept = false;
+        let written = self.wanted.iter().filter(|wanted| which(wanted)).map(|wanted| {
+            let written = wanted.sink.write(&(wanted.text)(document));
+            kept |= wanted.flag == "--json" && written.is_ok();
+            written
         });
-        let done = Fault::all([written].into_iter().chain(files).chain([annotated]));
-        done.map_err(|fault| if kept { fault } else { rescued(fault, "outcome", &json()) })
+        let done = Fault::all(written.collect::<Vec<_>>());
+        done.map_err(|fault| if kept { fault } else { rescued(fault, "outcome", &json::text(document)) })
+    }
+
+    fn annotate(&self, document: &Document) -> Result<(), Fault> {
+        self.annotations.map_or(Ok(()), |Annotations::Github| {
+            terminal::print_beside(&formats::github(document), self.to_stderr())
+        })
     }
 }
