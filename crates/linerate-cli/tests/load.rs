@@ -91,7 +91,7 @@ fn bad_answers_are_answered_and_counted() {
     let (document, said) = measured(&["-n", "20", "-c", "2", "--expect-body", "goodbye", &hello]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("not one response was good"), "{said:?}");
-    assert!(said.err.contains("body: hello\\n") && said.err.contains("sent: GET / HTTP/1.1"), "{said:?}");
+    assert!(said.err.contains("body: hello\n") && said.err.contains("sent: GET / HTTP/1.1"), "{said:?}");
     assert_eq!(number(&document, "/bad/body"), 20);
 }
 

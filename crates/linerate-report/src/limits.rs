@@ -15,6 +15,9 @@ pub const BAD_SAMPLES: usize = 3;
 /// suffice; a page of cookies does not help.
 pub const HEAD_LINES: usize = 4;
 
+/// Lines of a bad response's body that are printed. Reason: an error page says why in its first lines.
+pub const BODY_LINES: usize = 6;
+
 /// Request names listed in the summary; the rest are in the JSON. Reason: one screen.
 pub const NAMES: usize = 20;
 

@@ -120,9 +120,18 @@ impl Found {
     }
 }
 
+/// Text as it came, without a character that was cut; bytes that are no UTF-8 are escaped.
+fn text(bytes: &[u8]) -> String {
+    let bytes = &bytes[..bytes.len().min(SAMPLE_BODY_BYTES)];
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(e) if e.error_len().is_none() => String::from_utf8_lossy(&bytes[..e.valid_up_to()]).into_owned(),
+        Err(_) => bytes.escape_ascii().to_string(),
+    }
+}
+
 /// The first bytes of a body for people to read, without its coding where that can be taken off.
 pub(crate) fn shown(head: &[u8], start: &[u8]) -> String {
-    let text = |bytes: &[u8]| bytes[..bytes.len().min(SAMPLE_BODY_BYTES)].escape_ascii().to_string();
     let field = |line: &[u8]| {
         let (name, value) = line.split_at(line.iter().position(|b| *b == b':')?);
         name.eq_ignore_ascii_case(b"content-encoding").then(|| value[1..].trim_ascii().to_vec())
@@ -136,4 +145,19 @@ pub(crate) fn shown(head: &[u8], start: &[u8]) -> String {
         plain.extend_from_slice(&piece[..piece.len().min(room)]);
     });
     if plain.is_empty() { text(start) } else { text(&plain) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_kept_as_it_came_and_bytes_are_escaped() {
+        let json = "{\"error\": \"caf\u{e9} closed\"}\n";
+        assert_eq!(shown(b"HTTP/1.1 500 Oh\r\n", json.as_bytes()), json);
+        assert_eq!(text(b"\xff\x00\n"), "\\xff\\x00\\n");
+        let long = "\u{e9}".repeat(SAMPLE_BODY_BYTES);
+        assert_eq!(text(&long.as_bytes()[1..]).len(), SAMPLE_BODY_BYTES * 4);
+        assert_eq!(text(format!("a{long}").as_bytes()), format!("a{}", "\u{e9}".repeat(99)));
+    }
 }

@@ -458,7 +458,7 @@ pub struct Sample {
     pub request: String,
     /// Beginning of the response's head (at most 1 kB), empty when none came.
     pub head: String,
-    /// Beginning of the response's body (at most 200 bytes), where it was bad.
+    /// Beginning of the response's body (at most 200 bytes), where it was bad: as it came, or escaped if it is no UTF-8.
     pub body: String,
     /// The request as it was sent, without secrets, where the response was bad.
     pub sent: String,

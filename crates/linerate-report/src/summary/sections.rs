@@ -66,20 +66,23 @@ fn bad(page: &mut Page, outcome: &Outcome) {
             let shown = page.style.dim(&format!("                | {shown}"));
             page.line(&shown);
         }
-        quoted(page, "body", &sample.body);
-        quoted(page, "sent", sample.sent.lines().next().unwrap_or_default());
+        quoted(page, "body", &sample.body, limits::BODY_LINES);
+        quoted(page, "sent", &sample.sent, 1);
     }
 }
 
-/// Bytes sent or received, already escaped, as far as they fit.
-fn quoted(page: &mut Page, what: &str, text: &str) {
-    if text.is_empty() {
-        return;
-    }
+/// The first lines of a text that was sent or received, as far as they fit.
+fn quoted(page: &mut Page, what: &str, text: &str, most: usize) {
     let room = usize::from(page.style.width).saturating_sub(24);
-    let shown: String = text.chars().filter(|c| !c.is_control()).take(room).collect();
-    let shown = page.style.dim(&format!("                {what}: {shown}"));
-    page.line(&shown);
+    // A server's bytes must not steer the terminal.
+    let visible = |c: char| if c.is_control() { c.escape_default().collect() } else { vec![c] };
+    let lines = text.lines().filter(|line| !line.trim().is_empty()).take(most);
+    for (at, line) in lines.enumerate() {
+        let shown: String = line.chars().flat_map(visible).take(room).collect();
+        let before = if at == 0 { format!("{what}:") } else { " ".repeat(what.len() + 1) };
+        let shown = page.style.dim(&format!("                {before} {shown}"));
+        page.line(&shown);
+    }
 }
 
 pub(super) fn names(page: &mut Page, outcome: &Outcome) {

@@ -90,6 +90,27 @@ fn throughput_shows_no_latency() {
     assert!(page.contains("No latencies") && !page.contains("p99"), "{page}");
 }
 
+/// Callers that block look at no connection; a capture counts their packets all the same.
+#[test]
+fn segments_are_shown_where_no_connection_was_looked_at() {
+    let mut outcome = testing::quiet_outcome();
+    outcome.tcp = linerate_load::outcome::Tcp { segments: Some(testing::segments()), ..Default::default() };
+    let page = text(&testing::plan_closed(), &outcome, Style::default());
+    assert!(page.contains("segments      100,000 sent") && page.contains("33 zero windows"), "{page}");
+}
+
+/// A body is shown as text, its lines below one another, and steers no terminal.
+#[test]
+fn a_bad_body_is_shown_as_it_came() {
+    let mut outcome = testing::outcome_closed();
+    let sample = &mut outcome.samples[0];
+    (sample.why, sample.status) = ("bad status".to_owned(), Some(503));
+    sample.body = "{\"error\": \"caf\u{e9}\"}\n\n  at \x1b[2Jline 2\n".to_owned();
+    let page = text(&testing::plan_closed(), &outcome, Style::default());
+    assert!(page.contains("body: {\"error\": \"caf\u{e9}\"}\n"), "{page}");
+    assert!(page.contains("                        at \\u{1b}[2Jline 2\n"), "{page}");
+}
+
 #[test]
 fn colour_adds_and_takes_nothing_away() {
     let (plan, outcome) = (testing::plan_closed(), testing::outcome_closed());
