@@ -142,7 +142,8 @@ impl Draft<'_> {
         let from =
             args.from.clone().map(|a| a.0).or_else(|| self.in_file(|f| f.from.clone())).unwrap_or_default();
         let (route, addresses, other_family) = self.way(&from)?;
-        let target = Target { url: self.url.shown(), authority: self.url.authority.clone(), addresses };
+        let target =
+            Target { url: sent_to(&self.url, &requests), authority: self.url.authority.clone(), addresses };
         // curl takes no offence at options of TLS in clear text.
         let of_source = self.source.as_ref().filter(|_| self.url.is_https()).map(|s| s.wire.tls.clone());
         let keys = self.in_file(|f| Some(f.tls.clone())).or(of_source).unwrap_or_default();
@@ -379,6 +380,14 @@ impl Draft<'_> {
             request.expect.body = Some(text.clone());
         }
     }
+}
+
+/// The URL of what is sent, as it is reported. Requests to different paths have their server in common.
+fn sent_to(url: &Url, requests: &[Request]) -> String {
+    let mut paths = requests.iter().map(|request| request.path.as_str());
+    let first = paths.next().unwrap_or("/");
+    let path = if paths.all(|path| path == first) { first } else { "/" };
+    url.shown_with(path)
 }
 
 /// How long a rate lasts after the warm-up, when it ends by itself.

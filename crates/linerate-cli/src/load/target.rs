@@ -91,7 +91,12 @@ impl Url {
 
     /// As it is reported: without user and password.
     pub(crate) fn shown(&self) -> String {
-        format!("{}://{}{}", self.scheme(), self.authority, self.path)
+        self.shown_with(&self.path)
+    }
+
+    /// The same with another path.
+    pub(crate) fn shown_with(&self, path: &str) -> String {
+        format!("{}://{}{path}", self.scheme(), self.authority)
     }
 
     /// The addresses connections are spread over: of one family, at least one. And whether the other family has some.

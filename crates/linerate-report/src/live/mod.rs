@@ -55,12 +55,8 @@ pub struct Scene {
 impl Scene {
     /// Of a plan.
     pub fn of(plan: &linerate_load::Plan) -> Scene {
-        let title = match plan.requests.as_slice() {
-            [one] => format!("{} {}", one.method, plan.target.url),
-            several => format!("{} different requests to {}", several.len(), plan.target.url),
-        };
         Scene {
-            title,
+            title: crate::summary::requested(plan),
             doing: crate::summary::done(plan, &linerate_load::Outcome::default()),
             stop: match &plan.pace {
                 Pace::Trace(times) if plan.stop.duration.is_none() => {

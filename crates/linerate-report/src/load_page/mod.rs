@@ -118,7 +118,7 @@ fn head(out: &mut String, document: &Document) {
     let _ = write!(
         out,
         "<p class=\"source\"><code>{}</code>: {}</p>",
-        escape(&document.target),
+        escape(&requested(document)),
         escape(&method(document))
     );
     for reason in document.verdict.iter().flat_map(|verdict| &verdict.reasons) {
@@ -143,6 +143,17 @@ fn head(out: &mut String, document: &Document) {
 
 /// One sentence about the load: connections, pipelining, rate and duration.
 fn method(document: &Document) -> String {
+/// What was sent, and where to.
+fn requested(document: &Document) -> String {
+    let target = &document.target;
+    match document.plan.templates.as_slice() {
+        [] => target.clone(),
+        [raw] if raw.method.is_empty() => format!("{} to {target}", raw.name),
+        [one] => format!("{} {target}", one.method),
+        several => format!("{} different requests to {target}", several.len()),
+    }
+}
+
     let plan = &document.plan;
     let mut text = units::several(u64::from(plan.connections), "connection", "connections");
     if plan.pipeline > 1 {

@@ -83,13 +83,19 @@ fn not_reached(plan: &Plan, why: &str) -> String {
     format!("{}{} could not be reached: {why}", plan.target.authority, plan.route.shown())
 }
 
+/// What is sent, and where to: `GET http://127.0.0.1:8080/`.
+pub(crate) fn requested(plan: &Plan) -> String {
+    let url = &plan.target.url;
+    match plan.requests.as_slice() {
+        [raw] if raw.is_raw() => format!("{} to {url}", crate::style::clean(&raw.name)),
+        [one] => format!("{} {url}", one.method),
+        several => format!("{} different requests to {url}", several.len()),
+    }
+}
+
 fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     let style = page.style;
-    let requests = match plan.requests.as_slice() {
-        [one] => format!("{} {}", one.method, plan.target.url),
-        several => format!("{} different requests to {}", several.len(), plan.target.url),
-    };
-    let requests = format!("{requests}{}", plan.route.shown());
+    let requests = format!("{}{}", requested(plan), plan.route.shown());
     page.line(&style.bold(&requests));
     page.line(&style.wrapped("", &done(plan, outcome)));
     if outcome.interrupted {

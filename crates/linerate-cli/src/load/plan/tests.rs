@@ -38,6 +38,25 @@ fn a_url_alone_means_the_defaults() {
     assert!(plan.requests[0].fields.is_empty());
 }
 
+/// What a plan file or a curl command asks for, not the URL beside it.
+#[test]
+fn the_target_is_what_is_sent() {
+    let target = |line: &str| plan(line).target.url;
+    let two = |paths: [&str; 2]| {
+        let request = |path| format!("[[request]]\npath = \"{path}\"\n");
+        file(&format!("url = \"http://127.0.0.1:8080/a\"\n{}{}", request(paths[0]), request(paths[1])))
+    };
+    let (_folder, same) = two(["/b", "/b"]);
+    assert_eq!(target(&format!("--plan {same}")), "http://127.0.0.1:8080/b");
+    assert_eq!(target(&format!("--plan {same} http://127.0.0.2/c")), "http://127.0.0.2/b");
+    let (_folder, others) = two(["/b", "/c"]);
+    assert_eq!(target(&format!("--plan {others}")), "http://127.0.0.1:8080/");
+    let curl = "--curl \"curl http://127.0.0.1:1/x?y=1 -d a\"";
+    assert_eq!(target(curl), "http://127.0.0.1:1/x?y=1");
+    assert_eq!(target(&format!("{curl} http://127.0.0.1:2/")), "http://127.0.0.1:2/x?y=1");
+    assert_eq!(target("--compressed http://me:pass@127.0.0.1/z"), "http://127.0.0.1/z");
+}
+
 #[test]
 fn what_ends_a_run() {
     let stop = |line: &str| plan(&format!("{line} http://127.0.0.1/")).stop;
