@@ -3,6 +3,7 @@
 mod chart;
 mod knee;
 mod points;
+mod segments;
 mod spread;
 
 use std::fmt::Write as _;
@@ -38,6 +39,7 @@ pub fn to_string(document: &Document) -> String {
     }
     over_time(&mut out, document, &points);
     latencies(&mut out, document, &points);
+    segments::section(&mut out, document);
     trouble(&mut out, document);
     by_name(&mut out, document);
     samples(&mut out, &document.samples);
@@ -141,8 +143,6 @@ fn head(out: &mut String, document: &Document) {
     }
 }
 
-/// One sentence about the load: connections, pipelining, rate and duration.
-fn method(document: &Document) -> String {
 /// What was sent, and where to.
 fn requested(document: &Document) -> String {
     let target = &document.target;
@@ -154,6 +154,8 @@ fn requested(document: &Document) -> String {
     }
 }
 
+/// One sentence about the load: connections, pipelining, rate and duration.
+fn method(document: &Document) -> String {
     let plan = &document.plan;
     let mut text = units::several(u64::from(plan.connections), "connection", "connections");
     if plan.pipeline > 1 {
@@ -322,6 +324,15 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
             line("out of order", "b", &|p| p.out_of_order.map(|n| n as f64)),
         ];
         figure(out, "TCP segments", draw("TCP segments", &tcp, WHOLE, &|v| units::count(v as u64)));
+    }
+    let captured = [
+        line("retransmitted", "bad", &|p| p.captured_again.map(|n| n as f64)),
+        line("duplicate ACKs", "a", &|p| p.duplicate_acks.map(|n| n as f64)),
+        line("windows closed", "b", &|p| p.zero_windows.map(|n| n as f64)),
+    ];
+    if captured.iter().any(|line| line.values.iter().flatten().any(|n| *n > 0.0)) {
+        let title = "TCP segments, counted one by one";
+        figure(out, title, draw(title, &captured, WHOLE, &|v| units::count(v as u64)));
     }
     let waited = points.iter().any(|p| p.window_closed.is_some_and(|ms| ms > 0.0));
     if waited {

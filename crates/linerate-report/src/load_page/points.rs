@@ -26,6 +26,10 @@ pub(super) struct Point {
     pub(super) server_rss: Option<f64>,
     pub(super) retransmits: Option<u64>,
     pub(super) out_of_order: Option<u64>,
+    /// Of segments that were counted one by one, in both directions.
+    pub(super) captured_again: Option<u64>,
+    pub(super) duplicate_acks: Option<u64>,
+    pub(super) zero_windows: Option<u64>,
     /// Milliseconds.
     pub(super) window_closed: Option<f64>,
     /// Latencies by bucket.
@@ -108,10 +112,20 @@ fn joined(intervals: &[Interval], t_s: f64, lasted: f64) -> Point {
         client_busy: most(|i| i.client_busy),
         retransmits: count(|i| Some(i.tcp?.retransmits)),
         out_of_order: count(|i| Some(i.tcp?.out_of_order)),
+        captured_again: count(|i| captured(i, "retransmission")),
+        duplicate_acks: count(|i| captured(i, "duplicate_ack")),
+        zero_windows: count(|i| captured(i, "zero_window")),
         window_closed: (!waits.is_empty()).then(|| waits.iter().sum()),
         spread: merged(intervals.iter().filter_map(|i| i.latencies.as_deref())),
         ..Point::default()
     }
+}
+
+/// An event of segments that were counted one by one, in both directions; `None` where nobody counted it.
+fn captured(interval: &Interval, event: &str) -> Option<u64> {
+    let segments = interval.segments.as_ref()?;
+    let each = [&segments.sent, &segments.received].map(|way| way.events.get(event).copied());
+    each.into_iter().flatten().reduce(|sum, n| sum + n)
 }
 
 /// Buckets of several intervals, added up.

@@ -43,6 +43,22 @@ fn the_page_has_every_part_and_needs_nothing_else() {
     assert!(!html.contains("NaN") && !html.contains("inf,"), "every place is a number");
 }
 
+/// What a capture counted has a table, and a picture over time.
+#[test]
+fn captured_segments_reach_the_page() {
+    let (plan, mut outcome) = (plan_closed(), outcome_closed());
+    outcome.tcp.segments = Some(crate::testing::segments());
+    outcome.series.iter_mut().for_each(|second| second.segments = outcome.tcp.segments);
+    let environment = environment();
+    let report = Report { plan: &plan, outcome: &outcome, checks: &[], environment: &environment };
+    let html = to_string(&json::document(&report));
+    let rows = ["zero window</th><td>0</td><td>33</td>", "retransmission</th><td>3</td><td>0</td>"];
+    assert!(rows.iter().all(|row| html.contains(row)), "{html}");
+    assert!(html.contains("duplicate ack</th><td>0</td><td>1</td>") && html.contains("At least: 7 packets"));
+    assert!(html.contains("TCP segments, counted one by one") && html.contains("windows closed"));
+    assert_eq!(unbalanced(&html), Vec::<&str>::new());
+}
+
 /// Errors stand where nobody can miss them: in the name of the tab, in the heading and over time.
 #[test]
 fn a_run_of_errors_alone_says_so_first() {

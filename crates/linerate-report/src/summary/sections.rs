@@ -234,7 +234,8 @@ pub(super) fn insecure(page: &mut Page, plan: &Plan) {
 fn tcp(page: &mut Page, outcome: &Outcome) {
     let t = &outcome.tcp;
     if t.looked_at == 0 {
-        return;
+        // Callers that block do not look at their connections; packets are counted all the same.
+        return segments(page, outcome);
     }
     let mut parts = vec![
         format!("{} sent again", units::several(t.retransmits, "segment", "segments")),
