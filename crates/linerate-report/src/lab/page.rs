@@ -99,7 +99,7 @@ fn bars(group: &Group, id: &str, title: &str) -> Option<String> {
 
 fn table(out: &mut String, group: &Group) {
     let columns = columns(group);
-    out.push_str("<div class=\"wide\"><table><thead><tr><th class=\"l\">row</th>");
+    out.push_str("<div class=\"wide\"><table class=\"many\"><thead><tr><th class=\"l\">row</th>");
     for (_, title) in &columns {
         let _ = write!(out, "<th>{title}</th>");
     }
