@@ -1,12 +1,14 @@
 //! `linerate top`: reads the metrics' address of a running server or load once a second.
 
-use std::io::{ErrorKind, IsTerminal, Read, Write, stdout};
+use std::io::{ErrorKind, IsTerminal, Read, Write, stdin, stdout};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
+use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use linerate_report::live::Screen;
 use linerate_report::top::{ServerLook, draw};
 use linerate_serve::Address;
@@ -32,14 +34,14 @@ const PLAIN: (u16, u16) = (200, 40);
 /// Watch a running server or load: its loops or cores, connections and queues
 ///
 /// Reads the address that linerate serve or linerate load was given by --metrics, on this machine or another, and changes nothing
-/// there. Rates are those of the last interval. Connections are listed by the length of their queues, the longest first. Ctrl-C ends it.
+/// there. Rates are those of the last interval. Connections are listed by the length of their queues, the longest first. q ends it.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_long_help = "Examples:\n  linerate serve --metrics 127.0.0.1:9090 &\n  linerate top\n  linerate top 10.0.0.5:9090 --once\n  linerate load -d 1h --metrics 127.0.0.1:9091 http://10.0.0.5:8080/ &\n  linerate top 127.0.0.1:9091"
+    after_long_help = "Examples:\n  linerate serve --metrics 127.0.0.1:9090 &\n  linerate top\n  linerate top http://10.0.0.5:9090 --once\n  linerate load -d 1h --metrics 127.0.0.1:9091 http://10.0.0.5:8080/ &\n  linerate top 127.0.0.1:9091"
 )]
 pub(crate) struct TopArgs {
-    /// The --metrics address of a server or a load
-    #[arg(value_name = "ADDR:PORT|unix:PATH", default_value = "127.0.0.1:9090", value_parser = place)]
+    /// The --metrics address of a server or a load, also as the URL that they print
+    #[arg(value_name = "ADDR:PORT|unix:PATH", default_value = "127.0.0.1:9090", value_parser = metrics)]
     address: Address,
     /// Time between two looks
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = values::top_interval)]
@@ -49,18 +51,69 @@ pub(crate) struct TopArgs {
     once: bool,
 }
 
+/// An address, or a URL on it.
+fn metrics(text: &str) -> Result<Address, String> {
+    let Some(rest) = text.strip_prefix("http://") else { return place(text) };
+    place(rest.split('/').next().unwrap_or(rest))
+}
+
+/// The keyboard while the picture stands: keys come at once, and are not shown.
+struct Keyboard;
+
+impl Keyboard {
+    fn take() -> Option<Keyboard> {
+        (stdin().is_terminal() && enable_raw_mode().is_ok()).then_some(Keyboard)
+    }
+
+    /// Whether a key says within this time that the user leaves.
+    fn leaves_within(time: Duration) -> bool {
+        match poll(time) {
+            Ok(true) => read().is_ok_and(|event| leaves(&event)),
+            Ok(false) => false,
+            Err(_) => {
+                std::thread::sleep(time);
+                false
+            }
+        }
+    }
+}
+
+impl Drop for Keyboard {
+    fn drop(&mut self) {
+        let _ = disable_raw_mode();
+    }
+}
+
+/// q, Esc, or Ctrl-C, which is a key like others here.
+fn leaves(event: &Event) -> bool {
+    let Event::Key(key) = event else { return false };
+    match key.code {
+        KeyCode::Esc | KeyCode::Char('q' | 'Q') => true,
+        KeyCode::Char('c' | 'd') => key.modifiers.contains(KeyModifiers::CONTROL),
+        _ => false,
+    }
+}
+
 /// Watches until the user leaves.
 pub(crate) fn run(args: &TopArgs) -> Result<Exit, Fault> {
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::listen_then(|| drop(disable_raw_mode()))?;
     let mut before = (look(&args.address)?, Instant::now());
     let mut screen = Screen::new();
     let live = stdout().is_terminal() && !args.once;
+    let keyboard = live.then(Keyboard::take).flatten();
     loop {
         while before.1.elapsed() < args.interval {
-            if interrupt.asked() {
+            let nap = NAP.min(args.interval);
+            let leaves = match keyboard {
+                Some(_) => Keyboard::leaves_within(nap),
+                None => {
+                    std::thread::sleep(nap);
+                    false
+                }
+            };
+            if leaves || interrupt.asked() {
                 return Ok(Exit::Fine);
             }
-            std::thread::sleep(NAP.min(args.interval));
         }
         let after = (look(&args.address)?, Instant::now());
         let (columns, rows) = crossterm::terminal::size().ok().filter(|_| live).unwrap_or(PLAIN);
@@ -152,4 +205,25 @@ fn ask(mut stream: impl Read + Write, host: &str, path: &str) -> std::io::Result
     let mut answer = Vec::new();
     stream.take(MOST_BYTES).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_also_taken_as_the_url_that_is_printed() {
+        for text in ["127.0.0.1:9090", "http://127.0.0.1:9090", "http://127.0.0.1:9090/metrics"] {
+            assert_eq!(metrics(text).map(|at| at.to_string()).as_deref(), Ok("127.0.0.1:9090"), "{text}");
+        }
+        assert!(metrics("http://").is_err() && metrics("ftp://127.0.0.1:9090").is_err());
+    }
+
+    #[test]
+    fn q_leaves_and_other_keys_do_not() {
+        let key = |code, modifiers| leaves(&Event::Key(crossterm::event::KeyEvent::new(code, modifiers)));
+        assert!(key(KeyCode::Char('q'), KeyModifiers::NONE));
+        assert!(key(KeyCode::Char('c'), KeyModifiers::CONTROL));
+        assert!(!key(KeyCode::Char('c'), KeyModifiers::NONE) && !key(KeyCode::Enter, KeyModifiers::NONE));
+    }
 }

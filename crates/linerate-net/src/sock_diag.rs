@@ -14,6 +14,8 @@ pub struct State(pub u8);
 impl State {
     /// Waits for connections.
     pub const LISTEN: State = State(10);
+    /// Has ended, and keeps its ports for a minute (RFC 9293 section 3.6.1).
+    pub const TIME_WAIT: State = State(6);
 
     /// The name that `ss` uses.
     pub fn name(self) -> &'static str {
