@@ -129,6 +129,10 @@ pub(crate) const EVENTS_PER_CLOCK_READ: usize = 8;
 /// end nothing is beyond it.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
+/// Time beyond a wait from which on the whole process stood still. Reason: a thread that waits for a core behind hundreds of others,
+/// which all work, waits for less.
+pub(crate) const STOPPED: Duration = Duration::from_millis(250);
+
 /// Time beyond a wait from which on the thread stood still. Reason: other threads of a busy machine
 /// take its core for some milliseconds at a time, which schedstat counts.
 pub(crate) const LEAST_GAP: Duration = Duration::from_millis(20);

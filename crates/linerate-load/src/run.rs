@@ -11,7 +11,8 @@ use linerate_net::link::pcap::PcapFile;
 use linerate_net::{FlowInfo, Line, machine};
 
 use crate::engine::board::{Board, Mark};
-use crate::limits::{DEAF_LOOK, INTERVALS};
+use crate::engine::gaps::Gaps;
+use crate::limits::{DEAF_LOOK, INTERVALS, STOPPED};
 use crate::local;
 use crate::outcome::{Core, Interval, Outcome, Ranked, Segments, Snapshot, Spread};
 use crate::plan::{Plan, Way};
@@ -40,7 +41,7 @@ use crate::ways;
 pub struct Running {
     boards: Vec<Arc<Board>>,
     workers: Vec<JoinHandle<Outcome>>,
-    collector: JoinHandle<Duration>,
+    collector: JoinHandle<(Duration, Gaps)>,
     plan: Plan,
     done: Arc<AtomicBool>,
     latest: Arc<Mutex<Snapshot>>,
@@ -282,7 +283,12 @@ impl Running {
         if outcome.bytes.received == 0 {
             outcome.connections.unaccepted = self.boards.first().map_or(0, |board| board.unaccepted());
         }
-        outcome.client.disturbed = self.collector.join().unwrap_or_default();
+        let (disturbed, gaps) = self.collector.join().unwrap_or_default();
+        outcome.client.disturbed = disturbed;
+        // Event loops know their own; callers that block know none.
+        if self.plan.way != Way::Loop {
+            (outcome.client.stood_still, outcome.client.stood_still_in_all) = (gaps.longest, gaps.total);
+        }
         outcome.unreachable = unreachable.filter(|_| outcome.connections.opened == 0);
         outcome.started_at = Some(self.started + self.warm_up);
         outcome.series = self.latest.lock().unwrap_or_else(PoisonError::into_inner).series.clone();
@@ -359,15 +365,22 @@ impl Collector {
         }
     }
 
-    /// Until all is done. The bound on what this machine added to a latency.
-    fn run(&mut self, done: &AtomicBool) -> Duration {
+    /// Until all is done. The bound on what this machine added to a latency, and for how long all of this process stood still.
+    fn run(&mut self, done: &AtomicBool) -> (Duration, Gaps) {
+        const PAUSE: Duration = Duration::from_millis(100);
+        let mut gaps = Gaps::default();
         while !done.load(Ordering::Relaxed) {
-            thread::sleep(Duration::from_millis(100));
+            let until = machine::monotonic_now() + PAUSE;
+            thread::sleep(PAUSE);
+            let now = machine::monotonic_now();
+            if now - until >= STOPPED {
+                gaps.note(until, now, self.parts.iter().any(|part| part.measuring));
+            }
             self.collect();
             self.look_for_deafness();
         }
         self.collect();
-        Duration::from_nanos(self.most)
+        (Duration::from_nanos(self.most), gaps)
     }
 
     /// While no byte has come back: does the server accept connections at all?

@@ -11,11 +11,15 @@ use crate::{figures, units};
 pub fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     let mut all = outcome.warnings.clone();
     all.extend(looked_up(outcome));
+    all.extend(dead_addresses(outcome));
     all.extend(proxy_refused(plan, outcome));
     if outcome.unreachable.is_some() {
         return all;
     }
     all.extend(silent(outcome));
+    all.extend(all_alike(plan, outcome));
+    all.extend(all_of_grpc(plan, outcome));
+    all.extend(set_up(plan, outcome));
     all.extend(few_samples(plan, outcome));
     all.extend(short(outcome));
     all.extend(suspended(outcome));
@@ -42,6 +46,103 @@ fn looked_up(outcome: &Outcome) -> Option<String> {
         text += &format!("; {} brought none", units::several(lookups.failed, "lookup", "lookups"));
     }
     Some(text)
+}
+
+/// Addresses that could not be reached while others could.
+fn dead_addresses(outcome: &Outcome) -> Option<String> {
+    let dead = || outcome.addresses.iter().filter(|(_, counts)| counts.opened == 0 && counts.failed > 0);
+    let alive = outcome.addresses.values().any(|counts| counts.opened > 0);
+    let each: Vec<String> = dead()
+        .map(|(address, counts)| {
+            let attempts = units::several(counts.failed, "attempt", "attempts");
+            format!("{address} ({}, {attempts})", counts.why)
+        })
+        .collect();
+    (alive && !each.is_empty()).then(|| {
+        let all = outcome.addresses.len();
+        let each = each.join(", ");
+        format!(
+            "{} of {all} addresses could not be reached: {each}; the others had all of the load",
+            dead().count()
+        )
+    })
+}
+
+/// The one status of all responses, if it says that something else was asked for.
+fn all_alike(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    let mut statuses = outcome.status.iter().filter(|(_, n)| **n > 0).map(|(status, _)| *status);
+    let (status, None) = (statuses.next()?, statuses.next()) else { return None };
+    if plan.requests.iter().any(|request| request.expect.status.contains(&status)) {
+        return None;
+    }
+    match status {
+        301 | 302 | 303 | 307 | 308 => Some(format!(
+            "every response was a redirect ({status}), which is not followed: name the URL that it leads to (curl -I shows it)"
+        )),
+        404 => Some("every response was 404, not found: the server has nothing at this path".to_owned()),
+        _ => None,
+    }
+}
+
+/// Names of gRPC's status codes.
+const GRPC: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// No gRPC call ended well, and nothing in the plan asks for that.
+fn all_of_grpc(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    let said: u64 = outcome.grpc_status.values().sum();
+    let is_asked = plan.requests.iter().any(|request| request.expect.trailer.is_some());
+    if is_asked || said == 0 || outcome.grpc_status.contains_key(&0) {
+        return None;
+    }
+    let (status, n) = outcome.grpc_status.iter().max_by_key(|(_, n)| **n)?;
+    let name = GRPC.get(usize::from(*status)).copied().unwrap_or("no code of gRPC's");
+    Some(format!(
+        "no gRPC call ended well: {} of {} responses have grpc-status {status} ({name}); expect_trailer = \"grpc-status: 0\" in a plan \
+         counts them as bad",
+        units::count(*n),
+        units::count(outcome.requests.answered)
+    ))
+}
+
+/// Requests of an open loop that waited for the first connections, in the figures because there was no warm-up.
+fn set_up(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    let at_once = plan.per_connection.is_none() && outcome.connections.opened <= u64::from(plan.connections);
+    if plan.tls.is_none() || !figures::is_open(plan) || !plan.warm_up.is_zero() || !at_once {
+        return None;
+    }
+    let (due, sent) = (outcome.latency.main().percentile(99.0), outcome.latency.sent().percentile(99.0));
+    let part = due.ns.saturating_sub(sent.ns);
+    // A server that has too few places for the load makes requests wait, too, and longer than a handshake.
+    let handshakes = outcome.latency.tls.max_ns() + outcome.latency.connect.max_ns();
+    let fits = !due.at_least && outcome.requests.unsent == 0 && part <= handshakes;
+    (fits && part * 5 >= due.ns).then(|| {
+        let time = |ns: u64| units::time_ns(ns as f64, false);
+        format!(
+            "of the p99 of {}, up to {} is waiting for the first connections, whose TLS handshakes took up to {}: --warm-up 1s leaves that \
+             out",
+            time(due.ns),
+            time(part),
+            time(outcome.latency.tls.max_ns())
+        )
+    })
 }
 
 /// A proxy that forwards requests answers some of them itself.
@@ -139,12 +240,17 @@ fn rate_missed(plan: &Plan, outcome: &Outcome) -> Option<String> {
     if !figures::is_open(plan) || outcome.interrupted || outcome.aborted.is_some() {
         return None;
     }
-    let due = outcome.requests.sent + outcome.requests.unsent;
-    let missed = outcome.requests.unsent as f64 / due.max(1) as f64;
+    let requests = &outcome.requests;
+    let missed = requests.unsent as f64 / requests.due().max(1) as f64;
     (missed > 0.001).then(|| {
+        let advice = if requests.unsent_full * 2 > requests.unsent {
+            "; more -c or -p gives room, if the server can take it"
+        } else {
+            ""
+        };
+        let why = figures::unsent_because(requests).map_or(String::new(), |why| format!(" ({why}{advice})"));
         format!(
-            "the rate asked for was not reached: {} of the requests that were due never left (every connection was \
-             waiting for an answer; more -c or -p gives room, if the server can take it)",
+            "the rate asked for was not reached: {} of the requests that were due never left{why}",
             units::percent(missed)
         )
     })
@@ -251,8 +357,68 @@ mod tests {
         let mut outcome = testing::quiet_outcome();
         outcome.requests = Requests { sent: 990, answered: 990, unsent: 10, ..Requests::default() };
         assert!(only(&outcome, &testing::plan_open(), "1.00 % of the requests that were due"));
+        // With places free, more of them would be no help.
+        assert!(!only(&outcome, &testing::plan_open(), "waiting for an answer"));
+        assert!(!only(&outcome, &testing::plan_open(), "more -c or -p"));
+        outcome.requests.unsent_full = 10;
+        let full = "never left (every connection was waiting for an answer; more -c or -p gives room";
+        assert!(only(&outcome, &testing::plan_open(), full));
+        (outcome.requests.unsent_full, outcome.requests.unsent_missed) = (1, 9);
+        let late = "(1 because every connection was waiting for an answer, 9 because an agent was not there";
+        assert!(only(&outcome, &testing::plan_open(), late));
+        assert!(!only(&outcome, &testing::plan_open(), "more -c or -p"));
         outcome.interrupted = true;
         assert!(!only(&outcome, &testing::plan_open(), "that were due"));
+    }
+
+    #[test]
+    fn waiting_for_handshakes_is_told_from_waiting_for_the_server() {
+        let mut plan = testing::plan_open();
+        plan.tls = Some(linerate_load::plan::tls::TargetTls::towards("h"));
+        let mut outcome = testing::outcome_open();
+        outcome.connections.opened = 1;
+        let due = outcome.latency.from_due.as_mut().expect("an open loop");
+        due.record(90_000_000, 5_000);
+        outcome.latency.tls.record(88_000_000, 1);
+        assert!(!only(&outcome, &plan, "first connections"), "the wait is longer than any handshake");
+        outcome.latency.tls.record(120_000_000, 1);
+        assert!(only(&outcome, &plan, "is waiting for the first connections"));
+        plan.warm_up = Duration::from_secs(1);
+        assert!(!only(&outcome, &plan, "first connections"));
+    }
+
+    #[test]
+    fn one_dead_address_of_two_is_named() {
+        use linerate_load::outcome::AddressCounts;
+        let mut outcome = testing::quiet_outcome();
+        let counts = |at: &str, opened, failed| {
+            let why = "connection refused".to_owned();
+            (at.parse().expect("an address"), AddressCounts { opened, failed, why })
+        };
+        outcome.addresses = [counts("127.0.0.1:80", 8, 1), counts("127.0.0.2:80", 0, 12)].into();
+        let said = "1 of 2 addresses could not be reached: 127.0.0.2:80 (connection refused, 12 attempts)";
+        assert!(only(&outcome, &testing::plan_closed(), said));
+        outcome.addresses.extend([counts("127.0.0.1:80", 0, 1)]);
+        assert!(!only(&outcome, &testing::plan_closed(), "addresses could not"));
+    }
+
+    #[test]
+    fn responses_that_all_say_something_else_are_named() {
+        let mut plan = testing::plan_closed();
+        let mut outcome = testing::quiet_outcome();
+        let answered = outcome.requests.answered;
+        for (status, said) in [(302, "a redirect (302)"), (404, "404, not found")] {
+            outcome.status = [(status, answered)].into();
+            assert!(only(&outcome, &plan, said), "{status}");
+        }
+        plan.requests[0].expect.status = vec![404];
+        assert!(!only(&outcome, &plan, "404"));
+        outcome.status = [(302, answered - 1), (200, 1)].into();
+        assert!(!only(&outcome, &plan, "redirect"));
+        outcome.grpc_status = [(12, answered)].into();
+        assert!(only(&outcome, &plan, "have grpc-status 12 (UNIMPLEMENTED)"));
+        outcome.grpc_status.insert(0, 1);
+        assert!(!only(&outcome, &plan, "grpc-status"));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Figures that follow from an outcome by arithmetic.
 
 use linerate_load::histogram::Histogram;
-use linerate_load::outcome::Line;
+use linerate_load::outcome::{Line, Requests};
 use linerate_load::plan::Pace;
 use linerate_load::{Outcome, Plan};
+
+use crate::units;
 
 /// Whether requests have due times that do not depend on responses (an open loop).
 pub(crate) fn is_open(plan: &Plan) -> bool {
@@ -25,6 +27,24 @@ pub(crate) fn main_latency<'a>(plan: &Plan, outcome: &'a Outcome) -> Option<&'a 
 pub(crate) fn cpu_us_per_request(outcome: &Outcome) -> Option<f64> {
     // Work for requests of the warm-up is measured too, so their responses count.
     (outcome.arrived > 0).then(|| outcome.client.cpu.as_secs_f64() * 1e6 / outcome.arrived as f64)
+}
+
+/// Why requests that were due never left, as far as that is known.
+pub(crate) fn unsent_because(requests: &Requests) -> Option<String> {
+    let reasons = [
+        (requests.unsent_full, "every connection was waiting for an answer"),
+        (requests.unsent_unopened, "not all connections could be opened in time"),
+        (requests.unsent_missed, "an agent was not there when they were due"),
+    ];
+    let reasons: Vec<_> = reasons.into_iter().filter(|(n, _)| *n > 0).collect();
+    match reasons[..] {
+        [] => None,
+        [(n, why)] if n == requests.unsent => Some(why.to_owned()),
+        _ => {
+            let each = reasons.iter().map(|(n, why)| format!("{} because {why}", units::count(*n)));
+            Some(each.collect::<Vec<_>>().join(", "))
+        }
+    }
 }
 
 /// Share of the time the sending threads wanted a core and did not get it.

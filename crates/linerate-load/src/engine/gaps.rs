@@ -9,18 +9,18 @@ use crate::limits::LEAST_GAP;
 /// The gaps of one thread. A gap is time beyond the wait that the loop asked for, so a silent server
 /// is none.
 #[derive(Debug, Default)]
-pub(super) struct Gaps {
+pub(crate) struct Gaps {
     /// The longest.
-    pub(super) longest: Duration,
+    pub(crate) longest: Duration,
     /// All together.
-    pub(super) total: Duration,
+    pub(crate) total: Duration,
     /// Where the gap before this turn began.
     since: Option<Time>,
 }
 
 impl Gaps {
     /// A wait that was asked for until a time has ended now.
-    pub(super) fn note(&mut self, until: Time, now: Time, measuring: bool) {
+    pub(crate) fn note(&mut self, until: Time, now: Time, measuring: bool) {
         let gap = now - until;
         self.since = (gap >= LEAST_GAP).then_some(until);
         if self.since.is_some() && measuring {

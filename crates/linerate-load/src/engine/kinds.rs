@@ -42,6 +42,8 @@ pub(crate) struct RequestKind {
     pub(crate) expectation: Expectation,
     /// It asks for another protocol.
     upgrades: bool,
+    /// Its responses have a status of gRPC's.
+    pub(crate) is_grpc: bool,
     usual: Template,
     closing: Template,
     /// For HTTP/2, where connections may speak it.
@@ -137,6 +139,13 @@ fn spec(plan: &Plan, request: &Request, closing: bool) -> RequestSpec {
     }
 }
 
+/// Whether a request is a gRPC call.
+fn is_grpc(request: &Request) -> bool {
+    let is_content_type = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("content-type");
+    let content_type = request.fields.iter().find(is_content_type);
+    content_type.is_some_and(|(_, value)| value.starts_with("application/grpc"))
+}
+
 /// Names of all columns of all data sets, as slots name them.
 fn columns(plan: &Plan) -> Vec<String> {
     plan.data.iter().flat_map(|d| d.columns.iter().map(move |c| format!("{}.{}", d.name, c))).collect()
@@ -205,6 +214,7 @@ impl Kinds {
                 expect: usual.expect(),
                 idempotent: usual.is_idempotent(),
                 expectation: request.expect.clone(),
+                is_grpc: is_grpc(request),
                 upgrades: request.fields.iter().any(|(n, _)| n.eq_ignore_ascii_case("upgrade")),
                 closing: compile(plan, request, true)?,
                 streamed: compile_streamed(plan, request)?,

@@ -12,7 +12,8 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     pub(crate) fn refuse(&mut self, conn: Conn, why: String, now: Time) {
         let Some(connection) = self.pool.remove(conn) else { return };
         self.transport.close(conn, Close::Abort);
-        self.connect_failed(Some(connection), NetErrorKind::Handshake, why, now);
+        let to = connection.beside.to;
+        self.connect_failed((Some(connection), to), NetErrorKind::Handshake, why, now);
     }
 
     /// For as long as a request may take, the server has admitted none on a connection.
@@ -48,7 +49,8 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
                 _ => NetError::of(NetErrorKind::TimedOut),
             };
             let detail = reason.unwrap_or_else(|| connect_words(&error));
-            return self.connect_failed(Some(connection), error.kind, detail, now);
+            let to = connection.beside.to;
+            return self.connect_failed((Some(connection), to), error.kind, detail, now);
         }
         self.disconnected(now);
         self.look_at_last(&connection, connection.is_fresh() && self.is_short());

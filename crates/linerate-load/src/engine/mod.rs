@@ -15,7 +15,7 @@
 pub(crate) mod board;
 pub(crate) mod body;
 mod decode;
-mod gaps;
+pub(crate) mod gaps;
 pub(crate) mod kinds;
 mod looks;
 mod loss;
@@ -29,7 +29,7 @@ pub(crate) mod supply;
 mod tests;
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ use gaps::Gaps;
 use kinds::{Kinds, Rendering};
 use looks::Looks;
 use reach::Reach;
-use recorder::Recorder;
+use recorder::{Lacking, Recorder};
 use responses::{Judge, Recording, ResponseReading};
 use supply::{DueBatch, Supply};
 
@@ -97,11 +97,13 @@ pub(crate) struct EngineConnection {
     looked: Option<TcpInfo>,
     /// Since when it carries nothing and takes nothing, as the last look at it found.
     shut_since: Option<Time>,
+    /// Where it goes.
+    to: Option<SocketAddr>,
 }
 
 impl Default for EngineConnection {
     fn default() -> Self {
-        EngineConnection { low_water: 1, low_water_since: Time::ZERO, looked: None, shut_since: None }
+        EngineConnection { low_water: 1, low_water_since: Time::ZERO, looked: None, shut_since: None, to: None }
     }
 }
 
@@ -248,7 +250,14 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         }
         let Some(since) = self.pool.established(conn, at) else { return };
         self.orders.addresses.reached();
+        if self.orders.addresses.are_several() {
+            let to = self.pool.get_mut(conn).and_then(|connection| connection.beside.to);
+            self.recorder.reached(to);
+        }
         self.reach.opened(now);
+        if self.pool.ready() == 0 {
+            self.note_free(now);
+        }
         self.board.say_reached();
         self.recorder.connections.opened += 1;
         if self.recorder.measuring(now) {
@@ -296,11 +305,16 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         let received = pool.receive(data, now, transport, &mut events);
         if received.answered > 0 {
             self.reach.progressed(now);
-            if self.supply.next_due().is_some_and(|due| due <= now) {
-                self.free_since = self.gaps.free_since(now);
-            }
+            self.note_free(now);
         }
         received.next
+    }
+
+    /// There is a place now. What is due already could not have left before.
+    fn note_free(&mut self, now: Time) {
+        if self.supply.next_due().is_some_and(|due| due <= now) {
+            self.free_since = self.gaps.free_since(now);
+        }
     }
 
     /// A connection took nothing more. Responses that had arrived before are read first: the server
@@ -500,19 +514,37 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         if self.board.stop_asked() {
             self.recorder.close_window(now.max(self.recorder.measure_from));
         }
+        let lacking = self.lacking();
         self.give_up_hanging(now);
         self.fail_due(now);
-        self.end_supply(now);
+        self.end_supply(now, lacking);
         self.reach.end(now.min(self.supply.stop_at()));
         self.recorder.silence.stop_sending(now.min(self.supply.stop_at()));
         let hanging = self.recorder.connections.hanging > 0;
         self.board.say_at_end(self.recorder.has_heard(), hanging);
     }
 
+    /// What requests that are due wait for.
+    fn lacking(&mut self) -> Lacking {
+        let (wanted, mut full, mut open) = (self.orders.connections, 0, 0);
+        for slot in 0..self.pool.slots() {
+            let Some(connection) = self.pool.at(slot) else { continue };
+            let carries = connection.conversation.in_flight() > 0;
+            open += u32::from(connection.established || carries);
+            full += u32::from(if connection.established { connection.room() == 0 } else { carries });
+        }
+        match () {
+            () if full >= wanted - wanted / 10 => Lacking::Places,
+            () if full == open => Lacking::Connections,
+            () => Lacking::Nothing,
+        }
+    }
+
     /// Whatever was due and has not left never will.
-    fn end_supply(&mut self, now: Time) {
+    fn end_supply(&mut self, now: Time, lacking: Lacking) {
         let Engine { supply, recorder, kinds, .. } = self;
         supply.stop(now);
+        recorder.unsent_for(supply.untold(), lacking);
         supply.tell_unsent(|number, waited, n| {
             recorder.unsent(number.map(|number| kinds.pick(number, 1).0), waited, n);
         });
@@ -626,7 +658,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         self.pool.note_shut(now);
         self.give_up_all(now);
         self.board.give_up();
-        self.end_supply(now);
+        self.end_supply(now, Lacking::Nothing);
         self.reach.end(now);
         let connections = &mut self.recorder.connections;
         (connections.learnt_limit, connections.learnt_on) = self.pool.learnt.limit();

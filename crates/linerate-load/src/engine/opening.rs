@@ -1,5 +1,7 @@
 //! When connections are opened: up to the number wanted, a few in a turn, with pauses when it does no good.
 
+use std::net::SocketAddr;
+
 use linerate_client::{Connection, Conversation, Failure, Loss, Run, Stamp, connect_failure, connect_words};
 use linerate_net::{ConnectOptions, NetErrorKind, Time, Transport};
 
@@ -45,9 +47,14 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         let options = ConnectOptions { from, short, profile, unix };
         let conn = match self.transport.connect(to, &options) {
             Ok(conn) => conn,
-            Err(error) => return self.connect_failed(None, error.kind, connect_words(&error), now),
+            Err(error) => {
+                return self.connect_failed((None, Some(to)), error.kind, connect_words(&error), now);
+            }
         };
         self.pool.add(conn, now);
+        if let Some(connection) = self.pool.get_mut(conn) {
+            connection.beside.to = Some(to);
+        }
         if self.is_short() {
             self.send_first(conn, now);
         }
@@ -67,11 +74,12 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     /// A connection could not be opened: the request it was for has failed.
     pub(crate) fn connect_failed(
         &mut self,
-        connection: Option<Connection<C, EngineConnection>>,
+        (connection, to): (Option<Connection<C, EngineConnection>>, Option<SocketAddr>),
         kind: NetErrorKind,
         detail: String,
         now: Time,
     ) {
+        let detail = self.failed_at(to, kind, detail, now);
         let connections = &mut self.recorder.connections;
         connections.failed += 1;
         connections.refused += u64::from(kind == NetErrorKind::Refused);
@@ -80,8 +88,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
             self.pool.learnt.forget();
         }
         let why = connect_failure(kind);
-        self.orders.addresses.failed(kind, now);
-        self.reach.failed(now);
+        self.reach.failed(now, connection.as_ref().map_or(now, |connection| connection.since));
         let mut carried = 0;
         if let Some(mut connection) = connection {
             let Engine { pool, recorder, kinds, reach, .. } = self;
@@ -102,6 +109,17 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         }
         self.last_refusal = Some((why, detail));
         self.fail_due(now);
+    }
+
+    /// An attempt at an address failed. The reason names the address if there are several.
+    fn failed_at(&mut self, to: Option<SocketAddr>, kind: NetErrorKind, detail: String, now: Time) -> String {
+        let Some(to) = to else { return detail };
+        self.orders.addresses.failed(to, kind, now);
+        if !self.orders.addresses.are_several() || connect_failure(kind) != Failure::Connect {
+            return detail;
+        }
+        self.recorder.not_reached(to, &detail);
+        format!("{detail}, at {to}")
     }
 
     /// In a closed loop each attempt that fails costs a request: one that waits to go out again, or the next one.

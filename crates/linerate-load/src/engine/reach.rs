@@ -12,6 +12,8 @@ pub(crate) struct Reach {
     established: u32,
     /// The last attempt since the last connection ended was in vain.
     in_vain: bool,
+    /// When a connection was last established.
+    opened_at: Option<Time>,
     /// Since when no connection has been open.
     none_since: Time,
     /// Requests that have failed since then because there was no connection.
@@ -43,6 +45,7 @@ impl Reach {
             measure_from,
             established: 0,
             in_vain: false,
+            opened_at: None,
             none_since: start,
             victims: 0,
             down: Spans::default(),
@@ -82,6 +85,7 @@ impl Reach {
         }
         self.progressed(now);
         self.in_vain = false;
+        self.opened_at = Some(now);
         self.tried = true;
         self.victims = 0;
         self.established += 1;
@@ -96,8 +100,9 @@ impl Reach {
         }
     }
 
-    /// An attempt to open one failed.
-    pub(crate) fn failed(&mut self, now: Time) {
+    /// An attempt to open one, made at `since`, failed. If another one succeeded meanwhile, the server was within reach: it has
+    /// held up this one alone.
+    pub(crate) fn failed(&mut self, now: Time, since: Time) {
         if self.until.is_none() && now >= self.measure_from {
             match &mut self.failing_now {
                 Some((_, to)) if now.nanos_since(*to) < CLOSE_NS => *to = now,
@@ -107,7 +112,7 @@ impl Reach {
                 }
             }
         }
-        self.in_vain = true;
+        self.in_vain |= self.opened_at.is_none_or(|opened| opened <= since);
         self.tried = true;
     }
 
@@ -179,7 +184,7 @@ mod tests {
         assert!(!reach.is_down());
         reach.closed(at(1501));
         assert!(!reach.is_down(), "nothing was tried yet");
-        reach.failed(at(0));
+        reach.failed(at(1502), at(1502));
         assert!(reach.is_down());
         reach.opened(at(3001));
         reach.end(at(5000));
@@ -193,7 +198,7 @@ mod tests {
             let mut reach = Reach::new(at(0), at(0));
             reach.opened(at(1));
             reach.closed(at(900));
-            reach.failed(at(0));
+            reach.failed(at(901), at(901));
             (0..victims).for_each(|_| reach.victim());
             reach.end(at(1000));
             reach.opened(at(1500));
@@ -206,9 +211,21 @@ mod tests {
     fn a_failed_attempt_beside_an_open_connection_says_nothing_later() {
         let mut reach = Reach::new(at(0), at(0));
         reach.opened(at(1));
-        reach.failed(at(0));
+        reach.failed(at(2), at(2));
         reach.closed(at(10));
         assert!(!reach.is_down());
+    }
+
+    /// A handshake that the server held up until its time was over, while others succeeded.
+    #[test]
+    fn an_attempt_that_others_overtook_says_nothing() {
+        let mut reach = Reach::new(at(0), at(0));
+        reach.opened(at(500));
+        reach.closed(at(510));
+        reach.failed(at(1000), at(0));
+        assert!(!reach.is_down());
+        reach.failed(at(1600), at(600));
+        assert!(reach.is_down());
     }
 
     /// Connections that are open and silent do not hide that the server takes no others.
@@ -218,7 +235,7 @@ mod tests {
             let mut reach = Reach::new(at(0), at(0));
             reach.opened(at(1));
             (1..=19).for_each(|i| reach.progressed(at(100 * i)));
-            reach.failed(at(failed));
+            reach.failed(at(failed), at(failed));
             reach.progressed(at(answered));
             reach.end(at(3000));
             let down = reach.into_down().unwrap();
@@ -230,7 +247,7 @@ mod tests {
     #[test]
     fn of_the_warm_up_nothing_is_counted() {
         let mut reach = Reach::new(at(0), at(1000));
-        reach.failed(at(0));
+        reach.failed(at(0), at(0));
         reach.opened(at(1200));
         reach.end(at(2000));
         assert_eq!(reach.into_down().unwrap().spans.total(), Duration::from_millis(200));

@@ -1,5 +1,7 @@
 //! Measurements of one core: counters, histograms, samples. No lock, no allocation per request.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_client::{End as Ended, Run, Stamp};
@@ -11,8 +13,8 @@ use super::silence::SilenceTracker;
 use crate::histogram::Histogram;
 use crate::limits::{BAD_SAMPLES, SAMPLE_HEAD_BYTES, SAVED_BYTES, SLOWEST, UNSOLICITED_BYTES};
 use crate::outcome::{
-    Bad, Bytes, Connections, Failure, Failures, Named, Outcome, Requests, Sample, Saved, Segments, Tcp,
-    TcpEvents, Window,
+    AddressCounts, Bad, Bytes, Connections, Failure, Failures, Named, Outcome, Requests, Sample, Saved,
+    Segments, Tcp, TcpEvents, Window,
 };
 use crate::request_log::{CoreLog, RequestEnd, ResponseTimes, Sender};
 
@@ -61,6 +63,9 @@ pub(crate) struct Recorder {
     window: Option<Window>,
     no_latencies: bool,
     pub(crate) silence: SilenceTracker,
+    /// What became of attempts to connect, where there are several addresses.
+    addresses: BTreeMap<SocketAddr, AddressCounts>,
+    grpc_status: BTreeMap<u16, u64>,
     saver: Saver,
     log: Option<CoreLog>,
 }
@@ -135,6 +140,17 @@ struct Tally {
 /// Bytes as text that steers no terminal.
 fn escaped(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
+}
+
+/// What requests that are due at the end of a run have waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lacking {
+    /// Every connection carries as many requests as it may.
+    Places,
+    /// So do those that are open, and others are wanted.
+    Connections,
+    /// There are free places.
+    Nothing,
 }
 
 /// The checks that a response failed.
@@ -222,6 +238,8 @@ impl Recorder {
             window: None,
             no_latencies,
             silence: SilenceTracker::new(measure_from),
+            addresses: BTreeMap::new(),
+            grpc_status: BTreeMap::new(),
             saver: Saver::default(),
             log: None,
         }
@@ -393,6 +411,39 @@ impl Recorder {
         self.waited.record(waited, n);
         if let Some(t) = self.named.get_mut(run.kind) {
             t.waited.record(waited, n);
+        }
+    }
+
+    /// A connection to one of several addresses was opened.
+    pub(crate) fn reached(&mut self, to: Option<SocketAddr>) {
+        if let Some(to) = to {
+            self.addresses.entry(to).or_default().opened += 1;
+        }
+    }
+
+    /// A connection to one of several addresses could not be opened.
+    pub(crate) fn not_reached(&mut self, to: SocketAddr, why: &str) {
+        let counts = self.addresses.entry(to).or_default();
+        counts.failed += 1;
+        if counts.why.is_empty() {
+            why.clone_into(&mut counts.why);
+        }
+    }
+
+    /// gRPC's own status of these responses.
+    pub(crate) fn grpc(&mut self, run: &Run, status: u16) {
+        if run.stamp.measured {
+            *self.grpc_status.entry(status).or_insert(0) += u64::from(run.count);
+        }
+    }
+
+    /// Of what was due and never left, so many lacked this; so many were due before this part joined the run.
+    pub(crate) fn unsent_for(&mut self, (waiting, missed): (u64, u64), lacking: Lacking) {
+        self.requests.unsent_missed += missed;
+        match lacking {
+            Lacking::Places => self.requests.unsent_full += waiting,
+            Lacking::Connections => self.requests.unsent_unopened += waiting,
+            Lacking::Nothing => {}
         }
     }
 
@@ -640,6 +691,7 @@ impl Recorder {
             waited_from_sent: self.waited_from_sent,
         };
         outcome.quiet = Some(self.silence.into_quiet(now));
+        (outcome.addresses, outcome.grpc_status) = (self.addresses, self.grpc_status);
         outcome.saved = self.saver.saved;
         outcome.samples = self.bad_samples;
         outcome.samples.extend(self.unsolicited);

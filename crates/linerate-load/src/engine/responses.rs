@@ -19,6 +19,8 @@ pub(crate) struct Judge {
     bodies: Vec<Option<memmem::Finder<'static>>>,
     /// The trailer that each kind expects.
     trailers: Vec<Option<(String, String)>>,
+    /// Kinds whose responses have a status of gRPC's.
+    grpc: Vec<bool>,
     /// Neither tags nor bodies: responses with the same head need no look of their own.
     plain: bool,
 }
@@ -28,13 +30,16 @@ impl Judge {
         let finder = |text: &String| memmem::Finder::new(text.as_bytes()).into_owned();
         let bodies: Vec<_> = kinds.iter().map(|k| k.expectation.body.as_ref().map(finder)).collect();
         let trailers: Vec<_> = kinds.iter().map(|k| k.expectation.trailer.clone()).collect();
+        let grpc: Vec<bool> = kinds.iter().map(|k| k.is_grpc).collect();
         Judge {
             tag: tag.map(str::to_owned),
             plain: tag.is_none()
                 && bodies.iter().all(Option::is_none)
-                && trailers.iter().all(Option::is_none),
+                && trailers.iter().all(Option::is_none)
+                && !grpc.contains(&true),
             bodies,
             trailers,
+            grpc,
         }
     }
 
@@ -55,6 +60,17 @@ impl Judge {
         Some(fields.any(is_it))
     }
 
+    /// gRPC's own status among some fields, if a response to a request of this kind has one.
+    fn grpc_status<'f>(
+        &self,
+        kind: u16,
+        mut fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    ) -> Option<u16> {
+        self.grpc.get(kind as usize).filter(|is_grpc| **is_grpc)?;
+        let (_, value) = fields.find(|(name, _)| name.eq_ignore_ascii_case(b"grpc-status"))?;
+        std::str::from_utf8(value).ok()?.trim().parse().ok()
+    }
+
     /// Whose response this is, where responses have tags.
     fn whose(&self, head: &HeadView<'_>, kinds: &Kinds) -> Whose {
         let Some(tag) = &self.tag else { return Whose::Matched };
@@ -71,6 +87,7 @@ pub(crate) struct ResponseReading {
     body: BodyView,
     /// Whether it has the trailer that is expected.
     trailer: Option<bool>,
+    grpc_status: Option<u16>,
 }
 
 impl ResponseReading {
@@ -81,7 +98,7 @@ impl ResponseReading {
         self.head.clear();
         self.head.extend_from_slice(&raw[..raw.len().min(most)]);
         self.body.begin(head.get(b"content-encoding"), checked, whole);
-        self.trailer = None;
+        (self.trailer, self.grpc_status) = (None, None);
     }
 
     /// A piece of its body.
@@ -148,6 +165,7 @@ impl Responses for Recording<'_> {
         reading.begin(head, self.judge.finder(kind).is_some(), self.recorder.wants_whole());
         // A response without a body may have its trailers in its head.
         reading.trailer = self.judge.has_trailer(kind, head.fields());
+        reading.grpc_status = self.judge.grpc_status(kind, head.fields());
         self.judge.whose(head, self.kinds)
     }
 
@@ -157,6 +175,7 @@ impl Responses for Recording<'_> {
 
     fn trailers(&mut self, reading: &mut ResponseReading, kind: u16, fields: Fields<'_>) {
         reading.trailer = self.judge.has_trailer(kind, fields);
+        reading.grpc_status = self.judge.grpc_status(kind, fields).or(reading.grpc_status);
     }
 
     fn looks_on(&self, reading: &ResponseReading, kind: u16) -> bool {
@@ -166,6 +185,9 @@ impl Responses for Recording<'_> {
     fn answered(&mut self, run: &Run, kind: u16, reading: &mut ResponseReading, response: &Whole) {
         if response.turn == Turn::OutOfOrder {
             self.recorder.out_of_order(run);
+        }
+        if let Some(status) = reading.grpc_status {
+            self.recorder.grpc(run, status);
         }
         let good_status = self.kinds.get(run.kind).good_status(response.status);
         let answer = reading.answer(response, self.judge.finder(kind), good_status);

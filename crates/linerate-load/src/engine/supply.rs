@@ -202,6 +202,12 @@ impl Supply {
         }
     }
 
+    /// After the stop and before they are told: requests that were due and never sent, and of the rest of the run those that were due
+    /// before this part joined it.
+    pub(crate) fn untold(&self) -> (u64, u64) {
+        (self.untold, if self.missed_from.is_some() { self.missed } else { 0 })
+    }
+
     /// Tells once, after the stop, which requests were due and never sent: their numbers where they have one of this core, how
     /// long each was waited for, and how many they are.
     pub(crate) fn tell_unsent(&mut self, mut tell: impl FnMut(Option<u64>, Duration, u64)) {

@@ -39,6 +39,7 @@ impl Outcome {
             (Some(_), None) => {}
         }
         self.http.merge(&other.http);
+        self.merge_addresses(other);
         match (&mut self.lookups, &other.lookups) {
             (Some(mine), Some(theirs)) => mine.merge(theirs),
             (None, theirs) => self.lookups.clone_from(theirs),
@@ -85,6 +86,21 @@ impl Outcome {
             self.series.clone_from(&other.series);
         }
     }
+
+    /// Adds another's counts by address, and those of gRPC's statuses.
+    fn merge_addresses(&mut self, other: &Outcome) {
+        for (address, counts) in &other.addresses {
+            let mine = self.addresses.entry(*address).or_default();
+            mine.opened += counts.opened;
+            mine.failed += counts.failed;
+            if mine.why.is_empty() {
+                mine.why.clone_from(&counts.why);
+            }
+        }
+        for (status, n) in &other.grpc_status {
+            *self.grpc_status.entry(*status).or_insert(0) += n;
+        }
+    }
 }
 
 impl Window {
@@ -108,6 +124,9 @@ impl Requests {
         self.resent_reset += other.resent_reset;
         self.resent_alone += other.resent_alone;
         self.unsent += other.unsent;
+        self.unsent_full += other.unsent_full;
+        self.unsent_unopened += other.unsent_unopened;
+        self.unsent_missed += other.unsent_missed;
         self.unsolicited_responses += other.unsolicited_responses;
         self.out_of_order_responses += other.out_of_order_responses;
     }

@@ -57,6 +57,12 @@ pub struct Outcome {
     pub http: Facts,
     /// How often the target's name was looked up again; `None`: never.
     pub lookups: Option<Lookups>,
+    /// What became of attempts to connect, by address, if the target has several.
+    #[serde(default)]
+    pub addresses: BTreeMap<SocketAddr, AddressCounts>,
+    /// gRPC's own status of responses to gRPC calls (0 is OK), where they have one.
+    #[serde(default)]
+    pub grpc_status: BTreeMap<u16, u64>,
     /// The line that they went over, where its speed is real and known.
     pub line: Option<Line>,
     /// Latencies, nanoseconds inside.
@@ -120,6 +126,17 @@ pub struct Lookups {
     pub addresses: Vec<SocketAddr>,
 }
 
+/// Attempts to connect to one of several addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressCounts {
+    /// Connections that were opened.
+    pub opened: u64,
+    /// Connections that could not be opened.
+    pub failed: u64,
+    /// Why not, the first time.
+    pub why: String,
+}
+
 /// Logical requests: one counts once, however often it went out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requests {
@@ -144,6 +161,15 @@ pub struct Requests {
     pub resent_reset: u64,
     /// Due in an open loop and never sent.
     pub unsent: u64,
+    /// Of these, those that found as many requests on every connection as it may carry when sending ended.
+    #[serde(default)]
+    pub unsent_full: u64,
+    /// Of these, those that found too few connections open when sending ended.
+    #[serde(default)]
+    pub unsent_unopened: u64,
+    /// Of these, those that were due before the part of the run that was to send them joined it.
+    #[serde(default)]
+    pub unsent_missed: u64,
     /// Responses that no request had asked for.
     pub unsolicited_responses: u64,
     /// Responses in another order than their requests: only a tag shows it.

@@ -19,6 +19,9 @@ impl Requests {
             resent_alone: self.resent_alone.saturating_sub(earlier.resent_alone),
             resent_reset: self.resent_reset.saturating_sub(earlier.resent_reset),
             unsent: self.unsent.saturating_sub(earlier.unsent),
+            unsent_full: self.unsent_full.saturating_sub(earlier.unsent_full),
+            unsent_unopened: self.unsent_unopened.saturating_sub(earlier.unsent_unopened),
+            unsent_missed: self.unsent_missed.saturating_sub(earlier.unsent_missed),
             unsolicited_responses: unsolicited,
             out_of_order_responses: out_of_order,
         }

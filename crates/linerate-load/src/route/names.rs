@@ -114,14 +114,14 @@ impl Names {
 pub(crate) struct Addresses {
     known: Arc<[SocketAddr]>,
     version: u64,
-    /// Attempts that failed, one after the other.
-    failed: usize,
+    /// Those at which attempts have failed since one succeeded.
+    failed: Vec<SocketAddr>,
     names: Option<Arc<Names>>,
 }
 
 impl Addresses {
     pub(crate) fn new(target: &Target, names: Option<Arc<Names>>) -> Addresses {
-        Addresses { known: target.addresses.clone().into(), version: 0, failed: 0, names }
+        Addresses { known: target.addresses.clone().into(), version: 0, failed: Vec::new(), names }
     }
 
     /// That of the attempt of this number. There is at least one.
@@ -129,7 +129,8 @@ impl Addresses {
         if let Some(names) = &self.names {
             let version = names.version.load(Ordering::Acquire);
             if version != self.version {
-                (self.version, self.failed) = (version, 0);
+                self.version = version;
+                self.failed.clear();
                 self.known = names.known().addresses.clone();
             }
         }
@@ -141,19 +142,26 @@ impl Addresses {
         self.known.contains(&address)
     }
 
-    /// An attempt succeeded.
-    pub(crate) fn reached(&mut self) {
-        self.failed = 0;
+    /// Whether there is more than one.
+    pub(crate) fn are_several(&self) -> bool {
+        self.known.len() > 1
     }
 
-    /// An attempt failed. As many one after the other as there are addresses: none can be reached.
-    pub(crate) fn failed(&mut self, kind: NetErrorKind, now: Time) {
+    /// An attempt succeeded.
+    pub(crate) fn reached(&mut self) {
+        self.failed.clear();
+    }
+
+    /// An attempt at this address failed. Once that was so at all of them, none can be reached.
+    pub(crate) fn failed(&mut self, to: SocketAddr, kind: NetErrorKind, now: Time) {
         let Some(names) = &self.names else { return };
         if linerate_client::connect_failure(kind) != Failure::Connect {
             return;
         }
-        self.failed += 1;
-        if self.failed >= self.known.len() {
+        if !self.failed.contains(&to) && self.known.contains(&to) {
+            self.failed.push(to);
+        }
+        if self.failed.len() >= self.known.len() {
             names.ask(now);
         }
     }
@@ -210,12 +218,15 @@ mod tests {
     #[test]
     fn it_is_asked_for_when_every_address_has_failed_in_turn() {
         let (names, mut mine) = names(&["192.0.2.1:80", "192.0.2.2:80"]);
-        mine.failed(NetErrorKind::Refused, at(0));
+        let (one, other) = (mine.pick(0), mine.pick(1));
+        mine.failed(one, NetErrorKind::Refused, at(0));
         mine.reached();
-        mine.failed(NetErrorKind::Refused, at(0));
-        mine.failed(NetErrorKind::PortsExhausted, at(0));
+        mine.failed(other, NetErrorKind::Refused, at(0));
+        mine.failed(one, NetErrorKind::PortsExhausted, at(0));
+        // One of two that is dead fails again and again.
+        mine.failed(other, NetErrorKind::Refused, at(0));
         assert_eq!(names.counts().again, 0);
-        mine.failed(NetErrorKind::TimedOut, at(0));
+        mine.failed(one, NetErrorKind::TimedOut, at(0));
         assert_eq!(names.counts().again, 1);
     }
 }

@@ -443,7 +443,7 @@ impl Caller {
         if connections.opened == 0 {
             desk.unreachable = Some(words.clone());
         }
-        desk.reach.failed(now);
+        desk.reach.failed(now, asked);
         let run = match (self.again.take(), self.reserved.take()) {
             (Some((run, _)), reserved) => {
                 self.reserved = reserved;

@@ -114,6 +114,11 @@ impl NotOpened {
     pub(super) fn words(&self) -> String {
         self.reason.clone().unwrap_or_else(|| self.error.to_string())
     }
+
+    /// The same with the address that was tried.
+    pub(super) fn at(self, to: SocketAddr) -> NotOpened {
+        NotOpened { reason: Some(format!("{}, at {to}", self.words())), ..self }
+    }
 }
 
 impl From<NetError> for NotOpened {

@@ -109,7 +109,7 @@ async fn drive(mut caller: Caller, mut towards: Towards, limit: Duration) {
                 Err(error) => {
                     sleep(Duration::from_millis(10)).await;
                     let now = machine::monotonic_now();
-                    towards.failed(error.error.kind, now);
+                    let error = towards.failed(error, now);
                     if !caller.connect_failed(asked, now, &error) {
                         return;
                     }

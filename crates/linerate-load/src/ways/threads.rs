@@ -103,7 +103,7 @@ fn drive(mut caller: Caller, mut towards: Towards, timeout: Duration) {
                 Err(error) => {
                     thread::sleep(Duration::from_millis(10));
                     let now = machine::monotonic_now();
-                    towards.failed(error.error.kind, now);
+                    let error = towards.failed(error, now);
                     if !caller.connect_failed(asked, now, &error) {
                         return;
                     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_net::{NetError, NetErrorKind, Time};
 
-use super::channel::Channel;
+use super::channel::{Channel, NotOpened};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::route::{Addresses, Names, RouteLayer, RouteTo};
@@ -39,7 +39,7 @@ impl CallersShared {
 
     /// That of the caller of this number.
     pub(super) fn towards(&self, nth: u64) -> Towards {
-        Towards { way: self.clone(), nth }
+        Towards { way: self.clone(), nth, to: None }
     }
 
     /// Puts into the outcome what became of handshakes.
@@ -55,6 +55,8 @@ impl CallersShared {
 pub(super) struct Towards {
     way: CallersShared,
     nth: u64,
+    /// The address of the last attempt.
+    to: Option<SocketAddr>,
 }
 
 /// A place to connect to.
@@ -73,6 +75,7 @@ impl Towards {
     /// Where the next connection goes, and what its bytes go through.
     pub(super) fn next(&mut self) -> Result<(ConnectPlace, Channel), NetError> {
         let to = self.way.addresses.pick(self.nth);
+        self.to = Some(to);
         let session = match &self.way.layer {
             Some(layer) => Some(layer.lock().unwrap_or_else(PoisonError::into_inner).session(to)?),
             None => None,
@@ -89,8 +92,11 @@ impl Towards {
         self.way.addresses.reached();
     }
 
-    /// None could be opened.
-    pub(super) fn failed(&mut self, kind: NetErrorKind, now: Time) {
-        self.way.addresses.failed(kind, now);
+    /// None could be opened: the next attempt goes to the next address. The reason names the address if there are several.
+    pub(super) fn failed(&mut self, failed: NotOpened, now: Time) -> NotOpened {
+        let Some(to) = self.to else { return failed };
+        self.way.addresses.failed(to, failed.error.kind, now);
+        self.nth += 1;
+        if self.way.addresses.are_several() { failed.at(to) } else { failed }
     }
 }

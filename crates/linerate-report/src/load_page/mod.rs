@@ -325,11 +325,7 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
         ];
         figure(out, "TCP segments", draw("TCP segments", &tcp, WHOLE, &|v| units::count(v as u64)));
     }
-    let captured = [
-        line("retransmitted", "bad", &|p| p.captured_again.map(|n| n as f64)),
-        line("duplicate ACKs", "a", &|p| p.duplicate_acks.map(|n| n as f64)),
-        line("windows closed", "b", &|p| p.zero_windows.map(|n| n as f64)),
-    ];
+    let captured = captured(points);
     if captured.iter().any(|line| line.values.iter().flatten().any(|n| *n > 0.0)) {
         let title = "TCP segments, counted one by one";
         figure(out, title, draw(title, &captured, WHOLE, &|v| units::count(v as u64)));
@@ -348,6 +344,20 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
     not_drawn(out, wrong.is_empty(), no_segments);
     table(out, points);
     out.push_str("</section>");
+}
+
+/// Events of segments that were counted one by one.
+fn captured(points: &[Point]) -> [Line<'static>; 3] {
+    let line = |name, class, of: &dyn Fn(&Point) -> Option<u64>| Line {
+        name,
+        class,
+        values: points.iter().map(|p| of(p).map(|n| n as f64)).collect(),
+    };
+    [
+        line("retransmitted", "bad", &|p| p.captured_again),
+        line("duplicate ACKs", "a", &|p| p.duplicate_acks),
+        line("windows closed", "b", &|p| p.zero_windows),
+    ]
 }
 
 /// Pictures that are missing since they would be empty.

@@ -40,9 +40,10 @@ pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
         page.blank();
         let due = requests.sent + requests.unsent;
         let text = format!(
-            "{} ({} of those due): still waiting for a place on a connection when the run ended",
+            "{} ({} of those due){}",
             units::several(requests.unsent, "request never left", "requests never left"),
-            share(requests.unsent, due)
+            share(requests.unsent, due),
+            figures::unsent_because(requests).map_or(String::new(), |why| format!(": {why}"))
         );
         page.labelled("unsent", &text);
     }

@@ -1,5 +1,6 @@
 //! The engine against scripted servers in memory and in virtual time: no socket, no sleep.
 
+mod hanging;
 mod http2;
 mod late;
 mod peer;

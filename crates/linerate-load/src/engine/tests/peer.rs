@@ -44,6 +44,9 @@ pub(super) struct Script {
     /// Never sends a response.
     pub(super) silent: bool,
     pub(super) accept: Accept,
+    /// One attempt to connect in this many is never answered.
+    pub(super) ignore_every: Option<u64>,
+    pub(super) attempts: u64,
     /// Between these times the port is closed, and connections are reset.
     pub(super) dead: Option<(Time, Time)>,
     /// In that time connections are accepted and closed at once, as by a balancer without a server.
@@ -98,6 +101,8 @@ impl Script {
             stall: None,
             silent: false,
             accept: Accept::Now,
+            ignore_every: None,
+            attempts: 0,
             dead: None,
             accepts_dead: false,
             banner: Vec::new(),
@@ -194,7 +199,12 @@ impl Script {
 
 impl Peer for Script {
     fn accept(&mut self, now: Time) -> Accept {
-        if self.is_dead(now) && !self.accepts_dead { Accept::Refuse } else { self.accept }
+        self.attempts += 1;
+        match () {
+            () if self.is_dead(now) && !self.accepts_dead => Accept::Refuse,
+            () if self.ignore_every.is_some_and(|n| self.attempts.is_multiple_of(n)) => Accept::Ignore,
+            () => self.accept,
+        }
     }
 
     fn connected(&mut self, now: Time, conn: PeerConn, out: &mut PeerActions) {
