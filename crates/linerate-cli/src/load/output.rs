@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use crate::fault::{Fault, said};
@@ -103,7 +104,7 @@ pub(crate) fn apart(outputs: &[(&str, Option<&Path>)]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What a path names, the same for all its spellings; `None` for the device that takes everything.
+/// What a path names, the same for all its spellings; `None` for a device, in which nothing replaces anything.
 fn place(path: &Path) -> Option<PathBuf> {
     if Sink::new(path) == Sink::Stdout {
         return Some("-".into());
@@ -114,7 +115,8 @@ fn place(path: &Path) -> Option<PathBuf> {
         Some(folder.join(path.file_name()?))
     };
     let place = fs::canonicalize(path).ok().or_else(in_folder).unwrap_or_else(|| path.to_owned());
-    (place != Path::new("/dev/null")).then_some(place)
+    let is_device = fs::metadata(&place).is_ok_and(|m| m.file_type().is_char_device());
+    (!is_device).then_some(place)
 }
 
 /// Keeps a document where a file of the user's could not be written; the fault then says where it is.

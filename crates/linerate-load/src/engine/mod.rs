@@ -103,7 +103,13 @@ pub(crate) struct EngineConnection {
 
 impl Default for EngineConnection {
     fn default() -> Self {
-        EngineConnection { low_water: 1, low_water_since: Time::ZERO, looked: None, shut_since: None, to: None }
+        EngineConnection {
+            low_water: 1,
+            low_water_since: Time::ZERO,
+            looked: None,
+            shut_since: None,
+            to: None,
+        }
     }
 }
 
