@@ -120,7 +120,7 @@ fn table(out: &mut String, group: &Group) {
         };
         let _ = write!(
             out,
-            "<td>{}</td><td class=\"v\"><span class=\"{class}\">{word}</span></td><td>{}</td></tr>",
+            "<td class=\"r\">{}</td><td class=\"v\"><span class=\"{class}\">{word}</span></td><td>{}</td></tr>",
             ratio(row),
             units::count(row.errors)
         );
