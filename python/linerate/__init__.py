@@ -10,6 +10,7 @@
 
 import asyncio as _asyncio
 import json as _json
+import warnings as _warnings
 
 from . import linerate_native as _native
 from ._errors import (
@@ -45,6 +46,10 @@ __all__ = [
 
 
 def _post(path, body, json, headers):
+    if body is not None and json is not None:
+        raise TypeError("post() takes a body or json, not both")
+    if body is not None and not isinstance(body, (str, bytes, bytearray, memoryview)):
+        raise TypeError(f"body must be str or bytes, not {type(body).__name__}; json= takes other values")
     headers = list(headers.items() if hasattr(headers, "items") else headers or ())
     if json is not None:
         body = _json.dumps(json)
@@ -55,8 +60,16 @@ def _post(path, body, json, headers):
 class Client:
     """A client of one server. Threads may share it. It waits without holding the interpreter's lock."""
 
-    def __init__(self, url, pipes=4, depth=64, **settings):
+    _core = None
+
+    def __init__(self, url, pipes=None, depth=None, **settings):
         self._core = _native.Core(url, pipes=pipes, depth=depth, **settings)
+        self._is_closed = False
+
+    def __del__(self):
+        if self._core is not None and not self._is_closed:
+            _warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self)
+            # Its thread and descriptors end with the core.
 
     def send(self, request):
         """Sends a request and returns its response."""
@@ -96,6 +109,7 @@ class Client:
 
     def close(self):
         """Closes all connections. Calls under way end with `Closed`."""
+        self._is_closed = True
         self._core.close()
 
     def __enter__(self):
@@ -108,9 +122,20 @@ class Client:
 class AsyncClient:
     """A client of one server for asyncio. It belongs to the event loop of its first call."""
 
-    def __init__(self, url, pipes=4, depth=64, **settings):
+    _core = None
+
+    def __init__(self, url, pipes=None, depth=None, **settings):
         self._core = _native.Core(url, pipes=pipes, depth=depth, **settings)
         self._loop = None
+        self._is_closed = False
+
+    def __del__(self):
+        if self._core is None or self._is_closed:
+            return
+        _warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self)
+        # The loop holds the core, with its thread and descriptors.
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_release, self._loop, self._core)
 
     def _future(self):
         loop = _asyncio.get_running_loop()
@@ -173,6 +198,7 @@ class AsyncClient:
 
     async def aclose(self):
         """Closes all connections. Calls under way end with `Closed`."""
+        self._is_closed = True
         if self._loop is not None:
             self._loop.remove_reader(self._core.descriptor())
         self._core.close()
@@ -184,6 +210,13 @@ class AsyncClient:
 
     async def __aexit__(self, *_):
         await self.aclose()
+
+
+def _release(loop, core):
+    """Ends the core of a client that was not closed."""
+    loop.remove_reader(core.descriptor())
+    core.close()
+    core.settle()
 
 
 async def _pump(group, requests):

@@ -56,8 +56,8 @@ class Client:
     def __init__(
         self,
         url: str,
-        pipes: int = 4,
-        depth: int = 64,
+        pipes: int | None = None,
+        depth: int | None = None,
         *,
         queue: Optional[int] = None,
         timeout: Optional[float] = None,
@@ -101,8 +101,8 @@ class AsyncClient:
     def __init__(
         self,
         url: str,
-        pipes: int = 4,
-        depth: int = 64,
+        pipes: int | None = None,
+        depth: int | None = None,
         *,
         queue: Optional[int] = None,
         timeout: Optional[float] = None,

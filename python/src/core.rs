@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::call::Call;
 use crate::error::{closed, raise};
 use crate::group::Group;
-use crate::limits::{SIGNALS_EVERY, STREAM_WINDOW};
+use crate::limits::{SIGNALS_EVERY, STREAM_WINDOW, USUAL_DEPTH, USUAL_PIPES};
 use crate::message::{Response, request_of};
 use crate::ready::{CallResult, Ready};
 
@@ -106,11 +106,17 @@ impl Core {
     fn new(
         py: Python<'_>,
         url: &str,
-        pipes: u32,
-        depth: u32,
+        pipes: Option<u32>,
+        depth: Option<u32>,
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Core> {
-        let mut builder = Client::builder(url).pipes(pipes).depth(depth);
+        let mut builder = Client::builder(url);
+        if let Some(pipes) = pipes {
+            builder = builder.pipes(pipes);
+        }
+        if let Some(depth) = depth {
+            builder = builder.depth(depth);
+        }
         for (name, value) in settings.into_iter().flatten() {
             let name: String = name.extract()?;
             if !value.is_none() {
@@ -125,7 +131,8 @@ impl Core {
             // Dropped or sent, it means the same.
             let _ = runtime.block_on(stopped);
         })?;
-        let window = (pipes as usize).saturating_mul(depth as usize).saturating_mul(4);
+        let (pipes, depth) = (pipes.unwrap_or(USUAL_PIPES) as usize, depth.unwrap_or(USUAL_DEPTH) as usize);
+        let window = pipes.saturating_mul(depth).saturating_mul(4);
         Ok(Core {
             running: Mutex::new(Some(Running { client, runtime: handle, stop, thread })),
             ready: Arc::new(Ready::new()?),

@@ -10,3 +10,8 @@ pub(crate) const BATCH: usize = 256;
 
 /// Calls of one `send_all` that are under way or wait to be taken. Reason: their responses wait in memory.
 pub(crate) const STREAM_WINDOW: usize = 8192;
+
+/// Connections that quick responses share, and requests in flight on each, where the program leaves them to the client.
+/// Reason: the client's own defaults.
+pub(crate) const USUAL_PIPES: u32 = 4;
+pub(crate) const USUAL_DEPTH: u32 = 64;

@@ -257,6 +257,21 @@ class Blocking(unittest.TestCase):
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.01)
 
+    def test_a_body_that_is_none_and_two_of_them_are_type_errors(self):
+        with Server() as server, linerate.Client(server.url) as client:
+            for arguments in [{"body": 5}, {"body": ["a"]}, {"body": b"a", "json": {}}]:
+                with self.assertRaises(TypeError):
+                    client.post("/x", **arguments)
+            self.assertEqual(server.requests, [])
+
+    def test_a_client_that_was_not_closed_warns(self):
+        with Server() as server:
+            client = linerate.Client(server.url)
+            client.send("/")
+            with self.assertWarns(ResourceWarning):
+                del client
+                gc.collect()
+
 
 class Asyncio(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
@@ -317,6 +332,20 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(linerate.Closed):
                 await call
             stuck.set()
+
+    async def test_clients_that_were_not_closed_leave_no_thread(self):
+        with Server() as server:
+            before = len(os.listdir("/proc/self/fd"))
+            with self.assertWarns(ResourceWarning):
+                for _ in range(20):
+                    client = linerate.AsyncClient(server.url)
+                    await client.send("/")
+                    del client
+                gc.collect()
+            deadline = time.monotonic() + 60
+            while len(os.listdir("/proc/self/fd")) > before:
+                self.assertLess(time.monotonic(), deadline)
+                await asyncio.sleep(0.01)
 
 
 if __name__ == "__main__":
