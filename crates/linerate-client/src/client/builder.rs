@@ -159,6 +159,27 @@ impl Builder {
         self
     }
 
+    /// Each response of `send`, `get`, `post`, `json`, `send_all` and of the client as a service tells where its time
+    /// went: [`ResponseExt`](super::ResponseExt). That costs two allocations for each.
+    ///
+    /// ```no_run
+    /// # extern crate linerate_client as linerate;
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use linerate::client::{Client, ResponseExt};
+    ///
+    /// let client = Client::builder("http://127.0.0.1:8080").timings().build()?;
+    /// let response = client.get("/items/7").await?;
+    /// if let Some(timings) = response.timings() {
+    ///     println!("{timings}; first byte after {:?}", timings.total - timings.receive);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn timings(mut self) -> Builder {
+        self.options.timings = true;
+        self
+    }
+
     /// Trusts these certificates too, beside those that the system trusts: a PEM text.
     pub fn add_root(mut self, pem: impl AsRef<[u8]>) -> Builder {
         self.secure.added.extend_from_slice(pem.as_ref());

@@ -62,6 +62,7 @@ mod statistics;
 mod stream;
 mod target;
 mod template;
+mod timings;
 mod waiting;
 
 use std::fmt;
@@ -89,6 +90,7 @@ pub use runner::Runner;
 pub use statistics::{PipeStatistics, Statistics};
 pub use stream::SendStreaming;
 pub use template::Template;
+pub use timings::{ResponseExt, Timings, Why};
 
 use self::inner::Inner;
 

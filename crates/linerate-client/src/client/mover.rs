@@ -86,6 +86,7 @@ pub(super) struct Mover<T: Transport, C: Conversation<Reading = CallReading>> {
     pub(super) span: Span,
     lookup: Option<Lookup>,
     lookup_after: Time,
+    lookup_since: Time,
     commands: Vec<Command>,
     /// Callers that wait for a place, and how long at most.
     waits: Waits,
@@ -103,6 +104,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
             target,
             lookup: None,
             lookup_after: Time::ZERO,
+            lookup_since: Time::ZERO,
             commands: Vec::new(),
             waits: Waits::default(),
             timeout: calls.timeout(),
@@ -127,11 +129,13 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
         let wanted = self.calls.unfinished() > 0 && self.calls.wants_addresses();
         if self.lookup.is_none() && wanted && now >= self.lookup_after && self.target.has_name() {
             self.lookup_after = now + LOOKUP_PAUSE;
+            self.lookup_since = now;
             self.lookup = Some(Box::pin(self.target.clone().look_up()));
         }
         let Some(lookup) = &mut self.lookup else { return };
         let Poll::Ready(found) = lookup.as_mut().poll(cx) else { return };
         self.lookup = None;
+        self.calls.looked_up(now - self.lookup_since, now);
         match found {
             Ok(addresses) if !addresses.is_empty() => self.calls.set_addresses(addresses),
             Ok(_) => self.calls.unreachable("the name has no address"),

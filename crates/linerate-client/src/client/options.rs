@@ -92,6 +92,8 @@ pub struct CallOptions {
     pub h2_connections: u32,
     /// The client opens more than one of them only while responses are slow.
     pub h2_adapts: bool,
+    /// Responses tell where their time went.
+    pub timings: bool,
     /// Requests go to an `https` server.
     pub secure: bool,
     /// The profile by which a layer of the transport treats the connections.
@@ -134,6 +136,7 @@ impl Default for CallOptions {
             protocol: Protocol::Http1,
             h2_connections: 1,
             h2_adapts: false,
+            timings: false,
             secure: false,
             profile: linerate_net::Profile::default(),
             seed: 0,

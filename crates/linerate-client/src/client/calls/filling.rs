@@ -282,6 +282,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             let alone = call.nature.alone;
             if let Some(pipe) = self.pool.get_mut(conn) {
                 call.to = pipe.beside.to();
+                call.attempts += 1;
+                call.requests_before = pipe.conversation.in_flight();
                 pipe.beside.alone |= alone && !pipe.conversation.has_streams();
                 pipe.beside.reserved = false;
                 if pipe.conversation.in_flight() == 0 {

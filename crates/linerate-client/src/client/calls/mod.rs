@@ -42,13 +42,14 @@ use self::idle::IdleLimit;
 use self::queues::Queues;
 use self::reaching::{Attempt, Round};
 use self::request::{Nature, Outgoing};
-use self::response::{HeadReader, PartialResponse, Reader, ReadingRules, SeenByReader};
+use self::response::{HeadReader, PartialResponse, PipeTimes, Reader, ReadingRules, SeenByReader};
 use self::table::{Call, CallTable, Terms, Unanswered};
 use super::error::{Error, Phase};
 use super::limits::{DEPTH, LEAVING, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST, WORTH_A_PIPE};
 use super::meter::Meter;
 use super::options::{CallOptions, Protocol, RequestOptions};
 use super::statistics::{PipeStatistics, Statistics};
+use super::timings::Timings;
 use crate::conversation::Conversation;
 use crate::{Connection, Loss, Next, Pool, PoolOptions};
 
@@ -66,6 +67,8 @@ struct Beside {
     /// When bytes or the end came last, and how long nothing had come before.
     heard: Time,
     silence: Duration,
+    /// What a call is told of it.
+    times: PipeTimes,
     /// Responses since it was idle last.
     since_idle: u64,
     /// Since when the rest of a streamed response is discarded.
@@ -166,6 +169,8 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     usual_ns: u64,
     pace: Pace,
     idle: IdleLimit,
+    /// How long the last lookup of the name took, and when it ended.
+    lookup: Option<(Duration, Time)>,
     /// Pipes that the calls of now are worth, by HTTP/1.1.
     wanted: u32,
     /// Pipes that have requests in flight, when last looked at.
@@ -236,6 +241,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             usual_ns: 0,
             pace: Pace::default(),
             idle: IdleLimit::default(),
+            lookup: None,
             wanted: options.usual_pipes(),
             in_use: 0,
             next_sweep: Time::NEVER,
@@ -437,12 +443,15 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
         let Some(since) = self.pool.established(conn, at) else { return };
         self.pace.handshake(tcp_at - since);
+        let opened = (tcp_at - since, at - tcp_at);
         (self.connects_failed, self.unreached) = (0, false);
         self.round.forget_failures();
         self.statistics.connected += 1;
         self.reached(conn);
         if let Some(pipe) = self.pool.get_mut(conn) {
             (pipe.beside.progress, pipe.beside.heard) = (now, now);
+            pipe.beside.times.number = self.statistics.connected - 1;
+            (pipe.beside.times.connect, pipe.beside.times.tls) = opened;
             let streams = pipe.conversation.has_streams();
             self.streams = Some(streams);
             debug!(conn = conn.slot(), to = ?pipe.beside.to(), http2 = streams, "connected");
@@ -467,7 +476,21 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// Reads responses, and says what the pipe is to do next.
     fn receive(&mut self, conn: Conn, data: Data, now: Time) -> (Next, PartialResponse) {
-        let Calls { transport, pool, rules, heads, calls, done, news, meter, pace, in_use, .. } = self;
+        let Calls {
+            transport,
+            pool,
+            rules,
+            heads,
+            calls,
+            done,
+            news,
+            meter,
+            pace,
+            in_use,
+            options,
+            lookup,
+            ..
+        } = self;
         let (mut streams, mut waits_since) = (false, None);
         if let Some(pipe) = pool.get_mut(conn) {
             pipe.beside.silence = now - std::mem::replace(&mut pipe.beside.heard, now);
@@ -479,7 +502,12 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             }
         }
         let seen = SeenByReader::default();
-        let mut reader = Reader { rules, streams, heads, calls, done, news, meter, now, seen };
+        let times = match options.timings {
+            true => pool.get_mut(conn).map(|pipe| (pipe.beside.times, pipe.beside.progress)),
+            false => None,
+        };
+        let lookup = *lookup;
+        let mut reader = Reader { rules, streams, heads, calls, done, news, meter, now, seen, times, lookup };
         let before = reader.done.len();
         let received = pool.receive(data, now, transport, &mut reader);
         let seen = reader.seen;
@@ -488,6 +516,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             pace.took((now - since) / begun, *in_use);
         }
         self.count(&seen);
+        if self.options.timings && received.answered > 0 {
+            self.note_retransmits(conn, before);
+        }
         if received.answered > 0 {
             self.answered(conn, received.answered, now);
         }
@@ -543,6 +574,23 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         pipe.beside.since_idle += u64::from(count);
         pipe.beside.alone &= pipe.conversation.in_flight() > 0;
         self.carried(conn).responses += u64::from(count);
+    }
+
+    /// Tells the responses that came just now how many segments were sent again on their connection.
+    fn note_retransmits(&mut self, conn: Conn, from: usize) {
+        let Some(pipe) = self.pool.get_mut(conn) else { return };
+        pipe.beside.times.is_reused = true;
+        let Some(info) = self.transport.info(conn) else { return };
+        let before = std::mem::replace(&mut pipe.beside.times.retransmits, info.retransmits);
+        let responses = self.done[from..].iter_mut().filter_map(|done| done.result.as_mut().ok());
+        for timings in responses.filter_map(|response| response.extensions_mut().get_mut::<Timings>()) {
+            timings.retransmits = info.retransmits.saturating_sub(before);
+        }
+    }
+
+    /// Looking the name up took so long, until now.
+    pub fn looked_up(&mut self, took: Duration, now: Time) {
+        self.lookup = Some((took, now));
     }
 
     /// More responses came on a connection than requests had left. Each since it was idle may belong to another request,

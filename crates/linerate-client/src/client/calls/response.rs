@@ -1,5 +1,7 @@
 //! Responses: from bytes to `http::Response`, and to the call that each belongs to.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
@@ -11,6 +13,7 @@ use super::table::{Call, CallTable, Done, Unanswered};
 use crate::client::error::{Error, Part};
 use crate::client::limits::{HEADS_KEPT, NAMES_KEPT, RESERVED_BODY, TRAILERS};
 use crate::client::meter::Meter;
+use crate::client::timings::Timings;
 use crate::conversation::{Alike, Responses, Settle, Settled, Turn, Whole, Whose};
 use crate::{Failure, Run};
 
@@ -185,6 +188,24 @@ pub(super) struct Reader<'a> {
     pub(super) meter: &'a Meter,
     pub(super) now: Time,
     pub(super) seen: SeenByReader,
+    /// What calls are told of the connection, and since when its next response is the next; `None`: they are told
+    /// nothing.
+    pub(super) times: Option<(PipeTimes, Time)>,
+    /// The last lookup of the server's name: how long it took, and when it ended.
+    pub(super) lookup: Option<(Duration, Time)>,
+}
+
+/// What calls are told of their connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PipeTimes {
+    /// In the order in which the client established them.
+    pub(super) number: u64,
+    pub(super) connect: Duration,
+    pub(super) tls: Duration,
+    /// Segments that were sent again, as of the last response.
+    pub(super) retransmits: u32,
+    /// A response came on it.
+    pub(super) is_reused: bool,
 }
 
 /// A response of which more must follow.
@@ -227,6 +248,34 @@ pub(super) struct SeenByReader {
 }
 
 impl Reader<'_> {
+    /// Where the time of a call went whose response is whole.
+    fn timings(&mut self, id: u64, first_byte: Option<Time>) -> Option<Timings> {
+        let streams = self.streams;
+        let (pipe, next_since) = self.times.as_mut()?;
+        let next = std::mem::replace(next_since, self.now);
+        let (call, is_reused) = (self.calls.get(id)?, std::mem::replace(&mut pipe.is_reused, true));
+        let sent = call.sent?;
+        let first_byte = first_byte.unwrap_or(self.now);
+        let next = if streams { sent } else { next.max(sent).min(first_byte) };
+        let is_new = |time: Duration| (!is_reused && !time.is_zero()).then_some(time);
+        Some(Timings {
+            queue: sent - call.accepted,
+            dns: self.lookup.filter(|(_, at)| !is_reused && *at >= call.accepted).map(|(took, _)| took),
+            connect: is_new(pipe.connect),
+            tls: is_new(pipe.tls),
+            behind: next - sent,
+            requests_before: call.requests_before,
+            server: first_byte - next,
+            receive: self.now - first_byte,
+            total: self.now - call.accepted,
+            attempts: call.attempts,
+            retransmits: 0,
+            connection: pipe.number,
+            is_reused,
+            address: call.to,
+        })
+    }
+
     fn tag_of(&self, head: &HeadView<'_>) -> Whose {
         let Some(tag) = &self.rules.tag else { return Whose::Matched };
         let value = head.get(tag.as_str().as_bytes());
@@ -418,6 +467,9 @@ impl Responses for Reader<'_> {
                 *whole.status_mut() = status;
                 *whole.version_mut() = version;
                 *whole.headers_mut() = fields;
+                if let Some(timings) = self.timings(run.first, response.first_byte) {
+                    whole.extensions_mut().insert(timings);
+                }
                 if let Some(trailers) = trailers {
                     whole.extensions_mut().insert(Trailers(*trailers));
                 }

@@ -53,6 +53,9 @@ pub(super) struct Call {
     pub(super) conn: Option<Conn>,
     /// The address that this connection leads to.
     pub(super) to: Option<SocketAddr>,
+    /// How often it was sent, and the requests before it on its connection the last time.
+    pub(super) attempts: u32,
+    pub(super) requests_before: u32,
     /// The head of its response came.
     pub(super) begun: bool,
     /// Its bodies are streams.
@@ -110,6 +113,8 @@ impl Call {
             sent: None,
             conn: None,
             to: None,
+            attempts: 0,
+            requests_before: 0,
             begun: false,
             streaming: None,
         }

@@ -10,6 +10,7 @@ mod seeds;
 mod server;
 mod server_h2;
 mod streams;
+mod timings;
 mod wire;
 
 use std::collections::BTreeMap;
