@@ -58,6 +58,6 @@ pub use start::{Join, RunPlace, StartError};
 
 /// Runs a plan on this thread and on a transport of one's own, whose clock begins at zero.
 #[doc(hidden)]
-pub fn run_on<T: linerate_net::Transport>(plan: &Plan, transport: T) -> Result<Outcome, String> {
-    ways::run_on(plan, transport)
+pub fn run_on<T: linerate_net::Transport>(plan: &Plan, transport: T) -> Result<Outcome, plan::InvalidPlan> {
+    Ok(ways::run_on(plan, transport)?)
 }

@@ -17,7 +17,7 @@ use crate::start::StartError;
 /// assert!(linerate_load::check(&Plan { connections: 0, ..plan }).is_err());
 /// ```
 pub fn check(plan: &Plan) -> Result<(), StartError> {
-    plan.validate().map_err(StartError::Plan)?;
+    plan.validate()?;
     Kinds::new(plan, 0, 1)?;
     Ok(())
 }
@@ -34,7 +34,7 @@ pub fn check(plan: &Plan) -> Result<(), StartError> {
 /// # Ok::<(), linerate_load::StartError>(())
 /// ```
 pub fn first_request(plan: &Plan) -> Result<Vec<u8>, StartError> {
-    plan.validate().map_err(StartError::Plan)?;
+    plan.validate()?;
     let kinds = Kinds::new(plan, 0, 1)?;
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_ms = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);

@@ -181,7 +181,7 @@ fn start_at(
     place: Option<RunPlace>,
     log: Option<request_log::Sender>,
 ) -> Result<Running, StartError> {
-    plan.validate().map_err(StartError::Plan)?;
+    plan.validate()?;
     machine::raise_nofile()
         .map_err(|e| StartError::Machine(format!("the limit of open files can't be read: {e}")))?;
     let ways::Works { works, boards, pinned, own_descriptors, warning, capture, names } =

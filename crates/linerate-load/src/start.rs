@@ -6,6 +6,7 @@ use linerate_net::Time;
 
 use crate::engine::kinds::RequestError;
 use crate::outcome::Outcome;
+use crate::plan::InvalidPlan;
 
 /// Why a run could not start: the plan asks for what cannot be had. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +21,12 @@ pub enum StartError {
     /// The interface cannot be had for a TCP in user space (exit code 4).
     #[error(transparent)]
     Interface(#[from] linerate_net::link::xdp::XdpError),
+}
+
+impl From<InvalidPlan> for StartError {
+    fn from(invalid: InvalidPlan) -> StartError {
+        StartError::Plan(invalid.into())
+    }
 }
 
 impl From<RequestError> for StartError {

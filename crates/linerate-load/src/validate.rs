@@ -7,7 +7,7 @@ use linerate_net::link::fault::FaultOptions;
 
 use crate::histogram::LARGEST_NS;
 use crate::plan::limits::MAX_ABORTS;
-use crate::plan::{Io, Order, Pace, Plan};
+use crate::plan::{InvalidPlan, Io, Order, Pace, Plan};
 
 /// Most requests in flight on one connection.
 const DEEPEST: u32 = 1_000_000;
@@ -16,12 +16,12 @@ const MOST_CONNECTIONS: u32 = 1_000_000;
 
 impl Plan {
     /// Whether it can be carried out; if not, what is wrong and what would be right.
-    pub fn validate(&self) -> Result<(), String> {
+    pub fn validate(&self) -> Result<(), InvalidPlan> {
         if self.target.addresses.is_empty() {
-            return Err(format!("{}: no address to send to", self.target.url));
+            return Err(format!("{}: no address to send to", self.target.url).into());
         }
         if self.requests.is_empty() {
-            return Err("there is no request to send: name at least one".to_owned());
+            return Err("there is no request to send: name at least one".into());
         }
         within("connections", u64::from(self.connections), 1, u64::from(MOST_CONNECTIONS))?;
         within("pipeline depth", u64::from(self.depth), 1, u64::from(DEEPEST))?;
@@ -36,10 +36,10 @@ impl Plan {
         }
         let longest = Duration::from_nanos(LARGEST_NS);
         if self.timeout.is_zero() || self.timeout > longest {
-            return Err(format!("the time-out must be between 1ns and 1h, not {:?}", self.timeout));
+            return Err(format!("the time-out must be between 1ns and 1h, not {:?}", self.timeout).into());
         }
         if self.stop.duration.is_some_and(|d| d.is_zero()) {
-            return Err("the duration must be longer than 0".to_owned());
+            return Err("the duration must be longer than 0".into());
         }
         if let Pace::Open { rate, .. } = &self.pace {
             rate.check()?;
@@ -48,7 +48,7 @@ impl Plan {
         self.validate_route()?;
         self.validate_interface()?;
         self.validate_middlewares()?;
-        self.validate_requests()
+        Ok(self.validate_requests()?)
     }
 
     fn validate_route(&self) -> Result<(), String> {

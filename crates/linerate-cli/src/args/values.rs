@@ -100,12 +100,12 @@ pub(super) fn budget(text: &str) -> Result<Duration, String> {
 
 /// `--warm-up`.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
-    parse_duration(text)
+    Ok(parse_duration(text)?)
 }
 
 /// `--rate`.
 pub(super) fn rate(text: &str) -> Result<Rate, String> {
-    Rate::parse(text)
+    Ok(Rate::parse(text)?)
 }
 
 /// `--busy-poll`.
@@ -160,7 +160,7 @@ pub(crate) struct Statuses(pub(crate) Vec<u16>);
 
 /// `--expect-status`.
 pub(super) fn statuses(text: &str) -> Result<Statuses, String> {
-    parts::parse_statuses(text).map(Statuses)
+    Ok(Statuses(parts::parse_statuses(text)?))
 }
 
 /// A list of source addresses.
@@ -169,7 +169,7 @@ pub(crate) struct Addresses(pub(crate) Vec<IpAddr>);
 
 /// `--from`.
 pub(super) fn addresses(text: &str) -> Result<Addresses, String> {
-    parts::parse_addresses(text).map(Addresses)
+    Ok(Addresses(parts::parse_addresses(text)?))
 }
 
 /// `--data`: `NAME=FILE.csv`, or `FILE.csv` for the name `csv`; read later.
@@ -187,7 +187,7 @@ impl DataFile {
 
     /// Reads the file.
     pub(crate) fn load(&self) -> Result<DataSet, String> {
-        data::load_csv(&self.name, &self.path)
+        Ok(data::load_csv(&self.name, &self.path)?)
     }
 }
 

@@ -651,7 +651,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
 fn parse_size(text: &str) -> Result<u64, String> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
     let found = units.into_iter().find_map(|(unit, bits)| Some((text.strip_suffix(unit)?, bits)));
-    let Some((number, bits)) = found else { return parse_count(text) };
+    let Some((number, bits)) = found else { return Ok(parse_count(text)?) };
     let wrong = || format!("{} is not a size; write for example 65536, 64KiB or 1MiB", quoted(text));
     let number: u64 = number.trim_end().parse().map_err(|_| wrong())?;
     number.checked_mul(1 << bits).ok_or_else(wrong)
@@ -703,5 +703,5 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn drain(text: &str) -> Result<Duration, String> {
-    parse_duration(text)
+    Ok(parse_duration(text)?)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::InvalidPlan;
 use super::check::CheckResult;
 use super::units::{parse_duration, quoted, shown_duration};
 use super::{Check, limits::ABORT_LOOKS, limits::ABORT_WINDOW};
@@ -31,24 +32,25 @@ impl AbortOn {
     /// use linerate_load::plan::abort::AbortOn;
     ///
     /// assert_eq!(AbortOn::parse("errors>5%@10s")?.window, Duration::from_secs(10));
-    /// # Ok::<(), String>(())
+    /// # Ok::<(), linerate_load::plan::InvalidPlan>(())
     /// ```
-    pub fn parse(text: &str) -> Result<AbortOn, String> {
+    pub fn parse(text: &str) -> Result<AbortOn, InvalidPlan> {
         const EXAMPLE: &str = "write for example errors>5%@10s or p99>1s@30s";
         let fail = |why: String| format!("{}: {why}", quoted(text));
         let Some((check, window)) = text.trim().rsplit_once('@') else {
-            return Err(fail(format!("it does not say over how long; {EXAMPLE}")));
+            return Err(fail(format!("it does not say over how long; {EXAMPLE}")).into());
         };
         let window = parse_duration(window.trim()).map_err(|why| fail(format!("{why}; {EXAMPLE}")))?;
         if !ABORT_WINDOW.contains(&window) {
             let (least, most) = (shown_duration(*ABORT_WINDOW.start()), shown_duration(*ABORT_WINDOW.end()));
-            return Err(fail(format!("the time must be between {least} and {most}")));
+            return Err(fail(format!("the time must be between {least} and {most}")).into());
         }
         let check = Check::parse(check)?;
         if check.name.is_some() {
             return Err(fail(
                 "while the run lasts, requests are not told apart by name; leave the name out".to_owned(),
-            ));
+            )
+            .into());
         }
         Ok(AbortOn { expr: text.trim().to_owned(), check, window })
     }
@@ -189,7 +191,7 @@ mod tests {
             ("login.p99>1s@10s", "leave the name out"),
         ] {
             let error = AbortOn::parse(text).unwrap_err();
-            assert!(error.contains(words), "{text}: {error}");
+            assert!(error.to_string().contains(words), "{text}: {error}");
         }
     }
 }

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use linerate_net::InputFile;
 
+use super::InvalidPlan;
 use super::data::said;
 use super::limits::MAX_BODY_BYTES;
 
 /// The bytes of a file, read into the one place that they are sent from. The error says why it
 /// cannot be read.
-pub fn read_file(path: &Path) -> Result<Arc<[u8]>, String> {
+pub fn read_file(path: &Path) -> Result<Arc<[u8]>, InvalidPlan> {
     let file = InputFile::open(path).map_err(|e| said(&e))?;
     let metadata = file.metadata();
     if metadata.is_dir() {
-        return Err("it is a directory".to_owned());
+        return Err("it is a directory".into());
     }
     if !metadata.is_file() || metadata.len() == 0 {
         return read(file);
@@ -34,8 +35,8 @@ pub fn read_file(path: &Path) -> Result<Arc<[u8]>, String> {
 }
 
 /// The bytes of what has no known length, such as a pipe.
-pub fn read(from: impl Read) -> Result<Arc<[u8]>, String> {
-    read_up_to(MAX_BODY_BYTES, from)
+pub fn read(from: impl Read) -> Result<Arc<[u8]>, InvalidPlan> {
+    Ok(read_up_to(MAX_BODY_BYTES, from)?)
 }
 
 fn read_up_to(most: u64, from: impl Read) -> Result<Arc<[u8]>, String> {
@@ -87,10 +88,10 @@ mod tests {
         file.write_all(b"{{\0\xff").unwrap();
         assert_eq!(&*read_file(file.path()).unwrap(), b"{{\0\xff");
         file.as_file().set_len(MAX_BODY_BYTES + 1).unwrap();
-        assert!(read_file(file.path()).unwrap_err().contains("MiB"));
+        assert!(read_file(file.path()).unwrap_err().to_string().contains("MiB"));
         assert_eq!(read_up_to(3, &b"abc"[..]).as_deref(), Ok(&b"abc"[..]));
-        assert!(read_up_to(3, std::io::repeat(0)).unwrap_err().contains("MiB"));
-        assert!(read_file(Path::new("/no/such/file")).unwrap_err().contains("no such file"));
-        assert!(read_file(Path::new("/")).unwrap_err().contains("directory"));
+        assert!(read_up_to(3, std::io::repeat(0)).unwrap_err().to_string().contains("MiB"));
+        assert!(read_file(Path::new("/no/such/file")).unwrap_err().to_string().contains("no such file"));
+        assert!(read_file(Path::new("/")).unwrap_err().to_string().contains("directory"));
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::InvalidPlan;
 use super::units::{parse_decimal, parse_scaled, quoted, shown_number, shown_us};
 use crate::Outcome;
 use crate::outcome::{Latency, Named, Window};
@@ -90,13 +91,13 @@ impl Check {
     /// assert!(Check::parse("p99<50ms").is_ok());
     /// assert!(Check::parse("p99 is low").is_err());
     /// ```
-    pub fn parse(expr: &str) -> Result<Check, String> {
+    pub fn parse(expr: &str) -> Result<Check, InvalidPlan> {
         let fail = |why: String| format!("check {}: {why}", quoted(expr));
         let text = expr.trim();
         // A request's name may hold an equals sign; a limit holds no comparison.
         let last = text.rfind(['<', '>']).or_else(|| text.find(['=', '!', '≤', '≥']));
         let Some(at) = last else {
-            return Err(fail(format!("there is no comparison in it; {EXAMPLES}")));
+            return Err(fail(format!("there is no comparison in it; {EXAMPLES}")).into());
         };
         let (name, rest) = (text[..at].trim(), &text[at..]);
         let (comparison, limit) = match rest {
@@ -104,7 +105,7 @@ impl Check {
             r if r.starts_with(">=") => (Comparison::AtLeast, &r[2..]),
             r if r.starts_with('<') => (Comparison::Less, &r[1..]),
             r if r.starts_with('>') => (Comparison::Greater, &r[1..]),
-            _ => return Err(fail(format!("comparisons are <, <=, > and >=; {EXAMPLES}"))),
+            _ => return Err(fail(format!("comparisons are <, <=, > and >=; {EXAMPLES}")).into()),
         };
         let limit = limit.trim();
         let (request, metric) = parse_named(name).map_err(fail)?;
@@ -412,7 +413,7 @@ mod tests {
             let check = Check::parse(expr).unwrap();
             assert_eq!((check.name.as_deref(), check.metric), (Some(name), metric), "{expr}");
         }
-        assert!(Check::parse("login.unsolicited<1").unwrap_err().contains("whole run alone"));
+        assert!(Check::parse("login.unsolicited<1").unwrap_err().to_string().contains("whole run alone"));
         assert!(Check::parse(".p99<1s").is_err() && Check::parse("login.q99<1s").is_err());
         let mut outcome = outcome();
         let mut slow = Named {

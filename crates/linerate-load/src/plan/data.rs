@@ -6,17 +6,17 @@ use std::path::Path;
 
 use linerate_net::InputFile;
 
-use super::DataSet;
 use super::limits::{MAX_CSV_BYTES, MAX_CSV_COLUMNS, MAX_CSV_ROWS};
 use super::units::quoted;
+use super::{DataSet, InvalidPlan};
 
 /// Reads a CSV file (RFC 4180) whose first line names the columns. Errors name the file and the
 /// line.
-pub fn load_csv(name: &str, path: &Path) -> Result<DataSet, String> {
+pub fn load_csv(name: &str, path: &Path) -> Result<DataSet, InvalidPlan> {
     let shown = path.display().to_string();
     let file = InputFile::open(path).map_err(|e| format!("{shown}: cannot be read: {}", said(&e)))?;
     if file.metadata().is_dir() {
-        return Err(format!("{shown}: is a directory, not a CSV file"));
+        return Err(format!("{shown}: is a directory, not a CSV file").into());
     }
     let mut text = Vec::new();
     file.take(MAX_CSV_BYTES + 1)
@@ -26,14 +26,15 @@ pub fn load_csv(name: &str, path: &Path) -> Result<DataSet, String> {
         return Err(format!(
             "{shown}: is larger than {} MiB, the most that is held in memory",
             MAX_CSV_BYTES >> 20
-        ));
+        )
+        .into());
     }
     parse_csv(name, &text, &shown)
 }
 
 /// As [`load_csv`], of bytes; `shown` is how errors name them.
-pub fn parse_csv(name: &str, text: &[u8], shown: &str) -> Result<DataSet, String> {
-    parse_rows(name, text, shown, MAX_CSV_ROWS)
+pub fn parse_csv(name: &str, text: &[u8], shown: &str) -> Result<DataSet, InvalidPlan> {
+    Ok(parse_rows(name, text, shown, MAX_CSV_ROWS)?)
 }
 
 fn parse_rows(name: &str, text: &[u8], shown: &str, most: usize) -> Result<DataSet, String> {
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<DataSet, String> {
-        parse_csv("csv", text.as_bytes(), "users.csv")
+        Ok(parse_csv("csv", text.as_bytes(), "users.csv")?)
     }
 
     #[test]
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn names() {
         assert!(check_name("csv").is_ok() && check_name("my-data_2").is_ok());
-        assert!(check_name("env").unwrap_err().contains("environment"));
+        assert!(check_name("env").unwrap_err().to_string().contains("environment"));
         assert!(check_name("").is_err() && check_name("a.b").is_err() && check_name("a b").is_err());
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use linerate_http::client::{Body, BodyPart};
 
+use super::InvalidPlan;
 use super::body::read_file;
 use super::units::quoted;
 
@@ -24,10 +25,10 @@ impl FormField {
     ///
     /// # Errors
     /// The error in the text, and the right form.
-    pub fn parse(text: &str, folder: &Path) -> Result<FormField, String> {
+    pub fn parse(text: &str, folder: &Path) -> Result<FormField, InvalidPlan> {
         let known = || "write NAME=VALUE, or NAME=@FILE;type=TYPE;filename=NAME".to_owned();
         let Some((name, rest)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-            return Err(format!("{} has no name: {}", quoted(text), known()));
+            return Err(format!("{} has no name: {}", quoted(text), known()).into());
         };
         let (value, mut rest) = word(rest)?;
         let (file, attached) = match value.as_bytes().first() {
@@ -59,14 +60,15 @@ impl FormField {
                     return Err(format!(
                         "{} is no media type: write for example type=text/plain",
                         quoted(&value)
-                    ));
+                    )
+                    .into());
                 }
                 "filename" => field.filename = Some(value),
                 _ => {
                     return Err(format!(
                         "{} is not known here: known are type and filename; a value with ; stands in double quotes",
                         quoted(key)
-                    ));
+                    ).into());
                 }
             }
             rest = after;
@@ -78,7 +80,7 @@ impl FormField {
     ///
     /// # Errors
     /// It has no name.
-    pub fn plain(text: &str) -> Result<FormField, String> {
+    pub fn plain(text: &str) -> Result<FormField, InvalidPlan> {
         let named = text.split_once('=').filter(|(name, _)| !name.is_empty());
         let (name, value) = named.ok_or_else(|| format!("{} has no name: write NAME=VALUE", quoted(text)))?;
         let value = BodyPart { bytes: value.as_bytes().into(), slots: true };
@@ -259,7 +261,7 @@ mod tests {
             ("a=\"b", "does not end"),
         ] {
             let error = FormField::parse(text, Path::new("")).unwrap_err();
-            assert!(error.contains(words), "{text}: {error}");
+            assert!(error.to_string().contains(words), "{text}: {error}");
         }
     }
 }

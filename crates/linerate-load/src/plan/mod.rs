@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use check::{Check, Comparison, Metric};
+pub use invalid::InvalidPlan;
 pub use linerate_client::Resend;
 use linerate_http::client::Body;
 pub use linerate_net::Io;
@@ -19,6 +20,7 @@ pub mod env;
 pub mod file;
 pub mod form;
 pub mod http;
+mod invalid;
 pub mod limits;
 pub mod parts;
 pub mod pick;

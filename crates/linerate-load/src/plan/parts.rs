@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 
+use super::InvalidPlan;
 use super::units::quoted;
 
 /// The value of Accept-Encoding for `--compressed` (RFC 9110 section 12.5.3).
@@ -71,15 +72,15 @@ pub fn is_token(text: &str) -> bool {
 }
 
 /// Reads `Name: value`. The error says what is wrong with it.
-pub fn parse_header(text: &str) -> Result<(String, String), String> {
+pub fn parse_header(text: &str) -> Result<(String, String), InvalidPlan> {
     let Some((name, value)) = text.split_once(':') else {
-        return Err(format!("header {} has no colon; write \"Name: value\"", quoted(text)));
+        return Err(format!("header {} has no colon; write \"Name: value\"", quoted(text)).into());
     };
     if !is_token(name) {
-        return Err(format!("{} is no header name; write \"Name: value\"", quoted(name)));
+        return Err(format!("{} is no header name; write \"Name: value\"", quoted(name)).into());
     }
     if value.bytes().any(|b| b == b'\r' || b == b'\n' || b == 0) {
-        return Err(format!("the value of header {} holds a line break", quoted(name)));
+        return Err(format!("the value of header {} holds a line break", quoted(name)).into());
     }
     Ok((name.to_owned(), value.trim().to_owned()))
 }
@@ -103,7 +104,7 @@ pub fn has_field(fields: &[(String, String)], name: &str) -> bool {
 }
 
 /// Reads statuses: `200,204`, and whole classes as `2xx`.
-pub fn parse_statuses(text: &str) -> Result<Vec<u16>, String> {
+pub fn parse_statuses(text: &str) -> Result<Vec<u16>, InvalidPlan> {
     let mut statuses = Vec::new();
     for part in text.split(',').map(str::trim) {
         let class =
@@ -111,20 +112,24 @@ pub fn parse_statuses(text: &str) -> Result<Vec<u16>, String> {
         match (class, part.parse::<u16>()) {
             (Some(class), _) => statuses.extend(class * 100..class * 100 + 100),
             (None, Ok(status)) if part.len() == 3 && (100..=599).contains(&status) => statuses.push(status),
-            _ => return Err(format!("{} is no status; write for example 200, 200,204 or 2xx", quoted(part))),
+            _ => {
+                return Err(
+                    format!("{} is no status; write for example 200, 200,204 or 2xx", quoted(part)).into()
+                );
+            }
         }
     }
     Ok(statuses)
 }
 
 /// Reads source addresses: `127.0.0.1,127.0.0.2`.
-pub fn parse_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
+pub fn parse_addresses(text: &str) -> Result<Vec<IpAddr>, InvalidPlan> {
     let parse = |part: &str| {
         part.trim().parse().map_err(|_| {
-            format!(
+            InvalidPlan::from(format!(
                 "{} is no IP address; write for example 127.0.0.2 or 127.0.0.2,127.0.0.3",
                 quoted(part.trim())
-            )
+            ))
         })
     };
     text.split(',').map(parse).collect()

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::InvalidPlan;
 use super::curve::Curve;
 use super::limits::{MAX_RATE, MAX_RATE_STEPS, MIN_RATE};
 use super::units::{parse_duration, parse_scaled, quoted, shown_duration};
@@ -27,15 +28,17 @@ impl Rate {
     /// // From nothing to 5,000/s in 30 s, then a minute at 5,000/s.
     /// let rate = Rate::parse("0..5000@30s,5000@60s")?;
     /// assert_eq!(rate.total(), Some(375_000.0));
-    /// # Ok::<(), String>(())
+    /// # Ok::<(), linerate_load::plan::InvalidPlan>(())
     /// ```
-    pub fn parse(text: &str) -> Result<Rate, String> {
+    pub fn parse(text: &str) -> Result<Rate, InvalidPlan> {
         if text.trim().is_empty() {
-            return Err(format!("the rate is empty; {EXAMPLES}"));
+            return Err(format!("the rate is empty; {EXAMPLES}").into());
         }
         let parts: Vec<&str> = text.split(',').map(str::trim).collect();
         if parts.len() > MAX_RATE_STEPS {
-            return Err(format!("the rate has {} steps; at most {MAX_RATE_STEPS} are possible", parts.len()));
+            return Err(
+                format!("the rate has {} steps; at most {MAX_RATE_STEPS} are possible", parts.len()).into()
+            );
         }
         let place = |index: usize| match parts.len() {
             1 => format!("rate {}", quoted(text)),
@@ -49,7 +52,7 @@ impl Rate {
                     "only the last step may go on for ever; say how long {} lasts: {part}@30s",
                     quoted(part)
                 );
-                return Err(format!("{}: {why}", place(index)));
+                return Err(format!("{}: {why}", place(index)).into());
             }
             steps.push(step);
         }
@@ -60,18 +63,20 @@ impl Rate {
 
     /// Whether it can be followed: steps there, numbers in range, somewhere above zero. The error
     /// says what isn't.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), InvalidPlan> {
         let in_range = |r: f64| r == 0.0 || (MIN_RATE..=MAX_RATE).contains(&r);
         for step in &self.steps {
             if let Some(r) = [step.from, step.to].into_iter().find(|r| !in_range(*r)) {
-                return Err(format!("{r} requests/s is out of range; a rate is 0, or {MIN_RATE} to 1G"));
+                return Err(
+                    format!("{r} requests/s is out of range; a rate is 0, or {MIN_RATE} to 1G").into()
+                );
             }
             if step.lasts.is_none() && step.from != step.to {
-                return Err("a step from one rate to another needs a duration".to_owned());
+                return Err("a step from one rate to another needs a duration".into());
             }
         }
         if self.steps.iter().all(|s| s.from == 0.0 && s.to == 0.0) {
-            return Err(format!("0 requests/s sends nothing; {EXAMPLES}"));
+            return Err(format!("0 requests/s sends nothing; {EXAMPLES}").into());
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::InvalidPlan;
 use super::limits::{MAX_DURATION, MAX_QUOTED_CHARS};
 
 /// `text` in quotes, shortened and without control characters, for an error message.
@@ -37,21 +38,24 @@ pub fn parse_scaled(text: &str) -> Option<f64> {
 }
 
 /// A whole number that may end in `k`, `M` or `G`: how many.
-pub fn parse_count(text: &str) -> Result<u64, String> {
+pub fn parse_count(text: &str) -> Result<u64, InvalidPlan> {
     match parse_scaled(text.trim()) {
-        Some(n) if n > 1e18 => Err(format!("{} is more than can be counted", quoted(text))),
+        Some(n) if n > 1e18 => Err(format!("{} is more than can be counted", quoted(text)).into()),
         Some(n) if n.fract() == 0.0 => Ok(n as u64),
-        _ => Err(format!("{} is not a whole number; write for example 10000, 10k or 2M", quoted(text))),
+        _ => {
+            Err(format!("{} is not a whole number; write for example 10000, 10k or 2M", quoted(text)).into())
+        }
     }
 }
 
 /// A duration: `10s`, `500ms`, `1.5s`, `2m`, `1h`, `1m30s`, `250us`; a plain number means seconds.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, InvalidPlan> {
     let bad = |why: &str| {
         Err(format!(
             "{} {why}; write for example 10s, 500ms, 2m or 1m30s (a plain number means seconds)",
             quoted(text)
-        ))
+        )
+        .into())
     };
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -83,7 +87,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         rest = &rest[digits + letters..];
     }
     if nanos > MAX_DURATION.as_nanos() as f64 {
-        return Err(format!("{} is longer than a year", quoted(text)));
+        return Err(format!("{} is longer than a year", quoted(text)).into());
     }
     Ok(Duration::from_nanos(nanos as u64))
 }

@@ -295,7 +295,7 @@ fn read_count(item: &Item<'_>) -> Result<u64, FileError> {
 fn read_rate(item: &Item<'_>) -> Result<Rate, FileError> {
     let rate =
         match (item.value.get_ref(), item.number()) {
-            (DeValue::String(text), _) => Rate::parse(text),
+            (DeValue::String(text), _) => Rate::parse(text).map_err(String::from),
             (_, Some(number)) => {
                 let rate = Rate::constant(number);
                 rate.check().map(|()| rate).map_err(|why| format!("rate: {why}"))
