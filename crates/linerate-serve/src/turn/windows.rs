@@ -344,10 +344,10 @@ fn heads_of_waiting_requests_keep_to_the_threads_limit() {
     const CLIENTS: u64 = 90;
     let mut world = world(1, Limits::default());
     let query = "q".repeat(12_000);
-    let clients: Vec<Client> = (0..CLIENTS)
+    let clients: Vec<WindowClient> = (0..CLIENTS)
         .map(|n| {
             let paths = (0..STREAMS).map(|stream| format!("/wait/3600000/{stream}?{query}")).collect();
-            Client::new(paths, 65_535, 0, n)
+            WindowClient::new(paths, 65_535, 0, n)
         })
         .collect();
     world.dial(&clients[0]);
@@ -363,11 +363,11 @@ fn heads_of_waiting_requests_keep_to_the_threads_limit() {
     let most = UNSENT_TOGETHER + CLIENTS as usize * (H2_HEADS + 2 * query.len());
     assert!(held > UNSENT_TOGETHER && held < most && most < asked, "{held} of {asked}, at most {most}");
     let resets =
-        |client: &Client| (0..STREAMS as usize).filter_map(|n| client.got(n).reset).collect::<Vec<_>>();
+        |client: &WindowClient| (0..STREAMS as usize).filter_map(|n| client.got(n).reset).collect::<Vec<_>>();
     let refused: Vec<u32> = clients.iter().flat_map(resets).collect();
     assert!(!refused.is_empty() && refused.iter().all(|code| *code == Code::REFUSED_STREAM.0));
     // The same head again is the same memory, and is refused by nobody.
-    let same = Client::new(vec!["/wait/10/5".to_owned(); 100], 65_535, 0, 1);
+    let same = WindowClient::new(vec!["/wait/10/5".to_owned(); 100], 65_535, 0, 1);
     world.dial(&same);
     world.run(500);
     (0..100).for_each(|n| judge("/late/5", &same.got(n)));
