@@ -72,6 +72,7 @@ impl Place {
             | "packet-loss"
             | "path-jitter"
             | "path-mtu"
+            | "reordering"
             | "slow-connect"
             | "syn-loss"
             | "time-wait-collision" => Place::Network,
@@ -86,6 +87,7 @@ impl Place {
             | "periodic-stall"
             | "pinned-to-busy-worker"
             | "rate-limit"
+            | "response-cut"
             | "reverse-dns"
             | "server-queueing"
             | "server-send-buffer"

@@ -122,6 +122,36 @@ pub(super) static PAGES: &[Page] = &[
         ],
     ),
     page(
+        "reordering",
+        "Packets of one connection take different ways, or wait in different queues, and come in another order than they were sent. TCP hands on \
+         nothing before what was sent first is there, so what came first waits. When a packet is late by much, its sender takes it for lost, \
+         sends it again for nothing, and slows down. In the kernel's counters that looks like loss; the timestamps in the packets tell.",
+        &[
+            To("request"),
+            From("answer, second packet"),
+            Wait(20.0, "it cannot be read before the first one"),
+            From("answer, first packet"),
+        ],
+        &[
+            fix("macOS", "netstat -s -p tcp (out-of-order packets, duplicate packets)"),
+            fix(
+                "Wi-Fi, mobile networks",
+                "the link repairs its own losses later than what follows: a driver or firmware that keeps the order",
+            ),
+        ],
+    ),
+    page(
+        "response-cut",
+        "The connection ends before the answer is whole: the server, or something between, resets or closes it. Its client sees \"connection reset\", \
+         an unexpected end, or an answer that is too short. A worker that crashes, is killed or runs into a time-out does that, and so does a \
+         proxy whose time is over.",
+        &[To("request"), From("answer, first part"), Wait(30.0, "the worker ends"), From("reset (RST)")],
+        &[fix(
+            "clients",
+            "count it as failed: an answer without its end is not one; repeat what is idempotent",
+        )],
+    ),
+    page(
         "slow-start",
         "A new connection does not know how much the path takes, so TCP begins with ten packets (some 14 kB), waits for them to be acknowledged, \
          sends twice as many, and so on. Far away a large answer on a new connection costs several round trips; on a connection that was used \

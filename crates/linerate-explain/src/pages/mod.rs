@@ -35,8 +35,14 @@ mod tests {
 
     #[test]
     fn each_cause_has_a_page() {
-        let seen =
-            [cause::CLIENT_POOL, cause::CLIENT_SLOW_READER, cause::HEAD_OF_LINE, cause::REFUSED, cause::DIED];
+        let seen = [
+            cause::CLIENT_POOL,
+            cause::CLIENT_SLOW_READER,
+            cause::HEAD_OF_LINE,
+            cause::REFUSED,
+            cause::DIED,
+            cause::RESPONSE_CUT,
+        ];
         for id in ALL.iter().map(|c| c.id).chain(seen) {
             let page = of(id).unwrap_or_else(|| panic!("{id} has no page"));
             assert!(!page.title().is_empty() && page.what.len() > 100 && page.what.ends_with('.'), "{id}");

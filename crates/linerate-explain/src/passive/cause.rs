@@ -6,6 +6,8 @@ pub const SERVER_NAGLE: &str = "server-nagle-delayed-ack";
 pub const CLIENT_NAGLE: &str = "client-nagle-delayed-ack";
 /// Segments had to be retransmitted.
 pub const PACKET_LOSS: &str = "packet-loss";
+/// Segments overtook each other on the way.
+pub const REORDERING: &str = "reordering";
 /// The SYN or the SYN-ACK had to be retransmitted.
 pub const SYN_LOSS: &str = "syn-loss";
 /// A SYN met what the server still remembers of a connection between the same ports.
@@ -22,6 +24,8 @@ pub const LATE_CLOSE: &str = "late-close";
 pub const REFUSED: &str = "connection-refused";
 /// A connection died: one end retransmitted several times without a reply.
 pub const DIED: &str = "connection-died";
+/// The server ended the connection before its response was whole.
+pub const RESPONSE_CUT: &str = "response-cut";
 /// The client waited for 100 Continue.
 pub const EXPECT_CONTINUE: &str = "expect-continue";
 /// Each call paid for a connection.

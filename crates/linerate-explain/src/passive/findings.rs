@@ -1,10 +1,15 @@
 //! From what was seen to what it means: pure functions over an [`Observation`].
 
+mod connections;
+mod doubt;
 mod streams;
+
+use std::net::SocketAddr;
 
 use super::cause;
 use super::flow::ms;
-use super::observation::{Call, Fault, FaultKind, Observation, Sums};
+use super::observation::{Call, Observation, Sums};
+pub(super) use doubt::{is_wide, missing};
 
 /// Something that was seen to cost time.
 #[derive(Clone, Debug)]
@@ -13,6 +18,8 @@ pub struct Finding {
     pub id: &'static str,
     /// A short title for people.
     pub title: &'static str,
+    /// The server whose calls it is about, where there are several.
+    pub server: Option<SocketAddr>,
     /// Calls it was seen in.
     pub calls: u64,
     /// Calls looked at.
@@ -58,17 +65,48 @@ const LEAST_NS: i64 = 2_000_000;
 /// Time of the server from which on it is named, nanoseconds.
 const THINK_NS: i64 = 10_000_000;
 
-/// The causes that cost time, most costly first.
+/// The causes that cost time, most costly first. Where there are several servers, each is judged by
+/// its own calls.
 pub fn of(seen: &Observation) -> Vec<Finding> {
+    let mut found = if seen.servers.is_empty() {
+        of_server(seen)
+    } else {
+        let each = seen
+            .servers
+            .iter()
+            .flat_map(|(server, part)| of_server(part).into_iter().map(|f| Finding { server: *server, ..f }));
+        each.collect()
+    };
+    if is_wide(seen) {
+        found.iter_mut().for_each(|f| f.confidence = Confidence::Possible);
+    }
+    found.sort_by_key(|f| (std::cmp::Reverse(f.all_ns), f.server));
+    found
+}
+
+fn of_server(seen: &Observation) -> Vec<Finding> {
     let mut found: Vec<Finding> = seen.seen.iter().filter_map(|s| from_notes(seen, s)).collect();
-    found.extend(from_faults(seen));
+    merge(&mut found);
+    found.extend(connections::from_faults(seen));
     found.extend(server_think(seen, &found));
-    found.extend(head_of_line(seen));
+    found.extend(head_of_line(seen, &found));
     found.extend(no_keep_alive(seen));
     found.extend(client_pool(seen));
     found.extend(streams::limit(seen));
-    found.sort_by_key(|f| std::cmp::Reverse(f.all_ns));
     found
+}
+
+/// One cause is named once: with the larger count of the two.
+fn merge(found: &mut Vec<Finding>) {
+    found.sort_by_key(|f| (f.id, std::cmp::Reverse(f.all_ns)));
+    found.dedup_by(|again, first| {
+        let is = again.id == first.id;
+        if is {
+            first.all_ns = first.all_ns.saturating_add(again.all_ns);
+            first.calls = first.calls.max(again.calls);
+        }
+        is
+    });
 }
 
 fn from_notes(seen: &Observation, s: &super::Seen) -> Option<Finding> {
@@ -82,16 +120,33 @@ fn from_notes(seen: &Observation, s: &super::Seen) -> Option<Finding> {
         cause::SERVER_NAGLE | cause::CLIENT_NAGLE if s.calls < 3 => Confidence::Possible,
         _ => Confidence::Likely,
     };
-    let known = KNOWN.iter().find(|k| k.id == s.id)?;
+    // Taken for lost, and the first ones came after all: in their place those that had overtaken
+    // them waited.
+    let late = seen.late;
+    let came = s.id == cause::PACKET_LOSS && 4 * late.lost <= late.told;
+    let id = if came { cause::REORDERING } else { s.id };
+    let mut evidence = s.evidence.clone();
+    if came {
+        evidence.insert(
+            0,
+            format!(
+                "of {} segments that were sent again {} had arrived, or came after all: later ones had overtaken them",
+                late.told,
+                late.told - late.lost
+            ),
+        );
+    }
+    let known = KNOWN.iter().find(|k| k.id == id)?;
     Some(Finding {
-        id: s.id,
+        id,
         title: known.title,
+        server: None,
         calls: s.calls,
         of: seen.sums.answered,
         cost_ns,
         all_ns: s.cost_ns,
         confidence,
-        evidence: s.evidence.clone(),
+        evidence,
         fixes: made(known.fixes),
         verify: known.verify.to_owned(),
         example: Some(s.example.clone()),
@@ -118,6 +173,7 @@ fn server_think(seen: &Observation, found: &[Finding]) -> Option<Finding> {
     Some(Finding {
         id: cause::SERVER_THINK,
         title: "the server takes its time before the first byte of its answer",
+        server: None,
         calls: s.slow_thinks,
         of: s.answered,
         cost_ns,
@@ -152,122 +208,29 @@ fn bound(s: &Sums) -> String {
     }
 }
 
-/// The faults, the cause's id, and its description.
-type FaultRow = (fn(FaultKind) -> bool, &'static str, &'static str);
-
-/// Connections that never opened, died, or closed their window for good.
-fn from_faults(seen: &Observation) -> Vec<Finding> {
-    let kinds: [FaultRow; 6] = [
-        (
-            |k| matches!(k, FaultKind::NotOpened { .. }),
-            cause::SYN_LOSS,
-            "connections were asked for and never opened: no SYN got an answer",
-        ),
-        (|k| k == FaultKind::Refused, cause::REFUSED, "connections were refused: nobody listens there"),
-        (
-            |k| k == FaultKind::WindowClosed { of_client: false },
-            cause::ZERO_WINDOW,
-            "the server's window closed, and never opened again: it stopped reading",
-        ),
-        (
-            |k| k == FaultKind::WindowClosed { of_client: true },
-            cause::CLIENT_SLOW_READER,
-            "the client's window closed, and never opened again: it stopped reading",
-        ),
-        (
-            |k| matches!(k, FaultKind::Died { .. }),
-            cause::DIED,
-            "connections died: one end sent the same again and again and heard nothing any more",
-        ),
-        (|k| k == FaultKind::Lossy, cause::PACKET_LOSS, "segments were lost and had to be sent again"),
-    ];
-    // One refused beside others that were not is what a client does that tries ::1 before
-    // 127.0.0.1.
-    let matters = |f: &Finding| f.id != cause::REFUSED || f.calls == f.of || 2 * f.calls > f.of;
-    kinds.iter().filter_map(|(is, id, title)| of_kind(seen, *is, id, title)).filter(matters).collect()
-}
-
-fn of_kind(
-    seen: &Observation,
-    is: fn(FaultKind) -> bool,
-    id: &'static str,
-    title: &'static str,
-) -> Option<Finding> {
-    let all: Vec<&Fault> = seen.faults.iter().filter(|f| is(f.kind)).collect();
-    let first = all.first()?;
-    // A single SYN at the end of a capture may get its reply later: the cause needs a retransmitted
-    // one, or several.
-    let once = all.iter().all(|f| matches!(f.kind, FaultKind::NotOpened { syns: 0..=1 }));
-    if once && all.len() < 3 {
+fn head_of_line(seen: &Observation, found: &[Finding]) -> Option<Finding> {
+    let s = &seen.sums;
+    // Answers wait behind earlier ones that their client does not read: that is the reason.
+    let unread = found.iter().filter(|f| f.id == cause::CLIENT_SLOW_READER).map(|f| f.all_ns).max();
+    if unread.is_some_and(|ns| ns.saturating_mul(2) >= s.queued_ns) {
         return None;
     }
-    let mut costs: Vec<i64> = all.iter().map(|f| f.cost_ns).collect();
-    costs.sort_unstable();
-    let (client, server) = first.ends;
-    let syns: u32 =
-        all.iter().map(|f| if let FaultKind::NotOpened { syns } = f.kind { syns } else { 0 }).sum();
-    let segments: u64 = all.iter().map(|f| f.segments).sum();
-    let mut words = format!(
-        "{} of {} connections, {client} to {server} first; the longest for {}",
-        all.len(),
-        seen.sums.connections,
-        ms(*costs.last()?)
-    );
-    if syns > 0 {
-        words.push_str(&format!("; {syns} SYNs got no answer"));
-    }
-    if segments > 0 {
-        words.push_str(&format!("; {segments} segments were sent again"));
-    }
-    let known = KNOWN.iter().find(|k| k.id == id);
-    Some(Finding {
-        id,
-        title,
-        calls: all.len() as u64,
-        of: seen.sums.connections,
-        cost_ns: costs[costs.len() / 2],
-        all_ns: costs.iter().fold(0, |sum: i64, c| sum.saturating_add(*c)),
-        // One or two SYNs without a reply at the capture's end may get it later.
-        confidence: if matches!(first.kind, FaultKind::NotOpened { .. }) && syns < 3 {
-            Confidence::Possible
-        } else {
-            Confidence::Likely
-        },
-        evidence: vec![words],
-        fixes: made(known.map_or(FAULT_FIXES, |k| k.fixes)),
-        verify: "capture again after the change: the connections open, and end with a FIN".to_owned(),
-        example: None,
-    })
-}
-
-const FAULT_FIXES: Fixes = &[
-    (
-        "the server",
-        "is it running, does it listen on that address and port (ss -ltn), does a firewall reset?",
-    ),
-    (
-        "the network",
-        "a path or a NAT entry that went away: keep-alive (SO_KEEPALIVE) shorter than its time-out",
-    ),
-];
-
-fn head_of_line(seen: &Observation) -> Option<Finding> {
-    let s = &seen.sums;
-    let cost_ns = per(s.queued_ns, s.pipelined);
-    if s.pipelined == 0 || cost_ns < LEAST_NS || (s.queued_ns as f64) < SHARE * s.total_ns as f64 {
+    let cost_ns = per(s.queued_ns, s.queued);
+    if s.queued == 0 || cost_ns < LEAST_NS || (s.queued_ns as f64) < SHARE * s.total_ns as f64 {
         return None;
     }
     Some(Finding {
         id: cause::HEAD_OF_LINE,
         title: title(cause::HEAD_OF_LINE),
-        calls: s.pipelined,
+        server: None,
+        calls: s.queued,
         of: s.answered,
         cost_ns,
         all_ns: s.queued_ns,
         confidence: Confidence::Likely,
         evidence: vec![format!(
-            "{} requests were sent before the answer to the one before (pipelining)",
-            s.pipelined
+            "{} calls waited for the end of the answer before theirs: their requests were sent before it (pipelining)",
+            s.queued
         )],
         fixes: made(LINE_FIXES),
         verify: "linerate load URL --pipeline 1".to_owned(),
@@ -289,6 +252,7 @@ fn no_keep_alive(seen: &Observation) -> Option<Finding> {
     Some(Finding {
         id: cause::NO_KEEP_ALIVE,
         title: "nearly every call opens a connection of its own",
+        server: None,
         calls: s.first_calls,
         of: s.answered,
         cost_ns,
@@ -333,7 +297,8 @@ fn client_pool(seen: &Observation) -> Option<Finding> {
     Some(Finding {
         id: cause::CLIENT_POOL,
         title: title(cause::CLIENT_POOL),
-        calls: pool.followed,
+        server: None,
+        calls: pool.followed.min(seen.sums.answered),
         of: seen.sums.answered,
         cost_ns,
         all_ns: pool.waited_ns,
@@ -402,17 +367,18 @@ const KEEP_FIXES: Fixes = &[
 ];
 
 /// Causes that have no row in [`KNOWN`]: their line, and what to change.
-const OTHERS: [(&str, &str, Fixes); 7] = [
+const OTHERS: [(&str, &str, Fixes); 8] = [
+    (cause::RESPONSE_CUT, connections::CUT, connections::CUT_FIXES),
     (cause::H2_STREAM_LIMIT, streams::LIMIT, streams::LIMIT_FIXES),
     (cause::SERVER_THINK, "the server takes its time before the first byte of its answer", THINK_FIXES),
     (cause::HEAD_OF_LINE, "answers wait behind earlier ones on the same connection", LINE_FIXES),
     (cause::NO_KEEP_ALIVE, "each call opens a connection of its own", KEEP_FIXES),
     (cause::CLIENT_POOL, "calls wait in the calling program for one of its few connections", POOL_FIXES),
-    (cause::REFUSED, "connections were refused: nobody listens there", FAULT_FIXES),
+    (cause::REFUSED, "connections were refused: nobody listens there", connections::FAULT_FIXES),
     (
         cause::DIED,
         "connections died: one end sent the same again and again and heard nothing any more",
-        FAULT_FIXES,
+        connections::FAULT_FIXES,
     ),
 ];
 
@@ -436,6 +402,28 @@ pub(crate) fn all_advice() -> Vec<(&'static str, crate::rule::Fix)> {
     ids.flat_map(|id| advice(id).into_iter().map(move |fix| (id, fix))).collect()
 }
 
+const REORDERED: Known = Known {
+    id: cause::REORDERING,
+    title: "segments overtook each other on the way: what comes first waits for what was sent first",
+    fixes: &[
+        (
+            "the network",
+            "several links or queues that share the packets of one connection: hash by connection, not by packet (bonding: xmit_hash_policy \
+             layer3+4, not balance-rr; routers: per-flow load sharing)",
+        ),
+        (
+            "Linux, as the sender",
+            "RACK allows for it (net.ipv4.tcp_recovery=1); net.ipv4.tcp_reordering and tcp_max_reordering raise what it bears before it sends \
+             again and slows down",
+        ),
+        (
+            "network cards",
+            "packets of one connection in one queue: RSS by ports; no flow director that moves flows (ethtool -K ntuple)",
+        ),
+    ],
+    verify: "capture again after the change: no segment comes behind later ones",
+};
+
 /// The texts about a cause.
 struct Known {
     id: &'static str,
@@ -444,7 +432,8 @@ struct Known {
     verify: &'static str,
 }
 
-const KNOWN: [Known; 11] = [
+const KNOWN: [Known; 12] = [
+    REORDERED,
     streams::FLOW_CONTROL,
     streams::HEAD_OF_LINE,
     Known {

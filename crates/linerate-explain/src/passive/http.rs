@@ -20,6 +20,8 @@ pub(crate) struct Head {
     pub(crate) expects: bool,
     pub(crate) minor: u8,
     pub(crate) bytes: u32,
+    /// Its rest is not in the capture (a snap length).
+    pub(crate) cut: bool,
 }
 
 /// A message's first line.
@@ -41,6 +43,8 @@ pub(crate) enum Body {
     Length(u64),
     Chunked,
     UntilClose,
+    /// Its head is cut off, so that it ends with the last byte before the next message.
+    Unknown,
     /// No HTTP follows: a tunnel or another protocol.
     Tunnel,
 }
@@ -48,6 +52,12 @@ pub(crate) enum Body {
 impl Head {
     /// Of a request (RFC 9112, section 6.3).
     pub(crate) fn request_body(&self) -> Body {
+        if self.cut {
+            const EMPTY: [&str; 6] = ["GET", "HEAD", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+            let is_empty =
+                matches!(&self.line, Line::Request { method, .. } if EMPTY.contains(&method.as_str()));
+            return if is_empty { Body::Length(0) } else { Body::Unknown };
+        }
         match (self.chunked, self.length) {
             (true, _) => Body::Chunked,
             (_, n) => Body::Length(n.unwrap_or(0)),
@@ -61,6 +71,8 @@ impl Head {
             Body::Tunnel
         } else if matches!(status, 100..=199 | 204 | 304) || method == Some("HEAD") {
             Body::Length(0)
+        } else if self.cut {
+            Body::Unknown
         } else if self.chunked {
             Body::Chunked
         } else if self.coded {
@@ -92,6 +104,8 @@ pub(crate) enum Event {
         cut: bool,
         holed: bool,
     },
+    /// It ended with the last byte before: its head is cut off, and the next message begins.
+    Left,
     Foreign(Foreign),
     /// Messages were lost in a hole: the pairing of requests and responses starts again.
     Lost,
@@ -118,6 +132,8 @@ enum State {
         bytes: u32,
     },
     UntilClose,
+    /// In a message of unknown length.
+    Unknown,
     Tunnel,
     /// After a hole that may have had the end of a message: a message is recognised at the start of
     /// a segment.
@@ -153,6 +169,14 @@ impl MessageReader {
         }
     }
 
+    /// The other end goes on: a message of unknown length has ended.
+    pub(crate) fn leave(&mut self) -> Option<Event> {
+        (self.state == State::Unknown).then(|| {
+            self.lost();
+            Event::Left
+        })
+    }
+
     /// Bytes are not (or no longer) read as HTTP.
     pub(crate) fn is_foreign(&self) -> bool {
         matches!(self.state, State::Tunnel | State::Foreign)
@@ -164,6 +188,7 @@ impl MessageReader {
             Body::Length(n) => State::Length(n),
             Body::Chunked => State::ChunkSize { size: 0, digits: true, line: 0 },
             Body::UntilClose => State::UntilClose,
+            Body::Unknown => State::Unknown,
             Body::Tunnel => State::Tunnel,
         };
     }
@@ -194,6 +219,12 @@ impl MessageReader {
                     }
                 }
                 State::UntilClose => *data = &[],
+                State::Unknown if starts && looks_like_start(data) == Some(true) => {
+                    self.lost();
+                    self.state = State::Head;
+                    return Some(Event::Left);
+                }
+                State::Unknown => *data = &[],
                 State::Lost => {
                     if starts && looks_like_start(data) == Some(true) {
                         self.state = State::Head;
@@ -351,7 +382,24 @@ impl MessageReader {
                 self.state = State::ChunkData(left - n);
                 None
             }
-            State::UntilClose | State::Tunnel | State::Foreign | State::Ended | State::Lost => None,
+            State::UntilClose
+            | State::Unknown
+            | State::Tunnel
+            | State::Foreign
+            | State::Ended
+            | State::Lost => None,
+            State::Head if n <= SEGMENT && self.begun => {
+                let head = read_cut(&self.head);
+                self.free_head(budget);
+                self.begun = false;
+                match head {
+                    Some(head) => {
+                        self.state = State::Framing;
+                        Some(Event::Head(Box::new(head)))
+                    }
+                    None => Some(self.lost()),
+                }
+            }
             _ => {
                 self.free_head(budget);
                 Some(self.lost())
@@ -366,6 +414,7 @@ impl MessageReader {
         let begun = std::mem::take(&mut self.begun);
         match state {
             State::UntilClose => Some(Event::End { cut: false, holed: self.holed }),
+            State::Unknown => Some(Event::Left),
             State::Head if !begun => None,
             State::Lost | State::Tunnel | State::Foreign | State::Ended => None,
             _ => Some(Event::End { cut: true, holed: self.holed }),
@@ -427,6 +476,16 @@ fn looks_like_start(data: &[u8]) -> Option<bool> {
 /// Methods that need no version behind them to be recognised.
 const METHODS: [&[u8]; 10] =
     [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"TRACE", b"CONNECT", b"PATCH", b"CCM_POST"];
+
+/// Bytes that a segment has at most.
+const SEGMENT: u64 = 65_535;
+
+/// A head whose rest is cut off: its whole lines; of the first one the beginning is enough.
+fn read_cut(bytes: &[u8]) -> Option<Head> {
+    let whole = memchr::memrchr(b'\n', bytes).map_or(bytes, |end| &bytes[..end]);
+    let known = looks_like_start(whole) == Some(true) && whole.contains(&b' ');
+    known.then(|| read_head(whole)).flatten().map(|head| Head { cut: true, ..head })
+}
 
 fn read_head(bytes: &[u8]) -> Option<Head> {
     let mut lines = bytes.split(|b| *b == b'\n').map(|l| l.strip_suffix(b"\r").unwrap_or(l));

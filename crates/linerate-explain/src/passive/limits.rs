@@ -58,8 +58,8 @@ pub const UNPACKED_BYTES: usize = 1 << 10;
 /// Interfaces of one pcapng section. Reason: their descriptions are kept.
 pub const INTERFACES: usize = 4096;
 
-/// Headers before TCP: of the link, VLAN tags, labels, tunnels within tunnels. Reason: four tags and
-/// three tunnels are 20; packets that nest deeper are made by hand.
+/// Headers before TCP: of the link, VLAN tags, labels, tunnels within tunnels. Reason: four tags
+/// and three tunnels are 20; packets that nest deeper are made by hand.
 pub const HEADERS: u8 = 32;
 
 /// IPv6 extension headers before TCP. Reason: RFC 8200, section 4.1 knows six; a chain without end
@@ -69,6 +69,10 @@ pub const IPV6_EXTENSIONS: usize = 8;
 /// Segments remembered as unacknowledged, in one direction. Reason: they distinguish a repetition
 /// from a late segment; a window has a few hundred.
 pub const UNACKED: usize = 256;
+
+/// Holes, and segments seen again, that are remembered in one direction until it is known whether
+/// they were lost. Reason: a window has few of them.
+pub const LATE: usize = 64;
 
 /// Segments held back after a hole in one direction. Reason: each has a cost beyond its bytes.
 pub const HELD_SEGMENTS: usize = 1024;
@@ -81,6 +85,10 @@ pub const TALLIED: usize = 131_072;
 /// Windows remembered that one end advertised. Reason: what was advertised a round trip ago counts,
 /// and an end that reads slowly advertises seldom.
 pub const EDGES: usize = 64;
+
+/// Servers whose calls are judged apart; the calls to others are judged together. Reason: each
+/// costs up to 1 MB, and captures with more are of proxies or browsers.
+pub const SERVERS: usize = 32;
 
 /// Pairs of a client's address and a server of which it is counted how many connections are busy.
 /// Reason: each costs 3 kB.
@@ -130,8 +138,8 @@ pub const SEALED_REQUEST: usize = 40;
 /// 2, and a record 17 to 24 more.
 pub const SEALED_ANSWER: usize = 20;
 
-/// Bytes of a server's sealed record up to which the first ones may be session tickets, and how many
-/// of them. Reason: servers in use send one or two, of some 250 bytes each.
+/// Bytes of a server's sealed record up to which the first ones may be session tickets, and how
+/// many of them. Reason: servers in use send one or two, of some 250 bytes each.
 pub const TICKET: (usize, usize) = (600, 2);
 
 /// Streams that are open at once on one connection of HTTP/2; beyond it the oldest is dropped.

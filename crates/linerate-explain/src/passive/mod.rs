@@ -36,8 +36,8 @@ pub use file::{CaptureFile, Ending, FileError};
 pub use flow::{MarkCounts, Marks, Tally, Told};
 pub use limits::Limits;
 pub use observation::{
-    Call, Carried, ConnectionSummary, Fault, FaultKind, Handshake, Note, Observation, Packets, Pool, Seen,
-    StreamLimit, Sums, TlsAccess, Traced,
+    Call, Carried, ConnectionSummary, Fault, FaultKind, Handshake, LateSegments, Note, Observation, Packets,
+    Pool, Seen, StreamLimit, Sums, TlsAccess, Traced,
 };
 pub use packet::{LinkType, Packet};
 pub use tls::{KeyLog, KeyLogError};

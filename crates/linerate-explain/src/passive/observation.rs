@@ -13,6 +13,8 @@ pub struct Observation {
     pub packets: Packets,
     /// Marks of the segments of all connections, counted.
     pub marks: MarkCounts,
+    /// Segments that came late, by what became of them.
+    pub late: LateSegments,
     /// Connections and calls, counted.
     pub sums: Sums,
     /// Connections with most to tell, at most [`Limits::listed`](super::Limits::listed).
@@ -31,8 +33,25 @@ pub struct Observation {
     /// Connections that went wrong as such, whatever they carried; at most
     /// [`Limits::listed`](super::Limits::listed).
     pub faults: Vec<Fault>,
+    /// The same of each server, where there are several: figures of calls, what cost them time,
+    /// pools, faults and connections. `None`: the servers beyond
+    /// [`limits::SERVERS`](super::limits::SERVERS).
+    pub servers: Vec<(Option<SocketAddr>, Observation)>,
     /// How the file ended, when it was one.
     pub ending: Option<Ending>,
+}
+
+/// Segments with data that came late, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LateSegments {
+    /// Lost, and sent again.
+    pub lost: u64,
+    /// Taken for lost when they came again: more than `lost`, where the first ones came after all.
+    pub told: u64,
+    /// Overtaken on the way by segments that were sent after them.
+    pub overtaken: u64,
+    /// Sent again though the first had arrived.
+    pub needless: u64,
 }
 
 /// A fault of a connection.
@@ -54,6 +73,13 @@ pub enum FaultKind {
     Died {
         /// The client did.
         from_client: bool,
+    },
+    /// The server ended the connection within a call.
+    Cut {
+        /// By a reset.
+        reset: bool,
+        /// The response had begun.
+        begun: bool,
     },
     /// Segments were lost, and no call came to its end.
     Lossy,
@@ -134,6 +160,8 @@ pub struct Sums {
     pub other: u64,
     /// That ended by a reset.
     pub reset: u64,
+    /// Whose client reset them within a call.
+    pub cut_by_client: u64,
     /// Forgotten early, to hold memory bounded.
     pub evicted: u64,
     /// Requests.
@@ -142,6 +170,8 @@ pub struct Sums {
     pub answers: u64,
     /// Interim (1xx) responses.
     pub interim: u64,
+    /// Messages of whose heads the capture has the beginning alone.
+    pub heads_cut: u64,
     /// Requests of which the capture lacks bytes.
     pub requests_incomplete: u64,
     /// Final responses that were truncated, or whose bytes the capture lacks in part.
@@ -154,6 +184,8 @@ pub struct Sums {
     pub orphans: u64,
     /// Requests sent before the response to the previous one.
     pub pipelined: u64,
+    /// Answered calls that waited behind the response before them.
+    pub queued: u64,
     /// Connections turned into another protocol or a tunnel.
     pub upgrades: u64,
     /// Holes in the streams: bytes the capture does not have.
@@ -315,18 +347,21 @@ pub struct Call {
     pub idle_ns: i64,
     /// From the request's first byte to its last.
     pub send_ns: i64,
-    /// Time behind earlier responses (pipelining).
+    /// Time behind earlier responses (pipelining), less that in which the client's window was full.
     pub queued_ns: i64,
     /// The network's part of the waiting: the round trip to the server.
     pub network_ns: i64,
     /// The server's part of the waiting.
     pub think_ns: i64,
-    /// From the response's first byte to its last.
+    /// From the response's first byte to its last; and what it waited behind earlier ones that the
+    /// client did not read.
     pub receive_ns: i64,
     /// Connecting, sending, waiting and receiving.
     pub total_ns: i64,
     /// Whether the handshake shows the round trip. If not, it is part of the server's time.
     pub rtt_known: bool,
+    /// Its segments that came late, by what became of them.
+    pub late: LateSegments,
     /// The events that cost time in it.
     pub notes: Vec<Note>,
     /// Its segments, as far as kept.

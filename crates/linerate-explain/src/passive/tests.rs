@@ -1,5 +1,7 @@
 //! Conversations written down segment by segment, and the findings about them.
 
+mod late;
+mod parts;
 mod streams;
 
 use std::net::Ipv4Addr;
@@ -32,6 +34,19 @@ impl Wire {
         data: &[u8],
     ) {
         let options: &[u8] = if flags & SYN == 0 { &[] } else { &[2, 4, 5, 180, 1, 3, 3, 7] };
+        self.segment_with(at_us, (from_client, port), flags, numbers, window, (options, data));
+    }
+
+    /// The same with these options.
+    fn segment_with(
+        &mut self,
+        at_us: i64,
+        (from_client, port): (bool, u16),
+        flags: u8,
+        numbers: [u32; 2],
+        window: u16,
+        (options, data): (&[u8], &[u8]),
+    ) {
         let length = (40 + options.len() + data.len()) as u16;
         let ends = [(CLIENT, port), (SERVER, 80)];
         let [from, to] = if from_client { ends } else { [ends[1], ends[0]] };
@@ -211,7 +226,11 @@ fn a_window_that_stays_small_far_away() {
         assert_eq!(ids(&seen).contains(&"client-slow-reader"), slow, "{:#?}", findings::of(&seen));
         if slow {
             let found = findings::of(&seen);
-            assert!(found[0].evidence[0].contains("window shrank to 1536 bytes"), "{:?}", found[0].evidence);
+            assert!(
+                found[0].evidence[0].contains("which admitted 1536 bytes at its smallest"),
+                "{:?}",
+                found[0].evidence
+            );
         }
     }
 }

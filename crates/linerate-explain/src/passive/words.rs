@@ -1,6 +1,7 @@
 //! The observation in plain words: the verdict, the five lines, and the figures to doubt.
 
-use super::findings::{Confidence, Finding};
+use super::cause;
+use super::findings::{Confidence, Finding, is_wide, missing};
 use super::flow::ms;
 use super::{Ending, Observation};
 
@@ -62,14 +63,21 @@ pub fn headline(seen: &Observation, findings: &[Finding]) -> Vec<String> {
         (Verdict::Healthy, _) => {
             lines.push(format!("Nothing in the packets is wrong: {calls} on {connections}; {worst}."));
         }
-        (_, Some(f)) if f.example.is_none() && f.of == s.connections && s.answered == 0 => {
+        (_, Some(f))
+            if f.example.is_none()
+                && (connection_fault(f.id) || f.of == s.connections && s.answered == 0) =>
+        {
             lines.push(format!("{}: {}.", capital(f.title), f.evidence.first().map_or("", String::as_str)));
         }
         (_, Some(f)) => {
             let lost = if f.confidence == Confidence::Possible { "perhaps lost" } else { "lost" };
             lines.push(format!(
-                "Seen in {} of {calls}, {} {lost} each: {}.",
+                "Seen in {} of {}, {} {lost} each: {}.",
                 f.calls,
+                match f.server {
+                    Some(server) => format!("{} to {server}", several(f.of, "call", "calls")),
+                    None => calls.clone(),
+                },
                 ms(f.cost_ns),
                 f.title
             ));
@@ -93,6 +101,11 @@ pub fn headline(seen: &Observation, findings: &[Finding]) -> Vec<String> {
     lines
 }
 
+/// It counts connections, not calls.
+fn connection_fault(id: &str) -> bool {
+    matches!(id, cause::REFUSED | cause::DIED | cause::RESPONSE_CUT)
+}
+
 fn no_calls(seen: &Observation) -> String {
     let (p, s) = (&seen.packets, &seen.sums);
     let why = if p.all == 0 {
@@ -111,15 +124,18 @@ fn no_calls(seen: &Observation) -> String {
     } else if let Some((why, _)) = seen.unread.first().filter(|_| s.requests == 0) {
         format!("HTTP/2 was seen, which cannot be read: {why}")
     } else if s.requests > 0 && s.answers == 0 {
-        format!(
-            "{} but no answer: only one direction was captured, or the server did not answer",
-            several(s.requests, "request was seen", "requests were seen")
-        )
+        let why = match s.one_direction < s.connections {
+            // The server's segments are there.
+            true => "while it was captured the server acknowledged them and did not answer",
+            false => "only one direction was captured",
+        };
+        format!("{} but no answer: {why}", several(s.requests, "request was seen", "requests were seen"))
     } else if s.answers > 0 && s.requests == 0 {
-        format!(
-            "{} but no request: only one direction was captured",
-            several(s.answers, "answer was seen", "answers were seen")
-        )
+        let why = match s.one_direction < s.connections {
+            true => "the capture began behind the requests",
+            false => "only one direction was captured",
+        };
+        format!("{} but no request: {why}", several(s.answers, "answer was seen", "answers were seen"))
     } else if s.requests > 0 {
         "no request's answer came to its end".to_owned()
     } else {
@@ -209,6 +225,16 @@ fn about_packets(seen: &Observation, told: &mut Vec<String>) {
         "IP fragments of TCP were",
         " left out: they are not put together, so their connections have holes",
     );
+    let missing = missing(seen);
+    if is_wide(seen) {
+        say(
+            missing,
+            "packet",
+            "packets",
+            " are missing in the capture (dropped, or acknowledged and not in it): with so many no cause is more than possible; a larger \
+             buffer (tcpdump -B), a snap length (-s 128) or less load beside it captures more",
+        );
+    }
     say(p.malformed, "packet", "packets", " with broken headers");
     say(
         p.backwards,
@@ -277,6 +303,13 @@ fn about_connections(seen: &Observation, told: &mut Vec<String>) {
     let lacks = "the capture lacks packets that arrived";
     let holes = format!(" in the streams: {}", if seen.packets.cut > 0 { cut } else { lacks });
     say(s.holes, "hole", "holes", &holes);
+    say(
+        s.heads_cut,
+        "message",
+        "messages",
+        " whose head is cut off by the snap length: read by its beginning, and taken to end before the next one",
+    );
+    say(s.cut_by_client, one, many, " that the client reset within a call: it did not wait for the end");
     say(s.unanswered, "request", "requests", " without a whole answer in the capture");
     say(s.orphans, "answer", "answers", " to requests that are not in the capture");
     say(s.evicted, "quiet connection", "quiet connections", " summed up early, to hold memory bounded");

@@ -70,6 +70,10 @@ fn counts(seen: &Observation) -> BTreeMap<String, u64> {
         ("pipelined", s.pipelined),
         ("upgrades", s.upgrades),
         ("holes", s.holes),
+        ("heads_cut", s.heads_cut),
+        ("segments_lost", seen.late.lost),
+        ("segments_overtaken", seen.late.overtaken),
+        ("segments_needless", seen.late.needless),
     ]
     .into_iter()
     .map(|(name, n)| (name.to_owned(), n))
@@ -141,6 +145,7 @@ fn cause(f: &Finding) -> schema::Cause {
         proof: "seen".to_owned(),
         calls: f.calls,
         of: f.of,
+        server: f.server.map(|server| server.to_string()),
         experiments: Vec::new(),
         evidence: f.evidence.clone(),
         fixes: f

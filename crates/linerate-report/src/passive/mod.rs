@@ -88,11 +88,12 @@ fn finding_text(out: &mut String, f: &Finding, style: Style) {
         &format!(
             "\n{}",
             style.bold(&format!(
-                "{}: {} a call, {} of {} calls ({sure})",
+                "{}: {} a call, {} of {} calls{} ({sure})",
                 f.id,
                 ms(f.cost_ns, style.unicode),
                 f.calls,
-                f.of
+                f.of,
+                f.server.map_or(String::new(), |server| format!(" to {server}"))
             ))
         ),
     );
@@ -266,6 +267,7 @@ fn pause(call: &Call, before: &Traced, after: &Traced) -> Row {
         Some(cause::SERVER_NAGLE) => "the server's next part waits for the client's ACK",
         Some(cause::CLIENT_NAGLE) => "the client's next part waits for the server's ACK",
         Some(cause::PACKET_LOSS | cause::SYN_LOSS) => "lost: until it is sent again",
+        Some(cause::REORDERING) => "until what was sent before it comes",
         Some(cause::ZERO_WINDOW | cause::CLIENT_SLOW_READER) => "the window is closed",
         Some(cause::H2_FLOW_CONTROL) => "the HTTP/2 window is full",
         Some(cause::H2_HEAD_OF_LINE) => "behind a lost segment of another stream",

@@ -54,11 +54,12 @@ pub fn to_string(watched: &Watched<'_>) -> String {
     for f in findings {
         let _ = write!(
             out,
-            "<section><h2>{} <small>{} a call, {} of {} calls ({})</small></h2><p>{}</p><ul>",
+            "<section><h2>{} <small>{} a call, {} of {} calls{} ({})</small></h2><p>{}</p><ul>",
             escape(f.id),
             ms(f.cost_ns, true),
             f.calls,
             f.of,
+            f.server.map_or(String::new(), |server| format!(" to {server}")),
             sure(f),
             escape(f.title)
         );

@@ -130,6 +130,9 @@ pub struct Cause {
     pub calls: u64,
     /// Of so many.
     pub of: u64,
+    /// The server that it is about; absent where there is one alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// None: packets are only looked at.
     pub experiments: Vec<String>,
     /// The observations that support the cause.

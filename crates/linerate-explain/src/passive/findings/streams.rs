@@ -102,7 +102,8 @@ pub(super) fn limit(seen: &Observation) -> Option<Finding> {
     Some(Finding {
         id: cause::H2_STREAM_LIMIT,
         title: LIMIT,
-        calls: followed,
+        server: None,
+        calls: followed.min(seen.sums.answered),
         of: seen.sums.answered,
         cost_ns,
         all_ns,

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use crate::passive::cause;
 use crate::passive::observation::Note;
 
-use super::pending::{Pending, Times, closed_window, ms, stalled};
+use super::order::Undone;
+use super::pending::{Ended, Kept, Pending, Times, closed_window, ms, stalled};
 use super::record::Shared;
 use super::stall::Stall;
 use super::trace::Trace;
@@ -24,7 +25,7 @@ pub(super) struct Calls {
     answered: u64,
     /// A request was sent before the response to the previous one.
     pipelined: bool,
-    last_end: Option<i64>,
+    last: Option<Ended>,
 }
 
 impl Calls {
@@ -35,7 +36,7 @@ impl Calls {
 
     /// The time at which the last complete response ended.
     pub(super) fn last_end(&self) -> Option<i64> {
-        self.last_end
+        self.last.map(|last| last.at)
     }
 
     /// A call came to its end.
@@ -60,6 +61,11 @@ impl Calls {
         self.pending.is_empty()
     }
 
+    /// A response is being read.
+    pub(super) fn is_answering(&self) -> bool {
+        self.pending.front().is_some_and(|p| p.answer.is_some())
+    }
+
     /// A complete request waits for its response.
     pub(super) fn is_waiting(&self) -> bool {
         self.pending.front().is_some_and(|p| p.end.is_some())
@@ -71,14 +77,13 @@ impl Calls {
     }
 
     /// A request's head. `unseen`: the client has acknowledged bytes of the server that were not
-    /// seen.
+    /// seen. `kept`: by the client's window, before.
     pub(super) fn request(
         &mut self,
         (method, target): (&str, &str),
         expects: bool,
-        begun: i64,
-        now: i64,
-        unseen: bool,
+        (begun, now): (i64, i64),
+        (unseen, kept): (bool, Kept),
         shared: &mut Shared<'_>,
     ) {
         self.requests += 1;
@@ -92,7 +97,8 @@ impl Calls {
             shared.record.sums.unanswered += 1;
         }
         let (method, target) = (method.to_owned(), target.to_owned());
-        self.pending.push_back(Pending { method, target, begun, head: now, expects, ..Pending::default() });
+        let head = Pending { method, target, begun, head: now, expects, kept, ..Pending::default() };
+        self.pending.push_back(head);
     }
 
     /// More of the request came.
@@ -147,9 +153,9 @@ impl Calls {
         }
         let first = self.answered == 0 && self.requests as usize == 1 + self.pending.len();
         self.answered += 1;
-        let mut call = done.measure(now, self.last_end, times, first);
+        let mut call = done.measure(now, self.last, times, first);
         done.notes_into(&mut call, times.handshake.filter(|_| first));
-        self.last_end = Some(now);
+        self.last = Some(Ended { at: now, kept: times.kept });
         trace.spent = true;
         shared.record.call(call, first, shared.limits, |call| trace.give(call, times.client));
     }
@@ -177,6 +183,20 @@ impl Calls {
     pub(super) fn lost_segment(&mut self, now: i64, waited: i64, from_client: bool, fast: bool) {
         if let Some(first) = self.pending.front_mut() {
             first.lost_segment(now, waited, from_client, fast);
+        }
+    }
+
+    /// Segments came behind later ones.
+    pub(super) fn overtaken(&mut self, now: i64, segments: u32, waited: i64, from_client: bool) {
+        if let Some(first) = self.pending.front_mut() {
+            first.overtaken(now, segments, waited, from_client);
+        }
+    }
+
+    /// Segments that seemed to be lost were not.
+    pub(super) fn undo(&mut self, from_client: bool, undone: Undone) {
+        if let Some(first) = self.pending.front_mut() {
+            first.undo(from_client, undone);
         }
     }
 

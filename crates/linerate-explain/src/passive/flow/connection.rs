@@ -10,16 +10,18 @@ use crate::passive::tls::{Access, Out, Session};
 
 use super::calls::Calls;
 use super::http2::{At, Http2};
-use super::pending::{Times, closed_window};
+use super::order::Order;
+use super::pending::{Kept, Times};
 use super::reassembly::{Budget, Caught, Piece, Reassembly};
 use super::record::Shared;
 use super::sealed::{Act, Sealed};
 use super::sequence::{MarkCounts, Marks, Side, analyse, before};
 use super::stall::Watch;
-use super::trace::{Kept, Trace};
+use super::trace::{Kept as KeptSegment, Trace};
 use super::window::Window;
 
 mod content;
+mod events;
 
 /// One direction.
 #[derive(Debug)]
@@ -43,8 +45,16 @@ struct Direction {
     closed_since: Option<i64>,
     /// The window that it advertises.
     window: Window,
+    /// What became of its segments that came late.
+    order: Order,
+    /// Up to where it knew that it may send, when it last sent new data.
+    admitted: Option<u32>,
+    /// How long the other end's window kept it from sending, until now.
+    kept: Kept,
     /// When it last sent new data, or could do so again.
     sent: Option<i64>,
+    /// When the last part of its messages came.
+    heard: i64,
 }
 
 impl Direction {
@@ -63,7 +73,11 @@ impl Direction {
             has_messages: false,
             closed_since: None,
             window: Window::default(),
+            order: Order::default(),
+            admitted: None,
+            kept: Kept::default(),
             sent: None,
+            heard: 0,
         }
     }
 }
@@ -74,6 +88,16 @@ const UNHEARD: u32 = 3;
 /// Time that lost segments take on a connection without a whole call before that is named,
 /// nanoseconds.
 const LOST_NS: i64 = 200_000_000;
+
+/// The end of a connection within a call.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    by_client: bool,
+    /// By a reset.
+    reset: bool,
+    /// A response had begun.
+    begun: bool,
+}
 
 /// Retransmitted segments with data, and the time before each.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,6 +127,8 @@ pub(super) struct Connection {
     reset: bool,
     /// Messages that end now end because their connection does.
     closing: bool,
+    /// A call was cut short.
+    cut: Option<Cut>,
     /// The SYN was answered by a reset.
     refused: bool,
     /// Its losses, within calls and outside of them.
@@ -142,6 +168,7 @@ impl Connection {
             record_began: None,
             reset: false,
             closing: false,
+            cut: None,
             refused: false,
             lost: Lost::default(),
             timed: None,
@@ -226,7 +253,7 @@ impl Connection {
             window: s.window,
             marks,
         };
-        self.trace.push(Kept { dir, traced }, limit);
+        self.trace.push(KeptSegment { dir, traced }, limit);
     }
 
     fn opening(&mut self, dir: usize, s: &Segment<'_>, now: i64, marks: Marks) {
@@ -269,7 +296,8 @@ impl Connection {
             if let Some(h) = self.handshake.as_mut() {
                 h.to_client_ns = Some(to_client);
             }
-            shared.record.opened(to_server.saturating_add(to_client));
+            let server = self.ends[1 - client].addr();
+            shared.record.opened(server, to_server.saturating_add(to_client));
         }
     }
 
@@ -300,74 +328,6 @@ impl Connection {
             self.timed = None;
         } else if s.len > 0 && self.timed.is_none() {
             self.timed = Some((s.seq.wrapping_add(s.len), now));
-        }
-    }
-
-    /// Retransmissions, closed windows and delayed ACKs, with what they cost the call they fall
-    /// into.
-    fn time_losses(
-        &mut self,
-        dir: usize,
-        s: &Segment<'_>,
-        now: i64,
-        since_last: i64,
-        marks: Marks,
-        shared: &mut Shared<'_>,
-    ) {
-        let from_client = dir == self.client;
-        // A retransmission into a closed window probes it; the rule of the window reports that
-        // time.
-        let closed = self.directions[1 - dir].closed_since.is_some();
-        let lost =
-            marks.has(Marks::RESENT) && !marks.has(Marks::SPURIOUS_RETRANSMISSION) && s.len > 0 && !closed;
-        if lost {
-            self.lost.segments += 1;
-            self.lost.cost_ns = self.lost.cost_ns.saturating_add(since_last.max(0));
-        }
-        if lost {
-            let fast = marks.has(Marks::FAST_RETRANSMISSION);
-            self.lost_segment(dir, s, now, (since_last.max(0), fast), shared);
-        }
-        let me = &mut self.directions[dir];
-        if marks.has(Marks::ZERO_WINDOW) {
-            me.closed_since.get_or_insert(now);
-        } else if s.window > 0
-            && !s.has(flag::RST)
-            && let Some(since) = me.closed_since.take()
-        {
-            match &mut self.http2 {
-                Some(http2) => http2.closed_window(&closed_window(since, now - since, from_client)),
-                None => self.calls.closed_window(since, now - since, from_client),
-            }
-            // The time that the other end has waited until now counts.
-            self.directions[1 - dir].sent = Some(now);
-        }
-        let h = self.handshake.unwrap_or_default();
-        let (to_server, to_client) = (h.to_server_ns.unwrap_or(0), h.to_client_ns.unwrap_or(0));
-        let (to_sender, to_peer) = if from_client { (to_client, to_server) } else { (to_server, to_client) };
-        let me = &mut self.directions[dir];
-        me.window.advertised(s, now, me.side.scale, to_peer);
-        let all = s.has(flag::ACK) && self.directions[1 - dir].side.next == Some(s.ack);
-        self.directions[1 - dir].watch.peer(s, now, all);
-        let fresh = s.len > 0 && !marks.has(Marks::RESENT) && !marks.has(Marks::OUT_OF_ORDER);
-        if !fresh {
-            return;
-        }
-        let (end, mss) = (s.seq.wrapping_add(s.len), self.directions[dir].watch.mss);
-        let waited = self.directions[dir].sent.replace(now).map_or(0, |sent| now - sent);
-        let peer = &self.directions[1 - dir];
-        if peer.closed_since.is_none()
-            && let Some(size) = peer.window.filled(end, now, to_sender, mss)
-        {
-            match &mut self.http2 {
-                Some(http2) => http2.small_window(dir, now - waited, waited, size),
-                None => self.calls.small_window(now - waited, waited, size, !from_client),
-            }
-        }
-        let me = &mut self.directions[dir];
-        let stall = me.watch.data(s, now, to_sender, to_peer);
-        if let Some(stall) = stall {
-            self.stalled(dir, stall, from_client);
         }
     }
 
@@ -473,7 +433,8 @@ impl Connection {
                     }
                     let server = self.ends[1 - self.client].addr().to_string();
                     let target = name.unwrap_or(&server);
-                    self.calls.request(("TLS", target), false, begun, begun, false, shared);
+                    let kept = self.directions[1 - self.client].kept;
+                    self.calls.request(("TLS", target), false, (begun, begun), (false, kept), shared);
                     shared.record.sums.timed += 1;
                 }
                 Act::Answer { asked, begun } => {
@@ -495,6 +456,11 @@ impl Connection {
             Piece::Hole(n) => {
                 let event = self.directions[dir].messages.hole(n, shared.budget);
                 event.into_iter().for_each(|e| self.event(dir, e, now, shared));
+                // A message without a body ends with its head, of which the rest is cut off.
+                while let Some(event) = self.directions[dir].messages.next(&mut &[][..], false, shared.budget)
+                {
+                    self.event(dir, event, now, shared);
+                }
             }
             Piece::Data(mut data) => {
                 if dir == self.client && self.directions[dir].messages.in_message() {
@@ -507,6 +473,7 @@ impl Connection {
                 }
             }
         }
+        self.directions[dir].heard = now;
     }
 
     fn event(&mut self, dir: usize, event: Event, now: i64, shared: &mut Shared<'_>) {
@@ -532,28 +499,18 @@ impl Connection {
     fn happens(&mut self, dir: usize, event: Event, now: i64, shared: &mut Shared<'_>) {
         match event {
             Event::Begin => {
+                // The other end has said all that it had to say before.
+                if let Some(left) = self.directions[1 - dir].messages.leave() {
+                    self.event(1 - dir, left, now, shared);
+                }
                 self.directions[dir].begun = self.record_began.unwrap_or(now);
                 if self.calls.is_idle() && self.trace.spent {
                     self.trace.restart();
                 }
             }
             Event::Head(head) => self.head(dir, &head, now, shared),
-            Event::End { cut, holed } if dir == self.client => {
-                shared.record.sums.requests_incomplete += u64::from(cut || holed);
-                self.calls.request_end(now, cut);
-            }
-            Event::End { cut, holed } => {
-                shared.record.sums.answers_incomplete +=
-                    u64::from((cut || holed) && !self.calls.in_interim());
-                let server = self.ends[1 - self.client].addr();
-                let times = Times { rtt_bound: shared.record.rtt_bound(server), ..self.times() };
-                if let Some(last) =
-                    self.directions[dir].sent.filter(|_| self.closing && self.fins[dir] && !cut)
-                {
-                    self.calls.closed_late(last, now - last);
-                }
-                self.calls.answer_end(now, cut, &times, &mut self.trace, shared);
-            }
+            Event::End { cut, holed } => self.message_ended(dir, (cut, holed), now, shared),
+            Event::Left => self.message_ended(dir, (false, true), self.directions[dir].heard, shared),
             Event::Foreign(kind) => {
                 if !matches!(self.carried, Carried::Http | Carried::Http2) {
                     self.carried = match kind {
@@ -578,7 +535,26 @@ impl Connection {
         }
     }
 
+    fn message_ended(&mut self, dir: usize, (cut, holed): (bool, bool), now: i64, shared: &mut Shared<'_>) {
+        if dir == self.client {
+            shared.record.sums.requests_incomplete += u64::from(cut || holed);
+            self.calls.request_end(now, cut);
+            return;
+        }
+        shared.record.sums.answers_incomplete += u64::from((cut || holed) && !self.calls.in_interim());
+        if cut && self.closing && self.fins[dir] && !self.reset {
+            self.cut.get_or_insert(Cut { by_client: false, reset: false, begun: true });
+        }
+        let server = self.ends[1 - self.client].addr();
+        let times = Times { rtt_bound: shared.record.rtt_bound(server), ..self.times() };
+        if let Some(last) = self.directions[dir].sent.filter(|_| self.closing && self.fins[dir] && !cut) {
+            self.calls.closed_late(last, now - last);
+        }
+        self.calls.answer_end(now, cut, &times, &mut self.trace, shared);
+    }
+
     fn head(&mut self, dir: usize, head: &Head, now: i64, shared: &mut Shared<'_>) {
+        shared.record.sums.heads_cut += u64::from(head.cut);
         self.carried = Carried::Http;
         self.directions[dir].has_messages = true;
         let begun = self.directions[dir].begun;
@@ -591,7 +567,8 @@ impl Connection {
                 // The client has acknowledged bytes that the capture lacks: the previous response
                 // may be among them.
                 let unseen = self.directions[1 - dir].bytes.lacks_acked();
-                self.calls.request((method, target), head.expects, begun, now, unseen, shared);
+                let kept = self.directions[1 - dir].kept;
+                self.calls.request((method, target), head.expects, (begun, now), (unseen, kept), shared);
                 head.request_body()
             }
             Line::Status(status) => {
@@ -619,12 +596,17 @@ impl Connection {
             ends: (self.ends[self.client].addr(), self.ends[1 - self.client].addr()),
             handshake: self.handshake,
             rtt_bound: None,
+            kept: self.directions[1 - self.client].kept,
         }
     }
 
     fn ending(&mut self, dir: usize, s: &Segment<'_>, now: i64, shared: &mut Shared<'_>) {
         if s.has(flag::RST) {
             self.reset = true;
+            if self.carried == Carried::Http && !self.calls.is_idle() {
+                let begun = self.calls.is_answering();
+                self.cut.get_or_insert(Cut { by_client: dir == self.client, reset: true, begun });
+            }
             self.close(0, now, shared);
             self.close(1, now, shared);
         } else if s.has(flag::FIN) {
@@ -689,6 +671,7 @@ impl Connection {
         sums.opened += u64::from(self.handshake.is_some_and(|h| h.whole_ns.is_some()));
         sums.not_opened += u64::from(self.handshake.is_some_and(|h| h.whole_ns.is_none()));
         sums.reset += u64::from(self.reset);
+        sums.cut_by_client += u64::from(self.cut.is_some_and(|cut| cut.by_client));
         match self.carried {
             Carried::Nothing => {}
             Carried::Http => sums.http += 1,
@@ -716,6 +699,9 @@ impl Connection {
             if h.to_server_ns.is_none() && self.directions[1 - self.client].segments == 0 && only_syns {
                 return fault(FaultKind::NotOpened { syns: h.syns }, lasted);
             }
+        }
+        if let Some(cut) = self.cut.filter(|cut| !cut.by_client) {
+            return fault(FaultKind::Cut { reset: cut.reset, begun: cut.begun }, lasted);
         }
         let closed = self.directions.iter().position(|d| d.closed_since.is_some_and(|at| self.last_ns > at));
         if let Some(dir) = closed.filter(|_| !self.reset && self.fins == [false; 2]) {

@@ -1,6 +1,7 @@
 //! Packets that were captured twice: a packet passes two captured interfaces, or a mirrored port
-//! sees it in both directions, or it is seen inside and outside of a tunnel. Both copies have the same IP identification and segment within a
-//! millisecond. The second copy is not a retransmission.
+//! sees it in both directions, or it is seen inside and outside of a tunnel. Both copies have the
+//! same IP identification and segment within a millisecond. The second copy is not a
+//! retransmission.
 
 use std::collections::VecDeque;
 

@@ -4,8 +4,10 @@ mod admission;
 mod calls;
 mod connection;
 mod demand;
+mod figures;
 mod http2;
 mod lately;
+mod order;
 mod pending;
 mod reassembly;
 mod record;
@@ -153,6 +155,6 @@ impl Flows {
             };
             connection.finish(&mut shared);
         }
-        self.record.into_observation()
+        self.record.into_observation(&self.limits)
     }
 }

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 
 use crate::passive::cause;
 use crate::passive::limits::NOTES;
-use crate::passive::observation::{Call, Handshake, Note};
+use crate::passive::observation::{Call, Handshake, LateSegments, Note};
 
+use super::order::Undone;
 use super::stall::Stall;
 
 /// Facts about the connection that a call needs.
@@ -19,6 +20,30 @@ pub(super) struct Times {
     /// The shortest time until the server acknowledged data, as an upper bound of the round trip.
     /// Used if no handshake was captured.
     pub(super) rtt_bound: Option<i64>,
+    /// How long the client's window had kept the server from sending, until now.
+    pub(super) kept: Kept,
+}
+
+/// How long the window of one end kept the other one from sending.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Kept {
+    all: i64,
+    /// Of it, because what had come was not read.
+    unread: i64,
+}
+
+impl Kept {
+    pub(super) fn add(&mut self, time: i64, unread: bool) {
+        self.all = self.all.saturating_add(time.max(0));
+        self.unread = self.unread.saturating_add(if unread { time.max(0) } else { 0 });
+    }
+}
+
+/// When a response ended, and what the client's window had kept back by then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) at: i64,
+    pub(super) kept: Kept,
 }
 
 /// A request whose response is not complete yet.
@@ -35,13 +60,21 @@ pub(super) struct Pending {
     pub(super) interim: Option<i64>,
     /// The response's status and first byte.
     pub(super) answer: Option<(u16, i64)>,
+    /// How long the client's window had kept the server from sending, before it.
+    pub(super) kept: Kept,
+    /// How long it waited behind responses that the client did not read.
+    pub(super) unread: i64,
     pub(super) losses: [Loss; 2],
+    /// Segments that were taken for lost.
+    pub(super) told: u64,
+    /// Segments that others had overtaken.
+    pub(super) overtaken: [Loss; 2],
     /// Segments that had to wait for room in a window that was small: the server's, the client's.
     pub(super) small: [Small; 2],
     pub(super) notes: Vec<Note>,
 }
 
-/// Retransmitted segments of one direction.
+/// Segments of one direction that came late.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Loss {
     segments: u32,
@@ -50,7 +83,17 @@ pub(super) struct Loss {
     cost: i64,
 }
 
-/// A window that was smaller than half its size, and full.
+impl Loss {
+    fn add(&mut self, now: i64, segments: u32, waited: i64) {
+        if self.segments == 0 {
+            self.first = now - waited;
+        }
+        self.segments += segments;
+        self.cost = self.cost.saturating_add(waited);
+    }
+}
+
+/// A window that was full, and whose receiver did not read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Small {
     segments: u32,
@@ -61,14 +104,17 @@ pub(super) struct Small {
 
 impl Pending {
     /// The parts of a call whose response ended now.
-    /// `last_end`: when the response before it on the connection ended. `first`: it is the first
-    /// call of the connection.
-    pub(super) fn measure(&self, now: i64, last_end: Option<i64>, times: &Times, first: bool) -> Call {
+    /// `last`: the response before it on the connection. `first`: it is the first call of the
+    /// connection.
+    pub(super) fn measure(&mut self, now: i64, last: Option<Ended>, times: &Times, first: bool) -> Call {
         let (status, answered) = self.answer.unwrap_or((0, now));
         // The response came before the request was complete, so there was no wait.
         let sent = self.end.unwrap_or(answered).min(answered);
-        let queued = last_end.map_or(0, |last| (last - sent).clamp(0, answered - sent));
-        let waited = (answered - sent - queued).max(0);
+        let behind = last.map_or(0, |last| (last.at - sent).clamp(0, answered - sent));
+        let waited = (answered - sent - behind).max(0);
+        // What it waited for because the client did not read is no queue.
+        let kept = last.map_or(0, |last| (last.kept.all - self.kept.all).clamp(0, behind));
+        self.unread = last.map_or(0, |last| (last.kept.unread - self.kept.unread).clamp(0, kept));
         let to_server = times.handshake.and_then(|h| h.to_server_ns);
         let network = to_server.or(times.rtt_bound).unwrap_or(0).clamp(0, waited);
         let opening = times.handshake.filter(|_| first);
@@ -84,10 +130,10 @@ impl Pending {
             connect_ns: connect,
             idle_ns: (self.begun - start - connect).max(0),
             send_ns: (sent - self.begun).max(0),
-            queued_ns: queued,
+            queued_ns: behind - kept,
             network_ns: network,
             think_ns: waited - network,
-            receive_ns: (now - answered).max(0),
+            receive_ns: (now - answered).max(0).saturating_add(kept),
             total_ns: connect.saturating_add((now - self.begun).max(0)),
             rtt_known: to_server.is_some(),
             ..Call::default()
@@ -97,12 +143,25 @@ impl Pending {
     /// A segment was retransmitted, after a pause of `waited`.
     pub(super) fn lost_segment(&mut self, now: i64, waited: i64, from_client: bool, fast: bool) {
         let loss = &mut self.losses[usize::from(!from_client)];
-        if loss.segments == 0 {
-            loss.first = now - waited;
-        }
-        loss.segments += 1;
         loss.fast += u32::from(fast);
-        loss.cost = loss.cost.saturating_add(waited);
+        loss.add(now, 1, waited);
+        self.told += 1;
+    }
+
+    /// Segments came later than others that were sent after them, which waited for so long.
+    pub(super) fn overtaken(&mut self, now: i64, segments: u32, waited: i64, from_client: bool) {
+        self.overtaken[usize::from(!from_client)].add(now, segments, waited);
+    }
+
+    /// Segments that seemed to be lost were not.
+    pub(super) fn undo(&mut self, from_client: bool, undone: Undone) {
+        if undone.at < self.begun {
+            return;
+        }
+        let loss = &mut self.losses[usize::from(!from_client)];
+        loss.segments = loss.segments.saturating_sub(undone.segments);
+        loss.fast = loss.fast.min(loss.segments);
+        loss.cost = if loss.segments == 0 { 0 } else { (loss.cost - undone.told).max(0) };
     }
 
     /// A segment had waited for room in the window of one end, which was open for `size` bytes.
@@ -137,31 +196,30 @@ impl Pending {
         {
             if small.segments > 0 {
                 let text = format!(
-                    "the {who}'s window shrank to {} bytes, and {} segments of the {what} waited {} for room in it: it was not read as \
-                     fast as it came",
-                    small.least,
+                    "{} segments of the {what} waited {} for room in the {who}'s window, which admitted {} bytes at its smallest: it was not \
+                     read as fast as it came",
                     small.segments,
-                    ms(small.cost)
+                    ms(small.cost),
+                    small.least
                 );
                 notes.push(Note { id, at_ns: small.first, cost_ns: small.cost, text });
             }
         }
-        for (loss, (who, what)) in self.losses.iter().zip([("client", "request"), ("server", "answer")]) {
-            if loss.segments == 0 {
-                continue;
-            }
-            let (n, s) = (loss.segments, if loss.segments == 1 { "" } else { "s" });
-            let quick = if loss.fast > 0 {
-                format!(", {} of them after duplicate ACKs", loss.fast)
-            } else {
-                String::new()
-            };
+        if self.unread > 0 {
             let text = format!(
-                "{n} segment{s} of the {what} had to be sent again{quick}; the {who} waited {} for that",
-                ms(loss.cost)
+                "it waited {} behind earlier answers, while the client's window was full: it did not read them as fast as they came",
+                ms(self.unread)
             );
-            notes.push(Note { id: cause::PACKET_LOSS, at_ns: loss.first, cost_ns: loss.cost, text });
+            notes.push(Note { id: cause::CLIENT_SLOW_READER, at_ns: self.head, cost_ns: self.unread, text });
         }
+        let all = |sides: &[Loss; 2]| sides.iter().map(|side| u64::from(side.segments)).sum();
+        call.late = LateSegments {
+            lost: all(&self.losses),
+            told: self.told,
+            overtaken: all(&self.overtaken),
+            needless: self.told.saturating_sub(all(&self.losses)),
+        };
+        notes.extend(self.late_notes());
         if let Some(body) = self.body.filter(|_| self.expects) {
             let waited = body - self.head;
             let got = self.interim.is_some_and(|at| at <= body);
@@ -177,6 +235,41 @@ impl Pending {
         notes.sort_by_key(|n| n.at_ns);
         call.notes = notes;
     }
+}
+
+impl Pending {
+    /// What segments that came late had cost.
+    fn late_notes(&self) -> Vec<Note> {
+        let mut notes = Vec::new();
+        let sides = [("client", "request"), ("server", "answer")];
+        for (loss, (who, what)) in self.losses.iter().zip(sides).filter(|(loss, _)| loss.segments > 0) {
+            let (n, s) = (loss.segments, if loss.segments == 1 { "" } else { "s" });
+            let quick = match loss.fast {
+                0 => String::new(),
+                fast => format!(", {fast} of them after duplicate ACKs"),
+            };
+            let text = format!(
+                "{n} segment{s} of the {what} had to be sent again{quick}; the {who} waited {} for that, or what came behind",
+                ms(loss.cost)
+            );
+            notes.push(Note { id: cause::PACKET_LOSS, at_ns: loss.first, cost_ns: loss.cost, text });
+        }
+        for (late, (_, what)) in self.overtaken.iter().zip(sides).filter(|(late, _)| late.segments > 0) {
+            notes.push(overtaken(late.segments, late.first, late.cost, what));
+        }
+        notes
+    }
+}
+
+/// Segments were overtaken, and what came before them waited.
+pub(super) fn overtaken(segments: u32, at_ns: i64, cost_ns: i64, what: &str) -> Note {
+    let text = format!(
+        "{segments} segment{} of the {what} came behind later ones, which had to wait for {}: not lost, since what was sent again is newer \
+         and takes a round trip",
+        if segments == 1 { "" } else { "s" },
+        ms(cost_ns)
+    );
+    Note { id: cause::REORDERING, at_ns, cost_ns, text }
 }
 
 /// The window of one end was closed for `cost`.
@@ -199,11 +292,18 @@ pub(super) fn stalled(stall: Stall, from_client: bool) -> Note {
     } else {
         (cause::SERVER_NAGLE, "server", "client", "answer")
     };
-    let text = format!(
-        "the {who} sent part of its {what}, then nothing until the {peer}'s ACK came {} later; the rest followed {} after that ACK",
-        ms(stall.ack_after),
-        ms(stall.data_after)
-    );
+    let text = match stall.delayed {
+        true => format!(
+            "the {who} sent part of its {what}, then nothing until the {peer}'s ACK came {} later; the rest followed {} after that ACK",
+            ms(stall.ack_after),
+            ms(stall.data_after)
+        ),
+        false => format!(
+            "the {who} sent part of its {what}, then nothing for exactly the round trip until the {peer}'s ACK of it had come, which was not \
+             late: the rest followed {} after the first part",
+            ms(stall.ack_after.saturating_add(stall.data_after))
+        ),
+    };
     Note { id, at_ns: stall.from, cost_ns: stall.ack_after.saturating_add(stall.data_after), text }
 }
 

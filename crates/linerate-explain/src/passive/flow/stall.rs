@@ -29,6 +29,11 @@ const DELAYED_NS: i64 = 15_000_000;
 /// happens to be ready as late as the ACK rarely hits it.
 const AT_ONCE_NS: i64 = 500_000;
 
+/// A pause of exactly a round trip after an ACK that was not late: that much it may differ.
+const EXACTLY_NS: i64 = 500_000;
+/// Round trips shorter than this cost little, and are met by chance.
+const FAR_NS: i64 = 5_000_000;
+
 /// Bytes of data that a full segment has at least (RFC 9293, section 3.7.1).
 const LEAST_FULL: u32 = 536;
 /// Bytes that TCP options may take of a full segment.
@@ -43,6 +48,8 @@ pub(super) struct Stall {
     pub(super) ack_after: i64,
     /// From the ACK to the data that had waited.
     pub(super) data_after: i64,
+    /// The ACK was late, beyond its way.
+    pub(super) delayed: bool,
 }
 
 impl Watch {
@@ -59,7 +66,9 @@ impl Watch {
             from: sent,
             ack_after: acked - sent,
             data_after: now - acked,
+            delayed: acked - sent >= DELAYED_NS + to_peer_ns,
         });
+        let last = self.last;
         // A full segment is never held back. One that was followed by another before anything came
         // back is full, whatever the handshake said, if its size came again. A small one ends a
         // burst, however often it comes.
@@ -77,12 +86,26 @@ impl Watch {
         let full = [self.mss.map(u32::from), again.map(|(size, _)| size)].into_iter().flatten().min();
         // Without a handshake in the capture even that may be one.
         let full = full.unwrap_or(LEAST_FULL);
-        let small = s.len < full.saturating_sub(OPTIONS);
+        let least = full.saturating_sub(OPTIONS);
+        // What leaves exactly when an ACK that was not late reaches its sender had waited for it as
+        // well: for a round trip. Behind a full segment that is a congestion window.
+        let exactly = to_sender_ns.saturating_add(to_peer_ns) >= FAR_NS && last < least;
         found.filter(|stall| {
-            small
-                && stall.ack_after >= DELAYED_NS + to_peer_ns
-                && stall.data_after >= 0
-                && stall.data_after <= to_sender_ns + to_sender_ns / 4 + AT_ONCE_NS
+            let slack = match stall.delayed {
+                true => to_sender_ns / 4 + AT_ONCE_NS,
+                false => EXACTLY_NS,
+            };
+            s.len < least
+                && stall.data_after <= to_sender_ns + slack
+                // Sooner than the ACK can have reached its sender, it was not waiting for it.
+                && match stall.delayed {
+                    true => stall.data_after >= (to_sender_ns - slack).max(0),
+                    false => {
+                        exactly
+                            && stall.data_after >= to_sender_ns - slack
+                            && stall.ack_after >= to_peer_ns - slack
+                    }
+                }
         })
     }
 

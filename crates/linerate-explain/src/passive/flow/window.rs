@@ -52,6 +52,27 @@ impl Window {
         self.edges.push_back(edge);
     }
 
+    /// Up to where the other end knows that it may send.
+    pub(super) fn known(&self, now: i64, to_sender_ns: i64) -> Option<u32> {
+        self.edges.iter().rev().find(|e| e.at <= now - to_sender_ns).map(|e| e.end)
+    }
+
+    /// Up to where this end lets the other one send.
+    pub(super) fn admits(&self) -> Option<u32> {
+        self.edges.back().map(|e| e.end)
+    }
+
+    /// Its size now.
+    pub(super) fn size(&self) -> Option<u32> {
+        self.edges.back().map(|e| e.size)
+    }
+
+    /// Data up to `end` did not fit into what was `admitted` before: when it was admitted.
+    pub(super) fn room_since(&self, admitted: u32, end: u32) -> Option<i64> {
+        let edge = self.edges.iter().find(|e| !before(e.end, end))?;
+        before(admitted, end).then_some(edge.at)
+    }
+
     /// The other end's data up to `end` fills what had been advertised when it was sent, and that
     /// was less than half of the largest window: the buffer was mostly full of what was not read.
     /// The window's size then.

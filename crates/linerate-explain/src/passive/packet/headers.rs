@@ -266,7 +266,8 @@ fn gre(data: &[u8]) -> Result<Layer<'_>, Skip> {
 fn udp(data: &[u8]) -> Result<Layer<'_>, Skip> {
     let rest = after(data, 8)?;
     match be16(data, 2)? {
-        // VXLAN (RFC 7348), and the port that Linux used before. The flag says that it has a number.
+        // VXLAN (RFC 7348), and the port that Linux used before. The flag says that it has a
+        // number.
         4789 | 8472 if rest.first().is_some_and(|flags| flags & 8 != 0) => {
             Ok(Layer::Ethernet(after(rest, 8)?))
         }

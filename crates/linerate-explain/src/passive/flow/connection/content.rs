@@ -6,7 +6,7 @@ use crate::passive::packet::Segment;
 
 use super::Connection;
 use crate::passive::flow::http2::{At, Http2};
-use crate::passive::flow::pending::stalled;
+use crate::passive::flow::pending::{overtaken, stalled};
 use crate::passive::flow::reassembly::Piece;
 use crate::passive::flow::record::Shared;
 use crate::passive::flow::sequence::before;
@@ -49,7 +49,8 @@ impl Connection {
                 }
                 Sniffed::Preface => self.turn_to_http2(dir, None, now, shared),
                 Sniffed::Settings => {
-                    // They may come again: a connection whose opening was not captured may be older.
+                    // They may come again: a connection whose opening was not captured may be
+                    // older.
                     let is_new = self.handshake.is_some() || self.record_began.is_some();
                     self.turn_to_http2(1 - dir, (!is_new).then_some(dir), now, shared);
                 }
@@ -112,6 +113,18 @@ impl Connection {
         let around = self.around(now, shared);
         http2.lost_segment(dir, (s.seq, end), was_there, (waited, fast), &around);
         self.http2 = Some(http2);
+    }
+
+    /// Segments came behind later ones, which waited for them.
+    pub(super) fn overtaken(&mut self, dir: usize, now: i64, segments: u32, waited: i64) {
+        let from_client = dir == self.client;
+        match &mut self.http2 {
+            None => self.calls.overtaken(now, segments, waited, from_client),
+            Some(http2) => {
+                let what = if from_client { "request" } else { "answer" };
+                http2.stalled(dir, overtaken(segments, now - waited, waited, what));
+            }
+        }
     }
 
     /// A segment seems to have been held back until an ACK came.

@@ -1,0 +1,145 @@
+//! Findings about connections as such.
+
+use super::super::cause;
+use super::super::flow::ms;
+use super::super::observation::{Fault, FaultKind, Observation};
+use super::{Confidence, Finding, Fixes, KNOWN, made};
+
+pub(super) const CUT: &str = "answers were cut short, or none came: the server ended their connections";
+/// Connections on which that is no chance; of fewer, more than one in as many.
+const CUTS: u64 = 10;
+
+pub(super) const CUT_FIXES: Fixes = &[
+    (
+        "the server",
+        "what it logged then: a worker that crashed or was killed (out of memory, its supervisor's time-out), a limit on the answer's time or \
+         size, a Content-Length that is larger than the content",
+    ),
+    (
+        "proxies, balancers, firewalls",
+        "their time-outs and limits; a reset whose TTL differs from that of the server's other packets is theirs",
+    ),
+];
+
+/// How calls ended, in words.
+fn how_cut(all: &[&Fault]) -> String {
+    let count = |is: fn(bool, bool) -> bool| {
+        all.iter().filter(|f| matches!(f.kind, FaultKind::Cut { reset, begun } if is(reset, begun))).count()
+    };
+    let kinds = [
+        (count(|reset, begun| reset && begun), "by a reset within the answer"),
+        (count(|reset, begun| reset && !begun), "by a reset before its first byte"),
+        (count(|reset, _| !reset), "closed (FIN) before the end that its head announced"),
+    ];
+    kinds.iter().filter(|(n, _)| *n > 0).map(|(n, how)| format!("; {n} {how}")).collect()
+}
+
+/// The faults, the cause's id, and its description.
+type FaultRow = (fn(FaultKind) -> bool, &'static str, &'static str);
+
+/// Connections that never opened, died, or closed their window for good.
+pub(super) fn from_faults(seen: &Observation) -> Vec<Finding> {
+    let kinds: [FaultRow; 7] = [
+        (
+            |k| matches!(k, FaultKind::NotOpened { .. }),
+            cause::SYN_LOSS,
+            "connections were asked for and never opened: no SYN got an answer",
+        ),
+        (|k| k == FaultKind::Refused, cause::REFUSED, "connections were refused: nobody listens there"),
+        (
+            |k| k == FaultKind::WindowClosed { of_client: false },
+            cause::ZERO_WINDOW,
+            "the server's window closed, and never opened again: it stopped reading",
+        ),
+        (
+            |k| k == FaultKind::WindowClosed { of_client: true },
+            cause::CLIENT_SLOW_READER,
+            "the client's window closed, and never opened again: it stopped reading",
+        ),
+        (
+            |k| matches!(k, FaultKind::Died { .. }),
+            cause::DIED,
+            "connections died: one end sent the same again and again and heard nothing any more",
+        ),
+        (|k| matches!(k, FaultKind::Cut { .. }), cause::RESPONSE_CUT, CUT),
+        (|k| k == FaultKind::Lossy, cause::PACKET_LOSS, "segments were lost and had to be sent again"),
+    ];
+    // One refused beside others that were not is what a client does that tries ::1 before
+    // 127.0.0.1.
+    let matters = |f: &Finding| match f.id {
+        cause::REFUSED => 2 * f.calls > f.of,
+        cause::RESPONSE_CUT => f.calls >= CUTS || CUTS * f.calls > f.of,
+        _ => true,
+    };
+    kinds.iter().filter_map(|(is, id, title)| of_kind(seen, *is, id, title)).filter(matters).collect()
+}
+
+fn of_kind(
+    seen: &Observation,
+    is: fn(FaultKind) -> bool,
+    id: &'static str,
+    title: &'static str,
+) -> Option<Finding> {
+    let all: Vec<&Fault> = seen.faults.iter().filter(|f| is(f.kind)).collect();
+    let first = all.first()?;
+    // A single SYN at the end of a capture may get its reply later: the cause needs a retransmitted
+    // one, or several.
+    let once = all.iter().all(|f| matches!(f.kind, FaultKind::NotOpened { syns: 0..=1 }));
+    if once && all.len() < 3 {
+        return None;
+    }
+    let mut costs: Vec<i64> = all.iter().map(|f| f.cost_ns).collect();
+    costs.sort_unstable();
+    let (client, server) = first.ends;
+    let syns: u32 =
+        all.iter().map(|f| if let FaultKind::NotOpened { syns } = f.kind { syns } else { 0 }).sum();
+    let segments: u64 = all.iter().map(|f| f.segments).sum();
+    let mut words = format!(
+        "{} of {} connections, {client} to {server} first; the longest for {}",
+        all.len(),
+        seen.sums.connections,
+        ms(*costs.last()?)
+    );
+    if syns > 0 {
+        words.push_str(&format!("; {syns} SYNs got no answer"));
+    }
+    if segments > 0 {
+        words.push_str(&format!("; {segments} segments were sent again"));
+    }
+    words.push_str(&how_cut(&all));
+    let known = KNOWN.iter().find(|k| k.id == id);
+    Some(Finding {
+        id,
+        title,
+        server: None,
+        calls: all.len() as u64,
+        of: seen.sums.connections,
+        cost_ns: costs[costs.len() / 2],
+        all_ns: costs.iter().fold(0, |sum: i64, c| sum.saturating_add(*c)),
+        // One or two SYNs without a reply at the capture's end may get it later.
+        confidence: if matches!(first.kind, FaultKind::NotOpened { .. }) && syns < 3 {
+            Confidence::Possible
+        } else {
+            Confidence::Likely
+        },
+        evidence: vec![words],
+        fixes: made(if id == cause::RESPONSE_CUT {
+            CUT_FIXES
+        } else {
+            known.map_or(FAULT_FIXES, |k| k.fixes)
+        }),
+        verify: "capture again after the change: the connections open, and end with a FIN".to_owned(),
+        example: None,
+    })
+}
+
+pub(super) const FAULT_FIXES: Fixes = &[
+    (
+        "the server",
+        "is it running, does it listen on that address and port (ss -ltn), does a firewall reset?",
+    ),
+    (
+        "the network",
+        "a path or a NAT entry that went away: keep-alive (SO_KEEPALIVE) shorter than its time-out",
+    ),
+];

@@ -1,0 +1,237 @@
+//! Several servers in a capture, windows that are full, calls that are cut.
+
+use super::*;
+use crate::passive::findings::Confidence;
+
+const ALONE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
+
+/// The two parts of a response; the second one leaves when the ACK of the first has come, which was
+/// not late, or `after_us` the first.
+fn halves(calls: u32, after_us: i64) -> Observation {
+    let mut wire = Wire::new();
+    wire.opens(0, 40_000, 40_000);
+    for n in 0..calls {
+        let at = 1_000_000 * (1 + i64::from(n));
+        wire.asks(at, 40_000, n);
+        let q = 1_000 + (n + 1) * REQUEST.len() as u32;
+        let seq = 5_000 + n * ANSWER.len() as u32;
+        wire.segment(at + 40_100, (false, 40_000), PSH | ACK, [seq, q], 509, ALONE);
+        let next = seq + ALONE.len() as u32;
+        wire.segment(at + 40_110, (true, 40_000), ACK, [q, next], 502, b"");
+        wire.segment(at + 40_100 + after_us, (false, 40_000), PSH | ACK, [next, q], 509, b"ok");
+    }
+    wire.finish()
+}
+
+/// Nagle's algorithm without a delayed ACK costs a round trip. A server that takes as long, to half
+/// a millisecond, looks the same; one that takes a little longer does not.
+#[test]
+fn a_second_part_that_waits_for_an_ack_that_is_not_late() {
+    let seen = halves(12, 40_150);
+    let found = findings::of(&seen);
+    assert_eq!((found[0].id, found[0].calls), ("server-nagle-delayed-ack", 12), "{found:#?}");
+    assert!(found[0].evidence[0].contains("which was not late"), "{:?}", found[0].evidence);
+    for after_us in [20_000, 39_000, 41_200, 60_000] {
+        let ids = ids(&halves(12, after_us));
+        assert!(!ids.contains(&"server-nagle-delayed-ack"), "{after_us}: {ids:?}");
+    }
+}
+
+/// Wire knows one server; another one is this one at another port.
+fn to_port(seen: &mut Wire, port: u16, calls: u32, think_us: i64, server: u16) {
+    let send = |wire: &mut Wire, at: i64, from_client: bool, flags: u8, numbers: [u32; 2], data: &[u8]| {
+        let ends = [(CLIENT, port), (SERVER, server)];
+        let [from, to] = if from_client { ends } else { [ends[1], ends[0]] };
+        let mut p = vec![0x45, 0];
+        p.extend((40 + data.len() as u16).to_be_bytes());
+        p.extend([0, 0, 0, 0, 64, 6, 0, 0]);
+        p.extend(from.0.octets());
+        p.extend(to.0.octets());
+        p.extend(from.1.to_be_bytes());
+        p.extend(to.1.to_be_bytes());
+        p.extend(numbers[0].to_be_bytes());
+        p.extend(numbers[1].to_be_bytes());
+        p.extend([0x50, flags, 2, 0, 0, 0, 0, 0]);
+        p.extend(data);
+        let time_ns = 1_700_000_000_000_000_000 + at * 1_000;
+        wire.0.packet(&Packet { time_ns, link: LinkType::Raw, data: &p, wire_len: p.len() as u32 });
+    };
+    send(seen, 0, true, SYN, [999, 0], b"");
+    send(seen, 100, false, SYN | ACK, [4_999, 1_000], b"");
+    send(seen, 101, true, ACK, [1_000, 5_000], b"");
+    for n in 0..calls {
+        let at = 1_000 + i64::from(n) * 100_000;
+        let (q, a) = (n * REQUEST.len() as u32, n * ANSWER.len() as u32);
+        send(seen, at, true, ACK, [1_000 + q, 5_000 + a], REQUEST);
+        let q = 1_000 + q + REQUEST.len() as u32;
+        send(seen, at + 100 + think_us, false, ACK, [5_000 + a, q], ANSWER);
+    }
+}
+
+/// 40 ms of one server are no fault of another one, and are not hidden by it.
+#[test]
+fn each_server_is_judged_by_its_own_calls() {
+    let mut wire = Wire::new();
+    to_port(&mut wire, 40_000, 40, 90_000, 8_081);
+    to_port(&mut wire, 40_001, 10, 0, 8_080);
+    to_port(&mut wire, 40_002, 6, 20_000, 8_082);
+    let seen = wire.finish();
+    assert_eq!((seen.sums.answered, seen.servers.len()), (56, 3));
+    let found = findings::of(&seen);
+    let named: Vec<_> = found.iter().map(|f| (f.id, f.server.map(|s| s.port()), f.calls, f.of)).collect();
+    assert_eq!(named, [("server-think", Some(8_081), 40, 40), ("server-think", Some(8_082), 6, 6)]);
+    let first = &super::super::words::headline(&seen, &found)[0];
+    assert!(first.starts_with("Seen in 40 of 40 calls to 10.0.0.2:8081, "), "{first}");
+    // One alone needs no name.
+    let mut wire = Wire::new();
+    to_port(&mut wire, 40_000, 4, 90_000, 8_081);
+    let seen = wire.finish();
+    assert!(seen.servers.is_empty() && findings::of(&seen)[0].server.is_none());
+}
+
+/// 20 pipelined requests. The client reads 1,460 bytes each 10 ms, and its window is full; or the
+/// server takes 10 ms for each.
+fn pipelined(window_is_full: bool) -> Observation {
+    let mut wire = Wire::new();
+    wire.opens(0, 40_000, 100);
+    let requests: Vec<u8> = REQUEST.repeat(20);
+    wire.segment(1_000, (true, 40_000), PSH | ACK, [1_000, 5_000], 502, &requests);
+    let q = 1_000 + requests.len() as u32;
+    let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1419\r\n\r\n".to_vec();
+    answer.resize(1_460, b'x');
+    // The window is scaled by 128.
+    let window = if window_is_full { 12 } else { 502 };
+    wire.segment(1_050, (true, 40_000), ACK, [q, 5_000], window, b"");
+    for n in 0..20 {
+        let at = 1_100 + i64::from(n) * 10_000;
+        let seq = 5_000 + n * 1_460;
+        wire.segment(at, (false, 40_000), ACK, [seq, q], 509, &answer);
+        let read_at = if window_is_full { at + 9_950 } else { at + 40 };
+        wire.segment(read_at, (true, 40_000), ACK, [q, seq + 1_460], window, b"");
+    }
+    wire.finish()
+}
+
+#[test]
+fn a_client_that_does_not_read_makes_no_queue() {
+    let (unread, slow) = (pipelined(true), pipelined(false));
+    assert_eq!((unread.sums.answered, slow.sums.answered), (20, 20));
+    let found = ids(&unread);
+    assert!(found.contains(&"client-slow-reader") && !found.contains(&"head-of-line"), "{found:?}");
+    let found = findings::of(&slow);
+    assert_eq!((found[0].id, found[0].calls), ("head-of-line", 19), "{found:#?}");
+}
+
+/// What the capture lacks makes its findings doubtful, and no cause has more calls than there are.
+#[test]
+fn a_capture_that_lacks_packets_proves_less() {
+    for dropped in [0, 1_000] {
+        let mut wire = Wire::new();
+        to_port(&mut wire, 40_000, 40, 90_000, 8_081);
+        wire.0.dropped(dropped);
+        let seen = wire.finish();
+        let found = findings::of(&seen);
+        let sure = if dropped == 0 { Confidence::Likely } else { Confidence::Possible };
+        assert_eq!((found[0].id, found[0].confidence), ("server-think", sure));
+        let told =
+            super::super::words::limits(&seen).iter().any(|l| l.contains("no cause is more than possible"));
+        assert_eq!(told, dropped > 0);
+    }
+}
+
+#[test]
+fn answers_that_are_cut_are_told() {
+    let cut = |calls: u16, flags: u8, begun: bool| {
+        let mut wire = Wire::new();
+        for n in 0..calls {
+            let (at, port) = (i64::from(n) * 100_000, 40_000 + n);
+            wire.opens(at, port, 100);
+            wire.asks(at + 1_000, port, 0);
+            let q = 1_000 + REQUEST.len() as u32;
+            let part = b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\nx";
+            let mut end = 5_000;
+            if begun {
+                wire.segment(at + 2_000, (false, port), ACK, [end, q], 509, part);
+                end += part.len() as u32;
+            }
+            wire.segment(at + 30_000, (false, port), flags, [end, q], 509, b"");
+        }
+        wire.finish()
+    };
+    for (flags, begun, how) in [
+        (RST | ACK, true, "8 by a reset within the answer"),
+        (RST | ACK, false, "8 by a reset before its first byte"),
+        (FIN | ACK, true, "8 closed (FIN) before the end that its head announced"),
+    ] {
+        let seen = cut(8, flags, begun);
+        let found = findings::of(&seen);
+        assert_eq!((found[0].id, found[0].calls, found[0].of), ("response-cut", 8, 8), "{how}");
+        assert!(found[0].evidence[0].ends_with(how), "{:?}", found[0].evidence);
+        let first = &super::super::words::headline(&seen, &found)[0];
+        assert!(first.starts_with("Answers were cut short, or none came"), "{first}");
+    }
+    // A client that leaves is none.
+    let mut wire = Wire::new();
+    wire.opens(0, 40_000, 100);
+    wire.asks(1_000, 40_000, 0);
+    wire.segment(50_000, (true, 40_000), RST, [1_000 + REQUEST.len() as u32, 0], 0, b"");
+    let seen = wire.finish();
+    assert_eq!((ids(&seen), seen.sums.cut_by_client), (vec![], 1));
+}
+
+/// Packets of which the capture has the first `snap` bytes.
+fn snapped(snap: usize) -> Observation {
+    let mut wire = Wire::new();
+    wire.opens(0, 40_000, 100);
+    let (mut q, mut a) = (1_000, 5_000);
+    let mut give = |at_us: i64, from_client: bool, numbers: [u32; 2], data: &[u8]| {
+        let ends = [(CLIENT, 40_000u16), (SERVER, 80u16)];
+        let [from, to] = if from_client { ends } else { [ends[1], ends[0]] };
+        let mut p = vec![0x45, 0];
+        p.extend((40 + data.len() as u16).to_be_bytes());
+        p.extend([0, 0, 0, 0, 64, 6, 0, 0]);
+        p.extend(from.0.octets());
+        p.extend(to.0.octets());
+        p.extend(from.1.to_be_bytes());
+        p.extend(to.1.to_be_bytes());
+        p.extend(numbers[0].to_be_bytes());
+        p.extend(numbers[1].to_be_bytes());
+        p.extend([0x50, ACK, 2, 0, 0, 0, 0, 0]);
+        p.extend(data);
+        let time_ns = 1_700_000_000_000_000_000 + at_us * 1_000;
+        let kept = &p[..snap.min(p.len())];
+        wire.0.packet(&Packet { time_ns, link: LinkType::Raw, data: kept, wire_len: p.len() as u32 });
+    };
+    let request =
+        [b"GET /a/path HTTP/1.1\r\nHost: example.com\r\nX: ", &[b'x'; 200][..], b"\r\n\r\n"].concat();
+    let mut answer = b"HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Length: 2000\r\n\r\n".to_vec();
+    answer.resize(answer.len() + 2_000, b'x');
+    for n in 0..6 {
+        let at = 10_000 + n * 100_000;
+        give(at, true, [q, a], &request);
+        q += request.len() as u32;
+        give(at + 20_000, false, [a, q], &answer[..1_000]);
+        give(at + 30_000, false, [a + 1_000, q], &answer[1_000..]);
+        a += answer.len() as u32;
+    }
+    wire.finish()
+}
+
+/// As many calls as there are, with their times, whatever was cut off of their heads.
+#[test]
+fn heads_that_a_snap_length_cuts_off() {
+    let whole = snapped(65_535);
+    for snap in [82, 96 - 14, 128 - 14, 200] {
+        let seen = snapped(snap);
+        assert_eq!((seen.sums.requests, seen.sums.answered), (6, 6), "{snap}");
+        assert_eq!(seen.sums.heads_cut > 0, snap < 200 || seen.sums.heads_cut > 0, "{snap}");
+        let times = |seen: &Observation| {
+            let mut times: Vec<_> =
+                seen.slowest.iter().map(|c| (c.start_ns, c.think_ns, c.receive_ns)).collect();
+            times.sort_unstable();
+            times
+        };
+        assert_eq!(times(&seen), times(&whole), "{snap}");
+        assert!(seen.slowest.iter().all(|c| c.status == 200 && c.target == "/a/path"), "{snap}");
+    }
+}
