@@ -7,6 +7,7 @@ use linerate_net::instrument::Facts;
 
 use crate::handshake::Handshake;
 use crate::limits;
+use crate::passive::LateSegments;
 
 /// Where in a call something ended it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +175,9 @@ pub struct Call {
     pub end: Option<Result<Answer, Failure>>,
     /// The increase of the kernel's counters during the call.
     pub facts: Facts,
+    /// Segments that came late, by what became of them, as its packets show. `None`: they were not
+    /// looked at.
+    pub late: Option<LateSegments>,
     /// With stamps: how long the last byte written waited in TCP before it was let go.
     pub held_in_tcp: Option<Duration>,
     /// With stamps: from a write until its last byte was acknowledged, first write.
@@ -267,7 +271,8 @@ impl Call {
         self.send + self.wait
     }
 
-    /// Segments had to be sent again, came out of order, or arrived twice.
+    /// Segments had to be sent again, came out of order, or arrived twice. What became of them:
+    /// [`disorder`](crate::signs::disorder).
     pub fn lossy(&self) -> bool {
         let f = &self.facts;
         f.total_retrans + f.rcv_ooopack + f.dsack_dups + u32::from(f.total_rto) > 0

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use crate::call::Call;
 use crate::limits::{CALLS, LANES};
 use crate::passive::packet::{Packet, segment};
-use crate::passive::{self, Limits, Marks, Observation, Observer};
+use crate::passive::{self, LateSegments, Limits, Marks, Observation, Observer};
 use crate::shown::Arms;
 
 /// Packets of our own calls.
@@ -25,6 +25,8 @@ pub struct Packets {
     pub collisions: u64,
     /// The marks of the segments in words, each with its count.
     pub marks: Vec<(&'static str, u64)>,
+    /// Segments that came late, by what became of them.
+    pub late: LateSegments,
 }
 
 impl Packets {
@@ -35,21 +37,13 @@ impl Packets {
     }
 }
 
-/// Marks of a retransmitted segment.
-const LOST: [&str; 2] = ["retransmission", "fast retransmission"];
-
 impl Packets {
     /// Signs, in the packets of our calls, of a cause that experiments ruled out. They are enough
     /// to doubt that exclusion.
     pub(crate) fn shown_of(&self, cause: &str) -> Option<String> {
         if cause == "packet-loss" {
-            let lost: Vec<String> = self
-                .marks
-                .iter()
-                .filter(|(words, n)| LOST.contains(words) && *n > 0)
-                .map(|(words, n)| format!("{words} {n}"))
-                .collect();
-            return (!lost.is_empty()).then(|| lost.join(", "));
+            let lost = self.late.lost;
+            return (lost > 0).then(|| format!("that segments were lost and sent again: {lost}"));
         }
         if cause == "server-nagle-delayed-ack" {
             return self.seen_of(cause).map(str::to_owned);
@@ -94,13 +88,34 @@ impl Sorter {
         self.dropped += packets;
     }
 
+    /// No more will come.
+    pub(crate) fn finish(self) -> Seen {
+        Seen { seen: self.observer.finish(), packets: self.packets, dropped: self.dropped }
+    }
+}
+
+/// What all packets of our calls show.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    seen: Observation,
+    packets: u64,
+    dropped: u64,
+}
+
+impl Seen {
+    /// What became of a call's segments that came late; `None`: its packets were not seen, or not all.
+    pub(crate) fn late(&self, call: &Call) -> Option<LateSegments> {
+        let found = find(&self.seen, call).filter(|_| self.dropped == 0)?;
+        Some(found.late)
+    }
+
     /// All of it, for these calls.
-    pub(crate) fn finish(self, call: &Call, arms: Option<&Arms>) -> Packets {
-        let seen = self.observer.finish();
+    pub(crate) fn of(&self, call: &Call, arms: Option<&Arms>) -> Packets {
+        let seen = &self.seen;
         let marks = Marks::ALL.into_iter().map(|(mark, _, words)| (words, seen.marks.of(mark)));
         Packets {
-            call: find(&seen, call),
-            arms: arms.map_or([None, None], |a| [find(&seen, &a.without), find(&seen, &a.with)]),
+            call: find(seen, call).cloned(),
+            arms: arms.map_or([None, None], |a| [&a.without, &a.with].map(|call| find(seen, call).cloned())),
             packets: self.packets,
             dropped: self.dropped,
             collisions: seen
@@ -110,18 +125,19 @@ impl Sorter {
                 .map(|h| u64::from(h.collisions))
                 .sum(),
             marks: marks.filter(|(_, n)| *n > 0).collect(),
+            late: seen.late,
         }
     }
 }
 
 /// The call as the packets show it: on its connection, begun at its time.
-fn find(seen: &Observation, call: &Call) -> Option<passive::Call> {
+fn find<'a>(seen: &'a Observation, call: &Call) -> Option<&'a passive::Call> {
     let off = |c: &passive::Call| c.start_ns.abs_diff(call.began_ns);
     let ours = |c: &&passive::Call| call.local.is_some() && c.ends.map(|(client, _)| client) == call.local;
     let nearest = seen.slowest.iter().filter(ours).min_by_key(|c| off(c))?;
     // Calls on a connection follow one another: one that began half a call away is another.
     let most = call.total.as_nanos() as u64 / 2 + 5_000_000;
-    (off(nearest) <= most && !nearest.segments.is_empty()).then(|| nearest.clone())
+    (off(nearest) <= most && !nearest.segments.is_empty()).then_some(nearest)
 }
 
 #[cfg(test)]
@@ -167,10 +183,10 @@ mod tests {
             total: std::time::Duration::from_millis(20),
             ..Call::default()
         };
-        let seen = sorter.finish(&second, None);
+        let seen = sorter.finish().of(&second, None);
         assert_eq!(seen.packets, 4, "another program's are not ours");
         assert_eq!(seen.call.map(|c| c.total_ns), Some(20_000_000));
         let elsewhere = Call { local: Some(([127, 0, 0, 1], 1).into()), ..second };
-        assert!(Sorter::new().finish(&elsewhere, None).call.is_none());
+        assert!(Sorter::new().finish().of(&elsewhere, None).call.is_none());
     }
 }

@@ -14,6 +14,7 @@ use crate::causes;
 use crate::diagnosis::{Diagnosis, Machine, RuledOut, TlsSeen, Whole};
 use crate::evidence::Proof;
 use crate::limits;
+use crate::passive::LateSegments;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Observation, Probe};
 use crate::record::{Record, Settings, median_of};
 use crate::rule::{Cause, Judgement, Judgements};
@@ -108,6 +109,11 @@ impl Planner {
     /// The share of the time in which something on this machine waited for a processor.
     pub fn under_pressure(&mut self, share: Option<f64>) {
         self.record.pressure = share;
+    }
+
+    /// What the packets of our calls show of segments that came late.
+    pub fn saw_packets(&mut self, late: impl Fn(&Call) -> Option<LateSegments>) {
+        self.record.saw_packets(late);
     }
 
     /// The server's process was found on this machine.

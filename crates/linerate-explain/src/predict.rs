@@ -70,7 +70,7 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
         total(&calls.into_iter().filter(|c| !hit(c)).collect::<Vec<_>>())
     };
     let times = match verdict.id() {
-        "packet-loss" => without(Call::lossy, explained(record)),
+        "packet-loss" | "reordering" => without(Call::lossy, explained(record)),
         "syn-loss" | "time-wait-collision" => without(Call::syn_again, plain(record, true)),
         "path-mtu" => {
             [1, 2].into_iter().flat_map(|arm| total(&record.arm(Experiment::Segment, arm))).collect()

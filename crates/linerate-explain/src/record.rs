@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::call::{Call, Streamed, ms};
 use crate::evidence::Trial;
 use crate::limits;
+use crate::passive::LateSegments;
 use crate::probe::{
     CallProbe, Connected, Experiment, Held, Lane, NameServer, Observation, Probe, Resolved, Writes,
 };
@@ -155,6 +156,24 @@ impl Record {
                 self.entries.extend(calls.into_iter().map(one));
             }
             entry => self.entries.push(entry),
+        }
+    }
+
+    /// Notes what the packets of our calls show of segments that came late.
+    pub(crate) fn saw_packets(&mut self, late: impl Fn(&Call) -> Option<LateSegments>) {
+        let see = |call: &mut Call| call.late = late(call);
+        for (_, observation) in &mut self.entries {
+            match observation {
+                Observation::Call(call) => see(call),
+                Observation::Burst(calls) | Observation::Scattered(calls) | Observation::Rate(calls) => {
+                    calls.iter_mut().for_each(see);
+                }
+                Observation::SideBySide(lanes) | Observation::Together(lanes) => {
+                    lanes.iter_mut().flatten().for_each(see);
+                }
+                Observation::Held(held) => see(&mut held.call),
+                Observation::Resolved(_) | Observation::NameServers(_) | Observation::Connected(_) => {}
+            }
         }
     }
 

@@ -35,6 +35,7 @@ mod ports_exhausted;
 mod proxy_buffering;
 mod rate_limit;
 mod redirects;
+mod reordering;
 mod request_held;
 mod reverse_dns;
 mod server_nagle;
@@ -58,7 +59,7 @@ pub(crate) use ports_exhausted::NO_PORT;
 pub(crate) use time_wait::seen_in_packets;
 
 /// All of them, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 53] = [
+pub static ALL: [&Cause; 54] = [
     &stopped::CAUSE,
     &ports_exhausted::CAUSE,
     &name_lookup::TIMEOUT,
@@ -102,6 +103,7 @@ pub static ALL: [&Cause; 53] = [
     &keep_alive_race::CAUSE,
     &late_close::CAUSE,
     &packet_loss::CAUSE,
+    &reordering::CAUSE,
     &h2_head_of_line::CAUSE,
     &h2_stream_limit::CAUSE,
     &in_the_process::THROTTLED,

@@ -1,13 +1,16 @@
 //! Segments get lost and are sent again.
 //!
 //! Evidence: kernel counters of the calls that were slow (`tcpi_total_retrans`, `tcpi_rcv_ooopack`,
-//! `tcpi_dsack_dups`). Proved when those calls own at least 80 % of all the time beyond the usual.
+//! `tcpi_dsack_dups`), and their packets. Proved when those calls own at least 80 % of all the time
+//! beyond the usual. Segments that others overtook look alike in `tcpi_rcv_ooopack`
+//! ([`crate::signs::disorder`]): it proves nothing alone.
 
 use crate::call::{Call, ms};
-use crate::evidence::{Exclusion, Grounds};
+use crate::evidence::{Exclusion, Grounds, Proof};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
-use crate::record::{Record, median_of};
+use crate::record::Record;
 use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule};
+use crate::signs::disorder::{Fate, Usual};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -54,9 +57,11 @@ fn segments<'a>(calls: impl Iterator<Item = &'a Call>) -> u64 {
 }
 
 /// None of those that may be compared was lossy: what the others say.
-fn elsewhere(record: &Record) -> Judgement {
+fn elsewhere(record: &Record, usual: &Usual) -> Judgement {
     let calls = all(record).count();
-    let lossy = all(record).filter(|c| c.lossy()).count();
+    let overtaken = |c: &&Call| matches!(usual.fate(c), Some(Fate::Overtaken(_)));
+    let disordered = all(record).filter(overtaken).count();
+    let lossy = all(record).filter(|c| c.lossy()).count() - disordered;
     if let Some(each) = calls.checked_div(lossy) {
         return Judgement::Open(format!(
             "{lossy} of {calls} calls lost a segment, and none of them was an ordinary one whose time could be compared; {} more calls \
@@ -68,7 +73,11 @@ fn elsewhere(record: &Record) -> Judgement {
         return Judgement::Silent;
     }
     let sent = segments(all(record));
-    let words = format!("no segment was lost in {calls} calls with {sent} segments of data");
+    let others = match disordered {
+        0 => String::new(),
+        n => format!("; in {n} of them segments came behind later ones, and were not lost"),
+    };
+    let words = format!("no segment was lost in {calls} calls with {sent} segments of data{others}");
     Judgement::RuledOut(Exclusion::none_of(sent, &words))
 }
 
@@ -103,10 +112,16 @@ fn wants(record: &Record) -> Vec<Block> {
 
 fn judge(record: &Record) -> Judgement {
     let calls = comparable(record);
-    let usual = median_of(&calls.iter().copied().filter(|c| !c.lossy()).collect::<Vec<_>>(), |c| c.total);
-    let (lossy, clean): (Vec<&Call>, Vec<&Call>) = calls.iter().partition(|c| c.lossy());
+    let known = Usual::of(record, &calls);
+    let usual = known.total;
+    // Those that others overtook are another cause's.
+    let of = |fate: &dyn Fn(Option<Fate>) -> bool| -> Vec<&Call> {
+        calls.iter().copied().filter(|c| fate(known.fate(c))).collect()
+    };
+    let lossy = of(&|fate| matches!(fate, Some(Fate::Lost | Fate::Unclear)));
+    let clean = of(&|fate| fate.is_none());
     if lossy.is_empty() {
-        return elsewhere(record);
+        return elsewhere(record, &known);
     }
     let beyond = |calls: &[&Call]| -> Vec<f64> {
         calls.iter().map(|c| ms(c.total) - usual).filter(|t| *t > SLOW_MS).collect()
@@ -155,6 +170,12 @@ fn judge(record: &Record) -> Judgement {
                 "calls with lost segments own {:.0} % of all the time beyond the usual",
                 100.0 * owned / (owned + rest)
             ));
+    if lossy.iter().all(|c| known.fate(c) == Some(Fate::Unclear)) {
+        verdict = verdict.at_most(Proof::Likely).saying(
+            "the kernel counts segments that came out of order: behind lost ones, or because others overtook them; the packets of the calls \
+             would tell (--capture auto, with CAP_NET_RAW)",
+        );
+    }
     if waited > 0 {
         verdict = verdict.saying(format!("our kernel waited {waited} ms for retransmission time-outs"));
     }

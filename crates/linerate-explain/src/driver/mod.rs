@@ -170,9 +170,13 @@ pub fn explain(
         return Ok(Explained::Unreachable(why));
     }
     planner.under_pressure(machine.pressure());
+    let packets = film.develop();
+    if let Ok(Some(packets)) = &packets {
+        planner.saw_packets(|call| packets.late(call));
+    }
     let mut diagnosis = planner.diagnose();
     diagnosis.machine = machine.end(diagnosis.machine.waited_share);
-    film.develop(&mut diagnosis);
+    show_packets(packets, &mut diagnosis);
     let left = planner.record().settings.budget.saturating_sub(instrument::now() - start);
     looker.show(
         &mut hands,
@@ -331,20 +335,28 @@ impl Film {
         }
     }
 
-    fn develop(self, diagnosis: &mut Diagnosis) {
-        diagnosis.limits.extend(self.refused);
-        let Some(recorder) = self.recorder else { return };
-        let packets = recorder.finish(&diagnosis.call, diagnosis.shown.arms.as_deref());
-        if packets.dropped > 0 {
-            diagnosis.limits.push(format!(
-                "{} packets found no room in the capture's ring: what the packets show has holes",
-                packets.dropped
-            ));
-        }
-        seen_in_packets(&mut diagnosis.causes, packets.collisions);
-        contradicted(diagnosis, &packets);
-        diagnosis.shown.packets = Some(Box::new(packets));
+    /// What they show, or why they were not looked at.
+    fn develop(self) -> Result<Option<crate::packets::Seen>, String> {
+        self.refused.map_or_else(|| Ok(self.recorder.map(packets::Recorder::finish)), Err)
     }
+}
+
+/// The packets beside what the calls themselves saw.
+fn show_packets(packets: Result<Option<crate::packets::Seen>, String>, diagnosis: &mut Diagnosis) {
+    let packets = match packets {
+        Ok(Some(packets)) => packets.of(&diagnosis.call, diagnosis.shown.arms.as_deref()),
+        Ok(None) => return,
+        Err(refused) => return diagnosis.limits.push(refused),
+    };
+    if packets.dropped > 0 {
+        diagnosis.limits.push(format!(
+            "{} packets found no room in the capture's ring: what the packets show has holes",
+            packets.dropped
+        ));
+    }
+    seen_in_packets(&mut diagnosis.causes, packets.collisions);
+    contradicted(diagnosis, &packets);
+    diagnosis.shown.packets = Some(Box::new(packets));
 }
 
 fn says_expect(spec: &RequestSpec) -> bool {

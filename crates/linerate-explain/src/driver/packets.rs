@@ -8,9 +8,8 @@ use std::time::Duration;
 use linerate_net::capture::{Capture, CaptureError, CaptureOptions};
 
 use crate::call::Call;
-use crate::packets::{Packets, Sorter};
+use crate::packets::{Seen, Sorter};
 use crate::passive::{LinkType, Packet};
-use crate::shown::Arms;
 
 /// Bytes kept of a packet. Reason: its headers and an ordinary message's head; the rest would only
 /// fill the ring.
@@ -80,12 +79,12 @@ impl Recorder {
         });
     }
 
-    /// The packets of these calls.
-    pub(super) fn finish(mut self, call: &Call, arms: Option<&Arms>) -> Packets {
+    /// The packets of all calls.
+    pub(super) fn finish(mut self) -> Seen {
         std::thread::sleep(LAST);
         // One turn takes as many blocks as the ring has.
         self.take();
         self.sorter.dropped(self.capture.dropped());
-        self.sorter.finish(call, arms)
+        self.sorter.finish()
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod at_once;
 pub(crate) mod bursts;
 pub(crate) mod by_connection;
 pub(crate) mod congestion;
+pub(crate) mod disorder;
 pub(crate) mod first;
 pub(crate) mod flow;
 pub(crate) mod new_connections;

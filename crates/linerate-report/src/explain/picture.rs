@@ -134,7 +134,7 @@ fn rows(call: &Call, cause: Option<&str>) -> Vec<Row> {
 fn lost_as_said(call: &Call, cause: &str) -> bool {
     match cause {
         "syn-loss" => call.syn_again(),
-        "packet-loss" => call.lossy(),
+        "packet-loss" | "reordering" => call.lossy(),
         _ => true,
     }
 }
@@ -164,6 +164,7 @@ fn reason(cause: &str) -> Option<&'static str> {
         "server-queueing" => "behind other requests",
         "expect-continue" => "we wait for 100 Continue",
         "syn-loss" | "packet-loss" => "lost: until it is sent again",
+        "reordering" => "until what was sent before it comes",
         "accept-queue" => "until the server accepts",
         "gc-pause" => "the server's collector",
         "cpu-throttled" => "the server is kept from running",

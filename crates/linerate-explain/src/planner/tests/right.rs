@@ -1,6 +1,7 @@
 //! Worlds in which a diagnosis was once sure of the wrong cause.
 
 use super::*;
+use crate::passive::LateSegments;
 
 /// A server on this machine, so there is no path to it.
 fn here() -> Settings {
@@ -89,6 +90,50 @@ fn nothing_is_lost_over_loopback() {
     };
     assert!(matches!(judged(settings()), Judgement::Named(_)), "far away");
     assert!(matches!(judged(here()), Judgement::Open(_)), "here");
+}
+
+/// Every other call has segments that came out of order, and is late by so much, at a round trip of
+/// 40 ms.
+fn disordered(late_ms: f64, packets: Option<LateSegments>) -> [Judgement; 2] {
+    let mut record = Record::new(settings());
+    for n in 0..20 {
+        let hit = n % 2 == 1;
+        let total = 42.0 + f64::from(n) * 0.01 + if hit { late_ms } else { 0.0 };
+        let mut call = Call { wait: t(41.0), receive: t(total - 41.0), total: t(total), ..Call::default() };
+        call.facts.min_rtt_us = 40_000;
+        call.facts.rcv_ooopack = u32::from(hit) * 4;
+        call.late = packets.filter(|_| hit);
+        call.end = Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, ..Answer::default() }));
+        let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Kept(0));
+        record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
+    }
+    let judgements = Judgements::new(&record, &causes::ALL);
+    ["packet-loss", "reordering"].map(|id| judgements.of(id).clone())
+}
+
+/// Segments out of order prove no loss: their packets do, or that the call is late by a round trip.
+#[test]
+fn what_is_overtaken_is_not_lost() {
+    let proof = |judgement: &Judgement| match judgement {
+        Judgement::Named(verdict) => Some(verdict.proof()),
+        _ => None,
+    };
+    let lost = Some(LateSegments { lost: 1, told: 1, ..LateSegments::default() });
+    let overtaken = Some(LateSegments { overtaken: 2, ..LateSegments::default() });
+    for (late_ms, packets, loss, order) in [
+        (8.0, None, None, Some(Proof::Likely)),
+        (45.0, None, Some(Proof::Likely), None),
+        (8.0, overtaken, None, Some(Proof::Proved)),
+        (60.0, overtaken, None, Some(Proof::Proved)),
+        (45.0, lost, Some(Proof::Proved), None),
+    ] {
+        let judged = disordered(late_ms, packets);
+        assert_eq!(
+            (proof(&judged[0]), proof(&judged[1])),
+            (loss, order),
+            "{late_ms} {packets:?}: {judged:#?}"
+        );
+    }
 }
 
 #[test]

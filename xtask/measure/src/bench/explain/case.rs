@@ -202,7 +202,7 @@ pub(crate) const NAMES: CaseNameServer =
     CaseNameServer { delay_ms: 0, v6: false, dead_first: false, dead_before: false, mute_v6: false };
 
 /// Causes on the path: naming one of them is a false alarm if only the server takes time.
-pub(crate) const ON_THE_WAY: [&str; 30] = [
+pub(crate) const ON_THE_WAY: [&str; 31] = [
     "server-nagle-delayed-ack",
     "client-nagle-delayed-ack",
     "tiny-writes",
@@ -210,6 +210,7 @@ pub(crate) const ON_THE_WAY: [&str; 30] = [
     "syn-loss",
     "packet-loss",
     "bandwidth",
+    "reordering",
     "path-jitter",
     "slow-start",
     "idle-restart",

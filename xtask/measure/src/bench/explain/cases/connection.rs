@@ -141,6 +141,7 @@ pub(super) static CASES: &[Case] = &[
         rtts: &[40],
         net: "--drop down:data=every:6",
         path: "/bytes/6000",
+        never: &["reordering"],
         fixed: Fixed::Net,
         ..PLAIN
     },
@@ -149,6 +150,40 @@ pub(super) static CASES: &[Case] = &[
         truth: "packet-loss",
         rtts: &[40],
         net: "--drop up:data=every:4",
+        fixed: Fixed::Net,
+        ..PLAIN
+    },
+    // A tenth of the server's packets come behind later ones: nothing is lost.
+    Case {
+        name: "reordered",
+        truth: "reordering",
+        rtts: &[40],
+        net: "--reorder down:5%:20ms",
+        path: "/bytes/12000",
+        never: &["packet-loss"],
+        fixed: Fixed::Net,
+        ..PLAIN
+    },
+    Case {
+        name: "reordered-request",
+        truth: "reordering",
+        rtts: &[40],
+        net: "--reorder up:10%:30ms",
+        path: "/echo",
+        flags: UPLOAD,
+        never: &["packet-loss"],
+        fixed: Fixed::Net,
+        ..PLAIN
+    },
+    // Both: either may cost more.
+    Case {
+        name: "reordered-and-lost",
+        truth: "packet-loss",
+        rtts: &[40],
+        net: "--reorder down:5%:20ms --drop down:data=every:16",
+        path: "/bytes/12000",
+        also: &["reordering"],
+        behind: &["reordering"],
         fixed: Fixed::Net,
         ..PLAIN
     },

@@ -38,6 +38,7 @@ pub(super) static CASES: &[Case] = &[
         net: "--loss 2%",
         also: &["packet-loss", "syn-loss"],
         open: &["packet-loss"],
+        never: &["reordering"],
         ..PLAIN
     },
     // It hangs while its workers boot; 43 bytes meet no limit of the path.
