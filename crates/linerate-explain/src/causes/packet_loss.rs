@@ -171,10 +171,7 @@ fn judge(record: &Record) -> Judgement {
                 100.0 * owned / (owned + rest)
             ));
     if lossy.iter().all(|c| known.fate(c) == Some(Fate::Unclear)) {
-        verdict = verdict.at_most(Proof::Likely).saying(
-            "the kernel counts segments that came out of order: behind lost ones, or because others overtook them; the packets of the calls \
-             would tell (--capture auto, with CAP_NET_RAW)",
-        );
+        verdict = unsure(verdict);
     }
     if waited > 0 {
         verdict = verdict.saying(format!("our kernel waited {waited} ms for retransmission time-outs"));
@@ -185,4 +182,12 @@ fn judge(record: &Record) -> Judgement {
         ));
     }
     Judgement::Named(Box::new(verdict))
+}
+
+/// The kernel's count of segments out of order is all there is.
+fn unsure(verdict: Verdict) -> Verdict {
+    verdict.at_most(Proof::Likely).saying(
+        "the kernel counts segments that came out of order: behind lost ones, or because others overtook them; the packets of the calls \
+         would tell (--capture auto, with CAP_NET_RAW)",
+    )
 }

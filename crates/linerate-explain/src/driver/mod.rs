@@ -170,10 +170,7 @@ pub fn explain(
         return Ok(Explained::Unreachable(why));
     }
     planner.under_pressure(machine.pressure());
-    let packets = film.develop();
-    if let Ok(Some(packets)) = &packets {
-        planner.saw_packets(|call| packets.late(call));
-    }
+    let packets = film.develop(&mut planner);
     let mut diagnosis = planner.diagnose();
     diagnosis.machine = machine.end(diagnosis.machine.waited_share);
     show_packets(packets, &mut diagnosis);
@@ -335,9 +332,14 @@ impl Film {
         }
     }
 
-    /// What they show, or why they were not looked at.
-    fn develop(self) -> Result<Option<crate::packets::Seen>, String> {
-        self.refused.map_or_else(|| Ok(self.recorder.map(packets::Recorder::finish)), Err)
+    /// What they show, or why they were not looked at. The planner hears of segments that came late.
+    fn develop(self, planner: &mut Planner) -> Result<Option<crate::packets::Seen>, String> {
+        if let Some(refused) = self.refused {
+            return Err(refused);
+        }
+        let packets = self.recorder.map(packets::Recorder::finish);
+        packets.iter().for_each(|packets| planner.saw_packets(|call| packets.late(call)));
+        Ok(packets)
     }
 }
 

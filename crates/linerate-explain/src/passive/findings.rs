@@ -68,15 +68,19 @@ const THINK_NS: i64 = 10_000_000;
 /// The causes that cost time, most costly first. Where there are several servers, each is judged by
 /// its own calls.
 pub fn of(seen: &Observation) -> Vec<Finding> {
-    let mut found = if seen.servers.is_empty() {
-        of_server(seen)
+    let mut found: Vec<Finding> = if seen.servers.is_empty() {
+        of_server(seen, 0)
     } else {
-        let each = seen
-            .servers
-            .iter()
-            .flat_map(|(server, part)| of_server(part).into_iter().map(|f| Finding { server: *server, ..f }));
-        each.collect()
+        let refused = connections::are_refused(seen);
+        let each = seen.servers.iter().flat_map(|(server, part)| {
+            of_server(part, ENOUGH).into_iter().map(|f| Finding { server: *server, ..f })
+        });
+        each.filter(|f| f.id != cause::REFUSED || refused).collect()
     };
+    // A few calls to each of many servers say something together.
+    if !seen.servers.is_empty() && found.iter().all(|f| f.id != cause::SERVER_THINK) {
+        found.extend(server_think(seen, &found));
+    }
     if is_wide(seen) {
         found.iter_mut().for_each(|f| f.confidence = Confidence::Possible);
     }
@@ -84,11 +88,17 @@ pub fn of(seen: &Observation) -> Vec<Finding> {
     found
 }
 
-fn of_server(seen: &Observation) -> Vec<Finding> {
+/// Calls from which on a server's own time is told from that of others.
+const ENOUGH: u64 = 3;
+
+/// `enough`: calls from which on the server's own time is judged.
+fn of_server(seen: &Observation, enough: u64) -> Vec<Finding> {
     let mut found: Vec<Finding> = seen.seen.iter().filter_map(|s| from_notes(seen, s)).collect();
     merge(&mut found);
     found.extend(connections::from_faults(seen));
-    found.extend(server_think(seen, &found));
+    if seen.sums.answered >= enough {
+        found.extend(server_think(seen, &found));
+    }
     found.extend(head_of_line(seen, &found));
     found.extend(no_keep_alive(seen));
     found.extend(client_pool(seen));

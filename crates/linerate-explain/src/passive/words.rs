@@ -235,6 +235,12 @@ fn about_packets(seen: &Observation, told: &mut Vec<String>) {
              buffer (tcpdump -B), a snap length (-s 128) or less load beside it captures more",
         );
     }
+    say(
+        seen.sums.heads_cut,
+        "message",
+        "messages",
+        " whose head is cut off by the snap length: read by its beginning, and taken to end before the next one",
+    );
     say(p.malformed, "packet", "packets", " with broken headers");
     say(
         p.backwards,
@@ -303,12 +309,6 @@ fn about_connections(seen: &Observation, told: &mut Vec<String>) {
     let lacks = "the capture lacks packets that arrived";
     let holes = format!(" in the streams: {}", if seen.packets.cut > 0 { cut } else { lacks });
     say(s.holes, "hole", "holes", &holes);
-    say(
-        s.heads_cut,
-        "message",
-        "messages",
-        " whose head is cut off by the snap length: read by its beginning, and taken to end before the next one",
-    );
     say(s.cut_by_client, one, many, " that the client reset within a call: it did not wait for the end");
     say(s.unanswered, "request", "requests", " without a whole answer in the capture");
     say(s.orphans, "answer", "answers", " to requests that are not in the capture");

@@ -37,6 +37,13 @@ fn how_cut(all: &[&Fault]) -> String {
 /// The faults, the cause's id, and its description.
 type FaultRow = (fn(FaultKind) -> bool, &'static str, &'static str);
 
+/// More than half of all connections were refused: one beside others that were not is what a client
+/// does that tries ::1 before 127.0.0.1.
+pub(super) fn are_refused(seen: &Observation) -> bool {
+    let refused = seen.faults.iter().filter(|f| f.kind == FaultKind::Refused).count() as u64;
+    2 * refused > seen.sums.connections
+}
+
 /// Connections that never opened, died, or closed their window for good.
 pub(super) fn from_faults(seen: &Observation) -> Vec<Finding> {
     let kinds: [FaultRow; 7] = [

@@ -212,11 +212,14 @@ impl Order {
             // What it has and we did not see is no loss.
             self.holes.retain(|hole| before(s.ack, hole.end));
         }
-        let says_again = self.acked == Some(s.ack) && s.len == 0 && !advances;
-        if duplicate.is_none() && (s.sacks[0].is_some() || says_again) {
+        let next = self.next.unwrap_or(s.ack);
+        let beyond = |block: &(u32, u32)| before(s.ack, block.0) && !before(next, block.1);
+        let blocks = if duplicate.is_some() { [s.sacks[1], None] } else { s.sacks };
+        self.sacked = blocks.map(|block| block.filter(beyond));
+        let says_again = s.len == 0 && !advances && duplicate.is_none() && before(s.ack, next);
+        if self.sacked[0].is_some() || says_again {
             self.lacked.get_or_insert(now);
         }
-        self.sacked = if duplicate.is_some() { [s.sacks[1], None] } else { s.sacks };
         undone
     }
 

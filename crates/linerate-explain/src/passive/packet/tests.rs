@@ -217,8 +217,13 @@ fn tunnels_come_off() {
             let _ = decode(*link, &packet[..n]);
         }
     }
+}
+
+#[test]
+fn only_tunnels_come_off() {
     let six = v6(b"hi", 6, &[]);
     assert_eq!(decode(LinkType::Raw, &in_v4(41, &six)).map(|s| s.0), Ok("[::1]:40000".to_owned()));
+    let vxlan = [&[8, 0, 0, 0, 0, 0, 42, 0][..], &ethernet(&[], [8, 0], &v4(b"hi"))].concat();
     assert_eq!(decode(LinkType::Raw, &in_udp(53, &vxlan)), Err(Skip::NotTcp));
 }
 

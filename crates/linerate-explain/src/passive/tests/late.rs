@@ -172,6 +172,21 @@ fn what_the_peer_has_is_sent_again_for_nothing() {
     assert!(!ids.contains(&"packet-loss") && !ids.contains(&"reordering"), "{ids:?}");
 }
 
+/// Blocks beyond all that was sent, and an ACK that comes again with nothing in flight, tell of no loss.
+#[test]
+fn a_block_that_cannot_be_tells_nothing() {
+    let mut c = Clocked::new(3, false);
+    c.data(100, 0, 100, 3);
+    c.ack(140, 1, 100, &[(700, 701)]);
+    c.ack(200, 1, 100, &[]);
+    c.data(5_000, 1, 5_000, 3);
+    c.data(5_000, 2, 5_000, 3);
+    c.ack(5_040, 2, 5_000, &[]);
+    c.data(5_041, 2, 5_041, 3);
+    let (seen, ids) = c.finish();
+    assert!(!ids.contains(&"packet-loss") && !ids.contains(&"reordering"), "{ids:?}: {:?}", seen.late);
+}
+
 /// Losses that are repaired at once cost a round trip each, though no pause is seen.
 #[test]
 fn a_loss_costs_what_waited_behind_it() {

@@ -89,6 +89,21 @@ fn each_server_is_judged_by_its_own_calls() {
     assert!(seen.servers.is_empty() && findings::of(&seen)[0].server.is_none());
 }
 
+/// A client that tries ::1 before 127.0.0.1, and one slow call among the calls to several servers.
+#[test]
+fn one_of_several_servers_is_not_blamed_for_a_trifle() {
+    let mut wire = Wire::new();
+    wire.segment(0, (true, 50_000), SYN, [999, 0], 64_240, b"");
+    wire.segment(100, (false, 50_000), RST | ACK, [0, 1_000], 0, b"");
+    to_port(&mut wire, 40_000, 9, 1_000, 8_080);
+    to_port(&mut wire, 40_001, 9, 1_000, 8_081);
+    assert_eq!(ids(&wire.finish()), [""; 0], "two of three connections were not refused");
+    let mut wire = Wire::new();
+    to_port(&mut wire, 40_000, 30, 5_000, 8_080);
+    to_port(&mut wire, 40_001, 1, 60_000, 8_081);
+    assert_eq!(ids(&wire.finish()), [""; 0], "one call of many");
+}
+
 /// 20 pipelined requests. The client reads 1,460 bytes each 10 ms, and its window is full; or the
 /// server takes 10 ms for each.
 fn pipelined(window_is_full: bool) -> Observation {
