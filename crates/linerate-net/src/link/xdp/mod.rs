@@ -140,7 +140,8 @@ impl Xdp {
                     return Err(preflight::no_way(&self.shared.interface, peer));
                 }
                 std::thread::sleep(limits::LOOK_AGAIN);
-                self.neighbours.look_again(peer);
+                // No flood can use up what may be asked yet.
+                self.neighbours.next_epoch();
             }
         }
         Ok(())
