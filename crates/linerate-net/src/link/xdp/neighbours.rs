@@ -49,8 +49,12 @@ enum NeighbourSource {
     Seen,
     /// From the kernel, or from a frame if the kernel did not know.
     Sure,
-    /// The kernel does not know, or is resolving the address.
+    /// The kernel does not know, and was not to resolve the address.
+    Unknown,
+    /// The kernel is resolving the address.
     Asked,
+    /// The same, and it is to be asked again. It has an entry already, which costs no other.
+    Again,
 }
 
 #[derive(Clone, Copy)]
@@ -139,8 +143,8 @@ impl Neighbours {
         if slot.epoch == epoch {
             match slot.source {
                 NeighbourSource::Sure => return Some(slot.way),
-                NeighbourSource::Asked => return None,
-                NeighbourSource::Seen | NeighbourSource::Nobody => {}
+                NeighbourSource::Asked | NeighbourSource::Unknown => return None,
+                NeighbourSource::Seen | NeighbourSource::Nobody | NeighbourSource::Again => {}
             }
         }
         self.find_anew(to, ask)
@@ -151,18 +155,21 @@ impl Neighbours {
         let (address, epoch) = (key(to), self.epoch);
         let slot = *self.slot(address);
         // An entry of an earlier epoch is better than none.
-        let known = !matches!(slot.source, NeighbourSource::Nobody | NeighbourSource::Asked);
+        let known = matches!(slot.source, NeighbourSource::Seen | NeighbourSource::Sure);
+        let again = slot.epoch == epoch && slot.source == NeighbourSource::Again;
         let before = known.then_some(slot.way);
         let may_ask = self.questions > if known { QUESTIONS_FOR_UNSEEN } else { 0 };
         self.questions -= u32::from(may_ask);
-        let may_resolve = self.resolutions > if known { RESOLUTIONS_FOR_UNSEEN } else { 0 };
+        let may_resolve = again || self.resolutions > if known { RESOLUTIONS_FOR_UNSEEN } else { 0 };
         let question = if may_resolve { Question::AndResolve } else { Question::Only };
         let hop = if may_ask { ask(question) } else { Hop::None };
-        self.resolutions -= u32::from(hop == Hop::Asked);
+        self.resolutions -= u32::from(hop == Hop::Asked && !again);
         let (way, source) = match hop {
             Hop::Known(way) => (Some(way), NeighbourSource::Sure),
             _ if known => (before, NeighbourSource::Sure),
-            _ => (None, NeighbourSource::Asked),
+            Hop::Asked => (None, NeighbourSource::Asked),
+            _ if again => (None, NeighbourSource::Asked),
+            _ => (None, NeighbourSource::Unknown),
         };
         *self.slot(address) = NeighbourSlot { address, epoch, way: way.unwrap_or(NO_WAY), source };
         way
@@ -171,9 +178,11 @@ impl Neighbours {
     /// The network may have answered: lets the kernel be asked again about a pending address.
     pub(super) fn look_again(&mut self, to: IpAddr) {
         let slot = self.slot(key(to));
-        if slot.source == NeighbourSource::Asked {
-            slot.source = NeighbourSource::Nobody;
-        }
+        slot.source = match slot.source {
+            NeighbourSource::Asked => NeighbourSource::Again,
+            NeighbourSource::Unknown => NeighbourSource::Nobody,
+            other => other,
+        };
     }
 }
 
@@ -236,6 +245,17 @@ mod tests {
         assert_eq!(table.find(ip(1), never), Some(A));
     }
 
+    /// One that never answers must not keep others from being resolved.
+    #[test]
+    fn a_neighbour_that_is_looked_for_again_costs_one_resolution() {
+        let mut table = Neighbours::new();
+        for _ in 0..2 * RESOLUTIONS_PER_EPOCH {
+            assert_eq!(table.find(ip(1), |_| Hop::Asked), None);
+            table.look_again(ip(1));
+        }
+        assert_eq!(table.resolutions, RESOLUTIONS_PER_EPOCH - 1);
+    }
+
     #[test]
     fn a_flood_of_addresses_is_answered_without_asking_for_each() {
         let mut table = Neighbours::new();
@@ -273,6 +293,11 @@ mod tests {
         }
         // The others are left for peers that sent nothing lately: nothing reaches them otherwise.
         for n in 0..250 {
+            assert_eq!(table.find(ip(n), kernel), None);
+        }
+        // Nor are they resolved when they are looked for again.
+        for n in 200..250 {
+            table.look_again(ip(n));
             assert_eq!(table.find(ip(n), kernel), None);
         }
         assert_eq!(resolved.get(), RESOLUTIONS_PER_EPOCH);
