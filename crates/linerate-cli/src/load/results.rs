@@ -15,8 +15,11 @@ use crate::terminal;
 struct WantedResult {
     flag: &'static str,
     sink: Sink,
-    text: fn(&Document) -> String,
+    text: AsText,
 }
+
+/// A document as the text of a file.
+type AsText = fn(&Document) -> String;
 
 /// What `--json`, `--html`, `--csv`, `--junit` and `--annotations` ask for.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +30,7 @@ pub(crate) struct Results {
 
 impl Results {
     pub(crate) fn of(args: &LoadArgs) -> Results {
-        let all: [(_, &Option<PathBuf>, fn(&Document) -> String); 4] = [
+        let all: [(_, &Option<PathBuf>, AsText); 4] = [
             ("--json", &args.json, json::text),
             ("--html", &args.html, load_page::to_string),
             ("--csv", &args.csv, formats::csv),
