@@ -484,6 +484,7 @@ impl Planner {
         if is_stopped(&judgements) {
             named.retain(|verdict| verdict.id() == "stopped");
         }
+        lost_for_its_rate(&mut named);
         let changed = steady::weigh(record, &mut named, &mut ruled_out);
         limits.extend(trifles(record, &mut named));
         limits.extend(on_a_busy_machine(record, &mut named));
@@ -573,6 +574,16 @@ impl Planner {
         let explained = opening + 3.0 * path::typical_ms(record) + 2.0 * WORK_MS;
         (total > explained && body < 100_000)
             .then(|| format!("the call takes {}, and no cause was found for it", say(total)))
+    }
+}
+
+/// A line that is too narrow drops what its queue has no room for, which tells senders its rate: then that
+/// is the reason for the losses.
+fn lost_for_its_rate(named: &mut [Verdict]) {
+    if named.iter().any(|verdict| verdict.id() == "bandwidth" && verdict.proof() > Proof::Possible) {
+        for verdict in named.iter_mut().filter(|verdict| verdict.id() == "packet-loss") {
+            *verdict = verdict.clone().behind();
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Worlds in which a diagnosis was once sure of the wrong cause.
 
 use super::*;
+use crate::evidence::Grounds;
 use crate::passive::LateSegments;
 
 /// A server on this machine, so there is no path to it.
@@ -245,4 +246,19 @@ fn an_answer_that_ends_late_with_its_connection() {
     let Judgement::Named(verdict) = judged(500.0) else { unreachable!("it is late") };
     assert!((499.0..501.0).contains(&verdict.cost_ms()), "{verdict:#?}");
     assert_eq!(judged(0.2), Judgement::Silent);
+}
+
+#[test]
+fn a_narrow_line_is_the_reason_for_what_it_drops() {
+    let seen = |id: &str, ms: f64| {
+        let grounds = Grounds::Counted { words: "w".to_owned(), share: 1.0 };
+        Verdict::new(causes::find(id).expect("a cause"), ms, grounds)
+    };
+    let mut named = [seen("packet-loss", 934.0), seen("bandwidth", 926.0)];
+    assert!(named[0].weight() > named[1].weight());
+    lost_for_its_rate(&mut named);
+    assert!(named[0].weight() < named[1].weight());
+    let mut alone = [seen("packet-loss", 934.0)];
+    lost_for_its_rate(&mut alone);
+    assert_eq!(alone[0].weight(), seen("packet-loss", 934.0).weight());
 }
