@@ -61,6 +61,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.statistics.given_up += 1;
             return self.lose(conn, &Loss::TimedOut, now);
         }
+        let idle = self.usable_idle(false);
         let Some(pipe) = self.pool.at_mut(slot) else { return };
         let (conn, conversation) = (pipe.conn, &pipe.conversation);
         if !pipe.established {
@@ -71,7 +72,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
         let waited = now - pipe.beside.progress;
         let Some(oldest) = conversation.oldest().map(|run| run.first) else {
-            if now - pipe.beside.heard >= self.usable_idle(false)
+            // A server that sends something now and then does not keep it from that.
+            if (waited >= self.options.idle_timeout || now - pipe.beside.heard >= idle)
                 && let Some(pipe) = self.pool.remove(conn)
             {
                 self.leave(pipe, Close::AfterPeer);

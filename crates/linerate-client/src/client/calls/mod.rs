@@ -657,7 +657,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     fn idle_until(&self, now: Time) -> Time {
         let (o, idle) = (&self.options, self.usable_idle(false));
         let end = |pipe: &Connection<C, Beside>| match pipe.established {
-            true => pipe.beside.heard + idle,
+            true => (pipe.beside.heard + idle).min(pipe.beside.progress + o.idle_timeout),
             false => pipe.since + o.connect_timeout,
         };
         let ends = (0..self.pool.slots()).filter_map(|slot| self.pool.at(slot)).map(end);
