@@ -148,9 +148,19 @@ fn in_udp(port: u16, inner: &[u8]) -> Vec<u8> {
     in_v4(17, &p)
 }
 
+/// Each packet is the same segment; cut anywhere, it is what is left, or an error.
+fn all_come_off(cases: &[(&str, LinkType, Vec<u8>)]) {
+    let wanted = Ok(("10.0.0.1:40000".to_owned(), 2, b"hi".to_vec()));
+    for (name, link, packet) in cases {
+        assert_eq!(decode(*link, packet), wanted, "{name}");
+        for n in 0..packet.len() {
+            let _ = decode(*link, &packet[..n]);
+        }
+    }
+}
+
 #[test]
 fn tunnels_come_off() {
-    let wanted = Ok(("10.0.0.1:40000".to_owned(), 2, b"hi".to_vec()));
     let ip = v4(b"hi");
     let frame = ethernet(&[], [8, 0], &ip);
     let vxlan = [&[8, 0, 0, 0, 0, 0, 42, 0][..], &frame].concat();
@@ -177,6 +187,15 @@ fn tunnels_come_off() {
         ("PPTP", LinkType::Raw, gre(&[0x30, 1, 0x88, 0x0b, 0, 4, 0, 1, 0, 0, 0, 1, 0xff, 3, 0, 0x21], &ip)),
         ("IP in IP", LinkType::Raw, in_v4(4, &ip)),
         ("IP in IP in IP", LinkType::Raw, in_v4(4, &in_v4(4, &ip))),
+    ];
+    all_come_off(cases);
+}
+
+#[test]
+fn labels_come_off() {
+    let ip = v4(b"hi");
+    let frame = ethernet(&[], [8, 0], &ip);
+    let cases: &[(&str, LinkType, Vec<u8>)] = &[
         (
             "PPPoE",
             LinkType::Ethernet,
@@ -210,13 +229,7 @@ fn tunnels_come_off() {
         ),
         ("802.1ah", LinkType::Ethernet, ethernet(&[], [0x88, 0xe7], &[&[0; 4][..], &frame].concat())),
     ];
-    for (name, link, packet) in cases {
-        assert_eq!(decode(*link, packet), wanted, "{name}");
-        // Cut anywhere, it is what is left, or an error.
-        for n in 0..packet.len() {
-            let _ = decode(*link, &packet[..n]);
-        }
-    }
+    all_come_off(cases);
 }
 
 #[test]
