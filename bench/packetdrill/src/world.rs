@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use linerate_net::stack::{Stack, StackOptions, UseOfEcn};
 use linerate_net::{
-    After, Close, Conn, ConnectOptions, Data, Event, FlowState, Limits, ListenOptions, NetError,
-    NetErrorKind, Time, Transport,
+    After, Close, Conn, ConnectOptions, Data, Event, FlowState, ListenOptions, NetError, NetErrorKind, Time,
+    Transport, TransportLimits,
 };
 
 use crate::limits::{BYTES, CALL, IDLE_TURNS, PACKET, TURNS};
@@ -47,7 +47,7 @@ impl DrillWorld {
     /// No file descriptor is left.
     pub fn new() -> io::Result<DrillWorld> {
         // A half-closed connection stays as long as a script wants.
-        let limits = Limits { closing_time: PACKET, ..Limits::default() };
+        let limits = TransportLimits { closing_time: PACKET, ..TransportLimits::default() };
         let options = StackOptions { seed: Some(1), limits, ..StackOptions::default() };
         let stack = Stack::new(ScriptedWire::new(BEGIN)?, options);
         let (events, descriptors, addresses) = (Vec::new(), HashMap::new(), Vec::new());

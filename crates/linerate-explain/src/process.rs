@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use linerate_net::sock_diag::{State, TcpSocket};
+use linerate_net::sock_diag::{SocketState, TcpSocket};
 
 /// Observations of the server's process: threads, files, sockets, queues.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -266,7 +266,7 @@ pub(crate) fn proc_net_tcp(text: &str) -> impl Iterator<Item = TcpSocket> {
     text.lines().skip(1).filter_map(|line| {
         let mut fields = line.split_whitespace().skip(1);
         let (local, peer) = (end(fields.next()?)?, end(fields.next()?)?);
-        let state = State(u8::from_str_radix(fields.next()?, 16).ok()?);
+        let state = SocketState(u8::from_str_radix(fields.next()?, 16).ok()?);
         let (send, receive) = fields.next()?.split_once(':')?;
         let queue = |hex| u32::from_str_radix(hex, 16).ok();
         let inode = fields.nth(4)?.parse().ok()?;
@@ -307,7 +307,7 @@ impl ProcessView {
     /// queues of listening ones say theirs.
     pub(crate) fn take_sockets(&mut self, own: &[TcpSocket], port: u16, limits: bool) {
         for socket in own {
-            if socket.state == State::LISTEN {
+            if socket.state == SocketState::LISTEN {
                 if socket.local.port() == port {
                     let limit = limits.then_some(socket.send_queue);
                     self.listeners.push(Listening {
@@ -394,7 +394,7 @@ mod tests {
             assert_eq!(sockets[0].local, ([127, 0, 0, 1], 8080).into());
         }
         let mut view = ProcessView::default();
-        let other = TcpSocket { state: State(1), receive_queue: 5, send_queue: 0, ..sockets[0] };
+        let other = TcpSocket { state: SocketState(1), receive_queue: 5, send_queue: 0, ..sockets[0] };
         view.take_sockets(&[sockets[0], other, other], 8080, false);
         assert_eq!((view.listeners[0].waiting, view.listeners[0].limit), (2, None));
         assert_eq!((view.sockets["established"], view.unread, view.unsent), (2, (10, 2), (0, 0)));

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
+use linerate_net::sock_diag::{SocketState, TcpSocket, tcp_sockets};
 
 use crate::limits::SOCKETS;
 
@@ -21,7 +21,7 @@ fn waiting(sockets: &[TcpSocket], addresses: &[SocketAddr]) -> u64 {
 }
 
 /// Established, and closed by the peer alone.
-const OPEN: [State; 2] = [State(1), State(8)];
+const OPEN: [SocketState; 2] = [SocketState(1), SocketState(8)];
 
 /// A server that listens on `::` has IPv4 peers too.
 fn same(a: SocketAddr, b: SocketAddr) -> bool {

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use linerate_net::link::pcap::PcapFile;
-use linerate_net::{FlowInfo, Line, machine};
+use linerate_net::{FlowInfo, PhysicalLine, machine};
 
 use crate::engine::board::{Board, Mark};
 use crate::engine::gaps::Gaps;
@@ -307,12 +307,12 @@ impl Running {
 }
 
 /// The line that a plan's requests go over.
-fn line(plan: &Plan) -> Option<Line> {
+fn line(plan: &Plan) -> Option<PhysicalLine> {
     if let Some(interface) = &plan.interface {
-        return Line::of(interface);
+        return PhysicalLine::of(interface);
     }
     let targets: Vec<_> = plan.target.addresses.iter().map(SocketAddr::ip).collect();
-    Line::towards(&targets)
+    PhysicalLine::towards(&targets)
 }
 
 /// Gathers the cores' words ten times a second: the latest snapshot, and the series second by second.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use linerate_net::epoll::Epoll;
 use linerate_net::uring::Uring;
-use linerate_net::{After, Close, ConnectOptions, Event, Lent, Limits, Time, Transport, machine};
+use linerate_net::{After, Close, ConnectOptions, Event, Lent, Time, Transport, TransportLimits, machine};
 
 struct Options {
     to: SocketAddr,
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .into(),
         );
     };
-    let mut limits = Limits::default();
+    let mut limits = TransportLimits::default();
     let value = |name: &str| rest.iter().find_map(|word| word.strip_prefix(name)?.parse::<usize>().ok());
     limits.receive_bytes = value("receive=").unwrap_or(limits.receive_bytes);
     if let Some(core) = value("core=") {
@@ -224,7 +224,7 @@ mod tests {
         std::thread::spawn(move || serve(&listener));
         let lasts = Duration::from_millis(200);
         let options = Options { to, connections: 2, depth: 3, lasts, short: false };
-        let net = Epoll::with_limits(Limits::default()).expect("epoll");
+        let net = Epoll::with_limits(TransportLimits::default()).expect("epoll");
         let pump = Pump::new(net, options).expect("a first response");
         assert!(pump.run().expect("it runs") >= 6);
     }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{Close, Conn, Limits, Time};
+use crate::{Close, Conn, Time, TransportLimits};
 
 /// The event that a closed connection still waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl ClosingQueue {
     /// many wait. `waits_for`: what a connection waits for now, if it still does.
     pub(crate) fn push(
         &mut self,
-        limits: &Limits,
+        limits: &TransportLimits,
         now: Time,
         (conn, what): (Conn, Closing),
         waits_for: impl Fn(Conn) -> Option<Closing>,
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn each_has_its_time() {
-        let limits = Limits::default();
+        let limits = TransportLimits::default();
         let mut queue = ClosingQueue::default();
         let start = Time::from_nanos(5);
         assert_eq!(queue.push(&limits, start, (conn(1), Closing::Flush), |_| None), None);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn one_that_began_to_linger_is_not_ended_by_its_first_deadline() {
-        let limits = Limits::default();
+        let limits = TransportLimits::default();
         let mut queue = ClosingQueue::default();
         queue.push(&limits, Time::ZERO, (conn(1), Closing::FlushThenLinger), |_| None);
         let late = Time::ZERO + limits.flush_time;
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn beyond_the_limit_the_oldest_goes() {
-        let limits = Limits { closing_connections: 2, ..Limits::default() };
+        let limits = TransportLimits { closing_connections: 2, ..TransportLimits::default() };
         let mut queue = ClosingQueue::default();
         let mut push =
             |n| queue.push(&limits, Time::ZERO, (conn(n), Closing::Linger), |_| Some(Closing::Linger));
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn connections_that_have_ended_do_not_count() {
         const LIMIT: u32 = 64;
-        let limits = Limits { closing_connections: LIMIT, ..Limits::default() };
+        let limits = TransportLimits { closing_connections: LIMIT, ..TransportLimits::default() };
         let mut queue = ClosingQueue::default();
         let waits_for = |c: Conn, last| (c.slot == 0 || c.slot == last).then_some(Closing::AfterPeer);
         for n in 0..100 * LIMIT {
@@ -222,7 +222,7 @@ mod tests {
     /// Bytes that have not left are not given up for room.
     #[test]
     fn only_connections_that_linger_make_room() {
-        let limits = Limits::default();
+        let limits = TransportLimits::default();
         let mut queue = ClosingQueue::default();
         queue.push(&limits, Time::ZERO, (conn(1), Closing::Flush), |_| None);
         assert_eq!(queue.oldest(|_| Some(Closing::Flush)), None);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Limits of a transport instance (one per core).
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct TransportLimits {
     /// Connections open at once, those that are closing included. Reason: tables are sized by it and descriptors are
     /// finite.
     pub connections: u32,
@@ -32,9 +32,9 @@ pub struct Limits {
     pub closing_connections: u32,
 }
 
-impl Default for Limits {
+impl Default for TransportLimits {
     fn default() -> Self {
-        Limits {
+        TransportLimits {
             connections: 1 << 20,
             unsent_bytes: 64 << 20,
             receive_bytes: 64 << 10,

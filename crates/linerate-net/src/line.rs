@@ -11,7 +11,7 @@ use crate::link::xdp::interface_towards;
 
 /// The physical line that packets leave by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
+pub struct PhysicalLine {
     /// The interface that packets leave by.
     pub interface: String,
     /// Bits per second, in each direction.
@@ -27,20 +27,20 @@ const UNDER: u32 = 4;
 /// Drivers of virtual devices, whose nominal speed limits nothing.
 const NOMINAL: [&str; 4] = ["virtio_net", "vmxnet3", "vif", "hv_netvsc"];
 
-impl Line {
+impl PhysicalLine {
     /// The line of an interface; `None` if its speed is unknown or nominal.
-    pub fn of(interface: &str) -> Option<Line> {
+    pub fn of(interface: &str) -> Option<PhysicalLine> {
         of(Path::new(INTERFACES), interface)
     }
 
     /// The line that the routes to all these addresses share.
-    pub fn towards(addresses: &[IpAddr]) -> Option<Line> {
+    pub fn towards(addresses: &[IpAddr]) -> Option<PhysicalLine> {
         let mut indexes = addresses.iter().map(|to| interface_towards(*to));
         let first = indexes.next()??;
         if indexes.any(|index| index != Some(first)) {
             return None;
         }
-        Line::of(&named(Path::new(INTERFACES), first)?)
+        PhysicalLine::of(&named(Path::new(INTERFACES), first)?)
     }
 }
 
@@ -53,7 +53,7 @@ fn named(interfaces: &Path, index: u32) -> Option<String> {
     Some(at.file_name()?.to_str()?.to_owned())
 }
 
-fn of(interfaces: &Path, interface: &str) -> Option<Line> {
+fn of(interfaces: &Path, interface: &str) -> Option<PhysicalLine> {
     let mut at = interfaces.join(interface);
     for _ in 0..UNDER {
         if at.join("device").exists() {
@@ -68,7 +68,7 @@ fn of(interfaces: &Path, interface: &str) -> Option<Line> {
     // The kernel reports -1, or an error, if the speed is unknown.
     let megabits: i64 = fs::read_to_string(at.join("speed")).ok()?.trim().parse().ok()?;
     let megabits = u64::try_from(megabits).ok().filter(|n| (1..u64::from(u32::MAX)).contains(n))?;
-    Some(Line { interface: interface.to_owned(), bits_per_second: megabits * 1_000_000 })
+    Some(PhysicalLine { interface: interface.to_owned(), bits_per_second: megabits * 1_000_000 })
 }
 
 /// The interface below a VLAN or macvlan; `None` for a bond, which has several.
@@ -132,6 +132,6 @@ mod tests {
     #[test]
     fn loopback_has_none() {
         let local = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2])];
-        assert_eq!((Line::towards(&local), Line::towards(&[])), (None, None));
+        assert_eq!((PhysicalLine::towards(&local), PhysicalLine::towards(&[])), (None, None));
     }
 }

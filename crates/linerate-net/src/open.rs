@@ -15,7 +15,7 @@ use crate::link::pcap::{self, PcapFile};
 use crate::link::xdp::{self, Steer, Xdp, XdpError, XdpOptions};
 use crate::stack::{Stack, StackOptions, UseOfEcn};
 use crate::uring::Uring;
-use crate::{HostSecret, Limits, Transport, machine};
+use crate::{HostSecret, Transport, TransportLimits, machine};
 
 /// Which transport moves the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,7 +196,7 @@ pub trait UseTransport {
 #[derive(Clone, Debug, Default)]
 pub struct ThreadOptions {
     /// The limits that every transport has.
-    pub limits: Limits,
+    pub limits: TransportLimits,
     /// For user-space TCP: our own addresses, as [`StackOptions::addresses`].
     pub addresses: Vec<IpAddr>,
 }

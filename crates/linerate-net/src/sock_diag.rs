@@ -9,13 +9,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// States of a TCP socket, numbered as in the kernel (net/tcp_states.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct State(pub u8);
+pub struct SocketState(pub u8);
 
-impl State {
+impl SocketState {
     /// Waits for connections.
-    pub const LISTEN: State = State(10);
+    pub const LISTEN: SocketState = SocketState(10);
     /// Has ended, and keeps its ports for a minute (RFC 9293 section 3.6.1).
-    pub const TIME_WAIT: State = State(6);
+    pub const TIME_WAIT: SocketState = SocketState(6);
 
     /// The name that `ss` uses.
     pub fn name(self) -> &'static str {
@@ -40,7 +40,7 @@ impl State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpSocket {
     /// The socket's state.
-    pub state: State,
+    pub state: SocketState,
     /// The local address.
     pub local: SocketAddr,
     /// The peer's address.
@@ -174,7 +174,7 @@ fn entry(body: &[u8]) -> Option<TcpSocket> {
         })
     };
     Some(TcpSocket {
-        state: State(body[1]),
+        state: SocketState(body[1]),
         local: SocketAddr::new(address(8)?, port(4)),
         peer: SocketAddr::new(address(24)?, port(6)),
         receive_queue: u32_at(body, 56)?,
@@ -204,7 +204,8 @@ mod tests {
         let mut client = TcpStream::connect(address).expect("connected");
         client.write_all(b"unread").expect("sent");
         let (sockets, _) = tcp_sockets(1 << 16).expect("sock_diag is there");
-        let found = sockets.iter().find(|s| s.state == State::LISTEN && s.local == address).expect("ours");
+        let found =
+            sockets.iter().find(|s| s.state == SocketState::LISTEN && s.local == address).expect("ours");
         assert_eq!((found.receive_queue, found.send_queue >= 1), (1, true), "{found:?}");
         let accepted = sockets.iter().find(|s| s.local == address && s.peer == client.local_addr().unwrap());
         assert_eq!(accepted.map(|s| (s.state.name(), s.receive_queue)), Some(("established", 6)));

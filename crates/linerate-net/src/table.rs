@@ -6,14 +6,14 @@ use crate::Conn;
 /// things.
 pub(crate) const LAST_GENERATION: u32 = u32::MAX - 1;
 
-struct Slot<T> {
+struct TableSlot<T> {
     generation: u32,
     value: Option<T>,
 }
 
 /// A table that reuses slots but never a [`Conn`].
 pub(crate) struct Table<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<TableSlot<T>>,
     free: Vec<u32>,
     limit: u32,
 }
@@ -56,13 +56,13 @@ impl<T> Table<T> {
         }
         // Below the limit, which is a u32.
         let slot = self.slots.len() as u32;
-        self.slots.push(Slot { generation: 0, value: Some(value) });
+        self.slots.push(TableSlot { generation: 0, value: Some(value) });
         Ok(Conn { slot, generation: 0 })
     }
 
     /// All there are.
     pub(crate) fn conns(&self) -> Vec<Conn> {
-        let conn = |(slot, place): (usize, &Slot<T>)| {
+        let conn = |(slot, place): (usize, &TableSlot<T>)| {
             place.value.as_ref().map(|_| Conn { slot: slot as u32, generation: place.generation })
         };
         self.slots.iter().enumerate().filter_map(conn).collect()

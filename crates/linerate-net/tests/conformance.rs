@@ -7,7 +7,7 @@ use linerate_net::conformance::{Subject, as_they_are};
 use linerate_net::epoll::Epoll;
 use linerate_net::mem::{Cut, Mem, MemOptions};
 use linerate_net::uring::Uring;
-use linerate_net::{Limits, Probe, conformance_tests};
+use linerate_net::{Probe, TransportLimits, conformance_tests};
 use linerate_skips::{need, skip};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -66,7 +66,7 @@ fn mem_perfect() -> Option<Subject<Mem>> {
 }
 
 fn mem_far() -> Option<Subject<Mem>> {
-    let make = |limits: Limits| {
+    let make = |limits: TransportLimits| {
         mem(MemOptions { limits, latency: Duration::from_micros(300), ..MemOptions::default() })
     };
     Some(Subject { make, at: V6, from: None, bulk: 4 << 20, wire_len: as_they_are })

@@ -8,7 +8,8 @@ use linerate_net::capture::{Capture, CaptureOptions};
 use linerate_net::epoll::Epoll;
 use linerate_net::uring::Uring;
 use linerate_net::{
-    After, Close, Conn, ConnectOptions, Event, Limits, ListenOptions, NetErrorKind, Probe, Time, Transport,
+    After, Close, Conn, ConnectOptions, Event, ListenOptions, NetErrorKind, Probe, Time, Transport,
+    TransportLimits,
 };
 
 const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -43,7 +44,7 @@ on_each! {
     the_fin_leaves_with_the_last_bytes => fin_with_data;
 }
 
-type Make<'a, T> = &'a dyn Fn(Limits) -> T;
+type Make<'a, T> = &'a dyn Fn(TransportLimits) -> T;
 
 /// Runs turns until an event that `pick` accepts; reads everything else.
 #[track_caller]
@@ -79,7 +80,7 @@ fn accepted<T: Transport>(net: &mut T) -> Conn {
 }
 
 fn backlog<T: Transport>(make: Make<'_, T>) {
-    let mut net = make(Limits { connections: 1, ..Limits::default() });
+    let mut net = make(TransportLimits { connections: 1, ..TransportLimits::default() });
     let (_, at) = net.listen(HERE, &ListenOptions::default()).expect("listens");
     let mut first = TcpStream::connect(at).expect("connects");
     let _second = TcpStream::connect(at).expect("the kernel takes it into the backlog");
@@ -119,7 +120,7 @@ fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
 }
 
 fn time_wait<T: Transport>(make: Make<'_, T>) {
-    let mut net = make(Limits::default());
+    let mut net = make(TransportLimits::default());
     let listener = TcpListener::bind(HERE).expect("binds");
     let at = listener.local_addr().expect("bound");
     let conn = net.connect(at, &ConnectOptions::default()).expect("asked for");
@@ -141,7 +142,7 @@ fn time_wait<T: Transport>(make: Make<'_, T>) {
 }
 
 fn short_sends<T: Transport>(make: Make<'_, T>) {
-    let mut net = make(Limits::default());
+    let mut net = make(TransportLimits::default());
     let listener = TcpListener::bind(HERE).expect("binds");
     let at = listener.local_addr().expect("bound");
     let options = ConnectOptions { short: true, ..ConnectOptions::default() };
@@ -179,7 +180,7 @@ fn short_sends<T: Transport>(make: Make<'_, T>) {
 }
 
 fn short_large_send<T: Transport>(make: Make<'_, T>) {
-    let mut net = make(Limits::default());
+    let mut net = make(TransportLimits::default());
     let listener = TcpListener::bind(HERE).expect("binds");
     let at = listener.local_addr().expect("bound");
     let whole: Vec<u8> = (0..200_001u32).map(|i| i as u8).collect();
@@ -206,7 +207,7 @@ fn short_large_send<T: Transport>(make: Make<'_, T>) {
 
 fn reuse_port<T: Transport>(make: Make<'_, T>) {
     let options = ListenOptions { reuse_port: true, ..ListenOptions::default() };
-    let (mut one, mut two) = (make(Limits::default()), make(Limits::default()));
+    let (mut one, mut two) = (make(TransportLimits::default()), make(TransportLimits::default()));
     let (_, at) = one.listen(HERE, &options).expect("listens");
     two.listen(at, &options).expect("listens on the same");
     let clients: Vec<_> = (0..64).map(|_| TcpStream::connect(at).expect("connects")).collect();
@@ -231,7 +232,7 @@ fn reuse_port<T: Transport>(make: Make<'_, T>) {
 }
 
 fn address_in_use<T: Transport>(make: Make<'_, T>) {
-    let mut net = make(Limits::default());
+    let mut net = make(TransportLimits::default());
     let (_, at) = net.listen(HERE, &ListenOptions::default()).expect("listens");
     let again = net.listen(at, &ListenOptions::default());
     assert_eq!(again.map_err(|e| e.kind), Err(NetErrorKind::AddressInUse));
@@ -254,7 +255,7 @@ fn carried(packet: &[u8], port: u16) -> Option<(bool, usize)> {
 
 fn fin_with_data<T: Transport>(make: Make<'_, T>) {
     const CALLS: usize = 40;
-    let mut net = make(Limits::default());
+    let mut net = make(TransportLimits::default());
     let (_, at) = net.listen(HERE, &ListenOptions::default()).expect("listens");
     let options = CaptureOptions { towards: Some(at.ip()), port: Some(at.port()), ..Default::default() };
     let mut capture = match Capture::open(&options) {
@@ -304,7 +305,11 @@ fn fin_with_data<T: Transport>(make: Make<'_, T>) {
 }
 
 fn flush_limit<T: Transport>(make: Make<'_, T>) {
-    let limits = Limits { connections: 1, flush_time: Duration::from_millis(200), ..Limits::default() };
+    let limits = TransportLimits {
+        connections: 1,
+        flush_time: Duration::from_millis(200),
+        ..TransportLimits::default()
+    };
     let mut net = make(limits);
     let listener = TcpListener::bind(HERE).expect("binds");
     let at = listener.local_addr().expect("bound");
@@ -323,7 +328,7 @@ fn flush_limit<T: Transport>(make: Make<'_, T>) {
 }
 
 fn no_crosstalk<T: Transport>(make: Make<'_, T>) {
-    let mut net = make(Limits::default());
+    let mut net = make(TransportLimits::default());
     let listener = TcpListener::bind(HERE).expect("binds");
     let at = listener.local_addr().expect("bound");
     let reader = std::thread::spawn(move || {

@@ -11,7 +11,7 @@ use linerate_net::epoll::Epoll;
 use linerate_net::layer::Layered;
 use linerate_net::mem::{Cut, Mem, MemOptions};
 use linerate_net::uring::Uring;
-use linerate_net::{Limits, Probe, Transport, conformance_tests};
+use linerate_net::{Probe, Transport, TransportLimits, conformance_tests};
 use linerate_skips::{need, skip};
 use xor::{Records, RecordsLayer, XorLayer};
 
@@ -21,30 +21,30 @@ const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 /// More than the kernel buffers on loopback.
 const KERNEL_BULK: usize = 24 << 20;
 
-fn xor<T: Transport>(wire: T, limits: Limits) -> Layered<T, XorLayer> {
+fn xor<T: Transport>(wire: T, limits: TransportLimits) -> Layered<T, XorLayer> {
     Layered::new(wire, XorLayer, limits)
 }
 
-fn records<T: Transport>(wire: T, limits: Limits) -> Layered<T, RecordsLayer> {
+fn records<T: Transport>(wire: T, limits: TransportLimits) -> Layered<T, RecordsLayer> {
     Layered::new(wire, RecordsLayer, limits)
 }
 
-fn epoll(limits: Limits) -> Epoll {
+fn epoll(limits: TransportLimits) -> Epoll {
     Epoll::with_limits(limits).expect("epoll")
 }
 
-fn mem(limits: Limits) -> Mem {
+fn mem(limits: TransportLimits) -> Mem {
     let options = MemOptions { limits, latency: Duration::from_micros(300), ..MemOptions::default() };
     Mem::new(options).expect("mem")
 }
 
-fn mem_cut(limits: Limits) -> Mem {
+fn mem_cut(limits: TransportLimits) -> Mem {
     let options =
         MemOptions { limits, cut: Cut::Random(3000), window: 10_000, seed: 7, ..MemOptions::default() };
     Mem::new(options).expect("mem")
 }
 
-fn mem_crumbs(limits: Limits) -> Mem {
+fn mem_crumbs(limits: TransportLimits) -> Mem {
     let options = MemOptions { limits, cut: Cut::Every(7), window: 999, ..MemOptions::default() };
     Mem::new(options).expect("mem")
 }
@@ -59,19 +59,19 @@ fn has_uring() -> bool {
     }
 }
 
-fn uring(limits: Limits) -> Uring {
+fn uring(limits: TransportLimits) -> Uring {
     Uring::with_limits(limits).expect("io_uring")
 }
 
 fn of_xor<T: Transport>(
-    make: fn(Limits) -> Layered<T, XorLayer>,
+    make: fn(TransportLimits) -> Layered<T, XorLayer>,
     bulk: usize,
 ) -> Option<Subject<Layered<T, XorLayer>>> {
     Some(Subject { make, at: V4, from: None, bulk, wire_len: as_they_are })
 }
 
 fn of_records<T: Transport>(
-    make: fn(Limits) -> Layered<T, RecordsLayer>,
+    make: fn(TransportLimits) -> Layered<T, RecordsLayer>,
     at: IpAddr,
     bulk: usize,
 ) -> Option<Subject<Layered<T, RecordsLayer>>> {

@@ -8,13 +8,13 @@ use linerate_net::epoll::Epoll;
 use linerate_net::mem::{Mem, MemOptions};
 use linerate_net::share::{Owner, share};
 use linerate_net::uring::Uring;
-use linerate_net::{Limits, Probe, Transport, conformance_tests};
+use linerate_net::{Probe, Transport, TransportLimits, conformance_tests};
 use linerate_skips::{need, skip};
 
 /// More than the kernel buffers on loopback.
 const KERNEL_BULK: usize = 24 << 20;
 
-fn of<T: Transport>(make: fn(Limits) -> Owner<T>, bulk: usize) -> Option<Subject<Owner<T>>> {
+fn of<T: Transport>(make: fn(TransportLimits) -> Owner<T>, bulk: usize) -> Option<Subject<Owner<T>>> {
     let at = IpAddr::V4(Ipv4Addr::LOCALHOST);
     Some(Subject { make, at, from: None, bulk, wire_len: as_they_are })
 }

@@ -8,13 +8,13 @@ use linerate_net::conformance::{Subject, as_they_are};
 use linerate_net::link::sim::{Sim, SimEnd, SimOptions};
 use linerate_net::stack::{Stack, StackLimits, StackOptions};
 use linerate_net::{
-    After, Close, ConnectOptions, Event, Limits, ListenOptions, Transport, conformance_tests,
+    After, Close, ConnectOptions, Event, ListenOptions, Transport, TransportLimits, conformance_tests,
 };
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
-fn alone(limits: Limits, sim: SimOptions) -> Stack<SimEnd> {
+fn alone(limits: TransportLimits, sim: SimOptions) -> Stack<SimEnd> {
     let addresses = vec![V4, V6, Ipv4Addr::new(127, 0, 0, 9).into()];
     let options = StackOptions { addresses, seed: Some(sim.seed), limits, ..StackOptions::default() };
     Stack::new(Sim::alone(sim).expect("a descriptor"), options)

@@ -13,7 +13,9 @@ use std::time::Duration;
 use linerate_base::Random;
 use linerate_net::link::sim::{Sim, SimEnd, SimOptions};
 use linerate_net::stack::{Stack, StackLimits, StackOptions, UseOfEcn};
-use linerate_net::{After, Close, Conn, ConnectOptions, Event, Limits, ListenOptions, Time, Transport};
+use linerate_net::{
+    After, Close, Conn, ConnectOptions, Event, ListenOptions, Time, Transport, TransportLimits,
+};
 
 const SEEDS: u64 = 1000;
 /// Seeds that once failed, with connections made by SYN cookies. A late segment with the cookie
@@ -164,7 +166,8 @@ impl Run {
         if trouble.crowd {
             (stack.buffer_bytes, stack.early_bytes) = CROWDED;
         }
-        let mut limits = Limits { receive_bytes: 1 << (8 + random.below(9)), ..Limits::default() };
+        let mut limits =
+            TransportLimits { receive_bytes: 1 << (8 + random.below(9)), ..TransportLimits::default() };
         if trouble.narrows {
             // Finding the MTU of a narrow path takes several timeouts.
             (stack.orphan_patience, limits.flush_time) = (stack.patience, stack.patience);

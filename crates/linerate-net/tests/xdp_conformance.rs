@@ -12,7 +12,7 @@ use linerate_net::conformance::{Subject, as_they_are};
 use linerate_net::link::xdp::{Steer, Xdp, XdpMode, XdpOptions, open};
 use linerate_net::link::{Checksums, Link};
 use linerate_net::stack::{Stack, StackOptions};
-use linerate_net::{Limits, Time, Waker, conformance_tests};
+use linerate_net::{Time, TransportLimits, Waker, conformance_tests};
 use linerate_skips::{need, skip};
 use namespaces::{Cable, Namespace, OURS, THEIRS};
 
@@ -100,7 +100,7 @@ fn end(of: &Namespace, interface: &str, addresses: &[IpAddr], mode: XdpMode) -> 
     of.run(|| open(&options).expect("the link").links.remove(0))
 }
 
-fn stack(limits: Limits, clients: [IpAddr; 2], server: IpAddr, mode: XdpMode) -> Stack<BothEnds> {
+fn stack(limits: TransportLimits, clients: [IpAddr; 2], server: IpAddr, mode: XdpMode) -> Stack<BothEnds> {
     let cable = Cable::new(1).expect("it could be had a moment ago");
     let mut link = BothEnds {
         clients: end(&cable.ours, OURS, &clients, mode),

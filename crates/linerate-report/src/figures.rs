@@ -1,7 +1,7 @@
 //! Figures that follow from an outcome by arithmetic.
 
 use linerate_load::histogram::Histogram;
-use linerate_load::outcome::{Line, Requests};
+use linerate_load::outcome::{PhysicalLine, Requests};
 use linerate_load::plan::Pace;
 use linerate_load::{Outcome, Plan};
 
@@ -13,7 +13,7 @@ pub(crate) fn is_open(plan: &Plan) -> bool {
 }
 
 /// The share of the line's capacity that `bytes` took.
-pub(crate) fn line_share(bytes: u64, line: &Line, outcome: &Outcome) -> f64 {
+pub(crate) fn line_share(bytes: u64, line: &PhysicalLine, outcome: &Outcome) -> f64 {
     outcome.per_second(bytes) * 8.0 / (line.bits_per_second.max(1) as f64)
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{
-    Bad, Bytes, Client, Connections, Failure, Failures, Interval, Latency, Line, Requests, Sample,
+    Bad, Bytes, Client, Connections, Failure, Failures, Interval, Latency, PhysicalLine, Requests, Sample,
     SegmentCounts, SegmentEvent, Segments, Snapshot, Tcp, TcpEvents, Window,
 };
 use linerate_load::plan::check::CheckResult;
@@ -105,8 +105,8 @@ pub(crate) fn segments() -> Segments {
     segments
 }
 
-pub(crate) fn line(bits_per_second: u64) -> Line {
-    Line { interface: "eth0".to_owned(), bits_per_second }
+pub(crate) fn line(bits_per_second: u64) -> PhysicalLine {
+    PhysicalLine { interface: "eth0".to_owned(), bits_per_second }
 }
 
 fn bell(centre_ns: u64, samples: u64) -> Histogram {

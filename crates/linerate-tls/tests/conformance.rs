@@ -10,7 +10,7 @@ use linerate_net::epoll::Epoll;
 use linerate_net::layer::{Layer, Layered};
 use linerate_net::mem::{Cut, Mem, MemOptions};
 use linerate_net::uring::Uring;
-use linerate_net::{Limits, Listener, NetError, Probe, Profile, Transport, conformance_tests};
+use linerate_net::{Listener, NetError, Probe, Profile, Transport, TransportLimits, conformance_tests};
 use linerate_skips::{need, skip};
 use linerate_tls::{ServerOptions, TlsLayer, TlsSession};
 
@@ -29,7 +29,7 @@ impl Layer for Always {
     }
 }
 
-fn over<T: Transport>(wire: T, limits: Limits) -> Layered<T, Always> {
+fn over<T: Transport>(wire: T, limits: TransportLimits) -> Layered<T, Always> {
     let server = ServerOptions::new(identity(&LOCALHOST));
     let both = layer(&client_options(&LOCALHOST), &server);
     Layered::new(wire, Always(both), limits)
@@ -41,7 +41,7 @@ fn wire_len(len: usize) -> usize {
 }
 
 fn subject<T: Transport>(
-    make: fn(Limits) -> Layered<T, Always>,
+    make: fn(TransportLimits) -> Layered<T, Always>,
     at: IpAddr,
     bulk: usize,
 ) -> Option<Subject<Layered<T, Always>>> {

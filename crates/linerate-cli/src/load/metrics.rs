@@ -191,7 +191,7 @@ fn loops(plan: &Plan, snapshot: &Snapshot, process: &Process) -> Loops {
 fn flows(servers: &[SocketAddr]) -> io::Result<Flows> {
     let servers: BTreeSet<SocketAddr> = servers.iter().copied().collect();
     let to_servers =
-        |s: &sock_diag::TcpSocket| s.state != sock_diag::State::TIME_WAIT && servers.contains(&s.peer);
+        |s: &sock_diag::TcpSocket| s.state != sock_diag::SocketState::TIME_WAIT && servers.contains(&s.peer);
     let (mut sockets, _) = sock_diag::tcp_sockets_that(SOCKETS_LISTED, to_servers)?;
     let total = sockets.len() as u64;
     sockets.sort_by_key(|s| std::cmp::Reverse(s.receive_queue.saturating_add(s.send_queue)));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::HeaderName;
-use linerate_net::{Limits, Transport};
+use linerate_net::{Transport, TransportLimits};
 
 use super::Client;
 use super::beside::Beside;
@@ -268,7 +268,7 @@ impl Builder {
     }
 
     /// The limits that the transport of [`build_over`](Builder::build_over) needs.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> TransportLimits {
         limits(connections(&self.options))
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use linerate_http::client::HeadCache;
 use linerate_net::layer::Layered;
-use linerate_net::{Event, Limits, NetError, NetErrorKind, Time, Transport};
+use linerate_net::{Event, NetError, NetErrorKind, Time, Transport, TransportLimits};
 use linerate_tls::TlsLayer;
 use tracing::{Span, debug_span};
 
@@ -28,13 +28,13 @@ use crate::{Any, AnyShared, H2Shared, Speaks};
 type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
 /// Limits of a transport for `connections` connections.
-pub(super) fn limits(connections: u32) -> Limits {
-    Limits {
+pub(super) fn limits(connections: u32) -> TransportLimits {
+    TransportLimits {
         // Those that close are still there for a moment.
         connections: connections.saturating_mul(4).saturating_add(64),
         // TLS adds to what is sent.
         unsent_bytes: LARGEST_REQUEST_BODY + LARGEST_REQUEST_BODY / 64 + 4 * UNSENT_MARK,
-        ..Limits::default()
+        ..TransportLimits::default()
     }
 }
 

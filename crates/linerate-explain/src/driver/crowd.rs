@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread::Scope;
 use std::time::Duration;
 
-use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
+use linerate_net::sock_diag::{SocketState, TcpSocket, tcp_sockets};
 
 use crate::call::Crowd;
 use crate::limits::SOCKETS;
@@ -39,7 +39,8 @@ impl<'scope> CrowdWatcher<'scope> {
 fn crowd(all: &[TcpSocket], to: SocketAddr) -> Crowd {
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let at_port = |s: &&TcpSocket| s.local.port() == to.port();
-    let waiting = all.iter().filter(at_port).filter(|s| s.state == State::LISTEN).map(|s| s.receive_queue);
+    let waiting =
+        all.iter().filter(at_port).filter(|s| s.state == SocketState::LISTEN).map(|s| s.receive_queue);
     // One that nobody has accepted yet has no inode.
     let accepted: Vec<&TcpSocket> = all
         .iter()

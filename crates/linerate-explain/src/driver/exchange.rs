@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linerate_http::client::Expect;
 use linerate_net::Time;
-use linerate_net::instrument::{self, Facts, Levers, Probe as Socket, Stage as At, Stamped};
-use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
+use linerate_net::instrument::{self, Facts, Levers, Probe as Socket, ProbeStage as At, Stamped};
+use linerate_net::sock_diag::{SocketState, TcpSocket, tcp_sockets};
 
 use super::answer::Answering;
 use super::counters::counter;
@@ -458,7 +458,7 @@ pub(super) fn overflows(to: SocketAddr) -> u64 {
 pub(super) fn queue_full(to: SocketAddr) -> bool {
     let listens = |s: &TcpSocket| {
         let here = s.local.ip() == to.ip() || s.local.ip().is_unspecified();
-        s.state == State::LISTEN && s.local.port() == to.port() && here
+        s.state == SocketState::LISTEN && s.local.port() == to.port() && here
     };
     let full = |s: &TcpSocket| s.receive_queue > 0 && s.receive_queue >= s.send_queue;
     tcp_sockets(limits::SOCKETS).is_ok_and(|(all, _)| all.iter().any(|s| listens(s) && full(s)))

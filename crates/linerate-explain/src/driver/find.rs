@@ -7,7 +7,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
+use linerate_net::sock_diag::{SocketState, TcpSocket, tcp_sockets};
 
 use super::process::Process;
 use super::view::{descriptors, parent, read, threads, watched_inodes};
@@ -113,7 +113,7 @@ impl Holders {
         let Ok((sockets, _)) = tcp_sockets(SOCKETS) else { return Vec::new() };
         let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
         let theirs = |s: &&TcpSocket| {
-            s.state != State::LISTEN
+            s.state != SocketState::LISTEN
                 && s.inode != 0
                 && plain(s.local) == plain(self.to)
                 && ours.contains(&plain(s.peer))
@@ -166,7 +166,7 @@ fn answers(socket: &TcpSocket, to: SocketAddr) -> bool {
     let (ip, port) = (socket.local.ip().to_canonical(), socket.local.port());
     // One of IPv6 for all addresses takes those of IPv4, too, unless IPV6_V6ONLY is set.
     let takes = ip == to.ip().to_canonical() || ip.is_unspecified() && (ip.is_ipv6() || to.is_ipv4());
-    socket.state == State::LISTEN && port == to.port() && takes
+    socket.state == SocketState::LISTEN && port == to.port() && takes
 }
 
 /// Which of those that have the socket accept. `owners`: processes that have a connection of ours.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
+use linerate_net::sock_diag::{SocketState, TcpSocket, tcp_sockets};
 
 use super::counters::counter;
 use super::process::perf_file;
@@ -97,7 +97,7 @@ impl Watch {
         while looks.len() < LOOKS {
             looks.push(threads(self.pid));
             if let Ok((all, _)) = tcp_sockets(SOCKETS) {
-                let listens = |s: &&TcpSocket| s.state == State::LISTEN && s.local.port() == self.port;
+                let listens = |s: &&TcpSocket| s.state == SocketState::LISTEN && s.local.port() == self.port;
                 waiting.extend(all.iter().filter(listens).map(|s| (s.local, s.receive_queue)));
             }
             if over.load(Ordering::Acquire) {
@@ -128,7 +128,8 @@ impl Watch {
         let own: Vec<TcpSocket> = all.iter().filter(|s| inodes.contains(&s.inode)).copied().collect();
         view.take_sockets(&own, self.port, limits);
         if view.listeners.is_empty() {
-            let listening = all.iter().find(|s| s.state == State::LISTEN && s.local.port() == self.port);
+            let listening =
+                all.iter().find(|s| s.state == SocketState::LISTEN && s.local.port() == self.port);
             let owner = listening.and_then(|s| owner_of(s.inode));
             let other = owner.map(|pid| format!("; process {} does", called(pid, &name(pid))));
             view.notes.push(format!(

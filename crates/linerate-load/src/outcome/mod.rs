@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 pub use linerate_client::{Facts, Failure};
-pub use linerate_net::Line;
+pub use linerate_net::PhysicalLine;
 use linerate_net::TcpTotals;
 pub use linerate_tls::{AgreedParameters, HandshakeCounts};
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub struct Outcome {
     #[serde(default)]
     pub grpc_status: BTreeMap<u16, u64>,
     /// The line that they went over, where its speed is real and known.
-    pub line: Option<Line>,
+    pub line: Option<PhysicalLine>,
     /// Latencies, nanoseconds inside.
     pub latency: Latency,
     /// Connections.

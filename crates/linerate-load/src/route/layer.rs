@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_net::layer::{Layer, Layered, Progress, Session};
-use linerate_net::{Limits, Listener, NetError, NetErrorKind, Profile, Transport};
+use linerate_net::{Listener, NetError, NetErrorKind, Profile, Transport, TransportLimits};
 use linerate_tls::{HandshakeCounts, PLAIN, TlsLayer, TlsSession};
 
 use super::preamble::{Introduction, Preamble};
@@ -40,7 +40,11 @@ impl RouteTo {
     }
 
     /// A thread's transport with all of it, and the profile of its connections.
-    pub(crate) fn over<T: Transport>(&self, wire: T, limits: Limits) -> (Layered<T, RouteLayer>, Profile) {
+    pub(crate) fn over<T: Transport>(
+        &self,
+        wire: T,
+        limits: TransportLimits,
+    ) -> (Layered<T, RouteLayer>, Profile) {
         (Layered::new(wire, self.layer(), limits), ROUTED)
     }
 

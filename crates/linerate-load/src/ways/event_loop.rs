@@ -114,9 +114,9 @@ fn prepare(plan: &Plan, io: Io, threads: u32) -> Result<Prepared, StartError> {
     })
 }
 
-fn limits(plan: &Plan, part: &CorePart) -> linerate_net::Limits {
+fn limits(plan: &Plan, part: &CorePart) -> linerate_net::TransportLimits {
     let own = u32::try_from(share(u64::from(plan.connections), part.core, part.cores)).unwrap_or(u32::MAX);
-    let usual = linerate_net::Limits::default();
+    let usual = linerate_net::TransportLimits::default();
     // Connections that linger after their last response come on top. Beyond it, the one that has
     // lingered longest gives its place to the next.
     let connections = own.saturating_mul(2).saturating_add(1024).saturating_add(usual.closing_connections);
@@ -124,7 +124,7 @@ fn limits(plan: &Plan, part: &CorePart) -> linerate_net::Limits {
     // Large bodies wait where they are and cost no memory, however many of them do.
     let largest = plan.requests.iter().map(|r| r.body.as_ref().map_or(0, Body::len)).max().unwrap_or(0);
     let unsent_bytes = usual.unsent_bytes.saturating_add(largest.saturating_mul(plan.depth as usize));
-    linerate_net::Limits { connections, events_per_turn: EVENTS_PER_TURN, unsent_bytes, ..usual }
+    linerate_net::TransportLimits { connections, events_per_turn: EVENTS_PER_TURN, unsent_bytes, ..usual }
 }
 
 /// Descriptors of a thread that are for connections.

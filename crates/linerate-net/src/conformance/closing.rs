@@ -320,10 +320,10 @@ pub fn a_paused_connection_may_be_closed<T: Transport>(subject: &Subject<T>) {
 /// from opening others.
 pub fn connections_that_linger_make_room<T: Transport>(subject: &Subject<T>) {
     const PAIRS: u32 = 6;
-    let limits = crate::Limits {
+    let limits = crate::TransportLimits {
         connections: 2 * PAIRS,
         closing_time: Duration::from_secs(60),
-        ..crate::Limits::default()
+        ..crate::TransportLimits::default()
     };
     let mut bed = subject.bed_with(limits);
     let pairs: Vec<_> = (0..PAIRS).map(|_| bed.pair()).collect();
@@ -349,7 +349,8 @@ pub fn connections_that_linger_make_room<T: Transport>(subject: &Subject<T>) {
 }
 
 pub fn closing_many_at_once<T: Transport>(subject: &Subject<T>) {
-    let mut bed = subject.bed_with(crate::Limits { closing_connections: 8, ..crate::Limits::default() });
+    let mut bed = subject
+        .bed_with(crate::TransportLimits { closing_connections: 8, ..crate::TransportLimits::default() });
     let pairs: Vec<_> = (0..30).map(|_| bed.pair()).collect();
     for (client, _) in &pairs {
         bed.net.close(*client, Close::AfterPeer);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Subject, pattern};
-use crate::{Close, Limits, NetErrorKind, Transport};
+use crate::{Close, NetErrorKind, Transport, TransportLimits};
 
 /// A file without a name: closing it deletes it.
 fn file(bytes: &[u8]) -> Arc<File> {
@@ -76,7 +76,7 @@ pub fn what_waits_of_a_file_is_counted_and_drained<T: Transport>(subject: &Subje
 
 pub fn the_limit_of_unsent_bytes_holds_for_files<T: Transport>(subject: &Subject<T>) {
     let limit = subject.bulk / 2;
-    let mut bed = subject.bed_with(Limits { unsent_bytes: limit, ..Limits::default() });
+    let mut bed = subject.bed_with(TransportLimits { unsent_bytes: limit, ..TransportLimits::default() });
     let (client, server) = bed.pair();
     bed.net.pause(server);
     let piece = limit / 8;

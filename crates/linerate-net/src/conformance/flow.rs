@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Subject, pattern};
-use crate::{Limits, NetErrorKind, Transport};
+use crate::{NetErrorKind, Transport, TransportLimits};
 
 pub fn echo_of_all_sizes<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
@@ -137,7 +137,7 @@ pub fn lent_ranges_are_checked<T: Transport>(subject: &Subject<T>) {
 
 pub fn the_limit_of_unsent_bytes_holds<T: Transport>(subject: &Subject<T>) {
     let limit = subject.bulk / 2;
-    let mut bed = subject.bed_with(Limits { unsent_bytes: limit, ..Limits::default() });
+    let mut bed = subject.bed_with(TransportLimits { unsent_bytes: limit, ..TransportLimits::default() });
     let (client, server) = bed.pair();
     bed.net.pause(server);
     let piece = pattern(limit / 8);
@@ -219,7 +219,7 @@ pub fn both_directions_at_once<T: Transport>(subject: &Subject<T>) {
 }
 
 pub fn a_flood_starves_nobody<T: Transport>(subject: &Subject<T>) {
-    let limits = Limits { reads_per_turn: 2, receive_bytes: 8192, ..Limits::default() };
+    let limits = TransportLimits { reads_per_turn: 2, receive_bytes: 8192, ..TransportLimits::default() };
     let mut bed = subject.bed_with(limits);
     let (loud, loud_server) = bed.pair();
     let (quiet, quiet_server) = bed.pair();
@@ -237,7 +237,7 @@ pub fn a_flood_starves_nobody<T: Transport>(subject: &Subject<T>) {
 
 pub fn claims_may_wait<T: Transport>(subject: &Subject<T>) {
     // Fewer buffers than connections that have received something.
-    let mut bed = subject.bed_with(Limits { receive_buffers: 4, ..Limits::default() });
+    let mut bed = subject.bed_with(TransportLimits { receive_buffers: 4, ..TransportLimits::default() });
     let pairs: Vec<_> = (0..20).map(|_| bed.pair()).collect();
     let whole = pattern(3000);
     bed.held = Some(Vec::new());

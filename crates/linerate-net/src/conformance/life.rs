@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use super::bed::{Bed, ObservedConnection};
 use super::{Subject, pattern};
 use crate::{
-    After, Close, ConnectOptions, Event, Limits, ListenOptions, NetErrorKind, Time, Transport, machine,
+    After, Close, ConnectOptions, Event, ListenOptions, NetErrorKind, Time, Transport, TransportLimits,
+    machine,
 };
 
 pub fn a_connection_is_made<T: Transport>(subject: &Subject<T>) {
@@ -139,7 +140,7 @@ pub fn a_slot_is_reused_and_the_conn_is_not<T: Transport>(subject: &Subject<T>) 
 }
 
 pub fn the_limit_of_connections_holds<T: Transport>(subject: &Subject<T>) {
-    let mut bed = subject.bed_with(Limits { connections: 2, ..Limits::default() });
+    let mut bed = subject.bed_with(TransportLimits { connections: 2, ..TransportLimits::default() });
     let (_client, server) = bed.pair();
     let refused = bed.net.connect(bed.at, &ConnectOptions::default());
     // The transport in memory holds both ends of a connection, for which the kernel would need two
@@ -189,7 +190,7 @@ pub fn a_thousand_connections<T: Transport>(subject: &Subject<T>) {
 }
 
 pub fn deferred_and_short_connections<T: Transport>(subject: &Subject<T>) {
-    let net = (subject.make)(Limits::default());
+    let net = (subject.make)(TransportLimits::default());
     let options = ListenOptions { defer: Some(Duration::from_secs(1)), ..ListenOptions::default() };
     let mut bed = Bed::listening(net, subject.at, &options);
     for round in 0..50 {

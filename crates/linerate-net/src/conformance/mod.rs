@@ -16,7 +16,7 @@ pub use self::closing::*;
 pub use self::files::*;
 pub use self::flow::*;
 pub use self::life::*;
-use crate::{Limits, Transport};
+use crate::{Transport, TransportLimits};
 
 /// Longest wait, in the transport's time, for a promised event. Reason: machines that run tests are
 /// busy.
@@ -25,7 +25,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 /// The transport under test.
 pub struct Subject<T> {
     /// Makes an instance.
-    pub make: fn(Limits) -> T,
+    pub make: fn(TransportLimits) -> T,
     /// Where to listen.
     pub at: IpAddr,
     /// The address that connections come from, and another that they may; `None` on loopback: the
@@ -58,7 +58,7 @@ fn pattern(len: usize) -> Vec<u8> {
 /// A subject only makes instances.
 impl<T: Transport> Subject<T> {
     fn bed(&self) -> bed::Bed<T> {
-        self.bed_with(Limits::default())
+        self.bed_with(TransportLimits::default())
     }
 
     /// The address that connections come from.
@@ -75,7 +75,7 @@ impl<T: Transport> Subject<T> {
         self.from.map_or(on_loopback, |[_, other]| other)
     }
 
-    fn bed_with(&self, limits: Limits) -> bed::Bed<T> {
+    fn bed_with(&self, limits: TransportLimits) -> bed::Bed<T> {
         bed::Bed::new((self.make)(limits), self.at)
     }
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use crate::closing::Closing;
 use crate::limits::{DISCARDED_BY_CALL, ONE_SEGMENT};
 use crate::outbox::{LentTable, Outbox};
-use crate::sys::{self, Interest, Ready, socket};
+use crate::sys::{self, Interest, PollEvent, socket};
 use crate::{After, Ahead, NetError, NetErrorKind, ReceivedPiece};
 
 /// The state of a connection. Invariants: bytes wait in `outbox` only while the socket takes none (or is connecting);
@@ -111,7 +111,7 @@ impl EpollConnection {
     }
 
     /// Notes what epoll said.
-    pub(super) fn note(&mut self, ready: Ready) {
+    pub(super) fn note(&mut self, ready: PollEvent) {
         self.readable |= ready.readable();
         self.fin |= ready.fin();
         self.broken |= ready.broken();

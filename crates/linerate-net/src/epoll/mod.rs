@@ -24,12 +24,12 @@ use crate::closing::{Closing, ClosingQueue};
 use crate::dialing::Dialing;
 use crate::limits::{ACCEPT_PAUSE, DESCRIPTORS_AT_FIRST, DESCRIPTORS_RESERVED};
 use crate::outbox::LentTable;
-use crate::sys::{EventFd, Interest, Poll, Ready, socket, thread};
+use crate::sys::{EventFd, Interest, Poll, PollEvent, socket, thread};
 use crate::table::{LAST_GENERATION, Table};
 use crate::transport::received;
 use crate::{
-    After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
-    NetErrorKind, ReceivedPiece, TcpInfo, Time, Transport, Waker,
+    After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, NetError,
+    NetErrorKind, ReceivedPiece, TcpInfo, Time, Transport, TransportLimits, Waker,
 };
 
 /// Tokens of listeners have this in place of a generation, and their index in place of the slot.
@@ -59,7 +59,7 @@ pub(crate) fn least_limit(used: u64) -> u64 {
 pub struct Epoll {
     poll: Poll,
     wake: Arc<EventFd>,
-    limits: Limits,
+    limits: TransportLimits,
     table: Table<EpollConnection>,
     listeners: Vec<Option<OwnedFd>>,
     lent: LentTable,
@@ -85,11 +85,11 @@ pub struct Epoll {
 impl Epoll {
     /// An instance with the default limits.
     pub fn new() -> io::Result<Epoll> {
-        Epoll::with_limits(Limits::default())
+        Epoll::with_limits(TransportLimits::default())
     }
 
     /// An instance with these limits.
-    pub fn with_limits(limits: Limits) -> io::Result<Epoll> {
+    pub fn with_limits(limits: TransportLimits) -> io::Result<Epoll> {
         let poll = Poll::new(limits.events_per_turn as usize)?;
         let wake = Arc::new(EventFd::new()?);
         // Edge-triggered: each signal is an edge, so the count is never read.
@@ -196,7 +196,7 @@ impl Epoll {
         if until == Time::NEVER { None } else { Some(until - monotonic()) }
     }
 
-    fn on_ready(&mut self, token: u64, ready: Ready, clock: &mut Clock, events: &mut Vec<Event>) {
+    fn on_ready(&mut self, token: u64, ready: PollEvent, clock: &mut Clock, events: &mut Vec<Event>) {
         let conn = Conn { slot: token as u32, generation: (token >> 32) as u32 };
         if conn.generation == LISTENER {
             if token == WAKER {
@@ -718,7 +718,7 @@ mod tests {
     /// Else the kernel would make room in the midst of accepting, and take ten milliseconds each time.
     #[test]
     fn room_for_descriptors_is_made_at_the_start() {
-        let epoll = Epoll::with_limits(Limits { connections: 3000, ..Limits::default() });
+        let epoll = Epoll::with_limits(TransportLimits { connections: 3000, ..TransportLimits::default() });
         let limit = thread::nofile().expect("a limit").min(3000);
         let status = std::fs::read_to_string("/proc/self/status").expect("of this process");
         let size = status.lines().find_map(|l| l.strip_prefix("FDSize:")?.trim().parse::<u64>().ok());

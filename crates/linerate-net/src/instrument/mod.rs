@@ -58,7 +58,7 @@ pub struct Levers {
 
 /// The step at which a probe failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum ProbeStage {
     /// A lever could not be set: this kernel lacks it.
     Lever(&'static str),
     /// While connecting.
@@ -74,7 +74,7 @@ pub enum Stage {
 #[error("{stage:?}: {error}")]
 pub struct ProbeError {
     /// The step that failed.
-    pub stage: Stage,
+    pub stage: ProbeStage,
     /// The cause; `TimedOut` if the deadline passed.
     pub error: io::Error,
     /// The time of the failure.
@@ -143,19 +143,19 @@ impl Probe {
     /// This kernel lacks a lever, or the connection was not established before `deadline`.
     pub fn connect(to: SocketAddr, levers: &Levers, deadline: Time) -> Result<Probe, ProbeError> {
         let fail = |stage, error, facts| ProbeError { stage, error, at: now(), facts: Box::new(facts) };
-        let fd = socket::tcp(to).map_err(|e| fail(Stage::Connect, e, Facts::default()))?;
+        let fd = socket::tcp(to).map_err(|e| fail(ProbeStage::Connect, e, Facts::default()))?;
         if let Some(port) = levers.source_port {
             let any = if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
             socket::bind_port(&fd, SocketAddr::new(levers.from.unwrap_or(any), port))
-                .map_err(|e| fail(Stage::Lever("the source port"), e, Facts::default()))?;
+                .map_err(|e| fail(ProbeStage::Lever("the source port"), e, Facts::default()))?;
         } else if let Some(from) = levers.from {
-            socket::bind_source(&fd, from).map_err(|e| fail(Stage::Connect, e, Facts::default()))?;
+            socket::bind_source(&fd, from).map_err(|e| fail(ProbeStage::Connect, e, Facts::default()))?;
         }
-        set_levers(&fd, levers).map_err(|(name, e)| fail(Stage::Lever(name), e, Facts::default()))?;
+        set_levers(&fd, levers).map_err(|(name, e)| fail(ProbeStage::Lever(name), e, Facts::default()))?;
         // Kernels without this option give no stamps.
         let _ = sys::set_arrival_stamps(&fd);
         let asked = now();
-        let failed = |e| fail(Stage::Connect, e, sys::facts(&fd).unwrap_or_default());
+        let failed = |e| fail(ProbeStage::Connect, e, sys::facts(&fd).unwrap_or_default());
         if !socket::connect(&fd, to).map_err(failed)? {
             wait(&fd, sys::InstrumentEvent::Write, deadline).map_err(failed)?;
             if let Some(error) = socket::take_error(&fd) {
@@ -165,7 +165,8 @@ impl Probe {
         let connected = now();
         if levers.stamps {
             // The kernel numbers bytes from here on, so the option needs an established connection.
-            sys::set_stamps(&fd).map_err(|e| fail(Stage::Lever("SO_TIMESTAMPING"), e, Facts::default()))?;
+            sys::set_stamps(&fd)
+                .map_err(|e| fail(ProbeStage::Lever("SO_TIMESTAMPING"), e, Facts::default()))?;
         }
         if levers.quick_ack {
             // Fails only on a socket that is not TCP.
@@ -211,9 +212,9 @@ impl Probe {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     wait(&self.fd, sys::InstrumentEvent::Write, deadline)
-                        .map_err(|e| self.failed(Stage::Send, e))?;
+                        .map_err(|e| self.failed(ProbeStage::Send, e))?;
                 }
-                Err(e) => return Err(self.failed(Stage::Send, e)),
+                Err(e) => return Err(self.failed(ProbeStage::Send, e)),
             }
         }
         Ok(now())
@@ -245,9 +246,9 @@ impl Probe {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     wait(&self.fd, sys::InstrumentEvent::Read, deadline)
-                        .map_err(|e| self.failed(Stage::Receive, e))?;
+                        .map_err(|e| self.failed(ProbeStage::Receive, e))?;
                 }
-                Err(e) => return Err(self.failed(Stage::Receive, e)),
+                Err(e) => return Err(self.failed(ProbeStage::Receive, e)),
             }
         }
     }
@@ -281,7 +282,7 @@ impl Probe {
         sys::local(&self.fd)
     }
 
-    fn failed(&self, stage: Stage, error: io::Error) -> ProbeError {
+    fn failed(&self, stage: ProbeStage, error: io::Error) -> ProbeError {
         ProbeError { stage, error, at: now(), facts: Box::new(self.facts()) }
     }
 }
@@ -392,7 +393,7 @@ mod tests {
         let to = listener.local_addr().expect("an address");
         let mut probe = Probe::connect(to, &Levers::default(), soon()).expect("connected");
         let error = probe.read(&mut [0; 4], now() + Duration::from_millis(5)).expect_err("nobody answers");
-        assert_eq!((error.stage, error.error.kind()), (Stage::Receive, io::ErrorKind::TimedOut));
+        assert_eq!((error.stage, error.error.kind()), (ProbeStage::Receive, io::ErrorKind::TimedOut));
         drop(listener);
         let error = Probe::connect(to, &Levers::default(), soon()).expect_err("nobody listens");
         assert_eq!(error.error.kind(), io::ErrorKind::ConnectionRefused);

@@ -31,8 +31,9 @@ pub use self::session::{Layer, Progress, Session};
 use self::table::Entries;
 use crate::closing::{Closing, ClosingQueue};
 use crate::{
-    After, Ahead, Close, Conn, ConnectOptions, Data, Event, FlowInfo, Lent, Limits, ListenOptions, Listener,
-    NetError, NetErrorKind, Profile, ReceivedPiece, TcpInfo, TcpTotals, Time, Transport, Waker,
+    After, Ahead, Close, Conn, ConnectOptions, Data, Event, FlowInfo, Lent, ListenOptions, Listener,
+    NetError, NetErrorKind, Profile, ReceivedPiece, TcpInfo, TcpTotals, Time, Transport, TransportLimits,
+    Waker,
 };
 
 /// The token of claims on bytes that came with the end of a handshake. No transport has a buffer of this number.
@@ -42,7 +43,7 @@ const EARLY: u64 = u64::MAX;
 pub struct Layered<T, L: Layer> {
     wire: T,
     layer: L,
-    limits: Limits,
+    limits: TransportLimits,
     entries: Entries<L::Session>,
     profiles: HashMap<Listener, Profile>,
     lent: Vec<(Arc<[u8]>, Lent)>,
@@ -56,7 +57,7 @@ pub struct Layered<T, L: Layer> {
 
 impl<T: Transport, L: Layer> Layered<T, L> {
     /// Over a transport that was made with the same limits.
-    pub fn new(wire: T, layer: L, limits: Limits) -> Layered<T, L> {
+    pub fn new(wire: T, layer: L, limits: TransportLimits) -> Layered<T, L> {
         Layered {
             wire,
             layer,

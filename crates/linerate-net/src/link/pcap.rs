@@ -49,18 +49,18 @@ const fn header() -> [u8; 24] {
 }
 
 /// Where a capture is written. It appends, and can remove a partial write.
-trait Sink: Write + Send {
+trait CaptureSink: Write + Send {
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
 
-impl Sink for File {
+impl CaptureSink for File {
     fn cut(&mut self, len: u64) -> io::Result<()> {
         self.set_len(len)
     }
 }
 
 struct Inner {
-    sink: Box<dyn Sink>,
+    sink: Box<dyn CaptureSink>,
     /// End of the last whole record, bytes.
     end: u64,
     error: Option<String>,
@@ -108,7 +108,7 @@ impl PcapFile {
         PcapFile::over(Box::new(File::create(path)?), limit, wall_offset_ns)
     }
 
-    fn over(mut sink: Box<dyn Sink>, limit: u64, wall_offset_ns: u64) -> io::Result<Arc<PcapFile>> {
+    fn over(mut sink: Box<dyn CaptureSink>, limit: u64, wall_offset_ns: u64) -> io::Result<Arc<PcapFile>> {
         sink.write_all(&HEADER)?;
         let begun = HEADER.len() as u64;
         Ok(Arc::new(PcapFile {
@@ -358,7 +358,7 @@ mod tests {
         }
     }
 
-    impl Sink for Disk {
+    impl CaptureSink for Disk {
         fn cut(&mut self, len: u64) -> io::Result<()> {
             self.0.lock().expect("no panic").truncate(len as usize);
             Ok(())

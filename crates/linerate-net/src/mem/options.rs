@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Limits;
+use crate::TransportLimits;
 
 /// Where the wire cuts received bytes into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct MemOptions {
     /// Each n-th `send` fails with `NoMemory`, as ENOBUFS would.
     pub fail_send_every: Option<u64>,
     /// The limits that every transport has.
-    pub limits: Limits,
+    pub limits: TransportLimits,
 }
 
 impl Default for MemOptions {
@@ -52,7 +52,7 @@ impl Default for MemOptions {
             refuse_every: None,
             ports: None,
             fail_send_every: None,
-            limits: Limits::default(),
+            limits: TransportLimits::default(),
         }
     }
 }

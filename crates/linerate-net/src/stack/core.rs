@@ -5,38 +5,38 @@ use std::net::SocketAddr;
 
 use super::cookie;
 use super::demux::{Demux, Owner};
-use super::entry::Entry;
-use super::flow::{Flow, State, Told, believable, shift_for};
-use super::handshake::{self, Halves, Listening};
+use super::entry::StackConnection;
+use super::flow::{Flow, FlowActions, TcpState, believable, shift_for};
+use super::handshake::{self, Halves, StackListener};
 use super::holders::Holders;
 use super::options::StackOptions;
 use super::paths::Paths;
 use super::ports::Ports;
 use super::reply::Replies;
-use super::shared::{Shared, timestamp};
-use super::time_wait::{Remains, TimeWait, Verdict};
+use super::shared::{SharedPools, timestamp};
+use super::time_wait::{Remains, TimeWait, TimeWaitReaction};
 use super::tuple::Tuple;
 use super::wheel::Wheel;
 use super::wire::{self, Addr, Flags, Malformed, Message, Packet, Seq, TcpHeader};
 use crate::closing::{Closing, ClosingQueue};
 use crate::link::Checksums;
 use crate::table::Table;
-use crate::{Conn, Data, Event, Limits, Listener, NetErrorKind, Time};
+use crate::{Conn, Data, Event, Listener, NetErrorKind, Time, TransportLimits};
 
 /// Everything except the link.
 pub(super) struct Core {
     pub(super) now: Time,
-    pub(super) limits: Limits,
+    pub(super) limits: TransportLimits,
     pub(super) addresses: Vec<Addr>,
-    pub(super) table: Table<Entry>,
+    pub(super) table: Table<StackConnection>,
     pub(super) demux: Demux,
     pub(super) halves: Halves,
     pub(super) waits: TimeWait,
     pub(super) wheel: Wheel,
-    pub(super) shared: Shared,
+    pub(super) shared: SharedPools,
     pub(super) ports: Ports,
     pub(super) paths: Paths,
-    pub(super) listeners: Vec<Option<Listening>>,
+    pub(super) listeners: Vec<Option<StackListener>>,
     /// Slots that have changed since the last flush.
     pub(super) dirty: Vec<u32>,
     /// Connections with something to read that were resumed or read in part.
@@ -76,7 +76,7 @@ impl Core {
             halves: Halves::new(stack.handshakes, now),
             waits: TimeWait::new(stack.time_wait, stack.time_wait_time),
             wheel: Wheel::new(now),
-            shared: Shared::new(stack, options.ecn, options.seed, options.host),
+            shared: SharedPools::new(stack, options.ecn, options.seed, options.host),
             ports: Ports::new(stack.ports),
             paths: Paths::default(),
             listeners: Vec::new(),
@@ -155,9 +155,9 @@ impl Core {
         };
         let tuple = told.tuple;
         let kind = match told.verdict {
-            wire::Verdict::TooBig(mtu) => return self.narrow_path(&told, mtu),
-            wire::Verdict::Refused => NetErrorKind::Refused,
-            wire::Verdict::Unreachable => NetErrorKind::Unreachable,
+            wire::IcmpMeaning::TooBig(mtu) => return self.narrow_path(&told, mtu),
+            wire::IcmpMeaning::Refused => NetErrorKind::Refused,
+            wire::IcmpMeaning::Unreachable => NetErrorKind::Unreachable,
         };
         // RFC 5927 section 5.2: only an attempt ends by it, and only if it quotes our SYN. Whatever
         // a connection in use is told, its own retransmissions decide.
@@ -190,7 +190,7 @@ impl Core {
     fn for_flow(&mut self, slot: u32, tcp: &TcpHeader, payload: &[u8], events: &mut Vec<Event>) {
         let Some((conn, entry)) = self.table.by_slot(slot) else { return };
         let told = entry.flow.handle_segment(self.now, tcp, payload, &mut self.shared);
-        if told.has(Told::RESET) {
+        if told.has(FlowActions::RESET) {
             let tuple = entry.flow.tuple;
             // In SYN-SENT the segment belongs to an earlier connection; otherwise no application
             // will read its bytes.
@@ -200,7 +200,7 @@ impl Core {
                 return self.remove(conn);
             }
         }
-        if told.has(Told::MOVE) {
+        if told.has(FlowActions::MOVE) {
             return self.move_to_another_port(conn);
         }
         self.act(conn, told, events);
@@ -210,22 +210,22 @@ impl Core {
     }
 
     /// Acts on what a flow reported.
-    pub(super) fn act(&mut self, conn: Conn, told: Told, events: &mut Vec<Event>) {
+    pub(super) fn act(&mut self, conn: Conn, told: FlowActions, events: &mut Vec<Event>) {
         let now = self.now;
         let Some(entry) = self.table.get_mut(conn) else { return };
-        if !entry.dirty && told != Told::NOTHING {
+        if !entry.dirty && told != FlowActions::NOTHING {
             entry.dirty = true;
             self.dirty.push(conn.slot);
         }
-        if told.has(Told::ESTABLISHED) && entry.connecting {
+        if told.has(FlowActions::ESTABLISHED) && entry.connecting {
             entry.connecting = false;
             events.push(Event::connected(conn, now));
             limit_by_path(&mut self.paths, now, &mut entry.flow);
         }
-        if told.has(Told::FAILED) {
+        if told.has(FlowActions::FAILED) {
             return self.failed(conn, events);
         }
-        if told.has(Told::READABLE) {
+        if told.has(FlowActions::READABLE) {
             if entry.closing.is_some() {
                 entry.flow.read(now, usize::MAX, &mut self.shared, |_| {});
                 entry.flow.note_read();
@@ -234,7 +234,7 @@ impl Core {
                 events.push(Event::Readable { conn, data: Data { conn, token: 0 } });
             }
         }
-        if told.has(Told::OVER) {
+        if told.has(FlowActions::OVER) {
             self.retire(conn);
         }
     }
@@ -286,7 +286,7 @@ impl Core {
         // A late copy of the segment with the cookie would make the connection again. So its end is
         // remembered, whichever side closed first. If the peer has not seen the end, it stays as in
         // FIN_WAIT_2: a reset answers new data.
-        let ended = entry.flow.state == State::Closed;
+        let ended = entry.flow.state == TcpState::Closed;
         let remains =
             entry.by_cookie.then(|| Remains::new(entry.flow.tuple, entry.flow.remains(), !ended, self.now));
         self.leave(conn.slot, entry.hash, remains);
@@ -302,8 +302,8 @@ impl Core {
             return;
         }
         let fin_wait = match entry.flow.state {
-            State::TimeWait => false,
-            State::FinWait2 => true,
+            TcpState::TimeWait => false,
+            TcpState::FinWait2 => true,
             _ => return self.remove(conn),
         };
         // The entry itself sends the ACK that is still due.
@@ -350,21 +350,21 @@ impl Core {
 
     fn for_wait(&mut self, index: u32, tuple: Tuple, hash: u64, tcp: &TcpHeader, payload: &[u8], mtu: usize) {
         match self.waits.handle_segment(self.now, index, tcp, payload.len()) {
-            Verdict::Ignore => {}
-            Verdict::Acknowledge => {
+            TimeWaitReaction::Ignore => {}
+            TimeWaitReaction::Acknowledge => {
                 if let Some(remains) = self.waits.get(index).copied() {
                     self.acknowledge(&remains);
                 }
             }
-            Verdict::Reset => {
+            TimeWaitReaction::Reset => {
                 // A late segment with a cookie would make the connection again.
                 if self.cookies_at.is_none_or(|at| self.now.nanos_since(at) > COOKIES_NS) {
                     self.forget(index);
                 }
                 self.replies.reset(self.now, &tuple, tcp, payload.len(), &mut self.shared.stats);
             }
-            Verdict::Forget => self.forget(index),
-            Verdict::Begin => {
+            TimeWaitReaction::Forget => self.forget(index),
+            TimeWaitReaction::Begin => {
                 let least = self.waits.get(index).map(|remains| remains.nxt);
                 self.shared.stats.time_waits_reused += 1;
                 self.forget(index);
@@ -407,7 +407,7 @@ impl Core {
 
     pub(super) fn listener_for(&self, tuple: &Tuple) -> Option<usize> {
         let takes =
-            |l: &Option<Listening>| l.as_ref().is_some_and(|l| l.takes(&tuple.local, tuple.local_port));
+            |l: &Option<StackListener>| l.as_ref().is_some_and(|l| l.takes(&tuple.local, tuple.local_port));
         self.listeners.iter().position(takes)
     }
 
@@ -486,7 +486,7 @@ impl Core {
         let Some(index) = self.listener_for(&tuple) else { return false };
         self.shared.stats.cookies_taken += 1;
         let flow = Flow::accept(tuple, &agreed, self.now, &mut self.shared);
-        self.accept(Entry::by_cookie(flow, hash), Listener(index as u32), tcp, payload, events)
+        self.accept(StackConnection::by_cookie(flow, hash), Listener(index as u32), tcp, payload, events)
     }
 
     /// Handles a segment of a handshake in progress (RFC 9293 section 3.10.7.4, SYN-RECEIVED).
@@ -563,13 +563,19 @@ impl Core {
         if half.agreed.sent_at.is_none() {
             flow.sample_by_echo(self.now, tcp, &self.shared);
         }
-        self.accept(Entry::new(flow, half.hash, false), Listener(half.listener), tcp, payload, events);
+        self.accept(
+            StackConnection::new(flow, half.hash, false),
+            Listener(half.listener),
+            tcp,
+            payload,
+            events,
+        );
     }
 
     /// Creates the connection that this segment completes.
     fn accept(
         &mut self,
-        entry: Entry,
+        entry: StackConnection,
         listener: Listener,
         tcp: &TcpHeader,
         payload: &[u8],
@@ -614,7 +620,7 @@ impl Core {
         while let Some(slot) = self.wheel.pop(at) {
             let Some((conn, entry)) = self.table.by_slot(slot) else { continue };
             let told = entry.flow.handle_deadline(at, &mut self.shared);
-            if told == Told::NOTHING {
+            if told == FlowActions::NOTHING {
                 self.wheel.set(slot, entry.flow.deadline());
             } else {
                 self.act(conn, told, events);
@@ -732,7 +738,7 @@ impl Core {
 
     /// Whether no listener has this address yet.
     pub(super) fn is_free(&self, at: SocketAddr) -> bool {
-        let same = |l: &Listening| {
+        let same = |l: &StackListener| {
             l.at.port() == at.port()
                 && (l.at.ip() == at.ip() || l.at.ip().is_unspecified() || at.ip().is_unspecified())
         };

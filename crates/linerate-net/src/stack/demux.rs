@@ -39,7 +39,7 @@ const EMPTY: u32 = u32::MAX;
 const FIRST: usize = 64;
 
 #[derive(Clone, Copy)]
-struct Place {
+struct FlowPlace {
     /// The upper half of the hash: it rules out most other connections without reading the 4-tuple.
     tag: u32,
     owner: u32,
@@ -47,13 +47,13 @@ struct Place {
 
 /// The table. It stores hashes and owners; the owners store the 4-tuples.
 pub(crate) struct Demux {
-    places: Vec<Place>,
+    places: Vec<FlowPlace>,
     len: usize,
 }
 
 impl Demux {
     pub(crate) fn new() -> Demux {
-        Demux { places: vec![Place { tag: 0, owner: EMPTY }; FIRST], len: 0 }
+        Demux { places: vec![FlowPlace { tag: 0, owner: EMPTY }; FIRST], len: 0 }
     }
 
     fn mask(&self) -> usize {
@@ -101,11 +101,11 @@ impl Demux {
         while self.places[at].owner != EMPTY {
             at = (at + 1) & self.mask();
         }
-        self.places[at] = Place { tag, owner };
+        self.places[at] = FlowPlace { tag, owner };
     }
 
     fn grow(&mut self) {
-        let larger = vec![Place { tag: 0, owner: EMPTY }; self.places.len() * 2];
+        let larger = vec![FlowPlace { tag: 0, owner: EMPTY }; self.places.len() * 2];
         for place in std::mem::replace(&mut self.places, larger) {
             if place.owner != EMPTY {
                 self.place(place.tag, place.owner);

@@ -6,7 +6,7 @@ use super::flow::Flow;
 use crate::closing::Closing;
 
 /// A connection and what was reported to the application about it.
-pub(crate) struct Entry {
+pub(crate) struct StackConnection {
     pub(crate) flow: Flow,
     /// Hash of its 4-tuple, for the table.
     pub(crate) hash: u64,
@@ -33,9 +33,9 @@ pub(crate) struct Entry {
     pub(crate) low_water: u32,
 }
 
-impl Entry {
-    pub(crate) fn new(flow: Flow, hash: u64, connecting: bool) -> Entry {
-        Entry {
+impl StackConnection {
+    pub(crate) fn new(flow: Flow, hash: u64, connecting: bool) -> StackConnection {
+        StackConnection {
             flow,
             hash,
             closing: None,
@@ -54,8 +54,8 @@ impl Entry {
     }
 
     /// A connection that a SYN cookie made.
-    pub(crate) fn by_cookie(flow: Flow, hash: u64) -> Entry {
-        Entry { by_cookie: true, ..Entry::new(flow, hash, false) }
+    pub(crate) fn by_cookie(flow: Flow, hash: u64) -> StackConnection {
+        StackConnection { by_cookie: true, ..StackConnection::new(flow, hash, false) }
     }
 
     /// Whether there is something to read that must be reported to the application.

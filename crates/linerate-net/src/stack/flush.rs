@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Stack;
 use super::core::{Core, mss_of};
-use super::flow::State;
+use super::flow::TcpState;
 use super::time_wait::Remains;
 use super::wire::{Flags, TcpHeader, emit, headers_len};
 use crate::closing::Closing;
@@ -282,7 +282,7 @@ impl Core {
                 self.replies.push(&tuple, reset);
                 self.remove(conn);
             }
-            Closing::Flush if flow.state == State::FinWait2 => self.retire(conn),
+            Closing::Flush if flow.state == TcpState::FinWait2 => self.retire(conn),
             Closing::FlushThenLinger if flow.all_acked() => {
                 entry.closing = Some(Closing::Linger);
                 self.await_peer(conn, Closing::Linger);

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use super::flow::{Agreed, Flow};
 use super::options::{StackLimits, UseOfEcn};
-use super::shared::{Shared, timestamp};
+use super::shared::{SharedPools, timestamp};
 use super::tuple::Tuple;
 use super::wheel::Wheel;
 use super::wire::{Addr, Ecn, Flags, Options, Seq, TcpHeader};
 use crate::{ListenOptions, Time};
 
 /// A listener.
-pub(crate) struct Listening {
+pub(crate) struct StackListener {
     pub(crate) at: SocketAddr,
     pub(crate) backlog: u32,
     pub(crate) defer: Option<Duration>,
@@ -21,9 +21,9 @@ pub(crate) struct Listening {
     pub(crate) halves: u32,
 }
 
-impl Listening {
-    pub(crate) fn new(at: SocketAddr, options: &ListenOptions) -> Listening {
-        Listening { at, backlog: options.backlog.max(1), defer: options.defer, halves: 0 }
+impl StackListener {
+    pub(crate) fn new(at: SocketAddr, options: &ListenOptions) -> StackListener {
+        StackListener { at, backlog: options.backlog.max(1), defer: options.defer, halves: 0 }
     }
 
     /// Whether it listens there. An unspecified address stands for all of its family (IPv6's for
@@ -50,7 +50,7 @@ pub(crate) struct Half {
 }
 
 /// The parameters that result from a SYN. `mss`: the largest segment of our link.
-pub(crate) fn agree(now: Time, syn: &TcpHeader, tuple: &Tuple, mss: u16, shared: &Shared) -> Agreed {
+pub(crate) fn agree(now: Time, syn: &TcpHeader, tuple: &Tuple, mss: u16, shared: &SharedPools) -> Agreed {
     let options = &syn.options;
     let shift = super::flow::shift_for(shared.limits.largest_window);
     Agreed {
@@ -67,7 +67,13 @@ pub(crate) fn agree(now: Time, syn: &TcpHeader, tuple: &Tuple, mss: u16, shared:
 }
 
 /// The answer to a SYN, with only options that the peer offered.
-pub(crate) fn syn_ack(now: Time, tuple: &Tuple, agreed: &Agreed, mss: u16, shared: &Shared) -> TcpHeader {
+pub(crate) fn syn_ack(
+    now: Time,
+    tuple: &Tuple,
+    agreed: &Agreed,
+    mss: u16,
+    shared: &SharedPools,
+) -> TcpHeader {
     let offset = shared.timestamp_offset(tuple);
     let shift = agreed.scale.map_or(0, |(_, shift)| shift);
     let mut options = Flow::syn_options(mss, shift, now, offset, 0);
@@ -88,7 +94,7 @@ pub(crate) fn syn_ack(now: Time, tuple: &Tuple, agreed: &Agreed, mss: u16, share
 }
 
 /// A challenge ACK of a handshake (RFC 5961 section 3).
-pub(crate) fn challenge(now: Time, tuple: &Tuple, agreed: &Agreed, shared: &Shared) -> TcpHeader {
+pub(crate) fn challenge(now: Time, tuple: &Tuple, agreed: &Agreed, shared: &SharedPools) -> TcpHeader {
     let offset = shared.timestamp_offset(tuple);
     let timestamps = agreed.timestamp.map(|echo| (timestamp(now, offset), echo));
     let shift = agreed.scale.map_or(0, |(_, shift)| shift);

@@ -47,9 +47,9 @@ use std::time::Duration;
 
 use self::core::{Core, mss_of};
 use self::demux::Owner;
-use self::entry::Entry;
+use self::entry::StackConnection;
 use self::flow::Flow;
-use self::handshake::Listening;
+use self::handshake::StackListener;
 use self::intake::Unread;
 pub use self::options::{StackLimits, StackOptions, UseOfEcn};
 pub use self::stats::StackStats;
@@ -124,7 +124,7 @@ impl<L: Link> Stack<L> {
         (self.core.halves.len(), self.core.waits.len())
     }
 
-    fn live(&mut self, conn: Conn) -> Option<&mut Entry> {
+    fn live(&mut self, conn: Conn) -> Option<&mut StackConnection> {
         self.core.table.get_mut(conn).filter(|entry| entry.closing.is_none())
     }
 
@@ -146,7 +146,7 @@ impl<L: Link> Stack<L> {
         &mut self,
         conn: Conn,
         len: usize,
-        push: impl FnOnce(&mut Flow, &mut shared::Shared) -> Result<(), NetError>,
+        push: impl FnOnce(&mut Flow, &mut shared::SharedPools) -> Result<(), NetError>,
     ) -> Result<(), NetError> {
         let core = &mut self.core;
         let limit = core.limits.unsent_bytes;
@@ -219,7 +219,7 @@ impl<L: Link> Transport for Stack<L> {
         if index == core.listeners.len() {
             core.listeners.push(None);
         }
-        core.listeners[index] = Some(Listening::new(at, options));
+        core.listeners[index] = Some(StackListener::new(at, options));
         Ok((Listener(index as u32), at))
     }
 
@@ -249,7 +249,7 @@ impl<L: Link> Transport for Stack<L> {
         core.shared.stats.active_opens += 1;
         let flow = Flow::connect(tuple, mss, core.now, &mut core.shared);
         let hash = core.hash(&tuple);
-        let Ok(conn) = core.table.insert(Entry::new(flow, hash, true)) else {
+        let Ok(conn) = core.table.insert(StackConnection::new(flow, hash, true)) else {
             return Err(NetError::of(NetErrorKind::NoMemory));
         };
         core.demux.insert(hash, Owner::Flow(conn.slot));

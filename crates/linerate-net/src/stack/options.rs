@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::{HostSecret, Limits};
+use crate::{HostSecret, TransportLimits};
 
 /// How a stack behaves. The default accepts packets for every address.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ pub struct StackOptions {
     /// Whether congestion may be signalled by marks instead of losses.
     pub ecn: UseOfEcn,
     /// The limits that every transport has.
-    pub limits: Limits,
+    pub limits: TransportLimits,
     /// The limits of the stack.
     pub stack: StackLimits,
 }

@@ -14,7 +14,7 @@ use crate::{HostSecret, Time};
 const SPARE_LISTS: usize = 4096;
 
 /// Pools, limits, secrets and counters.
-pub(crate) struct Shared {
+pub(crate) struct SharedPools {
     pub(crate) pool: BlockPool,
     pub(crate) lent: LentTable,
     pub(crate) limits: StackLimits,
@@ -30,14 +30,14 @@ pub(crate) struct Shared {
     ahead_ns: u64,
 }
 
-impl Shared {
+impl SharedPools {
     pub(crate) fn new(
         limits: StackLimits,
         ecn: UseOfEcn,
         seed: Option<u64>,
         host: Option<HostSecret>,
-    ) -> Shared {
-        Shared {
+    ) -> SharedPools {
+        SharedPools {
             pool: BlockPool::new(limits.buffer_bytes),
             lent: LentTable::default(),
             limits,
@@ -94,7 +94,7 @@ mod tests {
     fn numbers_of_a_later_process_are_higher() {
         let tuple = Tuple { local_port: 5, remote_port: 80, ..Tuple::default() };
         let process =
-            |host: Option<HostSecret>| Shared::new(StackLimits::default(), UseOfEcn::Off, None, host);
+            |host: Option<HostSecret>| SharedPools::new(StackLimits::default(), UseOfEcn::Off, None, host);
         let secret = |ahead: u64| HostSecret::for_tests([1, 2], ahead * 1_000_000_000);
         let (mut monotonic, mut by_chance) = (0, 0);
         for _ in 0..64 {

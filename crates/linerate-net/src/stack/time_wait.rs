@@ -72,7 +72,7 @@ impl Remains {
 
 /// The reaction to a segment for one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum TimeWaitReaction {
     Ignore,
     /// Send an ACK with our numbers.
     Acknowledge,
@@ -205,25 +205,35 @@ impl TimeWait {
     }
 
     /// Handles a segment for an entry (RFC 9293 section 3.10.7.4).
-    pub(crate) fn handle_segment(&mut self, now: Time, index: u32, tcp: &TcpHeader, len: usize) -> Verdict {
-        let Some(remains) = self.slot(index) else { return Verdict::Ignore };
+    pub(crate) fn handle_segment(
+        &mut self,
+        now: Time,
+        index: u32,
+        tcp: &TcpHeader,
+        len: usize,
+    ) -> TimeWaitReaction {
+        let Some(remains) = self.slot(index) else { return TimeWaitReaction::Ignore };
         let flags = tcp.flags;
         if flags.has(Flags::RST) {
             // A reset with exactly this number ends TIME_WAIT too, as in Linux (tcp_rfc1337=0). A
             // host that restarts with other clocks has no other way to reuse its port. RFC 1337
             // warns of old resets, which have other numbers.
-            return if tcp.seq == remains.rcv_nxt { Verdict::Forget } else { Verdict::Ignore };
+            return if tcp.seq == remains.rcv_nxt {
+                TimeWaitReaction::Forget
+            } else {
+                TimeWaitReaction::Ignore
+            };
         }
         if flags.has(Flags::SYN)
             && !flags.has(Flags::ACK | Flags::FIN)
             && !remains.fin_wait
             && remains.may_begin_anew(tcp)
         {
-            return Verdict::Begin;
+            return TimeWaitReaction::Begin;
         }
         let end = tcp.seq + len as u32;
         if remains.fin_wait && len > 0 && end.gt(remains.rcv_nxt) && !flags.has(Flags::SYN) {
-            return Verdict::Reset;
+            return TimeWaitReaction::Reset;
         }
         if remains.fin_wait && flags.has(Flags::FIN) && end == remains.rcv_nxt {
             remains.rcv_nxt += 1;
@@ -233,22 +243,22 @@ impl TimeWait {
             }
             self.fin_waits -= 1;
             self.begin_anew(now, index);
-            return Verdict::Acknowledge;
+            return TimeWaitReaction::Acknowledge;
         }
         let plain = len == 0 && !flags.has(Flags::FIN | Flags::SYN) && tcp.seq == remains.rcv_nxt;
         if plain {
-            return Verdict::Ignore;
+            return TimeWaitReaction::Ignore;
         }
         // The peer's FIN again: our ACK was lost, and the time restarts.
         if flags.has(Flags::FIN) && !remains.fin_wait && now > remains.since {
             self.begin_anew(now, index);
-            return Verdict::Acknowledge;
+            return TimeWaitReaction::Acknowledge;
         }
         if now - remains.answered < ANSWER_EVERY {
-            return Verdict::Ignore;
+            return TimeWaitReaction::Ignore;
         }
         remains.answered = now;
-        Verdict::Acknowledge
+        TimeWaitReaction::Acknowledge
     }
 }
 

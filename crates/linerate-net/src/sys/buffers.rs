@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::BufRingEntry;
 
-use super::pages::Pages;
+use super::pages::KernelPages;
 use crate::limits::FULL_BUFFERS;
 
 const CACHE_LINE: usize = 64;
@@ -29,8 +29,8 @@ enum Whose {
 /// Buffers that the kernel picks from. Invariant: a buffer is in the ring exactly while the kernel
 /// owns it.
 pub(crate) struct Buffers {
-    ring: Pages,
-    data: Pages,
+    ring: KernelPages,
+    data: KernelPages,
     /// Size of a buffer.
     size: usize,
     /// Distance between buffers. Not a power of two: small messages would otherwise always use the
@@ -54,9 +54,9 @@ impl Buffers {
     /// `wanted` of them.
     pub(crate) fn new(count: u16, size: usize, wanted: usize) -> io::Result<Buffers> {
         debug_assert!(count.is_power_of_two() && size > 0);
-        let ring = Pages::new(usize::from(count) * size_of::<BufRingEntry>())?;
+        let ring = KernelPages::new(usize::from(count) * size_of::<BufRingEntry>())?;
         let stride = size.next_multiple_of(CACHE_LINE) + STAGGER;
-        let data = Pages::new(usize::from(count) * stride)?;
+        let data = KernelPages::new(usize::from(count) * stride)?;
         Ok(Buffers {
             ring,
             data,

@@ -23,7 +23,7 @@ pub(crate) mod xdp;
 
 pub(crate) use event_fd::EventFd;
 pub(crate) use inherited::inherited_listener;
-pub(crate) use poll::{Interest, Poll, Ready, has_pwait2};
+pub(crate) use poll::{Interest, Poll, PollEvent, has_pwait2};
 
 use std::io;
 

@@ -5,32 +5,32 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
 /// Pages from the kernel, zeroed.
-pub(super) struct Pages {
+pub(super) struct KernelPages {
     start: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread, and only its one owner reaches its
 // contents.
-unsafe impl Send for Pages {}
+unsafe impl Send for KernelPages {}
 
-impl Pages {
+impl KernelPages {
     /// Fresh memory, zeroed.
-    pub(super) fn new(len: usize) -> io::Result<Pages> {
-        Pages::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+    pub(super) fn new(len: usize) -> io::Result<KernelPages> {
+        KernelPages::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     }
 
     /// Memory shared with the kernel behind a descriptor.
-    pub(super) fn shared(fd: BorrowedFd<'_>, len: usize, offset: libc::off_t) -> io::Result<Pages> {
-        Pages::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
+    pub(super) fn shared(fd: BorrowedFd<'_>, len: usize, offset: libc::off_t) -> io::Result<KernelPages> {
+        KernelPages::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
     }
 
-    fn map(len: usize, flags: libc::c_int, fd: libc::c_int, offset: libc::off_t) -> io::Result<Pages> {
+    fn map(len: usize, flags: libc::c_int, fd: libc::c_int, offset: libc::off_t) -> io::Result<KernelPages> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the kernel chooses an unmapped address, so no memory of ours is touched.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
         match NonNull::new(start.cast::<u8>()) {
-            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Pages { start, len }),
+            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(KernelPages { start, len }),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -50,7 +50,7 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Drop for KernelPages {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and no reference to it outlives this struct.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };

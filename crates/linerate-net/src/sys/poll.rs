@@ -32,9 +32,9 @@ impl Interest {
 
 /// The events that epoll reported for a descriptor.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ready(u32);
+pub(crate) struct PollEvent(u32);
 
-impl Ready {
+impl PollEvent {
     /// True if bytes or the end of the stream can be read.
     pub(crate) fn readable(self) -> bool {
         self.0 & (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
@@ -150,9 +150,9 @@ impl Poll {
     }
 
     /// The token and state of one event of the last wait.
-    pub(crate) fn event(&self, index: usize) -> (u64, Ready) {
+    pub(crate) fn event(&self, index: usize) -> (u64, PollEvent) {
         let event = self.events[index];
-        (event.u64, Ready(event.events))
+        (event.u64, PollEvent(event.events))
     }
 }
 

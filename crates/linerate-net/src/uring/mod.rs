@@ -36,8 +36,8 @@ use crate::sys::{EventFd, socket, thread};
 use crate::table::Table;
 use crate::transport::received;
 use crate::{
-    After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
-    NetErrorKind, ReceivedPiece, TcpInfo, Time, Transport, Waker,
+    After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, NetError,
+    NetErrorKind, ReceivedPiece, TcpInfo, Time, Transport, TransportLimits, Waker,
 };
 
 /// The purpose of a completion.
@@ -69,7 +69,7 @@ const DISCARDED: u64 = 1 << 62;
 pub struct Uring {
     ring: Ring,
     wake: Arc<EventFd>,
-    limits: Limits,
+    limits: TransportLimits,
     table: Table<UringConnection>,
     /// Connections of the table that are closed and wait for the kernel.
     dying: u32,
@@ -97,12 +97,12 @@ pub struct Uring {
 impl Uring {
     /// An instance with the default limits.
     pub fn new() -> io::Result<Uring> {
-        Uring::with_limits(Limits::default())
+        Uring::with_limits(TransportLimits::default())
     }
 
     /// An instance with these limits. When the kernel refuses, the error says why in words for users, as
     /// [`Probe::uring`](crate::Probe::uring) does.
-    pub fn with_limits(limits: Limits) -> io::Result<Uring> {
+    pub fn with_limits(limits: TransportLimits) -> io::Result<Uring> {
         let buffers = limits.receive_buffers.clamp(1, 1 << 15);
         let ring = Ring::new(&RingOptions {
             buffers: if buffers.is_power_of_two() { buffers } else { buffers.next_power_of_two() / 2 },

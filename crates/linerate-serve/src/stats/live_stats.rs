@@ -77,7 +77,7 @@ impl LiveStats {
             return Response::explained(503, "this kernel does not list its sockets (CONFIG_INET_DIAG)");
         };
         let (listeners, mut flows): (Vec<_>, Vec<_>) =
-            sockets.into_iter().partition(|s| s.state == sock_diag::State::LISTEN);
+            sockets.into_iter().partition(|s| s.state == sock_diag::SocketState::LISTEN);
         flows.sort_by_key(|s| std::cmp::Reverse(s.receive_queue.saturating_add(s.send_queue)));
         let mut out = format!("{{\"total\":{},\"complete\":{},\"listeners\":[", flows.len(), !more);
         for (i, s) in listeners.iter().enumerate() {

@@ -104,7 +104,12 @@ impl Thread {
     ) {
         let Some(layer) = self.spoken.layer() else { return self.serve(wire, handler, beside, tell) };
         self.counts.set_tls(layer.counts());
-        self.serve(Layered::new(wire, layer, linerate_net::Limits::default()), handler, beside, tell);
+        self.serve(
+            Layered::new(wire, layer, linerate_net::TransportLimits::default()),
+            handler,
+            beside,
+            tell,
+        );
     }
 
     fn serve<T: Transport, H: Handler>(

@@ -52,7 +52,7 @@ fn what_nothing_shows_is_unclear() {
 #[test]
 fn an_address_of_ipv4_in_one_of_ipv6_is_that_address() {
     let listening = |local: &str| TcpSocket {
-        state: State::LISTEN,
+        state: SocketState::LISTEN,
         local: local.parse().expect("an address"),
         peer: "0.0.0.0:0".parse().expect("an address"),
         receive_queue: 0,

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::thread;
 
-use linerate_net::Limits;
+use linerate_net::TransportLimits;
 use linerate_net::link::pcap::{FILE_BYTES, PcapFile};
 use linerate_net::link::sim::{Sim, SimOptions};
 use linerate_net::link::{Link, Middlewares};
@@ -20,10 +20,10 @@ fn server_of() -> SocketAddr {
 }
 
 fn stack<L: Link>(end: L, address: IpAddr, seed: u64) -> Stack<L> {
-    stack_with(end, address, seed, Limits::default())
+    stack_with(end, address, seed, TransportLimits::default())
 }
 
-fn stack_with<L: Link>(end: L, address: IpAddr, seed: u64, limits: Limits) -> Stack<L> {
+fn stack_with<L: Link>(end: L, address: IpAddr, seed: u64, limits: TransportLimits) -> Stack<L> {
     let addresses = vec![address];
     Stack::new(end, StackOptions { addresses, seed: Some(seed), limits, ..StackOptions::default() })
 }
@@ -35,12 +35,12 @@ fn run_over(network: SimOptions, plan: &Plan, script: Script) -> (Outcome, Seen)
 
 /// The same with this over our link.
 fn run_with(network: SimOptions, over: &Middlewares, plan: &Plan, script: Script) -> (Outcome, Seen) {
-    run_within(Limits::default(), &Sim::new(network), network.seed, over, plan, script)
+    run_within(TransportLimits::default(), &Sim::new(network), network.seed, over, plan, script)
 }
 
 /// The same within these limits of ours.
 fn run_within(
-    limits: Limits,
+    limits: TransportLimits,
     sim: &Sim,
     seed: u64,
     over: &Middlewares,
@@ -170,7 +170,7 @@ fn a_late_fin_is_no_failure() {
     let network = SimOptions { delay: MS, ..SimOptions::default() };
     for lossy in [network, bad(3)] {
         let plan = Plan { connections: 2, per_connection: Some(1), stop: requests(500), ..plan() };
-        let limits = Limits { connections: 32, ..Limits::default() };
+        let limits = TransportLimits { connections: 32, ..TransportLimits::default() };
         let script = Script { late_fin: Duration::from_millis(900), ..Script::new() };
         let sim = Sim::new(lossy);
         let (outcome, seen) = run_within(limits, &sim, lossy.seed, &Middlewares::default(), &plan, script);
@@ -187,7 +187,7 @@ fn many_connections_close_in_turns_and_their_fins_are_not_counted() {
     let network = SimOptions { delay: MS, rate: Some(20_000_000), queue: 200_000, ..SimOptions::default() };
     let sim = Sim::new(network);
     let plan = Plan { connections: CONNECTIONS, stop: requests(u64::from(CONNECTIONS)), ..plan() };
-    let limits = Limits::default();
+    let limits = TransportLimits::default();
     // All of them are open before the first response comes.
     let script = Script { think: Duration::from_secs(2), ..Script::new() };
     let (outcome, seen) = run_within(limits, &sim, 1, &Middlewares::default(), &plan, script);

@@ -15,7 +15,7 @@ use linerate_net::layer::{Layer, Layered, Progress, Session};
 use linerate_net::link::sim::{Sim, SimEnd, SimOptions};
 use linerate_net::mem::{Peer, PeerActions, PeerConn, PeerHost};
 use linerate_net::stack::{Stack, StackOptions};
-use linerate_net::{Limits, Listener, NetError, NetErrorKind, Profile};
+use linerate_net::{Listener, NetError, NetErrorKind, Profile, TransportLimits};
 use linerate_tls::{Identity, ServerOptions, ServerTls, TlsLayer, TlsSession};
 
 use super::*;
@@ -255,7 +255,7 @@ fn play(seed: u64) -> Outcome {
     let saw = Saw::default();
     let server =
         Unreliable { saw: saw.clone(), random: Random::new(seed + 3), unread: HashMap::new(), trouble };
-    let mut host = PeerHost::new(Layered::new(theirs, layer, Limits::default()));
+    let mut host = PeerHost::new(Layered::new(theirs, layer, TransportLimits::default()));
     host.serve(SocketAddr::new(THEIRS, 443), server).unwrap();
     let server = thread::spawn(move || host.run(|| false));
     let route = RouteTo::of(&plan).unwrap();

@@ -42,10 +42,10 @@ use crate::{Time, Waker};
 use super::{Checksums, Link};
 use addresses::BorrowedAddresses;
 use ethernet::Mac;
-use neighbours::{Hop, Neighbours, Question, Way};
+use neighbours::{FramePath, Hop, Neighbours, Question};
 use netlink::Netlink;
 use news::Monitor;
-use open::Shared;
+use open::SharedInterface;
 
 pub use open::{Opened, XdpMode, XdpOptions, open};
 pub use preflight::XdpError;
@@ -111,7 +111,7 @@ pub struct Xdp {
     /// It was said that packets are lost because they are larger than a frame.
     lost_large: bool,
     /// Dropped last, because it detaches the program from the interface.
-    shared: Arc<Shared>,
+    shared: Arc<SharedInterface>,
 }
 
 impl std::fmt::Debug for Xdp {
@@ -148,7 +148,7 @@ impl Xdp {
     }
 
     #[inline]
-    fn way(&mut self, to: IpAddr) -> Option<Way> {
+    fn way(&mut self, to: IpAddr) -> Option<FramePath> {
         let (netlink, interface) = (&mut self.netlink, self.interface);
         self.neighbours.find(to, |question| next_hop(netlink, interface, to, question))
     }
@@ -210,7 +210,7 @@ fn next_hop(netlink: &mut Netlink, interface: u32, to: IpAddr, question: Questio
                 // will say so.
                 let _ = netlink.look_for(interface, hop);
             }
-            Hop::Known(Way { card: neighbour.mac, mtu })
+            Hop::Known(FramePath { card: neighbour.mac, mtu })
         }
         _ if question == Question::Only => Hop::Unknown,
         _ => {
@@ -262,7 +262,7 @@ impl Link for Xdp {
             self.counts.down += 1;
             return true;
         }
-        let Some(Way { card, .. }) = self.way(to) else {
+        let Some(FramePath { card, .. }) = self.way(to) else {
             self.unknown_card(to);
             return false;
         };

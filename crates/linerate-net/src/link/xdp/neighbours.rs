@@ -13,7 +13,7 @@ use super::limits::{
 
 /// How packets to an address leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct FramePath {
     /// To this MAC address.
     pub(super) card: Mac,
     /// At most this large, IP header included, bytes; `u16::MAX`: the interface's MTU.
@@ -23,7 +23,7 @@ pub(super) struct Way {
 /// The kernel's reply about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hop {
-    Known(Way),
+    Known(FramePath),
     /// The kernel is resolving the address; nothing is known yet.
     Asked,
     /// It is on this network and unknown, and the kernel was not to resolve it.
@@ -62,11 +62,11 @@ struct NeighbourSlot {
     address: u128,
     /// The epoch in which the entry is valid.
     epoch: u32,
-    way: Way,
+    way: FramePath,
     source: NeighbourSource,
 }
 
-const NO_WAY: Way = Way { card: Mac([0; 6]), mtu: u16::MAX };
+const NO_WAY: FramePath = FramePath { card: Mac([0; 6]), mtu: u16::MAX };
 const EMPTY: NeighbourSlot =
     NeighbourSlot { address: 0, epoch: 0, way: NO_WAY, source: NeighbourSource::Nobody };
 
@@ -130,14 +130,18 @@ impl Neighbours {
         if slot.epoch == epoch && slot.source == NeighbourSource::Sure {
             return;
         }
-        *slot =
-            NeighbourSlot { address, epoch, way: Way { card: mac, ..NO_WAY }, source: NeighbourSource::Seen };
+        *slot = NeighbourSlot {
+            address,
+            epoch,
+            way: FramePath { card: mac, ..NO_WAY },
+            source: NeighbourSource::Seen,
+        };
     }
 
     /// The MAC address for packets to an address; `None` while unknown. Calls `ask` if the kernel
     /// must be asked.
     #[inline]
-    pub(super) fn find(&mut self, to: IpAddr, ask: impl FnOnce(Question) -> Hop) -> Option<Way> {
+    pub(super) fn find(&mut self, to: IpAddr, ask: impl FnOnce(Question) -> Hop) -> Option<FramePath> {
         let (address, epoch) = (key(to), self.epoch);
         let slot = self.slot(address);
         if slot.epoch == epoch {
@@ -151,7 +155,7 @@ impl Neighbours {
     }
 
     #[cold]
-    fn find_anew(&mut self, to: IpAddr, ask: impl FnOnce(Question) -> Hop) -> Option<Way> {
+    fn find_anew(&mut self, to: IpAddr, ask: impl FnOnce(Question) -> Hop) -> Option<FramePath> {
         let (address, epoch) = (key(to), self.epoch);
         let slot = *self.slot(address);
         // An entry of an earlier epoch is better than none.
@@ -193,8 +197,8 @@ mod tests {
 
     use super::*;
 
-    const A: Way = Way { card: Mac([2, 0, 0, 0, 0, 1]), mtu: u16::MAX };
-    const B: Way = Way { card: Mac([2, 0, 0, 0, 0, 2]), mtu: 1400 };
+    const A: FramePath = FramePath { card: Mac([2, 0, 0, 0, 0, 1]), mtu: u16::MAX };
+    const B: FramePath = FramePath { card: Mac([2, 0, 0, 0, 0, 2]), mtu: 1400 };
 
     fn ip(n: u8) -> IpAddr {
         Ipv4Addr::new(10, 0, 0, n).into()

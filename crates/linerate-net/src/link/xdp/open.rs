@@ -90,7 +90,7 @@ pub struct Opened {
 
 /// State that the links of an interface share. Dropping the last of them detaches the program.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedInterface {
     pub(super) interface: String,
     attachment: Attachment,
     map: XskMap,
@@ -99,7 +99,7 @@ pub(super) struct Shared {
     _reserved: Vec<Socket>,
 }
 
-impl Shared {
+impl SharedInterface {
     /// Follows a change of the interface's MAC address.
     pub(super) fn steer_to(&self, mac: Mac) -> io::Result<()> {
         let ours = Ours::ToSocket { map: self.map.number() };
@@ -146,7 +146,7 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
     let mut borrowed = BorrowedAddresses::borrow(&mut netlink, interface.index, name, from, monotonic())?;
     let taken = take(options, &interface, queues, |map| program(&rules, mac, Ours::ToSocket { map }))?;
     notes.extend(taken.notes);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedInterface {
         interface: name.clone(),
         attachment: taken.attachment,
         map: taken.map,
@@ -159,7 +159,7 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
     }
     let link = |(n, queues): (usize, _)| {
         let (addresses, shared) = (borrowed.take(), Arc::clone(&shared));
-        let part = Part { addresses, is_generic: taken.mode == Mode::Generic, speaks: n == 0 };
+        let part = LinkPart { addresses, is_generic: taken.mode == Mode::Generic, speaks: n == 0 };
         Xdp::new(queues, &interface, mac, options.checksums, shared, part)
     };
     let links: io::Result<Vec<Xdp>> = parts.into_iter().enumerate().map(link).collect();
@@ -169,7 +169,7 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
 }
 
 /// What differs between the links of an interface.
-struct Part {
+struct LinkPart {
     addresses: Option<BorrowedAddresses>,
     /// The program runs in the kernel's receive path.
     is_generic: bool,
@@ -183,8 +183,8 @@ impl Xdp {
         interface: &Interface,
         mac: Mac,
         checksums: Checksums,
-        shared: Arc<Shared>,
-        part: Part,
+        shared: Arc<SharedInterface>,
+        part: LinkPart,
     ) -> io::Result<Xdp> {
         let largest = frame_bytes(interface) - xdp::HEADROOM - ethernet::HEADER;
         Ok(Xdp {
@@ -297,7 +297,7 @@ fn frame_bytes(interface: &Interface) -> usize {
     if needed <= 2048 { 2048 } else { 4096 }
 }
 
-struct Taken {
+struct TakenQueues {
     sockets: Vec<QueueSocket>,
     map: XskMap,
     attachment: Attachment,
@@ -312,7 +312,7 @@ fn take(
     interface: &Interface,
     queues: u32,
     program: impl Fn(u32) -> Vec<u64>,
-) -> Result<Taken, XdpError> {
+) -> Result<TakenQueues, XdpError> {
     let (map, sockets) = sockets(options, interface, queues)?;
     let zero_copy = sockets.iter().all(QueueSocket::is_zero_copy);
     let spans = sockets.iter().all(QueueSocket::spans_frames);
@@ -343,7 +343,7 @@ fn take(
                 let whole =
                     (mode == Mode::Generic && !spans).then(|| preflight::frames_only(&options.interface));
                 let notes = note.into_iter().chain(whole).collect();
-                return Ok(Taken { sockets, map, attachment, how, notes, mode });
+                return Ok(TakenQueues { sockets, map, attachment, how, notes, mode });
             }
             Err(e) if busy(&e) => return Err(preflight::has_program(&options.interface)),
             Err(e) if e.raw_os_error() == Some(libc::EPERM) => {

@@ -1,9 +1,9 @@
 //! Handles acknowledgements: RFC 9293 section 3.10.7.4, fifth check, and the consequences for loss
 //! and congestion.
 
-use super::{Flow, State, Told};
+use super::{Flow, FlowActions, TcpState};
 use crate::Time;
-use crate::stack::shared::Shared;
+use crate::stack::shared::SharedPools;
 use crate::stack::wire::{Seq, TcpHeader};
 
 /// The report of one ACK.
@@ -24,7 +24,13 @@ pub(super) struct Acked {
 
 impl Flow {
     /// Handles the ACK of an acceptable segment; `pure`: it carries no data.
-    pub(super) fn handle_ack(&mut self, now: Time, tcp: &TcpHeader, pure: bool, shared: &mut Shared) -> Told {
+    pub(super) fn handle_ack(
+        &mut self,
+        now: Time,
+        tcp: &TcpHeader,
+        pure: bool,
+        shared: &mut SharedPools,
+    ) -> FlowActions {
         let echo = tcp.options.timestamps.filter(|_| self.agreed.timestamps).map(|(_, echo)| echo);
         let mut acked = Acked { echo, marked: self.tells_of_a_mark(tcp), ..Acked::default() };
         let window_before = self.send.wnd;
@@ -35,7 +41,7 @@ impl Flow {
         if tcp.ack.ge(self.send.una) {
             self.update_window(tcp);
         }
-        let mut told = Told::NOTHING;
+        let mut told = FlowActions::NOTHING;
         let flight = self.send.nxt - self.send.una;
         if tcp.ack.gt(self.send.una) {
             self.advance(now, tcp.ack, &mut acked, shared);
@@ -57,7 +63,7 @@ impl Flow {
         } else {
             self.react(now, tcp.ack, &acked, flight, shared);
         }
-        told.add(Told::SEND);
+        told.add(FlowActions::SEND);
         told
     }
 
@@ -92,7 +98,7 @@ impl Flow {
     }
 
     /// Everything before `ack` has arrived.
-    fn advance(&mut self, now: Time, ack: Seq, acked: &mut Acked, shared: &mut Shared) {
+    fn advance(&mut self, now: Time, ack: Seq, acked: &mut Acked, shared: &mut SharedPools) {
         acked.bytes = ack - self.send.una;
         let mut again = false;
         while let Some(first) = self.send.sent.front_mut() {
@@ -133,21 +139,21 @@ impl Flow {
         }
     }
 
-    fn after_fin_acked(&mut self) -> Told {
+    fn after_fin_acked(&mut self) -> FlowActions {
         if !self.send.fin_sent || self.send.una != self.send.nxt {
-            return Told::NOTHING;
+            return FlowActions::NOTHING;
         }
         self.state = match self.state {
-            State::FinWait1 => State::FinWait2,
-            State::Closing => State::TimeWait,
-            State::LastAck => State::Closed,
+            TcpState::FinWait1 => TcpState::FinWait2,
+            TcpState::Closing => TcpState::TimeWait,
+            TcpState::LastAck => TcpState::Closed,
             other => other,
         };
-        Told::FIN_ACKED
+        FlowActions::FIN_ACKED
     }
 
     /// RFC 2018 section 4 and RFC 2883 section 4: segments that arrived behind a gap, or twice.
-    fn note_sack(&mut self, now: Time, tcp: &TcpHeader, acked: &mut Acked, shared: &mut Shared) {
+    fn note_sack(&mut self, now: Time, tcp: &TcpHeader, acked: &mut Acked, shared: &mut SharedPools) {
         let blocks = tcp.options.sack.blocks();
         let (start, end) = blocks[0];
         let inside = blocks.get(1).is_some_and(|(s, e)| s.le(start) && end.le(*e));
@@ -187,7 +193,7 @@ impl Flow {
 
     /// Measures the round trip of the segment that arrived last (RFC 6298 section 3: never of a
     /// retransmitted one).
-    pub(super) fn take_sample(&mut self, now: Time, acked: &Acked, shared: &Shared) {
+    pub(super) fn take_sample(&mut self, now: Time, acked: &Acked, shared: &SharedPools) {
         if let Some(at) = acked.sample {
             self.rtt.sample(now.nanos_since(at), &shared.limits);
         }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::{Agreed, Flow, State, Timer, Told};
-use crate::stack::shared::Shared;
+use super::{Agreed, Flow, FlowActions, TcpState, Timer};
+use crate::stack::shared::SharedPools;
 use crate::stack::wire::{Flags, TcpHeader};
 use crate::{NetErrorKind, Time};
 
@@ -29,16 +29,16 @@ impl Flow {
         now: Time,
         tcp: &TcpHeader,
         payload: &[u8],
-        shared: &mut Shared,
-    ) -> Told {
+        shared: &mut SharedPools,
+    ) -> FlowActions {
         match self.state {
-            State::SynSent => return self.handle_in_syn_sent(now, tcp, payload, shared),
-            State::TimeWait | State::Closed => return Told::NOTHING,
+            TcpState::SynSent => return self.handle_in_syn_sent(now, tcp, payload, shared),
+            TcpState::TimeWait | TcpState::Closed => return FlowActions::NOTHING,
             _ => {}
         }
         if !self.is_acceptable(now, tcp, payload.len() as u32, shared) {
             return if tcp.flags.has(Flags::RST) {
-                Told::NOTHING
+                FlowActions::NOTHING
             } else {
                 self.note_duplicate(tcp.seq, payload.len(), shared);
                 self.out_of_place(now, payload, shared)
@@ -53,7 +53,7 @@ impl Flow {
             return self.challenge(now, shared);
         }
         if !tcp.flags.has(Flags::ACK) {
-            return Told::NOTHING;
+            return FlowActions::NOTHING;
         }
         if tcp.ack.gt(self.send.nxt) || tcp.ack.lt(self.send.una - self.send.max_wnd) {
             // RFC 5961 section 5.
@@ -61,18 +61,18 @@ impl Flow {
         }
         self.note_timestamp(now, tcp);
         self.note_marks(tcp, shared);
-        let mut told = Told::NOTHING;
-        if self.state == State::SynReceived {
+        let mut told = FlowActions::NOTHING;
+        if self.state == TcpState::SynReceived {
             if tcp.ack.lt(self.send.iss + 1) {
-                return Told::RESET;
+                return FlowActions::RESET;
             }
-            self.state = State::Established;
+            self.state = TcpState::Established;
             self.send.una = self.send.iss + 1;
-            told.add(Told::ESTABLISHED);
+            told.add(FlowActions::ESTABLISHED);
         }
         told.add(self.handle_ack(now, tcp, payload.is_empty(), shared));
-        if self.state == State::Closed || self.state == State::TimeWait {
-            told.add(Told::OVER);
+        if self.state == TcpState::Closed || self.state == TcpState::TimeWait {
+            told.add(FlowActions::OVER);
             return told;
         }
         if tcp.flags.has(Flags::URG) {
@@ -83,7 +83,7 @@ impl Flow {
     }
 
     /// RFC 9293 section 3.10.7.4, first check, preceded by PAWS.
-    fn is_acceptable(&mut self, now: Time, tcp: &TcpHeader, len: u32, shared: &mut Shared) -> bool {
+    fn is_acceptable(&mut self, now: Time, tcp: &TcpHeader, len: u32, shared: &mut SharedPools) -> bool {
         if self.agreed.timestamps
             && !tcp.flags.has(Flags::RST)
             && let Some((value, _)) = tcp.options.timestamps
@@ -101,33 +101,33 @@ impl Flow {
     }
 
     /// Handles a segment outside the window: an ACK tells the peer our position.
-    fn out_of_place(&mut self, now: Time, payload: &[u8], shared: &mut Shared) -> Told {
+    fn out_of_place(&mut self, now: Time, payload: &[u8], shared: &mut SharedPools) -> FlowActions {
         if payload.is_empty() && now.nanos_since(self.acks.challenged) < OUT_OF_PLACE_EVERY_NS {
-            return Told::NOTHING;
+            return FlowActions::NOTHING;
         }
         if payload.is_empty() {
             self.acks.challenged = now;
             shared.stats.challenges += 1;
         }
         self.acks.now = true;
-        Told::SEND
+        FlowActions::SEND
     }
 
     /// Sends a challenge ACK, at a limited rate (RFC 5961 section 10).
-    fn challenge(&mut self, now: Time, shared: &mut Shared) -> Told {
+    fn challenge(&mut self, now: Time, shared: &mut SharedPools) -> FlowActions {
         self.out_of_place(now, &[], shared)
     }
 
     /// RFC 5961 section 3.
-    fn handle_reset(&mut self, now: Time, tcp: &TcpHeader, shared: &mut Shared) -> Told {
+    fn handle_reset(&mut self, now: Time, tcp: &TcpHeader, shared: &mut SharedPools) -> FlowActions {
         if tcp.seq != self.receive.nxt {
             return self.challenge(now, shared);
         }
         shared.stats.resets_in += 1;
         // RFC 9293 section 3.10.7.4: our connection attempt was refused.
-        let crossed = self.state == State::SynReceived;
+        let crossed = self.state == TcpState::SynReceived;
         let mut told = self.fail(if crossed { NetErrorKind::Refused } else { NetErrorKind::Reset });
-        told.add(Told::OVER);
+        told.add(FlowActions::OVER);
         told
     }
 
@@ -149,38 +149,38 @@ impl Flow {
         now: Time,
         tcp: &TcpHeader,
         payload: &[u8],
-        shared: &mut Shared,
-    ) -> Told {
+        shared: &mut SharedPools,
+    ) -> FlowActions {
         let acks = tcp.flags.has(Flags::ACK);
         if acks && tcp.ack != self.send.nxt {
             // An answer to an earlier connection. The peer must learn that it is gone, or it will
             // never accept our SYN.
             if tcp.flags.has(Flags::RST) {
-                return Told::NOTHING;
+                return FlowActions::NOTHING;
             }
-            let mut told = Told::RESET;
+            let mut told = FlowActions::RESET;
             self.send.challenged_syns = self.send.challenged_syns.saturating_add(1);
             if self.send.challenged_syns == 1 {
                 // The reset ends the peer's TIME_WAIT, so the SYN need not wait another second.
                 self.set_timer(Timer::SynAgain, now + SOON_AGAIN);
-                told.add(Told::SEND);
+                told.add(FlowActions::SEND);
             } else if self.send.challenged_syns <= PORTS_TRIED {
                 // It did not: the peer will not accept this port (tcp_rfc1337=1, or a NAT that maps
                 // it to another connection).
-                told.add(Told::MOVE);
+                told.add(FlowActions::MOVE);
             }
             return told;
         }
         if tcp.flags.has(Flags::RST) {
             if !acks {
-                return Told::NOTHING;
+                return FlowActions::NOTHING;
             }
             let mut told = self.fail(NetErrorKind::Refused);
-            told.add(Told::OVER);
+            told.add(FlowActions::OVER);
             return told;
         }
         if !tcp.flags.has(Flags::SYN) {
-            return Told::NOTHING;
+            return FlowActions::NOTHING;
         }
         let options = &tcp.options;
         let sent_once = acks && self.timers.backoff == 0;
@@ -205,21 +205,21 @@ impl Flow {
         self.establish(&agreed, now, shared);
         self.after_lost_handshake(retried);
         self.acks.now = true;
-        let mut told = Told::ESTABLISHED;
-        told.add(Told::SEND);
+        let mut told = FlowActions::ESTABLISHED;
+        told.add(FlowActions::SEND);
         told.add(self.handle_payload(now, &TcpHeader { seq: tcp.seq + 1, ..*tcp }, payload, shared));
         told
     }
 
     /// Both ends sent a SYN at once (RFC 9293 section 3.5, figure 7).
-    fn cross(&mut self, agreed: &Agreed, now: Time, shared: &Shared) -> Told {
+    fn cross(&mut self, agreed: &Agreed, now: Time, shared: &SharedPools) -> FlowActions {
         let (una, told_mss) = (self.send.una, self.receive.mss);
         self.establish(agreed, now, shared);
         (self.send.una, self.receive.mss) = (una, told_mss);
         self.send.wl2 = una;
-        self.state = State::SynReceived;
+        self.state = TcpState::SynReceived;
         self.send.syn_due = true;
-        Told::SEND
+        FlowActions::SEND
     }
 
     /// RFC 6298 section 5.7 and RFC 5681 section 3.1: after a lost SYN the initial window is one
@@ -231,19 +231,19 @@ impl Flow {
     }
 
     /// Handles the peer's FIN, received in order: RFC 9293 section 3.10.7.4, eighth check.
-    pub(super) fn handle_fin(&mut self) -> Told {
+    pub(super) fn handle_fin(&mut self) -> FlowActions {
         self.receive.ended = true;
         self.acks.now = true;
         self.state = match self.state {
-            State::Established => State::CloseWait,
-            State::FinWait1 => State::Closing,
-            State::FinWait2 => State::TimeWait,
+            TcpState::Established => TcpState::CloseWait,
+            TcpState::FinWait1 => TcpState::Closing,
+            TcpState::FinWait2 => TcpState::TimeWait,
             other => other,
         };
-        let mut told = Told::READABLE;
-        told.add(Told::SEND);
-        if self.state == State::TimeWait {
-            told.add(Told::OVER);
+        let mut told = FlowActions::READABLE;
+        told.add(FlowActions::SEND);
+        if self.state == TcpState::TimeWait {
+            told.add(FlowActions::OVER);
         }
         told
     }

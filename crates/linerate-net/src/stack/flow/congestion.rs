@@ -2,13 +2,13 @@
 
 use super::Flow;
 use super::ack::Acked;
-use crate::stack::shared::Shared;
+use crate::stack::shared::SharedPools;
 use crate::stack::wire::{Ecn, Flags, TcpHeader};
 
 impl Flow {
     /// Section 6.1.3: after a mark each ACK says so, until the peer says that it sends less. Both at
     /// once are a new mark.
-    pub(super) fn note_marks(&mut self, tcp: &TcpHeader, shared: &mut Shared) {
+    pub(super) fn note_marks(&mut self, tcp: &TcpHeader, shared: &mut SharedPools) {
         if !self.agreed.ecn {
             return;
         }
@@ -29,7 +29,7 @@ impl Flow {
     }
 
     /// Section 6.1.2: a mark is a sign of congestion like a loss.
-    pub(super) fn react_to_mark(&mut self, acked: &Acked, shared: &mut Shared) {
+    pub(super) fn react_to_mark(&mut self, acked: &Acked, shared: &mut SharedPools) {
         if !acked.marked {
             return;
         }

@@ -6,7 +6,7 @@ use super::ack::Acked;
 use super::recovery::{Recovery, TailProbe, Undo};
 use super::{Flow, Sent, Timer};
 use crate::Time;
-use crate::stack::shared::{Shared, timestamp};
+use crate::stack::shared::{SharedPools, timestamp};
 use crate::stack::wire::Seq;
 
 /// Segments behind a gap after which it counts as lost at once (RFC 5681 section 3.2; RFC 8985
@@ -74,7 +74,14 @@ impl Flow {
     }
 
     /// Reacts to an ACK.
-    pub(super) fn react(&mut self, now: Time, ack: Seq, acked: &Acked, flight: u32, shared: &mut Shared) {
+    pub(super) fn react(
+        &mut self,
+        now: Time,
+        ack: Seq,
+        acked: &Acked,
+        flight: u32,
+        shared: &mut SharedPools,
+    ) {
         self.take_sample(now, acked, shared);
         if acked.bytes > 0 {
             self.send.dup_acks = 0;
@@ -205,7 +212,7 @@ impl Flow {
     }
 
     /// RFC 8985 section 6.2, step 5.
-    pub(super) fn detect_losses(&mut self, now: Time, shared: &mut Shared) {
+    pub(super) fn detect_losses(&mut self, now: Time, shared: &mut SharedPools) {
         let (at, end) = (self.rack.at, self.rack.end);
         if at == Time::ZERO && self.rack.rtt == 0 {
             return;
@@ -275,7 +282,7 @@ impl Flow {
     }
 
     /// RFC 8985 section 7.3: sends new data if there is some, otherwise the last segment again.
-    pub(super) fn send_tail_probe(&mut self, now: Time, shared: &mut Shared) {
+    pub(super) fn send_tail_probe(&mut self, now: Time, shared: &mut SharedPools) {
         shared.stats.tail_probes += 1;
         let new = self.unsent() > 0 && self.window_room() as usize >= self.next_len();
         if !new && let Some(last) = self.send.sent.back_mut().filter(|last| !last.lost && !last.sacked) {
@@ -322,7 +329,7 @@ impl Flow {
 
     /// RFC 3522: an ACK that echoes a timestamp earlier than the first retransmission's is for the
     /// original, which was late and not lost.
-    fn take_back(&mut self, acked: &Acked, shared: &mut Shared) {
+    fn take_back(&mut self, acked: &Acked, shared: &mut SharedPools) {
         let (Some(Undo { first: Some(first), .. }), Some(echo)) = (self.recovery.undo, acked.echo) else {
             return;
         };
@@ -333,7 +340,7 @@ impl Flow {
 
     /// The peer reports that these bytes arrived twice (RFC 2883). Once that holds for everything
     /// retransmitted, nothing was lost (RFC 3708).
-    pub(super) fn take_back_by_duplicates(&mut self, (start, end): (Seq, Seq), shared: &mut Shared) {
+    pub(super) fn take_back_by_duplicates(&mut self, (start, end): (Seq, Seq), shared: &mut SharedPools) {
         let Some(undo) = &mut self.recovery.undo else { return };
         if undo.again > 0 && start.ge(undo.from) && end.le(undo.until) {
             undo.again -= 1;
@@ -343,7 +350,7 @@ impl Flow {
         }
     }
 
-    fn undo(&mut self, shared: &mut Shared) {
+    fn undo(&mut self, shared: &mut SharedPools) {
         let Some(undo) = self.recovery.undo.take() else { return };
         shared.stats.spurious += 1;
         self.congestion.undo(undo.window, undo.threshold, undo.lost_before);

@@ -28,7 +28,7 @@ use self::recovery::{Rack, TailProbe};
 pub(crate) use self::rtt::Rtt;
 use super::options::UseOfEcn;
 use super::pool::Cursor;
-use super::shared::{Shared, timestamp};
+use super::shared::{SharedPools, timestamp};
 use super::tuple::Tuple;
 use super::wire::{Flags, Options, Seq, TcpHeader};
 use crate::{NetError, NetErrorKind, TcpInfo, Time};
@@ -36,7 +36,7 @@ use crate::{NetError, NetErrorKind, TcpInfo, Time};
 /// RFC 9293 section 3.3.2, without the states that have tables of their own: LISTEN, the listener's
 /// SYN-RECEIVED, TIME-WAIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum TcpState {
     SynSent,
     /// After a simultaneous open.
     SynReceived,
@@ -54,32 +54,32 @@ pub(crate) enum State {
 
 /// The result of a call, for the stack to act upon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told(u8);
+pub(crate) struct FlowActions(u8);
 
-impl Told {
-    pub(crate) const NOTHING: Told = Told(0);
+impl FlowActions {
+    pub(crate) const NOTHING: FlowActions = FlowActions(0);
     /// The handshake is complete.
-    pub(crate) const ESTABLISHED: Told = Told(1);
+    pub(crate) const ESTABLISHED: FlowActions = FlowActions(1);
     /// Bytes or the end can be read.
-    pub(crate) const READABLE: Told = Told(2);
+    pub(crate) const READABLE: FlowActions = FlowActions(2);
     /// The connection failed; `error` says why.
-    pub(crate) const FAILED: Told = Told(4);
+    pub(crate) const FAILED: FlowActions = FlowActions(4);
     /// There may be something to send.
-    pub(crate) const SEND: Told = Told(8);
+    pub(crate) const SEND: FlowActions = FlowActions(8);
     /// The state is TIME_WAIT or closed.
-    pub(crate) const OVER: Told = Told(16);
+    pub(crate) const OVER: FlowActions = FlowActions(16);
     /// A reset must answer the segment.
-    pub(crate) const RESET: Told = Told(32);
+    pub(crate) const RESET: FlowActions = FlowActions(32);
     /// Everything sent, including our FIN, is acknowledged.
-    pub(crate) const FIN_ACKED: Told = Told(64);
+    pub(crate) const FIN_ACKED: FlowActions = FlowActions(64);
     /// The connection should be tried from another port.
-    pub(crate) const MOVE: Told = Told(128);
+    pub(crate) const MOVE: FlowActions = FlowActions(128);
 
-    pub(crate) fn has(self, other: Told) -> bool {
+    pub(crate) fn has(self, other: FlowActions) -> bool {
         self.0 & other.0 != 0
     }
 
-    pub(crate) fn add(&mut self, other: Told) {
+    pub(crate) fn add(&mut self, other: FlowActions) {
         self.0 |= other.0;
     }
 }
@@ -121,7 +121,7 @@ struct Counters {
 /// A connection.
 pub(crate) struct Flow {
     pub(crate) tuple: Tuple,
-    pub(crate) state: State,
+    pub(crate) state: TcpState,
     /// Why the connection failed.
     pub(crate) error: Option<NetError>,
     send: Send,
@@ -145,12 +145,12 @@ pub(crate) fn shift_for(largest: u32) -> u8 {
 }
 
 impl Flow {
-    fn blank(tuple: Tuple, now: Time, shared: &mut Shared) -> Flow {
+    fn blank(tuple: Tuple, now: Time, shared: &mut SharedPools) -> Flow {
         let offset = shared.timestamp_offset(&tuple);
         let limits = &shared.limits;
         Flow {
             tuple,
-            state: State::Closed,
+            state: TcpState::Closed,
             error: None,
             send: Send::new(now),
             receive: Receive::new(limits.first_window, now),
@@ -169,9 +169,9 @@ impl Flow {
     }
 
     /// Opens a connection. `mss`: payload of a full segment without options, bytes.
-    pub(crate) fn connect(tuple: Tuple, mss: u16, now: Time, shared: &mut Shared) -> Flow {
+    pub(crate) fn connect(tuple: Tuple, mss: u16, now: Time, shared: &mut SharedPools) -> Flow {
         let mut flow = Flow::blank(tuple, now, shared);
-        flow.state = State::SynSent;
+        flow.state = TcpState::SynSent;
         (flow.send.mss, flow.receive.mss) = (mss, mss);
         flow.agreed.scale_in = shift_for(shared.limits.largest_window);
         flow.agreed.ecn = shared.ecn == UseOfEcn::Ask;
@@ -181,7 +181,7 @@ impl Flow {
 
     /// Sends a SYN from this local end: the first one, or one in place of a port that the peer does
     /// not accept.
-    pub(crate) fn ask_from(&mut self, tuple: Tuple, now: Time, shared: &Shared) {
+    pub(crate) fn ask_from(&mut self, tuple: Tuple, now: Time, shared: &SharedPools) {
         self.tuple = tuple;
         self.send.iss = Seq(shared.first_seq(now, &tuple));
         (self.send.una, self.send.nxt) = (self.send.iss, self.send.iss + 1);
@@ -191,7 +191,7 @@ impl Flow {
     }
 
     /// Creates a connection from a handshake.
-    pub(crate) fn accept(tuple: Tuple, agreed: &Agreed, now: Time, shared: &mut Shared) -> Flow {
+    pub(crate) fn accept(tuple: Tuple, agreed: &Agreed, now: Time, shared: &mut SharedPools) -> Flow {
         let mut flow = Flow::blank(tuple, now, shared);
         flow.send.iss = agreed.iss;
         (flow.send.una, flow.send.nxt) = (agreed.iss + 1, agreed.iss + 1);
@@ -201,7 +201,7 @@ impl Flow {
 
     /// The round trip of a SYN-ACK that was sent again, by the timestamp that came back (RFC 7323
     /// section 4.1). Without it the first loss costs a second.
-    pub(crate) fn sample_by_echo(&mut self, now: Time, tcp: &TcpHeader, shared: &Shared) {
+    pub(crate) fn sample_by_echo(&mut self, now: Time, tcp: &TcpHeader, shared: &SharedPools) {
         let Some((_, echo)) = tcp.options.timestamps.filter(|_| self.agreed.timestamps) else { return };
         let ms = timestamp(now, self.agreed.ts_offset).wrapping_sub(echo);
         // An echo that is not ours may be anything.
@@ -212,8 +212,8 @@ impl Flow {
     }
 
     /// Completes the handshake.
-    fn establish(&mut self, agreed: &Agreed, now: Time, shared: &Shared) {
-        self.state = State::Established;
+    fn establish(&mut self, agreed: &Agreed, now: Time, shared: &SharedPools) {
+        self.state = TcpState::Established;
         (self.agreed.sack, self.agreed.ecn) = (agreed.sack, agreed.ecn);
         if let Some(value) = agreed.timestamp {
             self.agreed.timestamps = true;
@@ -262,7 +262,7 @@ impl Flow {
 
     /// Bytes of `out` that were sent. The SYN and the FIN have numbers but are not in it.
     fn sent_bytes(&self) -> usize {
-        if self.state == State::SynSent || self.state == State::SynReceived {
+        if self.state == TcpState::SynSent || self.state == TcpState::SynReceived {
             return 0;
         }
         (self.send.nxt - self.send.una - u32::from(self.send.fin_sent && !self.fin_acked())) as usize
@@ -279,7 +279,7 @@ impl Flow {
 
     /// Bytes that may be buffered for the wire, as in a kernel's send buffer: twice what the windows
     /// admit, so that one half can be in flight and the other one waits.
-    fn send_buffer(&self, shared: &Shared) -> usize {
+    fn send_buffer(&self, shared: &SharedPools) -> usize {
         let (least, most) = shared.limits.send_buffer;
         let window = self.congestion.window.min(self.send.wnd) as usize;
         (2 * window).clamp(least, most).min(shared.pool.share())
@@ -292,13 +292,13 @@ impl Flow {
     }
 
     /// Bytes that the application may hand over before it has to wait.
-    pub(crate) fn send_room(&self, shared: &Shared) -> usize {
+    pub(crate) fn send_room(&self, shared: &SharedPools) -> usize {
         self.send_buffer(shared).saturating_sub(self.send.out.len())
     }
 
     /// Bytes handed over beyond the send buffer. An application that sends more waits until there
     /// are none.
-    pub(crate) fn held_back(&self, shared: &Shared) -> usize {
+    pub(crate) fn held_back(&self, shared: &SharedPools) -> usize {
         self.send.out.len().saturating_sub(self.send_buffer(shared)).min(self.unsent())
     }
 
@@ -332,7 +332,7 @@ impl Flow {
     }
 
     /// Queues bytes to send.
-    pub(crate) fn push(&mut self, bytes: &[u8], shared: &mut Shared) -> Result<(), NetError> {
+    pub(crate) fn push(&mut self, bytes: &[u8], shared: &mut SharedPools) -> Result<(), NetError> {
         shared.pool.append(&mut self.send.out, bytes).map_err(|_| NetError::of(NetErrorKind::NoMemory))
     }
 
@@ -341,7 +341,7 @@ impl Flow {
         &mut self,
         lent: u32,
         range: std::ops::Range<usize>,
-        shared: &mut Shared,
+        shared: &mut SharedPools,
     ) -> Result<(), NetError> {
         shared
             .pool
@@ -355,7 +355,7 @@ impl Flow {
     }
 
     /// Frees everything; the connection is over.
-    pub(crate) fn dispose(&mut self, shared: &mut Shared) {
+    pub(crate) fn dispose(&mut self, shared: &mut SharedPools) {
         shared.pool.clear(&mut self.send.out);
         shared.pool.clear(&mut self.receive.inbox);
         self.send.cursor = Cursor::default();
@@ -366,13 +366,13 @@ impl Flow {
         sent.clear();
         shared.give_back(sent);
         (self.send.sacked, self.send.lost) = (0, 0);
-        self.state = State::Closed;
+        self.state = TcpState::Closed;
         self.set_timer(Timer::None, Time::NEVER);
         self.acks.at = Time::NEVER;
     }
 
     /// The connection failed: drops the bytes to send. Received bytes can still be read.
-    pub(crate) fn stop_sending(&mut self, now: Time, shared: &mut Shared) {
+    pub(crate) fn stop_sending(&mut self, now: Time, shared: &mut SharedPools) {
         self.note_window_limit(now);
         shared.pool.clear(&mut self.send.out);
         self.send.cursor = Cursor::default();
@@ -398,19 +398,19 @@ impl Flow {
         self.fail(NetErrorKind::NoMemory);
     }
 
-    fn fail(&mut self, kind: NetErrorKind) -> Told {
+    fn fail(&mut self, kind: NetErrorKind) -> FlowActions {
         self.error = Some(NetError::of(kind));
-        self.state = State::Closed;
+        self.state = TcpState::Closed;
         self.set_timer(Timer::None, Time::NEVER);
         self.acks.at = Time::NEVER;
-        Told::FAILED
+        FlowActions::FAILED
     }
 
     /// The header of a reset that the peer will accept.
     pub(crate) fn reset_header(&self) -> TcpHeader {
         // Before its SYN the peer's numbers are unknown (RFC 9293 section 3.10.7.4, SYN-RECEIVED:
         // ours decide).
-        let flags = if self.state == State::SynSent { Flags::RST } else { Flags::RST | Flags::ACK };
+        let flags = if self.state == TcpState::SynSent { Flags::RST } else { Flags::RST | Flags::ACK };
         TcpHeader {
             src_port: self.tuple.local_port,
             dst_port: self.tuple.remote_port,
@@ -434,7 +434,7 @@ impl Flow {
     /// The path now takes only smaller packets.
     pub(crate) fn limit_mss(&mut self, mss: u16) {
         let mss = mss.saturating_sub(if self.agreed.timestamps { 12 } else { 0 });
-        if mss < self.send.mss && self.state != State::SynSent {
+        if mss < self.send.mss && self.state != TcpState::SynSent {
             self.send.mss = mss;
         }
     }

@@ -2,7 +2,7 @@
 //! holes, where they do not (RFC 2923 section 2.1; a simple form of RFC 4821's remedy).
 
 use super::Flow;
-use super::State;
+use super::TcpState;
 use super::parts::Suspicion;
 use crate::NetErrorKind;
 use crate::stack::wire::Seq;
@@ -39,7 +39,7 @@ impl Flow {
     /// 5927 section 4.1) and too large indeed.
     pub(crate) fn handle_too_big(&mut self, seq: Seq, mss: u16) -> bool {
         let under_way = seq.ge(self.send.una) && seq.lt(self.send.nxt);
-        if !under_way || matches!(self.state, State::SynSent | State::SynReceived | State::Closed) {
+        if !under_way || matches!(self.state, TcpState::SynSent | TcpState::SynReceived | TcpState::Closed) {
             return false;
         }
         let before = self.send.mss;
@@ -61,7 +61,7 @@ impl Flow {
     /// The destination of our segment with this number cannot be reached. Returns whether that ends
     /// the connection: only an attempt, whose SYN it was.
     pub(crate) fn handle_unreachable(&mut self, seq: Seq, kind: NetErrorKind) -> bool {
-        if self.state != State::SynSent || self.send.syn_due || seq != self.send.iss {
+        if self.state != TcpState::SynSent || self.send.syn_due || seq != self.send.iss {
             return false;
         }
         self.fail(kind);

@@ -3,9 +3,9 @@
 
 use super::reassembly::{Most, Reassembly};
 use super::urgent::without;
-use super::{Flow, State, Told};
+use super::{Flow, FlowActions, TcpState};
 use crate::Time;
-use crate::stack::shared::Shared;
+use crate::stack::shared::SharedPools;
 use crate::stack::wire::{Flags, Sack, Seq, TcpHeader};
 
 /// With fewer segments left in the window, the peer may be waiting for room; otherwise ACKs of its
@@ -24,16 +24,16 @@ impl Flow {
         now: Time,
         tcp: &TcpHeader,
         payload: &[u8],
-        shared: &mut Shared,
-    ) -> Told {
+        shared: &mut SharedPools,
+    ) -> FlowActions {
         let fin = tcp.flags.has(Flags::FIN);
         if payload.is_empty() && !fin {
-            return Told::NOTHING;
+            return FlowActions::NOTHING;
         }
-        if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
+        if !matches!(self.state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2) {
             // Nothing may follow the peer's FIN, so this is a duplicate from before it.
             self.acks.now = true;
-            return Told::SEND;
+            return FlowActions::SEND;
         }
         if !payload.is_empty() {
             self.counters.data_segs_in = self.counters.data_segs_in.wrapping_add(1);
@@ -56,10 +56,10 @@ impl Flow {
             self.receive.fin_at = self.receive.fin_at.filter(|_| !fin);
             self.acks.now = true;
         }
-        let mut told = Told::SEND;
+        let mut told = FlowActions::SEND;
         if !bytes.is_empty() {
             if self.receive.deaf {
-                return Told::RESET;
+                return FlowActions::RESET;
             }
             told.add(if seq == self.receive.nxt {
                 self.take_next(now, bytes, shared)
@@ -78,11 +78,11 @@ impl Flow {
         told
     }
 
-    fn take_next(&mut self, now: Time, bytes: &[u8], shared: &mut Shared) -> Told {
+    fn take_next(&mut self, now: Time, bytes: &[u8], shared: &mut SharedPools) -> FlowActions {
         if shared.pool.append(&mut self.receive.inbox, bytes).is_err() {
             shared.stats.bytes_dropped += bytes.len() as u64;
             shared.early_news = true;
-            return Told::NOTHING;
+            return FlowActions::NOTHING;
         }
         self.receive.nxt += bytes.len() as u32;
         if let Some(early) = &mut self.receive.early {
@@ -102,10 +102,10 @@ impl Flow {
         } else if self.acks.at == Time::NEVER {
             self.acks.at = now + shared.limits.ack_delay;
         }
-        Told::READABLE
+        FlowActions::READABLE
     }
 
-    fn take_early(&mut self, now: Time, seq: Seq, bytes: &[u8], shared: &mut Shared) -> Told {
+    fn take_early(&mut self, now: Time, seq: Seq, bytes: &[u8], shared: &mut SharedPools) -> FlowActions {
         self.acks.now = true;
         self.counters.out_of_order = self.counters.out_of_order.wrapping_add(1);
         shared.stats.out_of_order += 1;
@@ -121,7 +121,7 @@ impl Flow {
         if early.is_empty() {
             self.receive.early = None;
         }
-        Told::NOTHING
+        FlowActions::NOTHING
     }
 
     /// Since when it has held bytes behind an open gap, if it does.
@@ -130,7 +130,7 @@ impl Flow {
     }
 
     /// Drops bytes received out of order, as a receiver may (RFC 2018 section 8).
-    pub(crate) fn drop_early(&mut self, shared: &mut Shared) {
+    pub(crate) fn drop_early(&mut self, shared: &mut SharedPools) {
         if let Some(mut early) = self.receive.early.take() {
             shared.stats.bytes_dropped += early.bytes();
             early.clear(&mut shared.pool);
@@ -138,7 +138,7 @@ impl Flow {
     }
 
     /// RFC 2883 section 4: records the first part of a segment that was received before.
-    pub(super) fn note_duplicate(&mut self, start: Seq, len: usize, shared: &mut Shared) {
+    pub(super) fn note_duplicate(&mut self, start: Seq, len: usize, shared: &mut SharedPools) {
         shared.stats.duplicates_in += u64::from(len > 0 && (start + len as u32).le(self.receive.nxt));
         let plain = start == self.receive.nxt && self.receive.early.is_none();
         if plain || !self.agreed.sack || len == 0 {
@@ -178,7 +178,13 @@ impl Flow {
     }
 
     /// Lends about `most` received bytes to `take`.
-    pub(crate) fn read(&mut self, now: Time, most: usize, shared: &mut Shared, take: impl FnMut(&mut [u8])) {
+    pub(crate) fn read(
+        &mut self,
+        now: Time,
+        most: usize,
+        shared: &mut SharedPools,
+        take: impl FnMut(&mut [u8]),
+    ) {
         let len = match self.urgent_places() {
             None => shared.pool.take(&mut self.receive.inbox, most, take),
             Some(places) => {
@@ -193,7 +199,7 @@ impl Flow {
 
     /// Grows the window if a window's worth was read within few round trips: it may be what limits
     /// the peer.
-    fn grow_window(&mut self, now: Time, shared: &Shared) {
+    fn grow_window(&mut self, now: Time, shared: &SharedPools) {
         if self.receive.taken < self.receive.size / 2 {
             return;
         }

@@ -1,9 +1,9 @@
 //! Decides what to send. `next` computes the segment without changing anything that matters;
 //! `commit` records that it has left. So a link without room changes nothing.
 
-use super::{Flow, Sent, State, Timer};
+use super::{Flow, Sent, TcpState, Timer};
 use crate::Time;
-use crate::stack::shared::{Shared, timestamp};
+use crate::stack::shared::{SharedPools, timestamp};
 use crate::stack::wire::{Ecn, Flags, Options, Sack, Seq, TcpHeader};
 
 /// A segment to send: its header, and where its payload is in the queued bytes.
@@ -68,17 +68,19 @@ impl Flow {
 
     /// Whether the peer's window limits us. Before the handshake completes it is unknown.
     pub(super) fn is_window_limited(&self) -> bool {
-        let open =
-            !matches!(self.state, State::SynSent | State::SynReceived | State::TimeWait | State::Closed);
+        let open = !matches!(
+            self.state,
+            TcpState::SynSent | TcpState::SynReceived | TcpState::TimeWait | TcpState::Closed
+        );
         open && self.unsent() > 0 && self.admitted().is_none()
     }
 
     /// The next segment to send now, if there is one.
     pub(crate) fn next(&mut self, now: Time) -> Option<OutgoingSegment> {
         match self.state {
-            State::SynSent | State::SynReceived if self.send.syn_due => return Some(self.syn(now)),
-            State::SynSent | State::Closed => return None,
-            State::SynReceived | State::TimeWait => {}
+            TcpState::SynSent | TcpState::SynReceived if self.send.syn_due => return Some(self.syn(now)),
+            TcpState::SynSent | TcpState::Closed => return None,
+            TcpState::SynReceived | TcpState::TimeWait => {}
             _ => {
                 if self.send.lost > 0
                     && let Some(again) = self.next_lost(now)
@@ -98,7 +100,7 @@ impl Flow {
 
     fn syn(&self, now: Time) -> OutgoingSegment {
         let echo = if self.agreed.timestamps { self.agreed.ts_recent } else { 0 };
-        let answers = self.state == State::SynReceived;
+        let answers = self.state == TcpState::SynReceived;
         // The peer sends nothing larger than our SYN announced.
         let offer =
             Flow::syn_options(self.receive.mss, self.agreed.scale_in, now, self.agreed.ts_offset, echo);
@@ -252,7 +254,7 @@ impl Flow {
     }
 
     /// Writes the payload of a segment that `next` returned.
-    pub(crate) fn fill(&mut self, outgoing: &OutgoingSegment, shared: &Shared, payload: &mut [u8]) {
+    pub(crate) fn fill(&mut self, outgoing: &OutgoingSegment, shared: &SharedPools, payload: &mut [u8]) {
         if outgoing.len > 0 {
             let mut fresh = super::Cursor::default();
             let cursor = if outgoing.kind == SegmentKind::New { &mut self.send.cursor } else { &mut fresh };
@@ -261,7 +263,7 @@ impl Flow {
     }
 
     /// Records that a segment from `next` has left.
-    pub(crate) fn commit(&mut self, now: Time, outgoing: &OutgoingSegment, shared: &mut Shared) {
+    pub(crate) fn commit(&mut self, now: Time, outgoing: &OutgoingSegment, shared: &mut SharedPools) {
         match outgoing.kind {
             SegmentKind::Syn => return self.commit_syn(now, shared),
             SegmentKind::New => self.commit_new(now, outgoing, shared),
@@ -287,7 +289,7 @@ impl Flow {
         };
     }
 
-    fn commit_syn(&mut self, now: Time, shared: &mut Shared) {
+    fn commit_syn(&mut self, now: Time, shared: &mut SharedPools) {
         self.send.syn_due = false;
         self.send.sent_at = now;
         self.receive.edge = self.receive.nxt + self.receive.size.min(0xffff);
@@ -300,7 +302,7 @@ impl Flow {
         self.arm(now, shared);
     }
 
-    fn commit_new(&mut self, now: Time, outgoing: &OutgoingSegment, shared: &mut Shared) {
+    fn commit_new(&mut self, now: Time, outgoing: &OutgoingSegment, shared: &mut SharedPools) {
         let fin = outgoing.tcp.flags.has(Flags::FIN);
         let len = outgoing.len as u32 + u32::from(fin);
         let idle = self.send.una == self.send.nxt;
@@ -333,8 +335,8 @@ impl Flow {
         if fin {
             self.send.fin_sent = true;
             self.state = match self.state {
-                State::Established | State::SynReceived => State::FinWait1,
-                State::CloseWait => State::LastAck,
+                TcpState::Established | TcpState::SynReceived => TcpState::FinWait1,
+                TcpState::CloseWait => TcpState::LastAck,
                 other => other,
             };
         }
@@ -344,14 +346,14 @@ impl Flow {
     }
 
     /// RFC 5681 section 4.1: after an idle time the window does not reflect the path any more.
-    fn after_idle(&mut self, now: Time, shared: &Shared) {
+    fn after_idle(&mut self, now: Time, shared: &SharedPools) {
         let rto = self.rtt.rto(0, &shared.limits).as_nanos() as u64;
         if now.nanos_since(self.send.sent_at) > rto && !self.recovery.active {
             self.congestion.idle();
         }
     }
 
-    fn commit_again(&mut self, now: Time, i: usize, shared: &mut Shared) {
+    fn commit_again(&mut self, now: Time, i: usize, shared: &mut SharedPools) {
         let Some(seg) = self.send.sent.get_mut(i) else { return };
         (seg.lost, seg.again, seg.at) = (false, true, now);
         let len = seg.len();
@@ -381,13 +383,13 @@ impl Flow {
     }
 
     /// Ends a turn's sending attempts: a closed window must be probed later.
-    pub(crate) fn settle(&mut self, now: Time, shared: &Shared) {
+    pub(crate) fn settle(&mut self, now: Time, shared: &SharedPools) {
         self.note_window_limit(now);
         let waits = self.unsent() > 0 || (self.send.fin && !self.send.fin_sent);
         if waits
             && self.send.una == self.send.nxt
             && self.timers.kind == Timer::None
-            && self.state != State::Closed
+            && self.state != TcpState::Closed
         {
             self.arm(now, shared);
         }

@@ -762,7 +762,7 @@ fn a_link_is_told_of_a_flood() {
 /// 100,000 open connections at no more than a kilobyte each, in addition to their buffers.
 #[test]
 fn a_connection_is_small() {
-    let each = size_of::<crate::stack::entry::Entry>();
+    let each = size_of::<crate::stack::entry::StackConnection>();
     // A slot's generation, two places in the table of 4-tuples, and a timer.
     assert!(each + 8 + 2 * 2 * 8 + 24 <= 1024, "{each} bytes");
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::parts::{Timer, millis};
-use super::{Flow, State, Told};
-use crate::stack::shared::Shared;
+use super::{Flow, FlowActions, TcpState};
+use crate::stack::shared::SharedPools;
 use crate::{NetErrorKind, Time};
 
 /// A tail loss probe comes no sooner. Reason: the peer's machine may be busy. Linux waits two ticks
@@ -23,8 +23,8 @@ impl Flow {
     }
 
     /// Sets the timer for the data in flight. `now`: data was just acknowledged or sent.
-    pub(super) fn arm(&mut self, now: Time, shared: &Shared) {
-        if self.state == State::SynSent || self.state == State::SynReceived {
+    pub(super) fn arm(&mut self, now: Time, shared: &SharedPools) {
+        if self.state == TcpState::SynSent || self.state == TcpState::SynReceived {
             return self.set_timer(Timer::Retransmission, self.timeout(now, shared));
         }
         if self.send.una == self.send.nxt {
@@ -72,21 +72,21 @@ impl Flow {
     }
 
     /// Handles the deadline.
-    pub(crate) fn handle_deadline(&mut self, now: Time, shared: &mut Shared) -> Told {
-        let mut told = Told::NOTHING;
+    pub(crate) fn handle_deadline(&mut self, now: Time, shared: &mut SharedPools) -> FlowActions {
+        let mut told = FlowActions::NOTHING;
         if self.acks.at <= now {
             self.acks.at = Time::NEVER;
             self.acks.now = true;
-            told.add(Told::SEND);
+            told.add(FlowActions::SEND);
         }
         if self.pace.due <= now {
             self.pace.due = Time::NEVER;
-            told.add(Told::SEND);
+            told.add(FlowActions::SEND);
         }
         if self.timers.at > now {
             return told;
         }
-        told.add(Told::SEND);
+        told.add(FlowActions::SEND);
         let timer = self.timers.kind;
         self.set_timer(Timer::None, Time::NEVER);
         match timer {
@@ -119,14 +119,14 @@ impl Flow {
     }
 
     /// When the next timeout passes. That of an orphan is no later than its end.
-    pub(super) fn timeout(&self, now: Time, shared: &Shared) -> Time {
+    pub(super) fn timeout(&self, now: Time, shared: &SharedPools) -> Time {
         let at = now + self.rtt.rto(self.timers.backoff, &shared.limits);
         if self.receive.deaf { at.min(now + self.orphan_time(now, shared)) } else { at }
     }
 
     /// How long an orphan still waits for its peer to take something. On the slowest paths several
     /// segments have to be lost.
-    fn orphan_time(&self, now: Time, shared: &Shared) -> Duration {
+    fn orphan_time(&self, now: Time, shared: &SharedPools) -> Duration {
         let waited = Duration::from_millis(millis(now).wrapping_sub(self.send.moved_ms).into());
         let patience = shared.limits.orphan_patience.max(LOST_BY_ORPHANS * self.rtt.rto(0, &shared.limits));
         patience.saturating_sub(waited)
@@ -134,7 +134,7 @@ impl Flow {
 
     /// The application has closed the connection and reads nothing more. Its patience begins, and
     /// ends however far away the next timeout is.
-    pub(crate) fn become_orphan(&mut self, now: Time, shared: &Shared) {
+    pub(crate) fn become_orphan(&mut self, now: Time, shared: &SharedPools) {
         self.receive.deaf = true;
         self.send.moved_ms = millis(now);
         if matches!(self.timers.kind, Timer::Retransmission | Timer::Persist) {
@@ -144,23 +144,23 @@ impl Flow {
 
     /// Whether the peer has been silent too long. An orphan's must take something, too: it holds a
     /// slot that no application uses.
-    fn lacks_patience(&self, now: Time, shared: &Shared) -> bool {
+    fn lacks_patience(&self, now: Time, shared: &SharedPools) -> bool {
         if self.receive.deaf {
             return self.orphan_time(now, shared).is_zero();
         }
         now.nanos_since(self.timers.waiting_since) > shared.limits.patience.as_nanos() as u64
     }
 
-    fn give_up(&mut self) -> Told {
+    fn give_up(&mut self) -> FlowActions {
         let mut told = self.fail(NetErrorKind::TimedOut);
-        told.add(Told::OVER);
+        told.add(FlowActions::OVER);
         told
     }
 
     /// A retransmission timeout has passed (RFC 6298 section 5.4 to 5.6).
-    fn time_out(&mut self, now: Time, shared: &mut Shared) -> Told {
+    fn time_out(&mut self, now: Time, shared: &mut SharedPools) -> FlowActions {
         shared.stats.timeouts += 1;
-        let handshake = matches!(self.state, State::SynSent | State::SynReceived);
+        let handshake = matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
         let over = if handshake {
             self.timers.backoff >= shared.limits.handshake_retries
         } else {
@@ -177,6 +177,6 @@ impl Flow {
             self.suspect_black_hole();
         }
         self.set_timer(Timer::Retransmission, self.timeout(now, shared));
-        Told::NOTHING
+        FlowActions::NOTHING
     }
 }

@@ -1,6 +1,6 @@
 //! A connection as users see it.
 
-use super::{Flow, State};
+use super::{Flow, TcpState};
 use crate::stack::options::StackLimits;
 use crate::{FlowInfo, FlowState, Time};
 
@@ -8,7 +8,7 @@ impl Flow {
     /// A snapshot. No state is kept for it alone.
     pub(crate) fn view(&self, now: Time, limits: &StackLimits) -> FlowInfo {
         let unacked =
-            if self.state == State::Closed { 0 } else { self.sent_bytes().min(self.send.out.len()) };
+            if self.state == TcpState::Closed { 0 } else { self.sent_bytes().min(self.send.out.len()) };
         let lately = self
             .send
             .sent_at
@@ -20,15 +20,15 @@ impl Flow {
             local: self.tuple.own(),
             remote: self.tuple.peer(),
             state: match self.state {
-                State::SynSent => FlowState::SynSent,
-                State::SynReceived => FlowState::SynReceived,
-                State::Established => FlowState::Established,
-                State::FinWait1 => FlowState::FinWait1,
-                State::FinWait2 => FlowState::FinWait2,
-                State::CloseWait => FlowState::CloseWait,
-                State::Closing => FlowState::Closing,
-                State::LastAck => FlowState::LastAck,
-                State::TimeWait | State::Closed => FlowState::Closed,
+                TcpState::SynSent => FlowState::SynSent,
+                TcpState::SynReceived => FlowState::SynReceived,
+                TcpState::Established => FlowState::Established,
+                TcpState::FinWait1 => FlowState::FinWait1,
+                TcpState::FinWait2 => FlowState::FinWait2,
+                TcpState::CloseWait => FlowState::CloseWait,
+                TcpState::Closing => FlowState::Closing,
+                TcpState::LastAck => FlowState::LastAck,
+                TcpState::TimeWait | TcpState::Closed => FlowState::Closed,
             },
             unread_bytes: self.inbox_len(),
             unsent_bytes: self.send.out.len() - unacked,

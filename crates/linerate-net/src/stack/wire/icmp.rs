@@ -28,7 +28,7 @@ const PORT_V6: u8 = 4;
 
 /// What a message says about a packet of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum IcmpMeaning {
     /// The largest packet that fits, IP header included; 0 if the router does not say (RFC 1191 section 5).
     TooBig(usize),
     /// Nothing listens on the port.
@@ -46,7 +46,7 @@ pub(crate) struct Message {
     pub(crate) seq: Seq,
     /// Its length, IP header included.
     pub(crate) len: usize,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: IcmpMeaning,
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> usize {
@@ -77,9 +77,9 @@ impl Message {
         let quoted =
             message.get(HEADER..).filter(|q| q.len() >= IPV4_HEADER + QUOTED).ok_or(Malformed::Short)?;
         let verdict = match (message[0], message[1]) {
-            (3, TOO_BIG) => Verdict::TooBig(u16_at(message, 6)),
-            (3, PORT) => Verdict::Refused,
-            (3, code) if HARD.contains(&code) => Verdict::Unreachable,
+            (3, TOO_BIG) => IcmpMeaning::TooBig(u16_at(message, 6)),
+            (3, PORT) => IcmpMeaning::Refused,
+            (3, code) if HARD.contains(&code) => IcmpMeaning::Unreachable,
             _ => return Err(Malformed::NotOurs),
         };
         if bytes[9] != ICMP || quoted[0] >> 4 != 4 || quoted[9] != TCP {
@@ -102,9 +102,9 @@ impl Message {
             message.get(HEADER..).filter(|q| q.len() >= IPV6_HEADER + QUOTED).ok_or(Malformed::Short)?;
         let mtu = if message[4..6] == [0, 0] { u16_at(message, 6) } else { usize::from(u16::MAX) };
         let verdict = match (message[0], message[1]) {
-            (2, 0) => Verdict::TooBig(mtu),
-            (1, PORT_V6) => Verdict::Refused,
-            (1, code) if HARD_V6.contains(&code) => Verdict::Unreachable,
+            (2, 0) => IcmpMeaning::TooBig(mtu),
+            (1, PORT_V6) => IcmpMeaning::Refused,
+            (1, code) if HARD_V6.contains(&code) => IcmpMeaning::Unreachable,
             _ => return Err(Malformed::NotOurs),
         };
         if bytes[6] != ICMPV6 || quoted[0] >> 4 != 6 || quoted[6] != TCP {
@@ -133,7 +133,7 @@ impl Message {
         dst: Addr,
         segment: Option<&[u8]>,
         len: usize,
-        verdict: Verdict,
+        verdict: IcmpMeaning,
         to_sender: bool,
     ) -> Result<Message, Malformed> {
         let segment = segment.filter(|_| to_sender).ok_or(Malformed::Header)?;
@@ -211,7 +211,10 @@ mod tests {
             let packet = segment(from, to);
             let bytes = Message::about(&packet, 1300);
             let told = Message::parse(&bytes).expect("well formed");
-            assert_eq!((told.seq, told.len, told.verdict), (Seq(77), packet.len(), Verdict::TooBig(1300)));
+            assert_eq!(
+                (told.seq, told.len, told.verdict),
+                (Seq(77), packet.len(), IcmpMeaning::TooBig(1300))
+            );
             assert_eq!((told.tuple.local_port, told.tuple.remote_port), (80, 5000));
             assert_eq!(told.tuple.local.ip().to_string(), from);
             assert_eq!(told.tuple.remote.ip().to_string(), to);

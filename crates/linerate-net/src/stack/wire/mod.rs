@@ -9,7 +9,7 @@ mod options;
 mod seq;
 mod tcp;
 
-pub(crate) use self::icmp::{Message, Verdict};
+pub(crate) use self::icmp::{IcmpMeaning, Message};
 pub(crate) use self::ip::{Addr, IpHeader};
 pub(crate) use self::malformed::Malformed;
 pub(crate) use self::options::{Options, Sack};

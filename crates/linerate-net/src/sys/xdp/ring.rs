@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::sys::pages::Pages;
+use crate::sys::pages::KernelPages;
 
 /// The entry of a ring: plain numbers, for which every bit pattern is valid.
 pub(super) trait RingEntry: Copy {}
@@ -23,7 +23,7 @@ impl RingEntry for Packet {}
 
 /// A mapped ring, seen from our side: we produce into it or consume from it, never both.
 pub(super) struct Ring<T> {
-    pages: Pages,
+    pages: KernelPages,
     at: Offsets,
     mask: u32,
     /// Our index; `publish` shows it to the kernel.
@@ -69,7 +69,7 @@ impl<T: RingEntry> Ring<T> {
                 "the kernel's rings are laid out in a way this program does not know",
             ));
         }
-        let pages = Pages::shared(fd, len, offset)?;
+        let pages = KernelPages::shared(fd, len, offset)?;
         Ok(Ring { pages, at, mask: size - 1, ours: 0, theirs: 0, entries: PhantomData })
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::sys::pages::Pages;
+use crate::sys::pages::KernelPages;
 
 /// The right to touch one frame. Each frame has one, made with the memory or handed back by the
 /// kernel.
@@ -11,7 +11,7 @@ pub(super) struct Frame(u32);
 
 /// Frames of one size, contiguous.
 pub(super) struct Umem {
-    pages: Pages,
+    pages: KernelPages,
     frame_bytes: usize,
 }
 
@@ -19,7 +19,7 @@ impl Umem {
     /// Allocates `count` frames and the rights to all of them. `frame_bytes`: a power of two.
     pub(super) fn new(count: u32, frame_bytes: usize) -> io::Result<(Umem, Vec<Frame>)> {
         debug_assert!(frame_bytes.is_power_of_two());
-        let pages = Pages::new(count as usize * frame_bytes)?;
+        let pages = KernelPages::new(count as usize * frame_bytes)?;
         pages.wish_huge();
         Ok((Umem { pages, frame_bytes }, (0..count).map(Frame).collect()))
     }

@@ -15,7 +15,7 @@ use linerate_base::Random;
 use linerate_http::client::HeadCache;
 use linerate_net::layer::Layered;
 use linerate_net::mem::{Cut, Mem, MemOptions, Peer};
-use linerate_net::{Limits, Time, Transport};
+use linerate_net::{Time, Transport, TransportLimits};
 
 use super::super::CallReading;
 use super::random_up_to;
@@ -164,7 +164,7 @@ fn over_tls(mut drawn: Drawn, server: impl Hostile + 'static, alpn: &[u8]) -> [u
     (drawn.options.profile, drawn.options.secure) = (profile, true);
     let tls = Tls::of(&mut drawn.random, alpn, drawn.well_from);
     let mem = drawn.mem(Wire::new(server, Some(tls)));
-    let transport = Layered::new(mem, layer, Limits::default());
+    let transport = Layered::new(mem, layer, TransportLimits::default());
     drawn.start::<_, Any<CallReading>>(transport, shared(Speaks::Either)).run()
 }
 
