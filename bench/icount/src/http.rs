@@ -4,15 +4,16 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use linerate_http::client::{
-    Expect, HeadCache, Limits, Part, Pipeline, RequestSpec, ResponseReader, Run, Template, Values,
+    Expect, HeadCache, Pipeline, RequestSpec, ResponseLimits, ResponsePart, ResponseReader, Run, Template,
+    Values,
 };
 use linerate_http::client::{Fields as ResponseFields, HeadView};
-use linerate_http::h2::server::{Event, Heads, ResponseBlocks, ResponseHead, Server, ServerOptions};
+use linerate_http::h2::server::{ClientEvent, Heads, ResponseBlocks, ResponseHead, Server, ServerOptions};
 use linerate_http::h2::{
     self, Block, BlockCache, Client, ClientOptions, FRAME_HEAD, FrameHead, Lost, ResponseSink,
 };
 use linerate_http::server::{
-    self, AnswerFraming, AnswerHead, Fields, HeadReader, HeadWriter, HttpDate, Persistence,
+    self, AnswerFraming, AnswerHead, CheckedFields, HeadReader, HeadWriter, HttpDate, Persistence,
 };
 
 use crate::scenario::WorkUnit;
@@ -125,7 +126,7 @@ fn cache(tag: &str) -> HeadCache {
 }
 
 fn taken(n: u64, stream: Vec<u8>, tag: &str) {
-    let (mut cache, mut reader) = (cache(tag), ResponseReader::new(Limits::default()));
+    let (mut cache, mut reader) = (cache(tag), ResponseReader::new(ResponseLimits::default()));
     let mut left = n;
     while left > 0 {
         let mut input = black_box(&stream[..]);
@@ -140,7 +141,7 @@ fn taken(n: u64, stream: Vec<u8>, tag: &str) {
 
 fn cut(n: u64) {
     let stream = answers();
-    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(Limits::default()));
+    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(ResponseLimits::default()));
     let mut left = n;
     for mut input in stream.chunks(1448).cycle() {
         loop {
@@ -159,7 +160,7 @@ fn cut(n: u64) {
 
 fn handed(n: u64) {
     let stream = answers();
-    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(Limits::default()));
+    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(ResponseLimits::default()));
     let (mut left, mut bytes) = (n, 0u64);
     while left > 0 {
         let mut input = black_box(&stream[..]);
@@ -177,7 +178,7 @@ fn handed(n: u64) {
 fn next_answer(reader: &mut ResponseReader, cache: &mut HeadCache, input: &mut &[u8]) -> bool {
     loop {
         match reader.next(cache, input, Expect::Usual) {
-            Ok(Some(Part::End(end))) => {
+            Ok(Some(ResponsePart::End(end))) => {
                 black_box(end);
                 return true;
             }
@@ -189,7 +190,7 @@ fn next_answer(reader: &mut ResponseReader, cache: &mut HeadCache, input: &mut &
 }
 
 fn parts(n: u64, stream: Vec<u8>) {
-    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(Limits::default()));
+    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(ResponseLimits::default()));
     let mut left = n;
     while left > 0 {
         let mut input = black_box(&stream[..]);
@@ -239,7 +240,7 @@ fn requested(n: u64, stream: Vec<u8>) {
 /// Heads of responses whose length changes by `step` from one to the next.
 fn written(n: u64, step: u64) {
     let (mut writer, date) = (HeadWriter::default(), HttpDate::from_unix(784_111_777));
-    let fields = Fields::new();
+    let fields = CheckedFields::new();
     let mut out = Vec::with_capacity(READ);
     for i in 0..n {
         if out.len() + 512 > READ {
@@ -359,14 +360,14 @@ fn served(n: u64) {
         resets_caused: 64,
         resets_at_once: 32,
     });
-    let (fields, date) = (Fields::new(), HttpDate::from_unix(1_289_314_140));
+    let (fields, date) = (CheckedFields::new(), HttpDate::from_unix(1_289_314_140));
     let (mut out, mut count) = (Vec::with_capacity(READ), 0);
     for batch in 0..n.div_ceil(100) {
         let bytes = asked(batch == 0, 200 * batch as u32 + 1);
         let mut input = black_box(&bytes[..]);
         std::mem::swap(server.out(), &mut out);
         while let Some(event) = server.next(&mut input, &mut heads) {
-            let Event::Request(request) = event else { continue };
+            let ClientEvent::Request(request) = event else { continue };
             let path = request.head.as_ref().map_or("", |head| head.path());
             let status = if path == "/" { 200 } else { 404 };
             let content_type = Some("text/plain; charset=utf-8");

@@ -2,7 +2,8 @@
 //! name theirs.
 
 use linerate_http::client::{
-    Expect, HeadCache, HeadView, Limits, Part, Pipeline, ResponseErrorKind, ResponseReader, TagMatch,
+    Expect, HeadCache, HeadView, Pipeline, ResponseErrorKind, ResponseLimits, ResponsePart, ResponseReader,
+    TagMatch,
 };
 use linerate_net::{Ahead, NetError, Time};
 use memchr::memmem;
@@ -39,7 +40,7 @@ impl<R: Default> Conversation for H1<R> {
     fn new(_: &HeadCache) -> H1<R> {
         H1 {
             pipeline: Pipeline::new(),
-            reader: ResponseReader::new(Limits::default()),
+            reader: ResponseReader::new(ResponseLimits::default()),
             answers: 0,
             first_byte: None,
             reading: R::default(),
@@ -241,24 +242,24 @@ impl<R: Default> H1<R> {
             }
         };
         match part {
-            Part::Interim(_) => {}
-            Part::Trailers(fields) => events.trailers(&mut self.reading, kind, fields),
+            ResponsePart::Interim(_) => {}
+            ResponsePart::Trailers(fields) => events.trailers(&mut self.reading, kind, fields),
             // A server says 408 when it closes an idle connection. One that comes on a reused
             // connection probably crossed the requests on the wire, and they may go out again (RFC
             // 9110 section 15.5.9). A handler may have said it too, so a request that is not
             // idempotent gets it as its response (section 9.2.2).
-            Part::Head(head) if is_idempotent && self.answers > 0 && gives_up(&head) => {
+            ResponsePart::Head(head) if is_idempotent && self.answers > 0 && gives_up(&head) => {
                 self.gave_up = true;
                 return Err(Loss::SaidClose);
             }
-            Part::Head(head) => {
+            ResponsePart::Head(head) => {
                 if let Some(front) = self.pipeline.front() {
                     events.begins(&mut self.reading, front);
                 }
                 self.whose = events.head(&mut self.reading, kind, &head);
             }
-            Part::Body(piece) => events.body(&mut self.reading, kind, piece),
-            Part::End(end) => {
+            ResponsePart::Body(piece) => events.body(&mut self.reading, kind, piece),
+            ResponsePart::End(end) => {
                 let tunnels = end.status == 101 || (expect == Expect::Connect && end.status < 300);
                 self.end_answer(now, end.status, events);
                 if !end.reusable {
@@ -330,11 +331,11 @@ fn is_farewell(bytes: &[u8]) -> bool {
 
 /// How many responses the bytes hold, one that is not whole or makes no sense included.
 fn surplus(mut bytes: &[u8], cache: &mut HeadCache) -> u64 {
-    let mut reader = ResponseReader::new(Limits::default());
+    let mut reader = ResponseReader::new(ResponseLimits::default());
     let mut n = 0;
     loop {
         match reader.next(cache, &mut bytes, Expect::Usual) {
-            Ok(Some(Part::End(end))) => {
+            Ok(Some(ResponsePart::End(end))) => {
                 n += 1;
                 if bytes.is_empty() || !end.reusable {
                     return n;

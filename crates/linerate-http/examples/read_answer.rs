@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use linerate_http::client::{
-    CompleteResponse, HeadCache, Limits, Part, RequestSpec, ResponseReader, Template, Values,
+    CompleteResponse, HeadCache, RequestSpec, ResponseLimits, ResponsePart, ResponseReader, Template, Values,
 };
 use sha2::{Digest, Sha256};
 
@@ -48,7 +48,7 @@ fn fetch(url: &str, method: &str, body: &mut Sha256) -> Result<CompleteResponse,
 }
 
 fn read(socket: &mut TcpStream, template: &Template, body: &mut Sha256) -> Result<CompleteResponse, String> {
-    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(Limits::default()));
+    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(ResponseLimits::default()));
     let mut buffer = [0; 16 << 10];
     loop {
         let n = socket.read(&mut buffer).map_err(|e| e.to_string())?;
@@ -60,9 +60,9 @@ fn read(socket: &mut TcpStream, template: &Template, body: &mut Sha256) -> Resul
             reader.next(&mut cache, &mut input, template.expect()).map_err(|e| e.to_string())?
         {
             match part {
-                Part::Body(bytes) => body.update(bytes),
-                Part::End(end) => return Ok(end),
-                Part::Interim(_) | Part::Head(_) | Part::Trailers(_) => {}
+                ResponsePart::Body(bytes) => body.update(bytes),
+                ResponsePart::End(end) => return Ok(end),
+                ResponsePart::Interim(_) | ResponsePart::Head(_) | ResponsePart::Trailers(_) => {}
             }
         }
     }

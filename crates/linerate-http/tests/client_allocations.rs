@@ -2,7 +2,8 @@
 
 use allocation_counter::measure;
 use linerate_http::client::{
-    Expect, HeadCache, Limits, Part, Pipeline, RequestSpec, ResponseReader, Run, Template, Values,
+    Expect, HeadCache, Pipeline, RequestSpec, ResponseLimits, ResponsePart, ResponseReader, Run, Template,
+    Values,
 };
 
 fn answer(fields: &str) -> String {
@@ -19,7 +20,7 @@ fn read(reader: &mut ResponseReader, cache: &mut HeadCache, stream: &[u8], size:
         loop {
             answers += reader.take_same(cache, &mut input, u32::MAX);
             match reader.next(cache, &mut input, Expect::Usual).expect("no fault") {
-                Some(Part::End(_)) => answers += 1,
+                Some(ResponsePart::End(_)) => answers += 1,
                 Some(_) => {}
                 None => break,
             }
@@ -30,7 +31,7 @@ fn read(reader: &mut ResponseReader, cache: &mut HeadCache, stream: &[u8], size:
 
 /// Counts the allocations of reading a stream that has been read before.
 fn allocations(stream: &str, size: usize) -> u64 {
-    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(Limits::default()));
+    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(ResponseLimits::default()));
     let before = read(&mut reader, &mut cache, stream.as_bytes(), size);
     let mut again = 0;
     let info = measure(|| again = read(&mut reader, &mut cache, stream.as_bytes(), size));
@@ -58,7 +59,7 @@ fn reading_answers_allocates_nothing() {
 #[test]
 fn a_long_head_is_not_kept() {
     let long = answer(&format!("X: {}\r\n", "y".repeat(20_000)));
-    let mut reader = ResponseReader::new(Limits::default());
+    let mut reader = ResponseReader::new(ResponseLimits::default());
     let info = measure(|| {
         let mut cache = HeadCache::new();
         assert_eq!(read(&mut reader, &mut cache, long.as_bytes(), 4096), 1);

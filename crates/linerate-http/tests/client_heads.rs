@@ -1,17 +1,17 @@
 //! Heads that are compared instead of parsed, foreign peers, and both sides of every limit.
 
 use linerate_http::client::{
-    CompleteResponse, Expect, FaultySide, HeadCache, Limits, Part, ResponseErrorKind as Kind, ResponseReader,
-    Speaks,
+    CompleteResponse, Expect, FaultySide, HeadCache, ResponseErrorKind as Kind, ResponseLimits, ResponsePart,
+    ResponseReader, Speaks,
 };
 
 /// Reads one response by parsing; panics on a fault.
 fn learn(cache: &mut HeadCache, stream: &str) -> CompleteResponse {
-    let mut reader = ResponseReader::new(Limits::default());
+    let mut reader = ResponseReader::new(ResponseLimits::default());
     let mut input = stream.as_bytes();
     loop {
         match reader.next(cache, &mut input, Expect::Usual).expect("no fault") {
-            Some(Part::End(end)) => return end,
+            Some(ResponsePart::End(end)) => return end,
             Some(_) => {}
             None => panic!("cut: {stream:?}"),
         }
@@ -21,14 +21,14 @@ fn learn(cache: &mut HeadCache, stream: &str) -> CompleteResponse {
 /// How many responses of the stream are taken by comparison alone.
 fn same(cache: &mut HeadCache, stream: impl AsRef<[u8]>) -> u32 {
     let mut input = stream.as_ref();
-    ResponseReader::new(Limits::default()).take_same(cache, &mut input, u32::MAX)
+    ResponseReader::new(ResponseLimits::default()).take_same(cache, &mut input, u32::MAX)
 }
 
 fn answer(fields: &str) -> String {
     format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 2\r\n\r\nok")
 }
 
-fn fault(stream: impl AsRef<[u8]>, limits: Limits) -> Kind {
+fn fault(stream: impl AsRef<[u8]>, limits: ResponseLimits) -> Kind {
     let (mut cache, mut input) = (HeadCache::new(), stream.as_ref());
     let mut reader = ResponseReader::new(limits);
     loop {
@@ -51,7 +51,7 @@ fn equal_heads_are_taken_without_reading_them() {
     assert_eq!(cache.head().and_then(|h| h.get(b"x").map(<[u8]>::to_vec)), Some(b"y".to_vec()));
     let mut stream = one.repeat(5);
     stream.push_str(&one[..20]);
-    let (mut input, mut reader) = (stream.as_bytes(), ResponseReader::new(Limits::default()));
+    let (mut input, mut reader) = (stream.as_bytes(), ResponseReader::new(ResponseLimits::default()));
     assert_eq!(reader.take_same(&mut cache, &mut input, 0), 0);
     assert_eq!(reader.take_same(&mut cache, &mut input, 2), 2);
     let mut bodies = 0;
@@ -76,7 +76,7 @@ fn counting_takes_as_many_as_handing_out() {
             learn(&mut one, &usual);
             learn(&mut two, &usual);
             let (mut counted, mut handed) = (stream.as_bytes(), stream.as_bytes());
-            let mut reader = ResponseReader::new(Limits::default());
+            let mut reader = ResponseReader::new(ResponseLimits::default());
             let n = reader.take_same(&mut one, &mut counted, most);
             assert_eq!(n, reader.take_same_with(&mut two, &mut handed, most, |_, _| {}), "{place} {most}");
             assert_eq!(counted, handed);
@@ -93,7 +93,7 @@ fn nothing_is_taken_within_an_answer() {
     let one = answer("");
     learn(&mut cache, &one);
     for cut in 1..one.len() {
-        let mut reader = ResponseReader::new(Limits::default());
+        let mut reader = ResponseReader::new(ResponseLimits::default());
         let (mut first, two) = (&one.as_bytes()[..cut], format!("{}{one}", &one[cut..]));
         let mut rest = two.as_bytes();
         while reader.next(&mut cache, &mut first, Expect::Usual).expect("no fault").is_some() {}
@@ -154,11 +154,11 @@ fn what_decides_is_never_learnt() {
         let stream = |line: &str| format!("HTTP/1.1 200 OK\r\n{line}\r\nVaries: a\r\n\r\nabc");
         let mut cache = HeadCache::new();
         for line in [a, b, a, b] {
-            let mut reader = ResponseReader::new(Limits::default());
+            let mut reader = ResponseReader::new(ResponseLimits::default());
             let stream = stream(line);
             let mut input = stream.as_bytes();
             let head = reader.next(&mut cache, &mut input, Expect::Usual).expect("no fault");
-            let Some(Part::Head(head)) = head else { panic!("no head") };
+            let Some(ResponsePart::Head(head)) = head else { panic!("no head") };
             let value = line.split(' ').nth(1).unwrap_or_default();
             assert_eq!(head.get(name.as_bytes()), Some(value.as_bytes()));
             // The cache's view of the head matches the head.
@@ -190,7 +190,7 @@ fn a_few_kinds_of_heads_are_held() {
     kinds.iter().for_each(|kind| _ = learn(&mut cache, kind));
     let stream = kinds.concat();
     let mut input = stream.as_bytes();
-    let mut reader = ResponseReader::new(Limits::default());
+    let mut reader = ResponseReader::new(ResponseLimits::default());
     for status in 200..204 {
         assert_eq!(reader.take_same(&mut cache, &mut input, 9), 1, "never across kinds");
         assert_eq!(cache.status(), status);
@@ -207,7 +207,7 @@ fn the_tag_is_found_and_may_differ() {
     learn(&mut cache, &tagged("100"));
     let stream = tagged("101") + &tagged("102") + &tagged("103");
     let (mut input, mut tags) = (stream.as_bytes(), Vec::new());
-    let mut reader = ResponseReader::new(Limits::default());
+    let mut reader = ResponseReader::new(ResponseLimits::default());
     let n = reader.take_same_with(&mut cache, &mut input, 9, |head, _| tags.push(head));
     let tags: Vec<_> = tags.iter().map(|head| cache.tag(head)).collect();
     assert_eq!((n, tags), (3, vec![Some(&b"101"[..]), Some(b"102"), Some(b"103")]));
@@ -245,12 +245,12 @@ fn the_answer_to_head_has_no_body_whatever_is_known_of_its_head() {
     let mut cache = HeadCache::new();
     learn(&mut cache, &answer(""));
     let head = answer("").replace("\r\n\r\nok", "\r\n\r\n");
-    let mut reader = ResponseReader::new(Limits::default());
+    let mut reader = ResponseReader::new(ResponseLimits::default());
     let stream = head.repeat(2);
     let mut input = stream.as_bytes();
     for left in [head.len(), 0] {
-        assert!(matches!(reader.next(&mut cache, &mut input, Expect::Head), Ok(Some(Part::Head(_)))));
-        assert!(matches!(reader.next(&mut cache, &mut input, Expect::Head), Ok(Some(Part::End(_)))));
+        assert!(matches!(reader.next(&mut cache, &mut input, Expect::Head), Ok(Some(ResponsePart::Head(_)))));
+        assert!(matches!(reader.next(&mut cache, &mut input, Expect::Head), Ok(Some(ResponsePart::End(_)))));
         assert_eq!(input.len(), left);
     }
     learn(&mut cache, &answer(""));
@@ -261,8 +261,10 @@ fn a_head_known_under_wider_limits_is_still_refused() {
     let mut cache = HeadCache::new();
     let one = answer("A: b\r\nC: d\r\n");
     learn(&mut cache, &one);
-    for limits in [Limits { head_bytes: 20, ..Limits::default() }, Limits { fields: 2, ..Limits::default() }]
-    {
+    for limits in [
+        ResponseLimits { head_bytes: 20, ..ResponseLimits::default() },
+        ResponseLimits { fields: 2, ..ResponseLimits::default() },
+    ] {
         let mut reader = ResponseReader::new(limits);
         let mut input = one.as_bytes();
         assert_eq!(reader.take_same(&mut cache, &mut input, 9), 0);
@@ -277,7 +279,7 @@ fn a_head_known_under_wider_limits_is_still_refused() {
 
 #[test]
 fn peers_that_speak_something_else_are_named() {
-    let limits = Limits::default();
+    let limits = ResponseLimits::default();
     for (greeting, speaks) in [
         (&b"SSH-2.0-OpenSSH_9.6\r\n"[..], Speaks::Ssh),
         (b"\x15\x03\x01\x00\x02\x02\x46", Speaks::Tls),
@@ -303,11 +305,11 @@ fn peers_that_speak_something_else_are_named() {
 }
 
 /// `stream` is read under `within`, and refused as `kind` under `beyond`.
-fn limit(stream: &str, within: Limits, beyond: Limits, kind: Kind) {
+fn limit(stream: &str, within: ResponseLimits, beyond: ResponseLimits, kind: Kind) {
     let mut reader = ResponseReader::new(within);
     let (mut cache, mut input, mut whole) = (HeadCache::new(), stream.as_bytes(), false);
     while let Some(part) = reader.next(&mut cache, &mut input, Expect::Usual).expect("within the limit") {
-        whole = matches!(part, Part::End(_));
+        whole = matches!(part, ResponsePart::End(_));
     }
     assert!(whole);
     assert_eq!(fault(stream, beyond), kind);
@@ -317,31 +319,31 @@ fn limit(stream: &str, within: Limits, beyond: Limits, kind: Kind) {
 
 #[test]
 fn both_sides_of_each_limit() {
-    let usual = Limits::default();
+    let usual = ResponseLimits::default();
     let one = answer("A: b\r\n");
     let head = one.len() as u32 - 2;
-    let with = |head_bytes| Limits { head_bytes, ..usual };
+    let with = |head_bytes| ResponseLimits { head_bytes, ..usual };
     limit(&one, with(head), with(head - 1), Kind::HeadTooLong(head - 1));
-    let with = |fields| Limits { fields, ..usual };
+    let with = |fields| ResponseLimits { fields, ..usual };
     limit(&one, with(2), with(1), Kind::TooManyFields(1));
     let chunked =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;abc\r\nx\r\n0\r\nA: b\r\nC: d\r\n\r\n";
-    let with = |chunk_line_bytes| Limits { chunk_line_bytes, ..usual };
+    let with = |chunk_line_bytes| ResponseLimits { chunk_line_bytes, ..usual };
     limit(chunked, with(6), with(5), Kind::ChunkLineTooLong(5));
     let digits = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0001\r\nx\r\n0\r\n\r\n";
     limit(digits, with(4), with(3), Kind::ChunkLineTooLong(3));
-    let with = |trailer_bytes| Limits { trailer_bytes, ..usual };
+    let with = |trailer_bytes| ResponseLimits { trailer_bytes, ..usual };
     limit(chunked, with(14), with(13), Kind::TrailersTooLong(13));
-    let with = |fields| Limits { fields, ..usual };
+    let with = |fields| ResponseLimits { fields, ..usual };
     limit(chunked, with(2), with(1), Kind::TooManyFields(1));
     let interim = format!("{0}{0}{one}", "HTTP/1.1 100 Continue\r\n\r\n");
-    let with = |interim| Limits { interim, ..usual };
+    let with = |interim| ResponseLimits { interim, ..usual };
     limit(&interim, with(2), with(1), Kind::TooManyInterim(1));
 }
 
 #[test]
 fn an_endless_head_ends() {
-    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(Limits::default()));
+    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(ResponseLimits::default()));
     let mut sent = 0;
     let error = loop {
         let mut input = if sent == 0 { &b"HTTP/1.1 200 OK\r\n"[..] } else { b"X-More: and more\r\n" };

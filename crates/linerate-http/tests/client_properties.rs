@@ -2,7 +2,7 @@
 //! back.
 
 use linerate_http::client::fuzz::{self, Transcript, cut, read};
-use linerate_http::client::{Expect, HeadCache, Limits, Part, ResponseReader};
+use linerate_http::client::{Expect, HeadCache, ResponseLimits, ResponsePart, ResponseReader};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -117,13 +117,13 @@ proptest! {
         let mut cuts: Vec<usize> = cuts.iter().map(|c| c.index(stream.len())).collect();
         cuts.sort_unstable();
         let expected = expected(&answers, &expects);
-        let whole = read(&mut HeadCache::new(), [&stream[..]], Limits::default(), &expects, false);
+        let whole = read(&mut HeadCache::new(), [&stream[..]], ResponseLimits::default(), &expects, false);
         prop_assert_eq!(&whole.error, &None);
         prop_assert_eq!(owned(&whole), expected);
         let mut warm = HeadCache::new();
         for same in [false, true, true] {
             let pieces = cut(&stream, &cuts);
-            prop_assert_eq!(&whole, &read(&mut warm, pieces, Limits::default(), &expects, same));
+            prop_assert_eq!(&whole, &read(&mut warm, pieces, ResponseLimits::default(), &expects, same));
         }
     }
 
@@ -142,10 +142,10 @@ proptest! {
         let parsed = httparse::ParserConfig::default()
             .allow_multiple_spaces_in_response_status_delimiters(true)
             .parse_response(&mut theirs, &head);
-        let mut reader = ResponseReader::new(Limits::default());
+        let mut reader = ResponseReader::new(ResponseLimits::default());
         // Read as a response to HEAD, so that framing does not matter.
         match reader.next(&mut HeadCache::new(), &mut &head[..], Expect::Head) {
-            Ok(Some(Part::Head(ours))) => {
+            Ok(Some(ResponsePart::Head(ours))) => {
                 // The other parser refuses folds, which we accept.
                 if !ours.raw().windows(2).any(|w| w == b"  ") || parsed.is_ok() {
                     prop_assert!(parsed.is_ok(), "accepted by us alone");

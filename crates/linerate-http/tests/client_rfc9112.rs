@@ -4,14 +4,14 @@
 
 use linerate_http::client::fuzz::{ReadEvent, Transcript, read};
 use linerate_http::client::{
-    CompleteResponse, Expect, FaultySide, HeadCache, Limits, Part, Pipeline, ResponseErrorKind as Kind,
-    ResponseReader, Run, TagMatch,
+    CompleteResponse, Expect, FaultySide, HeadCache, Pipeline, ResponseErrorKind as Kind, ResponseLimits,
+    ResponsePart, ResponseReader, Run, TagMatch,
 };
 
 /// Reads a stream that then ends: whole, byte by byte, and with cached heads. The results must be
 /// equal.
 fn read_as(stream: &[u8], expects: &[Expect]) -> Transcript {
-    let limits = Limits::default();
+    let limits = ResponseLimits::default();
     let mut cache = HeadCache::new();
     let whole = read(&mut cache, [stream], limits, expects, false);
     assert_eq!(whole, read(&mut cache, [stream], limits, expects, true), "heads known");
@@ -57,9 +57,9 @@ fn ends(transcript: &Transcript) -> Vec<CompleteResponse> {
 /// stream's end.
 fn persists(stream: &[u8]) -> bool {
     let (mut cache, mut input) = (HeadCache::new(), stream);
-    let mut reader = ResponseReader::new(Limits::default());
+    let mut reader = ResponseReader::new(ResponseLimits::default());
     while let Some(part) = reader.next(&mut cache, &mut input, Expect::Usual).expect("no fault") {
-        if let Part::End(end) = part {
+        if let ResponsePart::End(end) = part {
             assert_eq!(end.reusable, reader.persists());
             return end.reusable;
         }
@@ -252,10 +252,10 @@ fn rfc9112_6_3_rule_2_connect_ignores_framing_fields_of_success() {
     for fields in ["Content-Length: 10", "Transfer-Encoding: chunked", "Content-Length: x"] {
         let stream = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\ntunnelled");
         let (mut cache, mut input) = (HeadCache::new(), stream.as_bytes());
-        let mut reader = ResponseReader::new(Limits::default());
+        let mut reader = ResponseReader::new(ResponseLimits::default());
         let head = reader.next(&mut cache, &mut input, Expect::Connect).expect("no fault");
-        assert!(matches!(head, Some(Part::Head(_))));
-        let Ok(Some(Part::End(end))) = reader.next(&mut cache, &mut input, Expect::Connect) else {
+        assert!(matches!(head, Some(ResponsePart::Head(_))));
+        let Ok(Some(ResponsePart::End(end))) = reader.next(&mut cache, &mut input, Expect::Connect) else {
             panic!("no end")
         };
         assert!(!end.reusable);
@@ -332,8 +332,8 @@ fn rfc9112_6_3_extra_bytes_are_no_separate_answer() {
     // The reader cannot know how many requests are open; its caller limits it to those in flight.
     let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx".repeat(3);
     let (mut cache, mut input) = (HeadCache::new(), &stream[..]);
-    let mut reader = ResponseReader::new(Limits::default());
-    while !matches!(reader.next(&mut cache, &mut input, Expect::Usual), Ok(Some(Part::End(_)))) {}
+    let mut reader = ResponseReader::new(ResponseLimits::default());
+    while !matches!(reader.next(&mut cache, &mut input, Expect::Usual), Ok(Some(ResponsePart::End(_)))) {}
     assert_eq!(reader.take_same(&mut cache, &mut input, 1), 1);
     assert_eq!(input.len() * 3, stream.len(), "the third is left alone");
     // After a final response the reader itself knows that none may follow.
@@ -480,10 +480,10 @@ fn rfc9112_9_3_1_only_idempotent_requests_may_be_sent_again() {
 fn rfc9112_9_6_after_close_no_answer_is_read_and_no_request_sent() {
     let stream = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx";
     let (mut cache, mut input) = (HeadCache::new(), &stream[..]);
-    let mut reader = ResponseReader::new(Limits::default());
+    let mut reader = ResponseReader::new(ResponseLimits::default());
     assert!(reader.persists());
     let head = reader.next(&mut cache, &mut input, Expect::Usual).expect("no fault");
-    assert!(matches!(head, Some(Part::Head(_))));
+    assert!(matches!(head, Some(ResponsePart::Head(_))));
     assert!(!reader.persists(), "known from the head on");
     while reader.next(&mut cache, &mut input, Expect::Usual).expect("no fault").is_some() {}
     assert!(reader.is_closed() && reader.at_boundary());
@@ -520,14 +520,14 @@ fn rfc9110_15_an_unknown_status_is_read_by_its_class() {
 
 #[test]
 fn rfc9110_15_2_several_unexpected_interim_answers_are_read() {
-    let most = usize::from(Limits::default().interim);
+    let most = usize::from(ResponseLimits::default().interim);
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     let interim = "HTTP/1.1 102 Processing\r\n\r\n";
     assert_eq!(answers(format!("{}{answer}", interim.repeat(most))), one(200, ""));
     let twice = format!("{0}{answer}{0}{answer}", interim.repeat(most));
     assert_eq!(answers(twice).len(), 2, "each answer has its own count");
     let fault = fault(format!("{}{answer}", interim.repeat(most + 1)));
-    assert_eq!(fault, Kind::TooManyInterim(Limits::default().interim));
+    assert_eq!(fault, Kind::TooManyInterim(ResponseLimits::default().interim));
 }
 
 #[test]
@@ -542,11 +542,11 @@ fn rfc9110_15_2_2_switching_protocols_is_the_last_answer() {
 #[test]
 fn bytes_that_are_passed_over_are_counted_and_end_the_body() {
     const BEGUN: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
-    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(Limits::default()));
+    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(ResponseLimits::default()));
     let mut read = |reader: &mut ResponseReader, mut bytes: &[u8]| {
         let mut end = None;
         while let Some(part) = reader.next(&mut cache, &mut bytes, Expect::Usual).expect("no fault") {
-            if let Part::End(e) = part {
+            if let ResponsePart::End(e) = part {
                 end = Some(e);
             }
         }

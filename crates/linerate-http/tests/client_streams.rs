@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use linerate_http::client::fuzz::{Transcript, cut, read};
-use linerate_http::client::{Expect, FaultySide, HeadCache, Limits};
+use linerate_http::client::{Expect, FaultySide, HeadCache, ResponseLimits};
 use linerate_skips::{need, skip};
 use serde::Deserialize;
 
@@ -76,7 +76,7 @@ fn first(transcript: &Transcript) -> Option<(u16, &[u8])> {
 }
 
 fn whole(case: &Case, stream: &[u8]) -> Transcript {
-    read(&mut HeadCache::new(), [stream], Limits::default(), &case.expect(), false)
+    read(&mut HeadCache::new(), [stream], ResponseLimits::default(), &case.expect(), false)
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn where_curl_go_and_python_agree_so_do_we() {
 fn any_cut_of_the_bytes_gives_the_same() {
     for case in cases() {
         let stream = case.stream();
-        let (limits, expect) = (Limits::default(), case.expect());
+        let (limits, expect) = (ResponseLimits::default(), case.expect());
         let reference = whole(&case, &stream);
         let mut warm = HeadCache::new();
         let bytewise = read(&mut HeadCache::new(), stream.chunks(1), limits, &expect, false);

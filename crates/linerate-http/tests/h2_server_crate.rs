@@ -15,8 +15,8 @@ use h2_pipe::{Pipe, context};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use linerate_http::h2::Code;
 use linerate_http::h2::fuzz;
-use linerate_http::h2::server::{Event, Heads, ResponseBlocks, ResponseHead, Server, ServerOptions};
-use linerate_http::server::{Fields, HttpDate, RequestLimits};
+use linerate_http::h2::server::{ClientEvent, Heads, ResponseBlocks, ResponseHead, Server, ServerOptions};
+use linerate_http::server::{CheckedFields, HttpDate, RequestLimits};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -90,8 +90,8 @@ fn map(fields: &Names) -> HeaderMap {
     map
 }
 
-fn list(fields: &Names) -> Fields {
-    let mut list = Fields::new();
+fn list(fields: &Names) -> CheckedFields {
+    let mut list = CheckedFields::new();
     for (name, value) in fields {
         list.add(name, value).unwrap();
     }
@@ -136,9 +136,9 @@ impl<'a> Serving<'a> {
         self.input = rest.to_vec();
     }
 
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: ClientEvent<'_>) {
         match event {
-            Event::Request(request) => {
+            ClientEvent::Request(request) => {
                 let head = request.head.unwrap();
                 let text = |v: &[u8]| String::from_utf8(v.to_vec()).unwrap();
                 let i = head.field_text("i").unwrap().parse().unwrap();
@@ -151,21 +151,21 @@ impl<'a> Serving<'a> {
                     self.respond(request.stream);
                 }
             }
-            Event::Data { stream, content, ends } => {
+            ClientEvent::Data { stream, content, ends } => {
                 self.heard.get_mut(&self.numbers[&stream]).unwrap().body.extend_from_slice(content);
                 self.server.release(stream, content.len());
                 if ends {
                     self.respond(stream);
                 }
             }
-            Event::Trailers { stream, fields } => {
+            ClientEvent::Trailers { stream, fields } => {
                 let text = |v: Vec<u8>| String::from_utf8(v).unwrap();
                 let fields = sorted(fields.into_iter().map(|(n, v)| (n, text(v))));
                 self.heard.get_mut(&self.numbers[&stream]).unwrap().trailers = fields;
                 self.respond(stream);
             }
-            Event::Refused { stream, .. } => panic!("stream {stream} is refused"),
-            Event::Reset { stream } => panic!("stream {stream} is reset"),
+            ClientEvent::Refused { stream, .. } => panic!("stream {stream} is refused"),
+            ClientEvent::Reset { stream } => panic!("stream {stream} is reset"),
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use linerate_http::server::fuzz::{ServerReading, read_all};
-use linerate_http::server::{Fault, RequestLimits};
+use linerate_http::server::{RequestFault, RequestLimits};
 use linerate_skips::{need, skip};
 use serde_json::Value;
 
@@ -147,7 +147,10 @@ fn both_lengths_are_refused_wherever_they_stand() {
                 assert!(
                     matches!(
                         fault,
-                        Fault::BothLengths | Fault::Folding | Fault::ContentLength | Fault::TransferEncoding
+                        RequestFault::BothLengths
+                            | RequestFault::Folding
+                            | RequestFault::ContentLength
+                            | RequestFault::TransferEncoding
                     ),
                     "{fault}"
                 );

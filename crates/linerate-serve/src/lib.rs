@@ -67,7 +67,7 @@ pub use draining::Draining;
 pub use handler::{Handler, IntoResponse, RouteLimits};
 pub use http::Method;
 pub use limits::Limits;
-pub use linerate_http::server::{BadField, Fields, HttpDate, RequestHead, Version};
+pub use linerate_http::server::{BadField, CheckedFields, HttpDate, RequestHead, Version};
 pub use linerate_net::Io;
 pub use linerate_tls::{
     AgreedParameters as TlsAgreed, ClientCertificate, HandshakeCounts, Identity as TlsIdentity,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use linerate_net::Time;
 use linerate_net::mem::{Cut, Mem, MemOptions};
-use linerate_serve::{BodyStream, Fields, Limits, Request, RequestBody, Response, Server, sleep};
+use linerate_serve::{BodyStream, CheckedFields, Limits, Request, RequestBody, Response, Server, sleep};
 use proptest::prelude::*;
 
 use mem_client::{Client, Seen, at, get, run};
@@ -100,8 +100,8 @@ impl BodyStream for Ticks {
         }
     }
 
-    fn trailers(self: Pin<&mut Self>) -> Option<Fields> {
-        let mut fields = Fields::new();
+    fn trailers(self: Pin<&mut Self>) -> Option<CheckedFields> {
+        let mut fields = CheckedFields::new();
         fields.add("x-ticks", "done").unwrap();
         Some(fields)
     }

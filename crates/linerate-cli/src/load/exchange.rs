@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linerate_http::client::{Expect, HeadCache, HeadView, Limits, Part, ResponseReader};
+use linerate_http::client::{Expect, HeadCache, HeadView, ResponseLimits, ResponsePart, ResponseReader};
 use linerate_tls::{ClientOptions, describe};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
@@ -153,7 +153,7 @@ struct PageExchange {
 impl Default for PageExchange {
     fn default() -> PageExchange {
         PageExchange {
-            reader: ResponseReader::new(Limits::default()),
+            reader: ResponseReader::new(ResponseLimits::default()),
             cache: HeadCache::new(),
             body: Vec::new(),
         }
@@ -168,14 +168,14 @@ impl PageExchange {
             let part = reader.next(cache, &mut input, Expect::Usual);
             match part.map_err(|e| io::Error::other(format!("the response has status none, not 200: {e}")))? {
                 None => return Ok(false),
-                Some(Part::Head(head)) => check(&head)?,
-                Some(Part::Body(bytes)) if body.len() + bytes.len() > MOST_BYTES => {
+                Some(ResponsePart::Head(head)) => check(&head)?,
+                Some(ResponsePart::Body(bytes)) if body.len() + bytes.len() > MOST_BYTES => {
                     let words = format!("the page is larger than {} MiB", MOST_BYTES >> 20);
                     return Err(io::Error::other(words));
                 }
-                Some(Part::Body(bytes)) => body.extend_from_slice(bytes),
-                Some(Part::End(_)) => return Ok(true),
-                Some(Part::Interim(_) | Part::Trailers(_)) => {}
+                Some(ResponsePart::Body(bytes)) => body.extend_from_slice(bytes),
+                Some(ResponsePart::End(_)) => return Ok(true),
+                Some(ResponsePart::Interim(_) | ResponsePart::Trailers(_)) => {}
             }
         }
     }

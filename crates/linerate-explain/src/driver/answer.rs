@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use linerate_http::client::{Expect, HeadCache, HeadView, Limits, Part, ResponseReader};
+use linerate_http::client::{Expect, HeadCache, HeadView, ResponseLimits, ResponsePart, ResponseReader};
 use linerate_http::h2::{self, Code};
 
 use crate::call::{Answer, Failure, KEPT_FIELDS, Stage, Why};
@@ -38,7 +38,7 @@ pub(super) struct Answering {
 impl Answering {
     pub(super) fn new(expect: Expect) -> Answering {
         Answering {
-            reader: ResponseReader::new(Limits::default()),
+            reader: ResponseReader::new(ResponseLimits::default()),
             cache: HeadCache::new(),
             expect,
             answer: Answer::default(),
@@ -68,18 +68,18 @@ impl Answering {
         while self.end.is_none() {
             match self.reader.next(&mut self.cache, &mut input, self.expect) {
                 Ok(None) => return,
-                Ok(Some(Part::Interim(_))) => self.interim = true,
-                Ok(Some(Part::Head(head))) => {
+                Ok(Some(ResponsePart::Interim(_))) => self.interim = true,
+                Ok(Some(ResponsePart::Head(head))) => {
                     let answer = facts_of(&head);
                     self.begin(answer);
                 }
-                Ok(Some(Part::Body(piece))) => {
+                Ok(Some(ResponsePart::Body(piece))) => {
                     self.content += piece.len() as u64;
                     look_at(&mut self.answer, &mut self.coded, piece);
                     keep(&mut self.sample, piece);
                 }
-                Ok(Some(Part::Trailers(_))) => {}
-                Ok(Some(Part::End(end))) => {
+                Ok(Some(ResponsePart::Trailers(_))) => {}
+                Ok(Some(ResponsePart::End(end))) => {
                     self.whole(end.reusable, end.body_bytes);
                 }
                 Err(error) => {

@@ -1,8 +1,8 @@
 //! The code of the fuzz targets, and of the tests that replay their corpus.
 
 use super::{
-    CompleteResponse, Expect, HeadCache, Limits, Part, Pipeline, RequestSpec, ResponseError, ResponseReader,
-    Run, TagMatch, Template, Values,
+    CompleteResponse, Expect, HeadCache, Pipeline, RequestSpec, ResponseError, ResponseLimits, ResponsePart,
+    ResponseReader, Run, TagMatch, Template, Values,
 };
 
 /// A name and its value.
@@ -49,7 +49,7 @@ impl Transcript {
 pub fn read<'p>(
     cache: &mut HeadCache,
     pieces: impl IntoIterator<Item = &'p [u8]>,
-    limits: Limits,
+    limits: ResponseLimits,
     expects: &[Expect],
     same: bool,
 ) -> Transcript {
@@ -83,7 +83,7 @@ pub fn read<'p>(
     }
     assert_eq!(reader.at_boundary(), !reader.in_answer());
     match reader.finish() {
-        Ok(Some(end)) => _ = note(Part::End(end), &mut read),
+        Ok(Some(end)) => _ = note(ResponsePart::End(end), &mut read),
         Ok(None) => {}
         Err(error) => read.error = Some(error),
     }
@@ -109,9 +109,9 @@ fn take_same(
     for (raw, body) in taken {
         assert_eq!(cache.body_len(), Some(body.len() as u64));
         assert!(cache.reusable() && reader.at_boundary());
-        let mut reader = ResponseReader::new(Limits::default());
+        let mut reader = ResponseReader::new(ResponseLimits::default());
         match reader.next(&mut HeadCache::new(), &mut &raw[..], Expect::Usual) {
-            Ok(Some(Part::Head(head))) => _ = note(Part::Head(head), read),
+            Ok(Some(ResponsePart::Head(head))) => _ = note(ResponsePart::Head(head), read),
             other => panic!("taken, but {other:?}"),
         }
         let end = CompleteResponse {
@@ -121,17 +121,17 @@ fn take_same(
             body_bytes: body.len() as u64,
         };
         read.rest = body;
-        note(Part::End(end), read);
+        note(ResponsePart::End(end), read);
     }
     n as usize
 }
 
 /// Records a part; true at the end of a response.
-fn note(part: Part<'_>, read: &mut Transcript) -> bool {
+fn note(part: ResponsePart<'_>, read: &mut Transcript) -> bool {
     let owned = |(name, value): (&[u8], &[u8])| (name.to_vec(), value.to_vec());
     match part {
-        Part::Interim(head) => read.events.push(ReadEvent::Interim(head.raw().to_vec())),
-        Part::Head(head) => {
+        ResponsePart::Interim(head) => read.events.push(ReadEvent::Interim(head.raw().to_vec())),
+        ResponsePart::Head(head) => {
             let fields: Vec<Field> = head.fields().map(owned).collect();
             for (name, _) in &fields {
                 assert!(head.get(name).is_some());
@@ -139,12 +139,12 @@ fn note(part: Part<'_>, read: &mut Transcript) -> bool {
             let _ = head.reason();
             read.events.push(ReadEvent::Head(head.status(), head.raw().to_vec(), fields));
         }
-        Part::Body(bytes) => {
+        ResponsePart::Body(bytes) => {
             assert!(!bytes.is_empty(), "an empty part");
             read.rest.extend_from_slice(bytes);
         }
-        Part::Trailers(fields) => read.events.push(ReadEvent::Trailers(fields.map(owned).collect())),
-        Part::End(end) => {
+        ResponsePart::Trailers(fields) => read.events.push(ReadEvent::Trailers(fields.map(owned).collect())),
+        ResponsePart::End(end) => {
             let body = std::mem::take(&mut read.rest);
             assert_eq!(end.body_bytes, body.len() as u64);
             read.events.push(ReadEvent::End(end, body));
@@ -175,8 +175,8 @@ pub fn response(data: &[u8]) {
     let expects: Vec<Expect> = (0..3).map(|i| expects[usize::from(expect >> (2 * i) & 3) % 3]).collect();
     let expects = if expect & 0xc0 == 0 { vec![Expect::Usual] } else { expects };
     let limits = match limit % 3 {
-        0 => Limits::default(),
-        _ => Limits { head_bytes: 64, fields: 3, interim: 2, chunk_line_bytes: 4, trailer_bytes: 24 },
+        0 => ResponseLimits::default(),
+        _ => ResponseLimits { head_bytes: 64, fields: 3, interim: 2, chunk_line_bytes: 4, trailer_bytes: 24 },
     };
     let cache = || if tag % 2 == 0 { HeadCache::new() } else { HeadCache::with_tag("x-tag") };
     let whole = read(&mut cache(), [stream], limits, &expects, false);

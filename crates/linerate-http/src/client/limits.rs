@@ -4,7 +4,7 @@
 ///
 /// Compact on purpose: every [`ResponseReader`](crate::client::ResponseReader) has a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ResponseLimits {
     /// Bytes of one response's head, from the status line to the empty line. Reason: an endless
     /// head must end. Common servers stay below 16 KiB (nginx 4 to 8, Apache 8), and 64 KiB is one
     /// receive buffer.
@@ -23,9 +23,9 @@ pub struct Limits {
     pub trailer_bytes: u32,
 }
 
-impl Default for Limits {
+impl Default for ResponseLimits {
     fn default() -> Self {
-        Limits {
+        ResponseLimits {
             head_bytes: 64 << 10,
             fields: 256,
             interim: 16,

@@ -5,13 +5,13 @@ use super::chunked::{ChunkStep, Chunks};
 use super::error::{ResponseError, ResponseErrorKind as Kind, Speaks};
 use super::framing::{Expect, Framing, switches};
 use super::head::{Fields, HeadView};
-use super::limits::{BANNER_BYTES, CARRY_KEPT, Limits};
+use super::limits::{BANNER_BYTES, CARRY_KEPT, ResponseLimits};
 use super::parse::{self, HeadFacts};
 use super::scan::{Scan, unfold};
 
 /// The next part of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part<'a> {
+pub enum ResponsePart<'a> {
     /// An interim (1xx, but not 101) response; the final one follows.
     Interim(HeadView<'a>),
     /// The head of the final response.
@@ -58,7 +58,7 @@ enum ResponseState {
 /// Reads the responses of one connection.
 #[derive(Debug)]
 pub struct ResponseReader {
-    limits: Limits,
+    limits: ResponseLimits,
     state: ResponseState,
     /// The received part of an incomplete head or trailer section.
     carry: Vec<u8>,
@@ -75,7 +75,7 @@ pub struct ResponseReader {
 
 impl ResponseReader {
     /// A reader for a new connection.
-    pub fn new(limits: Limits) -> ResponseReader {
+    pub fn new(limits: ResponseLimits) -> ResponseReader {
         ResponseReader {
             limits,
             state: ResponseState::Head,
@@ -91,7 +91,7 @@ impl ResponseReader {
     }
 
     /// The limits given to `new`.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> ResponseLimits {
         self.limits
     }
 
@@ -149,7 +149,7 @@ impl ResponseReader {
         cache: &'a mut HeadCache,
         input: &mut &'i [u8],
         expect: Expect,
-    ) -> Result<Option<Part<'a>>, ResponseError> {
+    ) -> Result<Option<ResponsePart<'a>>, ResponseError> {
         self.release();
         match self.state {
             ResponseState::Head => self.next_head(cache, input, expect),
@@ -158,9 +158,9 @@ impl ResponseReader {
             ResponseState::Trailers => self.next_trailers(input),
             ResponseState::UntilClose => Ok(take_all(input).map(|body| {
                 self.body_bytes += body.len() as u64;
-                Part::Body(body)
+                ResponsePart::Body(body)
             })),
-            ResponseState::Whole => Ok(Some(Part::End(self.end()))),
+            ResponseState::Whole => Ok(Some(ResponsePart::End(self.end()))),
             ResponseState::Closed => {
                 *input = &[];
                 Ok(None)
@@ -302,7 +302,7 @@ impl ResponseReader {
         cache: &'a mut HeadCache,
         input: &mut &'i [u8],
         expect: Expect,
-    ) -> Result<Option<Part<'a>>, ResponseError> {
+    ) -> Result<Option<ResponsePart<'a>>, ResponseError> {
         if self.carry.is_empty() {
             return self.next_head_whole(cache, input, expect);
         }
@@ -311,7 +311,7 @@ impl ResponseReader {
             self.lent = true;
             return Ok(cache.current().map(|held| {
                 self.begin_held(held.facts(), held.len(), expect);
-                Part::Head(held.view())
+                ResponsePart::Head(held.view())
             }));
         }
         match self.collect(input, self.limits.head_bytes, true) {
@@ -334,7 +334,7 @@ impl ResponseReader {
         cache: &mut HeadCache,
         input: &mut &'i [u8],
         expect: Expect,
-    ) -> Result<Option<Part<'a>>, ResponseError> {
+    ) -> Result<Option<ResponsePart<'a>>, ResponseError> {
         let all = *input;
         if cache.select(all)
             && let Some(held) = cache.current()
@@ -343,7 +343,11 @@ impl ResponseReader {
             let (head, rest) = all.split_at(held.len());
             *input = rest;
             self.begin_held(held.facts(), held.len(), expect);
-            return Ok(Some(Part::Head(HeadView::new(head, held.facts().status, held.facts().minor))));
+            return Ok(Some(ResponsePart::Head(HeadView::new(
+                head,
+                held.facts().status,
+                held.facts().minor,
+            ))));
         }
         if cache.current().is_some_and(|held| held.starts_with(all) && self.accepts(held)) {
             // The read ended within a head, probably a cached one, so it is not parsed before the
@@ -407,7 +411,7 @@ impl ResponseReader {
         &'a mut self,
         cache: &mut HeadCache,
         expect: Expect,
-    ) -> Result<Part<'a>, ResponseError> {
+    ) -> Result<ResponsePart<'a>, ResponseError> {
         let mut head = std::mem::take(&mut self.carry);
         let folded = self.scan.folded;
         // White space before the first field must be detected before it could pass for a fold.
@@ -435,16 +439,16 @@ impl ResponseReader {
         raw: &'a [u8],
         facts: HeadFacts,
         expect: Expect,
-    ) -> Result<Part<'a>, ResponseError> {
+    ) -> Result<ResponsePart<'a>, ResponseError> {
         let view = HeadView::new(raw, facts.status, facts.minor);
         self.begin_facts(cache, raw, facts, expect)?;
         Ok(self.head_part(view))
     }
 
-    fn head_part<'a>(&self, view: HeadView<'a>) -> Part<'a> {
+    fn head_part<'a>(&self, view: HeadView<'a>) -> ResponsePart<'a> {
         match self.state {
-            ResponseState::Head => Part::Interim(view),
-            _ => Part::Head(view),
+            ResponseState::Head => ResponsePart::Interim(view),
+            _ => ResponsePart::Head(view),
         }
     }
 
@@ -494,7 +498,7 @@ impl ResponseReader {
         };
     }
 
-    fn next_of_length<'i>(&mut self, left: u64, input: &mut &'i [u8]) -> Option<Part<'i>> {
+    fn next_of_length<'i>(&mut self, left: u64, input: &mut &'i [u8]) -> Option<ResponsePart<'i>> {
         let n = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
         if n == 0 {
             return None;
@@ -504,19 +508,19 @@ impl ResponseReader {
         self.body_bytes += n as u64;
         self.state =
             if left == n as u64 { ResponseState::Whole } else { ResponseState::Length(left - n as u64) };
-        Some(Part::Body(body))
+        Some(ResponsePart::Body(body))
     }
 
     fn next_of_chunks<'a, 'i: 'a>(
         &'a mut self,
         mut chunks: Chunks,
         input: &mut &'i [u8],
-    ) -> Result<Option<Part<'a>>, ResponseError> {
+    ) -> Result<Option<ResponsePart<'a>>, ResponseError> {
         match chunks.step(input, self.limits.chunk_line_bytes) {
             Ok(ChunkStep::Data(body)) => {
                 self.body_bytes += body.len() as u64;
                 self.state = ResponseState::Chunks(chunks);
-                Ok(Some(Part::Body(body)))
+                Ok(Some(ResponsePart::Body(body)))
             }
             Ok(ChunkStep::More) => {
                 self.state = ResponseState::Chunks(chunks);
@@ -530,12 +534,12 @@ impl ResponseReader {
         }
     }
 
-    fn next_trailers<'a>(&'a mut self, input: &mut &[u8]) -> Result<Option<Part<'a>>, ResponseError> {
+    fn next_trailers<'a>(&'a mut self, input: &mut &[u8]) -> Result<Option<ResponsePart<'a>>, ResponseError> {
         if self.carry.is_empty()
             && let Some(rest) = input.strip_prefix(b"\r\n")
         {
             *input = rest;
-            return Ok(Some(Part::End(self.end())));
+            return Ok(Some(ResponsePart::End(self.end())));
         }
         match self.collect(input, self.limits.trailer_bytes, false) {
             Ok(true) => {}
@@ -544,7 +548,7 @@ impl ResponseReader {
         }
         self.lent = true;
         if self.carry.len() <= 2 {
-            return Ok(Some(Part::End(self.end())));
+            return Ok(Some(ResponsePart::End(self.end())));
         }
         let start = self.carry.first().is_some_and(|b| matches!(b, b' ' | b'\t'));
         if self.scan.folded && !start {
@@ -554,7 +558,7 @@ impl ResponseReader {
             return self.fail(error);
         }
         self.state = ResponseState::Whole;
-        Ok(Some(Part::Trailers(Fields::of_trailers(&self.carry))))
+        Ok(Some(ResponsePart::Trailers(Fields::of_trailers(&self.carry))))
     }
 }
 

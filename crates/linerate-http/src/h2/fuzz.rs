@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::server::{Event, Heads, ResponseBlocks, ResponseHead, Server, ServerOptions};
+use super::server::{ClientEvent, Heads, ResponseBlocks, ResponseHead, Server, ServerOptions};
 use super::{Block, BlockCache, Client, ClientOptions, H2Error, Lost, PREFACE, ResponseSink};
 use crate::client::{Expect, Fields, HeadView};
 use crate::server::{self, HttpDate};
@@ -162,14 +162,14 @@ pub struct Asked {
 pub fn serve<'p>(pieces: impl IntoIterator<Item = &'p [u8]>, options: ServerOptions) -> Served {
     let (mut server, mut served) = (Server::new(options), Served::default());
     let (mut heads, mut blocks) = (Heads::new(server::RequestLimits::default()), ResponseBlocks::default());
-    let (fields, date) = (server::Fields::new(), HttpDate::from_unix(0));
+    let (fields, date) = (server::CheckedFields::new(), HttpDate::from_unix(0));
     let mut input = Vec::new();
     for piece in pieces {
         input.extend_from_slice(piece);
         let mut rest = &input[..];
         while let Some(event) = server.next(&mut rest, &mut heads) {
             let (stream, mut ended) = match event {
-                Event::Request(request) => {
+                ClientEvent::Request(request) => {
                     let head = request.head.map_err(|fault| fault.status());
                     let head = head.map(|head| head.bytes().to_vec());
                     served.requests.push(Asked {
@@ -181,7 +181,7 @@ pub fn serve<'p>(pieces: impl IntoIterator<Item = &'p [u8]>, options: ServerOpti
                     });
                     (request.stream, request.ends.then_some(true))
                 }
-                Event::Data { stream, content, ends } => {
+                ClientEvent::Data { stream, content, ends } => {
                     let asked = served.asked(stream);
                     asked.body.extend_from_slice(content);
                     if stream % 16 != 7 {
@@ -189,16 +189,16 @@ pub fn serve<'p>(pieces: impl IntoIterator<Item = &'p [u8]>, options: ServerOpti
                     }
                     (stream, ends.then_some(true))
                 }
-                Event::Trailers { stream, fields } => {
+                ClientEvent::Trailers { stream, fields } => {
                     served.asked(stream).trailers = fields;
                     (stream, Some(true))
                 }
                 // Nothing was reported of it before.
-                Event::Refused { stream, .. } => {
+                ClientEvent::Refused { stream, .. } => {
                     assert!(served.requests.iter().all(|asked| asked.stream != stream));
                     continue;
                 }
-                Event::Reset { stream } => {
+                ClientEvent::Reset { stream } => {
                     // PRIORITY may break a rule on a stream that the client skipped.
                     served.known(stream).into_iter().for_each(|asked| asked.ended = Some(false));
                     continue;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::bytes::is_token_byte;
 use super::bytes::is_value_byte;
-use super::fault::Fault;
+use super::fault::RequestFault;
 use super::head::{Framing, field_line, line};
 use super::limits::RequestLimits;
 
@@ -67,11 +67,11 @@ impl BodyReader {
     /// A reader for a body with this framing.
     ///
     /// # Errors
-    /// [`Fault::BodyTooLarge`] if the announced length exceeds the limit.
-    pub fn new(framing: Framing, limits: &RequestLimits) -> Result<BodyReader, Fault> {
+    /// [`RequestFault::BodyTooLarge`] if the announced length exceeds the limit.
+    pub fn new(framing: Framing, limits: &RequestLimits) -> Result<BodyReader, RequestFault> {
         let state = match framing {
             Framing::None | Framing::Length(0) => BodyState::Ended,
-            Framing::Length(n) if n > limits.body => return Err(Fault::BodyTooLarge),
+            Framing::Length(n) if n > limits.body => return Err(RequestFault::BodyTooLarge),
             Framing::Length(n) => BodyState::Length(n),
             Framing::Chunked => BodyState::Size { value: 0, digits: 0 },
         };
@@ -103,9 +103,9 @@ impl BodyReader {
     /// Reads `bytes` until a piece of data, the end of the body or the end of the bytes.
     ///
     /// # Errors
-    /// A [`Fault`]: respond with its status and close. The verdict does not depend on how the bytes
+    /// A [`RequestFault`]: respond with its status and close. The verdict does not depend on how the bytes
     /// were cut.
-    pub fn step(&mut self, bytes: &[u8]) -> Result<BodyStep, Fault> {
+    pub fn step(&mut self, bytes: &[u8]) -> Result<BodyStep, RequestFault> {
         let mut at = 0;
         loop {
             match self.state {
@@ -135,50 +135,54 @@ impl BodyReader {
     }
 
     /// A byte between chunks.
-    fn framing_byte(&mut self, b: u8) -> Result<(), Fault> {
+    fn framing_byte(&mut self, b: u8) -> Result<(), RequestFault> {
         self.state = match (self.state, b) {
             (BodyState::Size { value, digits }, _) => return self.size_byte(value, digits, b),
             (BodyState::Extension { value, at }, _) => return self.extension_byte(value, at, b),
             (BodyState::SizeLf { value }, b'\n') => return self.size_complete(value),
-            (BodyState::SizeLf { .. }, _) => return Err(Fault::ChunkSize),
+            (BodyState::SizeLf { .. }, _) => return Err(RequestFault::ChunkSize),
             (BodyState::DataCr, b'\r') => BodyState::DataLf,
             (BodyState::DataLf, b'\n') => BodyState::Size { value: 0, digits: 0 },
-            _ => return Err(Fault::ChunkEnd),
+            _ => return Err(RequestFault::ChunkEnd),
         };
         Ok(())
     }
 
-    fn count_line_byte(&mut self) -> Result<(), Fault> {
+    fn count_line_byte(&mut self) -> Result<(), RequestFault> {
         self.line_bytes += 1;
-        if self.line_bytes > self.limits.chunk_line { Err(Fault::ChunkExtensionsTooLong) } else { Ok(()) }
+        if self.line_bytes > self.limits.chunk_line {
+            Err(RequestFault::ChunkExtensionsTooLong)
+        } else {
+            Ok(())
+        }
     }
 
-    fn size_byte(&mut self, value: u64, digits: u8, b: u8) -> Result<(), Fault> {
+    fn size_byte(&mut self, value: u64, digits: u8, b: u8) -> Result<(), RequestFault> {
         self.count_line_byte()?;
         if let Some(digit) = char::from(b).to_digit(16) {
             // 15 digits exceed any body. Leading zeros count too, or a line of them would never
             // end.
             if digits == 15 {
-                return Err(Fault::ChunkSize);
+                return Err(RequestFault::ChunkSize);
             }
             self.state = BodyState::Size { value: value << 4 | u64::from(digit), digits: digits + 1 };
             return Ok(());
         }
         self.state = match b {
-            _ if digits == 0 => return Err(Fault::ChunkSize),
+            _ if digits == 0 => return Err(RequestFault::ChunkSize),
             b'\r' => BodyState::SizeLf { value },
             b';' => BodyState::Extension { value, at: Ext::NameStart },
             b' ' | b'\t' => BodyState::Extension { value, at: Ext::Semicolon },
-            _ => return Err(Fault::ChunkSize),
+            _ => return Err(RequestFault::ChunkSize),
         };
         Ok(())
     }
 
-    fn extension_byte(&mut self, value: u64, at: Ext, b: u8) -> Result<(), Fault> {
+    fn extension_byte(&mut self, value: u64, at: Ext, b: u8) -> Result<(), RequestFault> {
         self.count_line_byte()?;
         self.extension_bytes += 1;
         if self.extension_bytes > self.limits.chunk_extensions {
-            return Err(Fault::ChunkExtensionsTooLong);
+            return Err(RequestFault::ChunkExtensionsTooLong);
         }
         let blank = matches!(b, b' ' | b'\t');
         let at = match (at, b) {
@@ -197,13 +201,13 @@ impl BodyReader {
             (Ext::Quoted, b'\\') => Ext::Escaped,
             (Ext::Quoted | Ext::Escaped, _) if is_value_byte(b) => Ext::Quoted,
             (Ext::Value | Ext::QuoteEnd, _) if blank => Ext::Semicolon,
-            _ => return Err(Fault::ChunkSize),
+            _ => return Err(RequestFault::ChunkSize),
         };
         self.state = BodyState::Extension { value, at };
         Ok(())
     }
 
-    fn size_complete(&mut self, value: u64) -> Result<(), Fault> {
+    fn size_complete(&mut self, value: u64) -> Result<(), RequestFault> {
         self.line_bytes = 0;
         if value == 0 {
             self.state = BodyState::Trailer;
@@ -211,19 +215,19 @@ impl BodyReader {
         }
         self.received = self.received.saturating_add(value);
         if self.received > self.limits.body {
-            return Err(Fault::BodyTooLarge);
+            return Err(RequestFault::BodyTooLarge);
         }
         self.state = BodyState::Data { left: value };
         Ok(())
     }
 
     /// Takes bytes of the trailer section up to the end of a line; `None`: the line is incomplete.
-    fn trailer_line(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
+    fn trailer_line(&mut self, bytes: &[u8]) -> Result<Option<usize>, RequestFault> {
         let room = self.limits.trailers.saturating_sub(self.trailers.len());
         let visible = &bytes[..bytes.len().min(room)];
         let Some(lf) = memchr::memchr(b'\n', visible) else {
             if bytes.len() > visible.len() {
-                return Err(Fault::HeadTooLarge);
+                return Err(RequestFault::HeadTooLarge);
             }
             self.trailers.extend_from_slice(bytes);
             return Ok(None);

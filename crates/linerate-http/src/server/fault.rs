@@ -6,7 +6,7 @@ use std::fmt;
 /// in doubt, so the connection is closed after the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum RequestFault {
     /// A line ends with LF alone.
     BareLf,
     /// A line that should be the request line is not `method SP target SP version`.
@@ -60,16 +60,16 @@ pub enum Fault {
     ChunkEnd,
 }
 
-impl Fault {
+impl RequestFault {
     /// The status of the response.
     pub fn status(self) -> u16 {
         match self {
-            Fault::TargetTooLong => 414,
-            Fault::VersionNotSupported => 505,
-            Fault::HeadTooLarge => 431,
-            Fault::TransferCodingUnknown => 501,
-            Fault::Expectation => 417,
-            Fault::BodyTooLarge => 413,
+            RequestFault::TargetTooLong => 414,
+            RequestFault::VersionNotSupported => 505,
+            RequestFault::HeadTooLarge => 431,
+            RequestFault::TransferCodingUnknown => 501,
+            RequestFault::Expectation => 417,
+            RequestFault::BodyTooLarge => 413,
             _ => 400,
         }
     }
@@ -77,60 +77,62 @@ impl Fault {
     /// The RFC section that demands it.
     pub fn section(self) -> &'static str {
         match self {
-            Fault::BareLf => "RFC 9112 section 2.2",
-            Fault::RequestLine | Fault::TargetTooLong => "RFC 9112 section 3",
-            Fault::Method => "RFC 9112 section 3.1",
-            Fault::Target => "RFC 9112 section 3.2",
-            Fault::Version => "RFC 9112 section 2.3",
-            Fault::VersionNotSupported => "RFC 9110 section 15.6.6",
-            Fault::FieldName => "RFC 9112 section 5.1",
-            Fault::FieldValue => "RFC 9110 section 5.5",
-            Fault::Folding => "RFC 9112 section 5.2",
-            Fault::HeadTooLarge => "RFC 6585 section 5",
-            Fault::HostMissing | Fault::HostRepeated | Fault::Host => "RFC 9112 section 3.2",
-            Fault::ContentLength | Fault::ContentLengthRepeated => "RFC 9112 section 6.3",
-            Fault::BothLengths | Fault::TransferCodingUnknown | Fault::TransferEncodingIn10 => {
-                "RFC 9112 section 6.1"
+            RequestFault::BareLf => "RFC 9112 section 2.2",
+            RequestFault::RequestLine | RequestFault::TargetTooLong => "RFC 9112 section 3",
+            RequestFault::Method => "RFC 9112 section 3.1",
+            RequestFault::Target => "RFC 9112 section 3.2",
+            RequestFault::Version => "RFC 9112 section 2.3",
+            RequestFault::VersionNotSupported => "RFC 9110 section 15.6.6",
+            RequestFault::FieldName => "RFC 9112 section 5.1",
+            RequestFault::FieldValue => "RFC 9110 section 5.5",
+            RequestFault::Folding => "RFC 9112 section 5.2",
+            RequestFault::HeadTooLarge => "RFC 6585 section 5",
+            RequestFault::HostMissing | RequestFault::HostRepeated | RequestFault::Host => {
+                "RFC 9112 section 3.2"
             }
-            Fault::TransferEncoding => "RFC 9112 section 6.3",
-            Fault::Expectation => "RFC 9110 section 10.1.1",
-            Fault::BodyTooLarge => "RFC 9110 section 15.5.14",
-            Fault::ChunkSize | Fault::ChunkEnd => "RFC 9112 section 7.1",
-            Fault::ChunkExtensionsTooLong => "RFC 9112 section 7.1.1",
+            RequestFault::ContentLength | RequestFault::ContentLengthRepeated => "RFC 9112 section 6.3",
+            RequestFault::BothLengths
+            | RequestFault::TransferCodingUnknown
+            | RequestFault::TransferEncodingIn10 => "RFC 9112 section 6.1",
+            RequestFault::TransferEncoding => "RFC 9112 section 6.3",
+            RequestFault::Expectation => "RFC 9110 section 10.1.1",
+            RequestFault::BodyTooLarge => "RFC 9110 section 15.5.14",
+            RequestFault::ChunkSize | RequestFault::ChunkEnd => "RFC 9112 section 7.1",
+            RequestFault::ChunkExtensionsTooLong => "RFC 9112 section 7.1.1",
         }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for RequestFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Fault::BareLf => "a line ends with LF alone",
-            Fault::RequestLine => "the request line is not: method SP target SP version",
-            Fault::Method => "the method is not a token of reasonable length",
-            Fault::TargetTooLong => "the request line is too long",
-            Fault::Target => "the request target is not valid for this method",
-            Fault::Version => "the version is not HTTP/digit.digit",
-            Fault::VersionNotSupported => "only HTTP/1.1 and HTTP/1.0 are spoken here",
-            Fault::FieldName => "a field line does not begin with a name and a colon",
-            Fault::FieldValue => "a field value has a control character",
-            Fault::Folding => "a field line begins with whitespace (obsolete folding)",
-            Fault::HeadTooLarge => "the header section is too large",
-            Fault::HostMissing => "Host is missing",
-            Fault::HostRepeated => "Host is there more than once",
-            Fault::Host => "Host is not a host with an optional port",
-            Fault::ContentLength => "Content-Length is not one decimal number",
-            Fault::ContentLengthRepeated => "Content-Length is there more than once",
-            Fault::BothLengths => "Content-Length and Transfer-Encoding are both there",
-            Fault::TransferEncoding => "Transfer-Encoding does not end in chunked",
-            Fault::TransferCodingUnknown => "a transfer coding other than chunked",
-            Fault::TransferEncodingIn10 => "Transfer-Encoding in an HTTP/1.0 request",
-            Fault::Expectation => "an expectation other than 100-continue",
-            Fault::BodyTooLarge => "the body is too large",
-            Fault::ChunkSize => "a chunk size is not hexadecimal digits",
-            Fault::ChunkExtensionsTooLong => "chunk extensions are too long",
-            Fault::ChunkEnd => "chunk data is not followed by CRLF",
+            RequestFault::BareLf => "a line ends with LF alone",
+            RequestFault::RequestLine => "the request line is not: method SP target SP version",
+            RequestFault::Method => "the method is not a token of reasonable length",
+            RequestFault::TargetTooLong => "the request line is too long",
+            RequestFault::Target => "the request target is not valid for this method",
+            RequestFault::Version => "the version is not HTTP/digit.digit",
+            RequestFault::VersionNotSupported => "only HTTP/1.1 and HTTP/1.0 are spoken here",
+            RequestFault::FieldName => "a field line does not begin with a name and a colon",
+            RequestFault::FieldValue => "a field value has a control character",
+            RequestFault::Folding => "a field line begins with whitespace (obsolete folding)",
+            RequestFault::HeadTooLarge => "the header section is too large",
+            RequestFault::HostMissing => "Host is missing",
+            RequestFault::HostRepeated => "Host is there more than once",
+            RequestFault::Host => "Host is not a host with an optional port",
+            RequestFault::ContentLength => "Content-Length is not one decimal number",
+            RequestFault::ContentLengthRepeated => "Content-Length is there more than once",
+            RequestFault::BothLengths => "Content-Length and Transfer-Encoding are both there",
+            RequestFault::TransferEncoding => "Transfer-Encoding does not end in chunked",
+            RequestFault::TransferCodingUnknown => "a transfer coding other than chunked",
+            RequestFault::TransferEncodingIn10 => "Transfer-Encoding in an HTTP/1.0 request",
+            RequestFault::Expectation => "an expectation other than 100-continue",
+            RequestFault::BodyTooLarge => "the body is too large",
+            RequestFault::ChunkSize => "a chunk size is not hexadecimal digits",
+            RequestFault::ChunkExtensionsTooLong => "chunk extensions are too long",
+            RequestFault::ChunkEnd => "chunk data is not followed by CRLF",
         })
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for RequestFault {}

@@ -1,6 +1,6 @@
 //! Checks of the fuzz target for requests; ordinary tests replay its corpus.
 
-use super::{BodyReader, Fault, Framing, HeadReader, RequestLimits};
+use super::{BodyReader, Framing, HeadReader, RequestFault, RequestLimits};
 
 /// How the server reads a stream of bytes: its requests, and how it ended.
 #[derive(Debug, PartialEq, Eq, Default)]
@@ -9,7 +9,7 @@ pub struct ServerReading {
     /// Head bytes, body and trailers of each request.
     pub requests: Vec<(Vec<u8>, Vec<u8>, Vec<(String, Vec<u8>)>)>,
     /// The fault that ended it.
-    pub fault: Option<Fault>,
+    pub fault: Option<RequestFault>,
 }
 
 /// Reads a stream in pieces as a server would: unconsumed bytes are passed again with the next
@@ -57,7 +57,7 @@ fn body_step(
     body: &mut BodyReader,
     buffer: &mut Vec<u8>,
     reading: &mut ServerReading,
-) -> Result<bool, Fault> {
+) -> Result<bool, RequestFault> {
     let step = body.step(buffer)?;
     assert!(step.data.end <= step.consumed && step.consumed <= buffer.len());
     if let Some(request) = reading.requests.last_mut() {

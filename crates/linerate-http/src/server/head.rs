@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::bytes::{decimal, is_token, is_value, trim};
-use super::fault::Fault;
+use super::fault::RequestFault;
 use super::limits::{self, RequestLimits};
 use super::target::{self, Form};
 
@@ -239,11 +239,15 @@ impl RequestHead {
         bytes: &[u8],
         limits: &RequestLimits,
         translated: bool,
-    ) -> Result<Option<usize>, Fault> {
+    ) -> Result<Option<usize>, RequestFault> {
         self.clear();
         let Some(mut at) = line_end(bytes, 0, limits.request_line, || {
             let begin = &bytes[..limits.request_line.min(limits::METHOD + 1)];
-            if memchr::memchr(b' ', begin).is_none() { Fault::Method } else { Fault::TargetTooLong }
+            if memchr::memchr(b' ', begin).is_none() {
+                RequestFault::Method
+            } else {
+                RequestFault::TargetTooLong
+            }
         })?
         else {
             return Ok(None);
@@ -251,7 +255,7 @@ impl RequestHead {
         self.request_line(line(&bytes[..at])?, translated)?;
         let mut seen = FramingValues::default();
         loop {
-            let Some(end) = line_end(bytes, at, limits.head, || Fault::HeadTooLarge)? else {
+            let Some(end) = line_end(bytes, at, limits.head, || RequestFault::HeadTooLarge)? else {
                 return Ok(None);
             };
             let content = line(&bytes[at..end])?;
@@ -261,7 +265,7 @@ impl RequestHead {
                 return Ok(Some(end));
             }
             if self.fields.len() == limits.fields {
-                return Err(Fault::HeadTooLarge);
+                return Err(RequestFault::HeadTooLarge);
             }
             let (name, value) = field_line(content)?;
             let name_end = at + name.len();
@@ -277,16 +281,16 @@ impl RequestHead {
         }
     }
 
-    fn request_line(&mut self, line: &[u8], translated: bool) -> Result<(), Fault> {
-        let method_end = memchr::memchr(b' ', line).ok_or(Fault::RequestLine)?;
+    fn request_line(&mut self, line: &[u8], translated: bool) -> Result<(), RequestFault> {
+        let method_end = memchr::memchr(b' ', line).ok_or(RequestFault::RequestLine)?;
         let name = &line[..method_end];
         if !is_token(name) || name.len() > limits::METHOD {
-            return Err(Fault::Method);
+            return Err(RequestFault::Method);
         }
         let rest = &line[method_end + 1..];
-        let target_len = memchr::memchr(b' ', rest).ok_or(Fault::RequestLine)?;
+        let target_len = memchr::memchr(b' ', rest).ok_or(RequestFault::RequestLine)?;
         if target_len == 0 {
-            return Err(Fault::RequestLine);
+            return Err(RequestFault::RequestLine);
         }
         self.version = match &rest[target_len + 1..] {
             b"HTTP/2.0" if translated => Version::Http2,
@@ -303,22 +307,22 @@ impl RequestHead {
     }
 
     /// Checks that need all fields.
-    fn conclude(&mut self, seen: &FramingValues) -> Result<(), Fault> {
+    fn conclude(&mut self, seen: &FramingValues) -> Result<(), RequestFault> {
         let modern = self.version != Version::Http10;
         if !seen.host && modern {
-            return Err(Fault::HostMissing);
+            return Err(RequestFault::HostMissing);
         }
         self.framing = match (seen.length, seen.codings) {
-            (Some(_), Some(_)) => return Err(Fault::BothLengths),
-            (None, Some(_)) if !modern => return Err(Fault::TransferEncodingIn10),
-            (None, Some(Codings { chunked: false, .. })) => return Err(Fault::TransferEncoding),
-            (None, Some(Codings { unknown: true, .. })) => return Err(Fault::TransferCodingUnknown),
+            (Some(_), Some(_)) => return Err(RequestFault::BothLengths),
+            (None, Some(_)) if !modern => return Err(RequestFault::TransferEncodingIn10),
+            (None, Some(Codings { chunked: false, .. })) => return Err(RequestFault::TransferEncoding),
+            (None, Some(Codings { unknown: true, .. })) => return Err(RequestFault::TransferCodingUnknown),
             (None, Some(_)) => Framing::Chunked,
             (Some(0) | None, None) => Framing::None,
             (Some(n), None) => Framing::Length(n),
         };
         if seen.other_expectation && modern {
-            return Err(Fault::Expectation);
+            return Err(RequestFault::Expectation);
         }
         self.keep_alive = !seen.close && (modern || seen.keep_alive);
         self.expects_continue = modern && seen.expects_continue && self.framing != Framing::None;
@@ -347,7 +351,7 @@ struct Codings {
 }
 
 impl FramingValues {
-    fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Fault> {
+    fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), RequestFault> {
         // The length decides first: most fields match none of these.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.host(value),
@@ -365,9 +369,9 @@ impl FramingValues {
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 if self.length.is_some() {
-                    return Err(Fault::ContentLengthRepeated);
+                    return Err(RequestFault::ContentLengthRepeated);
                 }
-                self.length = Some(decimal(value).ok_or(Fault::ContentLength)?);
+                self.length = Some(decimal(value).ok_or(RequestFault::ContentLength)?);
                 Ok(())
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(value),
@@ -375,12 +379,12 @@ impl FramingValues {
         }
     }
 
-    fn host(&mut self, value: &[u8]) -> Result<(), Fault> {
+    fn host(&mut self, value: &[u8]) -> Result<(), RequestFault> {
         if self.host {
-            return Err(Fault::HostRepeated);
+            return Err(RequestFault::HostRepeated);
         }
         self.host = true;
-        if target::is_authority(value) { Ok(()) } else { Err(Fault::Host) }
+        if target::is_authority(value) { Ok(()) } else { Err(RequestFault::Host) }
     }
 
     fn connection(&mut self, value: &[u8]) {
@@ -391,24 +395,24 @@ impl FramingValues {
         }
     }
 
-    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Fault> {
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), RequestFault> {
         let mut codings = self.codings.unwrap_or_default();
         for coding in value.split(|&b| b == b',').map(trim) {
             // Nothing may follow chunked, not even an empty list element, which other servers may
             // read differently.
             if codings.chunked || coding.is_empty() {
-                return Err(Fault::TransferEncoding);
+                return Err(RequestFault::TransferEncoding);
             }
             let name = trim(coding.split(|&b| b == b';').next().unwrap_or(coding));
             if name.eq_ignore_ascii_case(b"chunked") {
                 if name.len() != coding.len() {
-                    return Err(Fault::TransferEncoding);
+                    return Err(RequestFault::TransferEncoding);
                 }
                 codings.chunked = true;
             } else if is_token(name) {
                 codings.unknown = true;
             } else {
-                return Err(Fault::TransferEncoding);
+                return Err(RequestFault::TransferEncoding);
             }
         }
         self.codings = Some(codings);
@@ -422,8 +426,8 @@ fn line_end(
     bytes: &[u8],
     at: usize,
     limit: usize,
-    too_long: impl FnOnce() -> Fault,
-) -> Result<Option<usize>, Fault> {
+    too_long: impl FnOnce() -> RequestFault,
+) -> Result<Option<usize>, RequestFault> {
     let visible = bytes.len().min(limit);
     match memchr::memchr(b'\n', &bytes[at.min(visible)..visible]) {
         Some(i) => Ok(Some(at + i + 1)),
@@ -433,36 +437,38 @@ fn line_end(
 }
 
 /// A line without its CRLF.
-pub(super) fn line(bytes: &[u8]) -> Result<&[u8], Fault> {
+pub(super) fn line(bytes: &[u8]) -> Result<&[u8], RequestFault> {
     match bytes {
         [content @ .., b'\r', b'\n'] => Ok(content),
-        _ => Err(Fault::BareLf),
+        _ => Err(RequestFault::BareLf),
     }
 }
 
 /// A field line's name and value (RFC 9112 section 5).
-pub(super) fn field_line(line: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
+pub(super) fn field_line(line: &[u8]) -> Result<(&[u8], &[u8]), RequestFault> {
     if matches!(line, [b' ' | b'\t', ..]) {
-        return Err(Fault::Folding);
+        return Err(RequestFault::Folding);
     }
-    let colon = memchr::memchr(b':', line).ok_or(Fault::FieldName)?;
+    let colon = memchr::memchr(b':', line).ok_or(RequestFault::FieldName)?;
     let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
     if !is_token(name) {
-        return Err(Fault::FieldName);
+        return Err(RequestFault::FieldName);
     }
     if !is_value(value) {
-        return Err(Fault::FieldValue);
+        return Err(RequestFault::FieldValue);
     }
     Ok((name, value))
 }
 
-fn version(bytes: &[u8]) -> Result<Version, Fault> {
-    let [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] = *bytes else { return Err(Fault::Version) };
+fn version(bytes: &[u8]) -> Result<Version, RequestFault> {
+    let [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] = *bytes else {
+        return Err(RequestFault::Version);
+    };
     match (major, minor) {
         (b'1', b'0') => Ok(Version::Http10),
         (b'1', b'1'..=b'9') => Ok(Version::Http11),
-        (b'0'..=b'9', b'0'..=b'9') => Err(Fault::VersionNotSupported),
-        _ => Err(Fault::Version),
+        (b'0'..=b'9', b'0'..=b'9') => Err(RequestFault::VersionNotSupported),
+        _ => Err(RequestFault::Version),
     }
 }
 

@@ -79,15 +79,15 @@ impl HeadWriter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Fields;
+    use super::super::CheckedFields;
     use super::*;
 
     /// Whatever was written before, each head is written as if it were the first.
     #[test]
     fn every_head_is_as_if_it_were_the_first() {
-        let mut fields = Fields::new();
+        let mut fields = CheckedFields::new();
         fields.add("a", "b").expect("a field");
-        let (none, mut long) = (Fields::new(), Fields::new());
+        let (none, mut long) = (CheckedFields::new(), CheckedFields::new());
         long.add("long", "x".repeat(FIELDS_REMEMBERED)).expect("a field");
         // Content types and fields whose concatenations are equal.
         let mut heads = Vec::new();

@@ -5,7 +5,7 @@
 //! All of it is sans-IO: bytes in, bytes out, independent of how they are cut.
 //!
 //! It is strict wherever laxness would let an attacker smuggle a request past another server (RFC
-//! 9112 section 11.2). [`Fault`] lists what is refused, with which status and by which section.
+//! 9112 section 11.2). [`RequestFault`] lists what is refused, with which status and by which section.
 //!
 //! ```
 //! use linerate_http::server::{BodyReader, HeadReader, Limits, Method};
@@ -40,13 +40,13 @@ pub use body::{BodyReader, BodyStep};
 pub(crate) use bytes::is_token;
 pub use bytes::{push_decimal, push_hex};
 pub use date::HttpDate;
-pub use fault::Fault;
+pub use fault::RequestFault;
 pub use head::{Framing, Method, RequestHead, Version};
 pub use head_writer::HeadWriter;
 pub use limits::RequestLimits;
 pub use reader::HeadReader;
 pub use target::Form;
 pub use writer::{
-    AnswerFraming, AnswerHead, BadField, Fields, Persistence, reason, write_chunk, write_interim,
+    AnswerFraming, AnswerHead, BadField, CheckedFields, Persistence, reason, write_chunk, write_interim,
     write_last_chunk,
 };

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::fault::Fault;
+use super::fault::RequestFault;
 use super::head::RequestHead;
 use super::limits::{LEADING_EMPTY_LINES, RequestLimits};
 
@@ -45,8 +45,12 @@ impl HeadReader {
     /// it, RFC 9112 section 2.2), or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// A [`Fault`]: respond with its status and close.
-    pub fn read(&mut self, bytes: &[u8], seen: usize) -> Result<Option<(Rc<RequestHead>, usize)>, Fault> {
+    /// A [`RequestFault`]: respond with its status and close.
+    pub fn read(
+        &mut self,
+        bytes: &[u8],
+        seen: usize,
+    ) -> Result<Option<(Rc<RequestHead>, usize)>, RequestFault> {
         // Heads end with a line: without a new line end there is nothing to parse, unless a limit
         // was exceeded.
         let tail = bytes.get(seen..).unwrap_or_default();
@@ -85,16 +89,16 @@ impl HeadReader {
 }
 
 /// How many bytes of empty lines come first; `None` while unknown.
-fn empty_lines(bytes: &[u8]) -> Result<Option<usize>, Fault> {
+fn empty_lines(bytes: &[u8]) -> Result<Option<usize>, RequestFault> {
     let mut at = 0;
     for _ in 0..=LEADING_EMPTY_LINES {
         match &bytes[at..] {
             [] | [b'\r'] => return Ok(None),
             [b'\r', b'\n', ..] => at += 2,
-            [b'\r', ..] => return Err(Fault::RequestLine),
-            [b'\n', ..] => return Err(Fault::BareLf),
+            [b'\r', ..] => return Err(RequestFault::RequestLine),
+            [b'\n', ..] => return Err(RequestFault::BareLf),
             _ => return Ok(Some(at)),
         }
     }
-    Err(Fault::RequestLine)
+    Err(RequestFault::RequestLine)
 }

@@ -1,7 +1,7 @@
 //! Request targets and Host (RFC 9112 section 3.2).
 
 use super::bytes::{decimal, is_reg_name, is_target};
-use super::fault::Fault;
+use super::fault::RequestFault;
 use super::head::Method;
 
 /// The form of a request target.
@@ -23,13 +23,17 @@ pub enum Form {
     Asterisk,
 }
 
-pub(super) fn check(method: Method, target: &[u8]) -> Result<Form, Fault> {
+pub(super) fn check(method: Method, target: &[u8]) -> Result<Form, RequestFault> {
     if !is_target(target) {
-        return Err(Fault::Target);
+        return Err(RequestFault::Target);
     }
     if method == Method::Connect {
         let has_port = target.iter().rposition(|&b| b == b':').is_some_and(|i| i + 1 < target.len());
-        return if has_port && is_authority(target) { Ok(Form::Authority) } else { Err(Fault::Target) };
+        return if has_port && is_authority(target) {
+            Ok(Form::Authority)
+        } else {
+            Err(RequestFault::Target)
+        };
     }
     match target {
         [b'/', ..] => path(target).map(|()| Form::Origin),
@@ -38,26 +42,26 @@ pub(super) fn check(method: Method, target: &[u8]) -> Result<Form, Fault> {
     }
 }
 
-fn path(target: &[u8]) -> Result<(), Fault> {
+fn path(target: &[u8]) -> Result<(), RequestFault> {
     let end = memchr::memchr(b'?', target).unwrap_or(target.len());
     // Some servers behind us treat a backslash as a separator.
-    if memchr::memchr(b'\\', &target[..end]).is_some() { Err(Fault::Target) } else { Ok(()) }
+    if memchr::memchr(b'\\', &target[..end]).is_some() { Err(RequestFault::Target) } else { Ok(()) }
 }
 
-fn absolute(target: &[u8]) -> Result<Form, Fault> {
+fn absolute(target: &[u8]) -> Result<Form, RequestFault> {
     let scheme = [&b"http://"[..], b"https://"]
         .into_iter()
         .find(|s| target.len() > s.len() && target[..s.len()].eq_ignore_ascii_case(s))
-        .ok_or(Fault::Target)?;
+        .ok_or(RequestFault::Target)?;
     let rest = &target[scheme.len()..];
     let end = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
     // User information in it is an attempt to deceive (RFC 9110 section 4.2.4); an authority has no
     // other @.
     if !is_authority(&rest[..end]) {
-        return Err(Fault::Target);
+        return Err(RequestFault::Target);
     }
     path(&rest[end..])?;
-    let narrow = |n: usize| u16::try_from(n).map_err(|_| Fault::TargetTooLong);
+    let narrow = |n: usize| u16::try_from(n).map_err(|_| RequestFault::TargetTooLong);
     Ok(Form::Absolute { authority: narrow(scheme.len())?, path: narrow(scheme.len() + end)? })
 }
 
@@ -126,12 +130,12 @@ mod tests {
             "http://u@h/",
             "h:80",
         ] {
-            assert_eq!(get(bad), Err(Fault::Target), "{bad}");
+            assert_eq!(get(bad), Err(RequestFault::Target), "{bad}");
         }
         assert_eq!(check(Method::Options, b"*"), Ok(Form::Asterisk));
         assert_eq!(check(Method::Connect, b"h:443"), Ok(Form::Authority));
         for bad in ["/", "h", "h:", "*"] {
-            assert_eq!(check(Method::Connect, bad.as_bytes()), Err(Fault::Target), "{bad}");
+            assert_eq!(check(Method::Connect, bad.as_bytes()), Err(RequestFault::Target), "{bad}");
         }
     }
 }

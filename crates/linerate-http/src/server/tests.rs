@@ -14,7 +14,7 @@ fn read(stream: &str) -> ServerReading {
     whole
 }
 
-fn fault(stream: &str) -> Option<Fault> {
+fn fault(stream: &str) -> Option<RequestFault> {
     let reading = read(stream);
     assert_eq!(reading.requests.len(), usize::from(reading.fault.is_none()), "{stream:?}");
     reading.fault
@@ -55,76 +55,82 @@ fn absolute_form_overrides_host() {
 #[test]
 fn refusals() {
     let h = "Host: h\r\n";
-    let cases: &[(&str, Fault)] = &[
-        ("GET / HTTP/1.1\nHost: h\r\n\r\n", Fault::BareLf),
-        ("GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\n", Fault::BareLf),
-        ("GET / HTTP/1.1\r\nHost: h\r\n\n", Fault::BareLf),
-        ("\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", Fault::BareLf),
-        ("GET / HTTP/1.1\rHost: h\r\n\r\n", Fault::Version),
-        ("GET  / HTTP/1.1\r\n{h}\r\n", Fault::RequestLine),
-        ("GET HTTP/1.1\r\n{h}\r\n", Fault::RequestLine),
-        ("GET /\r\n\r\n", Fault::RequestLine),
-        ("GET\t/ HTTP/1.1\r\n{h}\r\n", Fault::Method),
-        ("\rGET / HTTP/1.1\r\n{h}\r\n", Fault::RequestLine),
-        ("\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n{h}\r\n", Fault::RequestLine),
-        ("G@T / HTTP/1.1\r\n{h}\r\n", Fault::Method),
-        (" GET / HTTP/1.1\r\n{h}\r\n", Fault::Method),
-        ("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA / HTTP/1.1\r\n{h}\r\n", Fault::Method),
-        ("GET /a b HTTP/1.1\r\n{h}\r\n", Fault::Version),
-        ("GET /a\u{e9} HTTP/1.1\r\n{h}\r\n", Fault::Target),
-        ("GET /a#b HTTP/1.1\r\n{h}\r\n", Fault::Target),
-        ("GET * HTTP/1.1\r\n{h}\r\n", Fault::Target),
-        ("CONNECT / HTTP/1.1\r\n{h}\r\n", Fault::Target),
-        ("GET / http/1.1\r\n{h}\r\n", Fault::Version),
-        ("GET / HTTP/1\r\n{h}\r\n", Fault::Version),
-        ("GET / HTTP/01.01\r\n{h}\r\n", Fault::Version),
-        ("GET / HTTP/1.1 \r\n{h}\r\n", Fault::Version),
-        ("GET / HTTP/2.0\r\n{h}\r\n", Fault::VersionNotSupported),
-        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Fault::VersionNotSupported),
-        ("GET / HTTP/1.1\r\n{h}no colon\r\n\r\n", Fault::FieldName),
-        ("GET / HTTP/1.1\r\n{h}: v\r\n\r\n", Fault::FieldName),
-        ("GET / HTTP/1.1\r\n{h}a : v\r\n\r\n", Fault::FieldName),
-        ("GET / HTTP/1.1\r\n{h}a[: v\r\n\r\n", Fault::FieldName),
-        ("GET / HTTP/1.1\r\n{h}\u{e9}: v\r\n\r\n", Fault::FieldName),
-        ("GET / HTTP/1.1\r\n{h}a: b\rc\r\n\r\n", Fault::FieldValue),
-        ("GET / HTTP/1.1\r\n{h}a: b\0\r\n\r\n", Fault::FieldValue),
-        ("GET / HTTP/1.1\r\n{h}a: b\r\n c\r\n\r\n", Fault::Folding),
-        ("GET / HTTP/1.1\r\n {h}\r\n", Fault::Folding),
-        ("GET / HTTP/1.1\r\n\r\n", Fault::HostMissing),
-        ("GET / HTTP/1.1\r\n{h}{h}\r\n", Fault::HostRepeated),
-        ("GET / HTTP/1.1\r\nHost:\r\n\r\n", Fault::Host),
-        ("GET / HTTP/1.0\r\nHost: a b\r\n\r\n", Fault::Host),
-        ("GET / HTTP/1.1\r\nHost: u@h\r\n\r\n", Fault::Host),
+    let cases: &[(&str, RequestFault)] = &[
+        ("GET / HTTP/1.1\nHost: h\r\n\r\n", RequestFault::BareLf),
+        ("GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\n", RequestFault::BareLf),
+        ("GET / HTTP/1.1\r\nHost: h\r\n\n", RequestFault::BareLf),
+        ("\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", RequestFault::BareLf),
+        ("GET / HTTP/1.1\rHost: h\r\n\r\n", RequestFault::Version),
+        ("GET  / HTTP/1.1\r\n{h}\r\n", RequestFault::RequestLine),
+        ("GET HTTP/1.1\r\n{h}\r\n", RequestFault::RequestLine),
+        ("GET /\r\n\r\n", RequestFault::RequestLine),
+        ("GET\t/ HTTP/1.1\r\n{h}\r\n", RequestFault::Method),
+        ("\rGET / HTTP/1.1\r\n{h}\r\n", RequestFault::RequestLine),
+        ("\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n{h}\r\n", RequestFault::RequestLine),
+        ("G@T / HTTP/1.1\r\n{h}\r\n", RequestFault::Method),
+        (" GET / HTTP/1.1\r\n{h}\r\n", RequestFault::Method),
+        ("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA / HTTP/1.1\r\n{h}\r\n", RequestFault::Method),
+        ("GET /a b HTTP/1.1\r\n{h}\r\n", RequestFault::Version),
+        ("GET /a\u{e9} HTTP/1.1\r\n{h}\r\n", RequestFault::Target),
+        ("GET /a#b HTTP/1.1\r\n{h}\r\n", RequestFault::Target),
+        ("GET * HTTP/1.1\r\n{h}\r\n", RequestFault::Target),
+        ("CONNECT / HTTP/1.1\r\n{h}\r\n", RequestFault::Target),
+        ("GET / http/1.1\r\n{h}\r\n", RequestFault::Version),
+        ("GET / HTTP/1\r\n{h}\r\n", RequestFault::Version),
+        ("GET / HTTP/01.01\r\n{h}\r\n", RequestFault::Version),
+        ("GET / HTTP/1.1 \r\n{h}\r\n", RequestFault::Version),
+        ("GET / HTTP/2.0\r\n{h}\r\n", RequestFault::VersionNotSupported),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", RequestFault::VersionNotSupported),
+        ("GET / HTTP/1.1\r\n{h}no colon\r\n\r\n", RequestFault::FieldName),
+        ("GET / HTTP/1.1\r\n{h}: v\r\n\r\n", RequestFault::FieldName),
+        ("GET / HTTP/1.1\r\n{h}a : v\r\n\r\n", RequestFault::FieldName),
+        ("GET / HTTP/1.1\r\n{h}a[: v\r\n\r\n", RequestFault::FieldName),
+        ("GET / HTTP/1.1\r\n{h}\u{e9}: v\r\n\r\n", RequestFault::FieldName),
+        ("GET / HTTP/1.1\r\n{h}a: b\rc\r\n\r\n", RequestFault::FieldValue),
+        ("GET / HTTP/1.1\r\n{h}a: b\0\r\n\r\n", RequestFault::FieldValue),
+        ("GET / HTTP/1.1\r\n{h}a: b\r\n c\r\n\r\n", RequestFault::Folding),
+        ("GET / HTTP/1.1\r\n {h}\r\n", RequestFault::Folding),
+        ("GET / HTTP/1.1\r\n\r\n", RequestFault::HostMissing),
+        ("GET / HTTP/1.1\r\n{h}{h}\r\n", RequestFault::HostRepeated),
+        ("GET / HTTP/1.1\r\nHost:\r\n\r\n", RequestFault::Host),
+        ("GET / HTTP/1.0\r\nHost: a b\r\n\r\n", RequestFault::Host),
+        ("GET / HTTP/1.1\r\nHost: u@h\r\n\r\n", RequestFault::Host),
         (
             "POST / HTTP/1.1\r\n{h}Content-Length: 1\r\nContent-Length: 1\r\n\r\na",
-            Fault::ContentLengthRepeated,
+            RequestFault::ContentLengthRepeated,
         ),
-        ("POST / HTTP/1.1\r\n{h}Content-Length: 1, 1\r\n\r\na", Fault::ContentLength),
-        ("POST / HTTP/1.1\r\n{h}Content-Length: +1\r\n\r\na", Fault::ContentLength),
-        ("POST / HTTP/1.1\r\n{h}Content-Length:\r\n\r\na", Fault::ContentLength),
-        ("POST / HTTP/1.1\r\n{h}Content-Length: 99999999999999999999\r\n\r\n", Fault::ContentLength),
+        ("POST / HTTP/1.1\r\n{h}Content-Length: 1, 1\r\n\r\na", RequestFault::ContentLength),
+        ("POST / HTTP/1.1\r\n{h}Content-Length: +1\r\n\r\na", RequestFault::ContentLength),
+        ("POST / HTTP/1.1\r\n{h}Content-Length:\r\n\r\na", RequestFault::ContentLength),
+        ("POST / HTTP/1.1\r\n{h}Content-Length: 99999999999999999999\r\n\r\n", RequestFault::ContentLength),
         (
             "POST / HTTP/1.1\r\n{h}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            Fault::BothLengths,
+            RequestFault::BothLengths,
         ),
         (
             "POST / HTTP/1.1\r\n{h}TRANSFER-ENCODING: chunked\r\ncontent-length: 1\r\n\r\n0\r\n\r\n",
-            Fault::BothLengths,
+            RequestFault::BothLengths,
         ),
-        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding: chunked, gzip\r\n\r\n", Fault::TransferEncoding),
-        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding: chunked, chunked\r\n\r\n", Fault::TransferEncoding),
+        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding: chunked, gzip\r\n\r\n", RequestFault::TransferEncoding),
+        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding: chunked, chunked\r\n\r\n", RequestFault::TransferEncoding),
         (
             "POST / HTTP/1.1\r\n{h}Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
-            Fault::TransferEncoding,
+            RequestFault::TransferEncoding,
         ),
-        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding: chunked,\r\n\r\n", Fault::TransferEncoding),
-        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding: , chunked\r\n\r\n", Fault::TransferEncoding),
-        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding: chunked;a=b\r\n\r\n", Fault::TransferEncoding),
-        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding:\r\n\r\n", Fault::TransferEncoding),
-        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding: gzip\r\n\r\n", Fault::TransferEncoding),
-        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding: gzip, chunked\r\n\r\n", Fault::TransferCodingUnknown),
-        ("POST / HTTP/1.0\r\n{h}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Fault::TransferEncodingIn10),
-        ("GET / HTTP/1.1\r\n{h}Expect: 200-ok\r\n\r\n", Fault::Expectation),
+        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding: chunked,\r\n\r\n", RequestFault::TransferEncoding),
+        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding: , chunked\r\n\r\n", RequestFault::TransferEncoding),
+        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding: chunked;a=b\r\n\r\n", RequestFault::TransferEncoding),
+        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding:\r\n\r\n", RequestFault::TransferEncoding),
+        ("POST / HTTP/1.1\r\n{h}Transfer-Encoding: gzip\r\n\r\n", RequestFault::TransferEncoding),
+        (
+            "POST / HTTP/1.1\r\n{h}Transfer-Encoding: gzip, chunked\r\n\r\n",
+            RequestFault::TransferCodingUnknown,
+        ),
+        (
+            "POST / HTTP/1.0\r\n{h}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            RequestFault::TransferEncodingIn10,
+        ),
+        ("GET / HTTP/1.1\r\n{h}Expect: 200-ok\r\n\r\n", RequestFault::Expectation),
     ];
     for (stream, expected) in cases {
         let stream = stream.replace("{h}", h);
@@ -218,16 +224,16 @@ fn chunk_refusals() {
         "FFFFFFFFFFFFFFFF0\r\nhello\r\n",
         "0000000000000001\r\nh\r\n",
     ] {
-        assert_eq!(chunked(body).fault, Some(Fault::ChunkSize), "{body:?}");
+        assert_eq!(chunked(body).fault, Some(RequestFault::ChunkSize), "{body:?}");
     }
     for body in ["5\r\nhello!!\r\n", "5\r\nhello\n0\r\n\r\n", "5\r\nhello0\r\n\r\n"] {
-        assert_eq!(chunked(body).fault, Some(Fault::ChunkEnd), "{body:?}");
+        assert_eq!(chunked(body).fault, Some(RequestFault::ChunkEnd), "{body:?}");
     }
-    assert_eq!(chunked("0\r\n\n").fault, Some(Fault::BareLf));
-    assert_eq!(chunked("0\r\na b: c\r\n\r\n").fault, Some(Fault::FieldName));
-    assert_eq!(chunked("0\r\na: b\r\n c\r\n\r\n").fault, Some(Fault::Folding));
+    assert_eq!(chunked("0\r\n\n").fault, Some(RequestFault::BareLf));
+    assert_eq!(chunked("0\r\na b: c\r\n\r\n").fault, Some(RequestFault::FieldName));
+    assert_eq!(chunked("0\r\na: b\r\n c\r\n\r\n").fault, Some(RequestFault::Folding));
     let long = format!("5;a={}\r\n", "x".repeat(1100));
-    assert_eq!(chunked(&long).fault, Some(Fault::ChunkExtensionsTooLong));
+    assert_eq!(chunked(&long).fault, Some(RequestFault::ChunkExtensionsTooLong));
 }
 
 #[test]
@@ -256,22 +262,22 @@ fn limits_from_both_sides() {
     };
     let line = |n: usize| format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(n));
     assert_eq!(at(&line(24)), None);
-    assert_eq!(at(&line(25)), Some(Fault::TargetTooLong));
-    assert_eq!(at(&"A".repeat(40)), Some(Fault::Method));
+    assert_eq!(at(&line(25)), Some(RequestFault::TargetTooLong));
+    assert_eq!(at(&"A".repeat(40)), Some(RequestFault::Method));
     let field = |n: usize| format!("GET / HTTP/1.1\r\nHost: h\r\na: {}\r\n\r\n", "b".repeat(n));
     assert_eq!(at(&field(48)), None);
-    assert_eq!(at(&field(49)), Some(Fault::HeadTooLarge));
+    assert_eq!(at(&field(49)), Some(RequestFault::HeadTooLarge));
     let fields = |n: usize| format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "a:b\r\n".repeat(n));
     assert_eq!(at(&fields(2)), None);
-    assert_eq!(at(&fields(3)), Some(Fault::HeadTooLarge));
+    assert_eq!(at(&fields(3)), Some(RequestFault::HeadTooLarge));
     let body = |n: usize| format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {n}\r\n\r\n");
     assert_eq!(at(&body(10)), None);
-    assert_eq!(at(&body(11)), Some(Fault::BodyTooLarge));
+    assert_eq!(at(&body(11)), Some(RequestFault::BodyTooLarge));
     let chunks = |n: usize| {
         format!("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n{n:x}\r\n")
     };
     assert_eq!(at(&chunks(5)), None);
-    assert_eq!(at(&chunks(6)), Some(Fault::BodyTooLarge));
+    assert_eq!(at(&chunks(6)), Some(RequestFault::BodyTooLarge));
     let trailer = |n: usize| {
         format!(
             "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\na:{}\r\n\r\n",
@@ -279,7 +285,7 @@ fn limits_from_both_sides() {
         )
     };
     assert_eq!(at(&trailer(6)), None);
-    assert_eq!(at(&trailer(7)), Some(Fault::HeadTooLarge));
+    assert_eq!(at(&trailer(7)), Some(RequestFault::HeadTooLarge));
 }
 
 #[test]
@@ -291,7 +297,7 @@ fn heads_are_known_again_and_refused_ones_never() {
     assert!(std::rc::Rc::ptr_eq(&first, &again));
     let bad = b"GET / HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n";
     for _ in 0..10 {
-        assert_eq!(reader.read(bad, 0).map(|_| ()), Err(Fault::ContentLength));
+        assert_eq!(reader.read(bad, 0).map(|_| ()), Err(RequestFault::ContentLength));
         assert_eq!(reader.read(&bad[..30], 0).map(|h| h.is_some()), Ok(false));
     }
     for i in 0..20 {

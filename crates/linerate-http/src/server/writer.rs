@@ -31,7 +31,7 @@ pub enum Persistence {
 
 /// Checked fields of a response: no value that a handler adds can end its line and begin another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields {
+pub struct CheckedFields {
     lines: Vec<u8>,
 }
 
@@ -53,16 +53,16 @@ pub enum BadField {
 /// anyway.
 const LINES_RESERVED: usize = 96;
 
-impl Fields {
+impl CheckedFields {
     /// An empty list.
-    pub const fn new() -> Fields {
-        Fields { lines: Vec::new() }
+    pub const fn new() -> CheckedFields {
+        CheckedFields { lines: Vec::new() }
     }
 
     /// An empty list in a reused buffer.
-    pub fn in_buffer(mut buffer: Vec<u8>) -> Fields {
+    pub fn in_buffer(mut buffer: Vec<u8>) -> CheckedFields {
         buffer.clear();
-        Fields { lines: buffer }
+        CheckedFields { lines: buffer }
     }
 
     /// The buffer, for [`Fields::in_buffer`].
@@ -153,7 +153,7 @@ pub struct AnswerHead<'a> {
     /// `Content-Type`, if it is not among the fields.
     pub content_type: Option<&'a str>,
     /// More fields.
-    pub fields: &'a Fields,
+    pub fields: &'a CheckedFields,
 }
 
 impl AnswerHead<'_> {
@@ -205,7 +205,7 @@ pub fn write_chunk(out: &mut Vec<u8>, data: &[u8]) {
 }
 
 /// Appends the last chunk and the trailers.
-pub fn write_last_chunk(out: &mut Vec<u8>, trailers: &Fields) {
+pub fn write_last_chunk(out: &mut Vec<u8>, trailers: &CheckedFields) {
     out.extend_from_slice(b"0\r\n");
     out.extend_from_slice(&trailers.lines);
     out.extend_from_slice(b"\r\n");
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_head() {
-        let mut fields = Fields::new();
+        let mut fields = CheckedFields::new();
         fields.add("X-A", " b ").unwrap();
         let mut out = Vec::new();
         let head = AnswerHead {
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn no_field_can_split_an_answer() {
-        let mut fields = Fields::new();
+        let mut fields = CheckedFields::new();
         assert_eq!(fields.add("a", "b\r\nc: d"), Err(BadField::Value));
         assert_eq!(fields.add("a", "b\0"), Err(BadField::Value));
         assert_eq!(fields.add("a: b\r\nc", "d"), Err(BadField::Name));
@@ -325,7 +325,7 @@ mod tests {
         let mut out = Vec::new();
         write_chunk(&mut out, b"");
         write_chunk(&mut out, &[b'x'; 17]);
-        let mut trailers = Fields::new();
+        let mut trailers = CheckedFields::new();
         trailers.add("sum", "1").unwrap();
         write_last_chunk(&mut out, &trailers);
         assert_eq!(out, b"11\r\nxxxxxxxxxxxxxxxxx\r\n0\r\nsum: 1\r\n\r\n");

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use linerate_http::client::{Expect, HeadCache, HeadView, Limits, Part, ResponseReader};
+use linerate_http::client::{Expect, HeadCache, HeadView, ResponseLimits, ResponsePart, ResponseReader};
 
 use crate::limits::{CONNECT_HEAD_BYTES, REFUSAL_CHARS};
 use crate::plan::route::{HaproxyVersion, Proxy, Route};
@@ -104,7 +104,7 @@ impl Introduction {
     pub(crate) fn new(preamble: Arc<Preamble>, peer: SocketAddr) -> Introduction {
         let stage = match preamble.connect {
             Some(_) => {
-                let limits = Limits { head_bytes: CONNECT_HEAD_BYTES, ..Limits::default() };
+                let limits = ResponseLimits { head_bytes: CONNECT_HEAD_BYTES, ..ResponseLimits::default() };
                 PreambleStage::Asked(Box::new((ResponseReader::new(limits), HeadCache::new())))
             }
             None => PreambleStage::Done,
@@ -144,10 +144,10 @@ impl Introduction {
         let why = loop {
             match reader.next(cache, &mut input, Expect::Connect) {
                 Ok(None) => return Ok(bytes.len()),
-                Ok(Some(Part::Head(head))) if !(200..300).contains(&head.status()) => {
+                Ok(Some(ResponsePart::Head(head))) if !(200..300).contains(&head.status()) => {
                     break connect.refused(head);
                 }
-                Ok(Some(Part::End(_))) => {
+                Ok(Some(ResponsePart::End(_))) => {
                     self.stage = PreambleStage::Done;
                     self.introduce(wire);
                     return Ok(bytes.len() - input.len());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use linerate_http::server::{BadField, Fields};
+use linerate_http::server::{BadField, CheckedFields};
 
 use crate::Response;
 
@@ -27,7 +27,7 @@ impl ExtraFields {
     /// The index of the first invalid field, and why.
     pub fn new(fields: Vec<(String, String)>) -> Result<ExtraFields, (usize, BadField)> {
         for (i, (name, value)) in fields.iter().enumerate() {
-            Fields::new().add(name, value).map_err(|e| (i, e))?;
+            CheckedFields::new().add(name, value).map_err(|e| (i, e))?;
         }
         Ok(ExtraFields(fields.into()))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use linerate_http::server::{BodyReader, Fault, Framing, RequestHead, RequestLimits};
+use linerate_http::server::{BodyReader, Framing, RequestFault, RequestHead, RequestLimits};
 use linerate_net::Close;
 
 use super::Engine;
@@ -117,7 +117,7 @@ impl<H: Handler> Engine<H> {
                     self.receive_frames(c, &bytes[at..]);
                     return (bytes.len(), 0);
                 }
-                Err(Fault::Version) if self.is_no_http(c, &bytes[at..]) => {
+                Err(RequestFault::Version) if self.is_no_http(c, &bytes[at..]) => {
                     self.log_line(&Asked::by_none(c.peer, &bytes[at..], self.now), 400, 0);
                     c.closing = Some(Close::Lingering);
                 }
@@ -168,7 +168,7 @@ impl<H: Handler> Engine<H> {
         (framing, head): (Framing, &RequestHead),
         rest: &[u8],
         limits: RouteLimits,
-    ) -> Result<(RequestBody, usize), Fault> {
+    ) -> Result<(RequestBody, usize), RequestFault> {
         let most = limits.body.unwrap_or(self.limits.request.body);
         let reader = BodyReader::new(framing, &RequestLimits { body: most, ..self.limits.request })?;
         let shared = Arc::new(Shared::default());
@@ -203,7 +203,7 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    fn feed(&mut self, c: &mut Connection, bytes: &[u8]) -> Result<usize, Fault> {
+    fn feed(&mut self, c: &mut Connection, bytes: &[u8]) -> Result<usize, RequestFault> {
         let Some(work) = &mut c.work else { return Ok(0) };
         let Some(body) = &mut work.body else { return Ok(0) };
         let Some(reader) = &mut body.reader else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use linerate_http::server::{AnswerFraming, Fault, Persistence};
+use linerate_http::server::{AnswerFraming, Persistence, RequestFault};
 use linerate_net::Close;
 
 use super::Engine;
@@ -165,7 +165,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Responds to a malformed request, and closes.
-    pub(crate) fn refuse(&mut self, c: &mut Connection, asked: Asked, fault: Fault) {
+    pub(crate) fn refuse(&mut self, c: &mut Connection, asked: Asked, fault: RequestFault) {
         self.refuse_with(c, asked, fault.status(), &said(fault));
     }
 
@@ -214,6 +214,6 @@ enum Later {
 }
 
 /// The fault, with the section that forbids it.
-pub(super) fn said(fault: Fault) -> String {
+pub(super) fn said(fault: RequestFault) -> String {
     format!("{fault} ({})", fault.section())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use linerate_http::h2::Code;
 use linerate_http::h2::server::Server;
-use linerate_http::server::{Fault, Fields};
+use linerate_http::server::{CheckedFields, RequestFault};
 use linerate_net::Time;
 
 use super::Early;
@@ -120,7 +120,7 @@ impl Upload {
         self.received += len as u64;
         let unwanted = self.unwanted || self.shared.is_abandoned();
         if !unwanted && self.received > self.most {
-            self.shared.end(Err(BodyError::Fault(Fault::BodyTooLarge)), Vec::new());
+            self.shared.end(Err(BodyError::Fault(RequestFault::BodyTooLarge)), Vec::new());
             return Fed::TooLarge;
         }
         if unwanted {
@@ -199,7 +199,7 @@ pub(crate) enum Pumped {
 /// The result of polling a source.
 enum Piece {
     Bytes(Bytes),
-    End(Option<Fields>),
+    End(Option<CheckedFields>),
     Waits,
     Failed,
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use linerate_http::server::Fault;
+use linerate_http::server::RequestFault;
 
 use crate::limits::{BODY_BUFFERED, BODY_JOINED};
 
@@ -28,7 +28,7 @@ enum Inner {
 pub enum BodyError {
     /// Its framing is malformed, or it exceeds the limit. The client has its response already.
     #[error("the body is not well-formed: {0}")]
-    Fault(Fault),
+    Fault(RequestFault),
     /// The client disconnected, or was too slow.
     #[error("the connection ended before the body")]
     Ended,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame};
-use linerate_http::server::Fields;
+use linerate_http::server::CheckedFields;
 
 use crate::limits::TOWER_PLACES_KEPT;
 use crate::message::stream::{BodyStream, Failure};
@@ -110,8 +110,8 @@ where
         self.length
     }
 
-    fn trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
-        let mut fields = Fields::new();
+    fn trailers(mut self: Pin<&mut Self>) -> Option<CheckedFields> {
+        let mut fields = CheckedFields::new();
         for (name, value) in &self.trailers.take()? {
             // Fields that are forbidden here are left out.
             let _ = fields.add(name.as_str(), value.as_bytes());

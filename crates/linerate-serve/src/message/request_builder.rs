@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use linerate_http::server::{Fault, HeadReader, RequestLimits};
+use linerate_http::server::{HeadReader, RequestFault, RequestLimits};
 use linerate_tls::TlsInfo;
 
 use crate::message::body::{RequestBody, Shared};
@@ -17,7 +17,7 @@ use crate::{Address, Draining, Request};
 pub enum BadRequest {
     /// A server would refuse it from a client.
     #[error("a server refuses this request with {}: {}", .0.status(), .0)]
-    Refused(Fault),
+    Refused(RequestFault),
     /// A part of the head contains a line end or another control character.
     #[error("there is a control character in {0:?}")]
     Control(String),

@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::ops::Range;
 
 use bytes::Bytes;
-use linerate_http::server::{AnswerFraming, AnswerHead, BadField, Fields, Persistence, reason};
+use linerate_http::server::{AnswerFraming, AnswerHead, BadField, CheckedFields, Persistence, reason};
 
 use crate::Route;
 use crate::blocking::BlockingError;
@@ -32,7 +32,7 @@ use crate::message::stream::{BodyStream, Failure, Streamed};
 pub struct Response {
     pub(crate) status: u16,
     pub(crate) content_type: Option<&'static str>,
-    pub(crate) fields: Fields,
+    pub(crate) fields: CheckedFields,
     pub(crate) body: ResponseBody,
     pub(crate) close: bool,
     /// The Content-Length of a response to HEAD that has no body to measure.
@@ -65,12 +65,12 @@ thread_local! {
 }
 
 /// Empty fields, in the last buffer if there is one.
-pub(crate) fn fields() -> Fields {
-    Fields::in_buffer(BUFFER.take())
+pub(crate) fn fields() -> CheckedFields {
+    CheckedFields::in_buffer(BUFFER.take())
 }
 
 /// Keeps the buffer of written fields.
-pub(crate) fn keep_buffer(fields: Fields) {
+pub(crate) fn keep_buffer(fields: CheckedFields) {
     let buffer = fields.into_buffer();
     if (1..=FIELDS_KEPT).contains(&buffer.capacity()) {
         BUFFER.set(buffer);
@@ -83,7 +83,7 @@ impl Response {
         Response {
             status: final_status(status),
             content_type: None,
-            fields: Fields::new(),
+            fields: CheckedFields::new(),
             body: ResponseBody::Whole(Bytes::new()),
             close: false,
             announced: Announced::NOTHING,
@@ -110,7 +110,7 @@ impl Response {
     pub(crate) fn explained(status: u16, text: &str) -> Response {
         let mut response = Response::text(format!("{status} {}: {text}\n", reason(status)));
         response.status = status;
-        response.fields = Fields::new();
+        response.fields = CheckedFields::new();
         response
     }
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use linerate_http::server::Fields;
+use linerate_http::server::CheckedFields;
 use tokio::sync::mpsc::Receiver;
 
 /// Everything sent into a channel, until its sender is dropped. A panic in the sending task is
@@ -53,7 +53,7 @@ impl Streamed {
     }
 
     /// As [`BodyStream::trailers`].
-    pub(crate) fn trailers(&mut self) -> Result<Option<Fields>, Failure> {
+    pub(crate) fn trailers(&mut self) -> Result<Option<CheckedFields>, Failure> {
         let Some(stream) = &mut self.0 else { return Ok(None) };
         caught(|| stream.as_mut().trailers())
     }
@@ -105,7 +105,7 @@ pub trait BodyStream {
     }
 
     /// Trailer fields, requested at the end (chunked bodies only).
-    fn trailers(self: Pin<&mut Self>) -> Option<Fields> {
+    fn trailers(self: Pin<&mut Self>) -> Option<CheckedFields> {
         None
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use linerate_http::server::{Fields, Framing, Method, RequestHead};
+use linerate_http::server::{CheckedFields, Framing, Method, RequestHead};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::message::body::Shared;
@@ -105,7 +105,7 @@ impl Upgrade {
         let Upgrade { protocols, chosen, offer: Offer { draining, incoming } } = self;
         let (draining, watched) = draining.of_connection();
         let mut body = TunnelBody::new(Bytes::new(), &incoming, |io| drive(Tunnel { io, draining }));
-        let (mut status, mut fields) = (200, Fields::new());
+        let (mut status, mut fields) = (200, CheckedFields::new());
         if let Some(protocol) = protocols.get(chosen) {
             status = 101;
             // Part of a valid value is a valid value.

@@ -120,7 +120,7 @@ impl MisbehavingConnection<'_> {
     fn head(
         &mut self,
         reader: &mut HeadReader,
-    ) -> io::Result<Option<Result<Rc<RequestHead>, linerate_http::server::Fault>>> {
+    ) -> io::Result<Option<Result<Rc<RequestHead>, linerate_http::server::RequestFault>>> {
         let mut seen = 0;
         loop {
             match reader.read(&self.input, seen) {
@@ -138,7 +138,7 @@ impl MisbehavingConnection<'_> {
     }
 
     /// Reads the whole body, slowly if that is configured.
-    fn body(&mut self, head: &RequestHead) -> io::Result<Result<Bytes, linerate_http::server::Fault>> {
+    fn body(&mut self, head: &RequestHead) -> io::Result<Result<Bytes, linerate_http::server::RequestFault>> {
         if head.framing() == Framing::None {
             return Ok(Ok(Bytes::new()));
         }
@@ -219,7 +219,7 @@ impl MisbehavingConnection<'_> {
                     self.write(&out)?;
                 }
                 out.clear();
-                write_last_chunk(&mut out, &linerate_http::server::Fields::new());
+                write_last_chunk(&mut out, &linerate_http::server::CheckedFields::new());
                 self.write(&out)
             }
             None if self.shared.how.nagle_split || self.shared.how.late_body.is_some() => {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use linerate_base::Random;
 use linerate_http::h2::{Code, FRAME_HEAD, FrameHead, PREFACE, field, flag, kind};
-use linerate_http::server::Fields;
+use linerate_http::server::CheckedFields;
 use linerate_net::mem::{Cut, Mem, MemOptions, Peer, PeerActions, PeerConn};
 use linerate_net::{ListenOptions, Time, Transport};
 use proptest::prelude::*;
@@ -188,8 +188,8 @@ impl BodyStream for Pieces {
         self.announced.then_some((self.left * self.size) as u64)
     }
 
-    fn trailers(self: Pin<&mut Self>) -> Option<Fields> {
-        let mut fields = Fields::new();
+    fn trailers(self: Pin<&mut Self>) -> Option<CheckedFields> {
+        let mut fields = CheckedFields::new();
         fields.add("grpc-status", "0").unwrap();
         Some(fields)
     }

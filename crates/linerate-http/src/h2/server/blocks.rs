@@ -1,7 +1,7 @@
 //! The heads of responses, as field blocks.
 
 use super::super::hpack::{field, integer, length};
-use crate::server::{Fields, HttpDate, push_decimal};
+use crate::server::{CheckedFields, HttpDate, push_decimal};
 
 /// Longest fields, in bytes, of a block that is remembered. Reason: comparing and storing more costs
 /// more than it saves.
@@ -29,7 +29,7 @@ pub struct ResponseHead<'a> {
     /// `content-length`.
     pub length: Option<u64>,
     /// More fields. Those of a connection are left out.
-    pub fields: &'a Fields,
+    pub fields: &'a CheckedFields,
 }
 
 /// Writes the heads of responses. One per thread serves any number of connections: no block uses the
@@ -113,7 +113,7 @@ pub(super) fn status(status: u16, out: &mut Vec<u8>) {
 }
 
 /// Appends fields, those of a connection left out.
-pub(super) fn fields(fields: &Fields, out: &mut Vec<u8>) {
+pub(super) fn fields(fields: &CheckedFields, out: &mut Vec<u8>) {
     for (name, value) in fields.iter() {
         let lower = name.to_ascii_lowercase();
         if !OF_A_CONNECTION.iter().any(|of_it| *of_it == lower) {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::super::H2Error;
 use super::super::hpack::Decoder;
 use super::blocks::OF_A_CONNECTION;
-use crate::server::{Fault, HeadReader, RequestHead, RequestLimits, is_token};
+use crate::server::{HeadReader, RequestFault, RequestHead, RequestLimits, is_token};
 
 /// Fields that a WebSocket's client sends in HTTP/1.1 and not in HTTP/2 (RFC 8441 section 5). The key is
 /// constant: it protects against confused caches, which HTTP/2 has not.
@@ -31,7 +31,7 @@ pub(super) enum Head {
 /// A head that keeps the rules of HTTP/2.
 #[derive(Clone, Debug)]
 pub(super) struct Read {
-    pub(super) head: Result<Rc<RequestHead>, Fault>,
+    pub(super) head: Result<Rc<RequestHead>, RequestFault>,
     pub(super) websocket: bool,
     /// The value of Content-Length.
     pub(super) length: Option<u64>,
@@ -83,7 +83,7 @@ impl Heads {
         let head = match self.reader.read(text, 0) {
             Ok(Some((head, _))) if head.bytes().len() == text.len() => Ok(head),
             // A head that ends is either complete or refused.
-            Ok(_) => Err(Fault::FieldValue),
+            Ok(_) => Err(RequestFault::FieldValue),
             Err(fault) => Err(fault),
         };
         Ok(Head::Read(Read { head, websocket: reading.is_websocket, length: reading.length }))

@@ -1,6 +1,6 @@
 //! The server's end of a connection.
 //!
-//! [`Server::next`] reads what a client sends, frame by frame, and reports requests as [`Event`]s.
+//! [`Server::next`] reads what a client sends, frame by frame, and reports requests as [`ClientEvent`]s.
 //! Their owner responds by [`Server::respond`] and [`Server::write_data`]. Everything to be sent
 //! collects in [`Server::out`].
 
@@ -23,7 +23,7 @@ use super::hpack::Decoder;
 use super::limits::{FIRST_WINDOW, LARGEST_WINDOW, LAST_STREAM};
 use super::settings::{self, Settings, id};
 use super::{Code, H2Error};
-use crate::server::{Fault, RequestHead};
+use crate::server::{RequestFault, RequestHead};
 
 /// What a server announces, and how much it puts up with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Incoming {
     /// Its stream.
     pub stream: u32,
     /// Its head as HTTP/1.1 would have it, or why it is refused.
-    pub head: Result<Rc<RequestHead>, Fault>,
+    pub head: Result<Rc<RequestHead>, RequestFault>,
     /// It has no body, and no trailers.
     pub ends: bool,
     /// It is an extended CONNECT (RFC 8441), and its head a request for an upgrade.
@@ -60,7 +60,7 @@ pub struct Incoming {
 
 /// What a client has sent.
 #[derive(Clone, Debug)]
-pub enum Event<'i> {
+pub enum ClientEvent<'i> {
     /// The head of a request.
     Request(Incoming),
     /// Content of a request's body, which counts against the windows until it is

@@ -5,13 +5,13 @@ use super::super::limits::{BLOCK_FRAMES, FRAME_BYTES, LARGEST_WINDOW};
 use super::super::{Code, H2Error};
 use super::flows::{Closed, Flow};
 use super::heads::{Head, Heads, Read, trailers};
-use super::{Assembly, Begun, Event, GOODBYE, Goodbye, Incoming, Server};
+use super::{Assembly, Begun, ClientEvent, GOODBYE, Goodbye, Incoming, Server};
 
 impl Server {
     /// Reads frames, as far as they have come whole, until one is an event; `None`: more bytes are
     /// needed, or the connection [is over](Server::is_over). What was read is taken off the input.
     #[inline]
-    pub fn next<'i>(&mut self, input: &mut &'i [u8], heads: &mut Heads) -> Option<Event<'i>> {
+    pub fn next<'i>(&mut self, input: &mut &'i [u8], heads: &mut Heads) -> Option<ClientEvent<'i>> {
         if self.is_over() {
             return None;
         }
@@ -25,7 +25,11 @@ impl Server {
         }
     }
 
-    fn read<'i>(&mut self, input: &mut &'i [u8], heads: &mut Heads) -> Result<Option<Event<'i>>, H2Error> {
+    fn read<'i>(
+        &mut self,
+        input: &mut &'i [u8],
+        heads: &mut Heads,
+    ) -> Result<Option<ClientEvent<'i>>, H2Error> {
         if self.begun == Begun::Nothing && !self.preface(input)? {
             return Ok(None);
         }
@@ -64,7 +68,7 @@ impl Server {
         head: FrameHead,
         payload: &'i [u8],
         heads: &mut Heads,
-    ) -> Result<Option<Event<'i>>, H2Error> {
+    ) -> Result<Option<ClientEvent<'i>>, H2Error> {
         if self.begun == Begun::Preface {
             if head.kind != kind::SETTINGS || head.has(flag::ACK) {
                 return Err(H2Error::protocol("the client does not begin with its settings"));
@@ -91,7 +95,7 @@ impl Server {
         head: FrameHead,
         payload: &[u8],
         heads: &mut Heads,
-    ) -> Result<Option<Event<'static>>, H2Error> {
+    ) -> Result<Option<ClientEvent<'static>>, H2Error> {
         let broken = || H2Error::protocol("a HEADERS frame is shorter than its padding and priority");
         let mut payload = frame::unpadded(head, payload).ok_or_else(broken)?;
         let mut is_circular = false;
@@ -115,7 +119,7 @@ impl Server {
         head: FrameHead,
         payload: &[u8],
         heads: &mut Heads,
-    ) -> Result<Option<Event<'static>>, H2Error> {
+    ) -> Result<Option<ClientEvent<'static>>, H2Error> {
         let Some(mut assembly) = self.assembly.take() else { return Ok(None) };
         if head.kind != kind::CONTINUATION || head.stream != assembly.head.stream {
             return Err(H2Error::protocol("a field block is interrupted by another frame"));
@@ -142,7 +146,7 @@ impl Server {
         block: &[u8],
         is_circular: bool,
         heads: &mut Heads,
-    ) -> Result<Option<Event<'static>>, H2Error> {
+    ) -> Result<Option<ClientEvent<'static>>, H2Error> {
         let (stream, ends) = (frame.stream, frame.has(flag::END_STREAM));
         if stream <= self.flows.last() {
             return self.later_block(stream, ends, block);
@@ -175,7 +179,7 @@ impl Server {
             sent: false,
             received: ends,
         });
-        Ok(Some(Event::Request(Incoming { stream, head, ends, websocket })))
+        Ok(Some(ClientEvent::Request(Incoming { stream, head, ends, websocket })))
     }
 
     /// A request that is malformed, or whose head is too large.
@@ -185,16 +189,16 @@ impl Server {
         stream: u32,
         ends: bool,
         too_large: bool,
-    ) -> Result<Option<Event<'static>>, H2Error> {
+    ) -> Result<Option<ClientEvent<'static>>, H2Error> {
         if !too_large {
             self.broken(stream, Code::PROTOCOL_ERROR)?;
-            return Ok(Some(Event::Refused { stream, status: 400 }));
+            return Ok(Some(ClientEvent::Refused { stream, status: 400 }));
         }
         self.put_status(stream, 431, true);
         if !ends {
             self.put_reset(stream, Code::NO_ERROR);
         }
-        Ok(Some(Event::Refused { stream, status: 431 }))
+        Ok(Some(ClientEvent::Refused { stream, status: 431 }))
     }
 
     /// A field block on a stream that is not new: trailers.
@@ -204,7 +208,7 @@ impl Server {
         stream: u32,
         ends: bool,
         block: &[u8],
-    ) -> Result<Option<Event<'static>>, H2Error> {
+    ) -> Result<Option<ClientEvent<'static>>, H2Error> {
         if stream == 0 {
             return Err(H2Error::protocol("a HEADERS frame on stream 0"));
         }
@@ -223,14 +227,14 @@ impl Server {
         match read(self)? {
             Some(fields) if ends && whole => {
                 self.end_if_both(stream);
-                Ok(Some(Event::Trailers { stream, fields }))
+                Ok(Some(ClientEvent::Trailers { stream, fields }))
             }
             _ => self.broken(stream, Code::PROTOCOL_ERROR),
         }
     }
 
     #[inline]
-    fn data<'i>(&mut self, head: FrameHead, payload: &'i [u8]) -> Result<Option<Event<'i>>, H2Error> {
+    fn data<'i>(&mut self, head: FrameHead, payload: &'i [u8]) -> Result<Option<ClientEvent<'i>>, H2Error> {
         let stream = head.stream;
         if stream == 0 {
             return Err(H2Error::protocol("a DATA frame on stream 0"));
@@ -257,7 +261,7 @@ impl Server {
         if ends {
             self.end_if_both(stream);
         }
-        Ok((ends || !content.is_empty()).then_some(Event::Data { stream, content, ends }))
+        Ok((ends || !content.is_empty()).then_some(ClientEvent::Data { stream, content, ends }))
     }
 
     /// The whole body of the request that came last, if it is the next frame and nothing of it has
@@ -281,7 +285,7 @@ impl Server {
     }
 
     /// Every other frame.
-    fn control(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Event<'static>>, H2Error> {
+    fn control(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<ClientEvent<'static>>, H2Error> {
         let stream = head.stream;
         // An idle stream cannot be reset.
         if head.kind == kind::PRIORITY && head.len != 5 && self.flows.closed(stream) != Closed::Idle {
@@ -310,7 +314,7 @@ impl Server {
         Ok(None)
     }
 
-    fn reset_by_client(&mut self, stream: u32) -> Result<Option<Event<'static>>, H2Error> {
+    fn reset_by_client(&mut self, stream: u32) -> Result<Option<ClientEvent<'static>>, H2Error> {
         if self.flows.remove(stream).is_none() {
             return match self.flows.closed(stream) {
                 Closed::Idle => Err(H2Error::protocol("a RST_STREAM frame on an idle stream")),
@@ -322,7 +326,7 @@ impl Server {
         if self.cancelled > self.options.resets_at_once {
             return Err(H2Error::new(Code::ENHANCE_YOUR_CALM, "too many requests are cancelled at once"));
         }
-        Ok(Some(Event::Reset { stream }))
+        Ok(Some(ClientEvent::Reset { stream }))
     }
 
     fn settings(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), H2Error> {
@@ -345,7 +349,7 @@ impl Server {
         Ok(())
     }
 
-    fn window(&mut self, stream: u32, more: u32) -> Result<Option<Event<'static>>, H2Error> {
+    fn window(&mut self, stream: u32, more: u32) -> Result<Option<ClientEvent<'static>>, H2Error> {
         let largest = i64::from(LARGEST_WINDOW);
         if stream == 0 {
             self.send_left += i64::from(more);
@@ -392,13 +396,13 @@ impl Server {
     /// Resets a stream on which the client broke a rule. A client that does it too often causes too
     /// much work.
     #[cold]
-    fn broken(&mut self, stream: u32, code: Code) -> Result<Option<Event<'static>>, H2Error> {
+    fn broken(&mut self, stream: u32, code: Code) -> Result<Option<ClientEvent<'static>>, H2Error> {
         self.resets_caused += 1;
         if self.resets_caused > self.options.resets_caused {
             return Err(H2Error::new(Code::ENHANCE_YOUR_CALM, "too many streams break rules"));
         }
         self.put_reset(stream, code);
-        Ok(Some(Event::Reset { stream }))
+        Ok(Some(ClientEvent::Reset { stream }))
     }
 }
 

@@ -1,6 +1,6 @@
 use super::super::frame::{FRAME_HEAD, PREFACE, flag, number, put};
 use super::*;
-use crate::server::{Fields, HttpDate, Method, RequestLimits, Version};
+use crate::server::{CheckedFields, HttpDate, Method, RequestLimits, Version};
 
 const END: u8 = flag::END_HEADERS | flag::END_STREAM;
 const GET: &[u8] = b"\x82\x86\x84\x01\x01h";
@@ -57,14 +57,14 @@ impl End {
         let (mut rest, mut events) = (bytes, Vec::new());
         while let Some(event) = self.server.next(&mut rest, &mut self.heads) {
             events.push(match event {
-                Event::Request(request) => match request.head {
+                ClientEvent::Request(request) => match request.head {
                     Ok(head) => format!("{} {} {}", request.stream, head.method_name(), head.target()),
                     Err(fault) => format!("{} {}", request.stream, fault.status()),
                 },
-                Event::Data { stream, content, ends } => format!("{stream} {} {ends}", content.len()),
-                Event::Trailers { stream, fields } => format!("{stream} trailers {}", fields.len()),
-                Event::Refused { stream, status } => format!("{stream} refused {status}"),
-                Event::Reset { stream } => format!("{stream} reset"),
+                ClientEvent::Data { stream, content, ends } => format!("{stream} {} {ends}", content.len()),
+                ClientEvent::Trailers { stream, fields } => format!("{stream} trailers {}", fields.len()),
+                ClientEvent::Refused { stream, status } => format!("{stream} refused {status}"),
+                ClientEvent::Reset { stream } => format!("{stream} reset"),
             });
         }
         events
@@ -432,7 +432,7 @@ fn head_of(fields: &[(&str, &str)]) -> Result<Rc<RequestHead>, u16> {
         kind = kind::CONTINUATION;
     }
     match end.server.next(&mut &bytes[..], &mut end.heads) {
-        Some(Event::Request(request)) => request.head.map_err(|fault| fault.status()),
+        Some(ClientEvent::Request(request)) => request.head.map_err(|fault| fault.status()),
         _ => Err(0),
     }
 }
@@ -548,7 +548,7 @@ fn fields_of(block: &[u8]) -> Vec<(String, String)> {
 
 #[test]
 fn fields_of_a_connection_are_left_out() {
-    let mut fields = Fields::new();
+    let mut fields = CheckedFields::new();
     for (name, value) in [("upgrade", "h2c"), ("X-Own", "1"), ("proxy-connection", "x")] {
         fields.add(name, value).expect("a field");
     }
@@ -563,7 +563,7 @@ fn fields_of_a_connection_are_left_out() {
 /// Whatever was written before, each head is written as if it were the first.
 #[test]
 fn every_head_is_as_if_it_were_the_first() {
-    let (none, mut some, mut long) = (Fields::new(), Fields::new(), Fields::new());
+    let (none, mut some, mut long) = (CheckedFields::new(), CheckedFields::new(), CheckedFields::new());
     some.add("a", "b").expect("a field");
     long.add("long", "x".repeat(600)).expect("a field");
     let mut heads = Vec::new();

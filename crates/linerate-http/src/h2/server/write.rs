@@ -5,7 +5,7 @@ use super::super::frame::{self, FRAME_HEAD, FrameHead, flag, kind};
 use super::super::hpack;
 use super::super::limits::{LARGEST_WINDOW, OWN_FRAME_BYTES};
 use super::{Server, blocks};
-use crate::server::Fields;
+use crate::server::CheckedFields;
 
 impl Server {
     /// Writes the head of a response. `ends`: it has no body, and no trailers.
@@ -68,7 +68,7 @@ impl Server {
     }
 
     /// Writes the trailer section, with which the response ends.
-    pub fn write_trailers(&mut self, stream: u32, fields: &Fields) {
+    pub fn write_trailers(&mut self, stream: u32, fields: &CheckedFields) {
         let mut block = Vec::new();
         blocks::fields(fields, &mut block);
         match block.is_empty() {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use linerate_client::{Conversation, Fate, Loss, Out, Requests, Responses, Run, Turn, Whole, Whose};
-use linerate_http::client::{Expect, HeadCache, Limits, Part, ResponseReader};
+use linerate_http::client::{Expect, HeadCache, ResponseLimits, ResponsePart, ResponseReader};
 use linerate_net::mem::{Peer, PeerActions, PeerConn};
 use linerate_net::{Lent, NetError};
 use linerate_tls::PLAIN;
@@ -105,11 +105,11 @@ impl Streams {
         loop {
             let kind = open.run.kind;
             match open.reader.next(cache, &mut bytes, Expect::Usual) {
-                Ok(Some(Part::Head(head))) => {
+                Ok(Some(ResponsePart::Head(head))) => {
                     assert_eq!(events.head(&mut open.reading, kind, &head), Whose::Matched);
                 }
-                Ok(Some(Part::Body(piece))) => events.body(&mut open.reading, kind, piece),
-                Ok(Some(Part::End(end))) => {
+                Ok(Some(ResponsePart::Body(piece))) => events.body(&mut open.reading, kind, piece),
+                Ok(Some(ResponsePart::End(end))) => {
                     let whole =
                         Whole { now, first_byte: open.first_byte, status: end.status, turn: Turn::Right };
                     events.answered(&open.run, kind, &mut open.reading, &whole);
@@ -117,7 +117,7 @@ impl Streams {
                     self.answers += 1;
                     return Ok(());
                 }
-                Ok(Some(Part::Interim(_) | Part::Trailers(_))) => {}
+                Ok(Some(ResponsePart::Interim(_) | ResponsePart::Trailers(_))) => {}
                 Ok(None) => {
                     open.first_byte.get_or_insert(now);
                     return Ok(());
@@ -168,7 +168,7 @@ impl Conversation for Streams {
             let mut bytes = Bytes::default();
             requests.write_h1(&run, last, &mut bytes)?;
             self.waiting.push_back(frame(MESSAGE, self.next, &bytes.0));
-            let reader = ResponseReader::new(Limits::default());
+            let reader = ResponseReader::new(ResponseLimits::default());
             let stream = Stream { run, reader, reading: ResponseReading::default(), first_byte: None };
             self.open.insert(self.next, stream);
             self.next += 1;

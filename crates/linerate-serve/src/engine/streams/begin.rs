@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use linerate_http::h2::server::Incoming;
-use linerate_http::server::{Fault, Method, RequestHead};
+use linerate_http::server::{Method, RequestFault, RequestHead};
 
 use crate::answer::Asked;
 use crate::connection::Connection;
@@ -97,7 +97,7 @@ impl<H: Handler> Engine<H> {
         session: &mut Session,
         early: Early,
         rest: &mut &[u8],
-    ) -> Result<RequestBody, Fault> {
+    ) -> Result<RequestBody, RequestFault> {
         let announced = head.field_text("content-length").and_then(|n| n.parse().ok());
         let most = limits.body.unwrap_or(self.limits.request.body);
         let too_large = announced.is_some_and(|n: u64| n > most);
@@ -115,7 +115,7 @@ impl<H: Handler> Engine<H> {
         upload.expects_continue = expects.is_some_and(|e| e.eq_ignore_ascii_case(b"100-continue"));
         if too_large {
             stream.upload = upload.refused(&mut session.server);
-            return Err(Fault::BodyTooLarge);
+            return Err(RequestFault::BodyTooLarge);
         }
         stream.upload = Some(upload);
         Ok(RequestBody::stream(&shared, announced))

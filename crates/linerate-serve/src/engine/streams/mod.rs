@@ -9,7 +9,7 @@ mod respond;
 use std::task::Waker;
 
 use linerate_http::h2::Code;
-use linerate_http::h2::server::Event;
+use linerate_http::h2::server::ClientEvent;
 use linerate_net::Close;
 
 use super::Engine;
@@ -135,14 +135,14 @@ impl<H: Handler> Engine<H> {
                 break;
             }
             match session.server.next(&mut rest, &mut self.http2.heads) {
-                Some(Event::Request(request)) if self.has_too_many_heads(session) => {
+                Some(ClientEvent::Request(request)) if self.has_too_many_heads(session) => {
                     session.server.reset(request.stream, Code::REFUSED_STREAM);
                 }
                 // Other frames are read on: they may open the windows that are waited for.
-                Some(Event::Request(request)) if session.held >= most && request.head.is_ok() => {
+                Some(ClientEvent::Request(request)) if session.held >= most && request.head.is_ok() => {
                     session.deferred.push_back(Deferred { request, early: Early::default() });
                 }
-                Some(Event::Request(request)) => {
+                Some(ClientEvent::Request(request)) => {
                     begun += 1;
                     let before = session.streams.len();
                     self.stream(c, session, request, Early::default(), &mut rest);
@@ -153,10 +153,10 @@ impl<H: Handler> Engine<H> {
                         }
                     }
                 }
-                Some(Event::Data { stream, content, ends }) => session.content(stream, content, ends),
-                Some(Event::Trailers { stream, fields }) => session.trailers(stream, fields),
-                Some(Event::Refused { status, .. }) => self.refused_head(c, status),
-                Some(Event::Reset { stream }) => {
+                Some(ClientEvent::Data { stream, content, ends }) => session.content(stream, content, ends),
+                Some(ClientEvent::Trailers { stream, fields }) => session.trailers(stream, fields),
+                Some(ClientEvent::Refused { status, .. }) => self.refused_head(c, status),
+                Some(ClientEvent::Reset { stream }) => {
                     if let Some(stream) = session.take(stream) {
                         self.end_stream(session, stream, access_log::LEFT);
                     }

@@ -192,7 +192,7 @@ fn tunnelled(mut response: Response, needs_head: bool) -> Response {
 }
 
 /// The head that a service has written into its tunnel, and the bytes behind it.
-fn inner_head(stream: &mut Streamed) -> Option<(u16, linerate_http::server::Fields, Bytes)> {
+fn inner_head(stream: &mut Streamed) -> Option<(u16, linerate_http::server::CheckedFields, Bytes)> {
     let mut context = Context::from_waker(Waker::noop());
     let mut bytes = BytesMut::new();
     let end = loop {
@@ -207,7 +207,7 @@ fn inner_head(stream: &mut Streamed) -> Option<(u16, linerate_http::server::Fiel
     };
     let head = bytes.split_to(end).freeze();
     let status = std::str::from_utf8(head.get(9..12)?).ok()?.parse().ok()?;
-    let mut fields = linerate_http::server::Fields::new();
+    let mut fields = linerate_http::server::CheckedFields::new();
     for line in head.split(|b| *b == b'\n').skip(1) {
         let Ok(line) = std::str::from_utf8(line) else { continue };
         if let Some((name, value)) = line.trim_end().split_once(':') {
