@@ -4,7 +4,7 @@ use std::path::Path;
 
 use linerate_explain::driver::{Explained, Http, Origin, Request};
 use linerate_explain::probe::{Experiment, Probe, Writes};
-use linerate_explain::{Settings, Tls, Whole};
+use linerate_explain::{ProbeTls, Settings, Whole};
 use linerate_http::client::RequestSpec;
 use linerate_load::plan::parts;
 use linerate_report::explain as report;
@@ -132,12 +132,12 @@ pub(crate) fn driver_http(http: args::Http) -> Http {
 }
 
 /// How TLS is spoken with that URL's server; `None`: it is plain HTTP.
-fn tls(args: &ExplainArgs, url: &Url, http: Http) -> Result<Option<Tls>, Fault> {
+fn tls(args: &ExplainArgs, url: &Url, http: Http) -> Result<Option<ProbeTls>, Fault> {
     let Some(plan) = args.tls.towards(url)? else { return Ok(None) };
     let bad = |error: &dyn std::fmt::Display| Fault::input(error.to_string());
     let mut options = plan.options().map_err(|e| bad(&e))?;
     options.alpn = http.alpn();
-    Ok(Some(Tls::of(&options, &plan.name).map_err(|e| bad(&e))?))
+    Ok(Some(ProbeTls::of(&options, &plan.name).map_err(|e| bad(&e))?))
 }
 
 /// The server behind the proxy, by its URL.

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linerate_explain::passive::words::{self, Verdict};
+use linerate_explain::passive::words::{self, PassiveVerdict};
 use linerate_explain::passive::{
-    FileError, KeyLog, Limits, LinkType, Observation, Observer, Packet, findings, limits, read_with,
+    CaptureLimits, FileError, KeyLog, LinkType, Observation, Observer, Packet, findings, limits, read_with,
 };
 use linerate_net::capture::{Capture, CaptureError, CaptureOptions};
 use linerate_report::passive as report;
@@ -55,8 +55,8 @@ pub(crate) fn run(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<Exit, Fault
     terminal::print_beside(&text, to_stderr)?;
     Ok(match words::verdict(&seen, &findings) {
         _ if interrupted => Exit::Interrupted,
-        Verdict::Healthy => Exit::Fine,
-        Verdict::Caused | Verdict::Inconclusive => Exit::CheckFailed,
+        PassiveVerdict::Healthy => Exit::Fine,
+        PassiveVerdict::Caused | PassiveVerdict::Inconclusive => Exit::CheckFailed,
     })
 }
 
@@ -80,7 +80,7 @@ fn key_log(path: &Path) -> Result<Arc<KeyLog>, Fault> {
 fn from_file(path: &Path, port: Option<u16>, keys: Option<Arc<KeyLog>>) -> Result<Observation, Fault> {
     let shown = path.display();
     let read = if path == Path::new("-") {
-        read_with(io::stdin().lock(), Limits::default(), port, keys)
+        read_with(io::stdin().lock(), CaptureLimits::default(), port, keys)
     } else {
         if path.is_dir() {
             return Err(Fault::input(format!("--pcap: {shown} is a folder")).hint("name a capture in it"));
@@ -89,7 +89,7 @@ fn from_file(path: &Path, port: Option<u16>, keys: Option<Arc<KeyLog>>) -> Resul
             Fault::input(format!("--pcap: {shown} cannot be read: {}", said(&e)))
                 .hint("a capture is made by, for example: tcpdump -i any -w FILE 'tcp port 8080'")
         })?;
-        read_with(file, Limits::default(), port, keys)
+        read_with(file, CaptureLimits::default(), port, keys)
     };
     read.map_err(|e| match e {
         FileError::Io(e) => Fault::ours(format!("--pcap: {shown} cannot be read: {}", said(&e))),
@@ -115,7 +115,7 @@ fn watch(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<(Observation, String
         "watching {source} for {} s; Ctrl-C ends it and reports",
         wanted.budget.as_secs()
     );
-    let mut observer = Observer::new(Limits::default()).only_port(Some(port));
+    let mut observer = Observer::new(CaptureLimits::default()).only_port(Some(port));
     let end = Instant::now() + wanted.budget;
     let mut told = Instant::now();
     let show = !wanted.quiet && terminal::can_redraw();

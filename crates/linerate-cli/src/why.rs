@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use linerate_explain::pages::{self, Page};
+use linerate_explain::pages::{self, CausePage};
 use linerate_report::Style;
 use linerate_report::explain::why;
 
@@ -40,18 +40,18 @@ pub(crate) fn run(id: &str, html: Option<&Path>) -> Result<Exit, Fault> {
 
 /// Causes whose name has this word, where it is no cause's own name: `nagle` is one of the client and
 /// one of the server.
-fn family(word: &str) -> Vec<&'static Page> {
+fn family(word: &str) -> Vec<&'static CausePage> {
     let all = pages::all();
     if all.iter().any(|page| page.id == word) {
         return Vec::new();
     }
     let found = all.into_iter().filter(|page| page.id.split('-').any(|part| part == word));
-    let found: Vec<&Page> = found.collect();
+    let found: Vec<&CausePage> = found.collect();
     if found.len() > FAMILY { Vec::new() } else { found }
 }
 
 /// The pages of a family, one after the other.
-fn together(word: &str, family: &[&Page], style: Style) -> String {
+fn together(word: &str, family: &[&CausePage], style: Style) -> String {
     let ids: Vec<&str> = family.iter().map(|page| page.id).collect();
     let begin = format!("{word} is {} causes: {}\n\n", ids.len(), ids.join(", "));
     let shown: Vec<String> = family.iter().map(|page| why::to_string(page, style)).collect();

@@ -4,10 +4,10 @@
 use std::error::Error;
 use std::fmt::Write;
 
-use linerate_explain::passive::{Limits, findings, read};
+use linerate_explain::passive::{CaptureLimits, findings, read};
 
 fn described(capture: impl std::io::Read) -> Result<String, Box<dyn Error>> {
-    let seen = read(capture, Limits::default())?;
+    let seen = read(capture, CaptureLimits::default())?;
     let mut text = format!("{:?}\n{:?}\n", seen.packets, seen.sums);
     for (name, n) in seen.marks.seen() {
         writeln!(text, "{name} {n}")?;

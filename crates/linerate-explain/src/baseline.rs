@@ -2,7 +2,7 @@
 //! gone. Pure functions.
 
 use crate::stats::{Estimate, median, more_often, p_value, shift};
-use crate::times::Part;
+use crate::times::CallPart;
 
 /// A cause as an earlier diagnosis has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,7 @@ pub struct Before {
     /// Milliseconds that it cost.
     pub cost_ms: f64,
     /// The part of the call that it makes slow.
-    pub part: Part,
+    pub part: CallPart,
     /// The time of that part in each call, milliseconds.
     pub times: Vec<f64>,
     /// Of that, what a call on a connection that stands took, in the middle: the cause is in the rest.
@@ -152,7 +152,7 @@ fn calls_to_tell(before: &[f64], now: &[f64], cost_ms: f64) -> usize {
 
 /// How calls without a named cause compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum BaselinePace {
     /// They take longer.
     Slower,
     /// They take less.
@@ -161,13 +161,13 @@ pub enum Pace {
     Alike,
 }
 
-impl Pace {
+impl BaselinePace {
     /// Its name in documents.
     pub fn name(self) -> &'static str {
         match self {
-            Pace::Slower => "slower",
-            Pace::Faster => "faster",
-            Pace::Alike => "as before",
+            BaselinePace::Slower => "slower",
+            BaselinePace::Faster => "faster",
+            BaselinePace::Alike => "as before",
         }
     }
 }
@@ -177,13 +177,13 @@ const COUNTS: (f64, f64) = (2.0, 0.1);
 
 /// Compares the calls of two diagnoses, of which the first named no cause. Also returns the
 /// probability that the difference is not chance.
-pub fn pace(before: &[f64], now: &[f64]) -> (Pace, Option<f64>) {
+pub fn pace(before: &[f64], now: &[f64]) -> (BaselinePace, Option<f64>) {
     let least = COUNTS.0.max(COUNTS.1 * median(before).max(median(now)));
     let [slower, faster] = [above(now, before, least), above(before, now, least)];
     match (slower <= CHANCE, faster <= CHANCE) {
-        (true, _) => (Pace::Slower, Some(1.0 - slower)),
-        (_, true) => (Pace::Faster, Some(1.0 - faster)),
-        _ => (Pace::Alike, None),
+        (true, _) => (BaselinePace::Slower, Some(1.0 - slower)),
+        (_, true) => (BaselinePace::Faster, Some(1.0 - faster)),
+        _ => (BaselinePace::Alike, None),
     }
 }
 
@@ -196,7 +196,7 @@ mod tests {
         Before {
             id: "x".to_owned(),
             cost_ms: 40.0,
-            part: Part::Call,
+            part: CallPart::Call,
             times: times.to_vec(),
             rest_ms: 0.0,
             predicted,
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn a_mend_of_something_else_does_not_confirm() {
         let new = SLOW.map(|t| t + 62.0);
-        let before = Before { cost_ms: 60.0, part: Part::New, rest_ms: 44.0, ..stalled(&new) };
+        let before = Before { cost_ms: 60.0, part: CallPart::New, rest_ms: 44.0, ..stalled(&new) };
         // Calls are quicker, and connections are opened as slowly.
         let other = compare(&before, &new.map(|t| t - 43.0), 1.0, false);
         assert!(!matches!(other.change, Change::Gone | Change::Partly), "{other:?}");
@@ -278,11 +278,11 @@ mod tests {
 
     #[test]
     fn without_a_cause_the_pace_is_compared() {
-        assert_eq!(pace(&QUICK, &QUICK), (Pace::Alike, None));
-        assert_eq!(pace(&QUICK, &SLOW).0, Pace::Slower);
-        assert_eq!(pace(&SLOW, &QUICK).0, Pace::Faster);
-        assert_eq!(pace(&[], &QUICK).0, Pace::Alike);
+        assert_eq!(pace(&QUICK, &QUICK), (BaselinePace::Alike, None));
+        assert_eq!(pace(&QUICK, &SLOW).0, BaselinePace::Slower);
+        assert_eq!(pace(&SLOW, &QUICK).0, BaselinePace::Faster);
+        assert_eq!(pace(&[], &QUICK).0, BaselinePace::Alike);
         let trifle = QUICK.map(|t| t + 1.0);
-        assert_eq!(pace(&QUICK, &trifle).0, Pace::Alike, "a millisecond is nothing");
+        assert_eq!(pace(&QUICK, &trifle).0, BaselinePace::Alike, "a millisecond is nothing");
     }
 }

@@ -11,7 +11,7 @@ use crate::passive::LateSegments;
 
 /// Where in a call something ended it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum CallStage {
     /// No connection.
     Connect,
     /// A connection, and no TLS on it.
@@ -53,7 +53,7 @@ pub enum Why {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The stage it had reached.
-    pub stage: Stage,
+    pub stage: CallStage,
     /// Why.
     pub why: Why,
     /// In words.
@@ -62,7 +62,7 @@ pub struct Failure {
 
 /// The status and fields of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ProbeResponse {
     /// Its status.
     pub status: u16,
     /// The connection may carry another request.
@@ -76,7 +76,7 @@ pub struct Answer {
     pub endless: bool,
 }
 
-impl Answer {
+impl ProbeResponse {
     /// A field's value.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
@@ -103,7 +103,7 @@ pub(crate) const KEPT_FIELDS: [&str; 14] = [
 
 /// Bytes that came at a time: over TLS those on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedBytes {
     /// Since the call's start.
     pub at: Duration,
     /// How many.
@@ -170,9 +170,9 @@ pub struct Call {
     /// How long the body was held back for it.
     pub held_for_continue: Option<Duration>,
     /// Each receive.
-    pub receives: Vec<Received>,
+    pub receives: Vec<ReceivedBytes>,
     /// The response, or why there is none.
-    pub end: Option<Result<Answer, Failure>>,
+    pub end: Option<Result<ProbeResponse, Failure>>,
     /// The increase of the kernel's counters during the call.
     pub facts: Facts,
     /// Segments that came late, by what became of them, as its packets show. `None`: they were not
@@ -205,7 +205,7 @@ pub struct Call {
 
 impl Call {
     /// The response.
-    pub fn answer(&self) -> Option<&Answer> {
+    pub fn answer(&self) -> Option<&ProbeResponse> {
         self.end.as_ref().and_then(|end| end.as_ref().ok())
     }
 
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn the_longest_gap_is_within_the_answer() {
-        let at = |ms| Received { at: Duration::from_millis(ms), bytes: 1 };
+        let at = |ms| ReceivedBytes { at: Duration::from_millis(ms), bytes: 1 };
         let call = Call { receives: vec![at(50), at(51), at(95)], ..Call::default() };
         assert_eq!(call.longest_gap(), Duration::from_millis(44));
         assert_eq!(Call::default().longest_gap(), Duration::ZERO);

@@ -7,7 +7,7 @@ use crate::record::{Record, median_of};
 use crate::shown::ShownMaterial;
 pub use crate::signs::first::FirstCall;
 use crate::signs::tls;
-use crate::times::Times;
+use crate::times::CallTimes;
 use crate::verdict::Verdict;
 
 /// A cause that it was not.
@@ -134,7 +134,7 @@ pub struct Diagnosis {
     /// The call that stands for all: the one in the middle of those that were observed.
     pub call: Call,
     /// The times of all calls with nothing changed.
-    pub times: Times,
+    pub times: CallTimes,
     /// The first call beside later ones, where there were several.
     pub first: Option<FirstCall>,
     /// Round-trip time of the network, milliseconds.

@@ -60,7 +60,7 @@ pub mod verdict;
 mod words;
 
 pub use diagnosis::{Diagnosis, Whole};
-pub use driver::{Request, Tls, explain};
+pub use driver::{ProbeTls, Request, explain};
 pub use planner::Planner;
 pub use record::Settings;
 pub use verdict::Verdict;

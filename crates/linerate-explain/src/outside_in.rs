@@ -11,7 +11,7 @@ use crate::words::say;
 
 /// Where something can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FaultPlace {
     /// The machine that calls.
     Here,
     /// Everything between the two machines.
@@ -24,34 +24,35 @@ pub enum Place {
     Wire,
 }
 
-impl Place {
+impl FaultPlace {
     /// From outside in.
-    pub const ALL: [Place; 5] = [Place::Here, Place::Network, Place::Machine, Place::Process, Place::Wire];
+    pub const ALL: [FaultPlace; 5] =
+        [FaultPlace::Here, FaultPlace::Network, FaultPlace::Machine, FaultPlace::Process, FaultPlace::Wire];
 
     /// For people.
     pub fn words(self) -> &'static str {
         match self {
-            Place::Here => "this machine",
-            Place::Network => "the network",
-            Place::Machine => "the server's machine",
-            Place::Process => "its process",
-            Place::Wire => "the wire",
+            FaultPlace::Here => "this machine",
+            FaultPlace::Network => "the network",
+            FaultPlace::Machine => "the server's machine",
+            FaultPlace::Process => "its process",
+            FaultPlace::Wire => "the wire",
         }
     }
 
     /// For documents.
     pub fn name(self) -> &'static str {
         match self {
-            Place::Here => "this_machine",
-            Place::Network => "network",
-            Place::Machine => "servers_machine",
-            Place::Process => "process",
-            Place::Wire => "wire",
+            FaultPlace::Here => "this_machine",
+            FaultPlace::Network => "network",
+            FaultPlace::Machine => "servers_machine",
+            FaultPlace::Process => "process",
+            FaultPlace::Wire => "wire",
         }
     }
 
     /// Where a cause is.
-    pub fn of(cause: &str) -> Option<Place> {
+    pub fn of(cause: &str) -> Option<FaultPlace> {
         Some(match cause {
             "client-nagle-delayed-ack"
             | "client-pool"
@@ -60,7 +61,7 @@ impl Place {
             | "h2-flow-control"
             | "head-of-line"
             | "ports-exhausted"
-            | "send-buffer" => Place::Here,
+            | "send-buffer" => FaultPlace::Here,
             "bandwidth"
             | "bufferbloat"
             | "connection-died"
@@ -75,8 +76,8 @@ impl Place {
             | "reordering"
             | "slow-connect"
             | "syn-loss"
-            | "time-wait-collision" => Place::Network,
-            "accept-queue" | "connection-refused" | "cpu-contention" | "cpu-throttled" => Place::Machine,
+            | "time-wait-collision" => FaultPlace::Network,
+            "accept-queue" | "connection-refused" | "cpu-contention" | "cpu-throttled" => FaultPlace::Machine,
             "cold-start"
             | "compression"
             | "connection-limit"
@@ -95,7 +96,7 @@ impl Place {
             | "stopped"
             | "tls-slow-key"
             | "workers-held"
-            | "zero-window" => Place::Process,
+            | "zero-window" => FaultPlace::Process,
             "cork"
             | "idle-restart"
             | "keep-alive-race"
@@ -109,7 +110,7 @@ impl Place {
             | "tls-full-handshake"
             | "tls-hello-retry"
             | "tls-long-chain"
-            | "tls-old-version" => Place::Wire,
+            | "tls-old-version" => FaultPlace::Wire,
             _ => return None,
         })
     }
@@ -144,7 +145,7 @@ impl Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
     /// The place.
-    pub place: Place,
+    pub place: FaultPlace,
     /// In a word.
     pub status: Status,
     /// The grounds for that: measurements, or why it was not examined.
@@ -156,9 +157,9 @@ const BUSY: f64 = 0.1;
 
 /// All places, from outside in.
 pub fn of(d: &Diagnosis) -> [Layer; 5] {
-    Place::ALL.map(|place| {
+    FaultPlace::ALL.map(|place| {
         let causes: Vec<&Verdict> =
-            d.causes.iter().filter(|c| Place::of(c.id()).unwrap_or(Place::Wire) == place).collect();
+            d.causes.iter().filter(|c| FaultPlace::of(c.id()).unwrap_or(FaultPlace::Wire) == place).collect();
         if !causes.is_empty() {
             let one =
                 |c: &&Verdict| format!("{}, {} a call ({})", c.id(), say(c.cost_ms()), c.proof().name());
@@ -166,11 +167,11 @@ pub fn of(d: &Diagnosis) -> [Layer; 5] {
             return Layer { place, status: Status::Cause, words };
         }
         let (status, words) = match place {
-            Place::Here => here(d),
-            Place::Network => network(d),
-            Place::Machine => machine(d),
-            Place::Process => process(d),
-            Place::Wire => wire(d),
+            FaultPlace::Here => here(d),
+            FaultPlace::Network => network(d),
+            FaultPlace::Machine => machine(d),
+            FaultPlace::Process => process(d),
+            FaultPlace::Wire => wire(d),
         };
         Layer { place, status, words }
     })
@@ -187,8 +188,9 @@ fn percent(share: f64) -> String {
 }
 
 /// The causes that were ruled out at a place, by id.
-fn excluded(d: &Diagnosis, place: Place) -> Option<String> {
-    let ids: Vec<&str> = d.ruled_out.iter().map(|r| r.id).filter(|id| Place::of(id) == Some(place)).collect();
+fn excluded(d: &Diagnosis, place: FaultPlace) -> Option<String> {
+    let ids: Vec<&str> =
+        d.ruled_out.iter().map(|r| r.id).filter(|id| FaultPlace::of(id) == Some(place)).collect();
     (!ids.is_empty()).then(|| format!("ruled out: {}", ids.join(", ")))
 }
 
@@ -210,7 +212,7 @@ fn network(d: &Diagnosis) -> (Status, String) {
         return (Status::Fine, "loopback: there is none between us and the server".to_owned());
     }
     let round_trip = format!("round trip {}", say(d.rtt_ms));
-    match excluded(d, Place::Network) {
+    match excluded(d, FaultPlace::Network) {
         Some(excluded) => (Status::Fine, format!("{round_trip}; {excluded}")),
         None => (Status::NotExamined, format!("{round_trip}; too few calls to tell what is lost")),
     }
@@ -218,7 +220,7 @@ fn network(d: &Diagnosis) -> (Status, String) {
 
 fn machine(d: &Diagnosis) -> (Status, String) {
     let m = &d.machine;
-    if let Some(excluded) = excluded(d, Place::Machine).filter(|_| d.shown.process.is_some()) {
+    if let Some(excluded) = excluded(d, FaultPlace::Machine).filter(|_| d.shown.process.is_some()) {
         return (Status::Fine, excluded);
     }
     if !is_here(d) {
@@ -254,14 +256,14 @@ fn process(d: &Diagnosis) -> (Status, String) {
     if let Some(note) = p.notes.first() {
         return (Status::NotExamined, format!("{whose}: {note}"));
     }
-    match excluded(d, Place::Process) {
+    match excluded(d, FaultPlace::Process) {
         Some(excluded) => (Status::Fine, format!("{whose}, {} looks; {excluded}", p.looks)),
         None => (Status::Seen, format!("{whose}, {} looks at its threads", p.looks)),
     }
 }
 
 fn wire(d: &Diagnosis) -> (Status, String) {
-    let excluded = excluded(d, Place::Wire).map_or(String::new(), |e| format!("; {e}"));
+    let excluded = excluded(d, FaultPlace::Wire).map_or(String::new(), |e| format!("; {e}"));
     match d.shown.packets.as_deref().filter(|p| p.packets > 0) {
         Some(p) if p.marks.is_empty() => {
             (Status::Fine, format!("{} packets of our calls, none is remarkable{excluded}", p.packets))
@@ -291,7 +293,7 @@ mod tests {
         Planner::new(Settings::default()).diagnose()
     }
 
-    fn found(d: &Diagnosis, place: Place) -> (Status, String) {
+    fn found(d: &Diagnosis, place: FaultPlace) -> (Status, String) {
         let [layer] =
             of(d).into_iter().filter(|l| l.place == place).collect::<Vec<_>>().try_into().expect("one");
         (layer.status, layer.words)
@@ -300,20 +302,20 @@ mod tests {
     #[test]
     fn each_cause_has_its_place() {
         for cause in causes::ALL {
-            assert!(Place::of(cause.id).is_some(), "{} has no place", cause.id);
+            assert!(FaultPlace::of(cause.id).is_some(), "{} has no place", cause.id);
         }
     }
 
     #[test]
     fn what_was_not_looked_at_is_not_fine() {
         let d = Diagnosis { address: "192.0.2.1:80".to_owned(), ..nothing() };
-        for place in [Place::Network, Place::Machine, Place::Process, Place::Wire] {
+        for place in [FaultPlace::Network, FaultPlace::Machine, FaultPlace::Process, FaultPlace::Wire] {
             assert_eq!(found(&d, place).0, Status::NotExamined, "{place:?}");
         }
         let ruled_out = vec![RuledOut { id: "packet-loss", why: String::new() }];
         let near = Diagnosis { ruled_out, rtt_ms: 40.0, ..d };
         assert_eq!(
-            found(&near, Place::Network),
+            found(&near, FaultPlace::Network),
             (Status::Fine, "round trip 40.0 ms; ruled out: packet-loss".to_owned())
         );
     }
@@ -323,7 +325,7 @@ mod tests {
         let process = |address: &str, ours: Option<&str>| {
             let mut d = Diagnosis { address: address.to_owned(), ..nothing() };
             d.call.local = ours.map(|ours| ours.parse().expect("an address"));
-            found(&d, Place::Process).1
+            found(&d, FaultPlace::Process).1
         };
         let here = "it is on this machine: with --pid PID its threads can be seen";
         assert_eq!(process("127.0.0.1:80", None), here);
@@ -343,9 +345,9 @@ mod tests {
             ..ProcessView::default()
         };
         d.shown.process = Some(Box::new(gone("")));
-        assert_eq!(found(&d, Place::Process).1, "process 7: process 7 has ended while we looked");
+        assert_eq!(found(&d, FaultPlace::Process).1, "process 7: process 7 has ended while we looked");
         d.shown.process = Some(Box::new(gone("java")));
-        assert_eq!(found(&d, Place::Process).1, "process 7 (java): process 7 has ended while we looked");
+        assert_eq!(found(&d, FaultPlace::Process).1, "process 7 (java): process 7 has ended while we looked");
     }
 
     #[test]
@@ -353,18 +355,18 @@ mod tests {
         let machine = Machine { waited_share: 0.18, pressure: Some(0.5), load: Some(2.0), steal: None };
         let mut d = Diagnosis { address: "127.0.0.1:80".to_owned(), machine, ..nothing() };
         assert_eq!(
-            found(&d, Place::Here),
+            found(&d, FaultPlace::Here),
             (
                 Status::Seen,
                 "our calls waited 18 % of their time for a core, load 2.0 for each processor; something waited for one 50 % of the time"
                     .to_owned()
             )
         );
-        assert_eq!(found(&d, Place::Network).0, Status::Fine);
-        assert_eq!(found(&d, Place::Machine).0, Status::Seen);
+        assert_eq!(found(&d, FaultPlace::Network).0, Status::Fine);
+        assert_eq!(found(&d, FaultPlace::Machine).0, Status::Seen);
         d.shown.packets = Some(Box::new(Packets { packets: 9, ..Packets::default() }));
         assert_eq!(
-            found(&d, Place::Wire),
+            found(&d, FaultPlace::Wire),
             (Status::Fine, "9 packets of our calls, none is remarkable".to_owned())
         );
     }

@@ -7,16 +7,16 @@ use std::net::SocketAddr;
 use crate::call::Call;
 use crate::limits::{CALLS, LANES};
 use crate::passive::packet::{Packet, segment};
-use crate::passive::{self, LateSegments, Limits, Marks, Observation, Observer};
+use crate::passive::{self, CaptureLimits, LateSegments, Marks, Observation, Observer};
 use crate::shown::Arms;
 
 /// Packets of our own calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Packets {
     /// The call that stands for all.
-    pub call: Option<passive::Call>,
+    pub call: Option<passive::ObservedCall>,
     /// The calls of the deciding experiment, without the change and with it.
-    pub arms: [Option<passive::Call>; 2],
+    pub arms: [Option<passive::ObservedCall>; 2],
     /// Packets of our calls.
     pub packets: u64,
     /// Packets that found no room in the ring.
@@ -64,8 +64,12 @@ pub(crate) struct Sorter {
 impl Sorter {
     pub(crate) fn new() -> Sorter {
         // Each call is wanted with its segments, and there are few.
-        let limits =
-            Limits { connections: 4 * CALLS + LANES, slowest: 2 * CALLS, listed: CALLS, ..Limits::default() };
+        let limits = CaptureLimits {
+            connections: 4 * CALLS + LANES,
+            slowest: 2 * CALLS,
+            listed: CALLS,
+            ..CaptureLimits::default()
+        };
         Sorter { ours: HashSet::new(), observer: Observer::new(limits), packets: 0, dropped: 0 }
     }
 
@@ -131,9 +135,10 @@ impl Seen {
 }
 
 /// The call as the packets show it: on its connection, begun at its time.
-fn find<'a>(seen: &'a Observation, call: &Call) -> Option<&'a passive::Call> {
-    let off = |c: &passive::Call| c.start_ns.abs_diff(call.began_ns);
-    let ours = |c: &&passive::Call| call.local.is_some() && c.ends.map(|(client, _)| client) == call.local;
+fn find<'a>(seen: &'a Observation, call: &Call) -> Option<&'a passive::ObservedCall> {
+    let off = |c: &passive::ObservedCall| c.start_ns.abs_diff(call.began_ns);
+    let ours =
+        |c: &&passive::ObservedCall| call.local.is_some() && c.ends.map(|(client, _)| client) == call.local;
     let nearest = seen.slowest.iter().filter(ours).min_by_key(|c| off(c))?;
     // Calls on a connection follow one another: one that began half a call away is another.
     let most = call.total.as_nanos() as u64 / 2 + 5_000_000;

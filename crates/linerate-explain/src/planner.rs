@@ -9,7 +9,7 @@ mod afford;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::call::{Call, Failure, Stage, Why, ms};
+use crate::call::{Call, CallStage, Failure, Why, ms};
 use crate::causes;
 use crate::diagnosis::{Diagnosis, Machine, RuledOut, TlsSeen, Whole};
 use crate::evidence::Proof;
@@ -22,7 +22,7 @@ use crate::shown::Arms;
 use crate::signs::new_connections::starved;
 use crate::signs::wait::WORK_MS;
 use crate::signs::{at_once, bursts, first, flow, pace, path, scattered};
-use crate::times::{self, Part, Times};
+use crate::times::{self, CallPart, CallTimes};
 use crate::verdict::Verdict;
 use crate::words::say;
 use crate::{predict, shown, steady};
@@ -374,13 +374,15 @@ impl Planner {
         let lookups = record.lookups();
         let took: f64 = lookups.iter().map(|l| ms(l.took)).sum();
         let wants = |part| record.settings.compares.contains(&part);
-        let probe = if wants(Part::Lookup)
+        let probe = if wants(CallPart::Lookup)
             && !lookups.is_empty()
             && lookups.len() < COMPARED.0
             && took < LOOKUPS_MS
         {
             Probe::Resolve
-        } else if wants(Part::Full) && record.settings.tls.is_some() && times::full(record).len() < COMPARED.1
+        } else if wants(CallPart::Full)
+            && record.settings.tls.is_some()
+            && times::full(record).len() < COMPARED.1
         {
             let plain = CallProbe::plain(Experiment::Resume, 0, Lane::Fresh);
             let tls = linerate_tls::Variant::Full;
@@ -453,7 +455,8 @@ impl Planner {
         let mut calls = self.record.observed().peekable();
         calls.peek()?;
         let failed = |c: &Call| {
-            let opens = |f: &Failure| matches!(f.stage, Stage::Connect | Stage::Tls) && f.why != Why::NoPort;
+            let opens =
+                |f: &Failure| matches!(f.stage, CallStage::Connect | CallStage::Tls) && f.why != Why::NoPort;
             c.failure().is_some_and(opens)
         };
         // Calls as they are may hang where those of an experiment are answered.
@@ -513,7 +516,7 @@ impl Planner {
             address,
             dns_ms: record.lookups().first().map_or(0.0, |l| ms(l.took)),
             call: representative(record, named.first(), shown.arms.as_deref()),
-            times: Times::seen(record),
+            times: CallTimes::seen(record),
             first: first::seen(record),
             rtt_ms: record.rtt_ms(),
             causes: named,
@@ -702,8 +705,8 @@ fn representative(record: &Record, first: Option<&Verdict>, arms: Option<&Arms>)
     if let Some(arms) = arms {
         return arms.without.clone();
     }
-    let mut calls = match first.map(|cause| Part::of(cause.id())) {
-        Some(Part::New) => times::plain(record, true),
+    let mut calls = match first.map(|cause| CallPart::of(cause.id())) {
+        Some(CallPart::New) => times::plain(record, true),
         _ => record.group(),
     };
     if calls.is_empty() {

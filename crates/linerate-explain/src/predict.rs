@@ -12,7 +12,7 @@ use crate::record::{Record, median_of};
 use crate::shown;
 use crate::signs::first;
 use crate::stats::{Estimate, median, middle};
-use crate::times::{Part, Times, explained, plain};
+use crate::times::{CallPart, CallTimes, explained, plain};
 use crate::verdict::Verdict;
 
 /// Share of a cause's cost that must be seen in the calls' times for it to be taken off them.
@@ -28,11 +28,11 @@ pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
     if unseen || verdict.proof() == Proof::Possible || verdict.fails() {
         return None;
     }
-    let part = Part::of(verdict.id());
+    let part = CallPart::of(verdict.id());
     if verdict.id() == "cold-start" {
         return warm(record, part);
     }
-    let times = Times::seen(record);
+    let times = CallTimes::seen(record);
     let before_ms = median(times.of(part));
     let (before_ms, after, measured) = match spared(record, verdict, part) {
         // A cost that only some calls meet (after a pause) is not in the middle of all.
@@ -47,7 +47,7 @@ pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
         }
     };
     // No call takes less than a round trip.
-    let least = if part == Part::FirstByte { 0.0 } else { record.rtt_ms() };
+    let least = if part == CallPart::FirstByte { 0.0 } else { record.rtt_ms() };
     let after = once_more(after);
     let after =
         Estimate { value: after.value.max(least), low: after.low.max(least), high: after.high.max(least) };
@@ -56,7 +56,7 @@ pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
 
 /// The predicted first call to a warm server: as long as later ones on new
 /// connections.
-fn warm(record: &Record, part: Part) -> Option<Prediction> {
+fn warm(record: &Record, part: CallPart) -> Option<Prediction> {
     let before_ms = ms(first::first(record)?.total);
     let later = first::later(record).into_iter().filter(|c| c.fresh).map(|c| ms(c.total));
     let later: Vec<f64> = later.collect();
@@ -64,7 +64,7 @@ fn warm(record: &Record, part: Part) -> Option<Prediction> {
 }
 
 /// Milliseconds of calls that were made without the cause; at least two.
-fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
+fn spared(record: &Record, verdict: &Verdict, part: CallPart) -> Option<Vec<f64>> {
     let total = |calls: &[&Call]| calls.iter().map(|c| ms(c.total)).collect::<Vec<f64>>();
     let without = |hit: fn(&Call) -> bool, calls: Vec<&Call>| {
         total(&calls.into_iter().filter(|c| !hit(c)).collect::<Vec<_>>())
@@ -104,7 +104,7 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
                 return Some(with.iter().map(|c| ms(c.connect + c.send + c.wait) + added).collect());
             }
             match part {
-                Part::FirstByte => with.iter().map(|c| ms(c.opening() + c.send + c.wait)).collect(),
+                CallPart::FirstByte => with.iter().map(|c| ms(c.opening() + c.send + c.wait)).collect(),
                 _ => with.iter().map(|c| as_explained(record, part, c) + opening).collect(),
             }
         }
@@ -149,8 +149,8 @@ fn proxy_adds(record: &Record) -> f64 {
 
 /// The time of an experiment's call as one of those that are explained: on a kept
 /// connection nothing is opened.
-fn as_explained(record: &Record, part: Part, call: &Call) -> f64 {
-    let kept = part == Part::Call && record.reused().len() >= 2;
+fn as_explained(record: &Record, part: CallPart, call: &Call) -> f64 {
+    let kept = part == CallPart::Call && record.reused().len() >= 2;
     ms(call.total) - if kept { ms(call.opening()) } else { 0.0 }
 }
 
@@ -161,9 +161,9 @@ fn once_more(after: Estimate) -> Estimate {
 }
 
 /// The time of the experiment's calls that meet the cause, in the middle; 0 without one.
-fn hit(record: &Record, verdict: &Verdict, part: Part) -> f64 {
+fn hit(record: &Record, verdict: &Verdict, part: CallPart) -> f64 {
     let calls = verdict.trials().first().and_then(|trial| shown::calls_of(record, trial));
-    let Some(([without, _], _)) = calls.filter(|_| part != Part::FirstByte) else { return 0.0 };
+    let Some(([without, _], _)) = calls.filter(|_| part != CallPart::FirstByte) else { return 0.0 };
     median(&without.iter().map(|c| as_explained(record, part, c)).collect::<Vec<_>>())
 }
 
@@ -287,7 +287,7 @@ fn lost_in(cause: &str) -> Option<fn(&Call) -> Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::{Answer, Received};
+    use crate::call::{ProbeResponse, ReceivedBytes};
     use crate::causes;
     use crate::evidence::{Grounds, Trial};
     use crate::probe::{CallProbe, Lane, Observation, Probe, Resolved};
@@ -301,13 +301,13 @@ mod tests {
     /// A call on a kept connection: so long until its first byte, and so long from then on to its
     /// second part.
     fn kept(wait: f64, pause: f64) -> Call {
-        let parts = [wait, wait + pause].map(|at| Received { at: t(at), bytes: 50 });
+        let parts = [wait, wait + pause].map(|at| ReceivedBytes { at: t(at), bytes: 50 });
         Call {
             wait: t(wait),
             receive: t(pause),
             total: t(wait + pause),
             receives: parts.to_vec(),
-            end: Some(Ok(Answer { status: 200, ..Answer::default() })),
+            end: Some(Ok(ProbeResponse { status: 200, ..ProbeResponse::default() })),
             ..Call::default()
         }
     }
@@ -370,7 +370,7 @@ mod tests {
                 push(Experiment::QuickAck, 1, at_once + noise);
             }
             let verdict = moved(&record, "server-nagle-delayed-ack", Experiment::QuickAck, |c| c.receive);
-            let times = spared(&record, &verdict, Part::Call).expect("times");
+            let times = spared(&record, &verdict, CallPart::Call).expect("times");
             assert!((middle(&times).value - left).abs() < 0.1, "{rtt_us}, {pause}, {at_once}: {times:?}");
         }
     }
@@ -418,7 +418,7 @@ mod tests {
         let cause = causes::ALL.iter().find(|c| c.id == "ipv6-fallback").expect("a cause");
         let words = "w".to_owned();
         let verdict = Verdict::new(cause, 1200.0, Grounds::Counted { words, share: 1.0 });
-        let times = spared(&record, &verdict, Part::Lookup).expect("times");
+        let times = spared(&record, &verdict, CallPart::Lookup).expect("times");
         let after = middle(&times);
         assert!(after.low < 2.8 && after.high > 5.0, "{after:?}");
     }

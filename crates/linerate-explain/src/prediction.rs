@@ -1,13 +1,13 @@
 //! The predicted time of a call whose cause is fixed.
 
 use crate::stats::Estimate;
-use crate::times::Part;
+use crate::times::CallPart;
 
 /// The predicted time of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// Which part of it.
-    pub part: Part,
+    pub part: CallPart,
     /// Its time now, in the middle, milliseconds.
     pub before_ms: f64,
     /// Its time then, with an interval of 95 %.

@@ -354,7 +354,7 @@ pub struct Connected {
 
 /// A call made while idle connections were held beside it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Held {
+pub struct HeldCall {
     /// How many there were.
     pub idle: u8,
     /// When they were closed, since the call's start; `None`: the call had ended before.
@@ -381,7 +381,7 @@ pub enum Observation {
     /// Of [`Probe::SideBySide`], in its order.
     SideBySide(Vec<Vec<Call>>),
     /// Of [`Probe::Held`].
-    Held(Box<Held>),
+    Held(Box<HeldCall>),
     /// Of [`Probe::Together`], round by round.
     Together(Vec<Vec<Call>>),
     /// Of [`Probe::Scattered`], in the order in which they began.

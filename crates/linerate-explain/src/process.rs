@@ -26,7 +26,7 @@ pub struct ProcessView {
     /// Files and sockets it has open, and how many it may have.
     pub files: Option<(u64, u64)>,
     /// The port's listening sockets it has.
-    pub listeners: Vec<Listening>,
+    pub listeners: Vec<KernelListener>,
     /// Its other TCP sockets by state.
     pub sockets: BTreeMap<&'static str, u64>,
     /// Bytes it has not read yet, and on how many connections.
@@ -57,7 +57,7 @@ pub struct Doing {
 
 /// A listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listening {
+pub struct KernelListener {
     /// Its address.
     pub address: SocketAddr,
     /// Connections that waited to be accepted, the most seen.
@@ -310,7 +310,7 @@ impl ProcessView {
             if socket.state == SocketState::LISTEN {
                 if socket.local.port() == port {
                     let limit = limits.then_some(socket.send_queue);
-                    self.listeners.push(Listening {
+                    self.listeners.push(KernelListener {
                         address: socket.local,
                         waiting: socket.receive_queue,
                         limit,

@@ -9,10 +9,10 @@ use crate::evidence::Trial;
 use crate::limits;
 use crate::passive::LateSegments;
 use crate::probe::{
-    CallProbe, Connected, Experiment, Held, Lane, NameServer, Observation, Probe, Resolved, Writes,
+    CallProbe, Connected, Experiment, HeldCall, Lane, NameServer, Observation, Probe, Resolved, Writes,
 };
 use crate::stats::median;
-use crate::times::Part;
+use crate::times::CallPart;
 
 /// The request to explain, and the limits and permissions of the diagnosis.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub struct Settings {
     /// The server behind the proxy, as it is reported, where it was named.
     pub origin: Option<String>,
     /// Parts of calls that an earlier diagnosis named causes in: they are measured again, for a comparison.
-    pub compares: Vec<Part>,
+    pub compares: Vec<CallPart>,
     /// TLS with the server; `None`: plain HTTP.
     pub tls: Option<TlsSettings>,
     /// The HTTP/2 windows that we announce, bytes.
@@ -250,7 +250,7 @@ impl Record {
     }
 
     /// Calls made beside idle connections.
-    pub fn held(&self) -> impl Iterator<Item = &Held> {
+    pub fn held(&self) -> impl Iterator<Item = &HeldCall> {
         self.entries.iter().filter_map(|entry| match entry {
             (_, Observation::Held(held)) => Some(&**held),
             _ => None,

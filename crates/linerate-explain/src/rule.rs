@@ -9,7 +9,7 @@ use crate::verdict::Verdict;
 
 /// A change in one piece of software.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fix {
+pub struct RuleFix {
     /// Which software.
     pub software: &'static str,
     /// The change to make there.
@@ -37,7 +37,7 @@ pub struct Cause {
     /// One line in plain words.
     pub title: &'static str,
     /// Changes that remove it.
-    pub fixes: &'static [Fix],
+    pub fixes: &'static [RuleFix],
     /// A caution for running the same command again to verify the fix; empty where there is
     /// none.
     pub verify: &'static str,

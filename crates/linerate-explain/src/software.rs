@@ -1,16 +1,16 @@
 //! Identifies the software that responded, by its own fields or by peculiarities, and selects the
 //! advice for it. Pure functions.
 
-use crate::call::Answer;
+use crate::call::ProbeResponse;
 use crate::causes::find;
-use crate::outside_in::Place;
-use crate::rule::Fix;
+use crate::outside_in::FaultPlace;
+use crate::rule::RuleFix;
 
 /// A piece of software: how it is recognised, and by which names advice is for it.
 struct KnownSoftware {
     /// Text in its `Server`, `X-Powered-By` or an error page, in lower case.
     says: &'static [&'static str],
-    /// Names in [`Fix::software`], in lower case.
+    /// Names in [`RuleFix::software`], in lower case.
     names: &'static [&'static str],
     /// Its process, as the kernel names it.
     process: &'static [&'static str],
@@ -105,7 +105,7 @@ pub struct Software {
 
 impl Software {
     /// The software that a response names, and the server's process if it is known.
-    pub fn of(answer: Option<&Answer>, process: Option<&str>) -> Software {
+    pub fn of(answer: Option<&ProbeResponse>, process: Option<&str>) -> Software {
         let field = |name: &str| answer.and_then(|a| a.field(name)).unwrap_or_default();
         let server = field("server").to_ascii_lowercase();
         let powered = field("x-powered-by").to_ascii_lowercase();
@@ -139,19 +139,19 @@ impl Software {
 
     /// A server that may be a proxy; if so, the cause may be behind it.
     pub fn perhaps_proxy(&self, cause: &str) -> Option<&str> {
-        self.perhaps.as_deref().filter(|_| Place::of(cause) == Some(Place::Process))
+        self.perhaps.as_deref().filter(|_| FaultPlace::of(cause) == Some(FaultPlace::Process))
     }
 
     /// The advice that fits the software: advice that names it, and advice about no particular
     /// server; else all advice for the cause.
-    pub fn advice(&self, cause: &str, fixes: &'static [Fix]) -> Vec<&'static Fix> {
+    pub fn advice(&self, cause: &str, fixes: &'static [RuleFix]) -> Vec<&'static RuleFix> {
         // The calling program is unknown.
-        let names: &[&str] = if Place::of(cause) == Some(Place::Here) { &[] } else { &self.names };
-        let mine = |f: &&Fix| items(f.software).any(|i| names.contains(&i.as_str()));
-        let any = |f: &&Fix| f.software.starts_with("any ");
-        let others = |f: &&Fix| !any(f) && !items(f.software).any(|i| is_software(&i));
-        let special: Vec<&Fix> = fixes.iter().filter(mine).collect();
-        let mut advice: Vec<&'static Fix> =
+        let names: &[&str] = if FaultPlace::of(cause) == Some(FaultPlace::Here) { &[] } else { &self.names };
+        let mine = |f: &&RuleFix| items(f.software).any(|i| names.contains(&i.as_str()));
+        let any = |f: &&RuleFix| f.software.starts_with("any ");
+        let others = |f: &&RuleFix| !any(f) && !items(f.software).any(|i| is_software(&i));
+        let special: Vec<&RuleFix> = fixes.iter().filter(mine).collect();
+        let mut advice: Vec<&'static RuleFix> =
             if special.is_empty() { fixes.iter().filter(any).collect() } else { special };
         advice.extend(fixes.iter().filter(others).filter(|f| !mine(f)));
         if advice.is_empty() { fixes.iter().collect() } else { advice }
@@ -169,7 +169,7 @@ fn is_software(item: &str) -> bool {
 }
 
 /// All that is advised on a cause.
-pub fn all_advice(cause: &str) -> &'static [Fix] {
+pub fn all_advice(cause: &str) -> &'static [RuleFix] {
     find(cause).map_or(&[], |c| c.fixes)
 }
 
@@ -197,9 +197,9 @@ pub(crate) fn by_head<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) ->
 mod tests {
     use super::*;
 
-    fn answer(fields: &[(&str, &str)]) -> Answer {
+    fn answer(fields: &[(&str, &str)]) -> ProbeResponse {
         let fields = fields.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        Answer { status: 200, fields, ..Answer::default() }
+        ProbeResponse { status: 200, fields, ..ProbeResponse::default() }
     }
 
     fn advised(fields: &[(&str, &str)], cause: &str) -> Vec<&'static str> {
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn no_advice_is_for_another_server() {
         let found: Vec<&KnownSoftware> = KNOWN.iter().filter(|k| !k.process.is_empty()).collect();
-        for cause in crate::causes::ALL.iter().filter(|c| Place::of(c.id) == Some(Place::Process)) {
+        for cause in crate::causes::ALL.iter().filter(|c| FaultPlace::of(c.id) == Some(FaultPlace::Process)) {
             for known in &found {
                 let software = Software::of(None, known.process.first().copied());
                 for fix in software.advice(cause.id, cause.fixes) {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::call::{Call, Stage, Why, ms};
+use crate::call::{Call, CallStage, Why, ms};
 use crate::diagnosis::RuledOut;
 use crate::probe::{CallProbe, Experiment, Lane, Variation};
 use crate::record::{Record, median_of};
@@ -115,7 +115,7 @@ fn failures(record: &Record) -> Option<String> {
     // for that long.
     let hangs = |c: &&Call| {
         c.failure().is_some_and(|f| {
-            f.why == Why::TimedOut && matches!(f.stage, Stage::Tls | Stage::Wait | Stage::Receive)
+            f.why == Why::TimedOut && matches!(f.stage, CallStage::Tls | CallStage::Wait | CallStage::Receive)
         })
     };
     let hung = ended.iter().copied().filter(hangs).count();
@@ -281,7 +281,7 @@ mod tests {
 
     use super::*;
     use crate::Planner;
-    use crate::call::{Answer, Failure, Received};
+    use crate::call::{Failure, ProbeResponse, ReceivedBytes};
     use crate::diagnosis::{Diagnosis, Whole};
     use crate::probe::{DOSES_MS, Observation, Probe};
     use crate::record::Settings;
@@ -292,14 +292,14 @@ mod tests {
 
     /// A call whose response stalls for that long in its middle.
     fn stalls(ms: f64, fresh: bool) -> Call {
-        let answer = Answer { status: 200, reusable: true, body_bytes: 5, ..Answer::default() };
+        let answer = ProbeResponse { status: 200, reusable: true, body_bytes: 5, ..ProbeResponse::default() };
         Call {
             fresh,
             connect: if fresh { t(0.05) } else { Duration::ZERO },
             wait: t(0.2),
             receive: t(ms),
             total: t(0.2 + ms),
-            receives: [0.2, 0.2 + ms].map(|at| Received { at: t(at), bytes: 40 }).to_vec(),
+            receives: [0.2, 0.2 + ms].map(|at| ReceivedBytes { at: t(at), bytes: 40 }).to_vec(),
             end: Some(Ok(answer)),
             ..Call::default()
         }
@@ -307,11 +307,11 @@ mod tests {
 
     fn status(status: u16) -> Call {
         let call = stalls(0.1, false);
-        let answer = Answer { status, ..call.answer().cloned().unwrap_or_default() };
+        let answer = ProbeResponse { status, ..call.answer().cloned().unwrap_or_default() };
         Call { end: Some(Ok(answer)), ..call }
     }
 
-    fn fails(why: Why, stage: Stage, fresh: bool) -> Call {
+    fn fails(why: Why, stage: CallStage, fresh: bool) -> Call {
         let end = Some(Err(Failure { stage, why, words: "it is gone".to_owned() }));
         Call { end, fresh, ..Call::default() }
     }
@@ -417,10 +417,10 @@ mod tests {
     #[test]
     fn one_that_goes_away_is_not() {
         for (why, stage) in [
-            (Why::Refused, Stage::Connect),
-            (Why::Reset, Stage::Wait),
-            (Why::ClosedEarly, Stage::Wait),
-            (Why::Malformed, Stage::Receive),
+            (Why::Refused, CallStage::Connect),
+            (Why::Reset, CallStage::Wait),
+            (Why::ClosedEarly, CallStage::Wait),
+            (Why::Malformed, CallStage::Receive),
         ] {
             let gone = explained(|n, probe, fresh| match n {
                 0..14 => stalls(held(probe, fresh), fresh),
@@ -430,7 +430,7 @@ mod tests {
         }
         let hangs = explained(|n, probe, fresh| match n {
             0..14 => stalls(held(probe, fresh), fresh),
-            _ => Call { total: t(4000.0), ..fails(Why::TimedOut, Stage::Wait, fresh) },
+            _ => Call { total: t(4000.0), ..fails(Why::TimedOut, CallStage::Wait, fresh) },
         });
         assert!(changed(&hangs).contains("it is gone"), "{:?}", hangs.limits);
     }
@@ -477,7 +477,7 @@ mod tests {
     #[test]
     fn one_that_drops_calls_on_new_connections_too_has_no_race_of_keep_alive() {
         let drops = explained(|n, _, fresh| match n {
-            1 | 6 | 14 | 15 | 21 => fails(Why::ClosedEarly, Stage::Wait, fresh),
+            1 | 6 | 14 | 15 | 21 => fails(Why::ClosedEarly, CallStage::Wait, fresh),
             _ => after(1.0, fresh),
         });
         assert_eq!((drops.whole, drops.causes.len()), (Whole::Inconclusive, 0), "{:#?}", drops.causes);
@@ -488,8 +488,8 @@ mod tests {
     fn an_answer_that_is_made_as_it_goes_is_work_and_no_tiny_writes() {
         let stream = |apart: f64| {
             move |_: usize, _: &CallProbe, fresh: bool| {
-                let receives: Vec<Received> =
-                    (0..40).map(|i| Received { at: t(0.2 + apart * f64::from(i)), bytes: 20 }).collect();
+                let receives: Vec<ReceivedBytes> =
+                    (0..40).map(|i| ReceivedBytes { at: t(0.2 + apart * f64::from(i)), bytes: 20 }).collect();
                 let mut call = Call { receives, ..stalls(apart * 39.0, fresh) };
                 (call.facts.data_segs_in, call.facts.bytes_received) = (40, 800);
                 call

@@ -10,7 +10,7 @@ const ALIKE: [Experiment; 3] = [Experiment::Tail, Experiment::QuickAck, Experime
 
 /// The part of a call that a caller waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum CallPart {
     /// A call, on a kept connection where the server keeps it.
     Call,
     /// A call that opens its connection.
@@ -23,39 +23,40 @@ pub enum Part {
     Lookup,
 }
 
-impl Part {
+impl CallPart {
     /// All of them.
-    pub const ALL: [Part; 5] = [Part::Call, Part::New, Part::Full, Part::FirstByte, Part::Lookup];
+    pub const ALL: [CallPart; 5] =
+        [CallPart::Call, CallPart::New, CallPart::Full, CallPart::FirstByte, CallPart::Lookup];
 
     /// Its name in documents.
     pub fn name(self) -> &'static str {
         match self {
-            Part::Call => "call",
-            Part::New => "new_connection",
-            Part::Full => "full_handshake",
-            Part::FirstByte => "first_byte",
-            Part::Lookup => "with_lookup",
+            CallPart::Call => "call",
+            CallPart::New => "new_connection",
+            CallPart::Full => "full_handshake",
+            CallPart::FirstByte => "first_byte",
+            CallPart::Lookup => "with_lookup",
         }
     }
 
     /// In words, where it is not the call itself.
     pub fn words(self) -> Option<&'static str> {
         match self {
-            Part::Call => None,
-            Part::New => Some("on a new connection"),
-            Part::Full => Some("with a full TLS handshake"),
-            Part::FirstByte => Some("to the first byte"),
-            Part::Lookup => Some("with the name's lookup"),
+            CallPart::Call => None,
+            CallPart::New => Some("on a new connection"),
+            CallPart::Full => Some("with a full TLS handshake"),
+            CallPart::FirstByte => Some("to the first byte"),
+            CallPart::Lookup => Some("with the name's lookup"),
         }
     }
 
     /// The part by its name.
-    pub fn named(name: &str) -> Option<Part> {
-        Part::ALL.into_iter().find(|p| p.name() == name)
+    pub fn named(name: &str) -> Option<CallPart> {
+        CallPart::ALL.into_iter().find(|p| p.name() == name)
     }
 
     /// Where a cause costs its time.
-    pub fn of(cause: &str) -> Part {
+    pub fn of(cause: &str) -> CallPart {
         match cause {
             "accept-queue"
             | "cold-start"
@@ -71,55 +72,55 @@ impl Part {
             | "tls-hello-retry"
             | "tls-old-version"
             | "time-wait-collision"
-            | "workers-held" => Part::New,
-            "tls-long-chain" | "tls-slow-key" => Part::Full,
-            "proxy-buffering" => Part::FirstByte,
-            "dead-address" | "dns-slow" | "dns-timeout" | "ipv6-fallback" => Part::Lookup,
-            _ => Part::Call,
+            | "workers-held" => CallPart::New,
+            "tls-long-chain" | "tls-slow-key" => CallPart::Full,
+            "proxy-buffering" => CallPart::FirstByte,
+            "dead-address" | "dns-slow" | "dns-timeout" | "ipv6-fallback" => CallPart::Lookup,
+            _ => CallPart::Call,
         }
     }
 }
 
 /// Milliseconds of each call with nothing changed, by part.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Times {
-    /// [`Part::Call`].
+pub struct CallTimes {
+    /// [`CallPart::Call`].
     pub call: Vec<f64>,
-    /// [`Part::New`].
+    /// [`CallPart::New`].
     pub new: Vec<f64>,
-    /// [`Part::Full`].
+    /// [`CallPart::Full`].
     pub full: Vec<f64>,
-    /// [`Part::FirstByte`].
+    /// [`CallPart::FirstByte`].
     pub first_byte: Vec<f64>,
-    /// [`Part::Lookup`].
+    /// [`CallPart::Lookup`].
     pub lookup: Vec<f64>,
 }
 
-impl Times {
+impl CallTimes {
     /// Of a part.
-    pub fn of(&self, part: Part) -> &[f64] {
+    pub fn of(&self, part: CallPart) -> &[f64] {
         match part {
-            Part::Call => &self.call,
-            Part::New => &self.new,
-            Part::Full => &self.full,
-            Part::FirstByte => &self.first_byte,
-            Part::Lookup => &self.lookup,
+            CallPart::Call => &self.call,
+            CallPart::New => &self.new,
+            CallPart::Full => &self.full,
+            CallPart::FirstByte => &self.first_byte,
+            CallPart::Lookup => &self.lookup,
         }
     }
 
     /// Of a part, to be filled.
-    pub fn of_mut(&mut self, part: Part) -> &mut Vec<f64> {
+    pub fn of_mut(&mut self, part: CallPart) -> &mut Vec<f64> {
         match part {
-            Part::Call => &mut self.call,
-            Part::New => &mut self.new,
-            Part::Full => &mut self.full,
-            Part::FirstByte => &mut self.first_byte,
-            Part::Lookup => &mut self.lookup,
+            CallPart::Call => &mut self.call,
+            CallPart::New => &mut self.new,
+            CallPart::Full => &mut self.full,
+            CallPart::FirstByte => &mut self.first_byte,
+            CallPart::Lookup => &mut self.lookup,
         }
     }
 
     /// Of what was observed.
-    pub(crate) fn seen(record: &Record) -> Times {
+    pub(crate) fn seen(record: &Record) -> CallTimes {
         let totals = |calls: &[&Call]| calls.iter().map(|c| ms(c.total)).collect::<Vec<f64>>();
         let calls = explained(record);
         let middle = crate::stats::median(&totals(&calls));
@@ -131,7 +132,7 @@ impl Times {
         };
         // The call that a redirect leads to is a part of the caller's wait.
         let hops = hops_ms(record);
-        Times {
+        CallTimes {
             call: totals(&calls).into_iter().map(|t| t + hops).collect(),
             new: totals(&answered_or_hung(record, true)),
             full: totals(&full(record)),

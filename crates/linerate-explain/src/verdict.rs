@@ -2,7 +2,7 @@
 
 use crate::evidence::{Grounds, Proof, Trial};
 use crate::prediction::Prediction;
-use crate::rule::{Cause, Fix};
+use crate::rule::{Cause, RuleFix};
 use crate::stats::Estimate;
 
 /// A cause, named. It can only be made from [`Grounds`].
@@ -18,7 +18,7 @@ pub struct Verdict {
     behind: bool,
     fails: bool,
     evidence: Vec<String>,
-    fixes: &'static [Fix],
+    fixes: &'static [RuleFix],
     verify: &'static str,
     predicted: Option<Prediction>,
 }
@@ -112,7 +112,7 @@ impl Verdict {
     }
 
     /// With advice of its own.
-    pub(crate) fn advising(mut self, fixes: &'static [Fix]) -> Verdict {
+    pub(crate) fn advising(mut self, fixes: &'static [RuleFix]) -> Verdict {
         self.fixes = fixes;
         self
     }
@@ -164,7 +164,7 @@ impl Verdict {
     }
 
     /// Changes that remove the cause, by software.
-    pub fn fixes(&self) -> &'static [Fix] {
+    pub fn fixes(&self) -> &'static [RuleFix] {
         self.fixes
     }
 

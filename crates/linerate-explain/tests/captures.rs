@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use linerate_explain::passive::{CaptureFile, Limits, Marks, Observation, Tally, read};
+use linerate_explain::passive::{CaptureFile, CaptureLimits, Marks, Observation, Tally, read};
 use linerate_skips::{need, skip};
 use serde_json::Value;
 
@@ -70,7 +70,8 @@ fn counts_are_those_of_tshark() {
     let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     let mut wrong = Vec::new();
     for (name, figures) in &truth {
-        let seen = read(File::open(folder.join(name)).expect("there"), Limits::default()).expect("a capture");
+        let seen =
+            read(File::open(folder.join(name)).expect("there"), CaptureLimits::default()).expect("a capture");
         let zero =
             ["retransmission", "out_of_order", "duplicate_ack", "lost_segment", "zero_window", "req", "resp"];
         let keys =
@@ -106,7 +107,7 @@ fn a_tally_counts_the_same() {
     let mut compared = 0;
     for name in std::fs::read_dir(&folder).expect("readable").flatten().map(|entry| entry.path()) {
         let open = || File::open(&name).expect("there");
-        let Ok(seen) = read(open(), Limits::default()) else { continue };
+        let Ok(seen) = read(open(), CaptureLimits::default()) else { continue };
         if seen.packets.twice > 0 || seen.sums.connections > seen.connections.len() as u64 {
             continue;
         }
@@ -136,14 +137,15 @@ fn times_of_calls_are_those_of_tshark() {
     let Some(folder) = folder() else { return };
     let truth = std::fs::read_to_string(folder.join("truth.json")).expect("readable");
     let truth: Value = serde_json::from_str(&truth).expect("JSON");
-    let limits = Limits { slowest: 10_000, ..Limits::default() };
+    let limits = CaptureLimits { slowest: 10_000, ..CaptureLimits::default() };
     let (mut same, mut differ) = (0, Vec::new());
     for (name, figures) in truth.as_object().expect("an object") {
         let Some(theirs) = figures["http_med_ms"].as_f64() else { continue };
         let seen = read(File::open(folder.join(name)).expect("there"), limits).expect("a capture");
         // From the request's last byte to the response's last: when tshark has both complete.
-        let time =
-            |c: &linerate_explain::passive::Call| c.queued_ns + c.network_ns + c.think_ns + c.receive_ns;
+        let time = |c: &linerate_explain::passive::ObservedCall| {
+            c.queued_ns + c.network_ns + c.think_ns + c.receive_ns
+        };
         let mut times: Vec<i64> = seen.slowest.iter().map(time).collect();
         times.sort_unstable();
         let Some(mine) = times.get(times.len() / 2).map(|ns| *ns as f64 / 1e6) else { continue };
@@ -162,7 +164,7 @@ fn truncated_captures_end_in_words() {
     let Some(folder) = folder() else { return };
     let whole = std::fs::read(folder.join("zeek__pipelined-requests.pcap")).expect("there");
     for cut in (0..whole.len()).step_by(977) {
-        match read(&whole[..cut], Limits::default()) {
+        match read(&whole[..cut], CaptureLimits::default()) {
             Ok(seen) => assert!(seen.sums.requests <= 5 && seen.ending.is_some()),
             Err(e) => assert!(cut < 24, "{e}"),
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use linerate_explain::passive::{LinkType, Marks, Packet, Tally, Told};
+use linerate_explain::passive::{LinkType, Marks, Packet, RemarkedSegment, Tally};
 use linerate_load::outcome::{Interval, SegmentCounts, SegmentEvent, Segments};
 use linerate_load::{Outcome, Plan, Snapshot};
 use linerate_net::capture::{Capture, CaptureError, CaptureOptions, interface_towards};
@@ -104,7 +104,7 @@ impl Seconds {
         Some([&mut self.parts[part], &mut self.all])
     }
 
-    fn count(&mut self, told: &Told) {
+    fn count(&mut self, told: &RemarkedSegment) {
         for segments in self.at(told.time_ns).into_iter().flatten() {
             let counts = if told.from_server { &mut segments.received } else { &mut segments.sent };
             counts.segments += 1;
@@ -182,7 +182,7 @@ impl Opened {
 fn take(opened: Opened, counted: &Counted, done: &AtomicBool) -> Option<String> {
     let Opened { mut capture, servers } = opened;
     let mut tally = Tally::new(&servers);
-    let mut told: Vec<Told> = Vec::new();
+    let mut told: Vec<RemarkedSegment> = Vec::new();
     let mut ended: Option<Instant> = None;
     loop {
         if ended.is_none() && done.load(Ordering::Relaxed) {
@@ -237,8 +237,8 @@ impl Counting {
 mod tests {
     use super::*;
 
-    fn told(at_ms: i64, from_server: bool, marks: Marks) -> Told {
-        Told { time_ns: 1_000_000_000_000 + at_ms * 1_000_000, from_server, marks }
+    fn told(at_ms: i64, from_server: bool, marks: Marks) -> RemarkedSegment {
+        RemarkedSegment { time_ns: 1_000_000_000_000 + at_ms * 1_000_000, from_server, marks }
     }
 
     fn seconds() -> Seconds {

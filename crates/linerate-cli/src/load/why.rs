@@ -1,7 +1,7 @@
 //! `--explain`: why the worst of the tail was slow.
 
 use linerate_explain::driver::{Explained, Http, Request};
-use linerate_explain::{Diagnosis, Settings, Tls, Whole};
+use linerate_explain::{Diagnosis, ProbeTls, Settings, Whole};
 use linerate_http::client::RequestSpec;
 use linerate_load::outcome::Sample;
 use linerate_load::plan::http::{Http as Spoken, HttpOptions};
@@ -83,10 +83,10 @@ fn http(plan: &Plan) -> Http {
 }
 
 /// TLS as the run spoke it.
-fn client(plan: &tls::TargetTls, http: Http) -> Result<Tls, String> {
+fn client(plan: &tls::TargetTls, http: Http) -> Result<ProbeTls, String> {
     let mut options = plan.options().map_err(|e| e.to_string())?;
     options.alpn = http.alpn();
-    Tls::of(&options, &plan.name).map_err(|e| e.to_string())
+    ProbeTls::of(&options, &plan.name).map_err(|e| e.to_string())
 }
 
 /// The slowest request, in clear text so far, and what may be done.

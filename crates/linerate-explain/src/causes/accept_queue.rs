@@ -9,7 +9,7 @@ use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof, Trial};
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded};
 use crate::signs::new_connections::{
     self, Resent, WAITED_MS, first_waits, grows, lost_only_at_once, syns, waited,
 };
@@ -31,20 +31,23 @@ pub(super) static CAUSE: Cause = Cause {
     },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "any server",
         change: "accept on a thread that does nothing else; a longer backlog only hides a short burst (listen(), net.core.somaxconn)",
     },
-    Fix { software: "nginx", change: "listen ... backlog=4096 reuseport, multi_accept on" },
-    Fix { software: "Tomcat", change: "acceptCount, maxConnections and maxThreads on the Connector" },
-    Fix {
+    RuleFix { software: "nginx", change: "listen ... backlog=4096 reuseport, multi_accept on" },
+    RuleFix { software: "Tomcat", change: "acceptCount, maxConnections and maxThreads on the Connector" },
+    RuleFix {
         software: "JDK HttpServer",
         change: "the backlog in HttpServer.create(address, backlog), and an executor",
     },
-    Fix { software: "Python socketserver", change: "request_queue_size above 5, and ThreadingHTTPServer" },
-    Fix { software: "Node", change: "work that blocks the event loop also blocks accepting" },
-    Fix {
+    RuleFix {
+        software: "Python socketserver",
+        change: "request_queue_size above 5, and ThreadingHTTPServer",
+    },
+    RuleFix { software: "Node", change: "work that blocks the event loop also blocks accepting" },
+    RuleFix {
         software: "Linux",
         change: "net.core.somaxconn, net.ipv4.tcp_max_syn_backlog; watch: nstat -az TcpExtListenOverflows",
     },

@@ -13,7 +13,7 @@ use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe, Variation};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix};
 use crate::signs::flow::{self, FlowShape, SharedRate};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -38,25 +38,25 @@ pub(super) static CAUSE: Cause = Cause {
     },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "any server",
         change: "send less: compression for text, smaller images, pages of a list instead of all of it, caching (ETag, Cache-Control)",
     },
-    Fix {
+    RuleFix {
         software: "nginx",
         change: "limit_rate and limit_rate_after; X-Accel-Limit-Rate in the answer of what is behind it",
     },
-    Fix {
+    RuleFix {
         software: "Apache httpd",
         change: "mod_ratelimit: SetOutputFilter RATE_LIMIT and SetEnv rate-limit",
     },
-    Fix { software: "HAProxy", change: "filter bwlim-out and http-response set-bandwidth-limit" },
-    Fix {
+    RuleFix { software: "HAProxy", change: "filter bwlim-out and http-response set-bandwidth-limit" },
+    RuleFix {
         software: "the path",
         change: "iperf3 between the two machines; tc -s qdisc at both ends, and the limits of the cloud's instance, the VPN and the radio",
     },
-    Fix { software: "far callers", change: "a cache or a CDN nearer to them" },
+    RuleFix { software: "far callers", change: "a cache or a CDN nearer to them" },
 ];
 
 /// What two calls at once get, beside one alone: shared until the first, one each from the second on.
@@ -264,14 +264,14 @@ const SMALL_WINDOW: f64 = 16_000.0;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::{Answer, Call, Received};
+    use crate::call::{Call, ProbeResponse, ReceivedBytes};
     use crate::probe::Observation;
     use crate::record::Settings;
 
     /// A call of 200 kB in segments at so many bytes per second, until it is cut.
     fn at(rate: f64, cut: Option<f64>) -> Call {
-        let receives: Vec<Received> = (0..138)
-            .map(|n| Received {
+        let receives: Vec<ReceivedBytes> = (0..138)
+            .map(|n| ReceivedBytes {
                 at: Duration::from_secs_f64(0.001 + f64::from(n) * 1448.0 / rate),
                 bytes: 1448,
             })
@@ -279,7 +279,8 @@ mod tests {
             .collect();
         let receive = receives.last().map_or(Duration::ZERO, |r| r.at);
         let fields = vec![("content-type".to_owned(), "text/html".to_owned())];
-        let end = Some(Ok(Answer { status: 200, body_bytes: 200_000, fields, ..Answer::default() }));
+        let end =
+            Some(Ok(ProbeResponse { status: 200, body_bytes: 200_000, fields, ..ProbeResponse::default() }));
         Call { receives, receive, wait: Duration::from_millis(1), total: receive, end, ..Call::default() }
     }
 

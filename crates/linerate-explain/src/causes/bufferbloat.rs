@@ -10,7 +10,7 @@ use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::probe::{Block, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded};
 use crate::signs::path::{self, CHANCE, Path, SIGN_MS};
 use crate::signs::scattered;
 use crate::verdict::Verdict;
@@ -24,24 +24,24 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "Linux routers",
         change: "tc qdisc replace dev IF root cake bandwidth RATE, a little below the link's rate, or fq_codel: a queue per flow, kept short",
     },
-    Fix {
+    RuleFix {
         software: "OpenWrt, home and office routers",
         change: "Smart Queue Management (sqm-scripts) on the link to the provider, both directions",
     },
-    Fix {
+    RuleFix {
         software: "Linux senders",
         change: "net.ipv4.tcp_congestion_control=bbr, which keeps the queue short; net.core.default_qdisc=fq",
     },
-    Fix {
+    RuleFix {
         software: "whoever fills it",
         change: "bulk transfers below the link's rate (rsync --bwlimit, rclone --bwlimit, nginx limit_rate), or at another time",
     },
-    Fix {
+    RuleFix {
         software: "switches and routers with ECN",
         change: "AQM with marking, and net.ipv4.tcp_ecn=1 at both ends",
     },

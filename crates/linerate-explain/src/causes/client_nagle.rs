@@ -10,7 +10,7 @@ use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, Experiment, Writes};
 use crate::record::Record;
-use crate::rule::{Cause, Fix, Judgement, Rule, again, not_moved};
+use crate::rule::{Cause, Judgement, Rule, RuleFix, again, not_moved};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -23,30 +23,33 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "Apache HttpClient 4/5",
         change: "SocketConfig.custom().setTcpNoDelay(true) (the default; check that nobody turned it off)",
     },
-    Fix {
+    RuleFix {
         software: "Java HttpURLConnection",
         change: "setFixedLengthStreamingMode off for small bodies, so that head and body leave together",
     },
-    Fix {
+    RuleFix {
         software: "Node",
         change: "noDelay: true in http.Agent, and request.end(body) instead of write and end",
     },
-    Fix {
+    RuleFix {
         software: "Python",
         change: "http.client sets TCP_NODELAY since 3.6; for raw sockets setsockopt it, or join head and body",
     },
-    Fix { software: "Go", change: "the default is right; remove SetNoDelay(false)" },
-    Fix {
+    RuleFix { software: "Go", change: "the default is right; remove SetNoDelay(false)" },
+    RuleFix {
         software: ".NET",
         change: "SocketsHttpHandler's default is right; ServicePoint.UseNagleAlgorithm = false in .NET Framework",
     },
-    Fix { software: "libcurl", change: "CURLOPT_TCP_NODELAY 1 (the default since 7.50.2)" },
-    Fix { software: "any client", change: "setsockopt(TCP_NODELAY), or MSG_MORE on the head, or one writev" },
+    RuleFix { software: "libcurl", change: "CURLOPT_TCP_NODELAY 1 (the default since 7.50.2)" },
+    RuleFix {
+        software: "any client",
+        change: "setsockopt(TCP_NODELAY), or MSG_MORE on the head, or one writev",
+    },
 ];
 
 /// Least cost of a hold: delayed acknowledgements last 40 ms.

@@ -10,7 +10,7 @@ use crate::call::ms;
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{Cause, Fix, Judgement, Rule};
+use crate::rule::{Cause, Judgement, Rule, RuleFix};
 use crate::signs::first;
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -24,18 +24,18 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "any server",
         change: "call the real path once after each start, before it gets calls (a readiness probe that does so), and keep one instance alive",
     },
-    Fix {
+    RuleFix {
         software: "JVM",
         change: "class data sharing (-XX:SharedArchiveFile), connection pools filled at start, no lazy initialisation on the path",
     },
-    Fix { software: "gunicorn", change: "preload_app, and warm caches in post_worker_init" },
-    Fix { software: "php-fpm", change: "pm = static or pm.min_spare_servers higher; opcache.preload" },
-    Fix {
+    RuleFix { software: "gunicorn", change: "preload_app, and warm caches in post_worker_init" },
+    RuleFix { software: "php-fpm", change: "pm = static or pm.min_spare_servers higher; opcache.preload" },
+    RuleFix {
         software: "Tomcat",
         change: "load-on-startup for the servlet, and spring.mvc.servlet.load-on-startup",
     },

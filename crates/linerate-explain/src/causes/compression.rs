@@ -7,7 +7,7 @@ use crate::arms::arms;
 use crate::evidence::Grounds;
 use crate::probe::{Block, Experiment, Probe, Variation};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, not_moved};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -19,20 +19,20 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "nginx",
         change: "gzip_static on for files that do not change; gzip_comp_level 1 to 4; gzip_min_length",
     },
-    Fix {
+    RuleFix {
         software: "Apache httpd",
         change: "DeflateCompressionLevel 1 to 4, or MultiViews with files compressed beforehand",
     },
-    Fix {
+    RuleFix {
         software: "any server",
         change: "compress once and cache; not on fast networks; not what is compressed already",
     },
-    Fix {
+    RuleFix {
         software: "the caller",
         change: "ask for compression (--compressed) only where the network is slow and the answer is text",
     },

@@ -12,9 +12,9 @@ use std::time::Duration;
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::limits::{HOLD_TIME, IDLE};
-use crate::probe::{Block, Experiment, Held, Probe};
+use crate::probe::{Block, Experiment, HeldCall, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded};
 use crate::signs::new_connections::{WAITED_MS, last_of_a_burst, starved, syns, waited};
 use crate::stats::{Estimate, slope};
 use crate::verdict::Verdict;
@@ -28,33 +28,33 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "Apache httpd",
         change: "the event MPM instead of prefork; MaxRequestWorkers higher; KeepAliveTimeout 2 to 5 s, since each idle connection holds a worker",
     },
-    Fix {
+    RuleFix {
         software: "gunicorn, uWSGI",
         change: "sync workers serve one connection each: -k gthread --threads N, or more workers, behind a proxy that keeps the connections",
     },
-    Fix {
+    RuleFix {
         software: "Tomcat",
         change: "the NIO connector, maxConnections and maxThreads higher, keepAliveTimeout shorter",
     },
-    Fix {
+    RuleFix {
         software: "HAProxy",
         change: "maxconn of the frontend and of the server line: beyond it connections wait in its queue",
     },
-    Fix {
+    RuleFix {
         software: "nginx",
         change: "worker_connections, worker_rlimit_nofile; limit_conn where somebody set it",
     },
-    Fix { software: "Python http.server", change: "ThreadingHTTPServer instead of HTTPServer" },
-    Fix {
+    RuleFix { software: "Python http.server", change: "ThreadingHTTPServer instead of HTTPServer" },
+    RuleFix {
         software: "the callers",
         change: "a smaller pool that is used more, and idle connections closed sooner (idle time-out below the server's)",
     },
-    Fix {
+    RuleFix {
         software: "any server",
         change: "more connections served at once (workers, threads, or an event loop), and idle ones closed sooner",
     },
@@ -86,7 +86,7 @@ fn usual(record: &Record) -> f64 {
 }
 
 /// The call was answered only after the idle connections had been closed.
-fn kept_waiting(held: &Held) -> bool {
+fn kept_waiting(held: &HeldCall) -> bool {
     held.idle > 0
         && held.call.answer().is_some()
         && held.released.is_some_and(|at| first_byte(&held.call) >= ms(at))
@@ -105,7 +105,7 @@ fn wants(record: &Record) -> Vec<Block> {
     }
     let time = |more: u64| Duration::from_secs_f64(usual(record) / 1e3) + Duration::from_millis(more);
     let probe = |idle: u8, more: u64| vec![Probe::Held(idle, time(more).min(HOLD_TIME))];
-    let tried: Vec<&Held> = record.held().collect();
+    let tried: Vec<&HeldCall> = record.held().collect();
     match tried.iter().find(|h| kept_waiting(h)) {
         // The call waits: test how it follows our closing, and make calls while none is held.
         Some(first) if tried.last().is_some_and(|last| std::ptr::eq(*last, *first)) => {
@@ -123,7 +123,7 @@ fn wants(record: &Record) -> Vec<Block> {
 
 /// The complete experiment: the arms, and how the response follows our closing.
 fn found(record: &Record) -> Option<(Trial, Estimate, u8)> {
-    let answered: Vec<&Held> = record.held().filter(|h| h.call.answer().is_some()).collect();
+    let answered: Vec<&HeldCall> = record.held().filter(|h| h.call.answer().is_some()).collect();
     let idle = answered.iter().find(|h| kept_waiting(h))?.idle;
     let times = |n: u8| answered.iter().filter(move |h| h.idle == n);
     let points: Vec<(f64, f64)> = times(idle)

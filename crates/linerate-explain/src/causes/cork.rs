@@ -9,7 +9,7 @@ use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, not_moved};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -21,14 +21,14 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix { software: "any server", change: "clear TCP_CORK after the last write, and no MSG_MORE on it" },
-    Fix { software: "nginx", change: "tcp_nopush only together with sendfile, and tcp_nodelay on" },
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix { software: "any server", change: "clear TCP_CORK after the last write, and no MSG_MORE on it" },
+    RuleFix { software: "nginx", change: "tcp_nopush only together with sendfile, and tcp_nodelay on" },
+    RuleFix {
         software: "Java",
         change: "no StandardSocketOptions or JNI transport that sets TCP_CORK without clearing it",
     },
-    Fix {
+    RuleFix {
         software: "Python",
         change: "socket.setsockopt(IPPROTO_TCP, TCP_CORK, 0) when the response is written",
     },

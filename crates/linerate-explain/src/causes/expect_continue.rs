@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::evidence::Grounds;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe, Variation};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -20,17 +20,17 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "curl",
         change: "-H 'Expect:' (sent by itself for bodies above 1 MiB, before 7.84 above 1 kB)",
     },
-    Fix {
+    RuleFix {
         software: ".NET",
         change: "HttpClient.DefaultRequestHeaders.ExpectContinue = false; ServicePointManager.Expect100Continue = false",
     },
-    Fix { software: "Apache HttpClient", change: "RequestConfig.setExpectContinueEnabled(false)" },
-    Fix {
+    RuleFix { software: "Apache HttpClient", change: "RequestConfig.setExpectContinueEnabled(false)" },
+    RuleFix {
         software: "any server",
         change: "answer 100 Continue as soon as the head is read (RFC 9110, section 10.1.1); proxies must pass it on",
     },

@@ -9,7 +9,7 @@ use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::probe::Connected;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, nothing};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -24,15 +24,15 @@ pub(super) static OTHER_FAMILY: Cause = Cause {
     },
 };
 
-const FAMILY_FIXES: &[Fix] = &[
-    Fix { software: "DNS", change: "remove the AAAA record, or make the server reachable by IPv6" },
-    Fix {
+const FAMILY_FIXES: &[RuleFix] = &[
+    RuleFix { software: "DNS", change: "remove the AAAA record, or make the server reachable by IPv6" },
+    RuleFix {
         software: "firewalls on the way",
         change: "reject (ICMPv6) instead of dropping, so that clients give up at once",
     },
-    Fix { software: "JVM", change: "-Djava.net.preferIPv4Stack=true where there is no IPv6" },
-    Fix { software: "glibc", change: "/etc/gai.conf: precedence ::ffff:0:0/96 100" },
-    Fix {
+    RuleFix { software: "JVM", change: "-Djava.net.preferIPv4Stack=true where there is no IPv6" },
+    RuleFix { software: "glibc", change: "/etc/gai.conf: precedence ::ffff:0:0/96 100" },
+    RuleFix {
         software: "curl, Go, Node 20+",
         change: "they try both after 200 to 300 ms (RFC 8305); older clients wait for the time-out",
     },
@@ -49,21 +49,21 @@ pub(super) static SAME_FAMILY: Cause = Cause {
     },
 };
 
-const ADDRESS_FIXES: &[Fix] = &[
-    Fix { software: "DNS", change: "remove the dead address, and let health checks do so (a short TTL)" },
-    Fix {
+const ADDRESS_FIXES: &[RuleFix] = &[
+    RuleFix { software: "DNS", change: "remove the dead address, and let health checks do so (a short TTL)" },
+    RuleFix {
         software: "firewalls on the way",
         change: "reject instead of dropping, so that clients go on at once",
     },
-    Fix {
+    RuleFix {
         software: "JVM",
         change: "a connect time-out of a second or two: HttpURLConnection and most clients wait for the system's, which is minutes",
     },
-    Fix {
+    RuleFix {
         software: "curl, Go, Node 20+",
         change: "curl --connect-timeout, Go's Dialer.Timeout, Node's autoSelectFamilyAttemptTimeout bound what one address costs",
     },
-    Fix { software: "any client", change: "a connect time-out, and the next address after it" },
+    RuleFix { software: "any client", change: "a connect time-out, and the next address after it" },
 ];
 
 /// A time below which going on to the next address does not matter.

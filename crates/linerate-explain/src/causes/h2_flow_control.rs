@@ -10,7 +10,7 @@ use crate::arms::{arms, on_new_lanes};
 use crate::evidence::{Grounds, Proof};
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
-use crate::rule::{Cause, Fix, Judgement, Rule, again, excluded, not_moved};
+use crate::rule::{Cause, Judgement, Rule, RuleFix, again, excluded, not_moved};
 use crate::signs::streams::{self, FIRST_WINDOW, WINDOWS};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -23,36 +23,36 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "Java HttpClient",
         change: "-Djdk.httpclient.windowsize=16777216 and -Djdk.httpclient.connectionWindowSize=33554432",
     },
-    Fix {
+    RuleFix {
         software: "Netty, gRPC-Java",
         change: "NettyChannelBuilder.flowControlWindow(16 << 20), or initialFlowControlWindow, which grows by itself",
     },
-    Fix {
+    RuleFix {
         software: "Go",
         change: "http2.Transport's windows are 4 MiB a stream; grpc.WithInitialWindowSize and WithInitialConnWindowSize",
     },
-    Fix {
+    RuleFix {
         software: "Node",
         change: "http2.connect(url, { settings: { initialWindowSize: 16 << 20 } }), and session.setLocalWindowSize(16 << 20)",
     },
-    Fix {
+    RuleFix {
         software: "Python httpx, h2",
         change: "its windows are 65,535 bytes and 16 MiB for a connection: HTTP/1.1 where bodies are large and the server is far",
     },
-    Fix {
+    RuleFix {
         software: "nghttp2, libcurl",
         change: "nghttp2_session_set_local_window_size for the stream and for the connection; libcurl announces 10 MiB and more",
     },
-    Fix {
+    RuleFix {
         software: "Rust hyper, reqwest",
         change: "http2_adaptive_window(true), or http2_initial_stream_window_size and http2_initial_connection_window_size",
     },
-    Fix {
+    RuleFix {
         software: "any client",
         change: "SETTINGS_INITIAL_WINDOW_SIZE and a WINDOW_UPDATE on stream 0: both at least the path's rate times its round trip",
     },

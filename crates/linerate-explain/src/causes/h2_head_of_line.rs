@@ -9,7 +9,7 @@
 use crate::evidence::{Exclusion, Grounds};
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix};
 use crate::signs::streams::{self, Behind};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -23,17 +23,17 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "the path",
         change: "find where packets are lost, as for packet-loss: mtr, ethtool -S, ip -s link",
     },
-    Fix {
+    RuleFix {
         software: "browsers, curl",
         change: "HTTP/3 (QUIC), where the server speaks it: there a loss holds up one stream",
     },
-    Fix { software: "gRPC", change: "several channels for calls that must not wait for one another" },
-    Fix {
+    RuleFix { software: "gRPC", change: "several channels for calls that must not wait for one another" },
+    RuleFix {
         software: "any client",
         change: "some connections instead of one, or HTTP/1.1 with a pool, on paths that lose packets",
     },

@@ -9,7 +9,7 @@ use crate::call::ms;
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
 use crate::signs::streams;
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -23,31 +23,31 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix { software: "nginx", change: "http2_max_concurrent_streams 128; (the default)" },
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix { software: "nginx", change: "http2_max_concurrent_streams 128; (the default)" },
+    RuleFix {
         software: "Apache httpd",
         change: "H2MaxSessionStreams 100 (the default), and H2MaxWorkers for as many",
     },
-    Fix {
+    RuleFix {
         software: "Tomcat",
         change: "maxConcurrentStreams and maxConcurrentStreamExecution of the UpgradeProtocol element: 100 and 20 are the defaults",
     },
-    Fix { software: "Go", change: "http2.Server{MaxConcurrentStreams: 250}; grpc.MaxConcurrentStreams" },
-    Fix {
+    RuleFix { software: "Go", change: "http2.Server{MaxConcurrentStreams: 250}; grpc.MaxConcurrentStreams" },
+    RuleFix {
         software: "Node",
         change: "http2.createServer({ settings: { maxConcurrentStreams: 100 } }), or leave it out",
     },
-    Fix {
+    RuleFix {
         software: "Netty, gRPC-Java",
         change: "maxConcurrentCallsPerConnection(Integer.MAX_VALUE), the default",
     },
-    Fix { software: "HAProxy", change: "tune.h2.fe.max-concurrent-streams 100 (the default)" },
-    Fix {
+    RuleFix { software: "HAProxy", change: "tune.h2.fe.max-concurrent-streams 100 (the default)" },
+    RuleFix {
         software: "any server",
         change: "SETTINGS_MAX_CONCURRENT_STREAMS of at least 100, as RFC 9113 section 6.5.2 recommends",
     },
-    Fix { software: "any client", change: "more connections, where the limit cannot be raised" },
+    RuleFix { software: "any client", change: "more connections, where the limit cannot be raised" },
 ];
 
 /// Limits beyond this are not tested. Reason: it takes twice as many calls at once.

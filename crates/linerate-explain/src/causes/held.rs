@@ -9,7 +9,7 @@ use crate::call::{Call, Crowd, Why, ms};
 use crate::evidence::{Grounds, Proof};
 use crate::probe::CallProbe;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, nothing, nothing_beside};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, nothing, nothing_beside};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -18,17 +18,17 @@ pub(super) static DESCRIPTORS: Cause = Cause {
     id: "fd-limit",
     title: "the server has as many files and sockets open as it may, and accepts no more connections",
     fixes: &[
-        Fix { software: "systemd", change: "LimitNOFILE=65536 in the unit" },
-        Fix {
+        RuleFix { software: "systemd", change: "LimitNOFILE=65536 in the unit" },
+        RuleFix {
             software: "Docker, Kubernetes",
             change: "--ulimit nofile=65536:65536; containerd's LimitNOFILE",
         },
-        Fix { software: "nginx", change: "worker_rlimit_nofile at least twice worker_connections" },
-        Fix {
+        RuleFix { software: "nginx", change: "worker_rlimit_nofile at least twice worker_connections" },
+        RuleFix {
             software: "any server",
             change: "ulimit -n higher; ls -l /proc/PID/fd shows what is open: connections that nobody closes, files and pipes that leak",
         },
-        Fix { software: "any server that many idle clients keep", change: "a shorter idle time-out" },
+        RuleFix { software: "any server that many idle clients keep", change: "a shorter idle time-out" },
     ],
     verify: AGAIN,
     rule: Rule::Alone { wants: nothing, judge: descriptors },
@@ -38,20 +38,20 @@ pub(super) static WORKERS: Cause = Cause {
     id: "workers-held",
     title: "all workers of the server are held by other connections, and new ones wait until one is let go",
     fixes: &[
-        Fix {
+        RuleFix {
             software: "Apache httpd",
             change: "the event MPM instead of prefork; KeepAliveTimeout 2; MaxRequestWorkers higher",
         },
-        Fix {
+        RuleFix {
             software: "gunicorn",
             change: "threads or an async worker class instead of sync; a proxy in front that keeps idle connections (nginx)",
         },
-        Fix { software: "PHP-FPM", change: "pm.max_children higher; pm.status_path shows what they do" },
-        Fix {
+        RuleFix { software: "PHP-FPM", change: "pm.max_children higher; pm.status_path shows what they do" },
+        RuleFix {
             software: "Tomcat, Jetty",
             change: "the NIO connector, which has no thread for each idle connection; maxThreads higher where threads wait for something behind",
         },
-        Fix {
+        RuleFix {
             software: "any server with a worker for each connection",
             change: "an idle time-out of a second or two, or a proxy in front of it",
         },
@@ -141,7 +141,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::call::{Failure, Stage};
+    use crate::call::{CallStage, Failure};
     use crate::local::Spent;
     use crate::probe::{Experiment, Lane, Observation, Probe};
     use crate::record::Settings;
@@ -158,7 +158,7 @@ mod tests {
         let mut record = Record::new(Settings::default());
         for _ in 0..2 {
             let total = Duration::from_secs(4);
-            let failure = Failure { stage: Stage::Wait, why: Why::TimedOut, words: String::new() };
+            let failure = Failure { stage: CallStage::Wait, why: Why::TimedOut, words: String::new() };
             let server = Some(Box::new(Spent { files: Some(files), ..Spent::default() }));
             let call = Call {
                 fresh: true,

@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, not_moved};
 use crate::signs::congestion;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -23,12 +23,15 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "Linux servers",
         change: "net.ipv4.tcp_slow_start_after_idle=0, or net.ipv4.tcp_congestion_control=bbr",
     },
-    Fix { software: "any client", change: "fewer connections that are busier, so that none rests for long" },
+    RuleFix {
+        software: "any client",
+        change: "fewer connections that are busier, so that none rests for long",
+    },
 ];
 
 /// Longer than a few retransmission timeouts, each of which halves the window.

@@ -11,7 +11,7 @@ use crate::evidence::{Grounds, Proof};
 use crate::local::Spent;
 use crate::probe::Experiment;
 use crate::record::Record;
-use crate::rule::{Cause, Fix, Judged, Judgement, Rule, excluded, nothing, nothing_beside};
+use crate::rule::{Cause, Judged, Judgement, Rule, RuleFix, excluded, nothing, nothing_beside};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -20,13 +20,13 @@ pub(super) static GC: Cause = Cause {
     id: "gc-pause",
     title: "the server's garbage collector stops it during calls",
     fixes: &[
-        Fix {
+        RuleFix {
             software: "JVM",
             change: "a collector with short pauses (-XX:+UseZGC, G1 with -XX:MaxGCPauseMillis), a larger heap, fewer allocations for each request; see -Xlog:gc",
         },
-        Fix { software: "Go", change: "GOGC or GOMEMLIMIT higher; fewer allocations" },
-        Fix { software: "Node", change: "--max-semi-space-size higher, so that less is promoted" },
-        Fix { software: "any server", change: "fewer allocations for each request, a larger heap" },
+        RuleFix { software: "Go", change: "GOGC or GOMEMLIMIT higher; fewer allocations" },
+        RuleFix { software: "Node", change: "--max-semi-space-size higher, so that less is promoted" },
+        RuleFix { software: "any server", change: "fewer allocations for each request, a larger heap" },
     ],
     verify: PID_AGAIN,
     rule: Rule::Alone {
@@ -46,15 +46,15 @@ pub(super) static THROTTLED: Cause = Cause {
     id: "cpu-throttled",
     title: "the server's control group has used up its share of processor time and is kept from running",
     fixes: &[
-        Fix {
+        RuleFix {
             software: "Kubernetes",
             change: "raise or remove resources.limits.cpu; the static CPU manager policy for whole cores",
         },
-        Fix {
+        RuleFix {
             software: "Docker, systemd",
             change: "--cpus / CPUQuota= higher; watch nr_throttled in cpu.stat",
         },
-        Fix {
+        RuleFix {
             software: "JVM, Go, Node",
             change: "no more threads than the quota has cores (-XX:ActiveProcessorCount, GOMAXPROCS): more use it up sooner",
         },
@@ -72,11 +72,11 @@ pub(super) static CONTENDED: Cause = Cause {
     id: "cpu-contention",
     title: "the server is ready to run and waits for a processor that others use",
     fixes: &[
-        Fix {
+        RuleFix {
             software: "the machine",
             change: "fewer neighbours on its processors, or processors of its own (cpuset, taskset)",
         },
-        Fix {
+        RuleFix {
             software: "Linux",
             change: "nice and cpu.weight; steal in /proc/stat shows a neighbour outside a virtual machine",
         },
@@ -95,24 +95,27 @@ pub(super) static BLOCKED: Cause = Cause {
     id: "event-loop-blocked",
     title: "the server's event loop works on something else while the request waits",
     fixes: &[
-        Fix {
+        RuleFix {
             software: "Node",
             change: "no *Sync calls and no long computations in handlers: worker_threads, or smaller pieces (setImmediate)",
         },
-        Fix {
+        RuleFix {
             software: "Netty, Vert.x",
             change: "blocking calls on an executor of their own (executeBlocking, EventExecutorGroup)",
         },
-        Fix {
+        RuleFix {
             software: "Python asyncio",
             change: "asyncio.to_thread, run_in_executor; PYTHONASYNCIODEBUG=1 names slow callbacks",
         },
-        Fix { software: "Rust tokio", change: "spawn_blocking; tokio-console names tasks that do not yield" },
-        Fix {
+        RuleFix {
+            software: "Rust tokio",
+            change: "spawn_blocking; tokio-console names tasks that do not yield",
+        },
+        RuleFix {
             software: "JDK HttpServer",
             change: "server.setExecutor(...): without one the thread that accepts runs every handler",
         },
-        Fix {
+        RuleFix {
             software: "any server",
             change: "profile the thread that is named here; move what takes long off the thread that reads requests",
         },
@@ -301,7 +304,7 @@ fn blocked(record: &Record, judged: &Judged<'_>) -> Judgement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Answer;
+    use crate::call::ProbeResponse;
     use crate::local::Thread;
     use crate::probe::{CallProbe, Lane, Observation, Probe};
     use crate::record::Settings;
@@ -327,7 +330,7 @@ mod tests {
             let mut call = Call { wait: t(40.0 + beyond), total: t(40.0 + beyond), ..Call::default() };
             call.starved = call.total.mul_f64(starved);
             call.facts.min_rtt_us = 40_000;
-            call.end = Some(Ok(Answer { status: 200, reusable: true, ..Answer::default() }));
+            call.end = Some(Ok(ProbeResponse { status: 200, reusable: true, ..ProbeResponse::default() }));
             call.server = Some(Box::new(spent));
             let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Kept(0));
             record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));

@@ -4,10 +4,10 @@
 //! Symptom: a call on a reused connection ends with a reset or a FIN before the first byte, though
 //! the previous response allowed another request. Experiment: calls after a pause.
 
-use crate::call::{Call, Stage, Why, ms};
+use crate::call::{Call, CallStage, Why, ms};
 use crate::evidence::Grounds;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
 
@@ -19,27 +19,30 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants: nothing, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "any client",
         change: "an idle time-out shorter than the server's; retry idempotent requests once on a new connection",
     },
-    Fix {
+    RuleFix {
         software: "Apache HttpClient",
         change: "setValidateAfterInactivity, evictIdleConnections below the server's time-out",
     },
-    Fix {
+    RuleFix {
         software: "Node",
         change: "server.keepAliveTimeout above the load balancer's idle time-out (ALB: 60 s)",
     },
-    Fix { software: "nginx", change: "keepalive_timeout above the client's; keepalive_requests high enough" },
-    Fix { software: "any server", change: "say Connection: close with the last answer before closing" },
+    RuleFix {
+        software: "nginx",
+        change: "keepalive_timeout above the client's; keepalive_requests high enough",
+    },
+    RuleFix { software: "any server", change: "say Connection: close with the last answer before closing" },
 ];
 
 /// The server closed the connection without a response.
 fn dropped(call: &Call) -> bool {
     let closed = |why| matches!(why, Why::Reset | Why::ClosedEarly);
-    call.failure().is_some_and(|f| closed(f.why) && matches!(f.stage, Stage::Wait | Stage::Send))
+    call.failure().is_some_and(|f| closed(f.why) && matches!(f.stage, CallStage::Wait | CallStage::Send))
 }
 
 fn judge(record: &Record) -> Judgement {

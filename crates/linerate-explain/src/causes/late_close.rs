@@ -7,7 +7,7 @@
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -20,16 +20,16 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants: nothing, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "any server",
         change: "Content-Length or chunked with each answer, so that its end is known at once",
     },
-    Fix {
+    RuleFix {
         software: "HTTP/1.0 servers, CGI",
         change: "close right after the last byte, not after cleaning up",
     },
-    Fix {
+    RuleFix {
         software: "nginx",
         change: "proxy_http_version 1.1 towards the backend, so that answers have a length",
     },

@@ -54,7 +54,7 @@ mod tls_long_chain;
 mod tls_old_version;
 mod tls_slow_key;
 
-pub use crate::rule::{Cause, Fix, Judgement};
+pub use crate::rule::{Cause, Judgement, RuleFix};
 pub(crate) use ports_exhausted::NO_PORT;
 pub(crate) use time_wait::seen_in_packets;
 

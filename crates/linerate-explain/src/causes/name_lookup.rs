@@ -10,7 +10,7 @@ use crate::evidence::Grounds;
 use crate::limits::LOOKUPS;
 use crate::probe::{Block, NameServer, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -31,21 +31,21 @@ pub(super) static TIMEOUT: Cause = Cause {
     rule: Rule::Alone { wants: ask_directly, judge: timeout },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "the machine",
         change: "a caching resolver nearby (systemd-resolved, unbound, dnsmasq, nscd); in Kubernetes NodeLocal DNSCache",
     },
-    Fix {
+    RuleFix {
         software: "resolv.conf",
         change: "name servers that answer first; fewer search domains; options ndots:1 where names are whole (a trailing dot does the same for one name)",
     },
-    Fix {
+    RuleFix {
         software: "glibc",
         change: "where one of the two replies (IPv4, IPv6) gets lost: options single-request-reopen in resolv.conf; where nobody needs IPv6: options no-aaaa (2.36)",
     },
-    Fix { software: "JVM", change: "networkaddress.cache.ttl in java.security" },
-    Fix { software: "any client", change: "keep connections: a lookup is then paid once" },
+    RuleFix { software: "JVM", change: "networkaddress.cache.ttl in java.security" },
+    RuleFix { software: "any client", change: "keep connections: a lookup is then paid once" },
 ];
 
 /// Below this a lookup is what lookups take.

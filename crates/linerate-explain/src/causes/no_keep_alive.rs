@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::evidence::Grounds;
 use crate::probe::{Experiment, Lane};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, nothing};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -20,24 +20,27 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants: nothing, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "nginx",
         change: "keepalive_timeout above 0 and keepalive_requests 1000; towards backends: keepalive in upstream, proxy_http_version 1.1 and an empty Connection header",
     },
-    Fix { software: "Apache httpd", change: "KeepAlive On, MaxKeepAliveRequests 1000" },
-    Fix { software: "HAProxy", change: "option http-keep-alive instead of httpclose or http-server-close" },
-    Fix { software: "Tomcat", change: "maxKeepAliveRequests=\"-1\", keepAliveTimeout on the Connector" },
-    Fix {
+    RuleFix { software: "Apache httpd", change: "KeepAlive On, MaxKeepAliveRequests 1000" },
+    RuleFix {
+        software: "HAProxy",
+        change: "option http-keep-alive instead of httpclose or http-server-close",
+    },
+    RuleFix { software: "Tomcat", change: "maxKeepAliveRequests=\"-1\", keepAliveTimeout on the Connector" },
+    RuleFix {
         software: "Python http.server",
         change: "protocol_version = \"HTTP/1.1\" in the handler, and a Content-Length with each answer",
     },
-    Fix { software: "Node", change: "server.keepAliveTimeout, and no Connection: close header" },
-    Fix {
+    RuleFix { software: "Node", change: "server.keepAliveTimeout, and no Connection: close header" },
+    RuleFix {
         software: "Go",
         change: "remove SetKeepAlivesEnabled(false); read and close response bodies in handlers that proxy",
     },
-    Fix {
+    RuleFix {
         software: "any server",
         change: "Content-Length or chunked with each answer, and no Connection: close",
     },

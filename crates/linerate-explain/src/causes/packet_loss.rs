@@ -9,7 +9,7 @@ use crate::call::{Call, ms};
 use crate::evidence::{Exclusion, Grounds, Proof};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix};
 use crate::signs::disorder::{Fate, Usual};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -23,16 +23,16 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "the path",
         change: "mtr or tracepath towards the server; interface counters (ethtool -S, ip -s link) at both ends; duplex, cabling, radio, shapers",
     },
-    Fix {
+    RuleFix {
         software: "Linux",
         change: "net.ipv4.tcp_congestion_control=bbr where loss is not congestion; RACK and TLP are on by default (net.ipv4.tcp_recovery)",
     },
-    Fix {
+    RuleFix {
         software: "any client",
         change: "keep connections: a lost segment on a warm one is repaired in a round trip, on a new one after a second",
     },

@@ -6,7 +6,7 @@
 
 use crate::evidence::{Grounds, Proof};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded, nothing_beside};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded, nothing_beside};
 use crate::signs::path::{self, Path, SIGN_MS};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -25,20 +25,20 @@ pub(super) static CAUSE: Cause = Cause {
     },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "the path",
         change: "mtr --report towards the server shows from which hop on it varies; the same call by cable, or from another network, tells whether it is the last mile",
     },
-    Fix {
+    RuleFix {
         software: "Wi-Fi",
         change: "5 or 6 GHz, a channel that neighbours do not use, cable where a machine stands still; power saving off (iw dev wlan0 set power_save off)",
     },
-    Fix {
+    RuleFix {
         software: "VPNs",
         change: "UDP rather than TCP as transport (WireGuard, OpenVPN proto udp); an exit nearer to the server",
     },
-    Fix {
+    RuleFix {
         software: "any client",
         change: "fewer round trips for each task: kept connections, calls at once (HTTP/2) or together (batches); time-outs above the slowest tenth of round trips",
     },

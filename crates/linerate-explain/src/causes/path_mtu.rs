@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use crate::arms::singles;
-use crate::call::{Call, Stage, Why, ms};
+use crate::call::{Call, CallStage, Why, ms};
 use crate::evidence::{Grounds, Proof};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -26,16 +26,16 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "firewalls",
         change: "let ICMP \"fragmentation needed\" and ICMPv6 \"packet too big\" through",
     },
-    Fix {
+    RuleFix {
         software: "tunnels (VPN, PPPoE, overlay networks)",
         change: "clamp the MSS to the path's MTU (nft ... tcp option maxseg size set rt mtu), or lower the interface's MTU",
     },
-    Fix { software: "Linux", change: "net.ipv4.tcp_mtu_probing=1 at both ends" },
+    RuleFix { software: "Linux", change: "net.ipv4.tcp_mtu_probing=1 at both ends" },
 ];
 
 /// Segments that pass nearly everywhere: IPv6 guarantees 1280 bytes of packet.
@@ -58,7 +58,7 @@ fn stuck(record: &Record) -> Vec<&Call> {
 }
 
 fn hangs(c: &Call) -> bool {
-    let hung = c.failure().is_some_and(|f| f.why == Why::TimedOut && f.stage != Stage::Connect);
+    let hung = c.failure().is_some_and(|f| f.why == Why::TimedOut && f.stage != CallStage::Connect);
     let stood = ms(c.longest_gap().max(c.wait)) > STALL_MS && c.facts.total_retrans + c.facts.rcv_ooopack > 0;
     hung || stood
 }

@@ -13,7 +13,7 @@ use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix};
 use crate::signs::scattered::{self, Period};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -38,25 +38,25 @@ pub(super) static CAUSE: Cause = Cause {
     },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "any server",
         change: "find what runs every PERIOD (timers, cron jobs, statistics, cache refreshes, flushes) and which lock it holds meanwhile: hold it for less, or work on a copy",
     },
-    Fix {
+    RuleFix {
         software: "any server that looks for work on a tick",
         change: "wake it when work arrives (a condition variable, an eventfd, a notification) instead of sleeping between looks",
     },
-    Fix {
+    RuleFix {
         software: "Go",
         change: "the mutex and block profiles of net/http/pprof; sync.RWMutex, and no lock held over I/O or a sleep",
     },
-    Fix {
+    RuleFix {
         software: "JVM",
         change: "async-profiler -e lock; scheduled tasks (@Scheduled, Timer) that hold a lock which handlers want",
     },
-    Fix { software: "Node", change: "setInterval callbacks that take long: --cpu-prof shows them" },
-    Fix {
+    RuleFix { software: "Node", change: "setInterval callbacks that take long: --cpu-prof shows them" },
+    RuleFix {
         software: "Python",
         change: "py-spy dump while a call waits; threads that hold the lock, or the GIL",
     },

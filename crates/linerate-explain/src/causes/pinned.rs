@@ -9,7 +9,7 @@
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, Experiment};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded, not_moved};
 use crate::signs::by_connection::{
     self, CALLS, CONNECTIONS, EACH, Sorted, decides, enough_of_each, made, sorted,
 };
@@ -31,29 +31,29 @@ pub(super) static CAUSE: Cause = Cause {
     },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "SO_REUSEPORT servers",
         change: "work that blocks off the workers that accept; or hand connections out by load (SO_ATTACH_REUSEPORT_EBPF, one accepting thread)",
     },
-    Fix {
+    RuleFix {
         software: "nginx",
         change: "listen without reuseport, or accept_mutex on, where workers are unevenly busy; aio threads for slow disks",
     },
-    Fix { software: "Envoy", change: "connection_balance_config: exact_balance on the listener" },
-    Fix {
+    RuleFix { software: "Envoy", change: "connection_balance_config: exact_balance on the listener" },
+    RuleFix {
         software: "Node cluster, PM2",
         change: "heavy requests to worker_threads: a worker keeps the connections that it was given",
     },
-    Fix {
+    RuleFix {
         software: "Netty, Vert.x",
         change: "blocking work off the event loop that owns the connection (EventExecutorGroup, executeBlocking)",
     },
-    Fix {
+    RuleFix {
         software: "balancers by connection (IPVS, Kubernetes services, HAProxy in TCP mode)",
         change: "leastconn instead of round robin or a hash, or balance requests (HTTP mode); look at the slow backend",
     },
-    Fix {
+    RuleFix {
         software: "the callers",
         change: "several connections, each closed after some requests (keepalive_requests, a pool's maximum age)",
     },

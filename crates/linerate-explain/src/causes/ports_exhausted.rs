@@ -5,7 +5,7 @@
 use crate::call::Why;
 use crate::evidence::Grounds;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, nothing};
 use crate::verdict::Verdict;
 
 pub(super) static CAUSE: Cause = Cause {
@@ -16,16 +16,16 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants: nothing, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "any client",
         change: "keep connections and share them: short ones leave a port in TIME_WAIT for a minute",
     },
-    Fix {
+    RuleFix {
         software: "Linux",
         change: "net.ipv4.tcp_tw_reuse=1; a wider net.ipv4.ip_local_port_range; more source addresses",
     },
-    Fix {
+    RuleFix {
         software: "nginx, HAProxy as proxies",
         change: "keepalive to the backends; several source addresses (proxy_bind, source)",
     },

@@ -6,11 +6,11 @@
 //! Without `--origin` this cause is never named.
 
 use crate::arms::{arms, on_new_lanes};
-use crate::call::{Answer, Call};
+use crate::call::{Call, ProbeResponse};
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Block, Experiment, Variation};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, again, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, again, excluded, not_moved};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -23,27 +23,27 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "nginx",
         change: "proxy_buffering off (fastcgi_buffering, uwsgi_buffering) for this location, or the header X-Accel-Buffering: no in the server's answer; gzip off or gzip_min_length where it streams",
     },
-    Fix {
+    RuleFix {
         software: "Apache httpd",
         change: "ProxyPass ... flushpackets=on; SetEnv proxy-sendchunked; no mod_deflate on streams",
     },
-    Fix {
+    RuleFix {
         software: "HAProxy",
         change: "no option http-buffer-request; no compression on this path (it streams otherwise)",
     },
-    Fix { software: "Varnish", change: "beresp.do_stream = true, and no ESI or gzip on this path" },
-    Fix { software: "Envoy", change: "no buffer filter on the route" },
-    Fix { software: "CDNs", change: "streaming allowed for the path; Cache-Control: no-transform" },
-    Fix {
+    RuleFix { software: "Varnish", change: "beresp.do_stream = true, and no ESI or gzip on this path" },
+    RuleFix { software: "Envoy", change: "no buffer filter on the route" },
+    RuleFix { software: "CDNs", change: "streaming allowed for the path; Cache-Control: no-transform" },
+    RuleFix {
         software: "the server behind",
         change: "if it is meant to be whole at once, what it does between its first and its last byte is what costs",
     },
-    Fix {
+    RuleFix {
         software: "any proxy",
         change: "pass the answer on as it comes (nginx: proxy_buffering off), and compress nothing on this path",
     },
@@ -73,7 +73,7 @@ fn trials(record: &Record) -> Option<(Trial, Trial)> {
 }
 
 /// Proxies that a response names in its fields.
-fn says(answer: &Answer) -> Option<String> {
+fn says(answer: &ProbeResponse) -> Option<String> {
     let proxies = [
         "nginx",
         "openresty",

@@ -14,8 +14,8 @@ use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
-use crate::signs::pace::{self, LONG, OPENING, PAUSES, Pace, SHORT, SOON};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
+use crate::signs::pace::{self, LONG, OPENING, PAUSES, PausePace, SHORT, SOON};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -28,32 +28,32 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "nginx",
         change: "limit_req_zone with a higher rate, limit_req with burst= and nodelay; limit_req_status 429, so that callers know",
     },
-    Fix {
+    RuleFix {
         software: "Envoy, Istio",
         change: "local_ratelimit or the rate-limit service: max_tokens and fill_interval of the token bucket",
     },
-    Fix {
+    RuleFix {
         software: "HAProxy",
         change: "http-request deny/tarpit with sc_http_req_rate: the rate in the condition",
     },
-    Fix {
+    RuleFix {
         software: "Express",
         change: "express-rate-limit: windowMs and limit, and skip for callers inside",
     },
-    Fix {
+    RuleFix {
         software: "API gateways, clouds",
         change: "the plan's requests per second; a key of its own for this caller",
     },
-    Fix {
+    RuleFix {
         software: "any client",
         change: "fewer calls (caches, batches), a pace below the limit, and Retry-After obeyed",
     },
-    Fix {
+    RuleFix {
         software: "any server",
         change: "find who limits: the application, a proxy before it, or a gateway",
     },
@@ -95,8 +95,10 @@ fn wants(record: &Record) -> Vec<Block> {
     }
     // A pause spares the wait: the doses tell how.
     let spared = match pace::seen(record) {
-        Pace::Untried | Pace::Same(_) => return Vec::new(),
-        Pace::Limited(trial, _) | Pace::Step(trial) | Pace::Otherwise(trial, _) => trial.effect.value,
+        PausePace::Untried | PausePace::Same(_) => return Vec::new(),
+        PausePace::Limited(trial, _) | PausePace::Step(trial) | PausePace::Otherwise(trial, _) => {
+            trial.effect.value
+        }
     };
     if some || pace::has_short_pauses(record) {
         return Vec::new();
@@ -144,8 +146,8 @@ fn judge(record: &Record) -> Judgement {
         )));
     }
     let (trial, slope) = match pace::seen(record) {
-        Pace::Untried => return Judgement::Silent,
-        Pace::Same(trial) => {
+        PausePace::Untried => return Judgement::Silent,
+        PausePace::Same(trial) => {
             let words = format!(
                 "a call after a pause waits {}, one right after another {}: it is not our own pace",
                 say(trial.after_ms()),
@@ -153,7 +155,7 @@ fn judge(record: &Record) -> Judgement {
             );
             return not_moved(&trial, pace::least_ms(record), &words);
         }
-        Pace::Step(trial) => {
+        PausePace::Step(trial) => {
             return excluded(format!(
                 "a pause spares a call all of its wait ({} instead of {}) or nothing: a limit would make it shorter by 1 ms for each \
                  millisecond of pause",
@@ -161,8 +163,8 @@ fn judge(record: &Record) -> Judgement {
                 say(trial.before_ms())
             ));
         }
-        Pace::Otherwise(_, words) => return Judgement::Open(format!("unclear: {words}")),
-        Pace::Limited(trial, slope) => (trial, slope),
+        PausePace::Otherwise(_, words) => return Judgement::Open(format!("unclear: {words}")),
+        PausePace::Limited(trial, slope) => (trial, slope),
     };
     let words = format!(
         "a call alone is answered after {}; right after another it waits {}: the time between two calls is what is limited",

@@ -7,7 +7,7 @@ use crate::evidence::{Grounds, Proof};
 use crate::limits::HOPS;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe, Variation};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix};
 use crate::verdict::Verdict;
 use crate::words::say;
 
@@ -19,16 +19,16 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "the caller",
         change: "ask for the final address: mind the trailing slash, http against https, and the host's name",
     },
-    Fix {
+    RuleFix {
         software: "any server",
         change: "link to final addresses; 308 or 301 with Cache-Control so that clients remember",
     },
-    Fix {
+    RuleFix {
         software: "nginx, Apache httpd",
         change: "serve the directory without the redirect that adds a slash (try_files, DirectorySlash Off)",
     },
@@ -166,7 +166,7 @@ fn judge(record: &Record) -> Judgement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::{Answer, Call};
+    use crate::call::{Call, ProbeResponse};
     use crate::probe::Observation;
     use crate::record::Settings;
 
@@ -177,7 +177,7 @@ mod tests {
         let mut record = Record::new(settings);
         let to = |location: &str| {
             let fields = vec![("location".to_owned(), location.to_owned())];
-            let end = Some(Ok(Answer { status: 302, fields, ..Answer::default() }));
+            let end = Some(Ok(ProbeResponse { status: 302, fields, ..ProbeResponse::default() }));
             Observation::Call(Box::new(Call { fresh: true, end, ..Call::default() }))
         };
         let plain = CallProbe::plain(Experiment::Observe, 0, Lane::Fresh);
@@ -196,7 +196,7 @@ mod tests {
         let mut record = Record::new(settings);
         let to = |n: usize| {
             let fields = vec![("location".to_owned(), format!("/{n}"))];
-            let end = Some(Ok(Answer { status: 302, fields, ..Answer::default() }));
+            let end = Some(Ok(ProbeResponse { status: 302, fields, ..ProbeResponse::default() }));
             let wait = std::time::Duration::from_micros(50);
             Observation::Call(Box::new(Call { fresh: true, wait, total: wait, end, ..Call::default() }))
         };

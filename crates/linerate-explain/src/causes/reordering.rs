@@ -8,7 +8,7 @@ use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof};
 use crate::probe::Experiment;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, nothing};
 use crate::signs::disorder::{Fate, Usual};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -22,12 +22,12 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants: nothing, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "the path",
         change: "several links or queues that share the packets of one connection: hash by connection, not by packet (bonding: xmit_hash_policy layer3+4, not balance-rr; routers: per-flow load sharing)",
     },
-    Fix {
+    RuleFix {
         software: "Linux, as the sender",
         change: "RACK allows for it (net.ipv4.tcp_recovery=1); net.ipv4.tcp_reordering and tcp_max_reordering raise what it bears before it sends again and slows down",
     },

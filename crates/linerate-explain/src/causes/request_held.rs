@@ -7,7 +7,7 @@
 use crate::call::{Call, ms};
 use crate::evidence::Grounds;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -25,20 +25,20 @@ pub(super) static ZERO_WINDOW: Cause = Cause {
     },
 };
 
-const WINDOW_FIXES: &[Fix] = &[
-    Fix {
+const WINDOW_FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "any server",
         change: "read the body as it comes, apart from what is done with it; what slows reading down is disk, parsing, a lock, a remote store",
     },
-    Fix {
+    RuleFix {
         software: "nginx",
         change: "client_body_buffer_size, proxy_request_buffering on (reads at full speed whatever the backend does)",
     },
-    Fix {
+    RuleFix {
         software: "Netty, Node, Reactor",
         change: "back-pressure that pauses reading (autoRead false, stream.pause()): look at who does not drain",
     },
-    Fix { software: "Linux", change: "net.ipv4.tcp_rmem's maximum on long fat paths" },
+    RuleFix { software: "Linux", change: "net.ipv4.tcp_rmem's maximum on long fat paths" },
 ];
 
 pub(super) static SEND_BUFFER: Cause = Cause {
@@ -52,16 +52,16 @@ pub(super) static SEND_BUFFER: Cause = Cause {
     },
 };
 
-const BUFFER_FIXES: &[Fix] = &[
-    Fix {
+const BUFFER_FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "Linux",
         change: "net.ipv4.tcp_wmem's maximum at least the path's rate times its round trip",
     },
-    Fix {
+    RuleFix {
         software: "any client or server",
         change: "remove setsockopt(SO_SNDBUF): it switches the kernel's own sizing off",
     },
-    Fix { software: "nginx", change: "listen ... sndbuf= removed; Netty: no SO_SNDBUF child option" },
+    RuleFix { software: "nginx", change: "listen ... sndbuf= removed; Netty: no SO_SNDBUF child option" },
 ];
 
 /// The judgement by the time that the kernel counted in which `what` held the request back.

@@ -7,7 +7,7 @@
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, nothing_beside};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, nothing_beside};
 use crate::signs::{new_connections, tls};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -27,19 +27,19 @@ pub(super) static CAUSE: Cause = Cause {
     },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "Apache httpd",
         change: "HostnameLookups Off; addresses instead of names in Require host",
     },
-    Fix { software: "Tomcat", change: "enableLookups=\"false\" on the Connector" },
-    Fix {
+    RuleFix { software: "Tomcat", change: "enableLookups=\"false\" on the Connector" },
+    RuleFix {
         software: "Python http.server",
         change: "override address_string so that logging looks nothing up",
     },
-    Fix { software: "Java", change: "InetSocketAddress.getHostString instead of getHostName" },
-    Fix { software: "DNS", change: "a PTR zone for the clients' addresses that answers at once" },
-    Fix {
+    RuleFix { software: "Java", change: "InetSocketAddress.getHostString instead of getHostName" },
+    RuleFix { software: "DNS", change: "a PTR zone for the clients' addresses that answers at once" },
+    RuleFix {
         software: "any server",
         change: "no lookup of a name while the caller waits: log addresses, and keep what is opened for each connection",
     },

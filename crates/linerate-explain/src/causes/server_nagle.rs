@@ -13,9 +13,9 @@ use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof, Trial};
 use crate::probe::{Block, DOSES_MS, Experiment, Writes};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
 use crate::signs::flow::{self, FlowShape};
-use crate::signs::pace::{self, Pace};
+use crate::signs::pace::{self, PausePace};
 use crate::signs::streams;
 use crate::stats::{Estimate, slope};
 use crate::verdict::Verdict;
@@ -29,39 +29,42 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "JDK HttpServer",
         change: "start with -Dsun.net.httpserver.nodelay=true, or wrap the response body in a BufferedOutputStream so that head and body leave in one write",
     },
-    Fix {
+    RuleFix {
         software: "Netty",
         change: ".childOption(ChannelOption.TCP_NODELAY, true), and one writeAndFlush for head and content",
     },
-    Fix {
+    RuleFix {
         software: "Tomcat",
         change: "socket.tcpNoDelay=\"true\" on the Connector (the default since 6; check that nobody turned it off)",
     },
-    Fix {
+    RuleFix {
         software: "nginx",
         change: "tcp_nodelay on; (the default) also in the server block that answers, and tcp_nopush only together with sendfile",
     },
-    Fix { software: "HAProxy", change: "option http-no-delay where answers are interactive" },
-    Fix {
+    RuleFix { software: "HAProxy", change: "option http-no-delay where answers are interactive" },
+    RuleFix {
         software: "Node",
         change: "leave noDelay at true in http.createServer, and res.end(body) instead of write and end",
     },
-    Fix {
+    RuleFix {
         software: "Python http.server",
         change: "wbufsize = -1 in the handler so that head and body leave together, or disable_nagle_algorithm = True",
     },
-    Fix { software: "Go", change: "the default is right; remove SetNoDelay(false)" },
-    Fix { software: ".NET", change: "NoDelay = true on the socket; Kestrel's default is right" },
-    Fix {
+    RuleFix { software: "Go", change: "the default is right; remove SetNoDelay(false)" },
+    RuleFix { software: ".NET", change: "NoDelay = true on the socket; Kestrel's default is right" },
+    RuleFix {
         software: "Rust hyper/axum",
         change: "set_nodelay(true) on the accepted stream (axum: serve(..).tcp_nodelay(true))",
     },
-    Fix { software: "any server", change: "setsockopt(TCP_NODELAY), and writev head and body in one call" },
+    RuleFix {
+        software: "any server",
+        change: "setsockopt(TCP_NODELAY), and writev head and body in one call",
+    },
 ];
 
 /// A shorter pause is not a stall: delayed acknowledgements last 40 ms, and at least two ticks of
@@ -163,7 +166,7 @@ pub(crate) fn dose(record: &Record) -> Option<Estimate> {
 /// What a delayed acknowledgement of Linux takes, milliseconds.
 const DELAYED_ACK_MS: std::ops::RangeInclusive<f64> = 36.0..=48.0;
 
-const BEHIND: &[Fix] = &[Fix {
+const BEHIND: &[RuleFix] = &[RuleFix {
     software: "any server that passes calls on",
     change: "run it from there against its backend: linerate explain http://BACKEND/; the backend then sets TCP_NODELAY, or writes head and body in one call",
 }];
@@ -171,7 +174,7 @@ const BEHIND: &[Fix] = &[Fix {
 /// Nothing comes for as long as an acknowledgement is delayed, and it is not ours: the server waits
 /// for the rest of a response itself, from one behind it whose acknowledgements it delays.
 fn behind(record: &Record) -> Option<Verdict> {
-    let Pace::Step(trial) = pace::seen(record) else { return None };
+    let PausePace::Step(trial) = pace::seen(record) else { return None };
     let mut waits = trial.without.clone();
     waits.sort_by(f64::total_cmp);
     // What a busy machine adds is not in the quicker ones.
@@ -322,7 +325,7 @@ const NO_LEVER: &str =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::{Answer, Received};
+    use crate::call::{ProbeResponse, ReceivedBytes};
     use crate::probe::{CallProbe, Lane, Observation, Probe};
     use crate::record::Settings;
 
@@ -335,13 +338,13 @@ mod tests {
     fn judged(rtt_ms: f64, plain: &[f64], at_once: &[f64], lossy: bool) -> Judgement {
         let mut record = Record::new(Settings { delayed_ack_lever: false, ..Settings::default() });
         let mut push = |experiment, arm, pause: f64| {
-            let parts = [rtt_ms, rtt_ms + pause].map(|at| Received { at: t(at), bytes: 50 });
+            let parts = [rtt_ms, rtt_ms + pause].map(|at| ReceivedBytes { at: t(at), bytes: 50 });
             let mut call = Call {
                 wait: t(rtt_ms),
                 receive: t(pause),
                 total: t(rtt_ms + pause),
                 receives: parts.to_vec(),
-                end: Some(Ok(Answer { status: 200, ..Answer::default() })),
+                end: Some(Ok(ProbeResponse { status: 200, ..ProbeResponse::default() })),
                 ..Call::default()
             };
             call.facts.min_rtt_us = (rtt_ms * 1e3) as u32;

@@ -8,7 +8,7 @@
 use crate::evidence::{Grounds, Proof};
 use crate::probe::Block;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded};
 use crate::signs::at_once;
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::stats::median;
@@ -37,25 +37,25 @@ pub(super) static CAUSE: Cause = Cause {
     },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "Tomcat",
         change: "maxThreads on the Connector; look at the executor's queue and at what its threads wait for",
     },
-    Fix {
+    RuleFix {
         software: "JDK HttpServer",
         change: "setExecutor(Executors.newFixedThreadPool(n)): the default answers one request at a time",
     },
-    Fix {
+    RuleFix {
         software: "Node, Python asyncio",
         change: "one core works on one request at a time: more processes (cluster, gunicorn -w), or less work in each",
     },
-    Fix { software: "PHP-FPM, gunicorn, Puma", change: "more workers (pm.max_children, -w, threads)" },
-    Fix {
+    RuleFix { software: "PHP-FPM, gunicorn, Puma", change: "more workers (pm.max_children, -w, threads)" },
+    RuleFix {
         software: "connection pools",
         change: "a pool of database connections that is too small is such a line, too",
     },
-    Fix {
+    RuleFix {
         software: "any server",
         change: "more workers, or less that each of them waits for; refuse early instead of a long line",
     },

@@ -8,7 +8,7 @@
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, nothing};
 use crate::signs::{bursts, streams};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -22,16 +22,16 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants: nothing, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "any server",
         change: "remove setsockopt(SO_SNDBUF): it switches the kernel's own sizing off; else at least the path's rate times its round trip",
     },
-    Fix { software: "nginx", change: "listen without sndbuf=" },
-    Fix { software: "Netty, Vert.x", change: "no ChannelOption.SO_SNDBUF" },
-    Fix { software: "Apache httpd", change: "SendBufferSize 0, which is the system's" },
-    Fix { software: "HAProxy", change: "no tune.sndbuf.client" },
-    Fix { software: "Linux servers", change: "net.ipv4.tcp_wmem's maximum: 4 MiB and more" },
+    RuleFix { software: "nginx", change: "listen without sndbuf=" },
+    RuleFix { software: "Netty, Vert.x", change: "no ChannelOption.SO_SNDBUF" },
+    RuleFix { software: "Apache httpd", change: "SendBufferSize 0, which is the system's" },
+    RuleFix { software: "HAProxy", change: "no tune.sndbuf.client" },
+    RuleFix { software: "Linux servers", change: "net.ipv4.tcp_wmem's maximum: 4 MiB and more" },
 ];
 
 /// Round trips on a warm connection from which on that is not healthy.

@@ -8,8 +8,8 @@ use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof};
 use crate::probe::{Block, CallProbe, Experiment};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded};
-use crate::signs::pace::{self, Pace};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded};
+use crate::signs::pace::{self, PausePace};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::signs::{at_once, by_connection, congestion, pieces, scattered};
 use crate::verdict::Verdict;
@@ -54,26 +54,26 @@ pub(super) static CAUSE: Cause = Cause {
     },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "any server",
         change: "profile the handler of this path: time is spent above TCP (database, locks, remote calls, serialisation)",
     },
-    Fix {
+    RuleFix {
         software: "any server, where the answer pauses in its middle",
         change: "look for a limit of bandwidth (limit_rate in nginx, a traffic shaper) and for a slow source of the body",
     },
-    Fix {
+    RuleFix {
         software: "behind a proxy",
         change: "run explain from the proxy against its backend: a wait there looks like thinking from here",
     },
-    Fix {
+    RuleFix {
         software: "JVM",
         change: "async-profiler in wall-clock mode; thread dumps while calls are in flight",
     },
-    Fix { software: "Go", change: "net/http/pprof, the execution tracer" },
-    Fix { software: "Node", change: "--cpu-prof, or clinic doctor; look for awaited calls in sequence" },
-    Fix { software: "Python", change: "py-spy dump and record on the worker" },
+    RuleFix { software: "Go", change: "net/http/pprof, the execution tracer" },
+    RuleFix { software: "Node", change: "--cpu-prof, or clinic doctor; look for awaited calls in sequence" },
+    RuleFix { software: "Python", change: "py-spy dump and record on the worker" },
 ];
 
 /// Experiments that other rules leave open: calls at once, once more, then a round of calls on each of several
@@ -233,17 +233,17 @@ fn in_words(record: &Record, apart: Option<f64>, before: f64, within: f64) -> St
 }
 
 /// What may be another reason for the wait, and was not told apart.
-fn untold(record: &Record, judged: &Judged<'_>, pace: &Pace, before: f64) -> Option<&'static str> {
+fn untold(record: &Record, judged: &Judged<'_>, pace: &PausePace, before: f64) -> Option<&'static str> {
     let refused = judged.names("rate-limit");
-    let unclear = matches!(pace, Pace::Same(trial) if trial.is_unclear(pace::least_ms(record)));
+    let unclear = matches!(pace, PausePace::Same(trial) if trial.is_unclear(pace::least_ms(record)));
     match pace {
-        Pace::Untried if !refused => Some(
+        PausePace::Untried if !refused => Some(
             "whether calls wait for our own pace (a rate limiter) was not tested: calls after a pause would tell",
         ),
-        Pace::Same(_) if unclear && !waits_at_random(record, before) => {
+        PausePace::Same(_) if unclear && !waits_at_random(record, before) => {
             Some("whether the wait depends on our own pace is unclear: times vary too much")
         }
-        Pace::Otherwise(..) => {
+        PausePace::Otherwise(..) => {
             Some("a pause before a call changes how long it waits, and work does not depend on that")
         }
         _ if matches!(judged.of("pinned-to-busy-worker"), Judgement::Open(_)) => {

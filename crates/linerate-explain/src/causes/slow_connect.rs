@@ -9,7 +9,7 @@ use crate::call::{Call, ms};
 use crate::evidence::Grounds;
 use crate::probe::{Block, Probe};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix};
 use crate::signs::path;
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -28,16 +28,16 @@ pub(super) static CAUSE: Cause = Cause {
     },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "firewalls, load balancers",
         change: "SYN proxies and SYN authentication, rules that ask another system for each new connection, limits that delay instead of dropping",
     },
-    Fix {
+    RuleFix {
         software: "the path",
         change: "tcptraceroute (or traceroute -T -p PORT) shows from which hop on a SYN takes that long and other packets do not; tunnels and radios that wake up for the first packet",
     },
-    Fix {
+    RuleFix {
         software: "any client",
         change: "keep connections, so that the handshake is paid once; open them before they are needed",
     },
@@ -104,7 +104,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::call::Answer;
+    use crate::call::ProbeResponse;
     use crate::probe::{CallProbe, Experiment, Lane, Observation};
     use crate::record::Settings;
     use crate::rule::Judgements;
@@ -133,7 +133,7 @@ mod tests {
         let mut record =
             Record::new(Settings { addresses: vec![([192, 0, 2, 1], 80).into()], ..Settings::default() });
         let mut push = |fresh: bool, connect: f64| {
-            let end = Some(Ok(Answer { status: 200, reusable: true, ..Answer::default() }));
+            let end = Some(Ok(ProbeResponse { status: 200, reusable: true, ..ProbeResponse::default() }));
             let mut call = Call {
                 fresh,
                 connect: t(connect),

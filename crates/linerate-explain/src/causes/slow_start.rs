@@ -6,7 +6,7 @@
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, not_moved, nothing_beside};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, not_moved, nothing_beside};
 use crate::signs::congestion;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -27,13 +27,13 @@ pub(super) static CAUSE: Cause = Cause {
     },
 };
 
-const FIXES: &[Fix] = &[
-    Fix { software: "any client", change: "keep connections and share them: the window has grown then" },
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix { software: "any client", change: "keep connections and share them: the window has grown then" },
+    RuleFix {
         software: "Linux servers",
         change: "ip route change ... initcwnd 30; net.ipv4.tcp_slow_start_after_idle=0",
     },
-    Fix {
+    RuleFix {
         software: "any server",
         change: "smaller answers: compress, split; serve from nearer (each round trip counts)",
     },

@@ -7,7 +7,7 @@
 use crate::call::{Call, Why, ms};
 use crate::evidence::Grounds;
 use crate::record::Record;
-use crate::rule::{Cause, Fix, Judgement, Rule, excluded, nothing};
+use crate::rule::{Cause, Judgement, Rule, RuleFix, excluded, nothing};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -20,10 +20,13 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants: nothing, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix { software: "Linux, macOS", change: "kill -CONT PID, or fg in the shell that shows it as stopped" },
-    Fix { software: "containers", change: "docker unpause; a frozen control group looks the same" },
-    Fix { software: "any server", change: "detach the debugger, or let it run on" },
+const FIXES: &[RuleFix] = &[
+    RuleFix {
+        software: "Linux, macOS",
+        change: "kill -CONT PID, or fg in the shell that shows it as stopped",
+    },
+    RuleFix { software: "containers", change: "docker unpause; a frozen control group looks the same" },
+    RuleFix { software: "any server", change: "detach the debugger, or let it run on" },
 ];
 
 fn judge(record: &Record) -> Judgement {

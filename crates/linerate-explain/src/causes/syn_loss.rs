@@ -6,7 +6,7 @@
 use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded, nothing_beside};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded, nothing_beside};
 use crate::signs::new_connections::{lost_only_at_once, syns};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -26,16 +26,16 @@ pub(super) static CAUSE: Cause = Cause {
     },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "firewalls, load balancers",
         change: "limits on new connections (nft limit rate, conntrack table full, SYN proxies)",
     },
-    Fix {
+    RuleFix {
         software: "the server's machine",
         change: "nstat -az TcpExtListenOverflows TcpExtListenDrops TcpExtTCPReqQFullDrop: a full accept queue drops SYNs, too",
     },
-    Fix { software: "any client", change: "keep connections, so that the handshake is paid once" },
+    RuleFix { software: "any client", change: "keep connections, so that the handshake is paid once" },
 ];
 
 fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {

@@ -13,7 +13,7 @@ use crate::call::{Call, ms};
 use crate::evidence::Grounds;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix};
 use crate::stats::median;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -27,20 +27,20 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "NAT gateways, SNAT in Kubernetes and load balancers",
         change: "more source addresses or ports, and none used again within the server's 60 s of TIME_WAIT; iptables MASQUERADE --random-fully",
     },
-    Fix {
+    RuleFix {
         software: "firewalls",
         change: "no rewriting of TCP timestamps or sequence numbers: by them the server knows that a SYN is new",
     },
-    Fix {
+    RuleFix {
         software: "the callers",
         change: "keep connections; no fixed source port; net.ipv4.tcp_timestamps=1; a wide net.ipv4.ip_local_port_range",
     },
-    Fix {
+    RuleFix {
         software: "the server",
         change: "let callers close first (keep-alive, no Connection: close): TIME_WAIT is then on their side; never tcp_tw_recycle (Linux before 4.12)",
     },

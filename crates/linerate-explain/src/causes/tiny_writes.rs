@@ -4,7 +4,7 @@
 
 use crate::evidence::{Grounds, Proof};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Fix, Judged, Judgement, Rule, excluded, nothing_beside};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded, nothing_beside};
 use crate::signs::pieces::{self, MANY};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -24,16 +24,19 @@ pub(super) static CAUSE: Cause = Cause {
     },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "Java servlets, JDK HttpServer",
         change: "wrap the stream in a BufferedOutputStream; no flush() in loops; response.setBufferSize",
     },
-    Fix { software: "Node", change: "one res.end(body), or res.cork() and uncork() around many writes" },
-    Fix { software: "Go", change: "bufio.NewWriter around the ResponseWriter where it is flushed by hand" },
-    Fix { software: "Python", change: "yield larger pieces; wbufsize = -1 in http.server's handler" },
-    Fix { software: "nginx", change: "tcp_nopush on with sendfile; proxy_buffering on" },
-    Fix { software: "any server", change: "collect before writing (writev, MSG_MORE, TCP_CORK)" },
+    RuleFix { software: "Node", change: "one res.end(body), or res.cork() and uncork() around many writes" },
+    RuleFix {
+        software: "Go",
+        change: "bufio.NewWriter around the ResponseWriter where it is flushed by hand",
+    },
+    RuleFix { software: "Python", change: "yield larger pieces; wbufsize = -1 in http.server's handler" },
+    RuleFix { software: "nginx", change: "tcp_nopush on with sendfile; proxy_buffering on" },
+    RuleFix { software: "any server", change: "collect before writing (writev, MSG_MORE, TCP_CORK)" },
 ];
 
 /// Bytes in each below which they are small.

@@ -8,7 +8,7 @@ use crate::evidence::{Grounds, Trial};
 use crate::handshake::Handshake;
 use crate::probe::{Block, Experiment};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
 use crate::signs::tls::{self, WORTH_MS};
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -23,37 +23,37 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix { software: "any client", change: "keep connections: a call on an open one needs no handshake" },
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix { software: "any client", change: "keep connections: a call on an open one needs no handshake" },
+    RuleFix {
         software: "nginx",
         change: "ssl_session_tickets on (the default) and ssl_session_cache shared:SSL:10m; with several machines one ssl_session_ticket_key",
     },
-    Fix {
+    RuleFix {
         software: "HAProxy",
         change: "remove no-tls-tickets; several machines share tls-ticket-keys; tune.ssl.cachesize above 0",
     },
-    Fix {
+    RuleFix {
         software: "Apache httpd",
         change: "SSLSessionTickets on, SSLSessionCache shmcb:..., and one SSLSessionTicketKeyFile",
     },
-    Fix {
+    RuleFix {
         software: "Go",
         change: "SessionTicketsDisabled false; several machines share SetSessionTicketKeys; clients: a ClientSessionCache in tls.Config",
     },
-    Fix {
+    RuleFix {
         software: "Node",
         change: "share ticketKeys between processes and machines (server.setTicketKeys)",
     },
-    Fix {
+    RuleFix {
         software: "Java",
         change: "clients: one SSLContext for all connections; servers: jdk.tls.server.enableSessionTicketExtension=true",
     },
-    Fix {
+    RuleFix {
         software: "load balancer",
         change: "machines behind one address share their ticket keys, or a client's connections go to the same one",
     },
-    Fix {
+    RuleFix {
         software: "any server",
         change: "session tickets (RFC 8446 section 4.6.1, RFC 5077), with keys that all its processes share",
     },

@@ -7,7 +7,7 @@
 use crate::evidence::Grounds;
 use crate::probe::{Block, Experiment};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
 use crate::signs::tls::{self, WORTH_MS};
 use crate::verdict::Verdict;
 
@@ -21,17 +21,17 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "nginx",
         change: "ssl_ecdh_curve X25519:prime256v1:secp384r1 (or auto), not one of the larger curves alone",
     },
-    Fix { software: "HAProxy", change: "curves X25519:P-256 on the bind line" },
-    Fix { software: "Apache httpd", change: "SSLOpenSSLConfCmd Groups X25519:P-256" },
-    Fix { software: "Java", change: "jdk.tls.namedGroups with x25519 first" },
-    Fix { software: "Go", change: "X25519 in CurvePreferences, or none of that" },
-    Fix { software: "Node", change: "ecdhCurve: 'auto'" },
-    Fix { software: "any server", change: "accept X25519, of which nearly all clients send a key share" },
+    RuleFix { software: "HAProxy", change: "curves X25519:P-256 on the bind line" },
+    RuleFix { software: "Apache httpd", change: "SSLOpenSSLConfCmd Groups X25519:P-256" },
+    RuleFix { software: "Java", change: "jdk.tls.namedGroups with x25519 first" },
+    RuleFix { software: "Go", change: "X25519 in CurvePreferences, or none of that" },
+    RuleFix { software: "Node", change: "ecdhCurve: 'auto'" },
+    RuleFix { software: "any server", change: "accept X25519, of which nearly all clients send a key share" },
 ];
 
 /// Share of a round trip that the experiment must take away.

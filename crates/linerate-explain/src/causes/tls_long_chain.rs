@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::evidence::{Grounds, Proof};
 use crate::handshake::Handshake;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved, nothing};
 use crate::signs::tls;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -22,17 +22,17 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants: nothing, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "any server",
         change: "send the server's certificate and the intermediate ones, once each, and not the root; fewer names in the certificate",
     },
-    Fix { software: "any server", change: "ECDSA certificates: a quarter of the size of RSA 4096 ones" },
-    Fix {
+    RuleFix { software: "any server", change: "ECDSA certificates: a quarter of the size of RSA 4096 ones" },
+    RuleFix {
         software: "nginx",
         change: "ssl_certificate with the chain alone (openssl crl2pkcs7 -nocrl -certfile FILE | openssl pkcs7 -print_certs -noout lists what is in it)",
     },
-    Fix { software: "Linux servers", change: "ip route change ... initcwnd 30" },
+    RuleFix { software: "Linux servers", change: "ip route change ... initcwnd 30" },
 ];
 
 /// Shorter round trips cost a negligible time.

@@ -7,7 +7,7 @@ use crate::evidence::{Grounds, Trial};
 use crate::handshake::Handshake;
 use crate::probe::{Block, Experiment};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
 use crate::signs::tls::{self, WORTH_MS};
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -23,21 +23,24 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix { software: "nginx", change: "ssl_protocols TLSv1.2 TLSv1.3, with OpenSSL 1.1.1 or newer" },
-    Fix { software: "HAProxy", change: "ssl-default-bind-options ssl-min-ver TLSv1.2, and no ssl-max-ver" },
-    Fix { software: "Apache httpd", change: "SSLProtocol -all +TLSv1.2 +TLSv1.3" },
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix { software: "nginx", change: "ssl_protocols TLSv1.2 TLSv1.3, with OpenSSL 1.1.1 or newer" },
+    RuleFix {
+        software: "HAProxy",
+        change: "ssl-default-bind-options ssl-min-ver TLSv1.2, and no ssl-max-ver",
+    },
+    RuleFix { software: "Apache httpd", change: "SSLProtocol -all +TLSv1.2 +TLSv1.3" },
+    RuleFix {
         software: "Java",
         change: "JDK 11 or newer, and no https.protocols or jdk.tls.client.protocols that leaves TLSv1.3 out",
     },
-    Fix { software: "Go", change: "remove MaxVersion from tls.Config" },
-    Fix { software: "Node", change: "remove maxVersion, and --tls-max-v1.2" },
-    Fix {
+    RuleFix { software: "Go", change: "remove MaxVersion from tls.Config" },
+    RuleFix { software: "Node", change: "remove maxVersion, and --tls-max-v1.2" },
+    RuleFix {
         software: "load balancer",
         change: "a policy with TLS 1.3, as ELBSecurityPolicy-TLS13-1-2-2021-06",
     },
-    Fix {
+    RuleFix {
         software: "any server",
         change: "a TLS library that has TLS 1.3, and no setting that turns it off",
     },

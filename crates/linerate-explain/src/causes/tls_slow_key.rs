@@ -6,7 +6,7 @@
 use crate::evidence::{Grounds, Trial};
 use crate::handshake::Handshake;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Fix, Judgement, Rule, not_moved, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, not_moved, nothing};
 use crate::signs::tls::{self, WORTH_MS};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::verdict::Verdict;
@@ -23,20 +23,20 @@ pub(super) static CAUSE: Cause = Cause {
     rule: Rule::Alone { wants: nothing, judge },
 };
 
-const FIXES: &[Fix] = &[
-    Fix {
+const FIXES: &[RuleFix] = &[
+    RuleFix {
         software: "any server",
         change: "a certificate with an ECDSA P-256 key (openssl ecparam -name prime256v1 -genkey): it signs 20 to 50 times as fast as RSA 4096",
     },
-    Fix {
+    RuleFix {
         software: "certbot",
         change: "--key-type ecdsa (the default since 2.0), then certbot renew --force-renewal",
     },
-    Fix {
+    RuleFix {
         software: "an HSM or a key service",
         change: "sessions of its own for each worker, a key service near by; session tickets, so that few handshakes need it",
     },
-    Fix {
+    RuleFix {
         software: "nginx",
         change: "ssl_certificate twice, for ECDSA and RSA: each client gets what it can use",
     },

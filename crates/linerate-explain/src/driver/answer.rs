@@ -6,7 +6,7 @@ use std::time::Duration;
 use linerate_http::client::{Expect, HeadCache, HeadView, ResponseLimits, ResponsePart, ResponseReader};
 use linerate_http::h2::{self, Code};
 
-use crate::call::{Answer, Failure, KEPT_FIELDS, Stage, Why};
+use crate::call::{CallStage, Failure, KEPT_FIELDS, ProbeResponse, Why};
 use crate::coding::{Coded, packed_share};
 use crate::limits::PACKED_BYTES;
 use crate::software::{LOOKS_LIKE, by_head};
@@ -16,7 +16,7 @@ pub(super) struct Answering {
     reader: ResponseReader,
     cache: HeadCache,
     expect: Expect,
-    answer: Answer,
+    answer: ProbeResponse,
     /// An interim response has come.
     pub(super) interim: bool,
     pub(super) bytes: u64,
@@ -32,7 +32,7 @@ pub(super) struct Answering {
     pub(super) came_before: bool,
     /// Over HTTP/2: a part of it came in the last read.
     pub(super) touched: bool,
-    end: Option<Result<Answer, Failure>>,
+    end: Option<Result<ProbeResponse, Failure>>,
 }
 
 impl Answering {
@@ -41,7 +41,7 @@ impl Answering {
             reader: ResponseReader::new(ResponseLimits::default()),
             cache: HeadCache::new(),
             expect,
-            answer: Answer::default(),
+            answer: ProbeResponse::default(),
             interim: false,
             bytes: 0,
             content: 0,
@@ -62,7 +62,7 @@ impl Answering {
     pub(super) fn take(&mut self, mut input: &[u8]) {
         if self.bytes == 0 && is_tls(input) {
             let words = "it speaks TLS there: write https:// instead of http://".to_owned();
-            self.end = Some(Err(Failure { stage: Stage::Receive, why: Why::Malformed, words }));
+            self.end = Some(Err(Failure { stage: CallStage::Receive, why: Why::Malformed, words }));
         }
         self.bytes += input.len() as u64;
         while self.end.is_none() {
@@ -84,7 +84,7 @@ impl Answering {
                 }
                 Err(error) => {
                     let words = error.to_string();
-                    self.end = Some(Err(Failure { stage: Stage::Receive, why: Why::Malformed, words }));
+                    self.end = Some(Err(Failure { stage: CallStage::Receive, why: Why::Malformed, words }));
                 }
             }
         }
@@ -99,7 +99,7 @@ impl Answering {
         self.begin(facts_of(head));
     }
 
-    fn begin(&mut self, answer: Answer) {
+    fn begin(&mut self, answer: ProbeResponse) {
         self.answer = answer;
         let coding = self.answer.field("content-encoding");
         self.coded = coding.and_then(|coding| Coded::of(self.answer.status, coding));
@@ -136,7 +136,7 @@ impl Answering {
 
     /// Its stream ended without it. `begun`: part of it came.
     pub(super) fn stream_lost(&mut self, how: h2::Lost, begun: bool) {
-        let stage = if begun { Stage::Receive } else { Stage::Wait };
+        let stage = if begun { CallStage::Receive } else { CallStage::Wait };
         let part = if begun { "in the middle of its answer" } else { "without an answer" };
         let (why, words) = match how {
             h2::Lost::Reset(Code::HTTP_1_1_REQUIRED) => {
@@ -156,19 +156,19 @@ impl Answering {
     /// The connection carries nothing more: in words.
     pub(super) fn broken(&mut self, words: &str) {
         let words = words.to_owned();
-        self.end.get_or_insert(Err(Failure { stage: Stage::Receive, why: Why::Malformed, words }));
+        self.end.get_or_insert(Err(Failure { stage: CallStage::Receive, why: Why::Malformed, words }));
     }
 
     /// The peer has closed before its stream ended.
     pub(super) fn stream_closed(&self, to: SocketAddr) -> Failure {
         let (stage, part) = match self.answer.status {
-            0 => (Stage::Wait, "without an answer"),
-            _ => (Stage::Receive, "in the middle of its answer"),
+            0 => (CallStage::Wait, "without an answer"),
+            _ => (CallStage::Receive, "in the middle of its answer"),
         };
         Failure { stage, why: Why::ClosedEarly, words: format!("{to} closed the connection {part}") }
     }
 
-    pub(super) fn end(&self) -> Option<Result<Answer, Failure>> {
+    pub(super) fn end(&self) -> Option<Result<ProbeResponse, Failure>> {
         self.end.clone()
     }
 
@@ -198,11 +198,11 @@ impl Answering {
     }
 
     /// A stream of events that has begun: it ends when its reader leaves.
-    pub(super) fn stream(&self) -> Option<Answer> {
+    pub(super) fn stream(&self) -> Option<ProbeResponse> {
         let kind = self.answer.field("content-type")?.to_ascii_lowercase();
         let streams = kind.starts_with("text/event-stream") || kind.starts_with("multipart/x-mixed-replace");
         let answer =
-            Answer { endless: true, reusable: false, body_bytes: self.content, ..self.answer.clone() };
+            ProbeResponse { endless: true, reusable: false, body_bytes: self.content, ..self.answer.clone() };
         streams.then_some(answer)
     }
 
@@ -219,12 +219,12 @@ impl Answering {
             return failure;
         }
         let words = match failure.stage {
-            Stage::Wait => format!(
+            CallStage::Wait => format!(
                 "{} within {:.0} s: it hangs, or it waits for an event (a long poll)",
                 failure.words,
                 patience.as_secs_f64()
             ),
-            Stage::Receive if self.answer.status != 0 => {
+            CallStage::Receive if self.answer.status != 0 => {
                 let (receiving, silent) = came;
                 if silent * 2 < receiving {
                     self.still_comes(to, receiving, patience)
@@ -277,14 +277,14 @@ impl Answering {
     }
 
     /// The peer has closed; `cut`: without the end that TLS has.
-    pub(super) fn closed(&mut self, to: SocketAddr, cut: bool) -> Result<Answer, Failure> {
+    pub(super) fn closed(&mut self, to: SocketAddr, cut: bool) -> Result<ProbeResponse, Failure> {
         match self.reader.finish() {
             Ok(Some(_)) if cut => {
                 let words = format!(
                     "{to} closed the connection without TLS's close_notify in an answer that ends with its connection: whether that is whole \
                      cannot be told (RFC 9112 section 9.8)"
                 );
-                Err(Failure { stage: Stage::Receive, why: Why::ClosedEarly, words })
+                Err(Failure { stage: CallStage::Receive, why: Why::ClosedEarly, words })
             }
             Ok(Some(end)) => {
                 self.answer.body_bytes = end.body_bytes;
@@ -292,7 +292,7 @@ impl Answering {
                 Ok(self.answer.clone())
             }
             _ => {
-                let stage = if self.bytes > 0 { Stage::Receive } else { Stage::Wait };
+                let stage = if self.bytes > 0 { CallStage::Receive } else { CallStage::Wait };
                 let length = self.answer.field("content-length").filter(|_| self.answer.status != 0);
                 let words = if let Some(length) = length {
                     format!(
@@ -325,13 +325,13 @@ fn keep(sample: &mut Option<Vec<u8>>, piece: &[u8]) {
 }
 
 /// Checks a piece of content, and keeps what it tells.
-fn look_at(answer: &mut Answer, coded: &mut Option<Coded>, piece: &[u8]) {
+fn look_at(answer: &mut ProbeResponse, coded: &mut Option<Coded>, piece: &[u8]) {
     coded.iter_mut().for_each(|coded| coded.take(piece));
     look_at_page(answer, piece);
 }
 
 /// The beginning of an error page: many servers are known by theirs.
-fn look_at_page(answer: &mut Answer, piece: &[u8]) {
+fn look_at_page(answer: &mut ProbeResponse, piece: &[u8]) {
     const ENOUGH: usize = 512;
     let known = answer.field("server").is_some() || answer.field(LOOKS_LIKE).is_some();
     if answer.status >= 400 && !known {
@@ -340,7 +340,7 @@ fn look_at_page(answer: &mut Answer, piece: &[u8]) {
     }
 }
 
-fn facts_of(head: &HeadView<'_>) -> Answer {
+fn facts_of(head: &HeadView<'_>) -> ProbeResponse {
     let kept = |name: &&str| {
         let value = head.get(name.as_bytes())?;
         Some(((*name).to_owned(), String::from_utf8_lossy(&value[..value.len().min(512)]).into_owned()))
@@ -352,7 +352,7 @@ fn facts_of(head: &HeadView<'_>) -> Answer {
     {
         fields.push((LOOKS_LIKE.to_owned(), software.to_owned()));
     }
-    Answer { status: head.status(), fields, ..Answer::default() }
+    ProbeResponse { status: head.status(), fields, ..ProbeResponse::default() }
 }
 
 #[cfg(test)]
@@ -367,7 +367,7 @@ mod tests {
         let to = SocketAddr::from(([127, 0, 0, 1], 80));
         let (s, ms) = (Duration::from_secs, Duration::from_millis);
         let words = |came| {
-            let failure = Failure { stage: Stage::Receive, why: Why::TimedOut, words: String::new() };
+            let failure = Failure { stage: CallStage::Receive, why: Why::TimedOut, words: String::new() };
             answer.unfinished(failure, to, s(4), came).words
         };
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::call::{Failure, Stage, Why};
+use crate::call::{CallStage, Failure, Why};
 use crate::causes::NO_PORT;
 
 /// An error in words for somebody who wants to reach a server.
@@ -31,15 +31,15 @@ pub(super) fn why_of(error: &std::io::Error) -> Why {
     }
 }
 
-pub(super) fn failure(stage: Stage, error: &std::io::Error, to: SocketAddr) -> Failure {
+pub(super) fn failure(stage: CallStage, error: &std::io::Error, to: SocketAddr) -> Failure {
     let words = match (stage, why_of(error)) {
-        (Stage::Connect, _) => words_of(error, to),
-        (Stage::Tls, Why::TimedOut) => {
+        (CallStage::Connect, _) => words_of(error, to),
+        (CallStage::Tls, Why::TimedOut) => {
             format!("{to} accepts the connection and does not answer the TLS handshake")
         }
-        (Stage::Wait, Why::TimedOut) => format!("{to} accepts the connection and sends no answer"),
-        (Stage::Receive, Why::TimedOut) => format!("{to} begins its answer and does not end it"),
-        (Stage::Send, Why::TimedOut) => format!("{to} does not take the request"),
+        (CallStage::Wait, Why::TimedOut) => format!("{to} accepts the connection and sends no answer"),
+        (CallStage::Receive, Why::TimedOut) => format!("{to} begins its answer and does not end it"),
+        (CallStage::Send, Why::TimedOut) => format!("{to} does not take the request"),
         _ => words_of(error, to),
     };
     Failure { stage, why: why_of(error), words }

@@ -12,8 +12,8 @@ use super::answer::Answering;
 use super::counters::counter;
 use super::errors::{failure, why_of};
 use super::http::Http;
-use super::wire::{Came, Lost, Prepared, Speak, Wire};
-use crate::call::{Answer, Call, Failure, Stage, Why};
+use super::wire::{Came, LostWire, Prepared, ProbeWire, Speak};
+use crate::call::{Call, CallStage, Failure, ProbeResponse, Why};
 use crate::limits;
 use crate::local::schedstat;
 use crate::probe::Writes;
@@ -44,7 +44,7 @@ pub(super) fn anew(
     speak: Option<Speak<'_>>,
     plan: &Plan,
     end: Time,
-) -> (Call, Option<Wire>) {
+) -> (Call, Option<ProbeWire>) {
     let prepared = speak.as_ref().map(Speak::prepare);
     let start = instrument::now();
     match Socket::connect(to, levers, end.min(start + limits::CONNECT_TIME)) {
@@ -53,7 +53,7 @@ pub(super) fn anew(
             let connect = socket.connected() - start;
             let local = socket.local();
             let mut call = Call { fresh: true, connect, connect_facts, local, ..Call::default() };
-            let mut wire = Wire::plain(socket);
+            let mut wire = ProbeWire::plain(socket);
             if let (Some(speak), Some(prepared)) = (&speak, prepared)
                 && let Err(failure) = shake(&mut wire, (speak, prepared), &mut call, to, plan, end)
             {
@@ -61,7 +61,7 @@ pub(super) fn anew(
                 return (call, None);
             }
             if let Err(words) = wire.agree(plan.http, plan.window) {
-                call.end = Some(Err(Failure { stage: Stage::Tls, why: Why::Tls, words }));
+                call.end = Some(Err(Failure { stage: CallStage::Tls, why: Why::Tls, words }));
                 return (call, None);
             }
             if wire.is_streamed() && plan.writes == Writes::One {
@@ -71,7 +71,7 @@ pub(super) fn anew(
             let before = Facts::default();
             let (mut call, wire) = Exchange { call, start, to, wire, plan, before, end, wrote: start }.run();
             if let (Some(handshake), Some(speak)) = (&mut call.tls, &speak) {
-                handshake.given = Wire::given(speak);
+                handshake.given = ProbeWire::given(speak);
             }
             (call, wire)
         }
@@ -80,7 +80,7 @@ pub(super) fn anew(
             if why == Why::TimedOut && e.at >= end {
                 why = Why::Cut;
             }
-            let end = Some(Err(Failure { why, ..failure(Stage::Connect, &e.error, to) }));
+            let end = Some(Err(Failure { why, ..failure(CallStage::Connect, &e.error, to) }));
             let took = e.at - start;
             let call = Call {
                 fresh: true,
@@ -98,7 +98,7 @@ pub(super) fn anew(
 
 /// The TLS handshake of a call.
 fn shake(
-    wire: &mut Wire,
+    wire: &mut ProbeWire,
     (speak, prepared): (&Speak<'_>, Prepared),
     call: &mut Call,
     to: SocketAddr,
@@ -114,7 +114,7 @@ fn shake(
     call.tls = Some(Box::new(handshake));
     done.map_err(|lost| {
         call.facts = wire.socket().facts();
-        let mut failure = failed(Stage::Tls, lost, to);
+        let mut failure = failed(CallStage::Tls, lost, to);
         if failure.why == Why::TimedOut && deadline == end {
             failure.why = Why::Cut;
         }
@@ -123,15 +123,15 @@ fn shake(
 }
 
 /// Why nothing more passed.
-pub(super) fn failed(stage: Stage, lost: Lost, to: SocketAddr) -> Failure {
+pub(super) fn failed(stage: CallStage, lost: LostWire, to: SocketAddr) -> Failure {
     match lost {
-        Lost::Socket(e) => failure(stage, &e.error, to),
-        Lost::Tls(words) => Failure { stage, why: Why::Tls, words },
+        LostWire::Socket(e) => failure(stage, &e.error, to),
+        LostWire::Tls(words) => Failure { stage, why: Why::Tls, words },
     }
 }
 
 /// On a connection that is there already.
-pub(super) fn again(mut wire: Wire, plan: &Plan, end: Time) -> (Call, Option<Wire>) {
+pub(super) fn again(mut wire: ProbeWire, plan: &Plan, end: Time) -> (Call, Option<ProbeWire>) {
     let before = wire.socket().begin();
     drop(wire.socket().stamps());
     let to = wire.look().peer().unwrap_or(([0, 0, 0, 0], 0).into());
@@ -141,8 +141,8 @@ pub(super) fn again(mut wire: Wire, plan: &Plan, end: Time) -> (Call, Option<Wir
 }
 
 /// How receiving ended, and when the request had been written at the latest.
-struct Received {
-    end: Result<Answer, Failure>,
+struct ReceivingEnd {
+    end: Result<ProbeResponse, Failure>,
     written: Time,
 }
 
@@ -150,7 +150,7 @@ struct Exchange<'a> {
     call: Call,
     start: Time,
     to: SocketAddr,
-    wire: Wire,
+    wire: ProbeWire,
     plan: &'a Plan,
     before: Facts,
     /// When it is cut short.
@@ -160,7 +160,7 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    fn run(mut self) -> (Call, Option<Wire>) {
+    fn run(mut self) -> (Call, Option<ProbeWire>) {
         let deadline = self.end.min(instrument::now() + self.plan.patience);
         let mut answer = Answering::new(self.plan.expect);
         answer.samples(self.plan.packs);
@@ -197,7 +197,7 @@ impl Exchange<'_> {
             && let Some(fault) = answer.fault()
         {
             let words = format!("{} {fault}", self.to);
-            end = Err(Failure { stage: Stage::Receive, why: Why::Malformed, words });
+            end = Err(Failure { stage: CallStage::Receive, why: Why::Malformed, words });
         }
         if self.wire.is_streamed() {
             self.call.streamed = Some(self.wire.streamed());
@@ -210,12 +210,12 @@ impl Exchange<'_> {
         (self.call, reusable.then_some(self.wire))
     }
 
-    fn write(&mut self, bytes: &[u8], deadline: Time) -> Result<(), Lost> {
+    fn write(&mut self, bytes: &[u8], deadline: Time) -> Result<(), LostWire> {
         self.wrote = self.wire.write(bytes, deadline)?;
         Ok(())
     }
 
-    fn send(&mut self, deadline: Time, answer: &mut Answering) -> Result<(), Lost> {
+    fn send(&mut self, deadline: Time, answer: &mut Answering) -> Result<(), LostWire> {
         if self.wire.is_streamed() {
             return self.send_stream(deadline, answer);
         }
@@ -236,7 +236,7 @@ impl Exchange<'_> {
                     Ok(Came::Nothing) => {}
                     // The end is seen again when the response is read.
                     Ok(Came::Ended { .. }) => break,
-                    Err(Lost::Socket(e)) if e.error.kind() == std::io::ErrorKind::TimedOut => break,
+                    Err(LostWire::Socket(e)) if e.error.kind() == std::io::ErrorKind::TimedOut => break,
                     Err(e) => return Err(e),
                 }
             }
@@ -260,16 +260,22 @@ impl Exchange<'_> {
     }
 
     /// A server may answer and close before it has read all: then the response counts.
-    fn refused_or(&mut self, deadline: Time, written: Time, answer: &mut Answering, lost: Lost) -> Received {
-        let sent = failed(Stage::Send, lost, self.to);
+    fn refused_or(
+        &mut self,
+        deadline: Time,
+        written: Time,
+        answer: &mut Answering,
+        lost: LostWire,
+    ) -> ReceivingEnd {
+        let sent = failed(CallStage::Send, lost, self.to);
         if sent.why == Why::TimedOut {
-            return Received { end: Err(sent), written };
+            return ReceivingEnd { end: Err(sent), written };
         }
         let received = self.receive(deadline, written, answer);
-        Received { end: received.end.map_err(|_| sent), ..received }
+        ReceivingEnd { end: received.end.map_err(|_| sent), ..received }
     }
 
-    fn receive(&mut self, deadline: Time, written: Time, answer: &mut Answering) -> Received {
+    fn receive(&mut self, deadline: Time, written: Time, answer: &mut Answering) -> ReceivingEnd {
         let (mut buffer, mut plain) = (vec![0; 64 << 10], Vec::new());
         let mut first = None;
         let mut last = written;
@@ -307,16 +313,16 @@ impl Exchange<'_> {
                     }
                     if answer.bytes > limits::ANSWER_BYTES {
                         let words = format!("the answer is larger than {} MiB", limits::ANSWER_BYTES >> 20);
-                        break Err(Failure { stage: Stage::Receive, why: Why::Other, words });
+                        break Err(Failure { stage: CallStage::Receive, why: Why::Other, words });
                     }
                 }
-                Err(Lost::Tls(words)) => {
+                Err(LostWire::Tls(words)) => {
                     // A server of TLS 1.3 refuses our certificate when its part of the handshake is over.
-                    let stage = if first.is_some() { Stage::Receive } else { Stage::Tls };
+                    let stage = if first.is_some() { CallStage::Receive } else { CallStage::Tls };
                     break Err(Failure { stage, why: Why::Tls, words });
                 }
-                Err(Lost::Socket(e)) => {
-                    let stage = if first.is_some() { Stage::Receive } else { Stage::Wait };
+                Err(LostWire::Socket(e)) => {
+                    let stage = if first.is_some() { CallStage::Receive } else { CallStage::Wait };
                     let failure = failure(stage, &e.error, self.to);
                     let patient = failure.why == Why::TimedOut && deadline < self.end;
                     if patient && let Some(stream) = answer.stream() {
@@ -337,12 +343,12 @@ impl Exchange<'_> {
         let written = if first < written { self.wrote.min(first) } else { written };
         self.call.wait = first - written;
         self.call.receive = last - first;
-        Received { end, written }
+        ReceivingEnd { end, written }
     }
 
     /// Sends the request as a stream: its head and what the windows admit of its body, then the rest
     /// as they grow.
-    fn send_stream(&mut self, deadline: Time, answer: &mut Answering) -> Result<(), Lost> {
+    fn send_stream(&mut self, deadline: Time, answer: &mut Answering) -> Result<(), LostWire> {
         let plan = self.plan;
         let apart = plan.writes == Writes::Apart || plan.waits_for_continue;
         let (id, mut out) = self.wire.open_stream(0, &plan.block, plan.expect, plan.body.is_empty());
@@ -358,7 +364,7 @@ impl Exchange<'_> {
                     Ok(Some(at)) if answer.interim => self.call.continued = Some(at - self.start),
                     Ok(Some(_)) => {}
                     Ok(None) => break,
-                    Err(Lost::Socket(e)) if e.error.kind() == std::io::ErrorKind::TimedOut => break,
+                    Err(LostWire::Socket(e)) if e.error.kind() == std::io::ErrorKind::TimedOut => break,
                     Err(e) => return Err(e),
                 }
             }
@@ -387,7 +393,7 @@ impl Exchange<'_> {
 
     /// Reads frames once, and answers those that want it. Returns when they came; `None`: the peer
     /// has closed.
-    fn read_frames(&mut self, answer: &mut Answering, deadline: Time) -> Result<Option<Time>, Lost> {
+    fn read_frames(&mut self, answer: &mut Answering, deadline: Time) -> Result<Option<Time>, LostWire> {
         let (mut buffer, mut plain) = ([0; 16 << 10], Vec::new());
         match self.wire.read(&mut buffer, &mut plain, deadline)? {
             Came::Bytes(receives) => {
@@ -418,7 +424,7 @@ impl Exchange<'_> {
     fn note(&mut self, at: Time, bytes: usize) {
         if self.call.receives.len() < limits::RECEIVES {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-            self.call.receives.push(crate::call::Received { at: at - self.start, bytes });
+            self.call.receives.push(crate::call::ReceivedBytes { at: at - self.start, bytes });
         }
     }
 

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use linerate_net::sock_diag::{SocketState, TcpSocket, tcp_sockets};
 
-use super::process::Process;
+use super::process::ProcessCounters;
 use super::view::{descriptors, parent, read, threads, watched_inodes};
 use crate::limits::{HOLDERS, PROCESSES, SOCKETS};
 use crate::local::Snapshot;
 
 /// The process that accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum AcceptingProcess {
     /// One process.
     One(u32),
     /// Each of them: the workers of one program, or several programs.
@@ -31,7 +31,7 @@ pub(super) enum Found {
 #[derive(Debug)]
 pub(super) struct Holders {
     to: SocketAddr,
-    all: Vec<(Process, Snapshot, Holder)>,
+    all: Vec<(ProcessCounters, Snapshot, Holder)>,
 }
 
 /// A process that has the listening socket.
@@ -65,7 +65,7 @@ impl Holders {
     pub(super) fn of(to: SocketAddr) -> Holders {
         let inodes = listening_inodes(to);
         let all = with_any(&inodes).take(HOLDERS).map(|pid| {
-            let process = Process::new(pid);
+            let process = ProcessCounters::new(pid);
             let before = process.look();
             let name = read(pid, "comm").trim().to_owned();
             let waits = waits(pid, &inodes);
@@ -84,8 +84,8 @@ impl Holders {
     }
 
     /// The process found by the calls so far. `ours`: our ends of connections that are open.
-    pub(super) fn found(&self, ours: &[SocketAddr]) -> Found {
-        let ran = |(process, before, holder): &(Process, Snapshot, Holder)| Holder {
+    pub(super) fn found(&self, ours: &[SocketAddr]) -> AcceptingProcess {
+        let ran = |(process, before, holder): &(ProcessCounters, Snapshot, Holder)| Holder {
             ran: process.look().since(before).ran,
             ..holder.clone()
         };
@@ -170,15 +170,15 @@ fn answers(socket: &TcpSocket, to: SocketAddr) -> bool {
 }
 
 /// Which of those that have the socket accept. `owners`: processes that have a connection of ours.
-fn accepting(holders: &[Holder], owners: &[u32]) -> Found {
+fn accepting(holders: &[Holder], owners: &[u32]) -> AcceptingProcess {
     let all: f64 = holders.iter().map(|h| h.ran.as_secs_f64()).sum();
     let owns = |h: &Holder| owners.contains(&h.pid);
     let works = |h: &Holder| all > 0.0 && h.ran.as_secs_f64() >= IDLE * all;
     let acts = |h: &Holder| h.waits == Waits::There || works(h) && h.waits != Waits::Elsewhere || owns(h);
     let pids = |some: &[&Holder]| some.iter().map(|h| h.pid).collect::<Vec<u32>>();
     match holders {
-        [] => return Found::Nobody,
-        [only] => return Found::One(only.pid),
+        [] => return AcceptingProcess::Nobody,
+        [only] => return AcceptingProcess::One(only.pid),
         _ => {}
     }
     let mut acting: Vec<&Holder> = holders.iter().filter(|h| acts(h)).collect();
@@ -187,7 +187,7 @@ fn accepting(holders: &[Holder], owners: &[u32]) -> Found {
         acting.retain(|h| works(h));
     }
     match acting.as_slice() {
-        [] => Found::Unclear(holders.iter().map(|h| h.pid).collect()),
+        [] => AcceptingProcess::Unclear(holders.iter().map(|h| h.pid).collect()),
         [one] => {
             // Its like beside it accepts as well, though it was not its turn.
             let like =
@@ -195,12 +195,12 @@ fn accepting(holders: &[Holder], owners: &[u32]) -> Found {
             let workers: Vec<&Holder> = holders.iter().filter(like).collect();
             let perhaps = holders.iter().any(|h| h.pid != one.pid && h.waits == Waits::Perhaps);
             match workers.len() {
-                0 | 1 if owns(one) || !perhaps => Found::One(one.pid),
-                0 | 1 => Found::Unclear(holders.iter().map(|h| h.pid).collect()),
-                _ => Found::Several(pids(&workers)),
+                0 | 1 if owns(one) || !perhaps => AcceptingProcess::One(one.pid),
+                0 | 1 => AcceptingProcess::Unclear(holders.iter().map(|h| h.pid).collect()),
+                _ => AcceptingProcess::Several(pids(&workers)),
             }
         }
-        several => Found::Several(pids(several)),
+        several => AcceptingProcess::Several(pids(several)),
     }
 }
 

@@ -36,17 +36,18 @@ use crate::limits;
 use crate::packets::Packets;
 use crate::planner::Planner;
 use crate::probe::{
-    CallProbe, Connected, Experiment, Held, Lane, Observation, Probe, Resolved, Together, Variation, Writes,
+    CallProbe, Connected, Experiment, HeldCall, Lane, Observation, Probe, Resolved, Together, Variation,
+    Writes,
 };
 use crate::process::ProcessView;
 use crate::record::{Record, Settings};
 
 use errors::words_of;
-use wire::{Speak, Wire};
+use wire::{ProbeWire, Speak};
 
 pub use find::listening_processes;
 pub use http::Http;
-pub use wire::Tls;
+pub use wire::ProbeTls;
 
 /// A request to be explained.
 #[derive(Clone, Debug)]
@@ -56,7 +57,7 @@ pub struct Request {
     /// Its port.
     pub port: u16,
     /// TLS towards it; `None`: plain HTTP.
-    pub tls: Option<Tls>,
+    pub tls: Option<ProbeTls>,
     /// Which HTTP. That TLS offers as much is its maker's part.
     pub http: Http,
     /// As it is sent.
@@ -75,7 +76,7 @@ pub struct Origin {
     /// The request's target there.
     pub target: String,
     /// TLS towards it; `None`: plain HTTP.
-    pub tls: Option<Tls>,
+    pub tls: Option<ProbeTls>,
 }
 
 /// The outcome of an explanation.
@@ -121,7 +122,7 @@ pub fn explain(
     settings.delayed_ack_lever = has_delayed_ack_lever();
     settings.target.clone_from(&request.spec.target);
     settings.body_bytes = request.spec.body.len() as u64;
-    settings.tls = request.tls.as_ref().map(Tls::settings);
+    settings.tls = request.tls.as_ref().map(ProbeTls::settings);
     settings.expects_continue = says_expect(&request.spec);
     let mut hands = Hands {
         request,
@@ -129,7 +130,7 @@ pub fn explain(
         addresses: settings.addresses.clone(),
         chosen: 0,
         end: instrument::now(),
-        process: settings.pid.map(process::Process::new),
+        process: settings.pid.map(process::ProcessCounters::new),
         window: settings.window,
         writes: settings.writes,
     };
@@ -187,7 +188,7 @@ pub fn explain(
 /// Looks at the server's process, where it was named or is found on this machine.
 struct Looker {
     port: u16,
-    watch: Option<view::Watch>,
+    watch: Option<view::ProcessWatch>,
     /// It is to be found, when it is known where calls go.
     wanted: bool,
     found: bool,
@@ -199,7 +200,7 @@ struct Looker {
 
 impl Looker {
     fn new(settings: &Settings, port: u16) -> Looker {
-        let watch = settings.pid.map(|pid| view::Watch::new(pid, port));
+        let watch = settings.pid.map(|pid| view::ProcessWatch::new(pid, port));
         let wanted = settings.find_pid && watch.is_none();
         Looker { port, watch, wanted, found: false, holders: None, limit: None }
     }
@@ -230,8 +231,8 @@ impl Looker {
     fn choose(&mut self, pids: Vec<u32>, hands: &mut Hands<'_>, planner: &mut Planner) {
         let Some(pid) = pids.first().copied() else { return };
         self.found = true;
-        self.watch = Some(view::Watch::new(pid, self.port));
-        hands.process = Some(process::Process::together(pids));
+        self.watch = Some(view::ProcessWatch::new(pid, self.port));
+        hands.process = Some(process::ProcessCounters::together(pids));
         planner.found(pid);
     }
 
@@ -253,8 +254,8 @@ impl Looker {
             format!("{}{more}", some.join(", "))
         };
         match holders.found(&ours) {
-            find::Found::One(pid) => return Some(vec![pid]),
-            find::Found::Several(pids) => {
+            find::AcceptingProcess::One(pid) => return Some(vec![pid]),
+            find::AcceptingProcess::Several(pids) => {
                 self.limit = Some(format!(
                     "{} processes accept there ({}): their threads and their control group are looked at together, files and sockets are \
                      those of the first; --pid PID looks at one of them",
@@ -263,14 +264,14 @@ impl Looker {
                 ));
                 return Some(pids);
             }
-            find::Found::Unclear(pids) => {
+            find::AcceptingProcess::Unclear(pids) => {
                 self.limit = Some(format!(
                     "{} processes have the listening socket ({}), and it is unclear which of them accepts: --pid PID looks at one of them",
                     pids.len(),
                     listed(&pids)
                 ));
             }
-            find::Found::Nobody => {}
+            find::AcceptingProcess::Nobody => {}
         }
         None
     }
@@ -279,7 +280,7 @@ impl Looker {
     fn show(mut self, hands: &mut Hands<'_>, record: &Record, diagnosis: &mut Diagnosis, left: Duration) {
         if let Some(pid) = self.decide(hands).and_then(|pids| pids.first().copied()) {
             self.found = true;
-            self.watch = Some(view::Watch::new(pid, self.port));
+            self.watch = Some(view::ProcessWatch::new(pid, self.port));
         }
         diagnosis.limits.extend(self.limit);
         let Some(watch) = self.watch else { return };
@@ -382,19 +383,19 @@ fn contradicted(diagnosis: &mut Diagnosis, packets: &Packets) {
 }
 
 /// A connection that is kept.
-struct Kept {
-    wire: Wire,
+struct KeptConnection {
+    wire: ProbeWire,
 }
 
 /// Carries out probes.
 struct Hands<'a> {
     request: &'a Request,
-    lanes: HashMap<u8, Kept>,
+    lanes: HashMap<u8, KeptConnection>,
     addresses: Vec<SocketAddr>,
     chosen: usize,
     /// When whatever is under way is cut short.
     end: Time,
-    process: Option<process::Process>,
+    process: Option<process::ProcessCounters>,
     /// The HTTP/2 windows that we announce.
     window: u32,
     /// How the user's client writes a request with a body.
@@ -597,14 +598,18 @@ impl Hands<'_> {
         }
         let (call, wire) = self.call_on(kept.map(|k| k.wire), probe)?;
         if let (Some(wire), Lane::Kept(lane)) = (wire, probe.lane) {
-            self.lanes.insert(lane, Kept { wire });
+            self.lanes.insert(lane, KeptConnection { wire });
         }
         Ok(call)
     }
 
     /// On that connection, or on a new one; the connection comes back when it may carry another
     /// request.
-    fn call_on(&self, kept: Option<Wire>, probe: &CallProbe) -> Result<(Call, Option<Wire>), TemplateError> {
+    fn call_on(
+        &self,
+        kept: Option<ProbeWire>,
+        probe: &CallProbe,
+    ) -> Result<(Call, Option<ProbeWire>), TemplateError> {
         let plan = self.plan(probe)?;
         let origin = self.request.origin.as_ref().filter(|_| probe.variation == Variation::Origin);
         let to = origin.map_or_else(|| self.address(self.chosen), |o| o.address);
@@ -614,7 +619,7 @@ impl Hands<'_> {
         let kept = kept.filter(|k| !k.look().facts().peer_closed());
         let kept = kept.and_then(|mut kept| kept.is_fit().then_some(kept));
         let overflows = exchange::overflows(to);
-        let before = self.process.as_ref().map(process::Process::look);
+        let before = self.process.as_ref().map(process::ProcessCounters::look);
         let starved = exchange::waited_here();
         let (mut call, wire) = match kept {
             Some(kept) => exchange::again(kept, &plan, self.end),
@@ -664,7 +669,7 @@ impl Hands<'_> {
     }
 
     /// On a new connection, beside `n` idle ones and none of those that were kept.
-    fn held(&mut self, n: u8, time: Duration) -> Result<Held, TemplateError> {
+    fn held(&mut self, n: u8, time: Duration) -> Result<HeldCall, TemplateError> {
         self.lanes.clear();
         let plan = self.plan(&CallProbe::plain(Experiment::Held, 0, Lane::Fresh))?;
         let to = self.address(self.chosen);
@@ -690,7 +695,7 @@ impl Hands<'_> {
             });
             let (call, _) = exchange::anew(to, &Levers::default(), self.speak(), &plan, until);
             drop(ended);
-            Held { idle: held, released: releasing.join().ok().flatten(), call }
+            HeldCall { idle: held, released: releasing.join().ok().flatten(), call }
         }))
     }
 
@@ -702,9 +707,9 @@ impl Hands<'_> {
         let opened = std::thread::scope(|scope| {
             let open = || exchange::anew(to, &Levers::default(), self.speak(), &plan, self.end).1;
             let all: Vec<_> = (0..wanted.connections).map(|_| scope.spawn(open)).collect();
-            all.into_iter().map(|t| t.join().ok().flatten()).collect::<Option<Vec<Wire>>>()
+            all.into_iter().map(|t| t.join().ok().flatten()).collect::<Option<Vec<ProbeWire>>>()
         });
-        let wires = opened.filter(|wires| wires.iter().all(Wire::is_streamed)).unwrap_or_default();
+        let wires = opened.filter(|wires| wires.iter().all(ProbeWire::is_streamed)).unwrap_or_default();
         Ok(streams::rounds(wires, &plan, (wanted.calls, wanted.rounds), self.end))
     }
 
@@ -714,7 +719,7 @@ impl Hands<'_> {
         let plan = self.plan(&probe)?;
         let to = self.address(self.chosen);
         let overflows = exchange::overflows(to);
-        let pid = self.process.as_ref().map(process::Process::pid);
+        let pid = self.process.as_ref().map(process::ProcessCounters::pid);
         let ours: HashSet<SocketAddr> = self.open_ends().into_iter().collect();
         let others = machine::others(to, pid, &ours);
         let mut calls: Vec<(Time, Call)> = std::thread::scope(|scope| {

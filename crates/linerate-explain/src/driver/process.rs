@@ -10,7 +10,7 @@ use crate::process::file_limit;
 
 /// Where a server's counters are: of its process, or of all that accept for it.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct ProcessCounters {
     pids: Vec<u32>,
     /// The control groups' files of it.
     stats: Vec<PathBuf>,
@@ -18,13 +18,13 @@ pub(super) struct Process {
     perf: Option<PathBuf>,
 }
 
-impl Process {
-    pub(super) fn new(pid: u32) -> Process {
-        Process::together(vec![pid])
+impl ProcessCounters {
+    pub(super) fn new(pid: u32) -> ProcessCounters {
+        ProcessCounters::together(vec![pid])
     }
 
     /// Processes of one server, which are looked at as one: their control group is the first one's.
-    pub(super) fn together(pids: Vec<u32>) -> Process {
+    pub(super) fn together(pids: Vec<u32>) -> ProcessCounters {
         let first = pids.first().copied().unwrap_or_default();
         let text = fs::read_to_string(format!("/proc/{first}/cgroup")).unwrap_or_default();
         let stats = groups(&text)
@@ -32,7 +32,7 @@ impl Process {
             .map(|g| PathBuf::from(g).join("cpu.stat"))
             .filter(|p| p.is_file())
             .collect();
-        Process { pids, stats, perf: perf_file(first) }
+        ProcessCounters { pids, stats, perf: perf_file(first) }
     }
 
     pub(super) fn pid(&self) -> u32 {

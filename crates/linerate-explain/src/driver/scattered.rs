@@ -6,7 +6,7 @@ use std::time::Duration;
 use linerate_http::client::TemplateError;
 use linerate_net::instrument;
 
-use super::{Hands, Kept};
+use super::{Hands, KeptConnection};
 use crate::call::Call;
 use crate::probe::{CallProbe, Experiment, Lane};
 
@@ -41,7 +41,7 @@ impl Hands<'_> {
         });
         // The next call as an ordinary client makes it goes on from there.
         if let Some(wire) = free.into_inner().unwrap_or_else(PoisonError::into_inner).pop() {
-            self.lanes.insert(0, Kept { wire });
+            self.lanes.insert(0, KeptConnection { wire });
         }
         calls
     }

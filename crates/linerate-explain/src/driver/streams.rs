@@ -12,11 +12,11 @@ use linerate_net::instrument::{self, Facts};
 use super::answer::Answering;
 use super::disorder::Disorder;
 use super::exchange::{Plan, failed};
-use super::wire::{Came, Lost, Wire};
-use crate::call::{Call, Failure, Stage, Streamed, Why};
+use super::wire::{Came, LostWire, ProbeWire};
+use crate::call::{Call, CallStage, Failure, Streamed, Why};
 use crate::limits;
 
-impl Wire {
+impl ProbeWire {
     /// Whether it carries HTTP/2.
     pub(super) fn is_streamed(&self) -> bool {
         self.streams.is_some()
@@ -52,8 +52,8 @@ impl Wire {
                     streams.into_iter().for_each(|s| s.hear(&plain, &mut []));
                 }
                 Ok(Came::Nothing) => {}
-                Ok(Came::Ended { .. }) | Err(Lost::Tls(_)) => return false,
-                Err(Lost::Socket(e)) => {
+                Ok(Came::Ended { .. }) | Err(LostWire::Tls(_)) => return false,
+                Err(LostWire::Socket(e)) => {
                     return e.error.kind() == ErrorKind::TimedOut && self.takes_more();
                 }
             }
@@ -113,7 +113,7 @@ struct One {
     written: Time,
     first: Option<Time>,
     last: Time,
-    end: Option<Result<crate::call::Answer, Failure>>,
+    end: Option<Result<crate::call::ProbeResponse, Failure>>,
     /// Bytes of it may have been in a segment that was missing.
     lost: bool,
     /// How long its last bytes waited behind such a segment of others.
@@ -142,7 +142,7 @@ impl One {
 
 /// Reads a connection with several calls at once.
 struct Hearing<'a> {
-    wire: &'a mut Wire,
+    wire: &'a mut ProbeWire,
     all: &'a mut [One],
     answers: Vec<Answering>,
     /// Segments that came out of order before.
@@ -212,7 +212,12 @@ impl Hearing<'_> {
 
 /// This many calls at once on an open connection. Those for which the server admits no stream
 /// wait at ours until one ends. The connection comes back when it may carry another request.
-pub(super) fn at_once(mut wire: Wire, plan: &Plan, calls: u8, end: Time) -> (Vec<Call>, Option<Wire>) {
+pub(super) fn at_once(
+    mut wire: ProbeWire,
+    plan: &Plan,
+    calls: u8,
+    end: Time,
+) -> (Vec<Call>, Option<ProbeWire>) {
     let before = wire.socket().begin();
     let to = wire.look().peer().unwrap_or(([0, 0, 0, 0], 0).into());
     let start = instrument::now();
@@ -256,7 +261,7 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// Until all have ended. Returns why that cannot be.
 fn run(
-    wire: &mut Wire,
+    wire: &mut ProbeWire,
     plan: &Plan,
     all: &mut [One],
     deadline: Time,
@@ -285,34 +290,39 @@ fn run(
         }
         if !out.is_empty() {
             if let Err(lost) = wire.write(&std::mem::take(out), deadline) {
-                return Some(failed(Stage::Send, lost, to));
+                return Some(failed(CallStage::Send, lost, to));
             }
             let now = instrument::now();
             all[..next].iter_mut().filter(|one| one.first.is_none()).for_each(|one| one.written = now);
         }
         if all[..next].iter().all(|one| one.end.is_some()) {
             let words = format!("{to} takes no more requests on the connection (GOAWAY)");
-            return (next < all.len()).then_some(Failure { stage: Stage::Send, why: Why::Other, words });
+            return (next < all.len()).then_some(Failure { stage: CallStage::Send, why: Why::Other, words });
         }
         match wire.read(&mut buffer, &mut plain, deadline.min(instrument::now() + look)) {
             Ok(Came::Bytes(receives)) => hearing.take(&plain, &receives),
             Ok(Came::Nothing) => {}
             Ok(Came::Ended { .. }) => {
                 let words = format!("{to} closed the connection before it had answered all");
-                return Some(Failure { stage: Stage::Wait, why: Why::ClosedEarly, words });
+                return Some(Failure { stage: CallStage::Wait, why: Why::ClosedEarly, words });
             }
-            Err(Lost::Socket(e)) if e.error.kind() == ErrorKind::TimedOut && e.at < deadline => {
+            Err(LostWire::Socket(e)) if e.error.kind() == ErrorKind::TimedOut && e.at < deadline => {
                 hearing.count(&e.facts);
             }
-            Err(lost) => return Some(failed(Stage::Wait, lost, to)),
+            Err(lost) => return Some(failed(CallStage::Wait, lost, to)),
         }
     }
     None
 }
 
 /// Rounds of calls at once on several connections: between two rounds all have ended.
-pub(super) fn rounds(wires: Vec<Wire>, plan: &Plan, (calls, rounds): (u8, u8), end: Time) -> Vec<Vec<Call>> {
-    let mut wires: Vec<Option<Wire>> = wires.into_iter().map(Some).collect();
+pub(super) fn rounds(
+    wires: Vec<ProbeWire>,
+    plan: &Plan,
+    (calls, rounds): (u8, u8),
+    end: Time,
+) -> Vec<Vec<Call>> {
+    let mut wires: Vec<Option<ProbeWire>> = wires.into_iter().map(Some).collect();
     let lanes = wires.len().max(1);
     let mut made = Vec::with_capacity(usize::from(rounds));
     for _ in 0..rounds {
@@ -325,7 +335,7 @@ pub(super) fn rounds(wires: Vec<Wire>, plan: &Plan, (calls, rounds): (u8, u8), e
         }
         let shares = (0..lanes).map(|lane| (usize::from(calls) + lanes - 1 - lane) / lanes);
         let shares = shares.map(|share| u8::try_from(share).unwrap_or(limits::AT_ONCE).min(limits::AT_ONCE));
-        let results: Vec<(Vec<Call>, Option<Wire>)> = std::thread::scope(|scope| {
+        let results: Vec<(Vec<Call>, Option<ProbeWire>)> = std::thread::scope(|scope| {
             let pairs = wires.iter_mut().zip(shares);
             let threads: Vec<_> = pairs
                 .filter_map(|(wire, share)| {

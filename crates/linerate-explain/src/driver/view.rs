@@ -28,7 +28,7 @@ const CALLS: usize = 3;
 
 /// State of the server's process at the start of an explanation: counts start from these values.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct ProcessWatch {
     pid: u32,
     /// Read before it can end.
     name: String,
@@ -38,11 +38,11 @@ pub(super) struct Watch {
     jvm: Option<Jvm>,
 }
 
-impl Watch {
+impl ProcessWatch {
     /// From now on. `port`: the one that the server listens on.
-    pub(super) fn new(pid: u32, port: u16) -> Watch {
+    pub(super) fn new(pid: u32, port: u16) -> ProcessWatch {
         let name = name(pid);
-        Watch { pid, name, port, began: began(pid), turned_away: turned_away(pid), jvm: jvm_of(pid) }
+        ProcessWatch { pid, name, port, began: began(pid), turned_away: turned_away(pid), jvm: jvm_of(pid) }
     }
 
     /// Looks at the process while `call` runs, as often as that takes; `calls`: how many calls
@@ -236,7 +236,7 @@ mod tests {
     fn a_process_that_ends_meanwhile_is_said_to() {
         let mut child =
             Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().expect("sleep is there");
-        let watch = Watch::new(child.id(), 80);
+        let watch = ProcessWatch::new(child.id(), 80);
         assert!(watch.look(0, || ()).notes.iter().any(|n| n.contains("does not listen on port 80")));
         child.kill().expect("ours");
         child.wait().expect("it ends");
@@ -249,7 +249,7 @@ mod tests {
     fn what_waits_during_a_call_is_seen() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let watch = Watch::new(std::process::id(), address.port());
+        let watch = ProcessWatch::new(std::process::id(), address.port());
         let mut calls = 0;
         let view = watch.look(2, || {
             calls += 1;

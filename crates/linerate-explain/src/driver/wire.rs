@@ -14,7 +14,7 @@ use crate::handshake::{Handshake, Trip};
 
 /// TLS towards a server: plain data, beside the sessions that it gave.
 #[derive(Clone, Debug)]
-pub struct Tls {
+pub struct ProbeTls {
     variants: Variants,
     /// The server's certificate is not checked.
     insecure: bool,
@@ -24,13 +24,13 @@ pub struct Tls {
     limited: bool,
 }
 
-impl Tls {
+impl ProbeTls {
     /// With these options, towards the server of this name or address.
     ///
     /// # Errors
     /// The name is none that a certificate can have, or the options do not fit together.
-    pub fn of(options: &ClientOptions, name: &str) -> Result<Tls, TlsError> {
-        Ok(Tls {
+    pub fn of(options: &ClientOptions, name: &str) -> Result<ProbeTls, TlsError> {
+        Ok(ProbeTls {
             variants: Variants::of(options, name)?,
             insecure: matches!(options.roots, linerate_tls::Roots::Insecure),
             resumes: options.resume,
@@ -47,7 +47,7 @@ impl Tls {
 /// How a connection's TLS is to be spoken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Speak<'a> {
-    pub(super) tls: &'a Tls,
+    pub(super) tls: &'a ProbeTls,
     pub(super) variant: Variant,
 }
 
@@ -72,21 +72,21 @@ impl Speak<'_> {
 
 /// Why nothing more passes.
 #[derive(Debug)]
-pub(super) enum Lost {
+pub(super) enum LostWire {
     /// The connection failed, or the time was over.
     Socket(ProbeError),
     /// TLS failed: why, in words.
     Tls(String),
 }
 
-impl From<ProbeError> for Lost {
-    fn from(error: ProbeError) -> Lost {
-        Lost::Socket(error)
+impl From<ProbeError> for LostWire {
+    fn from(error: ProbeError) -> LostWire {
+        LostWire::Socket(error)
     }
 }
 
 /// A connection.
-pub(super) struct Wire {
+pub(super) struct ProbeWire {
     socket: Socket,
     session: Option<Box<TlsSession>>,
     /// The session's own bytes: they leave with the next request.
@@ -112,9 +112,9 @@ pub(super) enum Came {
     Ended { at: Time, cut: bool },
 }
 
-impl Wire {
-    pub(super) fn plain(socket: Socket) -> Wire {
-        Wire {
+impl ProbeWire {
+    pub(super) fn plain(socket: Socket) -> ProbeWire {
+        ProbeWire {
             socket,
             session: None,
             out: Vec::new(),
@@ -149,7 +149,7 @@ impl Wire {
     }
 
     /// Hands bytes to the kernel, in one write. Returns when that began.
-    pub(super) fn write(&mut self, bytes: &[u8], deadline: Time) -> Result<Time, Lost> {
+    pub(super) fn write(&mut self, bytes: &[u8], deadline: Time) -> Result<Time, LostWire> {
         let Some(session) = &mut self.session else {
             let began = instrument::now();
             self.socket.write(bytes, false, deadline)?;
@@ -168,7 +168,7 @@ impl Wire {
         buffer: &mut [u8],
         plain: &mut Vec<u8>,
         deadline: Time,
-    ) -> Result<Came, Lost> {
+    ) -> Result<Came, LostWire> {
         plain.clear();
         if !self.early.is_empty() {
             std::mem::swap(plain, &mut self.early);
@@ -190,7 +190,7 @@ impl Wire {
         session.reply(&mut self.out);
         match progress {
             Progress::Failed(_) => {
-                return Err(Lost::Tls(session.reason().unwrap_or_else(|| "TLS failed".to_owned())));
+                return Err(LostWire::Tls(session.reason().unwrap_or_else(|| "TLS failed".to_owned())));
             }
             Progress::Ended => self.ended = true,
             Progress::Open => {}
@@ -216,7 +216,7 @@ impl Wire {
         prepared: Prepared,
         connect: Duration,
         deadline: Time,
-    ) -> (Handshake, Result<(), Lost>) {
+    ) -> (Handshake, Result<(), LostWire>) {
         let began = instrument::now();
         let start = Time::from_nanos(began.as_nanos().saturating_sub(connect.as_nanos() as u64));
         let given_before = speak.tls.variants.given() > 0;
@@ -229,7 +229,7 @@ impl Wire {
         };
         let end = match prepared.session {
             Ok(session) => shaking.run(self, session, prepared.hello),
-            Err(why) => Err(Lost::Tls(format!("TLS: {why}"))),
+            Err(why) => Err(LostWire::Tls(format!("TLS: {why}"))),
         };
         let mut seen = shaking.seen;
         seen.took = instrument::now() - began;
@@ -262,7 +262,12 @@ fn is_for_middleboxes(out: &[u8]) -> bool {
 const FIRST: usize = 8;
 
 impl Shaking {
-    fn run(&mut self, wire: &mut Wire, mut session: Box<TlsSession>, mut out: Vec<u8>) -> Result<(), Lost> {
+    fn run(
+        &mut self,
+        wire: &mut ProbeWire,
+        mut session: Box<TlsSession>,
+        mut out: Vec<u8>,
+    ) -> Result<(), LostWire> {
         let mut buffer = vec![0; 64 << 10];
         while !session.is_ready() {
             if !out.is_empty() && !is_for_middleboxes(&out) {
@@ -316,22 +321,22 @@ impl Shaking {
         trip.bytes += bytes.len() as u64;
     }
 
-    fn failed(&self, session: &TlsSession) -> Lost {
+    fn failed(&self, session: &TlsSession) -> LostWire {
         if self.first.starts_with(b"HTTP/") {
-            return Lost::Tls("it speaks plain HTTP there: write http:// instead of https://".to_owned());
+            return LostWire::Tls("it speaks plain HTTP there: write http:// instead of https://".to_owned());
         }
-        Lost::Tls(session.reason().unwrap_or_else(|| "TLS: the handshake failed".to_owned()))
+        LostWire::Tls(session.reason().unwrap_or_else(|| "TLS: the handshake failed".to_owned()))
     }
 
     /// Time-outs stay what they are; a reset is one of the handshake.
-    fn unanswered(&self, error: ProbeError, session: &mut TlsSession) -> Lost {
+    fn unanswered(&self, error: ProbeError, session: &mut TlsSession) -> LostWire {
         use std::io::ErrorKind as K;
         match error.error.kind() {
             K::ConnectionReset | K::BrokenPipe | K::ConnectionAborted => {
                 session.lost(NetError::of(NetErrorKind::Reset));
                 self.failed(session)
             }
-            _ => Lost::Socket(error),
+            _ => LostWire::Socket(error),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! On the connection, and before it.
 
-use super::page::Step::{From, LostFrom, LostTo, Then, To, Wait};
-use super::page::{Page, fix, page};
+use super::page::PictureStep::{From, LostFrom, LostTo, Then, To, Wait};
+use super::page::{CausePage, fix, page};
 
-pub(super) static PAGES: &[Page] = &[
+pub(super) static PAGES: &[CausePage] = &[
     page(
         "server-nagle-delayed-ack",
         "Two good ideas that meet badly. Nagle's algorithm (in the sender) holds a small packet back while an earlier one is not \
@@ -372,7 +372,7 @@ pub(super) static PAGES: &[Page] = &[
         ],
         &[fix("Windows", "TcpTimedWaitDelay at the server; a wider range of ports at the NAT gateway")],
     ),
-    Page {
+    CausePage {
         lanes: ["client", "name server"],
         ..page(
             "dns-slow",
@@ -389,7 +389,7 @@ pub(super) static PAGES: &[Page] = &[
             ],
         )
     },
-    Page {
+    CausePage {
         lanes: ["client", "first name server"],
         ..page(
             "dns-timeout",

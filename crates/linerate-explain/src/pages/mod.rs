@@ -7,12 +7,12 @@ mod server;
 mod streams;
 mod tls;
 
-pub use page::{Page, Step};
+pub use page::{CausePage, PictureStep};
 
 /// All pages of causes that are named, by the names of these.
-pub fn all() -> Vec<&'static Page> {
+pub fn all() -> Vec<&'static CausePage> {
     let all = connection::PAGES.iter().chain(server::PAGES).chain(streams::PAGES).chain(tls::PAGES);
-    let mut all: Vec<&Page> = all.filter(|p| !p.title().is_empty()).collect();
+    let mut all: Vec<&CausePage> = all.filter(|p| !p.title().is_empty()).collect();
     all.sort_by_key(|p| p.id);
     all
 }
@@ -23,7 +23,7 @@ pub fn all() -> Vec<&'static Page> {
 /// let page = linerate_explain::pages::of("server-think").expect("it has a page");
 /// assert!(!page.title().is_empty() && !page.fixes().is_empty());
 /// ```
-pub fn of(id: &str) -> Option<&'static Page> {
+pub fn of(id: &str) -> Option<&'static CausePage> {
     all().into_iter().find(|p| p.id == id)
 }
 

@@ -2,11 +2,11 @@
 
 use crate::causes::find;
 use crate::passive::findings;
-use crate::rule::Fix;
+use crate::rule::RuleFix;
 
 /// A cause, explained.
 #[derive(Clone, Copy, Debug)]
-pub struct Page {
+pub struct CausePage {
     /// The cause's stable id.
     pub id: &'static str,
     /// A description of the cause.
@@ -14,14 +14,14 @@ pub struct Page {
     /// The two ends of the connection in the picture.
     pub lanes: [&'static str; 2],
     /// The picture, from top to bottom.
-    pub picture: &'static [Step],
+    pub picture: &'static [PictureStep],
     /// Fixes beyond those that verdicts advise.
-    pub more: &'static [Fix],
+    pub more: &'static [RuleFix],
 }
 
 /// A step of a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Step {
+pub enum PictureStep {
     /// Sent from left to right.
     To(&'static str),
     /// Sent from right to left.
@@ -42,29 +42,30 @@ const ENDS: [&str; 2] = ["client", "server"];
 pub(super) const fn page(
     id: &'static str,
     what: &'static str,
-    picture: &'static [Step],
-    more: &'static [Fix],
-) -> Page {
-    Page { id, what, lanes: ENDS, picture, more }
+    picture: &'static [PictureStep],
+    more: &'static [RuleFix],
+) -> CausePage {
+    CausePage { id, what, lanes: ENDS, picture, more }
 }
 
-pub(super) const fn fix(software: &'static str, change: &'static str) -> Fix {
-    Fix { software, change }
+pub(super) const fn fix(software: &'static str, change: &'static str) -> RuleFix {
+    RuleFix { software, change }
 }
 
-impl Page {
+impl CausePage {
     /// The cause in one line, as verdicts say it.
     pub fn title(&self) -> &'static str {
         find(self.id).map_or_else(|| findings::title(self.id), |c| c.title)
     }
 
     /// The fixes: all that verdicts advise, and those for more systems.
-    pub fn fixes(&self) -> Vec<Fix> {
-        let mut fixes: Vec<Fix> = find(self.id).map_or_else(Vec::new, |c| c.fixes.to_vec());
-        for Fix { software, change } in findings::advice(self.id).into_iter().chain(self.more.iter().copied())
+    pub fn fixes(&self) -> Vec<RuleFix> {
+        let mut fixes: Vec<RuleFix> = find(self.id).map_or_else(Vec::new, |c| c.fixes.to_vec());
+        for RuleFix { software, change } in
+            findings::advice(self.id).into_iter().chain(self.more.iter().copied())
         {
             if !fixes.iter().any(|f| f.software == software && f.change == change) {
-                fixes.push(Fix { software, change });
+                fixes.push(RuleFix { software, change });
             }
         }
         fixes

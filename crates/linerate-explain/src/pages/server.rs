@@ -1,9 +1,9 @@
 //! In HTTP, and in the server.
 
-use super::page::Step::{From, LostTo, Then, To, Wait};
-use super::page::{Page, fix, page};
+use super::page::PictureStep::{From, LostTo, Then, To, Wait};
+use super::page::{CausePage, fix, page};
 
-pub(super) static PAGES: &[Page] = &[
+pub(super) static PAGES: &[CausePage] = &[
     page(
         "expect-continue",
         "A client with a large body may ask first whether the server wants it: it sends the head with \"Expect: 100-continue\" and holds the body back. \

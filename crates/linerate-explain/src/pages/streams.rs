@@ -1,9 +1,9 @@
 //! HTTP/2.
 
-use super::page::Step::{From, LostFrom, To, Wait};
-use super::page::{Page, fix, page};
+use super::page::PictureStep::{From, LostFrom, To, Wait};
+use super::page::{CausePage, fix, page};
 
-pub(super) static PAGES: &[Page] = &[
+pub(super) static PAGES: &[CausePage] = &[
     page(
         "h2-flow-control",
         "Over HTTP/2 each side says how many bytes the other may send before it has to wait: the window, for each stream and for the whole \

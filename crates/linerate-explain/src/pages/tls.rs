@@ -1,9 +1,9 @@
 //! In the TLS handshake of a new connection.
 
-use super::page::Step::{From, Then, To, Wait};
-use super::page::{Page, fix, page};
+use super::page::PictureStep::{From, Then, To, Wait};
+use super::page::{CausePage, fix, page};
 
-pub(super) static PAGES: &[Page] = &[
+pub(super) static PAGES: &[CausePage] = &[
     page(
         "tls-full-handshake",
         "At the end of a TLS handshake the server may give the client a ticket. With it the next connection resumes the session: no \

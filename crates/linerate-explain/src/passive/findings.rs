@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use super::cause;
 use super::flow::ms;
-use super::observation::{Call, Observation, Sums};
+use super::observation::{Observation, ObservedCall, Sums};
 pub(super) use doubt::{is_wide, missing};
 
 /// Something that was seen to cost time.
@@ -33,11 +33,11 @@ pub struct Finding {
     /// The observations, in words.
     pub evidence: Vec<String>,
     /// Possible changes, by software.
-    pub fixes: Vec<Fix>,
+    pub fixes: Vec<SoftwareFix>,
     /// An experiment that would prove the cause, or show that it is fixed.
     pub verify: String,
     /// A call to look at.
-    pub example: Option<Call>,
+    pub example: Option<ObservedCall>,
 }
 
 /// Certainty without an experiment. Packets alone prove nothing.
@@ -51,7 +51,7 @@ pub enum Confidence {
 
 /// A change to software.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fix {
+pub struct SoftwareFix {
     /// The software to change.
     pub software: &'static str,
     /// The setting or the call to change.
@@ -119,7 +119,7 @@ fn merge(found: &mut Vec<Finding>) {
     });
 }
 
-fn from_notes(seen: &Observation, s: &super::Seen) -> Option<Finding> {
+fn from_notes(seen: &Observation, s: &super::TroubleCount) -> Option<Finding> {
     // The median, because a single outlier does not represent all calls.
     let cost_ns = s.median_ns;
     if cost_ns < LEAST_NS || (s.cost_ns as f64) < SHARE * s.total_ns as f64 {
@@ -292,7 +292,7 @@ const SLACK: f64 = 0.1;
 /// Calls come in bursts and are never more at once than some number. While they are that many, each
 /// response is followed by the next request at once: the rest of the burst waits in the caller.
 fn client_pool(seen: &Observation) -> Option<Finding> {
-    let waits = |p: &&super::Pool| {
+    let waits = |p: &&super::ObservedPool| {
         p.connections >= 2
             && p.times >= BURSTS
             && p.followed >= FOLLOWED.max(p.times)
@@ -362,8 +362,8 @@ const POOL_FIXES: Fixes = &[
 /// The fixes: the software, and its change.
 type Fixes = &'static [(&'static str, &'static str)];
 
-fn made(fixes: Fixes) -> Vec<Fix> {
-    fixes.iter().map(|(software, change)| Fix { software, change }).collect()
+fn made(fixes: Fixes) -> Vec<SoftwareFix> {
+    fixes.iter().map(|(software, change)| SoftwareFix { software, change }).collect()
 }
 
 const THINK_FIXES: Fixes =
@@ -399,20 +399,20 @@ pub(crate) fn title(id: &str) -> &'static str {
 }
 
 /// The fixes for a cause that packets show.
-pub(crate) fn advice(id: &str) -> Vec<crate::rule::Fix> {
+pub(crate) fn advice(id: &str) -> Vec<crate::rule::RuleFix> {
     let known = KNOWN.iter().map(|k| (k.id, k.fixes)).chain(OTHERS.iter().map(|o| (o.0, o.2)));
     let fixes = known.filter(|(other, _)| *other == id).flat_map(|(_, fixes)| fixes);
-    fixes.map(|(software, change)| crate::rule::Fix { software, change }).collect()
+    fixes.map(|(software, change)| crate::rule::RuleFix { software, change }).collect()
 }
 
 /// All of that, by cause.
 #[cfg(test)]
-pub(crate) fn all_advice() -> Vec<(&'static str, crate::rule::Fix)> {
+pub(crate) fn all_advice() -> Vec<(&'static str, crate::rule::RuleFix)> {
     let ids = KNOWN.iter().map(|k| k.id).chain(OTHERS.iter().map(|o| o.0));
     ids.flat_map(|id| advice(id).into_iter().map(move |fix| (id, fix))).collect()
 }
 
-const REORDERED: Known = Known {
+const REORDERED: CauseTexts = CauseTexts {
     id: cause::REORDERING,
     title: "segments overtook each other on the way: what comes first waits for what was sent first",
     fixes: &[
@@ -435,18 +435,18 @@ const REORDERED: Known = Known {
 };
 
 /// The texts about a cause.
-struct Known {
+struct CauseTexts {
     id: &'static str,
     title: &'static str,
     fixes: Fixes,
     verify: &'static str,
 }
 
-const KNOWN: [Known; 12] = [
+const KNOWN: [CauseTexts; 12] = [
     REORDERED,
     streams::FLOW_CONTROL,
     streams::HEAD_OF_LINE,
-    Known {
+    CauseTexts {
         id: cause::LATE_CLOSE,
         title: "the answer ends when its connection is closed, and the server closes it late",
         fixes: &[
@@ -461,7 +461,7 @@ const KNOWN: [Known; 12] = [
         ],
         verify: "capture again after the change: the FIN comes with the last byte, or is not waited for",
     },
-    Known {
+    CauseTexts {
         id: cause::SERVER_NAGLE,
         title: "the server's answer leaves in parts, and the rest waits for the client's delayed ACK (Nagle's algorithm)",
         fixes: &[
@@ -476,7 +476,7 @@ const KNOWN: [Known; 12] = [
         ],
         verify: "linerate explain URL proves or refutes it by acknowledging at once",
     },
-    Known {
+    CauseTexts {
         id: cause::CLIENT_NAGLE,
         title: "the client's request leaves in parts, and the rest waits for the server's delayed ACK (Nagle's algorithm)",
         fixes: &[
@@ -486,7 +486,7 @@ const KNOWN: [Known; 12] = [
         ],
         verify: "capture again after the change: the pause inside the request is gone",
     },
-    Known {
+    CauseTexts {
         id: cause::PACKET_LOSS,
         title: "segments were lost and had to be sent again",
         fixes: &[(
@@ -495,7 +495,7 @@ const KNOWN: [Known; 12] = [
         )],
         verify: "linerate explain URL counts retransmissions with the kernel's own counters",
     },
-    Known {
+    CauseTexts {
         id: cause::SYN_LOSS,
         title: "the connection's first packet had to be sent again",
         fixes: &[
@@ -507,7 +507,7 @@ const KNOWN: [Known; 12] = [
         ],
         verify: "nstat TcpExtListenOverflows TcpExtListenDrops on the server",
     },
-    Known {
+    CauseTexts {
         id: cause::TIME_WAIT_COLLISION,
         title: "the connection's ports had just been used: the server still remembers the last connection between them",
         fixes: &[
@@ -521,7 +521,7 @@ const KNOWN: [Known; 12] = [
         ],
         verify: "linerate explain URL tries ports that nobody used",
     },
-    Known {
+    CauseTexts {
         id: cause::ZERO_WINDOW,
         title: "the server did not read the request as fast as it came: its window closed",
         fixes: &[(
@@ -530,7 +530,7 @@ const KNOWN: [Known; 12] = [
         )],
         verify: "capture again after the change: no zero window",
     },
-    Known {
+    CauseTexts {
         id: cause::CLIENT_SLOW_READER,
         title: "the client did not read the answer as fast as it came: its window closed",
         fixes: &[(
@@ -539,7 +539,7 @@ const KNOWN: [Known; 12] = [
         )],
         verify: "capture again after the change: no zero window",
     },
-    Known {
+    CauseTexts {
         id: cause::EXPECT_CONTINUE,
         title: "the client holds its body back until the server says 100 Continue",
         fixes: &[

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{CaptureFile, KeyLog, Limits, LinkType, Observation, Observer, Packet, findings};
+use super::{CaptureFile, CaptureLimits, KeyLog, LinkType, Observation, Observer, Packet, findings};
 
 /// Limits so small that each of them is met.
-fn small() -> Limits {
-    Limits {
+fn small() -> CaptureLimits {
+    CaptureLimits {
         connections: 4,
         held_bytes: 4096,
         held_bytes_one: 512,
@@ -90,7 +90,7 @@ pub fn tls(data: &[u8]) {
         own.push_str(&format!("{label}_TRAFFIC_SECRET{end} {RANDOM} {}\n", "22".repeat(32)));
     }
     let keys = KeyLog::parse(log).or_else(|_| KeyLog::parse(own.as_bytes())).ok().map(Arc::new);
-    let limits = Limits { held_bytes: 64 << 10, held_bytes_one: 32 << 10, ..small() };
+    let limits = CaptureLimits { held_bytes: 64 << 10, held_bytes_one: 32 << 10, ..small() };
     let mut observers = [Observer::new(limits).with_keys(keys), Observer::new(limits)];
     let mut next = [0u32; 2];
     let mut now: i64 = 1_000_000_000;

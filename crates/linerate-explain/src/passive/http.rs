@@ -10,7 +10,7 @@ use super::limits::TARGET_CHARS;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     /// The request line, or 0 and the status.
-    pub(crate) line: Line,
+    pub(crate) line: StartLine,
     length: Option<u64>,
     chunked: bool,
     coded: bool,
@@ -26,14 +26,14 @@ pub(crate) struct Head {
 
 /// A message's first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum StartLine {
     Request { method: String, target: String },
     Status(u16),
 }
 
-impl Default for Line {
+impl Default for StartLine {
     fn default() -> Self {
-        Line::Status(0)
+        StartLine::Status(0)
     }
 }
 
@@ -55,7 +55,7 @@ impl Head {
         if self.cut {
             const EMPTY: [&str; 6] = ["GET", "HEAD", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
             let is_empty =
-                matches!(&self.line, Line::Request { method, .. } if EMPTY.contains(&method.as_str()));
+                matches!(&self.line, StartLine::Request { method, .. } if EMPTY.contains(&method.as_str()));
             return if is_empty { Body::Length(0) } else { Body::Unknown };
         }
         match (self.chunked, self.length) {
@@ -93,7 +93,7 @@ pub(crate) enum Foreign {
 
 /// The next thing in the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum MessageEvent {
     /// A message's first byte.
     Begin,
     /// Its head is whole; the reader waits for [`MessageReader::body`].
@@ -112,7 +112,7 @@ pub(crate) enum Event {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum MessageState {
     /// Between messages, or in a head.
     Head,
     /// A head was reported, and the caller must set its body's framing.
@@ -146,7 +146,7 @@ enum State {
 /// Reads one direction.
 #[derive(Debug)]
 pub(crate) struct MessageReader {
-    state: State,
+    state: MessageState,
     head: Vec<u8>,
     head_limit: usize,
     /// Whether `Begin` was reported for the head that is being collected.
@@ -157,77 +157,82 @@ pub(crate) struct MessageReader {
 
 impl MessageReader {
     pub(crate) fn new(head_limit: usize) -> MessageReader {
-        MessageReader { state: State::Head, head: Vec::new(), head_limit, begun: false, holed: false }
+        MessageReader { state: MessageState::Head, head: Vec::new(), head_limit, begun: false, holed: false }
     }
 
     /// Within a message.
     pub(crate) fn in_message(&self) -> bool {
         match self.state {
-            State::Head => self.begun,
-            State::Lost | State::Tunnel | State::Foreign | State::Ended => false,
+            MessageState::Head => self.begun,
+            MessageState::Lost | MessageState::Tunnel | MessageState::Foreign | MessageState::Ended => false,
             _ => true,
         }
     }
 
     /// The other end goes on: a message of unknown length has ended.
-    pub(crate) fn leave(&mut self) -> Option<Event> {
-        (self.state == State::Unknown).then(|| {
+    pub(crate) fn leave(&mut self) -> Option<MessageEvent> {
+        (self.state == MessageState::Unknown).then(|| {
             self.lost();
-            Event::Left
+            MessageEvent::Left
         })
     }
 
     /// Bytes are not (or no longer) read as HTTP.
     pub(crate) fn is_foreign(&self) -> bool {
-        matches!(self.state, State::Tunnel | State::Foreign)
+        matches!(self.state, MessageState::Tunnel | MessageState::Foreign)
     }
 
     /// How the body ends whose head was just told.
     pub(crate) fn body(&mut self, body: Body) {
         self.state = match body {
-            Body::Length(n) => State::Length(n),
-            Body::Chunked => State::ChunkSize { size: 0, digits: true, line: 0 },
-            Body::UntilClose => State::UntilClose,
-            Body::Unknown => State::Unknown,
-            Body::Tunnel => State::Tunnel,
+            Body::Length(n) => MessageState::Length(n),
+            Body::Chunked => MessageState::ChunkSize { size: 0, digits: true, line: 0 },
+            Body::UntilClose => MessageState::UntilClose,
+            Body::Unknown => MessageState::Unknown,
+            Body::Tunnel => MessageState::Tunnel,
         };
     }
 
     /// The next event in `data`, which is advanced; `None` when all of it is read. `starts`: `data`
     /// is the start of a segment.
-    pub(crate) fn next(&mut self, data: &mut &[u8], starts: bool, budget: &Budget) -> Option<Event> {
+    pub(crate) fn next(&mut self, data: &mut &[u8], starts: bool, budget: &Budget) -> Option<MessageEvent> {
         loop {
             match self.state {
-                State::Framing | State::Tunnel | State::Foreign | State::Ended => {
+                MessageState::Framing
+                | MessageState::Tunnel
+                | MessageState::Foreign
+                | MessageState::Ended => {
                     *data = &[];
                     return None;
                 }
-                State::Length(0) => return Some(self.whole()),
+                MessageState::Length(0) => return Some(self.whole()),
                 _ if data.is_empty() => return None,
-                State::Head => return self.in_head(data, budget),
-                State::Length(n) => self.state = State::Length(n - skip(data, n)),
-                State::ChunkSize { size, digits, line } => {
+                MessageState::Head => return self.in_head(data, budget),
+                MessageState::Length(n) => self.state = MessageState::Length(n - skip(data, n)),
+                MessageState::ChunkSize { size, digits, line } => {
                     if !self.chunk_line(data, size, digits, line) {
                         return Some(self.lost());
                     }
                 }
-                State::ChunkData(0) => self.state = State::ChunkSize { size: 0, digits: true, line: 0 },
-                State::ChunkData(n) => self.state = State::ChunkData(n - skip(data, n)),
-                State::Trailers { empty, bytes } => {
+                MessageState::ChunkData(0) => {
+                    self.state = MessageState::ChunkSize { size: 0, digits: true, line: 0 }
+                }
+                MessageState::ChunkData(n) => self.state = MessageState::ChunkData(n - skip(data, n)),
+                MessageState::Trailers { empty, bytes } => {
                     if self.trailer_byte(data, empty, bytes) {
                         return Some(self.whole());
                     }
                 }
-                State::UntilClose => *data = &[],
-                State::Unknown if starts && looks_like_start(data) == Some(true) => {
+                MessageState::UntilClose => *data = &[],
+                MessageState::Unknown if starts && looks_like_start(data) == Some(true) => {
                     self.lost();
-                    self.state = State::Head;
-                    return Some(Event::Left);
+                    self.state = MessageState::Head;
+                    return Some(MessageEvent::Left);
                 }
-                State::Unknown => *data = &[],
-                State::Lost => {
+                MessageState::Unknown => *data = &[],
+                MessageState::Lost => {
                     if starts && looks_like_start(data) == Some(true) {
-                        self.state = State::Head;
+                        self.state = MessageState::Head;
                         continue;
                     }
                     *data = &[];
@@ -236,21 +241,21 @@ impl MessageReader {
         }
     }
 
-    fn whole(&mut self) -> Event {
-        self.state = State::Head;
+    fn whole(&mut self) -> MessageEvent {
+        self.state = MessageState::Head;
         self.begun = false;
-        Event::End { cut: false, holed: std::mem::take(&mut self.holed) }
+        MessageEvent::End { cut: false, holed: std::mem::take(&mut self.holed) }
     }
 
-    fn lost(&mut self) -> Event {
-        self.state = State::Lost;
+    fn lost(&mut self) -> MessageEvent {
+        self.state = MessageState::Lost;
         self.begun = false;
         self.holed = false;
-        Event::Lost
+        MessageEvent::Lost
     }
 
     /// Collects a head and reads it when it is whole.
-    fn in_head(&mut self, data: &mut &[u8], budget: &Budget) -> Option<Event> {
+    fn in_head(&mut self, data: &mut &[u8], budget: &Budget) -> Option<MessageEvent> {
         if !self.begun {
             // Empty lines before a message are skipped (RFC 9112, section 2.2).
             while let Some(rest) = data.strip_prefix(b"\r\n").or_else(|| data.strip_prefix(b"\n")) {
@@ -263,7 +268,7 @@ impl MessageReader {
                 return Some(self.foreign(data));
             }
             self.begun = true;
-            return Some(Event::Begin);
+            return Some(MessageEvent::Begin);
         }
         let searched = self.head.len().saturating_sub(3);
         if self.head.is_empty()
@@ -304,27 +309,27 @@ impl MessageReader {
         self.head = Vec::new();
     }
 
-    fn read_head(&mut self, bytes: &[u8]) -> Event {
+    fn read_head(&mut self, bytes: &[u8]) -> MessageEvent {
         match read_head(bytes) {
             Some(head) => {
-                self.state = State::Framing;
-                Event::Head(Box::new(head))
+                self.state = MessageState::Framing;
+                MessageEvent::Head(Box::new(head))
             }
             None => self.foreign(&mut &bytes[..]),
         }
     }
 
-    fn foreign(&mut self, data: &mut &[u8]) -> Event {
+    fn foreign(&mut self, data: &mut &[u8]) -> MessageEvent {
         self.begun = false;
         let (state, kind) = match *data {
-            [0x14..=0x17, 0x03, 0..=4, ..] => (State::Foreign, Foreign::Tls),
-            d if d.starts_with(b"PRI * HTTP/2") => (State::Foreign, Foreign::Http2),
+            [0x14..=0x17, 0x03, 0..=4, ..] => (MessageState::Foreign, Foreign::Tls),
+            d if d.starts_with(b"PRI * HTTP/2") => (MessageState::Foreign, Foreign::Http2),
             // The capture may have begun within a body: messages may still follow.
-            _ => (State::Lost, Foreign::Unknown),
+            _ => (MessageState::Lost, Foreign::Unknown),
         };
         self.state = state;
         *data = &[];
-        Event::Foreign(kind)
+        MessageEvent::Foreign(kind)
     }
 
     /// Returns false if it is not a chunk-size line.
@@ -336,9 +341,9 @@ impl MessageReader {
             match char::from(*b).to_digit(16) {
                 _ if *b == b'\n' && line > 1 => {
                     self.state = match size {
-                        0 => State::Trailers { empty: true, bytes: 0 },
+                        0 => MessageState::Trailers { empty: true, bytes: 0 },
                         // With the CRLF after the data.
-                        n => State::ChunkData(n.saturating_add(2)),
+                        n => MessageState::ChunkData(n.saturating_add(2)),
                     };
                     return true;
                 }
@@ -350,7 +355,7 @@ impl MessageReader {
                 _ => digits = false,
             }
         }
-        self.state = State::ChunkSize { size, digits, line };
+        self.state = MessageState::ChunkSize { size, digits, line };
         true
     }
 
@@ -360,42 +365,42 @@ impl MessageReader {
         *data = rest;
         match b {
             b'\n' if empty => return true,
-            b'\n' => self.state = State::Trailers { empty: true, bytes },
-            b'\r' => self.state = State::Trailers { empty, bytes: bytes + 1 },
+            b'\n' => self.state = MessageState::Trailers { empty: true, bytes },
+            b'\r' => self.state = MessageState::Trailers { empty, bytes: bytes + 1 },
             // Endless trailers would be no trailers.
-            _ if bytes as usize > self.head_limit => self.state = State::Foreign,
-            _ => self.state = State::Trailers { empty: false, bytes: bytes + 1 },
+            _ if bytes as usize > self.head_limit => self.state = MessageState::Foreign,
+            _ => self.state = MessageState::Trailers { empty: false, bytes: bytes + 1 },
         }
         false
     }
 
     /// `n` bytes are missing: adjusts the message that is being read.
-    pub(crate) fn hole(&mut self, n: u32, budget: &Budget) -> Option<Event> {
+    pub(crate) fn hole(&mut self, n: u32, budget: &Budget) -> Option<MessageEvent> {
         let n = u64::from(n);
         self.holed = self.in_message();
         match self.state {
-            State::Length(left) if n <= left => {
-                self.state = State::Length(left - n);
+            MessageState::Length(left) if n <= left => {
+                self.state = MessageState::Length(left - n);
                 (n == left).then(|| self.whole())
             }
-            State::ChunkData(left) if n <= left => {
-                self.state = State::ChunkData(left - n);
+            MessageState::ChunkData(left) if n <= left => {
+                self.state = MessageState::ChunkData(left - n);
                 None
             }
-            State::UntilClose
-            | State::Unknown
-            | State::Tunnel
-            | State::Foreign
-            | State::Ended
-            | State::Lost => None,
-            State::Head if n <= SEGMENT && self.begun => {
+            MessageState::UntilClose
+            | MessageState::Unknown
+            | MessageState::Tunnel
+            | MessageState::Foreign
+            | MessageState::Ended
+            | MessageState::Lost => None,
+            MessageState::Head if n <= SEGMENT && self.begun => {
                 let head = read_cut(&self.head);
                 self.free_head(budget);
                 self.begun = false;
                 match head {
                     Some(head) => {
-                        self.state = State::Framing;
-                        Some(Event::Head(Box::new(head)))
+                        self.state = MessageState::Framing;
+                        Some(MessageEvent::Head(Box::new(head)))
                     }
                     None => Some(self.lost()),
                 }
@@ -408,16 +413,16 @@ impl MessageReader {
     }
 
     /// No more comes in this direction.
-    pub(crate) fn close(&mut self, budget: &Budget) -> Option<Event> {
+    pub(crate) fn close(&mut self, budget: &Budget) -> Option<MessageEvent> {
         self.free_head(budget);
-        let state = std::mem::replace(&mut self.state, State::Ended);
+        let state = std::mem::replace(&mut self.state, MessageState::Ended);
         let begun = std::mem::take(&mut self.begun);
         match state {
-            State::UntilClose => Some(Event::End { cut: false, holed: self.holed }),
-            State::Unknown => Some(Event::Left),
-            State::Head if !begun => None,
-            State::Lost | State::Tunnel | State::Foreign | State::Ended => None,
-            _ => Some(Event::End { cut: true, holed: self.holed }),
+            MessageState::UntilClose => Some(MessageEvent::End { cut: false, holed: self.holed }),
+            MessageState::Unknown => Some(MessageEvent::Left),
+            MessageState::Head if !begun => None,
+            MessageState::Lost | MessageState::Tunnel | MessageState::Foreign | MessageState::Ended => None,
+            _ => Some(MessageEvent::End { cut: true, holed: self.holed }),
         }
     }
 }
@@ -494,14 +499,14 @@ fn read_head(bytes: &[u8]) -> Option<Head> {
     if let Some(rest) = first.strip_prefix(b"HTTP/1.") {
         head.minor = rest.first()?.checked_sub(b'0').filter(|n| *n <= 9)?;
         let digits = rest[1..].trim_ascii_start().get(..3)?;
-        head.line = Line::Status(std::str::from_utf8(digits).ok()?.parse().ok()?);
+        head.line = StartLine::Status(std::str::from_utf8(digits).ok()?.parse().ok()?);
     } else {
         let at = memmem::rfind(first, b" HTTP/1.").unwrap_or(first.len());
         let minor = first.get(at + 8).and_then(|digit| digit.checked_sub(b'0'));
         head.minor = minor.filter(|n| *n <= 9).unwrap_or(0);
         let space = memchr::memchr(b' ', first).unwrap_or(first.len());
         let target = String::from_utf8_lossy(first.get(space + 1..at).unwrap_or_default());
-        head.line = Line::Request {
+        head.line = StartLine::Request {
             method: String::from_utf8_lossy(&first[..space]).into_owned(),
             target: target.chars().filter(|c| !c.is_control()).take(TARGET_CHARS).collect(),
         };

@@ -2,7 +2,7 @@
 
 /// Limits of the memory that one capture may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct CaptureLimits {
     /// Connections held at once; beyond it the one that was quiet the longest is summed up and
     /// forgotten. Reason: a capture of a busy server has millions, one after the other; each held
     /// costs up to 20 kB (two traces, two lists of what is unacknowledged).
@@ -30,9 +30,9 @@ pub struct Limits {
     pub listed: usize,
 }
 
-impl Default for Limits {
+impl Default for CaptureLimits {
     fn default() -> Self {
-        Limits {
+        CaptureLimits {
             connections: 16_384,
             held_bytes: 64 << 20,
             held_bytes_one: 4 << 20,

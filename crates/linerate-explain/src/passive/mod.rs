@@ -3,7 +3,7 @@
 //!
 //! Packets go in, one after the other ([`Observer::packet`]); an [`Observation`] comes out: calls
 //! with the parts of their time, what is remarkable about the segments, and what was seen to cost
-//! time. [`findings::of`] says it as causes. Memory is bounded by [`Limits`], whatever the packets
+//! time. [`findings::of`] says it as causes. Memory is bounded by [`CaptureLimits`], whatever the packets
 //! are.
 //!
 //! ```
@@ -33,11 +33,11 @@ use std::io::Read;
 use std::sync::Arc;
 
 pub use file::{CaptureFile, Ending, FileError};
-pub use flow::{MarkCounts, Marks, Tally, Told};
-pub use limits::Limits;
+pub use flow::{MarkCounts, Marks, RemarkedSegment, Tally};
+pub use limits::CaptureLimits;
 pub use observation::{
-    Call, Carried, ConnectionSummary, Fault, FaultKind, Handshake, LateSegments, Note, Observation, Packets,
-    Pool, Seen, StreamLimit, Sums, TlsAccess, Traced,
+    Carried, ConnectionFault, ConnectionSummary, FaultKind, Handshake, LateSegments, Note, Observation,
+    ObservedCall, ObservedPool, Packets, StreamLimit, Sums, TlsAccess, Traced, TroubleCount,
 };
 pub use packet::{LinkType, Packet};
 pub use tls::{KeyLog, KeyLogError};
@@ -58,7 +58,7 @@ pub struct Observer {
 
 impl Observer {
     /// An observer without packets.
-    pub fn new(limits: Limits) -> Observer {
+    pub fn new(limits: CaptureLimits) -> Observer {
         Observer {
             flows: Flows::new(limits),
             packets: Packets::default(),
@@ -133,7 +133,7 @@ impl Observer {
 /// # Errors
 /// The file is not a capture, or cannot be read. A capture that is truncated or damaged in its
 /// middle is not an error: the part before counts, and [`Observation::ending`] says so.
-pub fn read(input: impl Read, limits: Limits) -> Result<Observation, FileError> {
+pub fn read(input: impl Read, limits: CaptureLimits) -> Result<Observation, FileError> {
     read_with(input, limits, None, None)
 }
 
@@ -143,7 +143,7 @@ pub fn read(input: impl Read, limits: Limits) -> Result<Observation, FileError> 
 /// As [`read`].
 pub fn read_with(
     input: impl Read,
-    limits: Limits,
+    limits: CaptureLimits,
     port: Option<u16>,
     keys: Option<Arc<KeyLog>>,
 ) -> Result<Observation, FileError> {

@@ -20,11 +20,11 @@ pub struct Observation {
     /// Connections with most to tell, at most [`Limits::listed`](super::Limits::listed).
     pub connections: Vec<ConnectionSummary>,
     /// The slowest calls, slowest first.
-    pub slowest: Vec<Call>,
+    pub slowest: Vec<ObservedCall>,
     /// The events that cost time, by kind.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<TroubleCount>,
     /// How many connections of each client were busy at once.
-    pub pools: Vec<Pool>,
+    pub pools: Vec<ObservedPool>,
     /// Connections of HTTP/2 whose client had as many streams open as the server admits; at most
     /// [`Limits::listed`](super::Limits::listed).
     pub stream_limits: Vec<StreamLimit>,
@@ -32,7 +32,7 @@ pub struct Observation {
     pub unread: Vec<(String, u64)>,
     /// Connections that went wrong as such, whatever they carried; at most
     /// [`Limits::listed`](super::Limits::listed).
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ConnectionFault>,
     /// The same of each server, where there are several: figures of calls, what cost them time,
     /// pools, faults and connections. `None`: the servers beyond
     /// [`limits::SERVERS`](super::limits::SERVERS).
@@ -87,7 +87,7 @@ pub enum FaultKind {
 
 /// A connection that went wrong as such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ConnectionFault {
     /// The kind of fault.
     pub kind: FaultKind,
     /// Client and server.
@@ -327,7 +327,7 @@ pub struct ConnectionSummary {
 
 /// A request and its response, with times as seen where the packets were captured.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Call {
+pub struct ObservedCall {
     /// The connection's number.
     pub connection: u64,
     /// Client and server.
@@ -408,7 +408,7 @@ pub struct Traced {
 
 /// Busy connections of one client to one server: of the most that there ever were at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pool {
+pub struct ObservedPool {
     /// The client.
     pub client: IpAddr,
     /// The server.
@@ -456,7 +456,7 @@ pub struct StreamLimit {
 
 /// A kind of trouble, over all calls.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct TroubleCount {
     /// The cause's stable id.
     pub id: &'static str,
     /// Calls in which it was seen.
@@ -472,5 +472,5 @@ pub struct Seen {
     /// The first few events, in words.
     pub evidence: Vec<String>,
     /// The call it cost most.
-    pub example: Call,
+    pub example: ObservedCall,
 }

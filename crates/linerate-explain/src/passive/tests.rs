@@ -7,7 +7,7 @@ mod streams;
 use std::net::Ipv4Addr;
 
 use super::packet::flag::{ACK, FIN, PSH, RST, SYN};
-use super::{Limits, LinkType, Observation, Observer, Packet, findings};
+use super::{CaptureLimits, LinkType, Observation, Observer, Packet, findings};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -19,7 +19,7 @@ struct Wire(Observer);
 
 impl Wire {
     fn new() -> Wire {
-        Wire(Observer::new(Limits::default()))
+        Wire(Observer::new(CaptureLimits::default()))
     }
 
     /// A segment of the client at port `port`, or of the server to it; a SYN offers an MSS of 1460
@@ -276,7 +276,7 @@ fn connections_that_went_wrong_are_told_without_a_call() {
     let found = findings::of(&seen);
     assert_eq!(ids(&seen), ["syn-loss"]);
     assert!(found[0].evidence[0].contains("93 SYNs got no answer"), "{:?}", found[0].evidence);
-    assert_eq!(super::words::verdict(&seen, &found), super::words::Verdict::Caused);
+    assert_eq!(super::words::verdict(&seen, &found), super::words::PassiveVerdict::Caused);
 
     let mut last = Wire::new();
     last.segment(0, (true, 40_000), SYN, [999, 0], 64_240, b"");

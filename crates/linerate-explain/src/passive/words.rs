@@ -7,7 +7,7 @@ use super::{Ending, Observation};
 
 /// The possible verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PassiveVerdict {
     /// The capture has calls, and nothing in its packets costs them time beyond network and server.
     Healthy,
     /// Something was seen to cost time.
@@ -16,26 +16,26 @@ pub enum Verdict {
     Inconclusive,
 }
 
-impl Verdict {
+impl PassiveVerdict {
     /// As in machine-readable results.
     pub fn name(self) -> &'static str {
         match self {
-            Verdict::Healthy => "healthy",
-            Verdict::Caused => "caused",
-            Verdict::Inconclusive => "inconclusive",
+            PassiveVerdict::Healthy => "healthy",
+            PassiveVerdict::Caused => "caused",
+            PassiveVerdict::Inconclusive => "inconclusive",
         }
     }
 }
 
 /// The verdict of an observation and its findings.
-pub fn verdict(seen: &Observation, findings: &[Finding]) -> Verdict {
+pub fn verdict(seen: &Observation, findings: &[Finding]) -> PassiveVerdict {
     let s = &seen.sums;
     if findings.iter().any(|f| f.confidence >= Confidence::Likely) {
-        Verdict::Caused
+        PassiveVerdict::Caused
     } else if s.answered == 0 || !findings.is_empty() || s.unanswered > s.answered {
-        Verdict::Inconclusive
+        PassiveVerdict::Inconclusive
     } else {
-        Verdict::Healthy
+        PassiveVerdict::Healthy
     }
 }
 
@@ -60,7 +60,7 @@ pub fn headline(seen: &Observation, findings: &[Finding]) -> Vec<String> {
         _ => format!("median {}, 90 % within {}, the slowest {}", ms(median), ms(nine), ms(most)),
     };
     match (verdict(seen, findings), findings.first()) {
-        (Verdict::Healthy, _) => {
+        (PassiveVerdict::Healthy, _) => {
             lines.push(format!("Nothing in the packets is wrong: {calls} on {connections}; {worst}."));
         }
         (_, Some(f))

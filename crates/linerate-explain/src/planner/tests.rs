@@ -8,9 +8,9 @@ use linerate_net::instrument::Facts;
 use proptest::prelude::*;
 
 use super::*;
-use crate::call::{Answer, Failure, Received, Stage};
+use crate::call::{CallStage, Failure, ProbeResponse, ReceivedBytes};
 use crate::evidence::Proof;
-use crate::probe::{Connected, Held, NameServer, Resolved, Variation, Writes};
+use crate::probe::{Connected, HeldCall, NameServer, Resolved, Variation, Writes};
 
 mod air;
 mod busy;
@@ -237,7 +237,7 @@ impl Lived {
                 }
                 self.now += ms(call.total);
                 let released = (call.total > *time).then_some(*time);
-                Observation::Held(Box::new(Held { idle: *idle, released, call }))
+                Observation::Held(Box::new(HeldCall { idle: *idle, released, call }))
             }
             Probe::Connect(n) => {
                 let queue = (self.world.queue)(self.now, &mut self.noise);
@@ -264,7 +264,7 @@ impl Lived {
         call.connect_facts.min_rtt_us = ((w.rtt + air) * 1e3) as u32;
         if w.refuse || w.no_port {
             let why = if w.refuse { Why::Refused } else { Why::NoPort };
-            call.end = Some(Err(Failure { stage: Stage::Connect, why, words: "refused".to_owned() }));
+            call.end = Some(Err(Failure { stage: CallStage::Connect, why, words: "refused".to_owned() }));
             call.total = call.connect;
             self.open.clear();
         } else if w.lose_syn > 0 && self.connects.is_multiple_of(w.lose_syn) {
@@ -385,7 +385,7 @@ impl Lived {
 
 /// A call whose response never came.
 fn vanished(call: Call, wait: Duration) -> Call {
-    let failure = Failure { stage: Stage::Wait, why: Why::TimedOut, words: "no answer".to_owned() };
+    let failure = Failure { stage: CallStage::Wait, why: Why::TimedOut, words: "no answer".to_owned() };
     Call { wait, total: call.connect + wait, end: Some(Err(failure)), ..call }
 }
 
@@ -394,7 +394,7 @@ fn cut(call: Call, left: f64) -> Call {
     if ms(call.total) <= left {
         return call;
     }
-    let failure = Failure { stage: Stage::Wait, why: Why::Cut, words: "no answer yet".to_owned() };
+    let failure = Failure { stage: CallStage::Wait, why: Why::Cut, words: "no answer yet".to_owned() };
     Call { total: t(left), end: Some(Err(failure)), receives: Vec::new(), ..call }
 }
 
@@ -402,15 +402,15 @@ fn cut(call: Call, left: f64) -> Call {
 fn answered(call: &mut Call, w: &World, probe: &CallProbe) {
     let first = call.connect + call.send + call.wait;
     call.total = first + call.receive;
-    call.receives = vec![Received { at: first, bytes: 80 }];
+    call.receives = vec![ReceivedBytes { at: first, bytes: 80 }];
     if !call.receive.is_zero() {
         let bytes = u32::try_from(w.body).unwrap_or(u32::MAX);
-        call.receives.push(Received { at: call.total, bytes });
+        call.receives.push(ReceivedBytes { at: call.total, bytes });
     }
     call.facts.data_segs_in = 2;
     call.facts.bytes_received = 80 + w.body;
     let redirect = w.redirect && !matches!(&probe.variation, Variation::Target(to) if to == "/final");
-    call.end = Some(Ok(Answer {
+    call.end = Some(Ok(ProbeResponse {
         status: if redirect { 302 } else { w.status },
         reusable: w.keep,
         body_bytes: w.body,

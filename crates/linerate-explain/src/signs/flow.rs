@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::call::{Call, Stage, Why, ms};
+use crate::call::{Call, CallStage, Why, ms};
 use crate::probe::{Experiment, Variation};
 use crate::record::Record;
 use crate::stats::median;
@@ -158,7 +158,7 @@ fn even(all: &[(f64, f64)], longest: f64, span: f64) -> Option<FlowShape> {
 pub(crate) fn was_coming(call: &Call) -> bool {
     let cut = |why| matches!(why, Why::TimedOut | Why::Cut);
     let came: u64 = call.receives.iter().map(|r| u64::from(r.bytes)).sum();
-    call.failure().is_some_and(|f| f.stage == Stage::Receive && cut(f.why)) && came >= ENOUGH.0
+    call.failure().is_some_and(|f| f.stage == CallStage::Receive && cut(f.why)) && came >= ENOUGH.0
 }
 
 /// The calls whose responses show a rate: those that are explained, or where all were cut, these.
@@ -278,10 +278,11 @@ pub(crate) fn part_as_fast(record: &Record) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Received;
+    use crate::call::ReceivedBytes;
 
     fn call(pieces: impl IntoIterator<Item = (f64, u32)>) -> Call {
-        let receive = |(at, bytes): (f64, u32)| Received { at: Duration::from_secs_f64(at / 1e3), bytes };
+        let receive =
+            |(at, bytes): (f64, u32)| ReceivedBytes { at: Duration::from_secs_f64(at / 1e3), bytes };
         Call { receives: pieces.into_iter().map(receive).collect(), ..Call::default() }
     }
 

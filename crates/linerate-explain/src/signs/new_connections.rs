@@ -1,6 +1,6 @@
 //! Signs on new connections beside reused ones: retransmitted SYNs, and a first call that waits.
 
-use crate::call::{Call, Failure, Stage, Why, ms};
+use crate::call::{Call, CallStage, Failure, Why, ms};
 use crate::record::{Record, median_of};
 use crate::stats::median;
 
@@ -24,7 +24,7 @@ pub(crate) fn waited(record: &Record) -> f64 {
 
 /// It was connected, and got no answer in its time.
 fn in_vain(call: &Call) -> bool {
-    let waits = |f: &Failure| matches!(f.stage, Stage::Tls | Stage::Wait) && f.why == Why::TimedOut;
+    let waits = |f: &Failure| matches!(f.stage, CallStage::Tls | CallStage::Wait) && f.why == Why::TimedOut;
     call.failure().is_some_and(waits)
 }
 

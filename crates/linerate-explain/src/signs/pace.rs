@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::wait::{WORK_MS, beyond_rtt};
-use crate::call::{Answer, Call, ms};
+use crate::call::{Call, ProbeResponse, ms};
 use crate::evidence::Trial;
 use crate::probe::{CallProbe, Experiment};
 use crate::record::Record;
@@ -17,7 +17,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// The server refuses a call because too many came: 429 (RFC 6585, section 4), or 503 with a time
 /// to come again (RFC 9110, section 15.6.4). When it may be called again.
-pub(crate) fn refused(answer: &Answer) -> Option<Duration> {
+pub(crate) fn refused(answer: &ProbeResponse) -> Option<Duration> {
     let after = answer.field("retry-after");
     let asked = answer.status == 429 || answer.status == 503 && after.is_some();
     // A date (RFC 9110, section 10.2.3) is not read: it would need the server's clock.
@@ -26,9 +26,9 @@ pub(crate) fn refused(answer: &Answer) -> Option<Duration> {
 }
 
 /// Calls that were refused so, and all that were answered.
-pub(crate) fn refusals(record: &Record) -> (Vec<&Answer>, usize) {
+pub(crate) fn refusals(record: &Record) -> (Vec<&ProbeResponse>, usize) {
     let calls = record.calls().map(|(_, c)| c).chain(record.bursts().flatten());
-    let answers: Vec<&Answer> = calls.filter_map(Call::answer).collect();
+    let answers: Vec<&ProbeResponse> = calls.filter_map(Call::answer).collect();
     let all = answers.len();
     (answers.into_iter().filter(|a| refused(a).is_some()).collect(), all)
 }
@@ -52,7 +52,7 @@ const EACH: usize = 2;
 
 /// How the wait of a call depends on the pause before it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Pace {
+pub(crate) enum PausePace {
     /// Nothing is known.
     Untried,
     /// A pause does not spare a call its wait, or that is unclear: the trial says which.
@@ -68,12 +68,12 @@ pub(crate) enum Pace {
     Otherwise(Trial, String),
 }
 
-impl Pace {
+impl PausePace {
     /// What a call waits that pays nothing for the pace, milliseconds.
     pub(crate) fn alone_ms(&self) -> Option<f64> {
         match self {
-            Pace::Limited(trial, _) | Pace::Step(trial) => Some(trial.after_ms()),
-            Pace::Untried | Pace::Same(_) | Pace::Otherwise(..) => None,
+            PausePace::Limited(trial, _) | PausePace::Step(trial) => Some(trial.after_ms()),
+            PausePace::Untried | PausePace::Same(_) | PausePace::Otherwise(..) => None,
         }
     }
 }
@@ -84,10 +84,10 @@ pub(crate) fn least_ms(record: &Record) -> f64 {
 }
 
 /// The result of the calls at several paces.
-pub(crate) fn seen(record: &Record) -> Pace {
-    let Some(trial) = trial(record) else { return Pace::Untried };
+pub(crate) fn seen(record: &Record) -> PausePace {
+    let Some(trial) = trial(record) else { return PausePace::Untried };
     if !trial.moved(least_ms(record)) {
-        return Pace::Same(trial);
+        return PausePace::Same(trial);
     }
     let (soon, spared) = (trial.before_ms(), trial.effect.value);
     let tolerance = OFF.1.max(OFF.0 * spared);
@@ -104,17 +104,17 @@ pub(crate) fn seen(record: &Record) -> Pace {
             say(soon),
             told.join(", ")
         );
-        return Pace::Otherwise(trial, words);
+        return PausePace::Otherwise(trial, words);
     }
     let Some(slope) = short_slope(record).filter(|_| has_both_doses(&long)) else {
-        return Pace::Limited(trial, None);
+        return PausePace::Limited(trial, None);
     };
     // What a limiter lets through at once it makes wait a whole turn less.
     if (-1.35..=-0.65).contains(&slope.value) && slope.high < -0.4 {
-        return Pace::Limited(trial, Some(slope));
+        return PausePace::Limited(trial, Some(slope));
     }
     if all_or_nothing(record, soon, floor + tolerance) {
-        return Pace::Step(trial);
+        return PausePace::Step(trial);
     }
     let words = format!(
         "calls wait {} right after another, and {:.2} ms less for each millisecond of a pause shorter than that ({:.2} to {:.2}): with what \
@@ -124,7 +124,7 @@ pub(crate) fn seen(record: &Record) -> Pace {
         -slope.high,
         -slope.low
     );
-    Pace::Otherwise(trial, words)
+    PausePace::Otherwise(trial, words)
 }
 
 /// Pauses shorter than a call were tried.
@@ -202,10 +202,10 @@ mod tests {
 
     #[test]
     fn what_is_a_refusal() {
-        let answer = |status, after: Option<&str>| Answer {
+        let answer = |status, after: Option<&str>| ProbeResponse {
             status,
             fields: after.iter().map(|a| ("retry-after".to_owned(), (*a).to_owned())).collect(),
-            ..Answer::default()
+            ..ProbeResponse::default()
         };
         assert_eq!(refused(&answer(429, Some("7"))), Some(Duration::from_secs(7)));
         assert_eq!(refused(&answer(429, None)), Some(AGAIN));

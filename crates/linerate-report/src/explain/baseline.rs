@@ -1,10 +1,10 @@
 //! A diagnosis that was kept, and what has become of its causes since.
 
 use linerate_explain::Diagnosis;
-use linerate_explain::baseline::{Before, Change, Compared, Pace, compare, pace};
+use linerate_explain::baseline::{BaselinePace, Before, Change, Compared, compare, pace};
 use linerate_explain::evidence::Proof;
 use linerate_explain::stats::{Estimate, median};
-use linerate_explain::times::{Part, Times};
+use linerate_explain::times::{CallPart, CallTimes};
 use serde_json::Value;
 
 use super::words::time;
@@ -20,7 +20,7 @@ pub struct Baseline {
     target: String,
     method: String,
     causes: Vec<Before>,
-    times: Times,
+    times: CallTimes,
 }
 
 /// Why a document is of no use here: what is wrong, and what would be right.
@@ -77,8 +77,8 @@ impl Baseline {
                 "an older linerate wrote it: make it again with this one, before the fix",
             ));
         };
-        let mut times = Times::default();
-        for part in Part::ALL {
+        let mut times = CallTimes::default();
+        for part in CallPart::ALL {
             *times.of_mut(part) = numbers(&document["times_ms"][part.name()]);
         }
         let causes = document["causes"].as_array().map_or(&[][..], Vec::as_slice);
@@ -88,8 +88,8 @@ impl Baseline {
     }
 
     /// The parts of calls that its causes are in.
-    pub fn parts(&self) -> Vec<Part> {
-        let mut parts: Vec<Part> = self.causes.iter().map(|cause| cause.part).collect();
+    pub fn parts(&self) -> Vec<CallPart> {
+        let mut parts: Vec<CallPart> = self.causes.iter().map(|cause| cause.part).collect();
         parts.dedup();
         parts
     }
@@ -130,9 +130,9 @@ fn numbers(value: &Value) -> Vec<f64> {
     all.filter_map(Value::as_f64).filter(|t| t.is_finite() && *t >= 0.0).take(BASELINE_TIMES).collect()
 }
 
-fn cause(value: &Value, times: &Times) -> Option<Before> {
+fn cause(value: &Value, times: &CallTimes) -> Option<Before> {
     let id = printable(value["id"].as_str()?);
-    let part = value["part"].as_str().and_then(Part::named).unwrap_or(Part::of(&id));
+    let part = value["part"].as_str().and_then(CallPart::named).unwrap_or(CallPart::of(&id));
     let figure = |v: &Value| v.as_f64().filter(|v| v.is_finite() && *v >= 0.0);
     let predicted = &value["predicted"];
     let ends = &predicted["ci95_ms"];
@@ -145,10 +145,10 @@ fn cause(value: &Value, times: &Times) -> Option<Before> {
 }
 
 /// What a call on a connection that stands takes of such a part, milliseconds.
-fn rest(part: Part, times: &Times) -> f64 {
+fn rest(part: CallPart, times: &CallTimes) -> f64 {
     match part {
-        Part::New | Part::Full | Part::Lookup => median(&times.call),
-        Part::Call | Part::FirstByte => 0.0,
+        CallPart::New | CallPart::Full | CallPart::Lookup => median(&times.call),
+        CallPart::Call | CallPart::FirstByte => 0.0,
     }
 }
 
@@ -176,7 +176,7 @@ pub struct Since {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calls {
     /// How they compare.
-    pub pace: Pace,
+    pub pace: BaselinePace,
     /// In the middle, milliseconds.
     pub before_ms: f64,
     /// Median of the present calls, milliseconds.
@@ -193,7 +193,7 @@ impl Since {
             (b.clone(), compare(b, now.times.of(b.part), rest(b.part, &now.times), named(&b.id)))
         };
         let calls = before.causes.is_empty().then(|| {
-            let (then, now) = (before.times.of(Part::Call), now.times.of(Part::Call));
+            let (then, now) = (before.times.of(CallPart::Call), now.times.of(CallPart::Call));
             let (pace, confidence) = pace(then, now);
             Calls { pace, before_ms: median(then), now_ms: median(now), confidence }
         });
@@ -204,7 +204,7 @@ impl Since {
     /// All causes of the earlier diagnosis are gone, and no call became slower.
     pub fn is_fine(&self) -> bool {
         self.causes.iter().all(|(_, c)| c.change == Change::Gone)
-            && self.calls.is_none_or(|c| c.pace != Pace::Slower)
+            && self.calls.is_none_or(|c| c.pace != BaselinePace::Slower)
     }
 
     /// In words, the most important last.
@@ -271,7 +271,8 @@ fn verdict(before: &Before, compared: &Compared, unicode: bool) -> String {
             "; the calls' times do not hold what it cost, and it is not named again".to_owned()
         }
         Change::Unclear(n) => {
-            let what = if before.part == Part::Lookup { ["lookup", "lookups"] } else { ["call", "calls"] };
+            let what =
+                if before.part == CallPart::Lookup { ["lookup", "lookups"] } else { ["call", "calls"] };
             format!("; {} more {} would tell", units::count(n as u64), if n == 1 { what[0] } else { what[1] })
         }
         _ => compared.confidence.map_or_else(|| " (it is named again)".to_owned(), confident),

@@ -9,10 +9,10 @@ use linerate_explain::evidence::Trial;
 use linerate_explain::handshake::Handshake;
 use linerate_explain::outside_in;
 use linerate_explain::packets::Packets;
-use linerate_explain::process::{Doing, Jvm, Listening, ProcessView};
+use linerate_explain::process::{Doing, Jvm, KernelListener, ProcessView};
 use linerate_explain::shown::Dose;
 use linerate_explain::stats::Estimate;
-use linerate_explain::times::{Part, Times};
+use linerate_explain::times::{CallPart, CallTimes};
 use linerate_explain::{Diagnosis, Verdict};
 
 use super::Since;
@@ -156,7 +156,7 @@ fn all(times: &[f64]) -> Vec<f64> {
     times.iter().map(|t| round(*t)).collect()
 }
 
-fn times(times: &Times) -> schema::Times {
+fn times(times: &CallTimes) -> schema::Times {
     schema::Times {
         call: all(&times.call),
         new_connection: all(&times.new),
@@ -212,7 +212,7 @@ fn cause(diagnosis: &Diagnosis, i: usize, verdict: &Verdict) -> schema::Cause {
         cost_ms: round(verdict.cost_ms()),
         confidence: round(verdict.confidence()),
         proof: verdict.proof().name().to_owned(),
-        part: Part::of(verdict.id()).name().to_owned(),
+        part: CallPart::of(verdict.id()).name().to_owned(),
         predicted: verdict.predicted().map(|p| schema::Predicted {
             before_ms: round(p.before_ms),
             after_ms: round(p.after.value),
@@ -245,7 +245,7 @@ fn process(p: &ProcessView) -> schema::Process {
         safepoints: j.safepoints,
         stopped_ms: ms(j.stopped),
     };
-    let listener = |l: &Listening| schema::Listener {
+    let listener = |l: &KernelListener| schema::Listener {
         address: l.address.to_string(),
         waiting: l.waiting,
         limit: l.limit,

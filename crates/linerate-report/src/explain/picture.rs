@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linerate_explain::call::{Call, Stage, Why};
+use linerate_explain::call::{Call, CallStage, Why};
 use linerate_explain::handshake::Handshake;
 use linerate_explain::{Diagnosis, passive};
 
@@ -47,7 +47,7 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn titled(title: String, call: &Call, seen: Option<&passive::Call>, cause: Option<&str>) -> Diagram {
+fn titled(title: String, call: &Call, seen: Option<&passive::ObservedCall>, cause: Option<&str>) -> Diagram {
     match seen {
         // Packets do not show what a handshake's flights are; the call knows.
         Some(seen) if call.tls.is_none() => Diagram { title, ..of_packets(seen, cause) },
@@ -57,7 +57,7 @@ fn titled(title: String, call: &Call, seen: Option<&passive::Call>, cause: Optio
 }
 
 /// The packets of a call of our own: it is known what they carry, and whose they are.
-fn of_packets(seen: &passive::Call, cause: Option<&str>) -> Diagram {
+fn of_packets(seen: &passive::ObservedCall, cause: Option<&str>) -> Diagram {
     let mut diagram = crate::passive::diagram_of(seen);
     let pauses =
         diagram.rows.iter().filter_map(|r| if let Row::Pause { ms, .. } = r { Some(*ms) } else { None });
@@ -224,7 +224,7 @@ fn arrows(call: &Call) -> Vec<Arrow> {
     let mut push = |at: Duration, to_server, label: String, bad| {
         arrows.push(Arrow { at_ms: ms(at), to_server, label, bad, ..Arrow::default() });
     };
-    let connected = !call.failure().is_some_and(|f| f.stage == Stage::Connect);
+    let connected = !call.failure().is_some_and(|f| f.stage == CallStage::Connect);
     if call.fresh {
         push(Duration::ZERO, true, "SYN".to_owned(), false);
         if call.syn_again() {
@@ -241,7 +241,7 @@ fn arrows(call: &Call) -> Vec<Arrow> {
     let opened = call.opening();
     if let Some(tls) = call.tls.as_deref() {
         handshake(tls, &mut push);
-        if call.failure().is_some_and(|f| f.stage == Stage::Tls) {
+        if call.failure().is_some_and(|f| f.stage == CallStage::Tls) {
             return arrows;
         }
     }
@@ -284,7 +284,7 @@ fn arrows(call: &Call) -> Vec<Arrow> {
 mod tests {
     use std::time::Duration;
 
-    use linerate_explain::call::{Answer, Received};
+    use linerate_explain::call::{ProbeResponse, ReceivedBytes};
 
     use super::*;
 
@@ -295,8 +295,8 @@ mod tests {
             fresh: true,
             wait: at,
             total: at,
-            receives: vec![Received { at, bytes: 80 }],
-            end: Some(Ok(Answer { status: 200, ..Answer::default() })),
+            receives: vec![ReceivedBytes { at, bytes: 80 }],
+            end: Some(Ok(ProbeResponse { status: 200, ..ProbeResponse::default() })),
             ..Call::default()
         };
         let why = |call: &Call, cause: &str| {

@@ -1,9 +1,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use linerate_explain::call::{Answer, Call, Failure, Received, Stage, Why};
+use linerate_explain::call::{Call, CallStage, Failure, ProbeResponse, ReceivedBytes, Why};
 use linerate_explain::probe::{CallProbe, Lane, Observation, Probe};
-use linerate_explain::process::{Doing, Jvm, Listening, ProcessView};
+use linerate_explain::process::{Doing, Jvm, KernelListener, ProcessView};
 use linerate_explain::{Diagnosis, Planner, Settings, Whole};
 
 use super::*;
@@ -59,8 +59,14 @@ fn pauses(ms: f64, fresh: bool) -> Call {
         wait: t(2.0),
         receive: t(ms),
         total: first + t(ms),
-        receives: vec![Received { at: first, bytes: 80 }, Received { at: first + t(ms), bytes: 5 }],
-        end: Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, fields, ..Answer::default() })),
+        receives: vec![ReceivedBytes { at: first, bytes: 80 }, ReceivedBytes { at: first + t(ms), bytes: 5 }],
+        end: Some(Ok(ProbeResponse {
+            status: 200,
+            reusable: true,
+            body_bytes: 5,
+            fields,
+            ..ProbeResponse::default()
+        })),
         ..Call::default()
     }
 }
@@ -140,7 +146,7 @@ fn a_call_that_hangs_is_drawn_to_its_end() {
         connect: t(0.1),
         wait: t(4000.0),
         total: t(4000.1),
-        end: Some(Err(Failure { stage: Stage::Wait, why: Why::TimedOut, words: "no answer".to_owned() })),
+        end: Some(Err(Failure { stage: CallStage::Wait, why: Why::TimedOut, words: "no answer".to_owned() })),
         ..Call::default()
     });
     assert_eq!(hangs.whole, Whole::Inconclusive);
@@ -148,7 +154,7 @@ fn a_call_that_hangs_is_drawn_to_its_end() {
     assert!(text.contains("4.00 s nothing more: we gave up"), "{text}");
     assert_eq!(text.matches("calls failed: no answer").count(), 1, "said once\n{text}");
     let many = Call {
-        receives: (0..50).map(|i| Received { at: t(f64::from(i)), bytes: 1 }).collect(),
+        receives: (0..50).map(|i| ReceivedBytes { at: t(f64::from(i)), bytes: 1 }).collect(),
         ..pauses(50.0, false)
     };
     assert!(
@@ -161,10 +167,10 @@ fn a_call_that_hangs_is_drawn_to_its_end() {
 fn receives_that_are_drawn_as_one_leave_no_silence_around_them() {
     let streams = explained(|_, fresh| {
         let connect = if fresh { t(1.9) } else { Duration::ZERO };
-        let at = |i: u32| Received { at: connect + t(100.0 * f64::from(i)), bytes: 19 };
-        let receives: Vec<Received> = (1..40).map(at).collect();
+        let at = |i: u32| ReceivedBytes { at: connect + t(100.0 * f64::from(i)), bytes: 19 };
+        let receives: Vec<ReceivedBytes> = (1..40).map(at).collect();
         let words = "begins its answer and does not end it".to_owned();
-        let end = Some(Err(Failure { stage: Stage::Receive, why: Why::TimedOut, words }));
+        let end = Some(Err(Failure { stage: CallStage::Receive, why: Why::TimedOut, words }));
         Call { fresh, connect, wait: t(100.0), total: t(4000.0), receives, end, ..Call::default() }
     });
     let shown = to_string(&streams, None, Style::default());
@@ -184,7 +190,7 @@ fn a_process_in_a_few_lines() {
         calls: 1,
         threads: vec![doing("waiting for another thread (futex)", 27.0), doing("running", 0.25)],
         files: Some((990, 1000)),
-        listeners: vec![Listening { address: ([127, 0, 0, 1], 80).into(), waiting: 3, limit: Some(50) }],
+        listeners: vec![KernelListener { address: ([127, 0, 0, 1], 80).into(), waiting: 3, limit: Some(50) }],
         sockets: [("established", 3)].into(),
         unread: (3_200, 2),
         turned_away: (4, 5),
@@ -314,7 +320,7 @@ fn what_a_limiter_holds_back_is_no_work() {
         let call = pauses(0.1, fresh);
         // One call in 100 ms: a pause before a call is time that it need not wait.
         let more = if last.replace(true) { t(100.0).saturating_sub(probe.pause) } else { Duration::ZERO };
-        let receives = call.receives.iter().map(|r| Received { at: r.at + more, ..*r }).collect();
+        let receives = call.receives.iter().map(|r| ReceivedBytes { at: r.at + more, ..*r }).collect();
         Call { wait: call.wait + more, total: call.total + more, receives, ..call }
     });
     assert_eq!(limited.causes.first().map(|c| c.id()), Some("rate-limit"), "{limited:#?}");
@@ -357,7 +363,13 @@ fn advice_is_for_what_answered_and_a_proxy_comes_first() {
     assert!(text.contains("other software: linerate explain --why server-nagle-delayed-ack"), "{text}");
     let answered = |fields: &[(&str, &str)]| {
         let fields = fields.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, fields, ..Answer::default() }))
+        Some(Ok(ProbeResponse {
+            status: 200,
+            reusable: true,
+            body_bytes: 5,
+            fields,
+            ..ProbeResponse::default()
+        }))
     };
     diagnosis.call.end = answered(&[]);
     let text = to_string(&diagnosis, None, Style::default());

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use linerate_explain::pages::{Page, Step, all};
+use linerate_explain::pages::{CausePage, PictureStep, all};
 
 use super::words::capital;
 use crate::Style;
@@ -29,7 +29,7 @@ pub fn list(style: Style) -> String {
 }
 
 /// The page as text.
-pub fn to_string(page: &Page, style: Style) -> String {
+pub fn to_string(page: &CausePage, style: Style) -> String {
     let style = Style { width: style.width.clamp(40, TEXT), ..style };
     let mut out = String::new();
     let heading = |out: &mut String, text: &str| {
@@ -58,7 +58,7 @@ pub fn to_string(page: &Page, style: Style) -> String {
 const TEST_IT: &str = "linerate explain --json why.json URL";
 
 /// The fixes, grouped by software.
-fn fixes(page: &Page) -> Vec<(&'static str, String)> {
+fn fixes(page: &CausePage) -> Vec<(&'static str, String)> {
     let mut all: Vec<(&'static str, String)> = Vec::new();
     for fix in page.fixes() {
         match all.iter_mut().find(|(software, _)| *software == fix.software) {
@@ -70,7 +70,7 @@ fn fixes(page: &Page) -> Vec<(&'static str, String)> {
 }
 
 /// The page as self-contained HTML.
-pub fn to_html(cause: &Page) -> String {
+pub fn to_html(cause: &CausePage) -> String {
     let all = [picture(cause)];
     let mut out = format!(
         "<h1>{}</h1><p class=\"lead\">{}.</p><section><h2>What it is</h2><p>{}</p></section><section><h2>A picture \
@@ -95,7 +95,7 @@ pub fn to_html(cause: &Page) -> String {
 /// Between two packets in a picture, milliseconds.
 const APART: f64 = 0.2;
 
-fn picture(page: &Page) -> Diagram {
+fn picture(page: &CausePage) -> Diagram {
     let mut at_ms = 0.0;
     let mut rows = Vec::new();
     for step in page.picture {
@@ -104,15 +104,15 @@ fn picture(page: &Page) -> Diagram {
             rows.push(Row::Arrow(Arrow { at_ms, to_server, label: label.to_owned(), notes, bad: lost }));
         };
         match *step {
-            Step::To(label) => arrow(label, true, false),
-            Step::From(label) => arrow(label, false, false),
-            Step::LostTo(label) => arrow(label, true, true),
-            Step::LostFrom(label) => arrow(label, false, true),
-            Step::Wait(ms, why) => rows.push(Row::Pause { ms, why: why.to_owned(), bad: true }),
-            Step::Then(ms, why) => rows.push(Row::Pause { ms, why: why.to_owned(), bad: false }),
+            PictureStep::To(label) => arrow(label, true, false),
+            PictureStep::From(label) => arrow(label, false, false),
+            PictureStep::LostTo(label) => arrow(label, true, true),
+            PictureStep::LostFrom(label) => arrow(label, false, true),
+            PictureStep::Wait(ms, why) => rows.push(Row::Pause { ms, why: why.to_owned(), bad: true }),
+            PictureStep::Then(ms, why) => rows.push(Row::Pause { ms, why: why.to_owned(), bad: false }),
         }
         at_ms += match *step {
-            Step::Wait(ms, _) | Step::Then(ms, _) => ms,
+            PictureStep::Wait(ms, _) | PictureStep::Then(ms, _) => ms,
             _ => APART,
         };
     }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use linerate_explain::passive::findings::{Confidence, Finding};
-use linerate_explain::passive::{Call, ConnectionSummary, MarkCounts, Marks, Observation, Traced, words};
+use linerate_explain::passive::{
+    ConnectionSummary, MarkCounts, Marks, Observation, ObservedCall, Traced, words,
+};
 
 use super::{Watched, carried, worst};
 use crate::schema::passive as schema;
@@ -80,7 +82,7 @@ fn counts(seen: &Observation) -> BTreeMap<String, u64> {
     .collect()
 }
 
-fn call(c: &Call) -> schema::Call {
+fn call(c: &ObservedCall) -> schema::Call {
     schema::Call {
         connection: c.connection,
         method: c.method.clone(),
@@ -111,7 +113,7 @@ fn call(c: &Call) -> schema::Call {
 }
 
 /// A call's segments.
-pub(crate) fn segments(call: &Call) -> Vec<schema::Segment> {
+pub(crate) fn segments(call: &ObservedCall) -> Vec<schema::Segment> {
     call.segments.iter().map(|s| segment(s, call.start_ns)).collect()
 }
 

@@ -6,8 +6,10 @@ pub mod page;
 
 use linerate_explain::passive::findings::{Confidence, Finding};
 use linerate_explain::passive::packet::flag;
-use linerate_explain::passive::words::{self, Verdict};
-use linerate_explain::passive::{Call, Carried, ConnectionSummary, MarkCounts, Marks, Observation, Traced};
+use linerate_explain::passive::words::{self, PassiveVerdict};
+use linerate_explain::passive::{
+    Carried, ConnectionSummary, MarkCounts, Marks, Observation, ObservedCall, Traced,
+};
 
 use crate::diagram::{self, Arrow, Diagram, Row};
 use crate::style::Style;
@@ -63,16 +65,16 @@ pub fn to_text(watched: &Watched<'_>, style: Style) -> String {
 }
 
 /// The call to look at: that of the first finding, else the slowest.
-pub(crate) fn worst<'a>(watched: &Watched<'a>) -> Option<&'a Call> {
+pub(crate) fn worst<'a>(watched: &Watched<'a>) -> Option<&'a ObservedCall> {
     let example = watched.findings.first().and_then(|f| f.example.as_ref());
     example.or(watched.seen.slowest.first()).filter(|c| !c.segments.is_empty())
 }
 
-fn coloured(verdict: Verdict, text: &str, style: Style) -> String {
+fn coloured(verdict: PassiveVerdict, text: &str, style: Style) -> String {
     match verdict {
-        Verdict::Healthy => style.good(text),
-        Verdict::Caused => style.bad(text),
-        Verdict::Inconclusive => style.warn(text),
+        PassiveVerdict::Healthy => style.good(text),
+        PassiveVerdict::Caused => style.bad(text),
+        PassiveVerdict::Inconclusive => style.warn(text),
     }
 }
 
@@ -113,7 +115,7 @@ pub(crate) fn sure(f: &Finding) -> &'static str {
     }
 }
 
-fn slowest_text(out: &mut String, calls: &[Call], style: Style) {
+fn slowest_text(out: &mut String, calls: &[ObservedCall], style: Style) {
     if calls.is_empty() {
         return;
     }
@@ -215,7 +217,7 @@ pub(crate) fn marks_of(c: &ConnectionSummary) -> String {
 }
 
 /// A call's segments as a diagram, with the pauses that matter.
-pub fn diagram_of(call: &Call) -> Diagram {
+pub fn diagram_of(call: &ObservedCall) -> Diagram {
     let (client, server) = call.ends.map_or_else(Default::default, |(c, s)| (c.to_string(), s.to_string()));
     let start = call.segments.first().map_or(call.start_ns, |s| s.time_ns);
     let span = call.segments.last().map_or(0, |s| s.time_ns - start);
@@ -259,7 +261,7 @@ fn arrow(s: &Traced, start: i64) -> Arrow {
     }
 }
 
-fn pause(call: &Call, before: &Traced, after: &Traced) -> Row {
+fn pause(call: &ObservedCall, before: &Traced, after: &Traced) -> Row {
     use linerate_explain::passive::cause;
     let inside = |at: i64, cost: i64| at <= after.time_ns && at + cost >= after.time_ns - 1;
     let note = call.notes.iter().find(|n| inside(n.at_ns, n.cost_ns) && n.at_ns <= before.time_ns);

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use linerate_explain::passive::words::{self, Verdict};
-use linerate_explain::passive::{Call, ConnectionSummary};
+use linerate_explain::passive::words::{self, PassiveVerdict};
+use linerate_explain::passive::{ConnectionSummary, ObservedCall};
 
 use super::{Watched, carried, diagram_of, marks_of, ms, sure, worst};
 use crate::diagram::{self, Diagram};
@@ -36,9 +36,9 @@ pub fn diagrams(all: &[Diagram], svgs: impl IntoIterator<Item = String>) -> Stri
 pub fn to_string(watched: &Watched<'_>) -> String {
     let Watched { source, seen, findings } = *watched;
     let class = match words::verdict(seen, findings) {
-        Verdict::Healthy => "good",
-        Verdict::Caused => "bad",
-        Verdict::Inconclusive => "warn",
+        PassiveVerdict::Healthy => "good",
+        PassiveVerdict::Caused => "bad",
+        PassiveVerdict::Inconclusive => "warn",
     };
     let mut out = String::new();
     for (i, text) in words::headline(seen, findings).iter().enumerate() {
@@ -99,12 +99,12 @@ pub fn to_string(watched: &Watched<'_>) -> String {
 }
 
 /// The example of each finding and the slowest calls, each once, as many as a page bears.
-fn shown<'a>(watched: &Watched<'a>) -> Vec<&'a Call> {
+fn shown<'a>(watched: &Watched<'a>) -> Vec<&'a ObservedCall> {
     const MOST: usize = 6;
     let examples = watched.findings.iter().filter_map(|f| f.example.as_ref());
-    let mut shown: Vec<&Call> = Vec::new();
+    let mut shown: Vec<&ObservedCall> = Vec::new();
     for call in worst(watched).into_iter().chain(examples).chain(&watched.seen.slowest) {
-        let same = |c: &&Call| c.connection == call.connection && c.start_ns == call.start_ns;
+        let same = |c: &&ObservedCall| c.connection == call.connection && c.start_ns == call.start_ns;
         if shown.len() < MOST && !call.segments.is_empty() && !shown.iter().any(same) {
             shown.push(call);
         }
@@ -112,7 +112,7 @@ fn shown<'a>(watched: &Watched<'a>) -> Vec<&'a Call> {
     shown
 }
 
-fn slowest(out: &mut String, calls: &[Call]) {
+fn slowest(out: &mut String, calls: &[ObservedCall]) {
     if calls.is_empty() {
         return;
     }

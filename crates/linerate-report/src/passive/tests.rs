@@ -1,11 +1,12 @@
-use linerate_explain::passive::{Limits, findings, read};
+use linerate_explain::passive::{CaptureLimits, findings, read};
 
 use super::*;
 
 /// The capture of a stalled call, from the corpus of the fuzz target.
 fn stalled() -> Observation {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/capture/call");
-    read(std::fs::File::open(file).expect("part of the repository"), Limits::default()).expect("a capture")
+    read(std::fs::File::open(file).expect("part of the repository"), CaptureLimits::default())
+        .expect("a capture")
 }
 
 #[test]

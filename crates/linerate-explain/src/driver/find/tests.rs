@@ -13,14 +13,14 @@ fn holder(pid: u32, parent: u32, waits: Waits, ran_ms: u64) -> Holder {
 fn a_child_that_inherited_the_socket_does_not_accept() {
     use Waits::{Elsewhere, Perhaps, There};
     let child = |waits, ran| holder(8, 7, waits, ran);
-    assert_eq!(accepting(&[], &[]), Found::Nobody);
-    assert_eq!(accepting(&[holder(7, 1, Perhaps, 0)], &[]), Found::One(7));
-    assert_eq!(accepting(&[holder(7, 1, There, 5), child(Elsewhere, 0)], &[7]), Found::One(7));
+    assert_eq!(accepting(&[], &[]), AcceptingProcess::Nobody);
+    assert_eq!(accepting(&[holder(7, 1, Perhaps, 0)], &[]), AcceptingProcess::One(7));
+    assert_eq!(accepting(&[holder(7, 1, There, 5), child(Elsewhere, 0)], &[7]), AcceptingProcess::One(7));
     // It works for itself meanwhile.
-    assert_eq!(accepting(&[holder(7, 1, There, 5), child(Elsewhere, 900)], &[]), Found::One(7));
-    assert_eq!(accepting(&[holder(7, 1, Perhaps, 5), child(Perhaps, 0)], &[7]), Found::One(7));
+    assert_eq!(accepting(&[holder(7, 1, There, 5), child(Elsewhere, 900)], &[]), AcceptingProcess::One(7));
+    assert_eq!(accepting(&[holder(7, 1, Perhaps, 5), child(Perhaps, 0)], &[7]), AcceptingProcess::One(7));
     // A master and its only worker.
-    assert_eq!(accepting(&[holder(7, 1, Perhaps, 0), child(Perhaps, 9)], &[8]), Found::One(8));
+    assert_eq!(accepting(&[holder(7, 1, Perhaps, 0), child(Perhaps, 9)], &[8]), AcceptingProcess::One(8));
 }
 
 #[test]
@@ -28,24 +28,24 @@ fn each_that_accepts_is_one_of_several() {
     use Waits::{Perhaps, There};
     let master = holder(7, 1, Perhaps, 0);
     let workers = [master.clone(), holder(8, 7, There, 9), holder(9, 7, There, 0)];
-    assert_eq!(accepting(&workers, &[8]), Found::Several(vec![8, 9]));
+    assert_eq!(accepting(&workers, &[8]), AcceptingProcess::Several(vec![8, 9]));
     // They wait in select, and it was the turn of one.
     let unseen = [master, holder(8, 7, Perhaps, 9), holder(9, 7, Perhaps, 0)];
-    assert_eq!(accepting(&unseen, &[8]), Found::Several(vec![8, 9]));
+    assert_eq!(accepting(&unseen, &[8]), AcceptingProcess::Several(vec![8, 9]));
     // A parent that accepts beside its child.
     let both = [holder(7, 1, There, 9), holder(8, 7, There, 9)];
-    assert_eq!(accepting(&both, &[7]), Found::Several(vec![7, 8]));
+    assert_eq!(accepting(&both, &[7]), AcceptingProcess::Several(vec![7, 8]));
 }
 
 #[test]
 fn what_nothing_shows_is_unclear() {
     use Waits::{Elsewhere, Perhaps};
     let all = [holder(7, 1, Perhaps, 0), holder(8, 7, Perhaps, 0)];
-    assert_eq!(accepting(&all, &[]), Found::Unclear(vec![7, 8]));
+    assert_eq!(accepting(&all, &[]), AcceptingProcess::Unclear(vec![7, 8]));
     let all = [holder(7, 1, Elsewhere, 9), holder(8, 7, Elsewhere, 0)];
-    assert_eq!(accepting(&all, &[]), Found::Unclear(vec![7, 8]));
+    assert_eq!(accepting(&all, &[]), AcceptingProcess::Unclear(vec![7, 8]));
     // Both have the connection: the one that works uses it.
-    assert_eq!(accepting(&all, &[7, 8]), Found::One(7));
+    assert_eq!(accepting(&all, &[7, 8]), AcceptingProcess::One(7));
 }
 
 /// A JVM that is asked for 127.0.0.1 listens on ::ffff:127.0.0.1.
@@ -106,9 +106,9 @@ fn a_process_that_listens_is_found_and_our_own_is_not() {
     let (program, at) = Program::run(listens);
     let elsewhere = SocketAddr::new([127, 0, 0, 2].into(), at.port());
     assert_eq!(Holders::of(at).only(), Some(program.child.id()));
-    assert_eq!(Holders::of(elsewhere).found(&[]), Found::Nobody);
+    assert_eq!(Holders::of(elsewhere).found(&[]), AcceptingProcess::Nobody);
     let own = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    assert_eq!(Holders::of(own.local_addr().expect("an address")).found(&[]), Found::Nobody);
+    assert_eq!(Holders::of(own.local_addr().expect("an address")).found(&[]), AcceptingProcess::Nobody);
 }
 
 /// A parent that accepts, and a child that sleeps: both have the listening socket.
@@ -139,6 +139,6 @@ fn the_parent_that_accepts_is_found_and_not_its_child() {
     stream.write_all(b"a").expect("open");
     stream.read_exact(&mut [0]).expect("it answers");
     let ours = [stream.local_addr().expect("open")];
-    assert_eq!(holders.found(&ours), Found::One(program.child.id()), "{holders:#?}");
+    assert_eq!(holders.found(&ours), AcceptingProcess::One(program.child.id()), "{holders:#?}");
     assert_eq!(holders.handed_to(&ours), None);
 }

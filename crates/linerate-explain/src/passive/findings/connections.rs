@@ -2,7 +2,7 @@
 
 use super::super::cause;
 use super::super::flow::ms;
-use super::super::observation::{Fault, FaultKind, Observation};
+use super::super::observation::{ConnectionFault, FaultKind, Observation};
 use super::{Confidence, Finding, Fixes, KNOWN, made};
 
 pub(super) const CUT: &str = "answers were cut short, or none came: the server ended their connections";
@@ -22,7 +22,7 @@ pub(super) const CUT_FIXES: Fixes = &[
 ];
 
 /// How calls ended, in words.
-fn how_cut(all: &[&Fault]) -> String {
+fn how_cut(all: &[&ConnectionFault]) -> String {
     let count = |is: fn(bool, bool) -> bool| {
         all.iter().filter(|f| matches!(f.kind, FaultKind::Cut { reset, begun } if is(reset, begun))).count()
     };
@@ -87,7 +87,7 @@ fn of_kind(
     id: &'static str,
     title: &'static str,
 ) -> Option<Finding> {
-    let all: Vec<&Fault> = seen.faults.iter().filter(|f| is(f.kind)).collect();
+    let all: Vec<&ConnectionFault> = seen.faults.iter().filter(|f| is(f.kind)).collect();
     let first = all.first()?;
     // A single SYN at the end of a capture may get its reply later: the cause needs a retransmitted
     // one, or several.

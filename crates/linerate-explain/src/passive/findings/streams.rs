@@ -3,9 +3,9 @@
 use super::super::cause;
 use super::super::flow::ms;
 use super::super::observation::{Observation, StreamLimit};
-use super::{Confidence, FOLLOWED, Finding, Fixes, Known, LEAST_NS, SHARE, made, per};
+use super::{CauseTexts, Confidence, FOLLOWED, Finding, Fixes, LEAST_NS, SHARE, made, per};
 
-pub(super) const FLOW_CONTROL: Known = Known {
+pub(super) const FLOW_CONTROL: CauseTexts = CauseTexts {
     id: cause::H2_FLOW_CONTROL,
     title: "an HTTP/2 window is too small for this path: its sender sends one window per round trip and waits for room",
     fixes: &[
@@ -30,7 +30,7 @@ pub(super) const FLOW_CONTROL: Known = Known {
     verify: "linerate explain --http2 --h2-window BYTES URL proves it, with the window that the client announces",
 };
 
-pub(super) const HEAD_OF_LINE: Known = Known {
+pub(super) const HEAD_OF_LINE: CauseTexts = CauseTexts {
     id: cause::H2_HEAD_OF_LINE,
     title: "a lost packet held up HTTP/2 streams whose packet it was not",
     fixes: &[

@@ -7,8 +7,8 @@ use crate::passive::cause;
 use crate::passive::observation::Note;
 
 use super::order::Undone;
-use super::pending::{Ended, Kept, Pending, Times, closed_window, ms, stalled};
-use super::record::Shared;
+use super::pending::{Ended, Kept, Pending, PendingTimes, closed_window, ms, stalled};
+use super::record::SharedRecord;
 use super::stall::Stall;
 use super::trace::Trace;
 
@@ -84,7 +84,7 @@ impl Calls {
         expects: bool,
         (begun, now): (i64, i64),
         (unseen, kept): (bool, Kept),
-        shared: &mut Shared<'_>,
+        shared: &mut SharedRecord<'_>,
     ) {
         self.requests += 1;
         shared.record.sums.requests += 1;
@@ -115,7 +115,7 @@ impl Calls {
     }
 
     /// A response's head; `begun`: the time of its first byte.
-    pub(super) fn answer(&mut self, status: u16, begun: i64, now: i64, shared: &mut Shared<'_>) {
+    pub(super) fn answer(&mut self, status: u16, begun: i64, now: i64, shared: &mut SharedRecord<'_>) {
         self.interim = (100..200).contains(&status) && status != 101;
         if self.interim {
             shared.record.sums.interim += 1;
@@ -136,9 +136,9 @@ impl Calls {
         &mut self,
         now: i64,
         cut: bool,
-        times: &Times,
+        times: &PendingTimes,
         trace: &mut Trace,
-        shared: &mut Shared<'_>,
+        shared: &mut SharedRecord<'_>,
     ) {
         if std::mem::take(&mut self.interim) {
             return;
@@ -169,7 +169,7 @@ impl Calls {
 
     /// A hole in the responses. Without pipelining the next response belongs to the last request;
     /// with it, the request is unknown. Returns whether a response was being read.
-    pub(super) fn answers_lost(&mut self, shared: &mut Shared<'_>) -> bool {
+    pub(super) fn answers_lost(&mut self, shared: &mut SharedRecord<'_>) -> bool {
         self.interim = false;
         let open = self.pending.front().is_some_and(|p| p.answer.is_some());
         let keep = usize::from(!self.pipelined && self.pending.back().is_some_and(|p| p.answer.is_none()));
@@ -222,7 +222,7 @@ impl Calls {
         }
     }
 
-    pub(super) fn finish(&mut self, shared: &mut Shared<'_>) {
+    pub(super) fn finish(&mut self, shared: &mut SharedRecord<'_>) {
         shared.record.sums.unanswered += self.pending.len() as u64;
         self.pending.clear();
     }

@@ -2,22 +2,24 @@
 //! and the calls they make.
 
 use crate::passive::h2::{Sniff, Spot};
-use crate::passive::http::{Body, Event, Foreign, Head, Line, MessageReader};
-use crate::passive::limits::Limits;
-use crate::passive::observation::{Carried, ConnectionSummary, Fault, FaultKind, Handshake, Traced};
+use crate::passive::http::{Body, Foreign, Head, MessageEvent, MessageReader, StartLine};
+use crate::passive::limits::CaptureLimits;
+use crate::passive::observation::{
+    Carried, ConnectionFault, ConnectionSummary, FaultKind, Handshake, Traced,
+};
 use crate::passive::packet::{Endpoint, Segment, flag};
 use crate::passive::tls::{Access, Out, Session};
 
 use super::calls::Calls;
-use super::http2::{At, Http2};
+use super::http2::{At, StreamFlow};
 use super::order::Order;
-use super::pending::{Kept, Times};
-use super::reassembly::{Budget, Caught, Piece, Reassembly};
-use super::record::Shared;
+use super::pending::{Kept, PendingTimes};
+use super::reassembly::{Budget, Caught, Reassembly, StreamPiece};
+use super::record::SharedRecord;
 use super::sealed::{Act, Sealed};
 use super::sequence::{MarkCounts, Marks, Side, analyse, before};
-use super::stall::Watch;
-use super::trace::{Kept as KeptSegment, Trace};
+use super::stall::StallWatch;
+use super::trace::{KeptSegment, Trace};
 use super::window::Window;
 
 mod content;
@@ -33,7 +35,7 @@ struct Direction {
     sniff: (Sniff, Option<At>),
     /// Where the record before began that has content.
     record: Option<u32>,
-    watch: Watch,
+    watch: StallWatch,
     marks: MarkCounts,
     segments: u64,
     data_bytes: u64,
@@ -58,14 +60,14 @@ struct Direction {
 }
 
 impl Direction {
-    fn new(limits: &Limits) -> Direction {
+    fn new(limits: &CaptureLimits) -> Direction {
         Direction {
             side: Side::default(),
             bytes: Reassembly::default(),
             messages: MessageReader::new(limits.head_bytes),
             sniff: (Sniff::default(), None),
             record: None,
-            watch: Watch::default(),
+            watch: StallWatch::default(),
             marks: MarkCounts::default(),
             segments: 0,
             data_bytes: 0,
@@ -101,13 +103,13 @@ struct Cut {
 
 /// Retransmitted segments with data, and the time before each.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lost {
+struct LostSegments {
     segments: u64,
     cost_ns: i64,
 }
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct FlowConnection {
     pub(super) id: u64,
     pub(super) ends: [Endpoint; 2],
     directions: [Direction; 2],
@@ -117,7 +119,7 @@ pub(super) struct Connection {
     handshake: Option<Handshake>,
     trace: Trace,
     calls: Calls,
-    http2: Option<Box<Http2>>,
+    http2: Option<Box<StreamFlow>>,
     /// A request of it is counted as being answered.
     busy: bool,
     carried: Carried,
@@ -132,7 +134,7 @@ pub(super) struct Connection {
     /// The SYN was answered by a reset.
     refused: bool,
     /// Its losses, within calls and outside of them.
-    lost: Lost,
+    lost: LostSegments,
     /// Data of the client and the time it was sent, until the server acknowledges it. That time is
     /// an upper bound of the round trip to the server.
     timed: Option<(u32, i64)>,
@@ -146,13 +148,13 @@ pub(super) struct Connection {
     pub(super) recent: bool,
 }
 
-impl Connection {
-    pub(super) fn new(id: u64, s: &Segment<'_>, now: i64, limits: &Limits) -> Connection {
+impl FlowConnection {
+    pub(super) fn new(id: u64, s: &Segment<'_>, now: i64, limits: &CaptureLimits) -> FlowConnection {
         let answers = s.has(flag::SYN) && s.has(flag::ACK);
         // Without a handshake the lower port is mostly the server's, until a request says better.
         let client =
             if s.has(flag::SYN) { usize::from(answers) } else { usize::from(s.src.port() < s.dst.port()) };
-        Connection {
+        FlowConnection {
             id,
             ends: [s.src, s.dst],
             directions: [Direction::new(limits), Direction::new(limits)],
@@ -170,7 +172,7 @@ impl Connection {
             closing: false,
             cut: None,
             refused: false,
-            lost: Lost::default(),
+            lost: LostSegments::default(),
             timed: None,
             unheard: [(0, 0); 2],
             fins: [false; 2],
@@ -188,7 +190,7 @@ impl Connection {
             && self.directions[dir].side.base.is_some_and(|base| base != s.seq)
     }
 
-    pub(super) fn segment(&mut self, s: &Segment<'_>, now: i64, reused: bool, shared: &mut Shared<'_>) {
+    pub(super) fn segment(&mut self, s: &Segment<'_>, now: i64, reused: bool, shared: &mut SharedRecord<'_>) {
         let dir = usize::from(s.src != self.ends[0]);
         self.recent = true;
         let since_last = now.saturating_sub(self.last_ns);
@@ -282,7 +284,7 @@ impl Connection {
     }
 
     /// The client's first segment after the SYN-ACK ends the handshake.
-    fn opened(&mut self, dir: usize, s: &Segment<'_>, now: i64, shared: &mut Shared<'_>) {
+    fn opened(&mut self, dir: usize, s: &Segment<'_>, now: i64, shared: &mut SharedRecord<'_>) {
         let client = self.client;
         let Some(h) = self.handshake.as_mut() else { return };
         if dir != client || h.whole_ns.is_some() || !s.has(flag::ACK) {
@@ -302,7 +304,7 @@ impl Connection {
     }
 
     /// Bounds the round trip if no handshake shows it, and notes whether the other end still sends.
-    fn follow(&mut self, dir: usize, s: &Segment<'_>, now: i64, marks: Marks, shared: &mut Shared<'_>) {
+    fn follow(&mut self, dir: usize, s: &Segment<'_>, now: i64, marks: Marks, shared: &mut SharedRecord<'_>) {
         let opening = self.handshake.is_some_and(|h| h.to_server_ns.is_none());
         if s.has(flag::RST) && opening && dir != self.client && self.directions[dir].segments == 1 {
             self.refused = true;
@@ -331,7 +333,7 @@ impl Connection {
         }
     }
 
-    fn bytes(&mut self, dir: usize, s: &Segment<'_>, now: i64, shared: &mut Shared<'_>) {
+    fn bytes(&mut self, dir: usize, s: &Segment<'_>, now: i64, shared: &mut SharedRecord<'_>) {
         if s.has(flag::ACK) {
             self.directions[1 - dir].bytes.acked(s.ack);
             if !self.directions[1 - dir].bytes.is_in_order() {
@@ -362,8 +364,8 @@ impl Connection {
         &mut self,
         dir: usize,
         now: i64,
-        shared: &mut Shared<'_>,
-        turn: impl FnOnce(&mut Reassembly, &Budget, &mut dyn FnMut(Piece<'_>, Caught)),
+        shared: &mut SharedRecord<'_>,
+        turn: impl FnOnce(&mut Reassembly, &Budget, &mut dyn FnMut(StreamPiece<'_>, Caught)),
     ) {
         let mut bytes = std::mem::take(&mut self.directions[dir].bytes);
         let budget = shared.budget;
@@ -371,14 +373,21 @@ impl Connection {
         self.directions[dir].bytes = bytes;
     }
 
-    fn piece(&mut self, dir: usize, piece: Piece<'_>, caught: Caught, now: i64, shared: &mut Shared<'_>) {
-        shared.record.sums.holes += u64::from(matches!(piece, Piece::Hole(_)));
+    fn piece(
+        &mut self,
+        dir: usize,
+        piece: StreamPiece<'_>,
+        caught: Caught,
+        now: i64,
+        shared: &mut SharedRecord<'_>,
+    ) {
+        shared.record.sums.holes += u64::from(matches!(piece, StreamPiece::Hole(_)));
         let untouched = matches!(self.carried, Carried::Nothing | Carried::Other)
             && self.calls.is_idle()
             && self.http2.is_none();
-        let len = if let Piece::Data(data) = piece { data.len() as u32 } else { 0 };
+        let len = if let StreamPiece::Data(data) = piece { data.len() as u32 } else { 0 };
         let end = caught.seq.wrapping_add(len);
-        if let Piece::Data(data) = piece
+        if let StreamPiece::Data(data) = piece
             && self.tls.is_none()
             && untouched
             && Session::may_begin(data)
@@ -402,12 +411,12 @@ impl Connection {
                 let seq = self.directions[dir].record.replace(caught.seq).unwrap_or(caught.seq);
                 let at = At { spot: Spot { begun, came: caught.came, seq }, end };
                 self.record_began = Some(begun);
-                self.content(dir, Piece::Data(bytes), at, now, shared);
+                self.content(dir, StreamPiece::Data(bytes), at, now, shared);
                 self.record_began = None;
             }
             Out::Hole(n) => {
                 let spot = Spot { begun: now, came: caught.came, seq: caught.seq };
-                self.content(dir, Piece::Hole(n), At { spot, end }, now, shared);
+                self.content(dir, StreamPiece::Hole(n), At { spot, end }, now, shared);
             }
             Out::Sealed { len, begun } => {
                 let acts = match dir == self.client {
@@ -424,7 +433,7 @@ impl Connection {
     }
 
     /// Calls whose content cannot be read.
-    fn act(&mut self, acts: Vec<Act>, name: Option<&str>, shared: &mut Shared<'_>) {
+    fn act(&mut self, acts: Vec<Act>, name: Option<&str>, shared: &mut SharedRecord<'_>) {
         for act in acts {
             match act {
                 Act::Request { begun } => {
@@ -443,7 +452,7 @@ impl Connection {
                 }
                 Act::End { at } => {
                     let server = self.ends[1 - self.client].addr();
-                    let times = Times { rtt_bound: shared.record.rtt_bound(server), ..self.times() };
+                    let times = PendingTimes { rtt_bound: shared.record.rtt_bound(server), ..self.times() };
                     self.calls.answer_end(at, false, &times, &mut self.trace, shared);
                 }
             }
@@ -451,9 +460,9 @@ impl Connection {
     }
 
     /// Bytes as HTTP/1 is written in them.
-    fn plain(&mut self, dir: usize, piece: Piece<'_>, now: i64, shared: &mut Shared<'_>) {
+    fn plain(&mut self, dir: usize, piece: StreamPiece<'_>, now: i64, shared: &mut SharedRecord<'_>) {
         match piece {
-            Piece::Hole(n) => {
+            StreamPiece::Hole(n) => {
                 let event = self.directions[dir].messages.hole(n, shared.budget);
                 event.into_iter().for_each(|e| self.event(dir, e, now, shared));
                 // A message without a body ends with its head, of which the rest is cut off.
@@ -462,7 +471,7 @@ impl Connection {
                     self.event(dir, event, now, shared);
                 }
             }
-            Piece::Data(mut data) => {
+            StreamPiece::Data(mut data) => {
                 if dir == self.client && self.directions[dir].messages.in_message() {
                     self.calls.request_data(now);
                 }
@@ -476,13 +485,13 @@ impl Connection {
         self.directions[dir].heard = now;
     }
 
-    fn event(&mut self, dir: usize, event: Event, now: i64, shared: &mut Shared<'_>) {
+    fn event(&mut self, dir: usize, event: MessageEvent, now: i64, shared: &mut SharedRecord<'_>) {
         self.happens(dir, event, now, shared);
         self.count_busy(now, shared);
     }
 
     /// Tells whether a request is being answered, when that has changed.
-    fn count_busy(&mut self, now: i64, shared: &mut Shared<'_>) {
+    fn count_busy(&mut self, now: i64, shared: &mut SharedRecord<'_>) {
         let busy = !self.calls.is_idle();
         if busy == std::mem::replace(&mut self.busy, busy) {
             return;
@@ -496,9 +505,9 @@ impl Connection {
         }
     }
 
-    fn happens(&mut self, dir: usize, event: Event, now: i64, shared: &mut Shared<'_>) {
+    fn happens(&mut self, dir: usize, event: MessageEvent, now: i64, shared: &mut SharedRecord<'_>) {
         match event {
-            Event::Begin => {
+            MessageEvent::Begin => {
                 // The other end has said all that it had to say before.
                 if let Some(left) = self.directions[1 - dir].messages.leave() {
                     self.event(1 - dir, left, now, shared);
@@ -508,10 +517,10 @@ impl Connection {
                     self.trace.restart();
                 }
             }
-            Event::Head(head) => self.head(dir, &head, now, shared),
-            Event::End { cut, holed } => self.message_ended(dir, (cut, holed), now, shared),
-            Event::Left => self.message_ended(dir, (false, true), self.directions[dir].heard, shared),
-            Event::Foreign(kind) => {
+            MessageEvent::Head(head) => self.head(dir, &head, now, shared),
+            MessageEvent::End { cut, holed } => self.message_ended(dir, (cut, holed), now, shared),
+            MessageEvent::Left => self.message_ended(dir, (false, true), self.directions[dir].heard, shared),
+            MessageEvent::Foreign(kind) => {
                 if !matches!(self.carried, Carried::Http | Carried::Http2) {
                     self.carried = match kind {
                         Foreign::Tls => Carried::Tls,
@@ -524,18 +533,24 @@ impl Connection {
                     };
                 }
             }
-            Event::Lost if dir == self.client => {
+            MessageEvent::Lost if dir == self.client => {
                 let open = self.calls.requests_lost();
                 shared.record.sums.requests_incomplete += u64::from(open);
             }
-            Event::Lost => {
+            MessageEvent::Lost => {
                 let open = self.calls.answers_lost(shared);
                 shared.record.sums.answers_incomplete += u64::from(open);
             }
         }
     }
 
-    fn message_ended(&mut self, dir: usize, (cut, holed): (bool, bool), now: i64, shared: &mut Shared<'_>) {
+    fn message_ended(
+        &mut self,
+        dir: usize,
+        (cut, holed): (bool, bool),
+        now: i64,
+        shared: &mut SharedRecord<'_>,
+    ) {
         if dir == self.client {
             shared.record.sums.requests_incomplete += u64::from(cut || holed);
             self.calls.request_end(now, cut);
@@ -546,20 +561,20 @@ impl Connection {
             self.cut.get_or_insert(Cut { by_client: false, reset: false, begun: true });
         }
         let server = self.ends[1 - self.client].addr();
-        let times = Times { rtt_bound: shared.record.rtt_bound(server), ..self.times() };
+        let times = PendingTimes { rtt_bound: shared.record.rtt_bound(server), ..self.times() };
         if let Some(last) = self.directions[dir].sent.filter(|_| self.closing && self.fins[dir] && !cut) {
             self.calls.closed_late(last, now - last);
         }
         self.calls.answer_end(now, cut, &times, &mut self.trace, shared);
     }
 
-    fn head(&mut self, dir: usize, head: &Head, now: i64, shared: &mut Shared<'_>) {
+    fn head(&mut self, dir: usize, head: &Head, now: i64, shared: &mut SharedRecord<'_>) {
         shared.record.sums.heads_cut += u64::from(head.cut);
         self.carried = Carried::Http;
         self.directions[dir].has_messages = true;
         let begun = self.directions[dir].begun;
         let body = match &head.line {
-            Line::Request { method, target } => {
+            StartLine::Request { method, target } => {
                 if !self.client_known || !self.directions[1 - dir].has_messages {
                     self.client = dir;
                     self.client_known = true;
@@ -571,7 +586,7 @@ impl Connection {
                 self.calls.request((method, target), head.expects, (begun, now), (unseen, kept), shared);
                 head.request_body()
             }
-            Line::Status(status) => {
+            StartLine::Status(status) => {
                 if !self.client_known {
                     self.client = 1 - dir;
                     self.client_known = true;
@@ -589,8 +604,8 @@ impl Connection {
         }
     }
 
-    fn times(&self) -> Times {
-        Times {
+    fn times(&self) -> PendingTimes {
+        PendingTimes {
             connection: self.id,
             client: self.client,
             ends: (self.ends[self.client].addr(), self.ends[1 - self.client].addr()),
@@ -600,7 +615,7 @@ impl Connection {
         }
     }
 
-    fn ending(&mut self, dir: usize, s: &Segment<'_>, now: i64, shared: &mut Shared<'_>) {
+    fn ending(&mut self, dir: usize, s: &Segment<'_>, now: i64, shared: &mut SharedRecord<'_>) {
         if s.has(flag::RST) {
             self.reset = true;
             if self.carried == Carried::Http && !self.calls.is_idle() {
@@ -623,7 +638,7 @@ impl Connection {
     }
 
     /// Nothing more is read in that direction.
-    fn close(&mut self, dir: usize, now: i64, shared: &mut Shared<'_>) {
+    fn close(&mut self, dir: usize, now: i64, shared: &mut SharedRecord<'_>) {
         if !self.directions[dir].bytes.is_in_order() {
             self.read(dir, now, shared, |bytes, budget, each| bytes.end(budget, each));
         }
@@ -641,7 +656,7 @@ impl Connection {
 
     /// The capture ends, or the entry is needed: closes what is open, and adds the connection to
     /// the sums.
-    pub(super) fn finish(mut self, shared: &mut Shared<'_>) {
+    pub(super) fn finish(mut self, shared: &mut SharedRecord<'_>) {
         let now = self.last_ns;
         shared.record.faults.extend(self.fault(shared.limits.listed, shared.record.faults.len()));
         self.close(0, now, shared);
@@ -683,13 +698,14 @@ impl Connection {
     }
 
     /// Faults of the connection itself, whatever it carried.
-    fn fault(&self, most: usize, has: usize) -> Option<Fault> {
+    fn fault(&self, most: usize, has: usize) -> Option<ConnectionFault> {
         if has >= most {
             return None;
         }
         let ends = (self.ends[self.client].addr(), self.ends[1 - self.client].addr());
         let lasted = self.last_ns - self.first_ns;
-        let fault = |kind, cost_ns| Some(Fault { kind, ends, cost_ns, segments: self.lost.segments });
+        let fault =
+            |kind, cost_ns| Some(ConnectionFault { kind, ends, cost_ns, segments: self.lost.segments });
         if let Some(h) = self.handshake {
             if self.refused {
                 return fault(FaultKind::Refused, 0);

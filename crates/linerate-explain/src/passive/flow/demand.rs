@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::passive::limits::{CLIENTS, LEVELS};
-use crate::passive::observation::Pool;
+use crate::passive::observation::ObservedPool;
 
 /// A request that follows the previous response on its connection within this time had been
 /// waiting: a program that looks at a response before the next call takes longer. Passing a
@@ -115,11 +115,11 @@ impl Demand {
     }
 
     /// The figures of each client that repeatedly reached its largest number of busy connections.
-    pub(super) fn pools(self) -> Vec<Pool> {
+    pub(super) fn pools(self) -> Vec<ObservedPool> {
         let pool = |((client, server), group): ((IpAddr, SocketAddr), DemandGroup)| {
             let most = group.levels.iter().rposition(|l| l.runs > 0)?;
             let level = group.levels[most];
-            (!group.beyond).then(|| Pool {
+            (!group.beyond).then(|| ObservedPool {
                 client,
                 server,
                 connections: most as u64,
@@ -131,7 +131,7 @@ impl Demand {
                 watched_ns: (group.last - group.begun).max(0),
             })
         };
-        let mut pools: Vec<Pool> = self.0.into_iter().filter_map(pool).collect();
+        let mut pools: Vec<ObservedPool> = self.0.into_iter().filter_map(pool).collect();
         pools.sort_by_key(|p| (std::cmp::Reverse(p.waited_ns), p.client, p.server));
         pools
     }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use hdrhistogram::Histogram;
 
-use crate::passive::limits::{COSTS, EVIDENCE, Limits, SLOW_NS};
-use crate::passive::observation::{Call, LateSegments, Observation, Seen, Sums};
+use crate::passive::limits::{COSTS, CaptureLimits, EVIDENCE, SLOW_NS};
+use crate::passive::observation::{LateSegments, Observation, ObservedCall, Sums, TroubleCount};
 
 /// Figures of calls.
 #[derive(Clone, Debug)]
@@ -13,8 +13,8 @@ pub(super) struct Figures {
     /// Of them those that calls have, the connections, and the least round trip.
     pub(super) sums: Sums,
     pub(super) late: LateSegments,
-    slowest: Vec<Call>,
-    seen: Vec<Seen>,
+    slowest: Vec<ObservedCall>,
+    seen: Vec<TroubleCount>,
     /// The cost of each kind of trouble, call by call, as far as kept.
     costs: Vec<Vec<i64>>,
     totals: Histogram<u64>,
@@ -42,7 +42,13 @@ impl Default for Figures {
 
 impl Figures {
     /// A call is whole. `trace` gives its segments, when they are wanted.
-    pub(super) fn call(&mut self, mut call: Call, first: bool, limits: &Limits, trace: impl Fn(&mut Call)) {
+    pub(super) fn call(
+        &mut self,
+        mut call: ObservedCall,
+        first: bool,
+        limits: &CaptureLimits,
+        trace: impl Fn(&mut ObservedCall),
+    ) {
         let sums = &mut self.sums;
         sums.answered += 1;
         sums.first_calls += u64::from(first && call.connect_ns > 0);
@@ -63,7 +69,7 @@ impl Figures {
             self.sums.slow_think_ns = self.sums.slow_think_ns.saturating_add(call.think_ns);
         }
         let mut traced = false;
-        let mut wanted = |call: &mut Call| {
+        let mut wanted = |call: &mut ObservedCall| {
             if !std::mem::replace(&mut traced, true) {
                 trace(call);
             }
@@ -76,7 +82,7 @@ impl Figures {
             let seen = match known {
                 Some(at) => &mut self.seen[at],
                 None => {
-                    self.seen.push(Seen { id, ..Seen::default() });
+                    self.seen.push(TroubleCount { id, ..TroubleCount::default() });
                     self.costs.push(Vec::new());
                     let last = self.seen.len() - 1;
                     &mut self.seen[last]
@@ -107,7 +113,7 @@ impl Figures {
     }
 
     /// Adds those of other calls.
-    pub(super) fn add(&mut self, other: Figures, limits: &Limits) {
+    pub(super) fn add(&mut self, other: Figures, limits: &CaptureLimits) {
         self.sums.add_calls(&other.sums);
         let (mine, others) = (&mut self.late, other.late);
         mine.lost += others.lost;
@@ -177,8 +183,8 @@ impl Figures {
     }
 }
 
-impl Seen {
-    fn add(&mut self, other: Seen) {
+impl TroubleCount {
+    fn add(&mut self, other: TroubleCount) {
         self.calls += other.calls;
         self.cost_ns = self.cost_ns.saturating_add(other.cost_ns);
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
@@ -246,7 +252,7 @@ fn micros(ns: i64) -> u64 {
 }
 
 /// The causes noted in a call, each once.
-fn ids(call: &Call) -> Vec<&'static str> {
+fn ids(call: &ObservedCall) -> Vec<&'static str> {
     let mut ids: Vec<_> = call.notes.iter().map(|n| n.id).collect();
     ids.sort_unstable();
     ids.dedup();

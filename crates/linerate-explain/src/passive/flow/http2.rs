@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use crate::passive::h2::{FieldReader, Frame, FrameReader, Spot};
-use crate::passive::limits::{Limits, PLACES, STREAMS_TOLD};
+use crate::passive::limits::{CaptureLimits, PLACES, STREAMS_TOLD};
 use crate::passive::observation::Note;
 
-use super::reassembly::{Budget, Piece};
+use super::reassembly::{Budget, StreamPiece};
 use super::room::Room;
 use super::sequence::before;
 use super::streams::{Around, Streams};
@@ -69,17 +69,17 @@ struct StreamDirection {
 }
 
 #[derive(Debug)]
-pub(super) struct Http2 {
+pub(super) struct StreamFlow {
     sides: [StreamDirection; 2],
     pub(super) streams: Streams,
     /// Nothing more is read.
     is_over: bool,
 }
 
-impl Http2 {
+impl StreamFlow {
     /// `client`: its direction. `from`: the direction that is read from now on, when the beginning
     /// of the connection was not captured.
-    pub(super) fn new(client: usize, from: Option<usize>, now: i64, limits: &Limits) -> Http2 {
+    pub(super) fn new(client: usize, from: Option<usize>, now: i64, limits: &CaptureLimits) -> StreamFlow {
         let side = |dir: usize| {
             let frames = FrameReader::new(dir == client && from.is_none(), false, limits.head_bytes);
             let lost = || FrameReader::new(false, true, limits.head_bytes);
@@ -92,7 +92,7 @@ impl Http2 {
                 next: Vec::new(),
             }
         };
-        Http2 { sides: [side(0), side(1)], streams: Streams::default(), is_over: false }
+        StreamFlow { sides: [side(0), side(1)], streams: Streams::default(), is_over: false }
     }
 
     /// Nothing more is read.
@@ -101,15 +101,15 @@ impl Http2 {
     }
 
     /// The next part of a direction.
-    pub(super) fn take(&mut self, dir: usize, piece: Piece<'_>, at: At, around: &mut Around<'_, '_>) {
+    pub(super) fn take(&mut self, dir: usize, piece: StreamPiece<'_>, at: At, around: &mut Around<'_, '_>) {
         let budget = around.shared.budget;
         let told = match piece {
             _ if self.is_over => return,
-            Piece::Hole(n) => match self.sides[dir].frames.hole(n, budget) {
+            StreamPiece::Hole(n) => match self.sides[dir].frames.hole(n, budget) {
                 Some((frame, spot)) => self.frame(dir, frame, spot, at, around),
                 None => Ok(()),
             },
-            Piece::Data(data) => self.data(dir, data, at, around),
+            StreamPiece::Data(data) => self.data(dir, data, at, around),
         };
         if let Err(why) = told {
             around.shared.record.unread(&why);

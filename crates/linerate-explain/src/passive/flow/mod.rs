@@ -25,14 +25,14 @@ use std::sync::Arc;
 
 pub(super) use lately::Lately;
 pub(crate) use pending::ms;
-pub(crate) use reassembly::{Budget, Piece};
+pub(crate) use reassembly::{Budget, StreamPiece};
 pub use sequence::{MarkCounts, Marks};
-pub use tally::{Tally, Told};
+pub use tally::{RemarkedSegment, Tally};
 
-use connection::Connection;
-use record::{Record, Shared};
+use connection::FlowConnection;
+use record::{Record, SharedRecord};
 
-use super::limits::Limits;
+use super::limits::CaptureLimits;
 use super::observation::Observation;
 use super::packet::{Endpoint, Segment};
 use super::tls::KeyLog;
@@ -40,12 +40,12 @@ use super::tls::KeyLog;
 /// The connections being watched.
 #[derive(Debug)]
 pub(super) struct Flows {
-    limits: Limits,
+    limits: CaptureLimits,
     keys: Option<Arc<KeyLog>>,
     budget: Budget,
     record: Record,
     by_ends: HashMap<[Endpoint; 2], usize>,
-    connections: Vec<Connection>,
+    connections: Vec<FlowConnection>,
     /// Ends of the last segment and their place: segments come in runs.
     last: Option<([Endpoint; 2], usize)>,
     /// Where the search for a quiet connection continues.
@@ -54,7 +54,7 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    pub(super) fn new(limits: Limits) -> Flows {
+    pub(super) fn new(limits: CaptureLimits) -> Flows {
         Flows {
             limits,
             keys: None,
@@ -89,7 +89,7 @@ impl Flows {
             None => self.add(s, now, ends),
         };
         self.last = Some((ends, at));
-        let mut shared = Shared {
+        let mut shared = SharedRecord {
             limits: &self.limits,
             budget: &self.budget,
             keys: self.keys.as_deref(),
@@ -98,10 +98,10 @@ impl Flows {
         self.connections[at].segment(s, now, reused, &mut shared);
     }
 
-    fn fresh(&mut self, s: &Segment<'_>, now: i64) -> Connection {
+    fn fresh(&mut self, s: &Segment<'_>, now: i64) -> FlowConnection {
         self.ids += 1;
         self.record.sums.connections += 1;
-        Connection::new(self.ids, s, now, &self.limits)
+        FlowConnection::new(self.ids, s, now, &self.limits)
     }
 
     /// Adds a connection. If the table is full, the quietest one is dropped.
@@ -131,7 +131,7 @@ impl Flows {
         let [a, b] = old.ends;
         self.by_ends.remove(&if a <= b { [a, b] } else { [b, a] });
         self.by_ends.insert(ends, at);
-        let mut shared = Shared {
+        let mut shared = SharedRecord {
             limits: &self.limits,
             budget: &self.budget,
             keys: self.keys.as_deref(),
@@ -147,7 +147,7 @@ impl Flows {
 
     pub(super) fn finish(mut self) -> Observation {
         for connection in std::mem::take(&mut self.connections) {
-            let mut shared = Shared {
+            let mut shared = SharedRecord {
                 limits: &self.limits,
                 budget: &self.budget,
                 keys: self.keys.as_deref(),

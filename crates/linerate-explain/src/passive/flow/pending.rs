@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 
 use crate::passive::cause;
 use crate::passive::limits::NOTES;
-use crate::passive::observation::{Call, Handshake, LateSegments, Note};
+use crate::passive::observation::{Handshake, LateSegments, Note, ObservedCall};
 
 use super::order::Undone;
 use super::stall::Stall;
 
 /// Facts about the connection that a call needs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
+pub(super) struct PendingTimes {
     pub(super) connection: u64,
     /// The client's direction.
     pub(super) client: usize,
@@ -106,7 +106,13 @@ impl Pending {
     /// The parts of a call whose response ended now.
     /// `last`: the response before it on the connection. `first`: it is the first call of the
     /// connection.
-    pub(super) fn measure(&mut self, now: i64, last: Option<Ended>, times: &Times, first: bool) -> Call {
+    pub(super) fn measure(
+        &mut self,
+        now: i64,
+        last: Option<Ended>,
+        times: &PendingTimes,
+        first: bool,
+    ) -> ObservedCall {
         let (status, answered) = self.answer.unwrap_or((0, now));
         // The response came before the request was complete, so there was no wait.
         let sent = self.end.unwrap_or(answered).min(answered);
@@ -120,7 +126,7 @@ impl Pending {
         let opening = times.handshake.filter(|_| first);
         let connect = opening.and_then(|h| h.whole_ns).unwrap_or(0);
         let start = opening.map_or(self.begun, |h| h.syn_ns.min(self.begun));
-        Call {
+        ObservedCall {
             connection: times.connection,
             ends: Some(times.ends),
             method: self.method.clone(),
@@ -136,7 +142,7 @@ impl Pending {
             receive_ns: (now - answered).max(0).saturating_add(kept),
             total_ns: connect.saturating_add((now - self.begun).max(0)),
             rtt_known: to_server.is_some(),
-            ..Call::default()
+            ..ObservedCall::default()
         }
     }
 
@@ -186,7 +192,7 @@ impl Pending {
 
     /// The notes of the call, with those that only the complete call shows. `opening`: of the
     /// connection, if this is its first call.
-    pub(super) fn notes_into(&mut self, call: &mut Call, opening: Option<Handshake>) {
+    pub(super) fn notes_into(&mut self, call: &mut ObservedCall, opening: Option<Handshake>) {
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(opening.filter(|h| h.syns > 1).map(sent_again));
         for (small, (id, who, what)) in self

@@ -8,7 +8,7 @@ use super::sequence::before;
 
 /// The next part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Piece<'a> {
+pub(crate) enum StreamPiece<'a> {
     /// Bytes in order.
     Data(&'a [u8]),
     /// That many bytes which the capture does not have.
@@ -110,7 +110,7 @@ impl Reassembly {
         data: &[u8],
         budget: &Budget,
         limit: usize,
-        each: &mut dyn FnMut(Piece<'_>, Caught),
+        each: &mut dyn FnMut(StreamPiece<'_>, Caught),
     ) {
         let next = *self.next.get_or_insert(seq);
         if before(next, seq) && !self.is_acked(seq) {
@@ -130,7 +130,7 @@ impl Reassembly {
     }
 
     /// After an acknowledgement: what it covers is not waited for any more.
-    pub(super) fn skip_acked(&mut self, budget: &Budget, each: &mut dyn FnMut(Piece<'_>, Caught)) {
+    pub(super) fn skip_acked(&mut self, budget: &Budget, each: &mut dyn FnMut(StreamPiece<'_>, Caught)) {
         // Only when it covers a held segment to its end: the packets around an acknowledgement may
         // be captured in disorder.
         while let Some(first) = self.held.first() {
@@ -144,7 +144,7 @@ impl Reassembly {
     }
 
     /// No more will come: all that is held, with the holes.
-    pub(super) fn end(&mut self, budget: &Budget, each: &mut dyn FnMut(Piece<'_>, Caught)) {
+    pub(super) fn end(&mut self, budget: &Budget, each: &mut dyn FnMut(StreamPiece<'_>, Caught)) {
         while let Some(first) = self.held.first() {
             let seq = first.seq;
             self.release_until(seq, budget, each);
@@ -159,14 +159,14 @@ impl Reassembly {
         data: &[u8],
         budget: &Budget,
         limit: usize,
-        each: &mut dyn FnMut(Piece<'_>, Caught),
+        each: &mut dyn FnMut(StreamPiece<'_>, Caught),
     ) {
         let full = self.held.len() >= HELD_SEGMENTS || self.held_bytes + data.len() > limit;
         if full || !budget.take(data.len()) {
             // No room to wait: the hole is taken as one.
             self.end(budget, each);
             if let Some(next) = self.next.filter(|next| before(*next, seq)) {
-                each(Piece::Hole(seq.wrapping_sub(next)), Caught { came, seq: next });
+                each(StreamPiece::Hole(seq.wrapping_sub(next)), Caught { came, seq: next });
                 self.next = Some(seq);
             }
             self.deliver((seq, len, came), data, each);
@@ -178,12 +178,12 @@ impl Reassembly {
     }
 
     /// A hole up to `seq`, or up to the first segment held before it.
-    fn release_until(&mut self, seq: u32, budget: &Budget, each: &mut dyn FnMut(Piece<'_>, Caught)) {
+    fn release_until(&mut self, seq: u32, budget: &Budget, each: &mut dyn FnMut(StreamPiece<'_>, Caught)) {
         while let Some(next) = self.next.filter(|next| before(*next, seq)) {
             let to = self.held.first().map_or(seq, |h| if before(h.seq, seq) { h.seq } else { seq });
             if before(next, to) {
                 let came = self.held.first().map_or(0, |h| h.came);
-                each(Piece::Hole(to.wrapping_sub(next)), Caught { came, seq: next });
+                each(StreamPiece::Hole(to.wrapping_sub(next)), Caught { came, seq: next });
                 self.next = Some(to);
             }
             if to != seq {
@@ -193,7 +193,7 @@ impl Reassembly {
     }
 
     /// The held bytes that are in order now.
-    fn release(&mut self, budget: &Budget, each: &mut dyn FnMut(Piece<'_>, Caught)) {
+    fn release(&mut self, budget: &Budget, each: &mut dyn FnMut(StreamPiece<'_>, Caught)) {
         let ready = |held: &[EarlySegment], next: Option<u32>| {
             held.first().is_some_and(|h| next.is_some_and(|next| !before(next, h.seq)))
         };
@@ -210,7 +210,7 @@ impl Reassembly {
         &mut self,
         (seq, len, came): (u32, u32, i64),
         data: &[u8],
-        each: &mut dyn FnMut(Piece<'_>, Caught),
+        each: &mut dyn FnMut(StreamPiece<'_>, Caught),
     ) {
         let Some(next) = self.next else { return };
         let old = next.wrapping_sub(seq);
@@ -219,11 +219,11 @@ impl Reassembly {
         }
         let fresh = data.get(old as usize..).unwrap_or_default();
         if !fresh.is_empty() {
-            each(Piece::Data(fresh), Caught { came, seq: next });
+            each(StreamPiece::Data(fresh), Caught { came, seq: next });
         }
         let missing = (len - old) - fresh.len() as u32;
         if missing > 0 {
-            each(Piece::Hole(missing), Caught { came, seq: next.wrapping_add(fresh.len() as u32) });
+            each(StreamPiece::Hole(missing), Caught { came, seq: next.wrapping_add(fresh.len() as u32) });
         }
         self.next = Some(seq.wrapping_add(len));
     }
@@ -244,9 +244,9 @@ mod tests {
     fn run(segments: &[(u32, &[u8])], acked: Option<u32>) -> (Vec<String>, usize) {
         let (mut r, budget, mut out) = (Reassembly::default(), Budget::new(1000), Vec::new());
         r.start(100);
-        let mut note = |p: Piece<'_>, _: Caught| match p {
-            Piece::Data(d) => out.push(String::from_utf8_lossy(d).into_owned()),
-            Piece::Hole(n) => out.push(format!("<{n}>")),
+        let mut note = |p: StreamPiece<'_>, _: Caught| match p {
+            StreamPiece::Data(d) => out.push(String::from_utf8_lossy(d).into_owned()),
+            StreamPiece::Hole(n) => out.push(format!("<{n}>")),
         };
         for (seq, data) in segments {
             r.segment((*seq, data.len() as u32, 0), data, &budget, 100, &mut note);

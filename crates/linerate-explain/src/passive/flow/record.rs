@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use crate::passive::limits::{CLIENTS, Limits, SERVERS, UNREAD};
+use crate::passive::limits::{CLIENTS, CaptureLimits, SERVERS, UNREAD};
 use crate::passive::observation::{
-    Call, ConnectionSummary, Fault, LateSegments, Observation, StreamLimit, Sums,
+    ConnectionFault, ConnectionSummary, LateSegments, Observation, ObservedCall, StreamLimit, Sums,
 };
 use crate::passive::tls::KeyLog;
 
@@ -15,8 +15,8 @@ use super::reassembly::Budget;
 use super::sequence::MarkCounts;
 
 /// State that all connections share.
-pub(super) struct Shared<'a> {
-    pub(super) limits: &'a Limits,
+pub(super) struct SharedRecord<'a> {
+    pub(super) limits: &'a CaptureLimits,
     pub(super) budget: &'a Budget,
     pub(super) keys: Option<&'a KeyLog>,
     pub(super) record: &'a mut Record,
@@ -32,7 +32,7 @@ pub(super) struct Record {
     /// Of the calls to each server; first those beyond as many servers as are told apart.
     figures: Vec<Figures>,
     places: HashMap<SocketAddr, usize>,
-    pub(super) faults: Vec<Fault>,
+    pub(super) faults: Vec<ConnectionFault>,
     stream_limits: Vec<StreamLimit>,
     unread: Vec<(String, u64)>,
     /// The shortest time in which each server acknowledged anything.
@@ -95,7 +95,13 @@ impl Record {
     }
 
     /// A call is whole. `trace` gives its segments, when they are wanted.
-    pub(super) fn call(&mut self, call: Call, first: bool, limits: &Limits, trace: impl Fn(&mut Call)) {
+    pub(super) fn call(
+        &mut self,
+        call: ObservedCall,
+        first: bool,
+        limits: &CaptureLimits,
+        trace: impl Fn(&mut ObservedCall),
+    ) {
         let server = call.ends.map(|(_, server)| server);
         self.of(server).call(call, first, limits, trace);
     }
@@ -136,7 +142,7 @@ impl Record {
         }
     }
 
-    pub(super) fn into_observation(mut self, limits: &Limits) -> Observation {
+    pub(super) fn into_observation(mut self, limits: &CaptureLimits) -> Observation {
         self.connections.sort_by_key(|c| c.id);
         let pools = self.demand.pools();
         let shared = Observation {

@@ -6,7 +6,7 @@ use crate::passive::packet::{Segment, flag};
 
 /// The last segments of one direction, and the peer's acknowledgement of them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct StallWatch {
     /// When new data was sent last.
     sent: Option<i64>,
     /// The bare ACK of everything sent, with no other segment in between.
@@ -52,7 +52,7 @@ pub(super) struct Stall {
     pub(super) delayed: bool,
 }
 
-impl Watch {
+impl StallWatch {
     /// New data of this direction; whether it seems to have waited for the ACK. `to_sender_ns`,
     /// `to_peer_ns`: round trips from where we capture to either end, when known.
     pub(super) fn data(

@@ -8,23 +8,23 @@ use crate::passive::limits::{STREAMS, STREAMS_TOLD};
 use crate::passive::observation::Note;
 
 use super::admission::Admission;
-use super::pending::{Pending, Times, ms};
-use super::record::Shared;
+use super::pending::{Pending, PendingTimes, ms};
+use super::record::SharedRecord;
 use super::room::{Full, Room};
 use super::trace::Trace;
 
 /// The state of the connection that a stream needs.
 pub(super) struct Around<'a, 's> {
     pub(super) now: i64,
-    pub(super) times: Times,
+    pub(super) times: PendingTimes,
     pub(super) trace: &'a mut Trace,
-    pub(super) shared: &'a mut Shared<'s>,
+    pub(super) shared: &'a mut SharedRecord<'s>,
 }
 
 impl Around<'_, '_> {
     /// The times, with a bound of the round trip where no handshake tells it.
-    pub(super) fn bounded(&self) -> Times {
-        Times { rtt_bound: self.shared.record.rtt_bound(self.times.ends.1), ..self.times }
+    pub(super) fn bounded(&self) -> PendingTimes {
+        PendingTimes { rtt_bound: self.shared.record.rtt_bound(self.times.ends.1), ..self.times }
     }
 }
 
@@ -77,7 +77,7 @@ impl Stream {
         full: Full,
         by_client: bool,
         is_connection: bool,
-        times: &Times,
+        times: &PendingTimes,
         now: i64,
     ) {
         let to_server = times.handshake.and_then(|h| h.to_server_ns).or(times.rtt_bound);

@@ -10,7 +10,7 @@ use crate::passive::packet::{Endpoint, Packet, Segment, flag, segment};
 
 /// A segment, and what is remarkable about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct RemarkedSegment {
     /// When it passed, nanoseconds since 1970.
     pub time_ns: i64,
     /// The server sent it.
@@ -49,7 +49,7 @@ impl Tally {
     }
 
     /// The next packet; `None` when it is of no connection with these servers.
-    pub fn packet(&mut self, packet: &Packet<'_>) -> Option<Told> {
+    pub fn packet(&mut self, packet: &Packet<'_>) -> Option<RemarkedSegment> {
         let s = segment(packet).ok()?;
         let time_ns = packet.time_ns.clamp(0, i64::MAX / 2);
         let place = |end: Endpoint| self.servers.iter().position(|server| *server == end.addr());
@@ -59,7 +59,7 @@ impl Tally {
             (None, None) => return None,
         };
         let marks = self.tracked(key).segment(&s, from_server, time_ns);
-        Some(Told { time_ns, from_server, marks })
+        Some(RemarkedSegment { time_ns, from_server, marks })
     }
 
     fn tracked(&mut self, key: (Endpoint, usize)) -> &mut Tracked {
@@ -137,7 +137,7 @@ mod tests {
         p
     }
 
-    fn told(tally: &mut Tally, ms: i64, data: &[u8]) -> Option<Told> {
+    fn told(tally: &mut Tally, ms: i64, data: &[u8]) -> Option<RemarkedSegment> {
         let cut = &data[..data.len().min(60)];
         let wire_len = data.len() as u32;
         tally.packet(&Packet { time_ns: ms * 1_000_000, link: LinkType::Raw, data: cut, wire_len })

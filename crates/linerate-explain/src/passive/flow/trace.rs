@@ -3,26 +3,26 @@
 
 use std::collections::VecDeque;
 
-use crate::passive::observation::{Call, Traced};
+use crate::passive::observation::{ObservedCall, Traced};
 
 /// A segment, kept before it is known which end is the client.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptSegment {
     pub(super) dir: usize,
     pub(super) traced: Traced,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Trace {
-    head: Vec<Kept>,
-    tail: VecDeque<Kept>,
+    head: Vec<KeptSegment>,
+    tail: VecDeque<KeptSegment>,
     left_out: u64,
     /// A call has used it: the next one begins anew.
     pub(super) spent: bool,
 }
 
 impl Trace {
-    pub(super) fn push(&mut self, kept: Kept, limit: usize) {
+    pub(super) fn push(&mut self, kept: KeptSegment, limit: usize) {
         if self.head.len() < limit {
             self.head.push(kept);
             return;
@@ -50,9 +50,9 @@ impl Trace {
     }
 
     /// Into a call, those from its start on.
-    pub(super) fn give(&self, call: &mut Call, client: usize) {
-        let from = |kept: &&Kept| kept.traced.time_ns >= call.start_ns;
-        let seen = |kept: &Kept| Traced { from_client: kept.dir == client, ..kept.traced };
+    pub(super) fn give(&self, call: &mut ObservedCall, client: usize) {
+        let from = |kept: &&KeptSegment| kept.traced.time_ns >= call.start_ns;
+        let seen = |kept: &KeptSegment| Traced { from_client: kept.dir == client, ..kept.traced };
         let mut segments: Vec<Traced> = self.head.iter().filter(from).map(seen).collect();
         let left_out_at = segments.len();
         segments.extend(self.tail.iter().filter(from).map(seen));

@@ -7,15 +7,15 @@ fn read(pieces: &[&[u8]], method: Option<&str>) -> Vec<String> {
         let mut data = *piece;
         while let Some(event) = reader.next(&mut data, true, &budget) {
             out.push(match &event {
-                Event::Head(head) => {
+                MessageEvent::Head(head) => {
                     let body = match &head.line {
-                        Line::Request { .. } => head.request_body(),
-                        Line::Status(status) => head.answer_body(*status, method),
+                        StartLine::Request { .. } => head.request_body(),
+                        StartLine::Status(status) => head.answer_body(*status, method),
                     };
                     reader.body(body);
                     match &head.line {
-                        Line::Request { method, target } => format!("{method} {target} {body:?}"),
-                        Line::Status(status) => format!("{status} {body:?}"),
+                        StartLine::Request { method, target } => format!("{method} {target} {body:?}"),
+                        StartLine::Status(status) => format!("{status} {body:?}"),
                     }
                 }
                 other => format!("{other:?}"),
@@ -73,13 +73,17 @@ fn a_message_is_found_again_at_the_start_of_a_segment() {
 fn holes_within_a_body_are_stepped_over() {
     let (budget, mut reader) = (Budget::new(1000), MessageReader::new(1000));
     let mut data: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nab";
-    assert_eq!(reader.next(&mut data, true, &budget), Some(Event::Begin));
-    assert!(matches!(reader.next(&mut data, true, &budget), Some(Event::Head(_))));
+    assert_eq!(reader.next(&mut data, true, &budget), Some(MessageEvent::Begin));
+    assert!(matches!(reader.next(&mut data, true, &budget), Some(MessageEvent::Head(_))));
     reader.body(Body::Length(10));
     assert_eq!(reader.next(&mut data, true, &budget), None);
     assert_eq!(reader.hole(4, &budget), None);
-    assert_eq!(reader.hole(4, &budget), Some(Event::End { cut: false, holed: true }));
-    assert_eq!(reader.hole(1, &budget), Some(Event::Lost), "between messages nobody knows what was in it");
+    assert_eq!(reader.hole(4, &budget), Some(MessageEvent::End { cut: false, holed: true }));
+    assert_eq!(
+        reader.hole(1, &budget),
+        Some(MessageEvent::Lost),
+        "between messages nobody knows what was in it"
+    );
 }
 
 #[test]

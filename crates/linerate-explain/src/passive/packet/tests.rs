@@ -89,7 +89,7 @@ fn fragments_and_broken_headers_are_named() {
 /// Both parts of a packet, in IPv4 and in IPv6; and a UDP packet, which is not read.
 #[test]
 fn fragments_are_counted_and_told_of() {
-    use crate::passive::{Limits, Observer, words};
+    use crate::passive::{CaptureLimits, Observer, words};
 
     let v4_part = |flags_and_offset: u16, protocol: u8| {
         let mut p = v4(b"GET / HTTP/1.1\r\n");
@@ -101,7 +101,7 @@ fn fragments_are_counted_and_told_of() {
         let [high, low] = offset_and_flags.to_be_bytes();
         v6(b"GET / HTTP/1.1\r\n", 44, &[6, 0, high, low, 0, 0, 0, 7])
     };
-    let mut observer = Observer::new(Limits::default());
+    let mut observer = Observer::new(CaptureLimits::default());
     for data in [&v4_part(0x2000, 6), &v4_part(3, 6), &v6_part(1), &v6_part(24), &v4_part(3, 17)] {
         observer.packet(&Packet { time_ns: 0, link: LinkType::Raw, data, wire_len: data.len() as u32 });
     }
@@ -253,10 +253,10 @@ fn nesting_is_bounded() {
 /// On a machine with a tunnel each packet is captured on both of its interfaces.
 #[test]
 fn inside_and_outside_of_a_tunnel_is_one_packet() {
-    use crate::passive::{Limits, Observer};
+    use crate::passive::{CaptureLimits, Observer};
 
     let inner = v4(b"GET / HTTP/1.1\r\n\r\n");
-    let mut observer = Observer::new(Limits::default());
+    let mut observer = Observer::new(CaptureLimits::default());
     for data in [&inner, &in_v4(4, &inner)] {
         observer.packet(&Packet { time_ns: 5, link: LinkType::Raw, data, wire_len: data.len() as u32 });
     }

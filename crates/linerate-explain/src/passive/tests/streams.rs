@@ -3,7 +3,7 @@
 use linerate_http::h2::{FrameHead, PREFACE, field, flag, kind};
 
 use super::super::flow::ms;
-use super::super::{Call, Observation, findings, words};
+use super::super::{Observation, ObservedCall, findings, words};
 use super::{ACK, PSH, SYN, Wire, ids};
 
 const PORT: u16 = 40_000;
@@ -101,9 +101,9 @@ impl Conversation {
 /// Calls by when they began, with times in microseconds since the first packet: sent, waited,
 /// received.
 fn calls(seen: &Observation) -> Vec<String> {
-    let mut calls: Vec<&Call> = seen.slowest.iter().collect();
+    let mut calls: Vec<&ObservedCall> = seen.slowest.iter().collect();
     calls.sort_by_key(|c| (c.start_ns + c.connect_ns + c.idle_ns, c.target.clone()));
-    let told = |c: &&Call| {
+    let told = |c: &&ObservedCall| {
         let us = |ns: i64| ns / 1_000;
         let [sent, wait, got] = [c.send_ns, c.network_ns + c.think_ns, c.receive_ns].map(us);
         format!("{} {} {} {sent} {wait} {got}", c.method, c.target, c.status)

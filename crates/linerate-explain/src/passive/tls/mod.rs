@@ -13,7 +13,7 @@ use hello::{ClientHello, ServerHello};
 use keylog::Secrets;
 use records::{Opener, Read, Record, Records};
 
-use super::flow::{Budget, Piece};
+use super::flow::{Budget, StreamPiece};
 
 /// The result of reading a direction's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl Session {
     pub(crate) fn take(
         &mut self,
         dir: usize,
-        piece: Piece<'_>,
+        piece: StreamPiece<'_>,
         now: i64,
         (keys, budget): (Option<&KeyLog>, &Budget),
         each: &mut dyn FnMut(Out<'_>),

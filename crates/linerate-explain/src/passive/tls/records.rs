@@ -1,7 +1,7 @@
 //! Where the records of one direction begin and end, through segments and holes.
 
 use super::cipher::Cipher;
-use crate::passive::flow::{Budget, Piece};
+use crate::passive::flow::{Budget, StreamPiece};
 use crate::passive::limits::TLS_RECORD;
 
 /// Bytes of a record's header.
@@ -75,14 +75,14 @@ impl Records {
     /// The next part of the stream; `each` gets what is whole.
     pub(super) fn take(
         &mut self,
-        piece: Piece<'_>,
+        piece: StreamPiece<'_>,
         now: i64,
         budget: &Budget,
         each: &mut dyn FnMut(Read<'_>),
     ) {
         match piece {
-            Piece::Data(data) => self.data(data, now, budget, each),
-            Piece::Hole(n) => self.hole(n as usize, budget, each),
+            StreamPiece::Data(data) => self.data(data, now, budget, each),
+            StreamPiece::Hole(n) => self.hole(n as usize, budget, each),
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     /// The records in pieces: the kind and length of each, and whether its bytes are there.
-    fn read(pieces: &[Piece<'_>]) -> (Vec<String>, bool) {
+    fn read(pieces: &[StreamPiece<'_>]) -> (Vec<String>, bool) {
         let (mut records, budget, mut out) = (Records::new(), Budget::new(1000), Vec::new());
         for (now, piece) in pieces.iter().enumerate() {
             records.take(*piece, now as i64, &budget, &mut |read| match read {
@@ -297,20 +297,29 @@ mod tests {
         let a = [22, 3, 1, 0, 3, 1, 2, 3];
         let b = [23, 3, 3, 0, 2, 9, 9];
         let both = [a.as_slice(), &b].concat();
-        assert_eq!(read(&[Piece::Data(&both)]).0, ["22:3:true@0", "23:2:true@0"]);
-        let (out, free) = read(&[Piece::Data(&both[..3]), Piece::Data(&both[3..9]), Piece::Data(&both[9..])]);
+        assert_eq!(read(&[StreamPiece::Data(&both)]).0, ["22:3:true@0", "23:2:true@0"]);
+        let (out, free) = read(&[
+            StreamPiece::Data(&both[..3]),
+            StreamPiece::Data(&both[3..9]),
+            StreamPiece::Data(&both[9..]),
+        ]);
         assert_eq!(out, ["22:3:true@0", "23:2:true@1"]);
         assert!(free, "the budget gets all back");
         // A hole within a record, to its end, and over a header.
         assert_eq!(
-            read(&[Piece::Data(&a[..6]), Piece::Hole(2), Piece::Data(&b)]).0,
+            read(&[StreamPiece::Data(&a[..6]), StreamPiece::Hole(2), StreamPiece::Data(&b)]).0,
             ["22:3:false@0", "23:2:true@2"]
         );
-        let over = [Piece::Data(&a[..6]), Piece::Hole(5), Piece::Data(&[1, 2]), Piece::Data(&b)];
+        let over = [
+            StreamPiece::Data(&a[..6]),
+            StreamPiece::Hole(5),
+            StreamPiece::Data(&[1, 2]),
+            StreamPiece::Data(&b),
+        ];
         assert_eq!(read(&over).0, ["lost", "5 bytes", "2 bytes", "23:2:true@3"]);
-        let other = [Piece::Data(b"GET / HTTP/1.1\r\n"), Piece::Data(&b)];
+        let other = [StreamPiece::Data(b"GET / HTTP/1.1\r\n"), StreamPiece::Data(&b)];
         assert_eq!(read(&other).0, ["lost", "11 bytes", "23:2:true@1"]);
-        assert_eq!(read(&[Piece::Data(&[20, 3, 3, 0, 0])]).0, ["20:0:true@0"], "an empty one");
+        assert_eq!(read(&[StreamPiece::Data(&[20, 3, 3, 0, 0])]).0, ["20:0:true@0"], "an empty one");
         assert!(!is_header(&[23, 3, 3, 0xff, 0xff]) && !is_header(&[23, 3, 3]));
     }
 
@@ -318,7 +327,7 @@ mod tests {
     fn a_record_that_finds_no_room_is_skipped() {
         let (mut records, budget, mut out) = (Records::new(), Budget::new(4), Vec::new());
         let record = [[23, 3, 3, 0, 8].as_slice(), &[0; 8], &[23, 3, 3, 0, 1, 5]].concat();
-        records.take(Piece::Data(&record), 0, &budget, &mut |read| {
+        records.take(StreamPiece::Data(&record), 0, &budget, &mut |read| {
             let Read::Record(r) = read else { panic!("lost") };
             out.push((r.len, r.bytes.is_some()));
         });

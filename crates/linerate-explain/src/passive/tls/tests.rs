@@ -10,7 +10,7 @@ use rustls::{
 };
 
 use crate::passive::packet::flag;
-use crate::passive::{Call, KeyLog, Limits, LinkType, Observation, Observer, Packet};
+use crate::passive::{CaptureLimits, KeyLog, LinkType, Observation, ObservedCall, Observer, Packet};
 
 const MS: i64 = 1_000_000;
 
@@ -154,7 +154,7 @@ fn talk(suite: CipherSuite) -> Talk {
 /// The observation of packets that were captured with a snap length of `most` bytes.
 fn seen(frames: &[(i64, Vec<u8>)], keys: Option<&str>, most: usize) -> Observation {
     let keys = keys.map(|text| Arc::new(KeyLog::parse(text.as_bytes()).expect("a key log")));
-    let mut observer = Observer::new(Limits::default()).with_keys(keys);
+    let mut observer = Observer::new(CaptureLimits::default()).with_keys(keys);
     for (time_ns, frame) in frames {
         let data = &frame[..frame.len().min(most)];
         observer.packet(&Packet {
@@ -169,7 +169,7 @@ fn seen(frames: &[(i64, Vec<u8>)], keys: Option<&str>, most: usize) -> Observati
 
 /// The calls in their order: method, target, status, and milliseconds of the server.
 fn calls(seen: &Observation) -> Vec<String> {
-    let mut all: Vec<&Call> = seen.slowest.iter().collect();
+    let mut all: Vec<&ObservedCall> = seen.slowest.iter().collect();
     all.sort_by_key(|c| c.start_ns);
     all.iter().map(|c| format!("{} {} {} {}", c.method, c.target, c.status, c.think_ns / MS)).collect()
 }

@@ -81,7 +81,8 @@ fn two_slow_connections_at_a_bad_moment_are_no_busy_worker() {
         for (lane, wait) in (0..).zip(quick.into_iter().chain(slow)) {
             for fresh in [true, false] {
                 let mut call = Call { fresh, wait: t(wait), total: t(wait), ..Call::default() };
-                call.end = Some(Ok(Answer { status: 200, reusable: true, ..Answer::default() }));
+                call.end =
+                    Some(Ok(ProbeResponse { status: 200, reusable: true, ..ProbeResponse::default() }));
                 let probe = CallProbe::plain(Experiment::PerConnection, 0, Lane::Kept(lane));
                 record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
             }
@@ -120,7 +121,7 @@ fn new_connections_that_wait_for_processors_are_no_accept_queue() {
         let mut record = Record::new(settings());
         let answered = |fresh: bool, wait: f64| {
             let mut call = Call { fresh, wait: t(wait), total: t(wait), ..Call::default() };
-            call.end = Some(Ok(Answer { status: 200, reusable: true, ..Answer::default() }));
+            call.end = Some(Ok(ProbeResponse { status: 200, reusable: true, ..ProbeResponse::default() }));
             call
         };
         for first in [37.4, 175.9, least, 16.4, 137.7] {
@@ -153,7 +154,8 @@ fn slow_connections_far_away_at_a_bad_moment_are_no_busy_worker() {
                 let wait = t(40.0 + wait);
                 let mut call = Call { fresh, wait, total: wait, connect: t(40.0), ..Call::default() };
                 call.facts.min_rtt_us = 40_000;
-                call.end = Some(Ok(Answer { status: 200, reusable: true, ..Answer::default() }));
+                call.end =
+                    Some(Ok(ProbeResponse { status: 200, reusable: true, ..ProbeResponse::default() }));
                 let probe = CallProbe::plain(Experiment::PerConnection, 0, Lane::Kept(lane));
                 record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
             }
@@ -170,7 +172,7 @@ fn slow_connections_far_away_at_a_bad_moment_are_no_busy_worker() {
 fn work(waits: &[f64]) -> Judgement {
     let mut record = Record::new(Settings { may_repeat: false, ..Settings::default() });
     for wait in waits {
-        let end = Some(Ok(Answer { status: 200, ..Answer::default() }));
+        let end = Some(Ok(ProbeResponse { status: 200, ..ProbeResponse::default() }));
         let call = Call { fresh: true, wait: t(*wait), total: t(*wait), end, ..Call::default() };
         let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Fresh);
         record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::stats::median;
-use crate::times::Part;
+use crate::times::CallPart;
 
 /// A name, the world with the fault, and without it.
 fn pairs() -> Vec<(&'static str, World, World)> {
@@ -74,7 +74,7 @@ fn the_parts_of_a_call_have_their_times() {
     let kept = explained(World { rtt: 40.0, ..World::default() }).times;
     assert!(median(&kept.new) > median(&kept.call) + 30.0, "{kept:?}");
     assert!(kept.first_byte.len() == kept.call.len() && kept.lookup.is_empty(), "{kept:?}");
-    for part in Part::ALL {
-        assert_eq!(Part::named(part.name()), Some(part));
+    for part in CallPart::ALL {
+        assert_eq!(CallPart::named(part.name()), Some(part));
     }
 }

@@ -53,7 +53,12 @@ fn a_full_queue_of_another_program_is_not_this_servers() {
             call.connect = t(1040.0);
         }
         call.wait += t(n as f64 * 0.01);
-        call.end = Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, ..Answer::default() }));
+        call.end = Some(Ok(ProbeResponse {
+            status: 200,
+            reusable: true,
+            body_bytes: 5,
+            ..ProbeResponse::default()
+        }));
         call
     };
     let judged = |overflows: u64, syns: u32| {
@@ -77,7 +82,12 @@ fn nothing_is_lost_over_loopback() {
         let wait = if disordered { 20.0 } else { 1.0 + n as f64 * 0.01 };
         let mut call = Call { wait: t(wait), total: t(wait), ..Call::default() };
         call.facts.rcv_ooopack = u32::from(disordered) * 4;
-        call.end = Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, ..Answer::default() }));
+        call.end = Some(Ok(ProbeResponse {
+            status: 200,
+            reusable: true,
+            body_bytes: 5,
+            ..ProbeResponse::default()
+        }));
         call
     };
     let judged = |settings: Settings| {
@@ -104,7 +114,12 @@ fn disordered(late_ms: f64, packets: Option<LateSegments>) -> [Judgement; 2] {
         call.facts.min_rtt_us = 40_000;
         call.facts.rcv_ooopack = u32::from(hit) * 4;
         call.late = packets.filter(|_| hit);
-        call.end = Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, ..Answer::default() }));
+        call.end = Some(Ok(ProbeResponse {
+            status: 200,
+            reusable: true,
+            body_bytes: 5,
+            ..ProbeResponse::default()
+        }));
         let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Kept(0));
         record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
     }
@@ -237,7 +252,7 @@ fn an_answer_that_ends_late_with_its_connection() {
             let mut call =
                 Call { fresh: true, wait: t(1.0), receive: t(late), total: t(1.0 + late), ..Call::default() };
             call.closed_after = Some(t(late));
-            call.end = Some(Ok(Answer { status: 200, body_bytes: 5, ..Answer::default() }));
+            call.end = Some(Ok(ProbeResponse { status: 200, body_bytes: 5, ..ProbeResponse::default() }));
             let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Fresh);
             record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
         }

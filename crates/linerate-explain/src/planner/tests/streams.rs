@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::call::{Answer, Call, Received, Streamed};
+use crate::call::{Call, ProbeResponse, ReceivedBytes, Streamed};
 use crate::diagnosis::{Diagnosis, Whole};
 use crate::planner::Planner;
 use crate::probe::{CallProbe, Lane, Observation, Probe, Together};
@@ -23,7 +23,7 @@ fn call(fresh: bool, n: usize, (body_bytes, receive): (u64, f64), limit: Option<
     let total = connect + RTT + receive + noise;
     // In bursts, a round trip apart.
     let bursts = (receive / RTT).ceil().max(1.0);
-    let received = |i: u32| Received {
+    let received = |i: u32| ReceivedBytes {
         at: ms(total - receive + receive * f64::from(i) / bursts),
         bytes: (body_bytes as f64 / (bursts + 1.0)) as u32,
     };
@@ -35,7 +35,7 @@ fn call(fresh: bool, n: usize, (body_bytes, receive): (u64, f64), limit: Option<
         total: ms(total),
         receives: (0..=bursts as u32).map(received).collect(),
         streamed: Some(Streamed { window: 65_535, most_streams: limit, their_window: 65_535 }),
-        end: Some(Ok(Answer { status: 200, reusable: true, body_bytes, ..Answer::default() })),
+        end: Some(Ok(ProbeResponse { status: 200, reusable: true, body_bytes, ..ProbeResponse::default() })),
         ..Call::default()
     };
     call.facts.min_rtt_us = (RTT * 1e3) as u32;

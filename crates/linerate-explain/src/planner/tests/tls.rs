@@ -113,7 +113,8 @@ impl Server {
                 call.facts.min_rtt_us = (self.rtt * 1e3) as u32;
                 call.total = call.opening() + call.wait;
                 call.starved = call.total.mul_f64(self.starved);
-                let answer = Answer { status: 200, reusable: true, body_bytes: 5, ..Answer::default() };
+                let answer =
+                    ProbeResponse { status: 200, reusable: true, body_bytes: 5, ..ProbeResponse::default() };
                 call.end = Some(Ok(answer));
                 call
             };
@@ -235,6 +236,6 @@ fn a_client_that_limits_itself_is_what_is_named() {
 fn a_shorter_chain_brings_a_full_handshake_without_its_pause() {
     let chain = Server { rtt: 40.0, chain: 20_000, ..Server::HEALTHY }.explained(USUAL, 1);
     let predicted = chain.causes[0].predicted().expect("full handshakes, less their pause");
-    assert_eq!((predicted.part, predicted.measured), (crate::times::Part::Full, false));
+    assert_eq!((predicted.part, predicted.measured), (crate::times::CallPart::Full, false));
     assert!((118.0..124.0).contains(&predicted.after.value), "{predicted:?}");
 }

@@ -4,24 +4,24 @@ use crate::passive::h2::{Sniffed, begins};
 use crate::passive::observation::Carried;
 use crate::passive::packet::Segment;
 
-use super::Connection;
-use crate::passive::flow::http2::{At, Http2};
+use super::FlowConnection;
+use crate::passive::flow::http2::{At, StreamFlow};
 use crate::passive::flow::pending::{overtaken, stalled};
-use crate::passive::flow::reassembly::Piece;
-use crate::passive::flow::record::Shared;
+use crate::passive::flow::reassembly::StreamPiece;
+use crate::passive::flow::record::SharedRecord;
 use crate::passive::flow::sequence::before;
 use crate::passive::flow::stall::Stall;
 use crate::passive::flow::streams::Around;
 
-impl Connection {
+impl FlowConnection {
     /// The next part of what the connection carries.
     pub(super) fn content(
         &mut self,
         dir: usize,
-        piece: Piece<'_>,
+        piece: StreamPiece<'_>,
         at: At,
         now: i64,
-        shared: &mut Shared<'_>,
+        shared: &mut SharedRecord<'_>,
     ) {
         if self.http2.is_none() && !self.is_http1(dir, piece, at, now, shared) {
             return;
@@ -36,8 +36,15 @@ impl Connection {
     }
 
     /// Looks whether HTTP/2 begins, and turns to it if so. Returns false if the piece is held back.
-    fn is_http1(&mut self, dir: usize, piece: Piece<'_>, at: At, now: i64, shared: &mut Shared<'_>) -> bool {
-        let Piece::Data(data) = piece else {
+    fn is_http1(
+        &mut self,
+        dir: usize,
+        piece: StreamPiece<'_>,
+        at: At,
+        now: i64,
+        shared: &mut SharedRecord<'_>,
+    ) -> bool {
+        let StreamPiece::Data(data) = piece else {
             self.end_sniff(dir, now, shared);
             return true;
         };
@@ -73,22 +80,22 @@ impl Connection {
     }
 
     /// HTTP/2 begins, or continues in direction `from`.
-    fn turn_to_http2(&mut self, client: usize, from: Option<usize>, now: i64, shared: &mut Shared<'_>) {
+    fn turn_to_http2(&mut self, client: usize, from: Option<usize>, now: i64, shared: &mut SharedRecord<'_>) {
         self.client = client;
         self.client_known |= from.is_none();
         self.carried = Carried::Http2;
-        self.http2 = Some(Box::new(Http2::new(client, from, now, shared.limits)));
+        self.http2 = Some(Box::new(StreamFlow::new(client, from, now, shared.limits)));
         for dir in [0, 1] {
             self.end_sniff(dir, now, shared);
         }
     }
 
     /// Ends sniffing in one direction, and reads the bytes that were held back.
-    pub(super) fn end_sniff(&mut self, dir: usize, now: i64, shared: &mut Shared<'_>) {
+    pub(super) fn end_sniff(&mut self, dir: usize, now: i64, shared: &mut SharedRecord<'_>) {
         let held = self.directions[dir].sniff.0.end();
         if let Some(at) = self.directions[dir].sniff.1.take() {
             let before = self.record_began.replace(at.spot.begun);
-            self.content(dir, Piece::Data(&held), at, now, shared);
+            self.content(dir, StreamPiece::Data(&held), at, now, shared);
             self.record_began = before;
         }
     }
@@ -100,7 +107,7 @@ impl Connection {
         s: &Segment<'_>,
         now: i64,
         (waited, fast): (i64, bool),
-        shared: &mut Shared<'_>,
+        shared: &mut SharedRecord<'_>,
     ) {
         let Some(mut http2) = self.http2.take() else {
             return self.calls.lost_segment(now, waited, dir == self.client, fast);
@@ -139,7 +146,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn around<'a, 's>(&'a mut self, now: i64, shared: &'a mut Shared<'s>) -> Around<'a, 's> {
+    pub(super) fn around<'a, 's>(&'a mut self, now: i64, shared: &'a mut SharedRecord<'s>) -> Around<'a, 's> {
         Around { now, times: self.times(), trace: &mut self.trace, shared }
     }
 }

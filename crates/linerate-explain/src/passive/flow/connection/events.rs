@@ -1,9 +1,9 @@
 //! What segments show of lost time: losses, disorder, windows that were full, delayed ACKs.
 
-use super::Connection;
+use super::FlowConnection;
 use crate::passive::flow::order::{Fate, Late, Undone};
 use crate::passive::flow::pending::closed_window;
-use crate::passive::flow::record::Shared;
+use crate::passive::flow::record::SharedRecord;
 use crate::passive::flow::sequence::Marks;
 use crate::passive::packet::{Segment, flag};
 
@@ -23,7 +23,7 @@ struct Ways {
     whole: Option<i64>,
 }
 
-impl Connection {
+impl FlowConnection {
     fn ways(&self, from_client: bool) -> Ways {
         let h = self.handshake.unwrap_or_default();
         let (to_server, to_client) = (h.to_server_ns.unwrap_or(0), h.to_client_ns.unwrap_or(0));
@@ -42,7 +42,7 @@ impl Connection {
         now: i64,
         since_last: i64,
         marks: Marks,
-        shared: &mut Shared<'_>,
+        shared: &mut SharedRecord<'_>,
     ) {
         let from_client = dir == self.client;
         let ways = self.ways(from_client);
@@ -75,7 +75,7 @@ impl Connection {
         now: i64,
         (late, since_last): (Late, i64),
         marks: Marks,
-        shared: &mut Shared<'_>,
+        shared: &mut SharedRecord<'_>,
     ) {
         // What is sent again into a closed or full window probes it, or found no room in the
         // receiver; the rule of the window reports that time.
@@ -113,7 +113,7 @@ impl Connection {
     }
 
     /// Segments of direction `dir` that seemed to be lost were not.
-    fn undo(&mut self, dir: usize, undone: Undone, now: i64, shared: &mut Shared<'_>) {
+    fn undo(&mut self, dir: usize, undone: Undone, now: i64, shared: &mut SharedRecord<'_>) {
         if undone == Undone::default() {
             return;
         }
