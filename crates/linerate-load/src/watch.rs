@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use linerate_net::machine::{self, ClocksAhead};
 
-use crate::outcome::{Client, Outcome};
+use crate::outcome::{ClientFigures, Outcome};
 use crate::plan::{Pace, Plan, Way};
 
 /// Busy share of a core from which the client is held to be the limit.
@@ -54,17 +54,17 @@ impl ThreadWatch {
     }
 
     /// The figures at the end of the run.
-    pub(crate) fn end(&self) -> Client {
+    pub(crate) fn end(&self) -> ClientFigures {
         let wall = self.begun.elapsed().as_secs_f64();
         let cpu = Duration::from_nanos(machine::thread_cpu_time_ns().saturating_sub(self.cpu_ns));
-        Client {
+        ClientFigures {
             cpu,
             core_busy: if wall > 0.0 { (cpu.as_secs_f64() / wall).min(1.0) } else { 0.0 },
             run_queue_wait: Duration::from_nanos(waiting_ns().saturating_sub(self.waiting_ns)),
             context_switches: switches().saturating_sub(self.switches),
             threads: 1,
             suspended: suspended(self.ahead, machine::clocks_ahead()),
-            ..Client::default()
+            ..ClientFigures::default()
         }
     }
 }

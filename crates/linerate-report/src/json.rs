@@ -383,7 +383,7 @@ fn checked(check: &Check, found: &CheckResult) -> schema::Check {
 }
 
 fn by_name(outcome: &outcome::Outcome, told: bool) -> BTreeMap<String, schema::Named> {
-    let named = |n: &outcome::Named| schema::Named {
+    let named = |n: &outcome::NamedFigures| schema::Named {
         requests: requests(&n.requests),
         bad: bad(n.bad),
         latency_us: told.then(|| ranked(n.ranked())),

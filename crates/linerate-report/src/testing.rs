@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{
-    Bad, Bytes, Client, Connections, Failure, Failures, Interval, Latency, PhysicalLine, Requests, Sample,
-    SegmentCounts, SegmentEvent, Segments, Snapshot, Tcp, TcpEvents, Window,
+    Bad, Bytes, ClientFigures, Connections, Failure, Failures, Interval, Latency, PhysicalLine, Requests,
+    Sample, SegmentCounts, SegmentEvent, Segments, Snapshot, Tcp, TcpEvents, Window,
 };
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::{
@@ -150,12 +150,12 @@ pub(crate) fn quiet_outcome() -> Outcome {
             ..Latency::default()
         },
         connections: Connections { opened: 64, ..Connections::default() },
-        client: Client {
+        client: ClientFigures {
             cpu: Duration::from_millis(820),
             core_busy: 0.41,
             context_switches: 1_234,
             threads: 2,
-            ..Client::default()
+            ..ClientFigures::default()
         },
         io: "epoll".to_owned(),
         ..Outcome::default()
@@ -208,7 +208,7 @@ pub(crate) fn outcome_closed() -> Outcome {
             events: events(640),
             segments: None,
         },
-        client: Client {
+        client: ClientFigures {
             cpu: Duration::from_millis(9_700),
             core_busy: 0.99,
             run_queue_wait: Duration::from_millis(2_000),
@@ -216,7 +216,7 @@ pub(crate) fn outcome_closed() -> Outcome {
             threads: 1,
             saturated: true,
             reason: Some("its one core was busy 99 % of the time".to_owned()),
-            ..Client::default()
+            ..ClientFigures::default()
         },
         series: (1..=10)
             .map(|i| Interval {
@@ -265,7 +265,7 @@ pub(crate) fn outcome_open() -> Outcome {
     lateness.record(20_000, 100_000);
     Outcome {
         latency: Latency { from_due: Some(bell(300_000, 40_000)), ..quiet.latency.clone() },
-        client: Client { lateness, ..quiet.client.clone() },
+        client: ClientFigures { lateness, ..quiet.client.clone() },
         ..quiet
     }
 }

@@ -11,7 +11,7 @@ pub(crate) struct BodyView {
     /// Its first bytes as they came.
     start: Vec<u8>,
     kept: usize,
-    found: Found,
+    found: SoughtText,
     codings: Vec<Coding>,
     /// As it came, to be decoded when it is whole.
     encoded: Vec<u8>,
@@ -22,7 +22,7 @@ pub(crate) struct BodyView {
 
 /// The text sought, also across pieces.
 #[derive(Debug, Default)]
-struct Found {
+struct SoughtText {
     yes: bool,
     /// The last bytes so far, as many as the text might have begun in.
     tail: Vec<u8>,
@@ -102,7 +102,7 @@ impl BodyView {
     }
 }
 
-impl Found {
+impl SoughtText {
     fn search(&mut self, finder: &Finder<'_>, piece: &[u8]) {
         if self.yes {
             return;

@@ -13,8 +13,8 @@ use super::silence::SilenceTracker;
 use crate::histogram::Histogram;
 use crate::limits::{BAD_SAMPLES, SAMPLE_HEAD_BYTES, SAVED_BYTES, SLOWEST, UNSOLICITED_BYTES};
 use crate::outcome::{
-    AddressCounts, Bad, Bytes, Connections, Failure, Failures, Named, Outcome, Requests, Sample, Saved,
-    Segments, Tcp, TcpEvents, Window,
+    AddressCounts, Bad, Bytes, Connections, Failure, Failures, NamedFigures, Outcome, Requests, Sample,
+    Saved, Segments, Tcp, TcpEvents, Window,
 };
 use crate::request_log::{CoreLog, RequestEnd, ResponseTimes, Sender};
 
@@ -696,7 +696,7 @@ impl Recorder {
         outcome.samples = self.bad_samples;
         outcome.samples.extend(self.unsolicited);
         outcome.samples.append(&mut self.slowest);
-        let named = self.named.tallies.into_iter().map(|t| Named {
+        let named = self.named.tallies.into_iter().map(|t| NamedFigures {
             requests: t.requests,
             bad: t.bad,
             latency: t.latency,

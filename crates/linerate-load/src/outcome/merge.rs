@@ -1,8 +1,8 @@
 //! Merging: what several cores, processes or machines measured becomes one outcome. Counts add up, histograms merge exactly.
 
 use super::{
-    Bad, Bytes, Client, Connections, Failure, Failures, Latency, Lookups, Named, Outcome, Requests, Segments,
-    Snapshot, Tcp, Window,
+    Bad, Bytes, ClientFigures, Connections, Failure, Failures, Latency, Lookups, NamedFigures, Outcome,
+    Requests, Segments, Snapshot, Tcp, Window,
 };
 
 impl Lookups {
@@ -227,9 +227,9 @@ impl Tcp {
     }
 }
 
-impl Client {
+impl ClientFigures {
     /// Adds another's times and counts; the busiest core and the first reason stay.
-    pub fn merge(&mut self, other: &Client) {
+    pub fn merge(&mut self, other: &ClientFigures) {
         self.cpu += other.cpu;
         self.core_busy = self.core_busy.max(other.core_busy);
         self.run_queue_wait += other.run_queue_wait;
@@ -248,9 +248,9 @@ impl Client {
     }
 }
 
-impl Named {
+impl NamedFigures {
     /// Adds another's figures.
-    pub fn merge(&mut self, other: &Named) {
+    pub fn merge(&mut self, other: &NamedFigures) {
         self.requests.merge(&other.requests);
         self.bad.merge(&other.bad);
         self.latency.merge(&other.latency);

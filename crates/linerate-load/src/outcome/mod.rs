@@ -77,11 +77,11 @@ pub struct Outcome {
     /// TCP's counters, summed over connections.
     pub tcp: Tcp,
     /// How the load generator itself fared.
-    pub client: Client,
+    pub client: ClientFigures,
     /// Second by second.
     pub series: Vec<Interval>,
     /// Per request name, when the plan has several.
-    pub by_name: BTreeMap<String, Named>,
+    pub by_name: BTreeMap<String, NamedFigures>,
     /// The worst and the bad ones.
     pub samples: Vec<Sample>,
     /// Things the user should know before believing the figures.
@@ -371,7 +371,7 @@ pub struct Tcp {
 
 /// The load generator looked at by itself.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Client {
+pub struct ClientFigures {
     /// Processor time of the sending threads.
     pub cpu: Duration,
     /// Busy share of the busiest sending thread's core time (0 to 1).
@@ -405,7 +405,7 @@ pub struct Client {
     pub reason: Option<String>,
 }
 
-impl Client {
+impl ClientFigures {
     /// Share of a time for which the sending threads had to wait for a core.
     pub fn waited_share(&self, time: Duration) -> f64 {
         let wall = time.as_secs_f64() * f64::from(self.threads.max(1));
@@ -455,7 +455,7 @@ pub struct Interval {
 
 /// Figures of one request name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Named {
+pub struct NamedFigures {
     /// Its share of the run's counts.
     pub requests: Requests,
     /// Answered, but not as expected.

@@ -1,6 +1,6 @@
 //! Percentiles in which requests without a good response lie beyond every limit.
 
-use super::{Latency, Named, Outcome, Snapshot};
+use super::{Latency, NamedFigures, Outcome, Snapshot};
 use crate::histogram::Histogram;
 
 /// A percentile of a latency.
@@ -120,7 +120,7 @@ impl Snapshot {
     }
 }
 
-impl Named {
+impl NamedFigures {
     /// Its latency.
     pub fn ranked(&self) -> Ranked<'_> {
         Ranked { good: &self.latency, waited: &self.waited }

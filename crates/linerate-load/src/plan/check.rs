@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::InvalidPlan;
 use super::units::{parse_decimal, parse_scaled, quoted, shown_number, shown_us};
 use crate::Outcome;
-use crate::outcome::{Latency, Named, Window};
+use crate::outcome::{Latency, NamedFigures, Window};
 
 /// The forms of a check, for messages.
 const EXAMPLES: &str = "write for example p99<50ms, mean<=2ms, errors<0.1%, errors<=0, rate>10k, answered>=1000 or login.p99<50ms";
@@ -213,7 +213,7 @@ fn parse_named(text: &str) -> Result<(Option<&str>, Metric), String> {
 }
 
 /// The part of a run that consists of requests of one name, as a run of its own.
-fn alone(named: &Named, whole: &Outcome) -> Outcome {
+fn alone(named: &NamedFigures, whole: &Outcome) -> Outcome {
     let (good, waited) = (named.latency.clone(), named.waited.clone());
     let latency = match &whole.latency.from_due {
         Some(_) => Latency { from_due: Some(good), waited, ..Latency::default() },
@@ -416,10 +416,10 @@ mod tests {
         assert!(Check::parse("login.unsolicited<1").unwrap_err().to_string().contains("whole run alone"));
         assert!(Check::parse(".p99<1s").is_err() && Check::parse("login.q99<1s").is_err());
         let mut outcome = outcome();
-        let mut slow = Named {
+        let mut slow = NamedFigures {
             requests: Requests { sent: 10, answered: 8, failed: 2, ..Requests::default() },
             in_window: 8,
-            ..Named::default()
+            ..NamedFigures::default()
         };
         slow.latency.record(5_000_000_000, 8);
         outcome.by_name.insert("login".to_owned(), slow);

@@ -16,7 +16,7 @@ use super::outgoing::RenderedRequest;
 use super::towards::{CallersShared, ConnectPlace, Towards, own_end};
 use super::works::Works;
 use crate::engine::board::{Board, Common};
-use crate::outcome::{Client, Failure, Outcome};
+use crate::outcome::{ClientFigures, Failure, Outcome};
 use crate::plan::Plan;
 use crate::route::Names;
 use crate::start::{StartError, Work};
@@ -66,7 +66,7 @@ fn run(plan: &Plan, way: &CallersShared, desk: Arc<Mutex<Desk>>, n: u32) -> Resu
         let thread = thread::Builder::new().name(format!("caller-{i}")).stack_size(stack).spawn(body);
         threads.push(thread.map_err(|e| format!("a thread could not be started: {e}"))?);
     }
-    let mut client = Client::default();
+    let mut client = ClientFigures::default();
     for thread in threads {
         client.merge(&thread.join().map_err(|_| "a calling thread panicked".to_owned())?);
     }

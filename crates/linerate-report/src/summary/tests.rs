@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing;
-use linerate_load::outcome::Named;
+use linerate_load::outcome::NamedFigures;
 use linerate_load::plan::Check;
 
 fn text(plan: &Plan, outcome: &Outcome, style: Style) -> String {
@@ -68,7 +68,7 @@ fn several_requests_each_have_their_line() {
     plan.requests.push(plan.requests[0].clone());
     let mut outcome = testing::quiet_outcome();
     for (name, n) in [("home", 90_000), ("search", 10_000)] {
-        let mut named = Named::default();
+        let mut named = NamedFigures::default();
         named.requests.answered = n;
         named.latency.record(n, n);
         outcome.by_name.insert(name.to_owned(), named);

@@ -6,7 +6,7 @@ mod site;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use linerate_load::plan::file::table::{Item, Keys, Source, Table};
+use linerate_load::plan::file::table::{Item, Keys, PlanText, Table};
 use linerate_load::plan::file::{FileError, read_text};
 
 pub(super) use self::site::NoRule;
@@ -71,7 +71,7 @@ pub(super) fn read(path: &Path) -> Result<ServeArgs, FileError> {
 }
 
 fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
-    let source = Source { path, text };
+    let source = PlanText { path, text };
     let parsed = source.parse()?;
     let top = Table::new(source, 0..0, parsed.get_ref(), KEYS)?;
     let flag = |key: &str| top.read(key, Item::flag);

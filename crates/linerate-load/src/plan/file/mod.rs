@@ -19,7 +19,7 @@ pub use error::FileError;
 pub use route::RouteKeys;
 pub use tls::TlsKeys;
 
-use self::table::{Item, Keys, Source, Table};
+use self::table::{Item, Keys, PlanText, Table};
 use super::abort::AbortOn;
 use super::data::{check_columns, check_name, load_csv, said};
 use super::http::{Http, LARGEST_WINDOW, LEAST_WINDOW};
@@ -165,7 +165,7 @@ impl PlanFile {
 
     /// As [`PlanFile::load`], of text; `path` is what errors name, and what file names in it are relative to.
     pub fn parse(text: &str, path: &Path) -> Result<PlanFile, FileError> {
-        let source = Source { path, text };
+        let source = PlanText { path, text };
         let parsed = source.parse()?;
         let top = Table::new(source, 0..0, parsed.get_ref(), TOP)?;
         let mut plan = read_run(&top)?;

@@ -15,14 +15,14 @@ use crate::plan::units::{parse_duration, quoted};
 
 /// A file's name and text.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub struct PlanText<'a> {
     /// The name of the file in errors.
     pub path: &'a Path,
     /// All of it.
     pub text: &'a str,
 }
 
-impl Source<'_> {
+impl PlanText<'_> {
     /// An error at these bytes of the text.
     pub fn error(&self, span: Range<usize>, message: impl Into<String>) -> FileError {
         FileError::at(self.path, self.text, span, message)
@@ -44,7 +44,7 @@ impl Source<'_> {
 #[derive(Clone, Debug)]
 pub struct Table<'a> {
     /// The file that it is from.
-    pub source: Source<'a>,
+    pub source: PlanText<'a>,
     /// Its place in the file: of its header, or of its braces.
     pub span: Range<usize>,
     items: Vec<Item<'a>>,
@@ -54,7 +54,7 @@ pub struct Table<'a> {
 #[derive(Clone, Debug)]
 pub struct Item<'a> {
     /// The file that it is from.
-    pub source: Source<'a>,
+    pub source: PlanText<'a>,
     /// As the documentation writes it.
     pub key: String,
     /// The place of the key in the file.
@@ -95,7 +95,7 @@ const ALIASES: [(&str, &str); 16] = [
 impl<'a> Table<'a> {
     /// Takes a table apart; a key that is not known is an error.
     pub fn new(
-        source: Source<'a>,
+        source: PlanText<'a>,
         span: Range<usize>,
         table: &'a DeTable<'a>,
         keys: Keys,
@@ -119,7 +119,7 @@ impl<'a> Table<'a> {
     }
 
     /// One without keys.
-    pub fn empty(source: Source<'a>) -> Table<'a> {
+    pub fn empty(source: PlanText<'a>) -> Table<'a> {
         Table { source, span: 0..0, items: Vec::new() }
     }
 
@@ -139,7 +139,7 @@ impl<'a> Table<'a> {
 }
 
 /// The entries of a table in the order of the file, with any keys.
-pub fn items_in_order<'a>(source: Source<'a>, table: &'a DeTable<'a>) -> Vec<Item<'a>> {
+pub fn items_in_order<'a>(source: PlanText<'a>, table: &'a DeTable<'a>) -> Vec<Item<'a>> {
     let item = |(key, value): (&'a Spanned<_>, &'a Spanned<DeValue<'a>>)| {
         let name: &std::borrow::Cow<'a, str> = key.get_ref();
         Item { source, key: name.to_string(), key_span: key.span(), value }
