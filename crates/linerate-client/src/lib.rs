@@ -21,8 +21,8 @@ pub use failure::Failure;
 pub use h1::H1;
 pub use h2::{H2, H2Shared};
 pub use pool::{
-    Connection, End, Expired, Learnt, Loss, LostConnection, Next, Opening, Pool, PoolOptions, PoolReceived,
-    Resend, connect_failure, connect_words, settle,
+    Expired, Learnt, Loss, LostConnection, Opening, Pool, PoolAction, PoolOptions, PoolReceived,
+    PooledConnection, RequestsEnd, Resend, connect_failure, connect_words, settle,
 };
 pub use stamp::Stamp;
 

@@ -21,7 +21,7 @@ use super::limits::{STREAM_BYTES, STREAM_FIRST, STREAM_WINDOW};
 type Place = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
 /// The calls of a stream of requests.
-struct Group<S> {
+struct StreamedCalls<S> {
     client: Arc<Inner>,
     /// Its number on the board, once there is one.
     group: Option<usize>,
@@ -41,9 +41,9 @@ struct Group<S> {
     place: Option<Place>,
 }
 
-impl<S: Stream<Item = Request<Bytes>>> Group<S> {
-    fn new(client: Arc<Inner>, requests: S) -> Group<S> {
-        Group {
+impl<S: Stream<Item = Request<Bytes>>> StreamedCalls<S> {
+    fn new(client: Arc<Inner>, requests: S) -> StreamedCalls<S> {
+        StreamedCalls {
             client,
             group: None,
             requests: Some(Box::pin(requests)),
@@ -159,7 +159,7 @@ impl<S: Stream<Item = Request<Bytes>>> Group<S> {
     }
 }
 
-impl<S> Drop for Group<S> {
+impl<S> Drop for StreamedCalls<S> {
     fn drop(&mut self) {
         // The stream of requests may have panicked before these were handed over.
         self.client.shared.places.add_permits(self.batch.len());
@@ -172,7 +172,7 @@ impl<S> Drop for Group<S> {
 /// Responses in the order of their requests. See [`Client::send_all`](super::Client::send_all).
 #[must_use = "a stream does nothing until it is polled"]
 pub struct SendAll<S> {
-    group: Group<S>,
+    group: StreamedCalls<S>,
     /// Ended calls by their distance from the next.
     ordered: VecDeque<Option<CallResult>>,
     /// The next index that the caller gets.
@@ -183,7 +183,7 @@ pub struct SendAll<S> {
 
 impl<S: Stream<Item = Request<Bytes>>> SendAll<S> {
     pub(super) fn new(client: Arc<Inner>, requests: S) -> SendAll<S> {
-        SendAll { group: Group::new(client, requests), ordered: VecDeque::new(), next: 0, held: 0 }
+        SendAll { group: StreamedCalls::new(client, requests), ordered: VecDeque::new(), next: 0, held: 0 }
     }
 
     fn pop(&mut self) -> Option<CallResult> {
@@ -227,13 +227,13 @@ impl<S: Stream<Item = Request<Bytes>>> Stream for SendAll<S> {
 /// [`Client::send_all_unordered`](super::Client::send_all_unordered).
 #[must_use = "a stream does nothing until it is polled"]
 pub struct SendAllUnordered<S> {
-    group: Group<S>,
+    group: StreamedCalls<S>,
     ready: VecDeque<(u64, CallResult)>,
 }
 
 impl<S: Stream<Item = Request<Bytes>>> SendAllUnordered<S> {
     pub(super) fn new(client: Arc<Inner>, requests: S) -> SendAllUnordered<S> {
-        SendAllUnordered { group: Group::new(client, requests), ready: VecDeque::new() }
+        SendAllUnordered { group: StreamedCalls::new(client, requests), ready: VecDeque::new() }
     }
 
     fn pop(&mut self) -> Option<(u64, CallResult)> {

@@ -34,7 +34,7 @@ pub(super) enum Command {
     Cancel(u64),
 }
 
-enum Place {
+enum BoardPlace {
     Free,
     /// A caller waits for it.
     Waiting(Waker),
@@ -48,12 +48,12 @@ enum Place {
 
 struct CallPlace {
     generation: u32,
-    place: Place,
+    place: BoardPlace,
 }
 
 /// The calls of one stream.
 #[derive(Default)]
-struct Group {
+struct CallGroup {
     /// Those that have ended, each with its index.
     ended: Vec<(u64, CallResult)>,
     waker: Option<Waker>,
@@ -63,7 +63,7 @@ struct Group {
 pub(super) struct Board {
     calls: Vec<CallPlace>,
     free: Vec<u32>,
-    groups: Vec<Option<Group>>,
+    groups: Vec<Option<CallGroup>>,
     commands: Vec<Command>,
     /// The driver, while it sleeps.
     driver: Option<Waker>,
@@ -75,15 +75,15 @@ pub(super) struct Board {
 }
 
 impl Board {
-    fn insert(&mut self, request: Request<Bytes>, since: Option<Time>, place: Place) -> u64 {
+    fn insert(&mut self, request: Request<Bytes>, since: Option<Time>, place: BoardPlace) -> u64 {
         let id = self.place(place);
         self.commands.push(Command::Submit(id, request, since));
         id
     }
 
-    fn place(&mut self, place: Place) -> u64 {
+    fn place(&mut self, place: BoardPlace) -> u64 {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.calls.push(CallPlace { generation: 0, place: Place::Free });
+            self.calls.push(CallPlace { generation: 0, place: BoardPlace::Free });
             self.calls.len() as u32 - 1
         });
         let call = &mut self.calls[slot as usize];
@@ -98,7 +98,7 @@ impl Board {
 
     fn release(&mut self, id: u64) {
         if let Some(call) = self.get(id) {
-            call.place = Place::Free;
+            call.place = BoardPlace::Free;
             self.free.push(id as u32);
         }
     }
@@ -108,20 +108,20 @@ impl Board {
         let mut released = 0;
         for Done { id, result } in done.drain(..) {
             let Some(call) = self.get(id) else { continue };
-            match std::mem::replace(&mut call.place, Place::Free) {
+            match std::mem::replace(&mut call.place, BoardPlace::Free) {
                 // It was abandoned meanwhile.
-                Place::Free => {}
-                Place::Waiting(waker) => {
-                    call.place = Place::Ended(result);
+                BoardPlace::Free => {}
+                BoardPlace::Waiting(waker) => {
+                    call.place = BoardPlace::Ended(result);
                     wakers.push(waker);
                 }
-                Place::Ended(first) => call.place = Place::Ended(first),
-                Place::Streamed(cell) => {
+                BoardPlace::Ended(first) => call.place = BoardPlace::Ended(first),
+                BoardPlace::Streamed(cell) => {
                     self.free.push(id as u32);
                     released += 1;
                     wakers.extend(cell.end(result).into_iter().flatten());
                 }
-                Place::Grouped(group, index) => {
+                BoardPlace::Grouped(group, index) => {
                     self.free.push(id as u32);
                     released += 1;
                     if let Some(Some(group)) = self.groups.get_mut(group) {
@@ -140,7 +140,7 @@ impl Board {
         self.driver = None;
         self.commands.clear();
         let waits = |call: &CallPlace| {
-            matches!(call.place, Place::Waiting(_) | Place::Grouped(..) | Place::Streamed(_))
+            matches!(call.place, BoardPlace::Waiting(_) | BoardPlace::Grouped(..) | BoardPlace::Streamed(_))
         };
         let ids = self.calls.iter().enumerate().filter(|(_, call)| waits(call));
         let id = |(slot, call): (usize, &CallPlace)| u64::from(call.generation) << 32 | slot as u64;
@@ -188,7 +188,7 @@ impl SharedBoard {
         if board.ended {
             return Err(Error::Closed);
         }
-        let id = board.insert(request, since, Place::Waiting(waker.clone()));
+        let id = board.insert(request, since, BoardPlace::Waiting(waker.clone()));
         let driver = board.driver.take();
         drop(board);
         driver.into_iter().for_each(Waker::wake);
@@ -207,7 +207,7 @@ impl SharedBoard {
         if board.ended {
             return Err(Error::Closed);
         }
-        let id = board.place(Place::Streamed(cell));
+        let id = board.place(BoardPlace::Streamed(cell));
         board.commands.push(Command::Stream(id, request, upload, since));
         let driver = board.driver.take();
         drop(board);
@@ -232,40 +232,40 @@ impl SharedBoard {
         let mut board = self.lock();
         let call = board.get(id)?;
         match &mut call.place {
-            Place::Ended(_) => {}
-            Place::Waiting(known) => {
+            BoardPlace::Ended(_) => {}
+            BoardPlace::Waiting(known) => {
                 if !known.will_wake(waker) {
                     known.clone_from(waker);
                 }
                 return None;
             }
-            Place::Free | Place::Grouped(..) | Place::Streamed(_) => return None,
+            BoardPlace::Free | BoardPlace::Grouped(..) | BoardPlace::Streamed(_) => return None,
         }
-        let place = std::mem::replace(&mut call.place, Place::Free);
+        let place = std::mem::replace(&mut call.place, BoardPlace::Free);
         board.release(id);
         drop(board);
         self.places.add_permits(1);
-        if let Place::Ended(result) = place { Some(result) } else { None }
+        if let BoardPlace::Ended(result) = place { Some(result) } else { None }
     }
 
     /// Abandons a call: its caller does not wait any more.
     pub(super) fn give_up(&self, id: u64) {
         let mut board = self.lock();
         let Some(call) = board.get(id) else { return };
-        let waits = matches!(call.place, Place::Waiting(_) | Place::Streamed(_));
-        if matches!(call.place, Place::Free) {
+        let waits = matches!(call.place, BoardPlace::Waiting(_) | BoardPlace::Streamed(_));
+        if matches!(call.place, BoardPlace::Free) {
             // The call of a stream has ended.
             return;
         }
         // Its contents are dropped after the lock.
-        let place = std::mem::replace(&mut call.place, Place::Free);
+        let place = std::mem::replace(&mut call.place, BoardPlace::Free);
         board.release(id);
         if waits && !board.ended {
             board.commands.push(Command::Cancel(id));
         }
         let driver = board.driver.take();
         drop(board);
-        let writer = if let Place::Streamed(cell) = &place { cell.abandon() } else { None };
+        let writer = if let BoardPlace::Streamed(cell) = &place { cell.abandon() } else { None };
         writer.into_iter().for_each(Waker::wake);
         drop(place);
         self.places.add_permits(1);
@@ -279,7 +279,7 @@ impl SharedBoard {
         if at == board.groups.len() {
             board.groups.push(None);
         }
-        board.groups[at] = Some(Group::default());
+        board.groups[at] = Some(CallGroup::default());
         at
     }
 
@@ -299,7 +299,7 @@ impl SharedBoard {
         }
         let submits = !requests.is_empty();
         for (n, request) in requests.drain(..).enumerate() {
-            board.insert(request, None, Place::Grouped(group, first + n as u64));
+            board.insert(request, None, BoardPlace::Grouped(group, first + n as u64));
         }
         if let Some(Some(group)) = board.groups.get_mut(group) {
             ended.append(&mut group.ended);
@@ -319,8 +319,8 @@ impl SharedBoard {
         let mut released = 0;
         for slot in 0..board.calls.len() {
             let call = &mut board.calls[slot];
-            if matches!(call.place, Place::Grouped(of, _) if of == group) {
-                call.place = Place::Free;
+            if matches!(call.place, BoardPlace::Grouped(of, _) if of == group) {
+                call.place = BoardPlace::Free;
                 let id = u64::from(call.generation) << 32 | slot as u64;
                 board.free.push(slot as u32);
                 board.commands.push(Command::Cancel(id));
@@ -349,7 +349,7 @@ impl SharedBoard {
         let mut board = self.lock();
         for news in news.drain(..) {
             let (News::Head(id, _) | News::Piece(id, _) | News::Left(id, _)) = news;
-            if let Some(CallPlace { place: Place::Streamed(cell), .. }) = board.get(id) {
+            if let Some(CallPlace { place: BoardPlace::Streamed(cell), .. }) = board.get(id) {
                 wakers.extend(cell.tell(news));
             }
         }

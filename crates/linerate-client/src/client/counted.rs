@@ -24,7 +24,8 @@ use crate::conversation::{
     Alike, BodyPart, Out, Requests, Responses, Settle, Settled, TransportWire, Whole, Whose,
 };
 use crate::{
-    Any, Conversation, Expired, H1, Loss, Next, Pool, PoolOptions, PoolReceived, Run, Stamp, connect_words,
+    Any, Conversation, Expired, H1, Loss, Pool, PoolAction, PoolOptions, PoolReceived, Run, Stamp,
+    connect_words,
 };
 
 /// Outcomes of counted requests. `responses + failed + unknown + unsent` is the number asked for.
@@ -347,7 +348,7 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
     /// and then closed with requests unread.
     fn send_failed(&mut self, conn: Conn, error: NetError, now: Time) {
         let rest = self.transport.unread(conn).map(|data| self.receive(data, now).next);
-        let loss = if let Some(Next::Lose(loss)) = rest { loss } else { Loss::Net(error) };
+        let loss = if let Some(PoolAction::Lose(loss)) = rest { loss } else { Loss::Net(error) };
         self.lose(conn, &loss, now);
     }
 
@@ -358,10 +359,10 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
     fn readable(&mut self, conn: Conn, data: Data, now: Time) {
         let received = self.receive(data, now);
         match received.next {
-            Next::Nothing => {}
-            Next::Lose(loss) => self.lose(conn, &loss, now),
-            Next::Retire => self.retire(conn),
-            Next::Fill => {
+            PoolAction::Nothing => {}
+            PoolAction::Lose(loss) => self.lose(conn, &loss, now),
+            PoolAction::Retire => self.retire(conn),
+            PoolAction::Fill => {
                 self.persistent |= received.answered > 0;
                 self.send_pending(conn, now);
                 self.fill(conn, now);

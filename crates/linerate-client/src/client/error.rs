@@ -100,7 +100,7 @@ pub enum Error {
     /// The response exceeds a limit of the client.
     TooLarge {
         /// The part that is too large.
-        part: Part,
+        part: FailedPart,
         /// The limit, bytes.
         limit: usize,
         /// The server that sent it.
@@ -163,7 +163,7 @@ pub enum Phase {
 
 /// A part of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum FailedPart {
     /// Status line and fields.
     Head,
     /// The content.
@@ -269,12 +269,12 @@ impl fmt::Display for Error {
                 f.write_str("timeout: the response was not whole")
             }
             Error::Failed { detail, .. } => f.write_str(detail),
-            Error::TooLarge { part: Part::Head, limit, .. } => {
+            Error::TooLarge { part: FailedPart::Head, limit, .. } => {
                 write!(f, "the head of the response exceeds {limit} bytes")?;
                 // Builder::max_head goes no further.
                 if *limit < LARGEST_HEAD { f.write_str("\nhint: raise Builder::max_head") } else { Ok(()) }
             }
-            Error::TooLarge { part: Part::Body, limit, .. } => {
+            Error::TooLarge { part: FailedPart::Body, limit, .. } => {
                 write!(f, "the body of the response exceeds {limit} bytes\nhint: raise Builder::max_body")
             }
             Error::Mismatch(what) => write!(f, "mismatched response: {what}"),

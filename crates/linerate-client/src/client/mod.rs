@@ -83,7 +83,7 @@ pub use builder::Builder;
 pub use call::ResponseFuture;
 pub use calls::{CallReading, Calls, Done, News, Trailers};
 pub use counted::Counted;
-pub use error::{Error, ErrorDetail, ErrorKind, Part, Phase, Unknown};
+pub use error::{Error, ErrorDetail, ErrorKind, FailedPart, Phase, Unknown};
 pub use exchange::{Exchange, Streaming};
 pub use options::{CallOptions, Protocol, RequestOptions};
 pub use runner::Runner;

@@ -6,7 +6,7 @@ use crate::conversation::Conversation;
 
 /// One connection of a pool; `X`: what the owner keeps beside it.
 #[derive(Debug)]
-pub struct Connection<C, X> {
+pub struct PooledConnection<C, X> {
     /// The transport's name for it.
     pub conn: Conn,
     /// When `connect` was called.
@@ -29,9 +29,9 @@ pub struct Connection<C, X> {
     pub(super) listed: bool,
 }
 
-impl<C: Conversation, X: Default> Connection<C, X> {
+impl<C: Conversation, X: Default> PooledConnection<C, X> {
     pub(super) fn new(conn: Conn, since: Time, conversation: C, budget: u32, depth: u32) -> Self {
-        Connection {
+        PooledConnection {
             conn,
             since,
             established: false,
@@ -46,7 +46,7 @@ impl<C: Conversation, X: Default> Connection<C, X> {
     }
 }
 
-impl<C: Conversation, X> Connection<C, X> {
+impl<C: Conversation, X> PooledConnection<C, X> {
     /// Requests it could take now, whether they have a body or not.
     #[inline]
     pub fn room(&self) -> u32 {

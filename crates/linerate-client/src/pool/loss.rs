@@ -2,7 +2,7 @@
 
 use linerate_net::{Close, NetError, NetErrorKind};
 
-use super::resend::End;
+use super::resend::RequestsEnd;
 use crate::Failure;
 use crate::conversation::Fate;
 
@@ -62,17 +62,18 @@ impl Loss {
 
     /// How the connection ended for requests of which no byte of the response came.
     /// `alone`: only one was in flight.
-    pub(super) fn end(&self, fate: Fate, alone: bool) -> End {
+    pub(super) fn end(&self, fate: Fate, alone: bool) -> RequestsEnd {
         let announced = fate == Fate::NeverProcessed;
         match self {
-            _ if fate == Fate::Refused => End::Refused,
-            Loss::SaidClose => End::Announced,
-            Loss::Broken { by_peer, .. } => {
-                End::Broken { at_fault: !by_peer && (alone || matches!(fate, Fate::AtFault { .. })), alone }
-            }
-            Loss::Closed | Loss::Cut(_) | Loss::Net(_) if announced => End::Announced,
-            Loss::TimedOut | Loss::Unfinished => End::Abandoned(self.failure()),
-            _ => End::Lost(self.failure()),
+            _ if fate == Fate::Refused => RequestsEnd::Refused,
+            Loss::SaidClose => RequestsEnd::Announced,
+            Loss::Broken { by_peer, .. } => RequestsEnd::Broken {
+                at_fault: !by_peer && (alone || matches!(fate, Fate::AtFault { .. })),
+                alone,
+            },
+            Loss::Closed | Loss::Cut(_) | Loss::Net(_) if announced => RequestsEnd::Announced,
+            Loss::TimedOut | Loss::Unfinished => RequestsEnd::Abandoned(self.failure()),
+            _ => RequestsEnd::Lost(self.failure()),
         }
     }
 

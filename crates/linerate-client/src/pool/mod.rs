@@ -19,12 +19,12 @@ use crate::conversation::{
     Conversation, Facts, Out, Requests, Responses, Settle, Settled, TransportWire, Unsent,
 };
 use crate::{Failure, Run};
-pub use connection::Connection;
+pub use connection::PooledConnection;
 pub use learnt::Learnt;
 pub use loss::{Loss, connect_failure, connect_words};
 pub use opening::Opening;
 use resend::{Decision, Unanswered, decide};
-pub use resend::{End, Resend};
+pub use resend::{RequestsEnd, Resend};
 pub use settle::{Expired, LostConnection, settle};
 
 /// Options that the owner of a pool sets.
@@ -46,7 +46,7 @@ pub struct PoolOptions {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     run: Run,
-    end: End,
+    end: RequestsEnd,
 }
 
 /// The connections of one core; `X`: what their owner keeps beside each.
@@ -59,7 +59,7 @@ pub struct Pool<C: Conversation, X> {
     /// How many requests the server takes on a connection.
     pub learnt: Learnt,
     /// By the connection's slot.
-    connections: Vec<Option<Connection<C, X>>>,
+    connections: Vec<Option<PooledConnection<C, X>>>,
     /// Connections with a free place and nothing to send when last looked at.
     ready: VecDeque<Conn>,
     /// Requests that have to go out again.
@@ -101,12 +101,12 @@ pub struct PoolReceived {
     /// Whole responses among them.
     pub answered: u32,
     /// The owner must do this with the connection.
-    pub next: Next,
+    pub next: PoolAction,
 }
 
 /// The owner must do this with a connection.
 #[derive(Debug)]
-pub enum Next {
+pub enum PoolAction {
     /// Nothing: it was closed before.
     Nothing,
     /// It may have room for requests.
@@ -145,7 +145,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
             self.connections.resize_with(conn.slot() + 1, || None);
         }
         let conversation = C::new(&self.shared);
-        let connection = Connection::new(conn, now, conversation, budget, depth);
+        let connection = PooledConnection::new(conn, now, conversation, budget, depth);
         self.connections[conn.slot()] = Some(connection);
         self.opening.asks();
     }
@@ -189,7 +189,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
 
     /// A connection, while it is there.
     #[inline]
-    pub fn get_mut(&mut self, conn: Conn) -> Option<&mut Connection<C, X>> {
+    pub fn get_mut(&mut self, conn: Conn) -> Option<&mut PooledConnection<C, X>> {
         self.connections.get_mut(conn.slot())?.as_mut().filter(|c| c.conn == conn)
     }
 
@@ -199,12 +199,12 @@ impl<C: Conversation, X: Default> Pool<C, X> {
     }
 
     /// The connection of a slot.
-    pub fn at(&self, slot: usize) -> Option<&Connection<C, X>> {
+    pub fn at(&self, slot: usize) -> Option<&PooledConnection<C, X>> {
         self.connections.get(slot)?.as_ref()
     }
 
     /// The connection of a slot.
-    pub fn at_mut(&mut self, slot: usize) -> Option<&mut Connection<C, X>> {
+    pub fn at_mut(&mut self, slot: usize) -> Option<&mut PooledConnection<C, X>> {
         self.connections.get_mut(slot)?.as_mut()
     }
 
@@ -303,7 +303,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         let connection = connections.get_mut(conn.slot()).and_then(Option::as_mut).filter(|c| c.conn == conn);
         let Some(connection) = connection else {
             transport.receive(data, |_| ());
-            return PoolReceived { answered: 0, next: Next::Nothing };
+            return PoolReceived { answered: 0, next: PoolAction::Nothing };
         };
         let conversation = &mut connection.conversation;
         let (before, answers) = (conversation.in_flight(), conversation.answers());
@@ -325,11 +325,11 @@ impl<C: Conversation, X: Default> Pool<C, X> {
             conversation.ahead(events)
         });
         let next = match (read, after) {
-            (Err(loss), _) => Next::Lose(loss),
-            (Ok(()), After::Ended) => Next::Lose(conversation.handle_end(now, events)),
-            (Ok(()), After::Failed(error)) => Next::Lose(Loss::Net(error)),
-            (Ok(()), After::Gone) => Next::Nothing,
-            (Ok(()), After::Open) => Next::Fill,
+            (Err(loss), _) => PoolAction::Lose(loss),
+            (Ok(()), After::Ended) => PoolAction::Lose(conversation.handle_end(now, events)),
+            (Ok(()), After::Failed(error)) => PoolAction::Lose(Loss::Net(error)),
+            (Ok(()), After::Gone) => PoolAction::Nothing,
+            (Ok(()), After::Open) => PoolAction::Fill,
         };
         self.in_flight -= u64::from(before - conversation.in_flight());
         let answers_now = conversation.answers();
@@ -343,12 +343,12 @@ impl<C: Conversation, X: Default> Pool<C, X> {
             self.learnt.answered(answers_now);
         }
         self.take_back(conn, events);
-        let next = if done && matches!(next, Next::Fill) { Next::Retire } else { next };
+        let next = if done && matches!(next, PoolAction::Fill) { PoolAction::Retire } else { next };
         PoolReceived { answered, next }
     }
 
     /// Takes a connection out: it is closed, or will be.
-    pub fn remove(&mut self, conn: Conn) -> Option<Connection<C, X>> {
+    pub fn remove(&mut self, conn: Conn) -> Option<PooledConnection<C, X>> {
         let entry = self.connections.get_mut(conn.slot())?;
         let connection = if entry.as_ref().is_some_and(|c| c.conn == conn) { entry.take() } else { None };
         let connection = connection?;
@@ -360,7 +360,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
     }
 
     /// Takes a connection out and gives each of its requests up.
-    pub fn abandon(&mut self, connection: &mut Connection<C, X>, mut each: impl FnMut(&Run)) {
+    pub fn abandon(&mut self, connection: &mut PooledConnection<C, X>, mut each: impl FnMut(&Run)) {
         connection.conversation.abandon(|run, _| {
             self.in_flight -= u64::from(run.count);
             each(&run);
@@ -393,7 +393,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
 
     /// Requests that were to leave on a connection that was lost just before wait for another one.
     pub fn put_off(&mut self, run: Run, why: Failure) {
-        self.again.push_back(Waiting { run, end: End::Lost(why) });
+        self.again.push_back(Waiting { run, end: RequestsEnd::Lost(why) });
     }
 
     /// Whether requests have to go out again.
@@ -404,7 +404,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
 
     /// The next requests to go out again on this connection, `most` of them at most, and how they were lost. Those that met two closing
     /// connections in a row wait for a new one, if there is room for it: many may be closing at once.
-    pub fn next_again(&mut self, conn: Conn, most: u32, has_room: bool) -> Option<(Run, End)> {
+    pub fn next_again(&mut self, conn: Conn, most: u32, has_room: bool) -> Option<(Run, RequestsEnd)> {
         if let Some(suspect) = self.next_suspect(conn) {
             return Some(suspect);
         }
@@ -421,7 +421,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
     }
 
     /// A request that has to be alone, for a connection that is idle. No other follows it until it has its response.
-    fn next_suspect(&mut self, conn: Conn) -> Option<(Run, End)> {
+    fn next_suspect(&mut self, conn: Conn) -> Option<(Run, RequestsEnd)> {
         if self.suspects.is_empty() {
             return None;
         }
@@ -474,7 +474,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
 }
 
 /// The next requests that wait, `most` of them at most.
-fn pop(waiting: &mut VecDeque<Waiting>, most: u32) -> Option<(Run, End)> {
+fn pop(waiting: &mut VecDeque<Waiting>, most: u32) -> Option<(Run, RequestsEnd)> {
     let Waiting { mut run, end } = waiting.pop_front()?;
     if run.count > most {
         let rest = Run { first: run.first + u64::from(most), count: run.count - most, ..run };

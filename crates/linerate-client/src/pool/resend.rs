@@ -40,7 +40,7 @@ impl Resend {
 
 /// How a connection or a stream ended, seen from its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RequestsEnd {
     /// The last response said that nothing behind it is processed.
     Announced,
     /// The peer said of this request that it does not process it (RFC 9113 sections 6.8 and 8.7).
@@ -60,16 +60,16 @@ pub enum End {
     Abandoned(Failure),
 }
 
-impl End {
+impl RequestsEnd {
     /// The failure of a request that fails by it.
     pub fn failure(self) -> Failure {
         match self {
-            End::Announced => Failure::ClosedEarly,
-            End::Refused => Failure::RefusedStream,
-            End::Broken { at_fault: true, .. } => Failure::Malformed,
-            End::Broken { at_fault: false, .. } => Failure::ClosedEarly,
-            End::StreamReset => Failure::Reset,
-            End::Lost(why) | End::Abandoned(why) => why,
+            RequestsEnd::Announced => Failure::ClosedEarly,
+            RequestsEnd::Refused => Failure::RefusedStream,
+            RequestsEnd::Broken { at_fault: true, .. } => Failure::Malformed,
+            RequestsEnd::Broken { at_fault: false, .. } => Failure::ClosedEarly,
+            RequestsEnd::StreamReset => Failure::Reset,
+            RequestsEnd::Lost(why) | RequestsEnd::Abandoned(why) => why,
         }
     }
 }
@@ -100,29 +100,30 @@ pub(crate) enum Decision {
 }
 
 /// The rules.
-pub(crate) fn decide(how: Resend, end: End, request: Unanswered) -> Decision {
+pub(crate) fn decide(how: Resend, end: RequestsEnd, request: Unanswered) -> Decision {
     let may = request.idempotent && request.in_vain < ATTEMPTS_IN_VAIN;
     let again = match (how, end) {
         (Resend::Never, _) => false,
         // Nothing was processed, so that it is no second attempt.
-        (_, End::Refused) => request.refused <= RESENT_IN_VAIN,
+        (_, RequestsEnd::Refused) => request.refused <= RESENT_IN_VAIN,
         // The server received it, and said no.
-        (Resend::Idle, End::StreamReset) => false,
+        (Resend::Idle, RequestsEnd::StreamReset) => false,
         // Not processed, whatever the method.
-        (_, End::Announced) => true,
+        (_, RequestsEnd::Announced) => true,
         // The others are not the cause, and the cause will show it alone.
-        (Resend::Idle, End::Broken { alone, .. }) => may && !alone,
+        (Resend::Idle, RequestsEnd::Broken { alone, .. }) => may && !alone,
         // The server had its turn; the next connection may be a better one.
-        (_, End::Abandoned(_)) | (Resend::Idempotent, _) => may,
-        (Resend::Idle, End::Lost(_)) => may && request.server_spoke,
+        (_, RequestsEnd::Abandoned(_)) | (Resend::Idempotent, _) => may,
+        (Resend::Idle, RequestsEnd::Lost(_)) => may && request.server_spoke,
     };
     match end {
         _ if again => Decision::Again,
-        End::Announced | End::Refused | End::StreamReset | End::Broken { at_fault: true, .. } => {
-            Decision::Failed(end.failure())
-        }
+        RequestsEnd::Announced
+        | RequestsEnd::Refused
+        | RequestsEnd::StreamReset
+        | RequestsEnd::Broken { at_fault: true, .. } => Decision::Failed(end.failure()),
         // With more patience there might have been a response.
-        End::Abandoned(_) if how == Resend::Never => Decision::Unknown,
+        RequestsEnd::Abandoned(_) if how == Resend::Never => Decision::Unknown,
         _ if request.idempotent => Decision::Failed(end.failure()),
         _ => Decision::Unknown,
     }
@@ -140,21 +141,21 @@ mod tests {
     #[test]
     fn rfc9112_9_6_behind_an_announced_close_nothing_was_processed() {
         for request in [GET, POST, Unanswered { in_vain: u8::MAX, ..POST }] {
-            assert_eq!(decide(Resend::Idle, End::Announced, request), Decision::Again);
-            assert_eq!(decide(Resend::Idempotent, End::Announced, request), Decision::Again);
-            assert_eq!(decide(Resend::Never, End::Announced, request), Decision::Failed(ClosedEarly));
+            assert_eq!(decide(Resend::Idle, RequestsEnd::Announced, request), Decision::Again);
+            assert_eq!(decide(Resend::Idempotent, RequestsEnd::Announced, request), Decision::Again);
+            assert_eq!(decide(Resend::Never, RequestsEnd::Announced, request), Decision::Failed(ClosedEarly));
         }
     }
 
     #[test]
     fn rfc9113_8_7_what_was_refused_goes_out_again_unless_nothing_may() {
         let refused = |refused| Unanswered { refused, ..POST };
-        assert_eq!(decide(Resend::Never, End::Refused, refused(1)), Decision::Failed(RefusedStream));
+        assert_eq!(decide(Resend::Never, RequestsEnd::Refused, refused(1)), Decision::Failed(RefusedStream));
         for how in [Resend::Idle, Resend::Idempotent] {
             for times in 1..=RESENT_IN_VAIN {
-                assert_eq!(decide(how, End::Refused, refused(times)), Decision::Again);
+                assert_eq!(decide(how, RequestsEnd::Refused, refused(times)), Decision::Again);
             }
-            let once_more = decide(how, End::Refused, refused(RESENT_IN_VAIN + 1));
+            let once_more = decide(how, RequestsEnd::Refused, refused(RESENT_IN_VAIN + 1));
             assert_eq!(once_more, Decision::Failed(RefusedStream));
         }
     }
@@ -163,36 +164,36 @@ mod tests {
     #[test]
     fn rfc9113_8_7_a_reset_stream_has_failed() {
         for (how, request) in [(Resend::Idle, GET), (Resend::Idle, POST), (Resend::Never, GET)] {
-            assert_eq!(decide(how, End::StreamReset, request), Decision::Failed(Reset), "{how:?}");
+            assert_eq!(decide(how, RequestsEnd::StreamReset, request), Decision::Failed(Reset), "{how:?}");
         }
-        assert_eq!(decide(Resend::Idempotent, End::StreamReset, GET), Decision::Again);
-        assert_eq!(decide(Resend::Idempotent, End::StreamReset, POST), Decision::Failed(Reset));
+        assert_eq!(decide(Resend::Idempotent, RequestsEnd::StreamReset, GET), Decision::Again);
+        assert_eq!(decide(Resend::Idempotent, RequestsEnd::StreamReset, POST), Decision::Failed(Reset));
         let often = Unanswered { in_vain: ATTEMPTS_IN_VAIN, ..GET };
-        assert_eq!(decide(Resend::Idempotent, End::StreamReset, often), Decision::Failed(Reset));
+        assert_eq!(decide(Resend::Idempotent, RequestsEnd::StreamReset, often), Decision::Failed(Reset));
     }
 
     #[test]
     fn rfc9112_9_3_1_an_idempotent_request_goes_out_again_where_the_server_had_answered() {
         for why in [ClosedEarly, Reset] {
-            assert_eq!(decide(Resend::Idle, End::Lost(why), GET), Decision::Again);
-            assert_eq!(decide(Resend::Idle, End::Lost(why), FIRST_GET), Decision::Failed(why));
-            assert_eq!(decide(Resend::Idempotent, End::Lost(why), FIRST_GET), Decision::Again);
-            assert_eq!(decide(Resend::Never, End::Lost(why), GET), Decision::Failed(why));
+            assert_eq!(decide(Resend::Idle, RequestsEnd::Lost(why), GET), Decision::Again);
+            assert_eq!(decide(Resend::Idle, RequestsEnd::Lost(why), FIRST_GET), Decision::Failed(why));
+            assert_eq!(decide(Resend::Idempotent, RequestsEnd::Lost(why), FIRST_GET), Decision::Again);
+            assert_eq!(decide(Resend::Never, RequestsEnd::Lost(why), GET), Decision::Failed(why));
         }
     }
 
     #[test]
     fn rfc9112_9_3_1_of_what_is_not_idempotent_nobody_knows() {
         for how in [Resend::Idle, Resend::Never, Resend::Idempotent] {
-            assert_eq!(decide(how, End::Lost(Reset), POST), Decision::Unknown);
-            assert_eq!(decide(how, End::Abandoned(Timeout), POST), Decision::Unknown);
+            assert_eq!(decide(how, RequestsEnd::Lost(Reset), POST), Decision::Unknown);
+            assert_eq!(decide(how, RequestsEnd::Abandoned(Timeout), POST), Decision::Unknown);
         }
     }
 
     /// Of the requests on a connection that an error broke, the cause shows itself by breaking another one alone.
     #[test]
     fn behind_a_connection_error_each_request_goes_out_alone() {
-        let broken = |at_fault, alone| End::Broken { at_fault, alone };
+        let broken = |at_fault, alone| RequestsEnd::Broken { at_fault, alone };
         for request in [GET, FIRST_GET] {
             assert_eq!(decide(Resend::Idle, broken(false, false), request), Decision::Again);
             assert_eq!(decide(Resend::Idle, broken(true, false), request), Decision::Again);
@@ -208,7 +209,7 @@ mod tests {
     fn attempts_in_vain_have_a_limit() {
         let vain = |request: Unanswered, in_vain| Unanswered { in_vain, ..request };
         for (how, request) in [(Resend::Idle, GET), (Resend::Idempotent, FIRST_GET)] {
-            let end = End::Lost(ClosedEarly);
+            let end = RequestsEnd::Lost(ClosedEarly);
             assert_eq!(decide(how, end, vain(request, ATTEMPTS_IN_VAIN - 1)), Decision::Again);
             assert_eq!(decide(how, end, vain(request, ATTEMPTS_IN_VAIN)), Decision::Failed(ClosedEarly));
         }
@@ -216,10 +217,13 @@ mod tests {
 
     #[test]
     fn what_we_cut_off_ourselves_is_no_failure_of_the_server() {
-        assert_eq!(decide(Resend::Idle, End::Abandoned(Timeout), GET), Decision::Again);
-        assert_eq!(decide(Resend::Never, End::Abandoned(Timeout), GET), Decision::Unknown);
-        assert_eq!(decide(Resend::Idle, End::Abandoned(Timeout), FIRST_GET), Decision::Again);
+        assert_eq!(decide(Resend::Idle, RequestsEnd::Abandoned(Timeout), GET), Decision::Again);
+        assert_eq!(decide(Resend::Never, RequestsEnd::Abandoned(Timeout), GET), Decision::Unknown);
+        assert_eq!(decide(Resend::Idle, RequestsEnd::Abandoned(Timeout), FIRST_GET), Decision::Again);
         // A peer that does not speak HTTP will not respond to the others either.
-        assert_eq!(decide(Resend::Idle, End::Lost(Malformed), FIRST_GET), Decision::Failed(Malformed));
+        assert_eq!(
+            decide(Resend::Idle, RequestsEnd::Lost(Malformed), FIRST_GET),
+            Decision::Failed(Malformed)
+        );
     }
 }

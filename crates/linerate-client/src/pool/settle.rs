@@ -2,7 +2,7 @@
 
 use linerate_net::{Conn, Time};
 
-use super::{Connection, Decision, End, Loss, Pool, Resend, Unanswered, Waiting, decide};
+use super::{Decision, Loss, Pool, PooledConnection, RequestsEnd, Resend, Unanswered, Waiting, decide};
 use crate::conversation::{Conversation, Fate, Settle, Settled};
 use crate::{Failure, Run};
 
@@ -32,7 +32,7 @@ pub fn settle<C: Conversation>(
     conversation: &mut C,
     lost: LostConnection<'_>,
     events: &mut impl Settle,
-    mut again: impl FnMut(Run, End),
+    mut again: impl FnMut(Run, RequestsEnd),
 ) {
     let LostConnection { loss, detail, now, timeout_ns, resend, mut stuck } = lost;
     let begun = conversation.in_response() || matches!(loss, Loss::Cut(_));
@@ -70,7 +70,8 @@ pub fn settle<C: Conversation>(
             }
         }
         let (end, first) = (loss.end(fate, alone), Run { count: 1, ..run });
-        let words = if end == (End::Broken { at_fault: false, alone: false }) { bystander } else { detail };
+        let words =
+            if end == (RequestsEnd::Broken { at_fault: false, alone: false }) { bystander } else { detail };
         let mut one = |mut run: Run, stuck: bool| {
             if stuck || !server_spoke {
                 run.stamp.in_vain = run.stamp.in_vain.saturating_add(1);
@@ -92,7 +93,7 @@ pub fn settle<C: Conversation>(
     });
 }
 
-fn by_the_rules(resend: Resend, end: End, run: &Run, server_spoke: bool) -> Decision {
+fn by_the_rules(resend: Resend, end: RequestsEnd, run: &Run, server_spoke: bool) -> Decision {
     let (idempotent, in_vain) = (run.idempotent, run.stamp.in_vain);
     decide(resend, end, Unanswered { idempotent, in_vain, refused: run.stamp.refused, server_spoke })
 }
@@ -102,7 +103,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
     /// for people to read how it was lost. Returns whether the peer closed a connection that was to carry more.
     pub fn settle(
         &mut self,
-        connection: &mut Connection<C, X>,
+        connection: &mut PooledConnection<C, X>,
         loss: &Loss,
         detail: &str,
         now: Time,
@@ -136,7 +137,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         }
         let Pool { again, suspects, .. } = self;
         settle(conversation, lost, events, |run, end| match end {
-            End::Broken { .. } => suspects.push_back(Waiting { run, end }),
+            RequestsEnd::Broken { .. } => suspects.push_back(Waiting { run, end }),
             _ => again.push_back(Waiting { run, end }),
         });
         self.make_room_for_suspects();
@@ -172,8 +173,8 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         let Some(Some(connection)) = connections.get_mut(conn.slot()) else { return };
         connection.conversation.given_back(|mut run, fate| {
             let end = match fate {
-                Fate::NeverProcessed => End::Announced,
-                Fate::Refused => End::Refused,
+                Fate::NeverProcessed => RequestsEnd::Announced,
+                Fate::Refused => RequestsEnd::Refused,
                 Fate::Malformed(words) => {
                     return events.settled(&run, Settled::Failed(Failure::Malformed), words);
                 }
@@ -188,7 +189,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
                 Fate::Reset { begun: false, .. } | Fate::AtFault { .. } | Fate::Unknown => {
                     // The server was there and gave no response: again and again that must end in a failure.
                     run.stamp.in_vain = run.stamp.in_vain.saturating_add(1);
-                    End::StreamReset
+                    RequestsEnd::StreamReset
                 }
             };
             let decision = by_the_rules(resend, end, &run, true);

@@ -180,11 +180,11 @@ impl Client {
                 Event::Readable { data, .. } => {
                     self.pool.receive(data, now, &mut self.mem, &mut self.heard).next
                 }
-                Event::Failed { error, .. } => Next::Lose(Loss::Net(error)),
-                _ => Next::Fill,
+                Event::Failed { error, .. } => PoolAction::Lose(Loss::Net(error)),
+                _ => PoolAction::Fill,
             });
             if let Some(loss) =
-                next.filter_map(|next| if let Next::Lose(l) = next { Some(l) } else { None }).next()
+                next.filter_map(|next| if let PoolAction::Lose(l) = next { Some(l) } else { None }).next()
             {
                 break loss;
             }
@@ -343,7 +343,7 @@ fn where_no_connection_can_be_opened_an_unlucky_request_takes_one_that_is_used()
     client.hear_all();
     let stamp = Stamp { sent: Time::ZERO, due: Time::ZERO, in_vain: 1, refused: 0, measured: false };
     let run = Run { stamp, first: 1, count: 1, kind: 0, expect: Expect::Usual, idempotent: true };
-    client.pool.again.push_back(Waiting { run, end: End::Lost(Failure::Reset) });
+    client.pool.again.push_back(Waiting { run, end: RequestsEnd::Lost(Failure::Reset) });
     assert!(client.pool.next_again(conn, 1, true).is_none());
     assert!(client.pool.next_again(conn, 1, false).is_some());
 }
@@ -422,9 +422,9 @@ fn an_error_of_the_transport_is_told_apart() {
     let net = |kind| Loss::Net(NetError::of(kind));
     assert_eq!(net(NetErrorKind::Reset).failure(), Failure::Reset);
     assert_eq!(net(NetErrorKind::NoMemory).failure(), Failure::NoMemory);
-    assert_eq!(net(NetErrorKind::Reset).end(Fate::NeverProcessed, false), End::Announced);
+    assert_eq!(net(NetErrorKind::Reset).end(Fate::NeverProcessed, false), RequestsEnd::Announced);
     assert_eq!(
         Loss::Malformed(String::new()).end(Fate::NeverProcessed, false),
-        End::Lost(Failure::Malformed)
+        RequestsEnd::Lost(Failure::Malformed)
     );
 }

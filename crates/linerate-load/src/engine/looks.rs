@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use linerate_client::{Connection, Conversation};
+use linerate_client::{Conversation, PooledConnection};
 use linerate_net::{FlowInfo, Time, Transport};
 
 use super::responses::ResponseReading;
@@ -92,7 +92,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     }
 
     /// The last look at a connection, before it is closed. Of `short` ones a sample is looked at.
-    pub(super) fn look_at_last(&mut self, connection: &Connection<C, EngineConnection>, short: bool) {
+    pub(super) fn look_at_last(&mut self, connection: &PooledConnection<C, EngineConnection>, short: bool) {
         if short {
             self.looks.closed_short = self.looks.closed_short.wrapping_add(1);
             if !self.looks.closed_short.is_multiple_of(SHORT_INFO_EVERY) {

@@ -35,7 +35,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_client::{
-    Conversation, End, Expired, Failure, Loss, Next, Pool, PoolOptions, Resend, Run, Stamp, TransportWire,
+    Conversation, Expired, Failure, Loss, Pool, PoolAction, PoolOptions, RequestsEnd, Resend, Run, Stamp,
+    TransportWire,
 };
 use linerate_net::{Close, Conn, Event, NetError, NetErrorKind, TcpInfo, Time, Transport};
 
@@ -290,11 +291,11 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     /// that is sent now, so they respond to none of it.
     fn readable(&mut self, conn: Conn, data: linerate_net::Data, more: bool, now: Time) {
         match self.receive(data, now) {
-            Next::Nothing => {}
-            Next::Lose(loss) => self.lose(conn, loss, now),
-            Next::Retire | Next::Fill if more => {}
-            Next::Retire => self.retire(conn, now),
-            Next::Fill => {
+            PoolAction::Nothing => {}
+            PoolAction::Lose(loss) => self.lose(conn, loss, now),
+            PoolAction::Retire | PoolAction::Fill if more => {}
+            PoolAction::Retire => self.retire(conn, now),
+            PoolAction::Fill => {
                 self.send_pending(conn, now);
                 self.fill(conn, now);
             }
@@ -303,7 +304,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
 
     /// Reads responses, and says what the connection is to do next.
     #[inline]
-    fn receive(&mut self, data: linerate_net::Data, now: Time) -> Next {
+    fn receive(&mut self, data: linerate_net::Data, now: Time) -> PoolAction {
         let ended = self.is_time_over();
         let Engine { transport, pool, recorder, kinds, judge, board, .. } = self;
         let measuring = recorder.measuring(now);
@@ -329,7 +330,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     fn send_failed(&mut self, conn: Conn, error: NetError, now: Time) {
         let rest = self.transport.unread(conn).map(|data| self.receive(data, now));
         let loss = match rest {
-            Some(Next::Lose(loss)) => loss,
+            Some(PoolAction::Lose(loss)) => loss,
             _ => Loss::Net(error),
         };
         self.lose(conn, loss, now);
@@ -404,7 +405,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     }
 
     /// Sends requests that went out before.
-    fn send_again(&mut self, conn: Conn, run: Run, end: End, now: Time) {
+    fn send_again(&mut self, conn: Conn, run: Run, end: RequestsEnd, now: Time) {
         if run.stamp.measured {
             self.recorder.resent(run.kind, run.count, end);
         }

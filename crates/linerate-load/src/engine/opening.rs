@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use linerate_client::{Connection, Conversation, Failure, Loss, Run, Stamp, connect_failure, connect_words};
+use linerate_client::{
+    Conversation, Failure, Loss, PooledConnection, Run, Stamp, connect_failure, connect_words,
+};
 use linerate_net::{ConnectOptions, NetErrorKind, Time, Transport};
 
 use super::kinds::Kinds;
@@ -74,7 +76,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     /// A connection could not be opened: the request it was for has failed.
     pub(crate) fn connect_failed(
         &mut self,
-        (connection, to): (Option<Connection<C, EngineConnection>>, Option<SocketAddr>),
+        (connection, to): (Option<PooledConnection<C, EngineConnection>>, Option<SocketAddr>),
         kind: NetErrorKind,
         detail: String,
         now: Time,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use linerate_client::{End as Ended, Run, Stamp};
+use linerate_client::{RequestsEnd as Ended, Run, Stamp};
 use linerate_http::h2::Code;
 use linerate_net::{TcpInfo, TcpTotals, Time};
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use linerate_client::{
-    Alike, Conversation, End, H1, Loss, LostConnection, Responses, Run, Stamp, Whole, Whose, connect_failure,
-    settle,
+    Alike, Conversation, H1, Loss, LostConnection, RequestsEnd, Responses, Run, Stamp, Whole, Whose,
+    connect_failure, settle,
 };
 use linerate_http::client::{HeadCache, HeadView};
 use linerate_net::{NetError, NetErrorKind, Time, machine};
@@ -236,7 +236,7 @@ pub(super) struct Caller {
     conversation: H1<ResponseReading>,
     cache: HeadCache,
     /// The request to go out again, and how it was lost.
-    again: Option<(Run, End)>,
+    again: Option<(Run, RequestsEnd)>,
     /// The request that the next connection is opened for.
     reserved: Option<Run>,
     /// Responses on this connection when one was sent again.

@@ -3,10 +3,10 @@
 use linerate_net::{Close, Conn, Time, Transport};
 use tracing::debug;
 
-use super::{Beside, Call, CallReading, Calls, Error, Phase, Unanswered};
+use super::{CallReading, Calls, Error, OpenCall, Phase, PipeState, Unanswered};
 use crate::client::limits::DISCARD_TIME;
 use crate::conversation::Conversation;
-use crate::{Connection, Expired, Loss, Run, connect_words};
+use crate::{Expired, Loss, PooledConnection, Run, connect_words};
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// A pipe is lost: each request on it gets its end by the rules of every client (`pool/resend.rs`).
@@ -80,7 +80,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             }
             return;
         };
-        let has_own = |call: &Call| call.streaming.is_some() || call.is_own;
+        let has_own = |call: &OpenCall| call.streaming.is_some() || call.is_own;
         let own_clock = conversation.has_streams() || self.calls.get(oldest).is_some_and(has_own);
         if !own_clock && !conversation.in_response() && waited >= self.options.first_byte_timeout {
             self.end_late(oldest, Phase::FirstByte);
@@ -170,7 +170,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         for id in late {
             let Some(call) = self.calls.take(id) else { continue };
             let sent = call.sent.and(call.conn);
-            let is_oldest = |pipe: &mut Connection<C, Beside>| {
+            let is_oldest = |pipe: &mut PooledConnection<C, PipeState>| {
                 !pipe.conversation.has_streams()
                     && pipe.conversation.oldest().is_some_and(|run| run.first == id)
             };

@@ -9,12 +9,12 @@ use super::growth::Demand;
 use super::queues::Queues;
 use super::reaching::{Attempt, Tried};
 use super::request::Writing;
-use super::{Beside, CallReading, Calls};
+use super::{CallReading, Calls, PipeState};
 use crate::client::error::{Error, ErrorDetail};
 use crate::client::limits::{LARGEST_REQUEST_BODY, ROOM_PAUSE, UNSENT_MARK};
 use crate::client::mover::lacks_room;
 use crate::conversation::{Conversation, Out};
-use crate::{Connection, End, Failure, Run, Stamp, connect_words};
+use crate::{Failure, PooledConnection, RequestsEnd, Run, Stamp, connect_words};
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// Gives requests to pipes, and opens pipes for the rest.
@@ -230,7 +230,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             }
             if !call.nature.alone || idle {
                 self.statistics.resent += 1;
-                let is_suspect = matches!(end, End::Broken { .. });
+                let is_suspect = matches!(end, RequestsEnd::Broken { .. });
                 return Some((run, is_suspect || (call.nature.alone && !streams)));
             }
             // It waits for an idle pipe, as when it was new.
@@ -347,7 +347,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             Some(false) if self.options.adapts => self.wanted,
             Some(false) => self.options.pipes,
         };
-        let leaving = |pipe: &Connection<C, Beside>| pipe.established && pipe.conversation.is_leaving();
+        let leaving =
+            |pipe: &PooledConnection<C, PipeState>| pipe.established && pipe.conversation.is_leaving();
         let leaving = match self.streams {
             Some(false) => 0,
             _ => (0..self.pool.slots()).filter(|slot| self.pool.at(*slot).is_some_and(leaving)).count(),
@@ -476,7 +477,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     /// Closes a connection that was taken out, and says so to the server where the protocol has a way.
-    pub(super) fn leave(&mut self, mut pipe: Connection<C, Beside>, how: Close) {
+    pub(super) fn leave(&mut self, mut pipe: PooledConnection<C, PipeState>, how: Close) {
         let mut how = how;
         if pipe.established && pipe.conversation.has_streams() {
             how = pipe.conversation.leave(&mut self.frames);

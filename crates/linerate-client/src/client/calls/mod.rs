@@ -41,9 +41,9 @@ use self::growth::Pace;
 use self::idle::IdleLimit;
 use self::queues::Queues;
 use self::reaching::{Attempt, Round};
-use self::request::{Nature, Outgoing};
+use self::request::{Nature, OutgoingRequests};
 use self::response::{HeadReader, PartialResponse, PipeTimes, Reader, ReadingRules, SeenByReader};
-use self::table::{Call, CallTable, Terms, Unanswered};
+use self::table::{CallTable, OpenCall, Terms, Unanswered};
 use super::error::{Error, Phase};
 use super::limits::{DEPTH, LEAVING, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST, WORTH_A_PIPE};
 use super::meter::Meter;
@@ -51,11 +51,11 @@ use super::options::{CallOptions, Protocol, RequestOptions};
 use super::statistics::{PipeStatistics, Statistics};
 use super::timings::Timings;
 use crate::conversation::Conversation;
-use crate::{Connection, Loss, Next, Pool, PoolOptions};
+use crate::{Loss, Pool, PoolAction, PoolOptions, PooledConnection};
 
 /// The state of a pipe beside its conversation.
 #[derive(Debug, Default)]
-struct Beside {
+struct PipeState {
     /// It carries a request that must be alone.
     alone: bool,
     /// It takes nothing more until it is idle: a request that must be alone waits for it.
@@ -78,7 +78,7 @@ struct Beside {
     statistics: PipeStatistics,
 }
 
-impl Beside {
+impl PipeState {
     /// The address it leads to.
     fn to(&self) -> Option<SocketAddr> {
         Some(self.attempt?.to)
@@ -135,13 +135,13 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     transport: T,
     options: CallOptions,
     rules: ReadingRules,
-    pool: Pool<C, Beside>,
+    pool: Pool<C, PipeState>,
     calls: CallTable,
     queues: Queues,
     heads: HeadReader,
-    out: Outgoing,
+    out: OutgoingRequests,
     /// Frames of HTTP/2.
-    frames: Outgoing,
+    frames: OutgoingRequests,
     done: Vec<Done>,
     news: Vec<News>,
     /// Calls whose bodies are streams; some may have ended.
@@ -222,8 +222,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             calls: CallTable::default(),
             queues: Queues::default(),
             heads: HeadReader::default(),
-            out: Outgoing::default(),
-            frames: Outgoing::default(),
+            out: OutgoingRequests::default(),
+            frames: OutgoingRequests::default(),
             streams,
             news: Vec::new(),
             streaming: Vec::new(),
@@ -270,7 +270,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
         let nature = Nature::of(&request, self.options.tag.is_some());
         let terms = self.terms(&request, accepted);
-        self.calls.insert(Call::new(id, request, nature, terms));
+        self.calls.insert(OpenCall::new(id, request, nature, terms));
         let Queues { usual, alone, .. } = &mut self.queues;
         if nature.alone { alone } else { usual }.push_back(id);
     }
@@ -462,11 +462,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     fn readable(&mut self, conn: Conn, data: Data, now: Time) {
         let (next, partial) = self.receive(conn, data, now);
         match next {
-            Next::Nothing => {}
-            Next::Lose(loss) => self.lose(conn, &loss, now),
-            Next::Retire => self.retire(conn),
-            Next::Fill if self.has_streams(conn) => self.send_pending(conn, now),
-            Next::Fill => self.check_partial(conn, partial, now),
+            PoolAction::Nothing => {}
+            PoolAction::Lose(loss) => self.lose(conn, &loss, now),
+            PoolAction::Retire => self.retire(conn),
+            PoolAction::Fill if self.has_streams(conn) => self.send_pending(conn, now),
+            PoolAction::Fill => self.check_partial(conn, partial, now),
         }
     }
 
@@ -475,7 +475,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     /// Reads responses, and says what the pipe is to do next.
-    fn receive(&mut self, conn: Conn, data: Data, now: Time) -> (Next, PartialResponse) {
+    fn receive(&mut self, conn: Conn, data: Data, now: Time) -> (PoolAction, PartialResponse) {
         let Calls {
             transport,
             pool,
@@ -522,7 +522,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if received.answered > 0 {
             self.answered(conn, received.answered, now);
         }
-        let is_surplus = seen.unsolicited > 0 && matches!(received.next, Next::Lose(Loss::Unsolicited));
+        let is_surplus = seen.unsolicited > 0 && matches!(received.next, PoolAction::Lose(Loss::Unsolicited));
         if is_surplus && !streams && !seen.in_doubt {
             self.doubt(conn, before);
         }
@@ -532,12 +532,14 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.pool.cancel(conn, id);
             self.end(id, Err(trouble.error()));
         }
-        let malformed = |words: &str| Next::Lose(Loss::Malformed(words.to_owned()));
+        let malformed = |words: &str| PoolAction::Lose(Loss::Malformed(words.to_owned()));
         let next = match received.next {
-            Next::Fill if seen.mismatch => {
+            PoolAction::Fill if seen.mismatch => {
                 malformed("a response on this connection belonged to no request of it")
             }
-            Next::Fill if seen.in_doubt => malformed("the end of a response on this connection is in doubt"),
+            PoolAction::Fill if seen.in_doubt => {
+                malformed("the end of a response on this connection is in doubt")
+            }
             next => next,
         };
         (next, seen.partial)
@@ -547,7 +549,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// then closed with requests unread.
     fn send_failed(&mut self, conn: Conn, error: NetError, now: Time) {
         let rest = self.transport.unread(conn).map(|data| self.receive(conn, data, now).0);
-        let loss = if let Some(Next::Lose(loss)) = rest { loss } else { Loss::Net(error) };
+        let loss = if let Some(PoolAction::Lose(loss)) = rest { loss } else { Loss::Net(error) };
         self.lose(conn, &loss, now);
     }
 
@@ -656,7 +658,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// When the first connection has been idle for too long, or took too long to open.
     fn idle_until(&self, now: Time) -> Time {
         let (o, idle) = (&self.options, self.usable_idle(false));
-        let end = |pipe: &Connection<C, Beside>| match pipe.established {
+        let end = |pipe: &PooledConnection<C, PipeState>| match pipe.established {
             true => (pipe.beside.heard + idle).min(pipe.beside.progress + o.idle_timeout),
             false => pipe.since + o.connect_timeout,
         };

@@ -13,7 +13,7 @@ use linerate_http::client::Expect;
 use linerate_http::h2::field;
 use linerate_net::{Conn, Lent, NetError, Transport};
 
-use super::table::{Call, CallTable};
+use super::table::{CallTable, OpenCall};
 use crate::Run;
 use crate::client::error::Error;
 use crate::client::limits::{LARGEST_REQUEST_BODY, LARGEST_REQUEST_HEAD, SHARED_BODY, UNSENT_MARK};
@@ -134,7 +134,7 @@ enum OutgoingPiece {
 
 /// Requests that leave together on one connection.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRequests {
     buffer: Vec<u8>,
     pieces: Vec<OutgoingPiece>,
     len: usize,
@@ -142,7 +142,7 @@ pub(super) struct Outgoing {
 }
 
 /// Frames of HTTP/2 collect in it as requests of HTTP/1.1 do.
-impl Out for Outgoing {
+impl Out for OutgoingRequests {
     fn send(&mut self, bytes: &[u8]) -> Result<(), NetError> {
         self.buffer.extend_from_slice(bytes);
         self.len += bytes.len();
@@ -169,14 +169,14 @@ impl Out for Outgoing {
     }
 }
 
-impl Outgoing {
+impl OutgoingRequests {
     /// Bytes in it.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Bytes that wait in the transport besides.
-    pub(super) fn beside(&mut self, unsent: usize) -> &mut Outgoing {
+    pub(super) fn beside(&mut self, unsent: usize) -> &mut OutgoingRequests {
         self.unsent = unsent;
         self
     }
@@ -248,11 +248,15 @@ pub(super) struct Writing<'a> {
     pub(super) host: &'a HeaderValue,
     pub(super) tag: Option<&'a HeaderName>,
     pub(super) secure: bool,
-    pub(super) out: &'a mut Outgoing,
+    pub(super) out: &'a mut OutgoingRequests,
 }
 
 impl<'a> Writing<'a> {
-    pub(super) fn new(calls: &'a CallTable, options: &'a CallOptions, out: &'a mut Outgoing) -> Writing<'a> {
+    pub(super) fn new(
+        calls: &'a CallTable,
+        options: &'a CallOptions,
+        out: &'a mut OutgoingRequests,
+    ) -> Writing<'a> {
         Writing { calls, host: &options.host, tag: options.tag.as_ref(), secure: options.secure, out }
     }
 }
@@ -287,7 +291,7 @@ const ABOUT_CONNECTION: [&str; 5] =
 
 impl Writing<'_> {
     /// RFC 9113 section 8.3.1.
-    fn write_block(&self, id: u64, call: &Call, block: &mut Vec<u8>) {
+    fn write_block(&self, id: u64, call: &OpenCall, block: &mut Vec<u8>) {
         let request = &call.request;
         let (fields, body) = (request.headers(), request.body());
         let own_host = fields.get(HOST).unwrap_or(self.host);
@@ -315,7 +319,7 @@ impl Writing<'_> {
         }
     }
 
-    fn write(&mut self, id: u64, call: &Call) -> u64 {
+    fn write(&mut self, id: u64, call: &OpenCall) -> u64 {
         let request = &call.request;
         let out = &mut *self.out;
         let (start, fields, body) = (out.buffer.len(), request.headers(), request.body());

@@ -9,8 +9,8 @@ use linerate_http::client::{Fields, FramingDoubt, HeadView};
 use linerate_net::Time;
 
 use super::streamed::News;
-use super::table::{Call, CallTable, Done, Unanswered};
-use crate::client::error::{Error, Part};
+use super::table::{CallTable, Done, OpenCall, Unanswered};
+use crate::client::error::{Error, FailedPart};
 use crate::client::limits::{HEADS_KEPT, NAMES_KEPT, RESERVED_BODY, TRAILERS};
 use crate::client::meter::Meter;
 use crate::client::timings::Timings;
@@ -40,7 +40,7 @@ pub struct Trailers(pub HeaderMap);
 /// What makes a response useless to the caller.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trouble {
-    TooLarge(Part, usize),
+    TooLarge(FailedPart, usize),
     /// A field that the parser lets pass and `http` refuses.
     BadField,
     /// Where the body ends depends on who reads it.
@@ -387,14 +387,14 @@ impl Responses for Reader<'_> {
         let is_known = self.assign(reading, whose);
         self.seen.partial = PartialResponse { id: reading.id, ..PartialResponse::default() };
         if head.raw().len() > most {
-            reading.trouble = Some(Trouble::TooLarge(Part::Head, most));
+            reading.trouble = Some(Trouble::TooLarge(FailedPart::Head, most));
         } else if let Some((fields, facts)) = self.heads.read(head) {
             let HeadFacts { length, persistent, doubt, keep_alive } = facts;
             self.seen.keep_alive = keep_alive.or(self.seen.keep_alive);
             reading.fields = fields;
             reading.persistent = persistent && head.version_minor() > 0;
             reading.trouble = doubt.filter(|_| !self.streams).map(Trouble::BadFraming);
-            let is_streamed = |call: &Call| is_known && call.streaming.is_some();
+            let is_streamed = |call: &OpenCall| is_known && call.streaming.is_some();
             reading.streaming = self.calls.get(reading.id).is_some_and(is_streamed);
             if reading.trouble.is_some() {
                 reading.streaming = false;
@@ -418,8 +418,8 @@ impl Responses for Reader<'_> {
         }
         if reading.body.len() + piece.len() > self.rules.max_body {
             reading.body = Vec::new();
-            reading.trouble = Some(Trouble::TooLarge(Part::Body, self.rules.max_body));
-            return self.troubled(reading.id, Trouble::TooLarge(Part::Body, self.rules.max_body));
+            reading.trouble = Some(Trouble::TooLarge(FailedPart::Body, self.rules.max_body));
+            return self.troubled(reading.id, Trouble::TooLarge(FailedPart::Body, self.rules.max_body));
         }
         reading.body.extend_from_slice(piece);
         (self.seen.partial.id, self.seen.partial.held) = (reading.id, reading.body.len());
@@ -454,7 +454,7 @@ impl Responses for Reader<'_> {
             Turn::OutOfOrder => self.seen.out_of_order += 1,
             Turn::Unknown => return self.mismatched(run.first),
         }
-        let whole_sent = |call: &Call| call.sent.filter(|_| call.streaming.is_none());
+        let whole_sent = |call: &OpenCall| call.sent.filter(|_| call.streaming.is_none());
         if let Some(sent) = self.calls.get(run.first).and_then(whole_sent) {
             self.seen.took_ns = Some(response.now.nanos_since(sent));
         }
@@ -480,7 +480,7 @@ impl Responses for Reader<'_> {
     }
 
     fn head_too_long(&mut self, run: &Run, limit: usize) {
-        self.end(run.first, Err(Error::TooLarge { part: Part::Head, limit, address: None }));
+        self.end(run.first, Err(Error::TooLarge { part: FailedPart::Head, limit, address: None }));
     }
 
     /// Only where parts are not wanted.

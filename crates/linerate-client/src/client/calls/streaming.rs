@@ -8,7 +8,7 @@ use linerate_net::{Conn, Time, Transport};
 
 use super::request::{self, Nature};
 use super::streamed::{News, Streaming, Upload};
-use super::table::Call;
+use super::table::OpenCall;
 use super::{CallReading, Calls, Done};
 use crate::Loss;
 use crate::client::error::{Error, ErrorDetail, Phase};
@@ -34,7 +34,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         nature.alone = true;
         nature.idempotent &= upload.is_none();
         let terms = self.terms(&request, accepted);
-        let mut call = Call::new(id, request, nature, terms);
+        let mut call = OpenCall::new(id, request, nature, terms);
         let upload = upload.map(|length| Upload {
             length,
             given: 0,
@@ -121,7 +121,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     /// An abandoned call was taken out.
-    pub(super) fn forget(&mut self, call: &Call) {
+    pub(super) fn forget(&mut self, call: &OpenCall) {
         let Some(conn) = call.conn else { return };
         let streams = self.pool.get_mut(conn).is_some_and(|pipe| pipe.conversation.has_streams());
         if streams {

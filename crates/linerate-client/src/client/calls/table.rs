@@ -35,7 +35,7 @@ pub(super) struct Terms {
 
 /// A call that has not ended.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct OpenCall {
     id: u64,
     pub(super) request: Request<Bytes>,
     pub(super) nature: Nature,
@@ -62,7 +62,7 @@ pub(super) struct Call {
     pub(super) streaming: Option<Box<Streaming>>,
 }
 
-impl Call {
+impl OpenCall {
     pub(super) fn id(&self) -> u64 {
         self.id
     }
@@ -100,9 +100,9 @@ impl Call {
         self.deadline <= now && (self.streaming.is_none() || self.sent.is_none())
     }
 
-    pub(super) fn new(id: u64, request: Request<Bytes>, nature: Nature, terms: Terms) -> Call {
+    pub(super) fn new(id: u64, request: Request<Bytes>, nature: Nature, terms: Terms) -> OpenCall {
         let Terms { accepted, timeout, is_own, order } = terms;
-        Call {
+        OpenCall {
             id,
             request,
             nature,
@@ -124,7 +124,7 @@ impl Call {
 /// Calls by their numbers. The low half of a number is a place, and the high half tells apart the calls that had it.
 #[derive(Debug, Default)]
 pub(super) struct CallTable {
-    places: Vec<Option<Call>>,
+    places: Vec<Option<OpenCall>>,
     len: usize,
 }
 
@@ -133,7 +133,7 @@ fn place(id: u64) -> usize {
 }
 
 impl CallTable {
-    pub(super) fn insert(&mut self, call: Call) {
+    pub(super) fn insert(&mut self, call: OpenCall) {
         let place = place(call.id);
         if self.places.len() <= place {
             self.places.resize_with(place + 1, || None);
@@ -142,16 +142,16 @@ impl CallTable {
         self.places[place] = Some(call);
     }
 
-    pub(super) fn get(&self, id: u64) -> Option<&Call> {
+    pub(super) fn get(&self, id: u64) -> Option<&OpenCall> {
         self.places.get(place(id))?.as_ref().filter(|call| call.id == id)
     }
 
-    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Call> {
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut OpenCall> {
         self.places.get_mut(place(id))?.as_mut().filter(|call| call.id == id)
     }
 
     /// Takes a call out: it has ended, or its caller has abandoned it.
-    pub(super) fn take(&mut self, id: u64) -> Option<Call> {
+    pub(super) fn take(&mut self, id: u64) -> Option<OpenCall> {
         let entry = self.places.get_mut(place(id))?;
         if entry.as_ref().is_none_or(|call| call.id != id) {
             return None;
@@ -162,7 +162,7 @@ impl CallTable {
 
     /// Of those in flight whose response has not begun and which left before `before`: their numbers and connections.
     pub(super) fn waiting_since(&self, before: Time) -> Vec<(u64, Conn)> {
-        let late = |call: &&Call| {
+        let late = |call: &&OpenCall| {
             let is_timed = !call.is_own && call.streaming.is_none();
             !call.begun && is_timed && call.sent.is_some_and(|sent| sent <= before)
         };
@@ -184,9 +184,9 @@ impl CallTable {
     }
 
     /// Takes out those that left and that the server may have acted on.
-    pub(super) fn take_unknown(&mut self) -> Vec<Call> {
-        let may_have_acted = |call: &mut Call| call.sent.is_some() && !call.nature.idempotent;
-        let taken: Vec<Call> =
+    pub(super) fn take_unknown(&mut self) -> Vec<OpenCall> {
+        let may_have_acted = |call: &mut OpenCall| call.sent.is_some() && !call.nature.idempotent;
+        let taken: Vec<OpenCall> =
             self.places.iter_mut().filter_map(|place| place.take_if(may_have_acted)).collect();
         self.len -= taken.len();
         taken

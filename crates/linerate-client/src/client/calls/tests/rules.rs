@@ -14,7 +14,7 @@ use linerate_net::{Time, Transport};
 
 use super::server_h2::{frame, reset};
 use super::{CallReading, Program, address, options};
-use crate::client::error::{Error, Part, Phase};
+use crate::client::error::{Error, FailedPart, Phase};
 use crate::client::options::{CallOptions, Protocol};
 use crate::{Any, AnyShared, Failure, H2Shared, Resend, Speaks};
 
@@ -403,9 +403,9 @@ fn limits_of_heads_and_bodies() {
     });
     program.get_all(0..7);
     program.run(SECOND * 5);
-    assert!(matches!(program.error(1), Error::TooLarge { part: Part::Head, limit: 1000, .. }));
+    assert!(matches!(program.error(1), Error::TooLarge { part: FailedPart::Head, limit: 1000, .. }));
     for n in [3, 4, 5] {
-        assert!(matches!(program.error(n), Error::TooLarge { part: Part::Body, limit: 1000, .. }));
+        assert!(matches!(program.error(n), Error::TooLarge { part: FailedPart::Body, limit: 1000, .. }));
     }
     assert!([0, 2, 6].iter().all(|n| program.status(*n) == 200));
 }
@@ -421,7 +421,7 @@ fn a_head_beyond_64_kib_is_too_large() {
     program.get_all(0..6);
     program.run(SECOND * 5);
     let error = program.error(2);
-    assert!(matches!(error, Error::TooLarge { part: Part::Head, limit: 65_536, .. }), "{error}");
+    assert!(matches!(error, Error::TooLarge { part: FailedPart::Head, limit: 65_536, .. }), "{error}");
     assert!([0, 1, 3, 4, 5].iter().all(|n| program.status(*n) == 200));
     assert_eq!(log.lock().unwrap().iter().filter(|(.., head)| head.starts_with("GET /2 ")).count(), 1);
 }
@@ -741,7 +741,11 @@ fn the_call_that_a_tag_names_gets_the_error_of_its_response() {
     program.get(1);
     program.get(2);
     program.wait(SECOND);
-    assert!(matches!(program.error(2), Error::TooLarge { part: Part::Body, .. }), "{}", program.error(2));
+    assert!(
+        matches!(program.error(2), Error::TooLarge { part: FailedPart::Body, .. }),
+        "{}",
+        program.error(2)
+    );
     let log = log.lock().unwrap();
     assert_eq!(log.iter().filter(|(.., head)| head.starts_with("GET /2 ")).count(), 1);
     assert!(!program.ended.contains_key(&1) || program.ended[&1].is_ok());

@@ -13,7 +13,7 @@ use linerate_net::mem::{Mem, Peer, PeerActions, PeerConn};
 
 use super::server_h2::{frame, in_frames};
 use super::{CallReading, Program, address, options};
-use crate::client::error::{Error, Part};
+use crate::client::error::{Error, FailedPart};
 use crate::client::options::{CallOptions, Protocol};
 use crate::{Any, AnyShared, Failure, H2Shared, Speaks};
 
@@ -134,7 +134,10 @@ fn a_head_beyond_64_kib_is_too_large_and_costs_its_stream_alone() {
         program.run(SECOND);
         for number in [2, 7] {
             let error = program.error(number);
-            assert!(matches!(error, Error::TooLarge { part: Part::Head, limit: 65_536, .. }), "{error}");
+            assert!(
+                matches!(error, Error::TooLarge { part: FailedPart::Head, limit: 65_536, .. }),
+                "{error}"
+            );
         }
         assert!([0, 1, 3, 4, 5, 6].iter().all(|n| program.status(*n) == 200), "{bytes}");
         program.get(8);
