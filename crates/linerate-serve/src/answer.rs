@@ -60,7 +60,7 @@ impl Unlogged {
 }
 
 /// A response in its place in the order.
-pub(crate) enum Answer {
+pub(crate) enum OrderedResponse {
     /// Its handler is still running.
     Waiting { task: u32, asked: Asked },
     /// Ready to send. `last`: nothing may follow on this connection.
@@ -90,14 +90,14 @@ pub(crate) enum StreamEnd {
     Nothing,
 }
 
-impl Answer {
+impl OrderedResponse {
     /// Its line for the access log.
     pub(crate) fn line(&mut self) -> Option<&mut Option<Box<Unlogged>>> {
         match self {
-            Answer::Large { line, .. } | Answer::Stream { line, .. } | Answer::File { line, .. } => {
-                Some(line)
-            }
-            Answer::Waiting { .. } | Answer::Bytes { .. } => None,
+            OrderedResponse::Large { line, .. }
+            | OrderedResponse::Stream { line, .. }
+            | OrderedResponse::File { line, .. } => Some(line),
+            OrderedResponse::Waiting { .. } | OrderedResponse::Bytes { .. } => None,
         }
     }
 
@@ -105,25 +105,25 @@ impl Answer {
     /// request that waits.
     pub(crate) fn ready_bytes(&self) -> usize {
         match self {
-            Answer::Waiting { asked, .. } => {
+            OrderedResponse::Waiting { asked, .. } => {
                 asked.head.as_ref().map_or(0, |head| head.bytes().len() * HEAD_COUNTS_AS)
             }
-            Answer::Bytes { bytes, .. } => bytes.len(),
-            Answer::Large { head, body, at, .. } => head.len() + body.len() - at,
-            Answer::Stream { head, .. } => head.len(),
-            Answer::File { head, .. } => head.len() + FILE_COUNTS_AS,
+            OrderedResponse::Bytes { bytes, .. } => bytes.len(),
+            OrderedResponse::Large { head, body, at, .. } => head.len() + body.len() - at,
+            OrderedResponse::Stream { head, .. } => head.len(),
+            OrderedResponse::File { head, .. } => head.len() + FILE_COUNTS_AS,
         }
     }
 }
 
-impl std::fmt::Debug for Answer {
+impl std::fmt::Debug for OrderedResponse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Answer::Waiting { task, .. } => write!(f, "Waiting({task})"),
-            Answer::Bytes { bytes, .. } => write!(f, "Bytes({})", bytes.len()),
-            Answer::Large { body, at, .. } => write!(f, "Large({at} of {})", body.len()),
-            Answer::Stream { end, .. } => write!(f, "Stream({end:?})"),
-            Answer::File { body, .. } => write!(f, "File({})", body.len()),
+            OrderedResponse::Waiting { task, .. } => write!(f, "Waiting({task})"),
+            OrderedResponse::Bytes { bytes, .. } => write!(f, "Bytes({})", bytes.len()),
+            OrderedResponse::Large { body, at, .. } => write!(f, "Large({at} of {})", body.len()),
+            OrderedResponse::Stream { end, .. } => write!(f, "Stream({end:?})"),
+            OrderedResponse::File { body, .. } => write!(f, "File({})", body.len()),
         }
     }
 }

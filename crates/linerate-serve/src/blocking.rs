@@ -58,21 +58,21 @@ pub enum BlockingError {
 /// [`BlockingError`] if the pool is full or the work panics; both convert to a response: `Err(e) =>
 /// e.into()`.
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
-    static POOL: OnceLock<Pool> = OnceLock::new();
-    on(POOL.get_or_init(|| Pool::new("blocking", THREADS, QUEUE)), work)
+    static POOL: OnceLock<BlockingPool> = OnceLock::new();
+    on(POOL.get_or_init(|| BlockingPool::new("blocking", THREADS, QUEUE)), work)
 }
 
 /// As [`blocking`], for password checks, which have a few threads of their own: in a storm of
 /// logins they wait for each other, while files are still read.
 pub(crate) fn hashing<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
-    static POOL: OnceLock<Pool> = OnceLock::new();
-    on(POOL.get_or_init(|| Pool::new("passwords", computing(), HASHES)), work)
+    static POOL: OnceLock<BlockingPool> = OnceLock::new();
+    on(POOL.get_or_init(|| BlockingPool::new("passwords", computing(), HASHES)), work)
 }
 
 /// As [`blocking`], for compression, which has a few threads of its own for the same reason.
 pub(crate) fn compressing<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
-    static POOL: OnceLock<Pool> = OnceLock::new();
-    on(POOL.get_or_init(|| Pool::new("compression", computing(), COMPRESSIONS)), work)
+    static POOL: OnceLock<BlockingPool> = OnceLock::new();
+    on(POOL.get_or_init(|| BlockingPool::new("compression", computing(), COMPRESSIONS)), work)
 }
 
 /// Threads for work that uses CPU.
@@ -81,8 +81,11 @@ fn computing() -> usize {
     (cores / 2).clamp(1, COMPUTING)
 }
 
-fn on<T: Send + 'static>(pool: &'static Pool, work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
-    let shared = Arc::new(Mutex::new(Shared { result: None, waker: None }));
+fn on<T: Send + 'static>(
+    pool: &'static BlockingPool,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Blocking<T> {
+    let shared = Arc::new(Mutex::new(BlockingShared { result: None, waker: None }));
     let theirs = Arc::clone(&shared);
     let job = Box::new(move || {
         let result = catch_unwind(AssertUnwindSafe(work)).map_err(|_| BlockingError::Panicked);
@@ -105,11 +108,11 @@ fn on<T: Send + 'static>(pool: &'static Pool, work: impl FnOnce() -> T + Send + 
 #[derive(Debug)]
 #[must_use = "the result comes when it is awaited"]
 pub struct Blocking<T> {
-    shared: Arc<Mutex<Shared<T>>>,
+    shared: Arc<Mutex<BlockingShared<T>>>,
 }
 
 #[derive(Debug)]
-struct Shared<T> {
+struct BlockingShared<T> {
     result: Option<Result<T, BlockingError>>,
     waker: Option<Waker>,
 }
@@ -131,16 +134,16 @@ impl<T> Future for Blocking<T> {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-struct Pool {
+struct BlockingPool {
     name: &'static str,
     threads: usize,
     queue: usize,
-    state: Mutex<State>,
+    state: Mutex<BlockingState>,
     more: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct BlockingState {
     queue: VecDeque<Job>,
     threads: usize,
     idle: usize,
@@ -150,9 +153,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Pool {
-    fn new(name: &'static str, threads: usize, queue: usize) -> Pool {
-        Pool { name, threads, queue, state: Mutex::default(), more: Condvar::new() }
+impl BlockingPool {
+    fn new(name: &'static str, threads: usize, queue: usize) -> BlockingPool {
+        BlockingPool { name, threads, queue, state: Mutex::default(), more: Condvar::new() }
     }
 
     /// Queues a job; false if there was no room.

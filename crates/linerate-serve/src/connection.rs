@@ -10,16 +10,16 @@ use linerate_net::{Close, Conn, Listener, Time};
 use linerate_tls::TlsInfo;
 
 use crate::allowance::Allowance;
-use crate::answer::{Answer, Unlogged};
+use crate::answer::{OrderedResponse, Unlogged};
 use crate::http2::Session;
 use crate::limits::{BUFFER_KEPT, PIPELINED};
-use crate::message::body::{BodyError, Shared};
+use crate::message::body::{BodyError, SharedUpload};
 use crate::queue::AnswerQueue;
 use crate::waits::Waits;
 
 /// One connection. Small, because most are idle: [`Work`] has the rest of a busy one's state.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ServedConnection {
     pub(crate) conn: Conn,
     /// The listener that accepted it.
     pub(crate) listener: Listener,
@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     pub(crate) requests: u32,
     /// Nothing more is read; it is closed this way once the last response is handed over.
     pub(crate) closing: Option<Close>,
-    pub(crate) next: Next,
+    pub(crate) next: NextBytes,
     /// It counts towards its client's connections.
     pub(crate) counted: bool,
     pub(crate) peer_ended: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Connection {
 
 /// The meaning of a connection's next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextBytes {
     /// The PROXY preface.
     Preface,
     /// A request, or the rest of one.
@@ -124,7 +124,7 @@ impl Work {
 pub(crate) struct Incoming {
     /// `None`: the connection was handed over, and everything received is passed on.
     pub(crate) reader: Option<BodyReader>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedUpload>,
     /// The client waits for `100 Continue`, which was not sent yet.
     pub(crate) expects_continue: bool,
     pub(crate) received: u64,
@@ -137,9 +137,9 @@ pub(crate) struct Incoming {
     pub(crate) time: Option<Duration>,
 }
 
-impl Connection {
-    pub(crate) fn new(conn: Conn, listener: Listener, peer: SocketAddr, now: Time) -> Connection {
-        Connection {
+impl ServedConnection {
+    pub(crate) fn new(conn: Conn, listener: Listener, peer: SocketAddr, now: Time) -> ServedConnection {
+        ServedConnection {
             conn,
             listener,
             peer,
@@ -147,7 +147,7 @@ impl Connection {
             work: None,
             requests: 0,
             closing: None,
-            next: Next::Request,
+            next: NextBytes::Request,
             counted: false,
             peer_ended: false,
             paused: false,
@@ -178,7 +178,7 @@ impl Connection {
     /// Whether it has no state and nothing pending: all there is are the bytes that the engine has
     /// ready to send.
     pub(crate) fn is_plain(&self) -> bool {
-        self.work.is_none() && self.closing.is_none() && !self.peer_ended && self.next != Next::Undecided
+        self.work.is_none() && self.closing.is_none() && !self.peer_ended && self.next != NextBytes::Undecided
     }
 
     /// Bytes in memory that have not left.
@@ -197,7 +197,7 @@ impl Connection {
 
     /// Whether the next thing to send is a response that its handler has not made yet.
     pub(crate) fn waits_for_response(&self) -> bool {
-        self.work.as_ref().is_some_and(|w| matches!(w.queue.front(), Some(Answer::Waiting { .. })))
+        self.work.as_ref().is_some_and(|w| matches!(w.queue.front(), Some(OrderedResponse::Waiting { .. })))
     }
 
     pub(crate) fn queue_is_empty(&self) -> bool {
@@ -220,7 +220,7 @@ impl Connection {
 
     /// Whether reading must wait: for responses to leave, or for a handler to read its body.
     pub(crate) fn is_blocked(&self, about_to_send: usize, allowance: &Allowance) -> bool {
-        if self.next == Next::Undecided {
+        if self.next == NextBytes::Undecided {
             return true;
         }
         let Some(work) = &self.work else { return about_to_send + self.unsent >= allowance.each() };

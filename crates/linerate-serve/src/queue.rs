@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use crate::answer::{Answer, Asked};
+use crate::answer::{Asked, OrderedResponse};
 
 /// The queue keeps its own sum. Only the response at the front changes while it waits here, so its bytes are asked for and only
 /// those behind it are summed: code that sends may return anywhere without leaving a wrong sum.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerQueue {
-    answers: VecDeque<Answer>,
+    answers: VecDeque<OrderedResponse>,
     /// Ready bytes behind the front.
     behind: usize,
 }
@@ -24,52 +24,52 @@ impl AnswerQueue {
 
     /// Bytes that are ready and not handed over yet.
     pub(crate) fn ready_bytes(&self) -> usize {
-        self.answers.front().map_or(0, Answer::ready_bytes) + self.behind
+        self.answers.front().map_or(0, OrderedResponse::ready_bytes) + self.behind
     }
 
-    pub(crate) fn front_mut(&mut self) -> Option<&mut Answer> {
+    pub(crate) fn front_mut(&mut self) -> Option<&mut OrderedResponse> {
         self.answers.front_mut()
     }
 
-    pub(crate) fn front(&self) -> Option<&Answer> {
+    pub(crate) fn front(&self) -> Option<&OrderedResponse> {
         self.answers.front()
     }
 
-    pub(crate) fn back(&self) -> Option<&Answer> {
+    pub(crate) fn back(&self) -> Option<&OrderedResponse> {
         self.answers.back()
     }
 
     /// The place of a handler that waits.
     pub(crate) fn waiting(&self, task: u32) -> Option<usize> {
-        self.answers.iter().position(|a| matches!(a, Answer::Waiting { task: t, .. } if *t == task))
+        self.answers.iter().position(|a| matches!(a, OrderedResponse::Waiting { task: t, .. } if *t == task))
     }
 
     /// The requests whose handlers wait, in their order.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &Asked> {
         self.answers.iter().filter_map(|answer| match answer {
-            Answer::Waiting { asked, .. } => Some(asked),
+            OrderedResponse::Waiting { asked, .. } => Some(asked),
             _ => None,
         })
     }
 
-    pub(crate) fn get(&self, place: usize) -> Option<&Answer> {
+    pub(crate) fn get(&self, place: usize) -> Option<&OrderedResponse> {
         self.answers.get(place)
     }
 
-    pub(crate) fn push_back(&mut self, answer: Answer) {
+    pub(crate) fn push_back(&mut self, answer: OrderedResponse) {
         if !self.answers.is_empty() {
             self.behind += answer.ready_bytes();
         }
         self.answers.push_back(answer);
     }
 
-    pub(crate) fn pop_front(&mut self) -> Option<Answer> {
+    pub(crate) fn pop_front(&mut self) -> Option<OrderedResponse> {
         let front = self.answers.pop_front();
-        self.behind -= self.answers.front().map_or(0, Answer::ready_bytes);
+        self.behind -= self.answers.front().map_or(0, OrderedResponse::ready_bytes);
         front
     }
 
-    pub(crate) fn pop_back(&mut self) -> Option<Answer> {
+    pub(crate) fn pop_back(&mut self) -> Option<OrderedResponse> {
         let back = self.answers.pop_back()?;
         if !self.answers.is_empty() {
             self.behind -= back.ready_bytes();
@@ -80,8 +80,8 @@ impl AnswerQueue {
     /// Takes out those from `place` on.
     pub(crate) fn split_off(&mut self, place: usize) -> AnswerQueue {
         let answers = self.answers.split_off(place);
-        let all: usize = answers.iter().map(Answer::ready_bytes).sum();
-        let behind = all - answers.front().map_or(0, Answer::ready_bytes);
+        let all: usize = answers.iter().map(OrderedResponse::ready_bytes).sum();
+        let behind = all - answers.front().map_or(0, OrderedResponse::ready_bytes);
         self.behind = if place == 0 { 0 } else { self.behind - all };
         AnswerQueue { answers, behind }
     }
@@ -110,8 +110,8 @@ mod tests {
 
     use super::*;
 
-    fn answer(bytes: usize) -> Answer {
-        Answer::Bytes { bytes: vec![0; bytes], last: false }
+    fn answer(bytes: usize) -> OrderedResponse {
+        OrderedResponse::Bytes { bytes: vec![0; bytes], last: false }
     }
 
     proptest! {
@@ -124,7 +124,7 @@ mod tests {
                     0 | 1 => queue.push_back(answer(n)),
                     2 => drop(queue.pop_front()),
                     3 => drop(queue.pop_back()),
-                    4 => if let Some(Answer::Bytes { bytes, .. }) = queue.front_mut() {
+                    4 => if let Some(OrderedResponse::Bytes { bytes, .. }) = queue.front_mut() {
                         bytes.truncate(n);
                     },
                     _ => {
@@ -134,7 +134,7 @@ mod tests {
                         queue.append(behind);
                     }
                 }
-                prop_assert_eq!(queue.ready_bytes(), queue.answers.iter().map(Answer::ready_bytes).sum::<usize>());
+                prop_assert_eq!(queue.ready_bytes(), queue.answers.iter().map(OrderedResponse::ready_bytes).sum::<usize>());
             }
         }
     }

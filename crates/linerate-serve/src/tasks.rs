@@ -14,16 +14,16 @@ use crate::handler::IntoResponse;
 use crate::limits::TASKS_KEPT;
 
 /// The woken tasks, and how to wake their thread.
-pub(crate) struct Ready {
+pub(crate) struct WokenTasks {
     woken: Mutex<Vec<u32>>,
     /// The loop waits, or is about to.
     asleep: AtomicBool,
     thread: linerate_net::Waker,
 }
 
-impl Ready {
-    pub(crate) fn new(thread: linerate_net::Waker) -> Arc<Ready> {
-        Arc::new(Ready { woken: Mutex::default(), asleep: AtomicBool::new(false), thread })
+impl WokenTasks {
+    pub(crate) fn new(thread: linerate_net::Waker) -> Arc<WokenTasks> {
+        Arc::new(WokenTasks { woken: Mutex::default(), asleep: AtomicBool::new(false), thread })
     }
 
     fn push(&self, task: u32) {
@@ -63,7 +63,7 @@ pub(crate) const ROOM_MADE: u32 = u32::MAX;
 struct Signal {
     task: u32,
     queued: AtomicBool,
-    ready: Arc<Ready>,
+    ready: Arc<WokenTasks>,
 }
 
 impl Wake for Signal {
@@ -102,14 +102,14 @@ struct Task<F> {
 pub(crate) struct Tasks<F> {
     table: Vec<Option<Task<F>>>,
     free: Vec<u32>,
-    ready: Arc<Ready>,
+    ready: Arc<WokenTasks>,
     parked: usize,
     streaming: usize,
     room_made: Arc<Signal>,
 }
 
 impl<F: Future<Output: IntoResponse>> Tasks<F> {
-    pub(crate) fn new(ready: Arc<Ready>) -> Tasks<F> {
+    pub(crate) fn new(ready: Arc<WokenTasks>) -> Tasks<F> {
         let room_made =
             Arc::new(Signal { task: ROOM_MADE, queued: AtomicBool::new(false), ready: Arc::clone(&ready) });
         Tasks { table: Vec::new(), free: Vec::new(), ready, parked: 0, streaming: 0, room_made }

@@ -29,7 +29,7 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 
 use crate::handler::{Handler, IntoResponse};
-use crate::threads::runtime::{Beside, TokioRuntime};
+use crate::threads::runtime::{RuntimeThread, TokioRuntime};
 use crate::timers::{self, Timers};
 use crate::{Request, Response};
 
@@ -67,7 +67,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         None
     } else {
         // If no runtime can be started the future has none, and fails if it needs one.
-        Beside::start(&TokioRuntime::PerLoop, 1).ok()
+        RuntimeThread::start(&TokioRuntime::PerLoop, 1).ok()
     };
     let _inside = own.as_ref().map(|runtime| runtime.handle().enter());
     let timers: Rc<RefCell<Timers>> = Rc::default();

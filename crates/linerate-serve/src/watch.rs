@@ -44,7 +44,7 @@ impl Doze {
 
 /// The state that a loop publishes: two plain stores per handler.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct LoopWatch {
     /// The number of the current or last handler; odd while it runs.
     inside: AtomicU64,
     /// The watchdog saw the same handler twice.
@@ -58,7 +58,7 @@ pub(crate) struct Watch {
     doze: Arc<Doze>,
 }
 
-impl Watch {
+impl LoopWatch {
     pub(crate) fn enter(&self, serial: u64) {
         self.inside.store(serial | 1, Relaxed);
         if self.doze.asleep.load(Relaxed) {
@@ -106,7 +106,7 @@ fn is_long(elapsed: u64, waited: u64) -> bool {
 /// Checks loops until they are gone.
 #[derive(Clone, Debug)]
 pub(crate) struct Watchdog {
-    watches: Arc<Mutex<Vec<Weak<Watch>>>>,
+    watches: Arc<Mutex<Vec<Weak<LoopWatch>>>>,
     notices: Notices,
     named: Arc<Mutex<HashSet<String>>>,
     doze: Arc<Doze>,
@@ -114,7 +114,7 @@ pub(crate) struct Watchdog {
 
 /// Whether there was activity in any loop; `None` if all are gone. `before` is what was seen of
 /// each.
-fn look_at_all(watches: &Weak<Mutex<Vec<Weak<Watch>>>>, before: &mut Vec<u64>) -> Option<bool> {
+fn look_at_all(watches: &Weak<Mutex<Vec<Weak<LoopWatch>>>>, before: &mut Vec<u64>) -> Option<bool> {
     let watches = watches.upgrade()?;
     let mut list = watches.lock().unwrap_or_else(PoisonError::into_inner);
     list.retain(|w| w.strong_count() > 0);
@@ -152,9 +152,9 @@ impl Watchdog {
     }
 
     /// The watch of the calling thread.
-    pub(crate) fn watch(&self) -> Arc<Watch> {
+    pub(crate) fn watch(&self) -> Arc<LoopWatch> {
         let (thread, doze) = (machine::thread_id().unwrap_or(0), Arc::clone(&self.doze));
-        let watch = Arc::new(Watch { thread, doze, ..Watch::default() });
+        let watch = Arc::new(LoopWatch { thread, doze, ..LoopWatch::default() });
         self.watches.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&watch));
         watch
     }
@@ -172,8 +172,8 @@ impl Watchdog {
 mod tests {
     use super::*;
 
-    fn watch() -> Watch {
-        Watch { thread: machine::thread_id().unwrap_or(0), ..Watch::default() }
+    fn watch() -> LoopWatch {
+        LoopWatch { thread: machine::thread_id().unwrap_or(0), ..LoopWatch::default() }
     }
 
     #[test]

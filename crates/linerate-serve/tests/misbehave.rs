@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use linerate_serve::misbehave::{Fault, MisbehavingServer};
+use linerate_serve::misbehave::{MisbehavingServer, MisbehaviourKind};
 
 fn server(faults: &[&str]) -> MisbehavingServer {
-    let how = faults.iter().map(|f| f.parse::<Fault>().unwrap()).collect();
+    let how = faults.iter().map(|f| f.parse::<MisbehaviourKind>().unwrap()).collect();
     MisbehavingServer::spawn(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), how).unwrap()
 }
 

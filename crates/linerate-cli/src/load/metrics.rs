@@ -15,7 +15,8 @@ use linerate_net::{FlowInfo, machine, sock_diag};
 use linerate_report::live::Scene;
 use linerate_report::top::{Flow, Flows, Load, Loop, Loops, TopProcess as Shown};
 use linerate_serve::{
-    Address, Handle, Metrics, Page, Process, Request, Response, ServerOptions, sleep, spawn_with,
+    Address, Handle, Metrics, MetricsPage, ProcessFigures, Request, Response, ServerOptions, sleep,
+    spawn_with,
 };
 use serde::Serialize;
 
@@ -117,7 +118,7 @@ impl RunSnapshot {
             "/metrics" | "/" => {
                 Response::text(page(&self.snapshot())).with_content_type(Metrics::CONTENT_TYPE)
             }
-            "/stats/loops" => json(&loops(&self.plan, &self.snapshot(), &Process::now())),
+            "/stats/loops" => json(&loops(&self.plan, &self.snapshot(), &ProcessFigures::now())),
             "/stats/flows" => match flows(&self.plan.target.addresses) {
                 Ok(flows) => json(&flows),
                 Err(_) => Response::status(503),
@@ -167,7 +168,7 @@ fn json(document: &impl Serialize) -> Response {
     serde_json::to_string(document).map_or_else(|_| Response::status(500), Response::json)
 }
 
-fn loops(plan: &Plan, snapshot: &Snapshot, process: &Process) -> Loops {
+fn loops(plan: &Plan, snapshot: &Snapshot, process: &ProcessFigures) -> Loops {
     let core = |core: &linerate_load::outcome::Core| {
         let cpu = core.thread.and_then(machine::sched_stat_of);
         Loop::of_core(core, cpu.map_or(0, |stat| stat.on_cpu_ns))
@@ -208,7 +209,7 @@ fn flows(servers: &[SocketAddr]) -> io::Result<Flows> {
 
 /// A run in the text format of Prometheus.
 fn page(snapshot: &Snapshot) -> String {
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     let p = &mut page;
     p.gauge("linerate_load_elapsed_seconds", "Time since sending began.", snapshot.elapsed.as_secs_f64());
     let measuring = u8::from(snapshot.measuring);
@@ -219,11 +220,11 @@ fn page(snapshot: &Snapshot) -> String {
     connections(p, snapshot);
     tcp(p, snapshot);
     threads(p, snapshot);
-    p.process(&Process::now());
+    p.process(&ProcessFigures::now());
     page.into_text()
 }
 
-fn requests(p: &mut Page, snapshot: &Snapshot) {
+fn requests(p: &mut MetricsPage, snapshot: &Snapshot) {
     let r = &snapshot.requests;
     for (name, help, n) in [
         ("requests_sent", "Requests that left, or failed to.", r.sent),
@@ -254,7 +255,7 @@ fn requests(p: &mut Page, snapshot: &Snapshot) {
     p.gauge("linerate_load_requests_in_flight", "Requests in flight now.", snapshot.in_flight);
 }
 
-fn latency(p: &mut Page, snapshot: &Snapshot) {
+fn latency(p: &mut MetricsPage, snapshot: &Snapshot) {
     let latency = &snapshot.latency;
     let mut counts = [0; BUCKETS.len()];
     for (ns, n) in latency.iter_recorded() {
@@ -272,7 +273,7 @@ fn latency(p: &mut Page, snapshot: &Snapshot) {
 }
 
 /// What agents on other machines report, one by one, and how old it is.
-fn machines(p: &mut Page, snapshot: &Snapshot) {
+fn machines(p: &mut MetricsPage, snapshot: &Snapshot) {
     if snapshot.machines.is_empty() {
         return;
     }
@@ -299,7 +300,7 @@ fn machines(p: &mut Page, snapshot: &Snapshot) {
     }
 }
 
-fn connections(p: &mut Page, snapshot: &Snapshot) {
+fn connections(p: &mut MetricsPage, snapshot: &Snapshot) {
     let c = &snapshot.connections;
     p.gauge("linerate_load_connections_open", "Connections open now.", snapshot.open);
     for (name, help, n) in [
@@ -312,7 +313,7 @@ fn connections(p: &mut Page, snapshot: &Snapshot) {
     }
 }
 
-fn tcp(p: &mut Page, snapshot: &Snapshot) {
+fn tcp(p: &mut MetricsPage, snapshot: &Snapshot) {
     let e = &snapshot.tcp;
     for (name, help, n) in [
         ("retransmits", "Segments sent again, on the connections looked at.", e.retransmits),
@@ -350,7 +351,7 @@ fn tcp(p: &mut Page, snapshot: &Snapshot) {
     }
 }
 
-fn threads(p: &mut Page, snapshot: &Snapshot) {
+fn threads(p: &mut MetricsPage, snapshot: &Snapshot) {
     p.gauge("linerate_load_cores", "Sending threads that have a core each.", snapshot.cores.len());
     let name = "linerate_load_thread_cpu_seconds_total";
     let told = |thread: Option<u32>| thread.and_then(machine::sched_stat_of);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use linerate_load::plan::units::{parse_count, parse_duration, quoted};
 use linerate_net::link::fault::FaultOptions;
-use linerate_serve::misbehave::Fault as Wrong;
+use linerate_serve::misbehave::MisbehaviourKind as Wrong;
 use linerate_serve::{
     Address, ExtraFields, HostName, Hsts, Io, ListeningSocket, LogFormat, Network, NetworkAccess, RouteLimits,
 };

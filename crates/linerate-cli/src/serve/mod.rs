@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use linerate_net::machine;
-use linerate_serve::misbehave::{Fault as Wrong, MisbehavingServer};
+use linerate_serve::misbehave::{MisbehavingServer, MisbehaviourKind as Wrong};
 use linerate_serve::{Address, Counts, Io, ListeningSocket, ServiceState};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;

@@ -1,7 +1,7 @@
 //! The options of the library, from those of the command.
 
 use linerate_net::machine;
-use linerate_serve::misbehave::Fault as Wrong;
+use linerate_serve::misbehave::MisbehaviourKind as Wrong;
 use linerate_serve::{ClientRules, Limits, NetworkAccess, ServerOptions};
 
 use super::ServeArgs;

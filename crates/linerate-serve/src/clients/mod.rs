@@ -83,13 +83,13 @@ pub(crate) struct Clients {
 
 #[derive(Debug, Default)]
 struct Shard {
-    clients: HashMap<IpAddr, Client>,
+    clients: HashMap<IpAddr, CountedClient>,
     /// All entries were in use: until then no search for a free one.
     full_until: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Client {
+struct CountedClient {
     open: u32,
     /// Requests allowed now, and when that was computed.
     tokens: f64,
@@ -148,7 +148,7 @@ impl Clients {
     }
 
     /// `None`: this client is unknown, and there is no room to remember it.
-    fn with<T>(&self, peer: IpAddr, now: Time, then: impl FnOnce(&mut Client) -> T) -> Option<T> {
+    fn with<T>(&self, peer: IpAddr, now: Time, then: impl FnOnce(&mut CountedClient) -> T) -> Option<T> {
         let key = key(peer);
         let Shard { clients, full_until } = &mut *self.shard(key);
         if clients.len() >= CLIENTS / SHARDS && !clients.contains_key(&key) {
@@ -161,8 +161,12 @@ impl Clients {
                 return None;
             }
         }
-        let client =
-            clients.entry(key).or_insert(Client { open: 0, tokens: f64::INFINITY, at: now, rested: now });
+        let client = clients.entry(key).or_insert(CountedClient {
+            open: 0,
+            tokens: f64::INFINITY,
+            at: now,
+            rested: now,
+        });
         Some(then(client))
     }
 

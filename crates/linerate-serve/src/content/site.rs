@@ -14,7 +14,7 @@ use crate::content::host_name::{HostName, without_port};
 use crate::content::https::{Hsts, redirect};
 use crate::content::routes::Routes;
 use crate::content::table::{OwnTable, RouteTable, What};
-use crate::content::users::{Known, Users};
+use crate::content::users::{KnownUsers, Users};
 use crate::engine::forbidden;
 use crate::message::responding::Responding;
 use crate::{Address, Request, Response, Route, RouteLimits};
@@ -86,10 +86,10 @@ impl From<Content> for Contents {
 
 /// The content that all threads of a site share; it can be replaced while they run.
 #[derive(Clone, Debug, Default)]
-pub struct SharedContent(Arc<Shared>);
+pub struct SharedContent(Arc<SharedSite>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedSite {
     contents: Mutex<Contents>,
     version: AtomicU64,
 }
@@ -97,7 +97,10 @@ struct Shared {
 impl SharedContent {
     /// Begins with this content.
     pub fn new(content: impl Into<Contents>) -> SharedContent {
-        SharedContent(Arc::new(Shared { contents: Mutex::new(content.into()), version: AtomicU64::new(0) }))
+        SharedContent(Arc::new(SharedSite {
+            contents: Mutex::new(content.into()),
+            version: AtomicU64::new(0),
+        }))
     }
 
     /// Uses this content for requests from now on.
@@ -133,10 +136,10 @@ impl SitePlan {
     /// The site of one thread.
     pub fn site(&self) -> Site {
         let version = self.content.version();
-        let pages = Pages::new(&self.content.get());
+        let pages = SiteView::new(&self.content.get());
         let (plan, version, pages) = (self.clone(), Cell::new(version), RefCell::new(pages));
         let files_route = Route::new("/*");
-        Site(Rc::new(Own { plan, version, pages, files_route, known: Known::default() }))
+        Site(Rc::new(Own { plan, version, pages, files_route, known: KnownUsers::default() }))
     }
 }
 
@@ -147,24 +150,24 @@ pub struct Site(Rc<Own>);
 struct Own {
     plan: SitePlan,
     version: Cell<u64>,
-    pages: RefCell<Pages>,
+    pages: RefCell<SiteView>,
     /// The route that metrics count the directory's files under.
     files_route: Route,
-    known: Known,
+    known: KnownUsers,
 }
 
 /// One thread's view of the contents.
-struct Pages {
+struct SiteView {
     /// A route of some page has limits of its own.
     has_limits: bool,
-    usual: Rc<Page>,
-    places: Vec<(Address, Rc<Page>)>,
-    hosts: Vec<(Option<Address>, Vec<HostName>, Rc<Page>)>,
+    usual: Rc<ContentView>,
+    places: Vec<(Address, Rc<ContentView>)>,
+    hosts: Vec<(Option<Address>, Vec<HostName>, Rc<ContentView>)>,
 }
 
-impl Pages {
-    fn new(contents: &Contents) -> Pages {
-        let page = |content| Rc::new(Page::new(content));
+impl SiteView {
+    fn new(contents: &Contents) -> SiteView {
+        let page = |content| Rc::new(ContentView::new(content));
         let places = contents.places.iter().map(|(at, content)| (at.clone(), page(content)));
         let hosts = contents.hosts.iter();
         let hosts = hosts.map(|host| (host.at.clone(), host.names.clone(), page(&host.content)));
@@ -173,11 +176,11 @@ impl Pages {
         let all =
             places.iter().map(|(_, page)| page).chain(hosts.iter().map(|(.., page)| page)).chain([&usual]);
         let has_limits = all.filter_map(|page| page.table.as_ref()).any(OwnTable::has_limits);
-        Pages { has_limits, usual, places, hosts }
+        SiteView { has_limits, usual, places, hosts }
     }
 
     /// The page for this request.
-    fn of(&self, head: &RequestHead, listener: Option<&Address>) -> &Rc<Page> {
+    fn of(&self, head: &RequestHead, listener: Option<&Address>) -> &Rc<ContentView> {
         let place = self.places.iter().find(|(at, _)| Some(at) == listener);
         let usual = place.map_or(&self.usual, |(_, page)| page);
         if self.hosts.is_empty() {
@@ -193,7 +196,7 @@ impl Pages {
 }
 
 /// One thread's view of one content.
-struct Page {
+struct ContentView {
     files: Option<Files>,
     routes: bool,
     table: Option<OwnTable>,
@@ -206,8 +209,8 @@ struct Page {
     only_routes: bool,
 }
 
-impl Page {
-    fn new(content: &Content) -> Page {
+impl ContentView {
+    fn new(content: &Content) -> ContentView {
         let table = content.table.own();
         let only_routes = content.routes
             && content.root.is_none()
@@ -216,7 +219,7 @@ impl Page {
             && content.users.is_none()
             && content.redirect_to_https.is_none()
             && content.hsts.is_none();
-        Page {
+        ContentView {
             only_routes,
             files: content.root.as_ref().map(FileRoot::files),
             routes: content.routes,
@@ -232,12 +235,12 @@ impl Page {
 
 impl Site {
     /// The current pages.
-    fn pages(&self) -> Ref<'_, Pages> {
+    fn pages(&self) -> Ref<'_, SiteView> {
         let (own, shared) = (&self.0, &self.0.plan.content);
         let version = shared.version();
         if own.version.get() != version {
             own.version.set(version);
-            own.pages.replace(Pages::new(&shared.get()));
+            own.pages.replace(SiteView::new(&shared.get()));
         }
         own.pages.borrow()
     }
@@ -265,7 +268,7 @@ impl Site {
         Responding::Waits(Box::pin(self.clone().of_page(page, request)))
     }
 
-    async fn of_page(self, page: Rc<Page>, request: Request) -> Response {
+    async fn of_page(self, page: Rc<ContentView>, request: Request) -> Response {
         let is_plain = request.tls().is_none();
         if let Some(port) = page.redirect_to_https.filter(|_| is_plain) {
             return redirect(&request, port);
@@ -308,7 +311,7 @@ impl Site {
     }
 
     /// Handles a request that matches no route of the table.
-    async fn unrouted(&self, page: &Page, request: Request) -> Response {
+    async fn unrouted(&self, page: &ContentView, request: Request) -> Response {
         let reads = matches!(request.head().method(), Method::Get | Method::Head);
         let routes = &self.0.plan.routes;
         if page.files.is_none() && !page.routes {

@@ -110,7 +110,7 @@ impl Users {
     }
 
     /// `None`: the request may proceed.
-    pub(crate) async fn refuse(&self, known: &Known, request: &Request) -> Option<Response> {
+    pub(crate) async fn refuse(&self, known: &KnownUsers, request: &Request) -> Option<Response> {
         let Some((user, password)) = request.field("authorization").and_then(credentials) else {
             return Some(self.ask());
         };
@@ -156,7 +156,7 @@ impl Users {
 /// The successful checks that one thread remembers. The key is a digest with a secret salt, so the
 /// time of a look-up reveals nothing about passwords.
 #[derive(Default)]
-pub(crate) struct Known(RefCell<HashSet<[u8; 32]>>);
+pub(crate) struct KnownUsers(RefCell<HashSet<[u8; 32]>>);
 
 fn rand() -> [u8; 16] {
     use std::hash::{BuildHasher, Hasher};

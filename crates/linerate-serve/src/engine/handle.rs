@@ -8,9 +8,9 @@ use linerate_http::server::{Framing, Method, RequestHead, Version, write_interim
 use linerate_net::Close;
 
 use super::Engine;
-use crate::answer::{Answer, Asked};
+use crate::answer::{Asked, OrderedResponse};
 use crate::clients::Admission;
-use crate::connection::{Connection, Next};
+use crate::connection::{NextBytes, ServedConnection};
 use crate::message::body::RequestBody;
 use crate::message::upgrade::{self, Offer};
 use crate::tasks::Polled;
@@ -19,7 +19,7 @@ use crate::{Handler, Request, Response, limits};
 
 impl<H: Handler> Engine<H> {
     /// Begins with a request; returns how much of `rest` its body has used.
-    pub(super) fn request(&mut self, c: &mut Connection, head: Rc<RequestHead>, rest: &[u8]) -> usize {
+    pub(super) fn request(&mut self, c: &mut ServedConnection, head: Rc<RequestHead>, rest: &[u8]) -> usize {
         c.requests = c.requests.saturating_add(1);
         c.progressed = true;
         self.counts.request();
@@ -29,7 +29,7 @@ impl<H: Handler> Engine<H> {
             c.closing = Some(if head.keep_alive() { Close::Lingering } else { Close::Now });
         }
         let upgrades = upgrade::is_offered(&head);
-        c.next = if upgrades { Next::Undecided } else { Next::Request };
+        c.next = if upgrades { NextBytes::Undecided } else { NextBytes::Request };
         if head.method() == Method::Connect && !upgrades {
             // Content has no meaning here, and what follows may be no HTTP (RFC 9110 section 9.3.6).
             c.closing = Some(Close::Lingering);
@@ -69,7 +69,7 @@ impl<H: Handler> Engine<H> {
             (task, Polled::Pending) => {
                 self.tasks.park(task, c.conn);
                 self.watch_room(c, task);
-                self.work(c).queue.push_back(Answer::Waiting { task, asked });
+                self.work(c).queue.push_back(OrderedResponse::Waiting { task, asked });
             }
             (_, Polled::Panicked) => {
                 let response = self.panicked();
@@ -90,7 +90,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// The facts of a request that its response depends on.
-    pub(super) fn asked(&self, c: &Connection, head: &Rc<RequestHead>) -> Asked {
+    pub(super) fn asked(&self, c: &ServedConnection, head: &Rc<RequestHead>) -> Asked {
         let worn_out = self.close_after.is_some_and(|n| c.requests >= n);
         Asked {
             peer: self.rules.client(head, c.peer),
@@ -106,7 +106,7 @@ impl<H: Handler> Engine<H> {
 
     /// The response to a request that its client may not send. `peer`: the client of the request.
     #[inline]
-    pub(super) fn refusal(&self, c: &Connection, peer: SocketAddr) -> Option<Response> {
+    pub(super) fn refusal(&self, c: &ServedConnection, peer: SocketAddr) -> Option<Response> {
         if self.rules.rate.is_none() && self.rules.access.is_open() {
             return None;
         }
@@ -120,7 +120,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Counts a connection among those of its client; `false`: it is one too many.
-    pub(crate) fn admit(&self, c: &mut Connection) -> bool {
+    pub(crate) fn admit(&self, c: &mut ServedConnection) -> bool {
         let ip = c.peer.ip();
         let limited = !ip.is_unspecified() && !self.rules.trusts(ip);
         let Some(most) = self.rules.connections.filter(|_| limited) else { return true };
@@ -130,14 +130,14 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Wakes the task when there is room for more of the arriving body: its reader may run on another thread.
-    pub(super) fn watch_room(&self, c: &Connection, task: u32) {
+    pub(super) fn watch_room(&self, c: &ServedConnection, task: u32) {
         if let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) {
             body.shared.set_source(self.tasks.waker(task));
         }
     }
 
     /// The response to the newest request is ready. If its body isn't all there, decides whether to read the rest.
-    fn complete(&mut self, c: &mut Connection, asked: &mut Asked, mut response: Response) {
+    fn complete(&mut self, c: &mut ServedConnection, asked: &mut Asked, mut response: Response) {
         if asked.head.as_ref().is_some_and(|head| head.method() == Method::Connect)
             && response.tunnel.is_none()
         {
@@ -170,7 +170,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// The handler's task has ended, and its body may still be read elsewhere: reading then wakes the connection.
-    fn watch_reader(&mut self, c: &mut Connection) {
+    fn watch_reader(&mut self, c: &mut ServedConnection) {
         let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) else { return };
         if body.shared.is_abandoned() {
             return;
@@ -184,7 +184,7 @@ impl<H: Handler> Engine<H> {
 
     /// Sends 100 (Continue) to a client that waits for it, where something other than the handler still reads the body:
     /// the response itself, say. It must precede the response: after that head it would be read as its body.
-    fn ask_for_body(&mut self, c: &mut Connection) {
+    fn ask_for_body(&mut self, c: &mut ServedConnection) {
         let direct = c.queue_is_empty();
         let Some(work) = &mut c.work else { return };
         let Some(body) = work.body.as_mut().filter(|b| b.expects_continue) else { return };
@@ -195,11 +195,11 @@ impl<H: Handler> Engine<H> {
         }
         let mut bytes = Vec::new();
         write_interim(&mut bytes, 100);
-        work.queue.push_back(Answer::Bytes { bytes, last: false });
+        work.queue.push_back(OrderedResponse::Bytes { bytes, last: false });
     }
 
     /// A parked handler was woken.
-    pub(crate) fn poll_task(&mut self, c: &mut Connection, task: u32) {
+    pub(crate) fn poll_task(&mut self, c: &mut ServedConnection, task: u32) {
         let Some(work) = &mut c.work else { return };
         if work.http2.is_some() {
             return self.poll_stream(c, task);
@@ -208,7 +208,7 @@ impl<H: Handler> Engine<H> {
         let newest = place + 1 == work.queue.len();
         self.enter();
         let polled = self.tasks.poll(task);
-        if let Some(Answer::Waiting { asked, .. }) = work.queue.get(place) {
+        if let Some(OrderedResponse::Waiting { asked, .. }) = work.queue.get(place) {
             self.leave(asked);
         }
         let response = match polled {
@@ -219,7 +219,7 @@ impl<H: Handler> Engine<H> {
         let Some(work) = &mut c.work else { return };
         // The response replaces its placeholder; those behind it are set aside meanwhile.
         let mut behind = work.queue.split_off(place);
-        let Some(Answer::Waiting { mut asked, .. }) = behind.pop_front() else { return };
+        let Some(OrderedResponse::Waiting { mut asked, .. }) = behind.pop_front() else { return };
         c.progressed = true;
         if newest {
             self.behind = work.input.len();

@@ -5,7 +5,7 @@ use super::respond::has_no_body;
 use crate::Handler;
 use crate::access_log::LoggedExchange;
 use crate::answer::{Asked, Unlogged};
-use crate::connection::Connection;
+use crate::connection::ServedConnection;
 
 impl<H: Handler> Engine<H> {
     /// Logs that `bytes` bytes of a response's body have left. Inlined, since most servers keep no log.
@@ -33,7 +33,7 @@ impl<H: Handler> Engine<H> {
     /// The line of a response that is handed over piece by piece; its head is in `out` already if `begun`.
     pub(super) fn later(
         &self,
-        c: &Connection,
+        c: &ServedConnection,
         asked: &Asked,
         status: u16,
         begun: bool,
@@ -45,7 +45,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Says of the requests whose handlers wait that they get no response. `why` stands in place of its status.
-    pub(crate) fn log_unanswered(&mut self, c: &Connection, why: u16) {
+    pub(crate) fn log_unanswered(&mut self, c: &ServedConnection, why: u16) {
         if self.log.is_some()
             && let Some(work) = &c.work
         {
@@ -54,7 +54,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Says of the responses that are among the first `left` bytes of a connection that they are; of all, if it is `over`.
-    pub(crate) fn log_left(&mut self, c: &mut Connection, left: u64, over: bool) {
+    pub(crate) fn log_left(&mut self, c: &mut ServedConnection, left: u64, over: bool) {
         while let Some(work) = &mut c.work
             && let Some(line) =
                 work.unlogged.pop_front_if(|line| over || line.until.is_some_and(|until| until <= left))

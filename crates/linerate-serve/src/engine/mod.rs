@@ -19,17 +19,17 @@ use linerate_net::{Conn, Listener, Time};
 
 use crate::access_log::LogBuffer;
 use crate::allowance::Allowance;
-use crate::answer::{Answer, Asked};
+use crate::answer::{Asked, OrderedResponse};
 use crate::clients::{ClientRules, Clients};
-use crate::connection::{Connection, Work};
-use crate::http2::Http2;
+use crate::connection::{ServedConnection, Work};
+use crate::http2::StreamShared;
 use crate::limits::{self, Limits};
 use crate::notice::Misdirected;
 use crate::stats::counts::ThreadCounts;
 use crate::stats::meter::Meter;
-use crate::tasks::{Ready, Tasks};
+use crate::tasks::{Tasks, WokenTasks};
 use crate::waits::Waits;
-use crate::watch::{Watch, Watchdog};
+use crate::watch::{LoopWatch, Watchdog};
 use crate::{Address, Draining, Handler};
 
 /// One thread's HTTP: reads requests, runs handlers, keeps responses in order.
@@ -68,11 +68,11 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) read_elsewhere: Vec<Conn>,
     pub(crate) log: Option<LogBuffer>,
     pub(crate) log_clock: Option<fn() -> Time>,
-    pub(crate) watch: Option<(Arc<Watch>, Watchdog)>,
+    pub(crate) watch: Option<(Arc<LoopWatch>, Watchdog)>,
     pub(crate) misdirected: Option<Misdirected>,
     /// For metrics, if they are read.
     pub(crate) meter: Option<Meter>,
-    http2: Http2,
+    http2: StreamShared,
     /// Whether new connections may speak it.
     speaks_http2: bool,
     /// Number of connections by what they wait for.
@@ -83,7 +83,12 @@ pub(crate) struct Engine<H: Handler> {
 }
 
 impl<H: Handler> Engine<H> {
-    pub(crate) fn new(handler: H, limits: Limits, counts: Arc<ThreadCounts>, ready: Arc<Ready>) -> Engine<H> {
+    pub(crate) fn new(
+        handler: H,
+        limits: Limits,
+        counts: Arc<ThreadCounts>,
+        ready: Arc<WokenTasks>,
+    ) -> Engine<H> {
         Engine {
             handler,
             reader: HeadReader::new(limits.request),
@@ -110,7 +115,7 @@ impl<H: Handler> Engine<H> {
             watch: None,
             misdirected: None,
             meter: None,
-            http2: Http2::new(&limits),
+            http2: StreamShared::new(&limits),
             speaks_http2: true,
             states: Default::default(),
             serial: 0,
@@ -121,29 +126,29 @@ impl<H: Handler> Engine<H> {
     /// Changes the limits.
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.reader = HeadReader::new(limits.request);
-        self.http2 = Http2::new(&limits);
+        self.http2 = StreamShared::new(&limits);
         self.limits = limits;
     }
 
     /// The address that accepted a connection. Searches the newest first: a transport may reuse a
     /// listener's number.
-    pub(crate) fn place(&self, c: &Connection) -> Option<Rc<Address>> {
+    pub(crate) fn place(&self, c: &ServedConnection) -> Option<Rc<Address>> {
         self.places.iter().rev().find(|(listener, _)| *listener == c.listener).map(|(_, at)| Rc::clone(at))
     }
 
     /// Cancels the newest request's handler, if it still runs.
-    fn cancel_last(&mut self, c: &mut Connection) -> Option<Asked> {
+    fn cancel_last(&mut self, c: &mut ServedConnection) -> Option<Asked> {
         let work = c.work.as_mut()?;
-        let Some(Answer::Waiting { task, .. }) = work.queue.back() else { return None };
+        let Some(OrderedResponse::Waiting { task, .. }) = work.queue.back() else { return None };
         self.tasks.cancel(*task);
         match work.queue.pop_back() {
-            Some(Answer::Waiting { asked, .. }) => Some(asked),
+            Some(OrderedResponse::Waiting { asked, .. }) => Some(asked),
             _ => None,
         }
     }
 
     /// Cancels all tasks of a connection, or those in its queue from `from` on.
-    pub(crate) fn cancel_from(&mut self, c: &mut Connection, from: usize) {
+    pub(crate) fn cancel_from(&mut self, c: &mut ServedConnection, from: usize) {
         let Some(work) = &mut c.work else { return };
         while work.queue.len() > from
             && let Some(mut answer) = work.queue.pop_back()
@@ -151,8 +156,9 @@ impl<H: Handler> Engine<H> {
             if let Some(line) = answer.line().and_then(Option::take) {
                 work.unlogged.push_back(line);
             }
-            if let Answer::Waiting { task, .. } | Answer::Stream { task, .. } | Answer::File { task, .. } =
-                answer
+            if let OrderedResponse::Waiting { task, .. }
+            | OrderedResponse::Stream { task, .. }
+            | OrderedResponse::File { task, .. } = answer
             {
                 self.tasks.cancel(task);
             }
@@ -160,12 +166,12 @@ impl<H: Handler> Engine<H> {
     }
 
     /// The work area of a connection; takes a spare one if it has none.
-    pub(crate) fn work<'c>(&mut self, c: &'c mut Connection) -> &'c mut Work {
+    pub(crate) fn work<'c>(&mut self, c: &'c mut ServedConnection) -> &'c mut Work {
         c.work.get_or_insert_with(|| self.spare.pop().unwrap_or_default())
     }
 
     /// Takes back the work area of a connection if it is empty.
-    pub(crate) fn rest(&mut self, c: &mut Connection) {
+    pub(crate) fn rest(&mut self, c: &mut ServedConnection) {
         let idle = |w: &Work| {
             w.input.is_empty()
                 && w.queue.is_empty()

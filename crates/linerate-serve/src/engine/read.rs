@@ -10,9 +10,9 @@ use super::Engine;
 use super::respond::said;
 use crate::answer::Asked;
 use crate::clients::{Preface, preface};
-use crate::connection::{Connection, Incoming, Next};
+use crate::connection::{Incoming, NextBytes, ServedConnection};
 use crate::http2::FIRST_LINE;
-use crate::message::body::{BodyError, RequestBody, Shared};
+use crate::message::body::{BodyError, RequestBody, SharedUpload};
 use crate::{Handler, RouteLimits, limits};
 
 /// Whether the bytes begin a TLS handshake record of version 3.x (RFC 8446 section 5.1).
@@ -28,12 +28,12 @@ fn is_method(name: &[u8]) -> bool {
 
 impl<H: Handler> Engine<H> {
     /// Takes received bytes, and keeps those that cannot be used yet.
-    pub(crate) fn input(&mut self, c: &mut Connection, bytes: &[u8]) {
+    pub(crate) fn input(&mut self, c: &mut ServedConnection, bytes: &[u8]) {
         self.counts.received(bytes.len());
         if !c.reads() {
             return;
         }
-        if c.has_input() || c.next == Next::Preface {
+        if c.has_input() || c.next == NextBytes::Preface {
             if c.is_http2() {
                 return self.receive_frames(c, bytes);
             }
@@ -50,8 +50,8 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Continues with bytes that were kept.
-    pub(crate) fn advance(&mut self, c: &mut Connection) {
-        if c.next == Next::Preface && !self.take_preface(c) {
+    pub(crate) fn advance(&mut self, c: &mut ServedConnection) {
+        if c.next == NextBytes::Preface && !self.take_preface(c) {
             return;
         }
         let Some(work) = &mut c.work else { return };
@@ -69,20 +69,20 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Reads the PROXY preface; returns whether it is complete.
-    fn take_preface(&mut self, c: &mut Connection) -> bool {
+    fn take_preface(&mut self, c: &mut ServedConnection) -> bool {
         let Some(work) = &mut c.work else { return false };
         match preface(&work.input) {
             Preface::Partial => work.seen = work.input.len(),
             Preface::Wrong => {
                 let asked = Asked::by_none(c.peer, &work.input, self.now);
-                c.next = Next::Request;
+                c.next = NextBytes::Request;
                 work.input.clear();
                 self.refuse_with(c, asked, 400, "the PROXY protocol's preface is missing or malformed");
             }
             Preface::Whole(len, client) => {
                 work.input.drain(..len);
                 work.seen = 0;
-                c.next = Next::Request;
+                c.next = NextBytes::Request;
                 c.peer = client.unwrap_or(c.peer);
                 if client.is_none() || self.admit(c) {
                     return true;
@@ -97,7 +97,7 @@ impl<H: Handler> Engine<H> {
 
     /// Reads requests and bodies until the bytes run out or the connection must wait. Returns how
     /// many bytes were consumed, and how many of the rest were examined.
-    fn consume(&mut self, c: &mut Connection, bytes: &[u8], mut seen: usize) -> (usize, usize) {
+    fn consume(&mut self, c: &mut ServedConnection, bytes: &[u8], mut seen: usize) -> (usize, usize) {
         let mut at = 0;
         while at < bytes.len() && c.reads() && !c.is_blocked(self.out.len(), &self.allowance) {
             if c.is_reading_body() {
@@ -128,14 +128,14 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Whether the connection begins as one of HTTP/2 does, by prior knowledge (RFC 9113 section 3.3).
-    fn is_http2(&self, c: &Connection, bytes: &[u8]) -> bool {
+    fn is_http2(&self, c: &ServedConnection, bytes: &[u8]) -> bool {
         self.speaks_http2 && c.requests == 0 && bytes.starts_with(FIRST_LINE)
     }
 
     /// Whether a connection begins with three words that resemble no protocol: neither the method nor
     /// the target nor the version is one of HTTP/1.1. It may be a wrong preface of HTTP/2, whose
     /// client could not read a response of HTTP/1.1 (RFC 9113 section 3.4).
-    fn is_no_http(&self, c: &Connection, bytes: &[u8]) -> bool {
+    fn is_no_http(&self, c: &ServedConnection, bytes: &[u8]) -> bool {
         let line = bytes.split(|b| matches!(b, b'\r' | b'\n')).next().unwrap_or_default();
         let mut words = line.split(|b| *b == b' ');
         let (method, target, version) = (words.next(), words.next(), words.next());
@@ -148,7 +148,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// The client speaks TLS, but this address does not.
-    fn refuse_tls(&mut self, c: &mut Connection) {
+    fn refuse_tls(&mut self, c: &mut ServedConnection) {
         if let Some(misdirected) = &self.misdirected {
             misdirected.came(self.place(c).as_deref().cloned());
         }
@@ -164,14 +164,14 @@ impl<H: Handler> Engine<H> {
     /// A body that is incomplete, or chunked.
     pub(super) fn incoming(
         &mut self,
-        c: &mut Connection,
+        c: &mut ServedConnection,
         (framing, head): (Framing, &RequestHead),
         rest: &[u8],
         limits: RouteLimits,
     ) -> Result<(RequestBody, usize), RequestFault> {
         let most = limits.body.unwrap_or(self.limits.request.body);
         let reader = BodyReader::new(framing, &RequestLimits { body: most, ..self.limits.request })?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedUpload::default());
         let began = self.now;
         let announced = if let Framing::Length(n) = framing { Some(n) } else { None };
         let body = Incoming {
@@ -193,7 +193,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Handles bytes of a body that is arriving.
-    fn body_bytes(&mut self, c: &mut Connection, bytes: &[u8]) -> usize {
+    fn body_bytes(&mut self, c: &mut ServedConnection, bytes: &[u8]) -> usize {
         match self.feed(c, bytes) {
             Ok(used) => used,
             Err(fault) => {
@@ -203,7 +203,7 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    fn feed(&mut self, c: &mut Connection, bytes: &[u8]) -> Result<usize, RequestFault> {
+    fn feed(&mut self, c: &mut ServedConnection, bytes: &[u8]) -> Result<usize, RequestFault> {
         let Some(work) = &mut c.work else { return Ok(0) };
         let Some(body) = &mut work.body else { return Ok(0) };
         let Some(reader) = &mut body.reader else {

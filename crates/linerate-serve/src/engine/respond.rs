@@ -7,9 +7,9 @@ use linerate_http::server::{AnswerFraming, Persistence, RequestFault};
 use linerate_net::Close;
 
 use super::Engine;
-use crate::answer::{Answer, Asked, StreamEnd};
-use crate::connection::{Connection, Incoming, Next};
-use crate::message::body::Shared;
+use crate::answer::{Asked, OrderedResponse, StreamEnd};
+use crate::connection::{Incoming, NextBytes, ServedConnection};
+use crate::message::body::SharedUpload;
 use crate::message::file_body::FileBody;
 use crate::message::response::{self, ResponseBody};
 use crate::message::stream::Streamed;
@@ -18,9 +18,9 @@ use crate::{Handler, Response};
 impl<H: Handler> Engine<H> {
     /// Queues a response behind earlier ones: straight into `out` when there are none.
     /// Returns whether it is the connection's last.
-    pub(super) fn answer(&mut self, c: &mut Connection, asked: &Asked, mut response: Response) -> bool {
-        if c.next == Next::Undecided {
-            c.next = Next::Request;
+    pub(super) fn answer(&mut self, c: &mut ServedConnection, asked: &Asked, mut response: Response) -> bool {
+        if c.next == NextBytes::Undecided {
+            c.next = NextBytes::Request;
         }
         self.counts.answered(response.status);
         if let Some(meter) = &mut self.meter {
@@ -75,19 +75,19 @@ impl<H: Handler> Engine<H> {
         }
         let work = self.work(c);
         let answer = match (later, task) {
-            (Some(Later::Large(body)), _) => Answer::Large { head, body, at: 0, last, line },
+            (Some(Later::Large(body)), _) => OrderedResponse::Large { head, body, at: 0, last, line },
             (Some(Later::Stream(stream, end)), Some(task)) => {
-                Answer::Stream { task, head, stream, end, last, line }
+                OrderedResponse::Stream { task, head, stream, end, last, line }
             }
-            (Some(Later::File(body)), Some(task)) => Answer::File { task, head, body, last, line },
-            _ => Answer::Bytes { bytes: head, last },
+            (Some(Later::File(body)), Some(task)) => OrderedResponse::File { task, head, body, last, line },
+            _ => OrderedResponse::Bytes { bytes: head, last },
         };
         work.queue.push_back(answer);
         last
     }
 
     /// All later bytes go to the handler that took over the connection.
-    fn hand_over(&mut self, c: &mut Connection, shared: Arc<Shared>) {
+    fn hand_over(&mut self, c: &mut ServedConnection, shared: Arc<SharedUpload>) {
         let began = self.now;
         self.work(c).body = Some(Incoming {
             reader: None,
@@ -117,7 +117,7 @@ impl<H: Handler> Engine<H> {
     fn write(
         &mut self,
         out: &mut Vec<u8>,
-        c: &mut Connection,
+        c: &mut ServedConnection,
         asked: &Asked,
         keep: bool,
         mut response: Response,
@@ -165,16 +165,16 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Responds to a malformed request, and closes.
-    pub(crate) fn refuse(&mut self, c: &mut Connection, asked: Asked, fault: RequestFault) {
+    pub(crate) fn refuse(&mut self, c: &mut ServedConnection, asked: Asked, fault: RequestFault) {
         self.refuse_with(c, asked, fault.status(), &said(fault));
     }
 
     /// Gives up the arriving body, which is broken or too slow. Its request gets one response only: if that exists already,
     /// or its handler works on one without the body, the connection just ends after it.
-    pub(crate) fn refuse_body(&mut self, c: &mut Connection, status: u16, text: &str) {
+    pub(crate) fn refuse_body(&mut self, c: &mut ServedConnection, status: u16, text: &str) {
         // The body belongs to the newest request, which has no response yet only if the last in the queue waits.
         let work = c.work.as_ref();
-        let waits = work.is_some_and(|w| matches!(w.queue.back(), Some(Answer::Waiting { .. })));
+        let waits = work.is_some_and(|w| matches!(w.queue.back(), Some(OrderedResponse::Waiting { .. })));
         let wanted = work.and_then(|w| w.body.as_ref()).is_some_and(|b| !b.shared.is_abandoned());
         if waits && wanted {
             let asked = self.cancel_last(c).unwrap_or_else(|| Asked::by_none(c.peer, b"", self.now));
@@ -186,7 +186,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Responds with an error to a malformed or refused request, and closes.
-    pub(crate) fn refuse_with(&mut self, c: &mut Connection, asked: Asked, status: u16, text: &str) {
+    pub(crate) fn refuse_with(&mut self, c: &mut ServedConnection, asked: Asked, status: u16, text: &str) {
         c.cut_body();
         c.closing = Some(Close::Lingering);
         self.answer(c, &Asked { keep: false, ..asked }, Response::explained(status, text));

@@ -7,7 +7,7 @@ use super::*;
 use crate::{Request, Response};
 
 /// A connection that a transport in memory has accepted.
-fn accepted() -> (Mem, Connection) {
+fn accepted() -> (Mem, ServedConnection) {
     let at = "10.0.0.1:80".parse().unwrap();
     let mut mem = Mem::default();
     mem.listen(at, &ListenOptions::default()).unwrap();
@@ -17,12 +17,12 @@ fn accepted() -> (Mem, Connection) {
         mem.turn(Some(Time::from_nanos(1_000_000)), &mut events).unwrap();
     }
     let Some(Event::Accepted { listener, conn, peer }) = events.first() else { panic!("{events:?}") };
-    let connection = Connection::new(*conn, *listener, *peer, Time::ZERO);
+    let connection = ServedConnection::new(*conn, *listener, *peer, Time::ZERO);
     (mem, connection)
 }
 
 fn engine<H: Handler>(mem: &Mem, handler: H) -> Engine<H> {
-    Engine::new(handler, Limits::default(), Arc::default(), Ready::new(mem.waker()))
+    Engine::new(handler, Limits::default(), Arc::default(), WokenTasks::new(mem.waker()))
 }
 
 /// The promise of the hot path: no allocation per request, pipelined or one by one, for a handler
@@ -79,5 +79,5 @@ fn the_content_type_set_last_is_the_only_one() {
 /// The memory of an idle connection, without the transport's part.
 #[test]
 fn an_idle_connection_is_small() {
-    assert!(size_of::<Option<Connection>>() <= 160, "{} bytes", size_of::<Option<Connection>>());
+    assert!(size_of::<Option<ServedConnection>>() <= 160, "{} bytes", size_of::<Option<ServedConnection>>());
 }

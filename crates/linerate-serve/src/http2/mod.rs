@@ -14,7 +14,7 @@ use linerate_http::h2::{Code, PREFACE};
 use linerate_net::Time;
 
 use self::frames::{Flood, Frames};
-pub(crate) use self::stream::{Doing, Fed, Pumped, Sending, Source, Stream, Upload};
+pub(crate) use self::stream::{Doing, Fed, Pumped, ResponseSource, Sending, Stream, Upload};
 use crate::limits::{
     self, BUFFER_KEPT, FILES_OPEN, H2_CONNECTION_WINDOW, H2_LOCAL_RESETS, H2_RESETS_PENDING,
     H2_STREAM_WINDOW, H2_STREAMS, Limits, UNSENT_SCARCE,
@@ -27,14 +27,14 @@ pub(crate) const FIRST_LINE: &[u8] = PREFACE.split_at("PRI * HTTP/2.0\r\n".len()
 
 /// State that all connections of a thread share.
 #[derive(Debug)]
-pub(crate) struct Http2 {
+pub(crate) struct StreamShared {
     options: ServerOptions,
     pub(crate) heads: Heads,
     pub(crate) blocks: ResponseBlocks,
 }
 
-impl Http2 {
-    pub(crate) fn new(limits: &Limits) -> Http2 {
+impl StreamShared {
+    pub(crate) fn new(limits: &Limits) -> StreamShared {
         let heads = Heads::new(limits.request);
         let options = ServerOptions {
             streams: H2_STREAMS,
@@ -44,7 +44,7 @@ impl Http2 {
             resets_caused: H2_LOCAL_RESETS,
             resets_at_once: H2_RESETS_PENDING,
         };
-        Http2 { options, heads, blocks: ResponseBlocks::default() }
+        StreamShared { options, heads, blocks: ResponseBlocks::default() }
     }
 }
 
@@ -120,7 +120,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    pub(crate) fn new(shared: &Http2, now: Time) -> Box<Session> {
+    pub(crate) fn new(shared: &StreamShared, now: Time) -> Box<Session> {
         Box::new(Session {
             server: Server::new(shared.options),
             input: Vec::new(),

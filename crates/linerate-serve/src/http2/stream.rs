@@ -13,7 +13,7 @@ use linerate_net::Time;
 use super::Early;
 use crate::answer::Asked;
 use crate::limits::{BODY_DISCARDED, Limits};
-use crate::message::body::{BodyError, Shared};
+use crate::message::body::{BodyError, SharedUpload};
 use crate::message::file_body::FileBody;
 use crate::message::stream::Streamed;
 use crate::waits::Waits;
@@ -45,7 +45,7 @@ pub(crate) enum Doing {
 pub(crate) struct Upload {
     /// What has come and was not passed on.
     pub(crate) early: Early,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedUpload>,
     /// The client waits for 100, which was not sent yet.
     pub(crate) expects_continue: bool,
     /// Most bytes that it may have.
@@ -71,7 +71,7 @@ pub(crate) enum Fed {
 }
 
 impl Upload {
-    pub(crate) fn new(shared: &Arc<Shared>, early: Early, most: u64, now: Time) -> Upload {
+    pub(crate) fn new(shared: &Arc<SharedUpload>, early: Early, most: u64, now: Time) -> Upload {
         Upload {
             early,
             shared: Arc::clone(shared),
@@ -159,7 +159,7 @@ impl Upload {
 /// A response whose body is being sent.
 pub(crate) struct Sending {
     pub(crate) status: u16,
-    pub(crate) source: Source,
+    pub(crate) source: ResponseSource,
     /// Taken from the source, not given to the stream.
     pub(crate) pending: Bytes,
     /// The source may have more.
@@ -173,7 +173,7 @@ pub(crate) struct Sending {
 }
 
 /// Where the body of a response comes from.
-pub(crate) enum Source {
+pub(crate) enum ResponseSource {
     /// Everything is pending.
     Nothing,
     /// The bytes left, if it has announced a length.
@@ -197,7 +197,7 @@ pub(crate) enum Pumped {
 }
 
 /// The result of polling a source.
-enum Piece {
+enum PolledPiece {
     Bytes(Bytes),
     End(Option<CheckedFields>),
     Waits,
@@ -205,10 +205,10 @@ enum Piece {
 }
 
 impl Sending {
-    pub(crate) fn new(status: u16, source: Source, pending: Bytes, now: Time) -> Sending {
+    pub(crate) fn new(status: u16, source: ResponseSource, pending: Bytes, now: Time) -> Sending {
         Sending {
             status,
-            is_ready: !matches!(source, Source::Nothing),
+            is_ready: !matches!(source, ResponseSource::Nothing),
             source,
             pending,
             is_blocked: false,
@@ -239,16 +239,16 @@ impl Sending {
                 return Pumped::Waits;
             }
             match self.source.next(waker, room.min(most)) {
-                Piece::Bytes(bytes) => self.pending = bytes,
-                Piece::End(fields) => {
+                PolledPiece::Bytes(bytes) => self.pending = bytes,
+                PolledPiece::End(fields) => {
                     server.write_trailers(id, &fields.unwrap_or_default());
                     return Pumped::Done;
                 }
-                Piece::Failed => {
+                PolledPiece::Failed => {
                     server.reset(id, Code::INTERNAL_ERROR);
                     return Pumped::Broken;
                 }
-                Piece::Waits => {
+                PolledPiece::Waits => {
                     self.is_ready = false;
                     return Pumped::Waits;
                 }
@@ -281,45 +281,47 @@ impl Sending {
     }
 }
 
-impl Source {
+impl ResponseSource {
     /// Whether nothing comes after what is pending.
     fn is_over(&self) -> bool {
         match self {
-            Source::Nothing => true,
-            Source::Stream(_, left) => *left == Some(0),
-            Source::File(body) => body.is_over(),
+            ResponseSource::Nothing => true,
+            ResponseSource::Stream(_, left) => *left == Some(0),
+            ResponseSource::File(body) => body.is_over(),
         }
     }
 
     /// Whether it may end without another byte: the end needs no window (RFC 9113 section 6.9).
     fn may_be_over(&self) -> bool {
-        matches!(self, Source::Stream(_, None | Some(0)))
+        matches!(self, ResponseSource::Stream(_, None | Some(0)))
     }
 
     /// The next piece, with at most `most` bytes of a file.
-    fn next(&mut self, waker: &Waker, most: usize) -> Piece {
+    fn next(&mut self, waker: &Waker, most: usize) -> PolledPiece {
         let mut context = Context::from_waker(waker);
         match self {
-            Source::Nothing => Piece::End(None),
-            Source::Stream(stream, left) => match stream.poll_next(&mut context) {
-                Poll::Pending => Piece::Waits,
+            ResponseSource::Nothing => PolledPiece::End(None),
+            ResponseSource::Stream(stream, left) => match stream.poll_next(&mut context) {
+                Poll::Pending => PolledPiece::Waits,
                 Poll::Ready(Some(Ok(bytes))) => {
                     if let Some(left) = left {
-                        let Some(rest) = left.checked_sub(bytes.len() as u64) else { return Piece::Failed };
+                        let Some(rest) = left.checked_sub(bytes.len() as u64) else {
+                            return PolledPiece::Failed;
+                        };
                         *left = rest;
                     }
-                    Piece::Bytes(bytes)
+                    PolledPiece::Bytes(bytes)
                 }
                 // It is shorter than it said.
-                Poll::Ready(None) if left.is_some_and(|left| left > 0) => Piece::Failed,
-                Poll::Ready(None) => stream.trailers().map_or(Piece::Failed, Piece::End),
-                Poll::Ready(Some(Err(_))) => Piece::Failed,
+                Poll::Ready(None) if left.is_some_and(|left| left > 0) => PolledPiece::Failed,
+                Poll::Ready(None) => stream.trailers().map_or(PolledPiece::Failed, PolledPiece::End),
+                Poll::Ready(Some(Err(_))) => PolledPiece::Failed,
             },
-            Source::File(body) => match body.poll_slice(most, &mut context) {
-                Poll::Pending => Piece::Waits,
-                Poll::Ready(Ok(None)) => Piece::End(None),
-                Poll::Ready(Ok(Some(slice))) => slice.read().map_or(Piece::Failed, Piece::Bytes),
-                Poll::Ready(Err(_)) => Piece::Failed,
+            ResponseSource::File(body) => match body.poll_slice(most, &mut context) {
+                Poll::Pending => PolledPiece::Waits,
+                Poll::Ready(Ok(None)) => PolledPiece::End(None),
+                Poll::Ready(Ok(Some(slice))) => slice.read().map_or(PolledPiece::Failed, PolledPiece::Bytes),
+                Poll::Ready(Err(_)) => PolledPiece::Failed,
             },
         }
     }
@@ -357,7 +359,7 @@ impl Stream {
     /// The file that its response comes from.
     pub(crate) fn file(&mut self) -> Option<&mut FileBody> {
         match &mut self.doing {
-            Doing::Sending(Sending { source: Source::File(body), .. }) => Some(body),
+            Doing::Sending(Sending { source: ResponseSource::File(body), .. }) => Some(body),
             _ => None,
         }
     }
@@ -365,7 +367,7 @@ impl Stream {
     /// Whether it has a file open that has to stay so.
     pub(crate) fn keeps_file(&self) -> bool {
         match &self.doing {
-            Doing::Sending(Sending { source: Source::File(body), .. }) => !body.may_close(),
+            Doing::Sending(Sending { source: ResponseSource::File(body), .. }) => !body.may_close(),
             _ => false,
         }
     }

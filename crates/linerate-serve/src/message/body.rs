@@ -46,7 +46,7 @@ impl RequestBody {
     }
 
     /// A body that is still arriving; `length`: its Content-Length.
-    pub(crate) fn stream(shared: &Arc<Shared>, length: Option<u64>) -> RequestBody {
+    pub(crate) fn stream(shared: &Arc<SharedUpload>, length: Option<u64>) -> RequestBody {
         RequestBody(Inner::Stream(Receiver { shared: Arc::clone(shared), left: length }))
     }
 
@@ -123,7 +123,7 @@ impl RequestBody {
 
 /// Receives a body's trailers once it has ended.
 #[derive(Debug)]
-pub struct Trailers(Option<Arc<Shared>>);
+pub struct Trailers(Option<Arc<SharedUpload>>);
 
 impl Trailers {
     /// The trailer fields; empty before the body's end, and if there are none.
@@ -135,7 +135,7 @@ impl Trailers {
 /// The handler's end; dropping it means that the rest is not needed.
 #[derive(Debug)]
 struct Receiver {
-    shared: Arc<Shared>,
+    shared: Arc<SharedUpload>,
     /// Bytes left to hand out, if known.
     left: Option<u64>,
 }
@@ -156,7 +156,7 @@ impl Drop for Receiver {
 /// A body between the connection that reads it and the handler that consumes it. Only one thread
 /// locks it, unless a handler moves its request to another thread.
 #[derive(Debug, Default)]
-pub(crate) struct Shared(Mutex<UploadState>);
+pub(crate) struct SharedUpload(Mutex<UploadState>);
 
 #[derive(Debug, Default)]
 struct UploadState {
@@ -172,7 +172,7 @@ struct UploadState {
     source: Option<Waker>,
 }
 
-impl Shared {
+impl SharedUpload {
     fn lock(&self) -> MutexGuard<'_, UploadState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn small_pieces_are_joined() {
-        let (shared, mut early) = (Shared::default(), VecDeque::new());
+        let (shared, mut early) = (SharedUpload::default(), VecDeque::new());
         for i in 0..100_000u32 {
             let piece = Bytes::copy_from_slice(&[i as u8]);
             // Pieces that share their bytes are not joined.

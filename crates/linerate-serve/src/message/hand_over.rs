@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use crate::message::body::{BodyError, Shared};
+use crate::message::body::{BodyError, SharedUpload};
 
 /// A connection that is handed over, with the response that announces it.
 #[derive(Debug)]
 pub(crate) struct HandOver {
-    incoming: Option<Arc<Shared>>,
+    incoming: Option<Arc<SharedUpload>>,
     /// The handler does not write the response's head into the tunnel itself.
     pub(crate) needs_head: bool,
 }
 
 impl HandOver {
-    pub(crate) fn new(incoming: Arc<Shared>, needs_head: bool) -> Box<HandOver> {
+    pub(crate) fn new(incoming: Arc<SharedUpload>, needs_head: bool) -> Box<HandOver> {
         Box::new(HandOver { incoming: Some(incoming), needs_head })
     }
 
     /// Where received bytes go.
-    pub(crate) fn take(mut self) -> Arc<Shared> {
+    pub(crate) fn take(mut self) -> Arc<SharedUpload> {
         self.incoming.take().unwrap_or_default()
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use linerate_http::server::{HeadReader, RequestFault, RequestLimits};
 use linerate_tls::TlsInfo;
 
-use crate::message::body::{RequestBody, Shared};
+use crate::message::body::{RequestBody, SharedUpload};
 use crate::message::upgrade::{self, Offer};
 use crate::{Address, Draining, Request};
 
@@ -153,8 +153,8 @@ fn plain(bytes: &[u8]) -> Result<&[u8], BadRequest> {
 }
 
 /// A body whose pieces have all arrived.
-fn arrived(pieces: Vec<Bytes>) -> Arc<Shared> {
-    let shared = Arc::new(Shared::default());
+fn arrived(pieces: Vec<Bytes>) -> Arc<SharedUpload> {
+    let shared = Arc::new(SharedUpload::default());
     pieces.into_iter().for_each(|piece| shared.push(piece));
     shared.end(Ok(()), Vec::new());
     shared

@@ -17,7 +17,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 
 use crate::draining::Watched;
 use crate::limits::{CLOSE_GRACE, TUNNEL_BUFFERED};
-use crate::message::body::{RequestBody, Shared};
+use crate::message::body::{RequestBody, SharedUpload};
 use crate::message::stream::BodyStream;
 use crate::message::websocket::{self, Frames};
 use crate::timers::{Sleep, sleep};
@@ -118,7 +118,7 @@ impl<D: Future> TunnelBody<D> {
     /// A tunnel whose other end goes to `drive`; `begun`: bytes that precede those of `incoming`.
     pub(crate) fn new(
         begun: Bytes,
-        incoming: &Arc<Shared>,
+        incoming: &Arc<SharedUpload>,
         drive: impl FnOnce(TunnelIo) -> D,
     ) -> TunnelBody<D> {
         let mut read = Incoming { body: RequestBody::stream(incoming, None), ..Incoming::default() };

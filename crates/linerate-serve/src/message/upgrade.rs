@@ -10,7 +10,7 @@ use bytes::Bytes;
 use linerate_http::server::{CheckedFields, Framing, Method, RequestHead};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::message::body::Shared;
+use crate::message::body::SharedUpload;
 use crate::message::hand_over::HandOver;
 use crate::message::tunnel::{TunnelBody, TunnelIo};
 use crate::message::websocket;
@@ -29,7 +29,7 @@ pub(crate) fn is_offered(head: &RequestHead) -> bool {
 pub(crate) struct Offer {
     pub(crate) draining: Draining,
     /// The bytes it will receive.
-    pub(crate) incoming: Arc<Shared>,
+    pub(crate) incoming: Arc<SharedUpload>,
 }
 
 impl Offer {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// One kind of misbehaviour, as `--misbehave NAME[=VALUE]` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum MisbehaviourKind {
     /// `nagle-split`: head and body of a response are written separately with Nagle's algorithm on.
     /// Symptom: the first call of a connection is fast, the others take about 40 ms more (the
     /// client's delayed ACK). With the client's QUICKACK the delay is gone.
@@ -86,10 +86,10 @@ pub const KNOWN: &str = "nagle-split, tiny-chunks[=BYTES], close-after=N, stall=
 /// The longest pause. Reason: a test that waits for an hour by mistake should report that instead.
 const LONGEST: u64 = 600_000;
 
-impl FromStr for Fault {
+impl FromStr for MisbehaviourKind {
     type Err = ParseFaultError;
 
-    fn from_str(text: &str) -> Result<Fault, ParseFaultError> {
+    fn from_str(text: &str) -> Result<MisbehaviourKind, ParseFaultError> {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (text, None),
@@ -110,23 +110,29 @@ impl FromStr for Fault {
             if value.is_some() { Err(error("no value", "--misbehave nagle-split")) } else { Ok(fault) }
         };
         match name {
-            "nagle-split" => none(Fault::NagleSplit),
-            "no-100-continue" => none(Fault::No100Continue),
-            "no-keep-alive" => none(Fault::NoKeepAlive),
-            "tiny-chunks" if value.is_none() => Ok(Fault::TinyChunks(1)),
-            "tiny-chunks" => Ok(Fault::TinyChunks(number("bytes per chunk", "tiny-chunks=1")? as usize)),
-            "slow-read" if value.is_none() => Ok(Fault::SlowRead(65_536)),
-            "slow-read" => Ok(Fault::SlowRead(number("bytes per second", "slow-read=65536")?)),
+            "nagle-split" => none(MisbehaviourKind::NagleSplit),
+            "no-100-continue" => none(MisbehaviourKind::No100Continue),
+            "no-keep-alive" => none(MisbehaviourKind::NoKeepAlive),
+            "tiny-chunks" if value.is_none() => Ok(MisbehaviourKind::TinyChunks(1)),
+            "tiny-chunks" => {
+                Ok(MisbehaviourKind::TinyChunks(number("bytes per chunk", "tiny-chunks=1")? as usize))
+            }
+            "slow-read" if value.is_none() => Ok(MisbehaviourKind::SlowRead(65_536)),
+            "slow-read" => Ok(MisbehaviourKind::SlowRead(number("bytes per second", "slow-read=65536")?)),
             "close-after" => {
                 let n = number("a number of requests", "close-after=100")?;
-                Ok(Fault::CloseAfter(u32::try_from(n).unwrap_or(u32::MAX)))
+                Ok(MisbehaviourKind::CloseAfter(u32::try_from(n).unwrap_or(u32::MAX)))
             }
-            "lanes" => Ok(Fault::Lanes(number("a number of requests at once", "lanes=1")? as usize)),
-            "workers" => Ok(Fault::Workers(number("a number of connections at once", "workers=2")? as usize)),
-            "late-body" => millis("late-body=40").map(Fault::LateBody),
-            "idle-close" => millis("idle-close=100").map(Fault::IdleClose),
-            "stall" => millis("stall=200").map(Fault::Stall),
-            "accept-delay" => millis("accept-delay=500").map(Fault::AcceptDelay),
+            "lanes" => {
+                Ok(MisbehaviourKind::Lanes(number("a number of requests at once", "lanes=1")? as usize))
+            }
+            "workers" => Ok(MisbehaviourKind::Workers(
+                number("a number of connections at once", "workers=2")? as usize,
+            )),
+            "late-body" => millis("late-body=40").map(MisbehaviourKind::LateBody),
+            "idle-close" => millis("idle-close=100").map(MisbehaviourKind::IdleClose),
+            "stall" => millis("stall=200").map(MisbehaviourKind::Stall),
+            "accept-delay" => millis("accept-delay=500").map(MisbehaviourKind::AcceptDelay),
             "think" => think(value.unwrap_or_default())
                 .ok_or_else(|| error("milliseconds up to 600000, alone, MIN-MAX or exp:MEAN", "think=40")),
             _ => Err(ParseFaultError::Unknown { name: name.to_owned() }),
@@ -135,17 +141,17 @@ impl FromStr for Fault {
 }
 
 /// `MS`, `MIN-MAX` or `exp:MEAN`.
-fn think(value: &str) -> Option<Fault> {
+fn think(value: &str) -> Option<MisbehaviourKind> {
     let time =
         |text: &str| text.parse().ok().filter(|ms| (1..=LONGEST).contains(ms)).map(Duration::from_millis);
     if let Some(mean) = value.strip_prefix("exp:") {
-        return time(mean).map(Fault::ThinkAbout);
+        return time(mean).map(MisbehaviourKind::ThinkAbout);
     }
     match value.split_once('-') {
-        None => time(value).map(Fault::Think),
+        None => time(value).map(MisbehaviourKind::Think),
         Some((least, most)) => {
             let (least, most) = (time(least)?, time(most)?);
-            (least <= most).then_some(Fault::ThinkBetween(least, most))
+            (least <= most).then_some(MisbehaviourKind::ThinkBetween(least, most))
         }
     }
 }
@@ -187,26 +193,26 @@ pub struct Misbehaviour {
     pub(crate) no_keep_alive: bool,
 }
 
-impl FromIterator<Fault> for Misbehaviour {
-    fn from_iter<I: IntoIterator<Item = Fault>>(faults: I) -> Self {
+impl FromIterator<MisbehaviourKind> for Misbehaviour {
+    fn from_iter<I: IntoIterator<Item = MisbehaviourKind>>(faults: I) -> Self {
         let mut how = Misbehaviour::default();
         for fault in faults {
             match fault {
-                Fault::NagleSplit => how.nagle_split = true,
-                Fault::TinyChunks(n) => how.tiny_chunks = Some(n),
-                Fault::CloseAfter(n) => how.close_after = Some(n),
-                Fault::Stall(t) => how.stall = Some(t),
-                Fault::SlowRead(n) => how.slow_read = Some(n),
-                Fault::AcceptDelay(t) => how.accept_delay = Some(t),
-                Fault::No100Continue => how.no_100_continue = true,
-                Fault::Think(t) => how.think = Some(Think::Always(t)),
-                Fault::ThinkBetween(least, most) => how.think = Some(Think::Between(least, most)),
-                Fault::ThinkAbout(mean) => how.think = Some(Think::About(mean)),
-                Fault::LateBody(t) => how.late_body = Some(t),
-                Fault::Workers(n) => how.workers = Some(n),
-                Fault::IdleClose(t) => how.idle_close = Some(t),
-                Fault::Lanes(n) => how.lanes = Some(n),
-                Fault::NoKeepAlive => how.no_keep_alive = true,
+                MisbehaviourKind::NagleSplit => how.nagle_split = true,
+                MisbehaviourKind::TinyChunks(n) => how.tiny_chunks = Some(n),
+                MisbehaviourKind::CloseAfter(n) => how.close_after = Some(n),
+                MisbehaviourKind::Stall(t) => how.stall = Some(t),
+                MisbehaviourKind::SlowRead(n) => how.slow_read = Some(n),
+                MisbehaviourKind::AcceptDelay(t) => how.accept_delay = Some(t),
+                MisbehaviourKind::No100Continue => how.no_100_continue = true,
+                MisbehaviourKind::Think(t) => how.think = Some(Think::Always(t)),
+                MisbehaviourKind::ThinkBetween(least, most) => how.think = Some(Think::Between(least, most)),
+                MisbehaviourKind::ThinkAbout(mean) => how.think = Some(Think::About(mean)),
+                MisbehaviourKind::LateBody(t) => how.late_body = Some(t),
+                MisbehaviourKind::Workers(n) => how.workers = Some(n),
+                MisbehaviourKind::IdleClose(t) => how.idle_close = Some(t),
+                MisbehaviourKind::Lanes(n) => how.lanes = Some(n),
+                MisbehaviourKind::NoKeepAlive => how.no_keep_alive = true,
             }
         }
         how
@@ -219,9 +225,9 @@ mod tests {
 
     #[test]
     fn names_and_values() {
-        assert_eq!("stall=200".parse(), Ok(Fault::Stall(Duration::from_millis(200))));
-        assert_eq!("tiny-chunks".parse(), Ok(Fault::TinyChunks(1)));
-        assert_eq!("lanes=2".parse(), Ok(Fault::Lanes(2)));
+        assert_eq!("stall=200".parse(), Ok(MisbehaviourKind::Stall(Duration::from_millis(200))));
+        assert_eq!("tiny-chunks".parse(), Ok(MisbehaviourKind::TinyChunks(1)));
+        assert_eq!("lanes=2".parse(), Ok(MisbehaviourKind::Lanes(2)));
         for bad in [
             "",
             "nagle",
@@ -238,16 +244,16 @@ mod tests {
             "think=exp:x",
             "workers=0",
         ] {
-            let error = bad.parse::<Fault>().unwrap_err().to_string();
+            let error = bad.parse::<MisbehaviourKind>().unwrap_err().to_string();
             assert!(error.contains("known are") || error.contains("as in"), "{bad}: {error}");
         }
-        assert_eq!("think=40".parse(), Ok(Fault::Think(Duration::from_millis(40))));
-        assert_eq!("think=exp:20".parse(), Ok(Fault::ThinkAbout(Duration::from_millis(20))));
+        assert_eq!("think=40".parse(), Ok(MisbehaviourKind::Think(Duration::from_millis(40))));
+        assert_eq!("think=exp:20".parse(), Ok(MisbehaviourKind::ThinkAbout(Duration::from_millis(20))));
         // Every listed name can be parsed.
         for name in KNOWN.split(", ") {
             let text = name.replace(['[', ']'], "").replace("=BYTES_PER_S", "=5").replace("=BYTES", "=5");
             let text = text.replace("MS", "5").replace("=N", "=5");
-            text.parse::<Fault>().unwrap();
+            text.parse::<MisbehaviourKind>().unwrap();
         }
     }
 

@@ -1,7 +1,7 @@
 //! A server that does on purpose what slow servers do by mistake, for teaching and for tests.
 //!
 //! It has a blocking thread per connection, so that every `write` is visible in the code. The fast
-//! server contains none of it. Each [`Fault`] documents its symptom.
+//! server contains none of it. Each [`MisbehaviourKind`] documents its symptom.
 
 mod channel;
 mod connection;
@@ -20,7 +20,7 @@ use linerate_net::{Listener, Profile};
 use linerate_tls::{ServerTls, TlsLayer, TlsSession};
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub use faults::{Fault, KNOWN, Misbehaviour, ParseFaultError};
+pub use faults::{KNOWN, Misbehaviour, MisbehaviourKind, ParseFaultError};
 
 use crate::content::routes::Routes;
 use crate::stats::counts::{Counts, ThreadCounts};

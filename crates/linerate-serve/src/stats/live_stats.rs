@@ -12,7 +12,7 @@ use crate::limits::SOCKETS_LISTED;
 use crate::stats::counts::{Counts, ThreadCounts};
 use crate::stats::meter::Durations;
 use crate::stats::metrics::Metrics;
-use crate::stats::process::Process;
+use crate::stats::process::ProcessFigures;
 use crate::waits::Waits;
 use crate::{Address, Request, Response};
 
@@ -48,7 +48,7 @@ impl LiveStats {
         }
         let mut all = Counts::default();
         self.metrics.threads().iter().for_each(|thread| all.add(thread));
-        let process = Process::now();
+        let process = ProcessFigures::now();
         let listening: Vec<String> =
             self.listening.iter().map(|at| format!("{:?}", at.to_string())).collect();
         // Writing to memory cannot fail.

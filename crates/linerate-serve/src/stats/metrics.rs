@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::stats::counts::{Counts, ThreadCounts};
 use crate::stats::meter::{BUCKETS, CLASSES, Durations};
-use crate::stats::process::Process;
-use crate::stats::prometheus::{Page, escaped};
+use crate::stats::process::ProcessFigures;
+use crate::stats::prometheus::{MetricsPage, escaped};
 use crate::waits::Waits;
 
 /// The metrics of a server, for Prometheus. Cheap to clone, for another thread or a handler.
@@ -43,7 +43,7 @@ impl Metrics {
     pub fn to_prometheus(&self) -> String {
         let mut counts = Counts::default();
         self.threads.iter().for_each(|thread| counts.add(thread));
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         page.requests(&counts, &self.by_route());
         page.connections(&counts, &self.by_state());
         page.handlers(&counts);
@@ -55,7 +55,7 @@ impl Metrics {
         page.loops(self.threads.len(), &turns, longest, counts.blocked);
         page.tcp(&counts);
         page.tls(&counts);
-        page.process(&Process::now());
+        page.process(&ProcessFigures::now());
         page.into_text()
     }
 
@@ -79,7 +79,7 @@ impl Metrics {
 }
 
 /// The families of a server.
-impl Page {
+impl MetricsPage {
     fn durations(&mut self, name: &str, labels: &str, took: &Durations) {
         let buckets = BUCKETS.iter().copied().zip(took.counts);
         self.histogram(name, labels, buckets, took.count(), took.sum_ns);

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use crate::stats::process::Process;
+use crate::stats::process::ProcessFigures;
 
 /// Escapes a label's value.
 pub(crate) fn escaped(value: &str) -> String {
@@ -11,9 +11,9 @@ pub(crate) fn escaped(value: &str) -> String {
 
 /// A page of metrics: each family has its help and type before its samples.
 #[derive(Clone, Debug, Default)]
-pub struct Page(String);
+pub struct MetricsPage(String);
 
-impl Page {
+impl MetricsPage {
     /// The text so far.
     pub fn into_text(self) -> String {
         self.0
@@ -69,7 +69,7 @@ impl Page {
     }
 
     /// Writes the kernel's figures of this process, named as in Prometheus' own clients.
-    pub fn process(&mut self, process: &Process) {
+    pub fn process(&mut self, process: &ProcessFigures) {
         let help = "User and system CPU time of the process.";
         if let Some(seconds) = process.cpu_seconds {
             self.one("process_cpu_seconds_total", "counter", help, seconds);

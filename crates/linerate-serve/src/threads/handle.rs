@@ -16,7 +16,7 @@ use crate::stats::counts::{Counts, ThreadCounts};
 use crate::stats::live_stats::LiveStats;
 use crate::stats::metrics::Metrics;
 use crate::threads::gate::Gate;
-use crate::threads::runtime::Beside;
+use crate::threads::runtime::RuntimeThread;
 use crate::threads::secure::Spoken;
 use crate::{Address, ListeningSocket, limits};
 
@@ -28,7 +28,7 @@ pub struct Handle {
     pub(crate) counts: Arc<Vec<Arc<ThreadCounts>>>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) threads: Vec<Running>,
+    pub(crate) threads: Vec<RunningThread>,
     /// Ends with the last thread.
     pub(crate) ending: Mutex<Option<mpsc::Receiver<()>>>,
     /// How long stopping waits for the threads.
@@ -42,12 +42,12 @@ pub struct Handle {
     pub(crate) spoken: Spoken,
     /// It uses a user-space TCP.
     pub(crate) own_tcp: bool,
-    pub(crate) _tokio: Beside,
+    pub(crate) _tokio: RuntimeThread,
 }
 
 /// One of its threads.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningThread {
     pub(crate) thread: JoinHandle<()>,
     pub(crate) post: Post,
 }

@@ -42,7 +42,7 @@ pub enum TokioRuntime {
 
 /// A runtime that lives as long as its server.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct RuntimeThread {
     handle: Handle,
     kept: Kept,
 }
@@ -56,16 +56,18 @@ enum Kept {
     Driven(#[expect(dead_code, reason = "dropping it ends the runtime")] oneshot::Sender<()>),
 }
 
-impl Beside {
+impl RuntimeThread {
     /// Starts the runtime of a server with this many loops.
     ///
     /// # Errors
     /// Its threads or descriptors cannot be created.
-    pub(crate) fn start(wanted: &TokioRuntime, loops: usize) -> io::Result<Beside> {
+    pub(crate) fn start(wanted: &TokioRuntime, loops: usize) -> io::Result<RuntimeThread> {
         let workers = match wanted {
-            TokioRuntime::Handle(handle) => return Ok(Beside { handle: handle.clone(), kept: Kept::No }),
+            TokioRuntime::Handle(handle) => {
+                return Ok(RuntimeThread { handle: handle.clone(), kept: Kept::No });
+            }
             TokioRuntime::Caller => match Handle::try_current() {
-                Ok(handle) => return Ok(Beside { handle, kept: Kept::No }),
+                Ok(handle) => return Ok(RuntimeThread { handle, kept: Kept::No }),
                 Err(_) => loops,
             },
             TokioRuntime::PerLoop => loops,
@@ -75,7 +77,7 @@ impl Beside {
             let mut builder = Builder::new_multi_thread();
             let runtime = builder.worker_threads(workers).enable_all().thread_name("tokio").build()?;
             let handle = runtime.handle().clone();
-            return Ok(Beside { handle, kept: Kept::Workers(Some(runtime)) });
+            return Ok(RuntimeThread { handle, kept: Kept::Workers(Some(runtime)) });
         }
         let runtime = Builder::new_current_thread().enable_all().thread_name("tokio-blocking").build()?;
         let handle = runtime.handle().clone();
@@ -85,7 +87,7 @@ impl Beside {
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
         })?;
-        Ok(Beside { handle, kept: Kept::Driven(end) })
+        Ok(RuntimeThread { handle, kept: Kept::Driven(end) })
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -93,7 +95,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for RuntimeThread {
     fn drop(&mut self) {
         // Does not wait for its tasks: one of them may be dropping the server.
         if let Kept::Workers(runtime) = &mut self.kept

@@ -19,8 +19,8 @@ use crate::notice::{Lack, Misdirected, Notice};
 use crate::options::ServerOptions;
 use crate::orders::Post;
 use crate::stats::counts::{Counts, ThreadCounts};
-use crate::threads::handle::{Handle, Running, sum};
-use crate::threads::runtime::Beside;
+use crate::threads::handle::{Handle, RunningThread, sum};
+use crate::threads::runtime::RuntimeThread;
 use crate::threads::secure::Spoken;
 use crate::threads::thread::Thread;
 use crate::watch::Watchdog;
@@ -149,7 +149,7 @@ where
     let desk = Desk::default();
     let make = make(summing(&counts), desk.clone());
     let bound = bind_all(&options.listen)?;
-    let tokio = Beside::start(&options.runtime, count)?;
+    let tokio = RuntimeThread::start(&options.runtime, count)?;
     let mut handle = Handle {
         addresses: options.listen.clone(),
         counts,
@@ -196,7 +196,7 @@ where
         })?;
         let (addresses, waker) = told.recv().map_err(|_| io::Error::other("the server's thread ended"))??;
         handle.addresses = addresses;
-        handle.threads.push(Running { thread, post: Post { orders, waker } });
+        handle.threads.push(RunningThread { thread, post: Post { orders, waker } });
     }
     handle.begin(&desk, ending, options.held);
     Ok(handle)

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use linerate_net::{Close, Conn, ListenOptions, Listener, NetError, Profile, Time, Transport};
 
 use super::Server;
-use crate::connection::{Connection, Next};
+use crate::connection::{NextBytes, ServedConnection};
 use crate::waits::Waits;
 use crate::{Address, Handler, ListeningSocket, limits};
 
@@ -65,9 +65,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
         if self.connections.len() <= conn.slot() {
             self.connections.resize_with(conn.slot() + 1, || None);
         }
-        let mut c = Connection::new(conn, listener, peer, self.engine.now);
+        let mut c = ServedConnection::new(conn, listener, peer, self.engine.now);
         if self.engine.rules.proxy_protocol && self.engine.rules.trusts(peer.ip()) {
-            c.next = Next::Preface;
+            c.next = NextBytes::Preface;
         }
         if !self.engine.admit(&mut c) {
             self.engine.counts.refused();
@@ -98,7 +98,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             None => {}
         }
         for slot in 0..self.connections.len() {
-            let idle = |c: &mut Connection| {
+            let idle = |c: &mut ServedConnection| {
                 c.waits == Waits::Idle && c.requests > 0 && c.since + limits::SPARED_IDLE <= now
             };
             if let Some(c) = self.connections[slot].take_if(idle) {

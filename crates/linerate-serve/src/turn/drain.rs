@@ -6,7 +6,7 @@ use std::time::Duration;
 use linerate_net::{Close, Time, Transport};
 
 use super::Server;
-use crate::connection::Connection;
+use crate::connection::ServedConnection;
 use crate::waits::Waits;
 use crate::{Address, Handler, access_log};
 
@@ -109,10 +109,10 @@ impl<T: Transport, H: Handler> Server<T, H> {
         let overdue = now >= self.leaving.until;
         let hard = self.engine.draining_hard;
         for slot in 0..self.connections.len() {
-            let idle = |c: &mut Connection| {
+            let idle = |c: &mut ServedConnection| {
                 (draining || c.leaving) && c.waits == Waits::Idle && c.since + DRAIN_QUIET <= now
             };
-            let streams = |c: &mut Connection| (draining || c.leaving) && !overdue && c.is_http2();
+            let streams = |c: &mut ServedConnection| (draining || c.leaving) && !overdue && c.is_http2();
             if let Some(c) = self.connections[slot].take_if(streams) {
                 self.drain_streams(c);
             } else if let Some(c) = self.connections[slot].take_if(idle) {

@@ -7,11 +7,11 @@ use linerate_net::{Close, Time, Transport};
 use super::Server;
 use crate::Handler;
 use crate::answer::Asked;
-use crate::connection::Connection;
+use crate::connection::ServedConnection;
 use crate::waits::Waits;
 
 impl<T: Transport, H: Handler> Server<T, H> {
-    pub(super) fn deadline(&self, c: &Connection) -> Time {
+    pub(super) fn deadline(&self, c: &ServedConnection) -> Time {
         let limits = &self.engine.limits;
         let http2 = c.work.as_ref().and_then(|work| work.http2.as_deref());
         if let Some(session) = http2 {
@@ -64,7 +64,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
     }
 
-    fn expired(&mut self, mut c: Connection) {
+    fn expired(&mut self, mut c: ServedConnection) {
         if c.is_http2() {
             return self.expired_streams(c);
         }
@@ -92,7 +92,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     /// The client reads its response too slowly, or not at all.
-    pub(super) fn expired_write(&mut self, mut c: Connection) {
+    pub(super) fn expired_write(&mut self, mut c: ServedConnection) {
         // Progress after a hand-over is reported only once everything has left, so ask.
         self.look_at_unsent(&mut c);
         let left = c.handed - c.unsent as u64;

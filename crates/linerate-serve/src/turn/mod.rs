@@ -30,11 +30,11 @@ use self::parts::{Accepting, HeldBack, Leaving, Timeouts, Unsettled, WallClock, 
 use self::trim::Trim;
 use crate::Handler;
 use crate::access_log::{self, LogBuffer};
-use crate::connection::Connection;
+use crate::connection::ServedConnection;
 use crate::engine::Engine;
 use crate::limits::{self, Limits};
 use crate::stats::counts::{Counts, ThreadCounts};
-use crate::tasks::Ready;
+use crate::tasks::WokenTasks;
 
 /// An HTTP server on one transport, for one thread.
 ///
@@ -44,7 +44,7 @@ pub struct Server<T: Transport, H: Handler> {
     transport: T,
     engine: Engine<H>,
     events: Vec<Event>,
-    connections: Vec<Option<Connection>>,
+    connections: Vec<Option<ServedConnection>>,
     open: usize,
     accepting: Accepting,
     leaving: Leaving,
@@ -62,7 +62,7 @@ pub struct Server<T: Transport, H: Handler> {
 impl<T: Transport, H: Handler> Server<T, H> {
     /// A server that responds with `handler`.
     pub fn new(transport: T, handler: H, limits: Limits) -> Server<T, H> {
-        let ready = Ready::new(transport.waker());
+        let ready = WokenTasks::new(transport.waker());
         let counts = Arc::new(ThreadCounts::default());
         let mut engine = Engine::new(handler, limits, counts, Arc::clone(&ready));
         if transport.gathers() {
@@ -206,11 +206,11 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     /// Takes a connection out of the table, if that is the one its slot has now.
-    fn take(&mut self, conn: Conn) -> Option<Connection> {
+    fn take(&mut self, conn: Conn) -> Option<ServedConnection> {
         self.connections.get_mut(conn.slot())?.take_if(|c| c.conn == conn)
     }
 
-    fn close(&mut self, c: Connection, how: Close) {
+    fn close(&mut self, c: ServedConnection, how: Close) {
         self.transport.close(c.conn, how);
         // Bytes that the transport still holds leave, unless they are cut.
         let left = c.handed - if how == Close::Abort { c.unsent as u64 } else { 0 };
@@ -218,7 +218,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     /// `left`: how many of the bytes that were handed over have left, or will.
-    fn forget(&mut self, mut c: Connection, left: u64) {
+    fn forget(&mut self, mut c: ServedConnection, left: u64) {
         self.engine.out.clear();
         c.cut_body();
         let cut = c.leaving && self.engine.now >= self.leaving.until;

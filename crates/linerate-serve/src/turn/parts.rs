@@ -12,7 +12,7 @@ use linerate_net::{Conn, Listener, Time};
 use crate::Address;
 use crate::limits::{HELD_BYTES, HELD_EACH, HELD_KEPT};
 use crate::notice::Lack;
-use crate::tasks::Ready;
+use crate::tasks::WokenTasks;
 use crate::timers::{self, Deadlines, Timers};
 
 /// Where the wall clock for `Date` comes from.
@@ -112,14 +112,14 @@ impl Timeouts {
 
 /// Tasks that were woken and had no turn yet.
 pub(super) struct Woken {
-    ready: Arc<Ready>,
+    ready: Arc<WokenTasks>,
     tasks: Vec<u32>,
     /// How many of them had their turn.
     at: usize,
 }
 
 impl Woken {
-    pub(super) fn new(ready: Arc<Ready>) -> Woken {
+    pub(super) fn new(ready: Arc<WokenTasks>) -> Woken {
         Woken { ready, tasks: Vec::new(), at: 0 }
     }
 
@@ -141,12 +141,12 @@ impl Woken {
         Some(task)
     }
 
-    /// As [`Ready::fall_asleep`].
+    /// As [`WokenTasks::fall_asleep`].
     pub(super) fn fall_asleep(&self) -> bool {
         self.ready.fall_asleep()
     }
 
-    /// As [`Ready::wake_up`].
+    /// As [`WokenTasks::wake_up`].
     pub(super) fn wake_up(&self) {
         self.ready.wake_up();
     }

@@ -7,13 +7,13 @@ use linerate_net::{Close, NetError, Transport};
 
 use super::Server;
 use crate::allowance::Allowance;
-use crate::answer::{Answer, StreamEnd, Unlogged};
-use crate::connection::Connection;
+use crate::answer::{OrderedResponse, StreamEnd, Unlogged};
+use crate::connection::ServedConnection;
 use crate::{Handler, limits};
 
 impl<T: Transport, H: Handler> Server<T, H> {
     /// Moves responses from the front of the queue to the transport, as far as they are ready and it takes them.
-    pub(super) fn pump(&mut self, c: &mut Connection, budget: &mut usize) -> Result<(), Gone> {
+    pub(super) fn pump(&mut self, c: &mut ServedConnection, budget: &mut usize) -> Result<(), Gone> {
         while *budget > 0 {
             if self.engine.out.len() + c.unsent >= self.engine.allowance.each() {
                 *budget = budget.saturating_sub(self.engine.out.len());
@@ -25,11 +25,11 @@ impl<T: Transport, H: Handler> Server<T, H> {
             let Some(work) = &mut c.work else { return Ok(()) };
             let Some(front) = work.queue.front_mut() else { return Ok(()) };
             let pumped = match front {
-                Answer::Waiting { .. } => {
+                OrderedResponse::Waiting { .. } => {
                     continue_if_wanted(c, &mut self.engine.out);
                     Pumped::Waits
                 }
-                Answer::Bytes { bytes, last } => {
+                OrderedResponse::Bytes { bytes, last } => {
                     if self.engine.out.is_empty() {
                         std::mem::swap(&mut self.engine.out, bytes);
                         self.held.keep_buffer(bytes);
@@ -38,9 +38,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
                     }
                     Pumped::Done { last: *last }
                 }
-                Answer::Large { .. } => self.pump_large(c, budget)?,
-                Answer::Stream { .. } => self.pump_stream(c, budget)?,
-                Answer::File { .. } => self.pump_file(c, budget)?,
+                OrderedResponse::Large { .. } => self.pump_large(c, budget)?,
+                OrderedResponse::Stream { .. } => self.pump_stream(c, budget)?,
+                OrderedResponse::File { .. } => self.pump_file(c, budget)?,
             };
             if matches!(pumped, Pumped::Broken(_) | Pumped::Done { .. }) {
                 hand_over_line(c, self.engine.out.len());
@@ -59,7 +59,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 Pumped::Done { last: false } => {
                     c.progressed = true;
                     let done = c.work.as_mut().and_then(|work| work.queue.pop_front());
-                    if let Some(Answer::Stream { task, .. } | Answer::File { task, .. }) = done {
+                    if let Some(OrderedResponse::Stream { task, .. } | OrderedResponse::File { task, .. }) =
+                        done
+                    {
                         self.engine.tasks.cancel(task);
                     }
                 }
@@ -69,7 +71,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     /// Gives `out` to the transport.
-    pub(super) fn flush(&mut self, c: &mut Connection) -> Result<(), Gone> {
+    pub(super) fn flush(&mut self, c: &mut ServedConnection) -> Result<(), Gone> {
         let out = &mut self.engine.out;
         if !out.is_empty() {
             let sent = self.transport.send(c.conn, out);
@@ -87,14 +89,14 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     /// Asks how much of what was handed over has not left.
-    pub(super) fn look_at_unsent(&mut self, c: &mut Connection) {
+    pub(super) fn look_at_unsent(&mut self, c: &mut ServedConnection) {
         let before = c.held();
         c.unsent = self.transport.unsent(c.conn);
         self.engine.allowance.changed(before, c.held());
     }
 
     /// Whether what is in `out` ends the connection, and nothing else is to be waited for.
-    pub(super) fn is_the_last(&self, c: &Connection) -> bool {
+    pub(super) fn is_the_last(&self, c: &ServedConnection) -> bool {
         c.closing == Some(Close::Now)
             && c.queue_is_empty()
             && !c.is_reading_body()
@@ -103,7 +105,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     /// Gives `out` to the transport, and the end of the connection with it.
-    pub(super) fn send_last(&mut self, mut c: Connection) {
+    pub(super) fn send_last(&mut self, mut c: ServedConnection) {
         let out = &mut self.engine.out;
         self.engine.counts.sent(out.len());
         let sent = self.transport.send_last(c.conn, out, Close::Now);
@@ -119,8 +121,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     /// A large body goes from where it is, in slices.
-    fn pump_large(&mut self, c: &mut Connection, budget: &mut usize) -> Result<Pumped, Gone> {
-        let Some(Answer::Large { head, body, at, last, line }) =
+    fn pump_large(&mut self, c: &mut ServedConnection, budget: &mut usize) -> Result<Pumped, Gone> {
+        let Some(OrderedResponse::Large { head, body, at, last, line }) =
             c.work.as_mut().and_then(|w| w.queue.front_mut())
         else {
             return Ok(Pumped::Waits);
@@ -147,8 +149,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     /// A range of a file goes to the transport, with what is before it.
-    fn pump_file(&mut self, c: &mut Connection, budget: &mut usize) -> Result<Pumped, Gone> {
-        let Some(Answer::File { task, head, body, last, line }) =
+    fn pump_file(&mut self, c: &mut ServedConnection, budget: &mut usize) -> Result<Pumped, Gone> {
+        let Some(OrderedResponse::File { task, head, body, last, line }) =
             c.work.as_mut().and_then(|w| w.queue.front_mut())
         else {
             return Ok(Pumped::Waits);
@@ -189,7 +191,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// The transport got `len` bytes of a body, besides those of `out`.
     fn handed_over(
         &mut self,
-        c: &mut Connection,
+        c: &mut ServedConnection,
         sent: Result<(), NetError>,
         len: usize,
         budget: &mut usize,
@@ -203,8 +205,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     /// Polls a streamed body once.
-    fn pump_stream(&mut self, c: &mut Connection, budget: &mut usize) -> Result<Pumped, Gone> {
-        let Some(Answer::Stream { task, head, stream, end, last, line }) =
+    fn pump_stream(&mut self, c: &mut ServedConnection, budget: &mut usize) -> Result<Pumped, Gone> {
+        let Some(OrderedResponse::Stream { task, head, stream, end, last, line }) =
             c.work.as_mut().and_then(|w| w.queue.front_mut())
         else {
             return Ok(Pumped::Waits);
@@ -246,7 +248,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
 pub(super) struct Gone;
 
 /// The last of what was handed over is so much of a file that takes no memory.
-fn count_file(c: &mut Connection, allowance: &mut Allowance, bytes: usize) {
+fn count_file(c: &mut ServedConnection, allowance: &mut Allowance, bytes: usize) {
     let before = c.held();
     c.of_file = bytes;
     allowance.changed(before, c.held());
@@ -272,10 +274,10 @@ fn begin_line(line: &mut Option<Box<Unlogged>>, handed: u64, out: usize) {
 }
 
 /// The response at the front is handed over, or in `out`: its line is due when that has left.
-fn hand_over_line(c: &mut Connection, out: usize) {
+fn hand_over_line(c: &mut ServedConnection, out: usize) {
     let until = c.handed + out as u64;
     if let Some(work) = &mut c.work
-        && let Some(mut line) = work.queue.front_mut().and_then(Answer::line).and_then(Option::take)
+        && let Some(mut line) = work.queue.front_mut().and_then(OrderedResponse::line).and_then(Option::take)
     {
         line.until = Some(until);
         work.unlogged.push_back(line);
@@ -283,7 +285,7 @@ fn hand_over_line(c: &mut Connection, out: usize) {
 }
 
 /// Tells a client that waits for it to send its body, once the handler asks for it (RFC 9110 section 10.1.1).
-fn continue_if_wanted(c: &mut Connection, out: &mut Vec<u8>) {
+fn continue_if_wanted(c: &mut ServedConnection, out: &mut Vec<u8>) {
     let Some(work) = &mut c.work else { return };
     let alone = work.queue.len() == 1;
     if let Some(body) = &mut work.body

@@ -4,13 +4,13 @@ use linerate_net::{Close, Transport};
 
 use super::Server;
 use super::respond::Gone;
-use crate::connection::Connection;
+use crate::connection::ServedConnection;
 use crate::limits::{TURN_BYTES, TURN_ROUNDS};
 use crate::{Handler, limits};
 
 impl<T: Transport, H: Handler> Server<T, H> {
     /// Sends and continues as far as possible, and decides what the connection waits for next.
-    pub(super) fn settle(&mut self, mut c: Connection) {
+    pub(super) fn settle(&mut self, mut c: ServedConnection) {
         if c.is_plain() {
             // By far the most common case: all requests have responses, and those are in `out`.
             return match self.flush(&mut c) {
@@ -64,7 +64,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     /// Puts a connection back, with the right reading state and deadline.
-    pub(super) fn keep(&mut self, mut c: Connection) {
+    pub(super) fn keep(&mut self, mut c: ServedConnection) {
         let pause = c.reads() && c.is_blocked(0, &self.engine.allowance);
         if pause != c.paused {
             c.paused = pause;
@@ -93,6 +93,6 @@ impl<T: Transport, H: Handler> Server<T, H> {
 }
 
 /// Whether kept input was not examined yet.
-fn has_news(c: &Connection) -> bool {
+fn has_news(c: &ServedConnection) -> bool {
     c.work.as_ref().is_some_and(|w| w.seen < w.input.len())
 }

@@ -5,14 +5,14 @@ use linerate_http::h2::Code;
 use linerate_net::{Close, Conn, Transport};
 
 use super::Server;
-use crate::connection::Connection;
+use crate::connection::ServedConnection;
 use crate::limits::{H2_DRAIN_PATIENCE, TURN_BYTES, TURN_ROUNDS, UNSENT_CLOSED};
 use crate::waits::Waits;
 use crate::{Handler, access_log};
 
 impl<T: Transport, H: Handler> Server<T, H> {
     /// Runs the streams, and sends what they have in as few sends as possible.
-    pub(super) fn settle_streams(&mut self, mut c: Connection) {
+    pub(super) fn settle_streams(&mut self, mut c: ServedConnection) {
         let handed = c.handed;
         for round in 0.. {
             let room = self.engine.allowance.each().saturating_sub(c.unsent);
@@ -49,7 +49,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
 
     /// A connection whose windows keep back what it may have while memory is scarce may hear nothing
     /// more from its client: it is looked at again once memory is not scarce.
-    fn list_starving(&mut self, c: &mut Connection) {
+    fn list_starving(&mut self, c: &mut ServedConnection) {
         let conn = c.conn;
         if let Some(session) = c.http2()
             && session.wants_memory()
@@ -86,7 +86,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     /// Something of it has taken too long.
-    pub(super) fn expired_streams(&mut self, mut c: Connection) {
+    pub(super) fn expired_streams(&mut self, mut c: ServedConnection) {
         if c.waits == Waits::Write && c.unsent > 0 {
             return self.expired_write(c);
         }
@@ -106,7 +106,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
 
     /// The server, or its listener, drains: requests that are here, or that the client sends before
     /// it knows, get responses.
-    pub(super) fn drain_streams(&mut self, mut c: Connection) {
+    pub(super) fn drain_streams(&mut self, mut c: ServedConnection) {
         let now = self.engine.now;
         let Some(session) = c.http2() else { return self.keep(c) };
         session.say_goodbye(now);
@@ -119,7 +119,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     /// The connection ends: its streams do.
-    pub(super) fn forget_streams(&mut self, c: &mut Connection, cut: bool) {
+    pub(super) fn forget_streams(&mut self, c: &mut ServedConnection, cut: bool) {
         self.engine.forget_streams(c, if cut { access_log::CUT } else { access_log::LEFT });
     }
 }

@@ -4,14 +4,14 @@ use linerate_net::Transport;
 
 use super::Server;
 use crate::Handler;
-use crate::answer::Answer;
-use crate::connection::Connection;
+use crate::answer::OrderedResponse;
+use crate::connection::ServedConnection;
 use crate::limits;
 
 impl<T: Transport, H: Handler> Server<T, H> {
     /// Holds responses to a pipeline until those of the turn's other connections, so that all leave
     /// in a row.
-    pub(super) fn hold(&mut self, mut c: Connection) {
+    pub(super) fn hold(&mut self, mut c: ServedConnection) {
         let bytes = self.engine.out.len();
         if !c.queue_is_empty() || c.closing.is_some() || bytes == 0 || bytes > limits::HELD_EACH {
             return self.settle(c);
@@ -19,7 +19,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         let empty = self.held.buffer();
         let answers = std::mem::replace(&mut self.engine.out, empty);
         let work = self.engine.work(&mut c);
-        work.queue.push_back(Answer::Bytes { bytes: answers, last: false });
+        work.queue.push_back(OrderedResponse::Bytes { bytes: answers, last: false });
         let (conn, slot) = (c.conn, c.conn.slot());
         self.connections[slot] = Some(c);
         if self.held.add(conn, bytes) {

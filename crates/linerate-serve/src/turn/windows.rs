@@ -20,7 +20,7 @@ use linerate_net::{ListenOptions, Time, Transport};
 use proptest::prelude::*;
 
 use super::{Server, Wall};
-use crate::answer::Answer;
+use crate::answer::OrderedResponse;
 use crate::limits::{FILES_OPEN, H2_HEADS, H2_HELD, UNSENT_SCARCE, UNSENT_TOGETHER};
 use crate::message::stream::Failure;
 use crate::{BodyStream, FileRoot, Handler, Limits, Request, Response};
@@ -594,6 +594,7 @@ fn a_pipeline_of_files_opens_few_at_a_time() {
     world.run(100);
     let connection = world.server.connections.iter().flatten().next().unwrap();
     let queue = &connection.work.as_ref().unwrap().queue;
-    let files = (0..queue.len()).filter(|n| matches!(queue.get(*n), Some(Answer::File { .. }))).count();
+    let files =
+        (0..queue.len()).filter(|n| matches!(queue.get(*n), Some(OrderedResponse::File { .. }))).count();
     assert!((1..=FILES_OPEN).contains(&files), "{files}");
 }

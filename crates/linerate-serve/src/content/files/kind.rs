@@ -2,7 +2,7 @@
 
 /// A media type, and whether compression makes it smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct MediaKind {
     pub(super) name: &'static str,
     pub(super) compresses: bool,
 }
@@ -144,12 +144,13 @@ const KINDS: &[(&str, &str, bool)] = &[
     ("gpx", "application/gpx+xml", true),
 ];
 
-pub(super) fn of(name: &[u8]) -> Kind {
+pub(super) fn of(name: &[u8]) -> MediaKind {
     let end = name.iter().rposition(|b| *b == b'.').map_or(&b""[..], |dot| &name[dot + 1..]);
     let known = KINDS.iter().find(|(e, ..)| end.eq_ignore_ascii_case(e.as_bytes()));
-    known.map_or(Kind { name: "application/octet-stream", compresses: false }, |&(_, name, compresses)| {
-        Kind { name, compresses }
-    })
+    known.map_or(
+        MediaKind { name: "application/octet-stream", compresses: false },
+        |&(_, name, compresses)| MediaKind { name, compresses },
+    )
 }
 
 #[cfg(test)]

@@ -54,8 +54,8 @@ pub(super) struct Wanted<'a> {
 }
 
 /// The result of a lookup.
-pub(super) enum Place {
-    File(Found, Vec<u8>),
+pub(super) enum LookupResult {
+    File(FoundFile, Vec<u8>),
     /// A directory requested without its slash.
     Directory,
     /// A directory without an index.
@@ -63,7 +63,7 @@ pub(super) enum Place {
 }
 
 /// A file that was found.
-pub(super) struct Found {
+pub(super) struct FoundFile {
     pub(super) file: File,
     pub(super) size: u64,
     /// Modified, in seconds and nanoseconds since 1970.
@@ -93,7 +93,7 @@ impl Identity {
     }
 }
 
-impl Found {
+impl FoundFile {
     /// What it takes to open the file again; `name` is the one it was found by.
     pub(super) fn again(&self, name: &[u8]) -> Arc<dyn OpensAgain> {
         let suffix = self.encoding.map_or("", Encoding::suffix);
@@ -169,7 +169,7 @@ impl Root {
     }
 
     /// The file that a request wants.
-    pub(super) async fn find(&self, wanted: Wanted<'_>) -> Result<Place, Failed> {
+    pub(super) async fn find(&self, wanted: Wanted<'_>) -> Result<LookupResult, Failed> {
         match self.beneath(true).find(&wanted) {
             Err(Errno::AGAIN) => {}
             found => return found.map_err(Failed::Lookup),
@@ -213,9 +213,9 @@ impl Wanted<'_> {
 
 impl Beneath {
     /// The wanted file, or the first of the other names that is a file.
-    fn find(&self, wanted: &Wanted<'_>) -> Result<Place, Errno> {
+    fn find(&self, wanted: &Wanted<'_>) -> Result<LookupResult, Errno> {
         let found = self.at(wanted);
-        if !matches!(found, Err(Errno::NOENT | Errno::NOTDIR) | Ok(Place::Unlisted)) {
+        if !matches!(found, Err(Errno::NOENT | Errno::NOTDIR) | Ok(LookupResult::Unlisted)) {
             return found;
         }
         for pattern in &*wanted.others {
@@ -229,17 +229,17 @@ impl Beneath {
         found
     }
 
-    fn at(&self, wanted: &Wanted<'_>) -> Result<Place, Errno> {
+    fn at(&self, wanted: &Wanted<'_>) -> Result<LookupResult, Errno> {
         let name = &*wanted.name;
         let (file, meta) = self.open(if name.is_empty() { b"." } else { name })?;
         let (name, file, meta) = if meta.is_dir() {
             if !wanted.slash {
-                return Ok(Place::Directory);
+                return Ok(LookupResult::Directory);
             }
             let slash: &[u8] = if name.is_empty() { b"" } else { b"/" };
             let index = [name, slash, b"index.html"].concat();
             let (file, meta) = match self.open(&index) {
-                Err(Errno::NOENT) => return Ok(Place::Unlisted),
+                Err(Errno::NOENT) => return Ok(LookupResult::Unlisted),
                 found => found?,
             };
             (index, file, meta)
@@ -261,23 +261,23 @@ impl Beneath {
         meta: &Metadata,
         name: Vec<u8>,
         wanted: &Wanted<'_>,
-    ) -> Result<Place, Errno> {
+    ) -> Result<LookupResult, Errno> {
         for encoding in wanted.encodings.into_iter().flatten() {
             match self.open(&[&name, encoding.suffix().as_bytes()].concat()) {
                 Ok((file, meta)) if meta.is_file() => {
-                    return Ok(Place::File(self.found(file, &meta, Some(encoding)), name));
+                    return Ok(LookupResult::File(self.found(file, &meta, Some(encoding)), name));
                 }
                 Err(Errno::AGAIN) => return Err(Errno::AGAIN),
                 _ => {}
             }
         }
-        Ok(Place::File(self.found(file, meta, None), name))
+        Ok(LookupResult::File(self.found(file, meta, None), name))
     }
 
-    fn found(&self, file: File, meta: &Metadata, encoding: Option<Encoding>) -> Found {
+    fn found(&self, file: File, meta: &Metadata, encoding: Option<Encoding>) -> FoundFile {
         let is = Identity::of(meta);
         let root = Root { fd: Arc::clone(&self.root), in_memory: self.in_memory };
-        Found { file, size: is.size, modified: is.modified, encoding, root, is }
+        FoundFile { file, size: is.size, modified: is.modified, encoding, root, is }
     }
 
     /// Opens a name without blocking on anything but a disk: a named pipe must not hold the thread.
@@ -361,7 +361,7 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let mut find = std::pin::pin!(root.find(wanted("there")));
         let polled = find.as_mut().poll(&mut context);
-        assert!(matches!(polled, Poll::Ready(Ok(Place::File(file, _))) if file.size == 3));
+        assert!(matches!(polled, Poll::Ready(Ok(LookupResult::File(file, _))) if file.size == 3));
     }
 
     #[test]
@@ -382,7 +382,7 @@ mod tests {
                 }
             };
             match found {
-                Ok(Place::File(file, _)) => assert!(name == "there" && file.encoding.is_none()),
+                Ok(LookupResult::File(file, _)) => assert!(name == "there" && file.encoding.is_none()),
                 Err(Failed::Lookup(error)) => assert_eq!((name, error), ("not there", Errno::NOENT)),
                 _ => panic!("{name} is something else"),
             }

@@ -32,7 +32,7 @@ use rustix::io::Errno;
 
 use self::compressed::{Key, compressed};
 use self::condition::{Outcome, Validators};
-use self::lookup::{Failed, Found, Place, Root, Wanted, refuse};
+use self::lookup::{Failed, FoundFile, LookupResult, Root, Wanted, refuse};
 pub(crate) use self::name::file_name;
 use self::negotiate::Encoding;
 use self::ranges::Multipart;
@@ -183,17 +183,19 @@ impl Files {
             _ => return allow(Response::explained(405, "files are read")),
         }
         match self.find(name, &request).await {
-            Ok(Place::File(found, name)) => self.give(found, &name, &request, self.0.options.gzip).await,
-            Ok(Place::Directory) => redirect(&request),
-            Ok(Place::Unlisted) if self.0.options.list => self.list(name, &request).await,
-            Ok(Place::Unlisted) => {
+            Ok(LookupResult::File(found, name)) => {
+                self.give(found, &name, &request, self.0.options.gzip).await
+            }
+            Ok(LookupResult::Directory) => redirect(&request),
+            Ok(LookupResult::Unlisted) if self.0.options.list => self.list(name, &request).await,
+            Ok(LookupResult::Unlisted) => {
                 Response::explained(404, "there is no index.html here, and directories are not listed")
             }
             Err(failed) => failed.into(),
         }
     }
 
-    async fn find(&self, name: &[u8], request: &Request) -> Result<Place, Failed> {
+    async fn find(&self, name: &[u8], request: &Request) -> Result<LookupResult, Failed> {
         let mut encodings = [None; 2];
         // A range of the compressed file is not a range of the requested file.
         if request.field("range").is_none() {
@@ -243,7 +245,7 @@ impl Files {
     }
 
     /// `gzip`: the level at which it may be compressed.
-    async fn give(&self, found: Found, name: &[u8], request: &Request, gzip: Option<u8>) -> Response {
+    async fn give(&self, found: FoundFile, name: &[u8], request: &Request, gzip: Option<u8>) -> Response {
         let kind = kind::of(name);
         let on_the_fly = gzip.filter(|_| {
             found.encoding.is_none()
@@ -299,7 +301,7 @@ impl Files {
     }
 
     /// The compressed text of a file; `None`: too much else is being compressed.
-    async fn compressed(&self, found: &Found, level: u8) -> Result<Option<Bytes>, Errno> {
+    async fn compressed(&self, found: &FoundFile, level: u8) -> Result<Option<Bytes>, Errno> {
         let key = (found.is, level);
         if let Some(text) = self.0.compressed.borrow().texts.get(&key) {
             return Ok(Some(text.clone()));
@@ -336,7 +338,7 @@ fn allow(mut response: Response) -> Response {
 
 /// Several ranges of a file in one body.
 fn several(
-    found: Found,
+    found: FoundFile,
     name: &[u8],
     parts: Vec<Range<u64>>,
     kind: &str,
@@ -353,7 +355,7 @@ fn several(
 
 /// `part` of the file, or all of it.
 async fn body(
-    found: Found,
+    found: FoundFile,
     name: &[u8],
     part: Option<Range<u64>>,
     mut response: Response,

@@ -7,11 +7,11 @@ use linerate_http::h2::server::Incoming;
 use linerate_http::server::{Method, RequestFault, RequestHead};
 
 use crate::answer::Asked;
-use crate::connection::Connection;
+use crate::connection::ServedConnection;
 use crate::engine::Engine;
 use crate::engine::respond::said;
 use crate::http2::{Doing, Early, Session, Stream, Upload};
-use crate::message::body::{RequestBody, Shared};
+use crate::message::body::{RequestBody, SharedUpload};
 use crate::message::upgrade::{self, Offer};
 use crate::tasks::Polled;
 use crate::{Handler, Request, Response, RouteLimits};
@@ -20,7 +20,7 @@ impl<H: Handler> Engine<H> {
     /// Begins with a request. `rest`: the bytes received behind its head.
     pub(super) fn stream(
         &mut self,
-        c: &mut Connection,
+        c: &mut ServedConnection,
         session: &mut Session,
         request: Incoming,
         mut early: Early,
@@ -108,7 +108,7 @@ impl<H: Handler> Engine<H> {
         {
             return Ok(RequestBody::whole(Bytes::copy_from_slice(body)));
         }
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedUpload::default());
         let mut upload = Upload::new(&shared, early, most, self.now);
         upload.time = limits.body_time;
         let expects = head.field("expect");

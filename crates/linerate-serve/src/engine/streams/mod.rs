@@ -14,7 +14,7 @@ use linerate_net::Close;
 
 use super::Engine;
 use crate::answer::Asked;
-use crate::connection::Connection;
+use crate::connection::ServedConnection;
 use crate::http2::{Deferred, Doing, Early, Fed, Pumped, REQUESTS, Session, Stream};
 use crate::limits::{H2_HEADS, H2_HEADS_FREE, H2_HELD, H2_PIECE, H2_ROUNDS};
 use crate::tasks::Polled;
@@ -27,14 +27,14 @@ impl<H: Handler> Engine<H> {
     }
 
     /// The client speaks HTTP/2 from here on.
-    pub(crate) fn begin_http2(&mut self, c: &mut Connection) {
+    pub(crate) fn begin_http2(&mut self, c: &mut ServedConnection) {
         let session = Session::new(&self.http2, self.now);
         self.counts.http2_connection();
         self.work(c).http2 = Some(session);
     }
 
     /// Takes received bytes.
-    pub(super) fn receive_frames(&mut self, c: &mut Connection, bytes: &[u8]) {
+    pub(super) fn receive_frames(&mut self, c: &mut ServedConnection, bytes: &[u8]) {
         let now = self.now;
         if let Some(session) = c.http2() {
             session.receive(bytes, now);
@@ -42,7 +42,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Reads the bytes received, responds to requests, and sends what the client takes, as far as `room` goes.
-    pub(crate) fn turn_streams(&mut self, c: &mut Connection, room: usize) {
+    pub(crate) fn turn_streams(&mut self, c: &mut ServedConnection, room: usize) {
         let Some(mut session) = c.work.as_mut().and_then(|work| work.http2.take()) else { return };
         // Handlers that were woken have responded already.
         self.out.append(session.server.out());
@@ -90,7 +90,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// One pass over everything; returns whether something moved.
-    fn round(&mut self, c: &mut Connection, session: &mut Session, room: usize) -> bool {
+    fn round(&mut self, c: &mut ServedConnection, session: &mut Session, room: usize) -> bool {
         let mut progress = self.read_frames(c, session, room);
         if c.peer_ended && !session.is_stuck {
             session.fin.get_or_insert(self.now);
@@ -122,7 +122,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Reads what has come, and begins with requests as far as there is room for responses.
-    fn read_frames(&mut self, c: &mut Connection, session: &mut Session, room: usize) -> bool {
+    fn read_frames(&mut self, c: &mut ServedConnection, session: &mut Session, room: usize) -> bool {
         session.held = session.count_held();
         let mut most = if session.is_full_of_files() { 0 } else { self.most_held() };
         let mut begun = self.begin_deferred(c, session, room, most);
@@ -173,7 +173,7 @@ impl<H: Handler> Engine<H> {
 
     /// A request that was no request.
     #[cold]
-    fn refused_head(&mut self, c: &Connection, status: u16) {
+    fn refused_head(&mut self, c: &ServedConnection, status: u16) {
         self.counts.http2_malformed();
         self.counts.answered(status);
         let asked = Asked::by_none(c.peer, self.http2.heads.first_line(), self.now);
@@ -183,7 +183,7 @@ impl<H: Handler> Engine<H> {
     /// Begins with requests that had to wait; returns how many.
     fn begin_deferred(
         &mut self,
-        c: &mut Connection,
+        c: &mut ServedConnection,
         session: &mut Session,
         room: usize,
         most: usize,
@@ -208,7 +208,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Passes on what has arrived of requests' bodies.
-    fn feed_uploads(&mut self, c: &mut Connection, session: &mut Session) -> bool {
+    fn feed_uploads(&mut self, c: &mut ServedConnection, session: &mut Session) -> bool {
         let mut progress = false;
         let mut at = 0;
         while at < session.streams.len() {
@@ -304,7 +304,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// A task of a stream was woken.
-    pub(super) fn poll_stream(&mut self, c: &mut Connection, task: u32) {
+    pub(super) fn poll_stream(&mut self, c: &mut ServedConnection, task: u32) {
         let Some(mut session) = c.work.as_mut().and_then(|work| work.http2.take()) else { return };
         if let Some(at) = session.streams.iter().position(|stream| stream.task == Some(task)) {
             match &mut session.streams[at].doing {
@@ -316,7 +316,7 @@ impl<H: Handler> Engine<H> {
         self.work(c).http2 = Some(session);
     }
 
-    fn poll_handler(&mut self, c: &mut Connection, session: &mut Session, at: usize, task: u32) {
+    fn poll_handler(&mut self, c: &mut ServedConnection, session: &mut Session, at: usize, task: u32) {
         self.enter();
         let polled = self.tasks.poll(task);
         self.leave(&session.streams[at].asked);
@@ -361,7 +361,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// The connection is gone.
-    pub(crate) fn forget_streams(&mut self, c: &mut Connection, why: u16) {
+    pub(crate) fn forget_streams(&mut self, c: &mut ServedConnection, why: u16) {
         if let Some(mut session) = c.work.as_mut().and_then(|work| work.http2.take()) {
             session.deferred.clear();
             self.end_streams(&mut session, why);
@@ -370,7 +370,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Ends what has taken too long.
-    pub(crate) fn expire_streams(&mut self, c: &mut Connection) {
+    pub(crate) fn expire_streams(&mut self, c: &mut ServedConnection) {
         let Some(mut session) = c.work.as_mut().and_then(|work| work.http2.take()) else { return };
         let now = self.now;
         let overdue = |since| since + self.limits.header_time <= now;

@@ -6,10 +6,10 @@ use bytes::{Bytes, BytesMut};
 use linerate_http::h2::server::ResponseHead;
 
 use crate::access_log;
-use crate::connection::Connection;
+use crate::connection::ServedConnection;
 use crate::engine::Engine;
 use crate::engine::respond::has_no_body;
-use crate::http2::{Doing, Pumped, Sending, Session, Source, Stream};
+use crate::http2::{Doing, Pumped, ResponseSource, Sending, Session, Stream};
 use crate::limits::{FILES_OPEN, H2_PIECE, H2_TUNNEL_HEAD};
 use crate::message::response::{self, ResponseBody};
 use crate::message::stream::Streamed;
@@ -19,7 +19,7 @@ impl<H: Handler> Engine<H> {
     /// Sends a response, as far as the client's windows allow.
     pub(super) fn respond(
         &mut self,
-        c: &mut Connection,
+        c: &mut ServedConnection,
         session: &mut Session,
         mut stream: Stream,
         mut response: Response,
@@ -59,11 +59,11 @@ impl<H: Handler> Engine<H> {
         response::keep_buffer(response.fields);
         session.frames.sent();
         c.progressed = true;
-        let (source, pending) = body.unwrap_or((Source::Nothing, Bytes::new()));
-        let done = pending.is_empty() && matches!(source, Source::Nothing);
+        let (source, pending) = body.unwrap_or((ResponseSource::Nothing, Bytes::new()));
+        let done = pending.is_empty() && matches!(source, ResponseSource::Nothing);
         let mut sending = Sending::new(status, source, pending, self.now);
         let pumped = if done { Pumped::Done } else { self.begin_body(session, stream.id, &mut sending) };
-        let polls = !matches!(sending.source, Source::Nothing);
+        let polls = !matches!(sending.source, ResponseSource::Nothing);
         stream.doing = Doing::Sending(sending);
         match pumped {
             Pumped::Done | Pumped::Broken => self.response_over(session, stream),
@@ -82,10 +82,10 @@ impl<H: Handler> Engine<H> {
     /// Most bodies are small and leave at once, unless as much waits for the transport.
     fn begin_body(&self, session: &mut Session, id: u32, sending: &mut Sending) -> Pumped {
         match &mut sending.source {
-            Source::Nothing if session.server.out().len() < self.allowance.each() => {
+            ResponseSource::Nothing if session.server.out().len() < self.allowance.each() => {
                 return sending.pump(id, &mut session.server, Waker::noop(), H2_PIECE, false);
             }
-            Source::File(body) if session.open_files() >= FILES_OPEN => body.close(),
+            ResponseSource::File(body) if session.open_files() >= FILES_OPEN => body.close(),
             _ => {}
         }
         Pumped::More
@@ -102,7 +102,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Lists the connection if a body is read after its response.
-    fn watch_elsewhere(&mut self, c: &mut Connection, session: &Session) {
+    fn watch_elsewhere(&mut self, c: &mut ServedConnection, session: &Session) {
         if !c.read_elsewhere && session.is_read_elsewhere() {
             c.read_elsewhere = true;
             self.read_elsewhere.push(c.conn);
@@ -136,7 +136,7 @@ impl<H: Handler> Engine<H> {
     /// Responds to a request whose body is refused, in place of its handler.
     pub(super) fn refuse_stream(
         &mut self,
-        c: &mut Connection,
+        c: &mut ServedConnection,
         session: &mut Session,
         mut stream: Stream,
         status: u16,
@@ -150,18 +150,18 @@ impl<H: Handler> Engine<H> {
 }
 
 /// The length of a body, and where it comes from; `None`: the head is all.
-fn body_of(response: &mut Response, head_only: bool) -> (Option<u64>, Option<(Source, Bytes)>) {
+fn body_of(response: &mut Response, head_only: bool) -> (Option<u64>, Option<(ResponseSource, Bytes)>) {
     let (length, body) = match std::mem::take(&mut response.body) {
         _ if has_no_body(response.status) => return (None, None),
         ResponseBody::Whole(body) if head_only && body.is_empty() => (response.announced.get(), None),
         ResponseBody::Whole(body) if body.is_empty() => (Some(0), None),
-        ResponseBody::Whole(body) => (Some(body.len() as u64), Some((Source::Nothing, body))),
+        ResponseBody::Whole(body) => (Some(body.len() as u64), Some((ResponseSource::Nothing, body))),
         ResponseBody::Stream(stream) => {
             let length = stream.length();
-            (length, Some((Source::Stream(stream, length), Bytes::new())))
+            (length, Some((ResponseSource::Stream(stream, length), Bytes::new())))
         }
         ResponseBody::File(body) if body.len() == 0 => (Some(0), None),
-        ResponseBody::File(body) => (Some(body.len()), Some((Source::File(*body), Bytes::new()))),
+        ResponseBody::File(body) => (Some(body.len()), Some((ResponseSource::File(*body), Bytes::new()))),
     };
     (length, body.filter(|_| !head_only))
 }
