@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use linerate_lab::comparison::{self, Pair, RatioChange};
-use linerate_report::compare::{self, Saved, Told};
+use linerate_report::compare::{self, ComparisonReport, Saved};
 use linerate_report::schema::comparison as schema;
 
 use crate::args::CompareArgs;
@@ -86,7 +86,7 @@ fn document(
             Vec::new()
         },
     };
-    compare::document(&Told {
+    compare::document(&ComparisonReport {
         sides: [side(0), side(1)],
         rounds: &measured.rounds,
         planned: args.rounds,

@@ -28,7 +28,7 @@ pub use words::{NO_DIFFERENCE, NOT_MEASURED, TOO_FEW_ROUNDS};
 
 /// Everything a report of a comparison is made from.
 #[derive(Clone, Debug)]
-pub struct Told<'a> {
+pub struct ComparisonReport<'a> {
     /// Both sides, as the user gave them.
     pub sides: Pair<schema::Side>,
     /// The measured runs of both sides, in pairs.
@@ -58,7 +58,7 @@ pub struct Told<'a> {
 }
 
 /// The document.
-pub fn document(told: &Told<'_>) -> schema::Document {
+pub fn document(told: &ComparisonReport<'_>) -> schema::Document {
     let verdicts = told.rounds.verdicts();
     let mut warnings = told.warnings.clone();
     warnings.extend(told.rounds.warnings());

@@ -61,7 +61,7 @@ fn sides() -> Pair<schema::Side> {
 
 fn made(rounds: &Rounds, environment: &Environment) -> schema::Document {
     let checks = ["p99 ratio<1.05", "rate lo>1.1"].map(|c| MetricCheck::parse(c).unwrap());
-    document(&Told {
+    document(&ComparisonReport {
         sides: sides(),
         rounds,
         planned: 10,
@@ -128,7 +128,7 @@ fn a_saved_comparison_says_what_has_changed() {
     let saved = Saved { file: "then.json".to_owned(), document: then };
     let changed = since(&saved.log_ratios().unwrap(), &now);
     let environment = environment();
-    let document = document(&Told {
+    let document = document(&ComparisonReport {
         sides: sides(),
         rounds: &now,
         planned: 8,

@@ -15,7 +15,7 @@ pub struct Diagram {
     /// Names of the two lanes.
     pub lanes: [String; 2],
     /// In order of time.
-    pub rows: Vec<Row>,
+    pub rows: Vec<DiagramRow>,
 }
 
 impl Diagram {
@@ -29,23 +29,23 @@ impl Diagram {
         }
         let edge = most / 3;
         let mut spared = most.saturating_sub(2 * edge);
-        let mut kept: Vec<Row> = Vec::with_capacity(most + 1);
+        let mut kept: Vec<DiagramRow> = Vec::with_capacity(most + 1);
         for (i, row) in std::mem::take(&mut self.rows).into_iter().enumerate() {
             let telling = match &row {
-                Row::Arrow(arrow) => arrow.bad,
-                Row::Pause { .. } => true,
-                Row::LeftOut(_) => false,
+                DiagramRow::Arrow(arrow) => arrow.bad,
+                DiagramRow::Pause { .. } => true,
+                DiagramRow::LeftOut(_) => false,
             };
             let inside = (edge..rows - edge).contains(&i);
             if inside && !(telling && spared > 0) {
                 let n = match row {
-                    Row::Arrow(_) => 1,
-                    Row::Pause { .. } => 0,
-                    Row::LeftOut(n) => n,
+                    DiagramRow::Arrow(_) => 1,
+                    DiagramRow::Pause { .. } => 0,
+                    DiagramRow::LeftOut(n) => n,
                 };
                 match kept.last_mut() {
-                    Some(Row::LeftOut(sum)) => *sum += n,
-                    _ => kept.push(Row::LeftOut(n)),
+                    Some(DiagramRow::LeftOut(sum)) => *sum += n,
+                    _ => kept.push(DiagramRow::LeftOut(n)),
                 }
                 continue;
             }
@@ -58,7 +58,7 @@ impl Diagram {
 
 /// A row of it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Row {
+pub enum DiagramRow {
     /// Something that was sent.
     Arrow(Arrow),
     /// Nothing was sent for that long.

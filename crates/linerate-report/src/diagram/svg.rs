@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Arrow, Diagram, Row, time, words};
+use super::{Arrow, Diagram, DiagramRow, time, words};
 use crate::markup::escape;
 
 /// Width of one diagram, user units.
@@ -29,7 +29,7 @@ pub fn to_svgs(diagrams: &[Diagram]) -> Vec<String> {
 }
 
 fn pauses_ms(diagram: &Diagram) -> f64 {
-    diagram.rows.iter().map(|r| if let Row::Pause { ms, .. } = r { *ms } else { 0.0 }).sum()
+    diagram.rows.iter().map(|r| if let DiagramRow::Pause { ms, .. } = r { *ms } else { 0.0 }).sum()
 }
 
 /// `whole`: the milliseconds of pause that take all the room there is for them.
@@ -38,17 +38,17 @@ fn to_scale(diagram: &Diagram, whole: f64) -> String {
     let mut y = 34.0;
     for row in &diagram.rows {
         match row {
-            Row::Arrow(arrow) => {
+            DiagramRow::Arrow(arrow) => {
                 draw_arrow(&mut body, arrow, y);
                 y += STEP;
             }
-            Row::Pause { ms, why, bad } => {
+            DiagramRow::Pause { ms, why, bad } => {
                 let share = if whole > 0.0 { ms / whole } else { 0.0 };
                 let height = STEP + PAUSE * share;
                 draw_pause(&mut body, *ms, why, *bad, y, height);
                 y += height + STEP / 2.0;
             }
-            Row::LeftOut(n) => {
+            DiagramRow::LeftOut(n) => {
                 let middle = (LANES[0] + LANES[1]) / 2.0;
                 let text = crate::units::several(*n, "more segment", "more segments");
                 let _ = write!(

@@ -1,6 +1,6 @@
 //! For a terminal.
 
-use super::{Arrow, Diagram, Row, time, words};
+use super::{Arrow, Diagram, DiagramRow, time, words};
 use crate::style::{Style, clean};
 
 /// Columns for the time.
@@ -20,15 +20,15 @@ pub fn to_text(diagram: &Diagram, style: Style) -> String {
     line(&mut out, &format!("{:TIME$} {left}{}{right}", "", " ".repeat(room)));
     for row in &diagram.rows {
         match row {
-            Row::Arrow(arrow) => arrow_line(&mut out, arrow, between, style),
-            Row::Pause { ms, why, bad } => {
+            DiagramRow::Arrow(arrow) => arrow_line(&mut out, arrow, between, style),
+            DiagramRow::Pause { ms, why, bad } => {
                 let what = format!("{} {why}", time(*ms, style.unicode));
                 let (dots, rest) = (if style.unicode { "┊" } else { ":" }, cut(&clean(&what), between - 2));
                 let text = format!("{rest:^between$}");
                 let text = if *bad { style.bad(&text) } else { style.dim(&text) };
                 line(&mut out, &format!("{:TIME$} {dots}{text}{dots}", ""));
             }
-            Row::LeftOut(n) => {
+            DiagramRow::LeftOut(n) => {
                 let text = crate::units::several(*n, "more segment", "more segments");
                 let text = format!("... {text} ...");
                 line(&mut out, &format!("{:TIME$} {text:^w$}", "", w = between + 2));

@@ -3,7 +3,7 @@ use crate::style::Style;
 
 pub(crate) fn example() -> Diagram {
     let arrow = |at_ms, to_server, label: &str| {
-        Row::Arrow(Arrow { at_ms, to_server, label: label.to_owned(), ..Arrow::default() })
+        DiagramRow::Arrow(Arrow { at_ms, to_server, label: label.to_owned(), ..Arrow::default() })
     };
     Diagram {
         title: "GET /report: 41.2 ms".to_owned(),
@@ -11,16 +11,20 @@ pub(crate) fn example() -> Diagram {
         rows: vec![
             arrow(0.0, true, "PSH ACK 61 bytes"),
             arrow(0.12, false, "PSH ACK 120 bytes"),
-            Row::Pause { ms: 40.9, why: "the server waits for the client's ACK".to_owned(), bad: true },
+            DiagramRow::Pause {
+                ms: 40.9,
+                why: "the server waits for the client's ACK".to_owned(),
+                bad: true,
+            },
             arrow(41.0, true, "ACK"),
-            Row::Arrow(Arrow {
+            DiagramRow::Arrow(Arrow {
                 at_ms: 41.1,
                 label: "PSH ACK 12 bytes <b>".to_owned(),
                 notes: vec!["retransmission".to_owned()],
                 bad: true,
                 ..Arrow::default()
             }),
-            Row::LeftOut(12),
+            DiagramRow::LeftOut(12),
         ],
     }
 }
@@ -47,13 +51,13 @@ fn nothing_to_show_is_no_trouble() {
 
 #[test]
 fn a_long_diagram_keeps_its_ends_and_what_is_trouble() {
-    let arrow = |bad| Row::Arrow(Arrow { bad, ..Arrow::default() });
+    let arrow = |bad| DiagramRow::Arrow(Arrow { bad, ..Arrow::default() });
     let rows = (0..100).map(|i| arrow(i == 50)).collect();
     let short = Diagram { rows, ..Diagram::default() }.shortened(9);
     assert_eq!(short.rows.len(), 3 + 1 + 1 + 1 + 3);
     assert_eq!(
         [&short.rows[3], &short.rows[4], &short.rows[5]],
-        [&Row::LeftOut(47), &arrow(true), &Row::LeftOut(46)]
+        [&DiagramRow::LeftOut(47), &arrow(true), &DiagramRow::LeftOut(46)]
     );
 }
 
@@ -61,7 +65,7 @@ fn a_long_diagram_keeps_its_ends_and_what_is_trouble() {
 fn diagrams_that_are_compared_have_one_scale() {
     let long = example();
     let mut short = example();
-    short.rows[2] = Row::Pause { ms: 4.09, why: String::new(), bad: false };
+    short.rows[2] = DiagramRow::Pause { ms: 4.09, why: String::new(), bad: false };
     let height = |svg: &str| -> f64 {
         let (_, rest) = svg.split_once("<rect").expect("a pause");
         let (_, rest) = rest.split_once("height=\"").expect("its height");

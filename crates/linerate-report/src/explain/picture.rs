@@ -7,7 +7,7 @@ use linerate_explain::handshake::Handshake;
 use linerate_explain::{Diagnosis, passive};
 
 use super::words::{capital, time};
-use crate::diagram::{Arrow, Diagram, Row};
+use crate::diagram::{Arrow, Diagram, DiagramRow};
 
 /// Rows of a diagram. Reason: one screen; the JSON has all.
 const ROWS: usize = 30;
@@ -59,12 +59,14 @@ fn titled(title: String, call: &Call, seen: Option<&passive::ObservedCall>, caus
 /// The packets of a call of our own: it is known what they carry, and whose they are.
 fn of_packets(seen: &passive::ObservedCall, cause: Option<&str>) -> Diagram {
     let mut diagram = crate::passive::diagram_of(seen);
-    let pauses =
-        diagram.rows.iter().filter_map(|r| if let Row::Pause { ms, .. } = r { Some(*ms) } else { None });
+    let pauses = diagram
+        .rows
+        .iter()
+        .filter_map(|r| if let DiagramRow::Pause { ms, .. } = r { Some(*ms) } else { None });
     let longest = pauses.fold(0.0, f64::max);
     for row in &mut diagram.rows {
         // Packets show that nothing came; why, the named cause tells.
-        if let Row::Pause { ms, why, bad } = row
+        if let DiagramRow::Pause { ms, why, bad } = row
             && *ms >= longest
             && why == WORKS
             && let Some(reason) = cause.and_then(reason)
@@ -73,14 +75,14 @@ fn of_packets(seen: &passive::ObservedCall, cause: Option<&str>) -> Diagram {
             *bad = true;
         }
         match row {
-            Row::Arrow(arrow) => arrow.label = plain(&arrow.label, arrow.to_server),
-            Row::Pause { why, .. } => match why.as_str() {
+            DiagramRow::Arrow(arrow) => arrow.label = plain(&arrow.label, arrow.to_server),
+            DiagramRow::Pause { why, .. } => match why.as_str() {
                 "the server's next part waits for the client's ACK" => NAGLE[0].clone_into(why),
                 "the client's next part waits for the server's ACK" => NAGLE[1].clone_into(why),
                 "nothing from the client" => "nothing from us".clone_into(why),
                 _ => {}
             },
-            Row::LeftOut(_) => {}
+            DiagramRow::LeftOut(_) => {}
         }
     }
     let port = |end: std::net::SocketAddr| format!(":{}", end.port());
@@ -105,7 +107,7 @@ fn lanes() -> [String; 2] {
 }
 
 /// What crossed, with pauses between.
-fn rows(call: &Call, cause: Option<&str>) -> Vec<Row> {
+fn rows(call: &Call, cause: Option<&str>) -> Vec<DiagramRow> {
     let arrows = arrows(call);
     // A pause is shown from a twelfth of the whole on, and from half a millisecond.
     let least = (ms(call.total) / 12.0).max(0.5);
@@ -117,15 +119,15 @@ fn rows(call: &Call, cause: Option<&str>) -> Vec<Row> {
             let blamed =
                 cause.filter(|c| gap >= longest && gap * 2.0 > ms(call.total) && lost_as_said(call, c));
             let why = blamed.and_then(reason).unwrap_or_else(|| between(b, arrow));
-            rows.push(Row::Pause { ms: gap, why: why.to_owned(), bad: blamed.is_some() });
+            rows.push(DiagramRow::Pause { ms: gap, why: why.to_owned(), bad: blamed.is_some() });
         }
-        rows.push(Row::Arrow(arrow.clone()));
+        rows.push(DiagramRow::Arrow(arrow.clone()));
         before = Some(arrow);
     }
     if let Some(failure) = call.failure() {
         let why = if failure.why == Why::TimedOut { "nothing more: we gave up" } else { "then it failed" };
         let rest = ms(call.total) - before.map_or(0.0, |b| b.at_ms);
-        rows.push(Row::Pause { ms: rest.max(0.0), why: why.to_owned(), bad: true });
+        rows.push(DiagramRow::Pause { ms: rest.max(0.0), why: why.to_owned(), bad: true });
     }
     rows
 }
@@ -301,7 +303,7 @@ mod tests {
         };
         let why = |call: &Call, cause: &str| {
             rows(call, Some(cause)).into_iter().find_map(|row| match row {
-                Row::Pause { why, .. } => Some(why),
+                DiagramRow::Pause { why, .. } => Some(why),
                 _ => None,
             })
         };

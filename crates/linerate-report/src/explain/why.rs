@@ -6,7 +6,7 @@ use linerate_explain::pages::{CausePage, PictureStep, all};
 
 use super::words::capital;
 use crate::Style;
-use crate::diagram::{self, Arrow, Diagram, Row};
+use crate::diagram::{self, Arrow, Diagram, DiagramRow};
 use crate::markup::escape;
 use crate::passive::page::{diagrams, page};
 
@@ -101,15 +101,23 @@ fn picture(page: &CausePage) -> Diagram {
     for step in page.picture {
         let mut arrow = |label: &str, to_server: bool, lost: bool| {
             let notes = if lost { vec!["lost".to_owned()] } else { Vec::new() };
-            rows.push(Row::Arrow(Arrow { at_ms, to_server, label: label.to_owned(), notes, bad: lost }));
+            rows.push(DiagramRow::Arrow(Arrow {
+                at_ms,
+                to_server,
+                label: label.to_owned(),
+                notes,
+                bad: lost,
+            }));
         };
         match *step {
             PictureStep::To(label) => arrow(label, true, false),
             PictureStep::From(label) => arrow(label, false, false),
             PictureStep::LostTo(label) => arrow(label, true, true),
             PictureStep::LostFrom(label) => arrow(label, false, true),
-            PictureStep::Wait(ms, why) => rows.push(Row::Pause { ms, why: why.to_owned(), bad: true }),
-            PictureStep::Then(ms, why) => rows.push(Row::Pause { ms, why: why.to_owned(), bad: false }),
+            PictureStep::Wait(ms, why) => rows.push(DiagramRow::Pause { ms, why: why.to_owned(), bad: true }),
+            PictureStep::Then(ms, why) => {
+                rows.push(DiagramRow::Pause { ms, why: why.to_owned(), bad: false })
+            }
         }
         at_ms += match *step {
             PictureStep::Wait(ms, _) | PictureStep::Then(ms, _) => ms,

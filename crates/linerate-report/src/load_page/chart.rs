@@ -10,7 +10,7 @@ pub(super) const SIZE: [f64; 2] = [560.0, 190.0];
 pub(super) const AREA: [f64; 4] = [74.0, 546.0, 26.0, 158.0];
 
 /// One line of a picture.
-pub(super) struct Line<'a> {
+pub(super) struct ChartLine<'a> {
     pub(super) name: &'a str,
     /// `a`, `b` or `bad` of the page's style.
     pub(super) class: &'a str,
@@ -171,7 +171,7 @@ fn y(axis: &Axis, value: f64) -> f64 {
 pub(super) fn over_time(
     title: &str,
     (times, silent): (&[f64], &[(f64, f64)]),
-    lines: &[Line<'_>],
+    lines: &[ChartLine<'_>],
     scale: Scale,
     shown: &dyn Fn(f64) -> String,
 ) -> Option<String> {
@@ -213,7 +213,7 @@ pub(super) fn over_time(
     Some(svg)
 }
 
-fn path(svg: &mut String, line: &Line<'_>, times: &[f64], x: &TimeAxis, axis: &Axis) {
+fn path(svg: &mut String, line: &ChartLine<'_>, times: &[f64], x: &TimeAxis, axis: &Axis) {
     let mut runs: Vec<Vec<String>> = vec![Vec::new()];
     for (t, value) in times.iter().zip(&line.values) {
         match value {
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn gaps_stay_gaps_and_nothing_is_no_picture() {
-        let line = |values: Vec<Option<f64>>| [Line { name: "p50", class: "a", values }];
+        let line = |values: Vec<Option<f64>>| [ChartLine { name: "p50", class: "a", values }];
         let shown = |v: f64| v.to_string();
         assert_eq!(over_time("x", (&[1.0], &[]), &line(vec![None]), Scale::Linear(0.0), &shown), None);
         let values = vec![Some(1.0), Some(2.0), None, Some(3.0)];

@@ -17,7 +17,7 @@ use crate::passive::page::{checked, list, page};
 use crate::schema::outcome::{Document, Latency, Named, Sample, Server};
 use crate::style::{Style, clean};
 use crate::{limits, units};
-use chart::{Line, Scale};
+use chart::{ChartLine, Scale};
 use points::Point;
 
 /// Values that are shown as whole numbers.
@@ -283,13 +283,13 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
         return;
     }
     let times: Vec<f64> = points.iter().map(|p| p.t_s).collect();
-    let line = |name, class, of: &dyn Fn(&Point) -> Option<f64>| Line {
+    let line = |name, class, of: &dyn Fn(&Point) -> Option<f64>| ChartLine {
         name,
         class,
         values: points.iter().map(of).collect(),
     };
     let silent = points::silences(document, points);
-    let draw = |title, lines: &[Line<'_>], scale, shown: &dyn Fn(f64) -> String| {
+    let draw = |title, lines: &[ChartLine<'_>], scale, shown: &dyn Fn(f64) -> String| {
         chart::over_time(title, (&times, &silent), lines, scale, shown)
     };
     out.push_str(
@@ -347,8 +347,8 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
 }
 
 /// Events of segments that were counted one by one.
-fn captured(points: &[Point]) -> [Line<'static>; 3] {
-    let line = |name, class, of: &dyn Fn(&Point) -> Option<u64>| Line {
+fn captured(points: &[Point]) -> [ChartLine<'static>; 3] {
+    let line = |name, class, of: &dyn Fn(&Point) -> Option<u64>| ChartLine {
         name,
         class,
         values: points.iter().map(|p| of(p).map(|n| n as f64)).collect(),
@@ -373,8 +373,8 @@ fn not_drawn(out: &mut String, no_errors: bool, no_segments: bool) {
 }
 
 /// What went wrong over time, a line for each kind that there was.
-fn went_wrong(points: &[Point]) -> Vec<Line<'static>> {
-    let line = |name, class, of: fn(&Point) -> u64| Line {
+fn went_wrong(points: &[Point]) -> Vec<ChartLine<'static>> {
+    let line = |name, class, of: fn(&Point) -> u64| ChartLine {
         name,
         class,
         values: points.iter().map(|p| Some(of(p) as f64)).collect(),

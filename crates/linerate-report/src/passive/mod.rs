@@ -11,7 +11,7 @@ use linerate_explain::passive::{
     Carried, ConnectionSummary, MarkCounts, Marks, Observation, ObservedCall, Traced,
 };
 
-use crate::diagram::{self, Arrow, Diagram, Row};
+use crate::diagram::{self, Arrow, Diagram, DiagramRow};
 use crate::style::Style;
 use crate::{limits, units};
 
@@ -227,11 +227,11 @@ pub fn diagram_of(call: &ObservedCall) -> Diagram {
     let mut before: Option<&Traced> = None;
     for (i, s) in call.segments.iter().enumerate() {
         if call.left_out > 0 && i == call.left_out_at {
-            rows.push(Row::LeftOut(call.left_out));
+            rows.push(DiagramRow::LeftOut(call.left_out));
         } else if let Some(b) = before.filter(|b| s.time_ns - b.time_ns >= least) {
             rows.push(pause(call, b, s));
         }
-        rows.push(Row::Arrow(arrow(s, start)));
+        rows.push(DiagramRow::Arrow(arrow(s, start)));
         before = Some(s);
     }
     Diagram {
@@ -261,7 +261,7 @@ fn arrow(s: &Traced, start: i64) -> Arrow {
     }
 }
 
-fn pause(call: &ObservedCall, before: &Traced, after: &Traced) -> Row {
+fn pause(call: &ObservedCall, before: &Traced, after: &Traced) -> DiagramRow {
     use linerate_explain::passive::cause;
     let inside = |at: i64, cost: i64| at <= after.time_ns && at + cost >= after.time_ns - 1;
     let note = call.notes.iter().find(|n| inside(n.at_ns, n.cost_ns) && n.at_ns <= before.time_ns);
@@ -283,7 +283,7 @@ fn pause(call: &ObservedCall, before: &Traced, after: &Traced) -> Row {
         _ => "nothing from the server",
     };
     let why = why.to_owned();
-    Row::Pause { ms: (after.time_ns - before.time_ns) as f64 / 1e6, why, bad: note.is_some() }
+    DiagramRow::Pause { ms: (after.time_ns - before.time_ns) as f64 / 1e6, why, bad: note.is_some() }
 }
 
 #[cfg(test)]

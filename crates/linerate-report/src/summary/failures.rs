@@ -4,10 +4,10 @@ use linerate_load::outcome::{Failure, Requests};
 use linerate_load::plan::units::shown_duration;
 use linerate_load::{Outcome, Plan};
 
-use super::page::{Mark, Page};
+use super::page::{Mark, SummaryText};
 use crate::{figures, units};
 
-pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+pub(super) fn write(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     let requests = &outcome.requests;
     let share = |n: u64, of: u64| units::percent(n as f64 / of.max(1) as f64);
     if requests.failed > 0 {
@@ -72,7 +72,7 @@ fn resent(requests: &Requests) -> String {
 }
 
 /// Unsolicited responses, and responses in the wrong order.
-fn unsolicited(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+fn unsolicited(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     let requests = &outcome.requests;
     if requests.unsolicited_responses > 0 {
         page.blank();

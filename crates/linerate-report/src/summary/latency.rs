@@ -4,7 +4,7 @@ use linerate_load::histogram::Histogram;
 use linerate_load::outcome::Ranked;
 use linerate_load::{Outcome, Plan};
 
-use super::page::Page;
+use super::page::SummaryText;
 use crate::{figures, limits, units};
 
 /// Rows of the table: a name and the percentile it stands for.
@@ -19,7 +19,7 @@ const COLUMN: usize = 12;
 /// Title of the latency that counts from when a request was due.
 const DUE: &str = "from due";
 
-pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+pub(super) fn write(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     let l = &outcome.latency;
     let main = l.main();
     if plan.throughput || main.is_empty() {
@@ -59,14 +59,14 @@ fn alike(a: &Histogram, b: &Histogram) -> bool {
     a.count() == b.count() && close(50.0) && close(99.0)
 }
 
-fn table(page: &mut Page, columns: &[Column<'_>]) {
+fn table(page: &mut SummaryText, columns: &[Column<'_>]) {
     let style = page.style;
     let titles: String = columns.iter().map(|(title, _)| format!("{title:>COLUMN$}")).collect();
     page.line(&style.bold(&format!("{:<9}{titles}", "latency")));
     let cells = |cell: &dyn Fn(&Ranked<'_>) -> String| -> String {
         columns.iter().map(|(_, of)| format!("{:>COLUMN$}", cell(of))).collect()
     };
-    let row = |page: &mut Page, name: &str, cells: &str| page.line(&format!("  {name:<7}{cells}"));
+    let row = |page: &mut SummaryText, name: &str, cells: &str| page.line(&format!("  {name:<7}{cells}"));
     let time = |nanos: f64, is_bound: bool| {
         format!("{}{}", if is_bound { ">= " } else { "" }, units::time_ns(nanos, style.unicode))
     };
@@ -109,7 +109,7 @@ fn table(page: &mut Page, columns: &[Column<'_>]) {
     }
 }
 
-fn explanation(page: &mut Page, plan: &Plan) {
+fn explanation(page: &mut SummaryText, plan: &Plan) {
     let style = page.style;
     let text = if figures::is_open(plan) {
         "From due: counted from when a request should have left, so that a stall is charged to every request it held \
@@ -126,7 +126,7 @@ fn explanation(page: &mut Page, plan: &Plan) {
 
 /// Bars over bounds that grow by a constant factor, from the smallest to p99.9, and one for what
 /// lies beyond.
-fn picture(page: &mut Page, main: Ranked<'_>) {
+fn picture(page: &mut SummaryText, main: Ranked<'_>) {
     let (style, histogram) = (page.style, main.good);
     page.line(&format!(
         "{}  {}",
@@ -141,7 +141,7 @@ fn picture(page: &mut Page, main: Ranked<'_>) {
     let (total, others) = (main.count().max(1), main.waited.count());
     let most = counts.iter().copied().chain([others]).max().unwrap_or(1).max(1);
     let bar_width = usize::from(style.width).saturating_sub(38).clamp(10, 50);
-    let line = |page: &mut Page, label: &str, n: u64| {
+    let line = |page: &mut SummaryText, label: &str, n: u64| {
         let bar = style.bar(n as f64 / most as f64, bar_width);
         let share = units::percent(n as f64 / total as f64);
         page.line(&format!("  {label:>11}  {bar:<bar_width$} {share:>9}"));

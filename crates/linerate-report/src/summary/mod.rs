@@ -10,14 +10,14 @@ use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Arrival, Pace, Rate, RateStep, Way};
 use linerate_load::{Outcome, Plan};
 
-use self::page::{Mark, Page};
+use self::page::{Mark, SummaryText};
 use crate::style::Style;
 use crate::{Report, doubts, figures, units, verdict};
 
 /// The whole summary.
 pub fn to_string(report: &Report<'_>, style: Style) -> String {
     let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
-    let mut page = Page { style, out: String::new() };
+    let mut page = SummaryText { style, out: String::new() };
     let Report { plan, outcome, checks, .. } = *report;
     headline(&mut page, plan, outcome);
     if let Some(why) = &outcome.unreachable {
@@ -44,7 +44,7 @@ pub fn to_string(report: &Report<'_>, style: Style) -> String {
 /// The figure, the percentiles in a line, what failed, and the checks: a screen's quarter.
 pub fn short(report: &Report<'_>, style: Style) -> String {
     let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
-    let mut page = Page { style, out: String::new() };
+    let mut page = SummaryText { style, out: String::new() };
     let Report { plan, outcome, checks, .. } = *report;
     headline(&mut page, plan, outcome);
     if let Some(why) = &outcome.unreachable {
@@ -93,7 +93,7 @@ pub(crate) fn requested(plan: &Plan) -> String {
     }
 }
 
-fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+fn headline(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     let style = page.style;
     let requests = format!("{}{}", requested(plan), plan.route.shown());
     page.line(&style.bold(&requests));
@@ -168,7 +168,7 @@ fn answered_in(outcome: &Outcome, style: Style) -> String {
 }
 
 /// When the server could not be reached, in a line.
-fn unreachable(page: &mut Page, outcome: &Outcome) {
+fn unreachable(page: &mut SummaryText, outcome: &Outcome) {
     let mark = if outcome.was_down() { Mark::Bad } else { Mark::Doubt };
     if let Some(text) = verdict::out_of_reach(outcome) {
         page.blank();
@@ -177,7 +177,7 @@ fn unreachable(page: &mut Page, outcome: &Outcome) {
 }
 
 /// That the server accepts no connections, in a line.
-fn unaccepted(page: &mut Page, outcome: &Outcome) {
+fn unaccepted(page: &mut SummaryText, outcome: &Outcome) {
     let waiting = outcome.connections.unaccepted;
     if waiting > 0 {
         page.blank();
@@ -264,7 +264,7 @@ fn rate_in_words(rate: &Rate) -> String {
     rate.steps.iter().map(step).collect::<Vec<_>>().join(", then ")
 }
 
-fn notes(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+fn notes(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     let client = &outcome.client;
     let limit = client.saturated.then(|| {
         let why = client.reason.as_deref().unwrap_or("its cores had no time left");

@@ -12,7 +12,7 @@ pub(super) enum Mark {
 }
 
 /// Text that grows section by section.
-pub(super) struct Page {
+pub(super) struct SummaryText {
     pub(super) style: Style,
     pub(super) out: String,
 }
@@ -20,7 +20,7 @@ pub(super) struct Page {
 /// Where the text of a section begins.
 const LABEL: usize = 14;
 
-impl Page {
+impl SummaryText {
     pub(super) fn line(&mut self, text: &str) {
         self.out.push_str(text.trim_end());
         self.out.push('\n');

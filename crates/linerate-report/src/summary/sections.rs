@@ -9,10 +9,10 @@ use linerate_load::plan::tls::Trust;
 use linerate_load::plan::units::shown_duration;
 use linerate_load::{Outcome, Plan};
 
-use super::page::{Mark, Page};
+use super::page::{Mark, SummaryText};
 use crate::{figures, limits, units};
 
-pub(super) fn answers(page: &mut Page, outcome: &Outcome) {
+pub(super) fn answers(page: &mut SummaryText, outcome: &Outcome) {
     if outcome.status.is_empty() {
         return;
     }
@@ -32,7 +32,7 @@ pub(super) fn answers(page: &mut Page, outcome: &Outcome) {
     bad(page, outcome);
 }
 
-fn bad(page: &mut Page, outcome: &Outcome) {
+fn bad(page: &mut SummaryText, outcome: &Outcome) {
     let bad = outcome.bad;
     if bad.total() == 0 {
         return;
@@ -72,7 +72,7 @@ fn bad(page: &mut Page, outcome: &Outcome) {
 }
 
 /// The first lines of a text that was sent or received, as far as they fit.
-fn quoted(page: &mut Page, what: &str, text: &str, most: usize) {
+fn quoted(page: &mut SummaryText, what: &str, text: &str, most: usize) {
     let room = usize::from(page.style.width).saturating_sub(24);
     // A server's bytes must not steer the terminal.
     let visible = |c: char| if c.is_control() { c.escape_default().collect() } else { vec![c] };
@@ -85,7 +85,7 @@ fn quoted(page: &mut Page, what: &str, text: &str, most: usize) {
     }
 }
 
-pub(super) fn names(page: &mut Page, outcome: &Outcome) {
+pub(super) fn names(page: &mut SummaryText, outcome: &Outcome) {
     if outcome.by_name.len() < 2 {
         return;
     }
@@ -125,7 +125,7 @@ pub(super) fn names(page: &mut Page, outcome: &Outcome) {
     }
 }
 
-pub(super) fn connections(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+pub(super) fn connections(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     page.blank();
     let c = &outcome.connections;
     let mut text = format!("{} opened", units::count(c.opened));
@@ -161,7 +161,7 @@ pub(super) fn connections(page: &mut Page, plan: &Plan, outcome: &Outcome) {
 }
 
 /// What there is to say of the protocol, where it was not HTTP/1.1 without a choice.
-fn http(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+fn http(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     let facts = &outcome.http;
     if facts.h1 + facts.h2 == 0 {
         return;
@@ -209,7 +209,7 @@ fn streams(n: u32) -> String {
     units::several(u64::from(n), "stream", "streams")
 }
 
-fn tls(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+fn tls(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     let Some(counts) = &outcome.tls else { return };
     let mut text = counts.usual().map_or_else(
         || "no handshake succeeded".to_owned(),
@@ -225,13 +225,13 @@ fn tls(page: &mut Page, plan: &Plan, outcome: &Outcome) {
 }
 
 /// A run that verified no certificate gets a line that says so.
-pub(super) fn insecure(page: &mut Page, plan: &Plan) {
+pub(super) fn insecure(page: &mut SummaryText, plan: &Plan) {
     if plan.tls.as_ref().is_some_and(|tls| tls.trust == Trust::Anybody) {
         page.marked(Mark::Doubt, "--insecure: the server's certificate was not checked");
     }
 }
 
-fn tcp(page: &mut Page, outcome: &Outcome) {
+fn tcp(page: &mut SummaryText, outcome: &Outcome) {
     let t = &outcome.tcp;
     if t.looked_at == 0 {
         // Callers that block do not look at their connections; packets are counted all the same.
@@ -291,7 +291,7 @@ fn tcp(page: &mut Page, outcome: &Outcome) {
 }
 
 /// Segments that were counted one by one.
-fn segments(page: &mut Page, outcome: &Outcome) {
+fn segments(page: &mut SummaryText, outcome: &Outcome) {
     let Some(segments) = &outcome.tcp.segments else { return };
     let one_way = |counts: &SegmentCounts, what: &str| {
         let events: Vec<String> = counts
@@ -313,7 +313,7 @@ fn segments(page: &mut Page, outcome: &Outcome) {
     page.labelled("segments", &text);
 }
 
-pub(super) fn client(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+pub(super) fn client(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     let c = &outcome.client;
     let mut parts = Vec::new();
     if let Some(each) = figures::cpu_us_per_request(outcome) {
@@ -335,7 +335,7 @@ pub(super) fn client(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     page.labelled("client", &parts.join(", "));
 }
 
-pub(super) fn checks(page: &mut Page, checks: &[CheckResult]) {
+pub(super) fn checks(page: &mut SummaryText, checks: &[CheckResult]) {
     if checks.is_empty() {
         return;
     }
