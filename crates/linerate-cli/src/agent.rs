@@ -16,7 +16,7 @@ use linerate_machines::{BusError, BusOptions};
 use tokio::sync::watch;
 
 use crate::args::machines::BusFlags;
-use crate::fault::{Exit, Fault};
+use crate::fault::{CommandFault, Exit};
 use crate::load::Interrupt;
 
 /// How often the signal is looked for.
@@ -117,7 +117,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &AgentArgs) -> Result<Exit, Fault> {
+pub(crate) fn run(args: &AgentArgs) -> Result<Exit, CommandFault> {
     if let Some(AgentCommand::NewKey { file }) = &args.command {
         return new_key(file);
     }
@@ -129,7 +129,9 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Exit, Fault> {
         if too_long > 0 {
             let what =
                 format!("{}: {too_long} messages are longer than this NATS server takes", file.display());
-            return Err(Fault::ours(what).hint("raise max_payload in its configuration, and replay again"));
+            return Err(
+                CommandFault::ours(what).hint("raise max_payload in its configuration, and replay again")
+            );
         }
         return Ok(Exit::Fine);
     }
@@ -152,27 +154,29 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Exit, Fault> {
 }
 
 /// Writes a new seed, which its owner alone can read, and prints the public key.
-fn new_key(file: &Path) -> Result<Exit, Fault> {
+fn new_key(file: &Path) -> Result<Exit, CommandFault> {
     let (seed, public) = SigningKey::new_seed().map_err(fault_of)?;
     let mut options = OpenOptions::new();
     let written = options.write(true).create_new(true).mode(0o600).open(file);
     written.and_then(|mut file| file.write_all(format!("{seed}\n").as_bytes())).map_err(|e| {
-        Fault::input(format!("{}: {e}", file.display())).hint("name a file that does not exist yet")
+        CommandFault::input(format!("{}: {e}", file.display())).hint("name a file that does not exist yet")
     })?;
     crate::terminal::print(&format!("{public}\n")).map(|()| Exit::Fine)
 }
 
-fn options(args: &AgentArgs) -> Result<AgentOptions, Fault> {
+fn options(args: &AgentArgs) -> Result<AgentOptions, CommandFault> {
     let is_label =
         |label: &str| label.split_once('=').is_some_and(|(key, value)| !key.is_empty() && !value.is_empty());
     let wrong = args.labels.iter().find(|label| !is_label(label));
     if let Some(label) = wrong {
-        return Err(
-            Fault::input(format!("--labels {label}: a label is KEY=VALUE")).hint("for example region=eu")
-        );
+        return Err(CommandFault::input(format!("--labels {label}: a label is KEY=VALUE"))
+            .hint("for example region=eu"));
     }
     if !args.spool.is_dir() {
-        return Err(Fault::input(format!("--spool {}: there is no such folder", args.spool.display())));
+        return Err(CommandFault::input(format!(
+            "--spool {}: there is no such folder",
+            args.spool.display()
+        )));
     }
     Ok(AgentOptions {
         bus: bus_options(&args.bus)?,
@@ -198,9 +202,9 @@ fn host_name() -> String {
 }
 
 /// The way to NATS that the flags name.
-pub(crate) fn bus_options(flags: &BusFlags) -> Result<BusOptions, Fault> {
+pub(crate) fn bus_options(flags: &BusFlags) -> Result<BusOptions, CommandFault> {
     let Some(url) = flags.nats.clone() else {
-        return Err(Fault::input("--nats is missing").hint("for example --nats nats://127.0.0.1:4222"));
+        return Err(CommandFault::input("--nats is missing").hint("for example --nats nats://127.0.0.1:4222"));
     };
     Ok(BusOptions {
         url,
@@ -212,12 +216,12 @@ pub(crate) fn bus_options(flags: &BusFlags) -> Result<BusOptions, Fault> {
 }
 
 /// Runs something on a small runtime of its own.
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Fault> {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CommandFault> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
-        .map_err(|e| Fault::ours(format!("a runtime could not be started: {e}")))?;
+        .map_err(|e| CommandFault::ours(format!("a runtime could not be started: {e}")))?;
     Ok(runtime.block_on(future))
 }
 
@@ -226,7 +230,7 @@ pub(crate) fn interruptible<T>(
     interrupt: &Interrupt,
     stop: &watch::Sender<bool>,
     work: impl Future<Output = T>,
-) -> Result<T, Fault> {
+) -> Result<T, CommandFault> {
     block_on(async {
         tokio::pin!(work);
         loop {
@@ -239,8 +243,8 @@ pub(crate) fn interruptible<T>(
     })
 }
 
-pub(crate) fn fault_of(error: BusError) -> Fault {
-    let fault = if error.is_input { Fault::input(error.what) } else { Fault::ours(error.what) };
+pub(crate) fn fault_of(error: BusError) -> CommandFault {
+    let fault = if error.is_input { CommandFault::input(error.what) } else { CommandFault::ours(error.what) };
     match error.hint {
         Some(hint) => fault.hint(hint),
         None => fault,

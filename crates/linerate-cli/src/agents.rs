@@ -8,7 +8,7 @@ use linerate_machines::listing::{self, Listing};
 
 use crate::agent::{block_on, bus_options, fault_of};
 use crate::args::machines::BusFlags;
-use crate::fault::{Exit, Fault};
+use crate::fault::{CommandFault, Exit};
 use crate::terminal;
 
 /// List agents and runs under way, and end one
@@ -36,7 +36,7 @@ enum AgentsCommand {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &AgentsArgs) -> Result<Exit, Fault> {
+pub(crate) fn run(args: &AgentsArgs) -> Result<Exit, CommandFault> {
     let bus = bus_options(&args.bus)?;
     if let Some(AgentsCommand::Stop { run }) = &args.command {
         block_on(listing::stop(&bus, run))?.map_err(fault_of)?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use linerate_report::schema::{comparison, diagnosis, lab, outcome};
 use serde_json::Value;
 
-use crate::fault::{Fault, said};
+use crate::fault::{CommandFault, said};
 
 /// Bytes of a document. Reason: one with a thousand rounds, or with all segments of a diagnosis,
 /// has some hundred kB.
@@ -15,7 +15,7 @@ const MOST: u64 = 64 << 20;
 
 /// A saved document.
 #[derive(Debug)]
-pub(crate) enum Document {
+pub(crate) enum SavedDocument {
     Outcome(Box<outcome::Document>),
     Comparison(Box<comparison::Document>),
     Lab(Box<lab::Document>),
@@ -23,14 +23,14 @@ pub(crate) enum Document {
     Diagnosis(Box<Value>),
 }
 
-impl Document {
+impl SavedDocument {
     /// In words, with an article.
     pub(crate) fn what(&self) -> &'static str {
         match self {
-            Document::Outcome(_) => "the outcome of a load run",
-            Document::Comparison(_) => "a comparison",
-            Document::Lab(_) => "the figures of a scenario",
-            Document::Diagnosis(_) => "a diagnosis",
+            SavedDocument::Outcome(_) => "the outcome of a load run",
+            SavedDocument::Comparison(_) => "a comparison",
+            SavedDocument::Lab(_) => "the figures of a scenario",
+            SavedDocument::Diagnosis(_) => "a diagnosis",
         }
     }
 }
@@ -49,9 +49,15 @@ pub(crate) struct Advice {
 }
 
 /// The bytes of a file that `flag` names, at most `most`.
-pub(crate) fn read_bytes(flag: &str, path: &Path, most: u64, advice: Advice) -> Result<Vec<u8>, Fault> {
-    let fault =
-        |what: String, hint: &str| Fault::input(format!("{flag}: {} {what}", path.display())).hint(hint);
+pub(crate) fn read_bytes(
+    flag: &str,
+    path: &Path,
+    most: u64,
+    advice: Advice,
+) -> Result<Vec<u8>, CommandFault> {
+    let fault = |what: String, hint: &str| {
+        CommandFault::input(format!("{flag}: {} {what}", path.display())).hint(hint)
+    };
     let unreadable = |e: &std::io::Error| fault(format!("cannot be read: {}", said(e)), advice.unreadable);
     let about = fs::metadata(path).map_err(|e| unreadable(&e))?;
     if about.is_dir() {
@@ -71,7 +77,7 @@ pub(crate) fn read_bytes(flag: &str, path: &Path, most: u64, advice: Advice) -> 
 }
 
 /// The text of a file that `flag` names.
-pub(crate) fn read(flag: &str, path: &Path) -> Result<String, Fault> {
+pub(crate) fn read(flag: &str, path: &Path) -> Result<String, CommandFault> {
     let shown = path.display();
     let advice = Advice {
         unreadable: "name a file that linerate wrote with --json FILE",
@@ -80,12 +86,12 @@ pub(crate) fn read(flag: &str, path: &Path) -> Result<String, Fault> {
         large: "no document of linerate is; was it written with --json FILE?",
     };
     String::from_utf8(read_bytes(flag, path, MOST, advice)?).map_err(|_| {
-        Fault::input(format!("{flag}: {shown} is no text")).hint("name a JSON document of linerate")
+        CommandFault::input(format!("{flag}: {shown} is no text")).hint("name a JSON document of linerate")
     })
 }
 
 /// The document of a text; an error says what is wrong with it.
-pub(crate) fn parse(file: &str, text: &str) -> Result<Document, String> {
+pub(crate) fn parse(file: &str, text: &str) -> Result<SavedDocument, String> {
     let value: Value = serde_json::from_str(text).map_err(|e| match e.classify() {
         serde_json::error::Category::Eof => format!("{file} ends in the middle, at line {}", e.line()),
         _ => format!("{file} is no JSON document: line {}, column {}", e.line(), e.column()),
@@ -96,13 +102,13 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Document, String> {
     let wrong = |e: serde_json::Error| format!("{file} says it is {schema}, but it is not: {e}");
     match schema.as_str() {
         outcome::SCHEMA => {
-            serde_json::from_value(value).map(|d| Document::Outcome(Box::new(d))).map_err(wrong)
+            serde_json::from_value(value).map(|d| SavedDocument::Outcome(Box::new(d))).map_err(wrong)
         }
         comparison::SCHEMA => {
-            serde_json::from_value(value).map(|d| Document::Comparison(Box::new(d))).map_err(wrong)
+            serde_json::from_value(value).map(|d| SavedDocument::Comparison(Box::new(d))).map_err(wrong)
         }
-        lab::SCHEMA => serde_json::from_value(value).map(|d| Document::Lab(Box::new(d))).map_err(wrong),
-        diagnosis::SCHEMA => Ok(Document::Diagnosis(Box::new(value))),
+        lab::SCHEMA => serde_json::from_value(value).map(|d| SavedDocument::Lab(Box::new(d))).map_err(wrong),
+        diagnosis::SCHEMA => Ok(SavedDocument::Diagnosis(Box::new(value))),
         other => Err(format!(
             "{file} has the schema {other:?}; known are {}, {}, {} and {}",
             outcome::SCHEMA,

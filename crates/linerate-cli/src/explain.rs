@@ -9,25 +9,25 @@ use linerate_http::client::RequestSpec;
 use linerate_load::plan::parts;
 use linerate_report::explain as report;
 
-use crate::args::{self, ExplainArgs, LoadArgs, Process, Written};
+use crate::args::{self, ExplainArgs, LoadArgs, PidArgument, Written};
 use crate::baseline;
-use crate::fault::{Exit, Fault};
+use crate::fault::{CommandFault, Exit};
 use crate::load::Interrupt;
 use crate::load::output::ReportSinks;
 use crate::load::route;
-use crate::load::target::{Place, Url, Wish};
+use crate::load::target::{HostPort, Url, Wish};
 use crate::passive::{self, Wanted};
 use crate::{environment, pipelining, terminal, tls_hints, why};
 
 /// Runs the command.
-pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
+pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, CommandFault> {
     if let Some(id) = &args.why {
         return why::run(id, args.html.as_deref());
     }
     let mut args = args.clone();
     if let Some(url) = args.passive.take_url() {
         if args.url.is_some() {
-            return Err(Fault::input(format!("--capture is auto or off, not {url}")));
+            return Err(CommandFault::input(format!("--capture is auto or off, not {url}")));
         }
         args.url = Some(url);
     }
@@ -36,11 +36,11 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
         return watch(args);
     }
     let Some(url) = args.url.as_deref() else {
-        return Err(Fault::input("there is no URL to explain")
+        return Err(CommandFault::input("there is no URL to explain")
             .hint("write for example: linerate explain http://127.0.0.1:8080/")
             .hint("or look at packets: linerate explain --pcap FILE, or --capture --port N"));
     };
-    args.passive.refuse_beside_url().map_err(Fault::input)?;
+    args.passive.refuse_beside_url().map_err(CommandFault::input)?;
     if args.pipelining {
         return does_pipelining_pay(args);
     }
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
         interrupted = interrupt.asked();
         !interrupted
     })
-    .map_err(|e| Fault::input(e.to_string()))?;
+    .map_err(|e| CommandFault::input(e.to_string()))?;
     if !quiet {
         terminal::overwrite_line("");
     }
@@ -87,12 +87,12 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
     }
 }
 
-fn unreachable(why: &str) -> Fault {
-    tls_hints::of(why).into_iter().fold(Fault::unreachable(why), Fault::hint)
+fn unreachable(why: &str) -> CommandFault {
+    tls_hints::of(why).into_iter().fold(CommandFault::unreachable(why), CommandFault::hint)
 }
 
 /// The request as it is sent.
-fn request(args: &ExplainArgs, url: &Url) -> Result<Request, Fault> {
+fn request(args: &ExplainArgs, url: &Url) -> Result<Request, CommandFault> {
     let agent = concat!("linerate/", env!("CARGO_PKG_VERSION"));
     let usual = [("Host", url.authority.as_str()), ("User-Agent", agent), ("Accept", "*/*")];
     let mut fields: Vec<_> = usual.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
@@ -112,11 +112,11 @@ fn request(args: &ExplainArgs, url: &Url) -> Result<Request, Fault> {
 }
 
 /// Which HTTP is spoken.
-fn http(args: &ExplainArgs, url: &Url, spec: &RequestSpec) -> Result<Http, Fault> {
+fn http(args: &ExplainArgs, url: &Url, spec: &RequestSpec) -> Result<Http, CommandFault> {
     let typed = if args.http2 { Some(args::Http::Two) } else { args.http };
     let http = typed.map_or(Http::Auto, driver_http).fitting(spec);
     if args.h2_window.is_some() && (http == Http::One || (http == Http::Auto && !url.is_https())) {
-        return Err(Fault::input("--h2-window is about HTTP/2, and calls speak HTTP/1.1")
+        return Err(CommandFault::input("--h2-window is about HTTP/2, and calls speak HTTP/1.1")
             .hint("add --http2, or leave it out"));
     }
     Ok(http)
@@ -132,19 +132,19 @@ pub(crate) fn driver_http(http: args::Http) -> Http {
 }
 
 /// How TLS is spoken with that URL's server; `None`: it is plain HTTP.
-fn tls(args: &ExplainArgs, url: &Url, http: Http) -> Result<Option<ProbeTls>, Fault> {
+fn tls(args: &ExplainArgs, url: &Url, http: Http) -> Result<Option<ProbeTls>, CommandFault> {
     let Some(plan) = args.tls.towards(url)? else { return Ok(None) };
-    let bad = |error: &dyn std::fmt::Display| Fault::input(error.to_string());
+    let bad = |error: &dyn std::fmt::Display| CommandFault::input(error.to_string());
     let mut options = plan.options().map_err(|e| bad(&e))?;
     options.alpn = http.alpn();
     Ok(Some(ProbeTls::of(&options, &plan.name).map_err(|e| bad(&e))?))
 }
 
 /// The server behind the proxy, by its URL.
-fn origin(args: &ExplainArgs, text: &str, http: Http) -> Result<Origin, Fault> {
+fn origin(args: &ExplainArgs, text: &str, http: Http) -> Result<Origin, CommandFault> {
     let url = Url::parse(text)?;
     if url.user.is_some() {
-        return Err(Fault::input("--origin: user and password are those of the call")
+        return Err(CommandFault::input("--origin: user and password are those of the call")
             .hint("give them once, with --user or in the call's URL"));
     }
     let wish = Wish { resolve: &[], ipv4: args.to.ipv4, ipv6: args.to.ipv6, from: &[] };
@@ -154,21 +154,21 @@ fn origin(args: &ExplainArgs, text: &str, http: Http) -> Result<Origin, Fault> {
     Ok(Origin { address, authority: url.authority, target, tls })
 }
 
-fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings, Fault> {
+fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings, CommandFault> {
     let literal = request.host.parse::<std::net::IpAddr>().is_ok();
     // A name is looked up while the clock runs, unless its addresses are given.
     let given = literal || args.to.ipv4 || args.to.ipv6 || !args.to.resolve.is_empty();
     let wish = Wish { resolve: &args.to.resolve, ipv4: args.to.ipv4, ipv6: args.to.ipv6, from: &[] };
     let what = if args.connect_to.is_empty() { "the URL asks for" } else { "--connect-to leads to" };
-    let place = Place { host: &request.host, port: request.port, what };
+    let place = HostPort { host: &request.host, port: request.port, what };
     let addresses = if given { place.addresses(&wish)?.addresses } else { Vec::new() };
     let safe = matches!(request.spec.method.as_str(), "GET" | "HEAD");
     let pid = match args.pid {
-        Process::Named(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
-            return Err(Fault::input(format!("--pid: there is no process {pid}")));
+        PidArgument::Named(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
+            return Err(CommandFault::input(format!("--pid: there is no process {pid}")));
         }
-        Process::Named(pid) => Some(pid),
-        Process::Auto | Process::Off => None,
+        PidArgument::Named(pid) => Some(pid),
+        PidArgument::Auto | PidArgument::Off => None,
     };
     Ok(Settings {
         url: url.shown(),
@@ -183,7 +183,7 @@ fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings
         },
         budget: args.budget,
         pid,
-        find_pid: args.pid == Process::Auto,
+        find_pid: args.pid == PidArgument::Auto,
         capture: !args.passive.is_off(),
         origin: request.origin.as_ref().map(|o| {
             let scheme = if o.tls.is_some() { "https" } else { "http" };
@@ -196,9 +196,9 @@ fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings
 }
 
 /// Packets instead of calls.
-fn watch(args: &ExplainArgs) -> Result<Exit, Fault> {
+fn watch(args: &ExplainArgs) -> Result<Exit, CommandFault> {
     if args.baseline.is_some() {
-        return Err(Fault::input(
+        return Err(CommandFault::input(
             "--baseline compares calls that explain makes, and packets are no such calls",
         )
         .hint("give the URL: linerate explain --baseline FILE URL"));
@@ -209,11 +209,11 @@ fn watch(args: &ExplainArgs) -> Result<Exit, Fault> {
 }
 
 /// `--pipelining`: the request is sent many times.
-fn does_pipelining_pay(args: &ExplainArgs) -> Result<Exit, Fault> {
+fn does_pipelining_pay(args: &ExplainArgs) -> Result<Exit, CommandFault> {
     let method =
         args.request.method.as_deref().unwrap_or(if args.request.body.is_some() { "POST" } else { "GET" });
     if !matches!(method, "GET" | "HEAD") && !args.repeat_unsafe {
-        return Err(Fault::input(format!(
+        return Err(CommandFault::input(format!(
             "--pipelining sends the request again and again, and {method} may do harm"
         ))
         .hint("--repeat-unsafe says that repeating it does none"));

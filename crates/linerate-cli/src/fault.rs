@@ -28,54 +28,54 @@ impl From<Exit> for std::process::ExitCode {
 /// The reason for which the command ends: one sentence on what is wrong, and hints on what would be
 /// right, each on its own line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct CommandFault {
     pub(crate) exit: Exit,
     message: String,
     hints: Vec<String>,
 }
 
-impl Fault {
+impl CommandFault {
     /// The user's input is at fault.
-    pub(crate) fn input(message: impl Into<String>) -> Fault {
-        Fault { exit: Exit::BadInput, message: message.into(), hints: Vec::new() }
+    pub(crate) fn input(message: impl Into<String>) -> CommandFault {
+        CommandFault { exit: Exit::BadInput, message: message.into(), hints: Vec::new() }
     }
 
     /// The target cannot be reached.
-    pub(crate) fn unreachable(message: impl Into<String>) -> Fault {
-        Fault { exit: Exit::Unreachable, ..Fault::input(message) }
+    pub(crate) fn unreachable(message: impl Into<String>) -> CommandFault {
+        CommandFault { exit: Exit::Unreachable, ..CommandFault::input(message) }
     }
 
     /// This machine or this program is at fault.
-    pub(crate) fn ours(message: impl Into<String>) -> Fault {
-        Fault { exit: Exit::Ours, ..Fault::input(message) }
+    pub(crate) fn ours(message: impl Into<String>) -> CommandFault {
+        CommandFault { exit: Exit::Ours, ..CommandFault::input(message) }
     }
 
     /// The user ended it before anything was measured.
-    pub(crate) fn interrupted(message: impl Into<String>) -> Fault {
-        Fault { exit: Exit::Interrupted, ..Fault::input(message) }
+    pub(crate) fn interrupted(message: impl Into<String>) -> CommandFault {
+        CommandFault { exit: Exit::Interrupted, ..CommandFault::input(message) }
     }
 
     /// With a hint on what would be right.
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Fault {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> CommandFault {
         self.hints.push(hint.into());
         self
     }
 
     /// All faults of some steps, each of which was taken whatever came of the others.
-    pub(crate) fn all(steps: impl IntoIterator<Item = Result<(), Fault>>) -> Result<(), Fault> {
+    pub(crate) fn all(steps: impl IntoIterator<Item = Result<(), CommandFault>>) -> Result<(), CommandFault> {
         let faults = steps.into_iter().filter_map(Result::err);
         faults.reduce(|all, more| all.and(more)).map_or(Ok(()), Err)
     }
 
     /// The exit code is that of the first one.
-    fn and(mut self, more: Fault) -> Fault {
+    fn and(mut self, more: CommandFault) -> CommandFault {
         self.message += &format!("\nerror: {}", more.message);
         self.hints.extend(more.hints);
         self
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for CommandFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.message)?;
         self.hints.iter().try_for_each(|hint| write!(f, "\n  hint: {hint}"))
@@ -88,18 +88,18 @@ pub(crate) fn said(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
-impl From<&linerate_net::link::xdp::XdpError> for Fault {
-    fn from(error: &linerate_net::link::xdp::XdpError) -> Fault {
-        Fault::ours(&error.problem).hint(&error.hint)
+impl From<&linerate_net::link::xdp::XdpError> for CommandFault {
+    fn from(error: &linerate_net::link::xdp::XdpError) -> CommandFault {
+        CommandFault::ours(&error.problem).hint(&error.hint)
     }
 }
 
-impl From<linerate_load::StartError> for Fault {
-    fn from(error: linerate_load::StartError) -> Fault {
+impl From<linerate_load::StartError> for CommandFault {
+    fn from(error: linerate_load::StartError) -> CommandFault {
         match error {
-            linerate_load::StartError::Plan(why) => Fault::input(why),
+            linerate_load::StartError::Plan(why) => CommandFault::input(why),
             linerate_load::StartError::Interface(error) => (&error).into(),
-            other => Fault::ours(other.to_string()),
+            other => CommandFault::ours(other.to_string()),
         }
     }
 }
@@ -110,11 +110,15 @@ mod tests {
 
     #[test]
     fn each_fault_has_its_line_and_hints_come_last() {
-        let steps =
-            [Ok(()), Err(Fault::ours("no x").hint("do x")), Ok(()), Err(Fault::input("no y").hint("do y"))];
-        let both = Fault::all(steps).expect_err("two faults");
+        let steps = [
+            Ok(()),
+            Err(CommandFault::ours("no x").hint("do x")),
+            Ok(()),
+            Err(CommandFault::input("no y").hint("do y")),
+        ];
+        let both = CommandFault::all(steps).expect_err("two faults");
         assert_eq!(both.to_string(), "error: no x\nerror: no y\n  hint: do x\n  hint: do y");
         assert_eq!(both.exit, Exit::Ours);
-        assert_eq!(Fault::all([Ok(())]), Ok(()));
+        assert_eq!(CommandFault::all([Ok(())]), Ok(()));
     }
 }

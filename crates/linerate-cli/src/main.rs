@@ -33,7 +33,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 
 use args::{Cli, Command};
-use fault::{Exit, Fault};
+use fault::{CommandFault, Exit};
 use other_tools::Tool;
 
 fn main() -> ExitCode {
@@ -77,13 +77,13 @@ fn main() -> ExitCode {
     .into()
 }
 
-fn completions(shell: clap_complete::Shell) -> Result<Exit, Fault> {
+fn completions(shell: clap_complete::Shell) -> Result<Exit, CommandFault> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "linerate", &mut script);
     print(&script)
 }
 
-fn man(args: &args::ManArgs) -> Result<Exit, Fault> {
+fn man(args: &args::ManArgs) -> Result<Exit, CommandFault> {
     let mut command = Cli::command();
     command.build();
     if let Some(dir) = &args.dir {
@@ -93,7 +93,7 @@ fn man(args: &args::ManArgs) -> Result<Exit, Fault> {
         None => command,
         Some(name) => {
             let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-            let unknown = Fault::input(format!("there is no command {name}"))
+            let unknown = CommandFault::input(format!("there is no command {name}"))
                 .hint(format!("known are {}", names.join(", ")));
             of_its_own(command.find_subcommand(name).ok_or(unknown)?)
         }
@@ -107,15 +107,16 @@ fn of_its_own(command: &clap::Command) -> clap::Command {
     command.clone().name(name.clone()).display_name(name)
 }
 
-fn rendered(command: clap::Command) -> Result<Vec<u8>, Fault> {
+fn rendered(command: clap::Command) -> Result<Vec<u8>, CommandFault> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(command).render(&mut page).map_err(|e| Fault::ours(e.to_string()))?;
+    clap_mangen::Man::new(command).render(&mut page).map_err(|e| CommandFault::ours(e.to_string()))?;
     Ok(page)
 }
 
 /// Writes linerate.1 and a page for each command.
-fn man_pages(command: &clap::Command, dir: &std::path::Path) -> Result<Exit, Fault> {
-    let cannot = |e: std::io::Error| Fault::ours(format!("--dir {}: {}", dir.display(), fault::said(&e)));
+fn man_pages(command: &clap::Command, dir: &std::path::Path) -> Result<Exit, CommandFault> {
+    let cannot =
+        |e: std::io::Error| CommandFault::ours(format!("--dir {}: {}", dir.display(), fault::said(&e)));
     std::fs::create_dir_all(dir).map_err(cannot)?;
     let all = command.get_subcommands().map(of_its_own);
     for page in std::iter::once(command.clone()).chain(all) {
@@ -125,6 +126,6 @@ fn man_pages(command: &clap::Command, dir: &std::path::Path) -> Result<Exit, Fau
     Ok(Exit::Fine)
 }
 
-fn print(text: &[u8]) -> Result<Exit, Fault> {
+fn print(text: &[u8]) -> Result<Exit, CommandFault> {
     terminal::print(&String::from_utf8_lossy(text)).map(|()| Exit::Fine)
 }

@@ -7,7 +7,7 @@ use linerate_report::Style;
 
 use crate::args::LoadArgs;
 use crate::compare::{first_line, flags_of_load};
-use crate::fault::{Exit, Fault};
+use crate::fault::{CommandFault, Exit};
 use crate::{load, terminal};
 
 /// A tool whose command line is taken.
@@ -152,8 +152,8 @@ impl Tool {
         ["-h", "--help", "-help"].contains(&word)
     }
 
-    fn wrong(self, what: &str) -> Fault {
-        Fault::input(format!("linerate {}: {what}", self.name()))
+    fn wrong(self, what: &str) -> CommandFault {
+        CommandFault::input(format!("linerate {}: {what}", self.name()))
     }
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn typed() -> Vec<OsString> {
 }
 
 /// Runs the command line of a tool.
-pub(crate) fn run(tool: Tool, words: &[String]) -> Result<Exit, Fault> {
+pub(crate) fn run(tool: Tool, words: &[String]) -> Result<Exit, CommandFault> {
     if words.iter().any(|word| tool.asks_for_help(word)) {
         return terminal::print(&help(tool, terminal::style(&std::io::stdout()))).map(|()| Exit::Fine);
     }
@@ -236,7 +236,7 @@ struct ToolArguments {
 }
 
 /// The flags of `load` that a command line of the tool means.
-fn translated(tool: Tool, words: &[String]) -> Result<LoadArgs, Fault> {
+fn translated(tool: Tool, words: &[String]) -> Result<LoadArgs, CommandFault> {
     let mut reading = ToolArguments::default();
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
@@ -284,7 +284,7 @@ fn flag(tool: Tool, word: &str) -> Option<(&'static str, To, Option<String>)> {
 }
 
 impl ToolArguments {
-    fn take(&mut self, tool: Tool, name: &str, to: To, value: &str) -> Result<(), Fault> {
+    fn take(&mut self, tool: Tool, name: &str, to: To, value: &str) -> Result<(), CommandFault> {
         self.given.push(name.to_owned());
         match to {
             To::Flag(flag) => {
@@ -326,7 +326,7 @@ impl ToolArguments {
         Ok(())
     }
 
-    fn finish(mut self, tool: Tool) -> Result<LoadArgs, Fault> {
+    fn finish(mut self, tool: Tool) -> Result<LoadArgs, CommandFault> {
         let url = match self.urls.as_slice() {
             [url] => url.clone(),
             [] => return Err(tool.wrong("there is no URL")),

@@ -14,7 +14,7 @@ use linerate_net::capture::{Capture, CaptureError, CaptureOptions};
 use linerate_report::passive as report;
 
 use crate::args::{KEYS_ALONE, PassiveArgs};
-use crate::fault::{Exit, Fault, said};
+use crate::fault::{CommandFault, Exit, said};
 use crate::load::Interrupt;
 use crate::load::output::ReportSinks;
 use crate::terminal;
@@ -30,9 +30,9 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<Exit, Fault> {
+pub(crate) fn run(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<Exit, CommandFault> {
     if args.keylog.is_some() && args.pcap.is_none() {
-        return Err(Fault::input(KEYS_ALONE));
+        return Err(CommandFault::input(KEYS_ALONE));
     }
     let sinks = ReportSinks::of(wanted.json, wanted.html)?;
     let (seen, source, interrupted) = match &args.pcap {
@@ -61,47 +61,53 @@ pub(crate) fn run(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<Exit, Fault
 }
 
 /// The keys in a key log.
-fn key_log(path: &Path) -> Result<Arc<KeyLog>, Fault> {
+fn key_log(path: &Path) -> Result<Arc<KeyLog>, CommandFault> {
     let shown = path.display();
     let example = "a client writes one, for example: SSLKEYLOGFILE=keys.log curl https://HOST/";
     let mut text = Vec::new();
     let most = limits::KEYLOG_BYTES as u64;
     let read = File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut text));
-    read.map_err(|e| Fault::input(format!("--keylog: {shown} cannot be read: {}", said(&e))).hint(example))?;
+    read.map_err(|e| {
+        CommandFault::input(format!("--keylog: {shown} cannot be read: {}", said(&e))).hint(example)
+    })?;
     if text.len() as u64 > most {
-        return Err(Fault::input(format!("--keylog: {shown} has more than {} MiB", most >> 20))
+        return Err(CommandFault::input(format!("--keylog: {shown} has more than {} MiB", most >> 20))
             .hint("keep the lines of the sessions in the capture"));
     }
     let keys = KeyLog::parse(&text)
-        .map_err(|e| Fault::input(format!("--keylog: {shown} is no key log: {e}")).hint(example))?;
+        .map_err(|e| CommandFault::input(format!("--keylog: {shown} is no key log: {e}")).hint(example))?;
     Ok(Arc::new(keys))
 }
 
-fn from_file(path: &Path, port: Option<u16>, keys: Option<Arc<KeyLog>>) -> Result<Observation, Fault> {
+fn from_file(path: &Path, port: Option<u16>, keys: Option<Arc<KeyLog>>) -> Result<Observation, CommandFault> {
     let shown = path.display();
     let read = if path == Path::new("-") {
         read_with(io::stdin().lock(), CaptureLimits::default(), port, keys)
     } else {
         if path.is_dir() {
-            return Err(Fault::input(format!("--pcap: {shown} is a folder")).hint("name a capture in it"));
+            return Err(
+                CommandFault::input(format!("--pcap: {shown} is a folder")).hint("name a capture in it")
+            );
         }
         let file = File::open(path).map_err(|e| {
-            Fault::input(format!("--pcap: {shown} cannot be read: {}", said(&e)))
+            CommandFault::input(format!("--pcap: {shown} cannot be read: {}", said(&e)))
                 .hint("a capture is made by, for example: tcpdump -i any -w FILE 'tcp port 8080'")
         })?;
         read_with(file, CaptureLimits::default(), port, keys)
     };
     read.map_err(|e| match e {
-        FileError::Io(e) => Fault::ours(format!("--pcap: {shown} cannot be read: {}", said(&e))),
-        e => Fault::input(format!("--pcap: {shown}: {e}")),
+        FileError::Io(e) => CommandFault::ours(format!("--pcap: {shown} cannot be read: {}", said(&e))),
+        e => CommandFault::input(format!("--pcap: {shown}: {e}")),
     })
 }
 
 /// Watches the packets of this machine; what was seen, from where, and whether it was interrupted.
-fn watch(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<(Observation, String, bool), Fault> {
+fn watch(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<(Observation, String, bool), CommandFault> {
     let Some(port) = args.port else {
-        return Err(Fault::input("--capture without a URL needs --port: which calls are to be watched")
-            .hint("for example: linerate explain --capture --port 8080"));
+        return Err(CommandFault::input(
+            "--capture without a URL needs --port: which calls are to be watched",
+        )
+        .hint("for example: linerate explain --capture --port 8080"));
     };
     let options =
         CaptureOptions { interface: args.interface.clone(), port: Some(port), ..CaptureOptions::default() };
@@ -129,7 +135,7 @@ fn watch(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<(Observation, String
                 wire_len: p.wire_len,
             });
         });
-        taken.map_err(|e| Fault::ours(format!("capturing failed: {}", said(&e))))?;
+        taken.map_err(|e| CommandFault::ours(format!("capturing failed: {}", said(&e))))?;
         interrupted = interrupt.asked();
         if show && told.elapsed() > Duration::from_millis(250) {
             told = Instant::now();
@@ -144,14 +150,14 @@ fn watch(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<(Observation, String
     Ok((observer.finish(), source, interrupted))
 }
 
-fn refused(error: &CaptureError) -> Fault {
+fn refused(error: &CaptureError) -> CommandFault {
     match error {
         CaptureError::NoInterface(_) => {
-            Fault::input(format!("--interface: {error}")).hint("ip link names those there are")
+            CommandFault::input(format!("--interface: {error}")).hint("ip link names those there are")
         }
-        CaptureError::NotPermitted => Fault::ours(error.to_string())
+        CaptureError::NotPermitted => CommandFault::ours(error.to_string())
             .hint("run it as root, or give the program the capability once: sudo setcap cap_net_raw+ep $(command -v linerate)")
             .hint("without it: sudo tcpdump -i any -w FILE 'tcp port N', then linerate explain --pcap FILE"),
-        _ => Fault::ours(error.to_string()),
+        _ => CommandFault::ours(error.to_string()),
     }
 }

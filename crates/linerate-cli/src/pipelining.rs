@@ -10,7 +10,7 @@ use linerate_load::{Outcome, Plan};
 use linerate_report::units;
 
 use crate::args::LoadArgs;
-use crate::fault::{Exit, Fault};
+use crate::fault::{CommandFault, Exit};
 use crate::load::{Interrupt, plan as load_plan};
 use crate::terminal;
 
@@ -145,7 +145,7 @@ fn proxy(head: &[u8]) -> Option<String> {
     via.map(|line| line.chars().filter(|c| !c.is_control()).take(80).collect())
 }
 
-fn measure(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Outcome>, Fault> {
+fn measure(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Outcome>, CommandFault> {
     let running = linerate_load::start(plan.clone())?;
     while !running.finished() {
         if interrupt.asked() {
@@ -158,7 +158,7 @@ fn measure(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Outcome>, Fault>
 }
 
 /// Runs the command.
-pub(crate) fn run(load: &LoadArgs, quiet: bool) -> Result<Exit, Fault> {
+pub(crate) fn run(load: &LoadArgs, quiet: bool) -> Result<Exit, CommandFault> {
     let base = load_plan::of(load)?.plan;
     let interrupt = Interrupt::listen()?;
     let say = |words: &str| {
@@ -186,7 +186,10 @@ pub(crate) fn run(load: &LoadArgs, quiet: bool) -> Result<Exit, Fault> {
             return Ok(Exit::Interrupted);
         };
         if let Some(why) = &outcome.unreachable {
-            return Err(Fault::unreachable(format!("{} cannot be reached: {why}", plan.target.authority)));
+            return Err(CommandFault::unreachable(format!(
+                "{} cannot be reached: {why}",
+                plan.target.authority
+            )));
         }
         let way = PipelineWay::of(&outcome);
         match (connections, depth) {

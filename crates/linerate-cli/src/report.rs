@@ -3,26 +3,26 @@
 use linerate_report::{compare, lab, load_page, saved};
 
 use crate::args::ReportArgs;
-use crate::documents::{self, Document};
-use crate::fault::{Exit, Fault};
-use crate::load::output::Sink;
+use crate::documents::{self, SavedDocument};
+use crate::fault::{CommandFault, Exit};
+use crate::load::output::OutputSink;
 use crate::terminal;
 
 /// Runs the command. All files are read before anything is shown.
-pub(crate) fn run(args: &ReportArgs) -> Result<Exit, Fault> {
+pub(crate) fn run(args: &ReportArgs) -> Result<Exit, CommandFault> {
     let (mut runs, mut comparisons, mut diagnoses) = (Vec::new(), Vec::new(), Vec::new());
     let mut labs = Vec::new();
     for path in &args.files {
         let file = path.display().to_string();
         let text = documents::read("report", path)?;
-        match documents::parse(&file, &text).map_err(Fault::input)? {
-            Document::Outcome(document) => runs.push((file, *document)),
-            Document::Comparison(document) => comparisons.push((file, *document)),
-            Document::Lab(document) => labs.push((file, *document)),
-            Document::Diagnosis(document) => diagnoses.push((file, *document)),
+        match documents::parse(&file, &text).map_err(CommandFault::input)? {
+            SavedDocument::Outcome(document) => runs.push((file, *document)),
+            SavedDocument::Comparison(document) => comparisons.push((file, *document)),
+            SavedDocument::Lab(document) => labs.push((file, *document)),
+            SavedDocument::Diagnosis(document) => diagnoses.push((file, *document)),
         }
     }
-    let sink = args.html.as_deref().map(Sink::new);
+    let sink = args.html.as_deref().map(OutputSink::new);
     if let Some(sink) = &sink {
         sink.probe("--html")?;
         let html = match (runs.as_slice(), comparisons.as_slice(), labs.as_slice()) {
@@ -30,13 +30,13 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Exit, Fault> {
             ([], [(_, document)], []) => compare::page(document),
             ([], [], [(_, document)]) => lab::page(document),
             _ => {
-                return Err(Fault::input("--html shows one run, one comparison or one scenario")
+                return Err(CommandFault::input("--html shows one run, one comparison or one scenario")
                     .hint("name one document that linerate load, compare or lab --json FILE wrote"));
             }
         };
         sink.write(&html)?;
     }
-    let to_stderr = sink == Some(Sink::Stdout);
+    let to_stderr = sink == Some(OutputSink::Stdout);
     let style = terminal::style_beside(to_stderr);
     let mut parts = Vec::new();
     if !runs.is_empty() {

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use linerate_report::Style;
 
-use crate::fault::{Fault, said};
+use crate::fault::{CommandFault, said};
 
 /// The style for a stream: colour only on a terminal that has it and whose user hasn't refused it
 /// (<https://no-color.org>).
@@ -47,11 +47,11 @@ fn unicode() -> bool {
 }
 
 /// Prints to standard output. A reader that closed the pipe (`| head`) is not an error.
-pub(crate) fn print(text: &str) -> Result<(), Fault> {
+pub(crate) fn print(text: &str) -> Result<(), CommandFault> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Fault::ours(format!("standard output cannot be written: {}", said(&e))))
+            Err(CommandFault::ours(format!("standard output cannot be written: {}", said(&e))))
         }
         _ => Ok(()),
     }
@@ -76,7 +76,7 @@ fn cut(text: &str, columns: usize, unicode: bool) -> String {
 }
 
 /// Prints what people read: to standard error where standard output carries the JSON.
-pub(crate) fn print_beside(text: &str, to_stderr: bool) -> Result<(), Fault> {
+pub(crate) fn print_beside(text: &str, to_stderr: bool) -> Result<(), CommandFault> {
     if to_stderr {
         // The reader may have closed the pipe. The JSON contains all of this, so nothing is lost.
         let _ = io::stderr().write_all(text.as_bytes());

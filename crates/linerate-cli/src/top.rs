@@ -17,7 +17,7 @@ use ratatui::layout::Rect;
 use serde::de::DeserializeOwned;
 
 use crate::args::values;
-use crate::fault::{Exit, Fault, said};
+use crate::fault::{CommandFault, Exit, said};
 use crate::load::Interrupt;
 use crate::serve::place;
 
@@ -95,7 +95,7 @@ fn leaves(event: &Event) -> bool {
 }
 
 /// Watches until the user leaves.
-pub(crate) fn run(args: &TopArgs) -> Result<Exit, Fault> {
+pub(crate) fn run(args: &TopArgs) -> Result<Exit, CommandFault> {
     let interrupt = Interrupt::listen_then(|| drop(disable_raw_mode()))?;
     let mut before = (look(&args.address)?, Instant::now());
     let mut screen = Screen::new();
@@ -153,11 +153,11 @@ fn text(picture: &Buffer) -> String {
     (0..picture.area.height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
 }
 
-fn look(at: &Address) -> Result<ServerLook, Fault> {
+fn look(at: &Address) -> Result<ServerLook, CommandFault> {
     Ok(ServerLook { loops: document(at, "/stats/loops")?, flows: document(at, "/stats/flows?max=100")? })
 }
 
-fn document<T: DeserializeOwned>(at: &Address, path: &str) -> Result<T, Fault> {
+fn document<T: DeserializeOwned>(at: &Address, path: &str) -> Result<T, CommandFault> {
     let unreachable = |e: std::io::Error| {
         let why = match e.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
@@ -165,14 +165,14 @@ fn document<T: DeserializeOwned>(at: &Address, path: &str) -> Result<T, Fault> {
             }
             _ => said(&e),
         };
-        Fault::unreachable(format!("{at} does not answer: {why}"))
+        CommandFault::unreachable(format!("{at} does not answer: {why}"))
             .hint("name the address that the server was given by --metrics")
     };
     let answer = get(at, path).map_err(unreachable)?;
     let body =
         answer.split_once("\r\n\r\n").filter(|_| answer.starts_with("HTTP/1.1 200 ")).map(|(_, body)| body);
     let other = || {
-        Fault::input(format!("{at} is no metrics address of linerate: {path} is not there"))
+        CommandFault::input(format!("{at} is no metrics address of linerate: {path} is not there"))
             .hint("start the server with --metrics ADDR:PORT, and name that address here")
     };
     serde_json::from_str(body.ok_or_else(other)?).map_err(|_| other())

@@ -7,8 +7,8 @@ use linerate_explain::pages::{self, CausePage};
 use linerate_report::Style;
 use linerate_report::explain::why;
 
-use crate::fault::{Exit, Fault};
-use crate::load::output::Sink;
+use crate::fault::{CommandFault, Exit};
+use crate::load::output::OutputSink;
 use crate::terminal;
 
 /// Causes that are shown for a word that they share. Reason: two pages are a comparison, five a book.
@@ -16,7 +16,7 @@ const FAMILY: usize = 2;
 
 /// Prints the page of the cause `id`, and writes it as HTML where that is wanted; without an id,
 /// all there are.
-pub(crate) fn run(id: &str, html: Option<&Path>) -> Result<Exit, Fault> {
+pub(crate) fn run(id: &str, html: Option<&Path>) -> Result<Exit, CommandFault> {
     let style = terminal::style(&io::stdout());
     if id.is_empty() && html.is_none() {
         let begin = "Causes that have a page: linerate explain --why ID\n\n";
@@ -27,12 +27,12 @@ pub(crate) fn run(id: &str, html: Option<&Path>) -> Result<Exit, Fault> {
         return terminal::print(&together(id, &several, style)).map(|()| Exit::Fine);
     }
     let page = pages::of(id).ok_or_else(|| unknown(id))?;
-    let sink = html.map(Sink::new);
+    let sink = html.map(OutputSink::new);
     if let Some(sink) = &sink {
         sink.probe("--html")?;
         sink.write(&why::to_html(page))?;
     }
-    if sink != Some(Sink::Stdout) {
+    if sink != Some(OutputSink::Stdout) {
         terminal::print(&why::to_string(page, style))?;
     }
     Ok(Exit::Fine)
@@ -58,14 +58,14 @@ fn together(word: &str, family: &[&CausePage], style: Style) -> String {
     begin + &shown.join("\n\n")
 }
 
-fn unknown(id: &str) -> Fault {
+fn unknown(id: &str) -> CommandFault {
     let ids: Vec<&str> = pages::all().iter().map(|p| p.id).collect();
     let known = format!("there are: {}", ids.join(", "));
     if id.is_empty() {
-        return Fault::input("--why: --html needs the name of a cause").hint(known);
+        return CommandFault::input("--why: --html needs the name of a cause").hint(known);
     }
     let near = ids.iter().find(|known| known.contains(id) || id.contains(**known));
-    let fault = Fault::input(format!("--why: there is no cause {id:?}"));
+    let fault = CommandFault::input(format!("--why: there is no cause {id:?}"));
     let fault =
         near.into_iter().fold(fault, |fault, near| fault.hint(format!("linerate explain --why {near}")));
     fault.hint(known)

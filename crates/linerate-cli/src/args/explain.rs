@@ -71,7 +71,7 @@ pub(crate) struct ExplainArgs {
     /// PID of the server, if it runs on this machine: adds what its threads block on, open files, queues, limits and JVM pauses. Of a
     /// loopback address the process is found by its listening socket (auto); off leaves it
     #[arg(long, value_name = "PID|auto|off", default_value_t, help_heading = HOW)]
-    pub(crate) pid: Process,
+    pub(crate) pid: PidArgument,
 
     /// The same resource at the server behind the proxy: the call is made there, too, and compared with the one through the proxy
     #[arg(long, value_name = "URL", requires = "url", help_heading = HOW)]
@@ -144,7 +144,7 @@ pub(crate) struct ExplainArgs {
 
 /// `--pid`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Process {
+pub(crate) enum PidArgument {
     /// At a loopback address it is found.
     #[default]
     Auto,
@@ -154,27 +154,27 @@ pub(crate) enum Process {
     Named(u32),
 }
 
-impl FromStr for Process {
+impl FromStr for PidArgument {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Process, String> {
+    fn from_str(text: &str) -> Result<PidArgument, String> {
         match text {
-            "auto" => Ok(Process::Auto),
-            "off" => Ok(Process::Off),
+            "auto" => Ok(PidArgument::Auto),
+            "off" => Ok(PidArgument::Off),
             pid => match pid.parse() {
-                Ok(pid @ 1..) => Ok(Process::Named(pid)),
+                Ok(pid @ 1..) => Ok(PidArgument::Named(pid)),
                 _ => Err("it is a process's number, auto or off".to_owned()),
             },
         }
     }
 }
 
-impl Display for Process {
+impl Display for PidArgument {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
-            Process::Auto => f.write_str("auto"),
-            Process::Off => f.write_str("off"),
-            Process::Named(pid) => write!(f, "{pid}"),
+            PidArgument::Auto => f.write_str("auto"),
+            PidArgument::Off => f.write_str("off"),
+            PidArgument::Named(pid) => write!(f, "{pid}"),
         }
     }
 }

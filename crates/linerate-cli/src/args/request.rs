@@ -8,7 +8,7 @@ use linerate_http::client::Body;
 use linerate_load::plan::parts;
 
 use super::values::{self, Resolve};
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 
 /// Heading of what a request is.
 pub(super) const WHAT: &str = "What to send";
@@ -41,7 +41,7 @@ pub(crate) struct RequestFlags {
 
 impl RequestFlags {
     /// The body with nothing taken for a slot, from wherever it is to come.
-    pub(crate) fn literal_body(&self) -> Result<Body, Fault> {
+    pub(crate) fn literal_body(&self) -> Result<Body, CommandFault> {
         let text = self.body.as_deref().unwrap_or_default();
         Ok(Body::raw(match text.strip_prefix('@') {
             Some(path) => read_body_file("--body", path)?,
@@ -91,12 +91,12 @@ pub(crate) struct AddressFlags {
 }
 
 /// A file that a flag names, or `-`.
-pub(crate) fn read_body_file(flag: &str, path: &str) -> Result<Arc<[u8]>, Fault> {
+pub(crate) fn read_body_file(flag: &str, path: &str) -> Result<Arc<[u8]>, CommandFault> {
     let (name, read) = match path {
         "-" => ("standard input", linerate_load::plan::body::read(std::io::stdin())),
         _ => (path, linerate_load::plan::body::read_file(Path::new(path))),
     };
-    read.map_err(|why| Fault::input(format!("{flag}: {name} cannot be read: {why}")))
+    read.map_err(|why| CommandFault::input(format!("{flag}: {name} cannot be read: {why}")))
 }
 
 #[cfg(test)]

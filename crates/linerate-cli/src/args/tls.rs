@@ -8,7 +8,7 @@ use linerate_load::plan::file::TlsKeys;
 use linerate_load::plan::tls::{ClientCertificate, PemFile, TargetTls, TlsVersion, Trust};
 use linerate_net::InputFile;
 
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 use crate::load::target::Url;
 
 const TLS: &str = "HTTPS";
@@ -107,7 +107,7 @@ impl TlsFlags {
     }
 
     /// The meaning of the flags for a URL; `None`: it is plain HTTP.
-    pub(crate) fn towards(&self, url: &Url) -> Result<Option<TargetTls>, Fault> {
+    pub(crate) fn towards(&self, url: &Url) -> Result<Option<TargetTls>, CommandFault> {
         if !url.is_https() {
             return match self.given() {
                 Some(flag) => {
@@ -117,8 +117,10 @@ impl TlsFlags {
                         }
                         _ => "write https:// or leave out the flag",
                     };
-                    Err(Fault::input(format!("{flag} is about HTTPS, and the URL begins with http://"))
-                        .hint(hint))
+                    Err(CommandFault::input(format!(
+                        "{flag} is about HTTPS, and the URL begins with http://"
+                    ))
+                    .hint(hint))
                 }
                 None => Ok(None),
             };
@@ -137,7 +139,7 @@ impl TlsFlags {
         tls.least = self.tls_min.map_or(tls.least, TlsVersion::from);
         tls.most = self.tls_max.map_or(tls.most, TlsVersion::from);
         if tls.least > tls.most {
-            return Err(Fault::input("--tls-min is higher than --tls-max")
+            return Err(CommandFault::input("--tls-min is higher than --tls-max")
                 .hint("leave one of them out, or make them equal"));
         }
         if let Some(list) = &self.ciphers {
@@ -164,9 +166,9 @@ impl TlsFlags {
 }
 
 /// Reads a PEM file that a flag names.
-pub(crate) fn pem(flag: &str, path: &Path) -> Result<PemFile, Fault> {
+pub(crate) fn pem(flag: &str, path: &Path) -> Result<PemFile, CommandFault> {
     let place = path.display().to_string();
-    let bad = |why: String| Fault::input(format!("{flag} {place}: {why}"));
+    let bad = |why: String| CommandFault::input(format!("{flag} {place}: {why}"));
     let mut bytes = Vec::new();
     let file = InputFile::open(path).map_err(|e| bad(e.to_string()))?;
     let read = file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|e| bad(e.to_string()))?;

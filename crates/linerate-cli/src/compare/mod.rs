@@ -13,7 +13,7 @@ use linerate_report::compare::{self, ComparisonReport, Saved};
 use linerate_report::schema::comparison as schema;
 
 use crate::args::CompareArgs;
-use crate::fault::{Exit, Fault};
+use crate::fault::{CommandFault, Exit};
 use crate::load::Interrupt;
 use crate::load::output::ReportSinks;
 use crate::{documents, environment, terminal};
@@ -23,7 +23,7 @@ use sides::Planned;
 pub(crate) use sides::{first_line, flags_of_load};
 
 /// Runs the command.
-pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Fault> {
+pub(crate) fn run(args: &CompareArgs) -> Result<Exit, CommandFault> {
     let typed: Vec<String> = std::env::args().collect();
     let planned = sides::of(args, &typed)?;
     let baseline = args.baseline.as_deref().map(saved).transpose()?;
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Fault> {
     if let (None, Some(check)) =
         (&baseline, checks.clone().find(|c| c.looked == linerate_lab::check::CheckedQuantity::Change))
     {
-        return Err(Fault::input(format!(
+        return Err(CommandFault::input(format!(
             "--check {}: there is nothing it could have changed from",
             check.expr
         ))
@@ -50,17 +50,17 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Fault> {
 type LogRatios = BTreeMap<String, Vec<f64>>;
 
 /// `--baseline`: a saved comparison.
-fn saved(path: &Path) -> Result<(Saved, LogRatios), Fault> {
+fn saved(path: &Path) -> Result<(Saved, LogRatios), CommandFault> {
     let text = documents::read("--baseline", path)?;
     let file = path.display().to_string();
-    match documents::parse(&file, &text).map_err(|why| Fault::input(format!("--baseline: {why}")))? {
-        documents::Document::Comparison(document) => {
+    match documents::parse(&file, &text).map_err(|why| CommandFault::input(format!("--baseline: {why}")))? {
+        documents::SavedDocument::Comparison(document) => {
             let saved = Saved { file, document: *document };
-            let wrong = |why| Fault::input(format!("--baseline: {}: {why}", saved.file));
+            let wrong = |why| CommandFault::input(format!("--baseline: {}: {why}", saved.file));
             let ratios = saved.log_ratios().map_err(wrong)?;
             Ok((saved, ratios))
         }
-        other => Err(Fault::input(format!("--baseline: {file} is {}", other.what()))
+        other => Err(CommandFault::input(format!("--baseline: {file} is {}", other.what()))
             .hint("name a document that an earlier linerate compare --json FILE wrote")),
     }
 }
@@ -104,7 +104,7 @@ fn document(
 }
 
 /// Prints the report first, so that nothing is lost where a file cannot be written.
-fn report(document: &schema::Document, sinks: &ReportSinks) -> Result<(), Fault> {
+fn report(document: &schema::Document, sinks: &ReportSinks) -> Result<(), CommandFault> {
     let to_stderr = sinks.to_stderr();
     let text = compare::text(document, terminal::style_beside(to_stderr));
     let printed = terminal::print_beside(&text, to_stderr);

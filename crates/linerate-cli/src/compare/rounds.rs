@@ -14,7 +14,7 @@ use linerate_report::summary;
 
 use super::sides::Planned;
 use crate::args::CompareArgs;
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 use crate::load::Interrupt;
 use crate::terminal;
 
@@ -41,7 +41,7 @@ pub(super) fn measure(
     args: &CompareArgs,
     planned: &Pair<Planned>,
     interrupt: &Interrupt,
-) -> Result<Measured, Fault> {
+) -> Result<Measured, CommandFault> {
     let mut measured = Measured::default();
     let cores = places(args, planned, &mut measured);
     let mut servers: Pair<Option<LabServer>> = [None, None];
@@ -82,20 +82,20 @@ pub(super) fn measure(
     Ok(measured)
 }
 
-fn not_started(planned: &Planned, trouble: &ServerTrouble) -> Fault {
+fn not_started(planned: &Planned, trouble: &ServerTrouble) -> CommandFault {
     let message = format!("{} ({}): {trouble}", planned.side.name(), planned.given);
     match trouble {
         ServerTrouble::Start { .. } => {
-            Fault::input(message).hint("name a program that exists: cmd:./server --port {port}")
+            CommandFault::input(message).hint("name a program that exists: cmd:./server --port {port}")
         }
-        ServerTrouble::NoUrl { .. } => Fault::unreachable(message).hint(format!(
+        ServerTrouble::NoUrl { .. } => CommandFault::unreachable(message).hint(format!(
             "say where it answers: {{port}} among its arguments, or --{}-url http://127.0.0.1:8080/",
             planned.side.name().to_ascii_lowercase()
         )),
         ServerTrouble::NotReady { .. } => {
-            Fault::unreachable(message).hint("give it more time: --ready-within 1m")
+            CommandFault::unreachable(message).hint("give it more time: --ready-within 1m")
         }
-        _ => Fault::unreachable(message),
+        _ => CommandFault::unreachable(message),
     }
 }
 
@@ -148,7 +148,7 @@ fn one_round(
     measured: &mut Measured,
     interrupt: &Interrupt,
     progress: &mut Progress,
-) -> Result<bool, Fault> {
+) -> Result<bool, CommandFault> {
     let mut pair: Pair<Option<RunFigures>> = [None, None];
     for side in order(round) {
         let i = side.index();
@@ -198,7 +198,7 @@ pub(crate) fn one_run(
     server: Option<&LabServer>,
     interrupt: &Interrupt,
     tell: &mut dyn FnMut(Duration, Duration),
-) -> Result<Option<(RunFigures, How)>, Fault> {
+) -> Result<Option<(RunFigures, How)>, CommandFault> {
     let running = linerate_load::start(plan.clone())?;
     let measures_from = running.measures_from();
     let whole = plan.warm_up + plan.stop.duration.unwrap_or_default();

@@ -6,7 +6,7 @@ use linerate_lab::servers::Recipe;
 use linerate_load::Plan;
 
 use crate::args::{Cli, CompareArgs, LoadArgs};
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 use crate::load::plan;
 
 /// Stands for the URL of a server that does not run yet.
@@ -32,15 +32,15 @@ pub(super) struct Planned {
 }
 
 /// Both sides, validated: nothing is started by that.
-pub(super) fn of(args: &CompareArgs, typed: &[String]) -> Result<Pair<Planned>, Fault> {
+pub(super) fn of(args: &CompareArgs, typed: &[String]) -> Result<Pair<Planned>, CommandFault> {
     let Some(first) = args.load.url.clone() else {
-        return Err(Fault::input("there is nothing to compare")
+        return Err(CommandFault::input("there is nothing to compare")
             .hint("write for example: linerate compare http://127.0.0.1:8080/ http://127.0.0.1:8081/"));
     };
     refused(&args.load)?;
     let same = args.other.is_none();
     if same && args.a == args.b {
-        return Err(Fault::input("A and B are the same").hint(
+        return Err(CommandFault::input("A and B are the same").hint(
             "name a second URL or server, or give the sides flags of their own: --a '-p 1' --b '-p 100'",
         ));
     }
@@ -61,18 +61,20 @@ fn planned(
     given: String,
     flags: &str,
     url: Option<&String>,
-) -> Result<Planned, Fault> {
+) -> Result<Planned, CommandFault> {
     let name = side.name().to_ascii_lowercase();
     let recipe = match given.strip_prefix("cmd:") {
         Some(command) => {
             let recipe = Recipe::parse(command).map_err(|why| {
-                Fault::input(format!("{}: {why}", side.name()))
+                CommandFault::input(format!("{}: {why}", side.name()))
                     .hint("write for example 'cmd:./server --port {port}'")
             })?;
             Some(Recipe { url: url.cloned(), patience: args.ready_within, ..recipe })
         }
         None if url.is_some() => {
-            return Err(Fault::input(format!("--{name}-url is for a server that is started: cmd:...")));
+            return Err(CommandFault::input(format!(
+                "--{name}-url is for a server that is started: cmd:..."
+            )));
         }
         None => None,
     };
@@ -89,7 +91,7 @@ fn planned(
 }
 
 /// Flags that mean one run and its report.
-fn refused(load: &LoadArgs) -> Result<(), Fault> {
+fn refused(load: &LoadArgs) -> Result<(), CommandFault> {
     let of_one = [
         ("--dry-run", load.dry_run),
         ("--find", load.find.is_some()),
@@ -110,18 +112,18 @@ fn refused(load: &LoadArgs) -> Result<(), Fault> {
         ("--abort-on", !load.abort_on.is_empty()),
     ];
     match of_one.iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(Fault::input(format!("{flag} is about a single run"))
+        Some((flag, _)) => Err(CommandFault::input(format!("{flag} is about a single run"))
             .hint("leave it out here, and use it with linerate load")),
         None => Ok(()),
     }
 }
 
 /// The flags of both sides, and over them those of one side.
-fn merged(args: &CompareArgs, typed: &[String], name: &str, flags: &str) -> Result<LoadArgs, Fault> {
+fn merged(args: &CompareArgs, typed: &[String], name: &str, flags: &str) -> Result<LoadArgs, CommandFault> {
     if flags.trim().is_empty() {
         return Ok((*args.load).clone());
     }
-    let wrong = |why: &str| Fault::input(format!("--{name} {flags:?}: {why}"));
+    let wrong = |why: &str| CommandFault::input(format!("--{name} {flags:?}: {why}"));
     let more = shell_words::split(flags).map_err(|_| wrong("a quote in it is not closed"))?;
     // By themselves first: a message about them names no flag that stands elsewhere.
     let alone = flags_of_load(&more)
@@ -157,7 +159,7 @@ pub(crate) fn first_line(error: &clap::Error) -> String {
 
 impl Planned {
     /// The plan towards a server that runs now at `url`; without one, as far as it is known before.
-    pub(super) fn plan(&self, url: Option<&str>) -> Result<Plan, Fault> {
+    pub(super) fn plan(&self, url: Option<&str>) -> Result<Plan, CommandFault> {
         let is_started = self.given.starts_with("cmd:");
         let url = match (url, is_started) {
             (Some(url), _) => self.with_path(url),

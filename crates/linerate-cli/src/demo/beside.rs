@@ -15,7 +15,7 @@ const OURS_BESIDE: &str = "tokio-blocking";
 
 /// Whose threads count.
 #[derive(Clone, Debug)]
-pub(super) enum Server {
+pub(super) enum ServerThreads {
     /// The one in this process.
     Ours,
     /// A process of this machine, and those that it started.
@@ -24,20 +24,20 @@ pub(super) enum Server {
     Unknown,
 }
 
-impl Server {
+impl ServerThreads {
     /// The server that listens at an address.
-    pub(super) fn at(address: Option<&SocketAddr>) -> Server {
+    pub(super) fn at(address: Option<&SocketAddr>) -> ServerThreads {
         let found = address.and_then(|to| listening_processes(*to).into_iter().min());
-        found.and_then(|pid| pid.try_into().ok()).map_or(Server::Unknown, Server::Process)
+        found.and_then(|pid| pid.try_into().ok()).map_or(ServerThreads::Unknown, ServerThreads::Process)
     }
 
     /// Nanoseconds that each of its threads has used, and waited for a core.
     fn threads(&self) -> Threads {
         let mut used = BTreeMap::new();
         let (pids, all) = match self {
-            Server::Ours => (vec![std::process::id().cast_signed()], false),
-            Server::Process(pid) => (descendants(*pid).iter().map(|m| m.pid).collect(), true),
-            Server::Unknown => return used,
+            ServerThreads::Ours => (vec![std::process::id().cast_signed()], false),
+            ServerThreads::Process(pid) => (descendants(*pid).iter().map(|m| m.pid).collect(), true),
+            ServerThreads::Unknown => return used,
         };
         for pid in pids {
             let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -63,7 +63,7 @@ type Threads = BTreeMap<(i32, i32), [u64; 2]>;
 
 /// The server's threads at a moment.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(super) struct ThreadLoads {
     at: Instant,
     threads: Threads,
 }
@@ -78,13 +78,13 @@ pub(super) struct Used {
     pub(super) waited: f64,
 }
 
-impl Look {
-    pub(super) fn now(server: &Server) -> Look {
-        Look { threads: server.threads(), at: Instant::now() }
+impl ThreadLoads {
+    pub(super) fn now(server: &ServerThreads) -> ThreadLoads {
+        ThreadLoads { threads: server.threads(), at: Instant::now() }
     }
 
     /// `None`: its threads are not known, or the time is too short for a share.
-    pub(super) fn until(&self, later: &Look) -> Option<Used> {
+    pub(super) fn until(&self, later: &ThreadLoads) -> Option<Used> {
         let lasted = later.at.duration_since(self.at);
         if later.threads.is_empty() || lasted < Duration::from_millis(20) {
             return None;
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn what_threads_used_is_a_share_of_the_time_between() {
         let begin = Instant::now();
-        let look = |ms: u64, threads: &[((i32, i32), [u64; 2])]| Look {
+        let look = |ms: u64, threads: &[((i32, i32), [u64; 2])]| ThreadLoads {
             at: begin + Duration::from_millis(ms),
             threads: threads.iter().copied().collect(),
         };

@@ -18,12 +18,12 @@ use linerate_report::units;
 use linerate_serve::{Request, Response, ServerOptions};
 
 use crate::args::{DemoArgs, LoadArgs};
-use crate::fault::{Exit, Fault};
+use crate::fault::{CommandFault, Exit};
 use crate::load::{Interrupt, plan as load_plan};
 use crate::terminal;
 use crate::ways::{self, Seen};
 
-use self::beside::{Look, Server, Used};
+use self::beside::{ServerThreads, ThreadLoads, Used};
 use self::scenarios::{HUNDRED, REQUESTS, SCENARIOS, Scenario, WAIT, WAITING};
 
 /// Opening connections and filling caches is not what is compared.
@@ -55,7 +55,7 @@ async fn wait(request: Request) -> Response {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
+pub(crate) fn run(args: &DemoArgs) -> Result<Exit, CommandFault> {
     if let Some(url) = &args.url {
         return against(args, url);
     }
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
         units::time_ns(args.time.as_nanos() as f64, style.unicode)
     ))?;
     let machine = if server_core == client_core { 1.0 } else { 2.0 };
-    let here = Here { server: Server::Ours, client_cores: 1.0, machine: Some(machine) };
+    let here = Here { server: ServerThreads::Ours, client_cores: 1.0, machine: Some(machine) };
     let base = base(&format!("http://{}/", server.addr()))?;
     let shown = side_by_side(&SCENARIOS, &base, args.time, &interrupt, &here)?;
     concluded(&shown)?;
@@ -105,8 +105,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
         .map(|()| Exit::Fine)
 }
 
-fn not_started(e: io::Error) -> Fault {
-    Fault::ours(format!("the embedded server could not be started: {e}"))
+fn not_started(e: io::Error) -> CommandFault {
+    CommandFault::ours(format!("the embedded server could not be started: {e}"))
 }
 
 /// The ways of a server to wait.
@@ -116,7 +116,7 @@ fn waiting(
     base: &Plan,
     interrupt: &Interrupt,
     here: &Here,
-) -> Result<(), Fault> {
+) -> Result<(), CommandFault> {
     let style = terminal::style(&io::stdout());
     terminal::print(&format!(
         "\nThe same load on three ways of a server to wait {} for each response:\n\n",
@@ -132,12 +132,12 @@ fn waiting(
 }
 
 /// All ways against a server of the user's.
-fn against(args: &DemoArgs, url: &str) -> Result<Exit, Fault> {
+fn against(args: &DemoArgs, url: &str) -> Result<Exit, CommandFault> {
     let base = base(url)?;
     let interrupt = Interrupt::listen()?;
-    let server = Server::at(base.target.addresses.first());
+    let server = ServerThreads::at(base.target.addresses.first());
     let cores = machine::allowed_cores().len() as f64;
-    let machine = (!matches!(server, Server::Unknown)).then_some(cores);
+    let machine = (!matches!(server, ServerThreads::Unknown)).then_some(cores);
     let here = Here { server, client_cores: cores, machine };
     let shown = side_by_side(&SCENARIOS, &base, args.time, &interrupt, &here)?;
     concluded(&shown)?;
@@ -153,7 +153,7 @@ fn against(args: &DemoArgs, url: &str) -> Result<Exit, Fault> {
 
 /// Where server and client are.
 struct Here {
-    server: Server,
+    server: ServerThreads,
     /// Cores that the baselines' threads may use.
     client_cores: f64,
     /// Cores that both sides share; `None`: they share none.
@@ -171,7 +171,7 @@ struct ShownRows {
 }
 
 /// The table and what follows from it.
-fn concluded(shown: &ShownRows) -> Result<(), Fault> {
+fn concluded(shown: &ShownRows) -> Result<(), CommandFault> {
     let style = terminal::style(&io::stdout());
     terminal::print(&format!("\n{}", table::to_string(&shown.rows, style)))?;
     let mut end: Vec<String> = ways::conclusion(&shown.seen).into_iter().collect();
@@ -189,7 +189,7 @@ fn side_by_side(
     time: Duration,
     interrupt: &Interrupt,
     here: &Here,
-) -> Result<ShownRows, Fault> {
+) -> Result<ShownRows, CommandFault> {
     let style = terminal::style(&io::stdout());
     let mut shown = ShownRows::default();
     for (i, scenario) in scenarios.iter().enumerate() {
@@ -223,7 +223,7 @@ fn side_by_side(
 }
 
 /// 100 requests on each of 100 connections, as the write-up ran them, and by other ways.
-fn hundred(base: &Plan, interrupt: &Interrupt) -> Result<(), Fault> {
+fn hundred(base: &Plan, interrupt: &Interrupt) -> Result<(), CommandFault> {
     if interrupt.asked() {
         return Ok(());
     }
@@ -231,7 +231,7 @@ fn hundred(base: &Plan, interrupt: &Interrupt) -> Result<(), Fault> {
     let mut text = format!("\n{} requests:\n", units::count(REQUESTS));
     for scenario in &HUNDRED {
         let plan = Plan { warm_up: Duration::ZERO, ..plan(scenario, base, HUNDRED_AT_MOST) };
-        let (outcome, _) = measure(&plan, (scenario.name, scenario.how), interrupt, &Server::Unknown)?;
+        let (outcome, _) = measure(&plan, (scenario.name, scenario.how), interrupt, &ServerThreads::Unknown)?;
         if outcome.interrupted || interrupt.asked() {
             return Ok(());
         }
@@ -260,7 +260,7 @@ fn target(server: SocketAddr) -> Target {
 }
 
 /// The plan of GET requests to a URL.
-fn base(url: &str) -> Result<Plan, Fault> {
+fn base(url: &str) -> Result<Plan, CommandFault> {
     let args = LoadArgs { url: Some(url.to_owned()), ..LoadArgs::default() };
     Ok(load_plan::of(&args)?.plan)
 }
@@ -295,8 +295,8 @@ fn measure(
     plan: &Plan,
     (place, how): (&str, &str),
     interrupt: &Interrupt,
-    server: &Server,
-) -> Result<(Outcome, Option<Used>), Fault> {
+    server: &ServerThreads,
+) -> Result<(Outcome, Option<Used>), CommandFault> {
     let live = stderr().is_terminal();
     let running = linerate_load::start(plan.clone())?;
     let begins = Instant::now() + plan.warm_up;
@@ -307,7 +307,7 @@ fn measure(
             running.stop();
         }
         if Instant::now() >= begins {
-            let look = Look::now(server);
+            let look = ThreadLoads::now(server);
             match first {
                 None => first = Some(look),
                 Some(_) => last = Some(look),
@@ -332,7 +332,9 @@ fn measure(
     }
     let used = first.zip(last).and_then(|(first, last)| first.until(&last));
     match &outcome.unreachable {
-        Some(why) => Err(Fault::unreachable(format!("{} cannot be reached: {why}", plan.target.authority))),
+        Some(why) => {
+            Err(CommandFault::unreachable(format!("{} cannot be reached: {why}", plan.target.authority)))
+        }
         None => Ok((outcome, used)),
     }
 }
@@ -351,7 +353,7 @@ fn seen(scenario: &Scenario, outcome: &Outcome, server: Option<Used>, here: &Her
         _ => 0.0,
     };
     // A server elsewhere shares its cores with us and with itself: its waiting names no other program.
-    let ours = matches!(here.server, Server::Ours);
+    let ours = matches!(here.server, ServerThreads::Ours);
     let server_waited = server.filter(|_| ours).map_or(0.0, |used| used.waited);
     let lost = outcome.requests.failed + outcome.requests.unknown + outcome.bad.total();
     Seen {

@@ -9,7 +9,7 @@ use std::io;
 use clap::{Args, CommandFactory};
 
 use crate::args::Cli;
-use crate::fault::{Exit, Fault};
+use crate::fault::{CommandFault, Exit};
 use crate::terminal;
 
 use self::topics::{RECIPES, TOPICS, Topic};
@@ -26,7 +26,7 @@ pub(crate) struct HelpArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &HelpArgs) -> Result<Exit, Fault> {
+pub(crate) fn run(args: &HelpArgs) -> Result<Exit, CommandFault> {
     let style = terminal::style(&io::stdout());
     let asked = args.topic.join(" ");
     let name = asked.trim();
@@ -52,10 +52,10 @@ pub(crate) fn run(args: &HelpArgs) -> Result<Exit, Fault> {
     terminal::print(&search::shown(&found, name, style)).map(|()| Exit::Fine)
 }
 
-fn unknown(name: &str) -> Fault {
+fn unknown(name: &str) -> CommandFault {
     let commands: Vec<String> = Cli::command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
     let topics = TOPICS.iter().map(|t| t.name);
-    Fault::input(format!(
+    CommandFault::input(format!(
         "there is no topic and no command {name:?}, and no page, flag or cause has these words"
     ))
     .hint(format!("topics are {}", topics.collect::<Vec<_>>().join(", ")))

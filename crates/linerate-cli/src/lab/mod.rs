@@ -13,7 +13,7 @@ use linerate_report::schema::lab as schema;
 
 use crate::args::LabArgs;
 use crate::documents;
-use crate::fault::{Exit, Fault};
+use crate::fault::{CommandFault, Exit};
 use crate::load::Interrupt;
 use crate::load::output::ReportSinks;
 use crate::terminal;
@@ -22,7 +22,7 @@ use crate::terminal;
 const LARGEST: u64 = 1 << 20;
 
 /// Runs the command.
-pub(crate) fn run(args: &LabArgs) -> Result<Exit, Fault> {
+pub(crate) fn run(args: &LabArgs) -> Result<Exit, CommandFault> {
     let name = match args.scenario.as_deref() {
         Some("list") | None => return list(),
         Some(_) if args.list => return list(),
@@ -54,7 +54,7 @@ fn exit(document: &schema::Document) -> Exit {
     }
 }
 
-fn list() -> Result<Exit, Fault> {
+fn list() -> Result<Exit, CommandFault> {
     let mut out = String::new();
     for scenario in scenario::built_in() {
         let _ = writeln!(out, "{:<12} {}", scenario.name, scenario.about);
@@ -65,14 +65,14 @@ fn list() -> Result<Exit, Fault> {
     terminal::print(&out).map(|()| Exit::Fine)
 }
 
-fn unknown(name: &str) -> Fault {
+fn unknown(name: &str) -> CommandFault {
     let names: Vec<String> = scenario::built_in().into_iter().map(|s| s.name).collect();
-    Fault::input(format!("there is no scenario {name}"))
+    CommandFault::input(format!("there is no scenario {name}"))
         .hint(format!("built in are {}; or name a file: ./{name}.toml", names.join(", ")))
 }
 
 /// A built-in scenario, or one in a file, also of the folder `scenarios`.
-fn found(name: &str) -> Result<LabScenario, Fault> {
+fn found(name: &str) -> Result<LabScenario, CommandFault> {
     if let Some(built_in) = scenario::built_in().into_iter().find(|s| s.name == name) {
         return Ok(built_in);
     }
@@ -89,7 +89,7 @@ fn found(name: &str) -> Result<LabScenario, Fault> {
     };
     let bytes = documents::read_bytes("lab", path, LARGEST, advice)?;
     let wrong = |why: String| {
-        Fault::input(format!("{}: {why}", path.display()))
+        CommandFault::input(format!("{}: {why}", path.display()))
             .hint("linerate lab pipelining --print shows a scenario that is right")
     };
     let text = String::from_utf8(bytes).map_err(|_| wrong("it is no text".to_owned()))?;
@@ -97,7 +97,7 @@ fn found(name: &str) -> Result<LabScenario, Fault> {
 }
 
 /// The scenario as the flags want it.
-fn changed(mut scenario: LabScenario, args: &LabArgs) -> Result<LabScenario, Fault> {
+fn changed(mut scenario: LabScenario, args: &LabArgs) -> Result<LabScenario, CommandFault> {
     scenario.rounds = args.rounds.unwrap_or(scenario.rounds);
     if let Some(time) = args.duration {
         scenario.duration = format!("{}ms", time.as_millis().max(1));
@@ -106,7 +106,7 @@ fn changed(mut scenario: LabScenario, args: &LabArgs) -> Result<LabScenario, Fau
         let names: Vec<String> = scenario.groups.iter().map(|g| g.name.clone()).collect();
         scenario.groups.retain(|g| args.only.iter().any(|text| g.name.contains(text.as_str())));
         if scenario.groups.is_empty() {
-            return Err(Fault::input("--only leaves no group").hint(format!(
+            return Err(CommandFault::input("--only leaves no group").hint(format!(
                 "the groups of {} are {}",
                 scenario.name,
                 names.join(", ")
@@ -120,15 +120,18 @@ fn changed(mut scenario: LabScenario, args: &LabArgs) -> Result<LabScenario, Fau
 }
 
 /// Puts a URL in the place of the servers that it can stand for, and leaves out all others.
-fn replace(scenario: &mut LabScenario, url: &str) -> Result<(), Fault> {
+fn replace(scenario: &mut LabScenario, url: &str) -> Result<(), CommandFault> {
     let of_own: Vec<String> =
         scenario.servers.iter().filter(|s| s.replaceable).map(|s| s.name.clone()).collect();
     if of_own.is_empty() {
-        return Err(Fault::input(format!("the scenario {} compares servers of its own", scenario.name))
-            .hint("leave the URL out, or use linerate lab pipelining URL"));
+        return Err(CommandFault::input(format!(
+            "the scenario {} compares servers of its own",
+            scenario.name
+        ))
+        .hint("leave the URL out, or use linerate lab pipelining URL"));
     }
     if !url.starts_with("http://") && !url.starts_with("https://") {
-        return Err(Fault::input(format!("{url} is no URL")).hint("write http://HOST:PORT/"));
+        return Err(CommandFault::input(format!("{url} is no URL")).hint("write http://HOST:PORT/"));
     }
     // A veth pair leads to servers in its own namespace alone.
     scenario.groups.retain(|g| !g.veth);
@@ -152,7 +155,7 @@ fn replace(scenario: &mut LabScenario, url: &str) -> Result<(), Fault> {
 }
 
 /// Prints the report first, so that nothing is lost where a file cannot be written.
-fn report(document: &schema::Document, sinks: &ReportSinks) -> Result<(), Fault> {
+fn report(document: &schema::Document, sinks: &ReportSinks) -> Result<(), CommandFault> {
     let to_stderr = sinks.to_stderr();
     let printed = terminal::print_beside(&lab::text(document, terminal::style_beside(to_stderr)), to_stderr);
     sinks.write("lab", &lab::json(document), || lab::page(document)).and(printed)

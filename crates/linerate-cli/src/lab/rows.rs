@@ -20,7 +20,7 @@ use super::seen;
 use crate::args::{LabArgs, LoadArgs};
 use crate::compare::{first_line, flags_of_load, one_run};
 use crate::environment;
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 use crate::load::{Interrupt, plan};
 use crate::terminal;
 use crate::ways::{self, Seen};
@@ -29,7 +29,7 @@ use crate::ways::{self, Seen};
 const NOT_YET: &str = "http://127.0.0.1:1/";
 
 /// Whether all flags of the rows are flags of `load`, before anything is started.
-pub(super) fn check(scenario: &LabScenario) -> Result<(), Fault> {
+pub(super) fn check(scenario: &LabScenario) -> Result<(), CommandFault> {
     for group in &scenario.groups {
         for row in &group.rows {
             plan_of(scenario, group, row, NOT_YET)?;
@@ -39,10 +39,15 @@ pub(super) fn check(scenario: &LabScenario) -> Result<(), Fault> {
 }
 
 /// The plan of a row towards a server at `url`.
-fn plan_of(scenario: &LabScenario, group: &RowGroup, row: &ScenarioRow, url: &str) -> Result<Plan, Fault> {
+fn plan_of(
+    scenario: &LabScenario,
+    group: &RowGroup,
+    row: &ScenarioRow,
+    url: &str,
+) -> Result<Plan, CommandFault> {
     let flags = flags(group, row);
     let wrong = |why: &str| {
-        Fault::input(format!("group {:?}, row {:?}: load = {flags:?}: {why}", group.name, row.name))
+        CommandFault::input(format!("group {:?}, row {:?}: load = {flags:?}: {why}", group.name, row.name))
     };
     let words = shell_words::split(&flags).map_err(|_| wrong("a quote is not closed"))?;
     let args: LoadArgs = flags_of_load(&words).map_err(|e| wrong(&first_line(&e)))?;
@@ -51,7 +56,7 @@ fn plan_of(scenario: &LabScenario, group: &RowGroup, row: &ScenarioRow, url: &st
             .hint("write duration at the top, and path at the row or its group"));
     }
     let path = row.path.as_ref().or(group.path.as_ref());
-    let (run, warm_up) = scenario.times().map_err(Fault::input)?;
+    let (run, warm_up) = scenario.times().map_err(CommandFault::input)?;
     let url = path.map_or_else(|| url.to_owned(), |path| format!("{}{path}", origin(url)));
     let args =
         LoadArgs { url: Some(url), duration: Some(run), warm_up: args.warm_up.or(Some(warm_up)), ..args };
@@ -82,8 +87,8 @@ pub(super) fn measure(
     scenario: &LabScenario,
     args: &LabArgs,
     interrupt: &Interrupt,
-) -> Result<schema::Document, Fault> {
-    let (run, warm_up) = scenario.times().map_err(Fault::input)?;
+) -> Result<schema::Document, CommandFault> {
+    let (run, warm_up) = scenario.times().map_err(CommandFault::input)?;
     let mut document = schema::Document {
         schema: schema::SCHEMA.to_owned(),
         scenario: scenario.name.clone(),
@@ -122,7 +127,7 @@ fn over_veth(
     (args, cores): (&LabArgs, &[usize]),
     interrupt: &Interrupt,
     document: &mut schema::Document,
-) -> Result<schema::Group, Fault> {
+) -> Result<schema::Group, CommandFault> {
     let work = |pair: &VethPair| one_group(scenario, group, (args, cores, Some(pair)), interrupt, document);
     match veth::inside(work) {
         Ok(measured) => measured,
@@ -182,8 +187,8 @@ fn one_group(
     (args, cores, pair): (&LabArgs, &[usize], Option<&VethPair>),
     interrupt: &Interrupt,
     document: &mut schema::Document,
-) -> Result<schema::Group, Fault> {
-    let delay = group.delay().map_err(Fault::input)?;
+) -> Result<schema::Group, CommandFault> {
+    let delay = group.delay().map_err(CommandFault::input)?;
     let mut servers: BTreeMap<&str, Started> = BTreeMap::new();
     let mut missing: BTreeMap<&str, (String, String)> = BTreeMap::new();
     let mut rows: Vec<ReadyRow<'_>> = Vec::new();
@@ -247,7 +252,7 @@ fn in_turns(
     servers: &BTreeMap<&str, Started>,
     (args, interrupt): (&LabArgs, &Interrupt),
     document: &mut schema::Document,
-) -> Result<(), Fault> {
+) -> Result<(), CommandFault> {
     for round in 0..scenario.rounds {
         let forwards = round.is_multiple_of(2);
         let order: Vec<usize> =

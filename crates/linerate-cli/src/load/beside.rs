@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use linerate_report::schema::outcome::ServerSecond;
 
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 
 /// Time between two looks of most watchers. Reason: a look costs up to a millisecond, on this machine or on the server's.
 pub(super) const SECOND: Duration = Duration::from_secs(1);
@@ -34,13 +34,13 @@ pub(super) struct Looking<L> {
 
 impl<L: Look> Looking<L> {
     /// Looks from then on.
-    pub(super) fn start(name: &str, from: SystemTime, looker: L) -> Result<Looking<L>, Fault> {
+    pub(super) fn start(name: &str, from: SystemTime, looker: L) -> Result<Looking<L>, CommandFault> {
         let done = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&done);
         let thread = thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || until(&ends, from, looker))
-            .map_err(|e| Fault::ours(format!("a thread could not be started: {e}")))?;
+            .map_err(|e| CommandFault::ours(format!("a thread could not be started: {e}")))?;
         Ok(Looking { done, thread })
     }
 

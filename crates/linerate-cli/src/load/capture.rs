@@ -11,7 +11,7 @@ use linerate_load::outcome::{Interval, SegmentCounts, SegmentEvent, Segments};
 use linerate_load::{Outcome, Plan, Snapshot};
 use linerate_net::capture::{Capture, CaptureError, CaptureOptions, interface_towards};
 
-use crate::fault::{Fault, said};
+use crate::fault::{CommandFault, said};
 
 /// Bytes kept of each packet. Reason: an IPv6 header with some extensions and a TCP header with all its options are no longer.
 const SNAP: u32 = 160;
@@ -166,14 +166,14 @@ impl Counted {
 
 impl Opened {
     /// Counts from now on; what is counted in the results begins at `from`.
-    pub(super) fn count(self, from: SystemTime) -> Result<Counting, Fault> {
+    pub(super) fn count(self, from: SystemTime) -> Result<Counting, CommandFault> {
         let counted = Counted(Arc::new(Mutex::new(Seconds::new(from))));
         let done = Arc::new(AtomicBool::new(false));
         let (shared, ended) = (counted.clone(), Arc::clone(&done));
         let thread = thread::Builder::new()
             .name("capture".to_owned())
             .spawn(move || take(self, &shared, &ended))
-            .map_err(|e| Fault::ours(format!("a thread could not be started: {e}")))?;
+            .map_err(|e| CommandFault::ours(format!("a thread could not be started: {e}")))?;
         Ok(Counting { counted, done, thread })
     }
 }

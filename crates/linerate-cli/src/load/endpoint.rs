@@ -11,7 +11,7 @@ use super::beside::{Look, Looking, SECOND, for_each_request, round, rounded};
 use super::exchange::{PATIENCE, Peer, Secure};
 use super::exposition::{Tally, parse};
 use super::target::Url;
-use crate::fault::{Fault, said};
+use crate::fault::{CommandFault, said};
 
 /// The page's address.
 #[derive(Clone, Debug)]
@@ -23,10 +23,10 @@ pub(super) struct Endpoint {
 impl Endpoint {
     /// From `--watch`. Without a path it is `/metrics`. `tls`: how the run itself speaks TLS, if it
     /// does; the page is read with the same trust and certificate.
-    pub(super) fn parse(text: &str, tls: Option<&TargetTls>) -> Result<Endpoint, Fault> {
+    pub(super) fn parse(text: &str, tls: Option<&TargetTls>) -> Result<Endpoint, CommandFault> {
         let mut url = Url::parse(text)?;
         let refused =
-            |why: &str, hint: &str| Err(Fault::input(format!("--watch: {why}")).hint(hint.to_owned()));
+            |why: &str, hint: &str| Err(CommandFault::input(format!("--watch: {why}")).hint(hint.to_owned()));
         if url.user.is_some() {
             return refused("the URL must not contain credentials", "name a page that needs none");
         }
@@ -35,7 +35,7 @@ impl Endpoint {
         }
         let secure = url.is_https().then(|| {
             let options = tls.map_or_else(|| TargetTls::towards(url.host()).options(), TargetTls::options);
-            let options = options.map_err(|e| Fault::input(format!("--watch: {e}")))?;
+            let options = options.map_err(|e| CommandFault::input(format!("--watch: {e}")))?;
             Secure::towards("--watch", &url, &options)
         });
         let secure = secure.transpose()?;
@@ -43,7 +43,7 @@ impl Endpoint {
     }
 
     /// Reads it once a second until [`Watching::finish`].
-    pub(super) fn watch(self, from: SystemTime) -> Result<Watching, Fault> {
+    pub(super) fn watch(self, from: SystemTime) -> Result<Watching, CommandFault> {
         let name = self.url.shown();
         let now = Instant::now();
         let peer = Peer::new(&self.url, self.secure.clone());

@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::target::Url;
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 
 /// How long an exchange may take. Reason: the results wait for the last one, and the next one is due
 /// after a second.
@@ -29,10 +29,10 @@ pub(super) struct Secure {
 
 impl Secure {
     /// Towards the host of `url`. `flag`, for errors: what names the URL.
-    pub(super) fn towards(flag: &str, url: &Url, options: &ClientOptions) -> Result<Secure, Fault> {
-        let config = options.build().map_err(|e| Fault::input(format!("{flag}: {e}")))?;
+    pub(super) fn towards(flag: &str, url: &Url, options: &ClientOptions) -> Result<Secure, CommandFault> {
+        let config = options.build().map_err(|e| CommandFault::input(format!("{flag}: {e}")))?;
         let name = ServerName::try_from(url.host().to_owned()).map_err(|_| {
-            Fault::input(format!("{flag}: {} is no name that a certificate can have", url.host()))
+            CommandFault::input(format!("{flag}: {} is no name that a certificate can have", url.host()))
         })?;
         Ok(Secure { config, name })
     }

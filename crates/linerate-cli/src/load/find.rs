@@ -21,7 +21,7 @@ use linerate_report::{Report, find, json, summary};
 use super::results::Results;
 use super::watch::Interrupt;
 use crate::args::{FindBy, LoadArgs};
-use crate::fault::{Exit, Fault};
+use crate::fault::{CommandFault, Exit};
 use crate::{environment, terminal};
 
 /// Time between two looks at a run.
@@ -48,7 +48,8 @@ const ALONE: f64 = 0.5;
 /// Carries out the plan of a look: this process, or agents.
 pub(super) trait Looker {
     /// Sends it. `look` is shown how it goes, and says when it may end.
-    fn send(&mut self, plan: &Plan, look: &mut dyn FnMut(&Snapshot) -> bool) -> Result<Outcome, Fault>;
+    fn send(&mut self, plan: &Plan, look: &mut dyn FnMut(&Snapshot) -> bool)
+    -> Result<Outcome, CommandFault>;
 
     /// How much of the search's time a look has cost that began then.
     fn took(&self, begun: Instant, plan: &Plan, outcome: &Outcome) -> Duration;
@@ -58,7 +59,11 @@ pub(super) trait Looker {
 pub(super) struct Here;
 
 impl Looker for Here {
-    fn send(&mut self, plan: &Plan, look: &mut dyn FnMut(&Snapshot) -> bool) -> Result<Outcome, Fault> {
+    fn send(
+        &mut self,
+        plan: &Plan,
+        look: &mut dyn FnMut(&Snapshot) -> bool,
+    ) -> Result<Outcome, CommandFault> {
         let running = linerate_load::start(plan.clone())?;
         let (mut last, mut stopped) = (Instant::now(), false);
         while !running.finished() {
@@ -91,17 +96,19 @@ struct Limit {
 }
 
 impl Limit {
-    fn of(check: &Check) -> Result<Limit, Fault> {
+    fn of(check: &Check) -> Result<Limit, CommandFault> {
         let hint = "write for example --find 'p99<50ms' or --find 'errors<0.1%'";
         if !matches!(check.comparison, Comparison::Less | Comparison::AtMost) || check.limit <= 0.0 {
             let text =
                 format!("--find {}: more load makes it no truer, so there is no highest rate", check.expr);
-            return Err(Fault::input(text).hint(hint));
+            return Err(CommandFault::input(text).hint(hint));
         }
         if check.name.is_some() {
-            return Err(
-                Fault::input(format!("--find {}: it looks at all requests together", check.expr)).hint(hint)
-            );
+            return Err(CommandFault::input(format!(
+                "--find {}: it looks at all requests together",
+                check.expr
+            ))
+            .hint(hint));
         }
         match check.metric {
             Metric::Percentile(percent) if percent > 0.0 && percent < 100.0 => {
@@ -110,7 +117,7 @@ impl Limit {
             Metric::ErrorShare if check.limit < 1.0 => {
                 Ok(Limit { metric: check.metric, value: check.limit, allowed: check.limit })
             }
-            _ => Err(Fault::input(format!(
+            _ => Err(CommandFault::input(format!(
                 "--find {}: percentiles and shares of errors can be found",
                 check.expr
             ))
@@ -196,7 +203,7 @@ pub(super) fn run(
     results: &Results,
     interrupt: &Interrupt,
     looker: &mut dyn Looker,
-) -> Result<Exit, Fault> {
+) -> Result<Exit, CommandFault> {
     let limit = Limit::of(check)?;
     let unit = match args.find_by {
         Some(FindBy::Connections) => LoadUnit::Connections,
@@ -225,8 +232,8 @@ pub(super) fn run(
         if let Some(why) = &looked.outcome.unreachable {
             let proxy = plan.route.proxy.as_ref().map(|proxy| format!(" through the proxy {}", proxy.url));
             let (target, proxy) = (&plan.target.authority, proxy.unwrap_or_default());
-            let fault = Fault::unreachable(format!("{target}{proxy} could not be reached: {why}"));
-            return Err(crate::proxy_hints::with_tls(&plan, why).fold(fault, Fault::hint));
+            let fault = CommandFault::unreachable(format!("{target}{proxy} could not be reached: {why}"));
+            return Err(crate::proxy_hints::with_tls(&plan, why).fold(fault, CommandFault::hint));
         }
         if interrupt.asked() {
             break None;
@@ -245,21 +252,21 @@ pub(super) fn run(
 }
 
 /// `--rate` says where it begins, or `-c`.
-fn first(args: &LoadArgs, plan: &Plan, unit: LoadUnit) -> Result<(f64, Arrival), Fault> {
+fn first(args: &LoadArgs, plan: &Plan, unit: LoadUnit) -> Result<(f64, Arrival), CommandFault> {
     let is_given = args.connections.is_some() || args.plan.is_some();
     match &plan.pace {
         Pace::Closed if unit == LoadUnit::Connections => {
             Ok((if is_given { f64::from(plan.connections) } else { 1.0 }, Arrival::default()))
         }
         Pace::Open { .. } if unit == LoadUnit::Connections => {
-            Err(Fault::input("--find-by connections looks at closed loops, which have no rate")
+            Err(CommandFault::input("--find-by connections looks at closed loops, which have no rate")
                 .hint("leave --rate out; -c is where it begins"))
         }
         Pace::Closed => Ok((START, Arrival::default())),
         Pace::Open { rate, arrival } if rate.steps.len() == 1 && rate.steps[0].from == rate.steps[0].to => {
             Ok((rate.steps[0].from, *arrival))
         }
-        _ => Err(Fault::input("--find chooses the rates itself")
+        _ => Err(CommandFault::input("--find chooses the rates itself")
             .hint("with it, --rate is one number: where it begins")),
     }
 }
@@ -319,7 +326,7 @@ fn look(
     (step, unit): (SearchStep, LoadUnit),
     server: Option<i32>,
     (interrupt, looker): (&Interrupt, &mut dyn Looker),
-) -> Result<(Looked, Vec<ShareSlice>), Fault> {
+) -> Result<(Looked, Vec<ShareSlice>), CommandFault> {
     let usage = || server.map(|pid| Usage::of(&descendants(pid)));
     let (mut slices, mut before, mut full) = (Vec::new(), ShareSlice::default(), false);
     let (used, begun) = (usage(), Instant::now());
@@ -412,7 +419,7 @@ fn report(
     (looks, said): (&[Looked], &[Says]),
     end: Option<SearchEnd>,
     results: &Results,
-) -> Result<Exit, Fault> {
+) -> Result<Exit, CommandFault> {
     let found = found((check, unit), limit, (looks, said), end);
     let to_stderr = results.to_stderr();
     let style = terminal::style_beside(to_stderr);

@@ -6,7 +6,7 @@ use linerate_load::Plan;
 use linerate_load::plan::Way;
 use linerate_report::units::count;
 
-use crate::fault::{Fault, said};
+use crate::fault::{CommandFault, said};
 
 /// Descriptors we need beside the connections': standard streams, event loops, timers, libraries.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -35,7 +35,7 @@ impl Machine {
     }
 
     /// Whether the plan's connections can exist.
-    pub(super) fn check(&self, plan: &Plan) -> Result<(), Fault> {
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), CommandFault> {
         let connections = if plan.way == Way::Poll { 1 } else { u64::from(plan.connections) };
         if plan.io.is_user_space() {
             // No descriptors, and ports and addresses of its own; what it needs of the machine is found when it starts.
@@ -58,18 +58,21 @@ impl Machine {
                 most => format!(", or use at most {most} connections"),
             };
             let hint = format!("raise the limit (ulimit -n, up to its hard limit){fewer}");
-            return Err(Fault::input(message).hint(hint));
+            return Err(CommandFault::input(message).hint(hint));
         }
         plan.from.iter().try_for_each(|address| {
             let bound = UdpSocket::bind((*address, 0));
             bound.map(drop).map_err(|e| {
-                Fault::input(format!("--from {address}: this machine cannot send from it: {}", said(&e)))
-                    .hint("ip address lists the addresses there are")
+                CommandFault::input(format!(
+                    "--from {address}: this machine cannot send from it: {}",
+                    said(&e)
+                ))
+                .hint("ip address lists the addresses there are")
             })
         })
     }
 
-    fn check_ports(&self, connections: u64, plan: &Plan) -> Result<(), Fault> {
+    fn check_ports(&self, connections: u64, plan: &Plan) -> Result<(), CommandFault> {
         if plan.route.unix.is_some() {
             return Ok(());
         }
@@ -88,7 +91,7 @@ impl Machine {
             count(most),
             if pairs > 1 { format!(", for {pairs} pairs of addresses") } else { String::new() },
         );
-        let mut fault = Fault::input(message);
+        let mut fault = CommandFault::input(message);
         if first > 1_024 || last < 65_535 {
             fault = fault.hint("more ports: sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"");
         }

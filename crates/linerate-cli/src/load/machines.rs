@@ -19,10 +19,10 @@ use tokio::sync::watch;
 
 use super::results::Results;
 use super::watch::{Display, Interrupt};
-use super::{Beside, Extra, find, metrics, open, otlp, request_log, server};
+use super::{Extra, ReportExtras, find, metrics, open, otlp, request_log, server};
 use crate::agent::{bus_options, fault_of, interruptible};
 use crate::args::{LoadArgs, Summary};
-use crate::fault::{Exit, Fault};
+use crate::fault::{CommandFault, Exit};
 
 /// Messages for when the broker has been away for some seconds, when nothing comes from it, and when
 /// it is back.
@@ -65,18 +65,18 @@ pub(super) fn run(
     args: &LoadArgs,
     plan: Option<Plan>,
     results: &Results,
-    (server, collector): (Option<server::Source>, Option<otlp::Collector>),
-) -> Result<Exit, Fault> {
+    (server, collector): (Option<server::FiguresSource>, Option<otlp::Collector>),
+) -> Result<Exit, CommandFault> {
     let interrupt = Interrupt::listen_then(kill_all)?;
     let feed = SnapshotFeed::default();
-    let Pages { serving, page } = Pages::open(args, plan.as_ref(), &feed)?;
+    let RunEndpoints { serving, page } = RunEndpoints::open(args, plan.as_ref(), &feed)?;
     let log = args.log_requests.as_deref().zip(plan.as_ref());
     let (to, log) = log.map(|(file, plan)| request_log::prepare(file, plan)).unzip();
-    let mut beside: Result<Watching, Fault> = Ok(Watching::default());
+    let mut beside: Result<Watching, CommandFault> = Ok(Watching::default());
     let flags = &args.machines;
     let Setup { mut local, bus, wanted, key } = Setup::of(args, &interrupt)?;
     let stop = watch::Sender::new(false);
-    let mut shown = Shown::new(plan.as_ref(), args.quiet);
+    let mut shown = ScreenRun::new(plan.as_ref(), args.quiet);
     let carry_out = async {
         let mut coordinator = Coordinator::connect(&bus, stop.subscribe())
             .await?
@@ -120,7 +120,7 @@ pub(super) fn run(
     let machines = machines(&collected);
     let short = args.summary == Some(Summary::Short);
     let shares = shares(&collected);
-    let beside = Beside::Machines(&machines, &shares);
+    let beside = ReportExtras::Machines(&machines, &shares);
     let beside = Extra { beside, server: server.as_ref(), logged, page };
     let exit = super::report(&collected.plan, &collected.outcome, results, short, beside)?;
     unwritten.map_or(Ok(()), Err)?;
@@ -128,14 +128,14 @@ pub(super) fn run(
 }
 
 /// Where the run can be looked at while it lasts.
-struct Pages {
+struct RunEndpoints {
     serving: Option<metrics::Serving>,
     page: Option<open::Open>,
 }
 
-impl Pages {
-    fn open(args: &LoadArgs, plan: Option<&Plan>, feed: &SnapshotFeed) -> Result<Pages, Fault> {
-        let Some(plan) = plan else { return Ok(Pages { serving: None, page: None }) };
+impl RunEndpoints {
+    fn open(args: &LoadArgs, plan: Option<&Plan>, feed: &SnapshotFeed) -> Result<RunEndpoints, CommandFault> {
+        let Some(plan) = plan else { return Ok(RunEndpoints { serving: None, page: None }) };
         let serving = args.metrics.as_ref().map(|at| metrics::serve(at, plan)).transpose()?;
         if let Some(serving) = &serving {
             serving.watch(feed.watcher(), None);
@@ -144,21 +144,21 @@ impl Pages {
         if let Some(page) = &mut page {
             page.watch(feed.watcher(), None)?;
         }
-        Ok(Pages { serving, page })
+        Ok(RunEndpoints { serving, page })
     }
 }
 
 /// The run on this screen, and whether a condition of the plan ends it.
-struct Shown {
+struct ScreenRun {
     display: Option<Display>,
     reports: Reports,
     abort: AbortWatch,
     aborted: Option<String>,
 }
 
-impl Shown {
-    fn new(plan: Option<&Plan>, quiet: bool) -> Shown {
-        Shown {
+impl ScreenRun {
+    fn new(plan: Option<&Plan>, quiet: bool) -> ScreenRun {
+        ScreenRun {
             display: plan.map(|plan| Display::new(plan, quiet)),
             reports: Reports::Come,
             abort: AbortWatch::new(plan.map_or(&[], |plan| &plan.abort_on)),
@@ -203,7 +203,7 @@ struct Setup {
 }
 
 impl Setup {
-    fn of(args: &LoadArgs, interrupt: &Interrupt) -> Result<Setup, Fault> {
+    fn of(args: &LoadArgs, interrupt: &Interrupt) -> Result<Setup, CommandFault> {
         let flags = &args.machines;
         let key = flags.sign_key.as_deref().map(|file| SigningKey::read("--sign-key", file));
         let key = key.transpose().map_err(input_fault)?;
@@ -228,7 +228,11 @@ struct Agents<'a> {
 }
 
 impl find::Looker for Agents<'_> {
-    fn send(&mut self, plan: &Plan, look: &mut dyn FnMut(&Snapshot) -> bool) -> Result<Outcome, Fault> {
+    fn send(
+        &mut self,
+        plan: &Plan,
+        look: &mut dyn FnMut(&Snapshot) -> bool,
+    ) -> Result<Outcome, CommandFault> {
         self.stop.send_replace(false);
         let stop = &self.stop;
         let show = |progress: &RunProgress| {
@@ -239,7 +243,7 @@ impl find::Looker for Agents<'_> {
         let carry_out = self.coordinator.run(plan.clone(), self.wanted.clone(), |_, _| {}, show);
         let collected = self.runtime.block_on(carry_out).map_err(fault)?;
         if let Some(why) = linerate_report::machines::not_complete(&machines(&collected)) {
-            return Err(Fault::ours(format!("--find: {why}")).hint("start the search again"));
+            return Err(CommandFault::ours(format!("--find: {why}")).hint("start the search again"));
         }
         Ok(collected.outcome)
     }
@@ -251,15 +255,21 @@ impl find::Looker for Agents<'_> {
 }
 
 /// `--find` by agents.
-pub(super) fn find(args: &LoadArgs, plan: &Plan, check: &Check, results: &Results) -> Result<Exit, Fault> {
+pub(super) fn find(
+    args: &LoadArgs,
+    plan: &Plan,
+    check: &Check,
+    results: &Results,
+) -> Result<Exit, CommandFault> {
     let interrupt = Interrupt::listen_then(kill_all)?;
     let Setup { local, bus, wanted, key } = Setup::of(args, &interrupt)?;
-    let wanted = wanted.ok_or_else(|| Fault::input("--find with --resume: a search cannot be continued"))?;
+    let wanted =
+        wanted.ok_or_else(|| CommandFault::input("--find with --resume: a search cannot be continued"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
-        .map_err(|e| Fault::ours(format!("a runtime could not be started: {e}")))?;
+        .map_err(|e| CommandFault::ours(format!("a runtime could not be started: {e}")))?;
     let stop = watch::Sender::new(false);
     let coordinator = runtime.block_on(Coordinator::connect(&bus, stop.subscribe())).map_err(fault)?;
     let coordinator = coordinator.signing(key).on_loss(args.machines.on_agent_loss.into());
@@ -272,7 +282,7 @@ pub(super) fn find(args: &LoadArgs, plan: &Plan, check: &Check, results: &Result
 /// What is done beside the run, on this machine.
 #[derive(Default)]
 struct Watching {
-    server: Option<server::Beside>,
+    server: Option<server::ProcessReading>,
     exporting: Option<otlp::Exporting>,
     logging: Option<request_log::Logging>,
 }
@@ -282,7 +292,7 @@ struct Watched {
     server: Option<schema::Server>,
     logged: Option<schema::RequestLog>,
     /// Why the log of requests is not whole.
-    unwritten: Option<Fault>,
+    unwritten: Option<CommandFault>,
 }
 
 impl Watching {
@@ -290,17 +300,17 @@ impl Watching {
         plan: &Plan,
         from: SystemTime,
         (server, collector, log): (
-            Option<server::Source>,
+            Option<server::FiguresSource>,
             Option<otlp::Collector>,
-            Option<request_log::Ready>,
+            Option<request_log::ReadyLog>,
         ),
         feed: &SnapshotFeed,
-    ) -> Result<Watching, Fault> {
+    ) -> Result<Watching, CommandFault> {
         let export = |collector: otlp::Collector| collector.export(plan, from, (feed.watcher(), None));
         Ok(Watching {
             server: server.map(|server| server.watch(from)).transpose()?,
             exporting: collector.map(export).transpose()?,
-            logging: log.map(request_log::Ready::start).transpose()?,
+            logging: log.map(request_log::ReadyLog::start).transpose()?,
         })
     }
 
@@ -322,29 +332,29 @@ impl Watching {
     }
 }
 
-fn fault(error: RunError) -> Fault {
+fn fault(error: RunError) -> CommandFault {
     match error {
         RunError::Bus(error) => fault_of(error),
-        RunError::Interrupted => Fault::interrupted(error.to_string()),
-        RunError::Split(_) => Fault::input(error.to_string())
+        RunError::Interrupted => CommandFault::interrupted(error.to_string()),
+        RunError::Split(_) => CommandFault::input(error.to_string())
             .hint("give each agent's threads a connection (-c), or set --threads 1"),
-        RunError::TooFew { .. } => Fault::ours(error.to_string())
+        RunError::TooFew { .. } => CommandFault::ours(error.to_string())
             .hint("start agents with linerate agent --nats URL, or ask for fewer"),
         RunError::OtherVersions(_) => {
-            Fault::ours(error.to_string()).hint("install the same version on all machines")
+            CommandFault::ours(error.to_string()).hint("install the same version on all machines")
         }
-        RunError::NoRun(_) => Fault::input(error.to_string())
+        RunError::NoRun(_) => CommandFault::input(error.to_string())
             .hint("the load prints the run's name when it starts; a bus keeps runs for two days"),
-        RunError::NotStarted(_) => Fault::ours(error.to_string()).hint("start the load again"),
-        RunError::Led { .. } => Fault::ours(error.to_string())
+        RunError::NotStarted(_) => CommandFault::ours(error.to_string()).hint("start the load again"),
+        RunError::Led { .. } => CommandFault::ours(error.to_string())
             .hint("let it report the run, or end it first: kill -9, because Ctrl-C would end the run too"),
-        other => Fault::ours(other.to_string()),
+        other => CommandFault::ours(other.to_string()),
     }
 }
 
 /// A file that the user named and that is not what it should be.
-fn input_fault(error: BusError) -> Fault {
-    let fault = Fault::input(error.what);
+fn input_fault(error: BusError) -> CommandFault {
+    let fault = CommandFault::input(error.what);
     match error.hint {
         Some(hint) => fault.hint(hint),
         None => fault,
@@ -484,14 +494,14 @@ impl Drop for Folder {
 const SERVER_WITHIN: Duration = Duration::from_secs(10);
 
 impl Local {
-    fn start(agents: u32, once: bool, interrupt: &Interrupt) -> Result<Local, Fault> {
+    fn start(agents: u32, once: bool, interrupt: &Interrupt) -> Result<Local, CommandFault> {
         let folder = std::env::temp_dir().join(format!("linerate-agents-{}", std::process::id()));
         std::fs::create_dir_all(&folder)
-            .map_err(|e| Fault::ours(format!("{} cannot be created: {e}", folder.display())))?;
+            .map_err(|e| CommandFault::ours(format!("{} cannot be created: {e}", folder.display())))?;
         let folder = Folder(folder);
         let place = folder.0.display().to_string();
-        let own =
-            std::env::current_exe().map_err(|e| Fault::ours(format!("our own file cannot be found: {e}")))?;
+        let own = std::env::current_exe()
+            .map_err(|e| CommandFault::ours(format!("our own file cannot be found: {e}")))?;
         let start = |words: &[&str], url: &str, cores: Vec<usize>| {
             let words = words.iter().map(|word| (*word).to_owned()).collect();
             let recipe = Recipe { words, url: Some(url.to_owned()), cores, patience: SERVER_WITHIN };
@@ -528,12 +538,12 @@ impl Local {
     }
 }
 
-fn not_started(trouble: &ServerTrouble) -> Fault {
+fn not_started(trouble: &ServerTrouble) -> CommandFault {
     match trouble {
-        ServerTrouble::Interrupted => Fault::interrupted(trouble.to_string()),
+        ServerTrouble::Interrupted => CommandFault::interrupted(trouble.to_string()),
         ServerTrouble::Start { program, .. } if program == "nats-server" => {
-            Fault::ours(trouble.to_string()).hint("go install github.com/nats-io/nats-server/v2@v2.15.2, or your distribution's package (2.11 or later), in PATH")
+            CommandFault::ours(trouble.to_string()).hint("go install github.com/nats-io/nats-server/v2@v2.15.2, or your distribution's package (2.11 or later), in PATH")
         }
-        _ => Fault::ours(trouble.to_string()),
+        _ => CommandFault::ours(trouble.to_string()),
     }
 }

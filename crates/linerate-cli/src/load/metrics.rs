@@ -21,7 +21,7 @@ use linerate_serve::{
 use serde::Serialize;
 
 use super::capture::Counted;
-use crate::fault::{Fault, said};
+use crate::fault::{CommandFault, said};
 use crate::serve::cannot_listen;
 
 /// How long a scrape is waited for at the end. Reason: it is small; the results are what the user
@@ -66,7 +66,7 @@ pub(super) struct Serving {
 type Run = (Watcher, Option<Counted>);
 
 /// Listens at `at`, and says where.
-pub(super) fn serve(at: &Address, plan: &Plan) -> Result<Serving, Fault> {
+pub(super) fn serve(at: &Address, plan: &Plan) -> Result<Serving, CommandFault> {
     let run: Arc<OnceLock<Run>> = Arc::default();
     let told = RunSnapshot { run: Arc::clone(&run), plan: Arc::new(plan.clone()) };
     let options =

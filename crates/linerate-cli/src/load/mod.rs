@@ -36,7 +36,7 @@ use linerate_report::schema::outcome as schema;
 use linerate_report::{Report, json, summary, verdict};
 
 use crate::args::{LoadArgs, Summary, When};
-use crate::fault::{Exit, Fault};
+use crate::fault::{CommandFault, Exit};
 use crate::{environment, proxy_hints, terminal};
 use capture::Counting;
 use results::Results;
@@ -44,7 +44,7 @@ use results::Results;
 pub(crate) use watch::Interrupt;
 
 /// Runs the command.
-pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
+pub(crate) fn run(args: &LoadArgs) -> Result<Exit, CommandFault> {
     let results = Results::of(args);
     if args.machines.resume.is_some() {
         results.probe(args, None)?;
@@ -57,15 +57,15 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
         return terminal::print(&dry_run::to_string(&meaning.plan, &first)).map(|()| Exit::Fine);
     }
     if let Some(right) = args.json.as_deref().and_then(crate::args::foreign::json_body) {
-        return Err(Fault::input("--json is followed by a body").hint(right));
+        return Err(CommandFault::input("--json is followed by a body").hint(right));
     }
     results.probe(args, meaning.plan.pcap_out.as_deref())?;
-    let server = server::Source::of(args, &meaning.plan)?;
+    let server = server::FiguresSource::of(args, &meaning.plan)?;
     let collector = args.otlp.as_deref().map(otlp::Collector::parse).transpose()?;
     args.save_responses.as_deref().map_or(Ok(()), saved::prepare)?;
     meaning.say_notes();
     if args.machines.bus.nats.is_some() && !args.machines.are_wanted() {
-        return Err(Fault::input("--nats is for agents, and none are asked for")
+        return Err(CommandFault::input("--nats is for agents, and none are asked for")
             .hint("add --agents N, or leave --nats out: this machine then sends alone"));
     }
     if args.machines.are_wanted() {
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     }
     let mut sent = send(args, &meaning.plan, (server, collector), &interrupt)?;
     let short = args.summary == Some(Summary::Short);
-    let beside = if args.explain { Beside::Why(&interrupt) } else { Beside::Nothing };
+    let beside = if args.explain { ReportExtras::Why(&interrupt) } else { ReportExtras::Nothing };
     let beside = Extra { beside, server: sent.server.as_ref(), logged: sent.logged, page: sent.page.take() };
     let outcome = &sent.outcome;
     let exit = report(&meaning.plan, outcome, &results, short, beside)?;
@@ -113,7 +113,7 @@ struct Sent {
     server: Option<schema::Server>,
     logged: Option<schema::RequestLog>,
     /// Why the log of requests is not whole.
-    unwritten: Option<Fault>,
+    unwritten: Option<CommandFault>,
     /// The live page, which waits for the report.
     page: Option<open::Open>,
 }
@@ -122,9 +122,9 @@ struct Sent {
 fn send(
     args: &LoadArgs,
     plan: &Plan,
-    (server, collector): (Option<server::Source>, Option<otlp::Collector>),
+    (server, collector): (Option<server::FiguresSource>, Option<otlp::Collector>),
     interrupt: &Interrupt,
-) -> Result<Sent, Fault> {
+) -> Result<Sent, CommandFault> {
     let serving = args.metrics.as_ref().map(|at| metrics::serve(at, plan)).transpose()?;
     let mut page = args.open.then(|| open::serve(plan)).transpose()?;
     let (opened, uncounted) = to_capture(args, plan);
@@ -179,7 +179,7 @@ fn to_capture(args: &LoadArgs, plan: &Plan) -> (Option<capture::Opened>, Option<
 
 /// What a report has beside the run's figures.
 #[derive(Clone, Copy)]
-enum Beside<'a> {
+enum ReportExtras<'a> {
     Nothing,
     /// The worst request is explained, unless the user interrupts.
     Why(&'a Interrupt),
@@ -189,7 +189,7 @@ enum Beside<'a> {
 
 /// The same, with what was seen beside the run.
 struct Extra<'a> {
-    beside: Beside<'a>,
+    beside: ReportExtras<'a>,
     server: Option<&'a schema::Server>,
     /// What `--log-requests` wrote.
     logged: Option<schema::RequestLog>,
@@ -204,14 +204,14 @@ fn report(
     results: &Results,
     short: bool,
     Extra { beside, server, logged, page }: Extra<'_>,
-) -> Result<Exit, Fault> {
+) -> Result<Exit, CommandFault> {
     let checks: Vec<CheckResult> = plan.checks.iter().map(|check| check.evaluate(outcome)).collect();
     let environment = environment::here();
     let report = Report { plan, outcome, checks: &checks, environment: &environment };
     let to_stderr = results.to_stderr();
     let style = terminal::style_beside(to_stderr);
     let mut text = if short { summary::short(&report, style) } else { summary::to_string(&report, style) };
-    if let Beside::Machines(machines, _) = beside {
+    if let ReportExtras::Machines(machines, _) = beside {
         text += &linerate_report::machines::to_string(machines, style);
     }
     if let Some(server) = server {
@@ -220,7 +220,7 @@ fn report(
     let mut document = json::document(&report);
     document.server = server.cloned();
     document.request_log = logged;
-    if let Beside::Machines(machines, shares) = beside {
+    if let ReportExtras::Machines(machines, shares) = beside {
         document.machines = Some(machines.clone());
         document.complete = Some(machines.complete);
         document.agents = Some(shares.to_vec());
@@ -228,14 +228,14 @@ fn report(
     let printed = terminal::print_beside(&text, to_stderr);
     // A file is there before the explanation begins, which takes its time.
     let written = match beside {
-        Beside::Why(_) => results.write_files(&document),
-        Beside::Nothing | Beside::Machines(..) => results.write(&document),
+        ReportExtras::Why(_) => results.write_files(&document),
+        ReportExtras::Nothing | ReportExtras::Machines(..) => results.write(&document),
     };
     if let Some(page) = page {
         page.finish(&document);
     }
     written?;
-    if let Beside::Why(interrupt) = beside {
+    if let ReportExtras::Why(interrupt) = beside {
         let diagnosis = why::explain(plan, outcome, to_stderr, interrupt)?;
         if let Some(diagnosis) = &diagnosis {
             json::explain(&mut document, diagnosis, &environment);

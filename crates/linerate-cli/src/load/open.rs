@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::beside::{Look, Looking, SECOND};
 use super::capture::Counted;
-use crate::fault::{Fault, said};
+use crate::fault::{CommandFault, said};
 
 /// Pages that are kept up to date. Reason: each costs work on the machine that measures.
 const VIEWERS: usize = 8;
@@ -105,7 +105,7 @@ impl Look for Teller {
 }
 
 /// Listens on loopback, and says where.
-pub(super) fn serve(plan: &Plan) -> Result<Open, Fault> {
+pub(super) fn serve(plan: &Plan) -> Result<Open, CommandFault> {
     let pages = LivePages::default();
     let page = Bytes::from(live_page::to_string(&plan.target.url));
     let options = ServerOptions {
@@ -122,7 +122,7 @@ pub(super) fn serve(plan: &Plan) -> Result<Open, Fault> {
             async move { response }
         }
     })
-    .map_err(|e| Fault::ours(format!("--open: no address to listen on: {}", said(&e))))?;
+    .map_err(|e| CommandFault::ours(format!("--open: no address to listen on: {}", said(&e))))?;
     let url = format!("http://{}/", server.addr());
     let _ = writeln!(stderr(), "live page on {url}");
     browse(&url);
@@ -158,7 +158,7 @@ fn browse(url: &str) {
 
 impl Open {
     /// The run has begun.
-    pub(super) fn watch(&mut self, watcher: Watcher, counted: Option<Counted>) -> Result<(), Fault> {
+    pub(super) fn watch(&mut self, watcher: Watcher, counted: Option<Counted>) -> Result<(), CommandFault> {
         let teller = Teller { pages: self.pages.clone(), watcher, counted, next: Instant::now() };
         self.telling = Some(Looking::start("open", SystemTime::now(), teller)?);
         Ok(())

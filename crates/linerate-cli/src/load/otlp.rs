@@ -34,7 +34,7 @@ use super::exchange::{PATIENCE, Peer, Secure};
 use super::metrics::BUCKETS;
 use super::target::Url;
 use crate::args::tls::pem;
-use crate::fault::{Fault, said};
+use crate::fault::{CommandFault, said};
 use crate::sources::decode_percent;
 
 /// How long the results wait for the last figures to be delivered.
@@ -59,15 +59,15 @@ pub(super) struct Collector {
 
 impl Collector {
     /// From `--otlp`.
-    pub(super) fn parse(text: &str) -> Result<Collector, Fault> {
+    pub(super) fn parse(text: &str) -> Result<Collector, CommandFault> {
         let headers = std::env::var(HEADERS).unwrap_or_default();
         let certificate = std::env::var_os(CERTIFICATE).filter(|path| !path.is_empty());
         Collector::with(text, &headers, certificate.as_deref().map(Path::new))
     }
 
-    fn with(text: &str, headers: &str, certificate: Option<&Path>) -> Result<Collector, Fault> {
+    fn with(text: &str, headers: &str, certificate: Option<&Path>) -> Result<Collector, CommandFault> {
         let mut url = Url::parse_with(text, 4318)?;
-        let refused = |why: &str, hint: &str| Err(Fault::input(why.to_owned()).hint(hint.to_owned()));
+        let refused = |why: &str, hint: &str| Err(CommandFault::input(why.to_owned()).hint(hint.to_owned()));
         if url.user.is_some() {
             return refused(
                 "--otlp: the URL must not contain credentials",
@@ -121,7 +121,7 @@ impl Collector {
         plan: &Plan,
         from: SystemTime,
         run: (Watcher, Option<Counted>),
-    ) -> Result<Exporting, Fault> {
+    ) -> Result<Exporting, CommandFault> {
         let name = self.url.shown();
         let queue = Arc::new(Queue::default());
         let sender = {
@@ -135,7 +135,7 @@ impl Collector {
             thread::Builder::new()
                 .name("otlp".to_owned())
                 .spawn(send)
-                .map_err(|e| Fault::ours(format!("a thread could not be started: {e}")))?
+                .map_err(|e| CommandFault::ours(format!("a thread could not be started: {e}")))?
         };
         let now = Instant::now();
         let target = plan.target.addresses.first().copied();
@@ -145,7 +145,7 @@ impl Collector {
 }
 
 /// TLS towards a collector: the machine's own authorities are trusted, or those of a file.
-fn trusting(certificate: Option<&Path>) -> Result<ClientOptions, Fault> {
+fn trusting(certificate: Option<&Path>) -> Result<ClientOptions, CommandFault> {
     let mut options = ClientOptions::default();
     options.alpn = vec![b"http/1.1".to_vec()];
     if let Some(path) = certificate {

@@ -5,41 +5,41 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use crate::fault::{Fault, said};
+use crate::fault::{CommandFault, said};
 
 /// The destination of results for machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sink {
+pub(crate) enum OutputSink {
     Stdout,
     File(PathBuf),
 }
 
-impl Sink {
+impl OutputSink {
     /// From what follows a flag.
-    pub(crate) fn new(path: &Path) -> Sink {
+    pub(crate) fn new(path: &Path) -> OutputSink {
         let is_stdout = ["-", "/dev/stdout"].iter().any(|name| path == Path::new(name));
-        if is_stdout { Sink::Stdout } else { Sink::File(path.to_owned()) }
+        if is_stdout { OutputSink::Stdout } else { OutputSink::File(path.to_owned()) }
     }
 
     /// Whether it can be written to, before anything is run; `flag` names it.
-    pub(crate) fn probe(&self, flag: &str) -> Result<(), Fault> {
+    pub(crate) fn probe(&self, flag: &str) -> Result<(), CommandFault> {
         match self {
-            Sink::File(path) => {
+            OutputSink::File(path) => {
                 can_be_written(flag, path, "name a file in a folder that exists, or - for standard output")
             }
-            Sink::Stdout => Ok(()),
+            OutputSink::Stdout => Ok(()),
         }
     }
 
     /// Writes the text: to a file beside it first, which then takes its name.
-    pub(crate) fn write(&self, text: &str) -> Result<(), Fault> {
+    pub(crate) fn write(&self, text: &str) -> Result<(), CommandFault> {
         let written = match self {
-            Sink::Stdout => {
+            OutputSink::Stdout => {
                 io::stdout().lock().write_all(text.as_bytes()).and_then(|()| io::stdout().flush())
             }
             // A pipe or a device has no place beside it.
-            Sink::File(path) if is_special(path) => write_whole(path, text, false),
-            Sink::File(path) => {
+            OutputSink::File(path) if is_special(path) => write_whole(path, text, false),
+            OutputSink::File(path) => {
                 let beside = beside(path);
                 let done = write_whole(&beside, text, true).and_then(|()| fs::rename(&beside, path));
                 if done.is_err() {
@@ -49,25 +49,27 @@ impl Sink {
             }
         };
         let name = match self {
-            Sink::Stdout => "standard output".to_owned(),
-            Sink::File(path) => path.display().to_string(),
+            OutputSink::Stdout => "standard output".to_owned(),
+            OutputSink::File(path) => path.display().to_string(),
         };
-        written.map_err(|e| Fault::ours(format!("the results could not be written to {name}: {}", said(&e))))
+        written.map_err(|e| {
+            CommandFault::ours(format!("the results could not be written to {name}: {}", said(&e)))
+        })
     }
 }
 
 /// Where a command's document and its page go.
 #[derive(Clone, Debug)]
 pub(crate) struct ReportSinks {
-    pub(crate) json: Option<Sink>,
-    pub(crate) html: Option<Sink>,
+    pub(crate) json: Option<OutputSink>,
+    pub(crate) html: Option<OutputSink>,
 }
 
 impl ReportSinks {
     /// Both, if they can be written to.
-    pub(crate) fn of(json: Option<&Path>, html: Option<&Path>) -> Result<ReportSinks, Fault> {
+    pub(crate) fn of(json: Option<&Path>, html: Option<&Path>) -> Result<ReportSinks, CommandFault> {
         apart(&[("--json", json), ("--html", html)])?;
-        let sinks = ReportSinks { json: json.map(Sink::new), html: html.map(Sink::new) };
+        let sinks = ReportSinks { json: json.map(OutputSink::new), html: html.map(OutputSink::new) };
         for (flag, sink) in [("--json", &sinks.json), ("--html", &sinks.html)] {
             sink.as_ref().map_or(Ok(()), |sink| sink.probe(flag))?;
         }
@@ -76,28 +78,33 @@ impl ReportSinks {
 
     /// Whether what people read goes to standard error, because standard output has one of them.
     pub(crate) fn to_stderr(&self) -> bool {
-        [&self.json, &self.html].contains(&&Some(Sink::Stdout))
+        [&self.json, &self.html].contains(&&Some(OutputSink::Stdout))
     }
 
     /// Writes both; `what` names the document if it has to be kept elsewhere.
-    pub(crate) fn write(&self, what: &str, json: &str, html: impl FnOnce() -> String) -> Result<(), Fault> {
+    pub(crate) fn write(
+        &self,
+        what: &str,
+        json: &str,
+        html: impl FnOnce() -> String,
+    ) -> Result<(), CommandFault> {
         let written = self.json.as_ref().map_or(Ok(()), |sink| sink.write(json));
         let kept = self.json.is_some() && written.is_ok();
         let page = self.html.as_ref().map_or(Ok(()), |sink| sink.write(&html()));
-        let done = Fault::all([written, page]);
+        let done = CommandFault::all([written, page]);
         done.map_err(|fault| if kept { fault } else { rescued(fault, what, json) })
     }
 }
 
 /// Refuses one place for two outputs, of which the later one would replace the other. Each is a flag and what follows it.
-pub(crate) fn apart(outputs: &[(&str, Option<&Path>)]) -> Result<(), Fault> {
+pub(crate) fn apart(outputs: &[(&str, Option<&Path>)]) -> Result<(), CommandFault> {
     let given = outputs.iter().filter_map(|(flag, path)| Some((*flag, place((*path)?)?)));
     let given: Vec<(&str, PathBuf)> = given.collect();
     for (at, (flag, place)) in given.iter().enumerate() {
         if let Some((other, _)) = given[..at].iter().find(|(_, earlier)| earlier == place) {
             let place =
                 if place == Path::new("-") { "standard output".into() } else { place.display().to_string() };
-            return Err(Fault::input(format!("{other} and {flag} cannot both go to {place}"))
+            return Err(CommandFault::input(format!("{other} and {flag} cannot both go to {place}"))
                 .hint("name another file for one of them"));
         }
     }
@@ -106,7 +113,7 @@ pub(crate) fn apart(outputs: &[(&str, Option<&Path>)]) -> Result<(), Fault> {
 
 /// What a path names, the same for all its spellings; `None` for a device, in which nothing replaces anything.
 fn place(path: &Path) -> Option<PathBuf> {
-    if Sink::new(path) == Sink::Stdout {
+    if OutputSink::new(path) == OutputSink::Stdout {
         return Some("-".into());
     }
     let in_folder = || {
@@ -120,25 +127,27 @@ fn place(path: &Path) -> Option<PathBuf> {
 }
 
 /// Keeps a document where a file of the user's could not be written; the fault then says where it is.
-pub(crate) fn rescued(fault: Fault, what: &str, json: &str) -> Fault {
+pub(crate) fn rescued(fault: CommandFault, what: &str, json: &str) -> CommandFault {
     let path = std::env::temp_dir().join(format!("linerate-{what}-{}.json", std::process::id()));
-    match Sink::File(path.clone()).write(json) {
+    match OutputSink::File(path.clone()).write(json) {
         Ok(()) => fault.hint(format!("the document is in {} instead", path.display())),
         Err(_) => fault,
     }
 }
 
 /// Whether the file that a flag names can be written; `right`: what would be.
-pub(crate) fn can_be_written(flag: &str, path: &Path, right: &'static str) -> Result<(), Fault> {
+pub(crate) fn can_be_written(flag: &str, path: &Path, right: &'static str) -> Result<(), CommandFault> {
     let cannot = |e: &io::Error| {
-        Fault::input(format!("{flag}: {} cannot be written: {}", path.display(), said(e))).hint(right)
+        CommandFault::input(format!("{flag}: {} cannot be written: {}", path.display(), said(e))).hint(right)
     };
     if path == Path::new("-") {
-        return Err(Fault::input(format!("{flag}: - is no file, and standard output has the summary"))
-            .hint("name a file or a pipe"));
+        return Err(CommandFault::input(format!(
+            "{flag}: - is no file, and standard output has the summary"
+        ))
+        .hint("name a file or a pipe"));
     }
     if path.is_dir() {
-        let fault = Fault::input(format!("{flag}: {} is a folder", path.display()));
+        let fault = CommandFault::input(format!("{flag}: {} is a folder", path.display()));
         return Err(fault.hint("name a file in it"));
     }
     if is_special(path) {
@@ -177,7 +186,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("out.json");
         fs::write(&path, "old").expect("written");
-        let sink = Sink::new(&path);
+        let sink = OutputSink::new(&path);
         sink.probe("--json").expect("writable");
         assert_eq!(fs::read_to_string(&path).expect("read"), "old");
         sink.write("new").expect("written");
@@ -189,9 +198,9 @@ mod tests {
     fn a_folder_that_is_not_there_is_found_before_the_run() {
         let folder = tempfile::tempdir().expect("a folder");
         let fault =
-            Sink::new(&folder.path().join("no/out.json")).probe("--json").expect_err("no such folder");
+            OutputSink::new(&folder.path().join("no/out.json")).probe("--json").expect_err("no such folder");
         assert_eq!(fault.exit, crate::fault::Exit::BadInput);
-        assert!(Sink::new(folder.path()).probe("--json").is_err());
+        assert!(OutputSink::new(folder.path()).probe("--json").is_err());
     }
 
     #[test]
@@ -220,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_ours() {
-        let sink = Sink::new(Path::new("/dev/full"));
+        let sink = OutputSink::new(Path::new("/dev/full"));
         sink.probe("--json").expect("it opens");
         assert_eq!(sink.write("text").expect_err("it is full").exit, crate::fault::Exit::Ours);
     }

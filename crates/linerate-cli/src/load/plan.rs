@@ -19,8 +19,8 @@ use super::machine::Machine;
 use super::target::{Url, Wish};
 use crate::args::request::read_body_file;
 use crate::args::{LoadArgs, values};
-use crate::fault::Fault;
-use crate::sources::{Source, curl, har, openapi, replay};
+use crate::fault::CommandFault;
+use crate::sources::{PlanSource, curl, har, openapi, replay};
 
 const CONNECTIONS: u32 = 64;
 const DURATION: Duration = Duration::from_secs(10);
@@ -45,9 +45,9 @@ impl Meaning {
 }
 
 /// The plan that the flags mean. Nothing is sent, nothing is written.
-pub(crate) fn of(args: &LoadArgs) -> Result<Meaning, Fault> {
+pub(crate) fn of(args: &LoadArgs) -> Result<Meaning, CommandFault> {
     let file = match &args.plan {
-        Some(path) => Some(PlanFile::load(path).map_err(|e| Fault::input(e.to_string()))?),
+        Some(path) => Some(PlanFile::load(path).map_err(|e| CommandFault::input(e.to_string()))?),
         None => None,
     };
     let typed = args.url.as_deref().map(Url::parse).transpose()?;
@@ -82,8 +82,8 @@ pub(crate) fn of(args: &LoadArgs) -> Result<Meaning, Fault> {
     Ok(Meaning { plan, notes, hint: other_family.then_some(other) })
 }
 
-fn no_url(file: bool, source: bool) -> Fault {
-    let fault = Fault::input("there is no URL to send to");
+fn no_url(file: bool, source: bool) -> CommandFault {
+    let fault = CommandFault::input("there is no URL to send to");
     match (file, source) {
         (true, _) => fault.hint("give it here, or in the plan file: url = \"http://127.0.0.1:8080/\""),
         (_, true) => fault.hint("the requests do not say which server; give its URL as well"),
@@ -92,7 +92,7 @@ fn no_url(file: bool, source: bool) -> Fault {
 }
 
 /// What `--curl`, `--har`, `--openapi` or `--replay` gives.
-fn source(args: &LoadArgs, url: Option<&Url>) -> Result<Option<Source>, Fault> {
+fn source(args: &LoadArgs, url: Option<&Url>) -> Result<Option<PlanSource>, CommandFault> {
     let source = if let Some(command) = &args.curl {
         curl::parse(command)
     } else if let Some(path) = &args.har {
@@ -109,11 +109,11 @@ fn source(args: &LoadArgs, url: Option<&Url>) -> Result<Option<Source>, Fault> {
     } else {
         return Ok(None);
     };
-    source.map(Some).map_err(|e| Fault::input(e.to_string()))
+    source.map(Some).map_err(|e| CommandFault::input(e.to_string()))
 }
 
 /// The recording does not know the URL's host: said, since it may be a slip as well as a staging host.
-fn sent_elsewhere(mut source: Source, origin: &str) -> Source {
+fn sent_elsewhere(mut source: PlanSource, origin: &str) -> PlanSource {
     let recorded = source.url.as_deref().unwrap_or("another host");
     source
         .notes
@@ -124,13 +124,13 @@ fn sent_elsewhere(mut source: Source, origin: &str) -> Source {
 struct Draft<'a> {
     args: &'a LoadArgs,
     file: Option<PlanFile>,
-    source: Option<Source>,
+    source: Option<PlanSource>,
     url: Url,
 }
 
 impl Draft<'_> {
     /// The plan, and whether the target has addresses of the other family.
-    fn plan(mut self) -> Result<(Plan, bool), Fault> {
+    fn plan(mut self) -> Result<(Plan, bool), CommandFault> {
         let mut requests = self.requests()?;
         let mut data = self.data()?;
         self.fill_form(&mut requests, &data)?;
@@ -192,7 +192,7 @@ impl Draft<'_> {
     }
 
     /// Which HTTP connections speak.
-    fn http(&self) -> Result<HttpOptions, Fault> {
+    fn http(&self) -> Result<HttpOptions, CommandFault> {
         let args = self.args;
         let typed = if args.http2 { Some(Http::Two) } else { args.http.map(Http::from) };
         let of_source = self.source.as_ref().and_then(|source| source.wire.http);
@@ -201,7 +201,7 @@ impl Draft<'_> {
         if args.h2_window.is_some()
             && (version == Http::One || (version == Http::Auto && !self.url.is_https()))
         {
-            return Err(Fault::input("--h2-window is about HTTP/2, and connections speak HTTP/1.1")
+            return Err(CommandFault::input("--h2-window is about HTTP/2, and connections speak HTTP/1.1")
                 .hint("add --http2, or leave it out"));
         }
         let usual = HttpOptions::default();
@@ -209,14 +209,15 @@ impl Draft<'_> {
     }
 
     /// How connections get to the target, its addresses, and whether it has some of the other family.
-    fn way(&self, from: &[IpAddr]) -> Result<(Route, Vec<SocketAddr>, bool), Fault> {
+    fn way(&self, from: &[IpAddr]) -> Result<(Route, Vec<SocketAddr>, bool), CommandFault> {
         let args = self.args;
         let file = self.file.as_ref().map(|f| &f.route);
         let keys = file.or(self.source.as_ref().map(|s| &s.route)).cloned().unwrap_or_default();
-        let flags = args.route.over(&keys).map_err(Fault::input)?;
+        let flags = args.route.over(&keys).map_err(CommandFault::input)?;
         let parsed = keys.resolve.iter().map(|text| values::resolve(text));
-        let mut resolve =
-            parsed.collect::<Result<Vec<_>, _>>().map_err(|why| Fault::input(format!("resolve: {why}")))?;
+        let mut resolve = parsed
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|why| CommandFault::input(format!("resolve: {why}")))?;
         resolve.extend(args.to.resolve.iter().cloned());
         let of_source = self.source.as_ref().and_then(|source| source.wire.ipv6);
         let is_typed = args.to.ipv4 || args.to.ipv6;
@@ -241,7 +242,7 @@ impl Draft<'_> {
         if way == Way::Poll { 1 } else { given.unwrap_or(useful) }
     }
 
-    fn pace_and_stop(&mut self) -> Result<(Pace, Stop), Fault> {
+    fn pace_and_stop(&mut self) -> Result<(Pace, Stop), CommandFault> {
         let rate = self.args.rate.clone().or_else(|| self.in_file(|f| f.rate.clone()));
         let arrival = self.args.arrival.map(plan::Arrival::from).or_else(|| self.in_file(|f| f.arrival));
         let requests = self.args.requests.or_else(|| self.in_file(|f| f.requests));
@@ -259,7 +260,7 @@ impl Draft<'_> {
             (Some(rate), arrival) => Pace::Open { rate, arrival: arrival.unwrap_or_default() },
             (None, None) => recorded.unwrap_or(Pace::Closed),
             (None, Some(_)) => {
-                return Err(Fault::input(
+                return Err(CommandFault::input(
                     "--arrival says how requests are spaced at a rate, and there is no --rate",
                 )
                 .hint("add --rate, for example --rate 1k"));
@@ -268,12 +269,12 @@ impl Draft<'_> {
         Ok((pace, Stop { requests, duration }))
     }
 
-    fn data(&mut self) -> Result<Vec<plan::DataSet>, Fault> {
+    fn data(&mut self) -> Result<Vec<plan::DataSet>, CommandFault> {
         let mut sets = self.file.as_mut().map(|f| std::mem::take(&mut f.data)).unwrap_or_default();
         for file in &self.args.data {
-            let set = file.load().map_err(Fault::input)?;
+            let set = file.load().map_err(CommandFault::input)?;
             if self.args.data.iter().filter(|other| other.name() == file.name()).count() > 1 {
-                return Err(Fault::input(format!("two data files are named {}", file.name()))
+                return Err(CommandFault::input(format!("two data files are named {}", file.name()))
                     .hint("name them: --data users=users.csv --data items=items.csv"));
             }
             sets.retain(|other| other.name != set.name);
@@ -282,7 +283,7 @@ impl Draft<'_> {
         Ok(sets)
     }
 
-    fn requests(&mut self) -> Result<Vec<Request>, Fault> {
+    fn requests(&mut self) -> Result<Vec<Request>, CommandFault> {
         let mut requests = match (&mut self.file, &mut self.source) {
             (Some(file), _) => {
                 file.fill_paths(&self.url.path);
@@ -307,9 +308,8 @@ impl Draft<'_> {
             && let Some((flag, _)) = changes_requests(args).into_iter().find(|(_, given)| *given)
         {
             let message = format!("{flag} would change nothing in the bytes of the request {:?}", raw.name);
-            return Err(
-                Fault::input(message).hint("write it in the plan file, at the requests that are meant")
-            );
+            return Err(CommandFault::input(message)
+                .hint("write it in the plan file, at the requests that are meant"));
         }
         let of_one = [
             ("--method", args.request.method.is_some()),
@@ -319,7 +319,9 @@ impl Draft<'_> {
         ];
         if let Some((flag, _)) = of_one.iter().find(|(_, given)| *given && requests.len() > 1) {
             let message = format!("{flag} would make all {} requests the same", requests.len());
-            return Err(Fault::input(message).hint("write it in a plan file, at the request that is meant"));
+            return Err(
+                CommandFault::input(message).hint("write it in a plan file, at the request that is meant")
+            );
         }
         let body = body(args)?;
         for request in &mut requests {
@@ -345,15 +347,15 @@ impl Draft<'_> {
     }
 
     /// The body of a form, whose boundary must occur nowhere in the data.
-    fn fill_form(&self, requests: &mut [Request], data: &[plan::DataSet]) -> Result<(), Fault> {
+    fn fill_form(&self, requests: &mut [Request], data: &[plan::DataSet]) -> Result<(), CommandFault> {
         let args = self.args;
         let (Some(request), false) = (requests.first_mut(), args.form.is_empty()) else { return Ok(()) };
         if has_field(&args.request.header, "Content-Type") {
-            return Err(Fault::input("--form brings its own Content-Type, which names the boundary")
+            return Err(CommandFault::input("--form brings its own Content-Type, which names the boundary")
                 .hint("leave out -H 'Content-Type: ...'"));
         }
         let parse = |text: &String| {
-            FormField::parse(text, Path::new("")).map_err(|why| Fault::input(format!("--form: {why}")))
+            FormField::parse(text, Path::new("")).map_err(|why| CommandFault::input(format!("--form: {why}")))
         };
         let fields = args.form.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         let seed = args.seed.or_else(|| self.in_file(|f| f.seed)).unwrap_or(DEFAULT_SEED);
@@ -409,7 +411,7 @@ fn changes_requests(args: &LoadArgs) -> [(&'static str, bool); 6] {
 }
 
 /// A request that is a file's bytes, head and all.
-fn raw(args: &LoadArgs, path: &str, planned: usize) -> Result<Request, Fault> {
+fn raw(args: &LoadArgs, path: &str, planned: usize) -> Result<Request, CommandFault> {
     let made_from = args.plan.is_some()
         || args.curl.is_some()
         || args.har.is_some()
@@ -419,12 +421,14 @@ fn raw(args: &LoadArgs, path: &str, planned: usize) -> Result<Request, Fault> {
     let data = ("--data", !args.data.is_empty());
     let mut others = changes_requests(args).into_iter().chain([data, elsewhere]);
     if let Some((flag, _)) = others.find(|(_, given)| *given) {
-        return Err(Fault::input(format!("--raw sends the file as it is, so {flag} would change nothing"))
-            .hint("leave out one of the two"));
+        return Err(CommandFault::input(format!(
+            "--raw sends the file as it is, so {flag} would change nothing"
+        ))
+        .hint("leave out one of the two"));
     }
     let bytes = read_body_file("--raw", path.strip_prefix('@').unwrap_or(path))?;
     if bytes.is_empty() {
-        return Err(Fault::input(format!("--raw: {path} is empty"))
+        return Err(CommandFault::input(format!("--raw: {path} is empty"))
             .hint("write a request into it: a head, an empty line, a body"));
     }
     let name = format!("raw {path}");
@@ -454,19 +458,19 @@ fn unknowable(plan: &Plan) -> Option<String> {
 }
 
 /// The variables of the environment that requests name.
-fn variables(requests: &[Request]) -> Result<Option<plan::DataSet>, Fault> {
+fn variables(requests: &[Request]) -> Result<Option<plan::DataSet>, CommandFault> {
     env::data_set(requests, |name| std::env::var_os(name)).map_err(|(index, error)| {
         let name = requests.get(index).map_or("", |request| request.name.as_str());
-        Fault::input(format!("request \"{name}\": {error}"))
+        CommandFault::input(format!("request \"{name}\": {error}"))
             .hint("set it before the command: NAME=VALUE linerate load ...")
     })
 }
 
 /// The body that flags give: a file is sent as it is, unless it is declared a template.
-fn body(args: &LoadArgs) -> Result<Option<Body>, Fault> {
+fn body(args: &LoadArgs) -> Result<Option<Body>, CommandFault> {
     if let Some(template) = &args.body_template {
         let Some(path) = template.strip_prefix('@') else {
-            return Err(Fault::input(format!("--body-template: {template} does not name a file"))
+            return Err(CommandFault::input(format!("--body-template: {template} does not name a file"))
                 .hint("write --body-template @FILE, or --body TEXT"));
         };
         return read_body_file("--body-template", path).map(|bytes| Some(Body::text(bytes)));
@@ -479,15 +483,15 @@ fn body(args: &LoadArgs) -> Result<Option<Body>, Fault> {
 }
 
 /// Flags that cannot both be meant.
-fn contradictions(args: &LoadArgs, plan: &Plan) -> Result<(), Fault> {
+fn contradictions(args: &LoadArgs, plan: &Plan) -> Result<(), CommandFault> {
     if plan.way == Way::Poll && args.connections.is_some_and(|c| c > 1) {
-        return Err(Fault::input(
+        return Err(CommandFault::input(
             "--way poll sends one request at a time on one connection, and -c asks for more",
         )
         .hint("leave out -c, or use --way threads, async or loop"));
     }
     if matches!(plan.way, Way::Poll | Way::Threads) && args.threads.is_some() {
-        return Err(Fault::input("-t counts the threads of event loops; --way poll has one thread and --way threads one for each connection")
+        return Err(CommandFault::input("-t counts the threads of event loops; --way poll has one thread and --way threads one for each connection")
             .hint("leave out -t, or say how many with -c"));
     }
     if args.explain
@@ -495,15 +499,18 @@ fn contradictions(args: &LoadArgs, plan: &Plan) -> Result<(), Fault> {
     {
         let message =
             "--explain calls the server over TCP alone, without a proxy and without the PROXY protocol";
-        return Err(Fault::input(message).hint("leave out --explain"));
+        return Err(CommandFault::input(message).hint("leave out --explain"));
     }
     if plan.throughput && args.explain {
-        return Err(Fault::input("--explain needs latencies, which --throughput does not record")
+        return Err(CommandFault::input("--explain needs latencies, which --throughput does not record")
             .hint("leave out one of the two"));
     }
     if let Some(check) = plan.checks.iter().find(|c| plan.throughput && c.metric.is_latency()) {
-        return Err(Fault::input(format!("--throughput gives latencies up, and {} needs them", check.expr))
-            .hint("leave out one of the two"));
+        return Err(CommandFault::input(format!(
+            "--throughput gives latencies up, and {} needs them",
+            check.expr
+        ))
+        .hint("leave out one of the two"));
     }
     Ok(())
 }

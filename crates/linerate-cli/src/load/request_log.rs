@@ -10,7 +10,7 @@ use linerate_load::{Outcome, Plan};
 use linerate_report::request_log::{Form, Lines};
 use linerate_report::schema::outcome as schema;
 
-use crate::fault::{Fault, said};
+use crate::fault::{CommandFault, said};
 
 /// Endings of names that mean JSON lines.
 const JSON_LINES: [&str; 3] = ["jsonl", "ndjson", "json"];
@@ -35,28 +35,28 @@ struct Written {
 
 /// A queue for a run that has not begun.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(super) struct ReadyLog {
     entries: Receiver,
     path: PathBuf,
     lines: Lines,
 }
 
 /// Where the run hands its requests over, and the log that will take them.
-pub(super) fn prepare(path: &Path, plan: &Plan) -> (Sender, Ready) {
+pub(super) fn prepare(path: &Path, plan: &Plan) -> (Sender, ReadyLog) {
     let is_json = path.extension().is_some_and(|e| JSON_LINES.iter().any(|known| e == *known));
     let form = if is_json { Form::JsonLines } else { Form::Csv };
     let (to, entries) = channel();
-    (to, Ready { entries, path: path.to_owned(), lines: Lines::new(form, plan) })
+    (to, ReadyLog { entries, path: path.to_owned(), lines: Lines::new(form, plan) })
 }
 
-impl Ready {
+impl ReadyLog {
     /// The run has begun.
-    pub(super) fn start(self) -> Result<Logging, Fault> {
+    pub(super) fn start(self) -> Result<Logging, CommandFault> {
         let path = self.path.clone();
         let thread = thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || self.write())
-            .map_err(|e| Fault::ours(format!("a thread could not be started: {e}")))?;
+            .map_err(|e| CommandFault::ours(format!("a thread could not be started: {e}")))?;
         Ok(Logging { thread, path })
     }
 
@@ -126,11 +126,11 @@ impl Out {
 
 impl Logging {
     /// Waits for the last line. Missing lines cause a warning; a file that could not be written is a fault.
-    pub(super) fn finish(self, outcome: &mut Outcome) -> (schema::RequestLog, Option<Fault>) {
+    pub(super) fn finish(self, outcome: &mut Outcome) -> (schema::RequestLog, Option<CommandFault>) {
         let Written { lines, left_out, error } = self.thread.join().unwrap_or_default();
         let path = self.path.display();
         let fault = error.map(|e| {
-            Fault::ours(format!("{path}: the requests could not be written: {}", said(&e)))
+            CommandFault::ours(format!("{path}: the requests could not be written: {}", said(&e)))
                 .hint(format!("it has the first {lines} of them"))
         });
         if left_out > 0 && fault.is_none() {

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use linerate_report::schema::outcome::Document;
 use linerate_report::{formats, json, load_page};
 
-use super::output::{Sink, apart, can_be_written, rescued};
+use super::output::{OutputSink, apart, can_be_written, rescued};
 use crate::args::{Annotations, LoadArgs};
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 use crate::terminal;
 
 /// A flag, where its results go, and what they are.
 #[derive(Clone, Debug)]
 struct WantedResult {
     flag: &'static str,
-    sink: Sink,
+    sink: OutputSink,
     text: AsText,
 }
 
@@ -37,13 +37,13 @@ impl Results {
             ("--junit", &args.junit, formats::junit),
         ];
         let wanted = |(flag, path, text): (_, &Option<PathBuf>, _)| {
-            path.as_deref().map(|path| WantedResult { flag, sink: Sink::new(path), text })
+            path.as_deref().map(|path| WantedResult { flag, sink: OutputSink::new(path), text })
         };
         Results { wanted: all.into_iter().filter_map(wanted).collect(), annotations: args.annotations }
     }
 
     /// Whether all of them can be written to, and each beside all other outputs of a run, before anything is run.
-    pub(crate) fn probe(&self, args: &LoadArgs, packets: Option<&Path>) -> Result<(), Fault> {
+    pub(crate) fn probe(&self, args: &LoadArgs, packets: Option<&Path>) -> Result<(), CommandFault> {
         apart(&[
             ("--json", args.json.as_deref()),
             ("--html", args.html.as_deref()),
@@ -63,36 +63,39 @@ impl Results {
 
     /// Whether what people read goes to standard error, because standard output has one of them.
     pub(crate) fn to_stderr(&self) -> bool {
-        self.wanted.iter().any(|wanted| wanted.sink == Sink::Stdout)
+        self.wanted.iter().any(|wanted| wanted.sink == OutputSink::Stdout)
     }
 
     /// Writes all of them, the document first. What cannot be written does not keep the others back.
-    pub(crate) fn write(&self, document: &Document) -> Result<(), Fault> {
-        Fault::all([self.put(document, |_| true), self.annotate(document)])
+    pub(crate) fn write(&self, document: &Document) -> Result<(), CommandFault> {
+        CommandFault::all([self.put(document, |_| true), self.annotate(document)])
     }
 
     /// Writes what goes to files: the rest follows by [`Results::write_rest`].
-    pub(crate) fn write_files(&self, document: &Document) -> Result<(), Fault> {
-        Fault::all([self.put(document, |wanted| wanted.sink != Sink::Stdout), self.annotate(document)])
+    pub(crate) fn write_files(&self, document: &Document) -> Result<(), CommandFault> {
+        CommandFault::all([
+            self.put(document, |wanted| wanted.sink != OutputSink::Stdout),
+            self.annotate(document),
+        ])
     }
 
     /// Writes what goes to standard output, which is written once, and the document again, which says more now.
-    pub(crate) fn write_rest(&self, document: &Document) -> Result<(), Fault> {
-        self.put(document, |wanted| wanted.sink == Sink::Stdout || wanted.flag == "--json")
+    pub(crate) fn write_rest(&self, document: &Document) -> Result<(), CommandFault> {
+        self.put(document, |wanted| wanted.sink == OutputSink::Stdout || wanted.flag == "--json")
     }
 
-    fn put(&self, document: &Document, which: impl Fn(&WantedResult) -> bool) -> Result<(), Fault> {
+    fn put(&self, document: &Document, which: impl Fn(&WantedResult) -> bool) -> Result<(), CommandFault> {
         let mut kept = false;
         let written = self.wanted.iter().filter(|wanted| which(wanted)).map(|wanted| {
             let written = wanted.sink.write(&(wanted.text)(document));
             kept |= wanted.flag == "--json" && written.is_ok();
             written
         });
-        let done = Fault::all(written.collect::<Vec<_>>());
+        let done = CommandFault::all(written.collect::<Vec<_>>());
         done.map_err(|fault| if kept { fault } else { rescued(fault, "outcome", &json::text(document)) })
     }
 
-    fn annotate(&self, document: &Document) -> Result<(), Fault> {
+    fn annotate(&self, document: &Document) -> Result<(), CommandFault> {
         self.annotations.map_or(Ok(()), |Annotations::Github| {
             terminal::print_beside(&formats::github(document), self.to_stderr())
         })

@@ -6,9 +6,9 @@ use linerate_load::plan::route::{Lookup, NO_ADDRESS, Proxy, Route};
 use linerate_load::plan::units::quoted;
 
 use super::no_proxy;
-use super::target::{Place, Url, Wish};
+use super::target::{HostPort, Url, Wish};
 use crate::args::route::{ConnectTo, RouteFlags};
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 use crate::sources::decode_percent;
 
 /// curl's, for a proxy whose URL names none.
@@ -23,7 +23,7 @@ pub(super) fn to(
     flags: &RouteFlags,
     wish: &Wish<'_>,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<(Route, Vec<SocketAddr>, bool), Fault> {
+) -> Result<(Route, Vec<SocketAddr>, bool), CommandFault> {
     if flags.unix_socket.is_some() {
         return over_unix(flags, wish).map(|route| (route, vec![NO_ADDRESS], false));
     }
@@ -40,12 +40,12 @@ pub(super) fn to(
     };
     let Some(found) = proxy(url, flags, variable)? else {
         let what = if instead.is_some() { "--connect-to leads to" } else { "the URL asks for" };
-        let place = Place { host, port, what };
+        let place = HostPort { host, port, what };
         let found = place.addresses(wish)?;
         route.lookup = lookup(&place, found.is_name, &found.addresses);
         return Ok((route, found.addresses, found.others));
     };
-    let place = Place { host: found.url.host(), port: found.url.port(), what: "the proxy is" };
+    let place = HostPort { host: found.url.host(), port: found.url.port(), what: "the proxy is" };
     let at =
         place.addresses(wish).map_err(|fault| fault.hint(format!("the proxy comes from {}", found.from)))?;
     route.lookup = lookup(&place, at.is_name, &at.addresses);
@@ -61,7 +61,7 @@ pub(super) fn to(
 }
 
 /// Over a Unix socket there is neither an address nor a proxy.
-fn over_unix(flags: &RouteFlags, wish: &Wish<'_>) -> Result<Route, Fault> {
+fn over_unix(flags: &RouteFlags, wish: &Wish<'_>) -> Result<Route, CommandFault> {
     let others = [
         ("--proxy", flags.proxy.as_ref().is_some_and(|proxy| !proxy.is_empty())),
         ("--connect-to", !flags.connect_to.is_empty()),
@@ -72,30 +72,32 @@ fn over_unix(flags: &RouteFlags, wish: &Wish<'_>) -> Result<Route, Fault> {
     ];
     if let Some((flag, _)) = others.iter().find(|(_, given)| *given) {
         let message = format!("{flag} is about addresses, and --unix-socket connects to none");
-        return Err(Fault::input(message).hint("leave out one of the two"));
+        return Err(CommandFault::input(message).hint("leave out one of the two"));
     }
     let path = flags.unix_socket.clone().unwrap_or_default();
     let len = path.as_os_str().len();
     if len == 0 || len > LONGEST_PATH {
         let message =
             format!("--unix-socket {}: a path has 1 to {LONGEST_PATH} bytes, not {len}", path.display());
-        return Err(Fault::input(message).hint("name it from a folder that is nearer, or by a symbolic link"));
+        return Err(
+            CommandFault::input(message).hint("name it from a folder that is nearer, or by a symbolic link")
+        );
     }
     Ok(Route { unix: Some(path), haproxy: flags.haproxy_protocol.map(Into::into), ..Route::default() })
 }
 
 /// What stands for the URL's host and port, if something does.
-pub(crate) fn instead(url: &Url, rules: &[ConnectTo]) -> Result<Option<(String, u16)>, Fault> {
+pub(crate) fn instead(url: &Url, rules: &[ConnectTo]) -> Result<Option<(String, u16)>, CommandFault> {
     let found = rules.iter().find_map(|rule| rule.instead_of(url.host(), url.port()));
     if found.is_none() && !rules.is_empty() {
         let message = format!("no --connect-to is for {}:{}, which the URL asks for", url.host(), url.port());
-        return Err(Fault::input(message).hint("leave HOST1 or PORT1 empty for any: ::HOST2:PORT2"));
+        return Err(CommandFault::input(message).hint("leave HOST1 or PORT1 empty for any: ::HOST2:PORT2"));
     }
     Ok(found)
 }
 
 /// A name is looked up again should its addresses fail.
-fn lookup(place: &Place<'_>, is_name: bool, addresses: &[SocketAddr]) -> Option<Lookup> {
+fn lookup(place: &HostPort<'_>, is_name: bool, addresses: &[SocketAddr]) -> Option<Lookup> {
     let ipv6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     is_name.then(|| Lookup { host: place.host.to_owned(), port: place.port, ipv6 })
 }
@@ -116,7 +118,7 @@ fn proxy(
     url: &Url,
     flags: &RouteFlags,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<NamedProxy>, Fault> {
+) -> Result<Option<NamedProxy>, CommandFault> {
     let either = |small: &str| {
         [small.to_owned(), small.to_uppercase()].into_iter().find_map(|name| Some((variable(&name)?, name)))
     };
@@ -137,7 +139,7 @@ fn proxy(
     };
     // A variable is another program's business too, which may read more into it.
     if let Some(entry) = flags.noproxy.as_deref().and_then(no_proxy::impossible) {
-        return Err(Fault::input(format!("--noproxy: {} is no network", quoted(entry)))
+        return Err(CommandFault::input(format!("--noproxy: {} is no network", quoted(entry)))
             .hint("write an address and the number of its bits, such as 10.0.0.0/8 or fd00::/8"));
     }
     let excepted = flags.noproxy.clone().or_else(|| either("no_proxy").map(|(list, _)| list));
@@ -147,10 +149,10 @@ fn proxy(
     parse(&text, &from).map(|url| Some(NamedProxy { url, from }))
 }
 
-fn parse(text: &str, from: &str) -> Result<Url, Fault> {
+fn parse(text: &str, from: &str) -> Result<Url, CommandFault> {
     const EXAMPLE: &str = "write for example http://USER:PASSWORD@127.0.0.1:3128";
     // Not the text itself: it may hold a password.
-    let bad = |why: &str| Fault::input(format!("{from}: {why}"));
+    let bad = |why: &str| CommandFault::input(format!("{from}: {why}"));
     let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
     match scheme.to_ascii_lowercase().as_str() {
         "http" => {}
@@ -178,7 +180,11 @@ fn parse(text: &str, from: &str) -> Result<Url, Fault> {
 mod tests {
     use super::*;
 
-    fn chosen(url: &str, flags: &RouteFlags, variables: &[(&str, &str)]) -> Result<Option<String>, Fault> {
+    fn chosen(
+        url: &str,
+        flags: &RouteFlags,
+        variables: &[(&str, &str)],
+    ) -> Result<Option<String>, CommandFault> {
         let variable =
             |name: &str| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
         let found = proxy(&Url::parse(url)?, flags, &variable)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use linerate_load::outcome::Saved;
 
-use crate::fault::{Fault, said};
+use crate::fault::{CommandFault, said};
 
 /// Responses that are kept: this many from the beginning, and as many bad ones after them.
 pub(crate) const RESPONSES: u32 = 100;
@@ -15,9 +15,9 @@ pub(crate) const RESPONSES: u32 = 100;
 const NAME: usize = 40;
 
 /// Makes the folder, before anything is sent; one that is there must be empty.
-pub(super) fn prepare(folder: &Path) -> Result<(), Fault> {
+pub(super) fn prepare(folder: &Path) -> Result<(), CommandFault> {
     let cannot = |e: &std::io::Error| {
-        Fault::input(format!("--save-responses: {} cannot be used: {}", folder.display(), said(e)))
+        CommandFault::input(format!("--save-responses: {} cannot be used: {}", folder.display(), said(e)))
     };
     match fs::create_dir(folder) {
         Ok(()) => return Ok(()),
@@ -26,14 +26,14 @@ pub(super) fn prepare(folder: &Path) -> Result<(), Fault> {
     }
     let mut entries = fs::read_dir(folder).map_err(|e| cannot(&e).hint("name a folder"))?;
     if entries.next().is_some() {
-        return Err(Fault::input(format!("--save-responses: {} is not empty", folder.display()))
+        return Err(CommandFault::input(format!("--save-responses: {} is not empty", folder.display()))
             .hint("name a new folder, so that no file is taken for another run's"));
     }
     Ok(())
 }
 
 /// Writes them, in the order in which they came.
-pub(super) fn write(folder: &Path, saved: &[Saved]) -> Result<String, Fault> {
+pub(super) fn write(folder: &Path, saved: &[Saved]) -> Result<String, CommandFault> {
     let mut saved: Vec<&Saved> = saved.iter().collect();
     saved.sort_by_key(|s| s.at_us);
     let (mut first, mut bad) = (0, 0);
@@ -47,7 +47,9 @@ pub(super) fn write(folder: &Path, saved: &[Saved]) -> Result<String, Fault> {
         // Never over a file or a link that was put there meanwhile.
         let written = File::options().write(true).create_new(true).open(&path);
         let written = written.and_then(|mut file| file.write_all(&response.bytes));
-        written.map_err(|e| Fault::ours(format!("{} could not be written: {}", path.display(), said(&e))))?;
+        written.map_err(|e| {
+            CommandFault::ours(format!("{} could not be written: {}", path.display(), said(&e)))
+        })?;
     }
     Ok(format!("{} of the responses are in {}", saved.len(), folder.display()))
 }

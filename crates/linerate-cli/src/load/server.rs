@@ -10,49 +10,51 @@ use linerate_report::schema::outcome as schema;
 use super::beside::{Look, Looking, SECOND, for_each_request, round, rounded, thin_out};
 use super::endpoint::{self, Endpoint};
 use crate::args::{LoadArgs, ServerProcess};
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 
 /// Where the server's figures come from.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum FiguresSource {
     Process(FirstProcess),
     Page(Endpoint),
 }
 
 /// One of them while it is read.
 #[derive(Debug)]
-pub(super) enum Beside {
+pub(super) enum ProcessReading {
     Process(Watching),
     Page(endpoint::Watching),
 }
 
-impl Source {
+impl FiguresSource {
     /// What the flags ask for, if anything.
-    pub(super) fn of(args: &LoadArgs, plan: &Plan) -> Result<Option<Source>, Fault> {
+    pub(super) fn of(args: &LoadArgs, plan: &Plan) -> Result<Option<FiguresSource>, CommandFault> {
         match (args.pid, &args.watch) {
-            (Some(pid), _) => FirstProcess::find(pid, plan).map(|server| Some(Source::Process(server))),
+            (Some(pid), _) => {
+                FirstProcess::find(pid, plan).map(|server| Some(FiguresSource::Process(server)))
+            }
             (None, Some(url)) => {
-                Endpoint::parse(url, plan.tls.as_ref()).map(|endpoint| Some(Source::Page(endpoint)))
+                Endpoint::parse(url, plan.tls.as_ref()).map(|endpoint| Some(FiguresSource::Page(endpoint)))
             }
             (None, None) => Ok(None),
         }
     }
 
-    /// Reads it until [`Beside::finish`].
-    pub(super) fn watch(self, from: SystemTime) -> Result<Beside, Fault> {
+    /// Reads it until [`ProcessReading::finish`].
+    pub(super) fn watch(self, from: SystemTime) -> Result<ProcessReading, CommandFault> {
         match self {
-            Source::Process(server) => server.watch(from).map(Beside::Process),
-            Source::Page(endpoint) => endpoint.watch(from).map(Beside::Page),
+            FiguresSource::Process(server) => server.watch(from).map(ProcessReading::Process),
+            FiguresSource::Page(endpoint) => endpoint.watch(from).map(ProcessReading::Page),
         }
     }
 }
 
-impl Beside {
+impl ProcessReading {
     /// Ends it, and says what the server used, if that is known.
     pub(super) fn finish(self, outcome: &mut Outcome) -> Option<schema::Server> {
         match self {
-            Beside::Process(watching) => Some(watching.finish(outcome)),
-            Beside::Page(watching) => watching.finish(outcome),
+            ProcessReading::Process(watching) => Some(watching.finish(outcome)),
+            ProcessReading::Page(watching) => watching.finish(outcome),
         }
     }
 }
@@ -65,23 +67,25 @@ pub(super) struct FirstProcess {
 
 impl FirstProcess {
     /// The process that `--pid` means.
-    fn find(pid: ServerProcess, plan: &Plan) -> Result<FirstProcess, Fault> {
+    fn find(pid: ServerProcess, plan: &Plan) -> Result<FirstProcess, CommandFault> {
         let pid = match pid {
             ServerProcess::Named(pid) if descendants(pid).is_empty() => {
-                return Err(Fault::input(format!("--pid {pid}: there is no such process"))
+                return Err(CommandFault::input(format!("--pid {pid}: there is no such process"))
                     .hint("write --pid auto to have it found"));
             }
             ServerProcess::Named(pid) => pid,
             ServerProcess::Auto => listening(plan).ok_or_else(|| {
-                Fault::input("--pid auto: no process of this machine that may be looked at listens there")
-                    .hint("name its process (--pid PID), or run as its user or as root")
+                CommandFault::input(
+                    "--pid auto: no process of this machine that may be looked at listens there",
+                )
+                .hint("name its process (--pid PID), or run as its user or as root")
             })?,
         };
         Ok(FirstProcess { pid })
     }
 
     /// Watches it until [`Watching::finish`].
-    fn watch(self, from: SystemTime) -> Result<Watching, Fault> {
+    fn watch(self, from: SystemTime) -> Result<Watching, CommandFault> {
         let looking = Looking::start("server", from, SampledServer::new(self.pid))?;
         Ok(Watching { looking, pid: self.pid })
     }

@@ -10,7 +10,7 @@ use linerate_load::plan::parts;
 use linerate_load::plan::units::quoted;
 
 use crate::args::Resolve;
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 use crate::sources::decode_percent;
 
 const EXAMPLE: &str = "write for example http://127.0.0.1:8080/path";
@@ -33,13 +33,13 @@ pub(crate) struct Url {
 
 impl Url {
     /// Takes a URL apart. What has no scheme is taken as `http://`.
-    pub(crate) fn parse(text: &str) -> Result<Url, Fault> {
+    pub(crate) fn parse(text: &str) -> Result<Url, CommandFault> {
         Url::parse_with(text, 80)
     }
 
     /// As [`Url::parse`], with this port for `http://` without one.
-    pub(crate) fn parse_with(text: &str, usual: u16) -> Result<Url, Fault> {
-        let bad = |why: String| Fault::input(format!("URL {}: {why}", quoted(text))).hint(EXAMPLE);
+    pub(crate) fn parse_with(text: &str, usual: u16) -> Result<Url, CommandFault> {
+        let bad = |why: String| CommandFault::input(format!("URL {}: {why}", quoted(text))).hint(EXAMPLE);
         let (is_https, rest) = after_scheme(text).map_err(bad)?;
         let (usual, of_scheme) = if is_https { (443, 443) } else { (usual, 80) };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -100,20 +100,20 @@ impl Url {
     }
 
     /// The addresses connections are spread over: of one family, at least one. And whether the other family has some.
-    pub(crate) fn addresses(&self, wish: &Wish<'_>) -> Result<(Vec<SocketAddr>, bool), Fault> {
+    pub(crate) fn addresses(&self, wish: &Wish<'_>) -> Result<(Vec<SocketAddr>, bool), CommandFault> {
         let found = self.place().addresses(wish)?;
         Ok((found.addresses, found.others))
     }
 
     /// Its host and port.
-    pub(crate) fn place(&self) -> Place<'_> {
-        Place { host: &self.host, port: self.port, what: "the URL asks for" }
+    pub(crate) fn place(&self) -> HostPort<'_> {
+        HostPort { host: &self.host, port: self.port, what: "the URL asks for" }
     }
 }
 
 /// A host and a port to connect to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct HostPort<'a> {
     /// A name in ASCII, or an address without brackets.
     pub(crate) host: &'a str,
     pub(crate) port: u16,
@@ -123,7 +123,7 @@ pub(crate) struct Place<'a> {
 
 /// What a place was found to be.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundTarget {
     /// Of one family, at least one.
     pub(crate) addresses: Vec<SocketAddr>,
     /// Whether the other family has some.
@@ -132,9 +132,9 @@ pub(crate) struct Found {
     pub(crate) is_name: bool,
 }
 
-impl Place<'_> {
+impl HostPort<'_> {
     /// The addresses connections are spread over.
-    pub(crate) fn addresses(&self, wish: &Wish<'_>) -> Result<Found, Fault> {
+    pub(crate) fn addresses(&self, wish: &Wish<'_>) -> Result<FoundTarget, CommandFault> {
         let given = self.resolved_by_hand(wish.resolve)?;
         let is_name = given.is_none() && self.host.parse::<IpAddr>().is_err();
         let all = match given {
@@ -152,13 +152,13 @@ impl Place<'_> {
         if kept.is_empty() {
             let (has, asked) = if v6 { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
             let message = format!("{} has only {has} addresses, and {asked} was asked for", self.host);
-            return Err(Fault::input(message).hint(wish.family_hint()));
+            return Err(CommandFault::input(message).hint(wish.family_hint()));
         }
         let others = all.iter().any(|a| a.is_ipv6() != v6);
-        Ok(Found { addresses: kept, others, is_name })
+        Ok(FoundTarget { addresses: kept, others, is_name })
     }
 
-    fn resolved_by_hand(&self, resolve: &[Resolve]) -> Result<Option<Vec<SocketAddr>>, Fault> {
+    fn resolved_by_hand(&self, resolve: &[Resolve]) -> Result<Option<Vec<SocketAddr>>, CommandFault> {
         let same = |host: &str| host.trim_matches(['[', ']']) == self.host;
         let is_for = |host: &str, r: &Resolve| r.port == self.port && (same(&r.host) || r.host == host);
         // As in curl, the last one counts, and * is for hosts that have none of their own.
@@ -171,21 +171,22 @@ impl Place<'_> {
             "--resolve names {}:{}, but {} {}:{}",
             other.host, other.port, self.what, self.host, self.port
         );
-        Err(Fault::input(message).hint("--resolve has to name the host and port that are connected to"))
+        Err(CommandFault::input(message)
+            .hint("--resolve has to name the host and port that are connected to"))
     }
 
-    fn looked_up(&self) -> Result<Vec<SocketAddr>, Fault> {
+    fn looked_up(&self) -> Result<Vec<SocketAddr>, CommandFault> {
         let found = (self.host, self.port).to_socket_addrs();
         let all: Vec<SocketAddr> = found
             .map_err(|e| {
                 let why = e.to_string();
                 let why = why.strip_prefix("failed to lookup address information: ").unwrap_or(&why);
-                Fault::unreachable(format!("the name {} has no address: {why}", quoted(self.host)))
+                CommandFault::unreachable(format!("the name {} has no address: {why}", quoted(self.host)))
                     .hint(format!("--resolve {}:{}:ADDRESS gives it one", self.host, self.port))
             })?
             .collect();
         if all.is_empty() {
-            return Err(Fault::unreachable(format!("the name {} has no address", quoted(self.host))));
+            return Err(CommandFault::unreachable(format!("the name {} has no address", quoted(self.host))));
         }
         Ok(all)
     }
@@ -202,18 +203,18 @@ pub(crate) struct Wish<'a> {
 
 impl Wish<'_> {
     /// Whether IPv6 must be used, or must not; `None`: either.
-    fn family(&self) -> Result<Option<bool>, Fault> {
+    fn family(&self) -> Result<Option<bool>, CommandFault> {
         let from_v6 = self.from.first().map(IpAddr::is_ipv6);
         if self.from.iter().any(|a| Some(a.is_ipv6()) != from_v6) {
             return Err(
-                Fault::input("--from mixes IPv4 and IPv6 addresses").hint("use addresses of one kind")
+                CommandFault::input("--from mixes IPv4 and IPv6 addresses").hint("use addresses of one kind")
             );
         }
         let flag = self.ipv6.then_some(true).or(self.ipv4.then_some(false));
         match (flag, from_v6) {
             (Some(flag), Some(from)) if flag != from => {
                 let (flag, other) = if flag { ("-6", "IPv4") } else { ("-4", "IPv6") };
-                Err(Fault::input(format!("{flag} contradicts --from with {other} addresses")))
+                Err(CommandFault::input(format!("{flag} contradicts --from with {other} addresses")))
             }
             (Some(v6), _) | (None, Some(v6)) => Ok(Some(v6)),
             // Of both kinds, IPv4; of one kind, that one.

@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::capture::Counted;
-use crate::fault::{Exit, Fault};
+use crate::fault::{CommandFault, Exit};
 use crate::terminal;
 
 /// How often the picture is drawn: the eye follows, and the machine that is measured is left alone.
@@ -40,20 +40,20 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Listens from now on.
-    pub(crate) fn listen() -> Result<Interrupt, Fault> {
+    pub(crate) fn listen() -> Result<Interrupt, CommandFault> {
         Interrupt::listen_then(|| ())
     }
 
     /// Listens from now on; before a second signal ends the process, `last` is called.
-    pub(crate) fn listen_then(last: impl Fn() + Send + 'static) -> Result<Interrupt, Fault> {
+    pub(crate) fn listen_then(last: impl Fn() + Send + 'static) -> Result<Interrupt, CommandFault> {
         let interrupt = Interrupt::default();
         let flag = Arc::clone(&interrupt.0);
         let mut wanted = vec![SIGINT, SIGTERM];
         if !is_ignored(SIGHUP, &std::fs::read_to_string("/proc/self/status").unwrap_or_default()) {
             wanted.push(SIGHUP);
         }
-        let mut signals =
-            Signals::new(wanted).map_err(|e| Fault::ours(format!("signals cannot be listened to: {e}")))?;
+        let mut signals = Signals::new(wanted)
+            .map_err(|e| CommandFault::ours(format!("signals cannot be listened to: {e}")))?;
         let wait = move || {
             let mut first = None;
             for _ in signals.forever() {
@@ -67,7 +67,7 @@ impl Interrupt {
         thread::Builder::new()
             .name("signals".to_owned())
             .spawn(wait)
-            .map_err(|e| Fault::ours(format!("a thread could not be started: {e}")))?;
+            .map_err(|e| CommandFault::ours(format!("a thread could not be started: {e}")))?;
         Ok(interrupt)
     }
 

@@ -12,7 +12,7 @@ use linerate_report::units;
 
 use super::Interrupt;
 use crate::explain::progress;
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 use crate::{environment, terminal};
 
 /// Calls the slowest request again, alone, and prints the diagnosis; `None` if there was no such
@@ -22,7 +22,7 @@ pub(super) fn explain(
     outcome: &Outcome,
     to_stderr: bool,
     interrupt: &Interrupt,
-) -> Result<Option<Diagnosis>, Fault> {
+) -> Result<Option<Diagnosis>, CommandFault> {
     if outcome.interrupted || outcome.unreachable.is_some() {
         return Ok(None);
     }
@@ -31,7 +31,7 @@ pub(super) fn explain(
     };
     let Some((mut request, settings)) = request(plan, worst) else { return Ok(None) };
     let tls = plan.tls.as_ref().map(|tls| client(tls, request.http)).transpose();
-    request.tls = tls.map_err(|why| Fault::input(format!("--explain: {why}")))?;
+    request.tls = tls.map_err(|why| CommandFault::input(format!("--explain: {why}")))?;
     let begin = format!(
         "\nWhy the slowest took {}: {} {} called again, alone, after the run\n",
         units::time_us(worst.latency_us.unwrap_or_default(), true),
@@ -190,7 +190,7 @@ fn command(spec: &RequestSpec, plan: &Plan) -> String {
     environment::joined(&environment::shown(words))
 }
 
-fn say(text: &str, to_stderr: bool) -> Result<(), Fault> {
+fn say(text: &str, to_stderr: bool) -> Result<(), CommandFault> {
     terminal::print_beside(&format!("{text}\n"), to_stderr)
 }
 

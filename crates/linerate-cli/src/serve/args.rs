@@ -14,7 +14,7 @@ use linerate_serve::{
 
 use super::tls::TlsArgs;
 use crate::args::values;
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 
 const TLS: &str = "HTTPS";
 const LIMITS: &str = "Limits";
@@ -242,10 +242,10 @@ pub(crate) struct ServeArgs {
     pub(super) sockets: Vec<ListeningSocket>,
     /// `[[route]]`, which only a file can say.
     #[arg(skip)]
-    pub(super) routes: Vec<Route>,
+    pub(super) routes: Vec<ConfiguredRoute>,
     /// `[[listener]]`, which only a file can say.
     #[arg(skip)]
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<SiteAddresses>,
     /// `try_files` and `error_pages`, which only a file can say.
     #[arg(skip)]
     pub(super) try_files: Vec<String>,
@@ -264,7 +264,7 @@ pub(crate) struct ServeArgs {
 pub(super) struct SiteArgs {
     pub(super) dir: Option<PathBuf>,
     pub(super) demo_routes: bool,
-    pub(super) routes: Vec<Route>,
+    pub(super) routes: Vec<ConfiguredRoute>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) list: bool,
     pub(super) gzip: Option<Gzip>,
@@ -284,7 +284,7 @@ pub(super) struct UsersArgs {
 
 /// Addresses with a site of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SiteAddresses {
     pub(super) listen: Vec<Listen>,
     pub(super) site: SiteArgs,
     pub(super) hosts: Vec<HostArgs>,
@@ -321,7 +321,7 @@ pub(super) struct HostArgs {
 
 /// A route of the configuration file; what can be seen without opening anything is checked already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Route {
+pub(super) struct ConfiguredRoute {
     pub(super) prefix: String,
     pub(super) to: To,
     pub(super) list: bool,
@@ -462,7 +462,7 @@ impl ServeArgs {
 
 impl ServeArgs {
     /// With what stands without a flag, and `--port`, where the other flags are.
-    pub(super) fn placed(mut self) -> Result<ServeArgs, Fault> {
+    pub(super) fn placed(mut self) -> Result<ServeArgs, CommandFault> {
         let mut ports: Vec<u16> = self.port.take().into_iter().collect();
         for given in std::mem::take(&mut self.given) {
             match given {
@@ -470,8 +470,10 @@ impl ServeArgs {
                 Given::Dir(dir) if self.dir.is_none() => self.dir = Some(dir),
                 Given::Dir(dir) => {
                     let dir = dir.display();
-                    return Err(Fault::input(format!("{dir} is a second directory, and one is served"))
-                        .hint("give each a [[route]] of its own (--config FILE.toml)"));
+                    return Err(CommandFault::input(format!(
+                        "{dir} is a second directory, and one is served"
+                    ))
+                    .hint("give each a [[route]] of its own (--config FILE.toml)"));
                 }
             }
         }

@@ -6,7 +6,7 @@ use linerate_serve::Io;
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, initgroups, seteuid, setgid, setgroups, setuid};
 
 use super::ServeArgs;
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 
 /// The user and group to serve as.
 #[derive(Debug)]
@@ -20,19 +20,20 @@ pub(super) struct Identity {
 
 impl Identity {
     /// Looks up `--user` and `--group` on this machine.
-    pub(super) fn of(args: &ServeArgs) -> Result<Option<Identity>, Fault> {
+    pub(super) fn of(args: &ServeArgs) -> Result<Option<Identity>, CommandFault> {
         let Some(name) = &args.user else {
             return match &args.group {
-                Some(_) => Err(Fault::input("--group is the group of --user, and there is none")),
+                Some(_) => Err(CommandFault::input("--group is the group of --user, and there is none")),
                 None => Ok(None),
             };
         };
         if args.io.is_some_and(Io::is_user_space) {
-            return Err(Fault::input(
+            return Err(CommandFault::input(
                 "--user does not go with --io xdp, which keeps its privileges to steer packets",
             ));
         }
-        let unknown = |what: &str, name: &str| Fault::input(format!("{what}: this machine has no {name}"));
+        let unknown =
+            |what: &str, name: &str| CommandFault::input(format!("{what}: this machine has no {name}"));
         let user = User::from_name(name).ok().flatten().ok_or_else(|| unknown("--user", name))?;
         let gid = match &args.group {
             Some(group) => {
@@ -42,11 +43,11 @@ impl Identity {
         };
         let me = geteuid();
         if !me.is_root() && me != user.uid {
-            return Err(Fault::input(format!("--user {name}: only root can become another user"))
+            return Err(CommandFault::input(format!("--user {name}: only root can become another user"))
                 .hint("start it as root, or let the service manager choose the user"));
         }
         if !me.is_root() && gid != getegid() {
-            return Err(Fault::input("--group: only root can take another group")
+            return Err(CommandFault::input("--group: only root can take another group")
                 .hint("start it as root, or let the service manager choose the group"));
         }
         let name = CString::new(name.as_str()).map_err(|_| unknown("--user", "such user"))?;
@@ -54,12 +55,12 @@ impl Identity {
     }
 
     /// All threads become that user, and none can go back.
-    pub(super) fn take(&self) -> Result<(), Fault> {
+    pub(super) fn take(&self) -> Result<(), CommandFault> {
         if !geteuid().is_root() {
             return Ok(());
         }
         let groups = if self.alone { setgroups(&[self.gid]) } else { initgroups(&self.name, self.gid) };
-        let failed = |why: &str| Fault::ours(format!("--user {}: {why}", self.name.to_string_lossy()));
+        let failed = |why: &str| CommandFault::ours(format!("--user {}: {why}", self.name.to_string_lossy()));
         groups
             .and_then(|()| setgid(self.gid))
             .and_then(|()| setuid(self.uid))

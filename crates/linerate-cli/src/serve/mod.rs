@@ -25,8 +25,8 @@ pub(crate) use args::{ServeArgs, place};
 use self::args::SiteArgs;
 use self::events::say;
 pub(crate) use self::running::cannot_listen;
-use self::running::{Prepared, Running};
-use crate::fault::{Exit, Fault};
+use self::running::{Prepared, RunningServer};
+use crate::fault::{CommandFault, Exit};
 use crate::load::output::can_be_written;
 
 /// A signal so soon behind the first is the same end, told twice. Reason: `timeout` signals its
@@ -35,11 +35,12 @@ use crate::load::output::can_be_written;
 const TOLD_TWICE: Duration = Duration::from_millis(250);
 
 /// Runs the command until a signal ends it.
-pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
+pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, CommandFault> {
     // Before anything is opened: the first descriptors are the service manager's, if it has passed
     // some.
-    let sockets = ListeningSocket::inherited()
-        .map_err(|e| Fault::input(format!("the sockets that were passed cannot be listened on: {e}")))?;
+    let sockets = ListeningSocket::inherited().map_err(|e| {
+        CommandFault::input(format!("the sockets that were passed cannot be listened on: {e}"))
+    })?;
     let typed = &ServeArgs { sockets, ..typed.clone() };
     events::print();
     // Before the signals are taken over: a pipe is waited for as long as its writer is at work, and
@@ -53,7 +54,7 @@ pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
         return Ok(Exit::Fine);
     }
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])
-        .map_err(|e| Fault::ours(format!("signals cannot be listened to: {e}")))?;
+        .map_err(|e| CommandFault::ours(format!("signals cannot be listened to: {e}")))?;
     let counts = match is_fast(&args) {
         true => well(typed, args, prepared, &mut signals)?,
         false => badly(&args, &prepared, &mut signals)?,
@@ -71,19 +72,19 @@ fn answered(counts: &Counts) -> String {
     format!("answered {} requests on {} connections{left}", counts.requests, counts.accepted)
 }
 
-fn proxies_are_named(args: &ServeArgs) -> Result<(), Fault> {
+fn proxies_are_named(args: &ServeArgs) -> Result<(), CommandFault> {
     if args.proxy_protocol == Some(true) && args.trusted_proxy.is_empty() {
-        return Err(Fault::input("--proxy-protocol needs proxies that are trusted")
+        return Err(CommandFault::input("--proxy-protocol needs proxies that are trusted")
             .hint("name their addresses by --trusted-proxy"));
     }
     Ok(())
 }
 
 /// What flags and file mean together.
-fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
+fn settled(typed: &ServeArgs) -> Result<ServeArgs, CommandFault> {
     let mut args = typed.clone().placed()?;
     if let Some(path) = &typed.config {
-        args = args.over(config::read(path).map_err(|e| Fault::input(e.to_string()))?);
+        args = args.over(config::read(path).map_err(|e| CommandFault::input(e.to_string()))?);
     }
     if args.listen.is_empty() && args.places.is_empty() && args.sockets.is_empty() {
         args.listen.push(Address::from(SocketAddr::from(([127, 0, 0, 1], 8080))).into());
@@ -93,7 +94,7 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
     let usual = site != SiteArgs::default() || !args.hosts.is_empty();
     let usual = usual || says(args.files_only) || says(args.demo_routes);
     if args.listen.is_empty() && args.sockets.is_empty() && usual {
-        return Err(Fault::input(
+        return Err(CommandFault::input(
             "what stands outside of [[listener]], such as dir, [[route]] and [[host]], is for the addresses of listen, and there are none",
         )
         .hint("name one by listen, or write them in a [[listener]]"));
@@ -103,39 +104,43 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
     proxies_are_named(&args)?;
     match (args.io, &args.interface) {
         (Some(Io::Xdp), None) => {
-            return Err(Fault::input("--io xdp bypasses the kernel, so it needs --interface")
+            return Err(CommandFault::input("--io xdp bypasses the kernel, so it needs --interface")
                 .hint("the interface that packets to the server come in by (ip address shows them)"));
         }
         (Some(Io::Xdp), Some(_)) if args.addresses().iter().any(|at| at.tcp().is_none()) => {
-            return Err(Fault::input("--listen unix: is the kernel's; it does not go with --io xdp"));
+            return Err(CommandFault::input("--listen unix: is the kernel's; it does not go with --io xdp"));
         }
         (Some(Io::Xdp), Some(_)) if !args.sockets.is_empty() => {
-            return Err(Fault::input(
+            return Err(CommandFault::input(
                 "sockets that a service manager passes are the kernel's; they do not go with --io xdp",
             ));
         }
         (Some(Io::Xdp), Some(_)) if args.defer_accept == Some(true) => {
-            return Err(Fault::input("--defer-accept is the kernel's; it does not go with --io xdp"));
+            return Err(CommandFault::input("--defer-accept is the kernel's; it does not go with --io xdp"));
         }
         (Some(Io::Xdp), Some(_)) if args.share_port == Some(true) => {
-            return Err(Fault::input("--share-port is the kernel's; with --io xdp one process has the port"));
+            return Err(CommandFault::input(
+                "--share-port is the kernel's; with --io xdp one process has the port",
+            ));
         }
         (Some(Io::Xdp), Some(_)) | (_, None) => {}
         (_, Some(_)) => {
-            return Err(Fault::input("--interface is for --io xdp; elsewhere --listen says it all"));
+            return Err(CommandFault::input("--interface is for --io xdp; elsewhere --listen says it all"));
         }
     }
     if !args.io.is_some_and(Io::is_user_space) {
         if args.busy_poll.is_some() {
-            return Err(Fault::input("--busy-poll is for --io xdp")
+            return Err(CommandFault::input("--busy-poll is for --io xdp")
                 .hint("elsewhere the kernel does it: sysctl net.core.busy_poll"));
         }
         if args.pcap_out.is_some() {
-            return Err(Fault::input("--pcap-out is for --io xdp, whose packets other programs don't see")
-                .hint("elsewhere capture with tcpdump -w FILE or dumpcap"));
+            return Err(CommandFault::input(
+                "--pcap-out is for --io xdp, whose packets other programs don't see",
+            )
+            .hint("elsewhere capture with tcpdump -w FILE or dumpcap"));
         }
         if args.fault.is_some() {
-            return Err(Fault::input("--fault is for --io xdp")
+            return Err(CommandFault::input("--fault is for --io xdp")
                 .hint("elsewhere let the network do it: tc qdisc add dev IF root netem loss 1%, or an nft rule that drops"));
         }
     }
@@ -151,41 +156,47 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
     Ok(args)
 }
 
-fn log_is_named(args: &ServeArgs) -> Result<(), Fault> {
+fn log_is_named(args: &ServeArgs) -> Result<(), CommandFault> {
     if args.log_format.is_some() && args.access_log.is_none() {
-        return Err(Fault::input("--log-format says how the access log looks, but there is none")
+        return Err(CommandFault::input("--log-format says how the access log looks, but there is none")
             .hint("name one by --access-log"));
     }
     Ok(())
 }
 
 /// Flags about files need files to serve, and --files-only excludes --demo-routes.
-fn files_alone(args: &ServeArgs) -> Result<(), Fault> {
+fn files_alone(args: &ServeArgs) -> Result<(), CommandFault> {
     if args.list == Some(true) && args.dir.is_none() {
-        return Err(Fault::input("--list needs files to list").hint("name a directory by --dir"));
+        return Err(CommandFault::input("--list needs files to list").hint("name a directory by --dir"));
     }
     let has_files =
         args.dir.is_some() || args.routes.iter().any(|route| matches!(route.to, args::To::Dir(_)));
     if args.gzip.is_some() && !has_files {
-        return Err(Fault::input("--gzip needs files to compress").hint("name a directory by --dir"));
+        return Err(CommandFault::input("--gzip needs files to compress").hint("name a directory by --dir"));
     }
     if args.dir.is_none() && !(args.try_files.is_empty() && args.error_pages.is_empty()) {
-        return Err(Fault::input("try_files and error_pages need files").hint("name a directory by dir"));
+        return Err(
+            CommandFault::input("try_files and error_pages need files").hint("name a directory by dir")
+        );
     }
     if args.files_only != Some(true) {
         return Ok(());
     }
     if args.demo_routes == Some(true) {
-        return Err(Fault::input("--files-only and --demo-routes say opposite things").hint("leave out one"));
+        return Err(
+            CommandFault::input("--files-only and --demo-routes say opposite things").hint("leave out one")
+        );
     }
     if args.dir.is_none() && args.routes.is_empty() {
-        return Err(Fault::input("--files-only needs files to serve").hint("name a directory by --dir"));
+        return Err(
+            CommandFault::input("--files-only needs files to serve").hint("name a directory by --dir")
+        );
     }
     Ok(())
 }
 
 /// Checks that no two of our sockets need the same address.
-fn apart(args: &ServeArgs) -> Result<(), Fault> {
+fn apart(args: &ServeArgs) -> Result<(), CommandFault> {
     let addresses = args.addresses();
     for (i, at) in addresses.iter().enumerate() {
         if !at.is_open() && addresses[..i].contains(at) {
@@ -194,18 +205,18 @@ fn apart(args: &ServeArgs) -> Result<(), Fault> {
             } else {
                 format!("--listen and a [[listener]] both give {at}")
             };
-            return Err(Fault::input(said).hint("leave out one"));
+            return Err(CommandFault::input(said).hint("leave out one"));
         }
         // Sockets that share a port may differ in how much of the machine they are for.
         let free = args.share_port == Some(true) || args.io.is_some_and(Io::is_user_space);
         if let Some(other) = addresses[..i].iter().find(|other| !free && args::within(other, at)) {
             let said = format!("--listen cannot use both {at} and {other}: one includes the other");
-            return Err(Fault::input(said).hint("leave out one, or use different ports"));
+            return Err(CommandFault::input(said).hint("leave out one, or use different ports"));
         }
     }
     match &args.metrics {
         Some(at) if !at.is_open() && addresses.iter().any(|a| a == at || args::within(a, at)) => {
-            Err(Fault::input(format!("--metrics cannot use {at}: --listen already does"))
+            Err(CommandFault::input(format!("--metrics cannot use {at}: --listen already does"))
                 .hint("use another address for --metrics"))
         }
         _ => Ok(()),
@@ -218,11 +229,11 @@ fn well(
     args: ServeArgs,
     prepared: Prepared,
     signals: &mut Signals,
-) -> Result<Counts, Fault> {
+) -> Result<Counts, CommandFault> {
     // Descriptors are what many connections need first; fewer are fewer connections.
     let _ = machine::raise_nofile();
     let io = args.io.unwrap_or_default();
-    let mut running = Running::start(args, prepared)?;
+    let mut running = RunningServer::start(args, prepared)?;
     can_accept(io)?;
     let dead = running.end_with_the_last_thread(signals)?;
     running.announce();
@@ -262,19 +273,19 @@ fn well(
     if dead.load(std::sync::atomic::Ordering::SeqCst) {
         say(&answered(&running.stop()));
         // Each thread has said why.
-        return Err(Fault::ours("the server has ended: none of its threads can serve any more"));
+        return Err(CommandFault::ours("the server has ended: none of its threads can serve any more"));
     }
     Ok(while_second_signal_kills(signals, || running.stop()))
 }
 
 /// Checks that there is a descriptor for a connection. Other I/O needs none from the process.
-fn can_accept(io: Io) -> Result<(), Fault> {
+fn can_accept(io: Io) -> Result<(), CommandFault> {
     match machine::nofile_to_accept() {
         Ok((limit, least)) if limit < least && matches!(io, Io::Auto | Io::Epoll) => {
             let said = format!(
                 "the limit of {limit} open files leaves none for a connection: serve needs {least} or more"
             );
-            Err(Fault::input(said).hint("ulimit -n 1024"))
+            Err(CommandFault::input(said).hint("ulimit -n 1024"))
         }
         _ => Ok(()),
     }
@@ -293,46 +304,48 @@ fn is_fast(args: &ServeArgs) -> bool {
 }
 
 /// A server that misbehaves has few of the other flags.
-fn misbehaves_alone(args: &ServeArgs) -> Result<(), Fault> {
+fn misbehaves_alone(args: &ServeArgs) -> Result<(), CommandFault> {
     let own = !args.routes.is_empty() || !args.places.is_empty() || !args.hosts.is_empty();
     if !args.header.is_empty() {
-        return Err(Fault::input("--header does not go with this --misbehave"));
+        return Err(CommandFault::input("--header does not go with this --misbehave"));
     }
     if args.dir.is_some() || args.access_log.is_some() || own {
-        return Err(Fault::input(
+        return Err(CommandFault::input(
             "--misbehave answers the built-in routes alone, without files, routes of a file and log",
         )
         .hint("leave out --dir, --access-log, [[route]], [[listener]] and [[host]]"));
     }
     if !args.sockets.is_empty() {
-        return Err(Fault::input("sockets that a service manager passes do not go with this --misbehave"));
+        return Err(CommandFault::input(
+            "sockets that a service manager passes do not go with this --misbehave",
+        ));
     }
     if args.redirect_to_https == Some(true) || args.hsts.is_some() {
-        return Err(Fault::input("--redirect-to-https and --hsts do not go with this --misbehave")
+        return Err(CommandFault::input("--redirect-to-https and --hsts do not go with this --misbehave")
             .hint("leave them out"));
     }
     if !(args.allow.is_empty() && args.deny.is_empty()) {
-        return Err(Fault::input("--allow and --deny do not go with this --misbehave"));
+        return Err(CommandFault::input("--allow and --deny do not go with this --misbehave"));
     }
     if args.metrics.is_some() {
         return Err(
-            Fault::input("--metrics does not go with this --misbehave").hint("ask for /stats instead")
+            CommandFault::input("--metrics does not go with this --misbehave").hint("ask for /stats instead")
         );
     }
     if args.share_port == Some(true) {
-        return Err(Fault::input("--share-port does not go with this --misbehave"));
+        return Err(CommandFault::input("--share-port does not go with this --misbehave"));
     }
     if args.listen.iter().any(|listen| listen.at.tcp().is_none()) {
-        return Err(Fault::input("--listen unix: does not go with this --misbehave"));
+        return Err(CommandFault::input("--listen unix: does not go with this --misbehave"));
     }
     Ok(())
 }
 
 /// Misbehaves until it gets a signal to end.
-fn badly(args: &ServeArgs, prepared: &Prepared, signals: &mut Signals) -> Result<Counts, Fault> {
+fn badly(args: &ServeArgs, prepared: &Prepared, signals: &mut Signals) -> Result<Counts, CommandFault> {
     prepared.warnings().iter().for_each(|warning| say(warning));
     let listen = args.listen.iter().zip(prepared.tls()).filter_map(|(one, tls)| Some((one.at.tcp()?, tls)));
-    let servers: Result<Vec<_>, Fault> = listen
+    let servers: Result<Vec<_>, CommandFault> = listen
         .map(|(at, tls)| {
             let how = args.misbehave.iter().copied().collect();
             let scheme = if tls.is_some() { "https" } else { "http" };

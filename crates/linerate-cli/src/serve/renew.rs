@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::events::say;
-use super::tls::Tls;
-use crate::fault::Fault;
+use super::tls::SiteTls;
+use crate::fault::CommandFault;
 
 /// How often files are looked at. A change is read once two looks agree: a certificate and its key
 /// are written one after the other.
@@ -33,8 +33,8 @@ fn stamps(paths: Vec<PathBuf>) -> Vec<Stamp> {
 
 /// The certificates of a server that runs, and their files as they were when they were read.
 #[derive(Debug)]
-pub(super) struct Shown {
-    tls: Tls,
+pub(super) struct ServedCertificates {
+    tls: SiteTls,
     read: Vec<Stamp>,
     /// A change that the next look has to confirm.
     changed: Option<Vec<Stamp>>,
@@ -45,17 +45,17 @@ pub(super) struct Shown {
 enum Look {
     Same,
     Renewed,
-    Failed(Fault),
+    Failed(CommandFault),
 }
 
-impl Shown {
-    pub(super) fn new(tls: Tls) -> Shown {
-        let shown = Shown { read: stamps(tls.paths()), changed: None, tls };
+impl ServedCertificates {
+    pub(super) fn new(tls: SiteTls) -> ServedCertificates {
+        let shown = ServedCertificates { read: stamps(tls.paths()), changed: None, tls };
         shown.warn();
         shown
     }
 
-    pub(super) fn tls(&self) -> &Tls {
+    pub(super) fn tls(&self) -> &SiteTls {
         &self.tls
     }
 
@@ -64,7 +64,7 @@ impl Shown {
     }
 
     /// Reads them again. With an error, all stay as they were.
-    pub(super) fn renew(&mut self) -> Result<(), Fault> {
+    pub(super) fn renew(&mut self) -> Result<(), CommandFault> {
         // Before they are read: what changes meanwhile is found by the next look.
         self.read = stamps(self.tls.paths());
         self.changed = None;
@@ -74,9 +74,9 @@ impl Shown {
     }
 
     /// Others take their place.
-    pub(super) fn succeed(&mut self, mut tls: Tls) -> Result<(), Fault> {
+    pub(super) fn succeed(&mut self, mut tls: SiteTls) -> Result<(), CommandFault> {
         tls.succeed(&mut self.tls)?;
-        *self = Shown::new(tls);
+        *self = ServedCertificates::new(tls);
         Ok(())
     }
 
@@ -98,15 +98,15 @@ impl Shown {
 }
 
 /// Looks at the files until the server is gone, on a thread of its own.
-pub(super) fn watch(shown: &Arc<Mutex<Shown>>) -> Result<(), Fault> {
+pub(super) fn watch(shown: &Arc<Mutex<ServedCertificates>>) -> Result<(), CommandFault> {
     let shown = Arc::downgrade(shown);
     let thread = std::thread::Builder::new().name("serve-certs".to_owned());
     let thread = thread.spawn(move || while look(&shown) {});
-    thread.map(drop).map_err(|e| Fault::ours(format!("a thread could not be started: {e}")))
+    thread.map(drop).map_err(|e| CommandFault::ours(format!("a thread could not be started: {e}")))
 }
 
 /// Whether the server is still there.
-fn look(shown: &Weak<Mutex<Shown>>) -> bool {
+fn look(shown: &Weak<Mutex<ServedCertificates>>) -> bool {
     std::thread::sleep(LOOK);
     let Some(shown) = shown.upgrade() else { return false };
     let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,7 +150,7 @@ mod tests {
             listen: vec![args::listen("127.0.0.1:0").expect("an address")],
             ..ServeArgs::default()
         };
-        let mut shown = Shown::new(Tls::of(&args, None).expect("sound"));
+        let mut shown = ServedCertificates::new(SiteTls::of(&args, None).expect("sound"));
         assert!(matches!(shown.look(), Look::Same));
         let key = issue(folder);
         assert!(matches!(shown.look(), Look::Same), "the key is still to come");

@@ -16,14 +16,14 @@ use linerate_serve::{
 use signal_hook::iterator::Signals;
 
 use super::ServeArgs;
-use super::args::{HostArgs, Place, Route, SiteArgs, UsersArgs, within};
+use super::args::{ConfiguredRoute, HostArgs, SiteAddresses, SiteArgs, UsersArgs, within};
 use super::config::NoRule;
 use super::events::say;
 use super::identity::Identity;
 use super::options::options;
-use super::renew::{self, Shown};
-use super::tls::Tls;
-use crate::fault::{Fault, said};
+use super::renew::{self, ServedCertificates};
+use super::tls::SiteTls;
+use crate::fault::{CommandFault, said};
 
 const DEMO_ROUTES: &str = "/, /bytes/N, /delay/MS, /block/MS, /threads/MS, /compute/N, /echo, /upper, /status/CODE, /stream/N, /stats";
 
@@ -35,14 +35,14 @@ const LOG_PATIENCE: Duration = Duration::from_millis(500);
 const METRICS_DRAIN: Duration = Duration::from_millis(250);
 
 /// The server and its options.
-pub(super) struct Running {
+pub(super) struct RunningServer {
     args: ServeArgs,
     threads: usize,
     server: Handle,
     content: SharedContent,
     log: Option<AccessLog>,
     metrics: Option<Handle>,
-    tls: Arc<Mutex<Shown>>,
+    tls: Arc<Mutex<ServedCertificates>>,
 }
 
 /// What flags and file name, looked at and opened: `--check-config` ends with it, and a server
@@ -50,13 +50,13 @@ pub(super) struct Running {
 pub(super) struct Prepared {
     identity: Option<Identity>,
     sites: Sites,
-    tls: Tls,
+    tls: SiteTls,
 }
 
 impl Prepared {
-    pub(super) fn new(args: &ServeArgs) -> Result<Prepared, Fault> {
+    pub(super) fn new(args: &ServeArgs) -> Result<Prepared, CommandFault> {
         let (identity, sites) = (Identity::of(args)?, Sites::open(args)?);
-        Ok(Prepared { identity, sites, tls: Tls::of(args, None)? })
+        Ok(Prepared { identity, sites, tls: SiteTls::of(args, None)? })
     }
 
     /// Certificates that have expired, are not valid yet or end soon.
@@ -70,8 +70,8 @@ impl Prepared {
     }
 }
 
-impl Running {
-    pub(super) fn start(args: ServeArgs, prepared: Prepared) -> Result<Running, Fault> {
+impl RunningServer {
+    pub(super) fn start(args: ServeArgs, prepared: Prepared) -> Result<RunningServer, CommandFault> {
         let Prepared { identity, sites, tls } = prepared;
         let threads = args.threads.unwrap_or_else(|| machine::allowed_cores().len());
         let content = SharedContent::new(sites.at(&args.addresses(), &tls));
@@ -88,15 +88,15 @@ impl Running {
             // Nothing was served with more rights.
             server.accept();
         }
-        let tls = Arc::new(Mutex::new(Shown::new(tls)));
+        let tls = Arc::new(Mutex::new(ServedCertificates::new(tls)));
         renew::watch(&tls)?;
-        Ok(Running { args, threads, server, content, log, metrics, tls })
+        Ok(RunningServer { args, threads, server, content, log, metrics, tls })
     }
 
     /// Becomes what `args` say; all of it, or, with an error, nothing.
-    pub(super) fn reload(&mut self, args: ServeArgs) -> Result<(), Fault> {
+    pub(super) fn reload(&mut self, args: ServeArgs) -> Result<(), CommandFault> {
         if self.needs_restart(&args) {
-            return Err(Fault::input(
+            return Err(CommandFault::input(
                 "threads, pin, io, interface, busy_poll, pcap_out, fault, share_port, user, group and misbehave hold until a restart",
             ));
         }
@@ -135,13 +135,13 @@ impl Running {
     }
 
     /// The fault if an old address blocks a new one: old addresses are closed only once the new ones are open.
-    fn in_the_way(&self, args: &ServeArgs) -> Option<Fault> {
+    fn in_the_way(&self, args: &ServeArgs) -> Option<CommandFault> {
         let share = args.share_port == Some(true);
         let (new, old) = (args.addresses(), self.server.addrs());
         let mut pairs = new.iter().flat_map(|new| old.iter().map(move |old| (new, old)));
         let (new, old) = pairs.find(|(new, old)| !share && within(new, old))?;
         Some(
-            Fault::ours(format!("cannot listen on {new} while this server listens on {old}"))
+            CommandFault::ours(format!("cannot listen on {new} while this server listens on {old}"))
                 .hint("going from one of them to the other needs a restart"),
         )
     }
@@ -158,21 +158,21 @@ impl Running {
     }
 
     /// What addresses are to speak from now on.
-    fn next_tls(&self, args: &ServeArgs) -> Result<Tls, Fault> {
+    fn next_tls(&self, args: &ServeArgs) -> Result<SiteTls, CommandFault> {
         let shown = self.shown();
-        let tls = Tls::of(args, Some(shown.tls()))?;
+        let tls = SiteTls::of(args, Some(shown.tls()))?;
         if tls.needs_restart(shown.tls()) {
-            return Err(Fault::input("whether an address speaks TLS holds until a restart"));
+            return Err(CommandFault::input("whether an address speaks TLS holds until a restart"));
         }
         Ok(tls)
     }
 
-    fn shown(&self) -> MutexGuard<'_, Shown> {
+    fn shown(&self) -> MutexGuard<'_, ServedCertificates> {
         self.tls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the files of certificates again. One that was made for this run stays.
-    pub(super) fn renew_certificates(&self) -> Result<(), Fault> {
+    pub(super) fn renew_certificates(&self) -> Result<(), CommandFault> {
         self.shown().renew()
     }
 
@@ -211,14 +211,19 @@ impl Running {
 
     /// Ends the wait for signals when no thread serves any more.
     /// The flag it raises then.
-    pub(super) fn end_with_the_last_thread(&mut self, signals: &Signals) -> Result<Arc<AtomicBool>, Fault> {
+    pub(super) fn end_with_the_last_thread(
+        &mut self,
+        signals: &Signals,
+    ) -> Result<Arc<AtomicBool>, CommandFault> {
         let (handle, dead) = (signals.handle(), Arc::new(AtomicBool::new(false)));
         let raised = Arc::clone(&dead);
         let end = move || {
             raised.store(true, Ordering::SeqCst);
             handle.close();
         };
-        self.server.when_dead(end).map_err(|e| Fault::ours(format!("a thread could not be started: {e}")))?;
+        self.server
+            .when_dead(end)
+            .map_err(|e| CommandFault::ours(format!("a thread could not be started: {e}")))?;
         Ok(dead)
     }
 
@@ -261,12 +266,13 @@ struct OpenSite {
 }
 
 impl OpenSite {
-    fn open(site: &SiteArgs, hosts: &[HostArgs]) -> Result<OpenSite, Fault> {
-        let content = |of: &SiteArgs| Ok::<_, Fault>(Content { hsts: site.hsts.clone(), ..content(of)? });
+    fn open(site: &SiteArgs, hosts: &[HostArgs]) -> Result<OpenSite, CommandFault> {
+        let content =
+            |of: &SiteArgs| Ok::<_, CommandFault>(Content { hsts: site.hsts.clone(), ..content(of)? });
         let hosts = hosts.iter().map(|host| Ok((host.names.clone(), content(&host.site)?)));
         Ok(OpenSite {
             content: content(site)?,
-            hosts: hosts.collect::<Result<_, Fault>>()?,
+            hosts: hosts.collect::<Result<_, CommandFault>>()?,
             redirects_to_https: site.redirect_to_https == Some(true),
         })
     }
@@ -286,9 +292,9 @@ impl OpenSite {
 }
 
 impl Sites {
-    fn open(args: &ServeArgs) -> Result<Sites, Fault> {
+    fn open(args: &ServeArgs) -> Result<Sites, CommandFault> {
         let usual = OpenSite::open(&args.site(), &args.hosts)?;
-        let place = |place: &Place| {
+        let place = |place: &SiteAddresses| {
             let site = SiteArgs {
                 redirect_to_https: place.site.redirect_to_https.or(args.redirect_to_https),
                 hsts: place.site.hsts.clone().or_else(|| args.hsts.clone()),
@@ -296,11 +302,11 @@ impl Sites {
             };
             Ok((place.listen.len(), OpenSite::open(&site, &place.hosts)?))
         };
-        Ok(Sites { usual, places: args.places.iter().map(place).collect::<Result<_, Fault>>()? })
+        Ok(Sites { usual, places: args.places.iter().map(place).collect::<Result<_, CommandFault>>()? })
     }
 
     /// `addresses`: as [`ServeArgs::addresses`] has them, in that order.
-    fn at(&self, addresses: &[Address], tls: &Tls) -> Contents {
+    fn at(&self, addresses: &[Address], tls: &SiteTls) -> Contents {
         let https = tls.https_port(addresses);
         let own: usize = self.places.iter().map(|(count, _)| count).sum();
         let mut rest = addresses[addresses.len().saturating_sub(own)..].iter();
@@ -338,11 +344,14 @@ fn answers(site: &SiteArgs, hosts: usize) -> String {
     all.join(", ")
 }
 
-fn content(site: &SiteArgs) -> Result<Content, Fault> {
+fn content(site: &SiteArgs) -> Result<Content, CommandFault> {
     let open = |dir: &Path| {
         FileRoot::open(dir).map_err(|e| {
-            let fault =
-                Fault::input(format!("the directory {} cannot be served: {}", dir.display(), said(&e)));
+            let fault = CommandFault::input(format!(
+                "the directory {} cannot be served: {}",
+                dir.display(),
+                said(&e)
+            ));
             if e.kind() == io::ErrorKind::Unsupported {
                 return fault.hint("files need openat2, which Linux has since 5.6");
             }
@@ -354,13 +363,14 @@ fn content(site: &SiteArgs) -> Result<Content, Fault> {
     let options = FileOptions { list: site.list, try_files: site.try_files.clone(), gzip };
     let root = site.dir.as_deref().map(open).transpose()?.map(|root| root.with_options(options));
     // A route's directory is compressed as the site's is, unless it says otherwise.
-    let routes = site.routes.iter().map(|route| Route { gzip: route.gzip.or(site.gzip), ..route.clone() });
-    let rules: Result<Vec<Rule>, Fault> = routes.map(|route| rule(&route)).collect();
-    let table = RouteTable::new(rules?).map_err(|e| Fault::input(format!("the routes: {e}")))?;
+    let routes =
+        site.routes.iter().map(|route| ConfiguredRoute { gzip: route.gzip.or(site.gzip), ..route.clone() });
+    let rules: Result<Vec<Rule>, CommandFault> = routes.map(|route| rule(&route)).collect();
+    let table = RouteTable::new(rules?).map_err(|e| CommandFault::input(format!("the routes: {e}")))?;
     let fields = ExtraFields::new(site.headers.clone())
-        .map_err(|(i, e)| Fault::input(format!("the header {}: {e}", site.headers[i].0)))?;
+        .map_err(|(i, e)| CommandFault::input(format!("the header {}: {e}", site.headers[i].0)))?;
     let users = site.users.as_ref().map(UsersArgs::read).transpose();
-    let users = users.map_err(|why| Fault::input(format!("the users: {why}")))?;
+    let users = users.map_err(|why| CommandFault::input(format!("the users: {why}")))?;
     let error_pages = site.error_pages.clone();
     let content =
         Content { root, routes: site.demo_routes, table, fields, error_pages, users, ..Content::default() };
@@ -368,7 +378,7 @@ fn content(site: &SiteArgs) -> Result<Content, Fault> {
 }
 
 /// Checked before; only a directory can have gone since.
-fn rule(route: &Route) -> Result<Rule, Fault> {
+fn rule(route: &ConfiguredRoute) -> Result<Rule, CommandFault> {
     route.rule().map_err(|e| {
         let why = match e {
             NoRule::Bad(e) => e.to_string(),
@@ -376,15 +386,15 @@ fn rule(route: &Route) -> Result<Rule, Fault> {
             NoRule::Users(e) => e,
             NoRule::Dir(e) => format!("its directory cannot be served: {}", said(&e)),
         };
-        Fault::input(format!("the route {}: {why}", route.prefix))
+        CommandFault::input(format!("the route {}: {why}", route.prefix))
     })
 }
 
-fn access_log(args: &ServeArgs) -> Result<Option<AccessLog>, Fault> {
+fn access_log(args: &ServeArgs) -> Result<Option<AccessLog>, CommandFault> {
     let Some(place) = &args.access_log else { return Ok(None) };
     let target = if place == "-" { LogTarget::Stdout } else { LogTarget::File(place.into()) };
     AccessLog::open(target, args.log_format.unwrap_or_default(), Notices::default()).map(Some).map_err(|e| {
-        Fault::input(format!("the access log {place} cannot be written: {}", said(&e)))
+        CommandFault::input(format!("the access log {place} cannot be written: {}", said(&e)))
             .hint("name a file in a folder that exists, or - for standard output")
     })
 }
@@ -398,12 +408,12 @@ fn listening(address: &Address, tls: bool) -> String {
 }
 
 /// The error names the address.
-pub(crate) fn cannot_listen(error: &io::Error) -> Fault {
+pub(crate) fn cannot_listen(error: &io::Error) -> CommandFault {
     if let Some(error) = error.get_ref().and_then(|e| e.downcast_ref::<linerate_net::link::xdp::XdpError>()) {
         return error.into();
     }
     let text = said(error);
-    let fault = Fault::ours(format!("cannot listen on {text}"));
+    let fault = CommandFault::ours(format!("cannot listen on {text}"));
     match error.kind() {
         io::ErrorKind::AddrInUse if text.starts_with("unix:") => {
             fault.hint("a server listens there; ss -lxp names it")
@@ -421,7 +431,7 @@ pub(crate) fn cannot_listen(error: &io::Error) -> Fault {
     }
 }
 
-fn serve_metrics(at: &Address, server: &Handle) -> Result<Handle, Fault> {
+fn serve_metrics(at: &Address, server: &Handle) -> Result<Handle, CommandFault> {
     let (counter, metrics, live) = (server.counter(), server.metrics(), server.live_stats());
     let options = ServerOptions {
         listen: vec![at.clone()],

@@ -19,12 +19,12 @@ use linerate_load::plan::{Expectation, Order, Request};
 
 use self::options::{CurlOption, Effect};
 use super::{
-    Source, SourceError, SourceProtocol, decode_percent, encode_component, listed, origin_of, shell,
+    PlanSource, SourceError, SourceProtocol, decode_percent, encode_component, listed, origin_of, shell,
     split_url,
 };
 
 /// Reads a curl command. Files that it names (`-d @FILE`) are read. Slots in it are filled in.
-pub(crate) fn parse(command: &str) -> Result<Source, SourceError> {
+pub(crate) fn parse(command: &str) -> Result<PlanSource, SourceError> {
     parse_command(command).map_err(|why| SourceError::new(format!("--curl: {why}")))
 }
 
@@ -55,7 +55,7 @@ struct Command {
     notes: Vec<String>,
 }
 
-fn parse_command(command: &str) -> Result<Source, String> {
+fn parse_command(command: &str) -> Result<PlanSource, String> {
     const FOR_WINDOWS: &str = "this is quoted for the Windows command prompt; copy it as cURL (bash) instead";
     let first =
         command.trim_start().split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start());
@@ -243,7 +243,7 @@ impl Command {
         }
     }
 
-    fn finish(mut self) -> Result<Source, String> {
+    fn finish(mut self) -> Result<PlanSource, String> {
         if self.urls.is_empty() {
             return Err("there is no URL in the command".to_owned());
         }
@@ -299,7 +299,7 @@ impl Command {
             1 => Order::Weighted,
             n => Order::Listed((0..n as u32).collect()),
         };
-        Ok(Source {
+        Ok(PlanSource {
             url: Some(first_url),
             requests,
             order,

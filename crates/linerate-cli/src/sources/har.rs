@@ -16,7 +16,8 @@ use serde::Deserialize;
 
 use super::limits::MAX_HAR_BYTES;
 use super::{
-    Source, SourceError, SourceProtocol, count_of, encode_component, listed, origin_of, read_bytes, split_url,
+    PlanSource, SourceError, SourceProtocol, count_of, encode_component, listed, origin_of, read_bytes,
+    split_url,
 };
 
 #[derive(Debug, Deserialize)]
@@ -72,12 +73,12 @@ struct PostData {
 
 /// Reads a HAR. Taken are the requests to `origin` (`http://host:port`), or else to that of the first entry that was not
 /// redirected.
-pub(crate) fn load(path: &Path, origin: Option<&str>) -> Result<Source, SourceError> {
+pub(crate) fn load(path: &Path, origin: Option<&str>) -> Result<PlanSource, SourceError> {
     let bytes = read_bytes(path, MAX_HAR_BYTES)?;
     parse(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes), path, origin)
 }
 
-fn parse(bytes: &[u8], path: &Path, origin: Option<&str>) -> Result<Source, SourceError> {
+fn parse(bytes: &[u8], path: &Path, origin: Option<&str>) -> Result<PlanSource, SourceError> {
     let har: Har = serde_json::from_slice(bytes).map_err(|e| not_har(path, &e))?;
     let entries = har.log.entries;
     if entries.is_empty() {
@@ -114,7 +115,7 @@ fn parse(bytes: &[u8], path: &Path, origin: Option<&str>) -> Result<Source, Sour
     }
     let notes = taken.notes(path, &chosen, entries.len());
     let order = Order::Listed((0..taken.requests.len() as u32).collect());
-    Ok(Source {
+    Ok(PlanSource {
         url: Some(chosen),
         requests: taken.requests,
         order,
@@ -256,7 +257,7 @@ mod tests {
         )
     }
 
-    fn read(text: &str, origin: Option<&str>) -> Result<Source, String> {
+    fn read(text: &str, origin: Option<&str>) -> Result<PlanSource, String> {
         parse(text.as_bytes(), Path::new("page.har"), origin).map_err(|e| e.to_string())
     }
 

@@ -1,6 +1,6 @@
 //! Plans from what people already have: a curl command, a HAR, an OpenAPI description, an access log.
 //!
-//! Each source reads its input and gives a [`Source`]; nothing is sent and nothing is left half-done. Text that was recorded
+//! Each source reads its input and gives a [`PlanSource`]; nothing is sent and nothing is left half-done. Text that was recorded
 //! is sent as it was (its double braces are no slots); text that the user typed may hold slots.
 
 pub(crate) mod curl;
@@ -22,7 +22,7 @@ use linerate_net::InputFile;
 
 /// What a source gives to a plan.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Source {
+pub(crate) struct PlanSource {
     /// Where to, when the source says so: at least scheme and host.
     pub(crate) url: Option<String>,
     /// What to send: at least one.

@@ -21,7 +21,7 @@ use yaml_serde::Value;
 use self::document::{OpenapiDocument, text};
 use self::parameters::{Parts, pairs};
 use super::limits::MAX_OPENAPI_BYTES;
-use super::{Source, SourceError, SourceProtocol, count_of, listed, origin_of, read_text, split_url};
+use super::{PlanSource, SourceError, SourceProtocol, count_of, listed, origin_of, read_text, split_url};
 
 /// Methods that an operation may have, and whether they are safe.
 const METHODS: [(&str, bool); 8] = [
@@ -43,11 +43,11 @@ pub(crate) struct Options {
 }
 
 /// Reads a description.
-pub(crate) fn load(path: &Path, options: Options) -> Result<Source, SourceError> {
+pub(crate) fn load(path: &Path, options: Options) -> Result<PlanSource, SourceError> {
     parse(&read_text(path, MAX_OPENAPI_BYTES)?, path, options)
 }
 
-fn parse(text: &str, path: &Path, options: Options) -> Result<Source, SourceError> {
+fn parse(text: &str, path: &Path, options: Options) -> Result<PlanSource, SourceError> {
     let document = OpenapiDocument::parse(text, path)?;
     let (url, base) = server(&document).map_err(|why| SourceError::file(path, why))?;
     let mut taken = OpenapiRequests { base, ..OpenapiRequests::default() };
@@ -73,7 +73,7 @@ fn parse(text: &str, path: &Path, options: Options) -> Result<Source, SourceErro
         return Err(SourceError::file(path, why));
     }
     let notes = taken.notes(path, &document);
-    Ok(Source {
+    Ok(PlanSource {
         url,
         requests: taken.requests,
         order: Order::Weighted,

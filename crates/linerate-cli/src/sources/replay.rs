@@ -19,7 +19,7 @@ use linerate_load::plan::{Expectation, Order, Pace, Request};
 
 use self::line::{LogLine, Unusable};
 use super::limits::{MAX_LOG_LINE, MAX_LOG_NAMES, MAX_LOG_REQUESTS};
-use super::{Source, SourceError, SourceProtocol, count_of, listed, open};
+use super::{PlanSource, SourceError, SourceProtocol, count_of, listed, open};
 
 /// How a gzip file begins (RFC 1952 section 2.3.1), whatever its name.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -28,7 +28,7 @@ const EXPECTED: &str =
     "expected are lines such as 127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 2326";
 
 /// Reads a log and gives its requests, `speed` times as fast as they came.
-pub(crate) fn load(path: &Path, speed: f64) -> Result<Source, SourceError> {
+pub(crate) fn load(path: &Path, speed: f64) -> Result<PlanSource, SourceError> {
     if !speed.is_finite() || speed <= 0.0 {
         return Err(SourceError::new(format!(
             "--speed {speed}: must be above 0; 1 is as it was, 10 ten times as fast"
@@ -42,7 +42,7 @@ pub(crate) fn load(path: &Path, speed: f64) -> Result<Source, SourceError> {
     read(log, path, speed)
 }
 
-fn read(mut log: impl BufRead, path: &Path, speed: f64) -> Result<Source, SourceError> {
+fn read(mut log: impl BufRead, path: &Path, speed: f64) -> Result<PlanSource, SourceError> {
     let mut taken = ReplayEntries::default();
     let mut bytes = Vec::new();
     for number in 1.. {
@@ -138,7 +138,7 @@ impl ReplayEntries {
         self.arrivals.push((second, kind));
     }
 
-    fn finish(mut self, path: &Path, speed: f64) -> Result<Source, SourceError> {
+    fn finish(mut self, path: &Path, speed: f64) -> Result<PlanSource, SourceError> {
         if self.arrivals.is_empty() {
             return Err(self.nothing(path));
         }
@@ -164,7 +164,7 @@ impl ReplayEntries {
             body: None,
             expect: Expectation::default(),
         };
-        Ok(Source {
+        Ok(PlanSource {
             url: None,
             requests: self.kinds.iter().zip(names).map(request).collect(),
             order: Order::Listed(self.arrivals.iter().map(|(_, kind)| *kind).collect()),

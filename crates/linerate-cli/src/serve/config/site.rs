@@ -11,7 +11,7 @@ use linerate_serve::{
     NetworkAccess, RouteLimits, RouteTable, Rule, Users,
 };
 
-use super::super::args::{self, HostArgs, Listen, Place, Route, SiteArgs, To, UsersArgs};
+use super::super::args::{self, ConfiguredRoute, HostArgs, Listen, SiteAddresses, SiteArgs, To, UsersArgs};
 use super::super::tls::TlsArgs;
 use super::{WHOLE, beside, directory, value, values};
 use crate::fault::said;
@@ -110,7 +110,7 @@ const MORE: &[&str] = &["allow", "deny", "max_body", "body_timeout", "write_time
 const REDIRECT: u16 = 302;
 
 /// `[[listener]]`, each with addresses that nothing else of the file has.
-pub(super) fn listeners(top: &Table<'_>, config: &Path) -> Result<Vec<Place>, FileError> {
+pub(super) fn listeners(top: &Table<'_>, config: &Path) -> Result<Vec<SiteAddresses>, FileError> {
     let Some(item) = top.get("listener") else { return Ok(Vec::new()) };
     let tables = item.tables(LISTENER)?;
     if tables.len() > LISTENERS {
@@ -123,7 +123,7 @@ pub(super) fn listeners(top: &Table<'_>, config: &Path) -> Result<Vec<Place>, Fi
     tables.iter().map(|table| listener(table, config, &mut taken)).collect()
 }
 
-fn listener(table: &Table<'_>, config: &Path, taken: &mut Vec<Address>) -> Result<Place, FileError> {
+fn listener(table: &Table<'_>, config: &Path, taken: &mut Vec<Address>) -> Result<SiteAddresses, FileError> {
     let Some(item) = table.get("listen") else {
         let message = "a listener needs its address, as in listen = \"127.0.0.1:9000\"";
         return Err(table.source.error(table.span.clone(), message));
@@ -136,7 +136,7 @@ fn listener(table: &Table<'_>, config: &Path, taken: &mut Vec<Address>) -> Resul
         taken.push(at.clone());
     }
     let (site, hosts) = (site(table, config)?, hosts(table, config)?);
-    Ok(Place { listen, site, hosts, tls: tls(table, config)? })
+    Ok(SiteAddresses { listen, site, hosts, tls: tls(table, config)? })
 }
 
 /// What a listener or a host says of TLS.
@@ -321,7 +321,7 @@ pub(super) fn headers(table: &Table<'_>) -> Result<Vec<(String, String)>, FileEr
 }
 
 /// `[[route]]`, each checked where it stands.
-pub(super) fn routes(top: &Table<'_>, config: &Path) -> Result<Vec<Route>, FileError> {
+pub(super) fn routes(top: &Table<'_>, config: &Path) -> Result<Vec<ConfiguredRoute>, FileError> {
     let Some(item) = top.get("route") else { return Ok(Vec::new()) };
     let tables = item.tables(ROUTE)?;
     let mut all = Vec::new();
@@ -341,7 +341,7 @@ pub(super) fn routes(top: &Table<'_>, config: &Path) -> Result<Vec<Route>, FileE
     Ok(all)
 }
 
-fn route(table: &Table<'_>, config: &Path) -> Result<(Route, Rule), FileError> {
+fn route(table: &Table<'_>, config: &Path) -> Result<(ConfiguredRoute, Rule), FileError> {
     let Some(prefix) = table.get("prefix") else {
         return Err(table
             .source
@@ -380,7 +380,7 @@ fn route(table: &Table<'_>, config: &Path) -> Result<(Route, Rule), FileError> {
     if let (Some(item), None) = (table.get("gzip"), table.get("dir")) {
         return Err(item.error("gzip: there are no files at this prefix; name a directory by dir"));
     }
-    let route = Route {
+    let route = ConfiguredRoute {
         prefix: name.to_owned(),
         to,
         list,
@@ -432,7 +432,7 @@ pub(crate) enum NoRule {
     Users(String),
 }
 
-impl Route {
+impl ConfiguredRoute {
     /// Makes the server's rule of it; opens the directory.
     pub(crate) fn rule(&self) -> Result<Rule, NoRule> {
         let action = match &self.to {

@@ -9,7 +9,7 @@ use linerate_net::InputFile;
 use linerate_serve::{Address, ServerTls, TlsIdentity, TlsOptions};
 
 use crate::args::tls::pem;
-use crate::fault::{Fault, said};
+use crate::fault::{CommandFault, said};
 
 /// Largest OCSP response. Reason: they have some kilobytes.
 const OCSP_BYTES: u64 = 64 << 10;
@@ -23,7 +23,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn read(&self) -> Result<CertificateFile, Fault> {
+    pub(super) fn read(&self) -> Result<CertificateFile, CommandFault> {
         let (chain, key) = (pem("--tls-cert", &self.cert)?, pem("--tls-key", &self.key)?);
         let identity = identity(&chain, &key)?;
         let identity = match &self.ocsp {
@@ -38,14 +38,15 @@ impl Files {
     }
 }
 
-fn identity(chain: &PemFile, key: &PemFile) -> Result<TlsIdentity, Fault> {
+fn identity(chain: &PemFile, key: &PemFile) -> Result<TlsIdentity, CommandFault> {
     let chain = (chain.path.as_str(), chain.text.as_bytes());
-    TlsIdentity::from_pem(chain, (&key.path, key.text.as_bytes())).map_err(|e| Fault::input(e.to_string()))
+    TlsIdentity::from_pem(chain, (&key.path, key.text.as_bytes()))
+        .map_err(|e| CommandFault::input(e.to_string()))
 }
 
 /// An OCSP response: DER, which begins with a sequence (RFC 6960 section 4.2.1).
-fn ocsp(path: &Path) -> Result<Vec<u8>, Fault> {
-    let bad = |why: &str| Fault::input(format!("--tls-ocsp {}: {why}", path.display()));
+fn ocsp(path: &Path) -> Result<Vec<u8>, CommandFault> {
+    let bad = |why: &str| CommandFault::input(format!("--tls-ocsp {}: {why}", path.display()));
     let mut response = Vec::new();
     let file = InputFile::open(path).map_err(|e| bad(&said(&e)))?;
     file.take(OCSP_BYTES + 1).read_to_end(&mut response).map_err(|e| bad(&said(&e)))?;
@@ -97,14 +98,14 @@ impl Material {
         self.named.iter().map(|(name, named)| (name.clone(), named.identity.clone())).collect()
     }
 
-    pub(super) fn build(&self) -> Result<ServerTls, Fault> {
+    pub(super) fn build(&self) -> Result<ServerTls, CommandFault> {
         let mut options = TlsOptions::new(self.usual.identity.clone());
         options.named = self.identities();
         // `curl -0` offers the last one alone.
         let known: &[&[u8]] = &[b"h2", b"http/1.1", b"http/1.0"];
         options.alpn = known[usize::from(self.no_http2)..].iter().map(|name| name.to_vec()).collect();
         options.client_roots = self.client_roots.clone().map(|file| (file.path, file.text.into_bytes()));
-        options.build().map_err(|e| Fault::input(e.to_string()))
+        options.build().map_err(|e| CommandFault::input(e.to_string()))
     }
 
     /// Certificates that have expired, are not valid yet or end soon.
@@ -120,10 +121,10 @@ impl Material {
 }
 
 /// For localhost and the addresses that are listened on.
-pub(super) fn self_signed(addresses: &[Address]) -> Result<CertificateFile, Fault> {
+pub(super) fn self_signed(addresses: &[Address]) -> Result<CertificateFile, CommandFault> {
     let mut names = vec!["localhost".to_owned()];
     names.extend(addresses.iter().filter_map(Address::tcp).map(|at| at.ip().to_string()));
-    let failed = |e: rcgen::Error| Fault::ours(format!("no certificate can be made: {e}"));
+    let failed = |e: rcgen::Error| CommandFault::ours(format!("no certificate can be made: {e}"));
     let key = rcgen::KeyPair::generate().map_err(failed)?;
     let mut params = rcgen::CertificateParams::new(names).map_err(failed)?;
     params.distinguished_name.push(rcgen::DnType::CommonName, "localhost");

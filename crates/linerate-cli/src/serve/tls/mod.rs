@@ -9,7 +9,7 @@ use self::files::{CertificateFile, Files, Material};
 use super::ServeArgs;
 use super::args::{HostArgs, Listen, Scheme};
 use crate::args::tls::pem;
-use crate::fault::Fault;
+use crate::fault::CommandFault;
 
 mod files;
 
@@ -42,23 +42,22 @@ impl TlsArgs {
     }
 
     /// The files that are to be read; `None`: no certificate is named.
-    fn files(&self) -> Result<Option<Files>, Fault> {
+    fn files(&self) -> Result<Option<Files>, CommandFault> {
         match (&self.cert, &self.key) {
             (Some(_), _) if self.self_signed => {
-                Err(Fault::input("--tls-self-signed makes a certificate, and --tls-cert names one")
+                Err(CommandFault::input("--tls-self-signed makes a certificate, and --tls-cert names one")
                     .hint("leave out one of the two"))
             }
             (Some(cert), Some(key)) => {
                 Ok(Some(Files { cert: cert.clone(), key: key.clone(), ocsp: self.ocsp.clone() }))
             }
             (Some(_), None) => {
-                Err(Fault::input("--tls-cert needs its private key").hint("name it by --tls-key"))
+                Err(CommandFault::input("--tls-cert needs its private key").hint("name it by --tls-key"))
             }
-            (None, Some(_)) => {
-                Err(Fault::input("--tls-key needs the certificate it is for").hint("name it by --tls-cert"))
-            }
+            (None, Some(_)) => Err(CommandFault::input("--tls-key needs the certificate it is for")
+                .hint("name it by --tls-cert")),
             (None, None) if self.ocsp.is_some() => {
-                Err(Fault::input("--tls-ocsp needs the certificate that it is about")
+                Err(CommandFault::input("--tls-ocsp needs the certificate that it is about")
                     .hint("name it by --tls-cert and --tls-key"))
             }
             (None, None) => Ok(None),
@@ -79,7 +78,7 @@ struct TlsSource {
 }
 
 impl TlsSource {
-    fn of(args: &TlsArgs, hosts: &[HostArgs], listen: &[Listen]) -> Result<Option<TlsSource>, Fault> {
+    fn of(args: &TlsArgs, hosts: &[HostArgs], listen: &[Listen]) -> Result<Option<TlsSource>, CommandFault> {
         let mut named = Vec::new();
         for host in hosts {
             if let Some(files) = host.tls.files()? {
@@ -90,8 +89,10 @@ impl TlsSource {
         let usual = args.files()?.or_else(|| named.first().map(|(_, files)| files.clone()));
         if usual.is_none() && !args.self_signed {
             return match args.client_ca {
-                Some(_) => Err(Fault::input("--tls-client-ca needs a certificate of the server's own")
-                    .hint("name it by --tls-cert and --tls-key")),
+                Some(_) => {
+                    Err(CommandFault::input("--tls-client-ca needs a certificate of the server's own")
+                        .hint("name it by --tls-cert and --tls-key"))
+                }
                 None => Ok(None),
             };
         }
@@ -112,7 +113,7 @@ impl TlsSource {
     }
 
     /// Reads all files. A certificate that was made before stays.
-    fn read(&self, made: Option<&CertificateFile>) -> Result<Material, Fault> {
+    fn read(&self, made: Option<&CertificateFile>) -> Result<Material, CommandFault> {
         let usual = match (&self.usual, made) {
             (Some(files), _) => files.read()?,
             (None, Some(made)) => made.clone(),
@@ -120,7 +121,7 @@ impl TlsSource {
         };
         let named = self.named.iter().map(|(name, files)| Ok((name.clone(), files.read()?)));
         let client_roots = self.client_ca.as_ref().map(|path| pem("--tls-client-ca", path)).transpose()?;
-        let named = named.collect::<Result<_, Fault>>()?;
+        let named = named.collect::<Result<_, CommandFault>>()?;
         Ok(Material { usual, named, client_roots, no_http2: self.no_http2 })
     }
 }
@@ -134,7 +135,7 @@ struct PlaceTls {
 }
 
 impl PlaceTls {
-    fn new(source: TlsSource, before: Option<&Tls>) -> Result<PlaceTls, Fault> {
+    fn new(source: TlsSource, before: Option<&SiteTls>) -> Result<PlaceTls, CommandFault> {
         let mut places = before.iter().flat_map(|tls| tls.places.iter().flatten());
         let old = places.find(|old| old.source.usual.is_none() && old.source.addresses == source.addresses);
         let material = source.read(old.map(|old| &old.material.usual))?;
@@ -143,7 +144,7 @@ impl PlaceTls {
 
     /// Shows what was read. Where the same clients are asked for certificates as before, sessions
     /// are resumed still.
-    fn take(&mut self, material: Material) -> Result<(), Fault> {
+    fn take(&mut self, material: Material) -> Result<(), CommandFault> {
         if material.client_roots == self.material.client_roots {
             self.tls.replace(&material.usual.identity, &material.identities());
         } else {
@@ -156,7 +157,7 @@ impl PlaceTls {
 
 /// How all addresses of a server speak TLS.
 #[derive(Debug)]
-pub(super) struct Tls {
+pub(super) struct SiteTls {
     /// Of the usual site, then of each listener.
     places: Vec<Option<PlaceTls>>,
     /// Of each address, in the order of [`ServeArgs::addresses`].
@@ -173,16 +174,17 @@ struct At {
     tls: Option<ServerTls>,
 }
 
-impl Tls {
+impl SiteTls {
     /// What flags and file mean. Reads all certificates; those that were made `before` stay.
-    pub(super) fn of(args: &ServeArgs, before: Option<&Tls>) -> Result<Tls, Fault> {
+    pub(super) fn of(args: &ServeArgs, before: Option<&SiteTls>) -> Result<SiteTls, CommandFault> {
         let whole = args.tls();
         let mut sources = vec![TlsSource::of(&whole, &args.hosts, &args.listen)?];
         for place in &args.places {
             sources.push(TlsSource::of(&place.tls.over(&whole), &place.hosts, &place.listen)?);
         }
         let new = |source: Option<TlsSource>| source.map(|source| PlaceTls::new(source, before)).transpose();
-        let places: Vec<Option<PlaceTls>> = sources.into_iter().map(new).collect::<Result<_, Fault>>()?;
+        let places: Vec<Option<PlaceTls>> =
+            sources.into_iter().map(new).collect::<Result<_, CommandFault>>()?;
         let mut at = Vec::new();
         let listens = std::iter::once(&args.listen).chain(args.places.iter().map(|place| &place.listen));
         for (place, listen) in listens.enumerate().flat_map(|(i, all)| all.iter().map(move |one| (i, one))) {
@@ -190,34 +192,35 @@ impl Tls {
                 (_, Some(Scheme::Http)) | (None, None) => None,
                 (Some(place), _) => Some(place.tls.another()),
                 (None, Some(Scheme::Https)) => {
-                    return Err(Fault::input(format!("https://{} needs a certificate", listen.at)).hint(
-                        "name it by --tls-cert and --tls-key, or try things out with --tls-self-signed",
-                    ));
+                    return Err(CommandFault::input(format!("https://{} needs a certificate", listen.at))
+                        .hint(
+                            "name it by --tls-cert and --tls-key, or try things out with --tls-self-signed",
+                        ));
                 }
             };
             at.push(At { address: listen.at.clone(), place, tls });
         }
-        let tls = Tls { places, at };
+        let tls = SiteTls { places, at };
         tls.is_of_use(args)?;
         Ok(tls)
     }
 
     /// A certificate that no address shows was meant for one.
-    fn is_of_use(&self, args: &ServeArgs) -> Result<(), Fault> {
+    fn is_of_use(&self, args: &ServeArgs) -> Result<(), CommandFault> {
         let speaks_https = self.at.iter().any(|at| at.tls.is_some());
         let speaks = speaks_https || !args.sockets.is_empty();
         if self.places.iter().any(Option::is_some) && !speaks {
-            return Err(Fault::input("there is a certificate, and every address is plain HTTP")
+            return Err(CommandFault::input("there is a certificate, and every address is plain HTTP")
                 .hint("write an address without http://"));
         }
         if args.redirects_to_https() && self.https_port(&args.addresses()).is_none() {
-            return Err(Fault::input("redirect_to_https needs an address that speaks HTTPS").hint(
+            return Err(CommandFault::input("redirect_to_https needs an address that speaks HTTPS").hint(
                 "name its certificate by tls_cert and tls_key; http://ADDR among listen is the plain one",
             ));
         }
         let says_hsts = args.hsts.is_some() || args.places.iter().any(|place| place.site.hsts.is_some());
         if says_hsts && !speaks_https && args.sockets.is_empty() {
-            return Err(Fault::input("--hsts needs an address that speaks HTTPS").hint(
+            return Err(CommandFault::input("--hsts needs an address that speaks HTTPS").hint(
                 "browsers ignore it over plain HTTP (RFC 6797 section 8.1); name a certificate by --tls-cert and --tls-key",
             ));
         }
@@ -256,15 +259,15 @@ impl Tls {
     }
 
     /// What the same address spoke before, if it was there: the n-th with port 0 is the n-th.
-    fn known<'a>(&self, index: usize, before: &'a Tls) -> Option<&'a At> {
+    fn known<'a>(&self, index: usize, before: &'a SiteTls) -> Option<&'a At> {
         let address = &self.at[index].address;
         let nth = self.at[..index].iter().filter(|at| at.address == *address).count();
         before.at.iter().filter(|at| at.address == *address).nth(nth)
     }
 
     /// Whether an address of before would have to begin or end to speak TLS.
-    pub(super) fn needs_restart(&self, before: &Tls) -> bool {
-        let speaks = |tls: &Tls| tls.at.iter().any(|at| at.tls.is_some());
+    pub(super) fn needs_restart(&self, before: &SiteTls) -> bool {
+        let speaks = |tls: &SiteTls| tls.at.iter().any(|at| at.tls.is_some());
         let changes = |(i, at): (usize, &At)| {
             self.known(i, before).is_some_and(|known| known.tls.is_some() != at.tls.is_some())
         };
@@ -273,7 +276,7 @@ impl Tls {
 
     /// These take the place of `before`, for the connections to come. Sessions are resumed where
     /// the same clients are asked for certificates.
-    pub(super) fn succeed(&mut self, before: &mut Tls) -> Result<(), Fault> {
+    pub(super) fn succeed(&mut self, before: &mut SiteTls) -> Result<(), CommandFault> {
         for i in 0..self.at.len() {
             if let Some(At { tls: Some(cell), .. }) = self.known(i, before) {
                 self.at[i].tls = Some(cell.clone());
@@ -299,9 +302,10 @@ impl Tls {
     }
 
     /// Reads all files again: all are good and shown from now on, or nothing changes.
-    pub(super) fn renew(&mut self) -> Result<(), Fault> {
+    pub(super) fn renew(&mut self) -> Result<(), CommandFault> {
         let read = |place: &PlaceTls| place.source.read(Some(&place.material.usual));
-        let all: Vec<Material> = self.places.iter().flatten().map(read).collect::<Result<_, Fault>>()?;
+        let all: Vec<Material> =
+            self.places.iter().flatten().map(read).collect::<Result<_, CommandFault>>()?;
         for material in &all {
             material.build()?;
         }

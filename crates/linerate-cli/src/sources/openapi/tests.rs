@@ -70,11 +70,11 @@ components:
     token: { type: http, scheme: bearer }
 "##;
 
-fn read(text: &str, unsafe_methods: bool) -> Result<Source, String> {
+fn read(text: &str, unsafe_methods: bool) -> Result<PlanSource, String> {
     parse(text, Path::new("api.yaml"), Options { unsafe_methods }).map_err(|e| e.to_string())
 }
 
-fn shown(source: &Source) -> String {
+fn shown(source: &PlanSource) -> String {
     let mut shown = format!("{:?}\n", source.url);
     for r in &source.requests {
         shown += &format!("\n[{}]\n{} {}\n", r.name, r.method, r.path);

@@ -10,11 +10,11 @@ fn line(second: u32, request: &str, status: u16) -> String {
     )
 }
 
-fn of(log: &str, speed: f64) -> Result<Source, String> {
+fn of(log: &str, speed: f64) -> Result<PlanSource, String> {
     read(log.as_bytes(), Path::new("access.log"), speed).map_err(|e| e.to_string())
 }
 
-fn times(source: &Source) -> &[u64] {
+fn times(source: &PlanSource) -> &[u64] {
     match &source.pace {
         Some(Pace::Trace(times)) => times,
         other => panic!("{other:?}"),
