@@ -155,7 +155,6 @@ fn judge(record: &Record) -> Judgement {
             calls.len()
         ));
     }
-    let waited: u32 = lossy.iter().map(|c| c.facts.total_rto_time_ms).sum();
     let words = format!(
         "{} of {} calls lost segments ({retransmitted} sent again by us, {late} received out of order); they took {} longer than the \
          usual {}",
@@ -173,6 +172,12 @@ fn judge(record: &Record) -> Judgement {
     if lossy.iter().all(|c| known.fate(c) == Some(Fate::Unclear)) {
         verdict = unsure(verdict);
     }
+    Judgement::Named(Box::new(with_times(verdict, &lossy, twice)))
+}
+
+/// What else the kernel says of the calls that lost segments; `twice` segments arrived twice at the server.
+fn with_times(mut verdict: Verdict, lossy: &[&Call], twice: u32) -> Verdict {
+    let waited: u32 = lossy.iter().map(|c| c.facts.total_rto_time_ms).sum();
     if waited > 0 {
         verdict = verdict.saying(format!("our kernel waited {waited} ms for retransmission time-outs"));
     }
@@ -181,7 +186,7 @@ fn judge(record: &Record) -> Judgement {
             "{twice} segments arrived twice at the server: there the answer was lost, not the request"
         ));
     }
-    Judgement::Named(Box::new(verdict))
+    verdict
 }
 
 /// The kernel's count of segments out of order is all there is.

@@ -2,66 +2,16 @@
 
 mod connections;
 mod doubt;
+mod finding;
 mod streams;
-
-use std::net::SocketAddr;
 
 use super::cause;
 use super::flow::ms;
-use super::observation::{Observation, ObservedCall, Sums};
+use super::observation::{Observation, Sums};
 pub(super) use doubt::{is_wide, missing};
+use finding::{CauseTexts, FOLLOWED, Fixes, LEAST_NS, SHARE, made, per};
+pub use finding::{Confidence, Finding, SoftwareFix};
 
-/// Something that was seen to cost time.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    /// Its stable id.
-    pub id: &'static str,
-    /// A short title for people.
-    pub title: &'static str,
-    /// The server whose calls it is about, where there are several.
-    pub server: Option<SocketAddr>,
-    /// Calls it was seen in.
-    pub calls: u64,
-    /// Calls looked at.
-    pub of: u64,
-    /// Average cost per affected call, nanoseconds.
-    pub cost_ns: i64,
-    /// Total cost of all affected calls, nanoseconds.
-    pub all_ns: i64,
-    /// How certain the cause is.
-    pub confidence: Confidence,
-    /// The observations, in words.
-    pub evidence: Vec<String>,
-    /// Possible changes, by software.
-    pub fixes: Vec<SoftwareFix>,
-    /// An experiment that would prove the cause, or show that it is fixed.
-    pub verify: String,
-    /// A call to look at.
-    pub example: Option<ObservedCall>,
-}
-
-/// Certainty without an experiment. Packets alone prove nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Confidence {
-    /// Seen once, or explained as well by something else.
-    Possible,
-    /// Seen again and again, or not easily explained by anything else.
-    Likely,
-}
-
-/// A change to software.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SoftwareFix {
-    /// The software to change.
-    pub software: &'static str,
-    /// The setting or the call to change.
-    pub change: &'static str,
-}
-
-/// A smaller share of the affected calls' time is not a cause.
-const SHARE: f64 = 0.1;
-/// A smaller cost per call is not a cause, nanoseconds.
-const LEAST_NS: i64 = 2_000_000;
 /// Time of the server from which on it is named, nanoseconds.
 const THINK_NS: i64 = 10_000_000;
 
@@ -161,10 +111,6 @@ fn from_notes(seen: &Observation, s: &super::TroubleCount) -> Option<Finding> {
         verify: known.verify.to_owned(),
         example: Some(s.example.clone()),
     })
-}
-
-fn per(sum: i64, n: u64) -> i64 {
-    sum / i64::try_from(n.max(1)).unwrap_or(i64::MAX)
 }
 
 /// The server's own time, when it is most of the calls' time and long.
@@ -282,8 +228,6 @@ fn no_keep_alive(seen: &Observation) -> Option<Finding> {
 
 /// Bursts in which all connections were busy; fewer are chance.
 const BURSTS: u64 = 3;
-/// Requests that left at once in place of one that was answered.
-const FOLLOWED: u64 = 10;
 /// Share of the time that lies between bursts. A program that makes its calls in a closed loop (a
 /// load generator, workers that never run out of work) keeps all of them busy all the time, and
 /// nothing waits in it.
@@ -359,13 +303,6 @@ const POOL_FIXES: Fixes = &[
     ("browsers", "six connections for each host under HTTP/1.1: HTTP/2"),
 ];
 
-/// The fixes: the software, and its change.
-type Fixes = &'static [(&'static str, &'static str)];
-
-fn made(fixes: Fixes) -> Vec<SoftwareFix> {
-    fixes.iter().map(|(software, change)| SoftwareFix { software, change }).collect()
-}
-
 const THINK_FIXES: Fixes =
     &[("the server", "what it waits for is not in the packets: look at its own threads, queries and calls")];
 
@@ -433,14 +370,6 @@ const REORDERED: CauseTexts = CauseTexts {
     ],
     verify: "capture again after the change: no segment comes behind later ones",
 };
-
-/// The texts about a cause.
-struct CauseTexts {
-    id: &'static str,
-    title: &'static str,
-    fixes: Fixes,
-    verify: &'static str,
-}
 
 const KNOWN: [CauseTexts; 12] = [
     REORDERED,

@@ -3,7 +3,8 @@
 use super::super::cause;
 use super::super::flow::ms;
 use super::super::observation::{ConnectionFault, FaultKind, Observation};
-use super::{Confidence, Finding, Fixes, KNOWN, made};
+use super::KNOWN;
+use super::finding::{Confidence, Finding, Fixes, made};
 
 pub(super) const CUT: &str = "answers were cut short, or none came: the server ended their connections";
 /// Connections on which that is no chance; of fewer, more than one in as many.

@@ -3,7 +3,7 @@
 use super::super::cause;
 use super::super::flow::ms;
 use super::super::observation::{Observation, StreamLimit};
-use super::{CauseTexts, Confidence, FOLLOWED, Finding, Fixes, LEAST_NS, SHARE, made, per};
+use super::finding::{CauseTexts, Confidence, FOLLOWED, Finding, Fixes, LEAST_NS, SHARE, made, per};
 
 pub(super) const FLOW_CONTROL: CauseTexts = CauseTexts {
     id: cause::H2_FLOW_CONTROL,
