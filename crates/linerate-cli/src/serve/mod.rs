@@ -56,8 +56,8 @@ pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, CommandFault> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])
         .map_err(|e| CommandFault::ours(format!("signals cannot be listened to: {e}")))?;
     let counts = match is_fast(&args) {
-        true => well(typed, args, prepared, &mut signals)?,
-        false => badly(&args, &prepared, &mut signals)?,
+        true => serve_until_told(typed, args, prepared, &mut signals)?,
+        false => misbehave_until_told(&args, &prepared, &mut signals)?,
     };
     say(&answered(&counts));
     Ok(Exit::Fine)
@@ -99,35 +99,10 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, CommandFault> {
         )
         .hint("name one by listen, or write them in a [[listener]]"));
     }
-    apart(&args)?;
+    check_addresses_differ(&args)?;
     files_alone(&args)?;
     proxies_are_named(&args)?;
-    match (args.io, &args.interface) {
-        (Some(Io::Xdp), None) => {
-            return Err(CommandFault::input("--io xdp bypasses the kernel, so it needs --interface")
-                .hint("the interface that packets to the server come in by (ip address shows them)"));
-        }
-        (Some(Io::Xdp), Some(_)) if args.addresses().iter().any(|at| at.tcp().is_none()) => {
-            return Err(CommandFault::input("--listen unix: is the kernel's; it does not go with --io xdp"));
-        }
-        (Some(Io::Xdp), Some(_)) if !args.sockets.is_empty() => {
-            return Err(CommandFault::input(
-                "sockets that a service manager passes are the kernel's; they do not go with --io xdp",
-            ));
-        }
-        (Some(Io::Xdp), Some(_)) if args.defer_accept == Some(true) => {
-            return Err(CommandFault::input("--defer-accept is the kernel's; it does not go with --io xdp"));
-        }
-        (Some(Io::Xdp), Some(_)) if args.share_port == Some(true) => {
-            return Err(CommandFault::input(
-                "--share-port is the kernel's; with --io xdp one process has the port",
-            ));
-        }
-        (Some(Io::Xdp), Some(_)) | (_, None) => {}
-        (_, Some(_)) => {
-            return Err(CommandFault::input("--interface is for --io xdp; elsewhere --listen says it all"));
-        }
-    }
+    interface_fits(&args)?;
     if !args.io.is_some_and(Io::is_user_space) {
         if args.busy_poll.is_some() {
             return Err(CommandFault::input("--busy-poll is for --io xdp")
@@ -154,6 +129,32 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, CommandFault> {
         args.http2 = Some(false);
     }
     Ok(args)
+}
+
+/// Checks that `--interface` and `--io` go together, and with the sockets.
+fn interface_fits(args: &ServeArgs) -> Result<(), CommandFault> {
+    match (args.io, &args.interface) {
+        (Some(Io::Xdp), None) => {
+            Err(CommandFault::input("--io xdp bypasses the kernel, so it needs --interface")
+                .hint("the interface that packets to the server come in by (ip address shows them)"))
+        }
+        (Some(Io::Xdp), Some(_)) if args.addresses().iter().any(|at| at.tcp().is_none()) => {
+            Err(CommandFault::input("--listen unix: is the kernel's; it does not go with --io xdp"))
+        }
+        (Some(Io::Xdp), Some(_)) if !args.sockets.is_empty() => Err(CommandFault::input(
+            "sockets that a service manager passes are the kernel's; they do not go with --io xdp",
+        )),
+        (Some(Io::Xdp), Some(_)) if args.defer_accept == Some(true) => {
+            Err(CommandFault::input("--defer-accept is the kernel's; it does not go with --io xdp"))
+        }
+        (Some(Io::Xdp), Some(_)) if args.share_port == Some(true) => {
+            Err(CommandFault::input("--share-port is the kernel's; with --io xdp one process has the port"))
+        }
+        (Some(Io::Xdp), Some(_)) | (_, None) => Ok(()),
+        (_, Some(_)) => {
+            Err(CommandFault::input("--interface is for --io xdp; elsewhere --listen says it all"))
+        }
+    }
 }
 
 fn log_is_named(args: &ServeArgs) -> Result<(), CommandFault> {
@@ -196,7 +197,7 @@ fn files_alone(args: &ServeArgs) -> Result<(), CommandFault> {
 }
 
 /// Checks that no two of our sockets need the same address.
-fn apart(args: &ServeArgs) -> Result<(), CommandFault> {
+fn check_addresses_differ(args: &ServeArgs) -> Result<(), CommandFault> {
     let addresses = args.addresses();
     for (i, at) in addresses.iter().enumerate() {
         if !at.is_open() && addresses[..i].contains(at) {
@@ -224,7 +225,7 @@ fn apart(args: &ServeArgs) -> Result<(), CommandFault> {
 }
 
 /// Serves until it gets a signal to end.
-fn well(
+fn serve_until_told(
     typed: &ServeArgs,
     args: ServeArgs,
     prepared: Prepared,
@@ -342,7 +343,11 @@ fn misbehaves_alone(args: &ServeArgs) -> Result<(), CommandFault> {
 }
 
 /// Misbehaves until it gets a signal to end.
-fn badly(args: &ServeArgs, prepared: &Prepared, signals: &mut Signals) -> Result<Counts, CommandFault> {
+fn misbehave_until_told(
+    args: &ServeArgs,
+    prepared: &Prepared,
+    signals: &mut Signals,
+) -> Result<Counts, CommandFault> {
     prepared.warnings().iter().for_each(|warning| say(warning));
     let listen = args.listen.iter().zip(prepared.tls()).filter_map(|(one, tls)| Some((one.at.tcp()?, tls)));
     let servers: Result<Vec<_>, CommandFault> = listen
