@@ -175,7 +175,7 @@ impl NetboxBuilder {
 }
 
 impl NetBox {
-    /// A box without faults; add some, then [`start`](Builder::start).
+    /// A box without faults; add some, then [`start`](NetboxBuilder::start).
     pub fn builder() -> NetboxBuilder {
         NetboxBuilder::default().seed(1)
     }

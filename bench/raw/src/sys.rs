@@ -183,7 +183,7 @@ impl RawEpoll {
         self.note(n)
     }
 
-    /// As [`Epoll::wait`], with nanosecond resolution.
+    /// As [`RawEpoll::wait`], with nanosecond resolution.
     pub fn wait_for(&mut self, most: Duration) -> io::Result<usize> {
         let room = self.events.len() as i32;
         let most =

@@ -271,8 +271,8 @@ impl Call {
         self.send + self.wait
     }
 
-    /// Segments had to be sent again, came out of order, or arrived twice. What became of them:
-    /// [`disorder`](crate::signs::disorder).
+    /// Segments had to be sent again, came out of order, or arrived twice. `signs::disorder` says what
+    /// became of them.
     pub fn lossy(&self) -> bool {
         let f = &self.facts;
         f.total_retrans + f.rcv_ooopack + f.dsack_dups + u32::from(f.total_rto) > 0

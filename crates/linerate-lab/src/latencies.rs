@@ -43,7 +43,7 @@ impl RunLatencies {
         })
     }
 
-    /// Reads [`to_bytes`](Latencies::to_bytes).
+    /// Reads [`to_bytes`](RunLatencies::to_bytes).
     pub fn from_bytes([good, waited]: [&[u8]; 2]) -> Result<RunLatencies, WrongHistogram> {
         Ok(RunLatencies::new(&Histogram::from_bytes(good)?, &Histogram::from_bytes(waited)?))
     }

@@ -1,7 +1,7 @@
 //! One load run on many machines.
 //!
 //! The coordinator writes a [`RunDocument`](document::RunDocument) into a NATS bucket. Each agent
-//! carries out its [`Share`](document::Share): together they send exactly the plan. Each second an
+//! carries out its [`RunShare`](document::RunShare): together they send exactly the plan. Each second an
 //! agent publishes what it measured; the [`Merger`](merge::Merger) adds it up, in any order and
 //! with any copies, so that no percentile is ever averaged.
 //!

@@ -22,7 +22,7 @@ pub struct AgentMessage {
     pub agent: String,
     /// Which start of the agent.
     pub incarnation: String,
-    /// Which of the agent's shares: see [`Share::part`](crate::document::Share::part).
+    /// Which of the agent's shares: see [`RunShare::part`](crate::document::RunShare::part).
     #[serde(default)]
     pub part: u32,
     /// Number of the message of this share, from 0.

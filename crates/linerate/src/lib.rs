@@ -6,9 +6,9 @@
 //! * [`load`]: send requests as fast as the network takes them, or at an exact rate, and measure honestly.
 //! * [`serve`]: respond to requests on an event loop per core.
 //! * [`client`]: call a server from a program, pipelined.
-//! * [`explain`]: say why a call is slow, and prove it.
-//! * [`report`]: print outcomes and diagnoses, as text, JSON and pages.
-//! * [`tls`]: roots, identities and sessions.
+//! * `explain`: say why a call is slow, and prove it.
+//! * `report`: print outcomes and diagnoses, as text, JSON and pages.
+//! * `tls`: roots, identities and sessions.
 //! * [`http`]: HTTP/1.1 as bytes and messages, without I/O.
 //! * [`net`]: bytes and the wire, without HTTP.
 //!

@@ -17,7 +17,7 @@ pub struct Observation {
     pub late: LateSegments,
     /// Connections and calls, counted.
     pub sums: Sums,
-    /// Connections with most to tell, at most [`Limits::listed`](super::Limits::listed).
+    /// Connections with most to tell, at most [`CaptureLimits::listed`](super::CaptureLimits::listed).
     pub connections: Vec<ConnectionSummary>,
     /// The slowest calls, slowest first.
     pub slowest: Vec<ObservedCall>,
@@ -26,12 +26,12 @@ pub struct Observation {
     /// How many connections of each client were busy at once.
     pub pools: Vec<ObservedPool>,
     /// Connections of HTTP/2 whose client had as many streams open as the server admits; at most
-    /// [`Limits::listed`](super::Limits::listed).
+    /// [`CaptureLimits::listed`](super::CaptureLimits::listed).
     pub stream_limits: Vec<StreamLimit>,
     /// Why connections of HTTP/2 were read no further, in words, and how many.
     pub unread: Vec<(String, u64)>,
     /// Connections that went wrong as such, whatever they carried; at most
-    /// [`Limits::listed`](super::Limits::listed).
+    /// [`CaptureLimits::listed`](super::CaptureLimits::listed).
     pub faults: Vec<ConnectionFault>,
     /// The same of each server, where there are several: figures of calls, what cost them time,
     /// pools, faults and connections. `None`: the servers beyond

@@ -1,4 +1,4 @@
-//! A captured packet and the TCP segment in it. [`headers`] takes off what is before TCP.
+//! A captured packet and the TCP segment in it. `headers` takes off what is before TCP.
 
 mod headers;
 

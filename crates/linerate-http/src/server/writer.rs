@@ -65,7 +65,7 @@ impl CheckedFields {
         CheckedFields { lines: buffer }
     }
 
-    /// The buffer, for [`Fields::in_buffer`].
+    /// The buffer, for [`CheckedFields::in_buffer`].
     pub fn into_buffer(self) -> Vec<u8> {
         self.lines
     }
@@ -81,11 +81,11 @@ impl CheckedFields {
         self.add_token(name, trim(value.as_ref()))
     }
 
-    /// As [`Fields::add`], for a name that is a token, such as a `HeaderName` of the crate `http`,
+    /// As [`CheckedFields::add`], for a name that is a token, such as a `HeaderName` of the crate `http`,
     /// and a trimmed value. Of the name, it only checks that it cannot end its line.
     ///
     /// # Errors
-    /// As [`Fields::add`].
+    /// As [`CheckedFields::add`].
     pub fn add_token(&mut self, name: &str, value: &[u8]) -> Result<(), BadField> {
         const RESERVED: [&str; 5] =
             ["content-length", "transfer-encoding", "connection", "date", "keep-alive"];
