@@ -138,8 +138,12 @@ fn every_page_with_commands_has_a_test() {
     for entry in std::fs::read_dir(book()).expect("book/") {
         let path = entry.expect("listed").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        // Recipes and chapters are folders, with tests of their own.
+        if !name.ends_with(".md") {
+            continue;
+        }
         let text = std::fs::read_to_string(&path).expect("text");
-        if name.ends_with(".md") && !commands(&text).is_empty() {
+        if !commands(&text).is_empty() {
             count += commands(&text).len();
             assert!(source.contains(&format!("page_runs(\"{name}\")")), "{name}");
         }

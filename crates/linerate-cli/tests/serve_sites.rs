@@ -150,7 +150,9 @@ fn clients_by_their_network() {
     std::fs::write(folder.0.path().join("serve.toml"), closed).unwrap();
     server.signal("-HUP");
     server.listening();
-    assert_eq!(ask(&mut stream), "403");
+    // Its thread takes the new list in its next turn, which may be behind this request.
+    let answers: Vec<String> = (0..1000).map(|_| ask(&mut stream)).take_while(|code| code != "403").collect();
+    assert!(answers.len() < 1000 && answers.iter().all(|code| code == "200"), "{answers:?}");
 }
 
 #[test]

@@ -132,8 +132,8 @@ fn strangers_do_not_join(program: &Path, servers: &mut Servers, brokers: &[Progr
             let names = servers.joined(*monitor);
             assert!(!names.contains(&"bus-4".to_owned()), "{who}: {names:?}");
         }
-        let names = servers.joined(servers.monitors[3]);
-        assert!(names.is_empty(), "{who}: {names:?}");
+        // A route that is being refused is listed for a moment, and it tries again and again.
+        until("it has no route", || servers.joined(servers.monitors[3]).is_empty());
     }
 }
 

@@ -92,6 +92,7 @@ impl Uring {
             0 => {
                 entry.ended = true;
                 // A failed send consumed the socket's error; the socket then only reports the end.
+                entry.failed |= entry.error.is_some();
                 entry.error.map_or(END, |error| ERROR | error.errno as u64)
             }
             libc::ENOBUFS => {

@@ -300,7 +300,7 @@ mod tests {
             (up, "rate: Some(10000000)"),
             (down, "rate: None"),
             (down, "mtu: Some(1400), black_hole: true"),
-            (up, "drops: [Rule"),
+            (up, "drops: [DropRule"),
             (down, "drops: []"),
         ] {
             assert!(part.contains(has), "{has} is not in {part}");
