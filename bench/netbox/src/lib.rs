@@ -3,12 +3,12 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use linerate_netbox::{NetBox, Way};
+//! use linerate_netbox::{NetBox, LinkDirection};
 //!
 //! let net = NetBox::builder()
 //!     .delay(Duration::from_millis(20))
 //!     .loss(0.01)
-//!     .drop_frames(Way::Up, "syn=1".parse()?)
+//!     .drop_frames(LinkDirection::Up, "syn=1".parse()?)
 //!     .start()?;
 //! let listener = net.server().run(|| std::net::TcpListener::bind("10.99.2.1:80"))??;
 //! let stream = net.client().run(|| std::net::TcpStream::connect("10.99.2.1:80"))??;

@@ -18,9 +18,9 @@
 //!   seen.
 //!
 //! ```no_run
-//! use linerate_explain::passive::{Limits, findings, read};
+//! use linerate_explain::passive::{CaptureLimits, findings, read};
 //!
-//! let seen = read(std::fs::File::open("calls.pcapng")?, Limits::default())?;
+//! let seen = read(std::fs::File::open("calls.pcapng")?, CaptureLimits::default())?;
 //! for finding in findings::of(&seen) {
 //!     println!("{} of {} calls: {}", finding.calls, finding.of, finding.title);
 //! }

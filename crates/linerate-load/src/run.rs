@@ -140,13 +140,13 @@ pub fn start_logged(plan: Plan, log: request_log::Sender) -> Result<Running, Sta
 /// ```no_run
 /// use std::time::Duration;
 ///
-/// use linerate_load::Place;
+/// use linerate_load::RunPlace;
 /// use linerate_load::plan::{Plan, Target};
 ///
 /// // One of two processes that send 64 requests at a time together, with two threads each.
 /// let all = Plan { connections: 64, threads: Some(2), ..Plan::get(Target::at(([127, 0, 0, 1], 8080).into()), "/") };
 /// let start = linerate_net::machine::monotonic_now() + Duration::from_secs(1);
-/// let place = Place { first_thread: 2, all_threads: 4, start: Some(start), join: None, gap: None };
+/// let place = RunPlace { first_thread: 2, all_threads: 4, start: Some(start), join: None, gap: None };
 /// println!("{:?}", linerate_load::start_part(all, place)?.join().requests);
 /// # Ok::<(), linerate_load::StartError>(())
 /// ```

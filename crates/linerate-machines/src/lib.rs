@@ -16,7 +16,7 @@
 //!
 //! use linerate_load::plan::{Plan, Stop, Target};
 //! use linerate_machines::BusOptions;
-//! use linerate_machines::coordinator::{Coordinator, Wanted};
+//! use linerate_machines::coordinator::{Coordinator, WantedAgents};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let bus = BusOptions { url: "nats://127.0.0.1:4222".to_owned(), ..BusOptions::default() };
@@ -24,7 +24,7 @@
 //! let plan = Plan { connections: 64, stop, ..Plan::get(Target::at(([127, 0, 0, 1], 8080).into()), "/") };
 //! let (_stop, stopped) = tokio::sync::watch::channel(false);
 //! let mut coordinator = Coordinator::connect(&bus, stopped).await?;
-//! let all = coordinator.run(plan, Wanted::Number(2), |_, _| {}, |progress| println!("{:?}", progress.elapsed)).await?;
+//! let all = coordinator.run(plan, WantedAgents::Number(2), |_, _| {}, |progress| println!("{:?}", progress.elapsed)).await?;
 //! println!("{:?}, complete: {}", all.outcome.requests, all.is_complete());
 //! # Ok(())
 //! # }

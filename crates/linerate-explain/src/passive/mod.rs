@@ -7,12 +7,12 @@
 //! are.
 //!
 //! ```
-//! use linerate_explain::passive::{Limits, Observer, read};
+//! use linerate_explain::passive::{CaptureLimits, Observer, read};
 //!
-//! let no_capture = read(&b"not a capture"[..], Limits::default());
+//! let no_capture = read(&b"not a capture"[..], CaptureLimits::default());
 //! assert_eq!(no_capture.unwrap_err().to_string(),
 //!     "it is no capture: it starts with \"not a ca\"; pcap and pcapng are read, also packed by gzip");
-//! assert_eq!(Observer::new(Limits::default()).finish().sums.requests, 0);
+//! assert_eq!(Observer::new(CaptureLimits::default()).finish().sums.requests, 0);
 //! ```
 
 pub mod cause;

@@ -1,16 +1,16 @@
 //! The client's side: renders requests from templates, parses responses, and matches each with its request.
 //!
 //! ```
-//! use linerate_http::client::{Expect, HeadCache, Limits, Part, ResponseReader};
+//! use linerate_http::client::{Expect, HeadCache, ResponseLimits, ResponsePart, ResponseReader};
 //!
 //! let mut cache = HeadCache::new();
-//! let mut reader = ResponseReader::new(Limits::default());
+//! let mut reader = ResponseReader::new(ResponseLimits::default());
 //! let mut input: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 //! let mut body = Vec::new();
 //! while let Some(part) = reader.next(&mut cache, &mut input, Expect::Usual)? {
 //!     match part {
-//!         Part::Body(bytes) => body.extend_from_slice(bytes),
-//!         Part::End(end) => assert_eq!((end.status, end.reusable), (200, true)),
+//!         ResponsePart::Body(bytes) => body.extend_from_slice(bytes),
+//!         ResponsePart::End(end) => assert_eq!((end.status, end.reusable), (200, true)),
 //!         _ => {}
 //!     }
 //! }

@@ -12,9 +12,9 @@
 //!
 //! ```
 //! use linerate_http::client::Expect;
-//! use linerate_http::h2::server::{Event, Heads, ResponseBlocks, ResponseHead, Server, ServerOptions};
+//! use linerate_http::h2::server::{ClientEvent, Heads, ResponseBlocks, ResponseHead, Server, ServerOptions};
 //! use linerate_http::h2::{Client, ClientOptions, field};
-//! use linerate_http::server::{Fields, HttpDate, Limits};
+//! use linerate_http::server::{CheckedFields, HttpDate, RequestLimits};
 //!
 //! let mut client = Client::<u32>::new(ClientOptions::default());
 //! let mut bytes = std::mem::take(client.take_control());
@@ -24,7 +24,7 @@
 //! }
 //! client.open(7, &block, Expect::Usual, true, &mut bytes);
 //!
-//! let mut heads = Heads::new(Limits::default());
+//! let mut heads = Heads::new(RequestLimits::default());
 //! let mut server = Server::new(ServerOptions {
 //!     streams: 100,
 //!     stream_window: 65_535,
@@ -34,11 +34,11 @@
 //!     resets_at_once: 100,
 //! });
 //! let mut input = &bytes[..];
-//! let Some(Event::Request(request)) = server.next(&mut input, &mut heads) else { panic!("no request") };
+//! let Some(ClientEvent::Request(request)) = server.next(&mut input, &mut heads) else { panic!("no request") };
 //! assert_eq!(request.head.expect("it is good").target(), "/");
 //!
 //! let mut blocks = ResponseBlocks::default();
-//! let head = ResponseHead { status: 200, content_type: None, length: Some(5), fields: &Fields::default() };
+//! let head = ResponseHead { status: 200, content_type: None, length: Some(5), fields: &CheckedFields::default() };
 //! server.respond(request.stream, blocks.of(&head, &HttpDate::from_unix(0)), false);
 //! assert_eq!(server.write_data(request.stream, b"hello", true), 5);
 //! assert!(server.out().ends_with(b"hello"));

@@ -8,16 +8,16 @@
 //! 9112 section 11.2). [`RequestFault`] lists what is refused, with which status and by which section.
 //!
 //! ```
-//! use linerate_http::server::{BodyReader, HeadReader, Limits, Method};
+//! use linerate_http::server::{BodyReader, HeadReader, RequestLimits, Method};
 //!
 //! let received = b"POST /items HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nok";
-//! let limits = Limits::default();
+//! let limits = RequestLimits::default();
 //! let (head, length) = HeadReader::new(limits).read(received, 0)?.expect("a whole head");
 //! assert_eq!((head.method(), head.path()), (Method::Post, "/items"));
 //! let rest = &received[length..];
 //! let step = BodyReader::new(head.framing(), &limits)?.step(rest)?;
 //! assert_eq!((&rest[step.data], step.ended), (&b"ok"[..], true));
-//! # Ok::<(), linerate_http::server::Fault>(())
+//! # Ok::<(), linerate_http::server::RequestFault>(())
 //! ```
 
 mod body;
