@@ -1,6 +1,6 @@
 //! Errors of the client as exceptions of the package.
 
-use linerate_client::client::{self, Part, Phase};
+use linerate_client::client::{self, FailedPart, Phase};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyModule};
@@ -55,7 +55,7 @@ fn convert(py: Python<'_>, error: client::Error) -> PyResult<PyErr> {
             "Failed"
         }
         client::Error::TooLarge { part, limit, .. } => {
-            values.set_item("part", if part == Part::Head { "head" } else { "body" })?;
+            values.set_item("part", if part == FailedPart::Head { "head" } else { "body" })?;
             values.set_item("limit", limit)?;
             "TooLarge"
         }
