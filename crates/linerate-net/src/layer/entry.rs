@@ -47,6 +47,8 @@ pub(super) struct LayeredConnection<S> {
     pub(super) handed: usize,
     /// The session has failed, and may have told the peer why.
     pub(super) has_refused: bool,
+    /// The application knows that the connection has failed.
+    pub(super) failure_told: bool,
 }
 
 impl<S> LayeredConnection<S> {
@@ -68,6 +70,16 @@ impl<S> LayeredConnection<S> {
             paused: false,
             handed: 0,
             has_refused: false,
+            failure_told: false,
+        }
+    }
+
+    /// The state of the receiving side, for the application: a failure only once, whether a receive
+    /// reports it or an event did, such as the reset behind the end of a stream that was cut.
+    pub(super) fn told_once(&mut self) -> After {
+        match self.after {
+            After::Failed(_) if std::mem::replace(&mut self.failure_told, true) => After::Open,
+            after => after,
         }
     }
 

@@ -124,8 +124,9 @@ impl<T: Transport, L: Layer> Layered<T, L> {
                 if entry.stage == LayerStage::Shaking {
                     entry.session.lost(error);
                 }
-                // A failure is reported once.
-                if std::mem::replace(&mut entry.stage, LayerStage::Failed) != LayerStage::Failed {
+                // A failure is reported once, here or by a receive.
+                let is_new = std::mem::replace(&mut entry.stage, LayerStage::Failed) != LayerStage::Failed;
+                if is_new && !std::mem::replace(&mut entry.failure_told, true) {
                     events.push(event);
                 }
             }
@@ -216,7 +217,10 @@ impl<T: Transport, L: Layer> Layered<T, L> {
                 entry.stage = LayerStage::Failed;
                 entry.session.lost(error);
                 match entry.side {
-                    HandshakeSide::Asked => events.push(Event::Failed { conn, error }),
+                    HandshakeSide::Asked => {
+                        entry.failure_told = true;
+                        events.push(Event::Failed { conn, error });
+                    }
                     // A session that refused has said why; a reset must not overtake that.
                     HandshakeSide::Accepted => claim(entry, conn, refusal(after, error), events),
                 }
@@ -464,10 +468,10 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
         }
         if entry.after != After::Open {
             self.wire.receive(data, |_| ());
-            return entry.after;
+            return entry.told_once();
         }
         entry.after = read(&mut self.wire, entry, data, &mut take);
-        let after = entry.after;
+        let after = entry.told_once();
         self.reply(conn);
         after
     }
