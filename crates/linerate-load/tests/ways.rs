@@ -91,6 +91,18 @@ fn each_way_answers_each_request_once() {
     }
 }
 
+/// A run that has sent all its requests is over, whatever time it had.
+#[test]
+fn each_way_lasts_as_long_as_its_requests() {
+    for way in WAYS {
+        let (at, _) = server(None);
+        let stop = Stop { requests: Some(300), duration: Some(Duration::from_secs(60)) };
+        let outcome = start(plan(at, way, stop)).unwrap().join();
+        assert_eq!(outcome.requests.answered, 300, "{way:?}");
+        assert!(outcome.duration < Duration::from_secs(60), "{way:?} {:?}", outcome.duration);
+    }
+}
+
 /// RFC 9112 section 9.2: bytes beyond the responses are not a response, in particular not to the
 /// next request.
 #[test]

@@ -149,8 +149,8 @@ impl Desk {
         let planned = self.supply.stop_at();
         let last = self.recorder.last_answer();
         let interrupted = self.board.stop_asked();
-        let end =
-            if planned == Time::NEVER || interrupted || last > planned { last.max(from) } else { planned };
+        let to_plan = planned != Time::NEVER && !interrupted && self.supply.ran_out_of_time();
+        let end = if to_plan { planned.max(last) } else { last.max(from) };
         let mut outcome = self.recorder.into_outcome(end, now);
         outcome.down = self.reach.into_down();
         outcome.io = io.to_owned();
