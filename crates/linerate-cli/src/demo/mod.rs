@@ -85,7 +85,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, CommandFault> {
     let base = base(&format!("http://{}/", server.addr()))?;
     let shown = side_by_side(&SCENARIOS, &base, args.time, &interrupt, &here)?;
     concluded(&shown)?;
-    hundred(&base, &interrupt)?;
+    let answered = shown.answered + hundred(&base, &interrupt)?;
     let counted = server.stop().requests;
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, CommandFault> {
     let counts = format!(
         "The server counted {} requests; the client measured {} responses, after a warm-up of {} for each way.",
         units::count(counted),
-        units::count(shown.answered),
+        units::count(answered),
         units::time_ns(WARM_UP.as_nanos() as f64, style.unicode),
     );
     terminal::print(&format!("\n{}\n", style.wrapped("", &counts)))?;
@@ -222,10 +222,11 @@ fn side_by_side(
     Ok(shown)
 }
 
-/// 100 requests on each of 100 connections, as the write-up ran them, and by other ways.
-fn hundred(base: &Plan, interrupt: &Interrupt) -> Result<(), CommandFault> {
+/// 100 requests on each of 100 connections, as the write-up ran them, and by other ways. Returns how many responses came.
+fn hundred(base: &Plan, interrupt: &Interrupt) -> Result<u64, CommandFault> {
+    let mut all = 0;
     if interrupt.asked() {
-        return Ok(());
+        return Ok(all);
     }
     let style = terminal::style(&io::stdout());
     let mut text = format!("\n{} requests:\n", units::count(REQUESTS));
@@ -233,9 +234,10 @@ fn hundred(base: &Plan, interrupt: &Interrupt) -> Result<(), CommandFault> {
         let plan = Plan { warm_up: Duration::ZERO, ..plan(scenario, base, HUNDRED_AT_MOST) };
         let (outcome, _) = measure(&plan, (scenario.name, scenario.how), interrupt, &ServerThreads::Unknown)?;
         if outcome.interrupted || interrupt.asked() {
-            return Ok(());
+            return Ok(all);
         }
         let answered = outcome.requests.answered;
+        all += answered;
         if answered == 0 {
             continue;
         }
@@ -252,7 +254,7 @@ fn hundred(base: &Plan, interrupt: &Interrupt) -> Result<(), CommandFault> {
             false => format!("  {:<18} {:>9}\n", scenario.name, time(took)),
         };
     }
-    terminal::print(&text)
+    terminal::print(&text).map(|()| all)
 }
 
 fn target(server: SocketAddr) -> Target {
