@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use linerate_explain::driver::listening_processes;
+use linerate_explain::local::schedstat;
 use linerate_lab::servers::descendants;
 
 /// Threads of ours that serve.
@@ -47,10 +48,8 @@ impl ServerThreads {
                 if !all && !read("comm").is_some_and(serves) {
                     continue;
                 }
-                let nanos = read("schedstat").and_then(|text| {
-                    let mut numbers = text.split(' ').map_while(|n| n.parse().ok());
-                    Some([numbers.next()?, numbers.next()?])
-                });
+                let times = read("schedstat").and_then(|text| schedstat(&text));
+                let nanos = times.map(|(ran, waited)| [ran, waited].map(|time| time.as_nanos() as u64));
                 used.extend(nanos.map(|nanos| ((pid, task), nanos)));
             }
         }
