@@ -3,5 +3,6 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod fields;
 pub mod h2;
 pub mod server;

@@ -1,7 +1,8 @@
 //! Field blocks to fields.
 
-use super::table::{Dynamic, ENTRY_COST, STATIC};
-use super::{HpackError, huffman};
+use super::HpackError;
+use super::table::{Dynamic, STATIC};
+use crate::fields::{ENTRY_COST, integer, string};
 
 /// The receiving end of a connection's field blocks.
 #[derive(Debug)]
@@ -19,9 +20,6 @@ pub struct Decoder {
 
 /// The table's size before any update (RFC 9113, section 6.5.2).
 const FIRST_SIZE: usize = 4096;
-
-/// The largest number in a field block. Reason: nothing in one is longer than a block may be.
-const LARGEST: u64 = 1 << 24;
 
 impl Default for Decoder {
     fn default() -> Self {
@@ -184,11 +182,11 @@ impl Decoder {
     fn read_literal(&mut self, input: &mut &[u8], prefix: u32, most: usize) -> Result<usize, HpackError> {
         self.literal.clear();
         match integer(input, prefix)? {
-            0 => string(input, most, &mut self.literal)?,
+            0 => string(input, 7, most, &mut self.literal)?,
             index => self.literal.extend_from_slice(entry(&self.table, index, self.is_blind)?.0),
         }
         let name_len = self.literal.len();
-        string(input, most, &mut self.literal)?;
+        string(input, 7, most, &mut self.literal)?;
         Ok(name_len)
     }
 }
@@ -204,45 +202,4 @@ fn entry(table: &Dynamic, index: u64, is_blind: bool) -> Result<(&[u8], &[u8]), 
             known => known.ok_or(none),
         },
     }
-}
-
-/// Appends a string's bytes.
-fn string(input: &mut &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), HpackError> {
-    let huffman = input.first().ok_or(HpackError::Short)? & 0x80 != 0;
-    let len = integer(input, 7)? as usize;
-    let (bytes, rest) = input.split_at_checked(len).ok_or(HpackError::Short)?;
-    *input = rest;
-    // The shortest code has five bits, so that bytes grow by less than two thirds.
-    if len > most {
-        return Err(HpackError::TooLarge(most));
-    }
-    if huffman {
-        return huffman::decode(bytes, out);
-    }
-    out.extend_from_slice(bytes);
-    Ok(())
-}
-
-/// Reads an integer with a prefix of `prefix` bits (RFC 7541, section 5.1).
-fn integer(input: &mut &[u8], prefix: u32) -> Result<u64, HpackError> {
-    let most = (1u64 << prefix) - 1;
-    let (first, mut rest) = input.split_first().ok_or(HpackError::Short)?;
-    let mut value = u64::from(*first) & most;
-    if value == most {
-        let mut shift = 0;
-        loop {
-            let (byte, behind) = rest.split_first().ok_or(HpackError::Short)?;
-            rest = behind;
-            value += u64::from(byte & 0x7f) << shift;
-            shift += 7;
-            if value > LARGEST || shift > 35 {
-                return Err(HpackError::Integer);
-            }
-            if byte & 0x80 == 0 {
-                break;
-            }
-        }
-    }
-    *input = rest;
-    Ok(value)
 }

@@ -6,14 +6,15 @@
 
 mod decoder;
 mod encoder;
-mod huffman;
 mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::fields::CodingError;
+
 pub use decoder::Decoder;
 pub use encoder::field;
-pub(crate) use encoder::{field_name, integer, length, shrink};
+pub(crate) use encoder::{field_name, length, shrink};
 
 /// A field block that cannot be decoded. It ends the connection, because the state of the tables is
 /// lost (RFC 9113, section 4.3).
@@ -37,4 +38,15 @@ pub enum HpackError {
     /// The fields are too many or too long.
     #[error("a field block decodes to more than {0} bytes")]
     TooLarge(usize),
+}
+
+impl From<CodingError> for HpackError {
+    fn from(error: CodingError) -> HpackError {
+        match error {
+            CodingError::Short => HpackError::Short,
+            CodingError::Integer => HpackError::Integer,
+            CodingError::Huffman => HpackError::Huffman,
+            CodingError::TooLong(most) => HpackError::TooLarge(most),
+        }
+    }
 }

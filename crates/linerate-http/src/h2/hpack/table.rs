@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::fields::ENTRY_COST;
+
 pub(super) type Entry = (&'static str, &'static str);
 
 #[rustfmt::skip]
@@ -46,9 +48,6 @@ pub(super) fn find(name: &[u8], value: &[u8]) -> StaticMatch {
     }
     named
 }
-
-/// Bytes that an entry costs beside its own (RFC 7541, section 4.1).
-pub(super) const ENTRY_COST: usize = 32;
 
 /// The dynamic table.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! RFC 7541, appendix C, and what must be refused.
 
 use super::*;
+use crate::fields::put_integer;
 
 type Fields = Vec<(String, String)>;
 
@@ -119,7 +120,7 @@ fn what_we_encode_is_decoded() {
 fn integers_of_any_size_come_back() {
     for value in [0, 30, 31, 127, 128, 1337, 65_535, 1 << 23] {
         let mut block = Vec::new();
-        integer(value, 5, 0x20, &mut block);
+        put_integer(value, 5, 0x20, &mut block);
         let mut decoder = Decoder::default();
         decoder.limit_for_test(1 << 24);
         assert_eq!(decoder.decode(&block, 0, |_, _| ()), Ok(()), "{value}");
@@ -127,7 +128,7 @@ fn integers_of_any_size_come_back() {
     assert_eq!(
         {
             let mut block = Vec::new();
-            integer(1337, 5, 0, &mut block);
+            put_integer(1337, 5, 0, &mut block);
             block
         },
         [31, 154, 10],

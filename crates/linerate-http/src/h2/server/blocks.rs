@@ -1,6 +1,7 @@
 //! The heads of responses, as field blocks.
 
-use super::super::hpack::{field, integer, length};
+use super::super::hpack::{field, length};
+use crate::fields::put_integer;
 use crate::server::{CheckedFields, HttpDate, push_decimal};
 
 /// Longest fields, in bytes, of a block that is remembered. Reason: comparing and storing more costs
@@ -109,7 +110,7 @@ pub(super) fn status(status: u16, out: &mut Vec<u8>) {
             return literal(number::STATUS, &digits, out);
         }
     };
-    integer(number, 7, 0x80, out);
+    put_integer(number, 7, 0x80, out);
 }
 
 /// Appends fields, those of a connection left out.
@@ -124,7 +125,7 @@ pub(super) fn fields(fields: &CheckedFields, out: &mut Vec<u8>) {
 
 /// Appends a field whose name has this number, as a literal without indexing.
 fn literal(name: u64, value: &[u8], out: &mut Vec<u8>) {
-    integer(name, 4, 0, out);
+    put_integer(name, 4, 0, out);
     length(value.len(), out);
     out.extend_from_slice(value);
 }

@@ -1,6 +1,6 @@
-//! HPACK's Huffman code (RFC 7541, section 5.2 and appendix B).
+//! The Huffman code of HPACK and QPACK (RFC 7541, section 5.2 and appendix B).
 
-use super::HpackError;
+use super::CodingError;
 
 /// Bits of each byte's code. The code is canonical, so that the lengths say all of it.
 #[rustfmt::skip]
@@ -80,7 +80,7 @@ const fn symbol(window: u32, length: usize) -> u8 {
 ///
 /// # Errors
 /// The code of the end of a string, or padding that is not the beginning of it.
-pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
+pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), CodingError> {
     let mut input = coded.iter();
     // The next bits, left-aligned; below them ones, as padding has them.
     let (mut bits, mut held) = (u64::MAX, 0);
@@ -98,7 +98,7 @@ pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> 
         let (length, byte) = next(bits)?.unwrap_or((u32::MAX, 0));
         if length > held {
             // Only the padding is left: less than a byte of ones.
-            return if held < 8 && bits == u64::MAX { Ok(()) } else { Err(HpackError::Huffman) };
+            return if held < 8 && bits == u64::MAX { Ok(()) } else { Err(CodingError::Huffman) };
         }
         out.push(byte);
         held -= length;
@@ -107,7 +107,7 @@ pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> 
 }
 
 /// Length and byte of the code that the bits begin with; `None`: the end of a string.
-fn next(bits: u64) -> Result<Option<(u32, u8)>, HpackError> {
+fn next(bits: u64) -> Result<Option<(u32, u8)>, CodingError> {
     let window = (bits >> 32) as u32;
     let (length, byte) = SHORT[(window >> 24) as usize];
     if length > 0 {
@@ -124,7 +124,7 @@ fn next(bits: u64) -> Result<Option<(u32, u8)>, HpackError> {
 mod tests {
     use super::*;
 
-    fn decoded(coded: &[u8]) -> Result<Vec<u8>, HpackError> {
+    fn decoded(coded: &[u8]) -> Result<Vec<u8>, CodingError> {
         let mut out = Vec::new();
         decode(coded, &mut out).map(|()| out)
     }
@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn rfc7541_5_2_padding_is_less_than_a_byte_of_ones() {
         assert_eq!(decoded(b"\x1f").unwrap(), b"a");
-        assert_eq!(decoded(b"\x18"), Err(HpackError::Huffman), "zeros");
-        assert_eq!(decoded(b"\x1f\xff"), Err(HpackError::Huffman), "a whole byte");
-        assert_eq!(decoded(b"\xff\xff\xff\xff"), Err(HpackError::Huffman), "the end of a string");
+        assert_eq!(decoded(b"\x18"), Err(CodingError::Huffman), "zeros");
+        assert_eq!(decoded(b"\x1f\xff"), Err(CodingError::Huffman), "a whole byte");
+        assert_eq!(decoded(b"\xff\xff\xff\xff"), Err(CodingError::Huffman), "the end of a string");
     }
 }
