@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use linerate_http::{client, h2, server};
+use linerate_http::{client, h2, h3, server};
 
 /// Runs each file of a target's corpus; returns how many there were.
 fn replay(target: &str, run: fn(&[u8])) -> usize {
@@ -41,4 +41,14 @@ fn frames() {
 #[test]
 fn requests() {
     assert!(replay("h2_server", h2::fuzz::requests) >= 10);
+}
+
+#[test]
+fn frames_of_http3() {
+    assert!(replay("h3", h3::fuzz::frames) >= 8);
+}
+
+#[test]
+fn fields_of_qpack() {
+    assert!(replay("qpack", h3::fuzz::fields) >= 6);
 }
