@@ -7,6 +7,9 @@ pub mod epoll;
 mod h2;
 pub mod h2_client;
 pub mod h2_server;
+pub mod h3_client;
+pub mod h3_server;
+mod quic;
 pub mod requests;
 pub mod ring_server;
 pub mod server;
@@ -14,3 +17,5 @@ pub mod sys;
 pub mod tls_server;
 pub mod uring;
 mod waiting;
+
+pub use quic::RawDatagramCounts;

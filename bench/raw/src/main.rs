@@ -1,4 +1,4 @@
-//! `linerate-bench-raw serve|serve-uring|serve-h2|serve-tls|epoll|uring|h2|run`: each command's error message lists its
+//! `linerate-bench-raw serve|serve-uring|serve-h2|serve-h3|serve-tls|epoll|uring|h2|h3|run`: each command's error message lists its
 //! options.
 
 mod args;
@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use args::Args;
-use linerate_bench_raw::{client, epoll, h2_client, h2_server, ring_server, server, sys, tls_server, uring};
+use linerate_bench_raw::{
+    client, epoll, h2_client, h2_server, h3_client, h3_server, ring_server, server, sys, tls_server, uring,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
@@ -22,13 +24,15 @@ fn main() -> Result<()> {
         Some("serve") => serve(words),
         Some("serve-uring") => serve_by_ring(words),
         Some("serve-h2") => serve_h2(words),
+        Some("serve-h3") => serve_h3(words),
         Some("serve-tls") => serve_tls(words),
         Some("epoll") => send(words, "epoll"),
         Some("uring") => send(words, "uring"),
         Some("h2") => send(words, "h2"),
+        Some("h3") => send_h3(words),
         Some("run") => child::run(words),
         _ => bail!(
-            "usage: linerate-bench-raw serve|serve-uring|serve-h2|serve-tls|epoll|uring|h2|run [--option value]..."
+            "usage: linerate-bench-raw serve|serve-uring|serve-h2|serve-h3|serve-tls|epoll|uring|h2|h3|run [--option value]..."
         ),
     }
 }
@@ -131,6 +135,46 @@ fn serve_tls(words: impl Iterator<Item = String>) -> Result<()> {
     let server = tls_server::RawTlsServer::bind(at, a.or("body", 13)?, config).context("cannot listen")?;
     print_line(&json!({ "listening": server.at()?.to_string() }))?;
     Ok(server.run()?)
+}
+
+fn serve_h3(words: impl Iterator<Item = String>) -> Result<()> {
+    let a = Args::parse(words, &["listen", "body", "tls-cert", "tls-key", "core"])?;
+    sys::end_on_signal();
+    if let Some(core) = a.maybe("core")? {
+        sys::pin(core)?;
+    }
+    let at = a.or("listen", SocketAddrV4::new([127, 0, 0, 1].into(), 0))?;
+    let file = |name| a.maybe::<String>(name)?.with_context(|| format!("--{name} FILE is needed"));
+    let config = tls(&file("tls-cert")?, &file("tls-key")?, b"h3")?;
+    let server = h3_server::RawH3Server::bind(at, a.or("body", 13)?, config).context("cannot listen")?;
+    print_line(&json!({ "listening": server.at()?.to_string() }))?;
+    let requests = server.run()?;
+    print_line(&json!({ "requests": requests, "cpu_s": sys::cpu_seconds() }))
+}
+
+fn send_h3(words: impl Iterator<Item = String>) -> Result<()> {
+    let a = Args::parse(words, &["target", "connections", "depth", "seconds", "core"])?;
+    let options = client::RawClientOptions {
+        target: a.maybe("target")?.context("--target ADDR:PORT is needed")?,
+        connections: a.or("connections", 32)?,
+        depth: a.or("depth", 1)?,
+        short: false,
+        lasts: Duration::from_secs_f64(a.or("seconds", 3.0)?),
+        core: a.maybe("core")?,
+        receive: None,
+        fields: String::new(),
+    };
+    if let Some(core) = options.core {
+        sys::pin(core)?;
+    }
+    let (counts, datagrams) = h3_client::run(&options)?;
+    let seconds = counts.elapsed.as_secs_f64();
+    print_line(&json!({
+        "answered": counts.answered, "received": counts.received, "seconds": seconds,
+        "rate": counts.answered as f64 / seconds, "cpu_s": sys::cpu_seconds(),
+        "datagrams": { "sent": datagrams.sent.0, "sends": datagrams.sent.1,
+            "received": datagrams.received.0, "receives": datagrams.received.1 },
+    }))
 }
 
 fn send(words: impl Iterator<Item = String>, how: &str) -> Result<()> {

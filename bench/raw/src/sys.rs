@@ -86,11 +86,7 @@ pub fn listen(at: SocketAddrV4) -> io::Result<(RawFd, SocketAddrV4)> {
     check(unsafe { libc::bind(fd, p, len) } as i64)?;
     // SAFETY: no pointers.
     check(unsafe { libc::listen(fd, 4096) } as i64)?;
-    let mut got = to_raw(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
-    let mut len = size_of::<libc::sockaddr_in>() as libc::socklen_t;
-    // SAFETY: both pointers are to live variables, `len` is the room in `got`.
-    check(unsafe { libc::getsockname(fd, (&raw mut got).cast(), &mut len) } as i64)?;
-    Ok((fd, SocketAddrV4::new(Ipv4Addr::from(got.sin_addr.s_addr.to_ne_bytes()), u16::from_be(got.sin_port))))
+    local_address(fd).map(|at| (fd, at))
 }
 
 /// Accepts one connection, non-blocking.
@@ -327,4 +323,101 @@ pub fn stdin_ended() -> bool {
     let mut buffer = [0u8; 256];
     // SAFETY: the buffer is valid for its length.
     unsafe { libc::read(0, buffer.as_mut_ptr().cast(), buffer.len()) <= 0 }
+}
+
+/// The room of a UDP socket's buffers, bytes. Reason: a burst of all connections must not be dropped.
+const UDP_ROOM: i32 = 4 << 20;
+
+/// A non-blocking UDP socket that merges the segments that it receives. `at`: its own address; `peer`:
+/// the only one that it talks to.
+pub fn udp_socket(at: Option<SocketAddrV4>, peer: Option<SocketAddrV4>) -> io::Result<RawFd> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointers.
+    let fd = check(unsafe { libc::socket(libc::AF_INET, kind, 0) } as i64)? as RawFd;
+    set(fd, libc::SOL_UDP, libc::UDP_GRO, 1)?;
+    for name in [libc::SO_RCVBUF, libc::SO_SNDBUF] {
+        set(fd, libc::SOL_SOCKET, name, UDP_ROOM)?;
+    }
+    if let Some(at) = at {
+        let raw = PeerAddress::new(at);
+        let (p, len) = raw.as_raw();
+        // SAFETY: `p` points to a live sockaddr_in of `len` bytes.
+        check(unsafe { libc::bind(fd, p, len) } as i64)?;
+    }
+    if let Some(peer) = peer {
+        connect(fd, &PeerAddress::new(peer))?;
+    }
+    Ok(fd)
+}
+
+/// The address of a socket.
+pub fn local_address(fd: RawFd) -> io::Result<SocketAddrV4> {
+    let mut got = to_raw(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+    let mut len = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+    // SAFETY: both pointers are to live variables, `len` is the room in `got`.
+    check(unsafe { libc::getsockname(fd, (&raw mut got).cast(), &mut len) } as i64)?;
+    Ok(of_raw(&got))
+}
+
+fn of_raw(raw: &libc::sockaddr_in) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::from(raw.sin_addr.s_addr.to_ne_bytes()), u16::from_be(raw.sin_port))
+}
+
+/// Room for one control message, aligned as the kernel needs it.
+#[repr(align(8))]
+struct ControlRoom([u8; 64]);
+
+/// Sends bytes as datagrams of `segment` bytes each, in one call.
+pub fn send_segments(fd: RawFd, bytes: &[u8], segment: usize, peer: &PeerAddress) -> io::Result<()> {
+    let mut control = ControlRoom([0; 64]);
+    let mut piece = libc::iovec { iov_base: bytes.as_ptr() as *mut libc::c_void, iov_len: bytes.len() };
+    let (name, name_len) = peer.as_raw();
+    // SAFETY: an all-zero msghdr is valid. Its pointers are to variables that live through the call; the
+    // control message fits into its room, and the kernel writes to none of them.
+    let sent = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_name = name as *mut libc::c_void;
+        message.msg_namelen = name_len;
+        message.msg_iov = &raw mut piece;
+        message.msg_iovlen = 1;
+        if segment < bytes.len() {
+            message.msg_control = control.0.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as usize;
+            let head = libc::CMSG_FIRSTHDR(&raw const message);
+            (*head).cmsg_level = libc::SOL_UDP;
+            (*head).cmsg_type = libc::UDP_SEGMENT;
+            (*head).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
+            libc::CMSG_DATA(head).cast::<u16>().write_unaligned(segment as u16);
+        }
+        libc::sendmsg(fd, &raw const message, 0)
+    };
+    check(sent as i64).map(drop)
+}
+
+/// Receives datagrams of one peer in one call: bytes of all, of each but the last, and the peer.
+pub fn receive_segments(fd: RawFd, into: &mut [u8]) -> io::Result<(usize, usize, SocketAddrV4)> {
+    let mut control = ControlRoom([0; 64]);
+    let mut piece = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let mut peer = to_raw(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+    // SAFETY: an all-zero msghdr is valid. Its pointers are to variables that live through the call, with
+    // the room that it says. The control messages are walked as the kernel left them.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_name = (&raw mut peer).cast();
+        message.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        message.msg_iov = &raw mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = control.0.len();
+        let len = check(libc::recvmsg(fd, &raw mut message, 0) as i64)?;
+        let mut segment = len.max(1);
+        let mut head = libc::CMSG_FIRSTHDR(&raw const message);
+        while !head.is_null() {
+            if (*head).cmsg_level == libc::SOL_UDP && (*head).cmsg_type == libc::UDP_GRO {
+                segment = libc::CMSG_DATA(head).cast::<i32>().read_unaligned() as usize;
+            }
+            head = libc::CMSG_NXTHDR(&raw const message, head);
+        }
+        Ok((len, segment.max(1), of_raw(&peer)))
+    }
 }
