@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use linerate_explain::pages::{self, CausePage};
+use linerate_explain::causes::Cause;
+use linerate_explain::pages;
 use linerate_report::Style;
 use linerate_report::explain::why;
 
@@ -26,32 +27,32 @@ pub(crate) fn run(id: &str, html: Option<&Path>) -> Result<Exit, CommandFault> {
     if let ([_, _, ..], true) = (several.as_slice(), html.is_none()) {
         return terminal::print(&together(id, &several, style)).map(|()| Exit::Fine);
     }
-    let page = pages::of(id).ok_or_else(|| unknown(id))?;
+    let cause = pages::of(id).ok_or_else(|| unknown(id))?;
     let sink = html.map(OutputSink::new);
     if let Some(sink) = &sink {
         sink.probe("--html")?;
-        sink.write(&why::to_html(page))?;
+        sink.write(&why::to_html(cause))?;
     }
     if sink != Some(OutputSink::Stdout) {
-        terminal::print(&why::to_string(page, style))?;
+        terminal::print(&why::to_string(cause, style))?;
     }
     Ok(Exit::Fine)
 }
 
 /// Causes whose name has this word, where it is no cause's own name: `nagle` is one of the client and
 /// one of the server.
-fn family(word: &str) -> Vec<&'static CausePage> {
+fn family(word: &str) -> Vec<&'static Cause> {
     let all = pages::all();
     if all.iter().any(|page| page.id == word) {
         return Vec::new();
     }
     let found = all.into_iter().filter(|page| page.id.split('-').any(|part| part == word));
-    let found: Vec<&CausePage> = found.collect();
+    let found: Vec<&Cause> = found.collect();
     if found.len() > FAMILY { Vec::new() } else { found }
 }
 
 /// The pages of a family, one after the other.
-fn together(word: &str, family: &[&CausePage], style: Style) -> String {
+fn together(word: &str, family: &[&Cause], style: Style) -> String {
     let ids: Vec<&str> = family.iter().map(|page| page.id).collect();
     let begin = format!("{word} is {} causes: {}\n\n", ids.len(), ids.join(", "));
     let shown: Vec<String> = family.iter().map(|page| why::to_string(page, style)).collect();

@@ -13,7 +13,11 @@ fn described(capture: impl std::io::Read) -> Result<String, Box<dyn Error>> {
         writeln!(text, "{name} {n}")?;
     }
     for finding in findings::of(&seen) {
-        writeln!(text, "{} ({} of {} calls): {}", finding.id, finding.calls, finding.of, finding.title)?;
+        writeln!(
+            text,
+            "{} ({} of {} calls): {}",
+            finding.cause.id, finding.calls, finding.of, finding.title
+        )?;
     }
     Ok(text)
 }

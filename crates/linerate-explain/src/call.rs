@@ -6,8 +6,8 @@ use std::time::Duration;
 use linerate_net::instrument::Facts;
 
 use crate::handshake::Handshake;
+use crate::late::LateSegments;
 use crate::limits;
-use crate::passive::LateSegments;
 
 /// Where in a call something ended it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use crate::call::{Call, Streamed, ms};
 use crate::handshake::Handshake;
 use crate::limits;
 use crate::record::{Record, median_of};
+use crate::rule::Cause;
 use crate::shown::ShownMaterial;
 pub use crate::signs::first::FirstCall;
 use crate::signs::tls;
@@ -13,8 +14,8 @@ use crate::verdict::Verdict;
 /// A cause that it was not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuledOut {
-    /// Its name.
-    pub id: &'static str,
+    /// What is known of it.
+    pub cause: &'static Cause,
     /// The reason, in words.
     pub why: String,
 }

@@ -6,115 +6,9 @@ use std::net::SocketAddr;
 
 use crate::diagnosis::Diagnosis;
 use crate::limits::CONTENDED;
+pub use crate::parts::FaultPlace;
 use crate::verdict::Verdict;
 use crate::words::say;
-
-/// Where something can be wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultPlace {
-    /// The machine that calls.
-    Here,
-    /// Everything between the two machines.
-    Network,
-    /// The server's machine.
-    Machine,
-    /// The server's process.
-    Process,
-    /// How the two talk: HTTP and TCP on the connection.
-    Wire,
-}
-
-impl FaultPlace {
-    /// From outside in.
-    pub const ALL: [FaultPlace; 5] =
-        [FaultPlace::Here, FaultPlace::Network, FaultPlace::Machine, FaultPlace::Process, FaultPlace::Wire];
-
-    /// For people.
-    pub fn words(self) -> &'static str {
-        match self {
-            FaultPlace::Here => "this machine",
-            FaultPlace::Network => "the network",
-            FaultPlace::Machine => "the server's machine",
-            FaultPlace::Process => "its process",
-            FaultPlace::Wire => "the wire",
-        }
-    }
-
-    /// For documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            FaultPlace::Here => "this_machine",
-            FaultPlace::Network => "network",
-            FaultPlace::Machine => "servers_machine",
-            FaultPlace::Process => "process",
-            FaultPlace::Wire => "wire",
-        }
-    }
-
-    /// Where a cause is.
-    pub fn of(cause: &str) -> Option<FaultPlace> {
-        Some(match cause {
-            "client-nagle-delayed-ack"
-            | "client-pool"
-            | "client-slow-reader"
-            | "expect-continue"
-            | "h2-flow-control"
-            | "head-of-line"
-            | "ports-exhausted"
-            | "send-buffer" => FaultPlace::Here,
-            "bandwidth"
-            | "bufferbloat"
-            | "connection-died"
-            | "dead-address"
-            | "dns-slow"
-            | "dns-timeout"
-            | "h2-head-of-line"
-            | "ipv6-fallback"
-            | "packet-loss"
-            | "path-jitter"
-            | "path-mtu"
-            | "reordering"
-            | "slow-connect"
-            | "syn-loss"
-            | "time-wait-collision" => FaultPlace::Network,
-            "accept-queue" | "connection-refused" | "cpu-contention" | "cpu-throttled" => FaultPlace::Machine,
-            "cold-start"
-            | "compression"
-            | "connection-limit"
-            | "event-loop-blocked"
-            | "fd-limit"
-            | "gc-pause"
-            | "h2-stream-limit"
-            | "periodic-stall"
-            | "pinned-to-busy-worker"
-            | "rate-limit"
-            | "response-cut"
-            | "reverse-dns"
-            | "server-queueing"
-            | "server-send-buffer"
-            | "server-think"
-            | "stopped"
-            | "tls-slow-key"
-            | "workers-held"
-            | "zero-window" => FaultPlace::Process,
-            "cork"
-            | "idle-restart"
-            | "keep-alive-race"
-            | "late-close"
-            | "no-keep-alive"
-            | "proxy-buffering"
-            | "redirects"
-            | "server-nagle-delayed-ack"
-            | "slow-start"
-            | "tiny-writes"
-            | "tls-full-handshake"
-            | "tls-hello-retry"
-            | "tls-long-chain"
-            | "tls-old-version" => FaultPlace::Wire,
-            _ => return None,
-        })
-    }
-}
 
 /// The result of examining a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,8 +52,7 @@ const BUSY: f64 = 0.1;
 /// All places, from outside in.
 pub fn of(d: &Diagnosis) -> [Layer; 5] {
     FaultPlace::ALL.map(|place| {
-        let causes: Vec<&Verdict> =
-            d.causes.iter().filter(|c| FaultPlace::of(c.id()).unwrap_or(FaultPlace::Wire) == place).collect();
+        let causes: Vec<&Verdict> = d.causes.iter().filter(|c| c.cause().place == place).collect();
         if !causes.is_empty() {
             let one =
                 |c: &&Verdict| format!("{}, {} a call ({})", c.id(), say(c.cost_ms()), c.proof().name());
@@ -189,8 +82,8 @@ fn percent(share: f64) -> String {
 
 /// The causes that were ruled out at a place, by id.
 fn excluded(d: &Diagnosis, place: FaultPlace) -> Option<String> {
-    let ids: Vec<&str> =
-        d.ruled_out.iter().map(|r| r.id).filter(|id| FaultPlace::of(id) == Some(place)).collect();
+    let there = d.ruled_out.iter().map(|r| r.cause).filter(|cause| cause.place == place);
+    let ids: Vec<&str> = there.map(|cause| cause.id).collect();
     (!ids.is_empty()).then(|| format!("ruled out: {}", ids.join(", ")))
 }
 
@@ -300,19 +193,12 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_has_its_place() {
-        for cause in causes::ALL {
-            assert!(FaultPlace::of(cause.id).is_some(), "{} has no place", cause.id);
-        }
-    }
-
-    #[test]
     fn what_was_not_looked_at_is_not_fine() {
         let d = Diagnosis { address: "192.0.2.1:80".to_owned(), ..nothing() };
         for place in [FaultPlace::Network, FaultPlace::Machine, FaultPlace::Process, FaultPlace::Wire] {
             assert_eq!(found(&d, place).0, Status::NotExamined, "{place:?}");
         }
-        let ruled_out = vec![RuledOut { id: "packet-loss", why: String::new() }];
+        let ruled_out = vec![RuledOut { cause: &causes::packet_loss::CAUSE, why: String::new() }];
         let near = Diagnosis { ruled_out, rtt_ms: 40.0, ..d };
         assert_eq!(
             found(&near, FaultPlace::Network),

@@ -6,8 +6,10 @@ use std::net::SocketAddr;
 
 use crate::call::Call;
 use crate::limits::{CALLS, LANES};
+use crate::parts::PacketDoubt;
 use crate::passive::packet::{Packet, segment};
 use crate::passive::{self, CaptureLimits, LateSegments, Marks, Observation, Observer};
+use crate::rule::Cause;
 use crate::shown::Arms;
 
 /// Packets of our own calls.
@@ -31,24 +33,24 @@ pub struct Packets {
 
 impl Packets {
     /// The packets' evidence for `cause`, in the call that represents all, in words.
-    pub fn seen_of(&self, cause: &str) -> Option<&str> {
+    pub fn seen_of(&self, cause: &Cause) -> Option<&str> {
         let calls = self.call.iter().chain(self.arms.iter().flatten());
-        calls.flat_map(|c| &c.notes).find(|n| n.id == cause).map(|n| n.text.as_str())
+        calls.flat_map(|c| &c.notes).find(|n| n.cause == cause).map(|n| n.text.as_str())
     }
 }
 
 impl Packets {
     /// Signs, in the packets of our calls, of a cause that experiments ruled out. They are enough
     /// to doubt that exclusion.
-    pub(crate) fn shown_of(&self, cause: &str) -> Option<String> {
-        if cause == "packet-loss" {
-            let lost = self.late.lost;
-            return (lost > 0).then(|| format!("that segments were lost and sent again: {lost}"));
+    pub(crate) fn shown_of(&self, cause: &Cause) -> Option<String> {
+        match cause.packets?.doubts {
+            PacketDoubt::None => None,
+            PacketDoubt::LostSegments => {
+                let lost = self.late.lost;
+                (lost > 0).then(|| format!("that segments were lost and sent again: {lost}"))
+            }
+            PacketDoubt::Note => self.seen_of(cause).map(str::to_owned),
         }
-        if cause == "server-nagle-delayed-ack" {
-            return self.seen_of(cause).map(str::to_owned);
-        }
-        None
     }
 }
 

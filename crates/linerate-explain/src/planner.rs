@@ -10,11 +10,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::call::{Call, CallStage, Failure, Why, ms};
-use crate::causes;
+use crate::causes::{self, bandwidth, packet_loss, stopped};
 use crate::diagnosis::{Diagnosis, Machine, RuledOut, TlsSeen, Whole};
 use crate::evidence::Proof;
+use crate::late::LateSegments;
 use crate::limits;
-use crate::passive::LateSegments;
 use crate::probe::{Block, CallProbe, Experiment, Lane, Observation, Probe};
 use crate::record::{Record, Settings, median_of};
 use crate::rule::{Cause, Judgement, Judgements};
@@ -477,9 +477,7 @@ impl Planner {
         for cause in causes::ALL {
             match judgements.of(cause.id).clone() {
                 Judgement::Named(verdict) => named.push(*verdict),
-                Judgement::RuledOut(why) => {
-                    ruled_out.push(RuledOut { id: cause.id, why: why.words().to_owned() })
-                }
+                Judgement::RuledOut(why) => ruled_out.push(RuledOut { cause, why: why.words().to_owned() }),
                 Judgement::Open(why) => limits.push(format!("{}: {why}", cause.id)),
                 Judgement::Silent => {}
             }
@@ -583,8 +581,8 @@ impl Planner {
 /// A line that is too narrow drops what its queue has no room for, which tells senders its rate: then that
 /// is the reason for the losses.
 fn lost_for_its_rate(named: &mut [Verdict]) {
-    if named.iter().any(|verdict| verdict.id() == "bandwidth" && verdict.proof() > Proof::Possible) {
-        for verdict in named.iter_mut().filter(|verdict| verdict.id() == "packet-loss") {
+    if named.iter().any(|verdict| verdict.names(&bandwidth::CAUSE) && verdict.proof() > Proof::Possible) {
+        for verdict in named.iter_mut().filter(|verdict| verdict.names(&packet_loss::CAUSE)) {
             *verdict = verdict.clone().behind();
         }
     }
@@ -592,7 +590,7 @@ fn lost_for_its_rate(named: &mut [Verdict]) {
 
 /// All threads of the server are stopped, so it has nothing else to show.
 fn is_stopped(judgements: &Judgements<'_>) -> bool {
-    matches!(judgements.of("stopped"), Judgement::Named(v) if v.proof() == Proof::Proved)
+    matches!(judgements.of(stopped::CAUSE.id), Judgement::Named(v) if v.proof() == Proof::Proved)
 }
 
 /// The failure of the call, where the server's status says so.
@@ -705,7 +703,7 @@ fn representative(record: &Record, first: Option<&Verdict>, arms: Option<&Arms>)
     if let Some(arms) = arms {
         return arms.without.clone();
     }
-    let mut calls = match first.map(|cause| CallPart::of(cause.id())) {
+    let mut calls = match first.map(|verdict| verdict.cause().part) {
         Some(CallPart::New) => times::plain(record, true),
         _ => record.group(),
     };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::call::{Call, ms};
 use crate::evidence::Proof;
+use crate::parts::Forecast;
 use crate::prediction::Prediction;
 use crate::probe::Experiment;
 use crate::record::{Record, median_of};
@@ -24,12 +25,12 @@ const LEAST: usize = 2;
 pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
     // How much of its work a server can be spared is not seen from outside, nor how much of a body, nor how long the way is
     // when a queue on it never empties; what is merely possible may take nothing away.
-    let unseen = ["server-think", "bandwidth", "bufferbloat"].contains(&verdict.id());
-    if unseen || verdict.proof() == Proof::Possible || verdict.fails() {
+    let cause = verdict.cause();
+    if matches!(cause.forecast, Forecast::Unseen) || verdict.proof() == Proof::Possible || verdict.fails() {
         return None;
     }
-    let part = CallPart::of(verdict.id());
-    if verdict.id() == "cold-start" {
+    let part = cause.part;
+    if matches!(cause.forecast, Forecast::Warm) {
         return warm(record, part);
     }
     let times = CallTimes::seen(record);
@@ -69,40 +70,45 @@ fn spared(record: &Record, verdict: &Verdict, part: CallPart) -> Option<Vec<f64>
     let without = |hit: fn(&Call) -> bool, calls: Vec<&Call>| {
         total(&calls.into_iter().filter(|c| !hit(c)).collect::<Vec<_>>())
     };
-    let times = match verdict.id() {
-        "packet-loss" | "reordering" => without(Call::lossy, explained(record)),
-        "syn-loss" | "time-wait-collision" => without(Call::syn_again, plain(record, true)),
-        "path-mtu" => {
+    let times = match verdict.cause().forecast {
+        Forecast::Spared(met) => {
+            without(met, if part == CallPart::New { plain(record, true) } else { explained(record) })
+        }
+        Forecast::Segments => {
             [1, 2].into_iter().flat_map(|arm| total(&record.arm(Experiment::Segment, arm))).collect()
         }
-        // A cache answers at once, and of several name servers the one that does answer.
-        "dns-slow" | "dns-timeout" => {
+        // A cache answers at once.
+        Forecast::Cached => total(&explained(record)),
+        // Of several name servers one does answer.
+        Forecast::OtherNameServer => {
             let servers = record.name_servers().unwrap_or_default();
             let quickest = servers.iter().filter_map(|s| s.v4).min().map_or(0.0, ms);
-            let lookup = if verdict.id() == "dns-timeout" { quickest } else { 0.0 };
-            total(&explained(record)).into_iter().map(|t| t + lookup).collect()
+            total(&explained(record)).into_iter().map(|t| t + quickest).collect()
         }
         // The lookup stays, as long as it takes in any of those that were made.
-        "ipv6-fallback" | "dead-address" => {
+        Forecast::OtherAddress => {
             let calls = total(&explained(record));
             record.lookups().iter().flat_map(|l| calls.iter().map(|t| t + ms(l.took))).collect()
         }
-        "redirects" => last_hop(record),
+        Forecast::LastHop => last_hop(record),
         // A resumed session spares more than they cost: the rest of a full handshake stays.
-        "accept-queue" | "tls-long-chain" | "tls-slow-key" => Vec::new(),
-        _ => {
+        Forecast::Cost => Vec::new(),
+        Forecast::Unseen | Forecast::Warm => return None,
+        forecast => {
             let calls = verdict.trials().first().and_then(|trial| shown::calls_of(record, trial));
             let ([_, with], _) = calls?;
-            // An opened connection that has grown its window, opened anew.
-            let opening =
-                if verdict.id() == "slow-start" { median_of(&record.fresh(), Call::opening) } else { 0.0 };
-            if verdict.id() == "server-nagle-delayed-ack" {
-                return Some(unpaused(record, verdict, with)).filter(|times| times.len() >= LEAST);
-            }
-            if verdict.id() == "proxy-buffering" {
-                let added = proxy_adds(record);
-                return Some(with.iter().map(|c| ms(c.connect + c.send + c.wait) + added).collect());
-            }
+            let opening = match forecast {
+                Forecast::LeverUnpaused => {
+                    return Some(unpaused(record, verdict, with)).filter(|times| times.len() >= LEAST);
+                }
+                Forecast::LeverAtProxy => {
+                    let added = proxy_adds(record);
+                    return Some(with.iter().map(|c| ms(c.connect + c.send + c.wait) + added).collect());
+                }
+                // An opened connection that has grown its window, opened anew.
+                Forecast::LeverAndOpening => median_of(&record.fresh(), Call::opening),
+                _ => 0.0,
+            };
             match part {
                 CallPart::FirstByte => with.iter().map(|c| ms(c.opening() + c.send + c.wait)).collect(),
                 _ => with.iter().map(|c| as_explained(record, part, c) + opening).collect(),
@@ -183,14 +189,14 @@ fn taken_off(record: &Record, verdict: &Verdict, times: &[f64]) -> Option<Estima
     if times.len() < LEAST {
         return None;
     }
-    if verdict.id() == "zero-window" {
+    if matches!(verdict.cause().forecast, Forecast::LargeWindow) {
         if let Some(after) = through_a_large_window(record) {
             return Some(after);
         }
         let left = |c: &&Call| ms(c.total.saturating_sub(read_slowly(record, c)));
         return Some(middle(&explained(record).iter().map(left).collect::<Vec<_>>()));
     }
-    if let Some(lost) = lost_in(verdict.id()) {
+    if let Forecast::Counted(lost) = verdict.cause().forecast {
         let left = |c: &&Call| ms(c.total.saturating_sub(lost(c)));
         return Some(middle(&explained(record).iter().map(left).collect::<Vec<_>>()));
     }
@@ -266,22 +272,6 @@ fn read_slowly(record: &Record, call: &Call) -> Duration {
     // It may answer while it reads.
     let wait = (call.wait + call.receive).saturating_sub(Duration::from_secs_f64(record.rtt_ms() / 1e3));
     limited + rest.min(wait)
-}
-
-/// The part of one call that a cause took, where the kernel or the response tells.
-fn lost_in(cause: &str) -> Option<fn(&Call) -> Duration> {
-    fn spent(call: &Call, of: fn(&crate::local::Spent) -> Duration) -> Duration {
-        call.server.as_deref().map_or(Duration::ZERO, of)
-    }
-    Some(match cause {
-        "late-close" => |c| c.closed_after.unwrap_or_default(),
-        "no-keep-alive" => Call::opening,
-        "send-buffer" => |c| Duration::from_micros(c.facts.sndbuf_limited_us),
-        "gc-pause" => |c| spent(c, |s| s.collected),
-        "cpu-throttled" => |c| spent(c, |s| s.throttled),
-        "cpu-contention" => |c| spent(c, |s| s.waited.saturating_sub(s.throttled + s.collected)),
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

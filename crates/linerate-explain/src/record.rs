@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::call::{Call, Streamed, ms};
 use crate::evidence::Trial;
+use crate::late::LateSegments;
 use crate::limits;
-use crate::passive::LateSegments;
 use crate::probe::{
     CallProbe, Connected, Experiment, HeldCall, Lane, NameServer, Observation, Probe, Resolved, Writes,
 };

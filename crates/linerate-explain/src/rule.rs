@@ -1,20 +1,15 @@
 //! A rule: a cause by its stable name, the probes that it wants, and its judgement.
 
 use std::cell::OnceCell;
+use std::fmt;
 
+use crate::call::Call;
 use crate::evidence::{Exclusion, Trial};
+use crate::parts::{CausePage, FaultPlace, Forecast, PacketSigns, RuleFix, ServerChange};
 use crate::probe::{Block, Experiment};
 use crate::record::Record;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
-
-/// A change in one piece of software.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RuleFix {
-    /// Which software.
-    pub software: &'static str,
-    /// The change to make there.
-    pub change: &'static str,
-}
 
 /// The judgement of a rule on the observations.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,8 +24,7 @@ pub enum Judgement {
     Silent,
 }
 
-/// A cause and its rule.
-#[derive(Debug)]
+/// A cause: all that is known of it, and its rule. Two are equal when their names are.
 pub struct Cause {
     /// Its stable name.
     pub id: &'static str,
@@ -41,7 +35,56 @@ pub struct Cause {
     /// A caution for running the same command again to verify the fix; empty where there is
     /// none.
     pub verify: &'static str,
+    /// Where it is.
+    pub place: FaultPlace,
+    /// The part of a call that it makes longer.
+    pub part: CallPart,
+    /// What the longest pause of a call is when this is its cause, where that can be said in a few
+    /// words.
+    pub pause: Option<&'static str>,
+    /// What packets alone show of it; `None`: nothing.
+    pub packets: Option<PacketSigns>,
+    /// Its explanation.
+    pub page: CausePage,
+    pub(crate) server_changed: ServerChange,
+    pub(crate) forecast: Forecast,
     pub(crate) rule: Rule,
+}
+
+impl Cause {
+    /// Whether a call met it, as far as the kernel counted that; `true` where it does not count.
+    pub fn is_met_by(&self, call: &Call) -> bool {
+        match self.forecast {
+            Forecast::Spared(met) => met(call),
+            _ => true,
+        }
+    }
+
+    /// The fixes: all that verdicts and captures advise, and those for more systems.
+    pub fn all_fixes(&self) -> Vec<RuleFix> {
+        let seen = self.packets.map_or(&[][..], |p| p.fixes);
+        let mut fixes: Vec<RuleFix> = Vec::new();
+        for fix in self.fixes.iter().chain(seen).chain(self.page.more) {
+            if !fixes.contains(fix) {
+                fixes.push(*fix);
+            }
+        }
+        fixes
+    }
+}
+
+impl PartialEq for Cause {
+    fn eq(&self, other: &Cause) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Cause {}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id)
+    }
 }
 
 /// Two pure functions. The first gives the probes that would tell more, when there is a sign of the
@@ -53,12 +96,14 @@ pub(crate) enum Rule {
     /// Over the record, and over the judgements of other causes: of those that are declared here.
     Beside {
         /// Each of these, when it is named, explains what was seen: then this cause is silent.
-        hidden_by: &'static [&'static str],
+        hidden_by: &'static [&'static Cause],
         /// Other judgements that the rule asks for.
-        asks: &'static [&'static str],
+        asks: &'static [&'static Cause],
         wants: fn(&Record, &Judged<'_>) -> Vec<Block>,
         judge: fn(&Record, &Judged<'_>) -> Judgement,
     },
+    /// No experiment tells: only packets show it.
+    PacketsAlone,
 }
 
 /// The judgements over one record. Each is made once, when it is first asked for.
@@ -84,6 +129,7 @@ impl<'a> Judgements<'a> {
             Rule::Beside { hidden_by, asks, judge, .. } => {
                 judge(self.record, &Judged { all: self, hidden_by, asks })
             }
+            Rule::PacketsAlone => Judgement::Silent,
         })
     }
 
@@ -94,6 +140,7 @@ impl<'a> Judgements<'a> {
             Rule::Beside { hidden_by, asks, wants, .. } => {
                 wants(self.record, &Judged { all: self, hidden_by, asks })
             }
+            Rule::PacketsAlone => Vec::new(),
         }
     }
 }
@@ -102,29 +149,49 @@ impl<'a> Judgements<'a> {
 #[derive(Debug)]
 pub(crate) struct Judged<'a> {
     all: &'a Judgements<'a>,
-    hidden_by: &'static [&'static str],
-    asks: &'static [&'static str],
+    hidden_by: &'static [&'static Cause],
+    asks: &'static [&'static Cause],
 }
 
 impl Judged<'_> {
-    pub(crate) fn of(&self, id: &str) -> &Judgement {
-        let declared = self.hidden_by.contains(&id) || self.asks.contains(&id);
+    pub(crate) fn of(&self, cause: &Cause) -> &Judgement {
+        let id = cause.id;
+        let declared = self.hidden_by.iter().chain(self.asks).any(|c| c.id == id);
         debug_assert!(declared, "a rule asks for the judgement of {id}, which it does not declare");
         self.all.of(id)
     }
 
-    pub(crate) fn names(&self, id: &str) -> bool {
-        matches!(self.of(id), Judgement::Named(_))
+    pub(crate) fn names(&self, cause: &Cause) -> bool {
+        matches!(self.of(cause), Judgement::Named(_))
     }
 
-    pub(crate) fn names_any(&self, ids: &[&str]) -> bool {
-        ids.iter().any(|id| self.names(id))
+    pub(crate) fn names_any(&self, causes: &[&Cause]) -> bool {
+        causes.iter().any(|cause| self.names(cause))
     }
 
     /// A cause is named that hides the one that asks.
     pub(crate) fn hides_it(&self) -> bool {
         self.names_any(self.hidden_by)
     }
+}
+
+#[cfg(test)]
+impl Cause {
+    /// One for tests, with nothing to say.
+    pub(crate) const BLANK: Cause = Cause {
+        id: "",
+        title: "",
+        fixes: &[],
+        verify: AGAIN,
+        place: FaultPlace::Wire,
+        part: CallPart::Call,
+        pause: None,
+        packets: None,
+        page: CausePage { what: "", lanes: ["", ""], picture: &[], more: &[] },
+        server_changed: ServerChange::TakenBack,
+        forecast: Forecast::Lever,
+        rule: Rule::PacketsAlone,
+    };
 }
 
 /// Most fixes are verified by the same command.
@@ -186,17 +253,17 @@ mod tests {
 
     static ASKING: Cause = Cause {
         rule: Rule::Beside {
-            hidden_by: &["asked"],
+            hidden_by: &[&ASKED],
             asks: &[],
             wants: nothing_beside,
-            judge: |_, judged| if judged.hides_it() { Judgement::Silent } else { judged.of("asked").clone() },
+            judge: |_, judged| if judged.hides_it() { Judgement::Silent } else { judged.of(&ASKED).clone() },
         },
         ..cause("asking")
     };
 
     const fn cause(id: &'static str) -> Cause {
         let rule = Rule::Alone { wants: nothing, judge: |_| Judgement::Silent };
-        Cause { id, title: "", fixes: &[], verify: AGAIN, rule }
+        Cause { id, title: "", fixes: &[], rule, ..Cause::BLANK }
     }
 
     #[test]
@@ -217,7 +284,7 @@ mod tests {
                 hidden_by: &[],
                 asks: &[],
                 wants: nothing_beside,
-                judge: |_, judged| judged.of("other").clone(),
+                judge: |_, judged| judged.of(&OTHER).clone(),
             },
             ..cause("secretly")
         };

@@ -2,9 +2,8 @@
 //! advice for it. Pure functions.
 
 use crate::call::ProbeResponse;
-use crate::causes::find;
-use crate::outside_in::FaultPlace;
-use crate::rule::RuleFix;
+use crate::parts::{FaultPlace, RuleFix};
+use crate::rule::Cause;
 
 /// A piece of software: how it is recognised, and by which names advice is for it.
 struct KnownSoftware {
@@ -138,15 +137,15 @@ impl Software {
     }
 
     /// A server that may be a proxy; if so, the cause may be behind it.
-    pub fn perhaps_proxy(&self, cause: &str) -> Option<&str> {
-        self.perhaps.as_deref().filter(|_| FaultPlace::of(cause) == Some(FaultPlace::Process))
+    pub fn perhaps_proxy(&self, cause: &Cause) -> Option<&str> {
+        self.perhaps.as_deref().filter(|_| cause.place == FaultPlace::Process)
     }
 
     /// The advice that fits the software: advice that names it, and advice about no particular
     /// server; else all advice for the cause.
-    pub fn advice(&self, cause: &str, fixes: &'static [RuleFix]) -> Vec<&'static RuleFix> {
+    pub fn advice(&self, cause: &Cause, fixes: &'static [RuleFix]) -> Vec<&'static RuleFix> {
         // The calling program is unknown.
-        let names: &[&str] = if FaultPlace::of(cause) == Some(FaultPlace::Here) { &[] } else { &self.names };
+        let names: &[&str] = if cause.place == FaultPlace::Here { &[] } else { &self.names };
         let mine = |f: &&RuleFix| items(f.software).any(|i| names.contains(&i.as_str()));
         let any = |f: &&RuleFix| f.software.starts_with("any ");
         let others = |f: &&RuleFix| !any(f) && !items(f.software).any(|i| is_software(&i));
@@ -166,11 +165,6 @@ fn items(software: &str) -> impl Iterator<Item = String> + '_ {
 /// system, a person.
 fn is_software(item: &str) -> bool {
     CALLERS.contains(&item) || KNOWN.iter().any(|k| k.names.contains(&item))
-}
-
-/// All that is advised on a cause.
-pub fn all_advice(cause: &str) -> &'static [RuleFix] {
-    find(cause).map_or(&[], |c| c.fixes)
 }
 
 /// Peculiarities of a head whose fields do not name the software: how JDK's HttpServer writes
@@ -196,20 +190,24 @@ pub(crate) fn by_head<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::causes::{bufferbloat, client_nagle, late_close, server_nagle, server_think};
 
     fn answer(fields: &[(&str, &str)]) -> ProbeResponse {
         let fields = fields.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         ProbeResponse { status: 200, fields, ..ProbeResponse::default() }
     }
 
-    fn advised(fields: &[(&str, &str)], cause: &str) -> Vec<&'static str> {
-        let fixes = all_advice(cause);
-        Software::of(Some(&answer(fields)), None).advice(cause, fixes).iter().map(|f| f.software).collect()
+    fn advised(fields: &[(&str, &str)], cause: &Cause) -> Vec<&'static str> {
+        Software::of(Some(&answer(fields)), None)
+            .advice(cause, cause.fixes)
+            .iter()
+            .map(|f| f.software)
+            .collect()
     }
 
     #[test]
     fn advice_is_for_the_software_that_answered() {
-        let nagle = "server-nagle-delayed-ack";
+        let nagle = &server_nagle::CAUSE;
         for (says, software) in [
             (("server", "nginx/1.22.1"), "nginx"),
             (("server", "Apache-Coyote/1.1"), "Tomcat"),
@@ -222,20 +220,20 @@ mod tests {
         ] {
             assert_eq!(advised(&[says], nagle), [software], "{says:?}");
         }
-        assert_eq!(advised(&[("server", "Apache/2.4.62 (Debian)")], "late-close"), ["any server"]);
+        assert_eq!(advised(&[("server", "Apache/2.4.62 (Debian)")], &late_close::CAUSE), ["any server"]);
         let both = advised(&[("server", "nginx"), ("x-powered-by", "Express")], nagle);
         assert_eq!(both, ["nginx", "Node"], "what passes it on, and what made it");
         let process = Software::of(None, Some("node"));
-        assert_eq!(process.advice(nagle, all_advice(nagle))[0].software, "Node");
+        assert_eq!(process.advice(nagle, nagle.fixes)[0].software, "Node");
     }
 
     #[test]
     fn advice_on_what_no_software_answers_stays() {
-        assert_eq!(advised(&[], "bufferbloat").len(), all_advice("bufferbloat").len());
-        let callers = advised(&[("server", "nginx")], "client-nagle-delayed-ack");
+        assert_eq!(advised(&[], &bufferbloat::CAUSE).len(), bufferbloat::CAUSE.fixes.len());
+        let callers = advised(&[("server", "nginx")], &client_nagle::CAUSE);
         assert_eq!(callers, ["any client"]);
         for cause in crate::causes::ALL {
-            assert!(!advised(&[], cause.id).is_empty(), "{}", cause.id);
+            assert!(!advised(&[], cause).is_empty(), "{}", cause.id);
         }
     }
 
@@ -243,10 +241,10 @@ mod tests {
     #[test]
     fn no_advice_is_for_another_server() {
         let found: Vec<&KnownSoftware> = KNOWN.iter().filter(|k| !k.process.is_empty()).collect();
-        for cause in crate::causes::ALL.iter().filter(|c| FaultPlace::of(c.id) == Some(FaultPlace::Process)) {
+        for cause in crate::causes::ALL.iter().filter(|c| c.place == FaultPlace::Process) {
             for known in &found {
                 let software = Software::of(None, known.process.first().copied());
-                for fix in software.advice(cause.id, cause.fixes) {
+                for fix in software.advice(cause, cause.fixes) {
                     let other =
                         items(fix.software).find(|i| is_software(i) && !known.names.contains(&i.as_str()));
                     let mine = items(fix.software).any(|i| known.names.contains(&i.as_str()));
@@ -264,8 +262,8 @@ mod tests {
         assert_eq!(of(&[("server", "istio-envoy")]).proxy(), Some("Server: istio-envoy"));
         assert_eq!(of(&[("server", "nginx"), ("x-powered-by", "PHP/8")]).proxy(), Some("Server: nginx"));
         let nginx = of(&[("server", "nginx/1.2")]);
-        assert_eq!((nginx.proxy(), nginx.perhaps_proxy("server-think")), (None, Some("nginx")));
-        assert_eq!(nginx.perhaps_proxy("server-nagle-delayed-ack"), None);
+        assert_eq!((nginx.proxy(), nginx.perhaps_proxy(&server_think::CAUSE)), (None, Some("nginx")));
+        assert_eq!(nginx.perhaps_proxy(&server_nagle::CAUSE), None);
         assert_eq!(of(&[("server", "Jetty(9.4)")]), of(&[("server", "jetty")]));
         assert_eq!(of(&[("server", "WhatServer")]).proxy(), None);
     }

@@ -6,26 +6,14 @@ use std::collections::BTreeMap;
 
 use crate::call::{Call, CallStage, Why, ms};
 use crate::diagnosis::RuledOut;
+use crate::parts::ServerChange;
 use crate::probe::{CallProbe, Experiment, Lane, Variation};
 use crate::record::{Record, median_of};
+use crate::rule::Cause;
 use crate::signs::scattered;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-/// Causes that lie before the server: what it does later does not touch them.
-const BEFORE: [&str; 8] = [
-    "dead-address",
-    "dns-slow",
-    "dns-timeout",
-    // These are such changes, seen on the server's machine.
-    "fd-limit",
-    "ipv6-fallback",
-    "ports-exhausted",
-    "stopped",
-    "workers-held",
-];
-/// Causes that make calls differ.
-const CHANGES: [&str; 4] = ["bufferbloat", "periodic-stall", "pinned-to-busy-worker", "rate-limit"];
 /// Calls that must have failed one after the other, at the end, before that is a change.
 const FAILED: usize = 3;
 /// Calls on each side of a moment.
@@ -39,19 +27,21 @@ pub(crate) fn weigh(
     named: &mut Vec<Verdict>,
     ruled_out: &mut Vec<RuledOut>,
 ) -> Option<String> {
-    // These are such changes: of the way, and from one connection to the next.
-    let told = named.iter().any(|verdict| CHANGES.contains(&verdict.id()));
+    let any = |change| named.iter().any(|verdict| verdict.cause().server_changed == change);
     // A queue in the network fills with each call; which connection a call is on knows no order.
-    let fills = named.iter().any(|verdict| verdict.id() == "bufferbloat");
+    let fills = any(ServerChange::Slower);
     // A limiter decides by how many calls there were.
-    let limited = named.iter().any(|verdict| verdict.id() == "rate-limit");
+    let limited = any(ServerChange::Refuses);
+    // These are such changes: of the way, and from one connection to the next.
+    let told = fills || limited || any(ServerChange::Unequal);
     let how = statuses(record)
         .filter(|_| !limited)
         .or_else(|| failures(record))
         .or_else(|| slows_down(record).filter(|_| !fills && !limited))
         .or_else(|| times(record).filter(|_| !told))?;
-    named.retain(|verdict| BEFORE.contains(&verdict.id()));
-    ruled_out.retain(|cause| BEFORE.contains(&cause.id));
+    let stands = |cause: &Cause| cause.server_changed == ServerChange::Stands;
+    named.retain(|verdict| stands(verdict.cause()));
+    ruled_out.retain(|ruled_out| stands(ruled_out.cause));
     Some(format!("the server changed while we looked: {how}"))
 }
 

@@ -54,31 +54,6 @@ impl CallPart {
     pub fn named(name: &str) -> Option<CallPart> {
         CallPart::ALL.into_iter().find(|p| p.name() == name)
     }
-
-    /// Where a cause costs its time.
-    pub fn of(cause: &str) -> CallPart {
-        match cause {
-            "accept-queue"
-            | "cold-start"
-            | "connection-limit"
-            | "fd-limit"
-            | "path-mtu"
-            | "ports-exhausted"
-            | "reverse-dns"
-            | "slow-connect"
-            | "slow-start"
-            | "syn-loss"
-            | "tls-full-handshake"
-            | "tls-hello-retry"
-            | "tls-old-version"
-            | "time-wait-collision"
-            | "workers-held" => CallPart::New,
-            "tls-long-chain" | "tls-slow-key" => CallPart::Full,
-            "proxy-buffering" => CallPart::FirstByte,
-            "dead-address" | "dns-slow" | "dns-timeout" | "ipv6-fallback" => CallPart::Lookup,
-            _ => CallPart::Call,
-        }
-    }
 }
 
 /// Milliseconds of each call with nothing changed, by part.

@@ -1,14 +1,15 @@
 //! A cause, named, on the grounds it stands on.
 
 use crate::evidence::{Grounds, Proof, Trial};
+use crate::parts::RuleFix;
 use crate::prediction::Prediction;
-use crate::rule::{Cause, RuleFix};
+use crate::rule::Cause;
 use crate::stats::Estimate;
 
 /// A cause, named. It can only be made from [`Grounds`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    id: &'static str,
+    cause: &'static Cause,
     title: String,
     cost_ms: f64,
     proof: Proof,
@@ -19,7 +20,6 @@ pub struct Verdict {
     fails: bool,
     evidence: Vec<String>,
     fixes: &'static [RuleFix],
-    verify: &'static str,
     predicted: Option<Prediction>,
 }
 
@@ -34,7 +34,7 @@ impl Verdict {
             Grounds::Counted { words, .. } | Grounds::Seen { words, .. } => evidence.push(words),
         }
         Verdict {
-            id: cause.id,
+            cause,
             title: cause.title.to_owned(),
             cost_ms,
             proof,
@@ -45,7 +45,6 @@ impl Verdict {
             fails: false,
             evidence,
             fixes: cause.fixes,
-            verify: cause.verify,
             predicted: None,
         }
     }
@@ -117,9 +116,19 @@ impl Verdict {
         self
     }
 
-    /// Its stable name.
+    /// All that is known of its cause.
+    pub fn cause(&self) -> &'static Cause {
+        self.cause
+    }
+
+    /// The cause's stable name.
     pub fn id(&self) -> &'static str {
-        self.id
+        self.cause.id
+    }
+
+    /// Names this cause.
+    pub fn names(&self, cause: &Cause) -> bool {
+        self.cause == cause
     }
 
     /// One line in plain words.
@@ -171,7 +180,7 @@ impl Verdict {
     /// A caution for running the same command again to verify the fix; empty where there is
     /// none.
     pub fn verify(&self) -> &'static str {
-        self.verify
+        self.cause.verify
     }
 
     /// The predicted time of the call once the cause is fixed, where it can be predicted.

@@ -38,8 +38,8 @@ pub(super) fn all(asked: &str, command: &Command) -> Vec<Hit> {
     }
     let causes = linerate_explain::pages::all();
     found.extend(causes.into_iter().filter_map(|cause| {
-        let rank = rank(&words, &[cause.what, "", cause.title(), cause.id])?;
-        let (command, line) = (format!("linerate help {}", cause.id), cause.title().to_owned());
+        let rank = rank(&words, &[cause.page.what, "", cause.title, cause.id])?;
+        let (command, line) = (format!("linerate help {}", cause.id), cause.title.to_owned());
         Some(Hit { kind: Kind::Cause, command, line, rank })
     }));
     found.sort_by_key(|hit| (hit.kind, std::cmp::Reverse(hit.rank)));

@@ -5,30 +5,62 @@
 //! Several connections at once lose SYNs, in steps of a second. Evidence: TcpExt ListenOverflows,
 //! if the server is on this machine.
 
+use super::{connection_limit, pinned};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof, Trial};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, excluded};
 use crate::signs::new_connections::{
     self, Resent, WAITED_MS, first_waits, grows, lost_only_at_once, syns, waited,
 };
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "accept-queue",
     title: "connections wait in the server's accept queue: the server is slow to accept them",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Machine,
+    part: CallPart::New,
+    pause: Some("until the server accepts"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Cost,
+    packets: None,
+    page: PAGE,
     rule: Rule::Beside {
         // The server has accepted a connection that waits for another to end, or for a busy worker.
-        hidden_by: &["connection-limit", "pinned-to-busy-worker"],
+        hidden_by: &[&connection_limit::CAUSE, &pinned::CAUSE],
         asks: &[],
         wants,
         judge,
     },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The kernel opens connections for the server and keeps them in a queue until the program accepts them. A program that does not \
+         come to accept (it is busy, or has too few threads) leaves them there: the connection stands, and nobody reads the request. When the \
+         queue is full, the kernel drops what asks for more, and callers ask again after a second.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("SYN"),
+        PictureStep::From("SYN, ACK"),
+        PictureStep::To("request"),
+        PictureStep::Wait(150.0, "in the queue until the program accepts"),
+        PictureStep::From("answer"),
+    ],
+    more: &[
+        fix("macOS", "sysctl kern.ipc.somaxconn (128 by default) bounds each backlog"),
+        fix("Windows", "SOMAXCONN as the backlog of listen(); in .NET Socket.Listen(backlog)"),
+        fix(
+            "Go",
+            "net.Listen takes net.core.somaxconn by itself; accept in a loop that only starts goroutines",
+        ),
+    ],
 };
 
 const FIXES: &[RuleFix] = &[

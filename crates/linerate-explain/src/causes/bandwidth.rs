@@ -9,33 +9,63 @@
 
 use std::time::Duration;
 
+use super::{h2_flow_control, server_nagle, server_send_buffer};
 use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe, Variation};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule};
 use crate::signs::flow::{self, FlowShape, SharedRate};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "bandwidth",
     title: "the answer is large for the rate at which it comes",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Network,
+    part: CallPart::Call,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Unseen,
+    packets: None,
+    page: PAGE,
     rule: Rule::Beside {
         hidden_by: &[
             // A window that is too small lets as much through in each round trip.
-            "h2-flow-control",
-            "server-send-buffer",
+            &h2_flow_control::CAUSE,
+            &server_send_buffer::CAUSE,
             // Each piece waits for our acknowledgement.
-            "server-nagle-delayed-ack",
+            &server_nagle::CAUSE,
         ],
         asks: &[],
         wants,
         judge,
     },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The answer is large, and it comes only so fast: the line to the caller carries no more, somebody shapes it, or the server has a limit for each \
+         connection. Bytes per second are the same from its beginning to its end, and twice the bytes take twice the time. Two calls at once tell whose \
+         limit it is: on a slow path each gets half, and where each connection has a limit both get all of it.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::From("the beginning of the answer"),
+        PictureStep::Wait(2240.0, "560 kB at 2 Mbit/s"),
+        PictureStep::From("its end"),
+    ],
+    more: &[
+        fix(
+            "Go, JDK, Node, Python",
+            "compress answers (gzip, br, zstd) where they are text; fields and pages that callers ask for",
+        ),
+        fix("clouds", "instances and gateways have a bandwidth of their own, some with credits that run out"),
+    ],
 };
 
 const FIXES: &[RuleFix] = &[
@@ -304,8 +334,7 @@ mod tests {
     }
 
     const fn other(id: &'static str) -> Cause {
-        let rule = Rule::Alone { wants: crate::rule::nothing, judge: |_| Judgement::Silent };
-        Cause { id, title: "", fixes: &[], verify: AGAIN, rule }
+        Cause { id, ..Cause::BLANK }
     }
 
     #[test]

@@ -8,20 +8,44 @@
 
 use crate::call::ms;
 use crate::evidence::Grounds;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded};
 use crate::signs::path::{self, CHANCE, Path, SIGN_MS};
 use crate::signs::scattered;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "bufferbloat",
     title: "a queue on the way is full: packets wait in it behind others' (bufferbloat)",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Network,
+    part: CallPart::Call,
+    pause: None,
+    server_changed: ServerChange::Slower,
+    forecast: Forecast::Unseen,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "A queue on the way is long and full: somebody sends more than the link takes, and the router keeps it all instead of dropping early. Every packet \
+         waits at the end of that queue, so each round trip takes long, for everybody.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::Wait(116.0, "in the queue before the narrow link"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix(
+        "macOS, Windows",
+        "the sender's system does not matter much: mend the router, or send less at a time",
+    )],
 };
 
 const FIXES: &[RuleFix] = &[

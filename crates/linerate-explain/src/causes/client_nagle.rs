@@ -8,19 +8,62 @@
 use crate::arms::{arms, on_new_lanes, side_by_side};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
+use crate::parts::{
+    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
+};
 use crate::probe::{Block, Experiment, Writes};
 use crate::record::Record;
-use crate::rule::{Cause, Judgement, Rule, RuleFix, again, not_moved};
+use crate::rule::{Cause, Judgement, Rule, again, not_moved};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+/// Our small write waits for the server's delayed ACK.
+pub static CAUSE: Cause = Cause {
     id: "client-nagle-delayed-ack",
     title: "the client holds the body of its request back until the server acknowledges the head (Nagle's algorithm meeting delayed ACKs)",
     fixes: FIXES,
     verify: "where the client now writes in one piece: with --writes one",
+    place: FaultPlace::Here,
+    part: CallPart::Call,
+    pause: Some("our body waits for the server's ACK"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: Some(PACKETS),
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The same as in a server, the other way round: the client writes the request's head and its body apart, with Nagle's algorithm on. The \
+         body waits until the server has acknowledged the head, and the server delays that acknowledgement, since it has nothing to \
+         answer yet.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request head"),
+        PictureStep::Wait(41.0, "the body waits for the ACK"),
+        PictureStep::From("ACK"),
+        PictureStep::To("request body"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix(
+        "JDK HttpClient, macOS, Windows",
+        "their HTTP clients set TCP_NODELAY; your own sockets: Socket.setTcpNoDelay(true), setsockopt(TCP_NODELAY)",
+    )],
+};
+
+const PACKETS: PacketSigns = PacketSigns {
+    title: "the client's request leaves in parts, and the rest waits for the server's delayed ACK (Nagle's algorithm)",
+    fixes: &[
+        fix("any client", "TCP_NODELAY, or header and body in one write"),
+        fix("Apache HttpClient", "SocketConfig.custom().setTcpNoDelay(true) (its default since 4.3)"),
+        fix("Python http.client", "pass the body to request(), so that it leaves with the header"),
+    ],
+    verify: "capture again after the change: the pause inside the request is gone",
+    pause: Some("the client's next part waits for the server's ACK"),
+    of_connections: false,
+    doubts: PacketDoubt::None,
 };
 
 const FIXES: &[RuleFix] = &[

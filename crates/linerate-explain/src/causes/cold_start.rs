@@ -8,20 +8,49 @@ use std::time::Duration;
 
 use crate::call::ms;
 use crate::evidence::{Grounds, Trial};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{Cause, Judgement, Rule, RuleFix};
+use crate::rule::{Cause, Judgement, Rule};
 use crate::signs::first;
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "cold-start",
     title: "the first call finds the server cold and takes far longer than later ones",
     fixes: FIXES,
     verify: "a server that was called just now is warm: run it right after a start, or after as long a pause",
+    place: FaultPlace::Process,
+    part: CallPart::New,
+    pause: Some("the server starts"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Warm,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The first call, or the first after a long pause, is much slower than the ones that follow: the server starts a process, compiles code, fills caches, opens \
+         connections to its database. Later calls find all that done.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("first request"),
+        PictureStep::Wait(1500.0, "the server starts"),
+        PictureStep::From("answer"),
+        PictureStep::To("request"),
+        PictureStep::From("answer, at once"),
+    ],
+    more: &[
+        fix("JDK", "class data sharing (-XX:SharedArchiveFile), call the paths once after start"),
+        fix(
+            "any server",
+            "warm it up before it gets calls (a readiness probe that calls the real path), and keep one instance alive",
+        ),
+    ],
 };
 
 const FIXES: &[RuleFix] = &[

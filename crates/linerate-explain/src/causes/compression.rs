@@ -5,18 +5,42 @@
 
 use crate::arms::arms;
 use crate::evidence::Grounds;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, Experiment, Probe, Variation};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, not_moved};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "compression",
     title: "with the other Accept-Encoding the same answer is there sooner",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::Call,
+    pause: Some("the server compresses"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The server compresses each answer, and that takes longer than the bytes it saves would take on the network. On a fast network, or for what is \
+         compressed already (pictures, archives), it costs more than it gives.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request, Accept-Encoding: gzip"),
+        PictureStep::Wait(76.0, "the server compresses"),
+        PictureStep::From("answer, smaller"),
+    ],
+    more: &[fix(
+        "Node, Go, Python, JDK",
+        "a lower level (zlib 1 to 4), a least size, and not for types that are compressed already",
+    )],
 };
 
 const FIXES: &[RuleFix] = &[

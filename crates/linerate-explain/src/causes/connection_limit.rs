@@ -12,20 +12,46 @@ use std::time::Duration;
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::limits::{HOLD_TIME, IDLE};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, Experiment, HeldCall, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded};
 use crate::signs::new_connections::{WAITED_MS, last_of_a_burst, starved, syns, waited};
 use crate::stats::{Estimate, slope};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "connection-limit",
     title: "the server serves only so many connections at once: a new one waits until another is closed",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::New,
+    pause: Some("until a connection is free"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The server serves only so many connections at a time, and a connection that is idle counts. New ones wait until another is closed. Servers with a \
+         process or thread for each connection are so: some idle browsers are enough to fill them.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("SYN"),
+        PictureStep::From("SYN, ACK"),
+        PictureStep::To("request"),
+        PictureStep::Wait(120.0, "until another connection is closed"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix(
+        "JDK HttpServer",
+        "an executor with more threads; jdk.httpserver.maxConnections where it is set",
+    )],
 };
 
 const FIXES: &[RuleFix] = &[

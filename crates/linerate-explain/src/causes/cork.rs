@@ -7,18 +7,42 @@
 use crate::arms::singles;
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, not_moved};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "cork",
     title: "the server corks its connection and does not let go: the rest of the response waits 200 ms in its kernel",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::Call,
+    pause: Some("corked: until the kernel lets go"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The server told its kernel to collect small writes (TCP_CORK, or MSG_MORE on the last one) and forgot to let go. The kernel sends the rest by \
+         itself after 200 ms.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::Wait(200.0, "corked: until the kernel's own time-out"),
+        PictureStep::From("answer"),
+    ],
+    more: &[
+        fix("any server", "clear TCP_CORK (or no MSG_MORE) with the last write"),
+        fix("nginx", "tcp_nopush only together with sendfile, and tcp_nodelay on"),
+    ],
 };
 
 const FIXES: &[RuleFix] = &[

@@ -6,18 +6,62 @@
 use crate::arms::singles;
 use crate::call::Call;
 use crate::evidence::Grounds;
+use crate::parts::{
+    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
+};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe, Variation};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, not_moved};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "expect-continue",
     title: "the client waits for 100 Continue before it sends the body, and the server does not say it in time",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Here,
+    part: CallPart::Call,
+    pause: Some("we wait for 100 Continue"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: Some(PACKETS),
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "A client with a large body may ask first whether the server wants it: it sends the head with \"Expect: 100-continue\" and holds the body back. \
+         A server, or a proxy, that never says \"100 Continue\" leaves it waiting until it gives up, for a second as a rule.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request head, Expect"),
+        PictureStep::Wait(1000.0, "the client waits for 100 Continue"),
+        PictureStep::To("request body"),
+        PictureStep::From("answer"),
+    ],
+    more: &[
+        fix(
+            "Go, Python, Node, JDK, as callers",
+            "they send Expect only when told: Transport.ExpectContinueTimeout, expectContinue(true)",
+        ),
+        fix("nginx", "answers 100 Continue by itself; proxy_request_buffering on keeps backends out of it"),
+    ],
+};
+
+const PACKETS: PacketSigns = PacketSigns {
+    title: "the client holds its body back until the server says 100 Continue",
+    fixes: &[
+        fix("curl", "-H 'Expect:' for requests that will be accepted"),
+        fix("Apache HttpClient", "RequestConfig.custom().setExpectContinueEnabled(false)"),
+        fix(".NET", "HttpClient.DefaultRequestHeaders.ExpectContinue = false"),
+        fix("the server", "answer 100 Continue at once (RFC 9110, section 10.1.1)"),
+    ],
+    verify: "capture again with the Expect field left out",
+    pause: Some("the client waits for 100 Continue"),
+    of_connections: false,
+    doubts: PacketDoubt::None,
 };
 
 const FIXES: &[RuleFix] = &[

@@ -7,21 +7,48 @@ use std::net::SocketAddr;
 
 use crate::call::ms;
 use crate::evidence::Grounds;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::Connected;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, nothing};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static OTHER_FAMILY: Cause = Cause {
+pub(crate) static OTHER_FAMILY: Cause = Cause {
     id: "ipv6-fallback",
     title: "the name's first addresses cannot be reached: clients lose time on them before they try the next",
     fixes: FAMILY_FIXES,
     verify: AGAIN,
+    place: FaultPlace::Network,
+    part: CallPart::Lookup,
+    pause: None,
+    server_changed: ServerChange::Stands,
+    forecast: Forecast::OtherAddress,
+    packets: None,
+    page: OTHER_FAMILY_PAGE,
     rule: Rule::Alone {
         wants: nothing,
         judge: |record| judge(record, &OTHER_FAMILY, |lost, good| lost.is_ipv4() != good.is_ipv4()),
     },
+};
+
+const OTHER_FAMILY_PAGE: CausePage = CausePage {
+    what: "The name has an IPv6 and an IPv4 address, and one of them leads nowhere. A client that tries the dead one first waits until it gives up. Good ones \
+         try the other after 250 ms (\"happy eyeballs\"), older ones after seconds.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::LostTo("SYN over IPv6"),
+        PictureStep::Wait(1200.0, "until it gives up"),
+        PictureStep::To("SYN over IPv4"),
+        PictureStep::From("SYN, ACK"),
+        PictureStep::To("request"),
+        PictureStep::From("answer"),
+    ],
+    more: &[
+        fix("Windows", "netsh interface ipv6 show prefixpolicies; prefer IPv4 (DisabledComponents=0x20)"),
+        fix("Python", "aiohttp and httpx with happy eyeballs; requests tries one address after the other"),
+    ],
 };
 
 const FAMILY_FIXES: &[RuleFix] = &[
@@ -38,15 +65,41 @@ const FAMILY_FIXES: &[RuleFix] = &[
     },
 ];
 
-pub(super) static SAME_FAMILY: Cause = Cause {
+pub(crate) static SAME_FAMILY: Cause = Cause {
     id: "dead-address",
     title: "the name's first address does not answer: clients lose time on it before they try the next",
     fixes: ADDRESS_FIXES,
     verify: "name servers change the order of addresses: run it some times",
+    place: FaultPlace::Network,
+    part: CallPart::Lookup,
+    pause: None,
+    server_changed: ServerChange::Stands,
+    forecast: Forecast::OtherAddress,
+    packets: None,
+    page: SAME_FAMILY_PAGE,
     rule: Rule::Alone {
         wants: nothing,
         judge: |record| judge(record, &SAME_FAMILY, |lost, good| lost.is_ipv4() == good.is_ipv4()),
     },
+};
+
+const SAME_FAMILY_PAGE: CausePage = CausePage {
+    what: "The name has several addresses, and one of them leads nowhere: its machine was switched off, and the name servers were not told. A client that \
+         gets it first sends its SYN there and waits, for seconds or minutes, before it tries the next one. Name servers often change the order, \
+         so that only some calls meet it.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::LostTo("SYN to the first address"),
+        PictureStep::Wait(1200.0, "until it gives up"),
+        PictureStep::To("SYN to the second"),
+        PictureStep::From("SYN, ACK"),
+        PictureStep::To("request"),
+        PictureStep::From("answer"),
+    ],
+    more: &[
+        fix("Kubernetes", "a headless service lists pods that are ready alone: readiness probes"),
+        fix("Python", "requests: timeout=(connect, read); it tries one address after the other"),
+    ],
 };
 
 const ADDRESS_FIXES: &[RuleFix] = &[

@@ -8,19 +8,75 @@
 
 use crate::arms::{arms, on_new_lanes};
 use crate::evidence::{Grounds, Proof};
+use crate::parts::{
+    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
+};
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
-use crate::rule::{Cause, Judgement, Rule, RuleFix, again, excluded, not_moved};
+use crate::rule::{Cause, Judgement, Rule, again, excluded, not_moved};
 use crate::signs::streams::{self, FIRST_WINDOW, WINDOWS};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "h2-flow-control",
     title: "the client's HTTP/2 window is too small for this path: the server sends one window per round trip and waits for room",
     fixes: FIXES,
     verify: "give --h2-window what the client announces then: explain speaks for it",
+    place: FaultPlace::Here,
+    part: CallPart::Call,
+    pause: Some("our HTTP/2 window is full"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: Some(PACKETS),
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "Over HTTP/2 each side says how many bytes the other may send before it has to wait: the window, for each stream and for the whole \
+         connection. It begins with 65,535 bytes, and many clients leave it there. The server sends a window and stops; the client's word \
+         that there is room again takes a round trip. So no answer is faster than one window per round trip: at 40 ms, 1.6 MB a second, \
+         however fast the line is.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::From("answer, 65535 bytes"),
+        PictureStep::Wait(40.0, "the window is full until WINDOW_UPDATE arrives"),
+        PictureStep::To("WINDOW_UPDATE"),
+        PictureStep::From("answer, 65535 bytes"),
+        PictureStep::Wait(40.0, "and again"),
+        PictureStep::From("answer, the rest"),
+    ],
+    more: &[fix("nghttp", "nghttp -w 24 -W 24 URL announces windows of 16 MiB: compare with -w 16 -W 16")],
+};
+
+const PACKETS: PacketSigns = PacketSigns {
+    title: "an HTTP/2 window is too small for this path: its sender sends one window per round trip and waits for room",
+    fixes: &[
+        fix(
+            "any client",
+            "SETTINGS_INITIAL_WINDOW_SIZE and a WINDOW_UPDATE on stream 0: both at least the path's rate times its round trip",
+        ),
+        fix(
+            "Java HttpClient",
+            "-Djdk.httpclient.windowsize=16777216 and -Djdk.httpclient.connectionWindowSize=33554432",
+        ),
+        fix(
+            "Go",
+            "http2.Transport's windows are 4 MiB a stream; grpc.WithInitialWindowSize and WithInitialConnWindowSize",
+        ),
+        fix(
+            "Node",
+            "http2.connect(url, { settings: { initialWindowSize: 16 << 20 } }), and session.setLocalWindowSize(16 << 20)",
+        ),
+        fix("any server, for uploads", "the same, announced by the server"),
+    ],
+    verify: "linerate explain --http2 --h2-window BYTES URL proves it, with the window that the client announces",
+    pause: Some("the HTTP/2 window is full"),
+    of_connections: false,
+    doubts: PacketDoubt::None,
 };
 
 const FIXES: &[RuleFix] = &[

@@ -7,20 +7,62 @@
 //! each that lost nothing are not slow.
 
 use crate::evidence::{Exclusion, Grounds};
+use crate::parts::{
+    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
+};
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix};
+use crate::rule::{AGAIN, Cause, Judgement, Rule};
 use crate::signs::streams::{self, Behind};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "h2-head-of-line",
     title: "a lost packet holds up all HTTP/2 streams of the connection, not only the one whose packet it was",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Network,
+    part: CallPart::Call,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: Some(PACKETS),
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "TCP hands bytes on in their order. Where a packet is lost, all that came behind it waits in the kernel until it was sent again, \
+         a round trip or more later. Over HTTP/2 all calls share a connection, so that one lost packet holds up all of them, while of \
+         several connections only one stands still. HTTP/3 was made for that.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("requests 1, 2 and 3"),
+        PictureStep::LostFrom("answer 1, its second packet"),
+        PictureStep::From("answers 2 and 3 arrive and wait"),
+        PictureStep::Wait(40.0, "all three wait for one packet"),
+        PictureStep::From("the lost packet again: all are whole"),
+    ],
+    more: &[fix("any server", "HTTP/3 beside HTTP/2 (Alt-Svc), so that clients that can take it")],
+};
+
+const PACKETS: PacketSigns = PacketSigns {
+    title: "a lost packet held up HTTP/2 streams whose packet it was not",
+    fixes: &[
+        fix("the path", "find where packets are lost, as for packet-loss: mtr, ethtool -S, ip -s link"),
+        fix("browsers, curl", "HTTP/3 (QUIC), where the server speaks it: there a loss holds up one stream"),
+        fix(
+            "any client",
+            "some connections instead of one, or HTTP/1.1 with a pool, on paths that lose packets",
+        ),
+    ],
+    verify: "linerate explain --http2 URL compares one connection with several",
+    pause: Some("behind a lost segment of another stream"),
+    of_connections: false,
+    doubts: PacketDoubt::None,
 };
 
 const FIXES: &[RuleFix] = &[

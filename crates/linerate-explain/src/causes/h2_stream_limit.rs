@@ -7,20 +7,67 @@
 
 use crate::call::ms;
 use crate::evidence::{Grounds, Trial};
+use crate::parts::{
+    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
+};
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, not_moved};
 use crate::signs::streams;
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "h2-stream-limit",
     title: "the server admits few HTTP/2 streams at once: of several calls on a connection some wait in the client for their turn",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::Call,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: Some(PACKETS),
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "An HTTP/2 connection carries many calls at once, each on a stream of its own, and the server says how many: \
+         SETTINGS_MAX_CONCURRENT_STREAMS. A client with more calls than that keeps the rest back until a stream ends. In the server's \
+         log they look quick, since they had not been sent while they waited.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("requests 1 and 2"),
+        PictureStep::Wait(50.0, "request 3 waits in the client: two streams are admitted"),
+        PictureStep::From("answers 1 and 2"),
+        PictureStep::To("request 3"),
+        PictureStep::From("answer 3"),
+    ],
+    more: &[fix(
+        "browsers",
+        "chrome://net-export shows the limit a server announces, in the events of HTTP2_SESSION",
+    )],
+};
+
+const PACKETS: PacketSigns = PacketSigns {
+    title: "calls wait in the client for a stream: the server admits no more at once on a connection",
+    fixes: &[
+        fix("nginx", "http2_max_concurrent_streams (128 by default)"),
+        fix("Apache", "H2MaxSessionStreams (100 by default)"),
+        fix("Node", "http2.createServer({ settings: { maxConcurrentStreams: n } })"),
+        fix("Go", "http2.Server.MaxConcurrentStreams (250 by default); grpc.MaxConcurrentStreams"),
+        fix(
+            "the client",
+            "a second connection when the first one is full (Go and Java's HttpClient do not by themselves)",
+        ),
+    ],
+    verify: "linerate explain --http2 URL makes twice as many calls at once on one connection and on two",
+    pause: None,
+    of_connections: false,
+    doubts: PacketDoubt::None,
 };
 
 const FIXES: &[RuleFix] = &[

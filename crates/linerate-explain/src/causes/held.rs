@@ -5,16 +5,19 @@
 //! connections wait in the accept queue while nothing happens on those that were accepted, and their
 //! number stays the same (`workers-held`).
 
+use super::connection_limit;
 use crate::call::{Call, Crowd, Why, ms};
 use crate::evidence::{Grounds, Proof};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::CallProbe;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, nothing, nothing_beside};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, nothing, nothing_beside};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static DESCRIPTORS: Cause = Cause {
+pub(crate) static DESCRIPTORS: Cause = Cause {
     id: "fd-limit",
     title: "the server has as many files and sockets open as it may, and accepts no more connections",
     fixes: &[
@@ -31,10 +34,30 @@ pub(super) static DESCRIPTORS: Cause = Cause {
         RuleFix { software: "any server that many idle clients keep", change: "a shorter idle time-out" },
     ],
     verify: AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::New,
+    pause: None,
+    server_changed: ServerChange::Stands,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: DESCRIPTORS_PAGE,
     rule: Rule::Alone { wants: nothing, judge: descriptors },
 };
 
-pub(super) static WORKERS: Cause = Cause {
+const DESCRIPTORS_PAGE: CausePage = CausePage {
+    what: "Each connection and each open file is a descriptor, and a process may have only so many (ulimit -n). When all are taken, the kernel still completes \
+         handshakes, and the server cannot accept what they opened: new calls hang or are closed at once, while those on connections that stand go on.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("SYN"),
+        PictureStep::From("SYN, ACK: by the kernel"),
+        PictureStep::To("request"),
+        PictureStep::Wait(4000.0, "accept fails: too many open files"),
+    ],
+    more: &[fix("Linux", "prlimit --pid PID --nofile=65536 changes it while the process runs")],
+};
+
+pub(crate) static WORKERS: Cause = Cause {
     id: "workers-held",
     title: "all workers of the server are held by other connections, and new ones wait until one is let go",
     fixes: &[
@@ -57,12 +80,36 @@ pub(super) static WORKERS: Cause = Cause {
         },
     ],
     verify: AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::New,
+    pause: None,
+    server_changed: ServerChange::Stands,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: WORKERS_PAGE,
     rule: Rule::Beside {
-        hidden_by: &["fd-limit", "connection-limit"],
+        hidden_by: &[&DESCRIPTORS, &connection_limit::CAUSE],
         asks: &[],
         wants: nothing_beside,
         judge: workers,
     },
+};
+
+const WORKERS_PAGE: CausePage = CausePage {
+    what: "The server has so many workers, each serves one connection, and all of them are taken: by clients that keep a connection open and send nothing, or by \
+         calls that wait for something behind the server. It has nothing to do, and a new connection waits until another one is let go.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("SYN"),
+        PictureStep::From("SYN, ACK: by the kernel"),
+        PictureStep::To("request"),
+        PictureStep::Wait(5000.0, "until an idle connection is closed"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix(
+        "clients",
+        "close connections that are not used for a while, and open no more than they need",
+    )],
 };
 
 /// A call on a new connection that takes longer waited for a place, milliseconds.
@@ -148,8 +195,7 @@ mod tests {
     use crate::rule::Judgements;
 
     const fn other(id: &'static str) -> Cause {
-        let rule = Rule::Alone { wants: nothing, judge: |_| Judgement::Silent };
-        Cause { id, title: "", fixes: &[], verify: AGAIN, rule }
+        Cause { id, ..Cause::BLANK }
     }
 
     /// What is named of two calls on new connections that hang, in this crowd, with so many descriptors.

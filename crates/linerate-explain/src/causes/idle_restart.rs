@@ -8,19 +8,42 @@ use std::time::Duration;
 
 use crate::call::Call;
 use crate::evidence::{Grounds, Trial};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, not_moved};
 use crate::signs::congestion;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "idle-restart",
     title: "after a pause the connection starts slowly again: the server's kernel forgets how much the path takes",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::Call,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "A connection that rested for a while forgets how much the path takes (RFC 2861) and begins with ten packets again, as a new one does. \
+         Callers that come every few seconds meet it each time, although they keep their connection.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request, after a pause"),
+        PictureStep::From("10 packets"),
+        PictureStep::Wait(40.0, "a round trip"),
+        PictureStep::To("ACKs"),
+        PictureStep::From("20 packets"),
+    ],
+    more: &[fix("Windows, macOS", "no switch: keep the connection busy, or the answers small")],
 };
 
 const FIXES: &[RuleFix] = &[

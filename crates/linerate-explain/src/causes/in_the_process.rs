@@ -9,14 +9,16 @@ use std::time::Duration;
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof};
 use crate::local::Spent;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix, spent};
 use crate::probe::Experiment;
 use crate::record::Record;
-use crate::rule::{Cause, Judged, Judgement, Rule, RuleFix, excluded, nothing, nothing_beside};
+use crate::rule::{Cause, Judged, Judgement, Rule, excluded, nothing, nothing_beside};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static GC: Cause = Cause {
+pub(crate) static GC: Cause = Cause {
     id: "gc-pause",
     title: "the server's garbage collector stops it during calls",
     fixes: &[
@@ -29,6 +31,13 @@ pub(super) static GC: Cause = Cause {
         RuleFix { software: "any server", change: "fewer allocations for each request, a larger heap" },
     ],
     verify: PID_AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::Call,
+    pause: Some("the server's collector"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Counted(|c| spent(c, |s| s.collected)),
+    packets: None,
+    page: GC_PAGE,
     rule: Rule::Alone {
         wants: nothing,
         judge: |record| {
@@ -42,7 +51,22 @@ pub(super) static GC: Cause = Cause {
     },
 };
 
-pub(super) static THROTTLED: Cause = Cause {
+const GC_PAGE: CausePage = CausePage {
+    what: "A runtime with garbage collection stops the whole program now and then to clear its memory. A call that comes just then waits until it is over. The more \
+         the program allocates for each request, and the smaller its heap, the more often.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::Wait(30.0, "all threads stand still: the collector works"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix(
+        "Python",
+        "gc.freeze() after start, gc.disable() or higher thresholds where there are few cycles",
+    )],
+};
+
+pub(crate) static THROTTLED: Cause = Cause {
     id: "cpu-throttled",
     title: "the server's control group has used up its share of processor time and is kept from running",
     fixes: &[
@@ -60,6 +84,13 @@ pub(super) static THROTTLED: Cause = Cause {
         },
     ],
     verify: PID_AGAIN,
+    place: FaultPlace::Machine,
+    part: CallPart::Call,
+    pause: Some("the server is kept from running"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Counted(|c| spent(c, |s| s.throttled)),
+    packets: None,
+    page: THROTTLED_PAGE,
     rule: Rule::Alone {
         wants: nothing,
         judge: |record| {
@@ -68,7 +99,20 @@ pub(super) static THROTTLED: Cause = Cause {
     },
 };
 
-pub(super) static CONTENDED: Cause = Cause {
+const THROTTLED_PAGE: CausePage = CausePage {
+    what: "The server's container may use only so much processor time in each period (100 ms as a rule). When it has used it up, all its threads stand still until \
+         the next period begins, even if the machine is idle.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::Then(10.0, "the server works"),
+        PictureStep::Wait(90.0, "its share is used up until the next period"),
+        PictureStep::From("answer"),
+    ],
+    more: &[],
+};
+
+pub(crate) static CONTENDED: Cause = Cause {
     id: "cpu-contention",
     title: "the server is ready to run and waits for a processor that others use",
     fixes: &[
@@ -82,16 +126,37 @@ pub(super) static CONTENDED: Cause = Cause {
         },
     ],
     verify: PID_AGAIN,
+    place: FaultPlace::Machine,
+    part: CallPart::Call,
+    pause: Some("the server waits for a processor"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Counted(|c| spent(c, |s| s.waited.saturating_sub(s.throttled + s.collected))),
+    packets: None,
+    page: CONTENDED_PAGE,
     rule: Rule::Beside {
         // A control group that is throttled waits in the run queue, too.
-        hidden_by: &["cpu-throttled"],
+        hidden_by: &[&THROTTLED],
         asks: &[],
         wants: nothing_beside,
         judge: contended,
     },
 };
 
-pub(super) static BLOCKED: Cause = Cause {
+const CONTENDED_PAGE: CausePage = CausePage {
+    what: "The server is ready to work, and no processor is free: others on the same machine use them all. It waits in the run queue, a few milliseconds at a time.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::Wait(21.0, "ready to run, and no processor is free"),
+        PictureStep::From("answer"),
+    ],
+    more: &[
+        fix("macOS", "Activity Monitor, CPU; taskpolicy -b for what may wait"),
+        fix("Windows", "Task Manager, Details, priority; start /low for what may wait"),
+    ],
+};
+
+pub(crate) static BLOCKED: Cause = Cause {
     id: "event-loop-blocked",
     title: "the server's event loop works on something else while the request waits",
     fixes: &[
@@ -121,13 +186,32 @@ pub(super) static BLOCKED: Cause = Cause {
         },
     ],
     verify: PID_AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::Call,
+    pause: Some("the server's loop is busy"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: BLOCKED_PAGE,
     rule: Rule::Beside {
         // A collector's thread is busy without a pause, too.
-        hidden_by: &["gc-pause", "cpu-throttled"],
+        hidden_by: &[&GC, &THROTTLED],
         asks: &[],
         wants: nothing_beside,
         judge: blocked,
     },
+};
+
+const BLOCKED_PAGE: CausePage = CausePage {
+    what: "Servers with an event loop (Node, asyncio, nginx, Netty) serve all connections on one thread. A piece of code that works long, or waits in a blocking \
+         call, keeps everybody else waiting until it is done.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::Wait(109.0, "the loop works for somebody else"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix("Go", "no single loop: a goroutine for each request; look for a lock that all take")],
 };
 
 const PID_AGAIN: &str = "with --pid of the process that answers then, where it was started again";

@@ -6,17 +6,46 @@
 
 use crate::call::{Call, CallStage, Why, ms};
 use crate::evidence::Grounds;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, nothing};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "keep-alive-race",
     title: "the server closes kept connections under the client's requests",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::Call,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants: nothing, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "A kept connection may be closed by the server when it was idle for long enough. A request that leaves just then meets a closed door: it gets no \
+         answer, and the caller has to send it again on a new connection, if it may.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::From("answer"),
+        PictureStep::Then(30.0, "idle"),
+        PictureStep::From("FIN: the server closes"),
+        PictureStep::LostTo("request: too late"),
+        PictureStep::Wait(40.0, "a new connection"),
+        PictureStep::To("request again"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix(
+        "JDK, Go, Python, as callers",
+        "an idle time-out below the server's (jdk.httpclient.keepalive.timeout, IdleConnTimeout, pool_recycle)",
+    )],
 };
 
 const FIXES: &[RuleFix] = &[

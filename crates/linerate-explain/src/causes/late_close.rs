@@ -6,18 +6,60 @@
 
 use crate::call::ms;
 use crate::evidence::Grounds;
+use crate::parts::{
+    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
+};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, nothing};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "late-close",
     title: "the answer ends only when its connection is closed, and the server closes it late",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::Call,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Counted(|c| c.closed_after.unwrap_or_default()),
+    packets: Some(PACKETS),
+    page: PAGE,
     rule: Rule::Alone { wants: nothing, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The answer says neither how long it is nor that it comes in chunks: it ends when the connection is closed. The server closes late, because it \
+         cleans up first. All bytes are there, and the caller cannot know that.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::From("answer, all of it"),
+        PictureStep::Wait(500.0, "until the server closes"),
+        PictureStep::From("FIN: so that was all"),
+    ],
+    more: &[],
+};
+
+const PACKETS: PacketSigns = PacketSigns {
+    title: "the answer ends when its connection is closed, and the server closes it late",
+    fixes: &[
+        fix(
+            "any server",
+            "Content-Length or chunked with each answer, so that its end is known when it is there",
+        ),
+        fix(
+            "HTTP/1.0 servers, CGI",
+            "close (and shut down) right after the last byte, not after cleaning up",
+        ),
+    ],
+    verify: "capture again after the change: the FIN comes with the last byte, or is not waited for",
+    pause: None,
+    of_connections: false,
+    doubts: PacketDoubt::None,
 };
 
 const FIXES: &[RuleFix] = &[

@@ -3,62 +3,73 @@
 //!
 //! A rule (`crate::rule`) is two pure functions over what was observed: which probes it still wants,
 //! and its judgement. No file here uses another one. Measurements of several rules are in `crate::signs`.
-//! A rule asks for the judgement of another cause by its id, and declares that: `hidden_by` lists
-//! what hides it, `asks` what it needs besides.
+//! A rule asks for the judgement of another cause by its value, and declares that: `hidden_by` lists
+//! what hides it, `asks` what it needs besides. Nothing outside of this folder knows a cause by its id
+//! as text.
 
-mod accept_queue;
-mod bandwidth;
-mod bufferbloat;
-mod client_nagle;
-mod cold_start;
-mod compression;
-mod connection_limit;
-mod cork;
-mod expect_continue;
-mod first_address;
-mod h2_flow_control;
-mod h2_head_of_line;
-mod h2_stream_limit;
-mod held;
-mod idle_restart;
-mod in_the_process;
-mod keep_alive_race;
-mod late_close;
-mod name_lookup;
-mod no_keep_alive;
-mod packet_loss;
-mod path_jitter;
-mod path_mtu;
-mod periodic_stall;
-mod pinned;
-mod ports_exhausted;
-mod proxy_buffering;
-mod rate_limit;
-mod redirects;
-mod reordering;
-mod request_held;
-mod reverse_dns;
-mod server_nagle;
-mod server_queueing;
-mod server_send_buffer;
-mod server_think;
-mod slow_connect;
-mod slow_start;
-mod stopped;
-mod syn_loss;
-mod time_wait;
-mod tiny_writes;
-mod tls_full_handshake;
-mod tls_hello_retry;
-mod tls_long_chain;
-mod tls_old_version;
-mod tls_slow_key;
+pub(crate) mod accept_queue;
+pub(crate) mod bandwidth;
+pub(crate) mod bufferbloat;
+pub(crate) mod client_nagle;
+pub(crate) mod client_pool;
+pub(crate) mod client_slow_reader;
+pub(crate) mod cold_start;
+pub(crate) mod compression;
+pub(crate) mod connection_limit;
+pub(crate) mod cork;
+pub(crate) mod died;
+pub(crate) mod expect_continue;
+pub(crate) mod first_address;
+pub(crate) mod h2_flow_control;
+pub(crate) mod h2_head_of_line;
+pub(crate) mod h2_stream_limit;
+pub(crate) mod head_of_line;
+pub(crate) mod held;
+pub(crate) mod idle_restart;
+pub(crate) mod in_the_process;
+pub(crate) mod keep_alive_race;
+pub(crate) mod late_close;
+pub(crate) mod name_lookup;
+pub(crate) mod no_keep_alive;
+pub(crate) mod packet_loss;
+pub(crate) mod path_jitter;
+pub(crate) mod path_mtu;
+pub(crate) mod periodic_stall;
+pub(crate) mod pinned;
+pub(crate) mod ports_exhausted;
+pub(crate) mod proxy_buffering;
+pub(crate) mod rate_limit;
+pub(crate) mod redirects;
+pub(crate) mod refused;
+pub(crate) mod reordering;
+pub(crate) mod request_held;
+pub(crate) mod response_cut;
+pub(crate) mod reverse_dns;
+pub(crate) mod server_nagle;
+pub(crate) mod server_queueing;
+pub(crate) mod server_send_buffer;
+pub(crate) mod server_think;
+pub(crate) mod slow_connect;
+pub(crate) mod slow_start;
+pub(crate) mod stopped;
+pub(crate) mod syn_loss;
+pub(crate) mod time_wait;
+pub(crate) mod tiny_writes;
+pub(crate) mod tls_full_handshake;
+pub(crate) mod tls_hello_retry;
+pub(crate) mod tls_long_chain;
+pub(crate) mod tls_old_version;
+pub(crate) mod tls_slow_key;
 
-pub use crate::rule::{Cause, Judgement, RuleFix};
+pub use crate::parts::{CausePage, FaultPlace, PacketSigns, PictureStep, RuleFix};
+pub use crate::rule::{Cause, Judgement};
+pub use client_nagle::CAUSE as CLIENT_NAGLE;
 pub(crate) use ports_exhausted::NO_PORT;
+pub use rate_limit::CAUSE as RATE_LIMIT;
+pub use server_nagle::CAUSE as SERVER_NAGLE;
 pub(crate) use time_wait::seen_in_packets;
 
-/// All of them, in the order in which they are looked at: what hides others first.
+/// All that experiments can prove, in the order in which they are looked at: what hides others first.
 pub static ALL: [&Cause; 54] = [
     &stopped::CAUSE,
     &ports_exhausted::CAUSE,
@@ -116,9 +127,19 @@ pub static ALL: [&Cause; 54] = [
     &server_think::CAUSE,
 ];
 
-/// The rule of that name.
+/// Those that packets alone show.
+pub static PACKETS_ALONE: [&Cause; 6] = [
+    &client_pool::CAUSE,
+    &client_slow_reader::CAUSE,
+    &died::CAUSE,
+    &head_of_line::CAUSE,
+    &refused::CAUSE,
+    &response_cut::CAUSE,
+];
+
+/// The cause of that name.
 pub fn find(id: &str) -> Option<&'static Cause> {
-    ALL.iter().find(|c| c.id == id).copied()
+    ALL.iter().chain(&PACKETS_ALONE).find(|c| c.id == id).copied()
 }
 
 #[cfg(test)]

@@ -8,27 +8,81 @@
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::limits::LOOKUPS;
+use crate::parts::{CausePage, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, NameServer, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static SLOW: Cause = Cause {
+pub(crate) static SLOW: Cause = Cause {
     id: "dns-slow",
     title: "looking up the server's name is slow",
     fixes: FIXES,
     verify: "and beside it with the address in place of the name",
+    place: FaultPlace::Network,
+    part: CallPart::Lookup,
+    pause: None,
+    server_changed: ServerChange::Stands,
+    forecast: Forecast::Cached,
+    packets: None,
+    page: SLOW_PAGE,
     rule: Rule::Alone { wants: again, judge: slow },
 };
 
-pub(super) static TIMEOUT: Cause = Cause {
+const SLOW_PAGE: CausePage = CausePage {
+    what: "Before a call its name must become an address. The name server that is asked takes long, because it is far away, busy, or asks others itself. \
+             Every call that looks the name up pays for it.",
+    lanes: ["client", "name server"],
+    picture: &[
+        PictureStep::To("A server.example?"),
+        PictureStep::Wait(300.0, "the name server works"),
+        PictureStep::From("192.0.2.7"),
+    ],
+    more: &[
+        fix("Linux", "a cache on the machine: systemd-resolved, dnsmasq or nscd"),
+        fix(
+            "macOS, Windows",
+            "they cache by themselves: check the configured servers (scutil --dns, ipconfig /all)",
+        ),
+        fix("Go, Python", "they do not cache: keep connections, or put a cache on the machine"),
+    ],
+};
+
+pub(crate) static TIMEOUT: Cause = Cause {
     id: "dns-timeout",
     title: "a name server does not answer, and each lookup waits for it first",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Network,
+    part: CallPart::Lookup,
+    pause: None,
+    server_changed: ServerChange::Stands,
+    forecast: Forecast::OtherNameServer,
+    packets: None,
+    page: TIMEOUT_PAGE,
     rule: Rule::Alone { wants: ask_directly, judge: timeout },
+};
+
+const TIMEOUT_PAGE: CausePage = CausePage {
+    what: "Several name servers are configured, and the first does not answer. The resolver waits (5 s by default) before it asks the next one, at \
+             every single lookup: it does not remember who was silent.",
+    lanes: ["client", "first name server"],
+    picture: &[
+        PictureStep::LostTo("A server.example?"),
+        PictureStep::Wait(5000.0, "until the resolver gives up"),
+        PictureStep::To("the next one is asked"),
+        PictureStep::From("192.0.2.7"),
+    ],
+    more: &[
+        fix(
+            "macOS",
+            "System Settings, Network, DNS: remove the server that is silent (scutil --dns shows them)",
+        ),
+        fix("Windows", "ipconfig /all; remove it from the adapter's list"),
+    ],
 };
 
 const FIXES: &[RuleFix] = &[

@@ -6,18 +6,57 @@
 
 use crate::call::Call;
 use crate::evidence::Grounds;
+use crate::parts::{
+    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
+};
 use crate::probe::{Experiment, Lane};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, nothing};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "no-keep-alive",
     title: "the server closes the connection after each answer, so each call opens a new one",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::Call,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Counted(Call::opening),
+    packets: Some(PACKETS),
+    page: PAGE,
     rule: Rule::Alone { wants: nothing, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The server ends the connection with each answer, so each call has to open a new one first: at least a round trip more, and with TLS two or three.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("SYN"),
+        PictureStep::Wait(40.0, "a round trip to open"),
+        PictureStep::From("SYN, ACK"),
+        PictureStep::To("request"),
+        PictureStep::From("answer, Connection: close"),
+    ],
+    more: &[fix(
+        "JDK HttpServer",
+        "it keeps connections if each exchange is read to its end and closed (sun.net.httpserver.idleInterval)",
+    )],
+};
+
+const PACKETS: PacketSigns = PacketSigns {
+    title: "nearly every call opens a connection of its own",
+    fixes: &[
+        fix("the client", "keep connections and use them again (a pool, a session, an agent with keepAlive)"),
+        fix("the server", "do not answer Connection: close"),
+    ],
+    verify: "linerate load URL --per-connection 1, against the same without",
+    pause: None,
+    of_connections: false,
+    doubts: PacketDoubt::None,
 };
 
 const FIXES: &[RuleFix] = &[

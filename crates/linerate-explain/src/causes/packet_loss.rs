@@ -7,20 +7,59 @@
 
 use crate::call::{Call, ms};
 use crate::evidence::{Exclusion, Grounds, Proof};
+use crate::parts::{
+    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
+};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix};
+use crate::rule::{AGAIN, Cause, Judgement, Rule};
 use crate::signs::disorder::{Fate, Usual};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "packet-loss",
     title: "packets are lost on the way and have to be sent again",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Network,
+    part: CallPart::Call,
+    pause: Some("lost: until it is sent again"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Spared(Call::lossy),
+    packets: Some(PACKETS),
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "Packets get lost on the way: a full queue, a bad cable, radio. TCP repairs that by sending them again, but it has to notice first: after a \
+         round trip or two where more packets follow, after a time-out of 200 ms or more where the lost one was the last.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::LostFrom("answer"),
+        PictureStep::Wait(240.0, "until it is sent again"),
+        PictureStep::From("answer again"),
+    ],
+    more: &[
+        fix("macOS", "netstat -s -p tcp (retransmitted); networkQuality shows the link under load"),
+        fix("Windows", "pathping HOST; netstat -s -p tcp (segments retransmitted)"),
+    ],
+};
+
+const PACKETS: PacketSigns = PacketSigns {
+    title: "segments were lost and had to be sent again",
+    fixes: &[fix(
+        "the network",
+        "look for errors and drops on the way (ethtool -S, ip -s link, a full queue)",
+    )],
+    verify: "linerate explain URL counts retransmissions with the kernel's own counters",
+    pause: Some("lost: until it is sent again"),
+    of_connections: false,
+    doubts: PacketDoubt::LostSegments,
 };
 
 const FIXES: &[RuleFix] = &[

@@ -4,25 +4,50 @@
 //! tells it from a queue that fills and drains. Calls vary as much. What the server takes is what
 //! calls wait beyond handshakes as a whole, not beyond the fastest of them.
 
+use super::bufferbloat;
 use crate::evidence::{Grounds, Proof};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded, nothing_beside};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, excluded, nothing_beside};
 use crate::signs::path::{self, Path, SIGN_MS};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "path-jitter",
     title: "the round trip differs widely from one packet to the next, and calls with it",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Network,
+    part: CallPart::Call,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Beside {
         // A queue that fills and drains is the reason for it.
-        hidden_by: &["bufferbloat"],
+        hidden_by: &[&bufferbloat::CAUSE],
         asks: &[],
         wants: nothing_beside,
         judge,
     },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "Each packet takes another time to the other end and back: a radio that waits for its turn and sends again what was disturbed, a tunnel through a busy \
+         machine, a line that others use. No server is slow, and each call still takes another time, since it needs at least one round trip.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::Wait(35.0, "this time the way there and back takes 75 ms, the time before it took 40"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix(
+        "mobile networks",
+        "the radio sleeps between calls: one that is kept awake (a call every few seconds) varies less, and costs battery",
+    )],
 };
 
 const FIXES: &[RuleFix] = &[

@@ -9,21 +9,49 @@ use std::time::Duration;
 use crate::arms::singles;
 use crate::call::{Call, CallStage, Why, ms};
 use crate::evidence::{Grounds, Proof};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
 use linerate_tls::Variant;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "path-mtu",
     title: "packets of full size vanish on the way without a word (path-MTU black hole)",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Network,
+    part: CallPart::New,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Segments,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "Somewhere on the way packets must be smaller than the senders believe, and the message that says so (ICMP \"too big\") does not arrive. \
+         Small packets pass, so connections open and requests arrive; full ones vanish, again and again. The call hangs.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::LostFrom("full packet"),
+        PictureStep::Wait(4000.0, "sent again, and lost again"),
+        PictureStep::LostFrom("full packet again"),
+    ],
+    more: &[
+        fix("macOS", "sudo ifconfig IF mtu 1280 to test it; black holes are detected by default"),
+        fix(
+            "Windows",
+            "netsh interface ipv4 set subinterface IF mtu=1280 store=active to test it; EnablePMTUBHDetect",
+        ),
+    ],
 };
 
 const FIXES: &[RuleFix] = &[

@@ -9,33 +9,62 @@
 
 use std::time::Duration;
 
+use super::{in_the_process, rate_limit};
 use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule};
 use crate::signs::scattered::{self, Period};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "periodic-stall",
     title: "the server stops at regular intervals, and calls that come meanwhile wait",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::Call,
+    pause: None,
+    server_changed: ServerChange::Unequal,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Beside {
         hidden_by: &[
             // A collector, a quota or a loop may stop it as regularly: they are the reason.
-            "cpu-throttled",
-            "gc-pause",
-            "event-loop-blocked",
-            "rate-limit",
+            &in_the_process::THROTTLED,
+            &in_the_process::GC,
+            &in_the_process::BLOCKED,
+            &rate_limit::CAUSE,
         ],
         asks: &[],
         wants,
         judge,
     },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The server answers nothing for a while, again and again at regular intervals: work that a timer starts holds a lock which calls want, or a loop looks \
+         for requests only on each tick. A call that comes meanwhile waits for the end. Calls that follow one another at once ride in the gap and see nothing \
+         of it: only calls at random times show how many wait.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("first request"),
+        PictureStep::From("answer, at once"),
+        PictureStep::Then(25.0, "the server stops"),
+        PictureStep::To("a request that comes now"),
+        PictureStep::Wait(70.0, "until the stall ends"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix(
+        "PostgreSQL, MySQL behind it",
+        "checkpoints, vacuum and table locks that recur: their logs name them",
+    )],
 };
 
 const FIXES: &[RuleFix] = &[

@@ -6,29 +6,51 @@
 //! agree with the first, the connection decides, and opening another one helps. A server whose
 //! times vary from call to call shows no difference between connections.
 
+use super::connection_limit;
 use crate::evidence::{Grounds, Trial};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange};
 use crate::probe::{Block, Experiment};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, excluded, not_moved};
 use crate::signs::by_connection::{
     self, CALLS, CONNECTIONS, EACH, Sorted, decides, enough_of_each, made, sorted,
 };
 use crate::signs::wait::WORK_MS;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "pinned-to-busy-worker",
     title: "some connections are at a worker that is busy: every call on them is late, on others none",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::Call,
+    pause: Some("its worker is busy with others"),
+    server_changed: ServerChange::Unequal,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Beside {
         hidden_by: &[],
         // Connections that wait for another to end answer late, too, whichever worker has them.
-        asks: &["connection-limit"],
+        asks: &[&connection_limit::CAUSE],
         wants,
         judge: |record, _| judge(record),
     },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The server has several workers, and a connection belongs to one of them for its whole life. Who was given to a worker that is busy waits at every \
+         call, while the others are idle. Another connection may be quick.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request, on a connection of worker 1"),
+        PictureStep::Wait(60.0, "worker 1 is busy; worker 2 is idle"),
+        PictureStep::From("answer"),
+    ],
+    more: &[],
 };
 
 const FIXES: &[RuleFix] = &[
@@ -61,7 +83,7 @@ const FIXES: &[RuleFix] = &[
 
 fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
     // The last rule of all wants more rounds: rare causes need their calls first.
-    if record.tried(Experiment::PerConnection) || judged.names("connection-limit") {
+    if record.tried(Experiment::PerConnection) || judged.names(&connection_limit::CAUSE) {
         Vec::new()
     } else {
         by_connection::round(record)

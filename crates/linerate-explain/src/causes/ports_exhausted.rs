@@ -4,16 +4,45 @@
 
 use crate::call::Why;
 use crate::evidence::Grounds;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, nothing};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "ports-exhausted",
     title: "this machine has no local port left for that server (most are in TIME_WAIT)",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Here,
+    part: CallPart::New,
+    pause: None,
+    server_changed: ServerChange::Stands,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants: nothing, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "Each connection to the same server takes a port of its own at the caller, out of some 28,000, and keeps it for a minute after it was closed \
+         (TIME_WAIT). A program that opens a connection for each call uses them up; then none can be opened at all.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("connection 1, closed"),
+        PictureStep::To("connection 2, closed"),
+        PictureStep::To("... connection 28,000, closed"),
+        PictureStep::Wait(1000.0, "no port is left"),
+    ],
+    more: &[
+        fix("macOS", "sysctl net.inet.ip.portrange.first=10000; net.inet.tcp.msl shorter"),
+        fix("Windows", "netsh int ipv4 set dynamicport tcp start=10000 num=55000; TcpTimedWaitDelay"),
+        fix(
+            "JDK, Node, Go, Python, as callers",
+            "one client object for the whole program, and read each response to its end, so that its connection is used again",
+        ),
+    ],
 };
 
 const FIXES: &[RuleFix] = &[

@@ -8,19 +8,40 @@
 use crate::arms::{arms, on_new_lanes};
 use crate::call::{Call, ProbeResponse};
 use crate::evidence::{Grounds, Trial};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange};
 use crate::probe::{Block, Experiment, Variation};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, again, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, again, excluded, not_moved};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "proxy-buffering",
     title: "the proxy holds the answer back until it has collected it, while the server behind has begun to send",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::FirstByte,
+    pause: Some("the proxy collects the answer"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::LeverAtProxy,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "A proxy collects the whole answer before it passes on the first byte. Where the server makes it piece by piece (a stream, a large report), the caller \
+         sees nothing until all is there, although the beginning was ready at once.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::Wait(100.0, "the proxy collects the answer"),
+        PictureStep::From("answer, all of it"),
+    ],
+    more: &[],
 };
 
 const FIXES: &[RuleFix] = &[

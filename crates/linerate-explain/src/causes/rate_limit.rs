@@ -12,20 +12,47 @@ use std::time::Duration;
 
 use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, not_moved};
 use crate::signs::pace::{self, LONG, OPENING, PAUSES, PausePace, SHORT, SOON};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+/// A limiter holds requests back, or refuses them.
+pub static CAUSE: Cause = Cause {
     id: "rate-limit",
     title: "the server lets calls through at a limited rate, and calls that come sooner wait or are refused",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::Call,
+    pause: Some("held until its turn (limited rate)"),
+    server_changed: ServerChange::Refuses,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The server, or a proxy or gateway before it, lets only so many calls through per second. What comes sooner waits for its turn or is refused (429). A \
+         call after a pause is quick: nothing works for long, the pace is held down on purpose.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("first request"),
+        PictureStep::From("answer"),
+        PictureStep::To("the next one, at once"),
+        PictureStep::Wait(100.0, "held until its turn"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix(
+        "Go, Python, JDK",
+        "where the application limits: rate.Limiter, slowapi, Bucket4j, Resilience4j",
+    )],
 };
 
 const FIXES: &[RuleFix] = &[

@@ -5,18 +5,44 @@
 use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
 use crate::limits::HOPS;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe, Variation};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix};
+use crate::rule::{AGAIN, Cause, Judgement, Rule};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "redirects",
     title: "the answer sends the client elsewhere: each hop is a call of its own",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::Call,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::LastHop,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The address that is called is not where the answer is: the server says \"look there\", and the client has to ask again, perhaps several times. \
+         Each costs a round trip, and a new connection where it leads to another host.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("GET /report"),
+        PictureStep::Wait(40.0, "a round trip for nothing"),
+        PictureStep::From("302, Location: /report/"),
+        PictureStep::To("GET /report/"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix(
+        "Go, Python, Node, JDK",
+        "web frameworks redirect for a trailing slash by themselves (RedirectTrailingSlash, APPEND_SLASH): link to the exact path",
+    )],
 };
 
 const FIXES: &[RuleFix] = &[

@@ -6,20 +6,75 @@
 
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof};
+use crate::parts::{
+    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
+};
 use crate::probe::Experiment;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, nothing};
 use crate::signs::disorder::{Fate, Usual};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "reordering",
     title: "packets overtake each other on the way: what comes first waits for what was sent first",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Network,
+    part: CallPart::Call,
+    pause: Some("until what was sent before it comes"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Spared(Call::lossy),
+    packets: Some(PACKETS),
+    page: PAGE,
     rule: Rule::Alone { wants: nothing, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "Packets of one connection take different ways, or wait in different queues, and come in another order than they were sent. TCP hands on \
+         nothing before what was sent first is there, so what came first waits. When a packet is late by much, its sender takes it for lost, \
+         sends it again for nothing, and slows down. In the kernel's counters that looks like loss; the timestamps in the packets tell.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::From("answer, second packet"),
+        PictureStep::Wait(20.0, "it cannot be read before the first one"),
+        PictureStep::From("answer, first packet"),
+    ],
+    more: &[
+        fix("macOS", "netstat -s -p tcp (out-of-order packets, duplicate packets)"),
+        fix(
+            "Wi-Fi, mobile networks",
+            "the link repairs its own losses later than what follows: a driver or firmware that keeps the order",
+        ),
+    ],
+};
+
+const PACKETS: PacketSigns = PacketSigns {
+    title: "segments overtook each other on the way: what comes first waits for what was sent first",
+    fixes: &[
+        fix(
+            "the network",
+            "several links or queues that share the packets of one connection: hash by connection, not by packet (bonding: xmit_hash_policy \
+             layer3+4, not balance-rr; routers: per-flow load sharing)",
+        ),
+        fix(
+            "Linux, as the sender",
+            "RACK allows for it (net.ipv4.tcp_recovery=1); net.ipv4.tcp_reordering and tcp_max_reordering raise what it bears before it sends \
+             again and slows down",
+        ),
+        fix(
+            "network cards",
+            "packets of one connection in one queue: RSS by ports; no flow director that moves flows (ethtool -K ntuple)",
+        ),
+    ],
+    verify: "capture again after the change: no segment comes behind later ones",
+    pause: Some("until what was sent before it comes"),
+    of_connections: false,
+    doubts: PacketDoubt::None,
 };
 
 const FIXES: &[RuleFix] = &[

@@ -4,27 +4,54 @@
 //! once; later ones do not. Other work of that kind looks the same from outside, so the cause is
 //! only named as possible.
 
+use super::{connection_limit, tls_slow_key};
 use crate::call::ms;
 use crate::evidence::Grounds;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, nothing_beside};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, nothing_beside};
 use crate::signs::{new_connections, tls};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "reverse-dns",
     title: "the server works once for each new connection, as for a reverse lookup of the client's name",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::New,
+    pause: Some("work for the new connection"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Beside {
         // A new connection that waits for its turn, or for the server's private key, may wait as
         // steadily.
-        hidden_by: &["connection-limit", "tls-slow-key"],
+        hidden_by: &[&connection_limit::CAUSE, &tls_slow_key::CAUSE],
         asks: &[],
         wants: nothing_beside,
         judge,
     },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "Some servers look up the name of each new caller, to log it or to check who it is. Where the name server for the callers' addresses is slow or silent, \
+         the first call of each connection waits for it. Other work that is done once for each connection looks the same.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request, the first of its connection"),
+        PictureStep::Wait(200.0, "work for the new connection"),
+        PictureStep::From("answer"),
+        PictureStep::To("request"),
+        PictureStep::From("answer, at once"),
+    ],
+    more: &[fix(
+        "nginx, Go, Node",
+        "they look nothing up by themselves: look for it in your own code (LookupAddr, dns.reverse)",
+    )],
 };
 
 const FIXES: &[RuleFix] = &[

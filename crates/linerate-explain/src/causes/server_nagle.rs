@@ -11,22 +11,74 @@ use std::time::Duration;
 use crate::arms::{arms, on_new_lanes, side_by_side};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof, Trial};
+use crate::parts::{
+    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
+};
 use crate::probe::{Block, DOSES_MS, Experiment, Writes};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, not_moved};
 use crate::signs::flow::{self, FlowShape};
 use crate::signs::pace::{self, PausePace};
 use crate::signs::streams;
 use crate::stats::{Estimate, slope};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+/// The server's small write waits for our delayed ACK.
+pub static CAUSE: Cause = Cause {
     id: "server-nagle-delayed-ack",
     title: "the server holds the second part of its answer back until we acknowledge the first (Nagle's algorithm meeting delayed ACKs)",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::Call,
+    pause: Some("the rest waits for our ACK"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::LeverUnpaused,
+    packets: Some(PACKETS),
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "Two good ideas that meet badly. Nagle's algorithm (in the sender) holds a small packet back while an earlier one is not \
+         acknowledged. Delayed acknowledgements (in the receiver) wait some 40 ms for data to travel with. A server that writes its answer in two \
+         pieces meets both: its second piece waits for our acknowledgement, and our acknowledgement waits for its second piece. Nobody \
+         computes anything meanwhile.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::From("answer, first part"),
+        PictureStep::Wait(41.6, "the rest waits for the ACK, the ACK for the rest"),
+        PictureStep::To("ACK"),
+        PictureStep::From("answer, the rest"),
+    ],
+    more: &[
+        fix(
+            "macOS, Windows",
+            "the same option: TCP_NODELAY on the accepted socket (on Windows delayed ACKs wait 40 to 200 ms)",
+        ),
+        fix(
+            "Linux, as the caller",
+            "ip route change ... quickack 1 acknowledges at once: it hides the fault, and the server keeps it",
+        ),
+    ],
+};
+
+const PACKETS: PacketSigns = PacketSigns {
+    title: "the server's answer leaves in parts, and the rest waits for the client's delayed ACK (Nagle's algorithm)",
+    fixes: &[
+        fix("any server", "TCP_NODELAY on accepted connections, or header and body in one write"),
+        fix("JDK HttpServer", "-Dsun.net.httpserver.nodelay=true"),
+        fix("Netty", "childOption(ChannelOption.TCP_NODELAY, true)"),
+        fix("Node.js", "http.createServer({ noDelay: true }) (its default since 18)"),
+        fix("Python http.server", "a handler with wbufsize = -1, so that header and body leave in one write"),
+    ],
+    verify: "linerate explain URL proves or refutes it by acknowledging at once",
+    pause: Some("the server's next part waits for the client's ACK"),
+    of_connections: false,
+    doubts: PacketDoubt::Note,
 };
 
 const FIXES: &[RuleFix] = &[

@@ -5,36 +5,61 @@
 //! request. A call alone that waits many such times may have stood in a line, but not behind ours:
 //! that takes other callers, who are seen (`--pid`, this machine's sockets) or come and go.
 
+use super::{in_the_process, pinned, rate_limit};
 use crate::evidence::{Grounds, Proof};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::Block;
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, excluded};
 use crate::signs::at_once;
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "server-queueing",
     title: "the request waits in the server behind others for its turn",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::Call,
+    pause: Some("behind other requests"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Beside {
         hidden_by: &[
             // A server that gets no processor makes all wait, and not for one another.
-            "cpu-throttled",
-            "cpu-contention",
-            "gc-pause",
-            "event-loop-blocked",
+            &in_the_process::THROTTLED,
+            &in_the_process::CONTENDED,
+            &in_the_process::GC,
+            &in_the_process::BLOCKED,
             // A busy worker, or a limit of the rate, makes calls wait as a line does.
-            "pinned-to-busy-worker",
-            "rate-limit",
+            &pinned::CAUSE,
+            &rate_limit::CAUSE,
         ],
         asks: &[],
         wants,
         judge,
     },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The server has only so many workers, and more calls than that come at once. The rest stands in a line. A call alone is quick; among others it waits for those before it.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::Wait(41.0, "behind other requests"),
+        PictureStep::Then(5.0, "the server works"),
+        PictureStep::From("answer"),
+    ],
+    more: &[
+        fix("Go", "a semaphore or a database pool (SetMaxOpenConns) that is too small is such a line"),
+        fix("nginx", "max_conns of the upstream, or a backend with too few workers"),
+    ],
 };
 
 const FIXES: &[RuleFix] = &[
@@ -62,7 +87,7 @@ const FIXES: &[RuleFix] = &[
 ];
 
 fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
-    if judged.names("rate-limit") { Vec::new() } else { at_once::burst(record) }
+    if judged.names(&rate_limit::CAUSE) { Vec::new() } else { at_once::burst(record) }
 }
 
 fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {

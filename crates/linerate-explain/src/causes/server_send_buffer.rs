@@ -7,19 +7,48 @@
 
 use crate::call::ms;
 use crate::evidence::Grounds;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, nothing};
 use crate::signs::{bursts, streams};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "server-send-buffer",
     title: "the server's send buffer is too small for this path: on a warm connection, too, the response takes many round trips",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::Call,
+    pause: Some("its send buffer is full"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants: nothing, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "What the server sends stays in its send buffer until the client has acknowledged it. A program that sets that buffer itself (SO_SNDBUF) keeps it \
+         at that size, however far the client is: each round trip brings one buffer full. On the same machine nobody notices; at 40 ms a buffer \
+         of 16 kB carries 400 kB a second.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::From("one buffer full"),
+        PictureStep::Wait(40.0, "the buffer is full until the ACK"),
+        PictureStep::From("the next buffer full"),
+        PictureStep::Wait(40.0, "and so on"),
+        PictureStep::From("the last one"),
+    ],
+    more: &[
+        fix("macOS", "no SO_SNDBUF in the program; sysctl net.inet.tcp.autosndbufmax"),
+        fix("Windows", "no SO_SNDBUF: the system sizes it by itself (ISB)"),
+        fix("JDK", "no setSendBufferSize; a server socket hands its setting to all it accepts"),
+    ],
 };
 
 const FIXES: &[RuleFix] = &[

@@ -4,54 +4,96 @@
 //! middle of the response) is beyond the network's round trip. It is what is left when the levers of
 //! the connection move nothing.
 
+use super::{
+    bandwidth, compression, connection_limit, cork, in_the_process, periodic_stall, pinned, rate_limit,
+    request_held, server_nagle, server_queueing, server_send_buffer,
+};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof};
+use crate::parts::{
+    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
+};
 use crate::probe::{Block, CallProbe, Experiment};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, excluded};
 use crate::signs::pace::{self, PausePace};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::signs::{at_once, by_connection, congestion, pieces, scattered};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "server-think",
     title: "the server works that long on the request before its answer is complete",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Process,
+    part: CallPart::Call,
+    pause: Some("the server works"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Unseen,
+    packets: Some(PACKETS),
+    page: PAGE,
     rule: Rule::Beside {
         hidden_by: &[
             // The server lets a call in late, or holds its response back, and works no longer for it.
-            "server-queueing",
-            "pinned-to-busy-worker",
-            "cork",
-            "server-send-buffer",
-            "compression",
+            &server_queueing::CAUSE,
+            &pinned::CAUSE,
+            &cork::CAUSE,
+            &server_send_buffer::CAUSE,
+            &compression::CAUSE,
             // A server that reads slowly has not begun to work.
-            "zero-window",
-            "send-buffer",
+            &request_held::ZERO_WINDOW,
+            &request_held::SEND_BUFFER,
             // It cannot work: it gets no processor, or does something else.
-            "cpu-throttled",
-            "cpu-contention",
-            "gc-pause",
-            "event-loop-blocked",
+            &in_the_process::THROTTLED,
+            &in_the_process::CONTENDED,
+            &in_the_process::GC,
+            &in_the_process::BLOCKED,
             // It works on something else at regular intervals, or looks for calls then.
-            "periodic-stall",
+            &periodic_stall::CAUSE,
         ],
         asks: &[
             // A pause that our acknowledgement ends is no work, nor is one that may be of that kind.
-            "server-nagle-delayed-ack",
+            &server_nagle::CAUSE,
             // Once its turn has come, the time of a call is the server's work.
-            "rate-limit",
+            &rate_limit::CAUSE,
             // With a limit of connections, calls on several of them tell nothing of workers.
-            "connection-limit",
+            &connection_limit::CAUSE,
             // A line or a limiter spreads the body, and no work.
-            "bandwidth",
+            &bandwidth::CAUSE,
         ],
         wants,
         judge,
     },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The request has arrived, and the server works on it: queries, files, other services, computing. Seen from outside that is one long wait. The network and \
+         the connection are not at fault, and nothing about them will help.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::Wait(40.0, "the server works"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix(
+        "Linux, macOS, Windows",
+        "look at what it does while a call runs: perf, Instruments, Windows Performance Recorder",
+    )],
+};
+
+const PACKETS: PacketSigns = PacketSigns {
+    title: "the server takes its time before the first byte of its answer",
+    fixes: &[fix(
+        "the server",
+        "what it waits for is not in the packets: look at its own threads, queries and calls",
+    )],
+    verify: "linerate explain URL --pid PID",
+    pause: None,
+    of_connections: false,
+    doubts: PacketDoubt::None,
 };
 
 const FIXES: &[RuleFix] = &[
@@ -80,8 +122,8 @@ const FIXES: &[RuleFix] = &[
 /// connections. It comes last, since rare causes need their calls first; and calls at once have shown
 /// more connections by then.
 fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
-    let burst = if judged.names("rate-limit") { Vec::new() } else { at_once::burst(record) };
-    if !burst.is_empty() || judged.names("connection-limit") {
+    let burst = if judged.names(&rate_limit::CAUSE) { Vec::new() } else { at_once::burst(record) };
+    if !burst.is_empty() || judged.names(&connection_limit::CAUSE) {
         return burst;
     }
     by_connection::round(record)
@@ -116,7 +158,7 @@ fn least_wait(record: &Record) -> (f64, usize) {
 
 /// A pause in the middle of the response that no round trip explains and no acknowledgement moves.
 fn pause(record: &Record, judged: &Judged<'_>) -> f64 {
-    if !matches!(judged.of("bandwidth"), Judgement::Silent | Judgement::RuledOut(_)) {
+    if !matches!(judged.of(&bandwidth::CAUSE), Judgement::Silent | Judgement::RuledOut(_)) {
         return 0.0;
     }
     if apart_ms(record, judged).is_some() {
@@ -124,8 +166,7 @@ fn pause(record: &Record, judged: &Judged<'_>) -> f64 {
     }
     let gap = median_of(&record.group(), Call::longest_gap);
     // Nor where it is unclear.
-    let follows_us =
-        matches!(judged.of("server-nagle-delayed-ack"), Judgement::Named(_) | Judgement::Open(_));
+    let follows_us = matches!(judged.of(&server_nagle::CAUSE), Judgement::Named(_) | Judgement::Open(_));
     let lossy = record.group().iter().filter(|c| c.lossy()).count() * 2 > record.group().len();
     // A round trip between two bursts is the congestion window's, and a slow link spreads a response
     // evenly.
@@ -137,7 +178,7 @@ fn pause(record: &Record, judged: &Judged<'_>) -> f64 {
 
 /// Pauses between the pieces of a response that the server makes itself.
 fn apart_ms(record: &Record, judged: &Judged<'_>) -> Option<f64> {
-    let others = judged.names_any(&["server-nagle-delayed-ack", "bandwidth"]);
+    let others = judged.names_any(&[&server_nagle::CAUSE, &bandwidth::CAUSE]);
     pieces::apart_ms(record).filter(|_| !others)
 }
 
@@ -234,7 +275,7 @@ fn in_words(record: &Record, apart: Option<f64>, before: f64, within: f64) -> St
 
 /// What may be another reason for the wait, and was not told apart.
 fn untold(record: &Record, judged: &Judged<'_>, pace: &PausePace, before: f64) -> Option<&'static str> {
-    let refused = judged.names("rate-limit");
+    let refused = judged.names(&rate_limit::CAUSE);
     let unclear = matches!(pace, PausePace::Same(trial) if trial.is_unclear(pace::least_ms(record)));
     match pace {
         PausePace::Untried if !refused => Some(
@@ -246,7 +287,7 @@ fn untold(record: &Record, judged: &Judged<'_>, pace: &PausePace, before: f64) -
         PausePace::Otherwise(..) => {
             Some("a pause before a call changes how long it waits, and work does not depend on that")
         }
-        _ if matches!(judged.of("pinned-to-busy-worker"), Judgement::Open(_)) => {
+        _ if matches!(judged.of(&pinned::CAUSE), Judgement::Open(_)) => {
             Some("whether some connections meet a busy worker and others do not is unclear")
         }
         _ => None,
@@ -261,7 +302,7 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     let (mut before, within) = ((beyond_rtt(record) - held_here(record)).max(0.0), pause(record, judged));
     let pace = pace::seen(record);
     let alone = pace.alone_ms();
-    let limited = alone.is_some() || judged.names("rate-limit");
+    let limited = alone.is_some() || judged.names(&rate_limit::CAUSE);
     if limited {
         // Once its turn has come, the time of a call is the server's work.
         before = (alone.unwrap_or(0.0) - record.rtt_ms()).max(0.0);

@@ -5,27 +5,55 @@
 //! a whole call waits on the connection. Nearly all handshakes are so slow: a queue or a radio delays
 //! some.
 
+use super::{bufferbloat, path_jitter, syn_loss, time_wait};
 use crate::call::{Call, ms};
 use crate::evidence::Grounds;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, Probe};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule};
 use crate::signs::path;
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "slow-connect",
     title: "opening a connection takes much longer than a round trip on it, and no SYN is lost",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Network,
+    part: CallPart::New,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Beside {
-        hidden_by: &["syn-loss", "time-wait-collision", "bufferbloat", "path-jitter"],
+        hidden_by: &[&syn_loss::CAUSE, &time_wait::CAUSE, &bufferbloat::CAUSE, &path_jitter::CAUSE],
         asks: &[],
         wants,
         judge,
     },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "Opening a connection takes far longer than a round trip on one that stands, though no SYN is lost. Something on the way treats the first packets of a \
+         connection in another way than all later ones: a firewall that asks somebody, a SYN proxy, a tunnel or a radio that has to wake up first.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("SYN"),
+        PictureStep::Wait(400.0, "held on the way"),
+        PictureStep::From("SYN, ACK"),
+        PictureStep::To("request"),
+        PictureStep::Then(20.0, "a round trip"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix(
+        "macOS, Windows",
+        "endpoint protection and content filters look at each new connection: test without them",
+    )],
 };
 
 const FIXES: &[RuleFix] = &[
@@ -110,20 +138,8 @@ mod tests {
     use crate::rule::Judgements;
 
     const fn other(id: &'static str) -> Cause {
-        Cause {
-            id,
-            rule: Rule::Alone { wants: crate::rule::nothing, judge: |_| Judgement::Silent },
-            ..CAUSE_LIKE
-        }
+        Cause { id, ..Cause::BLANK }
     }
-
-    const CAUSE_LIKE: Cause = Cause {
-        id: "",
-        title: "",
-        fixes: &[],
-        verify: AGAIN,
-        rule: Rule::Alone { wants: crate::rule::nothing, judge: |_| Judgement::Silent },
-    };
 
     /// Connections that are opened in so long, and calls that wait so long on them.
     fn judged(connects: &[f64], wait: f64) -> Judgement {

@@ -3,28 +3,62 @@
 //! Experiment: the same response on a warm connection. The control is the first byte, which does
 //! not depend on the window.
 
+use super::{compression, idle_restart, request_held};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, not_moved, nothing_beside};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, not_moved, nothing_beside};
 use crate::signs::congestion;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "slow-start",
     title: "a new connection starts slowly: the answer needs several round trips until the window has grown",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::New,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::LeverAndOpening,
+    packets: None,
+    page: PAGE,
     rule: Rule::Beside {
         // If the window is not the limit, a new connection is slow for that other reason.
-        hidden_by: &["zero-window", "send-buffer"],
+        hidden_by: &[&request_held::ZERO_WINDOW, &request_held::SEND_BUFFER],
         // Each new connection starts slowly; what is slow on a kept one, too, is what can be helped
         // first.
-        asks: &["idle-restart", "compression"],
+        asks: &[&idle_restart::CAUSE, &compression::CAUSE],
         wants: nothing_beside,
         judge,
     },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "A new connection does not know how much the path takes, so TCP begins with ten packets (some 14 kB), waits for them to be acknowledged, \
+         sends twice as many, and so on. Far away a large answer on a new connection costs several round trips; on a connection that was used \
+         before, the window has grown already.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::From("10 packets"),
+        PictureStep::Wait(40.0, "a round trip"),
+        PictureStep::To("ACKs"),
+        PictureStep::From("20 packets"),
+        PictureStep::Wait(40.0, "a round trip"),
+        PictureStep::To("ACKs"),
+        PictureStep::From("40 packets"),
+    ],
+    more: &[
+        fix(
+            "JDK, Node, Go, Python, as callers",
+            "one HttpClient, Agent, http.Client, requests.Session for the whole program: they keep connections",
+        ),
+        fix("nginx", "keepalive_timeout and keepalive_requests high enough that callers can keep theirs"),
+    ],
 };
 
 const FIXES: &[RuleFix] = &[
@@ -78,6 +112,6 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
         say(rtt)
     );
     let verdict = Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words);
-    let kept = judged.names_any(&["idle-restart", "compression"]);
+    let kept = judged.names_any(&[&idle_restart::CAUSE, &compression::CAUSE]);
     Judgement::Named(Box::new(if kept { verdict.behind() } else { verdict }))
 }

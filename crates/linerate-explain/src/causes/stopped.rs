@@ -6,18 +6,43 @@
 
 use crate::call::{Call, Why, ms};
 use crate::evidence::Grounds;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::record::Record;
-use crate::rule::{Cause, Judgement, Rule, RuleFix, excluded, nothing};
+use crate::rule::{Cause, Judgement, Rule, excluded, nothing};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "stopped",
     title: "the server's process is stopped by a signal or a debugger, and answers nobody",
     fixes: FIXES,
     verify: "",
+    place: FaultPlace::Process,
+    part: CallPart::Call,
+    pause: Some("its process is stopped"),
+    server_changed: ServerChange::Stands,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants: nothing, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The server's process was stopped (SIGSTOP, a debugger, Ctrl-Z). The kernel still opens connections and takes requests, and nobody answers them.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("SYN"),
+        PictureStep::From("SYN, ACK"),
+        PictureStep::To("request"),
+        PictureStep::LostTo("nobody reads it"),
+        PictureStep::Wait(4000.0, "the process is stopped"),
+    ],
+    more: &[
+        fix("Linux, macOS", "kill -CONT PID; ps -o stat shows a T"),
+        fix("Windows", "Resume in Process Explorer, or detach the debugger"),
+    ],
 };
 
 const FIXES: &[RuleFix] = &[

@@ -3,27 +3,73 @@
 //! Evidence: the kernel counts the SYN's retransmissions and the time they took
 //! (`tcpi_total_retrans`, `tcpi_total_rto_time`).
 
+use super::accept_queue;
+use crate::call::Call;
 use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
+use crate::parts::{
+    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
+};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded, nothing_beside};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, excluded, nothing_beside};
 use crate::signs::new_connections::{lost_only_at_once, syns};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "syn-loss",
     title: "SYNs are lost on the way or dropped by the server's machine: connecting takes a second or more",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Network,
+    part: CallPart::New,
+    pause: Some("lost: until it is sent again"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Spared(Call::syn_again),
+    packets: Some(PACKETS),
+    page: PAGE,
     rule: Rule::Beside {
         hidden_by: &[],
         // A full queue drops SYNs as a path does. That it may be full hides nothing.
-        asks: &["accept-queue"],
+        asks: &[&accept_queue::CAUSE],
         wants: nothing_beside,
         judge,
     },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The first packet of a connection (SYN), or the answer to it, gets lost. The caller cannot know that, and waits a whole second before \
+         it asks again: no earlier measurement tells it how long an answer takes. Every later packet is repaired much faster.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::LostTo("SYN"),
+        PictureStep::Wait(1000.0, "until the SYN is sent again"),
+        PictureStep::To("SYN again"),
+        PictureStep::From("SYN, ACK"),
+        PictureStep::To("request"),
+        PictureStep::From("answer"),
+    ],
+    more: &[fix(
+        "Linux, macOS",
+        "look for drops: nstat -az, netstat -s; a host firewall that limits new connections",
+    )],
+};
+
+const PACKETS: PacketSigns = PacketSigns {
+    title: "the connection's first packet had to be sent again",
+    fixes: &[
+        fix(
+            "the server",
+            "a longer accept queue (listen's backlog and net.core.somaxconn), or accept faster",
+        ),
+        fix("the network", "look for drops; a firewall that drops SYNs looks the same"),
+    ],
+    verify: "nstat TcpExtListenOverflows TcpExtListenDrops on the server",
+    pause: Some("lost: until it is sent again"),
+    of_connections: false,
+    doubts: PacketDoubt::None,
 };
 
 const FIXES: &[RuleFix] = &[
@@ -47,7 +93,7 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
             Judgement::Silent
         };
     }
-    if matches!(judged.of("accept-queue"), Judgement::Named(v) if v.proof() > Proof::Possible) {
+    if matches!(judged.of(&accept_queue::CAUSE), Judgement::Named(v) if v.proof() > Proof::Possible) {
         return Judgement::Silent;
     }
     // A path loses SYNs of connections that are opened alone, too. What the rest means, `accept-queue` says.

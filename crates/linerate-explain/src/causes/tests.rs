@@ -23,23 +23,26 @@ fn files() -> Vec<(String, String)> {
 /// Each cause, with the causes whose judgements its rule declares that it asks for.
 fn asks() -> BTreeMap<&'static str, Vec<&'static str>> {
     let of = |cause: &Cause| match cause.rule {
-        Rule::Alone { .. } => Vec::new(),
-        Rule::Beside { hidden_by, asks, .. } => [hidden_by, asks].concat(),
+        Rule::Alone { .. } | Rule::PacketsAlone => Vec::new(),
+        Rule::Beside { hidden_by, asks, .. } => hidden_by.iter().chain(asks).map(|c| c.id).collect(),
     };
     ALL.iter().map(|cause| (cause.id, of(cause))).collect()
 }
 
-/// The words in quotes that follow `from` until `to`, wherever that is.
-fn quoted<'a>(code: &'a str, from: &str, to: char) -> BTreeSet<&'a str> {
+/// The causes that are named after `from` until `to`, wherever that is.
+fn named<'a>(code: &'a str, from: &str, to: char) -> BTreeSet<&'a str> {
     let parts = code.split(from).skip(1).filter_map(|rest| rest.split_once(to));
-    parts.flat_map(|(inside, _)| inside.split('"').skip(1).step_by(2)).collect()
+    let names = parts.flat_map(|(inside, _)| inside.split('&').skip(1));
+    let end = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':');
+    names.map(|name| name.split(end).next().unwrap_or_default()).filter(|name| !name.is_empty()).collect()
 }
 
 #[test]
 fn each_has_a_name_of_its_own_and_something_to_change() {
-    for (i, cause) in ALL.iter().enumerate() {
+    let all: Vec<&Cause> = ALL.iter().chain(&PACKETS_ALONE).copied().collect();
+    for (i, cause) in all.iter().enumerate() {
         assert!(!cause.fixes.is_empty(), "{}", cause.id);
-        assert!(ALL[i + 1..].iter().all(|other| other.id != cause.id), "{}", cause.id);
+        assert!(all[i + 1..].iter().all(|other| other.id != cause.id), "{}", cause.id);
         assert!(cause.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
     }
 }
@@ -51,7 +54,15 @@ fn no_rule_uses_the_file_of_another() {
         let text = text.replace("use super::*;", "");
         assert!(!text.contains("crate::causes"), "{name} uses the table of causes");
         let own = text.split("#[cfg(test)]").next().expect("code");
-        assert!(!own.contains("super::"), "{name} uses a file beside it");
+        // It names causes of other files, and takes nothing else from there.
+        let (_, import) = own.split_once("use super::").unwrap_or_default();
+        let (import, rest) = import.split_once(';').unwrap_or_default();
+        assert!(!rest.contains("super::"), "{name} uses a file beside it");
+        for module in import.split(['{', '}', ',']).map(str::trim).filter(|m| !m.is_empty()) {
+            let parts: Vec<&str> = own.split(&format!("{module}::")).skip(1).collect();
+            let causes = parts.iter().all(|p| p.starts_with(|c: char| c.is_ascii_uppercase()));
+            assert!(causes, "{name} uses more of {module} than a cause");
+        }
         assert!(!text.contains("super::super"), "{name}: its tests use a file beside it");
     }
 }
@@ -60,15 +71,15 @@ fn no_rule_uses_the_file_of_another() {
 fn a_rule_declares_just_the_judgements_that_it_asks_for() {
     let mut rules = 0;
     for (name, text) in files() {
-        let [hiding, declared] = ["hidden_by: &[", "asks: &["].map(|list| quoted(&text, list, ']'));
-        let asked = quoted(&text, "judged.", ')');
+        let [hiding, declared] = ["hidden_by: &[", "asks: &["].map(|list| named(&text, list, ']'));
+        let asked = named(&text, "judged.", ')');
         assert!(asked.is_superset(&declared), "{name} asks for {asked:?}, and declares {declared:?}");
         let others: Vec<_> = asked.difference(&declared).filter(|id| !hiding.contains(*id)).collect();
         assert!(others.is_empty(), "{name} does not declare {others:?}");
         assert_eq!(hiding.is_empty(), !text.contains("judged.hides_it()"), "{name}: {hiding:?}");
         rules += usize::from(!hiding.is_empty() || !declared.is_empty());
     }
-    assert!(rules > 5, "the words in quotes were not found");
+    assert!(rules > 5, "the names were not found");
 }
 
 #[test]

@@ -8,23 +8,67 @@
 //! ports that the system does not choose by itself, which were not used lately. With a full accept
 //! queue, or a path that loses SYNs, the port makes no difference.
 
+use super::syn_loss;
 use crate::arms::singles;
 use crate::call::{Call, ms};
 use crate::evidence::Grounds;
+use crate::parts::{
+    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
+};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix};
+use crate::rule::{AGAIN, Cause, Judgement, Rule};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 use linerate_base::Random;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "time-wait-collision",
     title: "new connections meet what the server still remembers of the last ones from the same ports (TIME_WAIT)",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Network,
+    part: CallPart::New,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Spared(Call::syn_again),
+    packets: Some(PACKETS),
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "A connection is known by its addresses and ports. After it was closed, the server remembers it for a minute. When a new one comes with the same \
+         ports (many callers behind one NAT address), the server takes its SYN for something old, and answers with what makes the caller reset and ask again.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("SYN, from a port used before"),
+        PictureStep::From("ACK of the old connection"),
+        PictureStep::To("RST"),
+        PictureStep::Wait(12.0, "until the SYN is sent again"),
+        PictureStep::To("SYN again"),
+        PictureStep::From("SYN, ACK"),
+    ],
+    more: &[fix("Windows", "TcpTimedWaitDelay at the server; a wider range of ports at the NAT gateway")],
+};
+
+const PACKETS: PacketSigns = PacketSigns {
+    title: "the connection's ports had just been used: the server still remembers the last connection between them",
+    fixes: &[
+        fix(
+            "NAT, load balancers",
+            "more source addresses and a longer time before a port is used again (at least the server's 60 s of TIME_WAIT); no randomising or \
+                 rewriting of timestamps",
+        ),
+        fix("the client", "keep connections; no fixed source port; net.ipv4.tcp_timestamps=1"),
+        fix("the server", "let the client close first (keep-alive): then TIME_WAIT is on its side"),
+    ],
+    verify: "linerate explain URL tries ports that nobody used",
+    pause: None,
+    of_connections: false,
+    doubts: PacketDoubt::None,
 };
 
 const FIXES: &[RuleFix] = &[
@@ -127,7 +171,7 @@ pub(crate) fn seen_in_packets(causes: &mut [Verdict], collisions: u64) {
     for verdict in causes {
         if verdict.id() == CAUSE.id {
             *verdict = verdict.clone().saying(words.clone());
-        } else if verdict.id() == "syn-loss" {
+        } else if verdict.names(&syn_loss::CAUSE) {
             let grounds = Grounds::Seen { words: words.clone(), alone: true };
             *verdict = Verdict::new(&CAUSE, verdict.cost_ms(), grounds).predicting(verdict.predicted());
         }

@@ -2,26 +2,51 @@
 //!
 //! Evidence: segments received compared with bytes received (`tcpi_data_segs_in`).
 
+use super::server_nagle;
 use crate::evidence::{Grounds, Proof};
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange};
 use crate::record::{Record, median_of};
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, RuleFix, excluded, nothing_beside};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, excluded, nothing_beside};
 use crate::signs::pieces::{self, MANY};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "tiny-writes",
     title: "the server writes its answer in many small pieces, each a packet of its own",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::Call,
+    pause: None,
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Beside {
         hidden_by: &[],
         // Pieces that wait for our acknowledgements cost the time that Nagle's algorithm takes.
-        asks: &["server-nagle-delayed-ack"],
+        asks: &[&server_nagle::CAUSE],
         wants: nothing_beside,
         judge,
     },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The server writes its answer in many small pieces, and each leaves as a packet of its own. Each packet costs both machines a \
+         system call, an interrupt and an acknowledgement, whatever its size; thousands of them make a small answer slow.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("request"),
+        PictureStep::From("answer, 12 bytes"),
+        PictureStep::From("answer, 12 bytes"),
+        PictureStep::From("answer, 12 bytes"),
+        PictureStep::Wait(5.0, "and so on"),
+        PictureStep::From("answer ends"),
+    ],
+    more: &[],
 };
 
 const FIXES: &[RuleFix] = &[
@@ -55,7 +80,7 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
             bytes / segments.max(1.0)
         ));
     }
-    let stalls = judged.names("server-nagle-delayed-ack");
+    let stalls = judged.names(&server_nagle::CAUSE);
     if let Some(apart) = pieces::apart_ms(record).filter(|_| !stalls) {
         return excluded(format!(
             "its {segments:.0} pieces come {} apart, which no round trip and no acknowledgement explains: the server makes them as it \

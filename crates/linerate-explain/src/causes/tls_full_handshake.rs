@@ -6,21 +6,54 @@
 
 use crate::evidence::{Grounds, Trial};
 use crate::handshake::Handshake;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, Experiment};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, not_moved};
 use crate::signs::tls::{self, WORTH_MS};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
 use linerate_tls::Variant;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "tls-full-handshake",
     title: "each new connection makes a full TLS handshake, since no session is resumed",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::New,
+    pause: Some("a full handshake"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "At the end of a TLS handshake the server may give the client a ticket. With it the next connection resumes the session: no \
+         certificates are sent, nobody signs anything, and with TLS 1.2 one round trip is enough instead of two. Where the server gives no \
+         ticket, or the next machine behind the same address cannot read it, each new connection pays for a full handshake again.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("ClientHello, without a ticket"),
+        PictureStep::Wait(6.0, "the server signs"),
+        PictureStep::From("certificates, signature"),
+        PictureStep::To("Finished, request"),
+        PictureStep::From("answer"),
+    ],
+    more: &[
+        fix(
+            "browsers, curl",
+            "browsers resume by themselves; curl does within one command and with --ssl-sessions FILE (8.12)",
+        ),
+        fix(
+            "Python",
+            "requests.Session or httpx.Client keeps connections; ssl resumes only where wrap_socket gets session=",
+        ),
+    ],
 };
 
 const FIXES: &[RuleFix] = &[

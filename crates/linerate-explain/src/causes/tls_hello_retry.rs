@@ -5,20 +5,44 @@
 //! that the server wants, in turns with the usual one.
 
 use crate::evidence::Grounds;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, Experiment};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, not_moved};
 use crate::signs::tls::{self, WORTH_MS};
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 
 use linerate_tls::Variant;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "tls-hello-retry",
     title: "the server asks for a key share of another group, which costs the TLS handshake a round trip",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::New,
+    pause: Some("one more round trip"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "A client of TLS 1.3 sends its part of the key exchange with the first message, before it knows which curve the server likes. Nearly \
+         all send X25519. A server that wants another curve has to ask for it, and the client begins again: one more round trip for \
+         each new connection.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("ClientHello, share of X25519"),
+        PictureStep::From("HelloRetryRequest: secp384r1"),
+        PictureStep::To("ClientHello, share of secp384r1"),
+        PictureStep::Wait(40.0, "a round trip more"),
+        PictureStep::From("ServerHello, certificates"),
+    ],
+    more: &[fix("OpenSSL", "Groups = X25519:P-256:P-384 in the section of openssl.cnf that the server uses")],
 };
 
 const FIXES: &[RuleFix] = &[

@@ -8,18 +8,42 @@ use std::time::Duration;
 
 use crate::evidence::{Grounds, Proof};
 use crate::handshake::Handshake;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved, nothing};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, not_moved, nothing};
 use crate::signs::tls;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "tls-long-chain",
     title: "the server's certificates do not fit a new connection's first window: the TLS handshake takes another round trip",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::Full,
+    pause: Some("its window is full"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Cost,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants: nothing, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "A new connection may send ten packets, some 14 kB, and then waits for an acknowledgement. A server's certificates usually have 2 to \
+         4 kB. Where they have more, since the chain has certificates that nobody needs, or hundreds of names, the handshake waits a round \
+         trip in its middle.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("ClientHello"),
+        PictureStep::From("certificates, 14480 bytes"),
+        PictureStep::Wait(40.0, "the window is full until our ACK arrives"),
+        PictureStep::From("certificates, the rest"),
+        PictureStep::To("Finished, request"),
+    ],
+    more: &[fix("openssl", "openssl s_client -connect HOST:443 -showcerts lists what is sent")],
 };
 
 const FIXES: &[RuleFix] = &[

@@ -5,22 +5,47 @@
 
 use crate::evidence::{Grounds, Trial};
 use crate::handshake::Handshake;
+use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, Experiment};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judgement, Rule, RuleFix, excluded, not_moved};
+use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, not_moved};
 use crate::signs::tls::{self, WORTH_MS};
 use crate::stats::median;
+use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
 
 use linerate_tls::Variant;
 
-pub(super) static CAUSE: Cause = Cause {
+pub(crate) static CAUSE: Cause = Cause {
     id: "tls-old-version",
     title: "TLS 1.2 is spoken, whose handshake takes one more round trip than that of TLS 1.3",
     fixes: FIXES,
     verify: AGAIN,
+    place: FaultPlace::Wire,
+    part: CallPart::New,
+    pause: Some("one more round trip"),
+    server_changed: ServerChange::TakenBack,
+    forecast: Forecast::Lever,
+    packets: None,
+    page: PAGE,
     rule: Rule::Alone { wants, judge },
+};
+
+const PAGE: CausePage = CausePage {
+    what: "The handshake of TLS 1.2 takes two round trips before the request may leave: one to agree on how to talk, one to exchange keys. \
+         TLS 1.3 (2018) sends the key with the first message, so that one round trip is enough. Far from the server that is the largest \
+         part of what a new connection costs.",
+    lanes: ENDS,
+    picture: &[
+        PictureStep::To("ClientHello"),
+        PictureStep::From("ServerHello, certificates"),
+        PictureStep::To("key exchange, Finished"),
+        PictureStep::Wait(40.0, "a round trip more than TLS 1.3"),
+        PictureStep::From("Finished"),
+        PictureStep::To("request"),
+    ],
+    more: &[fix("macOS, Windows", "TLS 1.3 is there since macOS 10.14 and Windows Server 2022 (Schannel)")],
 };
 
 const FIXES: &[RuleFix] = &[

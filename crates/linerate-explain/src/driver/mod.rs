@@ -372,11 +372,11 @@ fn says_expect(spec: &RequestSpec) -> bool {
 fn contradicted(diagnosis: &mut Diagnosis, packets: &Packets) {
     let limits = &mut diagnosis.limits;
     diagnosis.ruled_out.retain(|ruled| {
-        let Some(shown) = packets.shown_of(ruled.id) else { return true };
+        let Some(shown) = packets.shown_of(ruled.cause) else { return true };
         limits.push(format!(
             "{}: unclear: the experiments say that it is not ({}), and the packets of our calls show {shown}; a second diagnosis on a \
              quieter machine would tell",
-            ruled.id, ruled.why
+            ruled.cause.id, ruled.why
         ));
         false
     });

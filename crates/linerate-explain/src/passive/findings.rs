@@ -5,12 +5,15 @@ mod doubt;
 mod finding;
 mod streams;
 
-use super::cause;
 use super::flow::ms;
 use super::observation::{Observation, Sums};
+use crate::causes::{
+    client_nagle, client_pool, client_slow_reader, head_of_line, no_keep_alive, packet_loss, refused,
+    reordering, server_nagle, server_think,
+};
 pub(super) use doubt::{is_wide, missing};
-use finding::{CauseTexts, FOLLOWED, Fixes, LEAST_NS, SHARE, made, per};
-pub use finding::{Confidence, Finding, SoftwareFix};
+pub use finding::{Confidence, Finding};
+use finding::{FOLLOWED, LEAST_NS, SHARE, per};
 
 /// Time of the server from which on it is named, nanoseconds.
 const THINK_NS: i64 = 10_000_000;
@@ -25,10 +28,10 @@ pub fn of(seen: &Observation) -> Vec<Finding> {
         let each = seen.servers.iter().flat_map(|(server, part)| {
             of_server(part, ENOUGH).into_iter().map(|f| Finding { server: *server, ..f })
         });
-        each.filter(|f| f.id != cause::REFUSED || refused).collect()
+        each.filter(|f| f.cause != &refused::CAUSE || refused).collect()
     };
     // A few calls to each of many servers say something together.
-    if !seen.servers.is_empty() && found.iter().all(|f| f.id != cause::SERVER_THINK) {
+    if !seen.servers.is_empty() && found.iter().all(|f| f.cause != &server_think::CAUSE) {
         found.extend(server_think(seen, &found));
     }
     if is_wide(seen) {
@@ -58,9 +61,9 @@ fn of_server(seen: &Observation, enough: u64) -> Vec<Finding> {
 
 /// One cause is named once: with the larger count of the two.
 fn merge(found: &mut Vec<Finding>) {
-    found.sort_by_key(|f| (f.id, std::cmp::Reverse(f.all_ns)));
+    found.sort_by_key(|f| (f.cause.id, std::cmp::Reverse(f.all_ns)));
     found.dedup_by(|again, first| {
-        let is = again.id == first.id;
+        let is = again.cause == first.cause;
         if is {
             first.all_ns = first.all_ns.saturating_add(again.all_ns);
             first.calls = first.calls.max(again.calls);
@@ -75,16 +78,14 @@ fn from_notes(seen: &Observation, s: &super::TroubleCount) -> Option<Finding> {
     if cost_ns < LEAST_NS || (s.cost_ns as f64) < SHARE * s.total_ns as f64 {
         return None;
     }
-    let confidence = match s.id {
-        // Once may be a server that happened to be ready just then.
-        cause::SERVER_NAGLE | cause::CLIENT_NAGLE if s.calls < 3 => Confidence::Possible,
-        _ => Confidence::Likely,
-    };
+    // Once may be a server that happened to be ready just then.
+    let waits = s.cause == &server_nagle::CAUSE || s.cause == &client_nagle::CAUSE;
+    let confidence = if waits && s.calls < 3 { Confidence::Possible } else { Confidence::Likely };
     // Taken for lost, and the first ones came after all: in their place those that had overtaken
     // them waited.
     let late = seen.late;
-    let came = s.id == cause::PACKET_LOSS && 4 * late.lost <= late.told;
-    let id = if came { cause::REORDERING } else { s.id };
+    let came = s.cause == &packet_loss::CAUSE && 4 * late.lost <= late.told;
+    let cause = if came { &reordering::CAUSE } else { s.cause };
     let mut evidence = s.evidence.clone();
     if came {
         evidence.insert(
@@ -96,20 +97,15 @@ fn from_notes(seen: &Observation, s: &super::TroubleCount) -> Option<Finding> {
             ),
         );
     }
-    let known = KNOWN.iter().find(|k| k.id == id)?;
     Some(Finding {
-        id,
-        title: known.title,
-        server: None,
         calls: s.calls,
         of: seen.sums.answered,
         cost_ns,
         all_ns: s.cost_ns,
         confidence,
         evidence,
-        fixes: made(known.fixes),
-        verify: known.verify.to_owned(),
         example: Some(s.example.clone()),
+        ..Finding::of(cause)
     })
 }
 
@@ -118,7 +114,7 @@ fn server_think(seen: &Observation, found: &[Finding]) -> Option<Finding> {
     let s: &Sums = &seen.sums;
     let cost_ns = s.slow_think_median_ns;
     // Other causes that hold back the first byte are not thinking.
-    let others = found.iter().filter(|f| f.id != cause::PACKET_LOSS);
+    let others = found.iter().filter(|f| f.cause != &packet_loss::CAUSE);
     let explained = others.fold(0i64, |sum, f| sum.saturating_add(f.all_ns));
     let most = (s.slow_think_ns as f64) < 0.4 * s.total_ns as f64;
     if s.slow_thinks == 0 || cost_ns < THINK_NS || most || explained > s.slow_think_ns {
@@ -127,9 +123,6 @@ fn server_think(seen: &Observation, found: &[Finding]) -> Option<Finding> {
     let example = seen.slowest.iter().max_by_key(|c| c.think_ns);
     let [median, _, p99, longest] = s.think_quantiles_ns;
     Some(Finding {
-        id: cause::SERVER_THINK,
-        title: "the server takes its time before the first byte of its answer",
-        server: None,
         calls: s.slow_thinks,
         of: s.answered,
         cost_ns,
@@ -147,9 +140,8 @@ fn server_think(seen: &Observation, found: &[Finding]) -> Option<Finding> {
             ms(longest),
             bound(s)
         )],
-        fixes: made(THINK_FIXES),
-        verify: "linerate explain URL --pid PID".to_owned(),
         example: example.cloned(),
+        ..Finding::of(&server_think::CAUSE)
     })
 }
 
@@ -167,7 +159,7 @@ fn bound(s: &Sums) -> String {
 fn head_of_line(seen: &Observation, found: &[Finding]) -> Option<Finding> {
     let s = &seen.sums;
     // Answers wait behind earlier ones that their client does not read: that is the reason.
-    let unread = found.iter().filter(|f| f.id == cause::CLIENT_SLOW_READER).map(|f| f.all_ns).max();
+    let unread = found.iter().filter(|f| f.cause == &client_slow_reader::CAUSE).map(|f| f.all_ns).max();
     if unread.is_some_and(|ns| ns.saturating_mul(2) >= s.queued_ns) {
         return None;
     }
@@ -176,21 +168,16 @@ fn head_of_line(seen: &Observation, found: &[Finding]) -> Option<Finding> {
         return None;
     }
     Some(Finding {
-        id: cause::HEAD_OF_LINE,
-        title: title(cause::HEAD_OF_LINE),
-        server: None,
         calls: s.queued,
         of: s.answered,
         cost_ns,
         all_ns: s.queued_ns,
-        confidence: Confidence::Likely,
         evidence: vec![format!(
             "{} calls waited for the end of the answer before theirs: their requests were sent before it (pipelining)",
             s.queued
         )],
-        fixes: made(LINE_FIXES),
-        verify: "linerate load URL --pipeline 1".to_owned(),
         example: seen.slowest.iter().max_by_key(|c| c.queued_ns).cloned(),
+        ..Finding::of(&head_of_line::CAUSE)
     })
 }
 
@@ -206,23 +193,18 @@ fn no_keep_alive(seen: &Observation) -> Option<Finding> {
         return None;
     }
     Some(Finding {
-        id: cause::NO_KEEP_ALIVE,
-        title: "nearly every call opens a connection of its own",
-        server: None,
         calls: s.first_calls,
         of: s.answered,
         cost_ns,
         all_ns: s.connect_ns,
-        confidence: Confidence::Likely,
         evidence: vec![format!(
             "{} of {} calls were the first on their connection; opening took {} each",
             s.first_calls,
             s.answered,
             ms(cost_ns)
         )],
-        fixes: made(KEEP_FIXES),
-        verify: "linerate load URL --per-connection 1, against the same without".to_owned(),
         example: seen.slowest.iter().max_by_key(|c| c.connect_ns).cloned(),
+        ..Finding::of(&no_keep_alive::CAUSE)
     })
 }
 
@@ -249,9 +231,6 @@ fn client_pool(seen: &Observation) -> Option<Finding> {
         return None;
     }
     Some(Finding {
-        id: cause::CLIENT_POOL,
-        title: title(cause::CLIENT_POOL),
-        server: None,
         calls: pool.followed.min(seen.sums.answered),
         of: seen.sums.answered,
         cost_ns,
@@ -273,210 +252,7 @@ fn client_pool(seen: &Observation) -> Option<Finding> {
                 pool.client
             ),
         ],
-        fixes: made(POOL_FIXES),
-        verify: "capture again with a larger pool: more calls at once, and none that follows an answer"
-            .to_owned(),
         example: seen.slowest.first().cloned(),
+        ..Finding::of(&client_pool::CAUSE)
     })
 }
-
-const POOL_FIXES: Fixes = &[
-    (
-        "Apache HttpClient",
-        "PoolingHttpClientConnectionManager: setDefaultMaxPerRoute (2 in version 4, 5 in version 5) and setMaxTotal; a lease time-out that is logged",
-    ),
-    (
-        "Spring RestTemplate, WebClient",
-        "the pool of the client below it: ConnectionProvider.builder(...).maxConnections(n)",
-    ),
-    ("OkHttp", "Dispatcher.setMaxRequestsPerHost (5 by default)"),
-    ("Node", "new http.Agent({ keepAlive: true, maxSockets: n }); requests that wait are in agent.requests"),
-    ("Go", "Transport.MaxConnsPerHost; MaxIdleConnsPerHost (2 by default) makes it open new ones instead"),
-    (
-        "Python requests, urllib3, aiohttp",
-        "HTTPAdapter(pool_maxsize=n, pool_block=...), TCPConnector(limit=n, limit_per_host=n)",
-    ),
-    (
-        ".NET",
-        "SocketsHttpHandler.MaxConnectionsPerServer; ServicePointManager.DefaultConnectionLimit (2) on .NET Framework",
-    ),
-    ("browsers", "six connections for each host under HTTP/1.1: HTTP/2"),
-];
-
-const THINK_FIXES: Fixes =
-    &[("the server", "what it waits for is not in the packets: look at its own threads, queries and calls")];
-
-const LINE_FIXES: Fixes = &[("the client", "slow requests on a connection of their own, or HTTP/2")];
-
-const KEEP_FIXES: Fixes = &[
-    ("the client", "keep connections and use them again (a pool, a session, an agent with keepAlive)"),
-    ("the server", "do not answer Connection: close"),
-];
-
-/// Causes that have no row in [`KNOWN`]: their line, and what to change.
-const OTHERS: [(&str, &str, Fixes); 8] = [
-    (cause::RESPONSE_CUT, connections::CUT, connections::CUT_FIXES),
-    (cause::H2_STREAM_LIMIT, streams::LIMIT, streams::LIMIT_FIXES),
-    (cause::SERVER_THINK, "the server takes its time before the first byte of its answer", THINK_FIXES),
-    (cause::HEAD_OF_LINE, "answers wait behind earlier ones on the same connection", LINE_FIXES),
-    (cause::NO_KEEP_ALIVE, "each call opens a connection of its own", KEEP_FIXES),
-    (cause::CLIENT_POOL, "calls wait in the calling program for one of its few connections", POOL_FIXES),
-    (cause::REFUSED, "connections were refused: nobody listens there", connections::FAULT_FIXES),
-    (
-        cause::DIED,
-        "connections died: one end sent the same again and again and heard nothing any more",
-        connections::FAULT_FIXES,
-    ),
-];
-
-/// A cause in one line; empty for one that packets do not show.
-pub(crate) fn title(id: &str) -> &'static str {
-    let others = OTHERS.iter().find(|o| o.0 == id).map(|o| o.1);
-    others.or_else(|| KNOWN.iter().find(|k| k.id == id).map(|k| k.title)).unwrap_or_default()
-}
-
-/// The fixes for a cause that packets show.
-pub(crate) fn advice(id: &str) -> Vec<crate::rule::RuleFix> {
-    let known = KNOWN.iter().map(|k| (k.id, k.fixes)).chain(OTHERS.iter().map(|o| (o.0, o.2)));
-    let fixes = known.filter(|(other, _)| *other == id).flat_map(|(_, fixes)| fixes);
-    fixes.map(|(software, change)| crate::rule::RuleFix { software, change }).collect()
-}
-
-/// All of that, by cause.
-#[cfg(test)]
-pub(crate) fn all_advice() -> Vec<(&'static str, crate::rule::RuleFix)> {
-    let ids = KNOWN.iter().map(|k| k.id).chain(OTHERS.iter().map(|o| o.0));
-    ids.flat_map(|id| advice(id).into_iter().map(move |fix| (id, fix))).collect()
-}
-
-const REORDERED: CauseTexts = CauseTexts {
-    id: cause::REORDERING,
-    title: "segments overtook each other on the way: what comes first waits for what was sent first",
-    fixes: &[
-        (
-            "the network",
-            "several links or queues that share the packets of one connection: hash by connection, not by packet (bonding: xmit_hash_policy \
-             layer3+4, not balance-rr; routers: per-flow load sharing)",
-        ),
-        (
-            "Linux, as the sender",
-            "RACK allows for it (net.ipv4.tcp_recovery=1); net.ipv4.tcp_reordering and tcp_max_reordering raise what it bears before it sends \
-             again and slows down",
-        ),
-        (
-            "network cards",
-            "packets of one connection in one queue: RSS by ports; no flow director that moves flows (ethtool -K ntuple)",
-        ),
-    ],
-    verify: "capture again after the change: no segment comes behind later ones",
-};
-
-const KNOWN: [CauseTexts; 12] = [
-    REORDERED,
-    streams::FLOW_CONTROL,
-    streams::HEAD_OF_LINE,
-    CauseTexts {
-        id: cause::LATE_CLOSE,
-        title: "the answer ends when its connection is closed, and the server closes it late",
-        fixes: &[
-            (
-                "any server",
-                "Content-Length or chunked with each answer, so that its end is known when it is there",
-            ),
-            (
-                "HTTP/1.0 servers, CGI",
-                "close (and shut down) right after the last byte, not after cleaning up",
-            ),
-        ],
-        verify: "capture again after the change: the FIN comes with the last byte, or is not waited for",
-    },
-    CauseTexts {
-        id: cause::SERVER_NAGLE,
-        title: "the server's answer leaves in parts, and the rest waits for the client's delayed ACK (Nagle's algorithm)",
-        fixes: &[
-            ("any server", "TCP_NODELAY on accepted connections, or header and body in one write"),
-            ("JDK HttpServer", "-Dsun.net.httpserver.nodelay=true"),
-            ("Netty", "childOption(ChannelOption.TCP_NODELAY, true)"),
-            ("Node.js", "http.createServer({ noDelay: true }) (its default since 18)"),
-            (
-                "Python http.server",
-                "a handler with wbufsize = -1, so that header and body leave in one write",
-            ),
-        ],
-        verify: "linerate explain URL proves or refutes it by acknowledging at once",
-    },
-    CauseTexts {
-        id: cause::CLIENT_NAGLE,
-        title: "the client's request leaves in parts, and the rest waits for the server's delayed ACK (Nagle's algorithm)",
-        fixes: &[
-            ("any client", "TCP_NODELAY, or header and body in one write"),
-            ("Apache HttpClient", "SocketConfig.custom().setTcpNoDelay(true) (its default since 4.3)"),
-            ("Python http.client", "pass the body to request(), so that it leaves with the header"),
-        ],
-        verify: "capture again after the change: the pause inside the request is gone",
-    },
-    CauseTexts {
-        id: cause::PACKET_LOSS,
-        title: "segments were lost and had to be sent again",
-        fixes: &[(
-            "the network",
-            "look for errors and drops on the way (ethtool -S, ip -s link, a full queue)",
-        )],
-        verify: "linerate explain URL counts retransmissions with the kernel's own counters",
-    },
-    CauseTexts {
-        id: cause::SYN_LOSS,
-        title: "the connection's first packet had to be sent again",
-        fixes: &[
-            (
-                "the server",
-                "a longer accept queue (listen's backlog and net.core.somaxconn), or accept faster",
-            ),
-            ("the network", "look for drops; a firewall that drops SYNs looks the same"),
-        ],
-        verify: "nstat TcpExtListenOverflows TcpExtListenDrops on the server",
-    },
-    CauseTexts {
-        id: cause::TIME_WAIT_COLLISION,
-        title: "the connection's ports had just been used: the server still remembers the last connection between them",
-        fixes: &[
-            (
-                "NAT, load balancers",
-                "more source addresses and a longer time before a port is used again (at least the server's 60 s of TIME_WAIT); no randomising or \
-                 rewriting of timestamps",
-            ),
-            ("the client", "keep connections; no fixed source port; net.ipv4.tcp_timestamps=1"),
-            ("the server", "let the client close first (keep-alive): then TIME_WAIT is on its side"),
-        ],
-        verify: "linerate explain URL tries ports that nobody used",
-    },
-    CauseTexts {
-        id: cause::ZERO_WINDOW,
-        title: "the server did not read the request as fast as it came: its window closed",
-        fixes: &[(
-            "the server",
-            "read while it works, with more threads or larger buffers (net.ipv4.tcp_rmem)",
-        )],
-        verify: "capture again after the change: no zero window",
-    },
-    CauseTexts {
-        id: cause::CLIENT_SLOW_READER,
-        title: "the client did not read the answer as fast as it came: its window closed",
-        fixes: &[(
-            "the client",
-            "read on while it works with what came (another thread, a queue with room), or larger buffers (net.ipv4.tcp_rmem)",
-        )],
-        verify: "capture again after the change: no zero window",
-    },
-    CauseTexts {
-        id: cause::EXPECT_CONTINUE,
-        title: "the client holds its body back until the server says 100 Continue",
-        fixes: &[
-            ("curl", "-H 'Expect:' for requests that will be accepted"),
-            ("Apache HttpClient", "RequestConfig.custom().setExpectContinueEnabled(false)"),
-            (".NET", "HttpClient.DefaultRequestHeaders.ExpectContinue = false"),
-            ("the server", "answer 100 Continue at once (RFC 9110, section 10.1.1)"),
-        ],
-        verify: "capture again with the Expect field left out",
-    },
-];

@@ -15,7 +15,6 @@
 //! assert_eq!(Observer::new(CaptureLimits::default()).finish().sums.requests, 0);
 //! ```
 
-pub mod cause;
 pub mod file;
 pub mod findings;
 mod flow;

@@ -2,6 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+pub use crate::late::LateSegments;
+use crate::rule::Cause;
+
 use super::file::Ending;
 use super::flow::{MarkCounts, Marks};
 use super::tls::Access;
@@ -39,19 +42,6 @@ pub struct Observation {
     pub servers: Vec<(Option<SocketAddr>, Observation)>,
     /// How the file ended, when it was one.
     pub ending: Option<Ending>,
-}
-
-/// Segments with data that came late, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LateSegments {
-    /// Lost, and sent again.
-    pub lost: u64,
-    /// Taken for lost when they came again: more than `lost`, where the first ones came after all.
-    pub told: u64,
-    /// Overtaken on the way by segments that were sent after them.
-    pub overtaken: u64,
-    /// Sent again though the first had arrived.
-    pub needless: u64,
 }
 
 /// A fault of a connection.
@@ -375,8 +365,8 @@ pub struct ObservedCall {
 /// Something that was seen to cost time in a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The cause's stable id.
-    pub id: &'static str,
+    /// What is known of its cause.
+    pub cause: &'static Cause,
     /// Start of the event, nanoseconds.
     pub at_ns: i64,
     /// Time that it cost, nanoseconds.
@@ -455,10 +445,10 @@ pub struct StreamLimit {
 }
 
 /// A kind of trouble, over all calls.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TroubleCount {
-    /// The cause's stable id.
-    pub id: &'static str,
+    /// What is known of its cause.
+    pub cause: &'static Cause,
     /// Calls in which it was seen.
     pub calls: u64,
     /// Total cost of all calls, nanoseconds.

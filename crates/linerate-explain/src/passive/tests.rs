@@ -91,7 +91,7 @@ impl Wire {
 }
 
 fn ids(seen: &Observation) -> Vec<&'static str> {
-    findings::of(seen).iter().map(|f| f.id).collect()
+    findings::of(seen).iter().map(|f| f.cause.id).collect()
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_syn_that_meets_a_connection_that_is_remembered() {
         assert_eq!((seen.sums.answered, seen.sums.holes, seen.sums.reset), (1, 0, 0), "{collides}");
         let found = findings::of(&seen);
         let id = if collides { "time-wait-collision" } else { "syn-loss" };
-        assert_eq!(found.first().map(|f| f.id), Some(id), "{found:#?}");
+        assert_eq!(found.first().map(|f| f.cause.id), Some(id), "{found:#?}");
         let cost_ms = found[0].cost_ns / 1_000_000;
         assert_eq!(cost_ms, at / 1_000, "all but the round trip of the SYN that was answered");
         let marked = seen.marks.seen().collect::<Vec<_>>();
@@ -155,7 +155,7 @@ fn bursts_that_wait_for_a_connection() {
         assert_eq!(seen.sums.answered, 80);
         let found = findings::of(&seen);
         let pool =
-            found.iter().find(|f| f.id == "client-pool").unwrap_or_else(|| panic!("{:#?}", seen.pools));
+            found.iter().find(|f| f.cause.id == "client-pool").unwrap_or_else(|| panic!("{:#?}", seen.pools));
         assert_eq!(
             pool.confidence,
             findings::Confidence::Possible,
@@ -167,7 +167,7 @@ fn bursts_that_wait_for_a_connection() {
             pool.evidence
         );
         // The fewer there are, the longer the last ones wait.
-        assert_eq!(found[0].id == "client-pool", sockets < 6, "{found:#?}");
+        assert_eq!(found[0].cause.id == "client-pool", sockets < 6, "{found:#?}");
     }
     // As many connections as calls; and one after the other, each after some thought.
     for (sockets, hand_over) in [(16, 200), (2, 5_000)] {
@@ -341,7 +341,7 @@ fn without_the_opening_the_round_trip_is_bounded() {
     let seen = wire.finish();
     assert_eq!(seen.sums.rtt_bound_ns, Some(69_000_000));
     let found = findings::of(&seen);
-    assert_eq!((found[0].id, found[0].cost_ns / 1_000_000), ("server-think", 130), "{found:#?}");
+    assert_eq!((found[0].cause.id, found[0].cost_ns / 1_000_000), ("server-think", 130), "{found:#?}");
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn one_outlier_is_not_said_of_all() {
     }
     let seen = wire.finish();
     let found = findings::of(&seen);
-    assert_eq!((found[0].id, found[0].calls, found[0].of), ("server-think", 1, 5));
+    assert_eq!((found[0].cause.id, found[0].calls, found[0].of), ("server-think", 1, 5));
     assert_eq!(found[0].confidence, findings::Confidence::Possible);
     assert!((1_599_000_000..1_601_000_000).contains(&found[0].cost_ns), "{}", found[0].cost_ns);
 }

@@ -1,6 +1,5 @@
 //! The observation in plain words: the verdict, the five lines, and the figures to doubt.
 
-use super::cause;
 use super::findings::{Confidence, Finding, is_wide, missing};
 use super::flow::ms;
 use super::{Ending, Observation};
@@ -65,7 +64,8 @@ pub fn headline(seen: &Observation, findings: &[Finding]) -> Vec<String> {
         }
         (_, Some(f))
             if f.example.is_none()
-                && (connection_fault(f.id) || f.of == s.connections && s.answered == 0) =>
+                && (f.cause.packets.is_some_and(|p| p.of_connections)
+                    || f.of == s.connections && s.answered == 0) =>
         {
             lines.push(format!("{}: {}.", capital(f.title), f.evidence.first().map_or("", String::as_str)));
         }
@@ -99,11 +99,6 @@ pub fn headline(seen: &Observation, findings: &[Finding]) -> Vec<String> {
         lines.push(format!("{fix}Packets show it, they do not prove it: {}.", f.verify));
     }
     lines
-}
-
-/// It counts connections, not calls.
-fn connection_fault(id: &str) -> bool {
-    matches!(id, cause::REFUSED | cause::DIED | cause::RESPONSE_CUT)
 }
 
 fn no_calls(seen: &Observation) -> String {

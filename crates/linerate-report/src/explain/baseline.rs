@@ -2,6 +2,7 @@
 
 use linerate_explain::Diagnosis;
 use linerate_explain::baseline::{BaselinePace, Before, Change, Compared, compare, pace};
+use linerate_explain::causes;
 use linerate_explain::evidence::Proof;
 use linerate_explain::stats::{Estimate, median};
 use linerate_explain::times::{CallPart, CallTimes};
@@ -132,7 +133,10 @@ fn numbers(value: &Value) -> Vec<f64> {
 
 fn cause(value: &Value, times: &CallTimes) -> Option<Before> {
     let id = printable(value["id"].as_str()?);
-    let part = value["part"].as_str().and_then(CallPart::named).unwrap_or(CallPart::of(&id));
+    let part = value["part"]
+        .as_str()
+        .and_then(CallPart::named)
+        .unwrap_or_else(|| causes::find(&id).map_or(CallPart::Call, |cause| cause.part));
     let figure = |v: &Value| v.as_f64().filter(|v| v.is_finite() && *v >= 0.0);
     let predicted = &value["predicted"];
     let ends = &predicted["ci95_ms"];

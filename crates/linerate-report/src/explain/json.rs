@@ -12,7 +12,7 @@ use linerate_explain::packets::Packets;
 use linerate_explain::process::{Doing, Jvm, KernelListener, ProcessView};
 use linerate_explain::shown::Dose;
 use linerate_explain::stats::Estimate;
-use linerate_explain::times::{CallPart, CallTimes};
+use linerate_explain::times::CallTimes;
 use linerate_explain::{Diagnosis, Verdict};
 
 use super::Since;
@@ -49,7 +49,7 @@ pub fn document(diagnosis: &Diagnosis, environment: &Environment) -> schema::Doc
         ruled_out: diagnosis
             .ruled_out
             .iter()
-            .map(|r| schema::RuledOut { id: r.id.to_owned(), why: r.why.clone() })
+            .map(|r| schema::RuledOut { id: r.cause.id.to_owned(), why: r.why.clone() })
             .collect(),
         limits: diagnosis.limits.clone(),
         calls: diagnosis.calls,
@@ -212,7 +212,7 @@ fn cause(diagnosis: &Diagnosis, i: usize, verdict: &Verdict) -> schema::Cause {
         cost_ms: round(verdict.cost_ms()),
         confidence: round(verdict.confidence()),
         proof: verdict.proof().name().to_owned(),
-        part: CallPart::of(verdict.id()).name().to_owned(),
+        part: verdict.cause().part.name().to_owned(),
         predicted: verdict.predicted().map(|p| schema::Predicted {
             before_ms: round(p.before_ms),
             after_ms: round(p.after.value),
@@ -221,7 +221,7 @@ fn cause(diagnosis: &Diagnosis, i: usize, verdict: &Verdict) -> schema::Cause {
         }),
         experiments: trials.map(|(n, t)| experiment(t, verdict.dose().filter(|_| n == 0), doses)).collect(),
         evidence: verdict.evidence().to_vec(),
-        seen: packets(diagnosis).and_then(|p| p.seen_of(verdict.id())).map(str::to_owned),
+        seen: packets(diagnosis).and_then(|p| p.seen_of(verdict.cause())).map(str::to_owned),
         fixes: verdict
             .fixes()
             .iter()

@@ -68,7 +68,7 @@ pub fn to_string(d: &Diagnosis, since: Option<&Since>, environment: &Environment
         }
         out.push_str("</table></div></section>");
     }
-    let ruled_out = d.ruled_out.iter().map(|r| format!("<b>{}</b>: {}", r.id, escape(&r.why)));
+    let ruled_out = d.ruled_out.iter().map(|r| format!("<b>{}</b>: {}", r.cause.id, escape(&r.why)));
     list(&mut out, "Ruled out", ruled_out);
     list(&mut out, "Limits", d.limits.iter().map(|l| escape(l)));
     let _ = write!(
@@ -199,7 +199,7 @@ fn cause_section(out: &mut String, d: &Diagnosis, i: usize, cause: &Verdict) {
         );
     }
     out.push_str("</div><ul>");
-    if let Some(seen) = d.shown.packets.as_ref().and_then(|p| p.seen_of(cause.id())) {
+    if let Some(seen) = d.shown.packets.as_ref().and_then(|p| p.seen_of(cause.cause())) {
         let _ = write!(out, "<li><b>Seen in the packets:</b> {}</li>", escape(seen));
     }
     for evidence in cause.evidence() {

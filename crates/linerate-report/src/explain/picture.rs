@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use linerate_explain::call::{Call, CallStage, Why};
+use linerate_explain::causes::{CLIENT_NAGLE, Cause, SERVER_NAGLE};
 use linerate_explain::handshake::Handshake;
 use linerate_explain::{Diagnosis, passive};
 
@@ -16,7 +17,7 @@ const DRAWN: usize = 6;
 
 /// The call that stands for all; or, where an experiment decided, a call without the change and one with it.
 pub(super) fn of(d: &Diagnosis, unicode: bool) -> Vec<Diagram> {
-    let cause = d.causes.first().map(|c| c.id());
+    let cause = d.causes.first().map(|verdict| verdict.cause());
     let packets = d.shown.packets.as_deref();
     if let Some(arms) = d.shown.arms.as_deref() {
         let [without, with] = packets.map_or([None, None], |p| p.arms.each_ref().map(Option::as_ref));
@@ -47,7 +48,12 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn titled(title: String, call: &Call, seen: Option<&passive::ObservedCall>, cause: Option<&str>) -> Diagram {
+fn titled(
+    title: String,
+    call: &Call,
+    seen: Option<&passive::ObservedCall>,
+    cause: Option<&Cause>,
+) -> Diagram {
     match seen {
         // Packets do not show what a handshake's flights are; the call knows.
         Some(seen) if call.tls.is_none() => Diagram { title, ..of_packets(seen, cause) },
@@ -57,7 +63,7 @@ fn titled(title: String, call: &Call, seen: Option<&passive::ObservedCall>, caus
 }
 
 /// The packets of a call of our own: it is known what they carry, and whose they are.
-fn of_packets(seen: &passive::ObservedCall, cause: Option<&str>) -> Diagram {
+fn of_packets(seen: &passive::ObservedCall, cause: Option<&Cause>) -> Diagram {
     let mut diagram = crate::passive::diagram_of(seen);
     let pauses = diagram
         .rows
@@ -69,19 +75,23 @@ fn of_packets(seen: &passive::ObservedCall, cause: Option<&str>) -> Diagram {
         if let DiagramRow::Pause { ms, why, bad } = row
             && *ms >= longest
             && why == WORKS
-            && let Some(reason) = cause.and_then(reason)
+            && let Some(reason) = cause.and_then(|c| c.pause)
         {
             reason.clone_into(why);
             *bad = true;
         }
         match row {
             DiagramRow::Arrow(arrow) => arrow.label = plain(&arrow.label, arrow.to_server),
-            DiagramRow::Pause { why, .. } => match why.as_str() {
-                "the server's next part waits for the client's ACK" => NAGLE[0].clone_into(why),
-                "the client's next part waits for the server's ACK" => NAGLE[1].clone_into(why),
-                "nothing from the client" => "nothing from us".clone_into(why),
-                _ => {}
-            },
+            DiagramRow::Pause { why, .. } => {
+                if why == "nothing from the client" {
+                    "nothing from us".clone_into(why);
+                }
+                // One end is we ourselves.
+                let is = |cause: &&&Cause| cause.packets.and_then(|p| p.pause) == Some(why.as_str());
+                if let Some(ours) = [&CLIENT_NAGLE, &SERVER_NAGLE].iter().find(is).and_then(|c| c.pause) {
+                    ours.clone_into(why);
+                }
+            }
             DiagramRow::LeftOut(_) => {}
         }
     }
@@ -107,7 +117,7 @@ fn lanes() -> [String; 2] {
 }
 
 /// What crossed, with pauses between.
-fn rows(call: &Call, cause: Option<&str>) -> Vec<DiagramRow> {
+fn rows(call: &Call, cause: Option<&Cause>) -> Vec<DiagramRow> {
     let arrows = arrows(call);
     // A pause is shown from a twelfth of the whole on, and from half a millisecond.
     let least = (ms(call.total) / 12.0).max(0.5);
@@ -116,9 +126,8 @@ fn rows(call: &Call, cause: Option<&str>) -> Vec<DiagramRow> {
     let mut before: Option<&Arrow> = None;
     for arrow in &arrows {
         if let Some((b, gap)) = before.map(|b| (b, arrow.at_ms - b.at_ms)).filter(|(_, gap)| *gap >= least) {
-            let blamed =
-                cause.filter(|c| gap >= longest && gap * 2.0 > ms(call.total) && lost_as_said(call, c));
-            let why = blamed.and_then(reason).unwrap_or_else(|| between(b, arrow));
+            let blamed = cause.filter(|c| gap >= longest && gap * 2.0 > ms(call.total) && c.is_met_by(call));
+            let why = blamed.and_then(|c| c.pause).unwrap_or_else(|| between(b, arrow));
             rows.push(DiagramRow::Pause { ms: gap, why: why.to_owned(), bad: blamed.is_some() });
         }
         rows.push(DiagramRow::Arrow(arrow.clone()));
@@ -132,55 +141,8 @@ fn rows(call: &Call, cause: Option<&str>) -> Vec<DiagramRow> {
     rows
 }
 
-/// Of a cause that only some calls meet: whether this one did, so far as the kernel counted.
-fn lost_as_said(call: &Call, cause: &str) -> bool {
-    match cause {
-        "syn-loss" => call.syn_again(),
-        "packet-loss" | "reordering" => call.lossy(),
-        _ => true,
-    }
-}
-
 /// What packets alone show of a server that sends nothing.
 const WORKS: &str = "the server works";
-/// What waits for an acknowledgement: the server's part of it, and ours.
-const NAGLE: [&str; 2] = ["the rest waits for our ACK", "our body waits for the server's ACK"];
-
-/// What a pause is, when it is the named cause's.
-fn reason(cause: &str) -> Option<&'static str> {
-    Some(match cause {
-        "server-nagle-delayed-ack" => NAGLE[0],
-        "client-nagle-delayed-ack" => NAGLE[1],
-        "server-think" => WORKS,
-        "cold-start" => "the server starts",
-        "cork" => "corked: until the kernel lets go",
-        "stopped" => "its process is stopped",
-        "server-send-buffer" => "its send buffer is full",
-        "h2-flow-control" => "our HTTP/2 window is full",
-        "rate-limit" => "held until its turn (limited rate)",
-        "pinned-to-busy-worker" => "its worker is busy with others",
-        "connection-limit" => "until a connection is free",
-        "compression" => "the server compresses",
-        "proxy-buffering" => "the proxy collects the answer",
-        "reverse-dns" => "work for the new connection",
-        "server-queueing" => "behind other requests",
-        "expect-continue" => "we wait for 100 Continue",
-        "syn-loss" | "packet-loss" => "lost: until it is sent again",
-        "reordering" => "until what was sent before it comes",
-        "accept-queue" => "until the server accepts",
-        "gc-pause" => "the server's collector",
-        "cpu-throttled" => "the server is kept from running",
-        "cpu-contention" => "the server waits for a processor",
-        "event-loop-blocked" => "the server's loop is busy",
-        "zero-window" => "the window is closed",
-        "tls-slow-key" => "the server signs",
-        "tls-full-handshake" => "a full handshake",
-        "tls-old-version" | "tls-hello-retry" => "one more round trip",
-        "tls-long-chain" => "its window is full",
-        _ => return None,
-    })
-}
-
 /// What stands for receives that are not drawn one by one.
 const MORE: &str = " more receives, ";
 
@@ -289,6 +251,7 @@ mod tests {
     use linerate_explain::call::{ProbeResponse, ReceivedBytes};
 
     use super::*;
+    use linerate_explain::causes;
 
     #[test]
     fn a_pause_is_a_loss_only_in_a_call_that_met_one() {
@@ -302,7 +265,7 @@ mod tests {
             ..Call::default()
         };
         let why = |call: &Call, cause: &str| {
-            rows(call, Some(cause)).into_iter().find_map(|row| match row {
+            rows(call, causes::find(cause)).into_iter().find_map(|row| match row {
                 DiagramRow::Pause { why, .. } => Some(why),
                 _ => None,
             })

@@ -22,7 +22,7 @@ pub fn to_string(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> 
         page.cause(i + 1, cause, diagnosis);
     }
     page.process(diagnosis);
-    page.list("Ruled out", diagnosis.ruled_out.iter().map(|r| format!("{}: {}", r.id, r.why)));
+    page.list("Ruled out", diagnosis.ruled_out.iter().map(|r| format!("{}: {}", r.cause.id, r.why)));
     // The first one is the verdict then, and was said.
     let said = usize::from(diagnosis.whole == Whole::Inconclusive);
     page.list("Limits", diagnosis.limits.iter().skip(said).cloned());
@@ -197,7 +197,7 @@ impl DiagnosisText {
         for evidence in cause.evidence() {
             self.paragraph("  - ", 4, evidence);
         }
-        if let Some(seen) = d.shown.packets.as_ref().and_then(|p| p.seen_of(cause.id())) {
+        if let Some(seen) = d.shown.packets.as_ref().and_then(|p| p.seen_of(cause.cause())) {
             self.paragraph("  - ", 4, &format!("seen in the packets, too: {seen}"));
         }
         self.line("  What to change:");

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use linerate_explain::pages::{CausePage, PictureStep, all};
+use linerate_explain::causes::{Cause, PictureStep};
+use linerate_explain::pages::all;
 
 use super::words::capital;
 use crate::Style;
@@ -17,11 +18,10 @@ const TEXT: u16 = 100;
 pub fn list(style: Style) -> String {
     let style = Style { width: style.width.clamp(40, TEXT), ..style };
     let mut out = String::new();
-    for page in all() {
-        let lines =
-            Style { width: style.width.saturating_sub(28).max(20), ..style }.wrapped("", page.title());
+    for cause in all() {
+        let lines = Style { width: style.width.saturating_sub(28).max(20), ..style }.wrapped("", cause.title);
         for (i, line) in lines.lines().enumerate() {
-            let id = if i == 0 { page.id } else { "" };
+            let id = if i == 0 { cause.id } else { "" };
             let _ = writeln!(out, "  {id:<26}{line}");
         }
     }
@@ -29,20 +29,20 @@ pub fn list(style: Style) -> String {
 }
 
 /// The page as text.
-pub fn to_string(page: &CausePage, style: Style) -> String {
+pub fn to_string(cause: &Cause, style: Style) -> String {
     let style = Style { width: style.width.clamp(40, TEXT), ..style };
     let mut out = String::new();
     let heading = |out: &mut String, text: &str| {
         let _ = writeln!(out, "\n{}", style.bold(text));
     };
-    let _ = writeln!(out, "{}", style.bold(page.id));
-    let _ = writeln!(out, "{}", style.wrapped("", &format!("{}.", capital(page.title()))));
+    let _ = writeln!(out, "{}", style.bold(cause.id));
+    let _ = writeln!(out, "{}", style.wrapped("", &format!("{}.", capital(cause.title))));
     heading(&mut out, "What it is");
-    let _ = writeln!(out, "{}", style.wrapped("  ", page.what));
+    let _ = writeln!(out, "{}", style.wrapped("  ", cause.page.what));
     heading(&mut out, "A picture (the times are an example)");
-    out.push_str(&diagram::to_text(&picture(page), style));
+    out.push_str(&diagram::to_text(&picture(cause), style));
     heading(&mut out, "What to change");
-    for (software, change) in fixes(page) {
+    for (software, change) in fixes(cause) {
         let width = style.width.saturating_sub(4).max(20);
         let words = Style { width, ..style }.wrapped("", &format!("{software}: {change}"));
         for (i, line) in words.lines().enumerate() {
@@ -58,9 +58,9 @@ pub fn to_string(page: &CausePage, style: Style) -> String {
 const TEST_IT: &str = "linerate explain --json why.json URL";
 
 /// The fixes, grouped by software.
-fn fixes(page: &CausePage) -> Vec<(&'static str, String)> {
+fn fixes(cause: &Cause) -> Vec<(&'static str, String)> {
     let mut all: Vec<(&'static str, String)> = Vec::new();
-    for fix in page.fixes() {
+    for fix in cause.all_fixes() {
         match all.iter_mut().find(|(software, _)| *software == fix.software) {
             Some((_, change)) => change.push_str(&format!("; {}", fix.change)),
             None => all.push((fix.software, fix.change.to_owned())),
@@ -70,14 +70,14 @@ fn fixes(page: &CausePage) -> Vec<(&'static str, String)> {
 }
 
 /// The page as self-contained HTML.
-pub fn to_html(cause: &CausePage) -> String {
+pub fn to_html(cause: &Cause) -> String {
     let all = [picture(cause)];
     let mut out = format!(
         "<h1>{}</h1><p class=\"lead\">{}.</p><section><h2>What it is</h2><p>{}</p></section><section><h2>A picture \
          <small>the times are an example</small></h2>{}</section><section><h2>What to change</h2><table class=\"fixes\">",
         escape(cause.id),
-        escape(&capital(cause.title())),
-        escape(cause.what),
+        escape(&capital(cause.title)),
+        escape(cause.page.what),
         diagrams(&all, all.iter().map(diagram::to_svg))
     );
     for (software, change) in fixes(cause) {
@@ -95,10 +95,10 @@ pub fn to_html(cause: &CausePage) -> String {
 /// Between two packets in a picture, milliseconds.
 const APART: f64 = 0.2;
 
-fn picture(page: &CausePage) -> Diagram {
+fn picture(cause: &Cause) -> Diagram {
     let mut at_ms = 0.0;
     let mut rows = Vec::new();
-    for step in page.picture {
+    for step in cause.page.picture {
         let mut arrow = |label: &str, to_server: bool, lost: bool| {
             let notes = if lost { vec!["lost".to_owned()] } else { Vec::new() };
             rows.push(DiagramRow::Arrow(Arrow {
@@ -124,7 +124,7 @@ fn picture(page: &CausePage) -> Diagram {
             _ => APART,
         };
     }
-    Diagram { title: String::new(), lanes: page.lanes.map(str::to_owned), rows }
+    Diagram { title: String::new(), lanes: cause.page.lanes.map(str::to_owned), rows }
 }
 
 #[cfg(test)]
@@ -135,25 +135,25 @@ mod tests {
 
     #[test]
     fn each_page_fits_and_has_all_its_parts() {
-        for page in all() {
+        for cause in all() {
             for width in [60, 80] {
-                let text = to_string(page, Style { width, ..Style::default() });
+                let text = to_string(cause, Style { width, ..Style::default() });
                 let longest = text.lines().map(|l| l.chars().count()).max().unwrap_or(0);
-                assert!(longest <= usize::from(width), "{}: {longest} of {width}\n{text}", page.id);
+                assert!(longest <= usize::from(width), "{}: {longest} of {width}\n{text}", cause.id);
                 // A truncated label is useless.
                 assert!(!text.contains("... ─") && !text.contains("...\u{2500}"), "{text}");
                 for part in ["What it is", "A picture", "What to change"] {
                     assert!(text.contains(part), "{text}");
                 }
             }
-            let ascii = to_string(page, Style { unicode: false, ..Style::default() });
+            let ascii = to_string(cause, Style { unicode: false, ..Style::default() });
             assert!(ascii.is_ascii(), "{ascii}");
-            let html = to_html(page);
-            assert!(html.matches("<svg ").count() == 1 && html.ends_with("</html>\n"), "{}", page.id);
-            for fix in page.fixes() {
-                assert!(html.contains(&escape(fix.change)), "{}: {}", page.id, fix.change);
+            let html = to_html(cause);
+            assert!(html.matches("<svg ").count() == 1 && html.ends_with("</html>\n"), "{}", cause.id);
+            for fix in cause.all_fixes() {
+                assert!(html.contains(&escape(fix.change)), "{}: {}", cause.id, fix.change);
             }
-            assert!(list(Style::default()).contains(&format!("  {} ", page.id)), "{}", page.id);
+            assert!(list(Style::default()).contains(&format!("  {} ", cause.id)), "{}", cause.id);
         }
         assert!(of("no-such-cause").is_none());
     }

@@ -1,5 +1,6 @@
 //! The verdict in plain words: at most five lines, the same for the terminal and the page.
 
+use linerate_explain::causes::RATE_LIMIT;
 use linerate_explain::evidence::Proof;
 use linerate_explain::outside_in::{Layer, Status};
 use linerate_explain::software::Software;
@@ -77,7 +78,7 @@ fn busy(d: &Diagnosis) -> &'static str {
 }
 
 fn ruled_out(d: &Diagnosis) -> Option<String> {
-    let ids: Vec<&str> = d.ruled_out.iter().map(|r| r.id).collect();
+    let ids: Vec<&str> = d.ruled_out.iter().map(|r| r.cause.id).collect();
     let calls = units::several(d.calls as u64, "call", "calls");
     (!ids.is_empty()).then(|| format!("Ruled out in {calls}: {}.", ids.join(", ")))
 }
@@ -86,7 +87,7 @@ fn caused(d: &Diagnosis, first: &Verdict, unicode: bool) -> Vec<String> {
     let t = |ms| time(ms, unicode);
     let total = total_ms(d);
     // A call that is refused takes no time: that it is refused is what it costs.
-    let refused = first.id() == "rate-limit" && first.trials().is_empty();
+    let refused = first.names(&RATE_LIMIT) && first.trials().is_empty();
     let cost = t(first.cost_ms());
     let mut lines = vec![if refused {
         format!("Calls are refused: {}.", first.title())
@@ -130,7 +131,7 @@ fn caused(d: &Diagnosis, first: &Verdict, unicode: bool) -> Vec<String> {
     }
     let software = software(d);
     let then = predicted(first, unicode).map_or(String::new(), |p| format!(" Then: {p}."));
-    match (software.proxy(), software.advice(first.id(), first.fixes()).first()) {
+    match (software.proxy(), software.advice(first.cause(), first.fixes()).first()) {
         (Some(shown), _) => lines.push(format!("Behind a proxy ({shown}): {FROM_THERE}{then}")),
         (None, Some(fix)) => {
             lines.push(format!("Change ({}): {}.{then}", fix.software, fix.change.trim_end_matches('.')));
@@ -181,7 +182,7 @@ fn software(d: &Diagnosis) -> Software {
 /// What to change, each with where: in what answered, else in any server; behind a proxy first of all where to look.
 pub(super) fn advice(d: &Diagnosis, cause: &Verdict) -> Vec<(String, String)> {
     let software = software(d);
-    let proxy = match (software.proxy(), software.perhaps_proxy(cause.id())) {
+    let proxy = match (software.proxy(), software.perhaps_proxy(cause.cause())) {
         (Some(shown), _) => Some((format!("behind a proxy ({shown})"), FROM_THERE.to_owned())),
         (None, Some(name)) => Some((
             format!("where {name} passes the call on"),
@@ -189,13 +190,13 @@ pub(super) fn advice(d: &Diagnosis, cause: &Verdict) -> Vec<(String, String)> {
         )),
         _ => None,
     };
-    let fixes = software.advice(cause.id(), cause.fixes());
+    let fixes = software.advice(cause.cause(), cause.fixes());
     proxy.into_iter().chain(fixes.iter().map(|f| (f.software.to_owned(), f.change.to_owned()))).collect()
 }
 
 /// Where all advice is, where not all of it was given.
 pub(super) fn more_advice(d: &Diagnosis, cause: &Verdict) -> Option<String> {
-    let given = software(d).advice(cause.id(), cause.fixes()).len();
+    let given = software(d).advice(cause.cause(), cause.fixes()).len();
     (given < cause.fixes().len()).then(|| format!("linerate explain --why {}", cause.id()))
 }
 

@@ -103,7 +103,7 @@ fn call(c: &ObservedCall) -> schema::Call {
             .notes
             .iter()
             .map(|n| schema::Seen {
-                id: n.id.to_owned(),
+                id: n.cause.id.to_owned(),
                 at_ms: ms(n.at_ns - c.start_ns),
                 cost_ms: ms(n.cost_ns),
                 text: n.text.clone(),
@@ -136,7 +136,7 @@ fn segment(s: &Traced, start_ns: i64) -> schema::Segment {
 
 fn cause(f: &Finding) -> schema::Cause {
     schema::Cause {
-        id: f.id.to_owned(),
+        id: f.cause.id.to_owned(),
         title: f.title.to_owned(),
         cost_ms: ms(f.cost_ns),
         confidence: match f.confidence {
@@ -155,7 +155,7 @@ fn cause(f: &Finding) -> schema::Cause {
             .iter()
             .map(|x| schema::Fix { software: x.software.to_owned(), change: x.change.to_owned() })
             .collect(),
-        verify: f.verify.clone(),
+        verify: f.verify.to_owned(),
     }
 }
 

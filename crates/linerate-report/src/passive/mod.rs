@@ -91,7 +91,7 @@ fn finding_text(out: &mut String, f: &Finding, style: Style) {
             "\n{}",
             style.bold(&format!(
                 "{}: {} a call, {} of {} calls{} ({sure})",
-                f.id,
+                f.cause.id,
                 ms(f.cost_ns, style.unicode),
                 f.calls,
                 f.of,
@@ -262,18 +262,10 @@ fn arrow(s: &Traced, start: i64) -> Arrow {
 }
 
 fn pause(call: &ObservedCall, before: &Traced, after: &Traced) -> DiagramRow {
-    use linerate_explain::passive::cause;
     let inside = |at: i64, cost: i64| at <= after.time_ns && at + cost >= after.time_ns - 1;
     let note = call.notes.iter().find(|n| inside(n.at_ns, n.cost_ns) && n.at_ns <= before.time_ns);
-    let why = match note.map(|n| n.id) {
-        Some(cause::SERVER_NAGLE) => "the server's next part waits for the client's ACK",
-        Some(cause::CLIENT_NAGLE) => "the client's next part waits for the server's ACK",
-        Some(cause::PACKET_LOSS | cause::SYN_LOSS) => "lost: until it is sent again",
-        Some(cause::REORDERING) => "until what was sent before it comes",
-        Some(cause::ZERO_WINDOW | cause::CLIENT_SLOW_READER) => "the window is closed",
-        Some(cause::H2_FLOW_CONTROL) => "the HTTP/2 window is full",
-        Some(cause::H2_HEAD_OF_LINE) => "behind a lost segment of another stream",
-        Some(cause::EXPECT_CONTINUE) => "the client waits for 100 Continue",
+    let why = match note.and_then(|n| n.cause.packets?.pause) {
+        Some(why) => why,
         _ if after.marks.has(Marks::RETRANSMISSION) => "until it is sent again",
         // The response's first byte: everything earlier belongs to the request.
         _ if !after.from_client && after.len > 0 && call.think_ns * 2 > after.time_ns - before.time_ns => {

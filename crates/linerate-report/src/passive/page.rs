@@ -55,7 +55,7 @@ pub fn to_string(watched: &Watched<'_>) -> String {
         let _ = write!(
             out,
             "<section><h2>{} <small>{} a call, {} of {} calls{} ({})</small></h2><p>{}</p><ul>",
-            escape(f.id),
+            escape(f.cause.id),
             ms(f.cost_ns, true),
             f.calls,
             f.of,
@@ -66,7 +66,7 @@ pub fn to_string(watched: &Watched<'_>) -> String {
         for e in &f.evidence {
             let _ = write!(out, "<li><b>Seen:</b> {}</li>", escape(e));
         }
-        for fix in &f.fixes {
+        for fix in f.fixes {
             let _ = write!(
                 out,
                 "<li><b>Change, {}:</b> <code>{}</code></li>",
@@ -74,7 +74,7 @@ pub fn to_string(watched: &Watched<'_>) -> String {
                 escape(fix.change)
             );
         }
-        let _ = write!(out, "<li><b>Verify:</b> {}</li></ul></section>", escape(&f.verify));
+        let _ = write!(out, "<li><b>Verify:</b> {}</li></ul></section>", escape(f.verify));
     }
     let shown = shown(watched);
     if !shown.is_empty() {

@@ -1,26 +1,14 @@
 //! Findings about connections as such.
 
-use super::super::cause;
 use super::super::flow::ms;
 use super::super::observation::{ConnectionFault, FaultKind, Observation};
-use super::KNOWN;
-use super::finding::{Confidence, Finding, Fixes, made};
+use super::finding::{Confidence, Finding};
+use crate::causes::{client_slow_reader, died, packet_loss, refused, request_held, response_cut, syn_loss};
+use crate::rule::Cause;
 
-pub(super) const CUT: &str = "answers were cut short, or none came: the server ended their connections";
+const CUT: &str = "answers were cut short, or none came: the server ended their connections";
 /// Connections on which that is no chance; of fewer, more than one in as many.
 const CUTS: u64 = 10;
-
-pub(super) const CUT_FIXES: Fixes = &[
-    (
-        "the server",
-        "what it logged then: a worker that crashed or was killed (out of memory, its supervisor's time-out), a limit on the answer's time or \
-         size, a Content-Length that is larger than the content",
-    ),
-    (
-        "proxies, balancers, firewalls",
-        "their time-outs and limits; a reset whose TTL differs from that of the server's other packets is theirs",
-    ),
-];
 
 /// How calls ended, in words.
 fn how_cut(all: &[&ConnectionFault]) -> String {
@@ -35,8 +23,8 @@ fn how_cut(all: &[&ConnectionFault]) -> String {
     kinds.iter().filter(|(n, _)| *n > 0).map(|(n, how)| format!("; {n} {how}")).collect()
 }
 
-/// The faults, the cause's id, and its description.
-type FaultRow = (fn(FaultKind) -> bool, &'static str, &'static str);
+/// The faults, the cause, and its description.
+type FaultRow = (fn(FaultKind) -> bool, &'static Cause, &'static str);
 
 /// More than half of all connections were refused: one beside others that were not is what a client
 /// does that tries ::1 before 127.0.0.1.
@@ -50,42 +38,42 @@ pub(super) fn from_faults(seen: &Observation) -> Vec<Finding> {
     let kinds: [FaultRow; 7] = [
         (
             |k| matches!(k, FaultKind::NotOpened { .. }),
-            cause::SYN_LOSS,
+            &syn_loss::CAUSE,
             "connections were asked for and never opened: no SYN got an answer",
         ),
-        (|k| k == FaultKind::Refused, cause::REFUSED, "connections were refused: nobody listens there"),
+        (|k| k == FaultKind::Refused, &refused::CAUSE, "connections were refused: nobody listens there"),
         (
             |k| k == FaultKind::WindowClosed { of_client: false },
-            cause::ZERO_WINDOW,
+            &request_held::ZERO_WINDOW,
             "the server's window closed, and never opened again: it stopped reading",
         ),
         (
             |k| k == FaultKind::WindowClosed { of_client: true },
-            cause::CLIENT_SLOW_READER,
+            &client_slow_reader::CAUSE,
             "the client's window closed, and never opened again: it stopped reading",
         ),
         (
             |k| matches!(k, FaultKind::Died { .. }),
-            cause::DIED,
+            &died::CAUSE,
             "connections died: one end sent the same again and again and heard nothing any more",
         ),
-        (|k| matches!(k, FaultKind::Cut { .. }), cause::RESPONSE_CUT, CUT),
-        (|k| k == FaultKind::Lossy, cause::PACKET_LOSS, "segments were lost and had to be sent again"),
+        (|k| matches!(k, FaultKind::Cut { .. }), &response_cut::CAUSE, CUT),
+        (|k| k == FaultKind::Lossy, &packet_loss::CAUSE, "segments were lost and had to be sent again"),
     ];
     // One refused beside others that were not is what a client does that tries ::1 before
     // 127.0.0.1.
-    let matters = |f: &Finding| match f.id {
-        cause::REFUSED => 2 * f.calls > f.of,
-        cause::RESPONSE_CUT => f.calls >= CUTS || CUTS * f.calls > f.of,
-        _ => true,
+    let matters = |f: &Finding| {
+        let few = f.cause == &refused::CAUSE && 2 * f.calls <= f.of;
+        let chance = f.cause == &response_cut::CAUSE && f.calls < CUTS && CUTS * f.calls <= f.of;
+        !few && !chance
     };
-    kinds.iter().filter_map(|(is, id, title)| of_kind(seen, *is, id, title)).filter(matters).collect()
+    kinds.iter().filter_map(|(is, cause, title)| of_kind(seen, *is, cause, title)).filter(matters).collect()
 }
 
 fn of_kind(
     seen: &Observation,
     is: fn(FaultKind) -> bool,
-    id: &'static str,
+    cause: &'static Cause,
     title: &'static str,
 ) -> Option<Finding> {
     let all: Vec<&ConnectionFault> = seen.faults.iter().filter(|f| is(f.kind)).collect();
@@ -115,11 +103,8 @@ fn of_kind(
         words.push_str(&format!("; {segments} segments were sent again"));
     }
     words.push_str(&how_cut(&all));
-    let known = KNOWN.iter().find(|k| k.id == id);
     Some(Finding {
-        id,
         title,
-        server: None,
         calls: all.len() as u64,
         of: seen.sums.connections,
         cost_ns: costs[costs.len() / 2],
@@ -131,23 +116,7 @@ fn of_kind(
             Confidence::Likely
         },
         evidence: vec![words],
-        fixes: made(if id == cause::RESPONSE_CUT {
-            CUT_FIXES
-        } else {
-            known.map_or(FAULT_FIXES, |k| k.fixes)
-        }),
-        verify: "capture again after the change: the connections open, and end with a FIN".to_owned(),
-        example: None,
+        verify: "capture again after the change: the connections open, and end with a FIN",
+        ..Finding::of(cause)
     })
 }
-
-pub(super) const FAULT_FIXES: Fixes = &[
-    (
-        "the server",
-        "is it running, does it listen on that address and port (ss -ltn), does a firewall reset?",
-    ),
-    (
-        "the network",
-        "a path or a NAT entry that went away: keep-alive (SO_KEEPALIVE) shorter than its time-out",
-    ),
-];

@@ -3,12 +3,14 @@
 use std::net::SocketAddr;
 
 use super::super::observation::ObservedCall;
+use crate::parts::RuleFix;
+use crate::rule::Cause;
 
 /// Something that was seen to cost time.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Its stable id.
-    pub id: &'static str,
+    /// What is known of its cause.
+    pub cause: &'static Cause,
     /// A short title for people.
     pub title: &'static str,
     /// The server whose calls it is about, where there are several.
@@ -26,9 +28,9 @@ pub struct Finding {
     /// The observations, in words.
     pub evidence: Vec<String>,
     /// Possible changes, by software.
-    pub fixes: Vec<SoftwareFix>,
+    pub fixes: &'static [RuleFix],
     /// An experiment that would prove the cause, or show that it is fixed.
-    pub verify: String,
+    pub verify: &'static str,
     /// A call to look at.
     pub example: Option<ObservedCall>,
 }
@@ -42,13 +44,26 @@ pub enum Confidence {
     Likely,
 }
 
-/// A change to software.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SoftwareFix {
-    /// The software to change.
-    pub software: &'static str,
-    /// The setting or the call to change.
-    pub change: &'static str,
+impl Finding {
+    /// Of a cause that packets show, with its texts.
+    pub(super) fn of(cause: &'static Cause) -> Finding {
+        let (title, fixes, verify) =
+            cause.packets.map_or((cause.title, cause.fixes, cause.verify), |p| (p.title, p.fixes, p.verify));
+        Finding {
+            cause,
+            title,
+            server: None,
+            calls: 0,
+            of: 0,
+            cost_ns: 0,
+            all_ns: 0,
+            confidence: Confidence::Likely,
+            evidence: Vec::new(),
+            fixes,
+            verify,
+            example: None,
+        }
+    }
 }
 
 /// A smaller share of the affected calls' time is not a cause.
@@ -57,21 +72,6 @@ pub(super) const SHARE: f64 = 0.1;
 pub(super) const LEAST_NS: i64 = 2_000_000;
 /// Requests that left at once in place of one that was answered.
 pub(super) const FOLLOWED: u64 = 10;
-
-/// The texts about a cause.
-pub(super) struct CauseTexts {
-    pub(super) id: &'static str,
-    pub(super) title: &'static str,
-    pub(super) fixes: Fixes,
-    pub(super) verify: &'static str,
-}
-
-/// The fixes: the software, and its change.
-pub(super) type Fixes = &'static [(&'static str, &'static str)];
-
-pub(super) fn made(fixes: Fixes) -> Vec<SoftwareFix> {
-    fixes.iter().map(|(software, change)| SoftwareFix { software, change }).collect()
-}
 
 pub(super) fn per(sum: i64, n: u64) -> i64 {
     sum / i64::try_from(n.max(1)).unwrap_or(i64::MAX)

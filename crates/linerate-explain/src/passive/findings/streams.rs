@@ -1,62 +1,9 @@
 //! Findings about HTTP/2's streams.
 
-use super::super::cause;
 use super::super::flow::ms;
 use super::super::observation::{Observation, StreamLimit};
-use super::finding::{CauseTexts, Confidence, FOLLOWED, Finding, Fixes, LEAST_NS, SHARE, made, per};
-
-pub(super) const FLOW_CONTROL: CauseTexts = CauseTexts {
-    id: cause::H2_FLOW_CONTROL,
-    title: "an HTTP/2 window is too small for this path: its sender sends one window per round trip and waits for room",
-    fixes: &[
-        (
-            "any client",
-            "SETTINGS_INITIAL_WINDOW_SIZE and a WINDOW_UPDATE on stream 0: both at least the path's rate times its round trip",
-        ),
-        (
-            "Java HttpClient",
-            "-Djdk.httpclient.windowsize=16777216 and -Djdk.httpclient.connectionWindowSize=33554432",
-        ),
-        (
-            "Go",
-            "http2.Transport's windows are 4 MiB a stream; grpc.WithInitialWindowSize and WithInitialConnWindowSize",
-        ),
-        (
-            "Node",
-            "http2.connect(url, { settings: { initialWindowSize: 16 << 20 } }), and session.setLocalWindowSize(16 << 20)",
-        ),
-        ("any server, for uploads", "the same, announced by the server"),
-    ],
-    verify: "linerate explain --http2 --h2-window BYTES URL proves it, with the window that the client announces",
-};
-
-pub(super) const HEAD_OF_LINE: CauseTexts = CauseTexts {
-    id: cause::H2_HEAD_OF_LINE,
-    title: "a lost packet held up HTTP/2 streams whose packet it was not",
-    fixes: &[
-        ("the path", "find where packets are lost, as for packet-loss: mtr, ethtool -S, ip -s link"),
-        ("browsers, curl", "HTTP/3 (QUIC), where the server speaks it: there a loss holds up one stream"),
-        (
-            "any client",
-            "some connections instead of one, or HTTP/1.1 with a pool, on paths that lose packets",
-        ),
-    ],
-    verify: "linerate explain --http2 URL compares one connection with several",
-};
-
-pub(super) const LIMIT: &str =
-    "calls wait in the client for a stream: the server admits no more at once on a connection";
-
-pub(super) const LIMIT_FIXES: Fixes = &[
-    ("nginx", "http2_max_concurrent_streams (128 by default)"),
-    ("Apache", "H2MaxSessionStreams (100 by default)"),
-    ("Node", "http2.createServer({ settings: { maxConcurrentStreams: n } })"),
-    ("Go", "http2.Server.MaxConcurrentStreams (250 by default); grpc.MaxConcurrentStreams"),
-    (
-        "the client",
-        "a second connection when the first one is full (Go and Java's HttpClient do not by themselves)",
-    ),
-];
+use super::finding::{Confidence, FOLLOWED, Finding, LEAST_NS, SHARE, per};
+use crate::causes::h2_stream_limit;
 
 /// Share of the time below the limit. A program that makes its calls in a closed loop keeps all
 /// streams busy all the time, and nothing waits in it.
@@ -100,18 +47,13 @@ pub(super) fn limit(seen: &Observation) -> Option<Finding> {
         n => evidence.push(format!("the server refused {n} streams beyond those (REFUSED_STREAM)")),
     }
     Some(Finding {
-        id: cause::H2_STREAM_LIMIT,
-        title: LIMIT,
-        server: None,
         calls: followed.min(seen.sums.answered),
         of: seen.sums.answered,
         cost_ns,
         all_ns,
         confidence: if refused > 0 { Confidence::Likely } else { Confidence::Possible },
         evidence,
-        fixes: made(LIMIT_FIXES),
-        verify: "linerate explain --http2 URL makes twice as many calls at once on one connection and on two"
-            .to_owned(),
         example: seen.slowest.first().cloned(),
+        ..Finding::of(&h2_stream_limit::CAUSE)
     })
 }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::passive::cause;
+use crate::causes::late_close;
 use crate::passive::observation::Note;
 
 use super::order::Undone;
@@ -53,7 +53,7 @@ impl Calls {
             "the answer says nowhere how long it is: its end is the connection's, which the server closed {} after the last byte",
             ms(cost)
         );
-        self.note(Note { id: cause::LATE_CLOSE, at_ns: last, cost_ns: cost, text });
+        self.note(Note { cause: &late_close::CAUSE, at_ns: last, cost_ns: cost, text });
     }
 
     /// No request waits for its response.

@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 
 use crate::passive::limits::{COSTS, CaptureLimits, EVIDENCE, SLOW_NS};
 use crate::passive::observation::{LateSegments, Observation, ObservedCall, Sums, TroubleCount};
+use crate::rule::Cause;
 
 /// Figures of calls.
 #[derive(Clone, Debug)]
@@ -74,15 +75,15 @@ impl Figures {
                 trace(call);
             }
         };
-        for id in ids(&call) {
-            let notes: Vec<_> = call.notes.iter().filter(|n| n.id == id).cloned().collect();
+        for cause in noted(&call) {
+            let notes: Vec<_> = call.notes.iter().filter(|n| n.cause == cause).cloned().collect();
             let cost = notes.iter().fold(0i64, |sum, n| sum.saturating_add(n.cost_ns));
-            let known = self.seen.iter().position(|s| s.id == id);
+            let known = self.seen.iter().position(|s| s.cause == cause);
             let at = known.unwrap_or(self.seen.len());
             let seen = match known {
                 Some(at) => &mut self.seen[at],
                 None => {
-                    self.seen.push(TroubleCount { id, ..TroubleCount::default() });
+                    self.seen.push(TroubleCount::of(cause));
                     self.costs.push(Vec::new());
                     let last = self.seen.len() - 1;
                     &mut self.seen[last]
@@ -125,7 +126,7 @@ impl Figures {
             let _ = mine.add(others);
         }
         for (seen, costs) in other.seen.into_iter().zip(other.costs) {
-            match self.seen.iter().position(|s| s.id == seen.id) {
+            match self.seen.iter().position(|s| s.cause == seen.cause) {
                 None => {
                     self.seen.push(seen);
                     self.costs.push(costs);
@@ -184,6 +185,19 @@ impl Figures {
 }
 
 impl TroubleCount {
+    fn of(cause: &'static Cause) -> TroubleCount {
+        TroubleCount {
+            cause,
+            calls: 0,
+            cost_ns: 0,
+            worst_ns: 0,
+            median_ns: 0,
+            total_ns: 0,
+            evidence: Vec::new(),
+            example: ObservedCall::default(),
+        }
+    }
+
     fn add(&mut self, other: TroubleCount) {
         self.calls += other.calls;
         self.cost_ns = self.cost_ns.saturating_add(other.cost_ns);
@@ -252,9 +266,9 @@ fn micros(ns: i64) -> u64 {
 }
 
 /// The causes noted in a call, each once.
-fn ids(call: &ObservedCall) -> Vec<&'static str> {
-    let mut ids: Vec<_> = call.notes.iter().map(|n| n.id).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    ids
+fn noted(call: &ObservedCall) -> Vec<&'static Cause> {
+    let mut causes: Vec<_> = call.notes.iter().map(|n| n.cause).collect();
+    causes.sort_unstable_by_key(|cause| cause.id);
+    causes.dedup();
+    causes
 }

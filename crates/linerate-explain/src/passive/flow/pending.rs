@@ -2,7 +2,10 @@
 
 use std::net::SocketAddr;
 
-use crate::passive::cause;
+use crate::causes::{
+    client_nagle, client_slow_reader, expect_continue, packet_loss, reordering, request_held, server_nagle,
+    syn_loss, time_wait,
+};
 use crate::passive::limits::NOTES;
 use crate::passive::observation::{Handshake, LateSegments, Note, ObservedCall};
 
@@ -195,11 +198,10 @@ impl Pending {
     pub(super) fn notes_into(&mut self, call: &mut ObservedCall, opening: Option<Handshake>) {
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(opening.filter(|h| h.syns > 1).map(sent_again));
-        for (small, (id, who, what)) in self
-            .small
-            .iter()
-            .zip([(cause::ZERO_WINDOW, "server", "request"), (cause::CLIENT_SLOW_READER, "client", "answer")])
-        {
+        for (small, (cause, who, what)) in self.small.iter().zip([
+            (&request_held::ZERO_WINDOW, "server", "request"),
+            (&client_slow_reader::CAUSE, "client", "answer"),
+        ]) {
             if small.segments > 0 {
                 let text = format!(
                     "{} segments of the {what} waited {} for room in the {who}'s window, which admitted {} bytes at its smallest: it was not \
@@ -208,7 +210,7 @@ impl Pending {
                     ms(small.cost),
                     small.least
                 );
-                notes.push(Note { id, at_ns: small.first, cost_ns: small.cost, text });
+                notes.push(Note { cause, at_ns: small.first, cost_ns: small.cost, text });
             }
         }
         if self.unread > 0 {
@@ -216,7 +218,12 @@ impl Pending {
                 "it waited {} behind earlier answers, while the client's window was full: it did not read them as fast as they came",
                 ms(self.unread)
             );
-            notes.push(Note { id: cause::CLIENT_SLOW_READER, at_ns: self.head, cost_ns: self.unread, text });
+            notes.push(Note {
+                cause: &client_slow_reader::CAUSE,
+                at_ns: self.head,
+                cost_ns: self.unread,
+                text,
+            });
         }
         let all = |sides: &[Loss; 2]| sides.iter().map(|side| u64::from(side.segments)).sum();
         call.late = LateSegments {
@@ -236,7 +243,7 @@ impl Pending {
                     ms(waited)
                 ),
             };
-            notes.push(Note { id: cause::EXPECT_CONTINUE, at_ns: self.head, cost_ns: waited, text });
+            notes.push(Note { cause: &expect_continue::CAUSE, at_ns: self.head, cost_ns: waited, text });
         }
         notes.sort_by_key(|n| n.at_ns);
         call.notes = notes;
@@ -258,7 +265,7 @@ impl Pending {
                 "{n} segment{s} of the {what} had to be sent again{quick}; the {who} waited {} for that, or what came behind",
                 ms(loss.cost)
             );
-            notes.push(Note { id: cause::PACKET_LOSS, at_ns: loss.first, cost_ns: loss.cost, text });
+            notes.push(Note { cause: &packet_loss::CAUSE, at_ns: loss.first, cost_ns: loss.cost, text });
         }
         for (late, (_, what)) in self.overtaken.iter().zip(sides).filter(|(late, _)| late.segments > 0) {
             notes.push(overtaken(late.segments, late.first, late.cost, what));
@@ -275,28 +282,28 @@ pub(super) fn overtaken(segments: u32, at_ns: i64, cost_ns: i64, what: &str) -> 
         if segments == 1 { "" } else { "s" },
         ms(cost_ns)
     );
-    Note { id: cause::REORDERING, at_ns, cost_ns, text }
+    Note { cause: &reordering::CAUSE, at_ns, cost_ns, text }
 }
 
 /// The window of one end was closed for `cost`.
 pub(super) fn closed_window(since: i64, cost: i64, of_client: bool) -> Note {
-    let (id, who, what) = match of_client {
-        true => (cause::CLIENT_SLOW_READER, "client", "answer"),
-        false => (cause::ZERO_WINDOW, "server", "request"),
+    let (cause, who, what) = match of_client {
+        true => (&client_slow_reader::CAUSE, "client", "answer"),
+        false => (&request_held::ZERO_WINDOW, "server", "request"),
     };
     let text = format!(
         "the {who}'s window was closed for {}: it did not read the {what} as fast as it came",
         ms(cost)
     );
-    Note { id, at_ns: since, cost_ns: cost, text }
+    Note { cause, at_ns: since, cost_ns: cost, text }
 }
 
 /// A delayed acknowledgement held data back.
 pub(super) fn stalled(stall: Stall, from_client: bool) -> Note {
-    let (id, who, peer, what) = if from_client {
-        (cause::CLIENT_NAGLE, "client", "server", "request")
+    let (cause, who, peer, what) = if from_client {
+        (&client_nagle::CAUSE, "client", "server", "request")
     } else {
-        (cause::SERVER_NAGLE, "server", "client", "answer")
+        (&server_nagle::CAUSE, "server", "client", "answer")
     };
     let text = match stall.delayed {
         true => format!(
@@ -310,27 +317,27 @@ pub(super) fn stalled(stall: Stall, from_client: bool) -> Note {
             ms(stall.ack_after.saturating_add(stall.data_after))
         ),
     };
-    Note { id, at_ns: stall.from, cost_ns: stall.ack_after.saturating_add(stall.data_after), text }
+    Note { cause, at_ns: stall.from, cost_ns: stall.ack_after.saturating_add(stall.data_after), text }
 }
 
 /// The cause of an opening with more than one SYN.
 fn sent_again(h: Handshake) -> Note {
     let cost = h.whole_ns.unwrap_or(0) - h.to_server_ns.unwrap_or(0) - h.to_client_ns.unwrap_or(0);
-    let (id, text) = if h.collisions > 0 {
+    let (cause, text) = if h.collisions > 0 {
         let text = format!(
             "the SYN was answered by a bare ACK of other numbers: the server still remembers a connection between the same addresses and \
              ports (TIME_WAIT); the client reset that one and sent its SYN again, {} times in all",
             h.syns
         );
-        (cause::TIME_WAIT_COLLISION, text)
+        (&time_wait::CAUSE, text)
     } else {
         let text = format!(
             "the SYN was sent {} times: it or its answer was lost, or the server's accept queue was full",
             h.syns
         );
-        (cause::SYN_LOSS, text)
+        (&syn_loss::CAUSE, text)
     };
-    Note { id, at_ns: h.syn_ns, cost_ns: cost.max(0), text }
+    Note { cause, at_ns: h.syn_ns, cost_ns: cost.max(0), text }
 }
 
 /// Milliseconds for people.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::passive::cause;
+use crate::causes::{client_slow_reader, h2_flow_control, h2_head_of_line, request_held};
 use crate::passive::h2::BlockFields;
 use crate::passive::limits::{STREAMS, STREAMS_TOLD};
 use crate::passive::observation::Note;
@@ -105,10 +105,10 @@ impl Stream {
             for (pause, unread) in pauses.into_iter().zip([false, true]).filter(|(p, _)| p.times > 0) {
                 let times =
                     if pause.times == 1 { "once".to_owned() } else { format!("{} times", pause.times) };
-                let id = match (unread, who) {
-                    (false, _) => cause::H2_FLOW_CONTROL,
-                    (true, "client") => cause::ZERO_WINDOW,
-                    (true, _) => cause::CLIENT_SLOW_READER,
+                let cause = match (unread, who) {
+                    (false, _) => &h2_flow_control::CAUSE,
+                    (true, "client") => &request_held::ZERO_WINDOW,
+                    (true, _) => &client_slow_reader::CAUSE,
                 };
                 let why = match unread {
                     true => format!("the {peer} gave room later than it had the bytes: it did not read them"),
@@ -119,7 +119,7 @@ impl Stream {
                      in all until WINDOW_UPDATE: {why}",
                     ms(pause.cost)
                 );
-                self.call.note(Note { id, at_ns: pause.first, cost_ns: pause.cost, text });
+                self.call.note(Note { cause, at_ns: pause.first, cost_ns: pause.cost, text });
             }
         }
         let behind = self.behind;
@@ -134,7 +134,7 @@ impl Stream {
                 }
             );
             self.call.note(Note {
-                id: cause::H2_HEAD_OF_LINE,
+                cause: &h2_head_of_line::CAUSE,
                 at_ns: behind.first,
                 cost_ns: behind.cost,
                 text,

@@ -91,7 +91,8 @@ fn an_older_segment_was_overtaken_and_a_newer_one_was_sent_again() {
         assert!(ids.contains(&if lost { "packet-loss" } else { "reordering" }), "{ids:?}");
         assert!(!ids.contains(&if lost { "reordering" } else { "packet-loss" }), "{ids:?}");
         let found = findings::of(&seen);
-        let named = found.iter().find(|f| f.id == "reordering" || f.id == "packet-loss").expect("named");
+        let named =
+            found.iter().find(|f| f.cause.id == "reordering" || f.cause.id == "packet-loss").expect("named");
         assert_eq!(named.cost_ns, late_ms * 1_000_000, "from the hole to what fills it");
     }
 }

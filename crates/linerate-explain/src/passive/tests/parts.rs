@@ -29,7 +29,7 @@ fn halves(calls: u32, after_us: i64) -> Observation {
 fn a_second_part_that_waits_for_an_ack_that_is_not_late() {
     let seen = halves(12, 40_150);
     let found = findings::of(&seen);
-    assert_eq!((found[0].id, found[0].calls), ("server-nagle-delayed-ack", 12), "{found:#?}");
+    assert_eq!((found[0].cause.id, found[0].calls), ("server-nagle-delayed-ack", 12), "{found:#?}");
     assert!(found[0].evidence[0].contains("which was not late"), "{:?}", found[0].evidence);
     for after_us in [20_000, 39_000, 41_200, 60_000] {
         let ids = ids(&halves(12, after_us));
@@ -78,7 +78,8 @@ fn each_server_is_judged_by_its_own_calls() {
     let seen = wire.finish();
     assert_eq!((seen.sums.answered, seen.servers.len()), (56, 3));
     let found = findings::of(&seen);
-    let named: Vec<_> = found.iter().map(|f| (f.id, f.server.map(|s| s.port()), f.calls, f.of)).collect();
+    let named: Vec<_> =
+        found.iter().map(|f| (f.cause.id, f.server.map(|s| s.port()), f.calls, f.of)).collect();
     assert_eq!(named, [("server-think", Some(8_081), 40, 40), ("server-think", Some(8_082), 6, 6)]);
     let first = &super::super::words::headline(&seen, &found)[0];
     assert!(first.starts_with("Seen in 40 of 40 calls to 10.0.0.2:8081, "), "{first}");
@@ -134,7 +135,7 @@ fn a_client_that_does_not_read_makes_no_queue() {
     let found = ids(&unread);
     assert!(found.contains(&"client-slow-reader") && !found.contains(&"head-of-line"), "{found:?}");
     let found = findings::of(&slow);
-    assert_eq!((found[0].id, found[0].calls), ("head-of-line", 19), "{found:#?}");
+    assert_eq!((found[0].cause.id, found[0].calls), ("head-of-line", 19), "{found:#?}");
 }
 
 /// What the capture lacks makes its findings doubtful, and no cause has more calls than there are.
@@ -147,7 +148,7 @@ fn a_capture_that_lacks_packets_proves_less() {
         let seen = wire.finish();
         let found = findings::of(&seen);
         let sure = if dropped == 0 { Confidence::Likely } else { Confidence::Possible };
-        assert_eq!((found[0].id, found[0].confidence), ("server-think", sure));
+        assert_eq!((found[0].cause.id, found[0].confidence), ("server-think", sure));
         let told =
             super::super::words::limits(&seen).iter().any(|l| l.contains("no cause is more than possible"));
         assert_eq!(told, dropped > 0);
@@ -180,7 +181,7 @@ fn answers_that_are_cut_are_told() {
     ] {
         let seen = cut(8, flags, begun);
         let found = findings::of(&seen);
-        assert_eq!((found[0].id, found[0].calls, found[0].of), ("response-cut", 8, 8), "{how}");
+        assert_eq!((found[0].cause.id, found[0].calls, found[0].of), ("response-cut", 8, 8), "{how}");
         assert!(found[0].evidence[0].ends_with(how), "{:?}", found[0].evidence);
         let first = &super::super::words::headline(&seen, &found)[0];
         assert!(first.starts_with("Answers were cut short, or none came"), "{first}");

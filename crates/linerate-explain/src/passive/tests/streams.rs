@@ -322,7 +322,9 @@ fn a_window_that_is_full_is_named() {
         let seen = through_a_window(at_client, 100);
         assert_eq!(seen.sums.answered, 1);
         let found = findings::of(&seen);
-        let Some(window) = found.iter().find(|f| f.id == "h2-flow-control") else { panic!("{found:#?}") };
+        let Some(window) = found.iter().find(|f| f.cause.id == "h2-flow-control") else {
+            panic!("{found:#?}")
+        };
         let cost = ms(window.cost_ns);
         assert_eq!(cost, "160 ms", "four round trips, {at_client}");
         assert!(window.evidence[0].contains("4 times the server had sent all of the answer that its HTTP/2 window admits (it began with 65535 bytes)"), "{:?}", window.evidence);
@@ -386,9 +388,10 @@ fn a_lost_segment_holds_up_other_streams() {
     let seen = with_a_loss(3);
     assert_eq!(seen.sums.answered, 3);
     let found = findings::of(&seen);
-    let line = found.iter().find(|f| f.id == "h2-head-of-line").unwrap_or_else(|| panic!("{:#?}", seen.seen));
+    let line =
+        found.iter().find(|f| f.cause.id == "h2-head-of-line").unwrap_or_else(|| panic!("{:#?}", seen.seen));
     assert_eq!((line.calls, line.of, ms(line.cost_ns)), (2, 3, "42.0 ms".to_owned()));
-    let loss = found.iter().find(|f| f.id == "packet-loss").expect("its own stream's");
+    let loss = found.iter().find(|f| f.cause.id == "packet-loss").expect("its own stream's");
     assert_eq!((loss.calls, ms(loss.cost_ns)), (1, "42.0 ms".to_owned()));
     // Alone on its connection a stream waits for its own segments.
     let seen = with_a_loss(1);
@@ -420,7 +423,7 @@ fn requests_that_wait_for_a_stream() {
     let found = findings::of(&seen);
     let limit = found
         .iter()
-        .find(|f| f.id == "h2-stream-limit")
+        .find(|f| f.cause.id == "h2-stream-limit")
         .unwrap_or_else(|| panic!("{:?}", seen.stream_limits));
     assert_eq!((limit.calls, limit.of), (16, 20));
     assert!(limit.evidence[0].contains("admits 4 streams at once"), "{:?}", limit.evidence);

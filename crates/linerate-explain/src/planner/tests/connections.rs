@@ -37,7 +37,10 @@ fn connections() {
         assert_eq!(ids(&short), ["server-think"], "{rtt}, seed {seed}: {short:#?}");
         let told = |l: &String| l.starts_with("accept-queue: unclear: of") && l.contains("opened alone none");
         assert!(short.limits.iter().any(told), "{:?}", short.limits);
-        assert!(short.ruled_out.iter().all(|r| r.id != "accept-queue" && r.id != "syn-loss"), "{short:#?}");
+        assert!(
+            short.ruled_out.iter().all(|r| r.cause.id != "accept-queue" && r.cause.id != "syn-loss"),
+            "{short:#?}"
+        );
     }
     let setup = explained(World { setup: 200.0, ..World::default() });
     assert_eq!(ids(&setup), ["reverse-dns"], "{setup:#?}");
@@ -71,7 +74,7 @@ fn only_so_many_connections() {
     for world in [World { accept: 60.0, ..World::default() }, World { setup: 60.0, ..World::default() }] {
         let diagnosis = explained(world);
         assert!(!ids(&diagnosis).contains(&"connection-limit"), "{diagnosis:#?}");
-        assert!(diagnosis.ruled_out.iter().any(|r| r.id == "connection-limit"), "{diagnosis:#?}");
+        assert!(diagnosis.ruled_out.iter().any(|r| r.cause.id == "connection-limit"), "{diagnosis:#?}");
     }
 }
 
@@ -167,7 +170,7 @@ fn a_proxy_that_collects_the_answer() {
     // The server behind thinks as long.
     let thinks = explained_with(World { think: |_| 100.0, ..World::default() }, asked.clone(), 1);
     assert_eq!(ids(&thinks), ["server-think"], "{thinks:#?}");
-    assert!(thinks.ruled_out.iter().any(|r| r.id == "proxy-buffering"), "{thinks:#?}");
+    assert!(thinks.ruled_out.iter().any(|r| r.cause.id == "proxy-buffering"), "{thinks:#?}");
     // Without the proxy all of it is sooner: it is slow, and holds nothing back.
     let slow = World { think: |_| 100.0, behind: Some(0.0), ..World::default() };
     assert_eq!(ids(&explained_with(slow, asked, 1)), ["server-think"]);

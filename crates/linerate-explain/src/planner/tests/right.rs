@@ -14,7 +14,7 @@ fn limit(diagnosis: &Diagnosis, start: &str) -> bool {
 }
 
 fn ruled_out(diagnosis: &Diagnosis, id: &str) -> bool {
-    diagnosis.ruled_out.iter().any(|r| r.id == id)
+    diagnosis.ruled_out.iter().any(|r| r.cause.id == id)
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_loss_in_any_call_is_none_that_is_ruled_out() {
         }
     }
     let clean = explained(World::default());
-    let why = &clean.ruled_out.iter().find(|r| r.id == "packet-loss").expect("none was lost").why;
+    let why = &clean.ruled_out.iter().find(|r| r.cause.id == "packet-loss").expect("none was lost").why;
     assert!(why.contains("would have shown"), "{why}");
 }
 

@@ -121,7 +121,7 @@ fn a_slow_line_is_no_small_window() {
     let slow = |n: usize, _: &CallProbe, fresh: bool| call(fresh, n, (BODY, 250.0), Some(100));
     let d = diagnose(65_535, &slow, &nothing_at_once);
     assert!(!ids(&d).contains(&"h2-flow-control"), "{d:#?}");
-    assert!(d.ruled_out.iter().any(|r| r.id == "h2-flow-control"), "{:?}", d.ruled_out);
+    assert!(d.ruled_out.iter().any(|r| r.cause.id == "h2-flow-control"), "{:?}", d.ruled_out);
     // Windows that are large enough: the cost for a client with the usual ones is reported.
     let d = diagnose(16 << 20, &|n, _, fresh| call(fresh, n, (BODY, 3.0), Some(100)), &nothing_at_once);
     assert!(d.limits.iter().any(|l| l.contains("--h2-window 65535 explains")), "{:?}", d.limits);
@@ -184,7 +184,7 @@ fn one_lost_segment_holds_up_all_streams() {
     // A loss that holds up the one call whose segment it was, wherever it is: as over HTTP/3.
     let d = diagnose(16 << 20, &lossy, &shared(false));
     assert!(!ids(&d).contains(&"h2-head-of-line"), "{d:#?}");
-    let why = d.ruled_out.iter().find(|r| r.id == "h2-head-of-line").expect("ruled out");
+    let why = d.ruled_out.iter().find(|r| r.cause.id == "h2-head-of-line").expect("ruled out");
     assert!(why.why.contains("10 of 10 rounds"), "{}", why.why);
     // Few calls were held up: it says how many more would tell.
     let rarely = |r: usize, _: &Together, connection: usize, place: usize| {
