@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use linerate_http::h3::{QpackDecoder, QpackError, QpackSection};
 
-type FieldList = Vec<(String, String)>;
+type QifFields = Vec<(String, String)>;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/qpack")).join(name)
@@ -21,10 +21,10 @@ fn files(name: &str) -> impl Iterator<Item = PathBuf> {
 
 /// The lists of fields of a QIF: a line per field, name and value divided by a tab, and an empty line
 /// behind each list.
-fn lists(qif: &str) -> Vec<FieldList> {
+fn lists(qif: &str) -> Vec<QifFields> {
     let text = fs::read_to_string(folder("qifs").join(qif)).unwrap();
     let lines = |list: &str| list.lines().filter(|line| !line.starts_with('#')).map(field).collect();
-    text.split("\n\n").map(lines).filter(|list: &FieldList| !list.is_empty()).collect()
+    text.split("\n\n").map(lines).filter(|list: &QifFields| !list.is_empty()).collect()
 }
 
 fn field(line: &str) -> (String, String) {
@@ -61,7 +61,7 @@ fn put_capacity(capacity: usize, out: &mut Vec<u8>) {
 
 /// Decodes an encoder's output, with sections that wait for their entries: the fields by stream, and
 /// how many sections had to wait.
-fn decode(path: &Path, capacity: usize) -> Result<(HashMap<u64, FieldList>, usize), QpackError> {
+fn decode(path: &Path, capacity: usize) -> Result<(HashMap<u64, QifFields>, usize), QpackError> {
     let mut decoder = QpackDecoder::new(capacity);
     // The collection's encoders may leave out the instruction that sets the capacity.
     let mut size = Vec::new();
@@ -77,7 +77,7 @@ fn decode(path: &Path, capacity: usize) -> Result<(HashMap<u64, FieldList>, usiz
         }
         let mut still = Vec::new();
         for (stream, section) in waiting {
-            let mut fields = FieldList::new();
+            let mut fields = QifFields::new();
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
             match decoder.decode(stream, &section, 1 << 16, |n, v| fields.push((text(n), text(v))))? {
                 QpackSection::Whole => drop(decoded.insert(stream, fields)),
