@@ -82,7 +82,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "HOW", value_enum, help_heading = WHEN)]
     pub(crate) arrival: Option<Arrival>,
 
-    /// Find the highest rate at which this holds, within 30s: p99<50ms, errors<0.1%
+    /// Find the highest rate at which this holds, within 80s: p99<50ms, errors<0.1%
     ///
     /// Tries rates, from that of --rate (or 100/s) on, and looks longest where the limit should be. EXPR is a percentile or a share of
     /// errors; a request without a good response counts as over the limit. Says what gave way above it: a core of the server, its queue, our

@@ -337,7 +337,7 @@ fn look(
         });
         before = now;
     };
-    let outcome = looker.send(plan, &mut |snapshot| {
+    let mut outcome = looker.send(plan, &mut |snapshot| {
         let now = limit.counted(snapshot);
         slice(now, &mut slices);
         let most = u64::from(plan.connections) * u64::from(plan.depth);
@@ -348,6 +348,11 @@ fn look(
                 || (!step.whole && snapshot.overdue as f64 > step.rate));
         interrupt.asked() || lost
     })?;
+    if outcome.interrupted && !interrupt.asked() {
+        // Nobody did that but the search.
+        outcome.interrupted = false;
+        outcome.warnings.push("this look was ended early: enough requests were over the limit".to_owned());
+    }
     let wall = begun.elapsed().as_secs_f64();
     let cores = used.zip(usage()).map(|(before, after)| after.cpu_since(&before).as_secs_f64() / wall);
     slice(limit.counted_in_all(&outcome), &mut slices);

@@ -21,6 +21,10 @@ pub use share::{RequestShare, ShareSlice};
 /// Time for the whole search. Reason: users do not watch for longer than that.
 pub const BUDGET: Duration = Duration::from_secs(42);
 
+/// Time of disturbed looks that does not count as the search's own. With it, `BUDGET`, `EXTRA` and the
+/// last look, a search ends after 80 s. Reason: on a machine that is always busy no time suffices.
+const LOST: Duration = Duration::from_secs(18);
+
 /// More time than that for looks that make an end of the interval certain.
 const EXTRA: Duration = Duration::from_secs(10);
 
@@ -49,6 +53,9 @@ const ENOUGH: f64 = 1.045;
 /// Closer to the estimate no look is an end of the interval. Close to its capacity a queue moves
 /// so slowly that one look may miss what another one of the same rate shows.
 const CLOSEST: f64 = 1.025;
+
+/// The same where the client was disturbed. Fewer looks decide then, so chance decides more of them.
+const CLOSEST_DISTURBED: f64 = 1.04;
 
 /// So often in a row that must be so.
 const FASTER: usize = 2;
@@ -269,7 +276,7 @@ pub struct Search {
     is_confirmed: bool,
     /// How often in a row the upper end held clearly when it was looked at again.
     faster: usize,
-    /// Time of looks that were disturbed: as much as the budget does not count.
+    /// Time of looks that were disturbed, which the budget does not count.
     lost: Duration,
 }
 
@@ -321,8 +328,8 @@ impl Search {
 
     /// The highest rate that holds for certain, and the lowest that fails for certain, at some distance
     /// from the knee.
-    fn certain_beside(&self, knee: f64) -> (Option<f64>, Option<f64>) {
-        let closest = if self.settings.unit == LoadUnit::Rate { CLOSEST } else { 1.0 };
+    fn certain_beside(&self, knee: f64, closest: f64) -> (Option<f64>, Option<f64>) {
+        let closest = if self.settings.unit == LoadUnit::Rate { closest } else { 1.0 };
         self.certain(knee / closest, knee * closest)
     }
 
@@ -399,7 +406,7 @@ impl Search {
         let point = SearchPoint { rate, share, score, lasted, disturbed, outdated: false };
         let holds = point.score >= 0.0;
         self.points.push(point.clone());
-        let left = self.settings.budget.saturating_sub(self.lost);
+        let left = LOST.saturating_sub(self.lost);
         let free = if disturbed { seen.took.min(left) } else { Duration::ZERO };
         self.lost += free;
         self.spent += seen.took.saturating_sub(free);
@@ -500,7 +507,7 @@ impl Search {
     fn settle(&self) -> SearchPhase {
         let (Some(low), Some(high)) = (self.low, self.high) else { return SearchPhase::Over };
         let knee = self.root(low, high, 0.0);
-        let (holds, fails) = self.certain_beside(knee);
+        let (holds, fails) = self.certain_beside(knee, CLOSEST);
         let rate = if holds.is_none_or(|rate| rate * ENOUGH < knee) {
             self.again_at(knee / ASIDE.powi(2), knee / ASIDE.sqrt()).unwrap_or(knee / ASIDE)
         } else if fails.is_none_or(|rate| rate > knee * ENOUGH) {
@@ -529,7 +536,7 @@ impl Search {
             };
             1 + self.points().filter(is_open).count() as i32
         };
-        match self.certain_beside(knee) {
+        match self.certain_beside(knee, CLOSEST) {
             (None, _) => Some(knee / ASIDE.powi(open(&|rate| rate < knee / CLOSEST))),
             (_, None) => Some(knee * ASIDE.powi(open(&|rate| rate > knee * CLOSEST))),
             _ => None,
@@ -597,7 +604,8 @@ impl Search {
     fn end(&self) -> SearchEnd {
         let was_disturbed = self.points.iter().any(|p| p.disturbed && p.score < 0.0);
         let knee = self.estimate();
-        let beside = knee.map_or((None, None), |knee| self.certain_beside(knee));
+        let closest = if was_disturbed { CLOSEST_DISTURBED } else { CLOSEST };
+        let beside = knee.map_or((None, None), |knee| self.certain_beside(knee, closest));
         // Better an end that is close to the knee than none.
         let (low, high) = self.certain(f64::INFINITY, 0.0);
         match (beside.0.or(low), beside.1.or(high)) {
