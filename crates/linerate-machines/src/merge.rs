@@ -134,6 +134,8 @@ pub struct AgentFigures {
     pub started_at: Option<SystemTime>,
     /// How late its last thread began.
     pub start_late: Duration,
+    /// The longest that one of its threads stood still.
+    pub stood_still: Duration,
     /// Whether it, not the server, was the limit.
     pub saturated: bool,
 }
@@ -150,6 +152,7 @@ impl AgentFigures {
             lateness_p99_ns: outcome.client.lateness.percentile_ns(99.0),
             started_at: outcome.started_at,
             start_late: outcome.client.start_late,
+            stood_still: outcome.client.stood_still,
             saturated: outcome.client.saturated,
         }
     }
@@ -241,7 +244,7 @@ impl Merger {
     fn add_message(&mut self, message: AgentMessage, digest: MessageDigest) -> bool {
         let AgentMessage { schema, run, agent, incarnation, part, seq, word } = message;
         let of_this_run = schema == SCHEMA && run == self.document.run;
-        let (true, Some(i)) = (of_this_run, self.places.get(&(agent, incarnation, part))) else {
+        let (true, Some(i)) = (of_this_run, self.places.get(&(agent.clone(), incarnation, part))) else {
             return false;
         };
         let part = &mut self.parts[*i];
@@ -269,7 +272,7 @@ impl Merger {
                 self.logged.extend(entries);
                 self.log_left_out += left_out;
             }
-            MessageWord::Final { digest, left, outcome } => {
+            MessageWord::Final { digest, left, mut outcome } => {
                 // An agent that contradicts itself is shown as altered, not believed.
                 if part.digests.highest().is_some_and(|highest| highest > seq) {
                     return false;
@@ -278,6 +281,7 @@ impl Merger {
                 part.last = Some(Last { seq, digest, samples, left, figures: AgentFigures::of(&outcome) });
                 part.sum = IntervalFigures::default();
                 (part.in_flight, part.open) = (0, 0);
+                outcome.client.stood_still_agent = Some(agent);
                 self.ended.merge(&outcome);
                 self.unreachable = self.unreachable.take().or(outcome.unreachable);
             }

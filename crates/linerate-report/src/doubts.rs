@@ -213,8 +213,10 @@ fn stood_still(plan: &Plan, outcome: &Outcome) -> Option<String> {
     matters.then(|| {
         let time = |time: Duration| units::time_ns(time.as_nanos() as f64, false);
         let in_all = if all > longest { format!(", {} in all", time(all)) } else { String::new() };
+        let who = outcome.client.stood_still_agent.as_ref();
+        let who = who.map_or("this client".to_owned(), |agent| format!("agent {agent}"));
         format!(
-            "this client stood still for up to {}{in_all}: it was stopped or had no core, so latencies of that time are its \
+            "{who} stood still for up to {}{in_all}: it was stopped or had no core, so latencies of that time are its \
              own, not the server's",
             time(longest)
         )
@@ -346,7 +348,13 @@ mod tests {
         outcome.client.disturbed = Duration::from_millis(12);
         outcome.client.stood_still = Duration::from_secs(2);
         outcome.client.stood_still_in_all = Duration::from_millis(2_500);
-        assert!(only(&outcome, &testing::plan_closed(), "stood still for up to 2.00 s, 2.50 s in all"));
+        assert!(only(
+            &outcome,
+            &testing::plan_closed(),
+            "this client stood still for up to 2.00 s, 2.50 s in all"
+        ));
+        outcome.client.stood_still_agent = Some("eu-west-1".to_owned());
+        assert!(only(&outcome, &testing::plan_closed(), "agent eu-west-1 stood still for up to 2.00 s"));
         let mut outcome = testing::quiet_outcome();
         outcome.client.suspended = Duration::from_secs(9);
         assert!(only(&outcome, &testing::plan_open(), "this machine was suspended for 9.00 s"));

@@ -171,6 +171,9 @@ fn requests(r: &outcome::Requests) -> schema::Requests {
         unknown: r.unknown,
         resent: r.resent,
         unsent: r.unsent,
+        unsent_full: r.unsent_full,
+        unsent_unopened: r.unsent_unopened,
+        unsent_missed: r.unsent_missed,
         unsolicited_responses: r.unsolicited_responses,
         out_of_order_responses: r.out_of_order_responses,
     }

@@ -70,7 +70,9 @@ fn standing(agent: &Agent) -> String {
         ("complete", _) => "whole".to_owned(),
         (other, _) => other.to_owned(),
     };
-    format!("{figures}{limit}")
+    let stood_still = (agent.stood_still_ms > 0.0)
+        .then(|| format!(", stood still for up to {}", units::time_us(agent.stood_still_ms * 1e3, false)));
+    format!("{figures}{limit}{}", stood_still.unwrap_or_default())
 }
 
 /// The same as part of a page.
@@ -129,8 +131,16 @@ mod tests {
             p99_us: 1_250.0,
             lateness_p99_us: 12.0,
             start_late_us: Some(410.0),
+            stood_still_ms: 0.0,
             saturated: false,
         }
+    }
+
+    #[test]
+    fn the_machine_that_stood_still_is_named() {
+        assert_eq!(standing(&agent("a")), "whole");
+        let still = Agent { stood_still_ms: 1_204.0, ..agent("b") };
+        assert_eq!(standing(&still), "whole, stood still for up to 1.20 s");
     }
 
     #[test]

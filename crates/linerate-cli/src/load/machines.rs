@@ -413,11 +413,13 @@ fn shares(collected: &Collected) -> Vec<AgentShare> {
             Standing::Missing(seqs) => seqs.len() as u64,
         };
         let (sent, answered) = (result.figures.requests.sent, result.figures.requests.answered);
+        let stood_still_ms = millis(result.figures.stood_still);
         match shares.iter_mut().find(|share| share.id == *name) {
             Some(share) => {
                 share.sent += sent;
                 share.answered += answered;
                 share.missing_seconds += missing_seconds;
+                share.stood_still_ms = share.stood_still_ms.max(stood_still_ms);
             }
             None => {
                 let clock = collected.clocks.get(name);
@@ -428,11 +430,17 @@ fn shares(collected: &Collected) -> Vec<AgentShare> {
                     missing_seconds,
                     clock_offset_us: clock.map(|clock| clock.offset_ns as f64 / 1e3),
                     clock_uncertainty_us: clock.map(|clock| clock.uncertainty_ns as f64 / 1e3),
+                    stood_still_ms,
                 });
             }
         }
     }
     shares
+}
+
+/// Milliseconds to a thousandth.
+fn millis(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e3
 }
 
 fn agent(result: &AgentResult) -> Agent {
@@ -461,6 +469,7 @@ fn agent(result: &AgentResult) -> Agent {
         p99_us: micros(figures.p99_ns),
         lateness_p99_us: micros(figures.lateness_p99_ns),
         start_late_us: figures.started_at.map(|_| figures.start_late.as_nanos() as f64 / 1e3),
+        stood_still_ms: millis(figures.stood_still),
         saturated: figures.saturated,
     }
 }

@@ -187,6 +187,29 @@ fn a_silent_broker_stops_nothing() {
     }
 }
 
+/// What was late because an agent stood still is told as that agent's doing.
+#[test]
+fn the_agent_that_stood_still_is_named() {
+    let Some(program) = nats_server() else { return };
+    let broker = broker(&program);
+    let (_one, two) = (broker.agent("one", &[]), broker.agent("two", &[]));
+    let (document, said, server) = broken(&broker.url, &two, 6, &[], || {
+        signal(&two.child, Signal::SIGSTOP);
+        thread::sleep(Duration::from_millis(1200));
+        signal(&two.child, Signal::SIGCONT);
+    });
+    let shares = document["agents"].as_array().unwrap();
+    let still = |id: &str| {
+        let share = shares.iter().find(|share| share["id"] == id);
+        share.unwrap_or_else(|| panic!("{document}"))["stood_still_ms"].as_f64().unwrap()
+    };
+    assert!(still("two") >= 1_000.0 && still("one") < still("two"), "{document}");
+    assert!(said.err.contains("agent two stood still for up to 1."), "{}", said.err);
+    assert!(said.err.contains("whole, stood still for up to 1."), "{}", said.err);
+    assert!(!said.err.contains("this client stood still"), "{}", said.err);
+    server_agrees(&document, &server);
+}
+
 /// An agent that ends its part without saying what it measured is named, and nobody waits for it.
 #[test]
 fn an_idle_agent_without_a_last_message_ends_the_wait() {

@@ -234,7 +234,10 @@ impl ClientFigures {
         self.core_busy = self.core_busy.max(other.core_busy);
         self.run_queue_wait += other.run_queue_wait;
         self.disturbed = self.disturbed.max(other.disturbed);
-        self.stood_still = self.stood_still.max(other.stood_still);
+        if other.stood_still > self.stood_still {
+            self.stood_still = other.stood_still;
+            self.stood_still_agent.clone_from(&other.stood_still_agent);
+        }
         self.stood_still_in_all = self.stood_still_in_all.max(other.stood_still_in_all);
         self.suspended = self.suspended.max(other.suspended);
         self.start_late = self.start_late.max(other.start_late);

@@ -387,6 +387,9 @@ pub struct ClientFigures {
     /// All such times together, of the thread that had the most.
     #[serde(default)]
     pub stood_still_in_all: Duration,
+    /// With agents: the one that stood still for the longest time.
+    #[serde(default)]
+    pub stood_still_agent: Option<String>,
     /// For how long the whole machine was suspended: its clocks ran on without it.
     #[serde(default)]
     pub suspended: Duration,

@@ -151,3 +151,21 @@ fn strangers_and_forgeries_are_refused() {
     assert!(!merger.is_complete());
     assert_eq!(merger.refused(), 4);
 }
+
+#[test]
+fn the_agent_that_stood_still_for_the_longest_time_is_named() {
+    let mut merger = Merger::new(document(3));
+    for (agent, still) in [(0, 300), (1, 1_200), (2, 0)] {
+        let mut all = messages(agent, &[vec![1_000_000; 10]]);
+        let mut last: AgentMessage = serde_json::from_slice(&all.pop().unwrap()).unwrap();
+        let MessageWord::Final { outcome, .. } = &mut last.word else { panic!("{last:?}") };
+        outcome.client.stood_still = Duration::from_millis(still);
+        all.push(last.to_bytes().unwrap());
+        all.iter().for_each(|bytes| assert!(merger.add(bytes)));
+    }
+    let client = merger.outcome().client;
+    assert_eq!(client.stood_still, Duration::from_millis(1_200));
+    assert_eq!(client.stood_still_agent.as_deref(), Some("a1"));
+    let each: Vec<u128> = merger.agents().iter().map(|a| a.figures.stood_still.as_millis()).collect();
+    assert_eq!(each, [300, 1_200, 0]);
+}

@@ -34,6 +34,9 @@ pub struct AgentShare {
     pub clock_offset_us: Option<f64>,
     /// The offset is wrong by at most this, microseconds.
     pub clock_uncertainty_us: Option<f64>,
+    /// The longest that one of its threads stood still, milliseconds.
+    #[serde(default)]
+    pub stood_still_ms: f64,
 }
 
 /// One agent's part.
@@ -72,6 +75,10 @@ pub struct Agent {
     /// did not end.
     #[serde(default)]
     pub start_late_us: Option<f64>,
+    /// The longest that one of its threads stood still, milliseconds: stopped, suspended or without
+    /// its core.
+    #[serde(default)]
+    pub stood_still_ms: f64,
     /// Whether this machine, not the server, set the limit.
     pub saturated: bool,
 }

@@ -256,6 +256,15 @@ pub struct Requests {
     pub resent: u64,
     /// Due in an open loop and never sent.
     pub unsent: u64,
+    /// Of these, those for which no connection had room when sending ended.
+    #[serde(default)]
+    pub unsent_full: u64,
+    /// Of these, those for which too few connections were open when sending ended.
+    #[serde(default)]
+    pub unsent_unopened: u64,
+    /// Of these, those that were due before the agent that was to send them joined.
+    #[serde(default)]
+    pub unsent_missed: u64,
     /// Responses that no request had asked for.
     #[serde(default)]
     pub unsolicited_responses: u64,
