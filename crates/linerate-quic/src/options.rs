@@ -1,0 +1,78 @@
+//! Settings of an endpoint.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn_proto::congestion::{BbrConfig, CubicConfig};
+use quinn_proto::{IdleTimeout, TransportConfig, VarInt};
+
+use crate::QuicError;
+
+/// How fast an end sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CongestionControl {
+    /// CUBIC (RFC 9438).
+    #[default]
+    Cubic,
+    /// BBR.
+    Bbr,
+}
+
+/// Settings of an endpoint, for all its connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QuicOptions {
+    /// Bidirectional streams that the peer may have open.
+    pub streams: u32,
+    /// Unidirectional streams that the peer may have open.
+    pub unidirectional_streams: u32,
+    /// Bytes of a stream that the peer may send before they are read.
+    pub stream_window: u32,
+    /// The same for all streams of a connection together.
+    pub connection_window: u32,
+    /// Bytes that one connection may have sent and not acknowledged, at most.
+    pub send_window: u64,
+    /// A connection ends when nothing came for this long.
+    pub idle: Duration,
+    /// Connections that peers may have open; more are refused.
+    pub connections: usize,
+    /// How fast it sends.
+    pub congestion: CongestionControl,
+}
+
+impl Default for QuicOptions {
+    fn default() -> QuicOptions {
+        QuicOptions {
+            streams: 100,
+            unidirectional_streams: 3,
+            stream_window: 1 << 20,
+            connection_window: 16 << 20,
+            send_window: 8 << 20,
+            idle: Duration::from_secs(30),
+            connections: 100_000,
+            congestion: CongestionControl::Cubic,
+        }
+    }
+}
+
+impl QuicOptions {
+    pub(crate) fn transport(&self) -> Result<Arc<TransportConfig>, QuicError> {
+        let mut transport = TransportConfig::default();
+        transport
+            .max_concurrent_bidi_streams(VarInt::from_u32(self.streams))
+            .max_concurrent_uni_streams(VarInt::from_u32(self.unidirectional_streams))
+            .stream_receive_window(VarInt::from_u32(self.stream_window))
+            .receive_window(VarInt::from_u32(self.connection_window))
+            .send_window(self.send_window)
+            .datagram_receive_buffer_size(None);
+        let idle = IdleTimeout::try_from(self.idle).map_err(|_| QuicError::Option("the idle timeout"))?;
+        transport.max_idle_timeout(Some(idle));
+        match self.congestion {
+            CongestionControl::Cubic => {
+                transport.congestion_controller_factory(Arc::new(CubicConfig::default()))
+            }
+            CongestionControl::Bbr => transport.congestion_controller_factory(Arc::new(BbrConfig::default())),
+        };
+        Ok(Arc::new(transport))
+    }
+}
