@@ -28,6 +28,8 @@ mod endpoint;
 mod error;
 mod options;
 mod streams;
+#[cfg(test)]
+mod tests;
 
 pub use endpoint::{QuicConn, QuicEndpoint, QuicEvent, QuicTransmit};
 pub use error::{QuicError, QuicLost};
