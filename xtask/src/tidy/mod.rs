@@ -7,6 +7,7 @@ mod finding;
 mod imports;
 mod lexer;
 mod names;
+mod once;
 mod rust;
 mod text;
 
@@ -96,6 +97,7 @@ fn findings(root: &Path) -> Result<Vec<TidyFinding>> {
     edges::check(&files, &edges::metadata()?, &mut found);
     cycles::check(&cycles::all(&files), &list.cycles, &mut found);
     names::check(&names::all(&names::codes(&files)), &list.names, &mut found);
+    once::check(&files, &mut found);
     let mut left: Vec<TidyFinding> =
         found.iter().filter(|f| !list.allow.iter().any(|a| a.covers(f))).cloned().collect();
     left.extend(unneeded(&list, &found));
