@@ -88,7 +88,7 @@ fn config() -> io::Result<ClientConfig> {
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(io::Error::other)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(RawAnyCertificate))
+        .with_custom_certificate_verifier(Arc::new(RawRawTrust))
         .with_no_client_auth();
     tls.alpn_protocols = vec![b"h3".to_vec()];
     let tls = QuicClientConfig::try_from(tls).map_err(io::Error::other)?;
@@ -159,9 +159,9 @@ impl RawStreamUser for RawH3Client {
 
 /// Takes any certificate: what is measured is no secret.
 #[derive(Debug)]
-struct RawAnyCertificate;
+struct RawRawTrust;
 
-impl ServerCertVerifier for RawAnyCertificate {
+impl ServerCertVerifier for RawRawTrust {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use linerate_http::client::HeadCache;
 use linerate_net::{Ahead, Close, NetError, Time};
 
-use crate::conversation::{Conversation, Facts, Fate, Out, Requests, Responses, Unsent};
+use crate::conversation::{Conversation, Facts, Fate, Out, ProtocolRefused, Requests, Responses, Unsent};
 use crate::{H1, H2, H2Shared, Loss, Run};
 
 /// The protocols that a connection may speak.
@@ -68,7 +68,7 @@ impl<R: Default> Conversation for Any<R> {
         Any { protocol, waiting: Vec::new() }
     }
 
-    fn agreed(&mut self, protocol: Option<&[u8]>, shared: &mut AnyShared) -> Result<(), String> {
+    fn agreed(&mut self, protocol: Option<&[u8]>, shared: &mut AnyShared) -> Result<(), ProtocolRefused> {
         match (shared.speaks, protocol) {
             (Speaks::Http2, _) | (_, Some(H2)) => {
                 let mut h2: Box<H2<R>> = match std::mem::replace(&mut self.protocol, Protocol::Undecided) {
@@ -80,7 +80,7 @@ impl<R: Default> Conversation for Any<R> {
             }
             (Speaks::AgreedHttp2, other) => {
                 let other = other.map_or("nothing".into(), String::from_utf8_lossy);
-                return Err(format!("the server does not speak HTTP/2: of h2 it agreed to {other} (ALPN)"));
+                return Err(ProtocolRefused { agreed: other.into_owned() });
             }
             (Speaks::Either, _) => {
                 shared.h1_connections += 1;

@@ -22,6 +22,14 @@ use linerate_net::{Ahead, Close, Conn, Lent, NetError, Time, Transport};
 
 use crate::{Failure, Loss, Run};
 
+/// The peers agreed on a protocol that the owner does not accept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server does not speak HTTP/2: of h2 it agreed to {agreed} (ALPN)")]
+pub struct ProtocolRefused {
+    /// What they agreed on.
+    pub agreed: String,
+}
+
 /// One connection's protocol. Everything that is read and written on it passes through here.
 pub trait Conversation {
     /// What the owner remembers of a response while it is read.
@@ -52,8 +60,12 @@ pub trait Conversation {
     /// The connection is established, and the peers agreed on this protocol (ALPN).
     ///
     /// # Errors
-    /// It is not one that the owner accepts: why, in words.
-    fn agreed(&mut self, _protocol: Option<&[u8]>, _shared: &mut Self::Shared) -> Result<(), String> {
+    /// It is not one that the owner accepts.
+    fn agreed(
+        &mut self,
+        _protocol: Option<&[u8]>,
+        _shared: &mut Self::Shared,
+    ) -> Result<(), ProtocolRefused> {
         Ok(())
     }
 

@@ -14,8 +14,8 @@ mod stamp;
 
 pub use any::{Any, AnyShared, Speaks};
 pub use conversation::{
-    Alike, BodyPart, Conversation, Facts, Fate, Out, Requests, Responses, Settle, Settled, TransportWire,
-    Turn, Whole, Whose,
+    Alike, BodyPart, Conversation, Facts, Fate, Out, ProtocolRefused, Requests, Responses, Settle, Settled,
+    TransportWire, Turn, Whole, Whose,
 };
 pub use failure::Failure;
 pub use h1::H1;

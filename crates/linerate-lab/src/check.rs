@@ -5,6 +5,7 @@ use linerate_load::plan::units::{parse_decimal, quoted};
 
 use crate::comparison::{ComparedMetric, MetricVerdict, Pair, RatioChange};
 use crate::figures::{self, LabMetric, METRICS};
+use crate::invalid::InvalidLab;
 use crate::limits::LEAST_ROUNDS;
 
 /// The forms of a check, for messages.
@@ -52,9 +53,12 @@ pub struct Checked {
 }
 
 impl MetricCheck {
-    /// Reads it. The error says what would be right.
-    pub fn parse(text: &str) -> Result<MetricCheck, String> {
-        let fail = |why: String| format!("check {}: {why}", quoted(text));
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is none: what would be right.
+    pub fn parse(text: &str) -> Result<MetricCheck, InvalidLab> {
+        let fail = |why: String| InvalidLab(format!("check {}: {why}", quoted(text)));
         let expr = text.trim();
         let Some(at) = expr.find(['<', '>', '=', '!']) else {
             return Err(fail(format!("there is no comparison in it; {EXAMPLES}")));
@@ -206,7 +210,7 @@ mod tests {
             ("p99 ratio<0", "no ratio"),
             ("", "no comparison"),
         ] {
-            let why = MetricCheck::parse(text).unwrap_err();
+            let why = MetricCheck::parse(text).unwrap_err().to_string();
             assert!(why.contains(part), "{text}: {why}");
         }
     }

@@ -25,6 +25,7 @@ pub mod check;
 pub mod comparison;
 pub mod figures;
 pub mod find;
+mod invalid;
 pub mod latencies;
 pub mod limits;
 pub mod relay;
@@ -32,3 +33,5 @@ pub mod scenario;
 pub mod servers;
 pub mod stats;
 pub mod veth;
+
+pub use invalid::InvalidLab;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::invalid::InvalidLab;
 use crate::limits::{MOST_ROUNDS, SCENARIO_ROWS};
 
 /// A scenario.
@@ -135,14 +136,17 @@ pub fn text_of(name: &str) -> Option<&'static str> {
     BUILT_IN.into_iter().find(|text| parse(text).is_ok_and(|s| s.name == name))
 }
 
-/// Reads a scenario; an error says what is wrong and where.
-pub fn parse(text: &str) -> Result<LabScenario, String> {
+/// Reads a scenario.
+///
+/// # Errors
+/// It is none: what is wrong, and where.
+pub fn parse(text: &str) -> Result<LabScenario, InvalidLab> {
     let scenario: LabScenario = toml::from_str(text).map_err(|e| {
         let line = e.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         let message = e.message().lines().next().unwrap_or_default().to_owned();
-        line.map_or(message.clone(), |line| format!("line {line}: {message}"))
+        InvalidLab(line.map_or(message.clone(), |line| format!("line {line}: {message}")))
     })?;
-    scenario.check().map(|()| scenario)
+    scenario.check().map_err(InvalidLab).map(|()| scenario)
 }
 
 impl LabScenario {
@@ -152,9 +156,13 @@ impl LabScenario {
     }
 
     /// Measured time of each run, and the time before it.
-    pub fn times(&self) -> Result<(Duration, Duration), String> {
+    ///
+    /// # Errors
+    /// One of them is no time.
+    pub fn times(&self) -> Result<(Duration, Duration), InvalidLab> {
         let time = |key: &str, text: &str| {
-            linerate_load::plan::units::parse_duration(text).map_err(|e| format!("{key} = {text:?}: {e}"))
+            let time = linerate_load::plan::units::parse_duration(text);
+            time.map_err(|e| InvalidLab(format!("{key} = {text:?}: {e}")))
         };
         Ok((time("duration", &self.duration)?, time("warm_up", &self.warm_up)?))
     }
@@ -163,7 +171,7 @@ impl LabScenario {
         if !(1..=MOST_ROUNDS).contains(&self.rounds) {
             return Err(format!("rounds = {}: it is a number from 1 to {MOST_ROUNDS}", self.rounds));
         }
-        let (run, _) = self.times()?;
+        let (run, _) = self.times().map_err(|e| e.0)?;
         if run.is_zero() {
             return Err("duration: it must be more than nothing".to_owned());
         }
@@ -188,7 +196,7 @@ impl LabScenario {
         if group.rows.is_empty() {
             return Err(at("it has no [[group.row]]".to_owned()));
         }
-        if group.delay().map_err(at)?.is_some() && group.veth {
+        if group.delay().map_err(|e| at(e.0))?.is_some() && group.veth {
             return Err(at("it has round_trip and veth; a relay reaches no other namespace".to_owned()));
         }
         for (i, row) in group.rows.iter().enumerate() {
@@ -221,13 +229,16 @@ impl LabScenario {
 
 impl RowGroup {
     /// Time that a relay adds to each round trip.
-    pub fn delay(&self) -> Result<Option<Duration>, String> {
+    ///
+    /// # Errors
+    /// It is no time, or too long.
+    pub fn delay(&self) -> Result<Option<Duration>, InvalidLab> {
         const MOST: Duration = Duration::from_secs(10);
         let Some(text) = &self.round_trip else { return Ok(None) };
         let time = linerate_load::plan::units::parse_duration(text)
-            .map_err(|e| format!("round_trip = {text:?}: {e}"))?;
+            .map_err(|e| InvalidLab(format!("round_trip = {text:?}: {e}")))?;
         if time > MOST {
-            return Err(format!("round_trip = {text:?}: at most 10s"));
+            return Err(InvalidLab(format!("round_trip = {text:?}: at most 10s")));
         }
         Ok(Some(time).filter(|t| !t.is_zero()))
     }
@@ -309,7 +320,7 @@ mod tests {
             ("[[group]]", "[[grup]]", "expected a sequence"),
         ] {
             assert!(LEAST.contains(from), "{from}");
-            let found = parse(&LEAST.replacen(from, to, 1)).expect_err(to);
+            let found = parse(&LEAST.replacen(from, to, 1)).expect_err(to).to_string();
             assert!(found.contains(said), "{to}: {found}");
         }
     }

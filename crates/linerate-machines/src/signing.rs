@@ -65,11 +65,19 @@ impl SigningKey {
     }
 }
 
+/// This text is no key to trust.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no public NKEY: U and 55 more characters")]
+pub struct NoTrustedKey(String);
+
 impl TrustedKey {
     /// Reads a public NKEY of a user.
-    pub fn parse(text: &str) -> Result<TrustedKey, String> {
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<TrustedKey, NoTrustedKey> {
         let is_user = text.starts_with('U') && KeyPair::from_public_key(text).is_ok();
-        let wrong = || format!("{text:?} is no public NKEY: U and 55 more characters");
+        let wrong = || NoTrustedKey(text.to_owned());
         is_user.then(|| TrustedKey(text.to_owned())).ok_or_else(wrong)
     }
 

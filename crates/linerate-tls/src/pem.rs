@@ -13,6 +13,12 @@ use crate::x509::{CertificateFacts, Validity};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
+    /// A session cannot begin.
+    #[error("{why}")]
+    NoSession {
+        /// The reason.
+        why: String,
+    },
     /// A file lacks what it should contain.
     #[error("{place}: no {what}\nhint: a PEM file with `-----BEGIN {begin}-----` is expected")]
     Nothing {

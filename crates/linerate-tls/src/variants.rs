@@ -83,7 +83,7 @@ impl Variants {
     ///
     /// # Errors
     /// The configuration has no version in common with its cipher suites.
-    pub fn session(&self, variant: Variant) -> Result<TlsSession, String> {
+    pub fn session(&self, variant: Variant) -> Result<TlsSession, TlsError> {
         let config = match variant {
             Variant::Usual => &self.usual,
             Variant::Full => &self.full,
@@ -92,7 +92,7 @@ impl Variants {
             Variant::AllVersions => &self.all_versions,
         };
         let conn = UnbufferedClientConnection::new(config.clone(), self.name.clone());
-        let conn = conn.map_err(|error| describe(&error))?;
+        let conn = conn.map_err(|error| TlsError::NoSession { why: describe(&error) })?;
         let counts = Arc::new(Mutex::new(HandshakeCounts::default()));
         Ok(TlsSession::new(TlsMachine::Client(Box::new(conn)), counts))
     }

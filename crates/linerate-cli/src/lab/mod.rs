@@ -93,7 +93,7 @@ fn found(name: &str) -> Result<LabScenario, CommandFault> {
             .hint("linerate lab pipelining --print shows a scenario that is right")
     };
     let text = String::from_utf8(bytes).map_err(|_| wrong("it is no text".to_owned()))?;
-    scenario::parse(&text).map_err(wrong)
+    scenario::parse(&text).map_err(|error| wrong(error.to_string()))
 }
 
 /// The scenario as the flags want it.

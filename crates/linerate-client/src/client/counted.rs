@@ -313,7 +313,7 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
         match event {
             Event::Connected { conn, at, .. } => {
                 if let Err(why) = self.pool.agreed(conn, self.transport.protocol(conn)) {
-                    return self.refuse(conn, &why, now);
+                    return self.refuse(conn, &why.to_string(), now);
                 }
                 if let Some(pipe) = self.pool.get_mut(conn) {
                     self.streams = Some(pipe.conversation.has_streams());

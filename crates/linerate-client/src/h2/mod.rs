@@ -9,7 +9,9 @@ use bytes::Bytes;
 use linerate_http::h2::{BlockCache, Client, ClientOptions, Code, FRAME_HEAD};
 use linerate_net::{Close, NetError, NetErrorKind, Time};
 
-use crate::conversation::{BodyPart, Conversation, Facts, Fate, Out, Requests, Responses, Unsent};
+use crate::conversation::{
+    BodyPart, Conversation, Facts, Fate, Out, ProtocolRefused, Requests, Responses, Unsent,
+};
 use crate::limits::{COPIED_BODY, SEND_BYTES};
 use crate::{Loss, Run};
 use hearing::{HeardRequests, Hearing, Readings};
@@ -77,7 +79,7 @@ impl<R: Default> Conversation for H2<R> {
         }
     }
 
-    fn agreed(&mut self, _: Option<&[u8]>, shared: &mut H2Shared) -> Result<(), String> {
+    fn agreed(&mut self, _: Option<&[u8]>, shared: &mut H2Shared) -> Result<(), ProtocolRefused> {
         shared.facts.h2 += 1;
         Ok(())
     }

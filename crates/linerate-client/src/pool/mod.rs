@@ -16,7 +16,7 @@ use std::time::Duration;
 use linerate_net::{After, Ahead, Conn, Data, NetError, ReceivedPiece, Time, Transport};
 
 use crate::conversation::{
-    Conversation, Facts, Out, Requests, Responses, Settle, Settled, TransportWire, Unsent,
+    Conversation, Facts, Out, ProtocolRefused, Requests, Responses, Settle, Settled, TransportWire, Unsent,
 };
 use crate::{Failure, Run};
 pub use connection::PooledConnection;
@@ -163,8 +163,8 @@ impl<C: Conversation, X: Default> Pool<C, X> {
     /// The peers agreed on a protocol while the connection was established.
     ///
     /// # Errors
-    /// It is not one that the owner accepts: why, in words.
-    pub fn agreed(&mut self, conn: Conn, protocol: Option<&[u8]>) -> Result<(), String> {
+    /// It is not one that the owner accepts.
+    pub fn agreed(&mut self, conn: Conn, protocol: Option<&[u8]>) -> Result<(), ProtocolRefused> {
         let Pool { connections, shared, .. } = self;
         let connection = connections.get_mut(conn.slot()).and_then(Option::as_mut).filter(|c| c.conn == conn);
         connection.map_or(Ok(()), |connection| connection.conversation.agreed(protocol, shared))

@@ -61,11 +61,12 @@ pub(super) struct Prepared {
 impl Speak<'_> {
     pub(super) fn prepare(&self) -> Prepared {
         let mut hello = Vec::new();
-        let session = self.tls.variants.session(self.variant).map(|session| {
-            let mut session = Box::new(session);
-            session.begin(&mut hello);
-            session
-        });
+        let session =
+            self.tls.variants.session(self.variant).map_err(|error| error.to_string()).map(|session| {
+                let mut session = Box::new(session);
+                session.begin(&mut hello);
+                session
+            });
         Prepared { session, hello }
     }
 }

@@ -11,10 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
+use crate::invalid::InvalidLab;
 use crate::limits::{GRACE, LOOK};
 use output::Output;
 pub use tree::{Member, Usage, descendants, members, resident};
@@ -79,10 +81,14 @@ pub enum ServerTrouble {
 
 impl Recipe {
     /// From `cmd:...`, whose words are split as a shell would, without any other meaning.
-    pub fn parse(command: &str) -> Result<Recipe, String> {
-        let words = shell_words::split(command).map_err(|_| "a quote in it is not closed".to_owned())?;
+    ///
+    /// # Errors
+    /// A quote is not closed, or there is no word.
+    pub fn parse(command: &str) -> Result<Recipe, InvalidLab> {
+        let words = shell_words::split(command);
+        let words = words.map_err(|_| InvalidLab("a quote in it is not closed".to_owned()))?;
         if words.is_empty() {
-            return Err("no program is named after cmd:".to_owned());
+            return Err(InvalidLab("no program is named after cmd:".to_owned()));
         }
         Ok(Recipe { words, url: None, cores: Vec::new(), patience: Duration::from_secs(10) })
     }
@@ -142,12 +148,16 @@ impl Recipe {
 }
 
 /// Restricts the calling thread, and what it starts, to these cores.
-pub fn pin_this_thread(cores: &[usize]) -> Result<(), String> {
+///
+/// # Errors
+/// There is no such core, or it is not allowed to run there.
+pub fn pin_this_thread(cores: &[usize]) -> std::io::Result<()> {
+    let refused = |e: Errno| std::io::Error::new(std::io::Error::from(e).kind(), e.desc());
     let mut set = CpuSet::new();
     for core in cores {
-        set.set(*core).map_err(|e| e.desc().to_owned())?;
+        set.set(*core).map_err(refused)?;
     }
-    sched_setaffinity(Pid::from_raw(0), &set).map_err(|e| e.desc().to_owned())
+    sched_setaffinity(Pid::from_raw(0), &set).map_err(refused)
 }
 
 /// A server that runs. Dropping it ends it.

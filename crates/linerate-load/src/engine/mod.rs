@@ -253,7 +253,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
             return self.lose(conn, Loss::Net(NetError::of(NetErrorKind::Refused)), now);
         }
         if let Err(why) = self.pool.agreed(conn, self.transport.protocol(conn)) {
-            return self.refuse(conn, why, now);
+            return self.refuse(conn, why.to_string(), now);
         }
         let Some(since) = self.pool.established(conn, at) else { return };
         self.orders.addresses.reached();

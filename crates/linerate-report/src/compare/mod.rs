@@ -7,6 +7,7 @@ mod text;
 mod words;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
@@ -184,14 +185,29 @@ pub struct Saved {
     pub document: schema::Document,
 }
 
+/// A saved comparison is wrong: where, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongComparison(String);
+
+impl fmt::Display for WrongComparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongComparison {}
+
 impl Saved {
     /// The logarithms of B's value over A's, round by round, by metric. A document of an earlier
-    /// version has no histograms, so nothing is known of its latencies. The error says where the
-    /// document is wrong.
-    pub fn log_ratios(&self) -> Result<BTreeMap<String, Vec<f64>>, String> {
+    /// version has no histograms, so nothing is known of its latencies.
+    ///
+    /// # Errors
+    /// The document is wrong.
+    pub fn log_ratios(&self) -> Result<BTreeMap<String, Vec<f64>>, WrongComparison> {
         let mut rounds = Rounds::default();
         for (round, n) in self.document.rounds.iter().take(limits::ROUNDS).zip(1..) {
-            let side = |name, run| measured(run).map_err(|why| format!("round {n}, run of {name}: {why}"));
+            let at = |name, why| WrongComparison(format!("round {n}, run of {name}: {why}"));
+            let side = |name, run| measured(run).map_err(|why| at(name, why));
             rounds.push([side("A", &round.a)?, side("B", &round.b)?]);
         }
         let of = |m: &figures::LabMetric| (m.id.to_owned(), rounds.log_ratios(m.id));

@@ -162,7 +162,7 @@ fn a_side_whose_requests_got_no_response_is_a_bound() {
     let wrong = schema::Run { histogram: "AAAA".to_owned(), ..document.rounds[3].b.clone() };
     let mut saved = Saved { file: "then.json".to_owned(), document };
     saved.document.rounds[3].b = wrong;
-    assert!(saved.log_ratios().unwrap_err().starts_with("round 4, run of B: histogram"));
+    assert!(saved.log_ratios().unwrap_err().to_string().starts_with("round 4, run of B: histogram"));
 }
 
 #[test]

@@ -437,7 +437,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if let Err(why) = self.pool.agreed(conn, self.transport.protocol(conn)) {
             if let Some(pipe) = self.pool.remove(conn) {
                 self.transport.close(conn, Close::Abort);
-                self.connect_failed(pipe.beside.attempt, &why, None, now);
+                self.connect_failed(pipe.beside.attempt, &why.to_string(), None, now);
             }
             return;
         }
