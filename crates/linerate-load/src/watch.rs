@@ -86,7 +86,10 @@ fn suspended(before: ClocksAhead, after: ClocksAhead) -> Duration {
 pub(crate) fn judge(plan: &Plan, outcome: &mut Outcome) {
     let client = &outcome.client;
     let late = client.lateness.percentile_ns(99.0);
-    let missed = outcome.requests.unsent as f64 > MISSED * outcome.requests.due() as f64;
+    // What found every connection waiting, or too few of them open, waited for the server.
+    let r = &outcome.requests;
+    let held_up_here = r.unsent.saturating_sub(r.unsent_full + r.unsent_unopened);
+    let missed = held_up_here as f64 > MISSED * r.due() as f64;
     let waited = client.waited_share(outcome.duration);
     // Blocking threads share cores among themselves, so their waiting proves nothing.
     let alone = matches!(plan.way, Way::Loop | Way::Poll);
@@ -179,6 +182,9 @@ mod tests {
         assert!(!limited(&open, &outcome), "the rate was reached");
         outcome.requests.unsent = 10;
         assert!(limited(&open, &outcome));
+        outcome.requests.unsent_full = 9;
+        assert!(!limited(&open, &outcome), "the server held nearly all of them up, though some left late");
+        outcome.requests.unsent_full = 0;
         outcome.client.lateness = Default::default();
         assert!(!limited(&open, &outcome), "the server held them up");
     }

@@ -162,10 +162,15 @@ fn nobody_there_is_said_by_each_way() {
     // A port that was free a moment ago.
     let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for way in WAYS {
-        let stop = Stop { requests: Some(20), duration: None };
-        let outcome = start(plan(at, way, stop)).unwrap().join();
-        assert!(outcome.unreachable.is_some(), "{way:?} {:?}", outcome.requests);
-        assert_eq!(outcome.requests.answered, 0);
+        for planned in [None, Some(Duration::from_secs(600))] {
+            let stop = Stop { requests: Some(20), duration: planned };
+            let outcome = start(plan(at, way, stop)).unwrap().join();
+            assert!(outcome.unreachable.is_some(), "{way:?} {:?}", outcome.requests);
+            assert_eq!(outcome.requests.answered, 0);
+            // It gave up, and says for how long it tried, not how long it was to take.
+            assert!(outcome.duration < Duration::from_secs(600), "{way:?} {:?}", outcome.duration);
+            assert!(outcome.window.time < Duration::from_secs(600), "{way:?} {:?}", outcome.window);
+        }
     }
 }
 

@@ -109,13 +109,20 @@ const GRPC: [&str; 17] = [
 fn all_of_grpc(plan: &Plan, outcome: &Outcome) -> Option<String> {
     let said: u64 = outcome.grpc_status.values().sum();
     let is_asked = plan.requests.iter().any(|request| request.expect.trailer.is_some());
-    if is_asked || said == 0 || outcome.grpc_status.contains_key(&0) {
+    let well = outcome.grpc_status.get(&0).copied().unwrap_or(0);
+    if is_asked || said == well {
         return None;
     }
-    let (status, n) = outcome.grpc_status.iter().max_by_key(|(_, n)| **n)?;
+    let others = outcome.grpc_status.iter().filter(|(status, _)| **status != 0);
+    let (status, n) = others.max_by_key(|(_, n)| **n)?;
     let name = GRPC.get(usize::from(*status)).copied().unwrap_or("no code of gRPC's");
+    let begin = if well == 0 {
+        "no gRPC call ended well".to_owned()
+    } else {
+        format!("{} of the gRPC calls did not end well", units::percent((said - well) as f64 / said as f64))
+    };
     Some(format!(
-        "no gRPC call ended well: {} of {} responses have grpc-status {status} ({name}); expect_trailer = \"grpc-status: 0\" in a plan \
+        "{begin}: {} of {} responses have grpc-status {status} ({name}); expect_trailer = \"grpc-status: 0\" in a plan \
          counts them as bad",
         units::count(*n),
         units::count(outcome.requests.answered)
@@ -425,8 +432,10 @@ mod tests {
         assert!(!only(&outcome, &plan, "redirect"));
         outcome.grpc_status = [(12, answered)].into();
         assert!(only(&outcome, &plan, "have grpc-status 12 (UNIMPLEMENTED)"));
-        outcome.grpc_status.insert(0, 1);
-        assert!(!only(&outcome, &plan, "grpc-status"));
+        outcome.grpc_status = [(13, 1), (0, 3)].into();
+        assert!(only(&outcome, &plan, "25.0 % of the gRPC calls did not end well: 1 of"));
+        outcome.grpc_status = [(0, answered)].into();
+        assert!(!only(&outcome, &plan, "gRPC"));
     }
 
     #[test]

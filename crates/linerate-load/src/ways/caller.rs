@@ -150,7 +150,8 @@ impl Desk {
         let last = self.recorder.last_answer();
         let interrupted = self.board.stop_asked();
         let to_plan = planned != Time::NEVER && !interrupted && self.supply.ran_out_of_time();
-        let end = if to_plan { planned.max(last) } else { last.max(from) };
+        // Callers that cannot reach the target give up before the planned end.
+        let end = if to_plan { planned.min(now).max(last).max(from) } else { last.max(from) };
         let mut outcome = self.recorder.into_outcome(end, now);
         outcome.down = self.reach.into_down();
         outcome.io = io.to_owned();
