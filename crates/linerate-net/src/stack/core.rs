@@ -196,8 +196,13 @@ impl Core {
             // will read its bytes.
             let over = !entry.connecting;
             self.replies.reset(self.now, &tuple, tcp, payload.len(), &mut self.shared.stats);
-            if over {
+            if over && entry.closing.is_some() {
                 return self.remove(conn);
+            }
+            if over {
+                // It has shut both directions down, and may read what came before.
+                let told = entry.flow.abort();
+                return self.act(conn, told, events);
             }
         }
         if told.has(FlowActions::MOVE) {
@@ -411,12 +416,18 @@ impl Core {
         self.listeners.iter().position(takes)
     }
 
+    /// Whether the program must accept connections before a listener takes others.
+    fn has_full_queue(&self, listener: usize) -> bool {
+        self.listeners.get(listener).is_some_and(|l| l.as_ref().is_some_and(|l| l.room == Some(0)))
+    }
+
     /// Handles a SYN for a listener. `least`: the new sequence numbers begin after it.
     fn begin(&mut self, tuple: Tuple, hash: u64, tcp: &TcpHeader, mtu: usize, least: Option<Seq>) {
         let Some(index) = self.listener_for(&tuple) else {
             return self.replies.reset(self.now, &tuple, tcp, 0, &mut self.shared.stats);
         };
-        if self.table.is_full() {
+        let queue_full = self.has_full_queue(index);
+        if self.table.is_full() || queue_full {
             return self.shared.stats.syns_dropped += 1;
         }
         let mss = mss_of(mtu, &tuple.remote);
@@ -483,7 +494,9 @@ impl Core {
         let Some(agreed) = cookie::check(self.shared.keys.cookies, self.now, &tuple, tcp, shift) else {
             return false;
         };
-        let Some(index) = self.listener_for(&tuple) else { return false };
+        let Some(index) = self.listener_for(&tuple).filter(|index| !self.has_full_queue(*index)) else {
+            return false;
+        };
         self.shared.stats.cookies_taken += 1;
         let flow = Flow::accept(tuple, &agreed, self.now, &mut self.shared);
         self.accept(StackConnection::by_cookie(flow, hash), Listener(index as u32), tcp, payload, events)
@@ -550,7 +563,8 @@ impl Core {
 
     /// Turns a handshake into a connection.
     fn promote(&mut self, index: u32, tcp: &TcpHeader, payload: &[u8], events: &mut Vec<Event>) {
-        if self.table.is_full() {
+        let listener = self.halves.get(index).map_or(usize::MAX, |half| half.listener as usize);
+        if self.table.is_full() || self.has_full_queue(listener) {
             // The SYN-ACK will be retransmitted, and the ACK will come again.
             return;
         }
@@ -583,6 +597,9 @@ impl Core {
     ) -> bool {
         let (peer, hash) = (entry.flow.tuple.peer(), entry.hash);
         let Ok(conn) = self.table.insert(entry) else { return false };
+        if let Some(Some(listening)) = self.listeners.get_mut(listener.0 as usize) {
+            listening.room = listening.room.map(|room| room.saturating_sub(1));
+        }
         self.demux.insert(hash, Owner::Flow(conn.slot));
         self.shared.stats.passive_opens += 1;
         if !self.paths.is_empty()

@@ -282,7 +282,12 @@ impl Core {
                 self.replies.push(&tuple, reset);
                 self.remove(conn);
             }
-            Closing::Flush if flow.state == TcpState::FinWait2 => self.retire(conn),
+            // The last two: both sides were closed before the application let go.
+            Closing::Flush
+                if matches!(flow.state, TcpState::FinWait2 | TcpState::TimeWait | TcpState::Closed) =>
+            {
+                self.retire(conn);
+            }
             Closing::FlushThenLinger if flow.all_acked() => {
                 entry.closing = Some(Closing::Linger);
                 self.await_peer(conn, Closing::Linger);

@@ -19,11 +19,13 @@ pub(crate) struct StackListener {
     pub(crate) defer: Option<Duration>,
     /// Handshakes in progress.
     pub(crate) halves: u32,
+    /// Connections that may still be accepted; `None`: any number.
+    pub(crate) room: Option<u32>,
 }
 
 impl StackListener {
     pub(crate) fn new(at: SocketAddr, options: &ListenOptions) -> StackListener {
-        StackListener { at, backlog: options.backlog.max(1), defer: options.defer, halves: 0 }
+        StackListener { at, backlog: options.backlog.max(1), defer: options.defer, halves: 0, room: None }
     }
 
     /// Whether it listens there. An unspecified address stands for all of its family (IPv6's for

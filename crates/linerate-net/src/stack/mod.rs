@@ -27,6 +27,7 @@ mod pool;
 mod ports;
 #[cfg(test)]
 mod pressure;
+mod reading;
 mod reply;
 mod shared;
 mod source;
@@ -52,6 +53,7 @@ use self::flow::Flow;
 use self::handshake::StackListener;
 use self::intake::Unread;
 pub use self::options::{StackLimits, StackOptions, UseOfEcn};
+pub use self::reading::FlowSides;
 pub use self::stats::StackStats;
 use self::tuple::Tuple;
 use self::wire::Addr;

@@ -33,6 +33,11 @@ impl Flow {
     ) -> FlowActions {
         match self.state {
             TcpState::SynSent => return self.handle_in_syn_sent(now, tcp, payload, shared),
+            // The application has not let go of it yet. Our last ACK was lost.
+            TcpState::TimeWait if tcp.flags.has(Flags::FIN) => {
+                self.acks.now = true;
+                return FlowActions::SEND;
+            }
             TcpState::TimeWait | TcpState::Closed => return FlowActions::NOTHING,
             _ => {}
         }

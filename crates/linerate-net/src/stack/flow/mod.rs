@@ -286,7 +286,6 @@ impl Flow {
     }
 
     /// Bytes queued, those in flight included.
-    #[cfg(test)]
     pub(crate) fn queued(&self) -> usize {
         self.send.out.len()
     }
@@ -396,6 +395,11 @@ impl Flow {
     /// Gives the connection up because memory is lacking.
     pub(crate) fn starve(&mut self) {
         self.fail(NetErrorKind::NoMemory);
+    }
+
+    /// Ends the connection as a reset of the peer would.
+    pub(crate) fn abort(&mut self) -> FlowActions {
+        self.fail(NetErrorKind::Reset)
     }
 
     fn fail(&mut self, kind: NetErrorKind) -> FlowActions {

@@ -143,6 +143,8 @@ pub(crate) struct Receive {
     pub(super) mss: u16,
     /// The application has stopped reading: a reset answers new bytes.
     pub(crate) deaf: bool,
+    /// It has shut both directions down and not closed yet: a reset answers new bytes, too.
+    pub(crate) shut: bool,
     /// A router has marked a segment, and the peer has not said yet that it sends less.
     pub(super) marked: bool,
 }
@@ -162,6 +164,7 @@ impl Receive {
             ended: false,
             mss: 536,
             deaf: false,
+            shut: false,
             marked: false,
         }
     }

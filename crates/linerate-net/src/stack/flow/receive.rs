@@ -5,6 +5,7 @@ use super::reassembly::{Most, Reassembly};
 use super::urgent::without;
 use super::{Flow, FlowActions, TcpState};
 use crate::Time;
+use crate::stack::pool::Cursor;
 use crate::stack::shared::SharedPools;
 use crate::stack::wire::{Flags, Sack, Seq, TcpHeader};
 
@@ -58,7 +59,7 @@ impl Flow {
         }
         let mut told = FlowActions::SEND;
         if !bytes.is_empty() {
-            if self.receive.deaf {
+            if self.receive.deaf || self.receive.shut {
                 return FlowActions::RESET;
             }
             told.add(if seq == self.receive.nxt {
@@ -195,6 +196,48 @@ impl Flow {
         };
         self.receive.taken = self.receive.taken.saturating_add(len as u32);
         self.grow_window(now, shared);
+    }
+
+    /// Bytes received in order, without urgent ones.
+    pub(crate) fn unread(&self) -> usize {
+        let len = self.receive.inbox.len();
+        let urgent = self.urgent_places().map_or(0, |at| at.iter().filter(|at| **at < len).count());
+        len - urgent
+    }
+
+    /// The bytes up to the next urgent one, which is removed if it is the first.
+    fn plain(&mut self, shared: &mut SharedPools) -> usize {
+        loop {
+            let len = self.receive.inbox.len();
+            let Some(places) = self.urgent_places() else { return len };
+            let first = places[0].min(places[1]);
+            if first > 0 || len == 0 {
+                return first.min(len);
+            }
+            shared.pool.consume(&mut self.receive.inbox, 1);
+            self.pass_urgent(places, 1);
+        }
+    }
+
+    /// Copies the first received bytes.
+    pub(crate) fn peek(&mut self, into: &mut [u8], shared: &mut SharedPools) -> usize {
+        let len = self.plain(shared).min(into.len());
+        let mut cursor = Cursor::default();
+        shared.pool.copy(&self.receive.inbox, &shared.lent, &mut cursor, 0, &mut into[..len]);
+        len
+    }
+
+    /// Removes up to `most` of the first received bytes.
+    pub(crate) fn skip(&mut self, now: Time, most: usize, shared: &mut SharedPools) -> usize {
+        let len = self.plain(shared).min(most);
+        let places = self.urgent_places();
+        shared.pool.consume(&mut self.receive.inbox, len);
+        if let Some(places) = places {
+            self.pass_urgent(places, len);
+        }
+        self.receive.taken = self.receive.taken.saturating_add(len as u32);
+        self.grow_window(now, shared);
+        len
     }
 
     /// Grows the window if a window's worth was read within few round trips: it may be what limits
