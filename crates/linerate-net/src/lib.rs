@@ -7,6 +7,8 @@
 //!   whether this kernel has what it takes.
 //! * [`stack`]: TCP in user space over a [`link`] that moves packets; [`link::sim`] is a network in virtual time.
 //!
+//! [`sockets`] gives `stack` the calls of the kernel's sockets, with their errors and readiness.
+//!
 //! [`layer`] puts a protocol that changes bytes (encryption, say) between any of them and the application.
 //!
 //! [`share`] splits one of them between a server and a client in the same thread.
@@ -75,6 +77,7 @@ mod outbox;
 mod probe;
 pub mod share;
 pub mod sock_diag;
+pub mod sockets;
 pub mod stack;
 mod sys;
 mod table;
