@@ -46,6 +46,8 @@ enum SoakTarget {
     Tls(Seeds),
     /// `linerate load` over HTTP/2 in virtual time, against a server that refuses, resets, goes away and is cut off.
     LoadH2(Seeds),
+    /// Sockets over user-space TCP against the kernel's, under the same random calls.
+    Sockets(Seeds),
     /// Loads from many machines in virtual time: agents, broker and coordinator break at any moment.
     Machines(Seeds),
 }
@@ -68,6 +70,10 @@ pub(crate) fn run(options: &SoakOptions) -> Result<bool> {
         ),
         Some(SoakTarget::LoadH2(seeds)) => seeds
             .run(&["linerate-load", "--lib", "--", "tests::http2"], "each request ended in exactly one way"),
+        Some(SoakTarget::Sockets(seeds)) => seeds.run(
+            &["linerate-net", "--test", "sockets_kernel", "--"],
+            "each call answered as the kernel's, and left the same readiness and bytes",
+        ),
         Some(SoakTarget::Machines(seeds)) => seeds.run(
             &["linerate-machines", "--lib", "--", "publishing::seeds"],
             "nothing counted twice, and nothing was missing in silence",
