@@ -114,13 +114,15 @@ fn linerate_axum(at: SocketAddr, io: Io) -> Result<()> {
     // As `axum::serve` does internally.
     let app = app().with_state(());
     let server = spawn_with(options(at, io), move || tower(app.clone()))?;
-    for_ever(&server)
+    server.wait();
+    Ok(())
 }
 
 /// Our server with a handler that waits on tokio's timer, as hyper's does.
 fn linerate_tokio(at: SocketAddr, io: Io) -> Result<()> {
     let server = spawn_with(options(at, io), || linerate_answer)?;
-    for_ever(&server)
+    server.wait();
+    Ok(())
 }
 
 async fn linerate_answer(request: Request) -> Response {
@@ -128,10 +130,4 @@ async fn linerate_answer(request: Request) -> Response {
         tokio::time::sleep(WAIT).await;
     }
     Response::text(Bytes::from_static(HELLO.as_bytes()))
-}
-
-fn for_ever(_: &linerate_serve::Handle) -> Result<()> {
-    loop {
-        std::thread::park();
-    }
 }

@@ -43,9 +43,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let at = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let server = start(&at, std::env::args().nth(2))?;
     eprintln!("listening on http://{}", server.addr());
-    loop {
-        std::thread::park();
-    }
+    server.wait();
+    Ok(())
 }
 
 #[cfg(test)]

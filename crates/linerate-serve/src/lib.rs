@@ -88,7 +88,7 @@ pub use stats::live_stats::LiveStats;
 pub use stats::metrics::Metrics;
 pub use stats::process::ProcessFigures;
 pub use stats::prometheus::MetricsPage;
-pub use threads::handle::Handle;
+pub use threads::handle::{Handle, Stopper};
 pub use threads::runtime::TokioRuntime;
 pub use threads::spawn::{spawn, spawn_beside, spawn_site, spawn_with};
 pub use timers::{Sleep, sleep};

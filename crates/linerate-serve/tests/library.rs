@@ -248,10 +248,35 @@ fn handlers_use_the_runtime_of_the_caller() {
         let (inline, spawned) = names.split_once(' ').unwrap();
         assert!(inline.starts_with("serve-") && spawned == theirs, "{names}");
     }
-    let stopped = runtime.block_on(inside.stop_when(async {}));
+    let stopped = runtime.block_on(inside.stop_on(async {}));
     assert_eq!((stopped.requests, stopped.open), (1, 0));
     // It goes on without the server.
     assert_eq!(runtime.block_on(async { tokio::spawn(async { 7 }).await.unwrap() }), 7);
+}
+
+/// A handler stops its server, and its own response is sent.
+#[test]
+fn a_handler_stops_its_server_and_all_who_wait_hear_of_it() {
+    let stopper: Arc<std::sync::OnceLock<linerate_serve::Stopper>> = Arc::default();
+    let make = {
+        let stopper = Arc::clone(&stopper);
+        move || {
+            let stopper = Arc::clone(&stopper);
+            move |_: Request| {
+                stopper.get().unwrap().stop();
+                std::future::ready(Response::text("the last one"))
+            }
+        }
+    };
+    let server = spawn_with(ServerOptions::default(), make.clone()).unwrap();
+    assert!(stopper.set(server.stopper()).is_ok());
+    assert_eq!(call(&server), "the last one");
+    assert_eq!(server.wait().requests, 1);
+
+    let server = spawn_with(ServerOptions { threads: 2, ..ServerOptions::default() }, make).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    server.stopper().stop();
+    assert_eq!(runtime.block_on(server.stopped()).open, 0);
 }
 
 /// A current-thread runtime is driven by the caller's `block_on`.
@@ -267,7 +292,7 @@ async fn a_current_thread_runtime_serves_handlers_while_it_waits() {
     let called = tokio::task::spawn_blocking(move || call(&theirs)).await.unwrap();
     assert_eq!(called, format!("{:?}", std::thread::current().id()));
     let server = Arc::into_inner(server).unwrap();
-    assert_eq!(server.stop_when(async {}).await.requests, 1);
+    assert_eq!(server.stop_on(async {}).await.requests, 1);
 }
 
 /// One loop per core is the default.

@@ -177,7 +177,7 @@ fn a_future_ends_it() {
             answer
         });
         let counts = server
-            .stop_when(async {
+            .stop_on(async {
                 let _ = ended.await;
             })
             .await;

@@ -92,7 +92,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (listen, origin) = listen.zip(origin).ok_or("hint: give ADDRESS:PORT and the URL of a server")?;
     let proxy = start(listen.parse()?, &origin)?;
     println!("{} passes requests to {origin}", proxy.addr());
-    loop {
-        std::thread::park();
-    }
+    proxy.wait();
+    Ok(())
 }

@@ -141,7 +141,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Without the signal there is nothing to wait for.
         let _ = tokio::signal::ctrl_c().await;
     };
-    server.stop_when(stop).await;
+    server.stop_on(stop).await;
     pool.close().await;
     Ok(())
 }
@@ -194,7 +194,7 @@ mod tests {
         let found = get(&server, "/notes?contains=bank&limit=5").await;
         assert!(found.contains("call the bank") && !found.contains("milk"), "{found}");
         assert!(get(&server, "/notes?limit=many").await.starts_with("HTTP/1.1 400"));
-        server.stop_when(async {}).await;
+        server.stop_on(async {}).await;
         pool.close().await;
         // Another process finds them.
         let pool = open(&path).await.expect("opened again");

@@ -15,7 +15,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = ServerOptions { listen: vec![at.parse()?], ..ServerOptions::default() };
     let server = spawn_with(options, move || tower(greeter.clone()))?;
     eprintln!("listening on http://{}", server.addr());
-    loop {
-        std::thread::park();
-    }
+    server.wait();
+    Ok(())
 }

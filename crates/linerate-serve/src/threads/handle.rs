@@ -30,7 +30,7 @@ pub struct Handle {
     pub(crate) gate: Arc<Gate>,
     pub(crate) threads: Vec<RunningThread>,
     /// Ends with the last thread.
-    pub(crate) ending: Mutex<Option<mpsc::Receiver<()>>>,
+    pub(crate) ending: ThreadsEnd,
     /// How long stopping waits for the threads.
     pub(crate) drain: Duration,
     /// The address as requested for each address: port 0 means a chosen port.
@@ -43,6 +43,41 @@ pub struct Handle {
     /// It uses a user-space TCP.
     pub(crate) own_tcp: bool,
     pub(crate) _tokio: RuntimeThread,
+}
+
+/// Tells when the last thread has ended, to as many as ask.
+#[derive(Clone, Debug)]
+pub(crate) struct ThreadsEnd(Arc<Mutex<mpsc::Receiver<()>>>);
+
+impl ThreadsEnd {
+    /// Of threads that hold the sender.
+    pub(crate) fn of(threads: mpsc::Receiver<()>) -> ThreadsEnd {
+        ThreadsEnd(Arc::new(Mutex::new(threads)))
+    }
+
+    fn wait(&self) {
+        // Nothing is ever sent: it fails when the last thread has ended.
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    }
+}
+
+/// Stops a server from another thread or from a handler; see [`Handle::stopper`].
+#[derive(Clone, Debug)]
+pub struct Stopper {
+    stop: Arc<AtomicBool>,
+    gate: Arc<Gate>,
+    posts: Vec<Post>,
+}
+
+impl Stopper {
+    /// Tells the server to stop as [`Handle::stop`] does, and does not wait for that.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.gate.open();
+        for post in &self.posts {
+            post.waker.wake();
+        }
+    }
 }
 
 /// One of its threads.
@@ -104,6 +139,59 @@ impl Handle {
         sum(&self.counts)
     }
 
+    /// Blocks until the server ends, and returns the final counts: when a [`Stopper`] stops it, or
+    /// when all its threads have ended by themselves, which only happens if the transport fails.
+    ///
+    /// ```
+    /// let server = linerate_serve::spawn(linerate_serve::ServerOptions::default())?;
+    /// let stopper = server.stopper();
+    /// std::thread::spawn(move || stopper.stop());
+    /// assert_eq!(server.wait().requests, 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn wait(self) -> Counts {
+        self.ending.wait();
+        self.stop()
+    }
+
+    /// As [`Handle::wait`], without blocking the polling thread. It needs no runtime. Dropping the
+    /// future early stops the server at once.
+    ///
+    /// ```
+    /// # async fn example() -> std::io::Result<()> {
+    /// let server = linerate_serve::spawn(linerate_serve::ServerOptions::default())?;
+    /// server.stopper().stop();
+    /// assert_eq!(server.stopped().await.requests, 0);
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(example())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub async fn stopped(self) -> Counts {
+        let (tell, told) = oneshot::channel();
+        let ending = self.ending.clone();
+        let waiting = std::thread::Builder::new().name("serve-ending".to_owned()).spawn(move || {
+            ending.wait();
+            // The receiver may be gone.
+            let _ = tell.send(());
+        });
+        match waiting {
+            // It fails only if that thread does.
+            Ok(_) => drop(told.await),
+            Err(_) => self.ending.wait(),
+        }
+        self.stop()
+    }
+
+    /// What stops the server from another thread or from a handler.
+    pub fn stopper(&self) -> Stopper {
+        Stopper {
+            stop: Arc::clone(&self.stop),
+            gate: Arc::clone(&self.gate),
+            posts: self.posts().cloned().collect(),
+        }
+    }
+
     /// Waits for `shutdown`, then stops as [`Handle::stop`] does, without blocking the polling
     /// thread. It needs no runtime. Dropping the future early stops the server at once.
     ///
@@ -114,14 +202,14 @@ impl Handle {
     /// let (tell, told) = tokio::sync::oneshot::channel::<()>();
     /// let server = spawn(ServerOptions::default())?;
     /// tell.send(()).expect("it is waited for");
-    /// let counts = server.stop_when(async { told.await.unwrap_or_default() }).await;
+    /// let counts = server.stop_on(async { told.await.unwrap_or_default() }).await;
     /// assert_eq!(counts.requests, 0);
     /// # Ok(())
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(example())?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub async fn stop_when(self, shutdown: impl Future<Output = ()>) -> Counts {
+    pub async fn stop_on(self, shutdown: impl Future<Output = ()>) -> Counts {
         shutdown.await;
         let (tell, told) = oneshot::channel();
         let counts = Arc::clone(&self.counts);
@@ -143,15 +231,13 @@ impl Handle {
         self.threads.iter().all(|running| running.thread.is_finished())
     }
 
-    /// Runs `act` when all its threads have ended by themselves (only the first call counts).
+    /// Runs `act` when all its threads have ended by themselves.
     /// Stopping the server does not run it.
-    pub fn when_dead(&mut self, act: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let ending = self.ending.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(ending) = ending else { return Ok(()) };
+    pub fn when_dead(&self, act: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let ending = self.ending.clone();
         let stop = Arc::clone(&self.stop);
         let wait = move || {
-            // Nothing is ever sent: it fails when the last thread has ended.
-            let _ = ending.recv();
+            ending.wait();
             if !stop.load(Ordering::SeqCst) {
                 act();
             }
@@ -168,11 +254,11 @@ impl Handle {
         self.gate.open();
     }
 
-    /// All its threads listen now.
-    pub(crate) fn begin(&mut self, desk: &Desk, ending: mpsc::Receiver<()>, held: bool) {
+    /// All its threads listen now, and have an `alive` of their own.
+    pub(crate) fn begin(&mut self, desk: &Desk, alive: mpsc::Sender<()>, held: bool) {
+        drop(alive);
         self.addresses.extend(self.sockets.iter().map(|socket| socket.address().clone()));
         desk.open(self.posts());
-        self.ending = Mutex::new(Some(ending));
         if !held {
             self.accept();
         }

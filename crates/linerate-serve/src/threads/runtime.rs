@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 pub enum TokioRuntime {
     /// The runtime that the server is started in: `tokio::spawn`, `block_in_place` and timers of
     /// handlers use it. Outside of any, as `PerLoop`. A `new_current_thread` runtime runs only inside
-    /// its `block_on`: end the server by [`Handle::stop_when`](crate::Handle::stop_when) there, since
+    /// its `block_on`: end the server by [`Handle::stop_on`](crate::Handle::stop_on) there, since
     /// handlers that wait for its timers cannot go on while [`Handle::stop`](crate::Handle::stop)
     /// blocks it.
     #[default]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 
 use linerate_http::server::RequestHead;
 use linerate_net::link::xdp::Steer;
@@ -19,7 +19,7 @@ use crate::notice::{Lack, Misdirected, Notice};
 use crate::options::ServerOptions;
 use crate::orders::Post;
 use crate::stats::counts::{Counts, ThreadCounts};
-use crate::threads::handle::{Handle, RunningThread, sum};
+use crate::threads::handle::{Handle, RunningThread, ThreadsEnd, sum};
 use crate::threads::runtime::RuntimeThread;
 use crate::threads::secure::Spoken;
 use crate::threads::thread::Thread;
@@ -150,13 +150,14 @@ where
     let make = make(summing(&counts), desk.clone());
     let bound = bind_all(&options.listen)?;
     let tokio = RuntimeThread::start(&options.runtime, count)?;
+    let (alive, ending) = mpsc::channel();
     let mut handle = Handle {
         addresses: options.listen.clone(),
         counts,
         stop: Arc::new(AtomicBool::new(false)),
         gate: Arc::default(),
         threads: Vec::new(),
-        ending: Mutex::new(None),
+        ending: ThreadsEnd::of(ending),
         drain: options.drain,
         asked,
         bound,
@@ -165,7 +166,6 @@ where
         own_tcp: options.io.is_user_space(),
         _tokio: tokio,
     };
-    let (alive, ending) = mpsc::channel();
     let watchdog = if options.watchdog { Some(Watchdog::spawn(options.notices.clone())?) } else { None };
     let clients = Arc::<Clients>::default();
     let lack = Lack::new(options.notices.clone());
@@ -198,7 +198,7 @@ where
         handle.addresses = addresses;
         handle.threads.push(RunningThread { thread, post: Post { orders, waker } });
     }
-    handle.begin(&desk, ending, options.held);
+    handle.begin(&desk, alive, options.held);
     Ok(handle)
 }
 
