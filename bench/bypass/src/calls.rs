@@ -59,6 +59,10 @@ fn fail(errno: c_int) -> c_int {
     -1
 }
 
+fn done(result: Result<(), c_int>) -> c_int {
+    result.map_or_else(fail, |()| 0)
+}
+
 fn size(result: Result<usize, c_int>) -> ssize_t {
     result.map_or_else(|errno| fail(errno) as ssize_t, |len| len as ssize_t)
 }
@@ -116,13 +120,7 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *m
     {
         // SAFETY: as the caller's; EPOLL_CTL_DEL needs no event.
         let wanted = (op != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
-        let (flags, token) = wanted.map_or((0, 0), |wanted| (wanted.events, wanted.u64));
-        if fd == world.listener {
-            world.watch_listener(wanted.map(|_| token));
-        } else {
-            world.watch(fd, flags, token);
-        }
-        return 0;
+        return done(world.watch(fd, wanted.map(|wanted| (wanted.events, wanted.u64))));
     }
     // SAFETY: as the caller's.
     unsafe { (REAL.epoll_ctl)(epoll, op, fd, event) }
@@ -238,27 +236,29 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     if let Some(world) = world().as_deref_mut().and_then(Option::as_mut)
         && world.has(fd)
     {
-        world.close(fd);
-        return 0;
+        return done(world.close(fd));
     }
     // SAFETY: as the caller's.
     unsafe { (REAL.close)(fd) }
 }
 
-/// `shutdown`: the close that follows does it.
+/// `shutdown`.
 ///
 /// # Safety
 /// As shutdown(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    if world().as_deref().and_then(Option::as_ref).is_some_and(|world| world.has(fd)) {
-        return 0;
+    if let Some(world) = world().as_deref_mut().and_then(Option::as_mut)
+        && world.has(fd)
+    {
+        return done(world.shutdown(fd, how));
     }
     // SAFETY: as the caller's.
     unsafe { (REAL.shutdown)(fd, how) }
 }
 
-/// `setsockopt`: user-space TCP never delays small segments, and has no other option.
+/// `setsockopt`: a linger time of zero resets at close. User-space TCP never delays small segments, and
+/// has no other option.
 ///
 /// # Safety
 /// As setsockopt(2).
@@ -270,8 +270,18 @@ pub unsafe extern "C" fn setsockopt(
     value: *const c_void,
     len: socklen_t,
 ) -> c_int {
-    if world().as_deref().and_then(Option::as_ref).is_some_and(|world| world.has(fd)) {
-        return 0;
+    if let Some(world) = world().as_deref_mut().and_then(Option::as_mut)
+        && world.has(fd)
+    {
+        if (level, name) != (libc::SOL_SOCKET, libc::SO_LINGER) {
+            return 0;
+        }
+        if value.is_null() || (len as usize) < size_of::<libc::linger>() {
+            return fail(libc::EINVAL);
+        }
+        // SAFETY: the caller's value has that length, and is plain numbers.
+        let linger = unsafe { value.cast::<libc::linger>().read_unaligned() };
+        return done(world.reset_at_close(fd, linger.l_onoff != 0 && linger.l_linger == 0));
     }
     // SAFETY: as the caller's.
     unsafe { (REAL.setsockopt)(fd, level, name, value, len) }

@@ -1,19 +1,13 @@
-//! The connections behind the calls. A call returns an errno where it fails.
+//! The descriptors behind the calls, over sockets in user space. A call returns an errno where it
+//! fails.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use linerate_net::HostSecret;
 use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
+use linerate_net::sockets::{CallFlags, PollEntry, PollSetId, Shutdown, SocketId, Sockets};
 use linerate_net::stack::{Stack, StackOptions, UseOfEcn};
-use linerate_net::{After, Close, Conn, Data, Event, HostSecret, ListenOptions, Transport};
-
-/// Readiness (epoll_ctl(2)).
-pub(crate) const IN: u32 = libc::EPOLLIN as u32;
-const OUT: u32 = libc::EPOLLOUT as u32;
-const RDHUP: u32 = libc::EPOLLRDHUP as u32;
-/// Readiness that is always reported.
-const ALWAYS: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
 /// The longest wait for packets. Reason: meanwhile nobody looks at the kernel's descriptors.
 const WAIT: Duration = Duration::from_millis(5);
@@ -21,44 +15,18 @@ const WAIT: Duration = Duration::from_millis(5);
 /// kernel's descriptors. Reason: both are system calls.
 const MOVES: u64 = 16;
 const LOOKS: u64 = 256;
-/// Bytes of a connection that wait to be read. Beyond them its window closes.
-const UNREAD: usize = 256 << 10;
-const NONE: u32 = u32::MAX;
-
-/// A connection as the program sees it.
-struct Socket {
-    conn: Conn,
-    peer: SocketAddr,
-    /// Received bytes; those before `read` were read.
-    inbox: Vec<u8>,
-    read: usize,
-    ended: bool,
-    failed: bool,
-    paused: bool,
-    /// `None` before it was accepted.
-    fd: Option<i32>,
-    /// Readiness that the program wants to be told of, and the value by which; 0: not registered.
-    wanted: u32,
-    token: u64,
-    /// Changes of readiness that were not told yet.
-    news: u32,
-    queued: bool,
-}
 
 /// All connections of the process.
 pub(crate) struct World {
-    net: Stack<Xdp>,
-    events: Vec<Event>,
-    sockets: Vec<Option<Socket>>,
-    /// The slot of each descriptor.
-    slots: Vec<u32>,
+    net: Sockets<Xdp>,
+    set: PollSetId,
+    found: Vec<PollEntry>,
+    listening: SocketId,
+    /// The socket of each descriptor.
+    sockets: Vec<Option<SocketId>>,
     /// Descriptors of closed connections, which stay open for later ones.
     spare: Vec<i32>,
-    spare_inboxes: Vec<Vec<u8>>,
     pub(crate) listener: i32,
-    listener_token: Option<u64>,
-    accepted: VecDeque<u32>,
-    ready: VecDeque<u32>,
     waits: u64,
     pub(crate) how: &'static str,
 }
@@ -80,138 +48,61 @@ impl World {
             ecn: UseOfEcn::of_this_machine(),
             ..StackOptions::default()
         };
-        let mut net = Stack::new(link, options);
-        let listen = ListenOptions { backlog, ..ListenOptions::default() };
-        net.listen(at, &listen).map_err(|error| error.to_string())?;
+        let mut net = Sockets::new(Stack::new(link, options));
+        let set = net.poll_set();
+        let listens = net.socket().and_then(|id| {
+            net.bind(id, at)?;
+            net.listen(id, backlog)?;
+            Ok(id)
+        });
+        let listening = listens.map_err(|failure| format!("listen: errno {}", failure.errno))?;
         Ok(World {
             net,
-            events: Vec::new(),
+            set,
+            found: Vec::new(),
+            listening,
             sockets: Vec::new(),
-            slots: Vec::new(),
             spare: Vec::new(),
-            spare_inboxes: Vec::new(),
             listener,
-            listener_token: None,
-            accepted: VecDeque::new(),
-            ready: VecDeque::new(),
             waits: 0,
             how: opened.how,
         })
     }
 
-    fn slot(&self, fd: i32) -> Option<u32> {
-        let slot = *self.slots.get(usize::try_from(fd).ok()?)?;
-        (slot != NONE).then_some(slot)
+    fn socket(&self, fd: i32) -> Option<SocketId> {
+        if fd == self.listener {
+            return Some(self.listening);
+        }
+        *self.sockets.get(usize::try_from(fd).ok()?)?
     }
 
     /// Whether a descriptor is a connection of ours.
     pub(crate) fn has(&self, fd: i32) -> bool {
-        self.slot(fd).is_some()
+        fd != self.listener && self.socket(fd).is_some()
     }
 
-    fn socket(&mut self, slot: u32) -> Option<&mut Socket> {
-        self.sockets.get_mut(slot as usize)?.as_mut()
-    }
-
-    /// Notes that a connection has become ready for this.
-    fn note(&mut self, slot: u32, news: u32) {
-        let Some(socket) = self.socket(slot) else { return };
-        socket.news |= news;
-        let tells = socket.wanted != 0 && socket.news & (socket.wanted | ALWAYS) != 0;
-        if tells && !socket.queued {
-            socket.queued = true;
-            self.ready.push_back(slot);
-        }
+    /// Registers a descriptor for readiness, by epoll's bits; `None` removes it.
+    pub(crate) fn watch(&mut self, fd: i32, wanted: Option<(u32, u64)>) -> Result<(), i32> {
+        let id = self.socket(fd).ok_or(libc::EBADF)?;
+        let watched = match wanted {
+            None => self.net.unwatch(self.set, id),
+            Some((wanted, token)) => match self.net.watch(self.set, id, wanted, token) {
+                Err(failure) if failure.errno == libc::EEXIST => {
+                    self.net.rewatch(self.set, id, wanted, token)
+                }
+                watched => watched,
+            },
+        };
+        watched.map_err(|failure| failure.errno)
     }
 
     /// Moves packets, and waits for some at most this long.
     fn turn(&mut self, wait: Duration) {
         let until = self.net.now() + wait;
-        let mut events = std::mem::take(&mut self.events);
-        if let Err(error) = self.net.turn(Some(until), &mut events) {
+        if let Err(error) = self.net.turn(Some(until)) {
             eprintln!("bypass: the interface is gone: {error}");
             std::process::abort();
         }
-        for event in events.drain(..) {
-            match event {
-                Event::Accepted { conn, peer, .. } => self.begin(conn, peer),
-                Event::Readable { conn, data } => self.take(conn, data),
-                Event::Drained { conn } => self.note(conn.slot() as u32, OUT),
-                Event::Failed { conn, .. } => {
-                    if let Some(socket) = self.socket(conn.slot() as u32).filter(|s| s.conn == conn) {
-                        socket.failed = true;
-                        self.note(conn.slot() as u32, IN | ALWAYS);
-                    }
-                }
-                Event::Connected { .. } | Event::Woken => {}
-            }
-        }
-        self.events = events;
-    }
-
-    fn begin(&mut self, conn: Conn, peer: SocketAddr) {
-        let slot = conn.slot();
-        if slot >= self.sockets.len() {
-            self.sockets.resize_with(slot + 1, || None);
-        }
-        self.sockets[slot] = Some(Socket {
-            conn,
-            peer,
-            inbox: self.spare_inboxes.pop().unwrap_or_default(),
-            read: 0,
-            ended: false,
-            failed: false,
-            paused: false,
-            fd: None,
-            wanted: 0,
-            token: 0,
-            news: OUT,
-            queued: false,
-        });
-        self.accepted.push_back(slot as u32);
-    }
-
-    /// Takes received bytes, the end or a failure.
-    fn take(&mut self, conn: Conn, data: Data) {
-        let slot = conn.slot();
-        let Some(socket) = self.sockets[slot].as_mut().filter(|socket| socket.conn == conn) else {
-            self.net.receive(data, |_| {});
-            return;
-        };
-        let inbox = &mut socket.inbox;
-        let news = match self.net.receive(data, |piece| inbox.extend_from_slice(piece)) {
-            After::Open | After::Gone => IN,
-            After::Ended => {
-                socket.ended = true;
-                IN | RDHUP
-            }
-            After::Failed(_) => {
-                socket.failed = true;
-                IN | ALWAYS
-            }
-        };
-        if socket.inbox.len() > UNREAD && !socket.paused {
-            socket.paused = true;
-            self.net.pause(conn);
-        }
-        self.note(slot as u32, news);
-    }
-
-    /// Registers the listener for readiness, or removes it.
-    pub(crate) fn watch_listener(&mut self, token: Option<u64>) {
-        self.listener_token = token;
-    }
-
-    /// Registers a connection for readiness. What it is ready for already counts as news.
-    pub(crate) fn watch(&mut self, fd: i32, wanted: u32, token: u64) {
-        let Some(slot) = self.slot(fd) else { return };
-        let Some(socket) = self.socket(slot) else { return };
-        (socket.wanted, socket.token) = (wanted, token);
-        let readable = socket.read < socket.inbox.len() || socket.ended || socket.failed;
-        let mut news = if readable { IN } else { 0 } | if socket.ended { RDHUP } else { 0 };
-        let conn = socket.conn;
-        news |= if self.net.unsent(conn) == 0 { OUT } else { 0 };
-        self.note(slot, news);
     }
 
     /// Waits for readiness, and tells of it by flags and value. `look` does the same for the
@@ -226,12 +117,14 @@ impl World {
         let asked = u64::try_from(timeout_ms).map_or(WAIT, Duration::from_millis);
         loop {
             self.waits += 1;
-            let has_connections = self.listener_token.is_some() && !self.accepted.is_empty();
-            let is_busy = has_connections || !self.ready.is_empty();
-            if !is_busy || self.waits.is_multiple_of(MOVES) {
-                self.turn(if is_busy { Duration::ZERO } else { asked.min(WAIT) });
+            if self.waits.is_multiple_of(MOVES) {
+                self.turn(Duration::ZERO);
             }
-            let told = self.tell(out);
+            let mut told = self.tell(out);
+            if told == 0 {
+                self.turn(asked.min(WAIT));
+                told = self.tell(out);
+            }
             if told > 0 && !self.waits.is_multiple_of(LOOKS) {
                 return told as i32;
             }
@@ -248,89 +141,82 @@ impl World {
     }
 
     fn tell(&mut self, out: &mut [libc::epoll_event]) -> usize {
-        let mut told = 0;
-        if let (Some(token), false) = (self.listener_token, self.accepted.is_empty() || out.is_empty()) {
-            out[0] = libc::epoll_event { events: IN, u64: token };
-            told = 1;
+        self.found.clear();
+        if let Err(failure) = self.net.poll(self.set, out.len(), &mut self.found) {
+            eprintln!("bypass: epoll_wait: errno {}", failure.errno);
+            std::process::abort();
         }
-        while told < out.len()
-            && let Some(slot) = self.ready.pop_front()
-        {
-            let Some(socket) = self.socket(slot).filter(|socket| socket.queued) else { continue };
-            socket.queued = false;
-            let news = socket.news & (socket.wanted | ALWAYS);
-            socket.news &= !news;
-            if news != 0 && socket.wanted != 0 {
-                out[told] = libc::epoll_event { events: news, u64: socket.token };
-                told += 1;
-            }
+        for (place, entry) in out.iter_mut().zip(&self.found) {
+            *place = libc::epoll_event { events: entry.readiness, u64: entry.token };
         }
-        told
+        self.found.len()
     }
 
     /// The next connection, with a descriptor that `make` provides if none is spare.
     pub(crate) fn accept(&mut self, make: impl FnOnce() -> i32) -> Result<(i32, SocketAddr), i32> {
-        let slot = self.accepted.pop_front().ok_or(libc::EAGAIN)?;
+        let (id, peer) = self.net.accept(self.listening).map_err(|failure| failure.errno)?;
         let fd = self.spare.pop().unwrap_or_else(make);
-        let at = usize::try_from(fd).map_err(|_| libc::EMFILE)?;
-        if self.slots.len() <= at {
-            self.slots.resize(at + 1, NONE);
+        let Ok(at) = usize::try_from(fd) else {
+            self.net.close(id).map_err(|failure| failure.errno)?;
+            return Err(libc::EMFILE);
+        };
+        if self.sockets.len() <= at {
+            self.sockets.resize(at + 1, None);
         }
-        let socket = self.socket(slot).ok_or(libc::ECONNABORTED)?;
-        socket.fd = Some(fd);
-        let peer = socket.peer;
-        self.slots[at] = slot;
+        self.sockets[at] = Some(id);
         Ok((fd, peer))
     }
 
     /// Reads received bytes; `peek`: they stay.
     pub(crate) fn read(&mut self, fd: i32, into: &mut [u8], peek: bool) -> Result<usize, i32> {
-        let socket = self.slot(fd).and_then(|slot| self.socket(slot)).ok_or(libc::EBADF)?;
-        let left = &socket.inbox[socket.read..];
-        if left.is_empty() {
-            let error = if socket.failed { libc::ECONNRESET } else { libc::EAGAIN };
-            return if socket.ended { Ok(0) } else { Err(error) };
-        }
-        let len = left.len().min(into.len());
-        into[..len].copy_from_slice(&left[..len]);
-        if !peek {
-            socket.read += len;
-            if socket.read == socket.inbox.len() {
-                socket.inbox.clear();
-                socket.read = 0;
-                let conn = socket.conn;
-                if std::mem::take(&mut socket.paused) {
-                    self.net.resume(conn);
-                }
-            }
-        }
-        Ok(len)
+        let id = self.socket(fd).ok_or(libc::EBADF)?;
+        self.net.recv(id, into, CallFlags { peek, ..CallFlags::default() }).map_err(|failure| failure.errno)
     }
 
-    /// Sends bytes. A connection that has bytes beyond its send buffer takes none.
+    /// Sends as much as the send buffer takes.
     pub(crate) fn write<'a>(&mut self, fd: i32, parts: impl Iterator<Item = &'a [u8]>) -> Result<usize, i32> {
-        let socket = self.slot(fd).and_then(|slot| self.socket(slot)).ok_or(libc::EBADF)?;
-        let conn = socket.conn;
+        let id = self.socket(fd).ok_or(libc::EBADF)?;
         let mut sent = 0;
         for part in parts {
-            if self.net.unsent(conn) > 0 {
-                return if sent > 0 { Ok(sent) } else { Err(libc::EAGAIN) };
+            match self.net.send(id, part, CallFlags::default()) {
+                Ok(len) => {
+                    sent += len;
+                    if len < part.len() {
+                        break;
+                    }
+                }
+                Err(_) if sent > 0 => break,
+                Err(failure) => return Err(failure.errno),
             }
-            self.net.send(conn, part).map_err(|_| libc::EPIPE)?;
-            sent += part.len();
         }
         Ok(sent)
     }
 
+    /// Shuts directions down (SHUT_RD, SHUT_WR, SHUT_RDWR).
+    pub(crate) fn shutdown(&mut self, fd: i32, how: i32) -> Result<(), i32> {
+        let id = self.socket(fd).ok_or(libc::EBADF)?;
+        let how = match how {
+            libc::SHUT_RD => Shutdown::Read,
+            libc::SHUT_WR => Shutdown::Write,
+            libc::SHUT_RDWR => Shutdown::Both,
+            _ => return Err(libc::EINVAL),
+        };
+        self.net.shutdown(id, how).map_err(|failure| failure.errno)
+    }
+
+    /// SO_LINGER: whether `close` resets the connection.
+    pub(crate) fn reset_at_close(&mut self, fd: i32, resets: bool) -> Result<(), i32> {
+        let id = self.socket(fd).ok_or(libc::EBADF)?;
+        let options = self.net.options_mut(id).map_err(|failure| failure.errno)?;
+        options.resets_at_close = resets;
+        Ok(())
+    }
+
     /// Closes a connection. Its descriptor is kept.
-    pub(crate) fn close(&mut self, fd: i32) {
-        let Some(slot) = self.slot(fd) else { return };
-        self.slots[fd as usize] = NONE;
+    pub(crate) fn close(&mut self, fd: i32) -> Result<(), i32> {
+        let id = self.socket(fd).ok_or(libc::EBADF)?;
+        self.sockets[fd as usize] = None;
         self.spare.push(fd);
-        if let Some(mut socket) = self.sockets[slot as usize].take() {
-            self.net.close(socket.conn, Close::Now);
-            socket.inbox.clear();
-            self.spare_inboxes.push(socket.inbox);
-        }
+        self.net.close(id).map_err(|failure| failure.errno)
     }
 }
