@@ -541,8 +541,16 @@ fn why(
                 high.map_or(String::new(), |high| format!("It fails at {} for certain. ", load(unit, high)));
             let (kind, cause) =
                 cause.map_or((None, String::new()), |(kind, why)| (Some(kind), format!(" {why}")));
-            let text =
-                format!("{}{above}The time did not suffice to be certain of more.{cause}", certain(*low));
+            let n = looks.iter().filter(|l| l.disturbed).count();
+            let disturbed = if n > 0 {
+                format!(" During {n} of {} looks other work took this client's core.", looks.len())
+            } else {
+                String::new()
+            };
+            let text = format!(
+                "{}{above}The time did not suffice to be certain of more.{cause}{disturbed}",
+                certain(*low)
+            );
             (kind, text)
         }
         Some(SearchEnd::AlwaysFails(_)) => {

@@ -620,7 +620,6 @@ impl Search {
             (Some(low), None) if low >= self.settings.most => SearchEnd::NeverFails(low),
             (None, Some(high)) if high <= LEAST_RATE => SearchEnd::AlwaysFails(high),
             (low, None) if was_disturbed => SearchEnd::ClientLimit { low },
-            (None, _) if was_disturbed => SearchEnd::ClientLimit { low: None },
             (low, high) => SearchEnd::NotMeasured { low, high },
         }
     }

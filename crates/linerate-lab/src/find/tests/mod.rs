@@ -138,6 +138,12 @@ fn on_a_busy_machine_the_interval_holds_the_truth_or_the_client_is_named() {
                     let is_out = low.is_some_and(|low| low > made.truth);
                     outside.extend(is_out.then(|| format!("{} {end:?}: {}", made.name, shown(&points))));
                 }
+                // So is what fails for certain above it.
+                SearchEnd::NotMeasured { low: None, high: Some(high) } => {
+                    limited += 1;
+                    let is_out = high < made.truth;
+                    outside.extend(is_out.then(|| format!("{} {end:?}: {}", made.name, shown(&points))));
+                }
                 end => panic!("{} seed {seed}: {end:?}: {}", made.name, shown(&points)),
             }
         }
@@ -181,6 +187,18 @@ fn a_server_that_fails_a_tenth_at_any_rate_holds_at_none() {
         "{end:?}: {}",
         shown(&points)
     );
+}
+
+#[test]
+fn a_server_that_fails_for_certain_is_not_told_as_the_client() {
+    for seed in 1..=10 {
+        let made =
+            Made { name: "a tenth", truth: 0.0, poisson: false, make: Box::new(|| Box::new(Tenth(0))) };
+        let (end, _, points) = found_in(World::disturbed(&made, seed, 6.0, 2.0));
+        // Unless the client was never there.
+        let fails = points.iter().any(|(_, says)| *says == Says::Fails);
+        assert_eq!(matches!(end, SearchEnd::ClientLimit { .. }), !fails, "{end:?}: {}", shown(&points));
+    }
 }
 
 /// A server that is always, or never, too late.
