@@ -221,7 +221,9 @@ fn values(
     if answered == 0.0 || outcome.window.time.is_zero() {
         return all;
     }
-    all.insert("rate_rps", outcome.rate_rps());
+    // A round without a response counts as one with less than one: of none there is no ratio, and to leave
+    // it out would hide the standstill.
+    all.insert("rate_rps", outcome.rate_rps().max(1.0 / outcome.window.time.as_secs_f64()));
     // Work for requests of the warm-up is measured too, so their responses count.
     let arrived = outcome.arrived.max(1) as f64;
     let each = |time: Duration| time.as_secs_f64() * 1e6 / arrived;
@@ -255,4 +257,23 @@ pub fn measured<'a>(runs: impl Iterator<Item = &'a RunFigures>) -> Vec<&'static 
     }
     let is = |m: &&LabMetric| names.contains(m.id) || (latencies && Statistic::of(m.id).is_some());
     METRICS.iter().filter(is).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_load::plan::Target;
+
+    use super::*;
+
+    #[test]
+    fn a_round_whose_responses_all_came_too_late_has_a_rate() {
+        let plan = Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/");
+        let mut outcome = Outcome::default();
+        (outcome.requests.sent, outcome.requests.answered) = (12, 7);
+        outcome.window.time = Duration::from_secs(2);
+        let rate = |outcome: &Outcome| values(&plan, outcome, None, &mut BTreeSet::new())["rate_rps"];
+        assert_eq!(rate(&outcome), 0.5, "less than one response in 2 s");
+        outcome.window.answered = 7;
+        assert_eq!(rate(&outcome), 3.5);
+    }
 }
