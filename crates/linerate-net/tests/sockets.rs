@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use linerate_net::link::sim::{Sim, SimEnd, SimOptions};
-use linerate_net::sockets::{CallFlags, HUP, IN, OUT, PollEntry, PollSetId, SocketId, Sockets};
+use linerate_net::sockets::{
+    CallFlags, HUP, IN, OUT, PollEntry, PollSetId, Shutdown, SocketId, Sockets, WaitFlags,
+};
 use linerate_net::stack::{Stack, StackOptions};
 
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -230,9 +232,9 @@ fn a_fresh_socket_is_as_the_kernels() {
 fn closing_leaves_nothing_behind() {
     let mut net = sockets();
     let (client, server) = pair(&mut net);
-    net.shutdown(client, linerate_net::sockets::Shutdown::Write).expect("connected");
+    net.shutdown(client, Shutdown::Write).expect("connected");
     rest(&mut net);
-    net.shutdown(server, linerate_net::sockets::Shutdown::Write).expect("connected");
+    net.shutdown(server, Shutdown::Write).expect("connected");
     rest(&mut net);
     for id in [client, server] {
         assert_eq!(net.recv(id, &mut [0], PLAIN), Ok(0));
@@ -241,4 +243,69 @@ fn closing_leaves_nothing_behind() {
     rest(&mut net);
     let totals = linerate_net::Transport::totals(net.stack()).expect("counted");
     assert_eq!((totals.connections, totals.buffer_bytes, totals.time_wait), (0, 0, 1));
+}
+
+#[test]
+fn a_receive_that_waits_for_all() {
+    let mut net = sockets();
+    let (client, server) = pair(&mut net);
+    net.options_mut(server).expect("open").receive_timeout = Some(Duration::from_secs(2));
+    let all = WaitFlags { wait_all: true, ..WaitFlags::default() };
+    let mut into = [0; 10];
+    let mut call = net.begin_receive(server, 10, all).expect("open");
+    assert_eq!(net.continue_receive(&mut call, server, &mut into, PLAIN), None);
+    assert_eq!(call.interrupted().map_err(|e| e.errno), Err(libc::EINTR));
+    assert_eq!(net.send(client, b"1234", PLAIN), Ok(4));
+    rest(&mut net);
+    assert_eq!(net.continue_receive(&mut call, server, &mut into, PLAIN), None);
+    assert_eq!(call.interrupted(), Ok(4));
+    assert_eq!(net.send(client, b"567890ab", PLAIN), Ok(8));
+    rest(&mut net);
+    assert_eq!(net.continue_receive(&mut call, server, &mut into, PLAIN), Some(Ok(10)));
+    assert_eq!(&into, b"1234567890");
+    // The time ends with fewer, and then with none.
+    let mut call = net.begin_receive(server, 10, all).expect("open");
+    assert_eq!(net.continue_receive(&mut call, server, &mut into, PLAIN), None);
+    run(&mut net, Duration::from_secs(2));
+    assert_eq!(net.continue_receive(&mut call, server, &mut into, PLAIN), Some(Ok(2)));
+    let mut call = net.begin_receive(server, 10, WaitFlags::default()).expect("open");
+    run(&mut net, Duration::from_secs(2));
+    let late = net.continue_receive(&mut call, server, &mut into, PLAIN);
+    assert_eq!(late.map(|late| late.map_err(|e| e.errno)), Some(Err(libc::EAGAIN)));
+    // The end comes after the bytes.
+    assert_eq!(net.send(client, b"xy", PLAIN), Ok(2));
+    net.shutdown(client, Shutdown::Write).expect("connected");
+    rest(&mut net);
+    let mut call = net.begin_receive(server, 10, all).expect("open");
+    assert_eq!(net.continue_receive(&mut call, server, &mut into, PLAIN), None);
+    assert_eq!(net.continue_receive(&mut call, server, &mut into, PLAIN), Some(Ok(2)));
+    let mut call = net.begin_receive(server, 10, all).expect("open");
+    assert_eq!(net.continue_receive(&mut call, server, &mut into, PLAIN), Some(Ok(0)));
+}
+
+#[test]
+fn a_send_that_waits_for_room() {
+    let mut net = sockets();
+    let (client, server) = pair(&mut net);
+    net.options_mut(client).expect("open").sndbuf = Some(4000);
+    let bytes = [3; 10_000];
+    let none = WaitFlags { dont_wait: true, ..WaitFlags::default() };
+    let mut call = net.begin_send(client, none).expect("open");
+    assert_eq!(net.continue_send(&mut call, client, &bytes, PLAIN), Some(Ok(4000)));
+    let mut call = net.begin_send(client, WaitFlags::default()).expect("open");
+    let mut waits = 0;
+    while net.continue_send(&mut call, client, &bytes, PLAIN).is_none() {
+        rest(&mut net);
+        waits += 1;
+    }
+    rest(&mut net);
+    assert_eq!((waits, net.queued(server).expect("open").0), (3, 14_000));
+    // A reset meanwhile: first the bytes so far, then the error.
+    let mut call = net.begin_send(client, WaitFlags::default()).expect("open");
+    assert_eq!(net.continue_send(&mut call, client, &bytes, PLAIN), None);
+    net.options_mut(server).expect("open").resets_at_close = true;
+    net.close(server).expect("open");
+    rest(&mut net);
+    assert_eq!(net.continue_send(&mut call, client, &bytes, PLAIN), Some(Ok(4000)));
+    assert_eq!(net.send(client, b"x", PLAIN).map_err(|e| e.errno), Err(libc::ECONNRESET));
 }

@@ -1,6 +1,7 @@
 //! The calls of the kernel's sockets over TCP in user space: partial reads and writes, half-close,
 //! accept queues, readiness, and the errors of Linux. Sans-IO as the [`Stack`] below: no call waits.
-//! A call that would wait fails with EAGAIN, and [`Sockets::turn`] is the only place that moves packets.
+//! A call that would wait fails with EAGAIN, or is a [`WaitingCall`] to continue;
+//! [`Sockets::turn`] is the only place that moves packets.
 //!
 //! `tests/sockets_kernel.rs` runs the same calls on these sockets and on the kernel's, and compares.
 //! docs/BYPASS.md says what is absent.
@@ -8,6 +9,7 @@
 mod calls;
 mod options;
 mod readiness;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,6 +19,7 @@ pub use self::calls::{CallFlags, Shutdown};
 pub use self::options::SocketOptions;
 pub use self::readiness::{PollEntry, PollSetId};
 use self::readiness::{PollSet, Watch};
+pub use self::waiting::{WaitFlags, WaitingCall};
 use crate::link::Link;
 use crate::stack::{FlowSides, Stack};
 use crate::{Close, Conn, Data, Event, Listener, NetError, NetErrorKind, Time, Transport};

@@ -12,10 +12,10 @@ pub struct SocketOptions {
     pub rcvlowat: u32,
     /// SO_LINGER with a time of zero: `close` resets the connection.
     pub resets_at_close: bool,
-    /// SO_RCVTIMEO: for how long a caller that waits should, in its own way. Kept for it; no call waits
-    /// here.
+    /// SO_RCVTIMEO: for how long a [`WaitingCall`](super::WaitingCall) waits for bytes; `None`: for any
+    /// time.
     pub receive_timeout: Option<Duration>,
-    /// SO_SNDTIMEO, likewise.
+    /// SO_SNDTIMEO: for how long one waits for room to send.
     pub send_timeout: Option<Duration>,
 }
 
