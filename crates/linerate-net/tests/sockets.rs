@@ -18,7 +18,12 @@ const ONCE: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
 fn sockets() -> Sockets<SimEnd> {
-    let link = Sim::alone(SimOptions::default()).expect("a link");
+    losing(0)
+}
+
+/// Sockets over a link that loses the packet of this number.
+fn losing(lose: u64) -> Sockets<SimEnd> {
+    let link = Sim::alone(SimOptions { lose, ..SimOptions::default() }).expect("a link");
     let options = StackOptions { addresses: vec![HOST], seed: Some(1), ..StackOptions::default() };
     Sockets::new(Stack::new(link, options))
 }
@@ -308,4 +313,24 @@ fn a_send_that_waits_for_room() {
     rest(&mut net);
     assert_eq!(net.continue_send(&mut call, client, &bytes, PLAIN), Some(Ok(4000)));
     assert_eq!(net.send(client, b"x", PLAIN).map_err(|e| e.errno), Err(libc::ECONNRESET));
+}
+
+#[test]
+fn two_half_closes_end_whatever_packet_is_lost() {
+    // Beyond the handshake: data, two FINs, their ACKs.
+    for lose in 4..14 {
+        let mut net = losing(lose);
+        let (client, server) = pair(&mut net);
+        assert_eq!(net.send(client, b"x", PLAIN), Ok(1));
+        run(&mut net, Duration::from_secs(5));
+        for id in [client, server] {
+            net.shutdown(id, Shutdown::Write).expect("connected");
+            run(&mut net, Duration::from_secs(5));
+        }
+        // Both hold their sockets. The ACK of the last FIN comes from the side in TIME_WAIT.
+        for id in [client, server] {
+            let errno = net.shutdown(id, Shutdown::Both).map_err(|e| e.errno);
+            assert_eq!((lose, errno), (lose, Err(libc::ENOTCONN)));
+        }
+    }
 }
