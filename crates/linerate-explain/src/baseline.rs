@@ -73,9 +73,10 @@ const PART_OF_IT: f64 = 0.25;
 const HELD: f64 = 0.8;
 /// Chance of being wrong that is accepted.
 const CHANCE: f64 = 0.05;
-/// How far a prediction may be off: a share of it, or milliseconds, by which machines differ from
-/// one minute to the next.
-const OFF: (f64, f64) = (0.1, 1.0);
+/// How far a prediction may be off: a share of it.
+const OFF_SHARE: f64 = 0.1;
+/// How far a prediction may be off, milliseconds: machines differ by that from one minute to the next.
+const OFF_MS: f64 = 1.0;
 
 /// Compares a cause with the times of its part `now`, of which `rest_ms` are those of a call on a
 /// connection that stands: where the cause lies before such a call, only what comes beside it is
@@ -133,7 +134,7 @@ fn above(a: &[f64], b: &[f64], ms: f64) -> f64 {
 fn holds(predicted: Estimate, now: &[f64]) -> bool {
     let seen = crate::stats::middle(now);
     let meet = seen.low <= predicted.high && predicted.low <= seen.high;
-    meet || (seen.value - predicted.value).abs() <= OFF.1.max(OFF.0 * predicted.value)
+    meet || (seen.value - predicted.value).abs() <= OFF_MS.max(OFF_SHARE * predicted.value)
 }
 
 /// Number of calls that would decide where these do not. An interval narrows with the root of that
@@ -172,13 +173,15 @@ impl BaselinePace {
     }
 }
 
-/// A difference that counts: milliseconds, and a share of the call.
-const COUNTS: (f64, f64) = (2.0, 0.1);
+/// A difference that counts, milliseconds.
+const COUNTS_MS: f64 = 2.0;
+/// A difference that counts, as a share of the call.
+const COUNTS_SHARE: f64 = 0.1;
 
 /// Compares the calls of two diagnoses, of which the first named no cause. Also returns the
 /// probability that the difference is not chance.
 pub fn pace(before: &[f64], now: &[f64]) -> (BaselinePace, Option<f64>) {
-    let least = COUNTS.0.max(COUNTS.1 * median(before).max(median(now)));
+    let least = COUNTS_MS.max(COUNTS_SHARE * median(before).max(median(now)));
     let [slower, faster] = [above(now, before, least), above(before, now, least)];
     match (slower <= CHANCE, faster <= CHANCE) {
         (true, _) => (BaselinePace::Slower, Some(1.0 - slower)),

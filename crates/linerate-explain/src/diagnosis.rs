@@ -104,15 +104,16 @@ pub struct Machine {
     pub steal: Option<f64>,
 }
 
-/// Share of our calls' time that they waited for a processor from which on a machine is busy, and
-/// milliseconds of a call.
-const BUSY: (f64, f64) = (0.1, 1.0);
+/// Share of our calls' time that they waited for a processor from which on a machine is busy.
+const BUSY_SHARE: f64 = 0.1;
+/// Milliseconds of a call that it waited for one on a busy machine.
+const BUSY_MS: f64 = 1.0;
 
 impl Diagnosis {
     /// Programs competed for this machine's processors meanwhile.
     pub fn is_busy(&self) -> bool {
         let waited = self.machine.waited_share;
-        let ours = waited >= BUSY.0 && waited * ms(self.call.total) >= BUSY.1;
+        let ours = waited >= BUSY_SHARE && waited * ms(self.call.total) >= BUSY_MS;
         ours || self.machine.pressure.is_some_and(|share| share >= limits::CONTENDED)
     }
 }

@@ -26,9 +26,11 @@ pub const CONTENDED: f64 = 0.5;
 pub const CALLS_STREAMS: usize = 200;
 /// Time of one diagnosis, unless the user says otherwise. Reason: somebody waits for the answer.
 pub const BUDGET: Duration = Duration::from_secs(15);
-/// Share of the time of a diagnosis that is kept for judging and saying it, and at most how much.
-/// Reason: a user who allows 15 s gets the answer within 15 s.
-pub const SPEAKING: (f64, Duration) = (0.02, Duration::from_millis(150));
+/// Share of the time of a diagnosis that is kept for judging and saying it. Reason: a user who allows 15 s
+/// gets the answer within 15 s.
+pub const SPEAKING_SHARE: f64 = 0.02;
+/// The most that is kept for that.
+pub const SPEAKING_MOST: Duration = Duration::from_millis(150);
 /// Factor by which an experiment may take longer than its calls took so far. Reason: calls vary,
 /// and one that is cut is wasted.
 pub const MARGIN: f64 = 1.15;
@@ -44,8 +46,10 @@ pub const BODY_TIME: Duration = Duration::from_millis(1_500);
 /// Bytes of a body that are compressed to see what that would give. Reason: the time of it.
 pub const PACKED_BYTES: usize = 64 << 10;
 /// Time a call gets whose response is a stream of events without an end: this many times what its
-/// beginning took, and this long. Reason: nothing more is learnt from it.
-pub const STREAM: (f64, Duration) = (3.0, Duration::from_millis(200));
+/// beginning took. Reason: nothing more is learnt from it.
+pub const STREAM_TIMES: f64 = 3.0;
+/// The least time that such a call gets.
+pub const STREAM_LEAST: Duration = Duration::from_millis(200);
 /// Time one connection attempt may take. Reason: three lost SYNs (1 s apart since Linux 6.5, else
 /// 1, 2 and 4 s) show.
 pub const CONNECT_TIME: Duration = Duration::from_millis(4_500);

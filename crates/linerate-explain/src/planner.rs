@@ -68,19 +68,28 @@ pub struct Planner {
 const LOOKS: u8 = 3;
 /// Refusals (429) after which no more calls are made.
 const REFUSALS: u8 = 3;
-/// The least cost of a cause: this many milliseconds, and of the call this share or this many
-/// milliseconds. A smaller cost is reported as a note.
-const COSTS: (f64, f64, f64) = (2.0, 0.1, 20.0);
-/// Share of our calls' time, and milliseconds of each, in which we waited for a processor: from
-/// both on times are less certain.
-const BUSY: (f64, f64) = (0.1, 1.0);
+/// The least cost of a cause, milliseconds. A smaller one is reported as a note.
+const COSTS_MS: f64 = 2.0;
+/// Its least share of the call.
+const COSTS_SHARE: f64 = 0.1;
+/// Or this many milliseconds, whatever its share.
+const COSTS_ALWAYS_MS: f64 = 20.0;
+/// Share of our calls' time in which we waited for a processor: from it and the next on times are less
+/// certain.
+const BUSY_SHARE: f64 = 0.1;
+/// Milliseconds of each call in which we did.
+const BUSY_MS: f64 = 1.0;
 /// Round trips of one response on a warm connection that want a reason.
 const ROUND_TRIPS: f64 = 8.0;
 /// Calls at random times below which they tell nothing.
 const LEAST_SCATTERED: usize = 10;
-/// Lookups and full handshakes that a comparison takes, and the share of the time until which they are
-/// begun. Reason: one slow lookup before is told from 20 quick ones (1 of 21 by chance).
-const COMPARED: (usize, usize, f64) = (20, 8, 0.8);
+/// Lookups that a comparison takes. Reason: one slow lookup before is told from 20 quick ones (1 of 21
+/// by chance).
+const COMPARED_LOOKUPS: usize = 20;
+/// Full handshakes that a comparison takes.
+const COMPARED_HANDSHAKES: usize = 8;
+/// Share of the time until which they are begun.
+const COMPARED_UNTIL: f64 = 0.8;
 /// Time that lookups for a comparison may take together, milliseconds.
 const LOOKUPS_MS: f64 = 3_000.0;
 /// Share of the time the first look may take.
@@ -130,7 +139,7 @@ impl Planner {
     /// How long after the start the last probe must have ended. The driver cuts short what is under way then.
     pub fn until(&self) -> Duration {
         let budget = self.record.settings.budget;
-        let (share, most) = limits::SPEAKING;
+        let (share, most) = (limits::SPEAKING_SHARE, limits::SPEAKING_MOST);
         budget.saturating_sub(budget.mul_f64(share).min(most))
     }
 
@@ -162,7 +171,7 @@ impl Planner {
     /// How long a call may take: longer where the whole may, and not for ever where a stream of
     /// events shows nothing new.
     fn patience(&self, usual: Duration) -> Duration {
-        let (share, least) = limits::STREAM;
+        let (share, least) = (limits::STREAM_TIMES, limits::STREAM_LEAST);
         let streams = self.record.observed().filter(|c| c.answer().is_some_and(|a| a.endless));
         match streams.map(|c| c.total).max() {
             Some(begun) => (begun.mul_f64(share) + least).min(usual),
@@ -368,7 +377,7 @@ impl Planner {
     /// handshakes, of which there are few where nothing is wrong with them.
     fn compare(&mut self) -> bool {
         let record = &self.record;
-        if !record.settings.may_repeat || record.elapsed > self.until().mul_f64(COMPARED.2) {
+        if !record.settings.may_repeat || record.elapsed > self.until().mul_f64(COMPARED_UNTIL) {
             return false;
         }
         let lookups = record.lookups();
@@ -376,18 +385,18 @@ impl Planner {
         let wants = |part| record.settings.compares.contains(&part);
         let probe = if wants(CallPart::Lookup)
             && !lookups.is_empty()
-            && lookups.len() < COMPARED.0
+            && lookups.len() < COMPARED_LOOKUPS
             && took < LOOKUPS_MS
         {
             Probe::Resolve
         } else if wants(CallPart::Full)
             && record.settings.tls.is_some()
-            && times::full(record).len() < COMPARED.1
+            && times::full(record).len() < COMPARED_HANDSHAKES
         {
             let plain = CallProbe::plain(Experiment::Resume, 0, Lane::Fresh);
             let tls = linerate_tls::Variant::Full;
             let made = record.calls().filter(|(p, _)| p.tls == tls).count();
-            if made >= 2 * COMPARED.1 {
+            if made >= 2 * COMPARED_HANDSHAKES {
                 return false;
             }
             let writes = record.settings.writes;
@@ -667,9 +676,9 @@ fn doubts(record: &Record) -> Vec<String> {
 fn trifles(record: &Record, named: &mut Vec<Verdict>) -> Vec<String> {
     let lookup = record.lookups().first().map_or(0.0, |l| ms(l.took));
     let total = record.typical(|c| c.total) + lookup;
-    let (least, share, always) = COSTS;
-    let counts =
-        |v: &Verdict| v.fails() || v.cost_ms() >= least && v.cost_ms() >= (share * total).min(always);
+    let counts = |v: &Verdict| {
+        v.fails() || v.cost_ms() >= COSTS_MS && v.cost_ms() >= (COSTS_SHARE * total).min(COSTS_ALWAYS_MS)
+    };
     let (causes, small): (Vec<_>, Vec<_>) = std::mem::take(named).into_iter().partition(counts);
     *named = causes;
     small
@@ -684,7 +693,7 @@ fn trifles(record: &Record, named: &mut Vec<Verdict>) -> Vec<String> {
 /// random order are not touched by it.
 fn on_a_busy_machine(record: &Record, named: &mut [Verdict]) -> Option<String> {
     let share = record.waited_share();
-    if share < BUSY.0 || record.waited_ms() < BUSY.1 {
+    if share < BUSY_SHARE || record.waited_ms() < BUSY_MS {
         return None;
     }
     for verdict in named.iter_mut().filter(|v| v.is_by_time()) {

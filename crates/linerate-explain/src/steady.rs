@@ -168,9 +168,10 @@ fn slows_down(record: &Record) -> Option<String> {
         .then(|| format!("the same call waited {first} at first and {last} later, a little longer each time"))
 }
 
-/// A call that takes more than this many times as long as the median call, and this many
-/// milliseconds besides, met something.
-const SELDOM: (f64, f64) = (5.0, 50.0);
+/// A call met something that takes more than this many times as long as the median call, and
+const SELDOM_TIMES: f64 = 5.0;
+/// this many milliseconds besides.
+const SELDOM_MS: f64 = 50.0;
 
 /// Calls that were slow now and then.
 pub(crate) struct NowAndThen {
@@ -202,7 +203,7 @@ pub(crate) fn now_and_then(record: &Record) -> Option<NowAndThen> {
     }
     took.sort_by(|a, b| a.0.total_cmp(&b.0));
     let middle = |calls: &[(f64, f64)]| crate::stats::median(&calls.iter().map(|c| c.1).collect::<Vec<_>>());
-    let least = SELDOM.0 * middle(&took) + SELDOM.1;
+    let least = SELDOM_TIMES * middle(&took) + SELDOM_MS;
     let (most, slow) = took.split_at(took.partition_point(|t| t.0 <= least));
     let (all, usual) = (took.len(), say(middle(most)));
     let words = match slow {

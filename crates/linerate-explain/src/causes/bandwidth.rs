@@ -89,8 +89,10 @@ const FIXES: &[RuleFix] = &[
     RuleFix { software: "far callers", change: "a cache or a CDN nearer to them" },
 ];
 
-/// What two calls at once get, beside one alone: shared until the first, one each from the second on.
-const TIMES: (f64, f64) = (1.35, 1.65);
+/// Two calls at once share a line that gives them no more than this many times what one gets.
+const SHARED_TIMES: f64 = 1.35;
+/// From this many times on each has a line of its own.
+const EACH_TIMES: f64 = 1.65;
 /// The share of a call of the two below which they were not served side by side. Reason: a full queue on
 /// the way is unfair, too.
 const LEAST: f64 = 0.02;
@@ -205,7 +207,7 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
             100.0 * (1.0 - least)
         )),
         // What is sent again limits each connection as well.
-        Some(t) if t.times >= TIMES.1 && lossy => Judgement::Open(format!(
+        Some(t) if t.times >= EACH_TIMES && lossy => Judgement::Open(format!(
             "unclear: {}; two calls at once get {:.2} times as much, and both lose segments: sending them again may be what limits each",
             in_words(record, shape),
             t.times
@@ -229,15 +231,15 @@ fn whose(record: &Record, shape: FlowShape, together: Option<SharedRate>) -> (St
         );
     };
     let shared = format!("two calls at once get {times:.2} times as much together as one alone: ");
-    if times <= TIMES.0 && shape.is_of_segments() {
+    if times <= SHARED_TIMES && shape.is_of_segments() {
         let title = format!("the path carries no more than {limit}, and the answer is large for that");
         return (title, Proof::Proved, format!("{shared}they share the path"));
     }
-    if times <= TIMES.0 {
+    if times <= SHARED_TIMES {
         let why = format!("{shared}the path limits them, or the server all together");
         return (format!("all answers together come at no more than {limit}"), Proof::Likely, why);
     }
-    if times < TIMES.1 {
+    if times < EACH_TIMES {
         let why = format!("{shared}whether the path or each connection is limited is unclear");
         return (format!("the answer comes at no more than {limit}"), Proof::Possible, why);
     }

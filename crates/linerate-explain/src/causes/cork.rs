@@ -63,8 +63,10 @@ const FIXES: &[RuleFix] = &[
 const FROM_MS: f64 = 185.0;
 /// Beyond it and some round trips it is something else: ticks, and a busy machine.
 const BEYOND_MS: f64 = 45.0;
-/// Segments that are tried: bytes of content.
-const SEGMENT: (u64, u64) = (76, 1400);
+/// Least segment that is tried: bytes of content.
+const LEAST_SEGMENT: u64 = 76;
+/// Largest segment that is tried: bytes of content.
+const MOST_SEGMENT: u64 = 1400;
 /// Bytes of TCP options in a segment with time stamps.
 const OPTIONS: u32 = 12;
 /// Calls of each arm.
@@ -93,8 +95,7 @@ fn sign(record: &Record) -> bool {
 
 /// The largest size of segments that divides a response of `bytes` bytes evenly.
 fn filling(bytes: u64) -> Option<u64> {
-    let (least, most) = SEGMENT;
-    (least..=most.min(bytes)).rev().find(|size| bytes.is_multiple_of(*size))
+    (LEAST_SEGMENT..=MOST_SEGMENT.min(bytes)).rev().find(|size| bytes.is_multiple_of(*size))
 }
 
 fn wants(record: &Record) -> Vec<Block> {

@@ -81,17 +81,20 @@ const FIXES: &[RuleFix] = &[
     },
 ];
 
-/// How long a call must wait behind a missing segment to count as held up: milliseconds, and round
-/// trips.
-const SLOW: (f64, f64) = (5.0, 0.25);
+/// A call is held up that waits this long behind a missing segment, milliseconds.
+const SLOW_MS: f64 = 5.0;
+/// The same in round trips.
+const SLOW_TRIPS: f64 = 0.25;
 /// Calls at once. Reason: the more streams, the more of them stand behind a loss.
 const AT_ONCE: u8 = 8;
 /// Rounds of each block of an arm; the blocks of both arms are made in random order.
 const ROUNDS: [u8; 2] = [3, 2];
 /// All blocks are made once more where they don't tell, since few rounds may meet a loss.
 const BATCHES: usize = 2;
-/// Rounds in which calls are held up that it takes, and how likely they are by chance at most.
-const PROVES: (usize, f64) = (2, 0.05);
+/// Rounds in which calls are held up that it takes.
+const PROVES_ROUNDS: usize = 2;
+/// How likely they are by chance at most.
+const PROVES_CHANCE: f64 = 0.05;
 /// Rounds with a loss that held up no other call, from which on a share is excluded.
 const NONE: usize = 6;
 
@@ -101,12 +104,12 @@ fn calls(record: &Record) -> u8 {
 }
 
 fn seen(record: &Record) -> Behind {
-    Behind::of(record, SLOW.0.max(SLOW.1 * record.rtt_ms()))
+    Behind::of(record, SLOW_MS.max(SLOW_TRIPS * record.rtt_ms()))
 }
 
 /// It is there.
 fn told(seen: &Behind) -> bool {
-    seen.holding >= PROVES.0 && seen.chance() <= PROVES.1
+    seen.holding >= PROVES_ROUNDS && seen.chance() <= PROVES_CHANCE
 }
 
 fn wants(record: &Record) -> Vec<Block> {
@@ -158,8 +161,8 @@ fn unclear(record: &Record, seen: &Behind) -> Judgement {
         return Judgement::RuledOut(Exclusion::none_of(seen.lossy as u64, &words));
     }
     // As many rounds as it takes to see what proves it, at the rate that was seen; on both arms.
-    let wanted = 2 * PROVES.0 * seen.rounds / seen.holding.max(1);
-    let more = 2 * at_once * wanted.saturating_sub(seen.rounds).max(PROVES.0);
+    let wanted = 2 * PROVES_ROUNDS * seen.rounds / seen.holding.max(1);
+    let more = 2 * at_once * wanted.saturating_sub(seen.rounds).max(PROVES_ROUNDS);
     Judgement::Open(format!(
         "unclear: {} of {} rounds of {at_once} calls at once on one connection lost a segment, and in {} of them calls waited for it that          had lost nothing; {more} more calls would tell",
         seen.lossy, seen.rounds, seen.holding

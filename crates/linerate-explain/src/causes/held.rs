@@ -114,8 +114,10 @@ const WORKERS_PAGE: CausePage = CausePage {
 
 /// A call on a new connection that takes longer waited for a place, milliseconds.
 const WAITED_MS: f64 = 100.0;
-/// Samples that show it, or the time that a single one waited, milliseconds.
-const ENOUGH: (usize, f64) = (2, 1_000.0);
+/// Samples that show it.
+const ENOUGH_SAMPLES: usize = 2;
+/// Or the time that a single one waited, milliseconds.
+const ENOUGH_MS: f64 = 1_000.0;
 
 /// Calls on new connections that waited for long, or had no answer.
 fn kept_waiting(record: &Record) -> Vec<&Call> {
@@ -164,8 +166,8 @@ fn workers(record: &Record, judged: &Judged<'_>) -> Judgement {
     let same = held.iter().filter(|(_, crowd)| crowd.accepted == most).count();
     // What works or waits for a processor does not merely hold a place.
     let busy = held.iter().any(|(c, _)| c.server.as_deref().is_some_and(|s| 4 * s.ran > c.total));
-    let long = held.iter().any(|(c, _)| ms(c.total) >= ENOUGH.1);
-    if same < ENOUGH.0 && !long || 2 * same < crowds.len() || busy {
+    let long = held.iter().any(|(c, _)| ms(c.total) >= ENOUGH_MS);
+    if same < ENOUGH_SAMPLES && !long || 2 * same < crowds.len() || busy {
         return Judgement::Silent;
     }
     let waits = held.iter().map(|(_, crowd)| crowd.waiting).max().unwrap_or(0);

@@ -93,9 +93,10 @@ fn closing(record: &Record) -> (usize, usize) {
     (closing, answered.len())
 }
 
-/// Share of calls that have to open their connection from which on the server closes too soon, and their
-/// least number.
-const SOON: (f64, usize) = (0.2, 2);
+/// Share of calls that have to open their connection from which on the server closes too soon.
+const SOON_SHARE: f64 = 0.2;
+/// Their least number.
+const SOON_CALLS: usize = 2;
 
 /// Of the calls for which an earlier one had left a connection, those that had to open one all the same:
 /// that many, and of how many.
@@ -107,7 +108,7 @@ fn reopened(record: &Record) -> Option<(usize, usize)> {
     });
     let kept: Vec<&Call> = kept.map(|(_, c)| c).skip(1).collect();
     let opened = kept.iter().filter(|c| c.fresh).count();
-    let often = opened >= SOON.1 && opened as f64 >= SOON.0 * kept.len() as f64;
+    let often = opened >= SOON_CALLS && opened as f64 >= SOON_SHARE * kept.len() as f64;
     (often && opened < kept.len()).then_some((opened, kept.len()))
 }
 

@@ -69,11 +69,14 @@ const FIXES: &[RuleFix] = &[
     },
 ];
 
-/// A path that varies by less than this, milliseconds, or by this share of its middle round trip, is as
-/// radios and VPNs are.
-const WIDE: (f64, f64) = (30.0, 0.5);
-/// What it costs in the middle, milliseconds and as a share of the call.
-const FELT: (f64, f64) = (10.0, 0.2);
+/// A path that varies by less than this is as radios and VPNs are, milliseconds.
+const WIDE_MS: f64 = 30.0;
+/// The same as a share of its middle round trip.
+const WIDE_SHARE: f64 = 0.5;
+/// What it costs in the middle, milliseconds.
+const FELT_MS: f64 = 10.0;
+/// What it costs in the middle, as a share of the call.
+const FELT_SHARE: f64 = 0.2;
 /// Where programs compete for this machine's processors, its kernel handles packets late, by as much.
 const CONTENDED_MS: f64 = 60.0;
 
@@ -89,8 +92,8 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
         return excluded(format!("8 of 10 of {} handshakes took {times}", path.samples));
     }
     let cost = path.typical - path.least;
-    let felt = cost >= FELT.0 && cost >= FELT.1 * record.typical(|c| c.total);
-    if range < WIDE.0 || range < WIDE.1 * path.typical || !felt {
+    let felt = cost >= FELT_MS && cost >= FELT_SHARE * record.typical(|c| c.total);
+    if range < WIDE_MS || range < WIDE_SHARE * path.typical || !felt {
         return Judgement::Open(format!(
             "a note and no cause: the path varies, 8 of 10 of {} handshakes took {times}; calls vary with it",
             path.samples

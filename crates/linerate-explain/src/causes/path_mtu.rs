@@ -76,9 +76,10 @@ const STALL_MS: f64 = 600.0;
 /// Room for a packet's headers (IPv6, TCP with timestamps). A message that fits into a small packet
 /// together with them cannot be lost for its size.
 const HEADERS: u64 = 100;
-/// How long a call that may hang again is waited for: this many times what one with smaller segments
-/// takes, and that long besides.
-const CONTROL: (u32, Duration) = (5, Duration::from_millis(700));
+/// A call that may hang again is waited for this many times what one with smaller segments takes.
+const CONTROL_TIMES: u32 = 5;
+/// And that long besides.
+const CONTROL_MORE: Duration = Duration::from_millis(700);
 
 /// Calls that connected and then hung, and those that stood still for a long time within.
 fn stuck(record: &Record) -> Vec<&Call> {
@@ -135,7 +136,7 @@ fn wants(record: &Record) -> Vec<Block> {
     // Paired with unchanged calls: a server that hung only at first responds to those as well.
     let took = small.iter().map(|c| c.total).max().unwrap_or_default();
     let mut control = probe(0, None);
-    control.patience = (CONTROL.0 * took + CONTROL.1).min(control.patience);
+    control.patience = (CONTROL_TIMES * took + CONTROL_MORE).min(control.patience);
     let control = Probe::Call(Box::new(control));
     let small = |arm, bytes| Probe::Call(Box::new(probe(arm, Some(bytes))));
     vec![vec![control.clone(), small(1, SMALL), control, small(2, SMALLEST), small(1, SMALL)]]

@@ -95,9 +95,10 @@ const FIXES: &[RuleFix] = &[
 const ORDER: [u8; 8] = [0, 1, 1, 0, 1, 0, 0, 1];
 /// A call that is to meet a stall arrives when this share of it is left.
 const LEFT: f64 = 0.8;
-/// A call that is to meet none arrives after this share of the gap. On a tick there is no gap: it arrives
-/// when this share of a period is left.
-const GAP: (f64, f64) = (0.3, 0.15);
+/// A call that is to meet none arrives after this share of the gap.
+const GAP_GONE: f64 = 0.3;
+/// On a tick there is no gap: it arrives when this share of a period is left.
+const TICK_LEFT: f64 = 0.15;
 /// Least part of a stall that another moment must spare.
 const SPARED: f64 = 0.4;
 /// Time that is needed to make a call at a moment, milliseconds.
@@ -115,8 +116,8 @@ fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
     let Some(arm) = [1].iter().chain(&ORDER).nth(made) else { return Vec::new() };
     let left = match arm {
         0 => LEFT * period.length,
-        _ if period.is_tick => GAP.1 * period.ms,
-        _ => period.ms - GAP.0 * (period.ms - period.length),
+        _ if period.is_tick => TICK_LEFT * period.ms,
+        _ => period.ms - GAP_GONE * (period.ms - period.length),
     };
     let Some(now) = now_ms(record) else { return Vec::new() };
     let pause = (period.end - left - now - READY_MS).rem_euclid(period.ms) + READY_MS;

@@ -98,15 +98,16 @@ fn unclear(few: usize, made: usize) -> Judgement {
     ))
 }
 
-/// Connections of either kind, and how many times as long the slow ones wait, with the round trip, where programs compete
-/// for this machine's processors.
-const CONTENDED: (usize, f64) = (3, 2.0);
+/// Connections of either kind, where programs compete for this machine's processors.
+const CONTENDED_CONNECTIONS: usize = 3;
+/// How many times as long the slow ones wait there, with the round trip.
+const CONTENDED_TIMES: f64 = 2.0;
 
 /// The calls of a connection follow one another: what slows this machine down for a moment makes both
 /// of them slow.
 fn stand_out(trial: &Trial, rtt: f64, slow: usize, quick: usize) -> bool {
-    let (each, times) = CONTENDED;
-    slow.min(quick) >= each && rtt + trial.before_ms() >= times * (rtt + trial.after_ms())
+    slow.min(quick) >= CONTENDED_CONNECTIONS
+        && rtt + trial.before_ms() >= CONTENDED_TIMES * (rtt + trial.after_ms())
 }
 
 fn judge(record: &Record) -> Judgement {

@@ -129,8 +129,10 @@ fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
     by_connection::round(record)
 }
 
-/// Calls from which on the least of them is no chance; of fewer, where it is this many times as long.
-const ENOUGH: (usize, f64) = (10, 3.0);
+/// Calls from which on the least of them is no chance.
+const ENOUGH_CALLS: usize = 10;
+/// Of fewer, where it is this many times as long.
+const FEW_TIMES: f64 = 3.0;
 
 /// Of the quickest calls, so many tell the least wait. Reason: what one of them waited for a processor here
 /// may have been before it began.
@@ -188,17 +190,18 @@ fn held_here(record: &Record) -> f64 {
     trial.filter(|t| t.moved(1.0)).map_or(0.0, |t| t.effect.value)
 }
 
-/// Whole times that programs wait for, milliseconds, from half a second on; and how near to one
-/// each call is.
-const TIMER: (f64, f64) = (500.0, 0.01);
+/// Whole times that programs wait for are multiples of this, milliseconds.
+const TIMER_MS: f64 = 500.0;
+/// How near to one each call is, as a share.
+const TIMER_NEAR: f64 = 0.01;
 
 /// All calls wait the same, and that is a time that people set.
 fn timer(calls: &[&Call]) -> Option<String> {
     let waits: Vec<f64> = calls.iter().map(|c| ms(c.wait)).collect();
-    let (step, near) = TIMER;
     let middle = crate::stats::median(&waits);
-    let whole = (middle / step).round() * step;
-    let all = waits.len() >= 3 && whole > 0.0 && waits.iter().all(|w| (w - whole).abs() <= near * whole);
+    let whole = (middle / TIMER_MS).round() * TIMER_MS;
+    let all =
+        waits.len() >= 3 && whole > 0.0 && waits.iter().all(|w| (w - whole).abs() <= TIMER_NEAR * whole);
     all.then(|| {
         format!(
             "all {} calls wait {} to within 1 %: a timer runs out there (a long poll, or a time-out towards something behind it); work \
@@ -242,7 +245,7 @@ fn waits_at_random(record: &Record, before: f64) -> bool {
 /// Why the least of all calls' waits does not tell, on a busy machine.
 fn among_others(record: &Record, within: f64, (least, calls): (f64, usize)) -> Option<String> {
     let paused = if within > 0.0 { record.quickest(|c| c.receive).min(within) } else { 0.0 };
-    let enough = calls >= ENOUGH.0 || least + paused >= ENOUGH.1 * WORK_MS;
+    let enough = calls >= ENOUGH_CALLS || least + paused >= FEW_TIMES * WORK_MS;
     (least + paused < WORK_MS || !enough).then(|| {
         format!(
             "unclear: of {calls} calls one had its response {} after a round trip, less what it waited for a processor here, and other \
@@ -314,7 +317,7 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
             say(before)
         ));
     }
-    if calls.len() == 1 && work < ENOUGH.1 * WORK_MS {
+    if calls.len() == 1 && work < FEW_TIMES * WORK_MS {
         return Judgement::Open(format!(
             "unclear: one call alone had its response {} after a round trip, as a hiccup of a machine or a first call may; more calls would \
              tell",

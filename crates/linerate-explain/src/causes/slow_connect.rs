@@ -71,8 +71,10 @@ const FIXES: &[RuleFix] = &[
     },
 ];
 
-/// Time that a handshake takes beyond a round trip, milliseconds, and in round trips.
-const BEYOND: (f64, f64) = (20.0, 1.0);
+/// Time that a handshake takes beyond a round trip, milliseconds.
+const BEYOND_MS: f64 = 20.0;
+/// The same in round trips, which are added.
+const BEYOND_TRIPS: f64 = 1.0;
 /// Handshakes that make it plain.
 const ENOUGH: usize = 6;
 
@@ -91,7 +93,7 @@ fn seen(record: &Record) -> Option<(Vec<f64>, f64)> {
 }
 
 fn is_slow(took: f64, rtt: f64) -> bool {
-    took - rtt >= BEYOND.0 + BEYOND.1 * rtt
+    took - rtt >= BEYOND_MS + BEYOND_TRIPS * rtt
 }
 
 /// More handshakes where the first ones are slow.

@@ -63,8 +63,10 @@ const FIXES: &[RuleFix] = &[
 const RTT_MS: f64 = 3.0;
 /// Segments that a new connection may send at first (RFC 6928).
 const SEGMENTS: u64 = 10;
-/// A pause for the window, in round trips: at least and at most.
-const PAUSE: (f64, f64) = (0.7, 1.8);
+/// A pause for the window lasts at least this many round trips.
+const PAUSE_LEAST: f64 = 0.7;
+/// And at most this many.
+const PAUSE_MOST: f64 = 1.8;
 
 fn pause(handshake: &Handshake) -> Duration {
     handshake.trips.last().map_or(Duration::ZERO, |t| t.pause)
@@ -97,14 +99,14 @@ fn judge(record: &Record) -> Judgement {
         say(rtt)
     );
     if let Some(trial) = tls::resumed(record, tls::flight) {
-        if !trial.moved(PAUSE.0 * rtt) {
-            return not_moved(&trial, PAUSE.0 * rtt, &words);
+        if !trial.moved(PAUSE_LEAST * rtt) {
+            return not_moved(&trial, PAUSE_LEAST * rtt, &words);
         }
         let verdict = Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words);
         return Judgement::Named(Box::new(verdict));
     }
     let pause = tls::middle(&full, pause);
-    if full.len() < 2 || pause < PAUSE.0 * rtt || pause > PAUSE.1 * rtt {
+    if full.len() < 2 || pause < PAUSE_LEAST * rtt || pause > PAUSE_MOST * rtt {
         return Judgement::Open(format!("unclear: {words}; sessions that resume would tell"));
     }
     let words = format!("{words}; within it {} pass without a byte", say(pause));

@@ -138,9 +138,11 @@ pub const SEALED_REQUEST: usize = 40;
 /// 2, and a record 17 to 24 more.
 pub const SEALED_ANSWER: usize = 20;
 
-/// Bytes of a server's sealed record up to which the first ones may be session tickets, and how
-/// many of them. Reason: servers in use send one or two, of some 250 bytes each.
-pub const TICKET: (usize, usize) = (600, 2);
+/// Bytes of a server's sealed record up to which the first ones may be session tickets. Reason: servers
+/// in use send some 250 bytes.
+pub const TICKET_BYTES: usize = 600;
+/// Records that may be session tickets. Reason: servers in use send one or two.
+pub const TICKETS: usize = 2;
 
 /// Streams that are open at once on one connection of HTTP/2; beyond it the oldest is dropped.
 /// Reason: servers in use admit up to a few hundred.

@@ -9,12 +9,18 @@ use crate::stats::median;
 
 /// Rates from which on no call is slow for them, bytes per second.
 const QUICK: f64 = 12.5e6;
-/// Bytes and receives of a response from which on they show a rate.
-const ENOUGH: (u64, usize) = (16_000, 12);
+/// Bytes of a response from which on they show a rate.
+const ENOUGH_BYTES: u64 = 16_000;
+/// Receives of a response from which on they show a rate.
+const ENOUGH_RECEIVES: usize = 12;
 /// From the first to the last byte of a response whose rate counts, milliseconds.
 const LASTS_MS: f64 = 100.0;
-/// How far a quarter of an even flow may be from the mean of all, as shares of it, and its longest pause.
-const EVEN: (f64, f64, f64) = (0.6, 1.5, 0.125);
+/// A quarter of an even flow takes at least this share of the mean of all.
+const EVEN_LEAST: f64 = 0.6;
+/// A quarter of an even flow takes at most this many times the mean of all.
+const EVEN_MOST: f64 = 1.5;
+/// Longest pause of an even flow, as a share of all its time.
+const EVEN_PAUSE: f64 = 0.125;
 /// The longest pause where segments were sent again: until then what follows them waits in our kernel,
 /// and comes all at once, so that quarters tell nothing.
 const PAUSE_LOSSY: f64 = 0.5;
@@ -22,8 +28,10 @@ const PAUSE_LOSSY: f64 = 0.5;
 const WITHIN: f64 = 0.2;
 /// Bytes of a lump that is none of single segments.
 const LUMP: f64 = 4_000.0;
-/// Least interval between lumps, milliseconds, and round trips: a window is let through once in each.
-const APART: (f64, f64) = (15.0, 2.0);
+/// Least interval between lumps, milliseconds.
+const APART_MS: f64 = 15.0;
+/// Least interval between lumps in round trips: a window is let through once in each.
+const APART_TRIPS: f64 = 2.0;
 /// How far lumps and their intervals may be from those in the middle.
 const ALIKE: std::ops::RangeInclusive<f64> = 0.65..=1.35;
 /// Bytes of a few segments: more at once were not sent by a line of such a rate.
@@ -82,7 +90,7 @@ pub(crate) fn shape(call: &Call, rtt: f64) -> Option<FlowShape> {
     let all = received(call);
     let (first, last) = (all.first()?.0, all.last()?.0);
     let (span, bytes) = (last - first, all.iter().map(|r| r.1).sum::<f64>());
-    if span < LASTS_MS || bytes < ENOUGH.0 as f64 || 2.0 * ms(call.starved) > span {
+    if span < LASTS_MS || bytes < ENOUGH_BYTES as f64 || 2.0 * ms(call.starved) > span {
         return None;
     }
     let longest = all.windows(2).map(|w| w[1].0 - w[0].0).fold(0.0, f64::max);
@@ -95,7 +103,7 @@ pub(crate) fn shape(call: &Call, rtt: f64) -> Option<FlowShape> {
 }
 
 fn in_lumps(lumps: &[(f64, f64)], longest: f64, span: f64, rtt: f64) -> Option<FlowShape> {
-    if longest < APART.0.max(APART.1 * rtt) {
+    if longest < APART_MS.max(APART_TRIPS * rtt) {
         return None;
     }
     match lumps {
@@ -129,13 +137,12 @@ fn after_first(all: &[(f64, f64)]) -> (f64, f64) {
 /// The flow of a line on which segments were lost.
 fn uneven(all: &[(f64, f64)], longest: f64, span: f64) -> Option<FlowShape> {
     let (bytes, piece) = after_first(all);
-    (all.len() >= ENOUGH.1 && longest <= PAUSE_LOSSY * span)
+    (all.len() >= ENOUGH_RECEIVES && longest <= PAUSE_LOSSY * span)
         .then(|| FlowShape::Even(1e3 * bytes / span, piece))
 }
 
 fn even(all: &[(f64, f64)], longest: f64, span: f64) -> Option<FlowShape> {
-    let (least, most, pause) = EVEN;
-    if all.len() < ENOUGH.1 || longest > pause * span {
+    if all.len() < ENOUGH_RECEIVES || longest > EVEN_PAUSE * span {
         return None;
     }
     let (bytes, piece) = after_first(all);
@@ -149,7 +156,7 @@ fn even(all: &[(f64, f64)], longest: f64, span: f64) -> Option<FlowShape> {
     }
     let quarters: Vec<f64> = ends.windows(2).map(|w| (w[1] - w[0]) / (span / 4.0)).collect();
     // A shaper lets the beginning through, as much as it has saved up: the rate is that of the rest.
-    let even = quarters.iter().enumerate().all(|(i, q)| (i == 0 || *q >= least) && *q <= most);
+    let even = quarters.iter().enumerate().all(|(i, q)| (i == 0 || *q >= EVEN_LEAST) && *q <= EVEN_MOST);
     (even && quarters.len() == 4)
         .then(|| FlowShape::Even(750.0 * bytes / (ends[4] - ends[1]).max(1e-3), piece))
 }
@@ -158,7 +165,7 @@ fn even(all: &[(f64, f64)], longest: f64, span: f64) -> Option<FlowShape> {
 pub(crate) fn was_coming(call: &Call) -> bool {
     let cut = |why| matches!(why, Why::TimedOut | Why::Cut);
     let came: u64 = call.receives.iter().map(|r| u64::from(r.bytes)).sum();
-    call.failure().is_some_and(|f| f.stage == CallStage::Receive && cut(f.why)) && came >= ENOUGH.0
+    call.failure().is_some_and(|f| f.stage == CallStage::Receive && cut(f.why)) && came >= ENOUGH_BYTES
 }
 
 /// The calls whose responses show a rate: those that are explained, or where all were cut, these.
@@ -208,7 +215,7 @@ pub(crate) fn usual(record: &Record) -> Option<FlowShape> {
 pub(crate) fn owns(call: &Call) -> bool {
     let span = span_ms(call);
     was_coming(call)
-        || span >= 5.0 * LASTS_MS && span >= 0.8 * ms(call.total) && bytes(call) >= ENOUGH.0 as f64
+        || span >= 5.0 * LASTS_MS && span >= 0.8 * ms(call.total) && bytes(call) >= ENOUGH_BYTES as f64
 }
 
 /// How long calls of the experiment may take: until their first byte, and so much of their body.

@@ -42,11 +42,14 @@ pub(crate) const SHORT: [(u8, f64); 2] = [(3, 0.25), (4, 0.5)];
 /// Pauses longer than a call, in times that a call takes. Reason: neither is a whole number, so
 /// that a server that answers on a tick makes calls wait differently after each of them.
 pub(crate) const PAUSES: [f64; 3] = [1.5, 2.3, 3.1];
-/// Least wait that the pace must explain: this share of what calls wait, and milliseconds.
-const LEAST: (f64, f64) = (0.3, WORK_MS / 2.0);
-/// How far calls after long pauses may be from their floor: this share of what a pause spares, and
-/// milliseconds.
-const OFF: (f64, f64) = (0.15, 2.0);
+/// Share of what calls wait that the pace must explain.
+const LEAST_SHARE: f64 = 0.3;
+/// Least wait that the pace must explain, milliseconds.
+const LEAST_MS: f64 = WORK_MS / 2.0;
+/// How far calls after long pauses may be from their floor: a share of what a pause spares.
+const OFF_SHARE: f64 = 0.15;
+/// The same in milliseconds.
+const OFF_MS: f64 = 2.0;
 /// Calls after each dose from which on it counts.
 const EACH: usize = 2;
 
@@ -80,7 +83,7 @@ impl PausePace {
 
 /// Least wait that the pace must explain, milliseconds.
 pub(crate) fn least_ms(record: &Record) -> f64 {
-    (LEAST.0 * beyond_rtt(record)).max(LEAST.1)
+    (LEAST_SHARE * beyond_rtt(record)).max(LEAST_MS)
 }
 
 /// The result of the calls at several paces.
@@ -90,7 +93,7 @@ pub(crate) fn seen(record: &Record) -> PausePace {
         return PausePace::Same(trial);
     }
     let (soon, spared) = (trial.before_ms(), trial.effect.value);
-    let tolerance = OFF.1.max(OFF.0 * spared);
+    let tolerance = OFF_MS.max(OFF_SHARE * spared);
     let long = after_pauses(record, LONG);
     let floors: Vec<(f64, f64)> = long.iter().map(|(pause, waits)| (*pause, median(waits))).collect();
     let floor = floors.iter().map(|f| f.1).fold(f64::INFINITY, f64::min);

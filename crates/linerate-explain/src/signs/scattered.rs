@@ -44,10 +44,14 @@ pub(crate) fn starved_ms(call: &Call) -> f64 {
     ms(call.starved) + server
 }
 
-/// A slow call takes this many times what usual ones take, and milliseconds, beyond them.
-const SLOW: (f64, f64) = (4.0, WORK_MS);
-/// Slow calls that are no chance: this many, and this share.
-const OFTEN: (usize, f64) = (3, 0.1);
+/// A slow call takes this many times what usual ones take beyond the round trip.
+const SLOW_TIMES: f64 = 4.0;
+/// A slow call takes at least this much longer than usual ones, milliseconds.
+const SLOW_MS: f64 = WORK_MS;
+/// Slow calls that are no chance.
+const OFTEN_CALLS: usize = 3;
+/// Share of slow calls that is no chance.
+const OFTEN_SHARE: f64 = 0.1;
 
 /// Calls that were slow at random times, each less what it waited for a processor.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +72,7 @@ const ALIKE: f64 = 0.02;
 impl Slow {
     /// More of them than a hiccup or two.
     pub(crate) fn is_often(&self) -> bool {
-        self.beyond.len() >= OFTEN.0 && self.beyond.len() as f64 >= OFTEN.1 * self.of as f64
+        self.beyond.len() >= OFTEN_CALLS && self.beyond.len() as f64 >= OFTEN_SHARE * self.of as f64
     }
 
     /// The path varies, and calls are slow hardly more often than handshakes.
@@ -90,7 +94,7 @@ pub(crate) fn slow(record: &Record) -> Option<Slow> {
     let waits: Vec<f64> = all.iter().map(|a| a.wait).collect();
     // Most calls at random times may be slow, and those one right after another quick.
     let usual = median(&waits).min(record.typical(|c| c.wait));
-    let least = SLOW.1.max(SLOW.0 * (usual - record.rtt_ms())) + path::spread_ms(record);
+    let least = SLOW_MS.max(SLOW_TIMES * (usual - record.rtt_ms())) + path::spread_ms(record);
     let beyond = all.iter().map(|a| a.wait - a.starved - usual).filter(|b| *b > least).collect();
     Some(Slow { beyond, of: all.len(), usual, least })
 }
@@ -112,15 +116,20 @@ pub(crate) struct Period {
     pub(crate) is_tick: bool,
 }
 
-/// A call that waits this long beyond the quickest, milliseconds, and this share of the longest, met
-/// a stall.
-const MET: (f64, f64) = (2.0, 0.1);
-/// Calls that met a stall, and stalls, from which on a period shows.
-const LEAST: (usize, usize) = (5, 4);
+/// A call that waits this long beyond the quickest met a stall, milliseconds.
+const MET_MS: f64 = 2.0;
+/// It waits at least this share of the longest.
+const MET_SHARE: f64 = 0.1;
+/// Calls that met a stall from which on a period shows.
+const LEAST_MET: usize = 5;
+/// Stalls from which on a period shows.
+const LEAST_STALLS: usize = 4;
 /// Calls whose answers come so close together, milliseconds, met the same stall.
 const SAME_MS: f64 = 3.0;
-/// Shortest period that is told from noise, milliseconds, and least number of them in all the time.
-const PERIODS: (f64, f64) = (8.0, 3.0);
+/// Shortest period that is told from noise, milliseconds.
+const PERIOD_MS: f64 = 8.0;
+/// Least number of periods in all the time.
+const LEAST_PERIODS: f64 = 3.0;
 /// Of the ends of stalls, the share that must lie within a window of the period.
 const WITHIN: f64 = 0.9;
 /// The widest such window, as a share of the period.
@@ -155,12 +164,12 @@ const NO_GAP: f64 = 0.8;
 fn find(all: &[Arrived], rtt: f64) -> Option<Period> {
     let floor = all.iter().map(|a| a.wait).fold(f64::INFINITY, f64::min);
     let most = all.iter().map(|a| a.wait - floor).fold(0.0, f64::max);
-    let late = |a: &&Arrived| a.wait - a.starved - floor >= MET.0.max(MET.1 * most);
+    let late = |a: &&Arrived| a.wait - a.starved - floor >= MET_MS.max(MET_SHARE * most);
     let met: Vec<Arrived> = all.iter().filter(late).copied().collect();
     let mut ends: Vec<f64> = met.iter().map(|a| a.at + a.wait - floor).collect();
     ends.sort_by(f64::total_cmp);
     let ends: Vec<f64> = ends.chunk_by(|a, b| b - a < SAME_MS).map(|group| group[0]).collect();
-    if met.len() < LEAST.0 || ends.len() < LEAST.1 {
+    if met.len() < LEAST_MET || ends.len() < LEAST_STALLS {
         return None;
     }
     let (ms, end) = folded(&ends)?;
@@ -186,7 +195,7 @@ fn folded(moments: &[f64]) -> Option<(f64, f64)> {
     let (first, last) = (moments.first()?, moments.last()?);
     let span = last - first;
     let step = 0.05 / span.max(1.0);
-    let (lowest, highest) = (PERIODS.1 / span.max(1.0), 1.0 / PERIODS.0);
+    let (lowest, highest) = (LEAST_PERIODS / span.max(1.0), 1.0 / PERIOD_MS);
     let tries = ((highest - lowest) / step).ceil().max(0.0);
     let mut best: Option<(f64, f64, f64)> = None;
     for n in 0..tries as usize {

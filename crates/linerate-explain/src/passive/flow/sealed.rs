@@ -1,7 +1,7 @@
 //! Calls of a TLS connection whose content cannot be read: records of the client, then records of
 //! the server. Where one ends is known when the next begins.
 
-use crate::passive::limits::{SEALED_ANSWER, SEALED_REQUEST, TICKET};
+use crate::passive::limits::{SEALED_ANSWER, SEALED_REQUEST, TICKET_BYTES, TICKETS};
 
 /// Pause after which the server's next small record is no second ticket, nanoseconds.
 const TOGETHER_NS: i64 = 1_000_000;
@@ -50,7 +50,7 @@ impl Sealed {
     /// A record of the server.
     pub(super) fn server(&mut self, len: usize, begun: i64, now: i64) -> Vec<Act> {
         let Some(asked) = self.asked.filter(|_| len >= SEALED_ANSWER) else { return Vec::new() };
-        let (largest, most) = TICKET;
+        let (largest, most) = (TICKET_BYTES, TICKETS);
         let first = self.answered.is_none();
         if first && self.has_tickets && !self.is_over && len <= largest && self.held.len() < most {
             self.held.push((begun, now));
