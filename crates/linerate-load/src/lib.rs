@@ -35,6 +35,7 @@
 
 pub mod defaults;
 mod engine;
+mod flows;
 pub mod histogram;
 mod limits;
 mod local;

@@ -156,3 +156,25 @@ pub(crate) const QUIET_SPANS: usize = 256;
 /// Requests never sent whose waits are recorded one by one. Reason: they are counted at the end, and more than these take longer than
 /// a quarter of a second.
 pub(crate) const UNSENT_ALONE: u64 = 1 << 22;
+
+/// Bytes of a value that a step of a flow takes. Reason: each user holds some, and they go into requests.
+pub(crate) const TAKEN_BYTES: usize = 64 << 10;
+
+/// Bytes of a body that a step takes values from, as it came and without its coding. Reason: each connection may hold one.
+pub(crate) const TAKEN_FROM_BYTES: usize = 4 << 20;
+
+/// Memory of a compiled regular expression. Reason: the crate's own default is ten times as much.
+pub(crate) const REGEX_BYTES: usize = 1 << 20;
+
+/// Cookies of a user. Reason: RFC 6265 section 6.1 asks for 50 of a host at least.
+pub(crate) const COOKIES: usize = 100;
+
+/// Bytes of a `Set-Cookie` field. Reason: RFC 6265 section 6.1 asks for 4096 at least.
+pub(crate) const COOKIE_BYTES: usize = 8192;
+
+/// How long a user waits whose iteration failed before its request could leave. Reason: otherwise it
+/// would try without end at the same moment.
+pub(crate) const REFUSED_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Causes of failed iterations that are told apart. Reason: people read them.
+pub(crate) const FLOW_CAUSES: usize = 10;
