@@ -160,6 +160,7 @@ fn measure(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Outcome>, Comman
 /// Runs the command.
 pub(crate) fn run(load: &LoadArgs, quiet: bool) -> Result<Exit, CommandFault> {
     let base = load_plan::of(load)?.plan;
+    crate::load::flows::refuse(&base, "explain --pipelining")?;
     let interrupt = Interrupt::listen()?;
     let say = |words: &str| {
         if !quiet {

@@ -44,6 +44,7 @@ impl Plan {
             throughput: false,
             checks: Vec::new(),
             abort_on: Vec::new(),
+            flows: None,
             save_responses: 0,
             seed: 1,
         }

@@ -7,7 +7,7 @@ use linerate_net::link::fault::FaultOptions;
 
 use crate::histogram::LARGEST_NS;
 use crate::plan::limits::MAX_ABORTS;
-use crate::plan::{InvalidPlan, Io, Order, Pace, Plan};
+use crate::plan::{InvalidPlan, Io, Order, Pace, Plan, Way};
 
 /// Most requests in flight on one connection.
 const DEEPEST: u32 = 1_000_000;
@@ -44,11 +44,39 @@ impl Plan {
         if let Pace::Open { rate, .. } = &self.pace {
             rate.check()?;
         }
+        self.validate_flows()?;
         self.validate_http()?;
         self.validate_route()?;
         self.validate_interface()?;
         self.validate_middlewares()?;
         Ok(self.validate_requests()?)
+    }
+
+    fn validate_flows(&self) -> Result<(), String> {
+        let Some(flows) = &self.flows else { return Ok(()) };
+        if flows.users != self.connections {
+            return Err(format!("{} users of flows need as many connections", flows.users));
+        }
+        let steps = || flows.flows.iter().flat_map(|flow| &flow.steps);
+        if flows.flows.iter().any(|flow| flow.steps.is_empty()) || flows.flows.is_empty() {
+            return Err("a flow has at least one step, and a plan with flows at least one flow".to_owned());
+        }
+        if steps().any(|step| step.request as usize >= self.requests.len()) {
+            return Err("a step of a flow sends a request that is not in the plan".to_owned());
+        }
+        let is_positive = |weight: f64| weight.is_finite() && weight > 0.0;
+        if flows.flows.iter().any(|flow| !is_positive(flow.weight)) {
+            return Err("the weight of a flow must be greater than 0".to_owned());
+        }
+        let is_closed = self.pace == Pace::Closed && self.stop.requests.is_none();
+        if self.way != Way::Loop || self.depth > 1 || self.throughput || self.tag.is_some() || !is_closed {
+            return Err(
+                "flows need event loops, one request at a time, and neither a rate, a number of requests, \
+                        a tag nor --throughput"
+                    .to_owned(),
+            );
+        }
+        Ok(())
     }
 
     fn validate_route(&self) -> Result<(), String> {

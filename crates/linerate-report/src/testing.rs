@@ -71,6 +71,7 @@ pub(crate) fn plan_closed() -> Plan {
         throughput: false,
         checks: Vec::new(),
         abort_on: Vec::new(),
+        flows: None,
         save_responses: 0,
         seed: 1,
     }

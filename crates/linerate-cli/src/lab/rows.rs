@@ -61,6 +61,7 @@ fn plan_of(
     let args =
         LoadArgs { url: Some(url), duration: Some(run), warm_up: args.warm_up.or(Some(warm_up)), ..args };
     let meaning = plan::of(&args).map_err(|fault| wrong(fault.to_string().trim_start_matches("error: ")))?;
+    crate::load::flows::refuse(&meaning.plan, "lab")?;
     Ok(meaning.plan)
 }
 

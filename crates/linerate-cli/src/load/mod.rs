@@ -7,6 +7,7 @@ mod endpoint;
 mod exchange;
 mod exposition;
 mod find;
+pub(crate) mod flows;
 mod machine;
 mod machines;
 mod metrics;

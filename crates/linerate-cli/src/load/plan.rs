@@ -131,6 +131,9 @@ struct Draft<'a> {
 impl Draft<'_> {
     /// The plan, and whether the target has addresses of the other family.
     fn plan(mut self) -> Result<(Plan, bool), CommandFault> {
+        let flows = self.in_file(|f| f.flows.clone());
+        super::flows::check(self.args, flows.as_ref())?;
+        let users = flows.as_ref().map(|flows| flows.users);
         let mut requests = self.requests()?;
         let mut data = self.data()?;
         self.fill_form(&mut requests, &data)?;
@@ -157,8 +160,9 @@ impl Draft<'_> {
             target,
             requests,
             order,
+            flows,
             data,
-            connections: self.connections(way, stop),
+            connections: users.unwrap_or_else(|| self.connections(way, stop)),
             depth: args.pipeline.or_else(|| self.in_file(|f| f.pipeline)).unwrap_or(1),
             per_connection: args.per_connection.or_else(|| self.in_file(|f| f.per_connection)),
             stop,
@@ -252,6 +256,7 @@ impl Draft<'_> {
         let duration = match (duration, requests, &rate) {
             // A replayed log ends with its last line.
             (None, None, _) if recorded.is_some() => None,
+            (None, None, _) if self.in_file(|f| f.flows.as_ref()?.iterations).is_some() => None,
             (None, None, Some(rate)) => Some(lasting(rate, warm_up).unwrap_or(DURATION)),
             (None, None, None) => Some(DURATION),
             (given, _, _) => given,

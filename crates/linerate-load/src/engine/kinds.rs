@@ -7,11 +7,14 @@ use linerate_client::{BodyPart, Out, Requests, Run};
 use linerate_http::client::{
     CellError, Expect, Rendered, RequestSpec, StreamTemplate, Template, TemplateError, Values,
 };
-use linerate_net::{Lent, NetError, Transport};
+use linerate_net::{Lent, NetError, Time, Transport};
 
+use crate::flows::journeys::{self, DataRows, Journeys, StepEnd};
+use crate::flows::reading::StepTake;
 use crate::limits::{BATCH_BYTES, RENDERED_BYTES, SAMPLE_HEAD_BYTES};
 use crate::plan::env;
 use crate::plan::http::Http;
+use crate::plan::parts::has_field;
 use crate::plan::pick::Picker;
 use crate::plan::{DataSet, Expectation, Plan, Request};
 
@@ -21,7 +24,8 @@ pub(crate) struct Kinds {
     kinds: Vec<RequestKind>,
     picker: Picker,
     /// By data set, then by row.
-    sets: Vec<Vec<Vec<Box<[u8]>>>>,
+    sets: Arc<DataRows>,
+    flows: Option<UserKinds>,
     seed: u64,
     /// This core's number and how many there are: request `n` of this core is number `n * cores + core` of the run.
     core: u64,
@@ -32,6 +36,19 @@ pub(crate) struct Kinds {
     /// Large bodies in the transport's keeping, by where they are in memory.
     bodies: HashMap<usize, Lent>,
 }
+
+/// The kinds of a plan with flows. Behind those of its requests come the same ones with cookies.
+#[derive(Debug)]
+struct UserKinds {
+    journeys: Journeys,
+    /// What is taken from the responses to each request of the plan.
+    takes: Vec<Vec<StepTake>>,
+    /// Paths of the plan's requests, where no slot is in them.
+    paths: Vec<Option<Vec<u8>>>,
+}
+
+/// The name of the slot for a user's cookies. No plan can write it: names have no colon.
+const COOKIES_SLOT: &str = ":cookies";
 
 /// One kind of request.
 #[derive(Debug)]
@@ -72,6 +89,9 @@ pub enum RequestError {
         /// Why its template cannot be compiled.
         source: TemplateError,
     },
+    /// What its flow takes.
+    #[error("{0}")]
+    Flow(String),
     /// A cell of the data it draws from.
     #[error("request \"{name}\" with row {row} of the data, column \"{column}\": {source}")]
     Cell {
@@ -139,6 +159,15 @@ fn spec(plan: &Plan, request: &Request, closing: bool) -> RequestSpec {
     }
 }
 
+/// The same with a user's cookies, unless it has a Cookie field of its own.
+fn with_cookies(request: &Request) -> Request {
+    let mut request = request.clone();
+    if !has_field(&request.fields, "cookie") {
+        request.fields.push(("Cookie".to_owned(), format!("{{{{{COOKIES_SLOT}}}}}")));
+    }
+    request
+}
+
 /// Whether a request is a gRPC call.
 fn is_grpc(request: &Request) -> bool {
     let is_content_type = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("content-type");
@@ -148,7 +177,13 @@ fn is_grpc(request: &Request) -> bool {
 
 /// Names of all columns of all data sets, as slots name them.
 fn columns(plan: &Plan) -> Vec<String> {
-    plan.data.iter().flat_map(|d| d.columns.iter().map(move |c| format!("{}.{}", d.name, c))).collect()
+    let of_data = plan.data.iter().flat_map(|d| d.columns.iter().map(move |c| format!("{}.{}", d.name, c)));
+    let mut columns: Vec<String> = of_data.collect();
+    if let Some(flows) = &plan.flows {
+        columns.extend(flows.names());
+        columns.push(COOKIES_SLOT.to_owned());
+    }
+    columns
 }
 
 /// Which columns are variables of the environment.
@@ -178,9 +213,18 @@ impl RequestKind {
     /// Rendering copies cells as they are: each must be one that may stand where its slot is.
     fn check(&self, plan: &Plan, sets: &[Vec<Vec<Box<[u8]>>>]) -> Result<(), RequestError> {
         let longest = sets.iter().map(Vec::len).max().unwrap_or(0);
-        let mut scratch = Vec::new();
+        let (mut scratch, mut cells) = (Vec::new(), Vec::new());
+        // What users take is checked when it is known.
+        let taken = plan.flows.as_ref().map_or(0, |flows| flows.names().len() + 1);
         for i in 0..longest {
-            self.usual.check_row(row(sets, i as u64, &mut scratch)).map_err(|source| RequestError::Cell {
+            let mut row = row(sets, i as u64, &mut scratch);
+            if taken > 0 {
+                cells.clear();
+                cells.extend_from_slice(row);
+                cells.resize(row.len() + taken, Box::from(&b"1"[..]));
+                row = &cells;
+            }
+            self.usual.check_row(row).map_err(|source| RequestError::Cell {
                 name: self.name.clone(),
                 row: i + 1,
                 column: columns(plan).get(source.column).cloned().unwrap_or_default(),
@@ -222,18 +266,32 @@ impl Kinds {
                 lent: None,
             })
         };
-        let kinds = plan.requests.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
-        let sets: Vec<_> = plan.data.iter().filter(|d| !d.rows.is_empty()).map(rows).collect();
+        let mut kinds = plan.requests.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
+        if plan.flows.is_some() {
+            for request in &plan.requests {
+                kinds.push(kind(&with_cookies(request))?);
+            }
+        }
+        let sets: DataRows = plan.data.iter().filter(|d| !d.rows.is_empty()).map(rows).collect();
         for kind in &kinds {
             kind.check(plan, &sets)?;
         }
+        let (core, cores) = (u64::from(core), u64::from(cores.max(1)));
+        let sets = Arc::new(sets);
+        let flows = plan.flows.as_ref().map(|flows| {
+            let takes = journeys::takes(plan, flows).map_err(RequestError::Flow)?;
+            let journeys = Journeys::new(plan, flows, &takes, Arc::clone(&sets), (core, cores));
+            let path = |r: &Request| (!r.path.contains("{{")).then(|| r.path.clone().into_bytes());
+            Ok(UserKinds { journeys, takes, paths: plan.requests.iter().map(path).collect() })
+        });
         Ok(Kinds {
             kinds,
             picker: Picker::new(plan),
             sets,
+            flows: flows.transpose()?,
             seed: plan.seed,
-            core: u64::from(core),
-            cores: u64::from(cores.max(1)),
+            core,
+            cores,
             scratch: Vec::new(),
             hidden: variables(plan),
             bodies: HashMap::new(),
@@ -299,12 +357,52 @@ impl Kinds {
 
     /// The kind of a request, and how many of the `count` from it on are of the same kind.
     pub(crate) fn pick(&self, first: u64, count: u32) -> (u16, u32) {
+        if let Some(flows) = &self.flows {
+            return (flows.journeys.kind(first), count);
+        }
         if self.kinds.len() == 1 {
             return (0, count);
         }
         let kind = self.picker.pick(self.number(first));
         let same = (1..count).take_while(|i| self.picker.pick(self.number(first + u64::from(*i))) == kind);
         (u16::try_from(kind).unwrap_or(u16::MAX), 1 + u32::try_from(same.count()).unwrap_or(0))
+    }
+
+    /// The users, where the plan has flows.
+    pub(crate) fn journeys(&self) -> Option<&Journeys> {
+        Some(&self.flows.as_ref()?.journeys)
+    }
+
+    /// What is taken from the responses to requests of a kind, where the plan has flows.
+    pub(crate) fn takes(&self, kind: u16) -> Option<&[StepTake]> {
+        let takes = &self.flows.as_ref()?.takes;
+        takes.get(usize::from(kind) % takes.len().max(1)).map(Vec::as_slice)
+    }
+
+    /// A request of a user cannot be made.
+    pub(crate) fn refuse(&self, local: u64, why: &str, now: Time) {
+        if let Some(flows) = &self.flows {
+            flows.journeys.ended(local, StepEnd::Lost(why), now);
+        }
+    }
+
+    /// A request of a user is about to leave: adds its cookies.
+    ///
+    /// # Errors
+    /// A value cannot stand where the request uses it.
+    pub(crate) fn prepare(&self, local: u64, now: Time) -> Result<(), String> {
+        let Some(flows) = &self.flows else { return Ok(()) };
+        let kind = usize::from(flows.journeys.kind(local));
+        let usual = &self.kinds[kind].usual;
+        flows.journeys.with_cells(local, |cells| usual.check_row(cells)).map_err(|e| e.to_string())?;
+        let target = flows.paths[kind].clone().unwrap_or_else(|| {
+            let mut bytes = Vec::new();
+            self.with_values(local, 0, |values| usual.render(values, &mut bytes));
+            bytes.split(|b| *b == b' ').nth(1).unwrap_or_default().to_vec()
+        });
+        let with = u16::try_from(kind + flows.paths.len()).unwrap_or(u16::MAX);
+        flows.journeys.fill_cookies(local, target, with, now);
+        Ok(())
     }
 
     /// Renders one request.
@@ -333,6 +431,11 @@ impl Kinds {
     #[inline]
     fn with_values(&self, local: u64, now_ms: u64, fill: impl FnOnce(&Values<'_>)) {
         let seq = self.number(local);
+        if let Some(flows) = &self.flows {
+            return flows
+                .journeys
+                .with_cells(local, |row| fill(&Values { seq, now_ms, seed: self.seed, row }));
+        }
         let mut cells = Vec::new();
         let row = row(&self.sets, seq, &mut cells);
         fill(&Values { seq, now_ms, seed: self.seed, row });
@@ -344,7 +447,10 @@ impl Kinds {
         const SECRET: [&str; 4] = ["authorization:", "proxy-authorization:", "cookie:", "x-api-key:"];
         let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
         let seq = self.number(local);
-        let mut cells = row(&self.sets, seq, &mut Vec::new()).to_vec();
+        let mut cells = match &self.flows {
+            Some(flows) => flows.journeys.with_cells(local, <[_]>::to_vec),
+            None => row(&self.sets, seq, &mut Vec::new()).to_vec(),
+        };
         for cell in self.hidden.clone() {
             cells[cell] = Box::from(&b"***"[..]);
         }

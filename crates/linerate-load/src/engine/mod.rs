@@ -14,7 +14,7 @@
 
 pub(crate) mod board;
 pub(crate) mod body;
-mod decode;
+pub(crate) mod decode;
 pub(crate) mod gaps;
 pub(crate) mod kinds;
 mod looks;
@@ -375,6 +375,11 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     /// Takes what may leave now, and notes how late that is.
     fn take(&mut self, now: Time, most: u32) -> Option<DueBatch> {
         let batch = self.supply.take(now, most)?;
+        if let Err(why) = self.kinds.prepare(batch.first, now) {
+            // Its user fails, and nothing was sent.
+            self.kinds.refuse(batch.first, &why, now);
+            return None;
+        }
         if self.orders.open_loop && batch.measured {
             let since = batch.due.max(self.free_since);
             self.recorder.lateness.record(now.nanos_since(since), u64::from(batch.count));

@@ -10,6 +10,7 @@ use linerate_net::{TcpInfo, TcpTotals, Time};
 
 use super::kinds::Kinds;
 use super::silence::SilenceTracker;
+use crate::flows::journeys::{Journeys, StepEnd};
 use crate::histogram::Histogram;
 use crate::limits::{BAD_SAMPLES, SAMPLE_HEAD_BYTES, SAVED_BYTES, SLOWEST, UNSOLICITED_BYTES};
 use crate::outcome::{
@@ -68,6 +69,7 @@ pub(crate) struct Recorder {
     grpc_status: BTreeMap<u16, u64>,
     saver: Saver,
     log: Option<CoreLog>,
+    journeys: Option<Journeys>,
 }
 
 /// Keeps whole responses: `any` from the beginning, and `bad` bad ones after them.
@@ -163,15 +165,18 @@ pub(crate) struct ResponseVerdict {
     pub(crate) bad_tag: bool,
     /// The trailer that was expected was missing or had another value.
     pub(crate) bad_trailer: bool,
+    /// A value that its flow takes was missing.
+    pub(crate) bad_take: bool,
 }
 
 impl ResponseVerdict {
-    fn words(self) -> Option<&'static str> {
+    pub(crate) fn words(self) -> Option<&'static str> {
         match self {
             ResponseVerdict { bad_status: true, .. } => Some("bad status"),
             ResponseVerdict { bad_encoding: true, .. } => Some("bad encoding"),
             ResponseVerdict { bad_body: true, .. } => Some("bad body"),
             ResponseVerdict { bad_trailer: true, .. } => Some("bad trailer"),
+            ResponseVerdict { bad_take: true, .. } => Some("value missing"),
             ResponseVerdict { bad_tag: true, .. } => Some("bad tag"),
             _ => None,
         }
@@ -242,6 +247,7 @@ impl Recorder {
             grpc_status: BTreeMap::new(),
             saver: Saver::default(),
             log: None,
+            journeys: kinds.journeys().cloned(),
         }
     }
 
@@ -471,6 +477,7 @@ impl Recorder {
             ResponseVerdict { bad_encoding: true, .. } => bad.encoding += n,
             ResponseVerdict { bad_body: true, .. } => bad.body += n,
             ResponseVerdict { bad_trailer: true, .. } => bad.trailer += n,
+            ResponseVerdict { bad_take: true, .. } => bad.take += n,
             _ => bad.tag += n,
         };
         count(&mut self.bad);
@@ -534,6 +541,7 @@ impl Recorder {
         if let Some(detail) = detail {
             self.failures.details.entry(why.name()).or_insert_with(|| detail.to_owned());
         }
+        self.end_step(run, StepEnd::Lost(why.name()), now);
         if !run.stamp.measured {
             return;
         }
@@ -554,6 +562,13 @@ impl Recorder {
         if self.bad_samples.len() < BAD_SAMPLES {
             let sample = self.sample(run, None, None, why.name(), b"", kinds);
             self.bad_samples.push(sample);
+        }
+    }
+
+    /// A user has no response to its request.
+    fn end_step(&self, run: &Run, end: StepEnd<'_>, now: Time) {
+        if let Some(journeys) = &self.journeys {
+            journeys.ended(run.first, end, now);
         }
     }
 
@@ -594,6 +609,7 @@ impl Recorder {
 
     /// The outcome is unknown: the server may or may not have acted on them. Nobody waits from now on.
     pub(crate) fn unknown(&mut self, run: &Run, now: Time) {
+        self.end_step(run, StepEnd::Unknown, now);
         if run.stamp.measured {
             let n = u64::from(run.count);
             self.requests.unknown += n;
@@ -703,6 +719,7 @@ impl Recorder {
             waited: t.waited,
             in_window: t.in_window,
         });
+        outcome.flows = self.journeys.iter().flat_map(Journeys::figures).collect();
         outcome.by_name = self.named.names.into_iter().zip(named).collect();
         outcome
     }

@@ -9,6 +9,8 @@ use super::board::Board;
 use super::body::BodyView;
 use super::kinds::Kinds;
 use super::recorder::{RecordedResponse, Recorder, ResponseVerdict};
+use crate::flows::journeys::StepEnd;
+use crate::flows::reading::{StepTake, TakeReading};
 use crate::limits::{SAMPLE_HEAD_BYTES, SAVED_HEAD_BYTES};
 
 /// How closely responses have to be looked at.
@@ -34,6 +36,7 @@ impl Judge {
         Judge {
             tag: tag.map(str::to_owned),
             plain: tag.is_none()
+                && kinds.journeys().is_none()
                 && bodies.iter().all(Option::is_none)
                 && trailers.iter().all(Option::is_none)
                 && !grpc.contains(&true),
@@ -88,6 +91,7 @@ pub(crate) struct ResponseReading {
     /// Whether it has the trailer that is expected.
     trailer: Option<bool>,
     grpc_status: Option<u16>,
+    taken: TakeReading,
 }
 
 impl ResponseReading {
@@ -107,20 +111,22 @@ impl ResponseReading {
     }
 
     /// It is whole. `finder`: what is looked for in its body.
-    pub(crate) fn answer(
-        &mut self,
+    pub(crate) fn answer<'a>(
+        &'a mut self,
         response: &Whole,
         finder: Option<&memmem::Finder<'_>>,
         good_status: bool,
-    ) -> RecordedResponse<'_> {
+        missing: Option<&'a str>,
+    ) -> RecordedResponse<'a> {
         let found = self.body.end(finder);
-        let problem = self.body.problem();
+        let problem = self.body.problem().or(missing);
         let verdict = ResponseVerdict {
             bad_status: !good_status,
             bad_body: !found,
-            bad_encoding: problem.is_some(),
+            bad_encoding: self.body.problem().is_some(),
             bad_tag: response.turn == Turn::Unknown,
             bad_trailer: self.trailer == Some(false),
+            bad_take: missing.is_some(),
         };
         RecordedResponse {
             now: response.now,
@@ -148,6 +154,39 @@ pub(crate) struct Recording<'a> {
     pub(crate) measuring: bool,
 }
 
+impl Recording<'_> {
+    /// A user has the response to its request, and goes on.
+    fn answered_user(
+        &mut self,
+        (run, kind): (&Run, u16),
+        takes: &[StepTake],
+        reading: &mut ResponseReading,
+        (response, good_status): (&Whole, bool),
+    ) {
+        // Of a response that says no, nothing is taken.
+        let (values, missing) = match good_status.then(|| reading.taken.finish(takes)) {
+            Some(Ok(values)) => (values, None),
+            Some(Err(missing)) => (Vec::new(), Some(missing)),
+            None => (Vec::new(), None),
+        };
+        let taken = std::mem::take(&mut reading.taken);
+        let answer = reading.answer(response, self.judge.finder(kind), good_status, missing.as_deref());
+        self.recorder.answered(run, &answer, self.kinds);
+        let why = match (answer.verdict.words(), &missing) {
+            (Some("value missing"), Some(missing)) => Some(missing.clone()),
+            (Some("bad status"), _) => Some(format!("status {}", response.status)),
+            (words, _) => words.map(str::to_owned),
+        };
+        let end = match &why {
+            None => StepEnd::Good(values, taken.cookies()),
+            Some(why) => StepEnd::Bad(why, taken.cookies()),
+        };
+        if let Some(journeys) = self.kinds.journeys() {
+            journeys.ended(run.first, end, response.now);
+        }
+    }
+}
+
 impl Responses for Recording<'_> {
     type Reading = ResponseReading;
 
@@ -163,6 +202,9 @@ impl Responses for Recording<'_> {
 
     fn head(&mut self, reading: &mut ResponseReading, kind: u16, head: &HeadView<'_>) -> Whose {
         reading.begin(head, self.judge.finder(kind).is_some(), self.recorder.wants_whole());
+        if let Some(takes) = self.kinds.takes(kind) {
+            reading.taken.begin(takes, head);
+        }
         // A response without a body may have its trailers in its head.
         reading.trailer = self.judge.has_trailer(kind, head.fields());
         reading.grpc_status = self.judge.grpc_status(kind, head.fields());
@@ -171,6 +213,7 @@ impl Responses for Recording<'_> {
 
     fn body(&mut self, reading: &mut ResponseReading, kind: u16, piece: &[u8]) {
         reading.piece(piece, self.judge.finder(kind));
+        reading.taken.piece(piece);
     }
 
     fn trailers(&mut self, reading: &mut ResponseReading, kind: u16, fields: Fields<'_>) {
@@ -179,7 +222,7 @@ impl Responses for Recording<'_> {
     }
 
     fn looks_on(&self, reading: &ResponseReading, kind: u16) -> bool {
-        self.judge.finder(kind).is_some() || !reading.body.has_enough()
+        self.judge.finder(kind).is_some() || !reading.body.has_enough() || reading.taken.wants_body()
     }
 
     fn answered(&mut self, run: &Run, kind: u16, reading: &mut ResponseReading, response: &Whole) {
@@ -190,7 +233,10 @@ impl Responses for Recording<'_> {
             self.recorder.grpc(run, status);
         }
         let good_status = self.kinds.get(run.kind).good_status(response.status);
-        let answer = reading.answer(response, self.judge.finder(kind), good_status);
+        if let Some(takes) = self.kinds.takes(run.kind) {
+            return self.answered_user((run, kind), takes, reading, (response, good_status));
+        }
+        let answer = reading.answer(response, self.judge.finder(kind), good_status, None);
         self.recorder.answered(run, &answer, self.kinds);
     }
 

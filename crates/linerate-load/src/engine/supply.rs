@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use linerate_net::Time;
 
+use crate::flows::journeys::Journeys;
 use crate::limits::UNSENT_ALONE;
 use crate::plan::schedule::Schedule;
 
@@ -37,6 +38,8 @@ enum Pacing {
         next: Time,
     },
     Scheduled(Schedule),
+    /// As users go on.
+    Users(Journeys),
 }
 
 /// What a held loop may make up for when its thread was late. Reason: without it timers alone would
@@ -84,6 +87,12 @@ impl Supply {
         if matches!(self.pace, Pacing::Closed) {
             self.pace = Pacing::Held { gap, next: self.start };
         }
+    }
+
+    /// Requests are those of users, which are all due at the start.
+    pub(crate) fn follow(&mut self, users: Journeys) {
+        users.start(self.start, self.measure_from);
+        self.pace = Pacing::Users(users);
     }
 
     /// Joins a run late. Others have accounted for what was due before `accounted`, and for `sent`
@@ -141,6 +150,13 @@ impl Supply {
                 *next = (*next + *gap).max(earliest);
                 (now, 1)
             }
+            Pacing::Users(users) => {
+                if now >= self.stop_at {
+                    return None;
+                }
+                let (first, due) = users.take(now)?;
+                return Some(DueBatch { first, count: 1, due, measured: due >= self.measure_from });
+            }
             Pacing::Scheduled(schedule) => {
                 let due = at(self.start, schedule.peek()?);
                 if due > now || due >= self.stop_at {
@@ -169,6 +185,7 @@ impl Supply {
         match &mut self.pace {
             Pacing::Closed => None,
             Pacing::Held { next, .. } => Some(*next).filter(|next| *next < self.stop_at),
+            Pacing::Users(users) => users.next_due().filter(|due| *due < self.stop_at),
             Pacing::Scheduled(s) => s.peek().map(|ns| at(self.start, ns)).filter(|due| *due < self.stop_at),
         }
     }
@@ -179,6 +196,7 @@ impl Supply {
             || self.remaining == 0
             || match &mut self.pace {
                 Pacing::Closed | Pacing::Held { .. } => false,
+                Pacing::Users(users) => users.is_over(),
                 Pacing::Scheduled(s) => s.peek().is_none_or(|ns| at(self.start, ns) >= self.stop_at),
             }
     }
@@ -190,6 +208,9 @@ impl Supply {
         }
         self.stopped = true;
         self.stopped_at = now.min(self.stop_at);
+        if let Pacing::Users(users) = &self.pace {
+            users.stop();
+        }
         if let Pacing::Scheduled(schedule) = &mut self.pace {
             let until = now.min(self.stop_at).nanos_since(self.start);
             let warm = self.measure_from.nanos_since(self.start);
@@ -237,7 +258,7 @@ impl Supply {
 
     /// Whether the time ended it, not the number of requests.
     pub(crate) fn ran_out_of_time(&self) -> bool {
-        self.remaining > 0
+        self.remaining > 0 && !matches!(&self.pace, Pacing::Users(users) if users.is_over())
     }
 
     /// When it stops by itself.

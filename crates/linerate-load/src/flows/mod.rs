@@ -1,7 +1,21 @@
-//! Users that send one request after the other: `take` finds values in responses, by `json_path`
-//! among others, and `jar` keeps cookies.
-#![allow(dead_code, reason = "the machine of users follows")]
+//! Users that send one request after the other.
+//!
+//! * `journeys` is the machine: which user is at which step, its values and cookies, and when its
+//!   next request is due. It does no I/O and reads no clock.
+//! * A user's next request enters the engine through the supply, which asks the machine what is due.
+//!   It leaves on any free connection: there are as many connections as users, so that no user waits
+//!   for another one's response.
+//! * Requests keep the engine's numbers, and the machine knows which user a number in flight belongs
+//!   to. The recorder alone counts requests (`sent = answered + failed + unknown`), and tells the
+//!   machine how each of them ended.
+//! * The cells of a template's row are the row of the data, then a user's values, then its cookies.
+//! * `reading` looks at responses while they are read: `take` finds values, by `json_path` among
+//!   others, and `jar` keeps cookies.
 
 pub(crate) mod jar;
+pub(crate) mod journeys;
 mod json_path;
+pub(crate) mod reading;
 pub(crate) mod take;
+#[cfg(test)]
+mod tests;

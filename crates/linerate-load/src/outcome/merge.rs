@@ -1,8 +1,8 @@
 //! Merging: what several cores, processes or machines measured becomes one outcome. Counts add up, histograms merge exactly.
 
 use super::{
-    Bad, Bytes, ClientFigures, Connections, Failure, Failures, Latency, Lookups, NamedFigures, Outcome,
-    Requests, Segments, Snapshot, Tcp, Window,
+    Bad, Bytes, ClientFigures, Connections, Failure, Failures, FlowFigures, Latency, Lookups, NamedFigures,
+    Outcome, Requests, Segments, Snapshot, Tcp, Window,
 };
 
 impl Lookups {
@@ -62,6 +62,9 @@ impl Outcome {
         }
         self.tcp.merge(&other.tcp);
         self.client.merge(&other.client);
+        for (name, flow) in &other.flows {
+            self.flows.entry(name.clone()).or_default().merge(flow);
+        }
         for (name, named) in &other.by_name {
             self.by_name.entry(name.clone()).or_default().merge(named);
         }
@@ -140,6 +143,7 @@ impl Bad {
         self.encoding += other.encoding;
         self.tag += other.tag;
         self.trailer += other.trailer;
+        self.take += other.take;
     }
 }
 
@@ -259,6 +263,18 @@ impl NamedFigures {
         self.latency.merge(&other.latency);
         self.waited.merge(&other.waited);
         self.in_window += other.in_window;
+    }
+}
+
+impl FlowFigures {
+    /// Adds another's figures.
+    pub fn merge(&mut self, other: &FlowFigures) {
+        self.done += other.done;
+        self.failed += other.failed;
+        self.stopped += other.stopped;
+        self.skipped += other.skipped;
+        self.duration.merge(&other.duration);
+        other.causes.iter().for_each(|(cause, n)| self.note(cause, *n));
     }
 }
 

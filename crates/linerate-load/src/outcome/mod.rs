@@ -82,6 +82,9 @@ pub struct Outcome {
     pub series: Vec<Interval>,
     /// Per request name, when the plan has several.
     pub by_name: BTreeMap<String, NamedFigures>,
+    /// Iterations by flow.
+    #[serde(default)]
+    pub flows: BTreeMap<String, FlowFigures>,
     /// The worst and the bad ones.
     pub samples: Vec<Sample>,
     /// Things the user should know before believing the figures.
@@ -189,12 +192,15 @@ pub struct Bad {
     pub tag: u64,
     /// A trailer was missing or had another value.
     pub trailer: u64,
+    /// A value that a step of a flow takes was missing.
+    #[serde(default)]
+    pub take: u64,
 }
 
 impl Bad {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.status + self.body + self.encoding + self.tag + self.trailer
+        self.status + self.body + self.encoding + self.tag + self.trailer + self.take
     }
 }
 
@@ -470,6 +476,23 @@ pub struct NamedFigures {
     pub waited: Histogram,
     /// Its share of [`Window::answered`].
     pub in_window: u64,
+}
+
+/// The iterations of a flow that began after the warm-up; each ends in one of three ways.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct FlowFigures {
+    /// All steps went well.
+    pub done: u64,
+    /// A step had no good response, or a value to take was missing.
+    pub failed: u64,
+    /// The run ended before the iteration did.
+    pub stopped: u64,
+    /// Requests of failed iterations that were not sent.
+    pub skipped: u64,
+    /// How long those that are done took from when the user was due, pauses included; nanoseconds.
+    pub duration: Histogram,
+    /// Why iterations failed: the step and the reason.
+    pub causes: BTreeMap<String, u64>,
 }
 
 /// One request worth looking at.

@@ -38,6 +38,7 @@ impl Bad {
             encoding: self.encoding.saturating_sub(earlier.encoding),
             tag: self.tag.saturating_sub(earlier.tag),
             trailer: self.trailer.saturating_sub(earlier.trailer),
+            take: self.take.saturating_sub(earlier.take),
         }
     }
 }

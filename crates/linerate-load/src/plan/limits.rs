@@ -3,6 +3,15 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+/// Flows of a plan. Reason: a person writes it.
+pub(crate) const MAX_FLOWS: usize = 100;
+
+/// How often a step is repeated at most.
+pub(crate) const MAX_REPEAT: u64 = 1_000_000;
+
+/// Values that a step takes. Reason: each user holds them.
+pub(crate) const MAX_TAKES: usize = 50;
+
 /// Highest rate, requests/s. Reason: due times are whole nanoseconds, so a higher rate would be
 /// indistinguishable.
 pub const MAX_RATE: f64 = 1e9;

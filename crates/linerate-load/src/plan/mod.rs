@@ -18,6 +18,7 @@ mod curve;
 pub mod data;
 pub mod env;
 pub mod file;
+pub mod flow;
 pub mod form;
 pub mod http;
 mod invalid;
@@ -39,6 +40,9 @@ pub struct Plan {
     pub requests: Vec<Request>,
     /// Which of them comes next.
     pub order: Order,
+    /// Users that send the requests in turn; `None`: each request stands alone.
+    #[serde(default)]
+    pub flows: Option<flow::FlowPlan>,
     /// Data that requests draw from (`{{NAME.COLUMN}}`).
     pub data: Vec<DataSet>,
     /// Connections held open, over all threads (at least 1).

@@ -240,6 +240,9 @@ impl CorePart {
         let stop_at = plan.stop.duration.map_or(Time::NEVER, |d| measure_from + d);
         let schedule = Schedule::new(&plan.pace, plan.seed, self.core, self.cores);
         let mut supply = Supply::new(schedule, requests, run_start, measure_from, stop_at);
+        if let Some(users) = kinds.journeys() {
+            supply.follow(users.clone());
+        }
         if let Some(gap) = self.gap {
             supply.hold(gap);
         }
@@ -262,7 +265,7 @@ impl CorePart {
             throughput: plan.throughput,
             save_responses: plan.save_responses,
             start: self.start,
-            open_loop: plan.pace != Pace::Closed,
+            open_loop: plan.pace != Pace::Closed || plan.flows.is_some(),
             wall_offset_ns: machine::wall_offset_ns(),
         };
         Ok(Engine::<T, C>::new(transport, orders, kinds, supply, measure_from, board, shared).run())

@@ -1,6 +1,7 @@
 //! Plan files: TOML that says everything flags can say, and more. The format is described in `docs/PLAN.md`.
 
 mod error;
+mod flows;
 mod requests;
 mod route;
 pub mod table;
@@ -22,6 +23,7 @@ pub use tls::TlsKeys;
 use self::table::{Item, Keys, PlanText, Table};
 use super::abort::AbortOn;
 use super::data::{check_columns, check_name, load_csv, said};
+use super::flow::FlowPlan;
 use super::http::{Http, LARGEST_WINDOW, LEAST_WINDOW};
 use super::limits::{
     BUSY_POLL, MAX_CHECKS, MAX_CONNECTIONS, MAX_DATA_SETS, MAX_DURATION, MAX_PIPELINE, MAX_PLAN_BYTES,
@@ -70,7 +72,7 @@ const RUN_KEYS: &[&str] = &[
 const DATA_KEYS: &[&str] = &["name", "file", "columns", "rows"];
 
 const TOP: Keys = Keys {
-    known: &[RUN_KEYS, route::KEYS, tls::KEYS, requests::SHARED_KEYS],
+    known: &[RUN_KEYS, flows::RUN_KEYS, route::KEYS, tls::KEYS, requests::SHARED_KEYS],
     elsewhere: &[(requests::OWN_KEYS, "belongs to a request: write it below [[request]]")],
 };
 
@@ -153,6 +155,8 @@ pub struct PlanFile {
     pub order: Order,
     /// `[[request]]`: at least one. A path it does not give is empty until [`PlanFile::fill_paths`].
     pub request: Vec<Request>,
+    /// `[[flow]]`, whose steps are then the requests.
+    pub flows: Option<FlowPlan>,
     /// `[[data]]`.
     pub data: Vec<DataSet>,
 }
@@ -170,6 +174,17 @@ impl PlanFile {
         let top = Table::new(source, 0..0, parsed.get_ref(), TOP)?;
         let mut plan = read_run(&top)?;
         let data = read_data(&top)?;
+        let flows = flows::read(&top)?;
+        if let Some(mut flows) = flows {
+            for request in &mut flows.requests {
+                request.fill_form(plan.seed.unwrap_or(DEFAULT_SEED), &data);
+            }
+            flows.check(&data, plan.http == Some(Http::Two))?;
+            plan.request = flows.requests.into_iter().map(|placed| placed.request).collect();
+            plan.flows = Some(flows.plan);
+            plan.data = data.into_iter().map(|(set, _)| set).collect();
+            return Ok(plan);
+        }
         let mut requests = read_requests(&top)?;
         for request in &mut requests {
             request.fill_form(plan.seed.unwrap_or(DEFAULT_SEED), &data);
@@ -264,6 +279,7 @@ fn read_run(top: &Table<'_>) -> Result<PlanFile, FileError> {
         abort_on: top.read("abort_on", read_aborts)?.unwrap_or_default(),
         order: Order::Weighted,
         request: Vec::new(),
+        flows: None,
         data: Vec::new(),
     })
 }

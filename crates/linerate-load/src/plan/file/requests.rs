@@ -131,7 +131,7 @@ fn read_expectation<'a>(shared: &impl Fn(&str) -> Option<Item<'a>>) -> Result<Ex
     })
 }
 
-fn read_name<'a>(item: &Item<'a>) -> Result<&'a str, FileError> {
+pub(super) fn read_name<'a>(item: &Item<'a>) -> Result<&'a str, FileError> {
     let name = item.text("a string")?;
     match name.trim().is_empty() || name.chars().any(char::is_control) {
         true => Err(item.error("name must be a word or a few; reports show it")),
@@ -340,10 +340,12 @@ impl Placed<'_> {
     /// Compiles it as a run would, and holds the rows of data against it; errors point at the part
     /// that is wrong.
     pub(super) fn check(&self, data: &[(DataSet, Item<'_>)], http2: bool) -> Result<(), FileError> {
+        self.check_with(data, http2, &[])
+    }
+
+    /// The request as it is compiled.
+    fn spec(&self, http2: bool) -> RequestSpec {
         let request = &self.request;
-        if request.is_raw() {
-            return Ok(());
-        }
         let mut fields = request.fields.clone();
         if !has_field(&fields, "host") {
             fields.push(("Host".to_owned(), "host".to_owned()));
@@ -351,21 +353,46 @@ impl Placed<'_> {
         if http2 && has_field(&fields, "te") && !has_field(&fields, "connection") {
             fields.push(("Connection".to_owned(), "TE".to_owned()));
         }
-        let spec = RequestSpec {
+        RequestSpec {
             method: request.method.clone(),
             target: if request.path.is_empty() { "/".to_owned() } else { request.path.clone() },
             fields,
             body: request.body.clone().unwrap_or_default(),
-        };
-        let env = env::data_set(std::slice::from_ref(request), |name| std::env::var_os(name));
+        }
+    }
+
+    /// All that its slots may name.
+    fn columns(&self, data: &[(DataSet, Item<'_>)], names: &[String]) -> Result<Vec<String>, FileError> {
+        let env = env::data_set(std::slice::from_ref(&self.request), |name| std::env::var_os(name));
         let env = env.map_err(|(_, e)| self.misplaced(&e))?;
-        let columns: Vec<String> = data
-            .iter()
-            .map(|(set, _)| set)
-            .chain(&env)
-            .flat_map(|set| set.columns.iter().map(|c| format!("{}.{c}", set.name)))
-            .collect();
-        let template = Template::compile(&spec, &columns).map_err(|e| self.misplaced(&e))?;
+        let sets = data.iter().map(|(set, _)| set).chain(&env);
+        let columns = sets.flat_map(|set| set.columns.iter().map(|c| format!("{}.{c}", set.name)));
+        Ok(columns.chain(names.iter().cloned()).collect())
+    }
+
+    /// Whether it uses the value of a name; all its slots are known.
+    pub(super) fn uses(
+        &self,
+        data: &[(DataSet, Item<'_>)],
+        name: &str,
+        names: &[String],
+    ) -> Result<bool, FileError> {
+        let others: Vec<String> = names.iter().filter(|other| *other != name).cloned().collect();
+        Ok(Template::compile(&self.spec(false), &self.columns(data, &others)?).is_err())
+    }
+
+    /// As [`Placed::check`], with values of these names.
+    pub(super) fn check_with(
+        &self,
+        data: &[(DataSet, Item<'_>)],
+        http2: bool,
+        names: &[String],
+    ) -> Result<(), FileError> {
+        if self.request.is_raw() {
+            return Ok(());
+        }
+        let columns = self.columns(data, names)?;
+        let template = Template::compile(&self.spec(http2), &columns).map_err(|e| self.misplaced(&e))?;
         if template.is_fixed() {
             return Ok(());
         }

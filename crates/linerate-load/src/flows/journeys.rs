@@ -1,0 +1,407 @@
+//! The machine of users: what each does next, and when it is due. No I/O, no clock.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use linerate_base::{Random, Time, derive};
+
+use super::jar::{CookieHost, CookieJar, SetCookie};
+use super::reading::StepTake;
+use super::take::Extractor;
+use crate::limits::{FLOW_CAUSES, REFUSED_PAUSE};
+use crate::outcome::FlowFigures;
+use crate::plan::Plan;
+use crate::plan::flow::{FlowPlan, Think};
+
+/// Rows of all data sets, by set, then by row.
+pub(crate) type DataRows = Vec<Vec<Vec<Box<[u8]>>>>;
+
+/// The users of one core. Its supply, its templates and its recorder share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Journeys(Arc<Mutex<JourneyState>>);
+
+/// The end of a request, as far as its user is concerned.
+#[derive(Debug)]
+pub(crate) enum StepEnd<'a> {
+    /// A good response, with what the step takes from it.
+    Good(Vec<Vec<u8>>, &'a [SetCookie]),
+    /// A response that was not good: why.
+    Bad(&'a str, &'a [SetCookie]),
+    /// No response: why.
+    Lost(&'a str),
+    /// Nobody knows what became of it, maybe because the run is over.
+    Unknown,
+}
+
+#[derive(Debug)]
+struct JourneyState {
+    flows: Vec<FlowRun>,
+    /// The sum of all weights.
+    weights: f64,
+    rows: Arc<DataRows>,
+    /// Cells of the data before the values of a user.
+    data_cells: usize,
+    users: Vec<User>,
+    /// When users are due.
+    due: BinaryHeap<Reverse<(Time, u32)>>,
+    /// Users whose request is in flight, by its number.
+    flights: HashMap<u64, Flight>,
+    /// Number of the next request.
+    next: u64,
+    /// Iterations that may still begin, and the number of the next one in the whole run.
+    left: u64,
+    next_iteration: u64,
+    cores: u64,
+    /// Users within an iteration.
+    active: u64,
+    host: CookieHost,
+    keep_cookies: bool,
+    seed: u64,
+    measure_from: Time,
+    stopped: bool,
+}
+
+#[derive(Debug)]
+struct FlowRun {
+    name: String,
+    weight: f64,
+    steps: Vec<StepRun>,
+    figures: FlowFigures,
+}
+
+#[derive(Debug)]
+struct StepRun {
+    name: String,
+    request: u16,
+    repeat: u32,
+    /// Places of the values that it takes.
+    values: Vec<usize>,
+    think: Think,
+}
+
+#[derive(Debug)]
+struct User {
+    random: Random,
+    /// The step of an iteration, and how often it was made in a row. `None`: between two iterations.
+    at: Option<StepPlace>,
+    /// When the iteration was due.
+    since: Time,
+    /// The row of its templates: data, values, cookies.
+    cells: Vec<Box<[u8]>>,
+    jar: CookieJar,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct StepPlace {
+    flow: usize,
+    step: usize,
+    made: u32,
+}
+
+#[derive(Debug)]
+struct Flight {
+    user: u32,
+    kind: u16,
+    target: Vec<u8>,
+}
+
+/// What each step takes, by its request.
+pub(crate) fn takes(plan: &Plan, flows: &FlowPlan) -> Result<Vec<Vec<StepTake>>, String> {
+    let names = flows.names();
+    let mut takes: Vec<Vec<StepTake>> = plan.requests.iter().map(|_| Vec::new()).collect();
+    for step in flows.flows.iter().flat_map(|flow| &flow.steps) {
+        let place = takes.get_mut(step.request as usize).ok_or("a step has no request")?;
+        for rule in &step.take {
+            let from = Extractor::parse(&rule.from).map_err(|why| format!("{}: {why}", rule.name))?;
+            let value = names.iter().position(|name| *name == rule.name).ok_or("a value has no name")?;
+            place.push(StepTake { value, shown: format!("{} = {:?}", rule.name, rule.from), from });
+        }
+    }
+    Ok(takes)
+}
+
+impl Journeys {
+    /// The users of core number `core` of `cores`. They are idle until [`Journeys::start`].
+    pub(crate) fn new(
+        plan: &Plan,
+        flows: &FlowPlan,
+        takes: &[Vec<StepTake>],
+        rows: Arc<DataRows>,
+        (core, cores): (u64, u64),
+    ) -> Journeys {
+        let step = |step: &crate::plan::flow::FlowStep| StepRun {
+            name: plan.requests.get(step.request as usize).map(|r| r.name.clone()).unwrap_or_default(),
+            request: u16::try_from(step.request).unwrap_or(u16::MAX),
+            repeat: step.repeat.max(1),
+            values: takes
+                .get(step.request as usize)
+                .map_or(Vec::new(), |t| t.iter().map(|t| t.value).collect()),
+            think: step.think,
+        };
+        let run = |flow: &crate::plan::flow::Flow| FlowRun {
+            name: flow.name.clone(),
+            weight: flow.weight,
+            steps: flow.steps.iter().map(step).collect(),
+            figures: FlowFigures::default(),
+        };
+        let runs: Vec<FlowRun> = flows.flows.iter().map(run).collect();
+        let data_cells = rows.iter().map(|set| set.first().map_or(0, Vec::len)).sum();
+        let cells = data_cells + flows.names().len() + 1;
+        let share = |all: u64| all / cores + u64::from(all % cores > core);
+        let user = |n: u64| User {
+            random: Random::new(derive(plan.seed, 0x75_73_65_72 + n * cores + core)),
+            at: None,
+            since: Time::ZERO,
+            cells: vec![Box::default(); cells],
+            jar: CookieJar::default(),
+        };
+        let authority = plan.target.authority.as_str();
+        let name = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+        Journeys(Arc::new(Mutex::new(JourneyState {
+            weights: runs.iter().map(|flow| flow.weight).sum(),
+            flows: runs,
+            rows,
+            data_cells,
+            users: (0..share(u64::from(flows.users))).map(user).collect(),
+            due: BinaryHeap::new(),
+            flights: HashMap::new(),
+            next: 0,
+            left: flows.iterations.map_or(u64::MAX, share),
+            next_iteration: core,
+            cores,
+            active: 0,
+            host: CookieHost {
+                name: name.map_or(authority, |(name, _)| name).to_owned(),
+                is_https: plan.tls.is_some(),
+            },
+            keep_cookies: flows.keep_cookies,
+            seed: plan.seed,
+            measure_from: Time::ZERO,
+            stopped: false,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, JourneyState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All users are due at `start`; iterations that are due from `measure_from` on count.
+    pub(crate) fn start(&self, start: Time, measure_from: Time) {
+        let mut state = self.lock();
+        state.measure_from = measure_from;
+        state.due = (0..state.users.len()).map(|user| Reverse((start, user as u32))).collect();
+    }
+
+    /// Takes a user that is due at `now`: the number of its request, and since when it was due.
+    pub(crate) fn take(&self, now: Time) -> Option<(u64, Time)> {
+        let mut state = self.lock();
+        loop {
+            let Reverse((due, user)) = *state.due.peek()?;
+            if due > now || state.stopped {
+                return None;
+            }
+            state.due.pop();
+            if state.users[user as usize].at.is_none() && !state.begin(user, due) {
+                continue;
+            }
+            let Some(place) = state.users[user as usize].at else { continue };
+            let kind = state.flows[place.flow].steps[place.step].request;
+            let number = state.next;
+            state.next += 1;
+            state.flights.insert(number, Flight { user, kind, target: Vec::new() });
+            return Some((number, due));
+        }
+    }
+
+    /// When the next user is due.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        let state = self.lock();
+        let is_over = state.stopped || state.is_over();
+        state.due.peek().map(|Reverse((due, _))| *due).filter(|_| !is_over)
+    }
+
+    /// Whether no request follows.
+    pub(crate) fn is_over(&self) -> bool {
+        self.lock().is_over()
+    }
+
+    /// No step begins from now on.
+    pub(crate) fn stop(&self) {
+        let mut state = self.lock();
+        if std::mem::replace(&mut state.stopped, true) {
+            return;
+        }
+        while let Some(Reverse((_, user))) = state.due.pop() {
+            state.stop_user(user);
+        }
+    }
+
+    /// The kind of a request in flight.
+    pub(crate) fn kind(&self, number: u64) -> u16 {
+        self.lock().flights.get(&number).map_or(0, |flight| flight.kind)
+    }
+
+    /// Looks at the row of a request in flight.
+    pub(crate) fn with_cells<R>(&self, number: u64, look: impl FnOnce(&[Box<[u8]>]) -> R) -> R {
+        let state = self.lock();
+        let user = state.flights.get(&number).map(|flight| &state.users[flight.user as usize]);
+        match user {
+            Some(user) => look(&user.cells),
+            None => look(&vec![Box::default(); state.users.first().map_or(0, |user| user.cells.len())]),
+        }
+    }
+
+    /// The target of a request is known: fills its cookies in. Says whether there are any.
+    pub(crate) fn fill_cookies(&self, number: u64, target: Vec<u8>, kind_with: u16, now: Time) -> bool {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Some(flight) = state.flights.get_mut(&number) else { return false };
+        let user = &mut state.users[flight.user as usize];
+        let field = user.jar.field(&state.host, &target, now);
+        flight.target = target;
+        let has_cookies = !field.is_empty();
+        if has_cookies {
+            flight.kind = kind_with;
+        }
+        if let Some(cell) = user.cells.last_mut() {
+            *cell = field.into();
+        }
+        has_cookies
+    }
+
+    /// A request that was taken ended.
+    pub(crate) fn ended(&self, number: u64, end: StepEnd<'_>, now: Time) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Some(Flight { user, target, .. }) = state.flights.remove(&number) else { return };
+        if let StepEnd::Good(_, cookies) | StepEnd::Bad(_, cookies) = end {
+            let jar = &mut state.users[user as usize].jar;
+            cookies.iter().for_each(|cookie| jar.store(cookie, &state.host, &target, now));
+        }
+        match end {
+            StepEnd::Good(values, _) => state.advance(user, values, now),
+            StepEnd::Bad(why, _) => state.fail(user, why, now, Duration::ZERO),
+            // Without a pause it would fail again and again at the same moment.
+            StepEnd::Lost(why) => state.fail(user, why, now, REFUSED_PAUSE),
+            StepEnd::Unknown if state.stopped => state.stop_user(user),
+            StepEnd::Unknown => state.fail(user, "the outcome is unknown", now, REFUSED_PAUSE),
+        }
+    }
+
+    /// What iterations became, at the end of the run.
+    pub(crate) fn figures(&self) -> Vec<(String, FlowFigures)> {
+        self.stop();
+        let mut state = self.lock();
+        for (_, flight) in std::mem::take(&mut state.flights) {
+            state.stop_user(flight.user);
+        }
+        state.flows.iter_mut().map(|flow| (flow.name.clone(), std::mem::take(&mut flow.figures))).collect()
+    }
+}
+
+impl JourneyState {
+    fn is_over(&self) -> bool {
+        self.left == 0 && self.active == 0
+    }
+
+    /// Begins an iteration, if there is one left.
+    fn begin(&mut self, user: u32, due: Time) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= u64::from(self.left != u64::MAX);
+        let number = self.next_iteration;
+        self.next_iteration += self.cores;
+        self.active += 1;
+        let mut draw = Random::new(derive(self.seed, 0x66_6c_6f_77 + number)).unit() * self.weights;
+        let chosen = self.flows.iter().position(|flow| {
+            draw -= flow.weight;
+            draw < 0.0
+        });
+        let flow = chosen.unwrap_or(self.flows.len() - 1);
+        let user = &mut self.users[user as usize];
+        user.at = Some(StepPlace { flow, step: 0, made: 0 });
+        user.since = due;
+        if !self.keep_cookies {
+            user.jar.clear();
+        }
+        let row =
+            self.rows.iter().flat_map(|set| &set[usize::try_from(number % set.len() as u64).unwrap_or(0)]);
+        user.cells.iter_mut().zip(row).for_each(|(cell, data)| cell.clone_from(data));
+        user.cells[self.data_cells..].fill(Box::default());
+        true
+    }
+
+    /// A step went well: to the next one.
+    fn advance(&mut self, user: u32, values: Vec<Vec<u8>>, now: Time) {
+        let entry = &mut self.users[user as usize];
+        let Some(place) = &mut entry.at else { return };
+        let flow = &self.flows[place.flow];
+        let step = &flow.steps[place.step];
+        for (place, value) in step.values.iter().zip(values) {
+            entry.cells[self.data_cells + place] = value.into();
+        }
+        let pause = step.think.next(&mut entry.random);
+        place.made += 1;
+        if place.made >= step.repeat {
+            (place.step, place.made) = (place.step + 1, 0);
+        }
+        if place.step == flow.steps.len() {
+            let (flow, took) = (place.flow, now - entry.since);
+            if let Some(figures) = self.leave(user, flow) {
+                figures.done += 1;
+                figures.duration.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), 1);
+            }
+        } else if self.stopped {
+            return self.stop_user(user);
+        }
+        self.wait(user, now + pause);
+    }
+
+    /// The iteration of a user fails; it begins another one after the pause.
+    fn fail(&mut self, user: u32, why: &str, now: Time, pause: Duration) {
+        let Some(place) = self.users[user as usize].at else { return };
+        let steps = &self.flows[place.flow].steps;
+        let cause = format!("{}: {why}", steps[place.step].name);
+        let skipped = steps[place.step..].iter().map(|step| u64::from(step.repeat)).sum::<u64>();
+        let skipped = skipped - u64::from(place.made) - 1;
+        if let Some(figures) = self.leave(user, place.flow) {
+            figures.failed += 1;
+            figures.skipped += skipped;
+            figures.note(&cause, 1);
+        }
+        self.wait(user, now + pause);
+    }
+
+    fn stop_user(&mut self, user: u32) {
+        let Some(place) = self.users[user as usize].at else { return };
+        if let Some(figures) = self.leave(user, place.flow) {
+            figures.stopped += 1;
+        }
+    }
+
+    /// The iteration of a user is over. Returns the figures that it counts in, if it does.
+    fn leave(&mut self, user: u32, flow: usize) -> Option<&mut FlowFigures> {
+        let user = &mut self.users[user as usize];
+        user.at.take()?;
+        self.active -= 1;
+        (user.since >= self.measure_from).then(|| &mut self.flows[flow].figures)
+    }
+
+    fn wait(&mut self, user: u32, until: Time) {
+        if !self.stopped {
+            self.due.push(Reverse((until, user)));
+        }
+    }
+}
+
+impl FlowFigures {
+    /// Counts a cause; what is beyond those told apart counts as others.
+    pub(crate) fn note(&mut self, cause: &str, n: u64) {
+        const OTHERS: &str = "other causes";
+        let is_known = self.causes.contains_key(cause) || self.causes.len() < FLOW_CAUSES;
+        *self.causes.entry(if is_known { cause } else { OTHERS }.to_owned()).or_default() += n;
+    }
+}

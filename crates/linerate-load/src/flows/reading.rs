@@ -1,0 +1,96 @@
+//! What a response holds for its user, while it is read.
+
+use linerate_http::client::HeadView;
+
+use super::jar::SetCookie;
+use super::take::Extractor;
+use crate::engine::decode;
+use crate::limits::{COOKIES, TAKEN_FROM_BYTES};
+
+/// A value that a step takes.
+#[derive(Debug)]
+pub(crate) struct StepTake {
+    /// Its place among all values of the plan.
+    pub(crate) value: usize,
+    /// As the plan writes it, for people.
+    pub(crate) shown: String,
+    pub(crate) from: Extractor,
+}
+
+/// The part of a response that its user needs.
+#[derive(Debug, Default)]
+pub(crate) struct TakeReading {
+    cookies: Vec<SetCookie>,
+    from_head: Vec<Option<Vec<u8>>>,
+    encoding: Vec<u8>,
+    body: Vec<u8>,
+    wants_body: bool,
+    is_too_long: bool,
+}
+
+impl TakeReading {
+    /// The head of a response to a request that takes these values.
+    pub(crate) fn begin(&mut self, takes: &[StepTake], head: &HeadView<'_>) {
+        let is_cookie = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"set-cookie");
+        let set = head.fields().filter(is_cookie).filter_map(|(_, value)| SetCookie::parse(value));
+        self.cookies = set.take(COOKIES).collect();
+        self.from_head = takes.iter().map(|take| take.from.from_head(head.fields(), &self.cookies)).collect();
+        self.encoding = head.get(b"content-encoding").unwrap_or_default().to_vec();
+        // Each connection has one of these.
+        self.body = Vec::new();
+        self.wants_body = takes.iter().any(|take| take.from.wants_body());
+        self.is_too_long = false;
+    }
+
+    /// Whether the rest of the body is looked at.
+    pub(crate) fn wants_body(&self) -> bool {
+        self.wants_body && !self.is_too_long
+    }
+
+    /// A piece of the body as it came.
+    pub(crate) fn piece(&mut self, piece: &[u8]) {
+        if !self.wants_body() {
+            return;
+        }
+        self.is_too_long = self.body.len() + piece.len() > TAKEN_FROM_BYTES;
+        if !self.is_too_long {
+            self.body.extend_from_slice(piece);
+        }
+    }
+
+    /// The response is whole: the values, or which is missing and why.
+    pub(crate) fn finish(&mut self, takes: &[StepTake]) -> Result<Vec<Vec<u8>>, String> {
+        let body = std::mem::take(&mut self.body);
+        let body = if self.wants_body { self.plain(body)? } else { body };
+        let value = |(take, from_head): (&StepTake, Option<Vec<u8>>)| {
+            let found = if take.from.wants_body() { take.from.from_body(&body) } else { from_head };
+            found.ok_or_else(|| format!("{} found nothing", take.shown))
+        };
+        takes.iter().zip(std::mem::take(&mut self.from_head)).map(value).collect()
+    }
+
+    /// The body without its coding.
+    fn plain(&self, body: Vec<u8>) -> Result<Vec<u8>, String> {
+        let too_long = || format!("the body has more than {} MiB to take from", TAKEN_FROM_BYTES >> 20);
+        if self.is_too_long {
+            return Err(too_long());
+        }
+        if self.encoding.is_empty() {
+            return Ok(body);
+        }
+        let mut plain = Vec::new();
+        let mut is_too_long = false;
+        decode::decode(&decode::codings(&self.encoding)?, &body, |piece| {
+            is_too_long |= plain.len() + piece.len() > TAKEN_FROM_BYTES;
+            if !is_too_long {
+                plain.extend_from_slice(piece);
+            }
+        })?;
+        if is_too_long { Err(too_long()) } else { Ok(plain) }
+    }
+
+    /// The cookies that it sets.
+    pub(crate) fn cookies(&self) -> &[SetCookie] {
+        &self.cookies
+    }
+}

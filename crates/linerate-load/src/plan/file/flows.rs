@@ -1,0 +1,195 @@
+//! `[[flow]]`: users and their steps.
+
+use super::error::FileError;
+use super::requests::{self, Placed};
+use super::table::{Item, Keys, Table};
+use crate::flows::take::Extractor;
+use crate::plan::DataSet;
+use crate::plan::data::check_name;
+use crate::plan::flow::{Flow, FlowPlan, FlowStep, TakeRule, Think};
+use crate::plan::limits::{MAX_CONNECTIONS, MAX_FLOWS, MAX_REPEAT, MAX_REQUESTS, MAX_TAKES};
+use crate::plan::units::quoted;
+
+/// Keys at the top that only flows need.
+pub(super) const RUN_KEYS: &[&str] = &["users", "iterations", "cookies", "flow"];
+
+/// Keys of a step, beside those of its request.
+const STEP_KEYS: &[&str] = &["name", "path", "take", "think", "repeat"];
+
+const ABSENT: &str = "is not supported in flows";
+
+const FLOW: Keys = Keys {
+    known: &[&["name", "weight", "step"]],
+    elsewhere: &[
+        (requests::SHARED_KEYS, "belongs to a step: write it below [[flow.step]]"),
+        (&["path", "take", "think", "repeat"], "belongs to a step: write it below [[flow.step]]"),
+        (RUN_KEYS, "belongs to the whole plan: write it at the top, before the first [[flow]]"),
+    ],
+};
+
+const STEP: Keys = Keys {
+    known: &[STEP_KEYS, requests::SHARED_KEYS],
+    elsewhere: &[
+        (&["weight"], "belongs to the flow: write it below [[flow]]"),
+        (&["raw", "follow", "group", "expect", "if", "while", "host", "url", "script"], ABSENT),
+    ],
+};
+
+/// Keys that say how requests follow each other, which flows say themselves.
+const INSTEAD: [(&str, &str); 9] = [
+    ("request", "write it as a [[flow]] of one step"),
+    ("connections", "users says how many: each has a connection"),
+    ("rate", "users go on when their responses come; leave it out"),
+    ("arrival", "users go on when their responses come; leave it out"),
+    ("requests", "iterations says when to stop"),
+    ("pipeline", "a user waits for each response; leave it out"),
+    ("order", "steps have an order, and flows have a weight; leave it out"),
+    ("tag", "it is not supported in flows; leave it out"),
+    ("throughput", "flows need each response as it comes; leave it out"),
+];
+
+/// The flows, and their steps' requests in the order of the file.
+pub(super) struct PlacedFlows<'a> {
+    pub(super) plan: FlowPlan,
+    pub(super) requests: Vec<Placed<'a>>,
+    /// Values that each request takes, with their places.
+    takes: Vec<Vec<Item<'a>>>,
+}
+
+/// Reads `[[flow]]`; `None`: there is none.
+pub(super) fn read<'a>(top: &Table<'a>) -> Result<Option<PlacedFlows<'a>>, FileError> {
+    let Some(item) = top.get("flow") else {
+        return match RUN_KEYS.iter().find_map(|key| top.get(key)) {
+            Some(other) => {
+                let message = format!("{} is about flows, and there is no [[flow]]", other.key);
+                Err(other.source.error(other.key_span.clone(), message))
+            }
+            None => Ok(None),
+        };
+    };
+    for (key, advice) in INSTEAD {
+        if let Some(other) = top.get(key) {
+            let message = format!("{key} does not go with [[flow]]: {advice}");
+            return Err(other.source.error(other.key_span.clone(), message));
+        }
+    }
+    let Some(users) = top.read("users", |item| item.whole(1, MAX_CONNECTIONS))? else {
+        let message = "a plan with flows says how many users there are: users = 10, at the top";
+        return Err(item.source.error(item.key_span.clone(), message));
+    };
+    let plan = FlowPlan {
+        users: users as u32,
+        iterations: top.read("iterations", |item| item.whole(1, u64::MAX - 1))?,
+        keep_cookies: top.read("cookies", |i| i.choice(&[("keep", true), ("new", false)]))?.unwrap_or(false),
+        flows: Vec::new(),
+    };
+    let mut placed = PlacedFlows { plan, requests: Vec::new(), takes: Vec::new() };
+    let tables = item.tables(FLOW)?;
+    if tables.is_empty() || tables.len() > MAX_FLOWS {
+        return Err(item.error(format!("there are {} flows; 1 to {MAX_FLOWS} are possible", tables.len())));
+    }
+    for (index, table) in tables.into_iter().enumerate() {
+        placed.add(&table, top, index)?;
+    }
+    Ok(Some(placed))
+}
+
+impl<'a> PlacedFlows<'a> {
+    fn add(&mut self, table: &Table<'a>, top: &Table<'a>, index: usize) -> Result<(), FileError> {
+        let name = table.read("name", |item| requests::read_name(item).map(str::to_owned))?;
+        let name = name.unwrap_or_else(|| format!("flow {}", index + 1));
+        if self.plan.flows.iter().any(|flow| flow.name == name) {
+            let span = table.get("name").map_or(table.span.clone(), Item::span);
+            return Err(table.source.error(span, format!("two flows are named {}", quoted(&name))));
+        }
+        let Some(item) = table.get("step") else {
+            let message = "a flow needs steps: write [[flow.step]] below it";
+            return Err(table.source.error(table.span.clone(), message));
+        };
+        let mut steps = Vec::new();
+        for step in item.tables(STEP)? {
+            if self.requests.len() == MAX_REQUESTS {
+                return Err(item.error(format!("there are more than {MAX_REQUESTS} steps")));
+            }
+            steps.push(self.step(step, top)?);
+        }
+        if steps.is_empty() {
+            return Err(item.error("a flow has at least one step"));
+        }
+        let weight = table.read("weight", Item::positive)?.unwrap_or(1.0);
+        self.plan.flows.push(Flow { name, weight, steps });
+        Ok(())
+    }
+
+    fn step(&mut self, table: Table<'a>, top: &Table<'a>) -> Result<FlowStep, FileError> {
+        let request = self.requests.len() as u32;
+        let think = table.read("think", |item| match item.number() {
+            Some(_) => item
+                .duration(std::time::Duration::ZERO, std::time::Duration::from_secs(3600))
+                .map(Think::Fixed),
+            None => Think::parse(item.text("a pause such as \"1s\", \"1s..3s\" or \"exp:2s\"")?)
+                .map_err(|why| item.error(why)),
+        })?;
+        let repeat = table.read("repeat", |item| item.whole(1, MAX_REPEAT))?.unwrap_or(1) as u32;
+        let items = table
+            .read("take", |item| item.entries("a table such as { token = \"json:$.token\" }"))?
+            .unwrap_or_default();
+        let take = items.iter().map(read_take).collect::<Result<Vec<_>, _>>()?;
+        if take.len() > MAX_TAKES {
+            return Err(items[MAX_TAKES].error(format!("a step takes at most {MAX_TAKES} values")));
+        }
+        let span = table.get("name").map_or(table.span.clone(), Item::span);
+        let source = table.source;
+        let placed = requests::read(table, top)?;
+        let name = &placed.request.name;
+        if !name.is_empty() && self.requests.iter().any(|other| other.request.name == *name) {
+            let message = format!("two steps are named {}; each needs a name of its own", quoted(name));
+            return Err(source.error(span, message));
+        }
+        self.requests.push(placed);
+        self.takes.push(items);
+        Ok(FlowStep { request, repeat, take, think: think.unwrap_or_default() })
+    }
+
+    /// Compiles all requests with the values that are there when they are sent, and finds values that
+    /// nothing uses.
+    pub(super) fn check(&self, data: &[(DataSet, Item<'_>)], http2: bool) -> Result<(), FileError> {
+        for flow in &self.plan.flows {
+            let mut names: Vec<String> = Vec::new();
+            for step in &flow.steps {
+                let known = names.len();
+                names.extend(step.take.iter().map(|take| take.name.clone()));
+                // Of its own values, only a step that is repeated has some.
+                let known = if step.repeat > 1 { names.len() } else { known };
+                self.requests[step.request as usize].check_with(data, http2, &names[..known])?;
+            }
+            for (index, step) in flow.steps.iter().enumerate() {
+                let first = if step.repeat > 1 { index } else { index + 1 };
+                for item in &self.takes[step.request as usize] {
+                    let later = flow.steps.get(first..).unwrap_or_default();
+                    let mut is_used = false;
+                    for step in later {
+                        is_used |= self.requests[step.request as usize].uses(data, &item.key, &names)?;
+                    }
+                    if !is_used {
+                        let message = format!("no later step uses {{{{{}}}}}; leave it out", item.key);
+                        return Err(item.source.error(item.key_span.clone(), message));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_take(item: &Item<'_>) -> Result<TakeRule, FileError> {
+    const MADE: [&str; 3] = ["seq", "now_ms", "uuid"];
+    let at_name = |message: String| item.source.error(item.key_span.clone(), message);
+    check_name(&item.key).map_err(|why| at_name(why.to_string()))?;
+    if MADE.contains(&item.key.as_str()) {
+        return Err(at_name(format!("{{{{{}}}}} is a slot already; choose another name", item.key)));
+    }
+    let from = item.text("where the value comes from, such as \"json:$.token\"")?;
+    Extractor::parse(from).map_err(|why| item.error(format!("take: {why}")))?;
+    Ok(TakeRule { name: item.key.clone(), from: from.to_owned() })
+}
