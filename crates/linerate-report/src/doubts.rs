@@ -293,7 +293,7 @@ fn mostly_bad(outcome: &Outcome) -> Option<String> {
 }
 
 fn hidden_stall(plan: &Plan, outcome: &Outcome) -> Option<String> {
-    if plan.pace != Pace::Closed {
+    if plan.pace != Pace::Closed || plan.flows.is_some() {
         return None;
     }
     let latency = figures::main_latency(plan, outcome)?;

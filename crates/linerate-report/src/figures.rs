@@ -7,9 +7,9 @@ use linerate_load::{Outcome, Plan};
 
 use crate::units;
 
-/// Whether requests have due times that do not depend on responses (an open loop).
+/// Whether latency counts from when requests were due: in an open loop, and for users of flows.
 pub(crate) fn is_open(plan: &Plan) -> bool {
-    !matches!(plan.pace, Pace::Closed)
+    !matches!(plan.pace, Pace::Closed) || plan.flows.is_some()
 }
 
 /// The share of the line's capacity that `bytes` took.

@@ -86,6 +86,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         checks: plan.checks.iter().zip(checks).map(|(check, found)| checked(check, found)).collect(),
         warnings: doubts::warnings(plan, outcome),
         requests_by_name: by_name(outcome, latencies_told),
+        flows: flows(outcome),
         samples: outcome.samples.iter().map(|s| sample(s, latencies_told)).collect(),
         histogram: latencies_told.then(|| encoded(&outcome.latency)),
         histogram_unit: "us".to_owned(),
@@ -180,7 +181,14 @@ fn requests(r: &outcome::Requests) -> schema::Requests {
 }
 
 fn bad(b: outcome::Bad) -> schema::Bad {
-    schema::Bad { status: b.status, body: b.body, encoding: b.encoding, tag: b.tag, trailer: b.trailer }
+    schema::Bad {
+        status: b.status,
+        body: b.body,
+        encoding: b.encoding,
+        tag: b.tag,
+        trailer: b.trailer,
+        take: b.take,
+    }
 }
 
 fn latencies(outcome: &outcome::Outcome, told: bool) -> schema::Latencies {
@@ -393,6 +401,18 @@ fn by_name(outcome: &outcome::Outcome, told: bool) -> BTreeMap<String, schema::N
         answered_us: told.then(|| latency(&n.latency)),
     };
     outcome.by_name.iter().map(|(name, n)| (name.clone(), named(n))).collect()
+}
+
+fn flows(outcome: &outcome::Outcome) -> BTreeMap<String, schema::FlowCounts> {
+    let counts = |flow: &outcome::FlowFigures| schema::FlowCounts {
+        done: flow.done,
+        failed: flow.failed,
+        stopped: flow.stopped,
+        skipped_requests: flow.skipped,
+        duration_us: (flow.done > 0).then(|| latency(&flow.duration)),
+        causes: flow.causes.clone(),
+    };
+    outcome.flows.iter().map(|(name, flow)| (name.clone(), counts(flow))).collect()
 }
 
 fn sample(s: &outcome::Sample, told: bool) -> schema::Sample {

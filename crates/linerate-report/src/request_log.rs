@@ -3,7 +3,6 @@
 use std::io::Write as _;
 
 use linerate_load::Plan;
-use linerate_load::plan::Pace;
 use linerate_load::request_log::{LogEntry, RequestEnd};
 
 /// The form of the lines.
@@ -53,7 +52,7 @@ impl Lines {
             Form::JsonLines => serde_json::Value::from(name).to_string(),
         };
         let names = plan.requests.iter().map(|request| name(&request.name)).collect();
-        Lines { form, names, open_loop: plan.pace != Pace::Closed }
+        Lines { form, names, open_loop: crate::figures::is_open(plan) }
     }
 
     /// What stands above the lines.
@@ -216,7 +215,7 @@ mod tests {
                 "",
             ]
         );
-        plan.pace = Pace::Trace(vec![0]);
+        plan.pace = linerate_load::plan::Pace::Trace(vec![0]);
         let text = text(Form::JsonLines, &plan, &[entry(), failed]);
         let lines: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -248,8 +248,13 @@ fn requests(p: &mut MetricsPage, snapshot: &Snapshot) {
     }
     let bad = &snapshot.bad;
     p.family("linerate_load_bad_responses_total", "counter", "Responses that were not as expected.");
-    for (what, n) in [("status", bad.status), ("body", bad.body), ("tag", bad.tag), ("trailer", bad.trailer)]
-    {
+    for (what, n) in [
+        ("status", bad.status),
+        ("body", bad.body),
+        ("tag", bad.tag),
+        ("trailer", bad.trailer),
+        ("take", bad.take),
+    ] {
         p.sample("linerate_load_bad_responses_total", &format!("by=\"{what}\""), n);
     }
     p.gauge("linerate_load_requests_in_flight", "Requests in flight now.", snapshot.in_flight);

@@ -65,7 +65,7 @@ impl Scene {
                 _ => plan.stop,
             },
             warm_up: plan.warm_up,
-            open_loop: plan.pace != Pace::Closed,
+            open_loop: crate::figures::is_open(plan),
             throughput: plan.throughput,
             own_tcp: plan.io.is_user_space(),
         }

@@ -42,6 +42,7 @@ pub fn to_string(document: &Document) -> String {
     segments::section(&mut out, document);
     trouble(&mut out, document);
     by_name(&mut out, document);
+    by_flow(&mut out, document);
     samples(&mut out, &document.samples);
     if let Some(machines) = &document.machines {
         crate::machines::page(&mut out, machines);
@@ -553,6 +554,33 @@ fn by_name(out: &mut String, document: &Document) {
             of("p50", |l| l.p50),
             of("p99", |l| l.p99),
             of("max", |l| l.max)
+        );
+    }
+    out.push_str("</tbody></table></div></section>");
+}
+
+fn by_flow(out: &mut String, document: &Document) {
+    if document.flows.is_empty() {
+        return;
+    }
+    out.push_str("<section><h2>By flow</h2><div class=\"wide\"><table><thead><tr><th class=\"l\">flow</th><th>done</th><th>failed</th><th>stopped</th><th>median</th><th>p99</th><th>max</th><th class=\"l\">failed at</th></tr></thead><tbody>");
+    for (name, flow) in document.flows.iter().take(limits::PAGE_ROWS) {
+        let of = |id: &str, p: fn(&Latency) -> Option<f64>| {
+            flow.duration_us.as_ref().map_or("-".to_owned(), |latency| row(latency, id, p(latency)))
+        };
+        let causes: Vec<String> =
+            flow.causes.iter().map(|(cause, n)| format!("{} x {cause}", units::count(*n))).collect();
+        let _ = write!(
+            out,
+            "<tr><th class=\"l\" scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"l\">{}</td></tr>",
+            escape(name),
+            units::count(flow.done),
+            units::count(flow.failed),
+            units::count(flow.stopped),
+            of("p50", |l| l.p50),
+            of("p99", |l| l.p99),
+            of("max", |l| l.max),
+            escape(&causes.join("; "))
         );
     }
     out.push_str("</tbody></table></div></section>");

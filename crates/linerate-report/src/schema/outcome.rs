@@ -89,6 +89,9 @@ pub struct Document {
     pub warnings: Vec<String>,
     /// Figures per request name, when the plan has several.
     pub requests_by_name: BTreeMap<String, Named>,
+    /// Iterations by flow, when the plan has flows.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub flows: BTreeMap<String, FlowCounts>,
     /// The worst and the bad ones.
     pub samples: Vec<Sample>,
     /// HdrHistogram V2, deflated, base64, of good responses: from due in an open loop, else from sent. Null when latencies
@@ -289,12 +292,15 @@ pub struct Bad {
     /// By trailer.
     #[serde(default)]
     pub trailer: u64,
+    /// By a value that a flow takes.
+    #[serde(default)]
+    pub take: u64,
 }
 
 impl Bad {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.status + self.body + self.encoding + self.tag + self.trailer
+        self.status + self.body + self.encoding + self.tag + self.trailer + self.take
     }
 }
 
@@ -717,6 +723,24 @@ pub struct Named {
     /// The same of good responses alone.
     #[serde(default)]
     pub answered_us: Option<Latency>,
+}
+
+/// Iterations of a flow that began after the warm-up; each ends in one of three ways.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FlowCounts {
+    /// All steps went well.
+    pub done: u64,
+    /// A step had no good response, or a value to take was missing.
+    pub failed: u64,
+    /// The run ended before the iteration did.
+    pub stopped: u64,
+    /// Requests of failed iterations that were not sent.
+    pub skipped_requests: u64,
+    /// How long those that are done took from when the user was due, pauses included; null if none is.
+    pub duration_us: Option<Latency>,
+    /// Why iterations failed: step and reason.
+    pub causes: BTreeMap<String, u64>,
 }
 
 /// One request worth looking at.

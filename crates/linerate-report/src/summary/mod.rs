@@ -33,6 +33,7 @@ pub fn to_string(report: &Report<'_>, style: Style) -> String {
     }
     sections::answers(&mut page, outcome);
     sections::names(&mut page, outcome);
+    sections::flows(&mut page, outcome);
     failures::write(&mut page, plan, outcome);
     sections::connections(&mut page, plan, outcome);
     sections::client(&mut page, plan, outcome);
@@ -222,6 +223,7 @@ fn sending(plan: &Plan) -> String {
 
 fn pacing(plan: &Plan) -> String {
     let mut text = match &plan.pace {
+        Pace::Closed if plan.flows.is_some() => "users that send the steps of flows in turn".to_owned(),
         Pace::Closed => "closed loop".to_owned(),
         Pace::Trace(times) => {
             format!("open loop, {} replayed at their times", units::count(times.len() as u64))

@@ -43,6 +43,7 @@ fn bad(page: &mut SummaryText, outcome: &Outcome) {
         (bad.encoding, "not to be decoded"),
         (bad.tag, "by tag"),
         (bad.trailer, "by trailer"),
+        (bad.take, "by a missing value"),
     ]
     .iter()
     .filter(|(n, _)| *n > 0)
@@ -51,7 +52,11 @@ fn bad(page: &mut SummaryText, outcome: &Outcome) {
     page.labelled("bad answers", &parts.join(", "));
     // One of each kind: the same page three times shows no more than once.
     let mut seen = Vec::new();
-    for sample in outcome.samples.iter().filter(|s| s.status.is_some() && s.why.starts_with("bad")) {
+    for sample in outcome
+        .samples
+        .iter()
+        .filter(|s| s.status.is_some() && (s.why.starts_with("bad") || s.why.starts_with("value")))
+    {
         let kind = (&sample.request, &sample.why, sample.status);
         if seen.contains(&kind) || seen.len() == limits::BAD_SAMPLES {
             continue;
@@ -122,6 +127,45 @@ pub(super) fn names(page: &mut SummaryText, outcome: &Outcome) {
         let more = format!("and {rest} more, all in the JSON");
         let more = page.style.dim(&more);
         page.line(&more);
+    }
+}
+
+/// Iterations by flow, and why some failed.
+pub(super) fn flows(page: &mut SummaryText, outcome: &Outcome) {
+    if outcome.flows.is_empty() {
+        return;
+    }
+    page.blank();
+    let widest = outcome.flows.keys().map(|name| name.chars().count()).max().unwrap_or(0).clamp(7, 30);
+    let head = format!(
+        "{:<widest$} {:>12} {:>8} {:>8} {:>10} {:>10}",
+        "flow", "done", "failed", "stopped", "p50", "p99"
+    );
+    let head = page.style.bold(&head);
+    page.line(&head);
+    for (name, flow) in outcome.flows.iter().take(limits::NAMES) {
+        let short: String = name.chars().take(widest).collect();
+        let percentile = |p: f64| match flow.done {
+            0 => "-".to_owned(),
+            _ => units::time_ns(flow.duration.percentile_ns(p) as f64, page.style.unicode),
+        };
+        let line = format!(
+            "{short:<widest$} {:>12} {:>8} {:>8} {:>10} {:>10}",
+            units::count(flow.done),
+            units::count(flow.failed),
+            units::count(flow.stopped),
+            percentile(50.0),
+            percentile(99.0),
+        );
+        page.line(&line);
+        for (cause, n) in &flow.causes {
+            // Part of it may be a server's.
+            let cause: String = cause.chars().filter(|c| !c.is_control()).collect();
+            page.line(&page.style.dim(&format!("  {} failed at {cause}", units::count(*n))));
+        }
+        if flow.skipped > 0 {
+            page.line(&page.style.dim(&format!("  {} requests skipped", units::count(flow.skipped))));
+        }
     }
 }
 
