@@ -62,12 +62,13 @@ pub(super) const TOPICS: [Topic; 34] = [
 ];
 
 /// In the order of the page `recipes`.
-pub(super) const RECIPES: [Topic; 25] = [
+pub(super) const RECIPES: [Topic; 26] = [
     recipe!("json-post", "POST JSON with a bearer token"),
     recipe!("self-signed", "HTTPS with a self-signed certificate"),
     recipe!("ramp", "raise the rate step by step"),
     recipe!("weights", "several URLs, with weights"),
     recipe!("per-endpoint", "one row per endpoint"),
+    recipe!("log-in", "users that log in"),
     recipe!("grpc", "call a unary gRPC method"),
     recipe!("from-curl", "from a curl command"),
     recipe!("from-har", "from a recorded page (HAR)"),

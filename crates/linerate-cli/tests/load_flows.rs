@@ -1,0 +1,188 @@
+//! `load` with flows, against small applications that hold users to their own tokens.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use common::{answering, measured, number, run};
+
+const SHOP: &str = r#"
+users = 6
+iterations = 60
+checks = ["login.p99<20s", "errors<=0"]
+
+[[flow]]
+name = "shop"
+
+[[flow.step]]
+name = "form"
+path = "/login"
+take = { csrf = 'regex:name="csrf" value="([^"]+)"' }
+
+[[flow.step]]
+name = "login"
+path = "/login"
+headers = { Content-Type = "application/x-www-form-urlencoded" }
+body = "user={{people.name|url}}&csrf={{csrf|url}}"
+expect_status = 303
+think = "1ms..5ms"
+
+[[flow.step]]
+name = "list"
+path = "/items"
+take = { item = "json:$.items[1].id" }
+
+[[flow.step]]
+name = "item"
+path = "/items/{{item}}"
+repeat = 2
+
+[[flow.step]]
+name = "logout"
+method = "POST"
+path = "/logout"
+expect_status = 204
+
+[[data]]
+name = "people"
+columns = ["name"]
+rows = [["ann"], ["bob"], ["cy"], ["dora"]]
+"#;
+
+const TOKENS: &str = r#"
+users = 6
+iterations = 60
+
+[[flow]]
+name = "api"
+
+[[flow.step]]
+name = "token"
+path = "/token"
+json = { user = "u{{seq}}", n = 1 }
+take = { token = "json:$.data.access[1]" }
+
+[[flow.step]]
+name = "refused"
+path = "/me/somebody"
+headers = { Authorization = "Bearer {{token}}" }
+expect_status = 403
+"#;
+
+/// An application; gone when dropped.
+struct App {
+    child: Child,
+    url: String,
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `None`: there is no such program here, which was reported.
+fn app(program: &str, file: &str) -> Option<App> {
+    let path = linerate_skips::program(program)?;
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/flows").join(file);
+    let mut child = Command::new(path).arg(source).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    Some(App { child, url: format!("http://127.0.0.1:{}/", line.trim()) })
+}
+
+/// A plan file; its folder is removed when dropped.
+fn plan(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plan.toml");
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+#[test]
+fn users_log_in_by_form_token_and_session() {
+    let Some(app) = app("python3", "login.py") else { return };
+    let (folder, path) = plan(SHOP);
+    let page = folder.path().join("page.html");
+    let (document, said) = measured(&["--plan", &path, "--html", page.to_str().unwrap(), &app.url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(number(&document, "/flows/shop/done"), 60, "{document:#}");
+    assert_eq!(number(&document, "/flows/shop/failed") + number(&document, "/flows/shop/stopped"), 0);
+    assert_eq!(number(&document, "/flows/shop/duration_us/count"), 60);
+    assert_eq!(number(&document, "/requests/answered"), 360);
+    assert_eq!(number(&document, "/requests_by_name/item/requests/answered"), 120);
+    assert_eq!(number(&document, "/status/303"), 60);
+    assert!(std::fs::read_to_string(page).unwrap().contains("By flow"));
+    assert!(said.err.contains("flow            done"), "{}", said.err);
+}
+
+#[test]
+fn a_value_that_is_missing_fails_the_iteration() {
+    let Some(app) = app("python3", "login.py") else { return };
+    let (_folder, path) = plan(&SHOP.replace("items[1]", "items[7]"));
+    let (document, said) = measured(&["--plan", &path, &app.url]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(number(&document, "/flows/shop/failed"), 60);
+    assert_eq!(number(&document, "/flows/shop/skipped_requests"), 180);
+    assert_eq!(number(&document, "/bad/take"), 60);
+    assert!(said.err.contains("items[7].id"), "{}", said.err);
+    assert!(said.err.contains("owner"), "the response is shown: {}", said.err);
+}
+
+#[test]
+fn users_take_tokens_and_never_those_of_others() {
+    let Some(app) = app("node", "jwt.js") else { return };
+    let (_folder, path) = plan(TOKENS);
+    let (document, said) = measured(&["--plan", &path, &app.url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(number(&document, "/flows/api/done"), 60, "{document:#}");
+    assert_eq!(number(&document, "/status/403"), 60);
+}
+
+#[test]
+fn a_run_that_ends_by_time_stops_iterations() {
+    let at = answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let steps = "[[flow.step]]\nname = \"a\"\nthink = \"1h\"\n[[flow.step]]\nname = \"b\"\npath = \"/b\"\n";
+    let (_folder, path) = plan(&format!("users = 3\nduration = \"300ms\"\n[[flow]]\nname = \"f\"\n{steps}"));
+    let (document, said) = measured(&["--plan", &path, &format!("http://{at}/a")]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(number(&document, "/flows/f/stopped"), 3, "{document:#}");
+    assert_eq!(number(&document, "/requests/answered"), 3);
+}
+
+#[test]
+fn mistakes_are_found_before_the_run() {
+    for (from, to, said, place) in [
+        ("&csrf={{csrf|url}}", "&csrf={{csfr|url}}", "unknown slot {{csfr}}", ":18:"),
+        ("&csrf={{csrf|url}}", "", "no later step uses {{csrf}}", ":12:10:"),
+        ("json:$.items", "json:items", "a JSON path begins with $", ":25:17:"),
+        ("repeat = 2", "follow = 2", "\"follow\" is not supported in flows", ":30:1:"),
+        ("users = 6", "users = 6\nrate = 5", "rate does not go with [[flow]]", ":3:1:"),
+        ("users = 6", "", "users = 10", ":"),
+        ("name = \"list\"", "name = \"form\"", "two steps are named \"form\"", ":23:8:"),
+    ] {
+        let (_folder, path) = plan(&SHOP.replacen(from, to, 1));
+        let found = run(&["load", "--plan", &path, "http://127.0.0.1:9/"]);
+        assert_eq!(found.code, Some(2), "{found:?}");
+        assert!(
+            found.err.contains(said) && found.err.contains(&format!("plan.toml{place}")),
+            "{}",
+            found.err
+        );
+    }
+}
+
+#[test]
+fn flags_that_do_not_go_with_flows_are_named() {
+    let (_folder, path) = plan(SHOP);
+    for flags in [&["-c", "3"][..], &["-r", "5"], &["-n", "5"], &["--find", "p99<1s"], &["--dry-run"]] {
+        let found = run(&[&["load", "--plan", &path, "http://127.0.0.1:9/"], flags].concat());
+        assert_eq!(found.code, Some(2), "{found:?}");
+        assert!(found.err.contains(&format!("{} does not go with the flows", flags[0])), "{}", found.err);
+    }
+}
