@@ -34,7 +34,7 @@ impl TakeReading {
         let is_cookie = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"set-cookie");
         let set = head.fields().filter(is_cookie).filter_map(|(_, value)| SetCookie::parse(value));
         self.cookies = set.take(COOKIES).collect();
-        self.from_head = takes.iter().map(|take| take.from.from_head(head.fields(), &self.cookies)).collect();
+        self.from_head = takes.iter().map(|take| take.from.in_head(head.fields(), &self.cookies)).collect();
         self.encoding = head.get(b"content-encoding").unwrap_or_default().to_vec();
         // Each connection has one of these.
         self.body = Vec::new();
@@ -63,7 +63,7 @@ impl TakeReading {
         let body = std::mem::take(&mut self.body);
         let body = if self.wants_body { self.plain(body)? } else { body };
         let value = |(take, from_head): (&StepTake, Option<Vec<u8>>)| {
-            let found = if take.from.wants_body() { take.from.from_body(&body) } else { from_head };
+            let found = if take.from.wants_body() { take.from.in_body(&body) } else { from_head };
             found.ok_or_else(|| format!("{} found nothing", take.shown))
         };
         takes.iter().zip(std::mem::take(&mut self.from_head)).map(value).collect()

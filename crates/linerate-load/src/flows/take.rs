@@ -55,7 +55,7 @@ impl Extractor {
     }
 
     /// The value in the fields and cookies of a response's head.
-    pub(crate) fn from_head<'f>(
+    pub(crate) fn in_head<'f>(
         &self,
         mut fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
         cookies: &[SetCookie],
@@ -78,7 +78,7 @@ impl Extractor {
     }
 
     /// The value in a body without its coding.
-    pub(crate) fn from_body(&self, body: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn in_body(&self, body: &[u8]) -> Option<Vec<u8>> {
         match self {
             Extractor::Json(path) => bounded(path.find(body)?),
             Extractor::Regex(pattern) => bounded(captured(pattern, body)?),
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn of_body(take: &str, body: &str) -> Option<String> {
-        let found = Extractor::parse(take).unwrap().from_body(body.as_bytes());
+        let found = Extractor::parse(take).unwrap().in_body(body.as_bytes());
         found.map(|value| String::from_utf8(value).unwrap())
     }
 
@@ -125,7 +125,7 @@ mod tests {
             .filter(|(name, _)| name.eq_ignore_ascii_case(b"set-cookie"))
             .filter_map(|(_, value)| SetCookie::parse(value))
             .collect();
-        let found = Extractor::parse(take).unwrap().from_head(fields.iter().copied(), &cookies);
+        let found = Extractor::parse(take).unwrap().in_head(fields.iter().copied(), &cookies);
         found.map(|value| String::from_utf8(value).unwrap())
     }
 
