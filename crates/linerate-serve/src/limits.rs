@@ -11,6 +11,10 @@ pub(crate) const TOTALS: Duration = Duration::from_millis(100);
 pub(crate) const TURN_BYTES: usize = 1 << 20;
 pub(crate) const TURN_ROUNDS: usize = 8;
 
+/// Bytes of `TURN_BYTES` that a piece of a handler's stream counts as at least. Reason: a piece takes
+/// its time however short it is; 300 clients of short lines made others wait for seconds.
+pub(crate) const PIECE_COUNTS_AS: usize = 1 << 10;
+
 /// Connections that `/stats/flows` shows by default, and at most. Reason: a page people can read;
 /// and a response of 330 kB that is written within 400 us.
 pub(crate) const FLOWS_SHOWN: usize = 100;

@@ -239,7 +239,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             (_, StreamEnd::Close) => return Ok(Pumped::Broken(Close::Abort)),
             _ => return Ok(Pumped::Broken(Close::Lingering)),
         }
-        *budget = budget.saturating_sub((out.len() - before).max(1));
+        *budget = budget.saturating_sub((out.len() - before).max(limits::PIECE_COUNTS_AS));
         Ok(Pumped::More)
     }
 }

@@ -96,3 +96,73 @@ impl<T: Transport, H: Handler> Server<T, H> {
 fn has_news(c: &ServedConnection) -> bool {
     c.work.as_ref().is_some_and(|w| w.seen < w.input.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use linerate_base::Time;
+    use linerate_net::mem::{Mem, MemOptions, Peer, PeerActions, PeerConn};
+    use linerate_net::{ListenOptions, Transport};
+
+    use super::Server;
+    use crate::limits::{PIECE_COUNTS_AS, TURN_BYTES};
+    use crate::message::stream::Failure;
+    use crate::turn::Wall;
+    use crate::{BodyStream, Limits, Request, Response};
+
+    thread_local! {
+        /// How often a stream was asked for a piece. Each test is a thread.
+        static POLLED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Pieces of one byte.
+    struct Letters(usize);
+
+    impl BodyStream for Letters {
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
+            POLLED.set(POLLED.get() + 1);
+            if self.0 == 0 {
+                return Poll::Ready(None);
+            }
+            self.0 -= 1;
+            Poll::Ready(Some(Ok(Bytes::from_static(b"x"))))
+        }
+    }
+
+    /// Asks once.
+    struct Once;
+
+    impl Peer for Once {
+        fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
+            out.send(conn, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec());
+        }
+
+        fn received(&mut self, _: Time, _: PeerConn, _: &[u8], _: &mut PeerActions) {}
+    }
+
+    /// A stream of short pieces does not keep the loop for as many as its turn has bytes.
+    #[test]
+    fn a_stream_of_short_pieces_lets_others_have_their_turn() {
+        const PIECES: usize = 100_000;
+        let handler = |_: Request| async { Response::status(200).with_stream(Letters(PIECES)) };
+        let mem = Mem::new(MemOptions::default()).unwrap();
+        let mut server = Server::new(mem, handler, Limits::default()).with_wall(Wall::Virtual(0));
+        let at = "10.0.0.1:80".parse().unwrap();
+        server.listen(at, &ListenOptions::default()).unwrap();
+        server.transport().dial(at, Once);
+        let until = server.transport().now() + Duration::from_secs(60);
+        let mut most = 0;
+        while POLLED.get() <= PIECES {
+            let before = POLLED.get();
+            server.turn(Some(until)).unwrap();
+            most = most.max(POLLED.get() - before);
+            assert!(server.transport().now() < until, "{} pieces came", POLLED.get());
+        }
+        assert!(most <= 2 * TURN_BYTES / PIECE_COUNTS_AS, "{most} pieces in one turn");
+    }
+}
