@@ -1,5 +1,6 @@
 //! Bodies: whole ones in memory, and those of responses that come piece by piece.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -12,6 +13,9 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use super::calls::Trailers;
 use super::error::Error;
 use super::stream::Incoming;
+
+/// What the body of a request may fail with.
+pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The body of a message: bytes in memory, or a response that comes piece by piece. It implements
 /// [`http_body::Body`].

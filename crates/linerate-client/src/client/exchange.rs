@@ -1,6 +1,5 @@
 //! Calls of the client as a service of tower.
 
-use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -11,16 +10,13 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
-use tower_service::Service;
 
-use super::body::Body;
+use super::body::{Body, BoxError};
 use super::call::ResponseFuture;
 use super::error::{Error, ErrorDetail};
 use super::inner::Inner;
 use super::limits::GATHERED_BODY;
 use super::stream::SendStreaming;
-
-type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// A client as a service of tower whose responses are streams, of any length. [`Client::streaming`](super::Client::streaming) makes
 /// it.
@@ -30,25 +26,6 @@ pub struct Streaming(pub(super) Arc<Inner>);
 impl fmt::Debug for Streaming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Streaming").finish_non_exhaustive()
-    }
-}
-
-impl<B> Service<Request<B>> for Streaming
-where
-    B: HttpBody + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
-{
-    type Response = Response<Body>;
-    type Error = Error;
-    type Future = SendStreaming<B>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> SendStreaming<B> {
-        SendStreaming::new(Arc::clone(&self.0), request)
     }
 }
 
