@@ -55,6 +55,7 @@ mod meter;
 mod meter;
 mod mover;
 mod options;
+mod path;
 mod runner;
 mod secure;
 mod service;
@@ -86,6 +87,7 @@ pub use counted::Counted;
 pub use error::{Error, ErrorDetail, ErrorKind, FailedPart, Phase, Unknown};
 pub use exchange::{Exchange, Streaming};
 pub use options::{CallOptions, Protocol, RequestOptions};
+pub use path::percent_encoded;
 pub use runner::Runner;
 pub use statistics::{PipeStatistics, Statistics};
 pub use stream::SendStreaming;
@@ -120,7 +122,7 @@ impl Client {
         ResponseFuture::new(Arc::clone(&self.0), Ok(request))
     }
 
-    /// Sends a GET.
+    /// Sends a GET. What no URI may have is encoded in the path, as by [`percent_encoded`]: `get("/ü")` asks for `/%C3%BC`.
     ///
     /// ```no_run
     /// # extern crate linerate_client as linerate;
@@ -277,7 +279,7 @@ impl Client {
     }
 
     fn call(&self, method: Method, path: &str, content: Option<&str>, body: Bytes) -> ResponseFuture {
-        let mut builder = Request::builder().method(method).uri(path);
+        let mut builder = Request::builder().method(method).uri(&*percent_encoded(path));
         if let Some(content) = content {
             builder = builder.header(CONTENT_TYPE, content);
         }

@@ -91,6 +91,18 @@ async fn conveniences() {
     assert!(head.unwrap().body().is_empty());
 }
 
+#[tokio::test]
+async fn paths_are_percent_encoded_as_people_write_them() {
+    let server = echo();
+    let client = Client::builder(&server.url()).build().unwrap();
+    client.get("/ü a?q=\"ß\"").await.unwrap();
+    client.post("/%C3%BC/{x}", "b").await.unwrap();
+    let paths: Vec<String> = server.requests().iter().map(|r| r.path().to_owned()).collect();
+    assert_eq!(paths, ["/%C3%BC%20a?q=%22%C3%9F%22", "/%C3%BC/%7Bx%7D"]);
+    let error = client.get("/a\r\nb").await.unwrap_err();
+    assert!(matches!(error, Error::Request(_)), "{error}");
+}
+
 /// Of 1 MB each: no more are asked for than fit into the memory of a stream, whatever its window of calls.
 #[tokio::test]
 async fn a_caller_that_pauses_holds_few_large_responses() {
