@@ -10,6 +10,7 @@
 
 import asyncio as _asyncio
 import json as _json
+import urllib.parse as _parse
 import warnings as _warnings
 
 from . import linerate_native as _native
@@ -45,19 +46,53 @@ __all__ = [
 ]
 
 
-def _post(path, body, json, headers):
+def _request(method, path, *, params=None, headers=None, body=None, json=None):
     if body is not None and json is not None:
-        raise TypeError("post() takes a body or json, not both")
+        raise TypeError(f"{method.lower()}() takes a body or json, not both")
     if body is not None and not isinstance(body, (str, bytes, bytearray, memoryview)):
         raise TypeError(f"body must be str or bytes, not {type(body).__name__}; json= takes other values")
+    if params:
+        path += ("&" if "?" in path else "?") + _parse.urlencode(params, doseq=True)
     headers = list(headers.items() if hasattr(headers, "items") else headers or ())
     if json is not None:
         body = _json.dumps(json)
         headers.append(("content-type", "application/json"))
-    return Request("POST", path, headers=headers, body=body)
+    return Request(method, path, headers=headers, body=body)
 
 
-class Client:
+class _Methods:
+    """One method for each of HTTP's. Each returns what `send` does.
+
+    `params` are the parameters of the query, as a mapping or pairs; a value may be a list. A `body` is text or bytes,
+    and `json` any value that becomes one.
+    """
+
+    def get(self, path, *, params=None, headers=None):
+        """Sends a GET."""
+        return self.send(_request("GET", path, params=params, headers=headers))
+
+    def head(self, path, *, params=None, headers=None):
+        """Sends a HEAD: the response has no body."""
+        return self.send(_request("HEAD", path, params=params, headers=headers))
+
+    def delete(self, path, *, params=None, headers=None):
+        """Sends a DELETE."""
+        return self.send(_request("DELETE", path, params=params, headers=headers))
+
+    def post(self, path, body=None, *, json=None, params=None, headers=None):
+        """Sends a POST. It is never sent twice."""
+        return self.send(_request("POST", path, body=body, json=json, params=params, headers=headers))
+
+    def put(self, path, body=None, *, json=None, params=None, headers=None):
+        """Sends a PUT."""
+        return self.send(_request("PUT", path, body=body, json=json, params=params, headers=headers))
+
+    def patch(self, path, body=None, *, json=None, params=None, headers=None):
+        """Sends a PATCH. It is never sent twice."""
+        return self.send(_request("PATCH", path, body=body, json=json, params=params, headers=headers))
+
+
+class Client(_Methods):
     """A client of one server. Threads may share it. It waits without holding the interpreter's lock."""
 
     _core = None
@@ -74,12 +109,6 @@ class Client:
     def send(self, request):
         """Sends a request and returns its response."""
         return self._core.send(request)
-
-    def get(self, path, *, headers=None):
-        return self._core.send(Request("GET", path, headers=headers))
-
-    def post(self, path, body=None, *, json=None, headers=None):
-        return self._core.send(_post(path, body, json, headers))
 
     def send_all(self, requests, *, return_exceptions=False):
         """Sends requests as places for them become free, and yields the responses in the order of the requests.
@@ -119,7 +148,7 @@ class Client:
         self.close()
 
 
-class AsyncClient:
+class AsyncClient(_Methods):
     """A client of one server for asyncio. It belongs to the event loop of its first call."""
 
     _core = None
@@ -155,12 +184,6 @@ class AsyncClient:
         except _asyncio.CancelledError:
             call.abort()
             raise
-
-    async def get(self, path, *, headers=None):
-        return await self.send(Request("GET", path, headers=headers))
-
-    async def post(self, path, body=None, *, json=None, headers=None):
-        return await self.send(_post(path, body, json, headers))
 
     async def send_all(self, requests, *, return_exceptions=False):
         """As `Client.send_all`. `requests` may be asynchronous as well."""

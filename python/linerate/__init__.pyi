@@ -4,6 +4,7 @@ from typing import Any, Literal, Optional, Union, overload
 
 _Headers = Union[Mapping[str, str], Iterable[tuple[str, str]]]
 _Body = Union[bytes, bytearray, memoryview, str]
+_Params = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
 
 class Request:
     def __new__(
@@ -75,9 +76,41 @@ class Client:
         server_name: Optional[str] = None,
     ) -> None: ...
     def send(self, request: Union[str, Request]) -> Response: ...
-    def get(self, path: str, *, headers: Optional[_Headers] = None) -> Response: ...
+    def get(
+        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None
+    ) -> Response: ...
+    def head(
+        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None
+    ) -> Response: ...
+    def delete(
+        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None
+    ) -> Response: ...
     def post(
-        self, path: str, body: Optional[_Body] = None, *, json: Any = None, headers: Optional[_Headers] = None
+        self,
+        path: str,
+        body: Optional[_Body] = None,
+        *,
+        json: Any = None,
+        params: Optional[_Params] = None,
+        headers: Optional[_Headers] = None,
+    ) -> Response: ...
+    def put(
+        self,
+        path: str,
+        body: Optional[_Body] = None,
+        *,
+        json: Any = None,
+        params: Optional[_Params] = None,
+        headers: Optional[_Headers] = None,
+    ) -> Response: ...
+    def patch(
+        self,
+        path: str,
+        body: Optional[_Body] = None,
+        *,
+        json: Any = None,
+        params: Optional[_Params] = None,
+        headers: Optional[_Headers] = None,
     ) -> Response: ...
     @overload
     def send_all(
@@ -120,9 +153,41 @@ class AsyncClient:
         server_name: Optional[str] = None,
     ) -> None: ...
     async def send(self, request: Union[str, Request]) -> Response: ...
-    async def get(self, path: str, *, headers: Optional[_Headers] = None) -> Response: ...
+    async def get(
+        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None
+    ) -> Response: ...
+    async def head(
+        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None
+    ) -> Response: ...
+    async def delete(
+        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None
+    ) -> Response: ...
     async def post(
-        self, path: str, body: Optional[_Body] = None, *, json: Any = None, headers: Optional[_Headers] = None
+        self,
+        path: str,
+        body: Optional[_Body] = None,
+        *,
+        json: Any = None,
+        params: Optional[_Params] = None,
+        headers: Optional[_Headers] = None,
+    ) -> Response: ...
+    async def put(
+        self,
+        path: str,
+        body: Optional[_Body] = None,
+        *,
+        json: Any = None,
+        params: Optional[_Params] = None,
+        headers: Optional[_Headers] = None,
+    ) -> Response: ...
+    async def patch(
+        self,
+        path: str,
+        body: Optional[_Body] = None,
+        *,
+        json: Any = None,
+        params: Optional[_Params] = None,
+        headers: Optional[_Headers] = None,
     ) -> Response: ...
     @overload
     def send_all(

@@ -123,6 +123,17 @@ class Blocking(unittest.TestCase):
                 client.get("/e", headers={"f": "g"})
                 self.assertEqual(server.requests[-1][2]["f"], "g")
 
+    def test_a_method_for_each_of_http(self):
+        with Server(lambda method, path, body: ok(b"" if method == "HEAD" else method.encode() + body)) as server:
+            with linerate.Client(server.url) as client:
+                self.assertEqual(client.put("/a", b"1", params={"b": "c d", "e": [1, 2]}).body, b"PUT1")
+                self.assertEqual(server.requests[-1][1], "/a?b=c+d&e=1&e=2")
+                self.assertEqual(client.patch("/a", json={"f": None}).body, b'PATCH{"f": null}')
+                self.assertEqual(client.delete("/a?g=h", params=[("i", "\u00fc")]).body, b"DELETE")
+                self.assertEqual(server.requests[-1][1], "/a?g=h&i=%C3%BC")
+                self.assertEqual(client.head("/a", headers={"J": "k"}).body, b"")
+                self.assertEqual((server.requests[-1][0], server.requests[-1][2]["j"]), ("HEAD", "k"))
+
     def test_many_in_order(self):
         with Server() as server, linerate.Client(server.url, pipes=3, depth=7) as client:
             responses = client.send_all("/%d" % n for n in range(5000))
@@ -284,6 +295,7 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
                 responses = await asyncio.gather(*(client.send("/%d" % n) for n in range(1000)))
                 self.assertEqual([r.text() for r in responses], ["/%d" % n for n in range(1000)])
                 self.assertEqual((await client.get("/g")).status, 200)
+                self.assertEqual((await client.put("/p?q", "b", params={"r": 1})).text(), "/p?q&r=1")
                 await client.post("/p", json=[1])
                 self.assertEqual(server.requests[-1][3], b"[1]")
 
