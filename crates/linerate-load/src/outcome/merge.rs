@@ -62,9 +62,7 @@ impl Outcome {
         }
         self.tcp.merge(&other.tcp);
         self.client.merge(&other.client);
-        for (name, flow) in &other.flows {
-            self.flows.entry(name.clone()).or_default().merge(flow);
-        }
+        self.merge_flows(other);
         for (name, named) in &other.by_name {
             self.by_name.entry(name.clone()).or_default().merge(named);
         }
@@ -263,6 +261,14 @@ impl NamedFigures {
         self.latency.merge(&other.latency);
         self.waited.merge(&other.waited);
         self.in_window += other.in_window;
+    }
+}
+
+impl Outcome {
+    fn merge_flows(&mut self, other: &Outcome) {
+        for (name, flow) in &other.flows {
+            self.flows.entry(name.clone()).or_default().merge(flow);
+        }
     }
 }
 

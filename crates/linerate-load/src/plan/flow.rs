@@ -93,7 +93,7 @@ impl Think {
     ///
     /// # Errors
     /// In words, what would be right.
-    pub fn parse(text: &str) -> Result<Think, String> {
+    pub fn parse(text: &str) -> Result<Think, super::InvalidPlan> {
         let wrong = |why: String| format!("think: {why}; write \"1s\", \"1s..3s\" or \"exp:2s\"");
         let read = |text: &str| {
             let time = super::units::parse_duration(text.trim()).map_err(|why| wrong(why.to_string()))?;
@@ -106,7 +106,7 @@ impl Think {
         let Some((from, to)) = text.split_once("..") else { return Ok(Think::Fixed(read(text)?)) };
         let (from, to) = (read(from)?, read(to)?);
         if from > to {
-            return Err(wrong(format!("{text} begins behind its end")));
+            return Err(wrong(format!("{text} begins behind its end")).into());
         }
         Ok(Think::Between(from, to))
     }
