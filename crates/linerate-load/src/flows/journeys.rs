@@ -43,11 +43,11 @@ struct JourneyState {
     rows: Arc<DataRows>,
     /// Cells of the data before the values of a user.
     data_cells: usize,
-    users: Vec<User>,
+    users: Vec<JourneyUser>,
     /// When users are due.
     due: BinaryHeap<Reverse<(Time, u32)>>,
     /// Users whose request is in flight, by its number.
-    flights: HashMap<u64, Flight>,
+    flights: HashMap<u64, StepFlight>,
     /// Number of the next request.
     next: u64,
     /// Iterations that may still begin, and the number of the next one in the whole run.
@@ -82,7 +82,7 @@ struct StepRun {
 }
 
 #[derive(Debug)]
-struct User {
+struct JourneyUser {
     random: Random,
     /// The step of an iteration, and how often it was made in a row. `None`: between two iterations.
     at: Option<StepPlace>,
@@ -101,7 +101,7 @@ struct StepPlace {
 }
 
 #[derive(Debug)]
-struct Flight {
+struct StepFlight {
     user: u32,
     kind: u16,
     target: Vec<u8>,
@@ -140,7 +140,7 @@ impl Journeys {
                 .map_or(Vec::new(), |t| t.iter().map(|t| t.value).collect()),
             think: step.think,
         };
-        let run = |flow: &crate::plan::flow::Flow| FlowRun {
+        let run = |flow: &crate::plan::flow::UserFlow| FlowRun {
             name: flow.name.clone(),
             weight: flow.weight,
             steps: flow.steps.iter().map(step).collect(),
@@ -150,7 +150,7 @@ impl Journeys {
         let data_cells = rows.iter().map(|set| set.first().map_or(0, Vec::len)).sum();
         let cells = data_cells + flows.names().len() + 1;
         let share = |all: u64| all / cores + u64::from(all % cores > core);
-        let user = |n: u64| User {
+        let user = |n: u64| JourneyUser {
             random: Random::new(derive(plan.seed, 0x75_73_65_72 + n * cores + core)),
             at: None,
             since: Time::ZERO,
@@ -210,7 +210,7 @@ impl Journeys {
             let kind = state.flows[place.flow].steps[place.step].request;
             let number = state.next;
             state.next += 1;
-            state.flights.insert(number, Flight { user, kind, target: Vec::new() });
+            state.flights.insert(number, StepFlight { user, kind, target: Vec::new() });
             return Some((number, due));
         }
     }
@@ -275,7 +275,7 @@ impl Journeys {
     pub(crate) fn ended(&self, number: u64, end: StepEnd<'_>, now: Time) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some(Flight { user, target, .. }) = state.flights.remove(&number) else { return };
+        let Some(StepFlight { user, target, .. }) = state.flights.remove(&number) else { return };
         if let StepEnd::Good(_, cookies) | StepEnd::Bad(_, cookies) = end {
             let jar = &mut state.users[user as usize].jar;
             cookies.iter().for_each(|cookie| jar.store(cookie, &state.host, &target, now));

@@ -9,7 +9,7 @@ use linerate_base::{Random, Time};
 use super::jar::SetCookie;
 use super::journeys::{self, Journeys, StepEnd};
 use crate::outcome::FlowFigures;
-use crate::plan::flow::{Flow, FlowPlan, FlowStep, TakeRule, Think};
+use crate::plan::flow::{FlowPlan, FlowStep, TakeRule, Think, UserFlow};
 use crate::plan::{Plan, Request, Target};
 
 fn step(request: u32, take: &[(&str, &str)], think: Think, repeat: u32) -> FlowStep {
@@ -34,7 +34,7 @@ fn plan(random: &mut Random) -> Plan {
             steps.push(step(requests.len() as u32, take, think, 1 + random.below(3) as u32));
             requests.push(Request { name: format!("{number}.{place}"), ..Request::get("/") });
         }
-        flows.push(Flow { name: format!("flow {number}"), weight: 1.0, steps });
+        flows.push(UserFlow { name: format!("flow {number}"), weight: 1.0, steps });
     }
     let users = 1 + random.below(8) as u32;
     let iterations = random.happens(0.5).then(|| 1 + random.below(60));

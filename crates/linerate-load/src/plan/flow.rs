@@ -15,7 +15,7 @@ pub struct FlowPlan {
     /// Whether a user keeps its cookies from one iteration to the next.
     pub keep_cookies: bool,
     /// At least one.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<UserFlow>,
 }
 
 impl FlowPlan {
@@ -33,7 +33,7 @@ impl FlowPlan {
 
 /// Steps that a user makes one after the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Flow {
+pub struct UserFlow {
     /// Name in the report.
     pub name: String,
     /// Share of all iterations, relative to the other flows' weights (greater than 0).

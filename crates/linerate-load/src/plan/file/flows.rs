@@ -6,7 +6,7 @@ use super::table::{Item, Keys, Table};
 use crate::flows::take::Extractor;
 use crate::plan::DataSet;
 use crate::plan::data::check_name;
-use crate::plan::flow::{Flow, FlowPlan, FlowStep, TakeRule, Think};
+use crate::plan::flow::{FlowPlan, FlowStep, TakeRule, Think, UserFlow};
 use crate::plan::limits::{MAX_CONNECTIONS, MAX_FLOWS, MAX_REPEAT, MAX_REQUESTS, MAX_TAKES};
 use crate::plan::units::quoted;
 
@@ -117,7 +117,7 @@ impl<'a> PlacedFlows<'a> {
             return Err(item.error("a flow has at least one step"));
         }
         let weight = table.read("weight", Item::positive)?.unwrap_or(1.0);
-        self.plan.flows.push(Flow { name, weight, steps });
+        self.plan.flows.push(UserFlow { name, weight, steps });
         Ok(())
     }
 
