@@ -35,6 +35,7 @@
 
 pub mod defaults;
 mod engine;
+mod extract;
 mod flows;
 pub mod histogram;
 mod limits;

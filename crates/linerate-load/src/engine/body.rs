@@ -2,7 +2,7 @@
 
 use memchr::memmem::Finder;
 
-use super::decode::{self, Coding};
+use crate::extract::decode::{self, Coding};
 use crate::limits::{ENCODED_BYTES, ENCODED_KEPT, SAMPLE_BODY_BYTES, SAMPLE_ENCODED_BYTES, SAVED_BODY_BYTES};
 
 /// The inspected part of a body: its beginning, and whether the sought text was found.

@@ -9,8 +9,8 @@ use linerate_http::client::{
 };
 use linerate_net::{Lent, NetError, Time, Transport};
 
+use crate::extract::reading::StepTake;
 use crate::flows::journeys::{self, DataRows, Journeys, StepEnd};
-use crate::flows::reading::StepTake;
 use crate::limits::{BATCH_BYTES, RENDERED_BYTES, SAMPLE_HEAD_BYTES};
 use crate::plan::env;
 use crate::plan::http::Http;

@@ -14,7 +14,6 @@
 
 pub(crate) mod board;
 pub(crate) mod body;
-pub(crate) mod decode;
 pub(crate) mod gaps;
 pub(crate) mod kinds;
 mod looks;

@@ -9,8 +9,8 @@ use super::board::Board;
 use super::body::BodyView;
 use super::kinds::Kinds;
 use super::recorder::{RecordedResponse, Recorder, ResponseVerdict};
+use crate::extract::reading::{StepTake, TakeReading};
 use crate::flows::journeys::StepEnd;
-use crate::flows::reading::{StepTake, TakeReading};
 use crate::limits::{SAMPLE_HEAD_BYTES, SAVED_HEAD_BYTES};
 
 /// How closely responses have to be looked at.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use linerate_base::{Random, Time, derive};
 
-use super::jar::{CookieHost, CookieJar, SetCookie};
-use super::reading::StepTake;
-use super::take::Extractor;
+use crate::extract::jar::{CookieHost, CookieJar, SetCookie};
+use crate::extract::reading::StepTake;
+use crate::extract::take::Extractor;
 use crate::limits::{FLOW_CAUSES, REFUSED_PAUSE};
 use crate::outcome::FlowFigures;
 use crate::plan::Plan;

@@ -9,13 +9,8 @@
 //!   to. The recorder alone counts requests (`sent = answered + failed + unknown`), and tells the
 //!   machine how each of them ended.
 //! * The cells of a template's row are the row of the data, then a user's values, then its cookies.
-//! * `reading` looks at responses while they are read: `take` finds values, by `json_path` among
-//!   others, and `jar` keeps cookies.
+//! * Values and cookies of its responses come from `extract`.
 
-pub(crate) mod jar;
 pub(crate) mod journeys;
-mod json_path;
-pub(crate) mod reading;
-pub(crate) mod take;
 #[cfg(test)]
 mod tests;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use linerate_base::{Random, Time};
 
-use super::jar::SetCookie;
 use super::journeys::{self, Journeys, StepEnd};
+use crate::extract::jar::SetCookie;
 use crate::outcome::FlowFigures;
 use crate::plan::flow::{FlowPlan, FlowStep, TakeRule, Think, UserFlow};
 use crate::plan::{Plan, Request, Target};

@@ -8,6 +8,8 @@ use base64::Engine as _;
 use super::InvalidPlan;
 use super::units::quoted;
 
+pub use crate::extract::is_token;
+
 /// The value of Accept-Encoding for `--compressed` (RFC 9110 section 12.5.3).
 pub const COMPRESSED: (&str, &str) = ("Accept-Encoding", "gzip, deflate, br, zstd");
 
@@ -63,12 +65,6 @@ pub fn escaped_in_json(text: &str) -> String {
 /// Whether a recorded field is left out when the request is made again.
 pub fn is_hop_by_hop(name: &str) -> bool {
     HOP_BY_HOP.iter().any(|h| h.eq_ignore_ascii_case(name))
-}
-
-/// Whether `text` is a token, as methods and field names are (RFC 9110 section 5.6.2).
-pub fn is_token(text: &str) -> bool {
-    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    !text.is_empty() && text.bytes().all(token)
 }
 
 /// Reads `Name: value`. The error says what is wrong with it.

@@ -3,7 +3,7 @@
 use super::error::FileError;
 use super::requests::{self, Placed};
 use super::table::{Item, Keys, Table};
-use crate::flows::take::Extractor;
+use crate::extract::take::Extractor;
 use crate::plan::DataSet;
 use crate::plan::data::check_name;
 use crate::plan::flow::{FlowPlan, FlowStep, TakeRule, Think, UserFlow};

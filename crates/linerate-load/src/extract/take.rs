@@ -37,12 +37,12 @@ impl Extractor {
                     Some((name, pattern)) => (name, Some(regex(pattern)?)),
                     None => (rest, None),
                 };
-                match crate::plan::parts::is_token(name) {
+                match super::is_token(name) {
                     true => Ok(Extractor::Header(name.to_owned(), pattern)),
                     false => Err(format!("{name:?} is no header name; {KNOWN}")),
                 }
             }
-            "cookie" if crate::plan::parts::is_token(rest) => Ok(Extractor::Cookie(rest.to_owned())),
+            "cookie" if super::is_token(rest) => Ok(Extractor::Cookie(rest.to_owned())),
             "cookie" => Err(format!("{rest:?} is no cookie name; {KNOWN}")),
             "css" => Err(format!("css is not supported; use regex: {KNOWN}")),
             other => Err(format!("{other:?} is nothing to take from; {KNOWN}")),

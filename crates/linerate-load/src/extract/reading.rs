@@ -2,9 +2,9 @@
 
 use linerate_http::client::HeadView;
 
+use super::decode;
 use super::jar::SetCookie;
 use super::take::Extractor;
-use crate::engine::decode;
 use crate::limits::{COOKIES, TAKEN_FROM_BYTES};
 
 /// A value that a step takes.

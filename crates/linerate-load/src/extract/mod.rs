@@ -1,0 +1,17 @@
+//! What a response holds for the requests behind it: values, cookies, and its content once its
+//! codings are undone.
+//!
+//! `reading` looks at responses while they are read: `take` finds values, by `json_path` among others,
+//! and `jar` keeps cookies. Nothing here knows of plans or of the engine.
+
+pub(crate) mod decode;
+pub(crate) mod jar;
+mod json_path;
+pub(crate) mod reading;
+pub(crate) mod take;
+
+/// Whether `text` is a token, as methods and field names are (RFC 9110 section 5.6.2).
+pub fn is_token(text: &str) -> bool {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !text.is_empty() && text.bytes().all(token)
+}
