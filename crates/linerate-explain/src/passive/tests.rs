@@ -15,11 +15,17 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// An observer that is fed packets made by hand. Times are in microseconds.
-struct Wire(Observer);
+struct Wire {
+    observer: Observer,
+    /// The server's port.
+    server: u16,
+    /// How many bytes of each packet the capture has.
+    snap: usize,
+}
 
 impl Wire {
     fn new() -> Wire {
-        Wire(Observer::new(CaptureLimits::default()))
+        Wire { observer: Observer::new(CaptureLimits::default()), server: 80, snap: usize::MAX }
     }
 
     /// A segment of the client at port `port`, or of the server to it; a SYN offers an MSS of 1460
@@ -48,7 +54,7 @@ impl Wire {
         (options, data): (&[u8], &[u8]),
     ) {
         let length = (40 + options.len() + data.len()) as u16;
-        let ends = [(CLIENT, port), (SERVER, 80)];
+        let ends = [(CLIENT, port), (SERVER, self.server)];
         let [from, to] = if from_client { ends } else { [ends[1], ends[0]] };
         let mut p = vec![0x45, 0];
         p.extend(length.to_be_bytes());
@@ -64,8 +70,14 @@ impl Wire {
         p.extend([0; 4]);
         p.extend(options);
         p.extend(data);
+        self.packet(at_us, &p);
+    }
+
+    /// An IP packet.
+    fn packet(&mut self, at_us: i64, p: &[u8]) {
         let time_ns = 1_700_000_000_000_000_000 + at_us * 1_000;
-        self.0.packet(&Packet { time_ns, link: LinkType::Raw, data: &p, wire_len: p.len() as u32 });
+        let data = &p[..self.snap.min(p.len())];
+        self.observer.packet(&Packet { time_ns, link: LinkType::Raw, data, wire_len: p.len() as u32 });
     }
 
     fn opens(&mut self, at_us: i64, port: u16, rtt_us: i64) {
@@ -86,7 +98,7 @@ impl Wire {
     }
 
     fn finish(self) -> Observation {
-        self.0.finish()
+        self.observer.finish()
     }
 }
 
@@ -374,17 +386,13 @@ fn packets_that_were_captured_twice_are_no_retransmissions() {
         p.extend(data);
         p
     };
-    let mut give = |at_us: i64, p: &[u8]| {
-        let time_ns = 1_700_000_000_000_000_000 + at_us * 1_000;
-        wire.0.packet(&Packet { time_ns, link: LinkType::Raw, data: p, wire_len: p.len() as u32 });
-    };
     for n in 0..10u16 {
         let p = packet(100 + n, 1_000 + u32::from(n) * 4, b"data");
-        give(i64::from(n) * 10_000, &p);
-        give(i64::from(n) * 10_000 + 40, &p);
+        wire.packet(i64::from(n) * 10_000, &p);
+        wire.packet(i64::from(n) * 10_000 + 40, &p);
     }
     // The same bytes, under another identification and later: a retransmission.
-    give(500_000, &packet(200, 1_036, b"data"));
+    wire.packet(500_000, &packet(200, 1_036, b"data"));
     let seen = wire.finish();
     assert_eq!(seen.packets.twice, 10);
     let again = seen.marks.seen().find(|(name, _)| *name == "retransmission").map(|(_, n)| n);

@@ -37,35 +37,16 @@ fn a_second_part_that_waits_for_an_ack_that_is_not_late() {
     }
 }
 
-/// Wire knows one server; another one is this one at another port.
-fn to_port(seen: &mut Wire, port: u16, calls: u32, think_us: i64, server: u16) {
-    let send = |wire: &mut Wire, at: i64, from_client: bool, flags: u8, numbers: [u32; 2], data: &[u8]| {
-        let ends = [(CLIENT, port), (SERVER, server)];
-        let [from, to] = if from_client { ends } else { [ends[1], ends[0]] };
-        let mut p = vec![0x45, 0];
-        p.extend((40 + data.len() as u16).to_be_bytes());
-        p.extend([0, 0, 0, 0, 64, 6, 0, 0]);
-        p.extend(from.0.octets());
-        p.extend(to.0.octets());
-        p.extend(from.1.to_be_bytes());
-        p.extend(to.1.to_be_bytes());
-        p.extend(numbers[0].to_be_bytes());
-        p.extend(numbers[1].to_be_bytes());
-        p.extend([0x50, flags, 2, 0, 0, 0, 0, 0]);
-        p.extend(data);
-        let time_ns = 1_700_000_000_000_000_000 + at * 1_000;
-        wire.0.packet(&Packet { time_ns, link: LinkType::Raw, data: &p, wire_len: p.len() as u32 });
-    };
-    send(seen, 0, true, SYN, [999, 0], b"");
-    send(seen, 100, false, SYN | ACK, [4_999, 1_000], b"");
-    send(seen, 101, true, ACK, [1_000, 5_000], b"");
+/// A connection to the server at another port, and calls a tenth of a second apart.
+fn to_port(wire: &mut Wire, port: u16, calls: u32, think_us: i64, server: u16) {
+    let usual = std::mem::replace(&mut wire.server, server);
+    wire.opens(0, port, 100);
     for n in 0..calls {
         let at = 1_000 + i64::from(n) * 100_000;
-        let (q, a) = (n * REQUEST.len() as u32, n * ANSWER.len() as u32);
-        send(seen, at, true, ACK, [1_000 + q, 5_000 + a], REQUEST);
-        let q = 1_000 + q + REQUEST.len() as u32;
-        send(seen, at + 100 + think_us, false, ACK, [5_000 + a, q], ANSWER);
+        wire.asks(at, port, n);
+        wire.answers(at + 100 + think_us, port, n);
     }
+    wire.server = usual;
 }
 
 /// 40 ms of one server are no fault of another one, and are not hidden by it.
@@ -144,7 +125,7 @@ fn a_capture_that_lacks_packets_proves_less() {
     for dropped in [0, 1_000] {
         let mut wire = Wire::new();
         to_port(&mut wire, 40_000, 40, 90_000, 8_081);
-        wire.0.dropped(dropped);
+        wire.observer.dropped(dropped);
         let seen = wire.finish();
         let found = findings::of(&seen);
         let sure = if dropped == 0 { Confidence::Likely } else { Confidence::Possible };
@@ -199,24 +180,10 @@ fn answers_that_are_cut_are_told() {
 fn snapped(snap: usize) -> Observation {
     let mut wire = Wire::new();
     wire.opens(0, 40_000, 100);
+    wire.snap = snap;
     let (mut q, mut a) = (1_000, 5_000);
     let mut give = |at_us: i64, from_client: bool, numbers: [u32; 2], data: &[u8]| {
-        let ends = [(CLIENT, 40_000u16), (SERVER, 80u16)];
-        let [from, to] = if from_client { ends } else { [ends[1], ends[0]] };
-        let mut p = vec![0x45, 0];
-        p.extend((40 + data.len() as u16).to_be_bytes());
-        p.extend([0, 0, 0, 0, 64, 6, 0, 0]);
-        p.extend(from.0.octets());
-        p.extend(to.0.octets());
-        p.extend(from.1.to_be_bytes());
-        p.extend(to.1.to_be_bytes());
-        p.extend(numbers[0].to_be_bytes());
-        p.extend(numbers[1].to_be_bytes());
-        p.extend([0x50, ACK, 2, 0, 0, 0, 0, 0]);
-        p.extend(data);
-        let time_ns = 1_700_000_000_000_000_000 + at_us * 1_000;
-        let kept = &p[..snap.min(p.len())];
-        wire.0.packet(&Packet { time_ns, link: LinkType::Raw, data: kept, wire_len: p.len() as u32 });
+        wire.segment(at_us, (from_client, 40_000), ACK, numbers, 512, data);
     };
     let request =
         [b"GET /a/path HTTP/1.1\r\nHost: example.com\r\nX: ", &[b'x'; 200][..], b"\r\n\r\n"].concat();
