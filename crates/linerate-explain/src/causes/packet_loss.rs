@@ -149,10 +149,26 @@ fn wants(record: &Record) -> Vec<Block> {
     vec![vec![Probe::Call(Box::new(more)); if typical > 20.0 { 12 } else { 20 }]]
 }
 
+/// The quickest of calls that all lost segments, without what our kernel waited to send them again.
+fn quickest(lossy: &[&Call]) -> f64 {
+    let without = |c: &&Call| (ms(c.total) - f64::from(c.facts.total_rto_time_ms)).max(0.0);
+    lossy.iter().map(without).fold(f64::INFINITY, f64::min)
+}
+
+/// `lossy` of `all` calls lost segments, and took no longer than the others.
+fn not_slower(lossy: usize, all: usize, no_other: bool) -> String {
+    if no_other {
+        format!(
+            "all {all} calls lost a segment, and took about as long: what one takes that loses none is not known"
+        )
+    } else {
+        format!("{lossy} of {all} calls lost a segment; those were not slower for it, others may be")
+    }
+}
+
 fn judge(record: &Record) -> Judgement {
     let calls = comparable(record);
     let known = Usual::of(record, &calls);
-    let usual = known.total;
     // Those that others overtook are another cause's.
     let of = |fate: &dyn Fn(Option<Fate>) -> bool| -> Vec<&Call> {
         calls.iter().copied().filter(|c| fate(known.fate(c))).collect()
@@ -162,16 +178,13 @@ fn judge(record: &Record) -> Judgement {
     if lossy.is_empty() {
         return elsewhere(record, &known);
     }
+    let usual = if clean.is_empty() { quickest(&lossy) } else { known.total };
     let beyond = |calls: &[&Call]| -> Vec<f64> {
         calls.iter().map(|c| ms(c.total) - usual).filter(|t| *t > SLOW_MS).collect()
     };
     let (slow, others) = (beyond(&lossy), beyond(&clean));
     if slow.is_empty() {
-        return Judgement::Open(format!(
-            "{} of {} calls lost a segment; those were not slower for it, others may be",
-            lossy.len(),
-            calls.len()
-        ));
+        return Judgement::Open(not_slower(lossy.len(), calls.len(), clean.is_empty()));
     }
     let (owned, rest): (f64, f64) = (slow.iter().sum(), others.iter().sum());
     let retransmitted: u32 = lossy.iter().map(|c| c.facts.total_retrans).sum();
@@ -196,10 +209,11 @@ fn judge(record: &Record) -> Judgement {
     }
     let words = format!(
         "{} of {} calls lost segments ({retransmitted} sent again by us, {late} received out of order); they took {} longer than the \
-         usual {}",
+         {} {}",
         lossy.len(),
         calls.len(),
         say(median(&slow)),
+        if clean.is_empty() { "quickest of them, less its time-outs:" } else { "usual" },
         say(usual)
     );
     let mut verdict =
@@ -210,6 +224,9 @@ fn judge(record: &Record) -> Judgement {
             ));
     if lossy.iter().all(|c| known.fate(c) == Some(Fate::Unclear)) {
         verdict = unsure(verdict);
+    }
+    if clean.is_empty() {
+        verdict = without_others(verdict);
     }
     Judgement::Named(Box::new(with_times(verdict, &lossy, twice)))
 }
@@ -226,6 +243,13 @@ fn with_times(mut verdict: Verdict, lossy: &[&Call], twice: u32) -> Verdict {
         ));
     }
     verdict
+}
+
+/// No call was spared, so none can be compared with.
+fn without_others(verdict: Verdict) -> Verdict {
+    verdict
+        .at_most(Proof::Likely)
+        .saying("every call lost segments, so what one takes without a loss is not known")
 }
 
 /// The kernel's count of segments out of order is all there is.

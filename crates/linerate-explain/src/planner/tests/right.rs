@@ -152,6 +152,35 @@ fn what_is_overtaken_is_not_lost() {
     }
 }
 
+/// Where every call loses segments, none says what an ordinary one takes: not 0 ms.
+#[test]
+fn calls_that_all_lost_segments_are_compared_with_the_quickest() {
+    let judged = |takes: fn(usize) -> f64, rto_ms: u32| {
+        let mut record = Record::new(settings());
+        for n in 0..12 {
+            let total = takes(n);
+            let mut call = Call { wait: t(total), total: t(total), ..Call::default() };
+            call.facts.total_retrans = 1;
+            call.facts.total_rto_time_ms = rto_ms;
+            call.end = Some(Ok(ProbeResponse { status: 200, reusable: true, ..ProbeResponse::default() }));
+            let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Kept(0));
+            record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
+        }
+        Judgements::new(&record, &causes::ALL).of("packet-loss").clone()
+    };
+    let named = |judgement: Judgement| match judgement {
+        Judgement::Named(verdict) => Some((verdict.proof(), verdict.cost_ms())),
+        _ => None,
+    };
+    // They took 50 ms, and 290 where a segment was sent again after a time-out.
+    let some = named(judged(|n| if n % 2 == 0 { 50.0 } else { 290.0 }, 0));
+    assert_eq!(some, Some((Proof::Likely, 240.0)));
+    // All of them waited for one: 200 ms are not what an ordinary call takes.
+    assert_eq!(named(judged(|_| 240.0, 200)), Some((Proof::Likely, 200.0)));
+    let alike = judged(|n| 240.0 + n as f64 * 0.1, 0);
+    assert!(matches!(&alike, Judgement::Open(why) if why.contains("all 12 calls")), "{alike:?}");
+}
+
 #[test]
 fn a_loss_in_any_call_is_none_that_is_ruled_out() {
     for every in [7, 13, 19] {
