@@ -6,6 +6,7 @@
 //! byte a quarter of a round trip or more before it could be read. The control: calls on a connection
 //! each that lost nothing are not slow.
 
+use crate::call::Call;
 use crate::evidence::{Exclusion, Grounds};
 use crate::parts::{
     CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
@@ -13,6 +14,7 @@ use crate::parts::{
 use crate::probe::{Block, Experiment, Probe};
 use crate::record::Record;
 use crate::rule::{AGAIN, Cause, Judgement, Rule};
+use crate::signs::disorder::Usual;
 use crate::signs::streams::{self, Behind};
 use crate::stats::median;
 use crate::times::CallPart;
@@ -115,7 +117,7 @@ fn told(seen: &Behind) -> bool {
 fn wants(record: &Record) -> Vec<Block> {
     let each: usize = ROUNDS.into_iter().map(usize::from).sum();
     let so_far = seen(record);
-    if !record.loses_streams()
+    if !loses(record)
         || !record.settings.may_repeat
         || calls(record) < 2
         || record.given_up.contains(&Experiment::HeadOfLine)
@@ -127,6 +129,13 @@ fn wants(record: &Record) -> Vec<Block> {
     }
     let arms = |rounds| streams::arms(Experiment::HeadOfLine, calls(record), calls(record), rounds);
     ROUNDS.into_iter().flat_map(arms).map(|arm| vec![Probe::Together(arm)]).collect()
+}
+
+/// Calls speak HTTP/2, and segments of them were lost: not only overtaken.
+fn loses(record: &Record) -> bool {
+    let calls: Vec<&Call> = record.calls().map(|(_, c)| c).collect();
+    let usual = Usual::of(record, &calls);
+    record.loses_streams() && calls.iter().any(|c| usual.may_have_lost(c))
 }
 
 /// No segment was lost that could hold up others.
@@ -173,7 +182,7 @@ fn judge(record: &Record) -> Judgement {
     if record.streamed().is_none() {
         return Judgement::Silent;
     }
-    if !record.loses_streams() {
+    if !loses(record) {
         return without_loss(record);
     }
     let seen = seen(record);

@@ -13,6 +13,7 @@ use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, 
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
 use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded};
+use crate::signs::disorder::Usual;
 use crate::stats::median;
 use crate::times::CallPart;
 use crate::verdict::Verdict;
@@ -83,13 +84,21 @@ const CONTROL_MORE: Duration = Duration::from_millis(700);
 
 /// Calls that connected and then hung, and those that stood still for a long time within.
 fn stuck(record: &Record) -> Vec<&Call> {
-    record.observed().filter(|c| hangs(c)).collect()
+    let usual = usual(record);
+    record.observed().filter(|c| hangs(c, &usual)).collect()
 }
 
-fn hangs(c: &Call) -> bool {
+fn usual(record: &Record) -> Usual {
+    Usual::of(record, &record.observed().collect::<Vec<_>>())
+}
+
+/// It timed out, or stood still while segments were missing. Those that others overtook are not: the
+/// server takes that long.
+fn hangs(c: &Call, usual: &Usual) -> bool {
     let hung = c.failure().is_some_and(|f| f.why == Why::TimedOut && f.stage != CallStage::Connect);
-    let stood = ms(c.longest_gap().max(c.wait)) > STALL_MS && c.facts.total_retrans + c.facts.rcv_ooopack > 0;
-    hung || stood
+    let stood = ms(c.longest_gap().max(c.wait)) > STALL_MS;
+    let missing = c.facts.total_retrans + c.facts.rcv_ooopack > 0 && usual.may_have_lost(c);
+    hung || stood && missing
 }
 
 /// Whether a packet of full size can have been sent at all. Calls to a loopback address use no
@@ -147,7 +156,8 @@ fn arm(record: &Record, arm: u8) -> (usize, usize) {
     let cut = |c: &Call| c.failure().is_some_and(|f| f.why == Why::Cut);
     let calls =
         record.calls().filter(|(p, c)| p.experiment == Experiment::Segment && p.arm == arm && !cut(c));
-    calls.fold((0, 0), |(all, hung), (_, c)| (all + 1, hung + usize::from(hangs(c))))
+    let usual = usual(record);
+    calls.fold((0, 0), |(all, hung), (_, c)| (all + 1, hung + usize::from(hangs(c, &usual))))
 }
 
 fn judge(record: &Record) -> Judgement {

@@ -16,6 +16,13 @@ pub(crate) enum Fate {
     Unclear,
 }
 
+impl Fate {
+    /// Nothing was lost: others overtook what came late.
+    pub(crate) fn is_overtaken(self) -> bool {
+        matches!(self, Fate::Overtaken(_))
+    }
+}
+
 /// Shorter round trips than this, milliseconds, tell nothing: a busy machine takes as long.
 const TELLING_MS: f64 = 5.0;
 /// What was sent again comes later by this share of a round trip, at least.
@@ -41,6 +48,11 @@ impl Usual {
         }
     }
 
+    /// Segments of this call were lost, or may have been.
+    pub(crate) fn may_have_lost(&self, call: &Call) -> bool {
+        self.fate(call).is_some_and(|fate| !fate.is_overtaken())
+    }
+
     /// What became of the late segments of this call; `None`: it has none.
     pub(crate) fn fate(&self, call: &Call) -> Option<Fate> {
         if !call.lossy() {
@@ -61,7 +73,8 @@ impl Usual {
         }
         // All of a response that comes at once: the end waits for what was sent again.
         let at_once = self.receive < self.rtt / 2.0 && self.rtt >= TELLING_MS;
-        let soon = ms(call.total) - self.total < AGAIN * self.rtt;
+        let late = (ms(call.total) - self.total).max(ms(call.held_behind));
+        let soon = late < AGAIN * self.rtt;
         Some(if at_once && soon { Fate::Overtaken(false) } else { Fate::Unclear })
     }
 }

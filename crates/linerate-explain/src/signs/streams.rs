@@ -4,6 +4,7 @@ use crate::call::{Call, ms};
 use crate::evidence::Trial;
 use crate::probe::{Experiment, Together};
 use crate::record::Record;
+use crate::signs::disorder::Usual;
 use crate::stats::{Estimate, median, more_often, slope};
 
 /// Shorter round trips cost a negligible time.
@@ -82,7 +83,8 @@ pub(crate) fn arms(experiment: Experiment, calls: u8, connections: u8, rounds: u
 pub(crate) struct Behind {
     /// Rounds on one connection.
     pub(crate) rounds: usize,
-    /// Those in which a segment was missing.
+    /// Those in which a segment was lost. One that others overtook holds calls up as well, and is
+    /// not counted.
     pub(crate) lossy: usize,
     /// Those in which calls waited behind it that had lost nothing.
     pub(crate) holding: usize,
@@ -115,8 +117,11 @@ impl Behind {
         // Where all rounds met a loss, the quickest calls were spared.
         let all = one.iter().flat_map(|r| total(&answered(r)));
         let usual = if clean.is_empty() { all.fold(f64::INFINITY, f64::min) } else { median(&clean) };
+        let known = Usual::of(record, &one.iter().copied().flatten().collect::<Vec<_>>());
         for round in &one {
-            seen.lossy += usize::from(round.iter().any(Call::lossy));
+            // They share a connection, and its counters: what one of them lost, all did.
+            let lost = round.iter().any(|c| known.may_have_lost(c));
+            seen.lossy += usize::from(lost);
             let calls = answered(round);
             seen.shared += calls.len();
             let before = seen.held.len();
@@ -124,6 +129,9 @@ impl Behind {
                 let beyond = (ms(call.total) - usual).max(0.0);
                 let held = ms(call.held_behind);
                 seen.beyond += beyond;
+                if !lost {
+                    continue;
+                }
                 seen.owned += beyond.min(held);
                 if held >= slow_ms {
                     seen.held.push(held);

@@ -181,6 +181,29 @@ fn calls_that_all_lost_segments_are_compared_with_the_quickest() {
     assert!(matches!(&alike, Judgement::Open(why) if why.contains("all 12 calls")), "{alike:?}");
 }
 
+/// A server that takes 700 ms, behind a path that reorders what it sends: no call hangs.
+#[test]
+fn what_is_overtaken_is_not_too_large_for_the_path() {
+    let judged = |late: LateSegments| {
+        let mut record = Record::new(settings());
+        for n in 0..8 {
+            let mut call = Call { fresh: true, wait: t(700.0), total: t(745.0), ..Call::default() };
+            call.facts.rcv_ooopack = 2;
+            call.facts.bytes_received = 20_000;
+            call.late = Some(late);
+            call.end = Some(Ok(ProbeResponse { status: 200, ..ProbeResponse::default() }));
+            call.receive = t(5.0 + f64::from(n));
+            let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Fresh);
+            record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
+        }
+        Judgements::new(&record, &causes::ALL).of("path-mtu").clone()
+    };
+    let lost = judged(LateSegments { lost: 1, ..LateSegments::default() });
+    assert!(matches!(lost, Judgement::Open(_)), "{lost:?}");
+    let overtaken = judged(LateSegments { overtaken: 2, ..LateSegments::default() });
+    assert!(matches!(overtaken, Judgement::Silent), "{overtaken:?}");
+}
+
 #[test]
 fn a_loss_in_any_call_is_none_that_is_ruled_out() {
     for every in [7, 13, 19] {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::call::{Call, ProbeResponse, ReceivedBytes, Streamed};
 use crate::diagnosis::{Diagnosis, Whole};
+use crate::passive::LateSegments;
 use crate::planner::Planner;
 use crate::probe::{CallProbe, Lane, Observation, Probe, Together};
 use crate::record::Settings;
@@ -152,31 +153,50 @@ fn calls_wait_for_a_stream() {
     assert_eq!(d.whole, Whole::Healthy, "{d:#?}");
 }
 
-#[test]
-fn one_lost_segment_holds_up_all_streams() {
-    let lossy = |n: usize, _: &CallProbe, fresh: bool| {
-        let mut one = call(fresh, n, (10_000, 0.0), Some(100));
-        if n.is_multiple_of(4) {
-            one.facts.rcv_ooopack = 1;
+/// Each fourth call loses a segment.
+fn lossy(n: usize, _: &CallProbe, fresh: bool) -> Call {
+    let mut one = call(fresh, n, (10_000, 0.0), Some(100));
+    if n.is_multiple_of(4) {
+        one.facts.rcv_ooopack = 1;
+        (one.receive, one.total) = (ms(RTT), one.total + ms(RTT));
+    }
+    one
+}
+
+/// In each round one segment is lost, that of the first call of a connection.
+fn shared(held: bool) -> impl Fn(usize, &Together, usize, usize) -> Call {
+    move |r: usize, t: &Together, connection: usize, place: usize| {
+        let mut one = call(false, r + place, (10_000, 0.0), Some(100));
+        let lost = connection == r % usize::from(t.connections);
+        one.facts.rcv_ooopack = u32::from(lost);
+        // The segments behind it had arrived, and could not be read.
+        let behind = lost && place > 0 && held;
+        if lost && (place == 0 || held) {
             (one.receive, one.total) = (ms(RTT), one.total + ms(RTT));
         }
+        one.held_behind = ms(if behind { RTT - 1.0 } else { 0.0 });
         one
+    }
+}
+
+/// Segments that others overtook hold calls up, too; the packets show that nothing was lost.
+#[test]
+fn an_overtaken_segment_is_no_lost_one() {
+    let overtaken = |call: Call| Call {
+        late: Some(LateSegments { overtaken: 1, ..LateSegments::default() })
+            .filter(|_| call.facts.rcv_ooopack > 0),
+        ..call
     };
-    // In each round one segment is lost, that of the first call of a connection.
-    let shared = |held: bool| {
-        move |r: usize, t: &Together, connection: usize, place: usize| {
-            let mut one = call(false, r + place, (10_000, 0.0), Some(100));
-            let lost = connection == r % usize::from(t.connections);
-            one.facts.rcv_ooopack = u32::from(lost);
-            // The segments behind it had arrived, and could not be read.
-            let behind = lost && place > 0 && held;
-            if lost && (place == 0 || held) {
-                (one.receive, one.total) = (ms(RTT), one.total + ms(RTT));
-            }
-            one.held_behind = ms(if behind { RTT - 1.0 } else { 0.0 });
-            one
-        }
-    };
+    let d = diagnose(
+        16 << 20,
+        &|n, probe, fresh| overtaken(lossy(n, probe, fresh)),
+        &|r, t, connection, place| overtaken(shared(true)(r, t, connection, place)),
+    );
+    assert!(ids(&d).contains(&"reordering") && !ids(&d).contains(&"h2-head-of-line"), "{d:#?}");
+}
+
+#[test]
+fn one_lost_segment_holds_up_all_streams() {
     let d = diagnose(16 << 20, &lossy, &shared(true));
     assert!(ids(&d).starts_with(&["packet-loss"]) && ids(&d).contains(&"h2-head-of-line"), "{d:#?}");
     let cause = d.causes.iter().find(|c| c.id() == "h2-head-of-line").expect("named");
