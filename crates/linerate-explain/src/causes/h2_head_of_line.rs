@@ -173,7 +173,7 @@ fn unclear(record: &Record, seen: &Behind) -> Judgement {
     let wanted = 2 * PROVES_ROUNDS * seen.rounds / seen.holding.max(1);
     let more = 2 * at_once * wanted.saturating_sub(seen.rounds).max(PROVES_ROUNDS);
     Judgement::Open(format!(
-        "unclear: {} of {} rounds of {at_once} calls at once on one connection lost a segment, and in {} of them calls waited for it that          had lost nothing; {more} more calls would tell",
+        "unclear: {} of {} rounds of {at_once} calls at once on one connection lost a segment, and in {} of them calls waited for it that had lost nothing; {more} more calls would tell",
         seen.lossy, seen.rounds, seen.holding
     ))
 }
@@ -191,7 +191,7 @@ fn judge(record: &Record) -> Judgement {
     }
     let held = median(&seen.held);
     let words = format!(
-        "{} calls at once, {} times: on one connection, {} of {} calls lost nothing and had arrived, and waited {} in our kernel for the          missing segment of another call; on a connection each, {} of {} calls that lost nothing were as late",
+        "{} calls at once, {} times: on one connection, {} of {} calls lost nothing and had arrived, and waited {} in our kernel for the missing segment of another call; on a connection each, {} of {} calls that lost nothing were as late",
         calls(record),
         seen.rounds,
         seen.held.len(),
