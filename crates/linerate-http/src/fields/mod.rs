@@ -2,6 +2,9 @@
 //! (RFC 7541 section 5, RFC 9204 section 4.1).
 
 mod huffman;
+mod table;
+
+pub(crate) use table::DynamicTable;
 
 /// Bytes that an entry of a dynamic table costs beside its own (RFC 7541 section 4.1, RFC 9204
 /// section 3.2.1).
@@ -91,6 +94,13 @@ pub(crate) fn put_integer(value: u64, prefix: u32, first: u8, out: &mut Vec<u8>)
         rest >>= 7;
     }
     out.push(rest as u8);
+}
+
+/// The bytes that hexadecimal digits stand for.
+#[cfg(test)]
+pub(crate) fn of_hex(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
+    digits.chunks(2).map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
 }
 
 #[cfg(test)]

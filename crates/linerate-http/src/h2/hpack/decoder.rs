@@ -1,13 +1,13 @@
 //! Field blocks to fields.
 
 use super::HpackError;
-use super::table::{Dynamic, STATIC};
-use crate::fields::{ENTRY_COST, integer, string};
+use super::table::STATIC;
+use crate::fields::{DynamicTable, ENTRY_COST, integer, string};
 
 /// The receiving end of a connection's field blocks.
 #[derive(Debug)]
 pub struct Decoder {
-    table: Dynamic,
+    table: DynamicTable,
     /// The largest size that the peer may give the table.
     limit: usize,
     /// A literal: its name, then its value.
@@ -29,7 +29,7 @@ impl Default for Decoder {
 
 impl Decoder {
     fn of_table(size: usize, limit: usize, is_blind: bool) -> Decoder {
-        Decoder { table: Dynamic::new(size), limit, literal: Vec::new(), is_blind, changes: 0 }
+        Decoder { table: DynamicTable::new(size), limit, literal: Vec::new(), is_blind, changes: 0 }
     }
 
     /// For an observer: the table may have up to `most` bytes, whatever was announced. `is_blind`:
@@ -192,7 +192,7 @@ impl Decoder {
 }
 
 /// The field with this number in both tables.
-fn entry(table: &Dynamic, index: u64, is_blind: bool) -> Result<(&[u8], &[u8]), HpackError> {
+fn entry(table: &DynamicTable, index: u64, is_blind: bool) -> Result<(&[u8], &[u8]), HpackError> {
     let none = HpackError::Index(index as u32);
     let number = (index as usize).checked_sub(1).ok_or(none)?;
     match STATIC.get(number) {

@@ -1,8 +1,4 @@
-//! The static table (RFC 7541, appendix A) and the dynamic one (section 2.3.2).
-
-use std::collections::VecDeque;
-
-use crate::fields::ENTRY_COST;
+//! The static table (RFC 7541, appendix A).
 
 pub(super) type Entry = (&'static str, &'static str);
 
@@ -47,59 +43,4 @@ pub(super) fn find(name: &[u8], value: &[u8]) -> StaticMatch {
         }
     }
     named
-}
-
-/// The dynamic table.
-#[derive(Debug, Default)]
-pub(super) struct Dynamic {
-    /// The newest first: length of the name, then name and value.
-    entries: VecDeque<(usize, Box<[u8]>)>,
-    size: usize,
-    most: usize,
-}
-
-impl Dynamic {
-    pub(super) fn new(most: usize) -> Dynamic {
-        Dynamic { most, ..Dynamic::default() }
-    }
-
-    /// The size that it may have.
-    pub(super) fn most(&self) -> usize {
-        self.most
-    }
-
-    /// The size that it has.
-    pub(super) fn bytes(&self) -> usize {
-        self.size
-    }
-
-    pub(super) fn set_most(&mut self, most: usize) {
-        self.most = most;
-        self.make_room(0);
-    }
-
-    /// The field of a number, the newest is 0.
-    pub(super) fn get(&self, number: usize) -> Option<(&[u8], &[u8])> {
-        let (name_len, bytes) = self.entries.get(number)?;
-        Some(bytes.split_at(*name_len))
-    }
-
-    /// Adds a field: name and value one after the other. One that is larger than the table empties
-    /// it (RFC 7541, section 4.4).
-    pub(super) fn add(&mut self, name_len: usize, bytes: &[u8]) {
-        let cost = bytes.len() + ENTRY_COST;
-        self.make_room(cost);
-        if cost <= self.most {
-            self.size += cost;
-            self.entries.push_front((name_len, bytes.into()));
-        }
-    }
-
-    fn make_room(&mut self, cost: usize) {
-        while self.size + cost > self.most
-            && let Some((_, bytes)) = self.entries.pop_back()
-        {
-            self.size -= bytes.len() + ENTRY_COST;
-        }
-    }
 }

@@ -1,14 +1,9 @@
 //! RFC 7541, appendix C, and what must be refused.
 
 use super::*;
-use crate::fields::put_integer;
+use crate::fields::{of_hex as bytes, put_integer};
 
 type Fields = Vec<(String, String)>;
-
-fn bytes(hex: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hex.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-    digits.chunks(2).map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
-}
 
 fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, HpackError> {
     let mut fields = Vec::new();

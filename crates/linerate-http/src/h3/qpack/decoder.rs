@@ -1,8 +1,8 @@
 //! Field sections to fields.
 
 use super::QpackError;
-use super::table::{InsertedFields, STATIC};
-use crate::fields::{CodingError, ENTRY_COST, integer, integer_up_to, put_integer, string};
+use super::table::STATIC;
+use crate::fields::{CodingError, DynamicTable, ENTRY_COST, integer, integer_up_to, put_integer, string};
 
 /// The largest Required Insert Count. Reason: a peer cannot insert more entries than this in the life
 /// of a connection, and sums of it do not overflow.
@@ -11,7 +11,7 @@ const MOST_INSERTS: u64 = 1 << 48;
 /// The receiving end of a connection's field sections.
 #[derive(Debug)]
 pub struct QpackDecoder {
-    table: InsertedFields,
+    table: DynamicTable,
     /// The largest capacity that we announced, bytes.
     most_capacity: usize,
     /// An instruction of the peer's encoder whose rest has not come.
@@ -38,7 +38,7 @@ impl QpackDecoder {
     /// `most_capacity`: the `SETTINGS_QPACK_MAX_TABLE_CAPACITY` that we announce, bytes.
     pub fn new(most_capacity: usize) -> QpackDecoder {
         QpackDecoder {
-            table: InsertedFields::default(),
+            table: DynamicTable::default(),
             most_capacity,
             carry: Vec::new(),
             literal: Vec::new(),
@@ -49,7 +49,7 @@ impl QpackDecoder {
 
     /// Entries that the peer has ever inserted.
     pub fn inserts(&self) -> u64 {
-        self.table.count()
+        self.table.inserts()
     }
 
     /// Bytes of the table's entries, as QPACK counts them: 32 more than its own for each. Never more
@@ -61,7 +61,7 @@ impl QpackDecoder {
     /// Instructions for the decoder stream. The owner sends and empties them. The peer decides how
     /// fast they grow, so that an owner whose decoder stream is held up must stop to read.
     pub fn instructions(&mut self) -> &mut Vec<u8> {
-        let inserts = self.table.count();
+        let inserts = self.table.inserts();
         if inserts > self.known_inserts {
             // Insert Count Increment (RFC 9204, section 4.4.3).
             put_integer(inserts - self.known_inserts, 6, 0, &mut self.out);
@@ -133,7 +133,8 @@ impl QpackDecoder {
             0x80.. => {
                 let index = integer(input, 6)?;
                 let name = match first & 0x40 {
-                    0 => self.table.newest(index).ok_or(NO_ENTRY)?.0,
+                    // Index 0 is the newest (RFC 9204, section 3.2.5).
+                    0 => self.table.get(index as usize).ok_or(NO_ENTRY)?.0,
                     _ => STATIC.get(index as usize).ok_or(NO_ENTRY)?.0.as_bytes(),
                 };
                 self.literal.extend_from_slice(name);
@@ -148,11 +149,12 @@ impl QpackDecoder {
                 if capacity > self.most_capacity {
                     return Err(QpackError::EncoderStream("sets a capacity above the one announced"));
                 }
-                self.table.set_capacity(capacity);
+                self.table.set_most(capacity);
                 return Ok(());
             }
             _ => {
-                let (name, value) = self.table.newest(integer(input, 5)?).ok_or(NO_ENTRY)?;
+                let index = integer(input, 5)? as usize;
+                let (name, value) = self.table.get(index).ok_or(NO_ENTRY)?;
                 let name_len = name.len();
                 self.literal = [name, value].concat();
                 return self.insert(name_len);
@@ -163,7 +165,7 @@ impl QpackDecoder {
     }
 
     fn insert(&mut self, name_len: usize) -> Result<(), QpackError> {
-        if self.table.insert(name_len, &self.literal) {
+        if self.table.add(name_len, &self.literal) {
             return Ok(());
         }
         Err(QpackError::EncoderStream("inserts an entry that is larger than the table"))
@@ -185,7 +187,7 @@ impl QpackDecoder {
         let mut input = section;
         let required = self.required_inserts(&mut input)?;
         let base = base(&mut input, required)?;
-        if required > self.table.count() {
+        if required > self.table.inserts() {
             return Ok(QpackSection::Blocked(required));
         }
         let mut size = 0usize;
@@ -219,7 +221,7 @@ impl QpackDecoder {
         if encoded > range {
             return Err(QpackError::Prefix);
         }
-        let largest = self.table.count() + entries;
+        let largest = self.table.inserts() + entries;
         let required = largest / range * range + encoded - 1;
         match required {
             _ if required > largest => required.checked_sub(range).filter(|n| *n > 0),
@@ -242,7 +244,7 @@ fn base(input: &mut &[u8], required: u64) -> Result<u64, QpackError> {
 
 /// The entries that one field section can use.
 struct SectionEntries<'d> {
-    table: &'d InsertedFields,
+    table: &'d DynamicTable,
     required: u64,
     base: u64,
 }
@@ -283,7 +285,8 @@ impl<'d> SectionEntries<'d> {
     }
 
     fn absolute(&self, index: u64) -> Result<(&'d [u8], &'d [u8]), QpackError> {
-        self.table.get(index).filter(|_| index < self.required).ok_or(QpackError::Index)
+        let newer = self.table.inserts().checked_sub(1 + index).filter(|_| index < self.required);
+        newer.and_then(|newer| self.table.get(usize::try_from(newer).ok()?)).ok_or(QpackError::Index)
     }
 }
 

@@ -1,8 +1,4 @@
-//! The static table (RFC 9204, appendix A) and the dynamic one (section 3.2).
-
-use std::collections::VecDeque;
-
-use crate::fields::ENTRY_COST;
+//! The static table (RFC 9204, appendix A).
 
 pub(super) type StaticField = (&'static str, &'static str);
 
@@ -52,68 +48,4 @@ pub(super) fn find(name: &[u8], value: &[u8]) -> Option<(usize, bool)> {
     let whole = named.clone().find(|(_, (_, v))| v.as_bytes() == value);
     let best = whole.or_else(|| named.clone().next())?;
     Some((best.0, whole.is_some()))
-}
-
-/// The dynamic table, by absolute indices (RFC 9204, section 3.2.4).
-#[derive(Debug, Default)]
-pub(super) struct InsertedFields {
-    /// The oldest first: length of the name, then name and value.
-    entries: VecDeque<(usize, Box<[u8]>)>,
-    /// Entries that were evicted: the absolute index of the oldest one that is left.
-    evicted: u64,
-    bytes: usize,
-    capacity: usize,
-}
-
-impl InsertedFields {
-    /// Entries that were ever inserted.
-    pub(super) fn count(&self) -> u64 {
-        self.evicted + self.entries.len() as u64
-    }
-
-    /// Bytes of its entries, as QPACK counts them.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(super) fn set_capacity(&mut self, capacity: usize) {
-        self.capacity = capacity;
-        self.make_room(0);
-    }
-
-    /// The field with this absolute index: name and value.
-    pub(super) fn get(&self, index: u64) -> Option<(&[u8], &[u8])> {
-        let at = usize::try_from(index.checked_sub(self.evicted)?).ok()?;
-        let (name_len, bytes) = self.entries.get(at)?;
-        Some(bytes.split_at(*name_len))
-    }
-
-    /// The field of a relative index on the encoder stream, where 0 is the newest (RFC 9204, section
-    /// 3.2.5).
-    pub(super) fn newest(&self, index: u64) -> Option<(&[u8], &[u8])> {
-        self.get(self.count().checked_sub(index)?.checked_sub(1)?)
-    }
-
-    /// Inserts a field: name and value one after the other. `false`: it does not fit (RFC 9204,
-    /// section 3.2.2).
-    #[must_use]
-    pub(super) fn insert(&mut self, name_len: usize, bytes: &[u8]) -> bool {
-        let cost = bytes.len() + ENTRY_COST;
-        if cost > self.capacity {
-            return false;
-        }
-        self.make_room(cost);
-        self.bytes += cost;
-        self.entries.push_back((name_len, bytes.into()));
-        true
-    }
-
-    fn make_room(&mut self, cost: usize) {
-        while self.bytes + cost > self.capacity
-            && let Some((_, bytes)) = self.entries.pop_front()
-        {
-            self.bytes -= bytes.len() + ENTRY_COST;
-            self.evicted += 1;
-        }
-    }
 }
