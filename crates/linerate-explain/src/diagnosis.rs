@@ -14,7 +14,7 @@ use crate::verdict::Verdict;
 /// A cause that it was not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuledOut {
-    /// What is known of it.
+    /// The cause.
     pub cause: &'static Cause,
     /// The reason, in words.
     pub why: String,

@@ -18,6 +18,22 @@ pub(crate) const fn fix(software: &'static str, change: &'static str) -> RuleFix
     RuleFix { software, change }
 }
 
+/// Changes where connections do not open, or die.
+pub(crate) const NO_CONNECTION_FIXES: &[RuleFix] = &[
+    fix(
+        "the server",
+        "is it running, does it listen on that address and port (ss -ltn), does a firewall reset?",
+    ),
+    fix(
+        "the network",
+        "a path or a NAT entry that went away: keep-alive (SO_KEEPALIVE) shorter than its time-out",
+    ),
+];
+
+/// What shows that connections open and end as they should.
+pub(crate) const CONNECTIONS_OPEN: &str =
+    "capture again after the change: the connections open, and end with a FIN";
+
 /// Where something can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultPlace {
@@ -94,7 +110,7 @@ pub enum PictureStep {
     Then(f64, &'static str),
 }
 
-/// What is said of a cause that packets show.
+/// Texts for a cause that packets show.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketSigns {
     /// One line for people.
@@ -121,7 +137,7 @@ pub(crate) enum PacketDoubt {
     Note,
 }
 
-/// What is left of a verdict when the server changed while it was looked at.
+/// The effect on a verdict when the server changed during the experiments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerChange {
     /// Nothing: the arms that were compared differ in more than one thing.

@@ -73,6 +73,33 @@ impl Cause {
     }
 }
 
+/// A cause that no experiment tells: packets alone show it.
+pub(crate) struct PacketCause {
+    pub(crate) id: &'static str,
+    pub(crate) place: FaultPlace,
+    pub(crate) packets: PacketSigns,
+    pub(crate) page: CausePage,
+}
+
+impl PacketCause {
+    pub(crate) const fn cause(self) -> Cause {
+        Cause {
+            id: self.id,
+            title: self.packets.title,
+            fixes: self.packets.fixes,
+            verify: AGAIN,
+            place: self.place,
+            part: CallPart::Call,
+            pause: None,
+            packets: Some(self.packets),
+            page: self.page,
+            server_changed: ServerChange::TakenBack,
+            forecast: Forecast::Lever,
+            rule: Rule::PacketsAlone,
+        }
+    }
+}
+
 impl PartialEq for Cause {
     fn eq(&self, other: &Cause) -> bool {
         self.id == other.id

@@ -1,25 +1,10 @@
 //! Calls wait in the client for a connection of its pool. Packets alone show it.
 
-use crate::parts::{
-    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, ServerChange, fix,
-};
-use crate::rule::{AGAIN, Cause, Rule};
-use crate::times::CallPart;
+use crate::parts::{CausePage, ENDS, FaultPlace, PacketDoubt, PacketSigns, PictureStep, fix};
+use crate::rule::{Cause, PacketCause};
 
-pub(crate) static CAUSE: Cause = Cause {
-    id: "client-pool",
-    title: PACKETS.title,
-    fixes: PACKETS.fixes,
-    verify: AGAIN,
-    place: FaultPlace::Here,
-    part: CallPart::Call,
-    pause: None,
-    server_changed: ServerChange::TakenBack,
-    forecast: Forecast::Lever,
-    packets: Some(PACKETS),
-    page: PAGE,
-    rule: Rule::PacketsAlone,
-};
+pub(crate) static CAUSE: Cause =
+    PacketCause { id: "client-pool", place: FaultPlace::Here, packets: PACKETS, page: PAGE }.cause();
 
 const PAGE: CausePage = CausePage {
     what: "The program that calls keeps a pool of connections, and the pool is too small. Calls wait inside the program until a connection is free. Nothing of that \

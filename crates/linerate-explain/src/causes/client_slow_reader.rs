@@ -1,25 +1,10 @@
 //! The client does not read its response as fast as it arrives. Packets alone show it.
 
-use crate::parts::{
-    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, ServerChange, fix,
-};
-use crate::rule::{AGAIN, Cause, Rule};
-use crate::times::CallPart;
+use crate::parts::{CausePage, ENDS, FaultPlace, PacketDoubt, PacketSigns, PictureStep, fix};
+use crate::rule::{Cause, PacketCause};
 
-pub(crate) static CAUSE: Cause = Cause {
-    id: "client-slow-reader",
-    title: PACKETS.title,
-    fixes: PACKETS.fixes,
-    verify: AGAIN,
-    place: FaultPlace::Here,
-    part: CallPart::Call,
-    pause: None,
-    server_changed: ServerChange::TakenBack,
-    forecast: Forecast::Lever,
-    packets: Some(PACKETS),
-    page: PAGE,
-    rule: Rule::PacketsAlone,
-};
+pub(crate) static CAUSE: Cause =
+    PacketCause { id: "client-slow-reader", place: FaultPlace::Here, packets: PACKETS, page: PAGE }.cause();
 
 const PAGE: CausePage = CausePage {
     what: "The program that calls does not read its answer as fast as it comes: it works on what came, or does something else. Its buffer fills, its kernel \

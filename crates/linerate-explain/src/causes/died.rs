@@ -1,25 +1,13 @@
 //! A connection dies: one end retransmits several times without a reply. Packets alone show it.
 
 use crate::parts::{
-    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, ServerChange, fix,
+    CONNECTIONS_OPEN, CausePage, ENDS, FaultPlace, NO_CONNECTION_FIXES, PacketDoubt, PacketSigns,
+    PictureStep, fix,
 };
-use crate::rule::{AGAIN, Cause, Rule};
-use crate::times::CallPart;
+use crate::rule::{Cause, PacketCause};
 
-pub(crate) static CAUSE: Cause = Cause {
-    id: "connection-died",
-    title: PACKETS.title,
-    fixes: PACKETS.fixes,
-    verify: AGAIN,
-    place: FaultPlace::Network,
-    part: CallPart::Call,
-    pause: None,
-    server_changed: ServerChange::TakenBack,
-    forecast: Forecast::Lever,
-    packets: Some(PACKETS),
-    page: PAGE,
-    rule: Rule::PacketsAlone,
-};
+pub(crate) static CAUSE: Cause =
+    PacketCause { id: "connection-died", place: FaultPlace::Network, packets: PACKETS, page: PAGE }.cause();
 
 const PAGE: CausePage = CausePage {
     what: "One end sends the same packet again and again and hears nothing any more: the other end, or something between that remembers connections \
@@ -42,17 +30,8 @@ const PAGE: CausePage = CausePage {
 
 const PACKETS: PacketSigns = PacketSigns {
     title: "connections died: one end sent the same again and again and heard nothing any more",
-    fixes: &[
-        fix(
-            "the server",
-            "is it running, does it listen on that address and port (ss -ltn), does a firewall reset?",
-        ),
-        fix(
-            "the network",
-            "a path or a NAT entry that went away: keep-alive (SO_KEEPALIVE) shorter than its time-out",
-        ),
-    ],
-    verify: "capture again after the change: the connections open, and end with a FIN",
+    fixes: NO_CONNECTION_FIXES,
+    verify: CONNECTIONS_OPEN,
     pause: None,
     of_connections: true,
     doubts: PacketDoubt::None,

@@ -1,25 +1,10 @@
 //! Responses wait behind earlier ones on their connection. Packets alone show it.
 
-use crate::parts::{
-    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, ServerChange, fix,
-};
-use crate::rule::{AGAIN, Cause, Rule};
-use crate::times::CallPart;
+use crate::parts::{CausePage, ENDS, FaultPlace, PacketDoubt, PacketSigns, PictureStep, fix};
+use crate::rule::{Cause, PacketCause};
 
-pub(crate) static CAUSE: Cause = Cause {
-    id: "head-of-line",
-    title: PACKETS.title,
-    fixes: PACKETS.fixes,
-    verify: AGAIN,
-    place: FaultPlace::Here,
-    part: CallPart::Call,
-    pause: None,
-    server_changed: ServerChange::TakenBack,
-    forecast: Forecast::Lever,
-    packets: Some(PACKETS),
-    page: PAGE,
-    rule: Rule::PacketsAlone,
-};
+pub(crate) static CAUSE: Cause =
+    PacketCause { id: "head-of-line", place: FaultPlace::Here, packets: PACKETS, page: PAGE }.cause();
 
 const PAGE: CausePage = CausePage {
     what: "Several requests were sent on one connection without waiting (pipelining). HTTP/1.1 wants the answers in the same order, so a quick one waits behind a slow one.",

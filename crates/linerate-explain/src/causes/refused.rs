@@ -1,25 +1,14 @@
 //! The server refuses connections. Packets alone show it.
 
 use crate::parts::{
-    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, ServerChange, fix,
+    CONNECTIONS_OPEN, CausePage, ENDS, FaultPlace, NO_CONNECTION_FIXES, PacketDoubt, PacketSigns,
+    PictureStep, fix,
 };
-use crate::rule::{AGAIN, Cause, Rule};
-use crate::times::CallPart;
+use crate::rule::{Cause, PacketCause};
 
-pub(crate) static CAUSE: Cause = Cause {
-    id: "connection-refused",
-    title: PACKETS.title,
-    fixes: PACKETS.fixes,
-    verify: AGAIN,
-    place: FaultPlace::Machine,
-    part: CallPart::Call,
-    pause: None,
-    server_changed: ServerChange::TakenBack,
-    forecast: Forecast::Lever,
-    packets: Some(PACKETS),
-    page: PAGE,
-    rule: Rule::PacketsAlone,
-};
+pub(crate) static CAUSE: Cause =
+    PacketCause { id: "connection-refused", place: FaultPlace::Machine, packets: PACKETS, page: PAGE }
+        .cause();
 
 const PAGE: CausePage = CausePage {
     what: "The server's machine answers, and says that nobody listens on that port: the program is not running, listens on another address or port, \
@@ -35,17 +24,8 @@ const PAGE: CausePage = CausePage {
 
 const PACKETS: PacketSigns = PacketSigns {
     title: "connections were refused: nobody listens there",
-    fixes: &[
-        fix(
-            "the server",
-            "is it running, does it listen on that address and port (ss -ltn), does a firewall reset?",
-        ),
-        fix(
-            "the network",
-            "a path or a NAT entry that went away: keep-alive (SO_KEEPALIVE) shorter than its time-out",
-        ),
-    ],
-    verify: "capture again after the change: the connections open, and end with a FIN",
+    fixes: NO_CONNECTION_FIXES,
+    verify: CONNECTIONS_OPEN,
     pause: None,
     of_connections: true,
     doubts: PacketDoubt::None,

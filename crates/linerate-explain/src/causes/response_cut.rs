@@ -1,25 +1,10 @@
 //! The server ends the connection before its response is whole. Packets alone show it.
 
-use crate::parts::{
-    CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, ServerChange, fix,
-};
-use crate::rule::{AGAIN, Cause, Rule};
-use crate::times::CallPart;
+use crate::parts::{CausePage, ENDS, FaultPlace, PacketDoubt, PacketSigns, PictureStep, fix};
+use crate::rule::{Cause, PacketCause};
 
-pub(crate) static CAUSE: Cause = Cause {
-    id: "response-cut",
-    title: PACKETS.title,
-    fixes: PACKETS.fixes,
-    verify: AGAIN,
-    place: FaultPlace::Process,
-    part: CallPart::Call,
-    pause: None,
-    server_changed: ServerChange::TakenBack,
-    forecast: Forecast::Lever,
-    packets: Some(PACKETS),
-    page: PAGE,
-    rule: Rule::PacketsAlone,
-};
+pub(crate) static CAUSE: Cause =
+    PacketCause { id: "response-cut", place: FaultPlace::Process, packets: PACKETS, page: PAGE }.cause();
 
 const PAGE: CausePage = CausePage {
     what: "The connection ends before the answer is whole: the server, or something between, resets or closes it. Its client sees \"connection reset\", \

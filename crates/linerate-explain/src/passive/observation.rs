@@ -365,7 +365,7 @@ pub struct ObservedCall {
 /// Something that was seen to cost time in a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// What is known of its cause.
+    /// The cause that it points to.
     pub cause: &'static Cause,
     /// Start of the event, nanoseconds.
     pub at_ns: i64,
@@ -447,7 +447,7 @@ pub struct StreamLimit {
 /// A kind of trouble, over all calls.
 #[derive(Clone, Debug)]
 pub struct TroubleCount {
-    /// What is known of its cause.
+    /// The cause that it points to.
     pub cause: &'static Cause,
     /// Calls in which it was seen.
     pub calls: u64,

@@ -4,9 +4,9 @@ use super::super::flow::ms;
 use super::super::observation::{ConnectionFault, FaultKind, Observation};
 use super::finding::{Confidence, Finding};
 use crate::causes::{client_slow_reader, died, packet_loss, refused, request_held, response_cut, syn_loss};
+use crate::parts::CONNECTIONS_OPEN;
 use crate::rule::Cause;
 
-const CUT: &str = "answers were cut short, or none came: the server ended their connections";
 /// Connections on which that is no chance; of fewer, more than one in as many.
 const CUTS: u64 = 10;
 
@@ -23,8 +23,8 @@ fn how_cut(all: &[&ConnectionFault]) -> String {
     kinds.iter().filter(|(n, _)| *n > 0).map(|(n, how)| format!("; {n} {how}")).collect()
 }
 
-/// The faults, the cause, and its description.
-type FaultRow = (fn(FaultKind) -> bool, &'static Cause, &'static str);
+/// The faults, the cause, and its description where that differs from the cause's own.
+type FaultRow = (fn(FaultKind) -> bool, &'static Cause, Option<&'static str>);
 
 /// More than half of all connections were refused: one beside others that were not is what a client
 /// does that tries ::1 before 127.0.0.1.
@@ -39,26 +39,22 @@ pub(super) fn from_faults(seen: &Observation) -> Vec<Finding> {
         (
             |k| matches!(k, FaultKind::NotOpened { .. }),
             &syn_loss::CAUSE,
-            "connections were asked for and never opened: no SYN got an answer",
+            Some("connections were asked for and never opened: no SYN got an answer"),
         ),
-        (|k| k == FaultKind::Refused, &refused::CAUSE, "connections were refused: nobody listens there"),
+        (|k| k == FaultKind::Refused, &refused::CAUSE, None),
         (
             |k| k == FaultKind::WindowClosed { of_client: false },
             &request_held::ZERO_WINDOW,
-            "the server's window closed, and never opened again: it stopped reading",
+            Some("the server's window closed, and never opened again: it stopped reading"),
         ),
         (
             |k| k == FaultKind::WindowClosed { of_client: true },
             &client_slow_reader::CAUSE,
-            "the client's window closed, and never opened again: it stopped reading",
+            Some("the client's window closed, and never opened again: it stopped reading"),
         ),
-        (
-            |k| matches!(k, FaultKind::Died { .. }),
-            &died::CAUSE,
-            "connections died: one end sent the same again and again and heard nothing any more",
-        ),
-        (|k| matches!(k, FaultKind::Cut { .. }), &response_cut::CAUSE, CUT),
-        (|k| k == FaultKind::Lossy, &packet_loss::CAUSE, "segments were lost and had to be sent again"),
+        (|k| matches!(k, FaultKind::Died { .. }), &died::CAUSE, None),
+        (|k| matches!(k, FaultKind::Cut { .. }), &response_cut::CAUSE, None),
+        (|k| k == FaultKind::Lossy, &packet_loss::CAUSE, None),
     ];
     // One refused beside others that were not is what a client does that tries ::1 before
     // 127.0.0.1.
@@ -67,14 +63,14 @@ pub(super) fn from_faults(seen: &Observation) -> Vec<Finding> {
         let chance = f.cause == &response_cut::CAUSE && f.calls < CUTS && CUTS * f.calls <= f.of;
         !few && !chance
     };
-    kinds.iter().filter_map(|(is, cause, title)| of_kind(seen, *is, cause, title)).filter(matters).collect()
+    kinds.iter().filter_map(|(is, cause, title)| of_kind(seen, *is, cause, *title)).filter(matters).collect()
 }
 
 fn of_kind(
     seen: &Observation,
     is: fn(FaultKind) -> bool,
     cause: &'static Cause,
-    title: &'static str,
+    title: Option<&'static str>,
 ) -> Option<Finding> {
     let all: Vec<&ConnectionFault> = seen.faults.iter().filter(|f| is(f.kind)).collect();
     let first = all.first()?;
@@ -103,8 +99,9 @@ fn of_kind(
         words.push_str(&format!("; {segments} segments were sent again"));
     }
     words.push_str(&how_cut(&all));
+    let of_cause = Finding::of(cause);
     Some(Finding {
-        title,
+        title: title.unwrap_or(of_cause.title),
         calls: all.len() as u64,
         of: seen.sums.connections,
         cost_ns: costs[costs.len() / 2],
@@ -116,7 +113,7 @@ fn of_kind(
             Confidence::Likely
         },
         evidence: vec![words],
-        verify: "capture again after the change: the connections open, and end with a FIN",
-        ..Finding::of(cause)
+        verify: CONNECTIONS_OPEN,
+        ..of_cause
     })
 }

@@ -9,7 +9,7 @@ use crate::rule::Cause;
 /// Something that was seen to cost time.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What is known of its cause.
+    /// The cause: its texts and its place.
     pub cause: &'static Cause,
     /// A short title for people.
     pub title: &'static str,

@@ -37,7 +37,7 @@ fn a_second_part_that_waits_for_an_ack_that_is_not_late() {
     }
 }
 
-/// A connection to the server at another port, and calls a tenth of a second apart.
+/// A connection to the server at another port, and calls 100 ms apart.
 fn to_port(wire: &mut Wire, port: u16, calls: u32, think_us: i64, server: u16) {
     let usual = std::mem::replace(&mut wire.server, server);
     wire.opens(0, port, 100);
