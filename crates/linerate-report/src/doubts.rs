@@ -132,7 +132,7 @@ fn all_of_grpc(plan: &Plan, outcome: &Outcome) -> Option<String> {
 /// Requests of an open loop that waited for the first connections, in the figures because there was no warm-up.
 fn set_up(plan: &Plan, outcome: &Outcome) -> Option<String> {
     let at_once = plan.per_connection.is_none() && outcome.connections.opened <= u64::from(plan.connections);
-    if plan.tls.is_none() || !figures::is_open(plan) || !plan.warm_up.is_zero() || !at_once {
+    if plan.tls.is_none() || !plan.counts_from_due() || !plan.warm_up.is_zero() || !at_once {
         return None;
     }
     let (due, sent) = (outcome.latency.main().percentile(99.0), outcome.latency.sent().percentile(99.0));
@@ -246,7 +246,7 @@ fn disturbed(plan: &Plan, outcome: &Outcome) -> Option<String> {
 }
 
 fn rate_missed(plan: &Plan, outcome: &Outcome) -> Option<String> {
-    if !figures::is_open(plan) || outcome.interrupted || outcome.aborted.is_some() {
+    if !plan.counts_from_due() || outcome.interrupted || outcome.aborted.is_some() {
         return None;
     }
     let requests = &outcome.requests;

@@ -2,15 +2,9 @@
 
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{PhysicalLine, Requests};
-use linerate_load::plan::Pace;
 use linerate_load::{Outcome, Plan};
 
 use crate::units;
-
-/// Whether latency counts from when requests were due: in an open loop, and for users of flows.
-pub(crate) fn is_open(plan: &Plan) -> bool {
-    !matches!(plan.pace, Pace::Closed) || plan.flows.is_some()
-}
 
 /// The share of the line's capacity that `bytes` took.
 pub(crate) fn line_share(bytes: u64, line: &PhysicalLine, outcome: &Outcome) -> f64 {

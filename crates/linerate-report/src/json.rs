@@ -330,7 +330,7 @@ fn tcp_second(e: &outcome::TcpEvents) -> schema::TcpSecond {
 
 fn client(report: &Report<'_>) -> schema::Client {
     let c = &report.outcome.client;
-    let late = figures::is_open(report.plan) && c.lateness.count() > 0;
+    let late = report.plan.counts_from_due() && c.lateness.count() > 0;
     schema::Client {
         cpu_s: seconds(c.cpu),
         core_busy: round3(c.core_busy),

@@ -52,7 +52,7 @@ impl Lines {
             Form::JsonLines => serde_json::Value::from(name).to_string(),
         };
         let names = plan.requests.iter().map(|request| name(&request.name)).collect();
-        Lines { form, names, open_loop: crate::figures::is_open(plan) }
+        Lines { form, names, open_loop: plan.counts_from_due() }
     }
 
     /// What stands above the lines.

@@ -102,6 +102,13 @@ pub struct Plan {
     pub seed: u64,
 }
 
+impl Plan {
+    /// Whether latency counts from when requests were due: in an open loop, and for users of flows.
+    pub fn counts_from_due(&self) -> bool {
+        self.pace != Pace::Closed || self.flows.is_some()
+    }
+}
+
 /// Where to send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {

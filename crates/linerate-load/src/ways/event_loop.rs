@@ -265,7 +265,7 @@ impl CorePart {
             throughput: plan.throughput,
             save_responses: plan.save_responses,
             start: self.start,
-            open_loop: plan.pace != Pace::Closed || plan.flows.is_some(),
+            open_loop: plan.counts_from_due(),
             wall_offset_ns: machine::wall_offset_ns(),
         };
         Ok(Engine::<T, C>::new(transport, orders, kinds, supply, measure_from, board, shared).run())

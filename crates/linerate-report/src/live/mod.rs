@@ -65,7 +65,7 @@ impl Scene {
                 _ => plan.stop,
             },
             warm_up: plan.warm_up,
-            open_loop: crate::figures::is_open(plan),
+            open_loop: plan.counts_from_due(),
             throughput: plan.throughput,
             own_tcp: plan.io.is_user_space(),
         }

@@ -36,7 +36,7 @@ pub(super) fn write(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
         );
         page.labelled("unknown", &text);
     }
-    if requests.unsent > 0 && figures::is_open(plan) {
+    if requests.unsent > 0 && plan.counts_from_due() {
         page.blank();
         let due = requests.sent + requests.unsent;
         let text = format!(

@@ -111,7 +111,7 @@ fn table(page: &mut SummaryText, columns: &[Column<'_>]) {
 
 fn explanation(page: &mut SummaryText, plan: &Plan) {
     let style = page.style;
-    let text = if figures::is_open(plan) {
+    let text = if plan.counts_from_due() {
         "From due: counted from when a request should have left, so that a stall is charged to every request it held \
          up; this is what users wait. From sent: counted from when it left."
     } else {

@@ -365,7 +365,7 @@ pub(super) fn client(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     }
     let busiest = if c.threads > 1 && plan.way == Way::Loop { "its busiest core" } else { "its core" };
     parts.push(format!("{busiest} {} busy", units::percent(c.core_busy)));
-    if figures::is_open(plan) && c.lateness.count() > 0 {
+    if plan.counts_from_due() && c.lateness.count() > 0 {
         parts.push(format!(
             "requests left late by {} (p50), {} (p99)",
             page.time(c.lateness.percentile_ns(50.0) as f64),
