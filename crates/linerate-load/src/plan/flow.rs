@@ -5,6 +5,8 @@ use std::time::Duration;
 use linerate_base::Random;
 use serde::{Deserialize, Serialize};
 
+use super::limits::MAX_THINK;
+
 /// The flows of a plan. Its `requests` are then the steps of these flows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowPlan {
@@ -97,8 +99,7 @@ impl Think {
         let wrong = |why: String| format!("think: {why}; write \"1s\", \"1s..3s\" or \"exp:2s\"");
         let read = |text: &str| {
             let time = super::units::parse_duration(text.trim()).map_err(|why| wrong(why.to_string()))?;
-            let most = Duration::from_secs(3600);
-            if time > most { Err(wrong("a pause is at most 1h".to_owned())) } else { Ok(time) }
+            if time > MAX_THINK { Err(wrong("a pause is at most 1h".to_owned())) } else { Ok(time) }
         };
         if let Some(mean) = text.strip_prefix("exp:") {
             return Ok(Think::Exponential(read(mean)?));

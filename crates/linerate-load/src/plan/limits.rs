@@ -9,6 +9,9 @@ pub(crate) const MAX_FLOWS: usize = 100;
 /// How often a step is repeated at most.
 pub(crate) const MAX_REPEAT: u64 = 1_000_000;
 
+/// The longest pause of a user. Reason: a longer one is a mistake.
+pub(crate) const MAX_THINK: Duration = Duration::from_secs(3600);
+
 /// Values that a step takes. Reason: each user holds them.
 pub(crate) const MAX_TAKES: usize = 50;
 

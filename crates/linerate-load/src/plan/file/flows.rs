@@ -1,5 +1,7 @@
 //! `[[flow]]`: users and their steps.
 
+use std::time::Duration;
+
 use super::error::FileError;
 use super::requests::{self, Placed};
 use super::table::{Item, Keys, Table};
@@ -7,7 +9,7 @@ use crate::extract::take::Extractor;
 use crate::plan::DataSet;
 use crate::plan::data::check_name;
 use crate::plan::flow::{FlowPlan, FlowStep, TakeRule, Think, UserFlow};
-use crate::plan::limits::{MAX_CONNECTIONS, MAX_FLOWS, MAX_REPEAT, MAX_REQUESTS, MAX_TAKES};
+use crate::plan::limits::{MAX_CONNECTIONS, MAX_FLOWS, MAX_REPEAT, MAX_REQUESTS, MAX_TAKES, MAX_THINK};
 use crate::plan::units::quoted;
 
 /// Keys at the top that only flows need.
@@ -124,9 +126,7 @@ impl<'a> PlacedFlows<'a> {
     fn step(&mut self, table: Table<'a>, top: &Table<'a>) -> Result<FlowStep, FileError> {
         let request = self.requests.len() as u32;
         let think = table.read("think", |item| match item.number() {
-            Some(_) => item
-                .duration(std::time::Duration::ZERO, std::time::Duration::from_secs(3600))
-                .map(Think::Fixed),
+            Some(_) => item.duration(Duration::ZERO, MAX_THINK).map(Think::Fixed),
             None => Think::parse(item.text("a pause such as \"1s\", \"1s..3s\" or \"exp:2s\"")?)
                 .map_err(|why| item.error(why)),
         })?;
