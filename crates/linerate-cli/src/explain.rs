@@ -58,7 +58,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, CommandFault> {
         interrupted = interrupt.asked();
         !interrupted
     })
-    .map_err(|e| CommandFault::input(e.to_string()))?;
+    .map_err(CommandFault::input)?;
     if !quiet {
         terminal::overwrite_line("");
     }
@@ -134,7 +134,7 @@ pub(crate) fn driver_http(http: args::Http) -> Http {
 /// How TLS is spoken with that URL's server; `None`: it is plain HTTP.
 fn tls(args: &ExplainArgs, url: &Url, http: Http) -> Result<Option<ProbeTls>, CommandFault> {
     let Some(plan) = args.tls.towards(url)? else { return Ok(None) };
-    let bad = |error: &dyn std::fmt::Display| CommandFault::input(error.to_string());
+    let bad = |error: &dyn std::fmt::Display| CommandFault::input(error);
     let mut options = plan.options().map_err(|e| bad(&e))?;
     options.alpn = http.alpn();
     Ok(Some(ProbeTls::of(&options, &plan.name).map_err(|e| bad(&e))?))

@@ -36,22 +36,22 @@ pub(crate) struct CommandFault {
 
 impl CommandFault {
     /// The user's input is at fault.
-    pub(crate) fn input(message: impl Into<String>) -> CommandFault {
-        CommandFault { exit: Exit::BadInput, message: message.into(), hints: Vec::new() }
+    pub(crate) fn input(message: impl fmt::Display) -> CommandFault {
+        CommandFault { exit: Exit::BadInput, message: message.to_string(), hints: Vec::new() }
     }
 
     /// The target cannot be reached.
-    pub(crate) fn unreachable(message: impl Into<String>) -> CommandFault {
+    pub(crate) fn unreachable(message: impl fmt::Display) -> CommandFault {
         CommandFault { exit: Exit::Unreachable, ..CommandFault::input(message) }
     }
 
     /// This machine or this program is at fault.
-    pub(crate) fn ours(message: impl Into<String>) -> CommandFault {
+    pub(crate) fn ours(message: impl fmt::Display) -> CommandFault {
         CommandFault { exit: Exit::Ours, ..CommandFault::input(message) }
     }
 
     /// The user ended it before anything was measured.
-    pub(crate) fn interrupted(message: impl Into<String>) -> CommandFault {
+    pub(crate) fn interrupted(message: impl fmt::Display) -> CommandFault {
         CommandFault { exit: Exit::Interrupted, ..CommandFault::input(message) }
     }
 

@@ -56,7 +56,7 @@ fn plan_of(
             .hint("write duration at the top, and path at the row or its group"));
     }
     let path = row.path.as_ref().or(group.path.as_ref());
-    let (run, warm_up) = scenario.times().map_err(|error| CommandFault::input(error.to_string()))?;
+    let (run, warm_up) = scenario.times().map_err(CommandFault::input)?;
     let url = path.map_or_else(|| url.to_owned(), |path| format!("{}{path}", origin(url)));
     let args =
         LoadArgs { url: Some(url), duration: Some(run), warm_up: args.warm_up.or(Some(warm_up)), ..args };
@@ -89,7 +89,7 @@ pub(super) fn measure(
     args: &LabArgs,
     interrupt: &Interrupt,
 ) -> Result<schema::Document, CommandFault> {
-    let (run, warm_up) = scenario.times().map_err(|error| CommandFault::input(error.to_string()))?;
+    let (run, warm_up) = scenario.times().map_err(CommandFault::input)?;
     let mut document = schema::Document {
         schema: schema::SCHEMA.to_owned(),
         scenario: scenario.name.clone(),
@@ -189,7 +189,7 @@ fn one_group(
     interrupt: &Interrupt,
     document: &mut schema::Document,
 ) -> Result<schema::Group, CommandFault> {
-    let delay = group.delay().map_err(|error| CommandFault::input(error.to_string()))?;
+    let delay = group.delay().map_err(CommandFault::input)?;
     let mut servers: BTreeMap<&str, Started> = BTreeMap::new();
     let mut missing: BTreeMap<&str, (String, String)> = BTreeMap::new();
     let mut rows: Vec<ReadyRow<'_>> = Vec::new();

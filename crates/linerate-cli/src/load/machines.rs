@@ -336,14 +336,14 @@ fn fault(error: RunError) -> CommandFault {
     match error {
         RunError::Bus(error) => fault_of(error),
         RunError::Interrupted => CommandFault::interrupted(error.to_string()),
-        RunError::Split(_) => CommandFault::input(error.to_string())
+        RunError::Split(_) => CommandFault::input(&error)
             .hint("give each agent's threads a connection (-c), or set --threads 1"),
         RunError::TooFew { .. } => CommandFault::ours(error.to_string())
             .hint("start agents with linerate agent --nats URL, or ask for fewer"),
         RunError::OtherVersions(_) => {
             CommandFault::ours(error.to_string()).hint("install the same version on all machines")
         }
-        RunError::NoRun(_) => CommandFault::input(error.to_string())
+        RunError::NoRun(_) => CommandFault::input(&error)
             .hint("the load prints the run's name when it starts; a bus keeps runs for two days"),
         RunError::NotStarted(_) => CommandFault::ours(error.to_string()).hint("start the load again"),
         RunError::Led { .. } => CommandFault::ours(error.to_string())

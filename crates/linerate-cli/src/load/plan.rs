@@ -47,7 +47,7 @@ impl Meaning {
 /// The plan that the flags mean. Nothing is sent, nothing is written.
 pub(crate) fn of(args: &LoadArgs) -> Result<Meaning, CommandFault> {
     let file = match &args.plan {
-        Some(path) => Some(PlanFile::load(path).map_err(|e| CommandFault::input(e.to_string()))?),
+        Some(path) => Some(PlanFile::load(path).map_err(CommandFault::input)?),
         None => None,
     };
     let typed = args.url.as_deref().map(Url::parse).transpose()?;
@@ -109,7 +109,7 @@ fn source(args: &LoadArgs, url: Option<&Url>) -> Result<Option<PlanSource>, Comm
     } else {
         return Ok(None);
     };
-    source.map(Some).map_err(|e| CommandFault::input(e.to_string()))
+    source.map(Some).map_err(CommandFault::input)
 }
 
 /// The recording does not know the URL's host: said, since it may be a slip as well as a staging host.

@@ -84,7 +84,7 @@ fn proxies_are_named(args: &ServeArgs) -> Result<(), CommandFault> {
 fn settled(typed: &ServeArgs) -> Result<ServeArgs, CommandFault> {
     let mut args = typed.clone().placed()?;
     if let Some(path) = &typed.config {
-        args = args.over(config::read(path).map_err(|e| CommandFault::input(e.to_string()))?);
+        args = args.over(config::read(path).map_err(CommandFault::input)?);
     }
     if args.listen.is_empty() && args.places.is_empty() && args.sockets.is_empty() {
         args.listen.push(Address::from(SocketAddr::from(([127, 0, 0, 1], 8080))).into());

@@ -40,8 +40,7 @@ impl Files {
 
 fn identity(chain: &PemFile, key: &PemFile) -> Result<TlsIdentity, CommandFault> {
     let chain = (chain.path.as_str(), chain.text.as_bytes());
-    TlsIdentity::from_pem(chain, (&key.path, key.text.as_bytes()))
-        .map_err(|e| CommandFault::input(e.to_string()))
+    TlsIdentity::from_pem(chain, (&key.path, key.text.as_bytes())).map_err(CommandFault::input)
 }
 
 /// An OCSP response: DER, which begins with a sequence (RFC 6960 section 4.2.1).
@@ -105,7 +104,7 @@ impl Material {
         let known: &[&[u8]] = &[b"h2", b"http/1.1", b"http/1.0"];
         options.alpn = known[usize::from(self.no_http2)..].iter().map(|name| name.to_vec()).collect();
         options.client_roots = self.client_roots.clone().map(|file| (file.path, file.text.into_bytes()));
-        options.build().map_err(|e| CommandFault::input(e.to_string()))
+        options.build().map_err(CommandFault::input)
     }
 
     /// Certificates that have expired, are not valid yet or end soon.
