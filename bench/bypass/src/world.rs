@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use linerate_net::HostSecret;
 use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
-use linerate_net::sockets::{CallFlags, PollEntry, PollSetId, Shutdown, SocketId, Sockets};
+use linerate_net::sockets::{CallFlags, PollEntry, PollSetId, Shutdown, SocketFailure, SocketId, Sockets};
 use linerate_net::stack::{Stack, StackOptions, UseOfEcn};
 
 /// The longest wait for packets. Reason: meanwhile nobody looks at the kernel's descriptors.
@@ -15,6 +15,10 @@ const WAIT: Duration = Duration::from_millis(5);
 /// kernel's descriptors. Reason: both are system calls.
 const MOVES: u64 = 16;
 const LOOKS: u64 = 256;
+
+fn errno(failure: SocketFailure) -> i32 {
+    failure.errno
+}
 
 /// All connections of the process.
 pub(crate) struct World {
@@ -93,7 +97,7 @@ impl World {
                 watched => watched,
             },
         };
-        watched.map_err(|failure| failure.errno)
+        watched.map_err(errno)
     }
 
     /// Moves packets, and waits for some at most this long.
@@ -154,10 +158,10 @@ impl World {
 
     /// The next connection, with a descriptor that `make` provides if none is spare.
     pub(crate) fn accept(&mut self, make: impl FnOnce() -> i32) -> Result<(i32, SocketAddr), i32> {
-        let (id, peer) = self.net.accept(self.listening).map_err(|failure| failure.errno)?;
+        let (id, peer) = self.net.accept(self.listening).map_err(errno)?;
         let fd = self.spare.pop().unwrap_or_else(make);
         let Ok(at) = usize::try_from(fd) else {
-            self.net.close(id).map_err(|failure| failure.errno)?;
+            self.net.close(id).map_err(errno)?;
             return Err(libc::EMFILE);
         };
         if self.sockets.len() <= at {
@@ -170,7 +174,7 @@ impl World {
     /// Reads received bytes; `peek`: they stay.
     pub(crate) fn read(&mut self, fd: i32, into: &mut [u8], peek: bool) -> Result<usize, i32> {
         let id = self.socket(fd).ok_or(libc::EBADF)?;
-        self.net.recv(id, into, CallFlags { peek, ..CallFlags::default() }).map_err(|failure| failure.errno)
+        self.net.recv(id, into, CallFlags { peek, ..CallFlags::default() }).map_err(errno)
     }
 
     /// Sends as much as the send buffer takes.
@@ -201,13 +205,13 @@ impl World {
             libc::SHUT_RDWR => Shutdown::Both,
             _ => return Err(libc::EINVAL),
         };
-        self.net.shutdown(id, how).map_err(|failure| failure.errno)
+        self.net.shutdown(id, how).map_err(errno)
     }
 
     /// SO_LINGER: whether `close` resets the connection.
     pub(crate) fn reset_at_close(&mut self, fd: i32, resets: bool) -> Result<(), i32> {
         let id = self.socket(fd).ok_or(libc::EBADF)?;
-        let options = self.net.options_mut(id).map_err(|failure| failure.errno)?;
+        let options = self.net.options_mut(id).map_err(errno)?;
         options.resets_at_close = resets;
         Ok(())
     }
@@ -217,6 +221,6 @@ impl World {
         let id = self.socket(fd).ok_or(libc::EBADF)?;
         self.sockets[fd as usize] = None;
         self.spare.push(fd);
-        self.net.close(id).map_err(|failure| failure.errno)
+        self.net.close(id).map_err(errno)
     }
 }

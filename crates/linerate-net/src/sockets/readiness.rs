@@ -47,6 +47,13 @@ impl Watch {
     }
 }
 
+/// Queues a socket in a set, if there still is such a set.
+fn queue_in(sets: &mut [Option<PollSet>], set: PollSetId, id: SocketId) {
+    if let Some(Some(set)) = sets.get_mut(set.0 as usize) {
+        set.ready.push_back(id);
+    }
+}
+
 impl<L: Link> Sockets<L> {
     /// A new set without sockets.
     pub fn poll_set(&mut self) -> PollSetId {
@@ -127,9 +134,7 @@ impl<L: Link> Sockets<L> {
         let wants_out = watch.wanted & OUT != 0 && ready & OUT == 0;
         if ready & watch.mask() != 0 && !watch.queued {
             watch.queued = true;
-            if let Some(Some(set)) = self.sets.get_mut(set.0 as usize) {
-                set.ready.push_back(id);
-            }
+            queue_in(&mut self.sets, set, id);
         }
         if wants_out {
             self.want_room(id);
@@ -154,10 +159,8 @@ impl<L: Link> Sockets<L> {
             if watch.wanted & EXCLUSIVE != 0 && std::mem::replace(&mut exclusive_told, true) {
                 continue;
             }
-            if !std::mem::replace(&mut watch.queued, true)
-                && let Some(Some(set)) = self.sets.get_mut(watch.set.0 as usize)
-            {
-                set.ready.push_back(id);
+            if !std::mem::replace(&mut watch.queued, true) {
+                queue_in(&mut self.sets, watch.set, id);
             }
         }
     }
@@ -196,9 +199,7 @@ impl<L: Link> Sockets<L> {
                     watch.wanted &= FLAGS;
                 } else if watch.wanted & EDGE == 0 {
                     watch.queued = true;
-                    if let Some(Some(set)) = self.sets.get_mut(set.0 as usize) {
-                        set.ready.push_back(id);
-                    }
+                    queue_in(&mut self.sets, set, id);
                 }
             }
             if wants_out {

@@ -2,6 +2,7 @@
 //! bytes stay in the stack, and the window closes, until the program takes them.
 
 use super::Stack;
+use super::entry::StackConnection;
 use super::flow::TcpState;
 use crate::link::Link;
 use crate::{Conn, Data, FlowInfo, Listener, NetError};
@@ -20,6 +21,11 @@ pub struct FlowSides {
 }
 
 impl<L: Link> Stack<L> {
+    /// A connection that the application has not closed.
+    fn kept(&self, conn: Conn) -> Option<&StackConnection> {
+        self.core.table.get(conn).filter(|entry| entry.closing.is_none())
+    }
+
     /// Gives a claim back without reading. Later bytes, the end or a failure are reported again.
     pub fn keep(&mut self, data: Data) {
         if let Some(entry) = self.live(data.conn) {
@@ -29,8 +35,7 @@ impl<L: Link> Stack<L> {
 
     /// The state of a connection; `None` after it was closed.
     pub fn sides(&self, conn: Conn) -> Option<FlowSides> {
-        let entry = self.core.table.get(conn).filter(|entry| entry.closing.is_none())?;
-        let flow = &entry.flow;
+        let flow = &self.kept(conn)?.flow;
         Some(FlowSides {
             unread: flow.unread(),
             is_ended: flow.receive.ended,
@@ -41,7 +46,7 @@ impl<L: Link> Stack<L> {
 
     /// What `ss` would show of a connection; `None` after it was closed.
     pub fn flow_info(&self, conn: Conn) -> Option<FlowInfo> {
-        let entry = self.core.table.get(conn).filter(|entry| entry.closing.is_none())?;
+        let entry = self.kept(conn)?;
         Some(entry.flow.view(self.core.now, &self.core.shared.limits))
     }
 
