@@ -244,7 +244,8 @@ impl Merger {
     fn add_message(&mut self, message: AgentMessage, digest: MessageDigest) -> bool {
         let AgentMessage { schema, run, agent, incarnation, part, seq, word } = message;
         let of_this_run = schema == SCHEMA && run == self.document.run;
-        let (true, Some(i)) = (of_this_run, self.places.get(&(agent.clone(), incarnation, part))) else {
+        let sender = (agent, incarnation, part);
+        let (true, Some(i)) = (of_this_run, self.places.get(&sender)) else {
             return false;
         };
         let part = &mut self.parts[*i];
@@ -281,7 +282,7 @@ impl Merger {
                 part.last = Some(Last { seq, digest, samples, left, figures: AgentFigures::of(&outcome) });
                 part.sum = IntervalFigures::default();
                 (part.in_flight, part.open) = (0, 0);
-                outcome.client.stood_still_agent = Some(agent);
+                outcome.client.stood_still_agent = Some(sender.0);
                 self.ended.merge(&outcome);
                 self.unreachable = self.unreachable.take().or(outcome.unreachable);
             }
