@@ -6,13 +6,16 @@
 //! [`QuicEndpoint::next_transmit`] hands out. This crate opens no socket and reads no clock, and
 //! knows no HTTP.
 //!
-//! ```no_run
+//! ```
 //! # use std::sync::Arc;
 //! use linerate_base::Time;
-//! use linerate_quic::{QuicEndpoint, QuicEvent, QuicOptions};
+//! use linerate_quic::{QuicEndpoint, QuicOptions};
 //!
-//! # fn tls() -> Arc<rustls::ClientConfig> { unimplemented!() }
-//! let mut end = QuicEndpoint::client(&QuicOptions::default(), tls(), 1)?;
+//! let mut tls = rustls::ClientConfig::builder()
+//!     .with_root_certificates(rustls::RootCertStore::empty())
+//!     .with_no_client_auth();
+//! tls.alpn_protocols = vec![b"h3".to_vec()];
+//! let mut end = QuicEndpoint::client(&QuicOptions::default(), Arc::new(tls), 1)?;
 //! let now = Time::ZERO;
 //! end.connect(now, "192.0.2.1:443".parse()?, "a.example")?;
 //! let mut out = Vec::new();
