@@ -122,6 +122,22 @@ fn users_log_in_by_form_token_and_session() {
 }
 
 #[test]
+fn the_log_names_the_step_of_each_request() {
+    let Some(app) = app("python3", "login.py") else { return };
+    let (folder, path) = plan(SHOP);
+    let log = folder.path().join("log.jsonl");
+    let (_, said) = measured(&["--plan", &path, "--log-requests", log.to_str().unwrap(), &app.url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let mut steps = std::collections::BTreeMap::<String, u32>::new();
+    for line in std::fs::read_to_string(log).unwrap().lines() {
+        let entry: serde_json::Value = serde_json::from_str(line).expect(line);
+        *steps.entry(entry["request"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    let steps: Vec<(&str, u32)> = steps.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+    assert_eq!(steps, [("form", 60), ("item", 120), ("list", 60), ("login", 60), ("logout", 60)]);
+}
+
+#[test]
 fn a_value_that_is_missing_fails_the_iteration() {
     let Some(app) = app("python3", "login.py") else { return };
     let (_folder, path) = plan(&SHOP.replace("items[1]", "items[7]"));

@@ -75,7 +75,8 @@ pub enum RequestEnd {
 }
 
 /// What can be wrong with a response, as [`RequestEnd::Bad`] says it.
-pub(crate) const BAD: [&str; 5] = ["bad status", "bad encoding", "bad body", "bad trailer", "bad tag"];
+pub(crate) const BAD: [&str; 6] =
+    ["bad status", "bad encoding", "bad body", "bad trailer", "value missing", "bad tag"];
 
 impl RequestEnd {
     /// As one word or two, for what is written down.
@@ -156,13 +157,15 @@ pub(crate) struct CoreLog {
     held: Vec<LogEntry>,
     /// The core's number and how many there are.
     place: (u64, u64),
+    /// Requests of the plan. Kinds beyond are the same ones with a user's cookies.
+    requests: u16,
     /// When measuring begins.
     from: Time,
 }
 
 impl CoreLog {
-    pub(crate) fn new(to: Sender, place: (u64, u64), from: Time) -> CoreLog {
-        CoreLog { to, held: Vec::with_capacity(LOG_CHUNK), place, from }
+    pub(crate) fn new(to: Sender, place: (u64, u64), requests: u16, from: Time) -> CoreLog {
+        CoreLog { to, held: Vec::with_capacity(LOG_CHUNK), place, requests: requests.max(1), from }
     }
 
     /// The requests of a run have ended.
@@ -174,7 +177,7 @@ impl CoreLog {
             number: run.first * cores + core,
             step: u32::try_from(cores).unwrap_or(u32::MAX),
             count: run.count,
-            request: run.kind,
+            request: run.kind % self.requests,
             thread: u16::try_from(core).unwrap_or(u16::MAX),
             status,
             end,
@@ -233,7 +236,7 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_whole_run_and_times_count_from_its_beginning() {
         let (to, from) = channel();
-        let mut log = CoreLog::new(to, (1, 4), Time::from_nanos(45));
+        let mut log = CoreLog::new(to, (1, 4), 4, Time::from_nanos(45));
         log.note(&run(2, 3), RequestEnd::Good, 200, None);
         drop(log);
         let entries = from.next().unwrap();
@@ -246,7 +249,7 @@ mod tests {
     #[test]
     fn a_full_queue_holds_nobody_up_and_what_is_left_out_is_counted() {
         let (to, from) = channel();
-        let mut log = CoreLog::new(to, (0, 1), Time::ZERO);
+        let mut log = CoreLog::new(to, (0, 1), 4, Time::ZERO);
         let whole = (LOG_CHUNK * LOG_CHUNKS) as u64;
         for n in 0..whole + LOG_CHUNK as u64 {
             log.note(&run(n, 2), RequestEnd::Unknown, 0, None);

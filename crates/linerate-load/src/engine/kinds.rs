@@ -373,10 +373,16 @@ impl Kinds {
         Some(&self.flows.as_ref()?.journeys)
     }
 
+    /// Requests of the plan. Kinds beyond are the same ones with a user's cookies.
+    pub(crate) fn requests(&self) -> u16 {
+        let requests = self.flows.as_ref().map_or(self.kinds.len(), |flows| flows.takes.len());
+        u16::try_from(requests).unwrap_or(u16::MAX)
+    }
+
     /// What is taken from the responses to requests of a kind, where the plan has flows.
     pub(crate) fn takes(&self, kind: u16) -> Option<&[StepTake]> {
         let takes = &self.flows.as_ref()?.takes;
-        takes.get(usize::from(kind) % takes.len().max(1)).map(Vec::as_slice)
+        takes.get(usize::from(kind % self.requests().max(1))).map(Vec::as_slice)
     }
 
     /// A request of a user cannot be made.

@@ -259,7 +259,7 @@ impl Recorder {
 
     /// Hands over what becomes of each request.
     pub(crate) fn logging(mut self, to: Option<Sender>, kinds: &Kinds) -> Recorder {
-        self.log = to.map(|to| CoreLog::new(to, kinds.place(), self.measure_from));
+        self.log = to.map(|to| CoreLog::new(to, kinds.place(), kinds.requests(), self.measure_from));
         self
     }
 
