@@ -231,6 +231,8 @@ fn serve_until_told(
     prepared: Prepared,
     signals: &mut Signals,
 ) -> Result<Counts, CommandFault> {
+    // Before anybody hears that it listens: the window may be closed right then.
+    let terminal = Terminal::of_now();
     // Descriptors are what many connections need first; fewer are fewer connections.
     let _ = machine::raise_nofile();
     let io = args.io.unwrap_or_default();
@@ -239,7 +241,6 @@ fn serve_until_told(
     let dead = running.end_with_the_last_thread(signals)?;
     running.announce();
     tell(ServiceState::Ready);
-    let terminal = Terminal::of_now();
     for signal in signals.forever() {
         match signal {
             SIGUSR1 => {
@@ -348,6 +349,7 @@ fn misbehave_until_told(
     prepared: &Prepared,
     signals: &mut Signals,
 ) -> Result<Counts, CommandFault> {
+    let terminal = Terminal::of_now();
     prepared.warnings().iter().for_each(|warning| say(warning));
     let listen = args.listen.iter().zip(prepared.tls()).filter_map(|(one, tls)| Some((one.at.tcp()?, tls)));
     let servers: Result<Vec<_>, CommandFault> = listen
@@ -361,7 +363,6 @@ fn misbehave_until_told(
         .collect();
     let servers = servers?;
     servers.iter().for_each(|(scheme, server)| say(&format!("listening on {scheme}://{}", server.addr())));
-    let terminal = Terminal::of_now();
     signals.forever().find(|signal| is_end(*signal) || *signal == SIGHUP && terminal.is_gone());
     Ok(while_second_signal_kills(signals, || {
         let mut counts = Counts::default();
