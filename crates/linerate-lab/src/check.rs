@@ -112,9 +112,13 @@ impl MetricCheck {
             return self.failed(None, "not measured on both sides".to_owned());
         };
         match found.verdict {
-            MetricVerdict::NotMeasured if found.at_least == [true; 2] => {
-                let why = "not measured: on both sides, requests without a response stand there";
-                self.failed(None, why.to_owned())
+            MetricVerdict::NotMeasured if found.at_least != [false; 2] => {
+                let of = match found.at_least {
+                    [true, true] => "both sides",
+                    [true, false] => "A",
+                    [false, _] => "B",
+                };
+                self.failed(None, format!("not measured: requests of {of} without a response stand there"))
             }
             MetricVerdict::NotMeasured => self.failed(None, "not measured: too few requests".to_owned()),
             MetricVerdict::TooFewRounds => {

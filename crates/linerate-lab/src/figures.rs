@@ -94,9 +94,10 @@ impl ServerUse {
 /// What one run says about one side.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunFigures {
-    /// Values by the `id` of their metric; one that was not measured is not there.
+    /// Values by the `id` of their metric; one that was not measured is not there. Rates and costs are those of good
+    /// responses.
     pub values: BTreeMap<&'static str, f64>,
-    /// Of these, percentiles that are at least that: requests without a response stand there.
+    /// Of these, latencies that are at least that: requests without a good response stand there.
     pub at_least: BTreeSet<&'static str>,
     /// Its latencies; empty where they were not measured.
     pub latencies: RunLatencies,
@@ -221,21 +222,26 @@ fn values(
     if answered == 0.0 || outcome.window.time.is_zero() {
         return all;
     }
-    // A round without a response counts as one with less than one: of none there is no ratio, and to leave
+    // Errors are often faster than work, so bad responses make neither a rate larger nor a cost smaller.
+    let share_of_good = 1.0 - (outcome.bad.total() as f64 / answered).min(1.0);
+    // A round without a good response counts as one with less than one: of none there is no ratio, and to leave
     // it out would hide the standstill.
-    all.insert("rate_rps", outcome.rate_rps().max(1.0 / outcome.window.time.as_secs_f64()));
-    // Work for requests of the warm-up is measured too, so their responses count.
-    let arrived = outcome.arrived.max(1) as f64;
-    let each = |time: Duration| time.as_secs_f64() * 1e6 / arrived;
+    all.insert("rate_rps", (outcome.rate_rps() * share_of_good).max(1.0 / outcome.window.time.as_secs_f64()));
     let latency = outcome.main_latency();
     if !plan.throughput && latency.count() > 0 {
-        all.insert("mean_us", outcome.latency.main().mean_ns().0 / 1e3);
+        let (mean_ns, is_bound) = outcome.latency.main().mean_ns();
+        all.insert("mean_us", mean_ns / 1e3);
+        at_least.extend(is_bound.then_some("mean_us"));
         for (id, percent) in [("p50_us", 50.0), ("p90_us", 90.0), ("p99_us", 99.0), ("p999_us", 99.9)] {
             let found = outcome.percentile(percent);
             all.insert(id, found.ns as f64 / 1e3);
             at_least.extend(found.at_least.then_some(id));
         }
     }
+    // Work for requests of the warm-up is measured too, so their responses count. Where none is good, the costs are
+    // infinite, and left out below.
+    let arrived = outcome.arrived.max(1) as f64 * share_of_good;
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / arrived;
     all.insert("client_cpu_us_per_request", each(outcome.client.cpu));
     if let Some(server) = server {
         all.insert("cpu_us_per_request", each(server.cpu));
@@ -275,5 +281,22 @@ mod tests {
         assert_eq!(rate(&outcome), 0.5, "less than one response in 2 s");
         outcome.window.answered = 7;
         assert_eq!(rate(&outcome), 3.5);
+    }
+
+    #[test]
+    fn bad_responses_improve_neither_rate_nor_cost() {
+        let plan = Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/");
+        let mut outcome = Outcome::default();
+        (outcome.requests.sent, outcome.requests.answered, outcome.arrived) = (1_000, 1_000, 1_000);
+        outcome.window.answered = 1_000;
+        outcome.window.time = Duration::from_secs(1);
+        outcome.client.cpu = Duration::from_millis(10);
+        outcome.bad.status = 750;
+        let of = |outcome: &Outcome| values(&plan, outcome, None, &mut BTreeSet::new());
+        let found = of(&outcome);
+        assert_eq!((found["rate_rps"], found["client_cpu_us_per_request"]), (250.0, 40.0));
+        outcome.bad.status = 1_000;
+        let found = of(&outcome);
+        assert_eq!((found["rate_rps"], found.get("client_cpu_us_per_request")), (1.0, None));
     }
 }

@@ -145,21 +145,25 @@ pub struct Mixed {
     longest_us: f64,
     /// Run by run, the share of requests at or below each of these; for a mean, the mean alone.
     shares: Vec<Vec<f64>>,
+    /// Run by run, whether it had requests without a good response.
+    has_waited: Vec<bool>,
 }
 
 impl Mixed {
     /// Of these runs.
     pub fn of(statistic: Statistic, runs: &[&RunLatencies]) -> Mixed {
-        match statistic {
+        let (grid, shares) = match statistic {
             Statistic::Mean => {
-                let shares = runs.iter().map(|run| vec![run.mean_us().unwrap_or(0.0)]).collect();
-                Mixed { statistic, grid: Vec::new(), longest_us: longest_us(runs), shares }
+                (Vec::new(), runs.iter().map(|run| vec![run.mean_us().unwrap_or(0.0)]).collect())
             }
-            Statistic::Percentile(share) => Mixed::percentile(statistic, share, runs),
-        }
+            Statistic::Percentile(share) => Mixed::percentile(share, runs),
+        };
+        let has_waited = runs.iter().map(|run| !run.waited.is_empty()).collect();
+        Mixed { statistic, grid, longest_us: longest_us(runs), shares, has_waited }
     }
 
-    fn percentile(statistic: Statistic, share: f64, runs: &[&RunLatencies]) -> Mixed {
+    /// The grid and the shares of each run at it.
+    fn percentile(share: f64, runs: &[&RunLatencies]) -> (Vec<f64>, Vec<Vec<f64>>) {
         let at = || runs.iter().map(|r| r.reaches(share));
         let (low, high) = (at().min().unwrap_or(0), at().max().unwrap_or(0));
         let within = |nanos: &u64| (low..=high).contains(nanos);
@@ -179,8 +183,7 @@ impl Mixed {
             grid.iter().map(|nanos| upto(*nanos)).collect()
         });
         let shares = shares.collect();
-        let grid = grid.into_iter().map(|nanos| nanos as f64 / 1e3).collect();
-        Mixed { statistic, grid, longest_us: longest_us(runs), shares }
+        (grid.into_iter().map(|nanos| nanos as f64 / 1e3).collect(), shares)
     }
 
     /// The statistic where run `i` weighs `weights[i]`.
@@ -191,7 +194,8 @@ impl Mixed {
             parts.map(|(w, shares)| f64::from(*w) * shares[at]).sum::<f64>() / all
         };
         let Statistic::Percentile(share) = self.statistic else {
-            return RunStatistic { us: mean(0), at_least: false };
+            let at_least = weights.iter().zip(&self.has_waited).any(|(w, waited)| *w > 0 && *waited);
+            return RunStatistic { us: mean(0), at_least };
         };
         let (mut low, mut high) = (0, self.grid.len());
         while low < high {

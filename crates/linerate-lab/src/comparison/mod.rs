@@ -189,10 +189,15 @@ impl Rounds {
             return Some(known);
         }
         if seen.at_least != [false; 2] {
-            // A bound has a direction at most, and no interval.
+            // A bound has a direction at most, and no interval; and a side is not better for a value of which only the
+            // least is known.
             let ratio = Some(seen.value.exp());
+            let verdict = match verdict(metric, seen.interval) {
+                MetricVerdict::Better(side) if seen.at_least[side.index()] => return Some(known),
+                verdict => verdict,
+            };
             let p = seen.interval.map(|i| i.p);
-            return Some(ComparedMetric { ratio, p, verdict: verdict(metric, seen.interval), ..known });
+            return Some(ComparedMetric { ratio, p, verdict, ..known });
         }
         let spread = stats::spread(&seen.by_round);
         let differs = seen.interval.is_some_and(|i| i.differs());
@@ -342,7 +347,7 @@ impl Rounds {
                 percent(share[1])
             );
             if (share[0] - share[1]).abs() > OTHER_WORK {
-                text += "; errors are often faster than work, so the verdicts mean little";
+                text += "; requests/s and costs are those of good responses";
             }
             text
         })

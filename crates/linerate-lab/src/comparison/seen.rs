@@ -56,7 +56,10 @@ impl PairedValues {
         let mixed = Mixed::of(statistic, &all);
         let us = |counts: &[u32]| {
             let found = mixed.weighed(counts);
-            if found.at_least { LATER_US } else { found.us.max(LEAST_US) }
+            // A mean is bounded by each request without a good response, however few they are: those
+            // count in it with the time that they were waited for.
+            let is_later = found.at_least && statistic != Statistic::Mean;
+            if is_later { LATER_US } else { found.us.max(LEAST_US) }
         };
         let joint = stats::joint(pairs.len(), &|a, b| (us(b) / us(a)).ln());
         let found = |of_b: bool| {
@@ -65,7 +68,7 @@ impl PairedValues {
             mixed.weighed(&counts)
         };
         let (a, b) = (found(false), found(true));
-        let means = [(a, 0), (b, 1)].map(|(found, i)| match found.at_least {
+        let means = [(a, 0), (b, 1)].map(|(found, i)| match found.at_least && statistic != Statistic::Mean {
             true => side(i).map(RunLatencies::longest_us).fold(LEAST_US, f64::max),
             false => found.us.max(LEAST_US),
         });

@@ -121,6 +121,33 @@ fn a_round_that_got_no_response_counts_in_percentiles() {
     assert_eq!((p99.verdict, p99.ratio), (MetricVerdict::NotMeasured, None));
 }
 
+/// Rounds in which these requests of a side had no good response after 0.1 ms.
+fn with_failures(side: usize, worse: f64) -> Rounds {
+    let (mut all, mut waited) = (rounds(&SPEEDS, worse), Histogram::new());
+    waited.record(100_000, 2);
+    for pair in &mut all.pairs {
+        let mut good = Histogram::new();
+        let p99 = pair[side].values["p99_us"];
+        (1..=1_000).for_each(|i| good.record((p99 * 1e3 * f64::from(i) / 990.0) as u64, 1));
+        pair[side].latencies = RunLatencies::new(&good, &waited);
+    }
+    all
+}
+
+#[test]
+fn a_mean_over_failed_requests_is_a_bound_and_wins_nothing() {
+    let mean = |all: &Rounds| of(&all.verdicts(), "mean_us").clone();
+    let slow = mean(&with_failures(1, 2.0));
+    assert_eq!((slow.at_least, slow.verdict), ([false, true], MetricVerdict::Better(ComparedSide::A)));
+    assert!((slow.ratio.unwrap() - 2.0).abs() < 0.1 && slow.ci95.is_none(), "{slow:?}");
+    // The side that failed looks faster.
+    let all = with_failures(0, 2.0);
+    let fast = mean(&all);
+    assert_eq!((fast.at_least, fast.verdict), ([true, false], MetricVerdict::NotMeasured));
+    let checked = all.checked(&[MetricCheck::parse("mean ratio>1.1").unwrap()], &[]);
+    assert!(!checked[0].pass && checked[0].shown.contains("without a response"), "{checked:?}");
+}
+
 #[test]
 fn a_percentile_of_too_few_requests_is_not_measured_and_passes_no_check() {
     let all = rounds(&SPEEDS, 1.0);
@@ -154,7 +181,7 @@ fn doubts_are_named() {
             .contains("too noisy: in 4 of 4 runs of B the server")
     );
     assert!(warned(|pair| pair[1].errors = 30).contains("3.00 % of B's"));
-    assert!(warned(|pair| pair[1].errors = 30).contains("errors are often faster"));
+    assert!(warned(|pair| pair[1].errors = 30).contains("those of good responses"));
     let mut noisy = rounds(&SPEEDS, 1.0);
     assert!(noisy.warnings().iter().any(|w| w.contains("spread by")), "{:?}", noisy.warnings());
     noisy.pairs.truncate(0);

@@ -243,6 +243,11 @@ fn unmeasured(metrics: &[(String, String, &Metric)]) -> Vec<String> {
         NOT_MEASURED if m.at_least.len() == 2 => Some(format!(
             "{title}: not measured, because requests of both sides got no good response by then."
         )),
+        NOT_MEASURED if m.at_least.len() == 1 => Some(format!(
+            "{title}: not measured, because requests of {} without a good response stand there, so it may be larger \
+             than it looks.",
+            m.at_least[0].to_ascii_uppercase()
+        )),
         NOT_MEASURED => Some(format!(
             "{title}: not measured, because too few requests are beyond it: longer runs or more connections have more."
         )),
