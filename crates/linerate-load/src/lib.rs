@@ -53,7 +53,7 @@ mod ways;
 
 pub use outcome::{Outcome, Snapshot};
 pub use plan::Plan;
-pub use preview::{check, first_request};
+pub use preview::{check, check_part, first_request};
 pub use route::fuzz;
 pub use run::{Running, SnapshotFeed, Watcher, start, start_logged, start_part, start_part_logged};
 pub use start::{Join, RunPlace, StartError};

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::engine::kinds::Kinds;
-use crate::plan::Plan;
+use crate::plan::{Plan, Way};
 use crate::start::StartError;
 
 /// Whether the plan can be carried out: the error is the one [`start`](crate::start) would give for
@@ -20,6 +20,26 @@ pub fn check(plan: &Plan) -> Result<(), StartError> {
     plan.validate()?;
     Kinds::new(plan, 0, 1)?;
     Ok(())
+}
+
+/// Whether several machines can carry the plan out together, each with [`start_part`](crate::start_part): they send by
+/// event loops, and a flow's users stay on one machine.
+///
+/// ```
+/// use linerate_load::plan::{Plan, Target, Way};
+///
+/// let plan = Plan::get(Target::at(([127, 0, 0, 1], 8080).into()), "/");
+/// assert!(linerate_load::check_part(&plan).is_ok());
+/// assert!(linerate_load::check_part(&Plan { way: Way::Threads, ..plan }).is_err());
+/// ```
+pub fn check_part(plan: &Plan) -> Result<(), StartError> {
+    if plan.flows.is_some() {
+        return Err(StartError::Plan("a run of several machines has no flows".to_owned()));
+    }
+    if plan.way != Way::Loop {
+        return Err(StartError::Plan("a run of several machines needs event loops".to_owned()));
+    }
+    check(plan)
 }
 
 /// The bytes of the plan's first request, as they would leave now. The error is the one

@@ -168,12 +168,10 @@ fn start_part_with(
     place: RunPlace,
     log: Option<request_log::Sender>,
 ) -> Result<Running, StartError> {
-    if plan.flows.is_some() {
-        return Err(StartError::Plan("a run of several machines has no flows".to_owned()));
-    }
+    crate::check_part(&plan)?;
     let last = plan.threads.and_then(|own| own.checked_add(place.first_thread));
-    if plan.way != Way::Loop || last.is_none_or(|last| last > place.all_threads.min(plan.connections)) {
-        let needs = "a part of a run needs event loops, and a connection for each thread of all parts";
+    if last.is_none_or(|last| last > place.all_threads.min(plan.connections)) {
+        let needs = "a part of a run needs a connection for each thread of all parts";
         return Err(StartError::Plan(needs.to_owned()));
     }
     start_at(plan, Some(place), log)

@@ -536,7 +536,7 @@ impl AgentState {
                 "{name} knows the coordinator's clock only to {} ms",
                 o.uncertainty_ns / 1_000_000
             )),
-            Some(_) => linerate_load::check(plan).err().map(|error| format!("{name}: {error}")),
+            Some(_) => linerate_load::check_part(plan).err().map(|error| format!("{name}: {error}")),
         }
     }
 

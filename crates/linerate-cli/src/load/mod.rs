@@ -70,6 +70,11 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, CommandFault> {
             .hint("add --agents N, or leave --nats out: this machine then sends alone"));
     }
     if args.machines.are_wanted() {
+        if let Err(error) = linerate_load::check_part(&meaning.plan) {
+            return Err(
+                CommandFault::from(error).hint("agents send by event loops alone, as --way loop does")
+            );
+        }
         if let Some(check) = &args.find {
             return machines::find(args, &meaning.plan, check, &results);
         }

@@ -65,7 +65,10 @@ impl AgentState {
         let measure_from = start + plan.warm_up;
         let (to, entries) = document.log_requests.then(request_log::channel).unzip();
         let mut outcome = match self.engine.start(plan, place, to) {
-            Err(error) => Outcome { broken: Some(error), ..Outcome::default() },
+            Err(error) => {
+                let warning = format!("agent {} could not begin its part: {error}", self.options.name);
+                Outcome { broken: Some(error), warnings: vec![warning], ..Outcome::default() }
+            }
             Ok(running) => self.follow((running, entries), run, measure_from, &mut log, superseded).await,
         };
         if share.part == 0 && joins > Duration::ZERO {
