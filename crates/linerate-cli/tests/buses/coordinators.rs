@@ -102,8 +102,12 @@ fn a_coordinator_that_was_away_gives_up() {
     let (broker_of, name_of) = (&broker, &name);
     let second = thread::scope(|scope| {
         let second = scope.spawn(move || resume(broker_of, name_of));
-        // The key ends after 5 s; the second then has it.
-        thread::sleep(Duration::from_secs(9));
+        let (stopped, led) = (format!("process {pid} on "), format!("{name_of} "));
+        until("the second has the key of the first", || {
+            let listed = run(&["agents", "--nats", &broker_of.url]).out;
+            let line = listed.lines().find(|line| line.starts_with(&led)).unwrap_or_default();
+            line.contains("process ") && !line.contains(&stopped)
+        });
         kill(pid, Signal::SIGCONT).unwrap();
         let code = first.child.wait().unwrap().code();
         let said = first.said();
