@@ -9,9 +9,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use linerate_netbox::values::{bytes, probability, rate, time};
 use linerate_netbox::{Conditions, LinkDirection, NamespaceProcess, NetBox, NetboxBuilder, NetboxReport};
 use signal_hook::consts::SIGINT;
-use values::{Sided, bytes, probability, rate, reorder, rule, sided, time};
+use values::{Sided, reorder, rule, sided};
 
 use xtask::shell;
 

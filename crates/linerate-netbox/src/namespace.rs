@@ -27,12 +27,43 @@ pub const CLIENT_IP: Ipv4Addr = CLIENT.v4;
 /// The server's IPv4 address.
 pub const SERVER_IP: Ipv4Addr = SERVER.v4;
 
+/// The sides of a line to this machine: a client's namespace and this machine's end, of a number.
+///
+/// The IPv4 addresses are of the range for benchmarks (RFC 2544), which no network uses. IPv6 is
+/// not led over a line: its loopback address cannot be reached from elsewhere.
+pub(crate) fn line_sides(number: u8) -> [SideAddresses; 2] {
+    let client = SideAddresses { v4: Ipv4Addr::new(198, 18, number, 1), home: Home::Line, ..CLIENT };
+    let v4 = Ipv4Addr::new(198, 19, number, 1);
+    [client, SideAddresses { v4, home: Home::Here(number), ..SERVER }]
+}
+
+impl SideAddresses {
+    fn interface(&self) -> String {
+        match self.home {
+            Home::Own | Home::Line => INTERFACE.to_owned(),
+            Home::Here(number) => format!("linerate{number}"),
+        }
+    }
+}
+
 type Job = Box<dyn FnOnce() + Send>;
+
+/// Where a side's interface is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// In a namespace of its own.
+    Own,
+    /// In a namespace of its own, from which all of this machine's addresses are reached.
+    Line,
+    /// In this machine's namespace, as the interface of this number.
+    Here(u8),
+}
 
 /// The constants of one side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SideAddresses {
     pub(crate) name: &'static str,
+    pub(crate) home: Home,
     pub(crate) v4: Ipv4Addr,
     pub(crate) v6: Ipv6Addr,
     pub(crate) mac: Mac,
@@ -42,6 +73,7 @@ pub(crate) struct SideAddresses {
 /// on the Internet, which they would not do for unique local addresses (RFC 6724, section 2.1).
 pub(crate) const CLIENT: SideAddresses = SideAddresses {
     name: "client",
+    home: Home::Own,
     v4: Ipv4Addr::new(10, 99, 1, 1),
     v6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 1, 1),
     mac: [2, 0, 0, 0, 1, 1],
@@ -49,6 +81,7 @@ pub(crate) const CLIENT: SideAddresses = SideAddresses {
 
 pub(crate) const SERVER: SideAddresses = SideAddresses {
     name: "server",
+    home: Home::Own,
     v4: Ipv4Addr::new(10, 99, 2, 1),
     v6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 2, 1),
     mac: [2, 0, 0, 0, 2, 1],
@@ -102,6 +135,16 @@ impl Namespace {
     /// Its IPv6 address.
     pub fn ip6(&self) -> Ipv6Addr {
         self.place.v6
+    }
+
+    pub(crate) fn place(&self) -> SideAddresses {
+        self.place
+    }
+
+    /// Other processes enter its network by this path as long as the box is there.
+    pub fn network(&self) -> PathBuf {
+        use std::os::fd::AsRawFd;
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.net.as_raw_fd()))
     }
 
     /// Both addresses.
@@ -204,7 +247,8 @@ impl Namespace {
     pub(crate) fn missed(&self) -> u64 {
         let text = self.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"));
         let text = text.and_then(|t| t).unwrap_or_default();
-        let row = text.lines().find_map(|l| l.trim().strip_prefix(INTERFACE)?.strip_prefix(':'));
+        let interface = self.place.interface();
+        let row = text.lines().find_map(|l| l.trim().strip_prefix(interface.as_str())?.strip_prefix(':'));
         // The columns of what was received: bytes, packets, errs, drop.
         row.and_then(|r| r.split_whitespace().nth(11)?.parse().ok()).unwrap_or(0)
     }
@@ -275,11 +319,13 @@ fn set_up(
         let what = format!("{} namespace: {what}", place.name);
         move |e| NetBoxError::io(&what, e)
     };
-    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
-        .map_err(|e| io("cannot be made (that takes root)")(e.into()))?;
-    own_files(files).map_err(io("its own files"))?;
+    if !matches!(place.home, Home::Here(_)) {
+        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
+            .map_err(|e| io("cannot be made (that takes root)")(e.into()))?;
+        own_files(files).map_err(io("its own files"))?;
+    }
     let device = DeviceBuilder::new()
-        .name(INTERFACE)
+        .name(place.interface())
         .layer(Layer::L2)
         .mac_addr(place.mac)
         .tx_queue_len(limits::INTERFACE_QUEUE)
@@ -307,7 +353,24 @@ fn own_files(files: &[(PathBuf, PathBuf)]) -> io::Result<()> {
 
 /// Sets addresses, and the other side as a permanent neighbour, so that ARP is in no measurement.
 fn configure(place: SideAddresses, other: SideAddresses) -> io::Result<()> {
-    let lladdr = other.mac.map(|b| format!("{b:02x}")).join(":");
+    let script = match place.home {
+        Home::Own => between_namespaces(place, other),
+        Home::Line | Home::Here(_) => {
+            // Without it the kernel drops packets of an interface that are from or to 127.0.0.0/8.
+            let at = format!("/proc/sys/net/ipv4/conf/{}/route_localnet", place.interface());
+            std::fs::write(&at, "1").map_err(|e| io::Error::new(e.kind(), format!("{at}: {e}")))?;
+            to_this_machine(place, other)
+        }
+    };
+    run_ip(&script)
+}
+
+fn lladdr(mac: Mac) -> String {
+    mac.map(|b| format!("{b:02x}")).join(":")
+}
+
+fn between_namespaces(place: SideAddresses, other: SideAddresses) -> String {
+    let lladdr = lladdr(other.mac);
     let mut script = format!(
         "link set lo up
          link set {INTERFACE} up
@@ -325,6 +388,33 @@ fn configure(place: SideAddresses, other: SideAddresses) -> io::Result<()> {
             place.v6, other.v6
         );
     }
+    script
+}
+
+/// The client's own loopback interface stays down, so that 127.0.0.0/8 leads over the line too.
+fn to_this_machine(place: SideAddresses, other: SideAddresses) -> String {
+    let interface = place.interface();
+    let (v4, to, lladdr) = (place.v4, other.v4, lladdr(other.mac));
+    let mut script = format!(
+        "link set {interface} up
+         addr add {v4}/32 dev {interface}
+         route add {to}/32 dev {interface}
+         neigh replace {to} lladdr {lladdr} dev {interface} nud permanent
+"
+    );
+    if Path::new("/proc/sys/net/ipv6").exists() {
+        script = format!("link set {interface} addrgenmode none\n{script}");
+    }
+    if place.home == Home::Line {
+        for range in ["127.0.0.0/8", "default"] {
+            script += &format!("route add {range} via {to} dev {interface} onlink src {v4}\n");
+        }
+    }
+    script
+}
+
+/// Has `ip` run the lines in the calling thread's namespace.
+fn run_ip(script: &str) -> io::Result<()> {
     let mut ip = Command::new("ip");
     ip.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = ip.spawn()?;

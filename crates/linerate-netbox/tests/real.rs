@@ -205,3 +205,25 @@ fn nothing_is_left_when_it_goes() {
         std::thread::sleep(MS);
     }
 }
+
+#[test]
+fn servers_of_this_machine_are_reached_over_a_line() {
+    let line: linerate_netbox::LineShape = "30ms".parse().expect("a line");
+    // Several at once do not get into each other's way.
+    let Some(first) = start(line.builder().to_this_machine()) else { return };
+    let Some(second) = start(line.builder().to_this_machine()) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    for net in [&first, &second] {
+        let began = Instant::now();
+        let mut stream = connect(net, address);
+        assert!(began.elapsed() >= Duration::from_millis(30));
+        let (mut server, from) = listener.accept().expect("it arrives");
+        assert_eq!(from.ip(), net.client().ip());
+        stream.write_all(b"a").expect("it is sent");
+        server.read_exact(&mut [0]).expect("it is received");
+        server.write_all(b"b").expect("it is sent");
+        stream.read_exact(&mut [0]).expect("it is received");
+        assert!(net.report().up.delivered >= 3);
+    }
+}

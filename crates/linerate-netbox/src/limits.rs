@@ -24,6 +24,10 @@ pub const LONGEST_DELAY: Duration = Duration::from_secs(60);
 /// Drop rules in one direction. Reason: each frame is compared with each.
 pub const RULES: usize = 64;
 
+/// Lines to this machine at the same time. Reason: each is an interface of the machine, and a
+/// thread that runs before all others.
+pub const LINES: u8 = 32;
+
 /// Frames read from one side before the other has its turn. Reason: neither direction may starve
 /// the other.
 pub(crate) const FRAMES_PER_TURN: usize = 64;

@@ -25,6 +25,7 @@
 mod conditions;
 mod error;
 pub mod limits;
+mod line;
 mod namespace;
 mod netbox;
 mod packet;
@@ -32,9 +33,11 @@ mod queue;
 mod relay;
 mod reply;
 mod rule;
+pub mod values;
 
 pub use conditions::{Conditions, ConditionsError};
 pub use error::NetBoxError;
+pub use line::{LineShape, NAMED, ParseShapeError};
 pub use namespace::{CLIENT_IP, INTERFACE, Namespace, NamespaceProcess, SERVER_IP};
 pub use netbox::{LinkDirection, NetBox, NetboxBuilder, NetboxReport};
 pub use queue::FrameCounts;

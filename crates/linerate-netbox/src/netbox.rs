@@ -1,15 +1,18 @@
 //! The box: two namespaces and the relay between them.
 
-use std::io::{PipeWriter, Write};
+use std::io::{ErrorKind, PipeWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::conditions::Conditions;
+use tun_rs::SyncDevice;
+
+use crate::conditions::{Conditions, ConditionsError};
 use crate::error::NetBoxError;
-use crate::namespace::{CLIENT, Namespace, SERVER};
+use crate::limits;
+use crate::namespace::{CLIENT, Namespace, SERVER, SideAddresses, line_sides};
 use crate::queue::{DirectionQueue, FrameCounts};
 use crate::relay::{RelayInterface, RelayOrder, RelayState, prefer_this_thread};
 use crate::rule::DropRule;
@@ -54,6 +57,7 @@ pub struct NetboxBuilder {
     down: Conditions,
     client_files: Vec<(PathBuf, String)>,
     server_files: Vec<(PathBuf, String)>,
+    to_this_machine: bool,
 }
 
 impl NetboxBuilder {
@@ -142,22 +146,42 @@ impl NetboxBuilder {
         self
     }
 
+    pub(crate) fn check(&self) -> Result<(), ConditionsError> {
+        self.up.check()?;
+        self.down.check()
+    }
+
+    /// The server's end is an interface of this machine, and the client reaches this machine over it
+    /// by all of its IPv4 addresses, those of 127.0.0.0/8 too. So servers that run here already are
+    /// reached over the line. Nothing else on this machine uses the interface, and it goes with the
+    /// box.
+    pub fn to_this_machine(mut self) -> NetboxBuilder {
+        self.to_this_machine = true;
+        self
+    }
+
     /// Creates the box.
     ///
     /// # Errors
     /// The conditions are invalid, or this process may not create namespaces and interfaces (that
     /// takes root, /dev/net/tun and the program `ip`).
     pub fn start(self) -> Result<NetBox, NetBoxError> {
-        self.up.check()?;
-        self.down.check()?;
-        let (client, client_end) = Namespace::new(CLIENT, SERVER, &self.client_files)?;
-        let (server, server_end) = Namespace::new(SERVER, CLIENT, &self.server_files)?;
+        self.check()?;
+        let [(client, client_end), (server, server_end)] = self.sides()?;
         let (orders, taken) = mpsc::channel();
         let (listens, bell) = std::io::pipe().map_err(|e| NetBoxError::io("pipe", e))?;
         let counts = Arc::default();
         let sides = [
-            RelayInterface { place: CLIENT, device: client_end, outward: DirectionQueue::new(self.up) },
-            RelayInterface { place: SERVER, device: server_end, outward: DirectionQueue::new(self.down) },
+            RelayInterface {
+                place: client.place(),
+                device: client_end,
+                outward: DirectionQueue::new(self.up),
+            },
+            RelayInterface {
+                place: server.place(),
+                device: server_end,
+                outward: DirectionQueue::new(self.down),
+            },
         ];
         let relay = RelayState::new(sides, taken, listens, Arc::clone(&counts));
         let (ready, is_ready) = mpsc::channel();
@@ -172,6 +196,28 @@ impl NetboxBuilder {
         let real_time = is_ready.recv().map_err(|_| NetBoxError::Ended("relay"))?;
         Ok(NetBox { client, server, orders, bell: Some(bell), thread: Some(thread), counts, real_time })
     }
+
+    /// Both sides. Of lines to this machine, several may run: each takes a free number.
+    fn sides(&self) -> Result<[(Namespace, SyncDevice); 2], NetBoxError> {
+        let both = |[client, server]: [SideAddresses; 2]| {
+            let there = Namespace::new(server, client, &self.server_files)?;
+            Ok([Namespace::new(client, server, &self.client_files)?, there])
+        };
+        if !self.to_this_machine {
+            return both([CLIENT, SERVER]);
+        }
+        let mut number = 0;
+        loop {
+            match both(line_sides(number)) {
+                Err(NetBoxError::Io { error, .. })
+                    if error.kind() == ErrorKind::ResourceBusy && number + 1 < limits::LINES =>
+                {
+                    number += 1;
+                }
+                made => return made,
+            }
+        }
+    }
 }
 
 impl NetBox {
@@ -180,15 +226,21 @@ impl NetBox {
         NetboxBuilder::default().seed(1)
     }
 
-    /// The reason if no box can be created here, for tests that then report that they did not run.
-    pub fn unavailable() -> Option<String> {
+    /// What this process lacks to create a box, where that is known beforehand.
+    pub fn impossible() -> Option<&'static str> {
         if !nix::unistd::geteuid().is_root() {
-            return Some("network namespaces take root".to_owned());
+            return Some("network namespaces take root");
         }
         if !Path::new("/dev/net/tun").exists() {
-            return Some("there is no /dev/net/tun".to_owned());
+            return Some("there is no /dev/net/tun");
         }
-        NetBox::builder().start().err().map(|e| e.to_string())
+        None
+    }
+
+    /// The reason if no box can be created here, for tests that then report that they did not run.
+    pub fn unavailable() -> Option<String> {
+        let lack = NetBox::impossible().map(str::to_owned);
+        lack.or_else(|| NetBox::builder().start().err().map(|e| e.to_string()))
     }
 
     /// The namespace for clients.
