@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
+use linerate_netbox::LineShape;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::invalid::InvalidLab;
 use crate::limits::{MOST_ROUNDS, SCENARIO_ROWS};
@@ -74,6 +76,9 @@ pub struct RowGroup {
     pub about: String,
     /// Time that a relay adds to each round trip, as a text: "20ms".
     pub round_trip: Option<String>,
+    /// Packets pass a shaped line, as a text: "20ms,loss=1%".
+    #[serde(default, deserialize_with = "line")]
+    pub line: Option<LineShape>,
     /// Servers and client have network namespaces of their own, with a veth pair between them.
     #[serde(default)]
     pub veth: bool,
@@ -103,6 +108,11 @@ pub struct ScenarioRow {
     /// What one sees in it, in a sentence.
     #[serde(default)]
     pub about: String,
+}
+
+fn line<'de, D: Deserializer<'de>>(from: D) -> Result<Option<LineShape>, D::Error> {
+    let text = Option::<String>::deserialize(from)?;
+    text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
 }
 
 fn rounds() -> u32 {
@@ -198,6 +208,11 @@ impl LabScenario {
         }
         if group.delay().map_err(|e| at(e.0))?.is_some() && group.veth {
             return Err(at("it has round_trip and veth; a relay reaches no other namespace".to_owned()));
+        }
+        if group.line.is_some() && (group.veth || group.round_trip.is_some()) {
+            return Err(at(
+                "it has line beside round_trip or veth; a line has a round trip itself".to_owned()
+            ));
         }
         for (i, row) in group.rows.iter().enumerate() {
             if self.server(&row.server).is_none() {
@@ -315,6 +330,8 @@ mod tests {
             ("url = 'http://127.0.0.1:1/'", "command = 'a'\nfiles = { '../x' = 'y' }", "no plain name"),
             ("name = 'g'", "name = 'g'\nround_trip = '1h'", "at most 10s"),
             ("name = 'g'", "name = 'g'\nround_trip = '1ms'\nveth = true", "reaches no other namespace"),
+            ("name = 'g'", "name = 'g'\nline = '26'", "a line is a rate, a round trip"),
+            ("name = 'g'", "name = 'g'\nline = 'lan'\nround_trip = '1ms'", "beside round_trip"),
             ("name = 'g'", "name = 'g'\nveth = true", "veth does not lead to"),
             ("name = 'g'", "name = 'g'\npath = 'x'", "begins with /"),
             ("[[group]]", "[[grup]]", "expected a sequence"),

@@ -100,6 +100,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         agents: None,
         complete: None,
         request_log: None,
+        shaped_line: None,
     }
 }
 

@@ -137,6 +137,19 @@ fn method(document: &Document) -> String {
     text + ". In brackets: the interval that holds the true ratio to the first row in 95 of 100 cases."
 }
 
+/// What a group's line was, in a sentence.
+fn over_line(group: &Group) -> Option<String> {
+    let line = group.line.as_ref()?;
+    let lost = line.up.lost + line.down.lost;
+    let dropped = line.up.queue_full + line.down.queue_full;
+    let parts = [(lost, "were lost"), (dropped, "found its queue full")];
+    let parts: Vec<String> =
+        parts.iter().filter(|p| p.0 > 0).map(|(n, what)| format!("{} {what}", units::count(*n))).collect();
+    let parts = if parts.is_empty() { String::new() } else { format!(", of which {}", parts.join(" and ")) };
+    let packets = units::count(line.up.sent + line.down.sent);
+    Some(format!("Over a line of {}: {packets} packets{parts}.", line.text))
+}
+
 /// What a dash in the tables means; `None` where there is none.
 fn dashes(document: &Document) -> Option<&'static str> {
     let lacks = |group: &Group, row: &Row| columns(group).iter().any(|(id, _)| figure(row, id).is_none());
@@ -163,7 +176,8 @@ pub fn text(document: &Document, style: Style) -> String {
     for group in document.groups.iter().filter(|g| !g.rows.is_empty()) {
         line("");
         line(&style.bold(&clean(&group.name)));
-        line(&style.wrapped("", &clean(&group.about)));
+        let over = over_line(group).map_or(String::new(), |over| format!(" {over}"));
+        line(&style.wrapped("", &clean(format!("{}{over}", group.about).trim())));
         table(&mut line, group, style);
     }
     if let Some(text) = dashes(document) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{cell, columns, dashes, method, missing, ratio, value};
+use super::{cell, columns, dashes, method, missing, over_line, ratio, value};
 use crate::markup::escape;
 use crate::passive::page::{list, page};
 use crate::schema::lab::{Document, Group, Verdict};
@@ -22,6 +22,9 @@ pub fn to_string(document: &Document) -> String {
     for group in document.groups.iter().filter(|g| !g.rows.is_empty()) {
         let _ =
             write!(out, "<section><h2>{} <small>{}</small></h2>", escape(&group.name), escape(&group.about));
+        if let Some(text) = over_line(group) {
+            let _ = write!(out, "<p class=\"source\">{}</p>", escape(&text));
+        }
         out.push_str("<div class=\"diagrams\">");
         for (id, title) in [
             ("rate_rps", "Requests per second"),

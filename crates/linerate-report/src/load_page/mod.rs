@@ -14,6 +14,7 @@ use linerate_load::histogram::Histogram;
 use crate::formats::found;
 use crate::markup::escape;
 use crate::passive::page::{checked, list, page};
+use crate::schema::line::ShapedLine;
 use crate::schema::outcome::{Document, Latency, Named, Sample, Server};
 use crate::style::{Style, clean};
 use crate::{limits, units};
@@ -244,6 +245,21 @@ pub fn server(server: &Server, style: Style) -> String {
     }
     if let Some(mb) = server.rss_mb {
         out += &line("memory", &units::bytes(mb * 1e6));
+    }
+    out
+}
+
+/// The shaped line for the terminal, as a section of the summary: what it was, and what it did.
+pub fn shaped_line(line: &ShapedLine, style: Style) -> String {
+    let mut out = format!("\n{}\n", style.bold(&format!("line      {}", clean(&line.text))));
+    for (name, frames) in [("to the server", line.up), ("from the server", line.down)] {
+        let dropped = [("lost", frames.lost), ("dropped from its full queue", frames.queue_full)];
+        let dropped: String = dropped
+            .iter()
+            .filter(|d| d.1 > 0)
+            .map(|(how, n)| format!(", {} {how}", units::count(*n)))
+            .collect();
+        out += &format!("  {name:<18}{} packets{dropped}\n", units::count(frames.sent));
     }
     out
 }

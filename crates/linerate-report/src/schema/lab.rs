@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::line::ShapedLine;
 use super::outcome::Environment;
 
 /// The value of `schema`.
@@ -51,6 +52,9 @@ pub struct Group {
     pub about: String,
     /// Time that a relay added to each round trip, milliseconds.
     pub relay_ms: Option<f64>,
+    /// The shaped line that its packets passed, and what it did to them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<ShapedLine>,
     /// Its rows; the others are compared with the first.
     pub rows: Vec<Row>,
 }

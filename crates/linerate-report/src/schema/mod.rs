@@ -5,6 +5,7 @@
 pub mod comparison;
 pub mod diagnosis;
 pub mod lab;
+pub mod line;
 pub mod machines;
 pub mod outcome;
 pub mod passive;

@@ -124,6 +124,9 @@ pub struct Document {
     /// With `--agents`: whether every message of every agent arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub complete: Option<bool>,
+    /// With `--line`: the shaped line that packets passed, and what it did to them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shaped_line: Option<super::line::ShapedLine>,
     /// With `--log-requests`: how much of the run is in that file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_log: Option<RequestLog>,
