@@ -1,5 +1,7 @@
 //! `linerate explain`.
 
+use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use linerate_explain::driver::{Explained, Http, Origin, Request};
@@ -12,6 +14,7 @@ use linerate_report::explain as report;
 use crate::args::{self, ExplainArgs, LoadArgs, PidArgument, Written};
 use crate::baseline;
 use crate::fault::{CommandFault, Exit};
+use crate::line;
 use crate::load::Interrupt;
 use crate::load::output::ReportSinks;
 use crate::load::route;
@@ -31,7 +34,37 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, CommandFault> {
         }
         args.url = Some(url);
     }
-    let args = &args;
+    if let Some(server) = line::own_server(args.url.as_deref())? {
+        args.url = Some(server.url().to_owned());
+        if args.pid == PidArgument::Auto {
+            args.pid = PidArgument::Named(server.pid());
+        }
+        return here_or_over_line(&args);
+    }
+    here_or_over_line(&args)
+}
+
+fn here_or_over_line(args: &ExplainArgs) -> Result<Exit, CommandFault> {
+    let Some(line) = args.line else { return explain(args, None) };
+    // What is to be explained is looked up where names have servers.
+    let url = args.url.as_deref().map(Url::parse).transpose()?;
+    let wish = Wish { resolve: &args.to.resolve, ipv4: true, ipv6: false, from: &[] };
+    let addresses = url.map_or(Ok(Vec::new()), |url| url.addresses(&wish).map(|found| found.0))?;
+    line::leads_to(&addresses)?;
+    line::over(line, |laid| {
+        if !args.quiet {
+            let _ = writeln!(std::io::stderr(), "note: over a shaped line: {line}");
+        }
+        let exit = explain(args, Some(&addresses))?;
+        for doubt in laid.doubts() {
+            let _ = writeln!(std::io::stderr(), "warning: {doubt}");
+        }
+        Ok(exit)
+    })
+}
+
+/// Explains what the flags ask for; `addresses`, if the place is looked up already.
+fn explain(args: &ExplainArgs, addresses: Option<&[SocketAddr]>) -> Result<Exit, CommandFault> {
     if args.passive.is_asked(args.url.as_deref()) {
         return watch(args);
     }
@@ -47,6 +80,9 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, CommandFault> {
     let url = Url::parse(url)?;
     let request = request(args, &url)?;
     let mut settings = settings(args, &url, &request)?;
+    if let Some(addresses) = addresses {
+        (settings.addresses, settings.named) = (addresses.to_vec(), false);
+    }
     let before = args.baseline.as_deref().map(|file| baseline::read(file, &settings)).transpose()?;
     settings.compares = before.as_ref().map(report::Baseline::parts).unwrap_or_default();
     let sinks = ReportSinks::of(args.json.as_deref(), args.html.as_deref())?;

@@ -13,6 +13,7 @@ mod explain;
 mod fault;
 mod guide;
 mod lab;
+mod line;
 mod load;
 mod other_tools;
 mod passive;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use linerate_netbox::LineShape;
 
 use super::request::{AddressFlags, RequestFlags, WHAT, WHERE};
 use super::route::ConnectTo;
@@ -104,6 +105,13 @@ pub(crate) struct ExplainArgs {
 
     #[command(flatten)]
     pub(crate) tls: TlsFlags,
+
+    /// Shape the packets to a server of this machine: a rate, a round trip and a loss each way, 100mbit,26ms,loss=1%
+    ///
+    /// Or a network by its name: telecom (100mbit), lan (1.9ms), regions (26ms). The server runs on this machine already and is named by
+    /// an IPv4 address, or is started: 'cmd:COMMAND' in the place of the URL. This takes root and /dev/net/tun.
+    #[arg(long, value_name = "RATE,RTT,loss=P", value_parser = values::line, requires = "url", conflicts_with_all = ["pcap", "origin"], help_heading = HOW)]
+    pub(crate) line: Option<LineShape>,
 
     /// Say whether pipelining pays at the server, and what would: one request at a time, ten in a pipeline, ten connections and
     /// HTTP/2, each for one and a half seconds

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use linerate_lab::limits::MOST_ROUNDS;
+use linerate_netbox::LineShape;
 
 use super::values;
 
@@ -15,6 +16,7 @@ Examples:
   linerate lab pipelining http://127.0.0.1:8080/         the same, sent to a server of yours
   linerate lab concurrency --html page.html              servers side by side, as a page
   linerate lab concurrency --build                       builds the server on hyper first, by cargo
+  linerate lab pipelining --line 26ms,loss=1%             the same over a line with this round trip and loss; takes root
   linerate lab nagle --print > mine.toml                 a scenario as a file, to be changed
   linerate lab mine.toml --json out.json
 
@@ -60,6 +62,12 @@ pub(crate) struct LabArgs {
     /// Time that a server has to become ready
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = values::duration)]
     pub(crate) ready_within: Duration,
+
+    /// Send over a shaped line: a rate, a round trip and a loss each way, 100mbit,26ms,loss=1%; or telecom, lan, regions
+    ///
+    /// Groups that have a network of their own are left out. See linerate load --help. This takes root and /dev/net/tun.
+    #[arg(long, value_name = "RATE,RTT,loss=P", value_parser = values::line)]
+    pub(crate) line: Option<LineShape>,
 
     /// Build the servers that a scenario has as source; their libraries are downloaded
     #[arg(long)]

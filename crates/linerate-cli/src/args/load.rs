@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use linerate_load::plan::abort::AbortOn;
 use linerate_load::plan::{self, Check, Rate};
+use linerate_netbox::LineShape;
 
 use super::request::{AddressFlags, RequestFlags, WHAT, WHERE};
 use super::route::RouteFlags;
@@ -43,6 +44,7 @@ second one ends at once).";
 pub(crate) struct LoadArgs {
     /// What to ask for: http://HOST[:PORT][/PATH][?QUERY], or https://
     ///
+    /// 'cmd:COMMAND' starts a server for the run: {port} in it stands for a free port; without it the server prints its URL.
     /// A plan file can name it too. User and password in it become an Authorization header. In path and query
     /// {{seq}}, {{now_ms}}, {{date:%F}}, {{rand:1-1000}}, {{rand_text:8}}, {{uuid}}, {{csv.COLUMN}} and {{env.VARIABLE}} are filled in
     /// for each request, as in header fields and the body; filters are |json, |url and |base64: {{csv.COLUMN|url}}. A name that has addresses of both kinds is reached by IPv4, unless -6 or --from says otherwise.
@@ -312,6 +314,14 @@ pub(crate) struct LoadArgs {
     /// segments are counted anyway. docs/LOAD-TCP.md says what is known without it.
     #[arg(long, value_name = "WHEN", value_enum, help_heading = HOW)]
     pub(crate) capture: Option<When>,
+
+    /// Shape the packets to a server of this machine: a rate, a round trip and a loss each way, 100mbit,26ms,loss=1%
+    ///
+    /// Or a network by its name: telecom (100mbit), lan (1.9ms), regions (26ms); parts behind a name change it: telecom,20ms. The server
+    /// runs on this machine already and is named by an IPv4 address, or is started: 'cmd:COMMAND' in the place of the URL. It sees a client
+    /// with another address than 127.0.0.1. This takes root and /dev/net/tun.
+    #[arg(long, value_name = "RATE,RTT,loss=P", value_parser = values::line, conflicts_with_all = ["interface", "from", "metrics", "otlp", "watch", "open", "proxy", "unix_socket", "nats", "agents_local"], help_heading = HOW)]
+    pub(crate) line: Option<LineShape>,
 
     /// Interface for --io xdp: the one that leads to the target
     #[arg(long, value_name = "IF", help_heading = HOW)]

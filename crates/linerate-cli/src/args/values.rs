@@ -7,6 +7,7 @@ use std::time::Duration;
 use linerate_load::plan::limits::{BUSY_POLL, MAX_CONNECTIONS, MAX_PIPELINE, MAX_THREADS, MAX_TIMEOUT};
 use linerate_load::plan::units::{parse_count, parse_duration, quoted};
 use linerate_load::plan::{DataSet, Rate, data, parts};
+use linerate_netbox::{LineShape, ParseShapeError};
 
 /// A whole number of at least 1.
 fn at_least_one(text: &str, most: u64, what: &str) -> Result<u64, String> {
@@ -55,6 +56,11 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("a run of no time sends nothing; write for example 10s".to_owned()),
         time => Ok(time),
     }
+}
+
+/// `--line`.
+pub(super) fn line(text: &str) -> Result<LineShape, String> {
+    text.parse().map_err(|e: ParseShapeError| e.to_string())
 }
 
 /// `--timeout`.

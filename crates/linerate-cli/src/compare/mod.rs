@@ -38,7 +38,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, CommandFault> {
         .hint("add --baseline FILE, a document that an earlier linerate compare --json FILE wrote"));
     }
     let sinks = ReportSinks::of(args.load.json.as_deref(), args.load.html.as_deref())?;
-    let interrupt = Interrupt::listen_then(linerate_lab::servers::kill_all)?;
+    let interrupt = Interrupt::listen()?;
     let started_at = SystemTime::now();
     let measured = rounds::measure(args, &planned, &interrupt)?;
     let document = document(args, &planned, &measured, baseline.as_ref(), started_at);

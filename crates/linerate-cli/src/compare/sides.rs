@@ -108,6 +108,7 @@ fn refused(load: &LoadArgs) -> Result<(), CommandFault> {
         ("--junit", load.junit.is_some()),
         ("--annotations", load.annotations.is_some()),
         ("--pid", load.pid.is_some()),
+        ("--line", load.line.is_some()),
         ("--pcap-out", load.pcap_out.is_some()),
         ("--abort-on", !load.abort_on.is_empty()),
     ];

@@ -18,6 +18,7 @@ use linerate_lab::veth::{self, VethPair};
 
 use super::rows::origin;
 use crate::args::LabArgs;
+use crate::line::LaidLine;
 use crate::load::Interrupt;
 
 /// Why a server's rows are left out, and how to install it.
@@ -41,9 +42,36 @@ impl Drop for Folder {
     }
 }
 
+/// What is between a group's client and its servers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LabNetwork<'a> {
+    /// Nothing: both are in this machine's network.
+    Here,
+    /// A veth pair.
+    Veth(&'a VethPair),
+    /// A shaped line. The calling thread is at the client's end.
+    Line(&'a LaidLine),
+}
+
 /// Starts a server with what belongs to it; an error is why its rows are left out, and how to
 /// install it.
 pub(super) fn started(
+    part: &ServerPart,
+    delay: Option<Duration>,
+    (args, cores, network): (&LabArgs, &[usize], LabNetwork<'_>),
+    interrupt: &Interrupt,
+) -> Result<Started, LeftOut> {
+    let start = |pair| started_here(part, delay, (args, cores, pair), interrupt);
+    match network {
+        LabNetwork::Here => start(None),
+        LabNetwork::Veth(pair) => start(Some(pair)),
+        LabNetwork::Line(laid) => {
+            laid.at_the_server(|| start(None)).map_err(|e| (e.to_string(), String::new()))?
+        }
+    }
+}
+
+fn started_here(
     part: &ServerPart,
     delay: Option<Duration>,
     (args, cores, pair): (&LabArgs, &[usize], Option<&VethPair>),

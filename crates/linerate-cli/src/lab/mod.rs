@@ -35,7 +35,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<Exit, CommandFault> {
     let scenario = changed(found(name)?, args)?;
     let sinks = ReportSinks::of(args.json.as_deref(), args.html.as_deref())?;
     rows::check(&scenario)?;
-    let interrupt = Interrupt::listen_then(linerate_lab::servers::kill_all)?;
+    let interrupt = Interrupt::listen()?;
     let document = rows::measure(&scenario, args, &interrupt)?;
     report(&document, &sinks)?;
     Ok(exit(&document))
@@ -112,6 +112,14 @@ fn changed(mut scenario: LabScenario, args: &LabArgs) -> Result<LabScenario, Com
                 names.join(", ")
             )));
         }
+    }
+    if let Some(line) = args.line {
+        scenario.groups.retain(|g| !g.veth && g.round_trip.is_none() && g.line.is_none());
+        if scenario.groups.is_empty() {
+            let text = format!("each group of {} has a network of its own", scenario.name);
+            return Err(CommandFault::input(text).hint("leave --line out"));
+        }
+        scenario.groups.iter_mut().for_each(|g| g.line = Some(line));
     }
     if let Some(url) = &args.url {
         replace(&mut scenario, url)?;

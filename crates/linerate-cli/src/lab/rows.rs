@@ -12,15 +12,17 @@ use linerate_lab::veth::{self, VethPair};
 use linerate_load::Plan;
 use linerate_load::plan::Way;
 use linerate_net::machine;
+use linerate_netbox::LineShape;
 use linerate_report::lab;
 use linerate_report::schema::lab as schema;
 
-use super::launch::{Started, started};
+use super::launch::{LabNetwork, Started, started};
 use super::seen;
 use crate::args::{LabArgs, LoadArgs};
 use crate::compare::{first_line, flags_of_load, one_run};
 use crate::environment;
 use crate::fault::CommandFault;
+use crate::line::LaidLine;
 use crate::load::{Interrupt, plan};
 use crate::terminal;
 use crate::ways::{self, Seen};
@@ -54,6 +56,9 @@ fn plan_of(
     if args.url.is_some() || args.duration.is_some() || args.requests.is_some() {
         return Err(wrong("URL and duration are the scenario's")
             .hint("write duration at the top, and path at the row or its group"));
+    }
+    if args.line.is_some() {
+        return Err(wrong("a line is the group's").hint("write line = \"26ms,loss=1%\" at the group"));
     }
     let path = row.path.as_ref().or(group.path.as_ref());
     let (run, warm_up) = scenario.times().map_err(CommandFault::input)?;
@@ -110,10 +115,11 @@ pub(super) fn measure(
         if interrupt.asked() {
             break;
         }
-        let measured = if group.veth {
-            over_veth(scenario, group, (args, &cores), interrupt, &mut document)?
-        } else {
-            one_group(scenario, group, (args, &cores, None), interrupt, &mut document)?
+        let run = (args, cores.as_slice());
+        let measured = match group.line {
+            Some(line) => over_line(scenario, group, line, run, interrupt, &mut document)?,
+            None if group.veth => over_veth(scenario, group, run, interrupt, &mut document)?,
+            None => one_group(scenario, group, (args, &cores, LabNetwork::Here), interrupt, &mut document)?,
         };
         document.groups.push(measured);
     }
@@ -129,7 +135,9 @@ fn over_veth(
     interrupt: &Interrupt,
     document: &mut schema::Document,
 ) -> Result<schema::Group, CommandFault> {
-    let work = |pair: &VethPair| one_group(scenario, group, (args, cores, Some(pair)), interrupt, document);
+    let work = |pair: &VethPair| {
+        one_group(scenario, group, (args, cores, LabNetwork::Veth(pair)), interrupt, document)
+    };
     match veth::inside(work) {
         Ok(measured) => measured,
         Err(trouble) => {
@@ -139,19 +147,50 @@ fn over_veth(
                 veth::VethTrouble::Missing => (trouble.to_string(), "apt install iproute2 util-linux"),
                 veth::VethTrouble::Other(_) => (trouble.to_string(), ""),
             };
-            document.left_out.extend(group.rows.iter().map(|row| schema::LeftOut {
-                group: group.name.clone(),
-                row: row.name.clone(),
-                why: why.clone(),
-                install: install.to_owned(),
-            }));
-            Ok(schema::Group {
-                name: group.name.clone(),
-                about: group.about.clone(),
-                ..schema::Group::default()
-            })
+            Ok(left_out(group, &why, install, document))
         }
     }
+}
+
+/// The same over a shaped line. Where there is none, all rows are left out.
+fn over_line(
+    scenario: &LabScenario,
+    group: &RowGroup,
+    line: LineShape,
+    (args, cores): (&LabArgs, &[usize]),
+    interrupt: &Interrupt,
+    document: &mut schema::Document,
+) -> Result<schema::Group, CommandFault> {
+    let laid = match LaidLine::lay(line) {
+        Ok(laid) => laid,
+        Err(fault) => {
+            let why = fault.to_string();
+            let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            return Ok(left_out(group, why, "", document));
+        }
+    };
+    let mut measured = laid.inside(|| {
+        let network = LabNetwork::Line(&laid);
+        one_group(scenario, group, (args, cores, network), interrupt, document)
+    })?;
+    for doubt in laid.doubts() {
+        if !document.warnings.contains(&doubt) {
+            document.warnings.push(doubt);
+        }
+    }
+    measured.line = Some(laid.document());
+    Ok(measured)
+}
+
+/// Leaves out all rows of a group, for one reason.
+fn left_out(group: &RowGroup, why: &str, install: &str, document: &mut schema::Document) -> schema::Group {
+    document.left_out.extend(group.rows.iter().map(|row| schema::LeftOut {
+        group: group.name.clone(),
+        row: row.name.clone(),
+        why: why.to_owned(),
+        install: install.to_owned(),
+    }));
+    schema::Group { name: group.name.clone(), about: group.about.clone(), ..schema::Group::default() }
 }
 
 /// Gives servers that are started the first half of the cores, and the client the others.
@@ -185,7 +224,7 @@ struct ReadyRow<'a> {
 fn one_group(
     scenario: &LabScenario,
     group: &RowGroup,
-    (args, cores, pair): (&LabArgs, &[usize], Option<&VethPair>),
+    (args, cores, network): (&LabArgs, &[usize], LabNetwork<'_>),
     interrupt: &Interrupt,
     document: &mut schema::Document,
 ) -> Result<schema::Group, CommandFault> {
@@ -197,7 +236,7 @@ fn one_group(
         let Some(part) = scenario.server(&row.server) else { continue };
         if !servers.contains_key(row.server.as_str()) && !missing.contains_key(row.server.as_str()) {
             tell(args, &format!("{}: starting {}", group.name, part.name));
-            match started(part, delay, (args, cores, pair), interrupt) {
+            match started(part, delay, (args, cores, network), interrupt) {
                 Ok(started) => drop(servers.insert(&row.server, started)),
                 Err(why) => drop(missing.insert(&row.server, why)),
             }
@@ -230,6 +269,7 @@ fn one_group(
         name: group.name.clone(),
         about: group.about.clone(),
         relay_ms: delay.map(|d| d.as_secs_f64() * 1e3),
+        line: None,
         rows: rows.iter().enumerate().map(shown).collect(),
     })
 }

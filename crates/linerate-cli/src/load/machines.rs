@@ -121,7 +121,7 @@ pub(super) fn run(
     let short = args.summary == Some(Summary::Short);
     let shares = shares(&collected);
     let beside = ReportExtras::Machines(&machines, &shares);
-    let beside = Extra { beside, server: server.as_ref(), logged, page };
+    let beside = Extra { beside, server: server.as_ref(), line: None, logged, page };
     let exit = super::report(&collected.plan, &collected.outcome, results, short, beside)?;
     unwritten.map_or(Ok(()), Err)?;
     Ok(if exit == Exit::Fine && !machines.complete { Exit::Ours } else { exit })

@@ -32,12 +32,14 @@ use std::io::{self, Write};
 use linerate_load::outcome::Failure;
 use linerate_load::plan::check::CheckResult;
 use linerate_load::{Outcome, Plan};
+use linerate_report::schema::line::ShapedLine;
 use linerate_report::schema::machines::{AgentShare, Machines};
 use linerate_report::schema::outcome as schema;
 use linerate_report::{Report, json, summary, verdict};
 
 use crate::args::{LoadArgs, Summary, When};
 use crate::fault::{CommandFault, Exit};
+use crate::line::{self, LaidLine};
 use crate::{environment, proxy_hints, terminal};
 use capture::Counting;
 use results::Results;
@@ -51,7 +53,13 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, CommandFault> {
         results.probe(args, None)?;
         return machines::run(args, None, &results, (None, None));
     }
+    if let Some(server) = line::own_server(args.url.as_deref())? {
+        return run(&LoadArgs { url: Some(server.url().to_owned()), ..args.clone() });
+    }
     let meaning = plan::of(args)?;
+    if args.line.is_some() {
+        line::leads_to(&meaning.plan.target.addresses)?;
+    }
     if args.dry_run {
         meaning.say_notes();
         let first = linerate_load::first_request(&meaning.plan)?;
@@ -81,20 +89,43 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, CommandFault> {
         let beside = (server, collector);
         return machines::run(args, Some(meaning.plan.clone()), &results, beside);
     }
+    let alone =
+        |line: Option<&LaidLine>| on_this_machine(args, &meaning, &results, (server, collector), line);
+    match args.line {
+        None => alone(None),
+        Some(line) => line::over(line, |laid| alone(Some(laid))),
+    }
+}
+
+/// Sends from this machine alone, and reports.
+fn on_this_machine(
+    args: &LoadArgs,
+    meaning: &plan::Meaning,
+    results: &Results,
+    beside: (Option<server::FiguresSource>, Option<otlp::Collector>),
+    line: Option<&LaidLine>,
+) -> Result<Exit, CommandFault> {
     let interrupt = Interrupt::listen()?;
     if let Some(check) = &args.find {
-        return find::run(args, &meaning.plan, check, &results, &interrupt, &mut find::Here);
+        return find::run(args, &meaning.plan, check, results, &interrupt, &mut find::Here);
     }
-    let mut sent = send(args, &meaning.plan, (server, collector), &interrupt)?;
+    let mut sent = send(args, &meaning.plan, beside, &interrupt)?;
+    sent.outcome.warnings.extend(line.into_iter().flat_map(LaidLine::doubts));
     let short = args.summary == Some(Summary::Short);
     let beside = if args.explain { ReportExtras::Why(&interrupt) } else { ReportExtras::Nothing };
-    let beside = Extra { beside, server: sent.server.as_ref(), logged: sent.logged, page: sent.page.take() };
+    let beside = Extra {
+        beside,
+        server: sent.server.as_ref(),
+        line: line.map(LaidLine::document),
+        logged: sent.logged,
+        page: sent.page.take(),
+    };
     let outcome = &sent.outcome;
-    let exit = report(&meaning.plan, outcome, &results, short, beside)?;
+    let exit = report(&meaning.plan, outcome, results, short, beside)?;
     if let Some(folder) = &args.save_responses {
         let _ = writeln!(io::stderr(), "{}", saved::write(folder, &outcome.saved)?);
     }
-    say_hints(&meaning, outcome, exit);
+    say_hints(meaning, outcome, exit);
     sent.unwritten.map_or(Ok(exit), Err)
 }
 
@@ -197,6 +228,8 @@ enum ReportExtras<'a> {
 struct Extra<'a> {
     beside: ReportExtras<'a>,
     server: Option<&'a schema::Server>,
+    /// With `--line`: what it carried.
+    line: Option<ShapedLine>,
     /// What `--log-requests` wrote.
     logged: Option<schema::RequestLog>,
     /// The live page, which the report takes the place of.
@@ -209,7 +242,7 @@ fn report(
     outcome: &Outcome,
     results: &Results,
     short: bool,
-    Extra { beside, server, logged, page }: Extra<'_>,
+    Extra { beside, server, line, logged, page }: Extra<'_>,
 ) -> Result<Exit, CommandFault> {
     let checks: Vec<CheckResult> = plan.checks.iter().map(|check| check.evaluate(outcome)).collect();
     let environment = environment::here();
@@ -223,9 +256,13 @@ fn report(
     if let Some(server) = server {
         text += &linerate_report::load_page::server(server, style);
     }
+    if let Some(line) = &line {
+        text += &linerate_report::load_page::shaped_line(line, style);
+    }
     let mut document = json::document(&report);
     document.server = server.cloned();
     document.request_log = logged;
+    document.shaped_line = line;
     if let ReportExtras::Machines(machines, shares) = beside {
         document.machines = Some(machines.clone());
         document.complete = Some(machines.complete);

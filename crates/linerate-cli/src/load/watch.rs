@@ -39,9 +39,9 @@ const SAME_SIGNAL: Duration = Duration::from_millis(100);
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens from now on.
+    /// Listens from now on. Servers that this process started end with it.
     pub(crate) fn listen() -> Result<Interrupt, CommandFault> {
-        Interrupt::listen_then(|| ())
+        Interrupt::listen_then(linerate_lab::servers::kill_all)
     }
 
     /// Listens from now on; before a second signal ends the process, `last` is called.
