@@ -14,6 +14,7 @@
 //! * [`compare`]: two sides in turns, as text, as a document and as a page; [`saved`]: saved documents,
 //!   shown again.
 //! * [`lab`]: a scenario's rows side by side.
+//! * [`pipelining`]: whether pipelining pays at a server, and what would.
 //! * [`find`]: the search for the highest rate at which a check holds.
 //! * [`machines`]: the machines of one run side by side.
 //! * [`table`]: ways of sending side by side, for the demo.
@@ -48,6 +49,7 @@ pub mod load_page;
 pub mod machines;
 mod markup;
 pub mod passive;
+pub mod pipelining;
 pub mod request_log;
 pub mod saved;
 pub mod schema;

@@ -9,6 +9,7 @@ pub mod line;
 pub mod machines;
 pub mod outcome;
 pub mod passive;
+pub mod pipelining;
 pub mod plan;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use schemars::{JsonSchema, schema_for};
 use serde_json::{Value, json};
 
-use super::{comparison, diagnosis, lab, outcome, passive};
+use super::{comparison, diagnosis, lab, outcome, passive, pipelining};
 
 /// What `explain` writes: of calls that it made, or of packets that it saw (`mode` is `passive`).
 #[derive(JsonSchema)]
@@ -38,6 +38,10 @@ fn the_schema_files_are_those_of_the_types() {
         of::<outcome::Document>(outcome::SCHEMA, "What linerate load --json writes."),
         of::<comparison::Document>(comparison::SCHEMA, "What linerate compare --json writes."),
         of::<lab::Document>(lab::SCHEMA, "What linerate lab --json writes."),
+        of::<pipelining::PipeliningDocument>(
+            pipelining::SCHEMA,
+            "What linerate explain --pipelining --json writes.",
+        ),
         of::<Diagnosis>(diagnosis::SCHEMA, "What linerate explain --json writes."),
     ] {
         let path = folder().join(&file);
