@@ -28,6 +28,7 @@ pub fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     all.extend(unsteady(plan, outcome));
     all.extend(mostly_bad(outcome));
     all.extend(hidden_stall(plan, outcome));
+    all.extend(one_after_another(plan, outcome));
     all
 }
 
@@ -308,6 +309,31 @@ fn hidden_stall(plan: &Plan, outcome: &Outcome) -> Option<String> {
     })
 }
 
+/// Requests of a pipeline that are served one after another: each waits for all before it.
+fn one_after_another(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    // Shorter service may be work of a core, which connections share.
+    const LEAST_NS: u64 = 2_000_000;
+    let latency = &outcome.latency;
+    let pipelined = plan.depth > 1 && outcome.http.h2 == 0 && matches!(plan.pace, Pace::Closed);
+    if !pipelined || plan.flows.is_some() || latency.from_sent.count() < 10 {
+        return None;
+    }
+    // The first request on a connection waits for no other.
+    let alone = latency.from_sent.min_ns().saturating_sub(latency.connect.min_ns());
+    let rate = outcome.rate_rps() / f64::from(plan.connections);
+    let follows = (0.6..1.5).contains(&(rate * alone as f64 / 1e9));
+    let waits = latency.from_sent.percentile_ns(50.0) as f64 >= 0.5 * f64::from(plan.depth) * alone as f64;
+    (alone >= LEAST_NS && follows && waits).then(|| {
+        format!(
+            "each connection's responses came one after another, {} apart, as long as one request takes: {} in flight on it gain \
+             little. More connections or HTTP/2 may be served side by side: linerate explain --pipelining {} measures that",
+            units::time_ns(1e9 / rate, false),
+            plan.depth,
+            plan.target.url
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,6 +362,29 @@ mod tests {
         outcome.latency.from_sent = Histogram::new();
         outcome.latency.from_sent.record(100_000, 10_000);
         assert_eq!(warnings(&testing::plan_closed(), &outcome), Vec::<String>::new());
+    }
+
+    /// HAProxy before a server that takes 20 ms; a server that takes them at once; one that is far
+    /// away; and a server whose core is busy.
+    #[test]
+    fn a_pipeline_that_is_served_one_after_another_is_said() {
+        let told = |first_ms: u64, usual_ms: u64, rtt_ms: u64, answered: u64| {
+            let mut outcome = testing::quiet_outcome();
+            outcome.latency.from_sent = Histogram::new();
+            outcome.latency.from_sent.record(first_ms * 1_000_000, 1);
+            outcome.latency.from_sent.record(usual_ms * 1_000_000, 1_000);
+            outcome.latency.connect = Histogram::new();
+            outcome.latency.connect.record(rtt_ms * 1_000_000, 4);
+            (outcome.window.answered, outcome.window.time) = (answered * 10, Duration::from_secs(10));
+            let plan = Plan { connections: 4, depth: 10, ..testing::plan_closed() };
+            only(&outcome, &plan, "one after another, 20.0 ms apart")
+        };
+        assert!(told(20, 200, 0, 200));
+        assert!(told(60, 200, 40, 200));
+        assert!(!told(20, 20, 0, 2_000));
+        assert!(!told(41, 41, 40, 975));
+        assert!(!told(20, 200, 0, 50));
+        assert!(!told(1, 10, 0, 4_000));
     }
 
     #[test]
