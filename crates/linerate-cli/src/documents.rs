@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-use linerate_report::schema::{comparison, diagnosis, lab, outcome};
+use linerate_report::schema::{comparison, diagnosis, lab, outcome, pipelining};
 use serde_json::Value;
 
 use crate::fault::{CommandFault, said};
@@ -19,6 +19,7 @@ pub(crate) enum SavedDocument {
     Outcome(Box<outcome::Document>),
     Comparison(Box<comparison::Document>),
     Lab(Box<lab::Document>),
+    Pipelining(Box<pipelining::PipeliningDocument>),
     /// Only shown again, so its fields are read as they come.
     Diagnosis(Box<Value>),
 }
@@ -30,6 +31,7 @@ impl SavedDocument {
             SavedDocument::Outcome(_) => "the outcome of a load run",
             SavedDocument::Comparison(_) => "a comparison",
             SavedDocument::Lab(_) => "the figures of a scenario",
+            SavedDocument::Pipelining(_) => "a verdict on pipelining",
             SavedDocument::Diagnosis(_) => "a diagnosis",
         }
     }
@@ -108,12 +110,16 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<SavedDocument, String> {
             serde_json::from_value(value).map(|d| SavedDocument::Comparison(Box::new(d))).map_err(wrong)
         }
         lab::SCHEMA => serde_json::from_value(value).map(|d| SavedDocument::Lab(Box::new(d))).map_err(wrong),
+        pipelining::SCHEMA => {
+            serde_json::from_value(value).map(|d| SavedDocument::Pipelining(Box::new(d))).map_err(wrong)
+        }
         diagnosis::SCHEMA => Ok(SavedDocument::Diagnosis(Box::new(value))),
         other => Err(format!(
-            "{file} has the schema {other:?}; known are {}, {}, {} and {}",
+            "{file} has the schema {other:?}; known are {}, {}, {}, {} and {}",
             outcome::SCHEMA,
             comparison::SCHEMA,
             lab::SCHEMA,
+            pipelining::SCHEMA,
             diagnosis::SCHEMA
         )),
     }

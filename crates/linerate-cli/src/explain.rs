@@ -261,7 +261,8 @@ fn does_pipelining_pay(args: &ExplainArgs) -> Result<Exit, CommandFault> {
         tls: args.tls.clone(),
         ..LoadArgs::default()
     };
-    pipelining::run(&load, args.quiet)
+    let sinks = ReportSinks::of(args.json.as_deref(), args.html.as_deref())?;
+    pipelining::run(&load, &sinks, args.quiet)
 }
 
 /// The file that the diagnosis is written to as a document, where it can be read again.

@@ -177,6 +177,7 @@ fn the_page_about_json_names_every_field() {
     let cases = [
         ("## linerate.outcome/1", format!("linerate load -n 10 --quiet --json - {url} 2>said")),
         ("## linerate.diagnosis/1", format!("linerate explain --json - {url} 2>said")),
+        ("## linerate.pipelining/1", format!("linerate explain --pipelining --json - {url} 2>said")),
     ];
     for (heading, command) in cases {
         let (_, out) = run(&command, folder.path());

@@ -68,7 +68,7 @@ fn documents_are_valid() {
     .unwrap();
     let mine = mine.display().to_string();
     let capture = root().join("fuzz/corpus/capture/call").display().to_string();
-    let commands: [&[&str]; 10] = [
+    let commands: [&[&str]; 11] = [
         &["load", "-q", "-n", "200", "--check", "p99<1us", &url],
         &["load", "-q", "-d", "1200ms", "--rate", "200", "--watch", &page, "--log-requests", &log, &url],
         &["load", "-q", "--http2", "-n", "100", "--throughput", &url],
@@ -78,6 +78,7 @@ fn documents_are_valid() {
         &["compare", &url, &bad, "--rounds", "3", "-d", "100ms", "--warm-up", "20ms"],
         &["lab", &mine],
         &["explain", "--budget", "2s", &url],
+        &["explain", "--pipelining", "-q", &url],
         &["explain", "--pcap", &capture],
     ];
     for command in commands {

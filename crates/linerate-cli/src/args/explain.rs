@@ -118,7 +118,7 @@ pub(crate) struct ExplainArgs {
     #[arg(
         long,
         requires = "url",
-        conflicts_with_all = ["pcap", "capture", "baseline", "json", "html", "why", "origin", "writes"],
+        conflicts_with_all = ["pcap", "capture", "baseline", "why", "origin", "writes"],
         help_heading = HOW
     )]
     pub(crate) pipelining: bool,

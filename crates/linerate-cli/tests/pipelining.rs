@@ -1,0 +1,138 @@
+//! `linerate explain --pipelining`, and the note of `load -p`, against real proxies in front of a
+//! server that takes 20 ms.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod serving;
+
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use common::{HELLO, measured, nobody, responding, run, until};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A proxy in its folder; gone when dropped.
+struct Proxy {
+    child: Child,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server that takes 20 ms.
+fn backend() -> SocketAddr {
+    responding(|stream| {
+        std::thread::sleep(Duration::from_millis(20));
+        std::io::Write::write_all(stream, HELLO.as_bytes())
+    })
+}
+
+/// `None`: there is no such program here.
+fn started(name: &str, conf: impl Fn(SocketAddr) -> String, flags: &[&str]) -> Option<Proxy> {
+    let program = linerate_skips::program(name)?;
+    let (address, folder) = (nobody(), tempfile::tempdir().expect("a folder"));
+    let file = folder.path().join("conf");
+    std::fs::write(&file, conf(address)).expect("written");
+    let mut command = Command::new(program);
+    command.args(flags).arg(&file).current_dir(folder.path());
+    let child = command.spawn().expect("it starts");
+    let proxy = Proxy { child, address, _folder: folder };
+    until(name, || TcpStream::connect(address).is_ok());
+    Some(proxy)
+}
+
+fn haproxy() -> Option<Proxy> {
+    let backend = backend();
+    let conf = |front| {
+        format!(
+            "defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n http-reuse always\n\
+             frontend f\n bind {front}\n default_backend b\nbackend b\n server s {backend}\n"
+        )
+    };
+    started("haproxy", conf, &["-f"])
+}
+
+fn nginx() -> Option<Proxy> {
+    let backend = backend();
+    let conf = |front: SocketAddr| {
+        format!(
+            "daemon off; master_process off; pid nginx.pid; error_log stderr; events {{ }}
+             http {{ access_log off; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
+             upstream behind {{ server {backend}; keepalive 16; }}
+             server {{ listen {front}; add_header Via '1.1 <edge>' always;
+             location / {{ proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection ''; }} }} }}"
+        )
+    };
+    started("nginx", conf, &["-p", ".", "-c"])
+}
+
+fn verdict(url: &str, code: i32) -> Value {
+    let said = run(&["explain", "--pipelining", "--quiet", "--json", "-", url]);
+    assert_eq!(said.code, Some(code), "{said:?}");
+    serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"))
+}
+
+/// What `load -p` notes of pipelines.
+fn note(url: &str) -> Option<String> {
+    let (document, _) = measured(&["-c", "2", "-p", "10", "-d", "1s", url]);
+    let notes = document["warnings"].as_array().expect("a list").iter().filter_map(Value::as_str);
+    notes.filter(|note| note.contains("one after another")).map(str::to_owned).next()
+}
+
+#[test]
+fn proxies_serve_a_pipeline_one_after_another() {
+    for proxy in [haproxy(), nginx()].into_iter().flatten() {
+        let url = format!("http://{}/", proxy.address);
+        let document = verdict(&url, 1);
+        assert_eq!(document["schema"], "linerate.pipelining/1");
+        assert_eq!((&document["pays"], &document["one_after_another"]), (&false.into(), &true.into()));
+        // HAProxy speaks HTTP/2 in clear text, too.
+        assert!(document["cure"] == "connections" || document["cure"] == "http2", "{document:#}");
+        let ways = document["ways"].as_array().expect("a list");
+        let rate = |name: &str| {
+            ways.iter().find(|w| w["name"] == name).and_then(|w| w["rate_rps"].as_f64()).unwrap_or(0.0)
+        };
+        assert!(rate("connections") > 2.0 * rate("pipelined"), "{document:#}");
+        let note = note(&url).expect("a note");
+        assert!(note.contains(&format!("linerate explain --pipelining {url}")), "{note}");
+    }
+}
+
+#[test]
+fn a_server_that_serves_a_pipeline_at_once_gets_no_note() {
+    let server = serving::serve(&[]);
+    let url = format!("http://{}/delay/20", server.address);
+    let document = verdict(&url, 0);
+    assert_eq!((&document["pays"], &document["works"]), (&true.into(), &true.into()), "{document:#}");
+    assert_eq!(note(&url), None);
+}
+
+#[test]
+fn the_verdict_is_kept_as_a_page_and_shown_again() {
+    let Some(proxy) = nginx() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (json, page, again) = (path("p.json"), path("p.html"), path("again.html"));
+    let url = format!("http://{}/", proxy.address);
+    let said = run(&["explain", "--pipelining", "-q", "--json", &json, "--html", &page, &url]);
+    assert!(said.code == Some(1) && said.out.starts_with("Pipelining does not pay here"), "{said:?}");
+    let html = std::fs::read_to_string(&page).expect("a page");
+    assert!(
+        html.contains("what pays") && html.contains("&lt;edge&gt;") && !html.contains("<edge>"),
+        "{html}"
+    );
+    let shown = run(&["report", &json, "--html", &again]);
+    assert!(shown.code == Some(0) && shown.out == said.out, "{shown:?}");
+    assert_eq!(std::fs::read_to_string(&again).expect("a page"), html);
+    let nowhere = path("no/such.json");
+    assert_eq!(run(&["explain", "--pipelining", "-q", "--json", &nowhere, &url]).code, Some(2));
+}
