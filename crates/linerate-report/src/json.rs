@@ -409,6 +409,7 @@ fn flows(outcome: &outcome::Outcome) -> BTreeMap<String, schema::FlowCounts> {
         done: flow.done,
         failed: flow.failed,
         stopped: flow.stopped,
+        unstarted: flow.unstarted,
         skipped_requests: flow.skipped,
         duration_us: (flow.done > 0).then(|| latency(&flow.duration)),
         causes: flow.causes.clone(),

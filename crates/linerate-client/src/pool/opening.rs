@@ -46,6 +46,11 @@ impl Opening {
         }
     }
 
+    /// So many are wanted from now on. Those that are open stay.
+    pub fn want(&mut self, wanted: u32) {
+        self.wanted = wanted;
+    }
+
     /// Connections open or being opened.
     pub fn open(&self) -> u32 {
         self.open

@@ -8,6 +8,7 @@
 //! * `loss`: what becomes of requests whose connection is lost.
 //! * `opening`: when connections are opened.
 //! * `ending`: how all connections are closed.
+//! * `owners`: users with connections of their own.
 //! * `reach`: when none could be.
 //! * `silence`: when no response came.
 //! * `looks`: what TCP goes through.
@@ -21,6 +22,7 @@ pub(crate) mod kinds;
 mod looks;
 mod loss;
 mod opening;
+mod owners;
 pub(crate) mod reach;
 pub(crate) mod recorder;
 pub(crate) mod responses;
@@ -41,6 +43,7 @@ use linerate_client::{
 };
 use linerate_net::{Conn, Event, NetError, NetErrorKind, TcpInfo, Time, Transport};
 
+use crate::flows::journeys::{Journeys, UsersOf};
 use crate::limits::{
     DEAF_GRACE, EVENTS_PER_CLOCK_READ, LONGEST_TURN, LONGEST_WAIT, LOW_WATER_WAIT, NEWS, STOP_GRACE,
 };
@@ -119,6 +122,8 @@ pub(crate) struct Engine<T: Transport, C: Conversation<Reading = ResponseReading
     transport: T,
     orders: Orders,
     supply: Supply,
+    /// The users, where each has a connection of its own.
+    users: Option<Journeys>,
     kinds: Kinds,
     judge: Judge,
     recorder: Recorder,
@@ -168,6 +173,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
             resend: orders.resend,
         };
         Engine {
+            users: kinds.journeys().filter(|users| users.own_connections()).cloned(),
             pool: Pool::new(options, shared),
             judge: Judge::new(orders.tag.as_deref(), &kinds),
             recorder,
@@ -275,6 +281,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         }
         self.send_pending(conn, now);
         self.fill(conn, now);
+        self.retire_unused(conn, now);
     }
 
     /// Whether a connection has both ends here. If no server listens on a port that the kernel also
@@ -354,6 +361,9 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
 
     /// Gives a connection as many requests as it has room for.
     fn fill(&mut self, conn: Conn, now: Time) {
+        if self.users.is_some() {
+            return self.serve_owners(now);
+        }
         loop {
             let Some(connection) = self.pool.get_mut(conn) else { return };
             let room = connection.room();
@@ -375,6 +385,11 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     /// Takes what may leave now, and notes how late that is.
     fn take(&mut self, now: Time, most: u32) -> Option<DueBatch> {
         let batch = self.supply.take(now, most)?;
+        self.prepare(batch, now)
+    }
+
+    /// A batch that was taken is about to leave.
+    fn prepare(&mut self, batch: DueBatch, now: Time) -> Option<DueBatch> {
         if let Err(why) = self.kinds.prepare(batch.first, now) {
             // Its user fails, and nothing was sent.
             self.kinds.refuse(batch.first, &why, now);
@@ -422,6 +437,9 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     fn put(&mut self, conn: Conn, run: Run, now: Time) {
         if self.pool.get_mut(conn).is_none() {
             return self.pool.put_off(run, Failure::Reset);
+        }
+        if let Some(users) = &self.users {
+            users.bind(run.first, conn);
         }
         let Engine { transport, pool, kinds, recorder, orders, .. } = self;
         let mut requests = Rendering { kinds, now_ms: orders.wall_ms(now) };
@@ -489,14 +507,18 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
             self.next_mark = self.next_mark + Duration::from_secs(1);
             self.mark();
         }
+        if now >= self.supply.stop_at() {
+            self.supply.close();
+        }
         if self.stopping.is_none()
-            && (now >= self.supply.stop_at() || self.board.stop_asked() || self.supply.ended())
+            && (now >= self.supply.last_at() || self.board.stop_asked() || self.supply.ended())
         {
             if !self.board.stop_asked() {
                 self.serve_last(now);
             }
             self.stop(now);
         }
+        self.retire_released(now);
         self.open_some(now);
         self.fail_due(now);
         self.serve_ready(now);
@@ -530,8 +552,8 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         self.give_up_hanging(now);
         self.fail_due(now);
         self.end_supply(now, lacking);
-        self.reach.end(now.min(self.supply.stop_at()));
-        self.recorder.silence.stop_sending(now.min(self.supply.stop_at()));
+        self.reach.end(now.min(self.supply.last_at()));
+        self.recorder.silence.stop_sending(now.min(self.supply.last_at()));
         let hanging = self.recorder.connections.hanging > 0;
         self.board.say_at_end(self.recorder.has_heard(), hanging);
     }
@@ -564,6 +586,9 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
 
     /// Hands what is due to connections with a free place.
     fn serve_ready(&mut self, now: Time) {
+        if self.users.is_some() {
+            return self.serve_owners(now);
+        }
         for _ in 0..self.pool.ready() {
             if !self.pool.has_again() && self.supply.next_due().is_none_or(|due| due > now) {
                 return;
@@ -639,7 +664,15 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     fn deadline(&mut self, now: Time) -> Time {
         let mut until = (now + LONGEST_TURN).min(self.next_sweep);
         if self.stopping.is_none() {
-            until = until.min(self.next_mark).min(self.supply.stop_at());
+            let end = self.supply.stop_at();
+            let end = if now < end { end } else { self.supply.last_at() };
+            until = until.min(self.next_mark).min(end);
+            if let Some(users) = &self.users {
+                // Those that are due and have no connection wait for one.
+                let unbound = users.next_due(UsersOf::NoConnection).filter(|due| *due > now);
+                let due = users.next_due(UsersOf::Connections).into_iter().chain(unbound).min();
+                return until.min(due.unwrap_or(Time::NEVER)).min(self.next_opening(now));
+            }
             let room = self.pool.ready() > 0
                 || (self.is_short() && self.pool.opening.has_room())
                 || self.reach.is_down();
@@ -647,7 +680,12 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
                 until = until.min(due);
             }
         }
-        if self.is_needed(now) { until.min(self.pool.opening.next(now)) } else { until }
+        until.min(self.next_opening(now))
+    }
+
+    /// When to look again whether connections are to be opened.
+    fn next_opening(&mut self, now: Time) -> Time {
+        if self.is_needed(now) { self.pool.opening.next(now) } else { Time::NEVER }
     }
 
     fn finished(&mut self, now: Time) -> bool {

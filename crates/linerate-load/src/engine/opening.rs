@@ -12,11 +12,15 @@ use super::reach::Reach;
 use super::recorder::Recorder;
 use super::responses::ResponseReading;
 use super::{Engine, EngineConnection};
+use crate::flows::journeys::UsersOf;
 use crate::limits::HANGING;
 
 impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     /// Opens what is missing, a few at a time.
     pub(crate) fn open_some(&mut self, now: Time) {
+        if let Some(users) = self.kinds.journeys() {
+            self.pool.opening.want(users.wanted(now));
+        }
         let mut left = self.pool.opening.this_turn(now);
         while left > 0 && self.unreachable.is_none() && self.pool.opening.wants_more() && self.is_needed(now)
         {
@@ -32,6 +36,10 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         }
         if self.stopping.is_some() || self.supply.ended() {
             return false;
+        }
+        if let Some(users) = &self.users {
+            let is_due = users.next_due(UsersOf::NoConnection).is_some_and(|due| due <= now);
+            return is_due || self.reach.is_down();
         }
         // A connection for one request is opened when that is due, so that opening it is part of its latency.
         !self.is_short() || self.reach.is_down() || self.supply.next_due().is_none_or(|due| due <= now)
@@ -57,7 +65,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         if let Some(connection) = self.pool.get_mut(conn) {
             connection.beside.to = Some(to);
         }
-        if self.is_short() {
+        if self.is_short() || self.users.is_some() {
             self.send_first(conn, now);
         }
     }
@@ -67,6 +75,9 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         // It is new: no other is waited for.
         if let Some((run, end)) = self.pool.next_again(conn, 1, false) {
             return self.send_again(conn, run, end, now);
+        }
+        if self.users.is_some() {
+            return self.send_first_of_user(conn, now);
         }
         if let Some(batch) = self.take(now, 1) {
             self.send_batch(conn, batch, now);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use linerate_net::Time;
 
-use crate::flows::journeys::Journeys;
+use crate::flows::journeys::{Journeys, UsersOf};
 use crate::limits::UNSENT_ALONE;
 use crate::plan::schedule::Schedule;
 
@@ -18,6 +18,8 @@ pub(crate) struct Supply {
     start: Time,
     measure_from: Time,
     stop_at: Time,
+    /// When it stops by itself.
+    last_at: Time,
     stopped: bool,
     unsent: u64,
     /// Of these, those that [`Supply::tell_unsent`] has not told yet.
@@ -73,6 +75,7 @@ impl Supply {
             start,
             measure_from,
             stop_at,
+            last_at: stop_at,
             stopped: false,
             unsent: 0,
             untold: 0,
@@ -89,10 +92,11 @@ impl Supply {
         }
     }
 
-    /// Requests are those of users, which are all due at the start.
-    pub(crate) fn follow(&mut self, users: Journeys) {
+    /// Requests are those of users, whose iterations may go on after the end for this long.
+    pub(crate) fn follow(&mut self, users: Journeys, graceful: Duration) {
         users.start(self.start, self.measure_from);
         self.pace = Pacing::Users(users);
+        self.last_at = self.stop_at + graceful;
     }
 
     /// Joins a run late. Others have accounted for what was due before `accounted`, and for `sent`
@@ -130,6 +134,16 @@ impl Supply {
         self.take_until(now, most, self.stop_at)
     }
 
+    /// Takes the request of a user that is due at `now`.
+    pub(crate) fn take_of(&mut self, now: Time, of: UsersOf) -> Option<DueBatch> {
+        let Pacing::Users(users) = &self.pace else { return None };
+        if now >= self.stop_at {
+            users.close(self.stop_at);
+        }
+        let (first, due) = if now < self.last_at { users.take(now, of)? } else { return None };
+        Some(DueBatch { first, count: 1, due, measured: due >= self.measure_from })
+    }
+
     /// Takes one that cannot be sent. In a closed loop an attempt to connect may fail just when
     /// time is up.
     pub(crate) fn take_unsendable(&mut self, now: Time) -> Option<DueBatch> {
@@ -150,13 +164,7 @@ impl Supply {
                 *next = (*next + *gap).max(earliest);
                 (now, 1)
             }
-            Pacing::Users(users) => {
-                if now >= self.stop_at {
-                    return None;
-                }
-                let (first, due) = users.take(now)?;
-                return Some(DueBatch { first, count: 1, due, measured: due >= self.measure_from });
-            }
+            Pacing::Users(_) => return self.take_of(now, UsersOf::Anyone),
             Pacing::Scheduled(schedule) => {
                 let due = at(self.start, schedule.peek()?);
                 if due > now || due >= self.stop_at {
@@ -185,7 +193,7 @@ impl Supply {
         match &mut self.pace {
             Pacing::Closed => None,
             Pacing::Held { next, .. } => Some(*next).filter(|next| *next < self.stop_at),
-            Pacing::Users(users) => users.next_due().filter(|due| *due < self.stop_at),
+            Pacing::Users(users) => users.next_due(UsersOf::Anyone),
             Pacing::Scheduled(s) => s.peek().map(|ns| at(self.start, ns)).filter(|due| *due < self.stop_at),
         }
     }
@@ -207,7 +215,7 @@ impl Supply {
             return;
         }
         self.stopped = true;
-        self.stopped_at = now.min(self.stop_at);
+        self.stopped_at = now.min(self.last_at);
         if let Pacing::Users(users) = &self.pace {
             users.stop();
         }
@@ -261,9 +269,21 @@ impl Supply {
         self.remaining > 0 && !matches!(&self.pace, Pacing::Users(users) if users.is_over())
     }
 
-    /// When it stops by itself.
+    /// When the time given ends.
     pub(crate) fn stop_at(&self) -> Time {
         self.stop_at
+    }
+
+    /// When it stops by itself: iterations of users may go on for a while.
+    pub(crate) fn last_at(&self) -> Time {
+        self.last_at
+    }
+
+    /// The time given is over: no iteration of a user begins any more.
+    pub(crate) fn close(&self) {
+        if let Pacing::Users(users) = &self.pace {
+            users.close(self.stop_at);
+        }
     }
 }
 

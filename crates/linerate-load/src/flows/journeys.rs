@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use linerate_base::{Random, Time, derive};
+use linerate_net::Conn;
 
 use crate::extract::jar::{CookieHost, CookieJar, SetCookie};
 use crate::extract::reading::StepTake;
 use crate::extract::take::Extractor;
 use crate::limits::{FLOW_CAUSES, REFUSED_PAUSE};
 use crate::outcome::FlowFigures;
-use crate::plan::Plan;
-use crate::plan::flow::{FlowPlan, Think};
+use crate::plan::flow::{FlowPlan, Think, UserPace};
+use crate::plan::schedule::Schedule;
+use crate::plan::{Pace, Plan, Rate};
 
 /// Rows of all data sets, by set, then by row.
 pub(crate) type DataRows = Vec<Vec<Vec<Box<[u8]>>>>;
@@ -35,14 +37,51 @@ pub(crate) enum StepEnd<'a> {
     Unknown,
 }
 
+/// When users come.
+#[derive(Debug)]
+enum Comings {
+    Always,
+    Stages(Rate),
+    Arriving(Schedule),
+}
+
+/// Which users a request is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UsersOf {
+    /// All: connections belong to nobody.
+    Anyone,
+    /// Those with a connection of their own.
+    Connections,
+    /// Those that still need one.
+    NoConnection,
+}
+
 #[derive(Debug)]
 struct JourneyState {
+    comings: Comings,
+    start: Time,
+    /// Users at the same time, at most.
+    most: u64,
+    /// Places of users that are gone.
+    free: Vec<u32>,
+    /// Each user has a connection of its own.
+    own_connections: bool,
+    /// When users are due that need a connection first.
+    unbound: BinaryHeap<Reverse<(Time, u32)>>,
+    /// Connections whose user is gone.
+    released: Vec<Conn>,
+    /// How long iterations may go on after the end, and until when once that is known.
+    graceful: Duration,
+    last: Option<Time>,
+    core: u64,
     flows: Vec<FlowRun>,
     /// The sum of all weights.
     weights: f64,
     rows: Arc<DataRows>,
     /// Cells of the data before the values of a user.
     data_cells: usize,
+    /// Cells of a user.
+    cells: usize,
     users: Vec<JourneyUser>,
     /// When users are due.
     due: BinaryHeap<Reverse<(Time, u32)>>,
@@ -84,6 +123,10 @@ struct StepRun {
 #[derive(Debug)]
 struct JourneyUser {
     random: Random,
+    /// Its number in the whole run, from 0.
+    number: u64,
+    /// Its own connection.
+    conn: Option<Conn>,
     /// The step of an iteration, and how often it was made in a row. `None`: between two iterations.
     at: Option<StepPlace>,
     /// When the iteration was due.
@@ -105,6 +148,20 @@ struct StepFlight {
     user: u32,
     kind: u16,
     target: Vec<u8>,
+}
+
+impl JourneyUser {
+    fn new(seed: u64, number: u64, cells: usize) -> JourneyUser {
+        JourneyUser {
+            random: Random::new(derive(seed, 0x75_73_65_72 + number)),
+            number,
+            conn: None,
+            at: None,
+            since: Time::ZERO,
+            cells: vec![Box::default(); cells],
+            jar: CookieJar::default(),
+        }
+    }
 }
 
 /// What each step takes, by its request.
@@ -150,21 +207,38 @@ impl Journeys {
         let data_cells = rows.iter().map(|set| set.first().map_or(0, Vec::len)).sum();
         let cells = data_cells + flows.names().len() + 1;
         let share = |all: u64| all / cores + u64::from(all % cores > core);
-        let user = |n: u64| JourneyUser {
-            random: Random::new(derive(plan.seed, 0x75_73_65_72 + n * cores + core)),
-            at: None,
-            since: Time::ZERO,
-            cells: vec![Box::default(); cells],
-            jar: CookieJar::default(),
+        let most = share(u64::from(flows.users));
+        let comings = match &flows.pace {
+            UserPace::Always => Comings::Always,
+            UserPace::Stages(stages) => Comings::Stages(stages.clone()),
+            UserPace::Arriving(rate, arrival) => {
+                let pace = Pace::Open { rate: rate.clone(), arrival: *arrival };
+                let part = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+                let schedule = Schedule::new(&pace, plan.seed, part(core), part(cores));
+                schedule.map_or(Comings::Always, Comings::Arriving)
+            }
         };
+        let at_first = if matches!(comings, Comings::Arriving(_)) { 0 } else { most };
+        let user = |n| JourneyUser::new(plan.seed, n * cores + core, cells);
         let authority = plan.target.authority.as_str();
         let name = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
         Journeys(Arc::new(Mutex::new(JourneyState {
+            comings,
+            start: Time::ZERO,
+            most,
+            free: Vec::new(),
+            own_connections: flows.own_connections,
+            unbound: BinaryHeap::new(),
+            released: Vec::new(),
+            graceful: flows.graceful,
+            last: None,
+            core,
+            cells,
             weights: runs.iter().map(|flow| flow.weight).sum(),
             flows: runs,
             rows,
             data_cells,
-            users: (0..share(u64::from(flows.users))).map(user).collect(),
+            users: (0..at_first).map(user).collect(),
             due: BinaryHeap::new(),
             flights: HashMap::new(),
             next: 0,
@@ -187,22 +261,20 @@ impl Journeys {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All users are due at `start`; iterations that are due from `measure_from` on count.
+    /// Users come from `start` on; iterations that are due from `measure_from` on count.
     pub(crate) fn start(&self, start: Time, measure_from: Time) {
         let mut state = self.lock();
-        state.measure_from = measure_from;
-        state.due = (0..state.users.len()).map(|user| Reverse((start, user as u32))).collect();
+        (state.start, state.measure_from) = (start, measure_from);
+        if !matches!(state.comings, Comings::Arriving(_)) {
+            (0..state.users.len()).for_each(|user| state.rest(user as u32, start));
+        }
     }
 
     /// Takes a user that is due at `now`: the number of its request, and since when it was due.
-    pub(crate) fn take(&self, now: Time) -> Option<(u64, Time)> {
+    pub(crate) fn take(&self, now: Time, of: UsersOf) -> Option<(u64, Time)> {
         let mut state = self.lock();
         loop {
-            let Reverse((due, user)) = *state.due.peek()?;
-            if due > now || state.stopped {
-                return None;
-            }
-            state.due.pop();
+            let (due, user) = state.pop_due(now, of)?;
             if state.users[user as usize].at.is_none() && !state.begin(user, due) {
                 continue;
             }
@@ -216,10 +288,85 @@ impl Journeys {
     }
 
     /// When the next user is due.
-    pub(crate) fn next_due(&self) -> Option<Time> {
+    pub(crate) fn next_due(&self, of: UsersOf) -> Option<Time> {
         let state = self.lock();
-        let is_over = state.stopped || state.is_over();
-        state.due.peek().map(|Reverse((due, _))| *due).filter(|_| !is_over)
+        if state.stopped || state.is_over() {
+            return None;
+        }
+        let with = state.due.peek().map(|Reverse((due, _))| *due);
+        match of {
+            UsersOf::Connections => with,
+            UsersOf::NoConnection => state.next_unbound(),
+            UsersOf::Anyone => with.into_iter().chain(state.next_unbound()).min(),
+        }
+    }
+
+    /// Whether each user has a connection of its own.
+    pub(crate) fn own_connections(&self) -> bool {
+        self.lock().own_connections
+    }
+
+    /// Users that there may be at a time, as far as connections have to be open for them.
+    pub(crate) fn wanted(&self, now: Time) -> u32 {
+        let state = self.lock();
+        let wanted = match &state.comings {
+            Comings::Stages(stages) if !state.own_connections => {
+                let all = stages.at(now - state.start);
+                // Users are dealt out like everything else.
+                let mine = (all as u64).saturating_sub(state.core).div_ceil(state.cores);
+                mine.max(state.active).max(1)
+            }
+            _ => state.most,
+        };
+        u32::try_from(wanted).unwrap_or(u32::MAX)
+    }
+
+    /// The connection of the user that is due first.
+    pub(crate) fn due_connection(&self, now: Time) -> Option<Conn> {
+        let state = self.lock();
+        let Reverse((due, user)) = *state.due.peek()?;
+        state.users[user as usize].conn.filter(|_| due <= now && !state.stopped)
+    }
+
+    /// The connection of the user that is due first takes nothing more: it needs another one.
+    pub(crate) fn unbind_first(&self) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Some(Reverse((due, user))) = state.due.pop() else { return };
+        state.released.extend(state.users[user as usize].conn.take());
+        state.unbound.push(Reverse((due, user)));
+    }
+
+    /// A request leaves on this connection, which is its user's from now on.
+    pub(crate) fn bind(&self, number: u64, conn: Conn) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Some(flight) = state.flights.get(&number).filter(|_| state.own_connections) else { return };
+        let before = state.users[flight.user as usize].conn.replace(conn);
+        state.released.extend(before.filter(|before| *before != conn));
+    }
+
+    /// Connections whose user is gone, each once.
+    pub(crate) fn released(&self) -> Vec<Conn> {
+        std::mem::take(&mut self.lock().released)
+    }
+
+    /// No iteration begins from `now` on, and those that began may go on for a while.
+    pub(crate) fn close(&self, now: Time) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        if state.last.is_some() {
+            return;
+        }
+        state.count_unstarted(now);
+        let last = now + state.graceful;
+        state.last = Some(last);
+        let waiting = std::mem::take(&mut state.due).into_iter().chain(std::mem::take(&mut state.unbound));
+        for Reverse((due, user)) in waiting.collect::<Vec<_>>() {
+            if state.users[user as usize].at.is_some() {
+                state.wait(user, due);
+            }
+        }
     }
 
     /// Whether no request follows.
@@ -233,7 +380,7 @@ impl Journeys {
         if std::mem::replace(&mut state.stopped, true) {
             return;
         }
-        while let Some(Reverse((_, user))) = state.due.pop() {
+        while let Some(Reverse((_, user))) = state.due.pop().or_else(|| state.unbound.pop()) {
             state.stop_user(user);
         }
     }
@@ -249,7 +396,7 @@ impl Journeys {
         let user = state.flights.get(&number).map(|flight| &state.users[flight.user as usize]);
         match user {
             Some(user) => look(&user.cells),
-            None => look(&vec![Box::default(); state.users.first().map_or(0, |user| user.cells.len())]),
+            None => look(&vec![Box::default(); state.cells]),
         }
     }
 
@@ -303,7 +450,72 @@ impl Journeys {
 
 impl JourneyState {
     fn is_over(&self) -> bool {
-        self.left == 0 && self.active == 0
+        let is_waited_for = self.due.is_empty() && self.unbound.is_empty() && self.next_arrival().is_none();
+        self.active == 0 && (self.left == 0 || self.last.is_some() || is_waited_for)
+    }
+
+    /// When the next new user comes, if it may.
+    fn next_arrival(&self) -> Option<Time> {
+        let Comings::Arriving(schedule) = &self.comings else { return None };
+        let may = self.left > 0 && self.last.is_none() && self.active < self.most;
+        schedule.peek().filter(|_| may).map(|ns| self.start + Duration::from_nanos(ns))
+    }
+
+    fn next_unbound(&self) -> Option<Time> {
+        let waiting = self.unbound.peek().map(|Reverse((due, _))| *due);
+        waiting.into_iter().chain(self.next_arrival()).min()
+    }
+
+    /// The user that is due first, and since when.
+    fn pop_due(&mut self, now: Time, of: UsersOf) -> Option<(Time, u32)> {
+        if self.stopped {
+            return None;
+        }
+        let is_due = |heap: &BinaryHeap<Reverse<(Time, u32)>>| {
+            heap.peek().is_some_and(|Reverse((due, _))| *due <= now)
+        };
+        if of != UsersOf::NoConnection && is_due(&self.due) {
+            return self.due.pop().map(|Reverse(next)| next);
+        }
+        let next = self.next_unbound().filter(|due| *due <= now && of != UsersOf::Connections)?;
+        if self.unbound.peek().is_some_and(|Reverse((due, _))| *due == next) {
+            return self.unbound.pop().map(|Reverse(next)| next);
+        }
+        Some((next, self.arrive()))
+    }
+
+    /// A new user comes: it has nothing yet.
+    fn arrive(&mut self) -> u32 {
+        let Comings::Arriving(schedule) = &mut self.comings else { return 0 };
+        let number = schedule.popped() * self.cores + self.core;
+        schedule.pop();
+        let user = JourneyUser::new(self.seed, number, self.cells);
+        match self.free.pop() {
+            Some(place) => {
+                self.users[place as usize] = user;
+                place
+            }
+            None => {
+                self.users.push(user);
+                self.users.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Users that were due and found no place until the end.
+    fn count_unstarted(&mut self, now: Time) {
+        let Comings::Arriving(schedule) = &self.comings else { return };
+        let warm = schedule.due_before(self.measure_from.nanos_since(self.start));
+        let due = schedule.due_before(now.nanos_since(self.start));
+        let mut left = due.saturating_sub(warm).min(self.left);
+        for flow in &mut self.flows {
+            let share = ((due as f64 * flow.weight / self.weights).round() as u64).min(left);
+            flow.figures.unstarted += share;
+            left -= share;
+        }
+        if let Some(flow) = self.flows.last_mut() {
+            flow.figures.unstarted += left;
+        }
     }
 
     /// Begins an iteration, if there is one left.
@@ -354,8 +566,7 @@ impl JourneyState {
                 figures.done += 1;
                 figures.duration.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), 1);
             }
-        } else if self.stopped {
-            return self.stop_user(user);
+            return self.rest(user, now + pause);
         }
         self.wait(user, now + pause);
     }
@@ -372,7 +583,7 @@ impl JourneyState {
             figures.skipped += skipped;
             figures.note(&cause, 1);
         }
-        self.wait(user, now + pause);
+        self.rest(user, now + pause);
     }
 
     fn stop_user(&mut self, user: u32) {
@@ -387,12 +598,36 @@ impl JourneyState {
         let user = &mut self.users[user as usize];
         user.at.take()?;
         self.active -= 1;
+        self.released.extend(user.conn.take());
         (user.since >= self.measure_from).then(|| &mut self.flows[flow].figures)
     }
 
+    /// A user goes on with its iteration at this time, unless the run is over by then.
     fn wait(&mut self, user: u32, until: Time) {
-        if !self.stopped {
-            self.due.push(Reverse((until, user)));
+        if self.stopped || self.last.is_some_and(|last| until > last) {
+            return self.stop_user(user);
+        }
+        let has_connection = !self.own_connections || self.users[user as usize].conn.is_some();
+        let waiting = if has_connection { &mut self.due } else { &mut self.unbound };
+        waiting.push(Reverse((until, user)));
+    }
+
+    /// A user has finished: it begins again at this time, if it is wanted then.
+    fn rest(&mut self, user: u32, until: Time) {
+        let number = self.users[user as usize].number;
+        let again = match &self.comings {
+            _ if self.stopped || self.last.is_some() => None,
+            Comings::Always => Some(until),
+            Comings::Stages(stages) => {
+                stages.reaches((number + 1) as f64, until - self.start).map(|at| self.start + at)
+            }
+            Comings::Arriving(_) => {
+                self.free.push(user);
+                None
+            }
+        };
+        if let Some(again) = again {
+            self.wait(user, again);
         }
     }
 }

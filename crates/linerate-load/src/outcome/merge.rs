@@ -278,6 +278,7 @@ impl FlowFigures {
         self.done += other.done;
         self.failed += other.failed;
         self.stopped += other.stopped;
+        self.unstarted += other.unstarted;
         self.skipped += other.skipped;
         self.duration.merge(&other.duration);
         other.causes.iter().for_each(|(cause, n)| self.note(cause, *n));

@@ -5,13 +5,21 @@ use std::time::Duration;
 use linerate_base::Random;
 use serde::{Deserialize, Serialize};
 
-use super::limits::MAX_THINK;
+use super::limits::{MAX_CONNECTIONS, MAX_THINK};
+use super::units::quoted;
+use super::{Arrival, InvalidPlan, Rate};
 
 /// The flows of a plan. Its `requests` are then the steps of these flows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowPlan {
-    /// Users at the same time, over all threads (at least 1).
+    /// Users at the same time, at most, over all threads (at least 1).
     pub users: u32,
+    /// When they come.
+    pub pace: UserPace,
+    /// Each iteration has a connection of its own, and resumes no TLS session.
+    pub own_connections: bool,
+    /// How long iterations may go on after the end of the run.
+    pub graceful: Duration,
     /// Stop once so many iterations have begun, over all threads.
     pub iterations: Option<u64>,
     /// Whether a user keeps its cookies from one iteration to the next.
@@ -20,7 +28,76 @@ pub struct FlowPlan {
     pub flows: Vec<UserFlow>,
 }
 
+/// When users come.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum UserPace {
+    /// All at the start; each begins again when it has finished.
+    Always,
+    /// As many as the stages say at each time; each begins again as long as they want it.
+    Stages(Rate),
+    /// New ones at this rate, iterations/s, each for one iteration.
+    Arriving(Rate, Arrival),
+}
+
+impl UserPace {
+    /// Its stages or steps, if it has some.
+    pub fn steps(&self) -> Option<&Rate> {
+        match self {
+            UserPace::Always => None,
+            UserPace::Stages(steps) | UserPace::Arriving(steps, _) => Some(steps),
+        }
+    }
+}
+
+/// A number of users, or stages of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UserCount {
+    /// At the same time, at most.
+    pub most: u32,
+    /// How many at each time, if that changes.
+    pub stages: Option<Rate>,
+}
+
+impl UserCount {
+    /// Reads `1000` or `1..50@10s,50@60s`.
+    ///
+    /// # Errors
+    /// In words, what would be right.
+    pub fn parse(text: &str) -> Result<UserCount, InvalidPlan> {
+        let is_count = |n: f64| n >= 1.0 && n <= MAX_CONNECTIONS as f64 && n.fract() == 0.0;
+        let stages = Rate::parse(text).map_err(|why| {
+            let why = why.to_string().replace("requests/s", "users");
+            let why = why.strip_prefix("rate ").unwrap_or(&why).split(';').next().unwrap_or_default();
+            format!("users {why}; write a number of users such as 100, or stages such as 1..50@10s,50@60s")
+        })?;
+        let most = stages.highest();
+        let ends = stages.steps.iter().flat_map(|step| [step.from, step.to]);
+        if !is_count(most) || ends.clone().any(|n| n != 0.0 && !is_count(n)) {
+            return Err(format!(
+                "users {}: numbers of users are whole, and at most {MAX_CONNECTIONS}",
+                quoted(text)
+            )
+            .into());
+        }
+        let is_constant = stages.steps.len() == 1 && stages.duration().is_none();
+        Ok(UserCount { most: most as u32, stages: (!is_constant).then_some(stages) })
+    }
+}
+
 impl FlowPlan {
+    /// So many users, in place of those it has, which a rate keeps as their limit.
+    pub fn set_users(&mut self, users: UserCount) -> Result<(), InvalidPlan> {
+        let is_arriving = matches!(self.pace, UserPace::Arriving(..));
+        if is_arriving && users.stages.is_some() {
+            return Err("with a rate of users, users is the most at the same time: a number".into());
+        }
+        self.users = users.most;
+        if !is_arriving {
+            self.pace = users.stages.map_or(UserPace::Always, UserPace::Stages);
+        }
+        Ok(())
+    }
+
     /// The names of all values that are taken, each once.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();

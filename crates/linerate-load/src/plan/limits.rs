@@ -86,3 +86,6 @@ pub const MAX_SHOWN_CHARS: usize = 100;
 
 /// Characters of a wrong value repeated in an error.
 pub const MAX_QUOTED_CHARS: usize = 60;
+
+/// The longest time for iterations to end in. Reason: a longer one is a mistake.
+pub(crate) const MAX_GRACEFUL: Duration = Duration::from_secs(3600);

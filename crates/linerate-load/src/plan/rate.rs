@@ -124,6 +124,30 @@ impl Rate {
         0.0
     }
 
+    /// The first time from `from` on at which it is at least `level`; `None`: it never is again.
+    pub(crate) fn reaches(&self, level: f64, from: Duration) -> Option<Duration> {
+        let mut start = Duration::ZERO;
+        for step in &self.steps {
+            let end = step.lasts.map_or(Duration::MAX, |lasts| start.saturating_add(lasts));
+            let first = from.max(start);
+            if first < end {
+                if self.at(first) >= level {
+                    return Some(first);
+                }
+                if let (Some(lasts), true) = (step.lasts, step.to >= level && step.to > step.from) {
+                    let share = (level - step.from) / (step.to - step.from);
+                    // Rounding must not put it just below the level.
+                    let at = start + lasts.mul_f64(share.clamp(0.0, 1.0)) + Duration::from_nanos(1);
+                    if at < end {
+                        return Some(at.max(first));
+                    }
+                }
+            }
+            start = end;
+        }
+        None
+    }
+
     /// The highest rate anywhere in it, requests/s.
     pub fn highest(&self) -> f64 {
         self.steps.iter().map(|s| s.from.max(s.to)).fold(0.0, f64::max)

@@ -10,7 +10,7 @@ use linerate_tls::{HandshakeCounts, PLAIN, TlsLayer, TlsSession};
 use super::preamble::{Introduction, Preamble};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
-use crate::plan::tls::TlsClient;
+use crate::plan::tls::{TargetTls, TlsClient};
 use crate::start::StartError;
 
 /// The profile of connections that have a route of their own.
@@ -26,7 +26,10 @@ pub(crate) struct RouteTo {
 impl RouteTo {
     /// That of a plan; `None`: bytes pass as they are.
     pub(crate) fn of(plan: &Plan) -> Result<Option<RouteTo>, StartError> {
-        let tls = plan.tls.as_ref().map(|tls| tls.client(plan.alpn())).transpose();
+        // A new user has no session to resume.
+        let resumes = !plan.flows.as_ref().is_some_and(|flows| flows.own_connections);
+        let tls = plan.tls.clone().map(|tls| TargetTls { resume: tls.resume && resumes, ..tls });
+        let tls = tls.map(|tls| tls.client(plan.alpn())).transpose();
         let tls = tls.map_err(|e| StartError::Plan(e.to_string()))?;
         let preamble = Preamble::of(&plan.route);
         Ok((tls.is_some() || preamble.is_some()).then_some(RouteTo { preamble, tls }))

@@ -241,7 +241,7 @@ impl CorePart {
         let schedule = Schedule::new(&plan.pace, plan.seed, self.core, self.cores);
         let mut supply = Supply::new(schedule, requests, run_start, measure_from, stop_at);
         if let Some(users) = kinds.journeys() {
-            supply.follow(users.clone());
+            supply.follow(users.clone(), plan.flows.as_ref().map_or(Duration::ZERO, |flows| flows.graceful));
         }
         if let Some(gap) = self.gap {
             supply.hold(gap);

@@ -738,6 +738,9 @@ pub struct FlowCounts {
     pub failed: u64,
     /// The run ended before the iteration did.
     pub stopped: u64,
+    /// Iterations of a rate of users that were due and never began.
+    #[serde(default)]
+    pub unstarted: u64,
     /// Requests of failed iterations that were not sent.
     pub skipped_requests: u64,
     /// How long those that are done took from when the user was due, pauses included; null if none is.

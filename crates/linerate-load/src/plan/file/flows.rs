@@ -5,15 +5,18 @@ use std::time::Duration;
 use super::error::FileError;
 use super::requests::{self, Placed};
 use super::table::{Item, Keys, Table};
+use crate::defaults::{GRACEFUL, USERS_AT_ONCE};
 use crate::extract::take::Extractor;
 use crate::plan::DataSet;
 use crate::plan::data::check_name;
-use crate::plan::flow::{FlowPlan, FlowStep, TakeRule, Think, UserFlow};
-use crate::plan::limits::{MAX_CONNECTIONS, MAX_FLOWS, MAX_REPEAT, MAX_REQUESTS, MAX_TAKES, MAX_THINK};
+use crate::plan::flow::{FlowPlan, FlowStep, TakeRule, Think, UserCount, UserFlow, UserPace};
+use crate::plan::limits::{
+    MAX_CONNECTIONS, MAX_FLOWS, MAX_GRACEFUL, MAX_REPEAT, MAX_REQUESTS, MAX_TAKES, MAX_THINK,
+};
 use crate::plan::units::quoted;
 
 /// Keys at the top that only flows need.
-pub(super) const RUN_KEYS: &[&str] = &["users", "iterations", "cookies", "flow"];
+pub(super) const RUN_KEYS: &[&str] = &["users", "user_rate", "iterations", "cookies", "graceful", "flow"];
 
 /// Keys of a step, beside those of its request.
 const STEP_KEYS: &[&str] = &["name", "path", "take", "think", "repeat"];
@@ -38,11 +41,9 @@ const STEP: Keys = Keys {
 };
 
 /// Keys that say how requests follow each other, which flows say themselves.
-const INSTEAD: [(&str, &str); 9] = [
+const INSTEAD: [(&str, &str); 7] = [
     ("request", "write it as a [[flow]] of one step"),
-    ("connections", "users says how many: each has a connection"),
-    ("rate", "users go on when their responses come; leave it out"),
-    ("arrival", "users go on when their responses come; leave it out"),
+    ("rate", "user_rate says how many users begin in a second"),
     ("requests", "iterations says when to stop"),
     ("pipeline", "a user waits for each response; leave it out"),
     ("order", "steps have an order, and flows have a weight; leave it out"),
@@ -75,16 +76,27 @@ pub(super) fn read<'a>(top: &Table<'a>) -> Result<Option<PlacedFlows<'a>>, FileE
             return Err(other.source.error(other.key_span.clone(), message));
         }
     }
-    let Some(users) = top.read("users", |item| item.whole(1, MAX_CONNECTIONS))? else {
-        let message = "a plan with flows says how many users there are: users = 10, at the top";
-        return Err(item.source.error(item.key_span.clone(), message));
-    };
+    let (users, pace) = read_users(top)?;
+    let is_arriving = matches!(pace, UserPace::Arriving(..));
+    let keeps = top.read("connections", |item| match item.number() {
+        Some(_) => Err(item.error("with flows, users says how many connections there are, or --users N; connections is \"keep\" or \"new\"")),
+        None => item.choice(&[("keep", true), ("new", false)]),
+    })?;
+    if let (true, Some(true), Some(item)) = (is_arriving, keeps, top.get("connections")) {
+        return Err(item.error("each user of user_rate is new, and so is its connection"));
+    }
     let plan = FlowPlan {
-        users: users as u32,
+        users,
+        pace,
+        own_connections: is_arriving || keeps == Some(false),
+        graceful: top.read("graceful", |i| i.duration(Duration::ZERO, MAX_GRACEFUL))?.unwrap_or(GRACEFUL),
         iterations: top.read("iterations", |item| item.whole(1, u64::MAX - 1))?,
         keep_cookies: top.read("cookies", |i| i.choice(&[("keep", true), ("new", false)]))?.unwrap_or(false),
         flows: Vec::new(),
     };
+    if let (true, true, Some(item)) = (is_arriving, plan.keep_cookies, top.get("cookies")) {
+        return Err(item.error("each user of user_rate is new, and has no cookies to keep"));
+    }
     let mut placed = PlacedFlows { plan, requests: Vec::new(), takes: Vec::new() };
     let tables = item.tables(FLOW)?;
     if tables.is_empty() || tables.len() > MAX_FLOWS {
@@ -94,6 +106,30 @@ pub(super) fn read<'a>(top: &Table<'a>) -> Result<Option<PlacedFlows<'a>>, FileE
         placed.add(&table, top, index)?;
     }
     Ok(Some(placed))
+}
+
+/// How many users there are, 0 if that is not said, and when they come.
+fn read_users(top: &Table<'_>) -> Result<(u32, UserPace), FileError> {
+    let users = top.read("users", |item| match item.number() {
+        Some(_) => item.whole(1, MAX_CONNECTIONS).map(|n| UserCount { most: n as u32, stages: None }),
+        None => UserCount::parse(item.text("a number such as 100, or stages such as \"1..50@10s,50@60s\"")?)
+            .map_err(|why| item.error(why)),
+    })?;
+    let arrival = top.read("arrival", super::read_arrival)?;
+    let Some(rate) = top.read("user_rate", |item| super::read_rate(item, "user_rate"))? else {
+        if let Some(item) = top.get("arrival") {
+            return Err(
+                item.error("arrival says how users of user_rate are spaced, and there is no user_rate")
+            );
+        }
+        let users = users.map(|users| (users.most, users.stages.map_or(UserPace::Always, UserPace::Stages)));
+        return Ok(users.unwrap_or((0, UserPace::Always)));
+    };
+    if let (Some(UserCount { stages: Some(_), .. }), Some(item)) = (&users, top.get("users")) {
+        return Err(item.error("with user_rate, users is the most at the same time: a number"));
+    }
+    let most = users.map_or(USERS_AT_ONCE, |users| users.most);
+    Ok((most, UserPace::Arriving(rate, arrival.unwrap_or_default())))
 }
 
 impl<'a> PlacedFlows<'a> {

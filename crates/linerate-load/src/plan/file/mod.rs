@@ -233,17 +233,17 @@ pub fn read_text(path: &Path, advice: &str) -> Result<String, FileError> {
 
 fn read_run(top: &Table<'_>) -> Result<PlanFile, FileError> {
     const A_NANOSECOND: Duration = Duration::from_nanos(1);
+    // With flows, some keys are about users.
+    let has_flows = top.get("flow").is_some();
     let small = |key: &str, most: u64| top.read(key, |i| i.whole(1, most).map(|n| n as u32));
     Ok(PlanFile {
         url: top.read("url", read_url)?,
-        connections: small("connections", MAX_CONNECTIONS)?,
+        connections: if has_flows { None } else { small("connections", MAX_CONNECTIONS)? },
         pipeline: small("pipeline", MAX_PIPELINE)?,
         requests: top.read("requests", read_count)?,
         duration: top.read("duration", |i| i.duration(A_NANOSECOND, MAX_DURATION))?,
-        rate: top.read("rate", read_rate)?,
-        arrival: top.read("arrival", |i| {
-            i.choice(&[("constant", Arrival::Constant), ("poisson", Arrival::Poisson)])
-        })?,
+        rate: top.read("rate", |item| read_rate(item, "rate"))?,
+        arrival: if has_flows { None } else { top.read("arrival", read_arrival)? },
         per_connection: small("per_connection", u64::from(u32::MAX))?,
         resend: top.read("resend", |i| i.choice(&Resend::ALL.map(|r| (r.name(), r))))?,
         threads: small("threads", MAX_THREADS)?,
@@ -308,17 +308,22 @@ fn read_count(item: &Item<'_>) -> Result<u64, FileError> {
     item.whole(1, u64::MAX)
 }
 
-fn read_rate(item: &Item<'_>) -> Result<Rate, FileError> {
-    let rate =
-        match (item.value.get_ref(), item.number()) {
-            (DeValue::String(text), _) => Rate::parse(text).map_err(String::from),
-            (_, Some(number)) => {
-                let rate = Rate::constant(number);
-                rate.check().map(|()| rate).map_err(|why| format!("rate: {why}"))
-            }
-            _ => Err("rate must be requests per second, such as 500, \"50k\" or \"0..5000@30s,5000@60s\""
-                .to_owned()),
-        };
+fn read_arrival(item: &Item<'_>) -> Result<Arrival, FileError> {
+    item.choice(&[("constant", Arrival::Constant), ("poisson", Arrival::Poisson)])
+}
+
+fn read_rate(item: &Item<'_>, key: &str) -> Result<Rate, FileError> {
+    let rate = match (item.value.get_ref(), item.number()) {
+        (DeValue::String(text), _) => Rate::parse(text).map_err(String::from),
+        (_, Some(number)) => {
+            let rate = Rate::constant(number);
+            rate.check().map(|()| rate).map_err(|why| format!("{key}: {why}"))
+        }
+        _ => {
+            let what = if key == "rate" { "requests" } else { "users" };
+            Err(format!("{key} must be {what} per second, such as 500, \"50k\" or \"0..5000@30s,5000@60s\""))
+        }
+    };
     rate.map_err(|why| item.error(why))
 }
 
