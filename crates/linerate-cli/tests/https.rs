@@ -12,7 +12,7 @@ use std::thread;
 
 use common::{greeting, linerate, measured, number, run, server};
 use issued::Issued;
-use real::{Server, finish_nginx, nginx_tls};
+use real::{Server, finish_nginx, nginx_tls, nginx_with};
 use serde_json::Value;
 
 fn nginx(issued: &Issued, more: &str) -> Option<Server> {
@@ -41,6 +41,29 @@ fn refused(issued: &Issued, more: &str, flags: &[&str]) -> Option<String> {
     let said = run(&[&["load", "-4", "-n", "4", "-c", "2"], flags, &[&url]].concat());
     assert_eq!(said.code, Some(3), "{}{}", said.out, said.err);
     Some(said.out.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// A new user has no session of another one.
+#[test]
+fn new_users_of_flows_resume_nothing() {
+    let issued = Issued::to("localhost");
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (plan, certificate, key) = (file("plan.toml"), file("cert.pem"), file("key.pem"));
+    std::fs::write(&certificate, &issued.certificate).unwrap();
+    std::fs::write(&key, &issued.key).unwrap();
+    let lines = format!("ssl_certificate {certificate}; ssl_certificate_key {key};");
+    let steps = "[[flow]]\n[[flow.step]]\nname = \"a\"\n[[flow.step]]\nname = \"b\"\npath = \"/?b\"\n";
+    for (keys, http) in [("user_rate = 100", "1.1"), ("user_rate = 100", "2"), ("connections = \"new\"", "2")]
+    {
+        let Some(server) = nginx_with("ssl http2", &lines) else { return };
+        let text = format!("users = 2\nhttp = \"{http}\"\niterations = 10\n{keys}\n{steps}");
+        std::fs::write(&plan, text).unwrap();
+        let (document, said) = measured(&["-4", "--cacert", &certificate, "--plan", &plan, &https(&server)]);
+        assert_eq!(number(&document, "/flows/flow 1/done"), 10, "{keys} {http}: {said:?}");
+        assert_eq!(finish_nginx(server), 20);
+        assert_eq!((number(&document, "/tls/full"), number(&document, "/tls/resumed")), (10, 0), "{keys}");
+    }
 }
 
 #[test]

@@ -179,7 +179,13 @@ fn mistakes_are_found_before_the_run() {
         ("json:$.items", "json:items", "a JSON path begins with $", ":25:17:"),
         ("repeat = 2", "follow = 2", "\"follow\" is not supported in flows", ":30:1:"),
         ("users = 6", "users = 6\nrate = 5", "rate does not go with [[flow]]", ":3:1:"),
-        ("users = 6", "", "users = 10", ":"),
+        ("users = 6", "", "users = 10", ""),
+        ("users = 6", "users = 6\nconnections = 5", "connections is \"keep\" or \"new\"", ":3:15:"),
+        ("users = 6", "user_rate = 5\nconnections = \"keep\"", "each user of user_rate is new", ":3:15:"),
+        ("users = 6", "user_rate = 5\ncookies = \"keep\"", "no cookies to keep", ":3:11:"),
+        ("users = 6", "user_rate = 5\nusers = \"1..5@2s\"", "users is the most at the same time", ":3:9:"),
+        ("users = 6", "users = \"1..5\"", "stages such as 1..50@10s,50@60s", ":2:9:"),
+        ("users = 6", "users = 5\narrival = \"poisson\"", "there is no user_rate", ":3:11:"),
         ("name = \"list\"", "name = \"form\"", "two steps are named \"form\"", ":23:8:"),
     ] {
         let (_folder, path) = plan(&SHOP.replacen(from, to, 1));
@@ -201,4 +207,111 @@ fn flags_that_do_not_go_with_flows_are_named() {
         assert_eq!(found.code, Some(2), "{found:?}");
         assert!(found.err.contains(&format!("{} does not go with the flows", flags[0])), "{}", found.err);
     }
+}
+
+const TWO_STEPS: &str = r#"
+iterations = 12
+[[flow]]
+name = "f"
+[[flow.step]]
+name = "a"
+[[flow.step]]
+name = "b"
+path = "/b"
+"#;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+#[test]
+fn users_of_a_rate_are_new() {
+    let Some(app) = app("python3", "login.py") else { return };
+    let (_folder, path) = plan(SHOP);
+    for io in ["epoll", "auto"] {
+        let (document, said) = measured(&["--plan", &path, "--user-rate", "200", "--io", io, &app.url]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert_eq!(number(&document, "/flows/shop/done"), 60, "{document:#}");
+        assert_eq!(number(&document, "/requests/answered"), 360);
+        assert_eq!(number(&document, "/connections/opened"), 60, "each has its own");
+        assert_eq!(number(&document, "/flows/shop/unstarted"), 0);
+    }
+}
+
+#[test]
+fn connections_are_kept_or_new() {
+    let at = answering(OK);
+    let url = format!("http://{at}/a");
+    for (key, opened) in [("", 3), ("connections = \"keep\"\n", 3), ("connections = \"new\"\n", 12)] {
+        let (_folder, path) = plan(&format!("users = 3\n{key}{TWO_STEPS}"));
+        let (document, said) = measured(&["--plan", &path, &url]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert_eq!(number(&document, "/flows/f/done"), 12, "{document:#}");
+        assert_eq!(number(&document, "/connections/opened"), opened, "{key}");
+    }
+}
+
+#[test]
+fn a_user_that_is_held_up_delays_nobody() {
+    let connections = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let at = common::server(move |mut stream| {
+        let nth = connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let mut buffer = [0; 4096];
+        while let Ok(1..) = std::io::Read::read(&mut stream, &mut buffer) {
+            // One in four never gets a response.
+            if nth % 4 != 1 && std::io::Write::write_all(&mut stream, OK.as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let (_folder, path) = plan(TWO_STEPS);
+    let url = format!("http://{at}/a");
+    let flags = ["--user-rate", "50", "--timeout", "2s", "-t", "1"];
+    let (document, _) = measured(&[&["--plan", &path, &url], &flags[..]].concat());
+    assert_eq!(number(&document, "/flows/f/done"), 9, "{document:#}");
+    assert_eq!(number(&document, "/flows/f/failed"), 3);
+    assert_eq!(number(&document, "/failures/timeout"), 3);
+    let longest = document.pointer("/flows/f/duration_us/max").and_then(serde_json::Value::as_f64).unwrap();
+    assert!(longest < 2e6, "no other user waited for one that hung: {longest} us");
+}
+
+#[test]
+fn iterations_have_a_while_to_end_in() {
+    let at = answering(OK);
+    let steps = TWO_STEPS.replace("iterations = 12", "duration = \"200ms\"");
+    let steps = steps.replace("name = \"a\"", "name = \"a\"\nthink = \"600ms\"");
+    for (key, done, stopped) in [("", 3, 0), ("graceful = 0\n", 0, 3), ("graceful = \"50ms\"\n", 0, 3)] {
+        let (_folder, path) = plan(&format!("users = 3\n{key}{steps}"));
+        let (document, said) = measured(&["--plan", &path, &format!("http://{at}/a")]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert_eq!(number(&document, "/flows/f/done"), done, "{key}{document:#}");
+        assert_eq!(number(&document, "/flows/f/stopped"), stopped, "{key}");
+    }
+}
+
+#[test]
+fn flags_say_how_many_users_there_are() {
+    let at = answering(OK);
+    let url = format!("http://{at}/a");
+    let (_folder, path) = plan(TWO_STEPS);
+    for flags in [&["--users", "2"][..], &["--users", "0..4@200ms,4"]] {
+        let (document, said) = measured(&[&["--plan", &path, &url], flags].concat());
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert_eq!(number(&document, "/flows/f/done"), 12, "{document:#}");
+    }
+    for (flags, said) in [
+        (&[][..], "--users 10"),
+        (&["--users", "0"], "0 users sends nothing"),
+        (&["--users", "1.5..3@1s"], "numbers of users are whole"),
+        (&["--users", "1..3"], "1..50@10s"),
+        (&["--users", "1..3@1s", "--user-rate", "3"], "users is the most at the same time"),
+        (&["--user-rate", "0"], "0 requests/s sends nothing"),
+        (&["-c", "3", "--users", "3"], "use --users N"),
+        (&["-r", "3", "--users", "3"], "use --user-rate R"),
+    ] {
+        let found = run(&[&["load", "--plan", &path, &url], flags].concat());
+        assert_eq!(found.code, Some(2), "{found:?}");
+        assert!(found.err.contains(said), "{}", found.err);
+    }
+    let found = run(&["load", "--users", "3", &url]);
+    assert_eq!(found.code, Some(2), "{found:?}");
+    assert!(found.err.contains("--users is about the users of flows"), "{}", found.err);
 }

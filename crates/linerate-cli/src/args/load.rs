@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use linerate_load::plan::abort::AbortOn;
+use linerate_load::plan::flow::UserCount;
 use linerate_load::plan::{self, Check, Rate};
 use linerate_netbox::LineShape;
 
@@ -83,6 +84,18 @@ pub(crate) struct LoadArgs {
     /// Spacing of requests with --rate: even, or as many independent users send [default: constant]
     #[arg(long, value_name = "HOW", value_enum, help_heading = WHEN)]
     pub(crate) arrival: Option<Arrival>,
+
+    /// Users of the plan's flows at the same time, or stages: 1..50@10s,50@60s
+    ///
+    /// With --user-rate, the most users at the same time [default: 10000].
+    #[arg(long, value_name = "N|STAGES", value_parser = values::users, allow_negative_numbers = true, help_heading = WHEN)]
+    pub(crate) users: Option<UserCount>,
+
+    /// New users of the plan's flows per second, each for one iteration, whatever those before them do
+    ///
+    /// A number, or steps as in --rate. Each is new: no cookies, a connection of its own, and no TLS session to resume.
+    #[arg(long, value_name = "R", value_parser = values::rate, allow_negative_numbers = true, help_heading = WHEN)]
+    pub(crate) user_rate: Option<Rate>,
 
     /// Find the highest rate at which this holds, within 80s: p99<50ms, errors<0.1%
     ///

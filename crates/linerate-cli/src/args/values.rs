@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use linerate_load::plan::flow::UserCount;
 use linerate_load::plan::limits::{BUSY_POLL, MAX_CONNECTIONS, MAX_PIPELINE, MAX_THREADS, MAX_TIMEOUT};
 use linerate_load::plan::units::{parse_count, parse_duration, quoted};
 use linerate_load::plan::{DataSet, Rate, data, parts};
@@ -112,6 +113,11 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
 /// `--rate`.
 pub(super) fn rate(text: &str) -> Result<Rate, String> {
     Ok(Rate::parse(text)?)
+}
+
+/// `--users`.
+pub(super) fn users(text: &str) -> Result<UserCount, String> {
+    Ok(UserCount::parse(text)?)
 }
 
 /// `--busy-poll`.

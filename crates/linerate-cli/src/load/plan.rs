@@ -9,6 +9,7 @@ use linerate_http::client::Body;
 use linerate_load::Plan;
 use linerate_load::plan::env;
 use linerate_load::plan::file::{DEFAULT_SEED, PlanFile};
+use linerate_load::plan::flow::FlowPlan;
 use linerate_load::plan::form::{FormField, multipart};
 use linerate_load::plan::http::{Http, HttpOptions};
 use linerate_load::plan::parts::{has_field, set_field};
@@ -131,7 +132,7 @@ struct Draft<'a> {
 impl Draft<'_> {
     /// The plan, and whether the target has addresses of the other family.
     fn plan(mut self) -> Result<(Plan, bool), CommandFault> {
-        let flows = self.in_file(|f| f.flows.clone());
+        let flows = super::flows::with_users(self.args, self.in_file(|f| f.flows.clone()))?;
         super::flows::check(self.args, flows.as_ref())?;
         let users = flows.as_ref().map(|flows| flows.users);
         let mut requests = self.requests()?;
@@ -140,7 +141,7 @@ impl Draft<'_> {
         data.extend(variables(&requests)?);
         let of_source = self.source.as_mut().map(|s| std::mem::replace(&mut s.order, Order::Weighted));
         let order = of_source.or_else(|| self.in_file(|f| Some(f.order.clone()))).unwrap_or(Order::Weighted);
-        let (pace, stop) = self.pace_and_stop()?;
+        let (pace, stop) = self.pace_and_stop(flows.as_ref())?;
         let args = self.args;
         let from =
             args.from.clone().map(|a| a.0).or_else(|| self.in_file(|f| f.from.clone())).unwrap_or_default();
@@ -246,17 +247,18 @@ impl Draft<'_> {
         if way == Way::Poll { 1 } else { given.unwrap_or(useful) }
     }
 
-    fn pace_and_stop(&mut self) -> Result<(Pace, Stop), CommandFault> {
+    fn pace_and_stop(&mut self, flows: Option<&FlowPlan>) -> Result<(Pace, Stop), CommandFault> {
         let rate = self.args.rate.clone().or_else(|| self.in_file(|f| f.rate.clone()));
         let arrival = self.args.arrival.map(plan::Arrival::from).or_else(|| self.in_file(|f| f.arrival));
         let requests = self.args.requests.or_else(|| self.in_file(|f| f.requests));
         let duration = self.args.duration.or_else(|| self.in_file(|f| f.duration));
         let warm_up = self.args.warm_up.or_else(|| self.in_file(|f| f.warm_up)).unwrap_or_default();
         let recorded = self.source.as_mut().and_then(|s| s.pace.take()).filter(|_| rate.is_none());
-        let duration = match (duration, requests, &rate) {
+        let steps = rate.as_ref().or_else(|| flows?.pace.steps());
+        let duration = match (duration, requests, steps) {
             // A replayed log ends with its last line.
             (None, None, _) if recorded.is_some() => None,
-            (None, None, _) if self.in_file(|f| f.flows.as_ref()?.iterations).is_some() => None,
+            (None, None, _) if flows.is_some_and(|flows| flows.iterations.is_some()) => None,
             (None, None, Some(rate)) => Some(lasting(rate, warm_up).unwrap_or(DURATION)),
             (None, None, None) => Some(DURATION),
             (given, _, _) => given,
@@ -264,6 +266,7 @@ impl Draft<'_> {
         let pace = match (rate, arrival) {
             (Some(rate), arrival) => Pace::Open { rate, arrival: arrival.unwrap_or_default() },
             (None, None) => recorded.unwrap_or(Pace::Closed),
+            (None, Some(_)) if flows.is_some() => Pace::Closed,
             (None, Some(_)) => {
                 return Err(CommandFault::input(
                     "--arrival says how requests are spaced at a rate, and there is no --rate",

@@ -6,6 +6,7 @@ mod page;
 mod sections;
 
 use linerate_load::outcome::Failure;
+use linerate_load::plan::flow::{FlowPlan, UserPace};
 use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Arrival, Pace, Rate, RateStep, Way};
 use linerate_load::{Outcome, Plan};
@@ -214,6 +215,10 @@ fn sending(plan: &Plan) -> String {
         Way::Poll => "one request at a time on one connection".to_owned(),
         Way::Threads => format!("{connections}, a blocking thread for each"),
         Way::Async => format!("{connections}, an async task for each"),
+        Way::Loop if plan.flows.as_ref().is_some_and(|flows| flows.own_connections) => {
+            let users = units::several(u64::from(plan.connections), "user", "users");
+            format!("up to {users} at a time, a connection for each iteration")
+        }
         Way::Loop => {
             let depth = units::several(u64::from(plan.depth), "request", "requests");
             format!("{connections}, {depth} in flight on each")
@@ -221,9 +226,19 @@ fn sending(plan: &Plan) -> String {
     }
 }
 
+fn users(flows: Option<&FlowPlan>) -> String {
+    match flows.map(|flows| &flows.pace) {
+        Some(UserPace::Arriving(rate, _)) => {
+            format!("{rate} new users/s, which send the steps of flows in turn")
+        }
+        Some(UserPace::Stages(stages)) => format!("{stages} users, which send the steps of flows in turn"),
+        Some(UserPace::Always) | None => "users that send the steps of flows in turn".to_owned(),
+    }
+}
+
 fn pacing(plan: &Plan) -> String {
     let mut text = match &plan.pace {
-        Pace::Closed if plan.flows.is_some() => "users that send the steps of flows in turn".to_owned(),
+        Pace::Closed if plan.flows.is_some() => users(plan.flows.as_ref()),
         Pace::Closed => "closed loop".to_owned(),
         Pace::Trace(times) => {
             format!("open loop, {} replayed at their times", units::count(times.len() as u64))

@@ -163,6 +163,13 @@ pub(super) fn flows(page: &mut SummaryText, outcome: &Outcome) {
             let cause: String = cause.chars().filter(|c| !c.is_control()).collect();
             page.line(&page.style.dim(&format!("  {} failed at {cause}", units::count(*n))));
         }
+        if flow.unstarted > 0 {
+            let text = format!(
+                "  {} users were due and never began: too many were there (users, or --users, is the most)",
+                units::count(flow.unstarted)
+            );
+            page.line(&page.style.bold(&text));
+        }
         if flow.skipped > 0 {
             page.line(&page.style.dim(&format!("  {} requests skipped", units::count(flow.skipped))));
         }
