@@ -45,6 +45,8 @@ pub(super) enum Filter {
     Json,
     Url,
     Base64,
+    /// The text itself, which must be a number, true, false or null of JSON.
+    Number,
 }
 
 impl Made {
@@ -58,6 +60,11 @@ impl Made {
             text = filter.apply(&text);
         }
         out.extend_from_slice(&text);
+    }
+
+    /// Whether its text must be a number of JSON.
+    pub(super) fn is_number(&self) -> bool {
+        self.filters.last() == Some(&Filter::Number)
     }
 
     /// The column it draws from.
@@ -177,12 +184,39 @@ pub(super) fn text_count(count: &str) -> Option<usize> {
     count.trim().parse().ok().filter(|n| (1..=RANDOM_TEXT).contains(n))
 }
 
+/// Whether text is a number, true, false or null of JSON (RFC 8259, sections 3 and 6).
+pub(super) fn is_json_number(text: &[u8]) -> bool {
+    if matches!(text, b"true" | b"false" | b"null") {
+        return true;
+    }
+    let digits = |text: &[u8]| text.iter().take_while(|b| b.is_ascii_digit()).count();
+    let text = text.strip_prefix(b"-").unwrap_or(text);
+    let whole = digits(text);
+    if whole == 0 || (whole > 1 && text[0] == b'0') {
+        return false;
+    }
+    let mut rest = &text[whole..];
+    if let Some(after) = rest.strip_prefix(b".") {
+        let fraction = digits(after);
+        if fraction == 0 {
+            return false;
+        }
+        rest = &after[fraction..];
+    }
+    if let [b'e' | b'E', after @ ..] = rest {
+        let after = after.strip_prefix(b"+").or(after.strip_prefix(b"-")).unwrap_or(after);
+        return !after.is_empty() && digits(after) == after.len();
+    }
+    rest.is_empty()
+}
+
 impl Filter {
     pub(super) fn named(name: &str) -> Option<Filter> {
         match name {
             "json" => Some(Filter::Json),
             "url" => Some(Filter::Url),
             "base64" => Some(Filter::Base64),
+            "number" => Some(Filter::Number),
             _ => None,
         }
     }
@@ -207,6 +241,7 @@ impl Filter {
                 out
             }),
             Filter::Base64 => STANDARD.encode(text).into_bytes(),
+            Filter::Number => text.to_vec(),
         }
     }
 }
@@ -234,6 +269,16 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_those_of_json() {
+        for text in ["0", "-1", "10.50", "1e9", "2E-3", "true", "false", "null"] {
+            assert!(super::is_json_number(text.as_bytes()), "{text}");
+        }
+        for text in ["", "-", "01", "1.", ".5", "1e", "+1", "0x1", "1 ", "nul", "NaN", "1,2"] {
+            assert!(!super::is_json_number(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
     fn filters_are_applied_in_their_order() {
         let cell = "a\"b\\c\n/ü";
         assert_eq!(body("{{csv.a|json}}", 0, cell).expect("good"), "a\\\"b\\\\c\\u000a/ü");
@@ -241,7 +286,10 @@ mod tests {
         assert_eq!(body("{{csv.a|base64}}", 0, "hi?>").expect("good"), "aGk/Pg==");
         assert_eq!(body("{{csv.a|base64|url}}", 0, "hi?>").expect("good"), "aGk%2FPg%3D%3D");
         assert!(
-            body("{{csv.a|xml}}", 0, "").expect_err("no such filter").problem.contains("json, url, base64")
+            body("{{csv.a|xml}}", 0, "")
+                .expect_err("no such filter")
+                .problem
+                .contains("json, url, base64, number")
         );
     }
 

@@ -182,7 +182,7 @@ fn slot(
         && let Some((before, filter)) = name.rsplit_once('|')
     {
         let filter = Filter::named(filter.trim()).ok_or_else(|| {
-            let problem = format!("{filter:?} is no filter of a slot: known are json, url, base64");
+            let problem = format!("{filter:?} is no filter of a slot: known are json, url, base64, number");
             TemplateError::new(place, at, problem)
         })?;
         filters.insert(0, filter);

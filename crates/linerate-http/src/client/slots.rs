@@ -100,6 +100,11 @@ impl TemplateSlot {
         }
     }
 
+    /// Whether its text must be a number of JSON.
+    pub(super) fn is_number(&self) -> bool {
+        matches!(self, TemplateSlot::Made(made) if made.is_number())
+    }
+
     #[inline]
     pub(super) fn render(&self, v: &Values<'_>, out: &mut Vec<u8>) {
         match self {

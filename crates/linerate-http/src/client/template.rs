@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::body::Body;
+use super::fill;
 use super::framing::Expect;
 use super::request::{Rendered, RequestSpec, TemplateError, Values};
 use super::slot_parser::{self, Parser};
@@ -190,6 +191,7 @@ impl Template {
     pub fn check_row(&self, row: &[Box<[u8]>]) -> Result<(), CellError> {
         let mut in_target = true;
         let mut cell = Vec::new();
+        self.check_numbers(row)?;
         for piece in &self.head {
             match piece {
                 TemplatePiece::Literal(bytes) => in_target &= !bytes.contains(&b'\n'),
@@ -198,7 +200,7 @@ impl Template {
                 TemplatePiece::Slot(slot) => {
                     let Some(column) = slot.column() else { continue };
                     if column >= row.len() {
-                        return Err(CellError { column, at: 0, byte: None });
+                        return Err(CellError { column, at: 0, byte: None, is_no_number: false });
                     }
                     cell.clear();
                     slot.render(&Values { seq: 0, now_ms: 0, seed: 0, row }, &mut cell);
@@ -207,9 +209,24 @@ impl Template {
                         false => super::parse::in_value(b),
                     };
                     if let Some(at) = cell.iter().position(|b| !good(*b)) {
-                        return Err(CellError { column, at, byte: Some(cell[at]) });
+                        return Err(CellError { column, at, byte: Some(cell[at]), is_no_number: false });
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Cells of the body that must be numbers.
+    fn check_numbers(&self, row: &[Box<[u8]>]) -> Result<(), CellError> {
+        let mut cell = Vec::new();
+        for piece in &self.body {
+            let TemplatePiece::Slot(slot) = piece else { continue };
+            let Some(column) = slot.column().filter(|_| slot.is_number()) else { continue };
+            cell.clear();
+            slot.render(&Values { seq: 0, now_ms: 0, seed: 0, row }, &mut cell);
+            if !fill::is_json_number(&cell) {
+                return Err(CellError { column, at: 0, byte: None, is_no_number: true });
             }
         }
         Ok(())
@@ -259,6 +276,8 @@ pub struct CellError {
     pub at: usize,
     /// The invalid byte; `None` if the row lacks the column.
     pub byte: Option<u8>,
+    /// It is no number, true, false or null of JSON, as the filter `number` wants it.
+    pub is_no_number: bool,
 }
 
 impl std::fmt::Display for CellError {
@@ -267,6 +286,7 @@ impl std::fmt::Display for CellError {
             Some(b) => {
                 write!(f, "byte {} of the cell is {:?}, which may not stand there", self.at, char::from(b))
             }
+            None if self.is_no_number => f.write_str("it is no number of JSON, as |number wants it"),
             None => f.write_str("the row has no such column"),
         }
     }

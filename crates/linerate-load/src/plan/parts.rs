@@ -54,7 +54,7 @@ pub fn escaped_in_json(text: &str) -> String {
         let name = rest[2..end].trim();
         let is_safe =
             SAFE.iter().any(|safe| name == *safe || (safe.ends_with(':') && name.starts_with(safe)));
-        let done = name.rsplit_once('|').is_some_and(|(_, filter)| filter.trim() == "json");
+        let done = name.rsplit_once('|').is_some_and(|(_, f)| matches!(f.trim(), "json" | "number"));
         out.push_str(&rest[..end]);
         out.push_str(if is_safe || done { "}}" } else { "|json}}" });
         rest = &rest[end + 2..];

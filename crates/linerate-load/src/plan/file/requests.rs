@@ -311,7 +311,8 @@ fn write_json(item: &Item<'_>, out: &mut String) -> Result<(), FileError> {
             out.push('}');
         }
         value @ (DeValue::String(_) | DeValue::Datetime(_)) => {
-            out.push_str(&json_string(&scalar(value).unwrap_or_default()));
+            let text = scalar(value).unwrap_or_default();
+            out.push_str(&if is_number_slot(&text) { text } else { json_string(&text) });
         }
         DeValue::Float(n) if n.as_str().ends_with("inf") || n.as_str().ends_with("nan") => {
             return Err(item.error("JSON has no such number"));
@@ -319,6 +320,13 @@ fn write_json(item: &Item<'_>, out: &mut String) -> Result<(), FileError> {
         value => out.push_str(&scalar(value).unwrap_or_default()),
     }
     Ok(())
+}
+
+/// Whether a string is one slot whose text is a number: it stands without quotes.
+fn is_number_slot(text: &str) -> bool {
+    let slot = text.strip_prefix("{{").and_then(|text| text.strip_suffix("}}"));
+    let name = slot.filter(|slot| !slot.contains(['{', '}'])).and_then(|slot| slot.rsplit_once('|'));
+    name.is_some_and(|(_, filter)| filter.trim() == "number")
 }
 
 fn json_string(text: &str) -> String {
