@@ -1,13 +1,15 @@
 //! What a response holds for the requests behind it: values, cookies, and its content once its
 //! codings are undone.
 //!
-//! `reading` looks at responses while they are read: `take` finds values, by `json_path` among others,
-//! and `jar` keeps cookies. Nothing here knows of plans or of the engine.
+//! `reading` looks at responses while they are read: `take` finds values, by `json_path` and `css` among others,
+//! `redirect` says where one leads, and `jar` keeps cookies. Nothing here knows of plans or of the engine.
 
+mod css;
 pub(crate) mod decode;
 pub(crate) mod jar;
 mod json_path;
 pub(crate) mod reading;
+pub(crate) mod redirect;
 pub(crate) mod take;
 
 /// Whether `text` is a token, as methods and field names are (RFC 9110 section 5.6.2).

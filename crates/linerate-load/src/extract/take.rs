@@ -1,8 +1,9 @@
-//! What a step takes from its response: a value by a JSON path, a regular expression, a header field
-//! or a cookie.
+//! What a step takes from its response: a value by a JSON path, a regular expression, a CSS selector,
+//! a header field or a cookie.
 
 use regex::bytes::{Regex, RegexBuilder};
 
+use super::css::CssSelector;
 use super::jar::SetCookie;
 use super::json_path::JsonPath;
 use crate::limits::{REGEX_BYTES, TAKEN_BYTES};
@@ -14,6 +15,8 @@ pub(crate) enum Extractor {
     Json(JsonPath),
     /// `regex:...`: of the body; the first group, or all that matched.
     Regex(Regex),
+    /// `css:input[name=csrf]@value`: of the body.
+    Css(CssSelector),
     /// `header:Name`, or `header:Name:regex:...`.
     Header(String, Option<Regex>),
     /// `cookie:name`: of this response.
@@ -26,7 +29,7 @@ impl Extractor {
     /// # Errors
     /// In words, what would be right.
     pub(crate) fn parse(text: &str) -> Result<Extractor, String> {
-        const KNOWN: &str = "write \"json:$.token\", \"regex:id=(\\\\d+)\", \"header:Location\", \
+        const KNOWN: &str = "write \"json:$.token\", \"regex:id=(\\\\d+)\", \"css:input[name=csrf]@value\", \"header:Location\", \
                              \"header:Location:regex:/items/(\\\\d+)\" or \"cookie:session\"";
         let (kind, rest) = text.split_once(':').ok_or_else(|| format!("{text:?} takes nothing; {KNOWN}"))?;
         match kind {
@@ -44,14 +47,14 @@ impl Extractor {
             }
             "cookie" if super::is_token(rest) => Ok(Extractor::Cookie(rest.to_owned())),
             "cookie" => Err(format!("{rest:?} is no cookie name; {KNOWN}")),
-            "css" => Err(format!("css is not supported; use regex: {KNOWN}")),
+            "css" => Ok(Extractor::Css(CssSelector::parse(rest)?)),
             other => Err(format!("{other:?} is nothing to take from; {KNOWN}")),
         }
     }
 
     /// Whether it looks at the body.
     pub(crate) fn wants_body(&self) -> bool {
-        matches!(self, Extractor::Json(_) | Extractor::Regex(_))
+        matches!(self, Extractor::Json(_) | Extractor::Regex(_) | Extractor::Css(_))
     }
 
     /// The value in the fields and cookies of a response's head.
@@ -72,7 +75,7 @@ impl Extractor {
                 let cookie = cookies.iter().rev().find(|cookie| cookie.name == name.as_bytes())?;
                 cookie.value.clone()
             }
-            Extractor::Json(_) | Extractor::Regex(_) => return None,
+            Extractor::Json(_) | Extractor::Regex(_) | Extractor::Css(_) => return None,
         };
         bounded(value)
     }
@@ -82,6 +85,7 @@ impl Extractor {
         match self {
             Extractor::Json(path) => bounded(path.find(body)?),
             Extractor::Regex(pattern) => bounded(captured(pattern, body)?),
+            Extractor::Css(selector) => bounded(selector.find(body)?),
             Extractor::Header(..) | Extractor::Cookie(_) => None,
         }
     }
@@ -154,7 +158,7 @@ mod tests {
             "header:",
             "header:a b",
             "cookie:",
-            "css:a",
+            "css:a:hover",
             "xpath:/a",
         ] {
             assert!(Extractor::parse(text).is_err(), "{text}");
