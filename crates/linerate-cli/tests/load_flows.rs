@@ -177,7 +177,9 @@ fn mistakes_are_found_before_the_run() {
         ("&csrf={{csrf|url}}", "&csrf={{csfr|url}}", "unknown slot {{csfr}}", ":18:"),
         ("&csrf={{csrf|url}}", "", "no later step uses {{csrf}}", ":12:10:"),
         ("json:$.items", "json:items", "a JSON path begins with $", ":25:17:"),
-        ("repeat = 2", "follow = 2", "\"follow\" is not supported in flows", ":30:1:"),
+        ("json:$.items[1].id", "css:a:hover", "is no part of a selector", ":25:17:"),
+        ("repeat = 2", "follow = 21", "20", ":30:10:"),
+        ("repeat = 2", "group = 2", "\"group\" is not supported in flows", ":30:1:"),
         ("users = 6", "users = 6\nrate = 5", "rate does not go with [[flow]]", ":3:1:"),
         ("users = 6", "", "users = 10", ""),
         ("users = 6", "users = 6\nconnections = 5", "connections is \"keep\" or \"new\"", ":3:15:"),
@@ -314,4 +316,102 @@ fn flags_say_how_many_users_there_are() {
     let found = run(&["load", "--users", "3", &url]);
     assert_eq!(found.code, Some(2), "{found:?}");
     assert!(found.err.contains("--users is about the users of flows"), "{}", found.err);
+}
+
+#[test]
+fn redirects_are_followed_with_the_cookies_of_each_response() {
+    let Some(app) = app("python3", "login.py") else { return };
+    // The response to the login is then the list behind it.
+    let (begin, list) = SHOP.split_once("[[flow.step]]\nname = \"list\"\npath = \"/items\"\n").unwrap();
+    let text = format!("{begin}{list}").replace("expect_status = 303\nthink = \"1ms..5ms\"\n", "follow = 1");
+    let text = text.replace("regex:name=\"csrf\" value=\"([^\"]+)\"", "css:form input[name=csrf]@value");
+    let (_folder, path) = plan(&text);
+    for flags in [&[][..], &["--user-rate", "200"]] {
+        let (document, said) = measured(&[&["--plan", &path, &app.url], flags].concat());
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert_eq!(number(&document, "/flows/shop/done"), 60, "{document:#}");
+        assert_eq!(number(&document, "/flows/shop/redirects"), 60);
+        assert_eq!(number(&document, "/requests/answered"), 360);
+        assert_eq!(number(&document, "/requests_by_name/login/requests/answered"), 120);
+    }
+}
+
+/// Answers requests, each with its head and its body.
+fn app_of(answer: impl Fn(&str, &str) -> String + Copy + Send + 'static) -> String {
+    let at = common::server(move |stream| {
+        let mut from = BufReader::new(stream.try_clone().unwrap());
+        loop {
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                if from.read_line(&mut head).is_ok_and(|n| n == 0) {
+                    return;
+                }
+            }
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+            let mut body = vec![0; length.map_or(0, |n| n.parse().unwrap())];
+            std::io::Read::read_exact(&mut from, &mut body).unwrap();
+            let response = answer(&head, &String::from_utf8(body).unwrap());
+            std::io::Write::write_all(&mut &stream, response.as_bytes()).unwrap();
+        }
+    });
+    format!("http://{at}/")
+}
+
+fn moved(status: u16, to: &str) -> String {
+    format!("HTTP/1.1 {status} Moved\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
+}
+
+#[test]
+fn redirects_keep_the_method_or_not_and_end() {
+    let url = app_of(|head, body| {
+        let line: Vec<&str> = head.split(' ').collect();
+        match (line[0], line[1], body) {
+            ("POST", "/keep", "x") => moved(307, "kept?a"),
+            ("POST", "/kept?a", "x") | ("GET", "/got", "") => OK.to_owned(),
+            ("POST", "/get", "x") => moved(302, "/got#b"),
+            (_, "/loop", _) => moved(301, "/loop"),
+            (_, "/away", _) => moved(302, "http://elsewhere.example/"),
+            other => format!("HTTP/1.1 400 {other:?}\r\nContent-Length: 0\r\n\r\n"),
+        }
+    });
+    let flow = |path: &str| {
+        let body = if path.contains("et") || path.contains("eep") { "body = \"x\"\n" } else { "" };
+        format!("users = 1\niterations = 2\n[[flow]]\nname = \"f\"\n[[flow.step]]\npath = \"{path}\"\n{body}")
+    };
+    for (path, redirects, cause) in [
+        ("/keep", 2, None),
+        ("/get", 2, None),
+        ("/loop", 6, Some("more than 3 redirects")),
+        ("/away", 0, Some("redirect to another host: http://elsewhere.example/")),
+    ] {
+        let (_folder, plan) = plan(&flow(path));
+        let (document, said) = measured(&["--plan", &plan, "--follow", "3", &url]);
+        assert_eq!(number(&document, "/flows/f/redirects"), redirects, "{document:#}");
+        let (done, failed) = if cause.is_some() { (0, 2) } else { (2, 0) };
+        assert_eq!(number(&document, "/flows/f/done"), done, "{path} {document:#}");
+        assert_eq!(number(&document, "/flows/f/failed"), failed);
+        assert!(cause.is_none_or(|cause| said.err.contains(cause)), "{}", said.err);
+    }
+    let (_folder, plan) = plan(&flow("/loop"));
+    let found = run(&["load", "--plan", &plan, "--follow", "21", &url]);
+    assert_eq!(found.code, Some(2), "{found:?}");
+}
+
+#[test]
+fn numbers_in_json_stay_numbers() {
+    let url = app_of(|_, body| match body {
+        "" => "HTTP/1.1 200 OK\r\nContent-Length: 24\r\n\r\n{\"id\":-4.50,\"name\":\"no\"}".to_owned(),
+        "{\"id\":-4.50,\"all\":[0,\"x-4.50\"]}" => OK.to_owned(),
+        other => format!("HTTP/1.1 400 {}\r\nContent-Length: 0\r\n\r\n", other.replace(['\r', '\n'], "")),
+    });
+    let text = "users = 1\niterations = 1\n[[flow]]\nname = \"f\"\n[[flow.step]]\nname = \"a\"\n\
+                take = { id = \"json:$.id\" }\n[[flow.step]]\nname = \"b\"\n\
+                json = { id = \"{{id|number}}\", all = [\"{{now|number}}\", \"x{{id|number}}\"] }\n";
+    let (_folder, good) = plan(&text.replace("{{now|number}}", "{{rand:0-0|number}}"));
+    let (document, said) = measured(&["--plan", &good, &url]);
+    assert_eq!(number(&document, "/flows/f/done"), 1, "{said:?}");
+    let (_folder, bad) = plan(&text.replace("$.id", "$.name").replace("{{now|number}}", "1"));
+    let (document, said) = measured(&["--plan", &bad, &url]);
+    assert_eq!(number(&document, "/flows/f/failed"), 1, "{document:#}");
+    assert!(said.err.contains("it is no number of JSON"), "{}", said.err);
 }

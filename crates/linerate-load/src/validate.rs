@@ -6,7 +6,7 @@ use std::time::Duration;
 use linerate_net::link::fault::FaultOptions;
 
 use crate::histogram::LARGEST_NS;
-use crate::plan::limits::MAX_ABORTS;
+use crate::plan::limits::{MAX_ABORTS, MAX_FOLLOWING};
 use crate::plan::{InvalidPlan, Io, Order, Pace, Plan, Way};
 
 /// Most requests in flight on one connection.
@@ -63,6 +63,9 @@ impl Plan {
         }
         if steps().any(|step| step.request as usize >= self.requests.len()) {
             return Err("a step of a flow sends a request that is not in the plan".to_owned());
+        }
+        if flows.follows() && self.requests.len() > MAX_FOLLOWING {
+            return Err(format!("with redirects, flows have at most {MAX_FOLLOWING} steps"));
         }
         let is_positive = |weight: f64| weight.is_finite() && weight > 0.0;
         if flows.flows.iter().any(|flow| !is_positive(flow.weight)) {

@@ -411,6 +411,7 @@ fn flows(outcome: &outcome::Outcome) -> BTreeMap<String, schema::FlowCounts> {
         stopped: flow.stopped,
         unstarted: flow.unstarted,
         skipped_requests: flow.skipped,
+        redirects: flow.redirects,
         duration_us: (flow.done > 0).then(|| latency(&flow.duration)),
         causes: flow.causes.clone(),
     };

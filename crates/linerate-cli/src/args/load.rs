@@ -97,6 +97,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "R", value_parser = values::rate, allow_negative_numbers = true, help_heading = WHEN)]
     pub(crate) user_rate: Option<Rate>,
 
+    /// Redirects that each step of the plan's flows follows, at most 20
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = WHEN)]
+    pub(crate) follow: Option<u32>,
+
     /// Find the highest rate at which this holds, within 80s: p99<50ms, errors<0.1%
     ///
     /// Tries rates, from that of --rate (or 100/s) on, and looks longest where the limit should be. EXPR is a percentile or a share of

@@ -28,7 +28,11 @@ pub(crate) fn refuse(plan: &Plan, command: &str) -> Result<(), CommandFault> {
 /// Nobody says how many users there are, or flags are about users and there are no flows.
 pub(crate) fn with_users(args: &LoadArgs, flows: Option<FlowPlan>) -> Result<Option<FlowPlan>, CommandFault> {
     let Some(mut flows) = flows else {
-        let given = [("--users", args.users.is_some()), ("--user-rate", args.user_rate.is_some())];
+        let given = [
+            ("--users", args.users.is_some()),
+            ("--user-rate", args.user_rate.is_some()),
+            ("--follow", args.follow.is_some()),
+        ];
         return match given.into_iter().find(|(_, given)| *given) {
             Some((flag, _)) => {
                 let fault =
@@ -55,6 +59,9 @@ pub(crate) fn with_users(args: &LoadArgs, flows: Option<FlowPlan>) -> Result<Opt
     }
     if let Some(users) = &args.users {
         flows.set_users(users.clone()).map_err(|why| CommandFault::input(format!("--users: {why}")))?;
+    }
+    if let Some(follow) = args.follow {
+        flows.set_follow(follow).map_err(|why| CommandFault::input(format!("--follow: {why}")))?;
     }
     if flows.users == 0 {
         let path = args.plan.as_deref().map(|path| path.display().to_string()).unwrap_or_default();

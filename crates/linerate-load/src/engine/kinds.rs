@@ -37,7 +37,8 @@ pub(crate) struct Kinds {
     bodies: HashMap<usize, Lent>,
 }
 
-/// The kinds of a plan with flows. Behind those of its requests come the same ones with cookies.
+/// The kinds of a plan with flows. Behind those of its requests come the same ones with cookies. Where
+/// redirects are followed, both follow again to another target, and once more as GETs.
 #[derive(Debug)]
 struct UserKinds {
     journeys: Journeys,
@@ -45,10 +46,15 @@ struct UserKinds {
     takes: Vec<Vec<StepTake>>,
     /// Paths of the plan's requests, where no slot is in them.
     paths: Vec<Option<Vec<u8>>>,
+    /// Whether each request of the plan follows redirects.
+    follows: Vec<bool>,
 }
 
 /// The name of the slot for a user's cookies. No plan can write it: names have no colon.
 const COOKIES_SLOT: &str = ":cookies";
+
+/// The name of the slot for a redirect's target, without its first slash.
+const LOCATION_SLOT: &str = ":location";
 
 /// One kind of request.
 #[derive(Debug)]
@@ -168,6 +174,21 @@ fn with_cookies(request: &Request) -> Request {
     request
 }
 
+/// The request that follows a redirect; `by_get`: without what it carried (RFC 9110, section 15.4).
+fn redirected(request: &Request, by_get: bool) -> Request {
+    const OF_CONTENT: [&str; 5] =
+        ["content-type", "content-encoding", "content-language", "content-location", "content-md5"];
+    let mut request = Request { path: format!("/{{{{{LOCATION_SLOT}}}}}"), ..request.clone() };
+    if by_get {
+        request.body = None;
+        request.fields.retain(|(name, _)| !OF_CONTENT.contains(&name.to_ascii_lowercase().as_str()));
+        if request.method != "HEAD" {
+            "GET".clone_into(&mut request.method);
+        }
+    }
+    request
+}
+
 /// Whether a request is a gRPC call.
 fn is_grpc(request: &Request) -> bool {
     let is_content_type = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("content-type");
@@ -181,7 +202,7 @@ fn columns(plan: &Plan) -> Vec<String> {
     let mut columns: Vec<String> = of_data.collect();
     if let Some(flows) = &plan.flows {
         columns.extend(flows.names());
-        columns.push(COOKIES_SLOT.to_owned());
+        columns.extend([LOCATION_SLOT.to_owned(), COOKIES_SLOT.to_owned()]);
     }
     columns
 }
@@ -210,12 +231,17 @@ impl RequestKind {
         asked && self.expectation.good_status(status)
     }
 
+    /// Whether this status is expected by name.
+    pub(crate) fn expects(&self, status: u16) -> bool {
+        self.expectation.status.contains(&status)
+    }
+
     /// Rendering copies cells as they are: each must be one that may stand where its slot is.
     fn check(&self, plan: &Plan, sets: &[Vec<Vec<Box<[u8]>>>]) -> Result<(), RequestError> {
         let longest = sets.iter().map(Vec::len).max().unwrap_or(0);
         let (mut scratch, mut cells) = (Vec::new(), Vec::new());
         // What users take is checked when it is known.
-        let taken = plan.flows.as_ref().map_or(0, |flows| flows.names().len() + 1);
+        let taken = plan.flows.as_ref().map_or(0, |flows| flows.names().len() + 2);
         for i in 0..longest {
             let mut row = row(sets, i as u64, &mut scratch);
             if taken > 0 {
@@ -267,9 +293,17 @@ impl Kinds {
             })
         };
         let mut kinds = plan.requests.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
-        if plan.flows.is_some() {
-            for request in &plan.requests {
-                kinds.push(kind(&with_cookies(request))?);
+        if let Some(flows) = &plan.flows {
+            let targets: &[Option<bool>] =
+                if flows.follows() { &[None, Some(false), Some(true)] } else { &[None] };
+            for target in targets {
+                let to = |request: &Request| target.map_or(request.clone(), |get| redirected(request, get));
+                let requests: Vec<Request> = plan.requests.iter().map(to).collect();
+                let with = requests.iter().map(with_cookies);
+                let without = requests.iter().filter(|_| target.is_some()).cloned();
+                for request in without.chain(with) {
+                    kinds.push(kind(&request)?);
+                }
             }
         }
         let sets: DataRows = plan.data.iter().filter(|d| !d.rows.is_empty()).map(rows).collect();
@@ -282,7 +316,11 @@ impl Kinds {
             let takes = journeys::takes(plan, flows).map_err(RequestError::Flow)?;
             let journeys = Journeys::new(plan, flows, &takes, Arc::clone(&sets), (core, cores));
             let path = |r: &Request| (!r.path.contains("{{")).then(|| r.path.clone().into_bytes());
-            Ok(UserKinds { journeys, takes, paths: plan.requests.iter().map(path).collect() })
+            let mut follows = vec![false; plan.requests.len()];
+            for step in flows.flows.iter().flat_map(|flow| &flow.steps).filter(|step| step.follow > 0) {
+                follows[step.request as usize] = true;
+            }
+            Ok(UserKinds { journeys, takes, paths: plan.requests.iter().map(path).collect(), follows })
         });
         Ok(Kinds {
             kinds,
@@ -385,6 +423,12 @@ impl Kinds {
         takes.get(usize::from(kind % self.requests().max(1))).map(Vec::as_slice)
     }
 
+    /// Whether requests of a kind follow redirects.
+    pub(crate) fn follows(&self, kind: u16) -> bool {
+        let place = usize::from(kind % self.requests().max(1));
+        self.flows.as_ref().is_some_and(|flows| flows.follows.get(place) == Some(&true))
+    }
+
     /// A request of a user cannot be made.
     pub(crate) fn refuse(&self, local: u64, why: &str, now: Time) {
         if let Some(flows) = &self.flows {
@@ -401,7 +445,7 @@ impl Kinds {
         let kind = usize::from(flows.journeys.kind(local));
         let usual = &self.kinds[kind].usual;
         flows.journeys.with_cells(local, |cells| usual.check_row(cells)).map_err(|e| e.to_string())?;
-        let target = flows.paths[kind].clone().unwrap_or_else(|| {
+        let target = flows.paths.get(kind).cloned().flatten().unwrap_or_else(|| {
             let mut bytes = Vec::new();
             self.with_values(local, 0, |values| usual.render(values, &mut bytes));
             bytes.split(|b| *b == b' ').nth(1).unwrap_or_default().to_vec()

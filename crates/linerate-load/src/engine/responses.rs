@@ -163,6 +163,20 @@ impl Recording<'_> {
         reading: &mut ResponseReading,
         (response, good_status): (&Whole, bool),
     ) {
+        if let Some((to, by_get)) = reading.taken.redirect() {
+            let (to, cookies) = (to.to_vec(), reading.taken.cookies().to_vec());
+            let answer = reading.answer(response, None, true, None);
+            let answer = RecordedResponse { verdict: ResponseVerdict::default(), ..answer };
+            self.recorder.answered(run, &answer, self.kinds);
+            if let Some(journeys) = self.kinds.journeys() {
+                journeys.ended(
+                    run.first,
+                    StepEnd::Moved { to: &to, by_get, cookies: &cookies },
+                    response.now,
+                );
+            }
+            return;
+        }
         // Of a response that says no, nothing is taken.
         let (values, missing) = match good_status.then(|| reading.taken.finish(takes)) {
             Some(Ok(values)) => (values, None),
@@ -203,7 +217,8 @@ impl Responses for Recording<'_> {
     fn head(&mut self, reading: &mut ResponseReading, kind: u16, head: &HeadView<'_>) -> Whose {
         reading.begin(head, self.judge.finder(kind).is_some(), self.recorder.wants_whole());
         if let Some(takes) = self.kinds.takes(kind) {
-            reading.taken.begin(takes, head);
+            let follows = self.kinds.follows(kind) && !self.kinds.get(kind).expects(head.status());
+            reading.taken.begin(takes, head, follows);
         }
         // A response without a body may have its trailers in its head.
         reading.trailer = self.judge.has_trailer(kind, head.fields());

@@ -4,6 +4,7 @@ use linerate_http::client::HeadView;
 
 use super::decode;
 use super::jar::SetCookie;
+use super::redirect;
 use super::take::Extractor;
 use crate::limits::{COOKIES, TAKEN_FROM_BYTES};
 
@@ -24,13 +25,18 @@ pub(crate) struct TakeReading {
     from_head: Vec<Option<Vec<u8>>>,
     encoding: Vec<u8>,
     body: Vec<u8>,
+    /// Where the response redirects to, and whether by a GET in any case.
+    redirect: Option<(Vec<u8>, bool)>,
     wants_body: bool,
     is_too_long: bool,
 }
 
 impl TakeReading {
     /// The head of a response to a request that takes these values.
-    pub(crate) fn begin(&mut self, takes: &[StepTake], head: &HeadView<'_>) {
+    /// `follows`: redirects are followed, unless their status is the one that is expected.
+    pub(crate) fn begin(&mut self, takes: &[StepTake], head: &HeadView<'_>, follows: bool) {
+        let by_get = redirect::redirects(head.status()).filter(|_| follows);
+        self.redirect = by_get.and_then(|get| Some((head.get(b"location")?.to_vec(), get)));
         let is_cookie = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"set-cookie");
         let set = head.fields().filter(is_cookie).filter_map(|(_, value)| SetCookie::parse(value));
         self.cookies = set.take(COOKIES).collect();
@@ -38,7 +44,7 @@ impl TakeReading {
         self.encoding = head.get(b"content-encoding").unwrap_or_default().to_vec();
         // Each connection has one of these.
         self.body = Vec::new();
-        self.wants_body = takes.iter().any(|take| take.from.wants_body());
+        self.wants_body = self.redirect.is_none() && takes.iter().any(|take| take.from.wants_body());
         self.is_too_long = false;
     }
 
@@ -87,6 +93,11 @@ impl TakeReading {
             }
         })?;
         if is_too_long { Err(too_long()) } else { Ok(plain) }
+    }
+
+    /// Where it redirects to, and whether by a GET in any case, if that is followed.
+    pub(crate) fn redirect(&self) -> Option<(&[u8], bool)> {
+        self.redirect.as_ref().map(|(location, get)| (location.as_slice(), *get))
     }
 
     /// The cookies that it sets.

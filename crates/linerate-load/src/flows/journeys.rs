@@ -10,6 +10,7 @@ use linerate_net::Conn;
 
 use crate::extract::jar::{CookieHost, CookieJar, SetCookie};
 use crate::extract::reading::StepTake;
+use crate::extract::redirect;
 use crate::extract::take::Extractor;
 use crate::limits::{FLOW_CAUSES, REFUSED_PAUSE};
 use crate::outcome::FlowFigures;
@@ -29,6 +30,8 @@ pub(crate) struct Journeys(Arc<Mutex<JourneyState>>);
 pub(crate) enum StepEnd<'a> {
     /// A good response, with what the step takes from it.
     Good(Vec<Vec<u8>>, &'a [SetCookie]),
+    /// A redirect that is followed: where to, and whether by a GET in any case.
+    Moved { to: &'a [u8], by_get: bool, cookies: &'a [SetCookie] },
     /// A response that was not good: why.
     Bad(&'a str, &'a [SetCookie]),
     /// No response: why.
@@ -96,6 +99,9 @@ struct JourneyState {
     /// Users within an iteration.
     active: u64,
     host: CookieHost,
+    authority: String,
+    /// Requests of the plan.
+    requests: u16,
     keep_cookies: bool,
     seed: u64,
     measure_from: Time,
@@ -115,6 +121,7 @@ struct StepRun {
     name: String,
     request: u16,
     repeat: u32,
+    follow: u32,
     /// Places of the values that it takes.
     values: Vec<usize>,
     think: Think,
@@ -127,6 +134,9 @@ struct JourneyUser {
     number: u64,
     /// Its own connection.
     conn: Option<Conn>,
+    /// Redirects of this step so far, and whether the next request is a GET because of them.
+    redirects: u32,
+    by_get: bool,
     /// The step of an iteration, and how often it was made in a row. `None`: between two iterations.
     at: Option<StepPlace>,
     /// When the iteration was due.
@@ -156,6 +166,8 @@ impl JourneyUser {
             random: Random::new(derive(seed, 0x75_73_65_72 + number)),
             number,
             conn: None,
+            redirects: 0,
+            by_get: false,
             at: None,
             since: Time::ZERO,
             cells: vec![Box::default(); cells],
@@ -192,6 +204,7 @@ impl Journeys {
             name: plan.requests.get(step.request as usize).map(|r| r.name.clone()).unwrap_or_default(),
             request: u16::try_from(step.request).unwrap_or(u16::MAX),
             repeat: step.repeat.max(1),
+            follow: step.follow,
             values: takes
                 .get(step.request as usize)
                 .map_or(Vec::new(), |t| t.iter().map(|t| t.value).collect()),
@@ -205,7 +218,7 @@ impl Journeys {
         };
         let runs: Vec<FlowRun> = flows.flows.iter().map(run).collect();
         let data_cells = rows.iter().map(|set| set.first().map_or(0, Vec::len)).sum();
-        let cells = data_cells + flows.names().len() + 1;
+        let cells = data_cells + flows.names().len() + 2;
         let share = |all: u64| all / cores + u64::from(all % cores > core);
         let most = share(u64::from(flows.users));
         let comings = match &flows.pace {
@@ -250,6 +263,8 @@ impl Journeys {
                 name: name.map_or(authority, |(name, _)| name).to_owned(),
                 is_https: plan.tls.is_some(),
             },
+            authority: authority.to_owned(),
+            requests: u16::try_from(plan.requests.len()).unwrap_or(u16::MAX),
             keep_cookies: flows.keep_cookies,
             seed: plan.seed,
             measure_from: Time::ZERO,
@@ -279,7 +294,7 @@ impl Journeys {
                 continue;
             }
             let Some(place) = state.users[user as usize].at else { continue };
-            let kind = state.flows[place.flow].steps[place.step].request;
+            let kind = state.kind_of(user, place);
             let number = state.next;
             state.next += 1;
             state.flights.insert(number, StepFlight { user, kind, target: Vec::new() });
@@ -423,12 +438,13 @@ impl Journeys {
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(StepFlight { user, target, .. }) = state.flights.remove(&number) else { return };
-        if let StepEnd::Good(_, cookies) | StepEnd::Bad(_, cookies) = end {
+        if let StepEnd::Good(_, cookies) | StepEnd::Bad(_, cookies) | StepEnd::Moved { cookies, .. } = end {
             let jar = &mut state.users[user as usize].jar;
             cookies.iter().for_each(|cookie| jar.store(cookie, &state.host, &target, now));
         }
         match end {
             StepEnd::Good(values, _) => state.advance(user, values, now),
+            StepEnd::Moved { to, by_get, .. } => state.follow(user, (&target, to, by_get), now),
             StepEnd::Bad(why, _) => state.fail(user, why, now, Duration::ZERO),
             // Without a pause it would fail again and again at the same moment.
             StepEnd::Lost(why) => state.fail(user, why, now, REFUSED_PAUSE),
@@ -550,6 +566,7 @@ impl JourneyState {
     fn advance(&mut self, user: u32, values: Vec<Vec<u8>>, now: Time) {
         let entry = &mut self.users[user as usize];
         let Some(place) = &mut entry.at else { return };
+        (entry.redirects, entry.by_get) = (0, false);
         let flow = &self.flows[place.flow];
         let step = &flow.steps[place.step];
         for (place, value) in step.values.iter().zip(values) {
@@ -569,6 +586,35 @@ impl JourneyState {
             return self.rest(user, now + pause);
         }
         self.wait(user, now + pause);
+    }
+
+    /// The kind of a user's next request. Those that follow redirects come behind the usual ones and
+    /// those with cookies.
+    fn kind_of(&self, user: u32, place: StepPlace) -> u16 {
+        let user = &self.users[user as usize];
+        let form = if user.redirects == 0 { 0 } else { 2 + 2 * u16::from(user.by_get) };
+        self.flows[place.flow].steps[place.step].request + form * self.requests
+    }
+
+    /// A step is redirected.
+    fn follow(&mut self, user: u32, (from, to, by_get): (&[u8], &[u8], bool), now: Time) {
+        let entry = &mut self.users[user as usize];
+        let Some(place) = entry.at else { return };
+        let flow = &mut self.flows[place.flow];
+        let most = flow.steps[place.step].follow;
+        if entry.redirects == most {
+            return self.fail(user, &format!("more than {most} redirects"), now, Duration::ZERO);
+        }
+        let target = match redirect::resolve(to, from, (self.host.is_https, &self.authority)) {
+            Ok(target) => target,
+            Err(why) => return self.fail(user, &why, now, Duration::ZERO),
+        };
+        entry.redirects += 1;
+        entry.by_get |= by_get;
+        let cell = entry.cells.len() - 2;
+        entry.cells[cell] = target.strip_prefix(b"/").unwrap_or(&target).into();
+        flow.figures.redirects += u64::from(entry.since >= self.measure_from);
+        self.wait(user, now);
     }
 
     /// The iteration of a user fails; it begins another one after the pause.
@@ -597,6 +643,7 @@ impl JourneyState {
     fn leave(&mut self, user: u32, flow: usize) -> Option<&mut FlowFigures> {
         let user = &mut self.users[user as usize];
         user.at.take()?;
+        (user.redirects, user.by_get) = (0, false);
         self.active -= 1;
         self.released.extend(user.conn.take());
         (user.since >= self.measure_from).then(|| &mut self.flows[flow].figures)

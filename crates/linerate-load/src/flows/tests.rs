@@ -15,7 +15,7 @@ use crate::plan::{Arrival, Plan, Rate, Request, Target};
 
 fn step(request: u32, take: &[(&str, &str)], think: Think, repeat: u32) -> FlowStep {
     let rule = |(name, from): &(&str, &str)| TakeRule { name: (*name).to_owned(), from: (*from).to_owned() };
-    FlowStep { request, repeat, take: take.iter().map(rule).collect(), think }
+    FlowStep { request, repeat, follow: 2, take: take.iter().map(rule).collect(), think }
 }
 
 /// A plan whose first step takes a token and sets a cookie, and whose other steps use both.
@@ -125,7 +125,7 @@ impl Model {
             let kind = self.journeys.kind(number);
             self.journeys.fill_cookies(number, b"/a".to_vec(), kind, self.now);
             let (token, cookie) =
-                self.journeys.with_cells(number, |cells| (text(&cells[0]), text(&cells[1])));
+                self.journeys.with_cells(number, |cells| (text(&cells[0]), text(cells.last().unwrap())));
             // The token and the cookie that came with it belong to the same user.
             if !token.is_empty() && !self.plan.flows.as_ref().unwrap().keep_cookies {
                 assert_eq!(self.given.get(&token), Some(&cookie), "a token or a cookie crossed users");
@@ -141,10 +141,15 @@ impl Model {
         let chosen = self.random.below(self.flying.len() as u64) as usize;
         let (number, kind, ..) = self.flying.swap_remove(chosen);
         self.ended += 1;
-        let takes = self.plan.requests[usize::from(kind)].name.ends_with(".0");
+        let takes = self.plan.requests[usize::from(kind) % self.plan.requests.len()].name.ends_with(".0");
         match self.random.below(21) {
             0 => self.journeys.ended(number, StepEnd::Bad("status 500", &[]), self.now),
             1 => self.journeys.ended(number, StepEnd::Lost("reset"), self.now),
+            3 => {
+                let to: &[u8] = [b"/x".as_slice(), b"http://elsewhere/"][self.random.below(2) as usize];
+                let by_get = self.random.happens(0.5);
+                self.journeys.ended(number, StepEnd::Moved { to, by_get, cookies: &[] }, self.now);
+            }
             20 => self.journeys.ended(number, StepEnd::Unknown, self.now),
             // A number that is not in flight changes nothing.
             2 => {

@@ -280,6 +280,7 @@ impl FlowFigures {
         self.stopped += other.stopped;
         self.unstarted += other.unstarted;
         self.skipped += other.skipped;
+        self.redirects += other.redirects;
         self.duration.merge(&other.duration);
         other.causes.iter().for_each(|(cause, n)| self.note(cause, *n));
     }

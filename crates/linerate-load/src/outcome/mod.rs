@@ -492,6 +492,9 @@ pub struct FlowFigures {
     pub unstarted: u64,
     /// Requests of failed iterations that were not sent.
     pub skipped: u64,
+    /// Redirects that were followed.
+    #[serde(default)]
+    pub redirects: u64,
     /// How long those that are done took from when the user was due, pauses included; nanoseconds.
     pub duration: Histogram,
     /// Why iterations failed: the step and the reason.

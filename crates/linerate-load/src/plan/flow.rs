@@ -5,7 +5,7 @@ use std::time::Duration;
 use linerate_base::Random;
 use serde::{Deserialize, Serialize};
 
-use super::limits::{MAX_CONNECTIONS, MAX_THINK};
+use super::limits::{MAX_CONNECTIONS, MAX_FOLLOW, MAX_THINK};
 use super::units::quoted;
 use super::{Arrival, InvalidPlan, Rate};
 
@@ -98,6 +98,23 @@ impl FlowPlan {
         Ok(())
     }
 
+    /// Whether some step follows redirects.
+    pub(crate) fn follows(&self) -> bool {
+        self.flows.iter().flat_map(|flow| &flow.steps).any(|step| step.follow > 0)
+    }
+
+    /// All steps follow so many redirects.
+    ///
+    /// # Errors
+    /// They are too many.
+    pub fn set_follow(&mut self, follow: u32) -> Result<(), InvalidPlan> {
+        if follow > MAX_FOLLOW {
+            return Err(format!("at most {MAX_FOLLOW} redirects are followed, not {follow}").into());
+        }
+        self.flows.iter_mut().flat_map(|flow| &mut flow.steps).for_each(|step| step.follow = follow);
+        Ok(())
+    }
+
     /// The names of all values that are taken, each once.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
@@ -128,6 +145,8 @@ pub struct FlowStep {
     pub request: u32,
     /// How often in a row (at least 1).
     pub repeat: u32,
+    /// Redirects to follow before the response counts.
+    pub follow: u32,
     /// Values to take from the response.
     pub take: Vec<TakeRule>,
     /// The pause after the response.

@@ -12,6 +12,12 @@ pub(crate) const MAX_REPEAT: u64 = 1_000_000;
 /// The longest pause of a user. Reason: a longer one is a mistake.
 pub(crate) const MAX_THINK: Duration = Duration::from_secs(3600);
 
+/// Redirects that a step follows. Reason: more are a loop; browsers stop at twenty.
+pub(crate) const MAX_FOLLOW: u32 = 20;
+
+/// Steps of flows that follow redirects. Reason: each is compiled in six forms, and 16 bits number them.
+pub(crate) const MAX_FOLLOWING: usize = 10_000;
+
 /// Values that a step takes. Reason: each user holds them.
 pub(crate) const MAX_TAKES: usize = 50;
 

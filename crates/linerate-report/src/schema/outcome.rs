@@ -743,6 +743,9 @@ pub struct FlowCounts {
     pub unstarted: u64,
     /// Requests of failed iterations that were not sent.
     pub skipped_requests: u64,
+    /// Redirects that were followed; each is a request of its step.
+    #[serde(default)]
+    pub redirects: u64,
     /// How long those that are done took from when the user was due, pauses included; null if none is.
     pub duration_us: Option<Latency>,
     /// Why iterations failed: step and reason.

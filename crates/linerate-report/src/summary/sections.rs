@@ -170,6 +170,9 @@ pub(super) fn flows(page: &mut SummaryText, outcome: &Outcome) {
             );
             page.line(&page.style.bold(&text));
         }
+        if flow.redirects > 0 {
+            page.line(&page.style.dim(&format!("  {} redirects followed", units::count(flow.redirects))));
+        }
         if flow.skipped > 0 {
             page.line(&page.style.dim(&format!("  {} requests skipped", units::count(flow.skipped))));
         }

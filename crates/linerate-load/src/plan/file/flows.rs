@@ -11,7 +11,7 @@ use crate::plan::DataSet;
 use crate::plan::data::check_name;
 use crate::plan::flow::{FlowPlan, FlowStep, TakeRule, Think, UserCount, UserFlow, UserPace};
 use crate::plan::limits::{
-    MAX_CONNECTIONS, MAX_FLOWS, MAX_GRACEFUL, MAX_REPEAT, MAX_REQUESTS, MAX_TAKES, MAX_THINK,
+    MAX_CONNECTIONS, MAX_FLOWS, MAX_FOLLOW, MAX_GRACEFUL, MAX_REPEAT, MAX_REQUESTS, MAX_TAKES, MAX_THINK,
 };
 use crate::plan::units::quoted;
 
@@ -19,7 +19,7 @@ use crate::plan::units::quoted;
 pub(super) const RUN_KEYS: &[&str] = &["users", "user_rate", "iterations", "cookies", "graceful", "flow"];
 
 /// Keys of a step, beside those of its request.
-const STEP_KEYS: &[&str] = &["name", "path", "take", "think", "repeat"];
+const STEP_KEYS: &[&str] = &["name", "path", "take", "think", "repeat", "follow"];
 
 const ABSENT: &str = "is not supported in flows";
 
@@ -27,7 +27,7 @@ const FLOW: Keys = Keys {
     known: &[&["name", "weight", "step"]],
     elsewhere: &[
         (requests::SHARED_KEYS, "belongs to a step: write it below [[flow.step]]"),
-        (&["path", "take", "think", "repeat"], "belongs to a step: write it below [[flow.step]]"),
+        (&["path", "take", "think", "repeat", "follow"], "belongs to a step: write it below [[flow.step]]"),
         (RUN_KEYS, "belongs to the whole plan: write it at the top, before the first [[flow]]"),
     ],
 };
@@ -36,7 +36,7 @@ const STEP: Keys = Keys {
     known: &[STEP_KEYS, requests::SHARED_KEYS],
     elsewhere: &[
         (&["weight"], "belongs to the flow: write it below [[flow]]"),
-        (&["raw", "follow", "group", "expect", "if", "while", "host", "url", "script"], ABSENT),
+        (&["raw", "group", "expect", "if", "while", "host", "url", "script"], ABSENT),
     ],
 };
 
@@ -167,6 +167,7 @@ impl<'a> PlacedFlows<'a> {
                 .map_err(|why| item.error(why)),
         })?;
         let repeat = table.read("repeat", |item| item.whole(1, MAX_REPEAT))?.unwrap_or(1) as u32;
+        let follow = table.read("follow", |item| item.whole(0, MAX_FOLLOW.into()))?.unwrap_or(0) as u32;
         let items = table
             .read("take", |item| item.entries("a table such as { token = \"json:$.token\" }"))?
             .unwrap_or_default();
@@ -184,7 +185,7 @@ impl<'a> PlacedFlows<'a> {
         }
         self.requests.push(placed);
         self.takes.push(items);
-        Ok(FlowStep { request, repeat, take, think: think.unwrap_or_default() })
+        Ok(FlowStep { request, repeat, follow, take, think: think.unwrap_or_default() })
     }
 
     /// Compiles all requests with the values that are there when they are sent, and finds values that
