@@ -63,7 +63,7 @@ impl CssSelector {
         if attribute.is_some_and(|name| name.is_empty() || name.contains(char::is_whitespace)) {
             return Err("behind @ stands the name of an attribute: input[name=csrf]@value".to_owned());
         }
-        let parts = Parser { rest: selector.trim() }.parts()?;
+        let parts = SelectorParser { rest: selector.trim() }.parts()?;
         Ok(CssSelector { parts, attribute: attribute.map(str::to_ascii_lowercase) })
     }
 
@@ -152,11 +152,11 @@ impl<'a> StartTag<'a> {
     }
 }
 
-struct Parser<'a> {
+struct SelectorParser<'a> {
     rest: &'a str,
 }
 
-impl Parser<'_> {
+impl SelectorParser<'_> {
     fn parts(mut self) -> Result<Vec<ElementTest>, String> {
         let mut parts = Vec::new();
         let mut is_child = false;

@@ -160,6 +160,21 @@ struct StepFlight {
     target: Vec<u8>,
 }
 
+impl Comings {
+    fn of(pace: &UserPace, seed: u64, (core, cores): (u64, u64)) -> Comings {
+        match pace {
+            UserPace::Always => Comings::Always,
+            UserPace::Stages(stages) => Comings::Stages(stages.clone()),
+            UserPace::Arriving(rate, arrival) => {
+                let pace = Pace::Open { rate: rate.clone(), arrival: *arrival };
+                let part = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+                let schedule = Schedule::new(&pace, seed, part(core), part(cores));
+                schedule.map_or(Comings::Always, Comings::Arriving)
+            }
+        }
+    }
+}
+
 impl JourneyUser {
     fn new(seed: u64, number: u64, cells: usize) -> JourneyUser {
         JourneyUser {
@@ -221,16 +236,7 @@ impl Journeys {
         let cells = data_cells + flows.names().len() + 2;
         let share = |all: u64| all / cores + u64::from(all % cores > core);
         let most = share(u64::from(flows.users));
-        let comings = match &flows.pace {
-            UserPace::Always => Comings::Always,
-            UserPace::Stages(stages) => Comings::Stages(stages.clone()),
-            UserPace::Arriving(rate, arrival) => {
-                let pace = Pace::Open { rate: rate.clone(), arrival: *arrival };
-                let part = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-                let schedule = Schedule::new(&pace, plan.seed, part(core), part(cores));
-                schedule.map_or(Comings::Always, Comings::Arriving)
-            }
-        };
+        let comings = Comings::of(&flows.pace, plan.seed, (core, cores));
         let at_first = if matches!(comings, Comings::Arriving(_)) { 0 } else { most };
         let user = |n| JourneyUser::new(plan.seed, n * cores + core, cells);
         let authority = plan.target.authority.as_str();
@@ -649,7 +655,7 @@ impl JourneyState {
         (user.since >= self.measure_from).then(|| &mut self.flows[flow].figures)
     }
 
-    /// A user goes on with its iteration at this time, unless the run is over by then.
+    /// A user continues its iteration at this time, unless the run is over by then.
     fn wait(&mut self, user: u32, until: Time) {
         if self.stopped || self.last.is_some_and(|last| until > last) {
             return self.stop_user(user);

@@ -4,7 +4,7 @@
 //! half-open: request `k` is due at the moment at which the integral begins to exceed `k`, so
 //! `100@10s` makes 1000 requests, the first at 0 and the last at 9.99 s, and a pause makes none.
 
-use super::Rate;
+use super::rate::Rate;
 
 const NANOS: f64 = 1e9;
 

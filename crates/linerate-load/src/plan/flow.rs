@@ -5,9 +5,10 @@ use std::time::Duration;
 use linerate_base::Random;
 use serde::{Deserialize, Serialize};
 
+use super::invalid::InvalidPlan;
 use super::limits::{MAX_CONNECTIONS, MAX_FOLLOW, MAX_THINK};
+use super::rate::{Arrival, Rate};
 use super::units::quoted;
-use super::{Arrival, InvalidPlan, Rate};
 
 /// The flows of a plan. Its `requests` are then the steps of these flows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -191,7 +192,7 @@ impl Think {
     ///
     /// # Errors
     /// In words, what would be right.
-    pub fn parse(text: &str) -> Result<Think, super::InvalidPlan> {
+    pub fn parse(text: &str) -> Result<Think, InvalidPlan> {
         let wrong = |why: String| format!("think: {why}; write \"1s\", \"1s..3s\" or \"exp:2s\"");
         let read = |text: &str| {
             let time = super::units::parse_duration(text.trim()).map_err(|why| wrong(why.to_string()))?;

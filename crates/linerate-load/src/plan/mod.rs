@@ -9,6 +9,7 @@ pub use invalid::InvalidPlan;
 pub use linerate_client::Resend;
 use linerate_http::client::Body;
 pub use linerate_net::Io;
+pub use rate::{Arrival, Rate, RateStep};
 use serde::{Deserialize, Serialize};
 
 pub mod abort;
@@ -209,34 +210,6 @@ pub enum Pace {
     },
     /// Open loop: at these times, nanoseconds from the start, ascending (a replayed log). Ends with the last.
     Trace(Vec<u64>),
-}
-
-/// How arrivals are spaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Arrival {
-    /// Evenly.
-    #[default]
-    Constant,
-    /// A Poisson process: what many independent users do.
-    Poisson,
-}
-
-/// A rate over time: straight lines, one after the other. It ends with the last, unless that one has no end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rate {
-    /// At least one.
-    pub steps: Vec<RateStep>,
-}
-
-/// From one rate to another over a time, requests/s.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RateStep {
-    /// At its start.
-    pub from: f64,
-    /// At its end.
-    pub to: f64,
-    /// How long; `None` only for a constant last step (for ever).
-    pub lasts: Option<Duration>,
 }
 
 /// How to send: ours, or a baseline of the write-ups to compare with.

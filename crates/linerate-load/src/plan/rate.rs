@@ -3,11 +3,40 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::InvalidPlan;
+use serde::{Deserialize, Serialize};
+
 use super::curve::Curve;
+use super::invalid::InvalidPlan;
 use super::limits::{MAX_RATE, MAX_RATE_STEPS, MIN_RATE};
 use super::units::{parse_duration, parse_scaled, quoted, shown_duration};
-use super::{Rate, RateStep};
+
+/// How arrivals are spaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Arrival {
+    /// Evenly.
+    #[default]
+    Constant,
+    /// A Poisson process: what many independent users do.
+    Poisson,
+}
+
+/// A rate over time: straight lines, one after the other. It ends with the last, unless that one has no end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rate {
+    /// At least one.
+    pub steps: Vec<RateStep>,
+}
+
+/// From one rate to another over a time, requests/s.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RateStep {
+    /// At its start.
+    pub from: f64,
+    /// At its end.
+    pub to: f64,
+    /// How long; `None` only for a constant last step (for ever).
+    pub lasts: Option<Duration>,
+}
 
 /// The forms of a rate, for messages.
 const EXAMPLES: &str =
