@@ -163,6 +163,16 @@ impl<L: Link> Sockets<L> {
         &self.net
     }
 
+    /// What the operator should know, such as an interface that is down.
+    pub fn news(&mut self) -> Option<String> {
+        self.net.news()
+    }
+
+    /// The stack, to ask for its times and its link. Turns and connections are the sockets' business.
+    pub fn stack_mut(&mut self) -> &mut Stack<L> {
+        &mut self.net
+    }
+
     /// The link's time.
     pub fn now(&mut self) -> Time {
         self.net.now()
@@ -199,16 +209,18 @@ impl<L: Link> Sockets<L> {
     }
 
     /// Moves packets, and waits for some until this time (`None`: forever; a past time: not at all).
-    /// Fails if the link does.
-    pub fn turn(&mut self, until: Option<Time>) -> io::Result<()> {
+    /// Fails if the link does. Returns whether anything happened; a response may then be unsent until
+    /// the next turn.
+    pub fn turn(&mut self, until: Option<Time>) -> io::Result<bool> {
         let mut events = std::mem::take(&mut self.events);
         let moved = self.net.turn(until, &mut events);
+        let happened = !events.is_empty();
         for event in events.drain(..) {
             self.handle(event);
         }
         self.events = events;
         self.look_for_room();
-        moved
+        moved.map(|()| happened)
     }
 
     fn handle(&mut self, event: Event) {

@@ -77,6 +77,11 @@ impl<L: Link> Sockets<L> {
         }
     }
 
+    /// Whether a set may have a socket that is ready.
+    pub fn may_have_ready(&self, set: PollSetId) -> bool {
+        self.sets.get(set.0 as usize).and_then(Option::as_ref).is_some_and(|set| !set.ready.is_empty())
+    }
+
     /// Adds a socket (EPOLL_CTL_ADD): `wanted` has epoll's bits. EEXIST if the set has it.
     pub fn watch(
         &mut self,

@@ -182,8 +182,9 @@ impl<L: Link> Stack<L> {
         Ok(())
     }
 
-    /// How long the link may wait.
-    fn patience(&mut self, until: Option<Time>) -> Option<Time> {
+    /// Until when a caller that waits for the link's packets by itself may wait, instead of
+    /// [`Transport::turn`], which it calls next.
+    pub fn patience(&mut self, until: Option<Time>) -> Option<Time> {
         let core = &mut self.core;
         let full = (!core.dirty.is_empty() || core.replies.front().is_some()).then(|| core.now + LINK_FULL);
         let timers = core.next_deadline();

@@ -45,6 +45,13 @@ impl KernelPages {
         unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_HUGEPAGE) };
     }
 
+    /// A forked child does not get the memory. Reason: the kernel writes to these pages, and a copy in a
+    /// child would cost as much as they do. The kernel may decline.
+    pub(super) fn keep_from_children(&self) {
+        // SAFETY: advice on our own mapping; its contents do not change.
+        unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_DONTFORK) };
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len
     }

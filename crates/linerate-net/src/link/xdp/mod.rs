@@ -30,7 +30,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,6 +128,29 @@ impl Xdp {
             sum.too_large += queue.dropped;
             sum
         })
+    }
+
+    /// For how long [`Link::wait`] may wait.
+    fn longest_wait(&self, now: Time, until: Option<Time>) -> Option<Duration> {
+        let looks = (!self.looked_for.is_empty()).then(|| self.look_again - now);
+        let unsent = (self.queues[0].unsent() > 0).then_some(limits::LOOK_AGAIN);
+        let addresses = self.addresses.is_some().then_some(limits::ADDRESS_RENEWAL);
+        let down = (!self.is_up).then_some(limits::DOWN_LOOK);
+        let limits = [until.map(|until| until - now), looks, unsent, addresses, down];
+        limits.into_iter().flatten().min()
+    }
+
+    /// Descriptors for a caller that waits by itself: once one is ready to read, [`Link::wait`] would
+    /// return.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let queues = self.queues.iter().map(QueueSocket::descriptor);
+        [self.wake.as_fd(), self.monitor.as_fd()].into_iter().chain(queues)
+    }
+
+    /// For how long such a caller may wait: until this time at most.
+    pub fn rest(&mut self, until: Option<Time>) -> Option<Duration> {
+        let now = self.clock.now();
+        self.longest_wait(now, until)
     }
 
     /// Resolves the MAC addresses of these peers, until all are known or three seconds have passed.
@@ -299,20 +322,7 @@ impl Link for Xdp {
         if self.queues.iter_mut().any(QueueSocket::has_received) {
             return Ok(self.woken(now));
         }
-        let mut limit = until.map(|until| until - now);
-        let mut at_most = |time: Duration| limit = Some(limit.map_or(time, |l| l.min(time)));
-        if !self.looked_for.is_empty() {
-            at_most(self.look_again - now);
-        }
-        if self.queues[0].unsent() > 0 {
-            at_most(limits::LOOK_AGAIN);
-        }
-        if self.addresses.is_some() {
-            at_most(limits::ADDRESS_RENEWAL);
-        }
-        if !self.is_up {
-            at_most(limits::DOWN_LOOK);
-        }
+        let limit = self.longest_wait(now, until);
         if limit != Some(Duration::ZERO) {
             let news = wait_any(&self.queues, &self.wake, self.monitor.as_fd(), limit)?;
             self.clock = Clock::default();

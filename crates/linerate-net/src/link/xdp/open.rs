@@ -57,6 +57,9 @@ pub struct XdpOptions {
     pub busy_poll: Option<Duration>,
     /// Which side verifies checksums.
     pub checksums: Checksums,
+    /// A listener of the kernel's has the addresses of [`Steer::Listen`]. Without it, they are kept from
+    /// other programs.
+    pub beside_kernel: bool,
 }
 
 impl XdpOptions {
@@ -69,6 +72,7 @@ impl XdpOptions {
             mode: XdpMode::default(),
             busy_poll: None,
             checksums: Checksums::Full,
+            beside_kernel: false,
         }
     }
 }
@@ -136,7 +140,10 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
             format!("more threads, or fewer queues: ethtool -L {name} combined {most}"),
         ));
     }
-    let (steer, reserved) = reserve(&options.steer)?;
+    let (steer, reserved) = match options.beside_kernel {
+        true => (options.steer.clone(), Vec::new()),
+        false => reserve(&options.steer)?,
+    };
     let networks = netlink.networks().map_err(|e| preflight::kernel("its addresses", &e))?;
     notes.extend(preflight::shared_network(name, interface.index, &networks));
     let own: Vec<IpAddr> =

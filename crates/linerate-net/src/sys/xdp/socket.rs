@@ -108,6 +108,11 @@ pub(crate) struct QueueSocket {
 }
 
 impl QueueSocket {
+    /// Ready to read when packets have come.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
     /// Opens and binds. EBUSY: the queue is taken, possibly for a moment by a socket that is
     /// closing.
     pub(crate) fn open(interface: u32, queue: u32, config: &Config) -> io::Result<QueueSocket> {

@@ -21,6 +21,7 @@ impl Umem {
         debug_assert!(frame_bytes.is_power_of_two());
         let pages = KernelPages::new(count as usize * frame_bytes)?;
         pages.wish_huge();
+        pages.keep_from_children();
         Ok((Umem { pages, frame_bytes }, (0..count).map(Frame).collect()))
     }
 
