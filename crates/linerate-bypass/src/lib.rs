@@ -1,0 +1,26 @@
+//! The library that `linerate bypass` preloads: it stands between a program and the C library's
+//! functions on descriptors. Connections to the addresses of [`CONFIGURATION`] are in user space, over
+//! AF_XDP; all other descriptors go to the kernel untouched.
+//!
+//! `abi` has the C functions, `kernel` the calls below them, [`table`] says which descriptors are
+//! ours, `world` has the connections, `waiting` the calls that wait. docs/BYPASS.md says what is
+//! absent.
+
+#[allow(unsafe_code)]
+mod kernel;
+mod messages;
+mod table;
+
+/// Names the environment variable with the interface and the addresses: `IF;ADDR:PORT,ADDR:PORT`.
+/// Without it, all descriptors are the kernel's.
+pub const CONFIGURATION: &str = "LINERATE_BYPASS";
+
+/// What the launcher looks for in the file: the version that it must have itself.
+#[used]
+pub static MARK: [u8; MARKED.len()] = *MARKED;
+
+const MARKED: &[u8; concat!("linerate-bypass version ", env!("CARGO_PKG_VERSION"), ";").len()] =
+    match concat!("linerate-bypass version ", env!("CARGO_PKG_VERSION"), ";").as_bytes().first_chunk() {
+        Some(mark) => mark,
+        None => panic!("its own length"),
+    };
