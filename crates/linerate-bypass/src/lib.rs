@@ -9,7 +9,10 @@
 #[allow(unsafe_code)]
 mod kernel;
 mod messages;
+mod options;
 mod table;
+mod waiters;
+mod world;
 
 /// Names the environment variable with the interface and the addresses: `IF;ADDR:PORT,ADDR:PORT`.
 /// Without it, all descriptors are the kernel's.

@@ -1,0 +1,358 @@
+//! The connections of the process and the descriptors that name them. A call returns an errno where it
+//! fails.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use linerate_net::link::xdp::Xdp;
+use linerate_net::sockets::{PollEntry, PollSetId, SocketFailure, SocketId, Sockets};
+use linerate_net::{FlowState, Time, Transport};
+
+use crate::kernel;
+use crate::messages::tell;
+use crate::options::{SocketFamily, StoredOptions};
+use crate::table::{self, DescriptorKind};
+use crate::waiters::Waiters;
+
+/// Of waits that find enough to do, one in so many moves packets, and one in so many looks at the
+/// kernel's descriptors. Reason: both are system calls.
+const MOVES: u64 = 16;
+pub(crate) const LOOKS: u64 = 64;
+/// Descriptors kept for later connections, at most. Reason: programs have limits of open files.
+const KEPT: usize = 1024;
+
+/// What descriptors name: copies of a descriptor (dup) share it.
+pub(crate) struct OpenSocket {
+    pub(crate) id: SocketId,
+    /// O_NONBLOCK.
+    pub(crate) nonblocking: bool,
+    pub(crate) family: SocketFamily,
+    pub(crate) stored: StoredOptions,
+    /// Calls of accept, for turns with the kernel's listener.
+    pub(crate) accepts: u64,
+    descriptors: usize,
+}
+
+/// A set of the program's epoll.
+pub(crate) struct OpenSet {
+    pub(crate) id: PollSetId,
+    descriptors: usize,
+}
+
+/// What a descriptor names.
+#[derive(Clone, Copy)]
+enum NamedThing {
+    Socket(usize),
+    Set(usize),
+}
+
+/// Things with numbers, the lowest free one first.
+struct Numbered<T>(Vec<Option<T>>);
+
+impl<T> Numbered<T> {
+    fn add(&mut self, thing: T) -> usize {
+        let at = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
+        if at == self.0.len() {
+            self.0.push(None);
+        }
+        self.0[at] = Some(thing);
+        at
+    }
+}
+
+/// All connections of the process.
+pub(crate) struct BypassWorld {
+    pub(crate) net: Sockets<Xdp>,
+    named: Vec<Option<NamedThing>>,
+    sockets: Vec<Option<OpenSocket>>,
+    free_sockets: Vec<usize>,
+    sets: Numbered<OpenSet>,
+    /// Sockets of the kernel whose copies stand for connections, by family.
+    placeholders: [Option<i32>; 2],
+    kept: [BTreeSet<i32>; 2],
+    pub(crate) waiters: Waiters,
+    /// Turns so far.
+    pub(crate) turns: u64,
+    pub(crate) waits: u64,
+    pub(crate) found: Vec<PollEntry>,
+    /// Bytes of files on their way.
+    pub(crate) buffer: Vec<u8>,
+}
+
+impl BypassWorld {
+    /// No connections yet.
+    pub(crate) fn new(net: Sockets<Xdp>) -> BypassWorld {
+        BypassWorld {
+            net,
+            named: Vec::new(),
+            sockets: Vec::new(),
+            free_sockets: Vec::new(),
+            sets: Numbered(Vec::new()),
+            placeholders: [None; 2],
+            kept: [BTreeSet::new(), BTreeSet::new()],
+            waiters: Waiters::default(),
+            turns: 0,
+            waits: 0,
+            found: Vec::new(),
+            buffer: vec![0; 1 << 16],
+        }
+    }
+
+    fn name(&self, fd: i32) -> Result<NamedThing, i32> {
+        usize::try_from(fd).ok().and_then(|at| *self.named.get(at)?).ok_or(libc::EBADF)
+    }
+
+    fn set_name(&mut self, fd: i32, named: Option<NamedThing>) {
+        let Ok(at) = usize::try_from(fd) else { return };
+        if self.named.len() <= at {
+            self.named.resize(at + 1, None);
+        }
+        self.named[at] = named;
+    }
+
+    /// The socket of a descriptor.
+    pub(crate) fn socket(&mut self, fd: i32) -> Result<&mut OpenSocket, i32> {
+        let NamedThing::Socket(at) = self.name(fd)? else { return Err(libc::ENOTSOCK) };
+        self.sockets[at].as_mut().ok_or(libc::EBADF)
+    }
+
+    /// Its number among the sockets.
+    pub(crate) fn id(&mut self, fd: i32) -> Result<SocketId, i32> {
+        Ok(self.socket(fd)?.id)
+    }
+
+    /// The set of a descriptor.
+    pub(crate) fn set(&self, fd: i32) -> Result<PollSetId, i32> {
+        let NamedThing::Set(at) = self.name(fd)? else { return Err(libc::EINVAL) };
+        self.sets.0[at].as_ref().map(|set| set.id).ok_or(libc::EBADF)
+    }
+
+    fn add_socket(&mut self, socket: OpenSocket) -> usize {
+        if let Some(at) = self.free_sockets.pop() {
+            self.sockets[at] = Some(socket);
+            return at;
+        }
+        self.sockets.push(Some(socket));
+        self.sockets.len() - 1
+    }
+
+    /// The kernel's listener `fd` gets one of ours beside it.
+    pub(crate) fn add_listener(
+        &mut self,
+        fd: i32,
+        family: SocketFamily,
+        id: SocketId,
+        stored: StoredOptions,
+        nonblocking: bool,
+    ) {
+        let socket = OpenSocket { id, nonblocking, family, stored, accepts: 0, descriptors: 1 };
+        let at = self.add_socket(socket);
+        self.set_name(fd, Some(NamedThing::Socket(at)));
+        table::set(fd, DescriptorKind::Listener);
+    }
+
+    /// The set beside the program's epoll.
+    pub(crate) fn set_beside(&mut self, epoll: i32) -> Result<PollSetId, i32> {
+        if let Ok(set) = self.set(epoll) {
+            return Ok(set);
+        }
+        let id = self.net.poll_set();
+        let at = self.sets.add(OpenSet { id, descriptors: 1 });
+        self.set_name(epoll, Some(NamedThing::Set(at)));
+        if !table::set(epoll, DescriptorKind::Set) {
+            return Err(libc::EMFILE);
+        }
+        Ok(id)
+    }
+
+    /// A descriptor for a connection: the lowest one kept, or a new copy.
+    fn descriptor(&mut self, family: SocketFamily, closed_by_exec: bool) -> Result<i32, i32> {
+        let flags = if closed_by_exec { libc::FD_CLOEXEC as usize } else { 0 };
+        if let Some(fd) = self.kept[family as usize].pop_first() {
+            kernel::fcntl(fd, libc::F_SETFD, flags)?;
+            return Ok(fd);
+        }
+        let placeholder = match self.placeholders[family as usize] {
+            Some(placeholder) => placeholder,
+            None => {
+                let made = kernel::tcp_socket(family.number())?;
+                // Out of the way of programs, which are used to small numbers.
+                let high = kernel::fcntl(made, libc::F_DUPFD_CLOEXEC, 500).or(Ok::<_, i32>(made))?;
+                if high != made {
+                    kernel::close(made)?;
+                }
+                self.placeholders[family as usize] = Some(high);
+                high
+            }
+        };
+        let command = if closed_by_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
+        kernel::fcntl(placeholder, command, 0)
+    }
+
+    /// The next connection of a listener, with a descriptor (SOCK_CLOEXEC, SOCK_NONBLOCK).
+    pub(crate) fn accept(&mut self, listener: i32, flags: i32) -> Result<(i32, SocketAddr), i32> {
+        let (id, family) = self.socket(listener).map(|socket| (socket.id, socket.family))?;
+        let (accepted, peer) = self.net.accept(id).map_err(errno_of)?;
+        let fd = match self.descriptor(family, flags & libc::SOCK_CLOEXEC != 0) {
+            Ok(fd) if table::set(fd, DescriptorKind::Connection) => fd,
+            other => {
+                self.net.close(accepted).map_err(errno_of)?;
+                return Err(other.map_or_else(|errno| errno, |_| libc::EMFILE));
+            }
+        };
+        let stored = self.socket(listener)?.stored.clone();
+        let at = self.add_socket(OpenSocket {
+            id: accepted,
+            nonblocking: flags & libc::SOCK_NONBLOCK != 0,
+            family,
+            stored,
+            accepts: 0,
+            descriptors: 1,
+        });
+        self.set_name(fd, Some(NamedThing::Socket(at)));
+        Ok((fd, peer))
+    }
+
+    /// Closes a descriptor for the program. Returns whether the kernel's must be closed too.
+    pub(crate) fn close(&mut self, fd: i32) -> Result<bool, i32> {
+        let kind = table::kind(fd);
+        let named = self.name(fd)?;
+        self.set_name(fd, None);
+        match named {
+            NamedThing::Set(at) => {
+                if let Some(set) = &mut self.sets.0[at] {
+                    set.descriptors -= 1;
+                    if set.descriptors == 0 {
+                        self.net.drop_poll_set(set.id);
+                        self.sets.0[at] = None;
+                    }
+                }
+            }
+            NamedThing::Socket(at) => {
+                let family = self.sockets[at].as_ref().map_or(SocketFamily::V4, |socket| socket.family);
+                self.release(at)?;
+                if kind == DescriptorKind::Connection && self.kept[family as usize].len() < KEPT {
+                    table::set(fd, DescriptorKind::Kept);
+                    self.kept[family as usize].insert(fd);
+                    return Ok(false);
+                }
+            }
+        }
+        table::set(fd, DescriptorKind::Kernel);
+        Ok(true)
+    }
+
+    fn release(&mut self, at: usize) -> Result<(), i32> {
+        let Some(socket) = &mut self.sockets[at] else { return Ok(()) };
+        socket.descriptors -= 1;
+        if socket.descriptors > 0 {
+            return Ok(());
+        }
+        let id = socket.id;
+        self.sockets[at] = None;
+        self.free_sockets.push(at);
+        self.net.close(id).map_err(errno_of)?;
+        self.flush_soon(true);
+        Ok(())
+    }
+
+    /// The program chose the number of a kept descriptor, or closes all: it is the kernel's again.
+    pub(crate) fn forget_kept(&mut self, fd: i32) {
+        if self.kept.iter_mut().any(|kept| kept.remove(&fd)) {
+            table::set(fd, DescriptorKind::Kernel);
+        }
+    }
+
+    /// `copy` is a copy of `fd` (dup), already the kernel's.
+    pub(crate) fn copied(&mut self, fd: i32, copy: i32) -> Result<(), i32> {
+        let named = self.name(fd)?;
+        if !table::set(copy, table::kind(fd)) {
+            kernel::close(copy)?;
+            return Err(libc::EMFILE);
+        }
+        match named {
+            NamedThing::Socket(at) => self.sockets[at].iter_mut().for_each(|socket| socket.descriptors += 1),
+            NamedThing::Set(at) => self.sets.0[at].iter_mut().for_each(|set| set.descriptors += 1),
+        }
+        self.set_name(copy, Some(named));
+        Ok(())
+    }
+
+    /// Moves packets, waiting until this time at most. Returns whether anything happened.
+    fn turn(&mut self, until: Time) -> bool {
+        self.turns += 1;
+        let happened = self.net.turn(Some(until)).unwrap_or_else(|error| {
+            // The link's errors are permanent; the next call finds no world.
+            tell(&format!("the interface is gone, and its connections with it: {error}"));
+            self.waiters.is_lost = true;
+            false
+        });
+        while let Some(news) = self.net.news() {
+            tell(&news);
+        }
+        self.tell_waiters();
+        happened
+    }
+
+    /// Moves packets without waiting, until nothing is unsent that could leave, or two rounds.
+    pub(crate) fn turn_now(&mut self) {
+        if self.turn(Time::ZERO) {
+            self.turn(Time::ZERO);
+        }
+    }
+
+    /// The link has something to say: it gets the moment that it needs.
+    pub(crate) fn turn_for_news(&mut self) {
+        let now = self.net.now();
+        self.turn(now + std::time::Duration::from_micros(1));
+    }
+
+    /// Moves packets at some of a busy program's waits.
+    pub(crate) fn turn_sometimes(&mut self) {
+        self.waits += 1;
+        if self.waits.is_multiple_of(MOVES) {
+            self.turn_now();
+        }
+    }
+
+    /// There is something to send. It leaves when this thread waits next, unless that may be late.
+    pub(crate) fn flush_soon(&mut self, thread_may_end: bool) {
+        if self.waiters.has_driver() || (thread_may_end && self.waiters.has_any()) {
+            self.turn_now();
+        }
+    }
+
+    /// Wakes the threads whose descriptors are ready.
+    pub(crate) fn tell_waiters(&mut self) {
+        let net = &self.net;
+        self.waiters.tell(|id| net.readiness(id).unwrap_or(u32::MAX), |set| net.may_have_ready(set));
+    }
+
+    /// Connections with something to send or unacknowledged.
+    pub(crate) fn unacknowledged(&self) -> usize {
+        let mut count = 0;
+        self.net.stack().flows(0, usize::MAX, |flow| {
+            let ends = matches!(flow.state, FlowState::FinWait1 | FlowState::Closing | FlowState::LastAck);
+            count += usize::from(ends || flow.unsent_bytes + flow.unacked_bytes > 0);
+        });
+        count
+    }
+
+    /// Closes all connections, as the kernel does when a process ends.
+    pub(crate) fn close_all(&mut self) {
+        for at in 0..self.sockets.len() {
+            if let Some(socket) = &mut self.sockets[at] {
+                socket.descriptors = 1;
+                let _ = self.release(at);
+            }
+        }
+    }
+}
+
+/// The errno of a failure; raises SIGPIPE if the kernel would.
+pub(crate) fn errno_of(failure: SocketFailure) -> i32 {
+    if failure.raises_sigpipe {
+        kernel::raise_sigpipe();
+    }
+    failure.errno
+}
