@@ -6,12 +6,16 @@
 //! ours, `world` has the connections, `waiting` the calls that wait. docs/BYPASS.md says what is
 //! absent.
 
+mod caretaker;
+mod claim;
 #[allow(unsafe_code)]
 mod kernel;
 mod messages;
 mod options;
+mod process;
 mod table;
 mod waiters;
+mod waiting;
 mod world;
 
 /// Names the environment variable with the interface and the addresses: `IF;ADDR:PORT,ADDR:PORT`.

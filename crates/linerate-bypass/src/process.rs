@@ -1,0 +1,100 @@
+//! The one world of the process, and what becomes of it in a panic, in children and at the end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::messages::{tell, tell_once};
+use crate::world::BypassWorld;
+use crate::{kernel, table};
+
+static WORLD: Mutex<Option<BypassWorld>> = Mutex::new(None);
+/// A world was opened in this process or one that it was forked from.
+static OPENED: AtomicBool = AtomicBool::new(false);
+/// This process was forked from one with a world: it must not touch it.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+/// Descriptors that children close.
+static LINK: OnceLock<Vec<i32>> = OnceLock::new();
+/// The longest time for which the end of a process waits for acknowledgements.
+const LINGER: Duration = Duration::from_secs(2);
+
+fn lock() -> MutexGuard<'static, Option<BypassWorld>> {
+    WORLD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does something with the connections. ECONNRESET if there are none any more. A panic ends them all,
+/// and leaves the program to the kernel's listeners.
+pub(crate) fn with_world<T>(what: impl FnOnce(&mut BypassWorld) -> Result<T, i32>) -> Result<T, i32> {
+    if IS_CHILD.load(Ordering::Acquire) {
+        return Err(libc::ENOTCONN);
+    }
+    let mut guard = lock();
+    let Some(world) = guard.as_mut() else { return Err(libc::ECONNRESET) };
+    let done = catch_unwind(AssertUnwindSafe(|| what(world)));
+    let is_lost = done.is_err() || world.waiters.is_lost;
+    if is_lost && let Some(world) = guard.take() {
+        if done.is_err() {
+            tell("a fault of ours ended all connections; the program goes on with the kernel's");
+        }
+        // The waiters' descriptors wake nobody any more: their calls find no world.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(world)));
+    }
+    done.unwrap_or(Err(libc::ECONNRESET))
+}
+
+/// Opens the world unless there was one. `open` returns it and the descriptors that children close.
+pub(crate) fn open(open: impl FnOnce() -> Option<(BypassWorld, Vec<i32>)>) -> bool {
+    if IS_CHILD.load(Ordering::Acquire) {
+        return false;
+    }
+    let mut guard = lock();
+    if OPENED.swap(true, Ordering::AcqRel) {
+        return guard.is_some();
+    }
+    let Some((world, link)) = open() else { return false };
+    *guard = Some(world);
+    let _ = LINK.set(link);
+    drop(guard);
+    kernel::at_fork_and_exit(in_child, at_exit);
+    crate::caretaker::start();
+    true
+}
+
+/// An orphan was used: a forked child has none of its parent's connections.
+pub(crate) fn tell_orphan() {
+    let program = std::env::args().next().unwrap_or_default();
+    tell_once(&format!(
+        "process {} was forked from {program} and has none of its connections: servers that fork a process \
+         per connection cannot run over TCP in user space",
+        std::process::id()
+    ));
+}
+
+extern "C" fn in_child() {
+    IS_CHILD.store(true, Ordering::Release);
+    table::disown();
+    for fd in LINK.get().into_iter().flatten() {
+        // It may be closed already.
+        let _ = kernel::close(*fd);
+    }
+}
+
+extern "C" fn at_exit() {
+    let begin = Instant::now();
+    let mut closed = false;
+    while begin.elapsed() < LINGER {
+        let unsent = with_world(|world| {
+            if !std::mem::replace(&mut closed, true) {
+                world.close_all();
+            }
+            world.turn_now();
+            Ok(world.unacknowledged())
+        });
+        // A child has no world: it must not touch its parent's.
+        if unsent.is_err() || unsent == Ok(0) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
