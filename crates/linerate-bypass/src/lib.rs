@@ -6,6 +6,8 @@
 //! ours, `world` has the connections, `waiting` the calls that wait. docs/BYPASS.md says what is
 //! absent.
 
+#[allow(unsafe_code)]
+mod abi;
 mod caretaker;
 mod claim;
 #[allow(unsafe_code)]
