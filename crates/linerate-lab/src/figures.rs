@@ -101,6 +101,8 @@ pub struct RunFigures {
     pub at_least: BTreeSet<&'static str>,
     /// Its latencies; empty where they were not measured.
     pub latencies: RunLatencies,
+    /// Of each named request, where the plan has several.
+    pub by_name: BTreeMap<String, RunLatencies>,
     /// Requests sent, answered, and everything that did not go as it should.
     pub sent: u64,
     /// Whole responses.
@@ -149,6 +151,11 @@ impl RunFigures {
             values: values(plan, outcome, server, &mut at_least),
             at_least,
             latencies: if plan.throughput { RunLatencies::default() } else { RunLatencies::of(outcome) },
+            by_name: outcome
+                .by_name
+                .iter()
+                .map(|(name, of)| (name.clone(), RunLatencies::new(&of.latency, &of.waited)))
+                .collect(),
             sent: outcome.requests.sent,
             answered,
             errors: outcome.errors(),

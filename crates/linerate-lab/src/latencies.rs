@@ -48,6 +48,18 @@ impl RunLatencies {
         Ok(RunLatencies::new(&Histogram::from_bytes(good)?, &Histogram::from_bytes(waited)?))
     }
 
+    /// The shortest response, microseconds; `None` without one.
+    pub fn least_us(&self) -> Option<f64> {
+        self.counts.first().map(|(nanos, _)| *nanos as f64 / 1e3)
+    }
+
+    /// Requests that took longer than that, and all of them. Those without a good response did.
+    pub fn longer_than(&self, us: f64) -> (u64, u64) {
+        let sooner: u64 =
+            self.counts.iter().filter(|(nanos, _)| *nanos as f64 / 1e3 <= us).map(|(_, n)| n).sum();
+        (self.requests() - sooner, self.requests())
+    }
+
     fn responses(&self) -> u64 {
         self.counts.iter().map(|(_, n)| n).sum()
     }

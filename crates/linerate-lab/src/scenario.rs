@@ -1,8 +1,10 @@
 //! Scenarios: which servers are started and which loads go to them in turns. Built in, or from TOML.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
+use linerate_load::plan::file::PlanFile;
 use linerate_netbox::LineShape;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -84,6 +86,11 @@ pub struct RowGroup {
     pub veth: bool,
     /// Path to ask servers for.
     pub path: Option<String>,
+    /// A plan's text for all rows: its requests, with names and weights.
+    pub plan: Option<String>,
+    /// The name of quick requests among slow ones, whose latencies are shown alone; where no request
+    /// has a name, all are meant.
+    pub quick: Option<String>,
     /// Flags of load for all rows.
     #[serde(default)]
     pub load: String,
@@ -128,8 +135,9 @@ fn warm_up() -> String {
 }
 
 /// Scenarios that are built in, in the order of their list.
-const BUILT_IN: [&str; 4] = [
+const BUILT_IN: [&str; 5] = [
     include_str!("../scenarios/pipelining.toml"),
+    include_str!("../scenarios/cure.toml"),
     include_str!("../scenarios/nagle.toml"),
     include_str!("../scenarios/connections.toml"),
     include_str!("../scenarios/concurrency.toml"),
@@ -177,6 +185,16 @@ impl LabScenario {
         Ok((time("duration", &self.duration)?, time("warm_up", &self.warm_up)?))
     }
 
+    /// How long all runs take together, as planned.
+    ///
+    /// # Errors
+    /// As [`times`](Self::times).
+    pub fn planned(&self) -> Result<Duration, InvalidLab> {
+        let (run, warm_up) = self.times()?;
+        let rows: usize = self.groups.iter().map(|g| g.rows.len()).sum();
+        Ok((run + warm_up) * self.rounds * rows as u32)
+    }
+
     fn check(&self) -> Result<(), String> {
         if !(1..=MOST_ROUNDS).contains(&self.rounds) {
             return Err(format!("rounds = {}: it is a number from 1 to {MOST_ROUNDS}", self.rounds));
@@ -209,6 +227,7 @@ impl LabScenario {
         if group.delay().map_err(|e| at(e.0))?.is_some() && group.veth {
             return Err(at("it has round_trip and veth; a relay reaches no other namespace".to_owned()));
         }
+        group.requests().map_err(|e| at(e.0))?;
         if group.line.is_some() && (group.veth || group.round_trip.is_some()) {
             return Err(at(
                 "it has line beside round_trip or veth; a line has a round trip itself".to_owned()
@@ -243,6 +262,15 @@ impl LabScenario {
 }
 
 impl RowGroup {
+    /// Its requests, if it has a plan.
+    ///
+    /// # Errors
+    /// The plan is none.
+    pub fn requests(&self) -> Result<Option<PlanFile>, InvalidLab> {
+        let parse = |text: &String| PlanFile::parse(text, Path::new("plan"));
+        self.plan.as_ref().map(parse).transpose().map_err(|e| InvalidLab(e.to_string()))
+    }
+
     /// Time that a relay adds to each round trip.
     ///
     /// # Errors
@@ -330,6 +358,7 @@ mod tests {
             ("url = 'http://127.0.0.1:1/'", "command = 'a'\nfiles = { '../x' = 'y' }", "no plain name"),
             ("name = 'g'", "name = 'g'\nround_trip = '1h'", "at most 10s"),
             ("name = 'g'", "name = 'g'\nround_trip = '1ms'\nveth = true", "reaches no other namespace"),
+            ("name = 'g'", "name = 'g'\nplan = '[[reqest]]'", "reqest"),
             ("name = 'g'", "name = 'g'\nline = '26'", "a line is a rate, a round trip"),
             ("name = 'g'", "name = 'g'\nline = 'lan'\nround_trip = '1ms'", "beside round_trip"),
             ("name = 'g'", "name = 'g'\nveth = true", "veth does not lead to"),

@@ -6,17 +6,21 @@ use std::collections::BTreeMap;
 
 use linerate_lab::comparison::{ComparedMetric, MetricVerdict as Found, Rounds};
 use linerate_lab::figures::RunFigures;
+use linerate_lab::latencies::{Mixed, RunLatencies, Statistic};
 
 use crate::json::{round6, text_of};
-use crate::schema::lab::{Document, Group, Metric, Row, Verdict};
+use crate::schema::lab::{Document, Group, Metric, QuickRequests, Row, Verdict};
 use crate::style::{Style, clean};
 use crate::units;
 
 pub use page::to_string as page;
 
 /// Columns of a table: the metric, and its title.
-const COLUMNS: [(&str, &str); 10] = [
+const COLUMNS: [(&str, &str); 13] = [
     ("rate_rps", "requests/s"),
+    ("quick_held_up", "quick held up"),
+    ("quick_p50_us", "quick median"),
+    ("quick_p99_us", "quick p99"),
     ("min_us", "min"),
     ("p50_us", "median"),
     ("p90_us", "p90"),
@@ -64,6 +68,35 @@ pub fn metrics(runs: &[RunFigures], first: Option<&[RunFigures]>) -> BTreeMap<St
     all
 }
 
+/// What is later than the quickest by as much was held up, microseconds. Reason: it is beyond what
+/// another program's turn on a core takes, and far below the 50 ms of a slow request.
+const HELD_UP_US: f64 = 10_000.0;
+
+/// The quick requests of a row's runs: those of that name, or all where none has a name.
+pub fn quick(runs: &[RunFigures], name: &str) -> Option<QuickRequests> {
+    let all: Vec<&RunLatencies> =
+        runs.iter().map(|run| run.by_name.get(name).unwrap_or(&run.latencies)).collect();
+    let least = all.iter().filter_map(|run| run.least_us()).reduce(f64::min)?;
+    let (held_up, requests) = all
+        .iter()
+        .map(|run| run.longer_than(least + HELD_UP_US))
+        .fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+    let value = |runs: &[&RunLatencies], of: Statistic| round6(Mixed::of(of, runs).all().us);
+    let said = |share: f64| {
+        let statistic = Statistic::Percentile(share);
+        statistic.is_said_by(&all).then(|| value(&all, statistic))
+    };
+    let others = runs.iter().flat_map(|run| run.by_name.iter().filter(|n| n.0 != name).map(|n| n.1));
+    let others: Vec<&RunLatencies> = others.filter(|run| !run.is_empty()).collect();
+    Some(QuickRequests {
+        requests,
+        held_up,
+        p50_us: said(0.5),
+        p99_us: said(0.99),
+        others_p50_us: (!others.is_empty()).then(|| value(&others, Statistic::Percentile(0.5))),
+    })
+}
+
 /// The document as indented JSON, with a line end.
 pub fn json(document: &Document) -> String {
     text_of(document)
@@ -74,6 +107,7 @@ fn value(id: &str, value: f64, unicode: bool) -> String {
     match id {
         "rate_rps" => units::rate(value),
         "rss_mb" => units::bytes(value * 1e6),
+        "quick_held_up" => units::percent(value),
         "context_switches_per_request" => format!("{value:.2}"),
         _ => units::time_us(value, unicode),
     }
@@ -84,6 +118,9 @@ fn figure(row: &Row, id: &str) -> Option<f64> {
     match id {
         "min_us" => row.min_us,
         "max_us" => row.max_us,
+        "quick_held_up" => row.quick.map(|q| q.held_up as f64 / q.requests.max(1) as f64),
+        "quick_p50_us" => row.quick?.p50_us,
+        "quick_p99_us" => row.quick?.p99_us,
         _ => row.metrics.get(id).and_then(|metric| metric.value),
     }
 }
@@ -104,7 +141,11 @@ pub fn extremes(runs: &[RunFigures]) -> (Option<f64>, Option<f64>) {
 
 /// The columns that any row of a group has.
 fn columns(group: &Group) -> Vec<(&'static str, &'static str)> {
-    COLUMNS.into_iter().filter(|(id, _)| group.rows.iter().any(|r| figure(r, id).is_some())).collect()
+    // Where quick requests are looked at alone, latencies of all together would only hide them.
+    let of_all = |id: &str| ["min_us", "p50_us", "p90_us", "p99_us", "max_us"].contains(&id);
+    let alone = group.rows.iter().any(|r| r.quick.is_some());
+    let shown = |id: &str| !(alone && of_all(id)) && group.rows.iter().any(|r| figure(r, id).is_some());
+    COLUMNS.into_iter().filter(|(id, _)| shown(id)).collect()
 }
 
 /// `12.3 x (11.9 to 12.8)`.

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::{cell, columns, dashes, method, missing, over_line, ratio, value};
+use super::{cell, columns, dashes, figure, method, missing, over_line, ratio, value};
 use crate::markup::escape;
 use crate::passive::page::{list, page};
-use crate::schema::lab::{Document, Group, Verdict};
+use crate::schema::lab::{Document, Group, Row, Verdict};
 use crate::units;
 
 /// The page.
@@ -19,6 +19,12 @@ pub fn to_string(document: &Document) -> String {
     if document.interrupted {
         out.push_str("<p class=\"lead\"><b class=\"warn\">Interrupted: these are the rounds so far.</b></p>");
     }
+    if let Some(svg) = held_up(document) {
+        let _ = write!(
+            out,
+            "<section><h2>Quick requests that were held up <small>they took at least 10 ms longer than the quickest one</small></h2><figure>{svg}</figure></section>"
+        );
+    }
     for group in document.groups.iter().filter(|g| !g.rows.is_empty()) {
         let _ =
             write!(out, "<section><h2>{} <small>{}</small></h2>", escape(&group.name), escape(&group.about));
@@ -28,10 +34,12 @@ pub fn to_string(document: &Document) -> String {
         out.push_str("<div class=\"diagrams\">");
         for (id, title) in [
             ("rate_rps", "Requests per second"),
+            ("quick_held_up", "Quick requests held up"),
             ("p99_us", "p99 latency"),
             ("cpu_us_per_request", "Server CPU for each request"),
         ] {
-            if let Some(svg) = bars(group, id, title) {
+            let is_of_all = id == "p99_us" && group.rows.iter().any(|r| r.quick.is_some());
+            if let Some(svg) = bars(group, id, title).filter(|_| !is_of_all) {
                 let _ = write!(out, "<figure><figcaption>{title}</figcaption>{svg}</figure>");
             }
         }
@@ -70,11 +78,8 @@ pub fn to_string(document: &Document) -> String {
 
 /// A metric as bars; `None` where fewer than two rows have it.
 fn bars(group: &Group, id: &str, title: &str) -> Option<String> {
-    const LEFT: f64 = 170.0;
-    const RIGHT: f64 = 470.0;
-    const ROW: f64 = 28.0;
     let rows: Vec<(&str, f64)> =
-        group.rows.iter().filter_map(|r| Some((r.name.as_str(), r.metrics.get(id)?.value?))).collect();
+        group.rows.iter().filter_map(|r| Some((r.name.as_str(), figure(r, id)?))).collect();
     let most = rows.iter().map(|(_, v)| *v).fold(0.0, f64::max);
     if rows.len() < 2 || most <= 0.0 {
         return None;
@@ -82,19 +87,57 @@ fn bars(group: &Group, id: &str, title: &str) -> Option<String> {
     let height = ROW * rows.len() as f64 + 8.0;
     let mut svg = format!(r#"<svg viewBox="0 0 560 {height}" role="img" aria-label="{title}, row by row">"#);
     for (i, (name, v)) in rows.iter().enumerate() {
-        let y = 4.0 + ROW * i as f64;
-        let width = ((RIGHT - LEFT) * v / most).max(1.0);
-        let _ = write!(
-            svg,
-            r#"<text class="name" x="{}" y="{:.1}" text-anchor="end">{}</text><rect class="bar" x="{LEFT}" y="{:.1}" width="{width:.1}" height="16" rx="2"/><text x="{:.1}" y="{:.1}">{}</text>"#,
-            LEFT - 8.0,
-            y + 15.0,
-            escape(name),
-            y + 3.0,
-            LEFT + width + 6.0,
-            y + 15.0,
-            escape(&value(id, *v, true))
-        );
+        bar(&mut svg, 4.0 + ROW * i as f64, name, v / most, &value(id, *v, true));
+    }
+    svg.push_str("</svg>");
+    Some(svg)
+}
+
+/// Where bars begin and end, and how far apart they are.
+const LEFT: f64 = 170.0;
+const RIGHT: f64 = 470.0;
+const ROW: f64 = 28.0;
+
+/// One bar with its name and its value; `share` of 1 is the longest.
+fn bar(svg: &mut String, y: f64, name: &str, share: f64, said: &str) {
+    let width = ((RIGHT - LEFT) * share).max(1.0);
+    let _ = write!(
+        svg,
+        r#"<text class="name" x="{}" y="{:.1}" text-anchor="end">{}</text><rect class="bar" x="{LEFT}" y="{:.1}" width="{width:.1}" height="16" rx="2"/><text x="{:.1}" y="{:.1}">{}</text>"#,
+        LEFT - 8.0,
+        y + 15.0,
+        escape(name),
+        y + 3.0,
+        LEFT + width + 6.0,
+        y + 15.0,
+        escape(said)
+    );
+}
+
+/// All groups with quick requests side by side, on one scale; `None` where there are fewer than two.
+fn held_up(document: &Document) -> Option<String> {
+    let share = |row: &Row| figure(row, "quick_held_up");
+    let groups: Vec<&Group> =
+        document.groups.iter().filter(|g| g.rows.iter().any(|r| r.quick.is_some())).collect();
+    let rows: usize = groups.iter().map(|g| g.rows.len()).sum();
+    let most = groups.iter().flat_map(|g| &g.rows).filter_map(share).fold(0.0, f64::max);
+    if groups.len() < 2 || most <= 0.0 {
+        return None;
+    }
+    let height = ROW * (rows + groups.len()) as f64 + 8.0;
+    let mut svg = format!(
+        r#"<svg viewBox="0 0 560 {height}" role="img" aria-label="Share of quick requests that were held up, group by group">"#
+    );
+    let mut y = 4.0;
+    for group in groups {
+        let _ = write!(svg, r#"<text class="name" x="8" y="{:.1}">{}</text>"#, y + 20.0, escape(&group.name));
+        y += ROW;
+        for row in &group.rows {
+            let value = share(row);
+            let said = value.map_or_else(|| "-".to_owned(), units::percent);
+            bar(&mut svg, y, &row.name, value.unwrap_or(0.0) / most, &said);
+            y += ROW;
+        }
     }
     svg.push_str("</svg>");
     Some(svg)

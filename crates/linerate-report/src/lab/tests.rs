@@ -68,6 +68,34 @@ fn rows_are_compared_with_the_first_and_what_is_missing_is_named() {
 }
 
 #[test]
+fn quick_requests_are_looked_at_alone() {
+    let latencies = |counts: &[(u64, u64)]| {
+        let mut histogram = linerate_load::histogram::Histogram::new();
+        counts.iter().for_each(|(us, n)| histogram.record(us * 1000, *n));
+        RunLatencies::new(&histogram, &linerate_load::histogram::Histogram::new())
+    };
+    let mut run = run(100.0, None);
+    run.latencies = latencies(&[(100, 70), (50_000, 60)]);
+    let all = quick(std::slice::from_ref(&run), "quick").unwrap();
+    assert_eq!((all.requests, all.held_up, all.others_p50_us), (130, 60, None), "no request has a name");
+    run.by_name.insert("quick".to_owned(), latencies(&[(100, 70), (40_000, 30)]));
+    run.by_name.insert("slow".to_owned(), latencies(&[(50_000, 30)]));
+    let found = quick(std::slice::from_ref(&run), "quick").unwrap();
+    assert_eq!((found.requests, found.held_up, found.p99_us), (100, 30, None), "too few for p99");
+    assert_eq!(found.p50_us.unwrap().round(), 100.0);
+    assert!((found.others_p50_us.unwrap() - 50_000.0).abs() < 100.0);
+    let mut document = document();
+    document.groups.push(document.groups[0].clone());
+    for row in document.groups.iter_mut().flat_map(|g| &mut g.rows) {
+        row.quick = Some(found);
+    }
+    let text = text(&document, Style::default());
+    assert!(text.contains("quick held up") && text.contains("30.0 %") && !text.contains("p90"), "{text}");
+    assert!(page(&document).contains("Quick requests that were held up"));
+    assert!(quick(&[], "quick").is_none());
+}
+
+#[test]
 fn a_reason_for_which_several_rows_are_left_out_is_said_once() {
     let mut document = document();
     let one = document.left_out[0].clone();

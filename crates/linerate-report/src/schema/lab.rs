@@ -77,6 +77,9 @@ pub struct Row {
     pub about: String,
     /// Metrics by name.
     pub metrics: BTreeMap<String, Metric>,
+    /// The quick requests alone, in a group that says which ones are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quick: Option<QuickRequests>,
     /// The shortest latency of all rounds, microseconds; null where latencies were not measured.
     #[serde(default)]
     pub min_us: Option<f64>,
@@ -89,6 +92,22 @@ pub struct Row {
     pub errors: u64,
     /// Why a run of it does not count.
     pub fault: Option<String>,
+}
+
+/// The quick requests of a row, of all rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct QuickRequests {
+    /// How many were sent.
+    pub requests: u64,
+    /// How many of them took at least 10 ms longer than the quickest one.
+    pub held_up: u64,
+    /// Their median, microseconds.
+    pub p50_us: Option<f64>,
+    /// Their 99th percentile; null where too few requests lie beyond it.
+    pub p99_us: Option<f64>,
+    /// The median of all other requests; null where there are none.
+    pub others_p50_us: Option<f64>,
 }
 
 /// A metric of a row.
