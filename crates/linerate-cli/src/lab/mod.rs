@@ -1,5 +1,6 @@
 //! `linerate lab`.
 
+mod heads;
 mod launch;
 mod rows;
 mod seen;
@@ -35,6 +36,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<Exit, CommandFault> {
     let scenario = changed(found(name)?, args)?;
     let sinks = ReportSinks::of(args.json.as_deref(), args.html.as_deref())?;
     rows::check(&scenario)?;
+    rows::announce(&scenario, args)?;
     let interrupt = Interrupt::listen()?;
     let document = rows::measure(&scenario, args, &interrupt)?;
     report(&document, &sinks)?;

@@ -11,13 +11,14 @@ use linerate_lab::servers::pin_this_thread;
 use linerate_lab::veth::{self, VethPair};
 use linerate_load::Plan;
 use linerate_load::plan::Way;
+use linerate_load::plan::file::PlanFile;
 use linerate_net::machine;
 use linerate_netbox::LineShape;
-use linerate_report::lab;
 use linerate_report::schema::lab as schema;
+use linerate_report::{lab, units};
 
 use super::launch::{LabNetwork, Started, started};
-use super::seen;
+use super::{heads, seen};
 use crate::args::{LabArgs, LoadArgs};
 use crate::compare::{first_line, flags_of_load, one_run};
 use crate::environment;
@@ -36,6 +37,19 @@ pub(super) fn check(scenario: &LabScenario) -> Result<(), CommandFault> {
         for row in &group.rows {
             plan_of(scenario, group, row, NOT_YET)?;
         }
+    }
+    Ok(())
+}
+
+/// Says beforehand how long it takes.
+pub(super) fn announce(scenario: &LabScenario, args: &LabArgs) -> Result<(), CommandFault> {
+    let time = scenario.planned().map_err(CommandFault::input)?;
+    let rows: usize = scenario.groups.iter().map(|g| g.rows.len()).sum();
+    if !args.quiet {
+        let rows = units::several(rows as u64, "row", "rows");
+        let rounds = units::several(u64::from(scenario.rounds), "round", "rounds");
+        let time = units::time_us(time.as_secs_f64() * 1e6, false);
+        let _ = writeln!(stderr(), "{rows}, {rounds} of each: about {time}");
     }
     Ok(())
 }
@@ -65,7 +79,13 @@ fn plan_of(
     let url = path.map_or_else(|| url.to_owned(), |path| format!("{}{path}", origin(url)));
     let args =
         LoadArgs { url: Some(url), duration: Some(run), warm_up: args.warm_up.or(Some(warm_up)), ..args };
-    let meaning = plan::of(&args).map_err(|fault| wrong(fault.to_string().trim_start_matches("error: ")))?;
+    let file = match group.requests().map_err(CommandFault::input)? {
+        Some(_) if args.plan.is_some() => return Err(wrong("the group has a plan")),
+        None => args.plan.as_deref().map(PlanFile::load).transpose().map_err(CommandFault::input)?,
+        file => file,
+    };
+    let meaning =
+        plan::of_file(&args, file).map_err(|fault| wrong(fault.to_string().trim_start_matches("error: ")))?;
     crate::load::flows::refuse(&meaning.plan, "lab")?;
     Ok(meaning.plan)
 }
@@ -260,7 +280,13 @@ fn one_group(
     tell(args, "");
     let first: Option<Vec<RunFigures>> = rows.first().map(|r| r.runs.clone());
     warn(document, group, &rows);
-    let words = words(&rows, document.server_cores.len());
+    let words = match &group.quick {
+        Some(name) => heads::words(
+            &rows.iter().map(|r| heads::HeldUpRow::of(name, &r.plan, &r.runs)).collect::<Vec<_>>(),
+            group.line,
+        ),
+        None => words(&rows, document.server_cores.len()),
+    };
     let shown = |(i, ready): (usize, &ReadyRow<'_>)| schema::Row {
         about: format!("{} {}", ready.row.about, words[i]).trim().to_owned(),
         ..shown(ready, group, first.as_deref().filter(|_| i > 0))
@@ -370,6 +396,7 @@ fn shown(ready: &ReadyRow<'_>, group: &RowGroup, first: Option<&[RunFigures]>) -
         sending: ready.sending.clone(),
         about: ready.row.about.clone(),
         metrics: lab::metrics(&ready.runs, first),
+        quick: group.quick.as_ref().and_then(|name| lab::quick(&ready.runs, name)),
         min_us,
         max_us,
         rounds: ready.runs.iter().filter(|r| r.fault.is_none()).count() as u32,

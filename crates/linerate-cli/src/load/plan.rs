@@ -47,10 +47,12 @@ impl Meaning {
 
 /// The plan that the flags mean. Nothing is sent, nothing is written.
 pub(crate) fn of(args: &LoadArgs) -> Result<Meaning, CommandFault> {
-    let file = match &args.plan {
-        Some(path) => Some(PlanFile::load(path).map_err(CommandFault::input)?),
-        None => None,
-    };
+    let file = args.plan.as_deref().map(PlanFile::load).transpose().map_err(CommandFault::input)?;
+    of_file(args, file)
+}
+
+/// The same with a plan file that was read already.
+pub(crate) fn of_file(args: &LoadArgs, file: Option<PlanFile>) -> Result<Meaning, CommandFault> {
     let typed = args.url.as_deref().map(Url::parse).transpose()?;
     let source = source(args, typed.as_ref())?;
     let told =
