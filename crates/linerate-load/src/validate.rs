@@ -174,8 +174,8 @@ impl Plan {
             }
         }
         let is_known = |name: &String| self.requests.iter().any(|request| request.name == *name);
-        if let Some(check) = self.checks.iter().find(|c| c.name.as_ref().is_some_and(|name| !is_known(name)))
-        {
+        let mut conditions = self.checks.iter().chain(self.abort_on.iter().map(|condition| &condition.check));
+        if let Some(check) = conditions.find(|c| c.name.as_ref().is_some_and(|name| !is_known(name))) {
             let mut names: Vec<&str> = self.requests.iter().map(|r| r.name.as_str()).collect();
             names.dedup();
             names.truncate(10);

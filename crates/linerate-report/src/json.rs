@@ -176,6 +176,8 @@ fn requests(r: &outcome::Requests) -> schema::Requests {
         unsent_full: r.unsent_full,
         unsent_unopened: r.unsent_unopened,
         unsent_missed: r.unsent_missed,
+        expecting: r.expecting,
+        met: r.met,
         unsolicited_responses: r.unsolicited_responses,
         out_of_order_responses: r.out_of_order_responses,
     }
@@ -189,6 +191,7 @@ fn bad(b: outcome::Bad) -> schema::Bad {
         tag: b.tag,
         trailer: b.trailer,
         take: b.take,
+        expect: b.expect,
     }
 }
 
@@ -381,10 +384,10 @@ fn checked(check: &Check, found: &CheckResult) -> schema::Check {
     let unit = match check.metric {
         Metric::Percentile(_) | Metric::Mean | Metric::Max | Metric::Min => "us",
         Metric::Rate => "1/s",
-        Metric::ErrorShare => "share",
+        Metric::ErrorShare | Metric::ExpectPass => "share",
         Metric::Errors | Metric::Answered | Metric::Unsolicited | Metric::OutOfOrder => "count",
     };
-    let value = found.value.map(|v| if check.metric == Metric::ErrorShare { v } else { round3(v) });
+    let value = found.value.map(|v| if unit == "share" { v } else { round3(v) });
     schema::Check {
         expr: found.expr.clone(),
         value,

@@ -274,6 +274,7 @@ pub(crate) fn outcome_open() -> Outcome {
 pub(crate) fn snapshot() -> Snapshot {
     let full = outcome_closed();
     Snapshot {
+        by_name: Default::default(),
         overdue: 0,
         elapsed: Duration::from_millis(4_200),
         measuring: true,

@@ -244,6 +244,7 @@ impl Board {
             stack,
             latency: recorder.latency.clone(),
             waited: recorder.waited.clone(),
+            by_name: recorder.named_so_far(),
             ..Snapshot::default()
         };
         self.word().snapshot = Some(snapshot);

@@ -9,7 +9,7 @@ use linerate_http::client::{
 };
 use linerate_net::{Lent, NetError, Time, Transport};
 
-use crate::extract::reading::StepTake;
+use crate::extract::reading::StepReads;
 use crate::flows::journeys::{self, DataRows, Journeys, StepEnd};
 use crate::limits::{BATCH_BYTES, RENDERED_BYTES, SAMPLE_HEAD_BYTES};
 use crate::plan::env;
@@ -42,8 +42,8 @@ pub(crate) struct Kinds {
 #[derive(Debug)]
 struct UserKinds {
     journeys: Journeys,
-    /// What is taken from the responses to each request of the plan.
-    takes: Vec<Vec<StepTake>>,
+    /// What is read of the responses to each request of the plan.
+    reads: Vec<StepReads>,
     /// Paths of the plan's requests, where no slot is in them.
     paths: Vec<Option<Vec<u8>>>,
     /// Whether each request of the plan follows redirects.
@@ -313,14 +313,14 @@ impl Kinds {
         let (core, cores) = (u64::from(core), u64::from(cores.max(1)));
         let sets = Arc::new(sets);
         let flows = plan.flows.as_ref().map(|flows| {
-            let takes = journeys::takes(plan, flows).map_err(RequestError::Flow)?;
-            let journeys = Journeys::new(plan, flows, &takes, Arc::clone(&sets), (core, cores));
+            let reads = journeys::reads(plan, flows).map_err(RequestError::Flow)?;
+            let journeys = Journeys::new(plan, flows, &reads, Arc::clone(&sets), (core, cores));
             let path = |r: &Request| (!r.path.contains("{{")).then(|| r.path.clone().into_bytes());
             let mut follows = vec![false; plan.requests.len()];
             for step in flows.flows.iter().flat_map(|flow| &flow.steps).filter(|step| step.follow > 0) {
                 follows[step.request as usize] = true;
             }
-            Ok(UserKinds { journeys, takes, paths: plan.requests.iter().map(path).collect(), follows })
+            Ok(UserKinds { journeys, reads, paths: plan.requests.iter().map(path).collect(), follows })
         });
         Ok(Kinds {
             kinds,
@@ -413,14 +413,18 @@ impl Kinds {
 
     /// Requests of the plan. Kinds beyond are the same ones with a user's cookies.
     pub(crate) fn requests(&self) -> u16 {
-        let requests = self.flows.as_ref().map_or(self.kinds.len(), |flows| flows.takes.len());
+        let requests = self.flows.as_ref().map_or(self.kinds.len(), |flows| flows.reads.len());
         u16::try_from(requests).unwrap_or(u16::MAX)
     }
 
-    /// What is taken from the responses to requests of a kind, where the plan has flows.
-    pub(crate) fn takes(&self, kind: u16) -> Option<&[StepTake]> {
-        let takes = &self.flows.as_ref()?.takes;
-        takes.get(usize::from(kind % self.requests().max(1))).map(Vec::as_slice)
+    /// What is read of the responses to requests of a kind, where the plan has flows.
+    pub(crate) fn reads(&self, kind: u16) -> Option<&StepReads> {
+        self.flows.as_ref()?.reads.get(usize::from(kind % self.requests().max(1)))
+    }
+
+    /// Whether the step of a kind expects something of its response.
+    pub(crate) fn has_expectation(&self, kind: u16) -> bool {
+        self.reads(kind).is_some_and(|reads| reads.expect.is_some())
     }
 
     /// Whether requests of a kind follow redirects.

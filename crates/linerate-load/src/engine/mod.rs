@@ -78,6 +78,8 @@ pub(crate) struct Orders {
     /// Responses to be kept whole.
     pub(crate) save_responses: u32,
     pub(crate) open_loop: bool,
+    /// Figures by name are told while the run lasts.
+    pub(crate) tells_names: bool,
     /// When to begin: all cores together.
     pub(crate) start: Time,
     /// Wall-clock time minus the transport's time, nanoseconds.
@@ -164,6 +166,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         kinds.lend_to(&mut transport, orders.depth);
         let recorder = Recorder::new(measure_from, orders.open_loop, &kinds, orders.throughput)
             .saving(orders.save_responses)
+            .telling_names(orders.tells_names)
             .logging(board.log(), &kinds);
         let options = PoolOptions {
             connections: orders.connections,

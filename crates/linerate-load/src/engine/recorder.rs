@@ -70,6 +70,8 @@ pub(crate) struct Recorder {
     saver: Saver,
     log: Option<CoreLog>,
     journeys: Option<Journeys>,
+    /// Whether figures by name are told while the run lasts.
+    tells_names: bool,
 }
 
 /// Keeps whole responses: `any` from the beginning, and `bad` bad ones after them.
@@ -139,6 +141,13 @@ struct Tally {
     waited: Histogram,
 }
 
+impl Tally {
+    fn figures(self) -> NamedFigures {
+        let Tally { requests, bad, latency, waited, in_window, .. } = self;
+        NamedFigures { requests, bad, latency, waited, in_window }
+    }
+}
+
 /// Bytes as text that steers no terminal.
 fn escaped(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
@@ -167,6 +176,8 @@ pub(crate) struct ResponseVerdict {
     pub(crate) bad_trailer: bool,
     /// A value that its flow takes was missing.
     pub(crate) bad_take: bool,
+    /// It was not as its step of a flow expects.
+    pub(crate) bad_expect: bool,
 }
 
 impl ResponseVerdict {
@@ -176,6 +187,7 @@ impl ResponseVerdict {
             ResponseVerdict { bad_encoding: true, .. } => Some("bad encoding"),
             ResponseVerdict { bad_body: true, .. } => Some("bad body"),
             ResponseVerdict { bad_trailer: true, .. } => Some("bad trailer"),
+            ResponseVerdict { bad_expect: true, .. } => Some("not as expected"),
             ResponseVerdict { bad_take: true, .. } => Some("value missing"),
             ResponseVerdict { bad_tag: true, .. } => Some("bad tag"),
             _ => None,
@@ -248,6 +260,7 @@ impl Recorder {
             saver: Saver::default(),
             log: None,
             journeys: kinds.journeys().cloned(),
+            tells_names: false,
         }
     }
 
@@ -255,6 +268,18 @@ impl Recorder {
     pub(crate) fn saving(mut self, responses: u32) -> Recorder {
         (self.saver.any, self.saver.bad) = (responses, responses);
         self
+    }
+
+    /// Tells figures by name while the run lasts.
+    pub(crate) fn telling_names(mut self, tells: bool) -> Recorder {
+        self.tells_names = tells;
+        self
+    }
+
+    /// Figures by name so far, if they are told.
+    pub(crate) fn named_so_far(&self) -> BTreeMap<String, NamedFigures> {
+        let told = self.named.names.iter().zip(&self.named.tallies).filter(|_| self.tells_names);
+        told.map(|(name, tally)| (name.clone(), tally.clone().figures())).collect()
     }
 
     /// Hands over what becomes of each request.
@@ -346,6 +371,7 @@ impl Recorder {
             return;
         }
         self.requests.answered += n;
+        self.expected(run, answer.verdict == ResponseVerdict::default(), kinds);
         self.status[answer.status as usize % STATUSES] += n;
         self.last_answer = answer.now;
         let is_good = answer.verdict == ResponseVerdict::default();
@@ -371,6 +397,22 @@ impl Recorder {
                 request: kinds.get(run.kind).name.clone(),
                 bytes: [answer.head, body].concat(),
             });
+        }
+    }
+
+    /// A response to a step that expects something of it, or a failure, came.
+    fn expected(&mut self, run: &Run, is_met: bool, kinds: &Kinds) {
+        if self.journeys.is_none() || !kinds.has_expectation(run.kind) {
+            return;
+        }
+        let n = u64::from(run.count);
+        let count = |requests: &mut Requests| {
+            requests.expecting += n;
+            requests.met += if is_met { n } else { 0 };
+        };
+        count(&mut self.requests);
+        if let Some(t) = self.named.get_mut(run.kind) {
+            count(&mut t.requests);
         }
     }
 
@@ -477,6 +519,7 @@ impl Recorder {
             ResponseVerdict { bad_encoding: true, .. } => bad.encoding += n,
             ResponseVerdict { bad_body: true, .. } => bad.body += n,
             ResponseVerdict { bad_trailer: true, .. } => bad.trailer += n,
+            ResponseVerdict { bad_expect: true, .. } => bad.expect += n,
             ResponseVerdict { bad_take: true, .. } => bad.take += n,
             _ => bad.tag += n,
         };
@@ -547,6 +590,7 @@ impl Recorder {
         }
         let n = u64::from(run.count);
         self.requests.failed += n;
+        self.expected(run, false, kinds);
         self.failures.add(why, n);
         self.silence.failed(now);
         self.waited_in_vain(run, now);
@@ -712,13 +756,7 @@ impl Recorder {
         outcome.samples = self.bad_samples;
         outcome.samples.extend(self.unsolicited);
         outcome.samples.append(&mut self.slowest);
-        let named = self.named.tallies.into_iter().map(|t| NamedFigures {
-            requests: t.requests,
-            bad: t.bad,
-            latency: t.latency,
-            waited: t.waited,
-            in_window: t.in_window,
-        });
+        let named = self.named.tallies.into_iter().map(Tally::figures);
         outcome.flows = self.journeys.iter().flat_map(Journeys::figures).collect();
         outcome.by_name = self.named.names.into_iter().zip(named).collect();
         outcome

@@ -9,7 +9,7 @@ use super::board::Board;
 use super::body::BodyView;
 use super::kinds::Kinds;
 use super::recorder::{RecordedResponse, Recorder, ResponseVerdict};
-use crate::extract::reading::{StepTake, TakeReading};
+use crate::extract::reading::{StepReads, TakeReading};
 use crate::flows::journeys::StepEnd;
 use crate::limits::{SAMPLE_HEAD_BYTES, SAVED_HEAD_BYTES};
 
@@ -127,6 +127,7 @@ impl ResponseReading {
             bad_tag: response.turn == Turn::Unknown,
             bad_trailer: self.trailer == Some(false),
             bad_take: missing.is_some(),
+            bad_expect: false,
         };
         RecordedResponse {
             now: response.now,
@@ -159,7 +160,7 @@ impl Recording<'_> {
     fn answered_user(
         &mut self,
         (run, kind): (&Run, u16),
-        takes: &[StepTake],
+        reads: &StepReads,
         reading: &mut ResponseReading,
         (response, good_status): (&Whole, bool),
     ) {
@@ -178,15 +179,25 @@ impl Recording<'_> {
             return;
         }
         // Of a response that says no, nothing is taken.
-        let (values, missing) = match good_status.then(|| reading.taken.finish(takes)) {
-            Some(Ok(values)) => (values, None),
-            Some(Err(missing)) => (Vec::new(), Some(missing)),
-            None => (Vec::new(), None),
+        let found = if good_status { reading.taken.finish(reads) } else { (Ok(Vec::new()), None) };
+        let (values, missing) = match found.0 {
+            Ok(values) => (values, None),
+            Err(missing) => (Vec::new(), Some(missing)),
         };
+        let late = reads.expect.as_ref().and_then(|expect| expect.max).and_then(|max| {
+            let took = response.now - run.stamp.due;
+            (took > max).then(|| format!("max_ms = {}: it took {} ms", max.as_millis(), took.as_millis()))
+        });
+        let unmet = found.1.clone().or(late);
         let taken = std::mem::take(&mut reading.taken);
-        let answer = reading.answer(response, self.judge.finder(kind), good_status, missing.as_deref());
+        let mut answer = reading.answer(response, self.judge.finder(kind), good_status, missing.as_deref());
+        answer.verdict.bad_expect = unmet.is_some();
+        answer.problem = unmet.as_deref().or(answer.problem);
         self.recorder.answered(run, &answer, self.kinds);
         let why = match (answer.verdict.words(), &missing) {
+            // The user continues after a response that is only late.
+            (Some("not as expected"), _) if found.1.is_none() && missing.is_none() => None,
+            (Some("not as expected"), _) => found.1.or(missing),
             (Some("value missing"), Some(missing)) => Some(missing.clone()),
             (Some("bad status"), _) => Some(format!("status {}", response.status)),
             (words, _) => words.map(str::to_owned),
@@ -216,9 +227,9 @@ impl Responses for Recording<'_> {
 
     fn head(&mut self, reading: &mut ResponseReading, kind: u16, head: &HeadView<'_>) -> Whose {
         reading.begin(head, self.judge.finder(kind).is_some(), self.recorder.wants_whole());
-        if let Some(takes) = self.kinds.takes(kind) {
+        if let Some(reads) = self.kinds.reads(kind) {
             let follows = self.kinds.follows(kind) && !self.kinds.get(kind).expects(head.status());
-            reading.taken.begin(takes, head, follows);
+            reading.taken.begin(reads, head, follows);
         }
         // A response without a body may have its trailers in its head.
         reading.trailer = self.judge.has_trailer(kind, head.fields());
@@ -248,8 +259,8 @@ impl Responses for Recording<'_> {
             self.recorder.grpc(run, status);
         }
         let good_status = self.kinds.get(run.kind).good_status(response.status);
-        if let Some(takes) = self.kinds.takes(run.kind) {
-            return self.answered_user((run, kind), takes, reading, (response, good_status));
+        if let Some(reads) = self.kinds.reads(run.kind) {
+            return self.answered_user((run, kind), reads, reading, (response, good_status));
         }
         let answer = reading.answer(response, self.judge.finder(kind), good_status, None);
         self.recorder.answered(run, &answer, self.kinds);

@@ -2,10 +2,11 @@
 //! codings are undone.
 //!
 //! `reading` looks at responses while they are read: `take` finds values, by `json_path` and `css` among others,
-//! `redirect` says where one leads, and `jar` keeps cookies. Nothing here knows of plans or of the engine.
+//! `expect` holds a response against what it must be, `redirect` says where one leads, and `jar` keeps cookies. Nothing here knows of plans or of the engine.
 
 mod css;
 pub(crate) mod decode;
+pub(crate) mod expect;
 pub(crate) mod jar;
 mod json_path;
 pub(crate) mod reading;

@@ -3,6 +3,7 @@
 use linerate_http::client::HeadView;
 
 use super::decode;
+use super::expect::{ResponseTest, StepExpect};
 use super::jar::SetCookie;
 use super::redirect;
 use super::take::Extractor;
@@ -18,11 +19,30 @@ pub(crate) struct StepTake {
     pub(crate) from: Extractor,
 }
 
+/// All that a step reads of its response.
+#[derive(Debug, Default)]
+pub(crate) struct StepReads {
+    pub(crate) takes: Vec<StepTake>,
+    /// What it expects, if it expects something.
+    pub(crate) expect: Option<StepExpect>,
+}
+
+impl StepReads {
+    fn tests(&self) -> &[ResponseTest] {
+        self.expect.as_ref().map_or(&[], |expect| &expect.tests)
+    }
+}
+
+/// What a whole response holds: the values, or which is missing; and what is not as expected.
+pub(crate) type StepFound = (Result<Vec<Vec<u8>>, String>, Option<String>);
+
 /// The part of a response that its user needs.
 #[derive(Debug, Default)]
 pub(crate) struct TakeReading {
     cookies: Vec<SetCookie>,
     from_head: Vec<Option<Vec<u8>>>,
+    /// What of the head is not as expected.
+    unmet: Option<String>,
     encoding: Vec<u8>,
     body: Vec<u8>,
     /// Where the response redirects to, and whether by a GET in any case.
@@ -34,17 +54,21 @@ pub(crate) struct TakeReading {
 impl TakeReading {
     /// The head of a response to a request that takes these values.
     /// `follows`: redirects are followed, unless their status is the one that is expected.
-    pub(crate) fn begin(&mut self, takes: &[StepTake], head: &HeadView<'_>, follows: bool) {
+    pub(crate) fn begin(&mut self, reads: &StepReads, head: &HeadView<'_>, follows: bool) {
         let by_get = redirect::redirects(head.status()).filter(|_| follows);
         self.redirect = by_get.and_then(|get| Some((head.get(b"location")?.to_vec(), get)));
         let is_cookie = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"set-cookie");
         let set = head.fields().filter(is_cookie).filter_map(|(_, value)| SetCookie::parse(value));
         self.cookies = set.take(COOKIES).collect();
+        let takes = &reads.takes;
+        self.unmet = reads.tests().iter().find_map(|test| test.of_head(head.fields(), &self.cookies));
         self.from_head = takes.iter().map(|take| take.from.in_head(head.fields(), &self.cookies)).collect();
         self.encoding = head.get(b"content-encoding").unwrap_or_default().to_vec();
         // Each connection has one of these.
         self.body = Vec::new();
-        self.wants_body = self.redirect.is_none() && takes.iter().any(|take| take.from.wants_body());
+        self.wants_body = self.redirect.is_none()
+            && (takes.iter().any(|take| take.from.wants_body())
+                || reads.tests().iter().any(ResponseTest::wants_body));
         self.is_too_long = false;
     }
 
@@ -64,12 +88,21 @@ impl TakeReading {
         }
     }
 
-    /// The response is whole: the values, or which is missing and why.
-    pub(crate) fn finish(&mut self, takes: &[StepTake]) -> Result<Vec<Vec<u8>>, String> {
+    /// The response is whole.
+    pub(crate) fn finish(&mut self, reads: &StepReads) -> StepFound {
         let body = std::mem::take(&mut self.body);
-        let body = if self.wants_body { self.plain(body)? } else { body };
+        let body = match if self.wants_body { self.plain(body) } else { Ok(body) } {
+            Ok(body) => body,
+            Err(why) => return (Err(why), self.unmet.take()),
+        };
+        let unmet = reads.tests().iter().find_map(|test| test.of_body(&body));
+        let unmet = self.unmet.take().or(unmet);
+        (self.values(&reads.takes, &body), unmet)
+    }
+
+    fn values(&mut self, takes: &[StepTake], body: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         let value = |(take, from_head): (&StepTake, Option<Vec<u8>>)| {
-            let found = if take.from.wants_body() { take.from.in_body(&body) } else { from_head };
+            let found = if take.from.wants_body() { take.from.in_body(body) } else { from_head };
             found.ok_or_else(|| format!("{} found nothing", take.shown))
         };
         takes.iter().zip(std::mem::take(&mut self.from_head)).map(value).collect()

@@ -96,7 +96,7 @@ fn bounded(value: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 /// A regular expression whose matching takes time in proportion to the text.
-fn regex(pattern: &str) -> Result<Regex, String> {
+pub(super) fn regex(pattern: &str) -> Result<Regex, String> {
     if pattern.is_empty() {
         return Err("the regular expression is empty".to_owned());
     }

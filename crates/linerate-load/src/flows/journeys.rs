@@ -8,8 +8,9 @@ use std::time::Duration;
 use linerate_base::{Random, Time, derive};
 use linerate_net::Conn;
 
+use crate::extract::expect::{ResponseTest, StepExpect};
 use crate::extract::jar::{CookieHost, CookieJar, SetCookie};
-use crate::extract::reading::StepTake;
+use crate::extract::reading::{StepReads, StepTake};
 use crate::extract::redirect;
 use crate::extract::take::Extractor;
 use crate::limits::{FLOW_CAUSES, REFUSED_PAUSE};
@@ -191,19 +192,24 @@ impl JourneyUser {
     }
 }
 
-/// What each step takes, by its request.
-pub(crate) fn takes(plan: &Plan, flows: &FlowPlan) -> Result<Vec<Vec<StepTake>>, String> {
+/// What each step reads of its response, by its request.
+pub(crate) fn reads(plan: &Plan, flows: &FlowPlan) -> Result<Vec<StepReads>, String> {
     let names = flows.names();
-    let mut takes: Vec<Vec<StepTake>> = plan.requests.iter().map(|_| Vec::new()).collect();
+    let mut reads: Vec<StepReads> = plan.requests.iter().map(|_| StepReads::default()).collect();
     for step in flows.flows.iter().flat_map(|flow| &flow.steps) {
-        let place = takes.get_mut(step.request as usize).ok_or("a step has no request")?;
+        let place = reads.get_mut(step.request as usize).ok_or("a step has no request")?;
+        if let Some(expect) = &step.expect {
+            let tests = expect.parts.iter().map(|(from, wanted)| ResponseTest::new(from, wanted.as_deref()));
+            let tests = tests.collect::<Result<Vec<_>, _>>()?;
+            place.expect = Some(StepExpect { tests, max: expect.max });
+        }
         for rule in &step.take {
             let from = Extractor::parse(&rule.from).map_err(|why| format!("{}: {why}", rule.name))?;
             let value = names.iter().position(|name| *name == rule.name).ok_or("a value has no name")?;
-            place.push(StepTake { value, shown: format!("{} = {:?}", rule.name, rule.from), from });
+            place.takes.push(StepTake { value, shown: format!("{} = {:?}", rule.name, rule.from), from });
         }
     }
-    Ok(takes)
+    Ok(reads)
 }
 
 impl Journeys {
@@ -211,7 +217,7 @@ impl Journeys {
     pub(crate) fn new(
         plan: &Plan,
         flows: &FlowPlan,
-        takes: &[Vec<StepTake>],
+        reads: &[StepReads],
         rows: Arc<DataRows>,
         (core, cores): (u64, u64),
     ) -> Journeys {
@@ -220,9 +226,9 @@ impl Journeys {
             request: u16::try_from(step.request).unwrap_or(u16::MAX),
             repeat: step.repeat.max(1),
             follow: step.follow,
-            values: takes
+            values: reads
                 .get(step.request as usize)
-                .map_or(Vec::new(), |t| t.iter().map(|t| t.value).collect()),
+                .map_or(Vec::new(), |t| t.takes.iter().map(|t| t.value).collect()),
             think: step.think,
         };
         let run = |flow: &crate::plan::flow::UserFlow| FlowRun {

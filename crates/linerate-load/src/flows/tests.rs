@@ -15,7 +15,7 @@ use crate::plan::{Arrival, Plan, Rate, Request, Target};
 
 fn step(request: u32, take: &[(&str, &str)], think: Think, repeat: u32) -> FlowStep {
     let rule = |(name, from): &(&str, &str)| TakeRule { name: (*name).to_owned(), from: (*from).to_owned() };
-    FlowStep { request, repeat, follow: 2, take: take.iter().map(rule).collect(), think }
+    FlowStep { request, repeat, expect: None, follow: 2, take: take.iter().map(rule).collect(), think }
 }
 
 /// A plan whose first step takes a token and sets a cookie, and whose other steps use both.
@@ -86,7 +86,7 @@ impl Model {
         let mut random = Random::new(seed);
         let plan = plan(&mut random);
         let flows = plan.flows.as_ref().unwrap();
-        let takes = journeys::takes(&plan, flows).unwrap();
+        let takes = journeys::reads(&plan, flows).unwrap();
         let journeys = Journeys::new(&plan, flows, &takes, Arc::new(Vec::new()), (0, 1));
         journeys.start(Time::ZERO, Time::ZERO);
         let (now, flying, given) = (Time::ZERO, Vec::new(), HashMap::new());
@@ -269,7 +269,7 @@ fn one_step(pace: UserPace, users: u32) -> Plan {
 
 fn start(plan: &Plan, place: (u64, u64)) -> Journeys {
     let flows = plan.flows.as_ref().unwrap();
-    let takes = journeys::takes(plan, flows).unwrap();
+    let takes = journeys::reads(plan, flows).unwrap();
     let journeys = Journeys::new(plan, flows, &takes, Arc::new(Vec::new()), place);
     journeys.start(Time::ZERO, Time::ZERO);
     journeys

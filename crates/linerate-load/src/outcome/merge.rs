@@ -128,6 +128,8 @@ impl Requests {
         self.unsent_full += other.unsent_full;
         self.unsent_unopened += other.unsent_unopened;
         self.unsent_missed += other.unsent_missed;
+        self.expecting += other.expecting;
+        self.met += other.met;
         self.unsolicited_responses += other.unsolicited_responses;
         self.out_of_order_responses += other.out_of_order_responses;
     }
@@ -142,6 +144,7 @@ impl Bad {
         self.tag += other.tag;
         self.trailer += other.trailer;
         self.take += other.take;
+        self.expect += other.expect;
     }
 }
 
@@ -295,6 +298,9 @@ impl Snapshot {
         self.failures.merge(&other.failures);
         for (status, n) in &other.status {
             *self.status.entry(*status).or_default() += n;
+        }
+        for (name, named) in &other.by_name {
+            self.by_name.entry(name.clone()).or_default().merge(named);
         }
         self.in_flight += other.in_flight;
         self.overdue += other.overdue;

@@ -173,6 +173,12 @@ pub struct Requests {
     /// Of these, those that were due before the part of the run that was to send them joined it.
     #[serde(default)]
     pub unsent_missed: u64,
+    /// Of those that are answered or failed, those whose step expects something of the response.
+    #[serde(default)]
+    pub expecting: u64,
+    /// Of these, those whose response was good.
+    #[serde(default)]
+    pub met: u64,
     /// Responses that no request had asked for.
     pub unsolicited_responses: u64,
     /// Responses in another order than their requests: only a tag shows it.
@@ -195,12 +201,15 @@ pub struct Bad {
     /// A value that a step of a flow takes was missing.
     #[serde(default)]
     pub take: u64,
+    /// It was not as its step of a flow expects.
+    #[serde(default)]
+    pub expect: u64,
 }
 
 impl Bad {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.status + self.body + self.encoding + self.tag + self.trailer + self.take
+        self.status + self.body + self.encoding + self.tag + self.trailer + self.take + self.expect
     }
 }
 
@@ -613,6 +622,8 @@ pub struct Snapshot {
     pub latency: Histogram,
     /// How long requests without a good response were waited for so far.
     pub waited: Histogram,
+    /// Per request name so far, where a condition that ends the run asks for it.
+    pub by_name: BTreeMap<String, NamedFigures>,
     /// Finished seconds.
     pub series: Vec<Interval>,
     /// How old all this is, where it comes from other machines and should be newer.

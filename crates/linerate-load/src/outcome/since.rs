@@ -1,7 +1,7 @@
 //! Differences between two states of one run. A count that is smaller than before, which a
 //! snapshot can show for a moment, gives zero.
 
-use super::{Bad, Bytes, Connections, Failure, Failures, Requests};
+use super::{Bad, Bytes, Connections, Failure, Failures, NamedFigures, Requests};
 
 impl Requests {
     /// The increase since an earlier state.
@@ -22,6 +22,8 @@ impl Requests {
             unsent_full: self.unsent_full.saturating_sub(earlier.unsent_full),
             unsent_unopened: self.unsent_unopened.saturating_sub(earlier.unsent_unopened),
             unsent_missed: self.unsent_missed.saturating_sub(earlier.unsent_missed),
+            expecting: self.expecting.saturating_sub(earlier.expecting),
+            met: self.met.saturating_sub(earlier.met),
             unsolicited_responses: unsolicited,
             out_of_order_responses: out_of_order,
         }
@@ -39,7 +41,25 @@ impl Bad {
             tag: self.tag.saturating_sub(earlier.tag),
             trailer: self.trailer.saturating_sub(earlier.trailer),
             take: self.take.saturating_sub(earlier.take),
+            expect: self.expect.saturating_sub(earlier.expect),
         }
+    }
+}
+
+impl NamedFigures {
+    /// The increase since an earlier state, if there was one. Nobody waits for those in flight.
+    #[must_use]
+    pub fn since(&self, earlier: Option<&NamedFigures>) -> NamedFigures {
+        let Some(earlier) = earlier else { return self.clone() };
+        let mut added = NamedFigures {
+            requests: self.requests.since(&earlier.requests),
+            bad: self.bad.since(&earlier.bad),
+            in_window: self.in_window.saturating_sub(earlier.in_window),
+            ..self.clone()
+        };
+        added.latency.subtract(&earlier.latency);
+        added.waited.subtract(&earlier.waited);
+        added
     }
 }
 

@@ -10,7 +10,7 @@ use super::check::CheckResult;
 use super::units::{parse_duration, quoted, shown_duration};
 use super::{Check, limits::ABORT_LOOKS, limits::ABORT_WINDOW};
 use crate::Outcome;
-use crate::outcome::{Latency, Snapshot, Window};
+use crate::outcome::{Latency, NamedFigures, Snapshot, Window};
 
 /// A condition that ends a run early.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,12 +46,6 @@ impl AbortOn {
             return Err(fail(format!("the time must be between {least} and {most}")).into());
         }
         let check = Check::parse(check)?;
-        if check.name.is_some() {
-            return Err(fail(
-                "while the run lasts, requests are not told apart by name; leave the name out".to_owned(),
-            )
-            .into());
-        }
         Ok(AbortOn { expr: text.trim().to_owned(), check, window })
     }
 }
@@ -110,11 +104,20 @@ fn between(then: &Snapshot, now: &Snapshot) -> Outcome {
     // Requests in flight are neither good nor bad yet.
     r.sent = r.answered + r.failed + r.unknown;
     outcome.window = Window { answered: r.answered, time, ..Window::default() };
+    (r.expecting, r.met) = (a.expecting.saturating_sub(b.expecting), a.met.saturating_sub(b.met));
     outcome.bad.status = now.bad.total().saturating_sub(then.bad.total());
     let (mut from_sent, mut waited) = (now.latency.clone(), now.waited.clone());
     from_sent.subtract(&then.latency);
     waited.subtract(&then.waited);
     outcome.latency = Latency { from_sent, waited, ..Latency::default() };
+    let named = |(name, now): (&String, &NamedFigures)| {
+        let mut added = now.since(then.by_name.get(name));
+        let requests = &mut added.requests;
+        requests.sent = requests.answered + requests.failed + requests.unknown;
+        added.in_window = requests.answered;
+        (name.clone(), added)
+    };
+    outcome.by_name = now.by_name.iter().map(named).collect();
     outcome
 }
 
@@ -164,6 +167,23 @@ mod tests {
     }
 
     #[test]
+    fn the_requests_of_a_name_end_a_run() {
+        let mut watch = AbortWatch::new(&[AbortOn::parse("login.errors>50%@1s").unwrap()]);
+        let named = |ms, answered, bad| {
+            let mut snapshot = at(ms, 1000 * answered, 0);
+            let mut login = NamedFigures::default();
+            (login.requests.sent, login.requests.answered, login.bad.status) = (answered + 9, answered, bad);
+            snapshot.by_name.insert("login".to_owned(), login);
+            snapshot
+        };
+        for (ms, answered, bad) in [(0, 10, 10), (1000, 20, 13), (2000, 30, 17)] {
+            assert_eq!(watch.look(&named(ms, answered, bad)), None, "{ms}");
+        }
+        let said = watch.look(&named(3000, 40, 23)).unwrap();
+        assert_eq!(said, "login.errors>50%@1s: 60 % over the last 1s");
+    }
+
+    #[test]
     fn nothing_ends_a_run_of_which_nothing_is_known() {
         let mut watch = AbortWatch::new(&[AbortOn::parse("p99>1ms@1s").unwrap()]);
         assert_eq!(watch.look(&at(0, 0, 0)), None);
@@ -188,7 +208,6 @@ mod tests {
             ("errors>5%@fast", "errors>5%@10s"),
             ("errors>5%@1ms", "between 1s and 1h"),
             ("errors@10s", "no comparison"),
-            ("login.p99>1s@10s", "leave the name out"),
         ] {
             let error = AbortOn::parse(text).unwrap_err();
             assert!(error.to_string().contains(words), "{text}: {error}");

@@ -52,6 +52,8 @@ pub enum Metric {
     Unsolicited,
     /// Responses in another order than their requests (with a tag), a count.
     OutOfOrder,
+    /// Responses that were as their step expects, a share of 1 of all such steps' requests.
+    ExpectPass,
 }
 
 /// How a check compares.
@@ -177,7 +179,7 @@ impl Metric {
         match self {
             Metric::Percentile(_) | Metric::Mean | Metric::Max | Metric::Min => shown_us(value),
             Metric::Rate => format!("{}/s", shown_number(value)),
-            Metric::ErrorShare => format!("{} %", shown_number(value * 100.0)),
+            Metric::ErrorShare | Metric::ExpectPass => format!("{} %", shown_number(value * 100.0)),
             Metric::Errors | Metric::Answered | Metric::Unsolicited | Metric::OutOfOrder => {
                 format!("{value:.0}")
             }
@@ -240,13 +242,14 @@ fn parse_metric(name: &str) -> Result<Metric, String> {
         "answered" => return Ok(Metric::Answered),
         "unsolicited" => return Ok(Metric::Unsolicited),
         "out_of_order" => return Ok(Metric::OutOfOrder),
+        "expect.pass" => return Ok(Metric::ExpectPass),
         "median" => return Ok(Metric::Percentile(50.0)),
         _ => {}
     }
     let percent = name.strip_prefix('p').and_then(parse_percent);
     percent.map(Metric::Percentile).ok_or_else(|| {
         let names =
-            "p50, p99, p99.9 (or p999), mean, min, max, rate, errors, answered, unsolicited and out_of_order";
+            "p50, p99, p99.9 (or p999), mean, min, max, rate, errors, answered, expect.pass, unsolicited and out_of_order";
         format!("{} is not measured; known are {names}", quoted(name))
     })
 }
@@ -279,12 +282,21 @@ fn parse_limit(metric: Metric, text: &str) -> Result<(Metric, f64), String> {
         };
         return Ok((metric, number * per_unit));
     }
-    if metric == Metric::Errors && unit == "%" {
+    if metric == Metric::ExpectPass && unit != "%" {
+        return Err(format!("expect.pass is a share, such as 99%, not {}", quoted(text)));
+    }
+    if matches!(metric, Metric::Errors | Metric::ExpectPass) {
+        let share = if metric == Metric::Errors { Metric::ErrorShare } else { metric };
         return match number {
-            n if n <= 100.0 => Ok((Metric::ErrorShare, n / 100.0)),
+            _ if unit != "%" => parse_count(metric, text),
+            n if n <= 100.0 => Ok((share, n / 100.0)),
             _ => Err("a share is at most 100%".to_owned()),
         };
     }
+    parse_count(metric, text)
+}
+
+fn parse_count(metric: Metric, text: &str) -> Result<(Metric, f64), String> {
     let count = if metric == Metric::Rate { text.strip_suffix("/s").unwrap_or(text) } else { text };
     parse_scaled(count.trim()).map(|limit| (metric, limit)).ok_or_else(|| match metric {
         Metric::Errors => format!("errors are a count or a share, such as 10 or 0.1%, not {}", quoted(text)),
@@ -324,6 +336,8 @@ fn measure(metric: Metric, outcome: &Outcome) -> Result<Measured, String> {
     }
     let errors = outcome.errors() as f64;
     match metric {
+        Metric::ExpectPass if requests.expecting == 0 => Err("no step expects anything".to_owned()),
+        Metric::ExpectPass => exactly(requests.met as f64 / requests.expecting as f64),
         Metric::Answered => exactly(requests.answered as f64),
         Metric::Unsolicited => exactly(requests.unsolicited_responses as f64),
         Metric::OutOfOrder => exactly(requests.out_of_order_responses as f64),
@@ -366,6 +380,7 @@ mod tests {
             ("answered>=1M", Metric::Answered, AtLeast, 1e6),
             ("unsolicited<=0", Metric::Unsolicited, AtMost, 0.0),
             ("out_of_order<1", Metric::OutOfOrder, Less, 1.0),
+            ("expect.pass>99%", Metric::ExpectPass, Greater, 0.99),
         ] {
             let expected = Check { expr: expr.trim().to_owned(), name: None, metric, comparison, limit };
             assert_eq!(Check::parse(expr), Ok(expected), "{expr}");
@@ -395,6 +410,8 @@ mod tests {
             "<5",
             "p<5ms",
             "rate>-5",
+            "expect.pass>9",
+            "expect.pass>101%",
         ];
         let said: String =
             wrong.iter().map(|text| format!("{text:12} -> {}\n", Check::parse(text).unwrap_err())).collect();

@@ -146,12 +146,24 @@ pub struct FlowStep {
     pub request: u32,
     /// How often in a row (at least 1).
     pub repeat: u32,
+    /// What the response must be like, beside the request's own expectation.
+    pub expect: Option<StepExpectation>,
     /// Redirects to follow before the response counts.
     pub follow: u32,
     /// Values to take from the response.
     pub take: Vec<TakeRule>,
     /// The pause after the response.
     pub think: Think,
+}
+
+/// What the response to a step must be like.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepExpectation {
+    /// Parts of the response, written as in `take`, and the text, number or `regex:PATTERN` that each
+    /// must be; `None`: it must be there.
+    pub parts: Vec<(String, Option<String>)>,
+    /// Longest time to the response, from when the request was due.
+    pub max: Option<Duration>,
 }
 
 /// A value to take.

@@ -104,6 +104,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether a condition that ends the run is about requests of a name.
+    pub fn aborts_by_name(&self) -> bool {
+        self.abort_on.iter().any(|condition| condition.check.name.is_some())
+    }
+
     /// Whether latency counts from when requests were due: in an open loop, and for users of flows.
     pub fn counts_from_due(&self) -> bool {
         self.pace != Pace::Closed || self.flows.is_some()

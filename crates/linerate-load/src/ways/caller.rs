@@ -72,6 +72,7 @@ impl Desk {
             supply: Supply::new(None, plan.stop.requests.unwrap_or(u64::MAX), start, measure_from, stop_at),
             recorder: Recorder::new(measure_from, false, &kinds, false)
                 .saving(plan.save_responses)
+                .telling_names(plan.aborts_by_name())
                 .logging(board.log(), &kinds),
             judge: Arc::new(Judge::new(None, &kinds)),
             kinds,

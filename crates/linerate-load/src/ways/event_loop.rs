@@ -266,6 +266,7 @@ impl CorePart {
             save_responses: plan.save_responses,
             start: self.start,
             open_loop: plan.counts_from_due(),
+            tells_names: plan.aborts_by_name(),
             wall_offset_ns: machine::wall_offset_ns(),
         };
         Ok(Engine::<T, C>::new(transport, orders, kinds, supply, measure_from, board, shared).run())

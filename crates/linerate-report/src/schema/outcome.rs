@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::flow::FlowCounts;
+
 /// The value of `schema`.
 pub const SCHEMA: &str = "linerate.outcome/1";
 
@@ -271,6 +273,12 @@ pub struct Requests {
     /// Of these, those that were due before the agent that was to send them joined.
     #[serde(default)]
     pub unsent_missed: u64,
+    /// Of those that are answered or failed, those whose step expects something of the response.
+    #[serde(default)]
+    pub expecting: u64,
+    /// Of these, those whose response was good.
+    #[serde(default)]
+    pub met: u64,
     /// Responses that no request had asked for.
     #[serde(default)]
     pub unsolicited_responses: u64,
@@ -298,12 +306,15 @@ pub struct Bad {
     /// By a value that a flow takes.
     #[serde(default)]
     pub take: u64,
+    /// By what a step of a flow expects.
+    #[serde(default)]
+    pub expect: u64,
 }
 
 impl Bad {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.status + self.body + self.encoding + self.tag + self.trailer + self.take
+        self.status + self.body + self.encoding + self.tag + self.trailer + self.take + self.expect
     }
 }
 
@@ -726,30 +737,6 @@ pub struct Named {
     /// The same of good responses alone.
     #[serde(default)]
     pub answered_us: Option<Latency>,
-}
-
-/// Iterations of a flow that began after the warm-up; each ends in one of three ways.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct FlowCounts {
-    /// All steps went well.
-    pub done: u64,
-    /// A step had no good response, or a value to take was missing.
-    pub failed: u64,
-    /// The run ended before the iteration did.
-    pub stopped: u64,
-    /// Iterations of a rate of users that were due and never began.
-    #[serde(default)]
-    pub unstarted: u64,
-    /// Requests of failed iterations that were not sent.
-    pub skipped_requests: u64,
-    /// Redirects that were followed; each is a request of its step.
-    #[serde(default)]
-    pub redirects: u64,
-    /// How long those that are done took from when the user was due, pauses included; null if none is.
-    pub duration_us: Option<Latency>,
-    /// Why iterations failed: step and reason.
-    pub causes: BTreeMap<String, u64>,
 }
 
 /// One request worth looking at.

@@ -44,6 +44,7 @@ fn bad(page: &mut SummaryText, outcome: &Outcome) {
         (bad.tag, "by tag"),
         (bad.trailer, "by trailer"),
         (bad.take, "by a missing value"),
+        (bad.expect, "not as a step expects"),
     ]
     .iter()
     .filter(|(n, _)| *n > 0)
@@ -52,11 +53,10 @@ fn bad(page: &mut SummaryText, outcome: &Outcome) {
     page.labelled("bad answers", &parts.join(", "));
     // One of each kind: the same page three times shows no more than once.
     let mut seen = Vec::new();
-    for sample in outcome
-        .samples
-        .iter()
-        .filter(|s| s.status.is_some() && (s.why.starts_with("bad") || s.why.starts_with("value")))
-    {
+    for sample in outcome.samples.iter().filter(|s| {
+        s.status.is_some()
+            && (s.why.starts_with("bad") || s.why.starts_with("value") || s.why.starts_with("not as"))
+    }) {
         let kind = (&sample.request, &sample.why, sample.status);
         if seen.contains(&kind) || seen.len() == limits::BAD_SAMPLES {
             continue;

@@ -2,16 +2,22 @@
 
 use std::time::Duration;
 
+use toml::de::DeValue;
+
 use super::error::FileError;
 use super::requests::{self, Placed};
 use super::table::{Item, Keys, Table};
 use crate::defaults::{GRACEFUL, USERS_AT_ONCE};
+use crate::extract::expect::ResponseTest;
 use crate::extract::take::Extractor;
 use crate::plan::DataSet;
 use crate::plan::data::check_name;
-use crate::plan::flow::{FlowPlan, FlowStep, TakeRule, Think, UserCount, UserFlow, UserPace};
+use crate::plan::flow::{
+    FlowPlan, FlowStep, StepExpectation, TakeRule, Think, UserCount, UserFlow, UserPace,
+};
 use crate::plan::limits::{
     MAX_CONNECTIONS, MAX_FLOWS, MAX_FOLLOW, MAX_GRACEFUL, MAX_REPEAT, MAX_REQUESTS, MAX_TAKES, MAX_THINK,
+    MAX_TIMEOUT,
 };
 use crate::plan::units::quoted;
 
@@ -19,7 +25,7 @@ use crate::plan::units::quoted;
 pub(super) const RUN_KEYS: &[&str] = &["users", "user_rate", "iterations", "cookies", "graceful", "flow"];
 
 /// Keys of a step, beside those of its request.
-const STEP_KEYS: &[&str] = &["name", "path", "take", "think", "repeat", "follow"];
+const STEP_KEYS: &[&str] = &["name", "path", "take", "think", "repeat", "follow", "expect"];
 
 const ABSENT: &str = "is not supported in flows";
 
@@ -27,7 +33,10 @@ const FLOW: Keys = Keys {
     known: &[&["name", "weight", "step"]],
     elsewhere: &[
         (requests::SHARED_KEYS, "belongs to a step: write it below [[flow.step]]"),
-        (&["path", "take", "think", "repeat", "follow"], "belongs to a step: write it below [[flow.step]]"),
+        (
+            &["path", "take", "think", "repeat", "follow", "expect"],
+            "belongs to a step: write it below [[flow.step]]",
+        ),
         (RUN_KEYS, "belongs to the whole plan: write it at the top, before the first [[flow]]"),
     ],
 };
@@ -36,7 +45,7 @@ const STEP: Keys = Keys {
     known: &[STEP_KEYS, requests::SHARED_KEYS],
     elsewhere: &[
         (&["weight"], "belongs to the flow: write it below [[flow]]"),
-        (&["raw", "group", "expect", "if", "while", "host", "url", "script"], ABSENT),
+        (&["raw", "group", "if", "while", "host", "url", "script"], ABSENT),
     ],
 };
 
@@ -168,6 +177,7 @@ impl<'a> PlacedFlows<'a> {
         })?;
         let repeat = table.read("repeat", |item| item.whole(1, MAX_REPEAT))?.unwrap_or(1) as u32;
         let follow = table.read("follow", |item| item.whole(0, MAX_FOLLOW.into()))?.unwrap_or(0) as u32;
+        let expect = table.read("expect", read_expect)?;
         let items = table
             .read("take", |item| item.entries("a table such as { token = \"json:$.token\" }"))?
             .unwrap_or_default();
@@ -177,7 +187,13 @@ impl<'a> PlacedFlows<'a> {
         }
         let span = table.get("name").map_or(table.span.clone(), Item::span);
         let source = table.source;
-        let placed = requests::read(table, top)?;
+        let status_item = table.get("expect_status").cloned();
+        let mut placed = requests::read(table, top)?;
+        let (expect, statuses) = expect.map_or((None, None), |(expect, statuses)| (Some(expect), statuses));
+        if let (Some(_), Some(item)) = (&statuses, status_item) {
+            return Err(item.error("expect has a status too; keep one of the two"));
+        }
+        placed.request.expect.status = statuses.unwrap_or(placed.request.expect.status);
         let name = &placed.request.name;
         if !name.is_empty() && self.requests.iter().any(|other| other.request.name == *name) {
             let message = format!("two steps are named {}; each needs a name of its own", quoted(name));
@@ -185,7 +201,7 @@ impl<'a> PlacedFlows<'a> {
         }
         self.requests.push(placed);
         self.takes.push(items);
-        Ok(FlowStep { request, repeat, follow, take, think: think.unwrap_or_default() })
+        Ok(FlowStep { request, repeat, expect, follow, take, think: think.unwrap_or_default() })
     }
 
     /// Compiles all requests with the values that are there when they are sent, and finds values that
@@ -217,6 +233,60 @@ impl<'a> PlacedFlows<'a> {
         }
         Ok(())
     }
+}
+
+/// `expect = { status = "2xx", header = { Name = "value" }, json = { "$.ok" = true }, regex = "...", max_ms = 200 }`,
+/// and the statuses of it.
+fn read_expect(item: &Item<'_>) -> Result<(StepExpectation, Option<Vec<u16>>), FileError> {
+    const WHAT: &str = "a table such as { status = 200, json = { \"$.ok\" = true }, max_ms = 200 }";
+    const KNOWN: &str = "status, header, json, regex and max_ms";
+    let mut expect = StepExpectation::default();
+    let mut statuses = None;
+    let entries = item.entries(WHAT)?;
+    if entries.is_empty() {
+        return Err(item.error(format!("expect is empty; known are {KNOWN}")));
+    }
+    for entry in &entries {
+        match entry.key.as_str() {
+            "status" => statuses = Some(requests::read_statuses(entry)?),
+            "max_ms" => {
+                expect.max = Some(Duration::from_millis(entry.whole(1, MAX_TIMEOUT.as_millis() as u64)?))
+            }
+            kind @ ("header" | "json") => {
+                if matches!(entry.value.get_ref(), DeValue::String(_)) {
+                    let name = entry.text("a name")?;
+                    add_test(&mut expect, entry, format!("{kind}:{name}"), None)?;
+                    continue;
+                }
+                for part in entry.entries("a name, or a table of names and values")? {
+                    add_test(&mut expect, &part, format!("{kind}:{}", part.key), Some(part.scalar()?))?;
+                }
+            }
+            "regex" => {
+                let pattern = entry.text("a regular expression")?;
+                add_test(&mut expect, entry, format!("regex:{pattern}"), None)?;
+            }
+            other => {
+                let message = format!("{} is not expected of a response; known are {KNOWN}", quoted(other));
+                return Err(entry.source.error(entry.key_span.clone(), message));
+            }
+        }
+    }
+    match expect.parts.get(MAX_TAKES) {
+        Some(_) => Err(item.error(format!("a step expects at most {MAX_TAKES} parts of its response"))),
+        None => Ok((expect, statuses)),
+    }
+}
+
+fn add_test(
+    expect: &mut StepExpectation,
+    item: &Item<'_>,
+    from: String,
+    wanted: Option<String>,
+) -> Result<(), FileError> {
+    ResponseTest::new(&from, wanted.as_deref()).map_err(|why| item.error(format!("expect: {why}")))?;
+    expect.parts.push((from, wanted));
+    Ok(())
 }
 
 fn read_take(item: &Item<'_>) -> Result<TakeRule, FileError> {

@@ -172,7 +172,7 @@ fn read_path<'a>(item: &Item<'a>) -> Result<&'a str, FileError> {
     Ok(path)
 }
 
-fn read_statuses(item: &Item<'_>) -> Result<Vec<u16>, FileError> {
+pub(super) fn read_statuses(item: &Item<'_>) -> Result<Vec<u16>, FileError> {
     let mut statuses = Vec::new();
     for one in item.one_or_more() {
         let text = one.scalar()?;
