@@ -179,6 +179,16 @@ fn mistakes_are_found_before_the_run() {
         ("json:$.items", "json:items", "a JSON path begins with $", ":25:17:"),
         ("json:$.items[1].id", "css:a:hover", "is no part of a selector", ":25:17:"),
         ("repeat = 2", "follow = 21", "20", ":30:10:"),
+        ("repeat = 2", "expect = {}", "known are status, header, json, regex and max_ms", ":30:10:"),
+        ("repeat = 2", "expect = { code = 2 }", "\"code\" is not expected of a response", ":30:12:"),
+        ("repeat = 2", "expect = { json = \"a\" }", "a JSON path begins with $", ":30:19:"),
+        ("repeat = 2", "expect = { regex = \"(\" }", "is no regular expression", ":30:20:"),
+        (
+            "expect_status = 303",
+            "expect_status = 303\nexpect = { status = 303 }",
+            "keep one of the two",
+            ":19:17:",
+        ),
         ("repeat = 2", "group = 2", "\"group\" is not supported in flows", ":30:1:"),
         ("users = 6", "users = 6\nrate = 5", "rate does not go with [[flow]]", ":3:1:"),
         ("users = 6", "", "users = 10", ""),
@@ -414,4 +424,70 @@ fn numbers_in_json_stay_numbers() {
     let (document, said) = measured(&["--plan", &bad, &url]);
     assert_eq!(number(&document, "/flows/f/failed"), 1, "{document:#}");
     assert!(said.err.contains("it is no number of JSON"), "{}", said.err);
+}
+
+#[test]
+fn responses_are_held_against_what_a_step_expects() {
+    let url = app_of(|head, _| {
+        let body = match head.split(' ').nth(1) {
+            Some("/good") => "{\"ok\":true,\"n\":2.0}",
+            _ => "{\"ok\":false}",
+        };
+        format!("HTTP/1.1 200 OK\r\nX-Kind: json; v=1\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    });
+    let text = |path: &str, expect: &str| {
+        format!(
+            "users = 1\niterations = 10\n[[flow]]\nname = \"f\"\n[[flow.step]]\nname = \"a\"\n\
+             path = \"/{path}\"\nexpect = {{ {expect} }}\n[[flow.step]]\nname = \"b\"\npath = \"/b\"\n"
+        )
+    };
+    let good = "status = \"2xx\", header = { X-Kind = \"regex:^json\\\\b\" }, json = { \"$.ok\" = true, \"$.n\" = 2 }, \
+                regex = \"ok\", max_ms = 60000";
+    let late = "header = \"X-Kind\", json = \"$.ok\", max_ms = 1";
+    let slow = app_of(|_, _| {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        "HTTP/1.1 200 OK\r\nX-Kind: a\r\nContent-Length: 11\r\n\r\n{\"ok\":true}".to_owned()
+    });
+    for (url, path, expect, done, met, said) in [
+        (&url, "good", good, 10, 10, ""),
+        (&url, "bad", good, 0, 0, "json:$.ok = true: it is \"false\""),
+        (&url, "good", "header = { X-Kind = \"json\" }", 0, 0, "header:X-Kind = json: it is \"json; v=1\""),
+        (&url, "good", "status = 404", 0, 0, "bad status"),
+        // A response that is late is bad, and its user continues.
+        (&slow, "good", late, 10, 0, "max_ms = 1: it took"),
+    ] {
+        let (_folder, plan) = plan(&text(path, expect));
+        let checks =
+            ["--check", "expect.pass>99%", "--check", "a.expect.pass>=100%", "--check", "b.errors<1%"];
+        let (document, run) = measured(&[&["--plan", &plan, url], &checks[..]].concat());
+        assert_eq!(number(&document, "/flows/f/done"), done, "{document:#}");
+        assert_eq!(number(&document, "/requests/expecting"), 10);
+        assert_eq!(number(&document, "/requests/met"), met, "{path}");
+        assert_eq!(number(&document, "/requests_by_name/a/requests/met"), met);
+        let passed: Vec<bool> = (0..3).map(|i| document["checks"][i]["pass"].as_bool().unwrap()).collect();
+        // A step that was never reached was not measured.
+        assert_eq!(passed, [met == 10, met == 10, done == 10], "{document:#}");
+        assert_eq!(run.code, Some(i32::from(met < 10)), "{run:?}");
+        assert!(run.err.contains(said), "{}", run.err);
+    }
+}
+
+#[test]
+fn a_step_whose_errors_are_too_many_ends_the_run() {
+    let url = app_of(|head, _| match head.split(' ').nth(1) {
+        Some("/bad") => "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        _ => OK.to_owned(),
+    });
+    let text = "users = 2\nduration = \"60s\"\n[[flow]]\nname = \"f\"\n[[flow.step]]\nname = \"good\"\nrepeat = 9\n\
+                think = \"5ms\"\n[[flow.step]]\nname = \"bad\"\npath = \"/bad\"\n";
+    let (_folder, plan) = plan(text);
+    let begun = std::time::Instant::now();
+    let (document, said) = measured(&["--plan", &plan, "--abort-on", "bad.errors>50%@1s", &url]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let why = document["aborted"].as_str().unwrap();
+    assert!(why.starts_with("bad.errors>50%@1s: 100 %"), "{why}");
+    assert!(begun.elapsed().as_secs() < 50, "it ended early");
+    let found = run(&["load", "--plan", &plan, "--abort-on", "none.errors>50%@1s", &url]);
+    assert_eq!(found.code, Some(2), "{found:?}");
+    assert!(found.err.contains("no request has that name"), "{}", found.err);
 }

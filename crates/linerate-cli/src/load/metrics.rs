@@ -254,6 +254,7 @@ fn requests(p: &mut MetricsPage, snapshot: &Snapshot) {
         ("tag", bad.tag),
         ("trailer", bad.trailer),
         ("take", bad.take),
+        ("expect", bad.expect),
     ] {
         p.sample("linerate_load_bad_responses_total", &format!("by=\"{what}\""), n);
     }

@@ -515,6 +515,10 @@ fn contradictions(args: &LoadArgs, plan: &Plan) -> Result<(), CommandFault> {
         return Err(CommandFault::input("--explain needs latencies, which --throughput does not record")
             .hint("leave out one of the two"));
     }
+    if args.machines.are_wanted() && plan.aborts_by_name() {
+        let message = "agents do not tell requests apart by name while the run lasts";
+        return Err(CommandFault::input(message).hint("leave the name out of --abort-on"));
+    }
     if let Some(check) = plan.checks.iter().find(|c| plan.throughput && c.metric.is_latency()) {
         return Err(CommandFault::input(format!(
             "--throughput gives latencies up, and {} needs them",
