@@ -139,6 +139,15 @@ pub(crate) const UNSENT_CLOSED: usize = 32 << 10;
 /// Reason: back-pressure has to begin somewhere; this fills a long fast wire.
 pub(crate) const BODY_BUFFERED: usize = 128 << 10;
 
+/// Bytes of request bodies that wait for the handlers of all connections of a thread. Beyond it, a body is read only
+/// as far as its handler waits for more. Reason: ten thousand clients whose handlers are busy must not take 1 GB.
+/// The wide windows of HTTP/2 connections have as much once more.
+pub(crate) const UNREAD_TOGETHER: usize = 32 << 20;
+
+/// A request body of this size over HTTP/2 is handed over whole; a larger one is a stream, which counts while it waits.
+/// Reason: 128 waiting handlers of a connection would hold 2 MiB of them, and a stream is to cost 4 KiB.
+pub(crate) const H2_BODY_WHOLE: u64 = 4 << 10;
+
 /// Pieces of a waiting request body that are smaller are joined. Reason: each piece costs 64 bytes
 /// beside its own, and a client may send one byte at a time.
 pub(crate) const BODY_JOINED: usize = 4 << 10;
@@ -279,7 +288,8 @@ pub(crate) const H2_STREAMS: u32 = 128;
 
 /// Bytes of a request body that a client may send on a stream before they are read, and on all
 /// streams of a connection. Reason: they wait in our memory; this much keeps an upload at 25 MB/s
-/// over a round trip of 10 ms.
+/// over a round trip of 10 ms. The window of a connection is that wide once a handler has read from it, and while not
+/// too many are.
 pub(crate) const H2_STREAM_WINDOW: u32 = 256 << 10;
 pub(crate) const H2_CONNECTION_WINDOW: u32 = 1 << 20;
 

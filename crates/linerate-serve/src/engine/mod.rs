@@ -24,6 +24,7 @@ use crate::clients::{ClientRules, Clients};
 use crate::connection::{ServedConnection, Work};
 use crate::http2::StreamShared;
 use crate::limits::{self, Limits};
+use crate::message::unread::UnreadLedger;
 use crate::notice::Misdirected;
 use crate::stats::counts::ThreadCounts;
 use crate::stats::meter::Meter;
@@ -42,6 +43,8 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) out: Vec<u8>,
     pub(crate) limits: Limits,
     pub(crate) allowance: Allowance,
+    /// Bytes of request bodies that wait for handlers.
+    pub(crate) unread: Arc<UnreadLedger>,
     /// Bodies up to this size are copied behind their head.
     pub(crate) copied: usize,
     pub(crate) counts: Arc<ThreadCounts>,
@@ -97,6 +100,7 @@ impl<H: Handler> Engine<H> {
             out: Vec::new(),
             limits,
             allowance: Allowance::default(),
+            unread: Arc::default(),
             copied: limits::BODY_COPIED,
             counts,
             date: HttpDate::from_unix(0),

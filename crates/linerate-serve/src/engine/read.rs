@@ -171,7 +171,7 @@ impl<H: Handler> Engine<H> {
     ) -> Result<(RequestBody, usize), RequestFault> {
         let most = limits.body.unwrap_or(self.limits.request.body);
         let reader = BodyReader::new(framing, &RequestLimits { body: most, ..self.limits.request })?;
-        let shared = Arc::new(SharedUpload::default());
+        let shared = SharedUpload::counted(&self.unread);
         let began = self.now;
         let announced = if let Framing::Length(n) = framing { Some(n) } else { None };
         let body = Incoming {

@@ -16,10 +16,11 @@ use linerate_net::Time;
 use self::frames::{Flood, Frames};
 pub(crate) use self::stream::{Doing, Fed, Pumped, ResponseSource, Sending, Stream, Upload};
 use crate::limits::{
-    self, BUFFER_KEPT, FILES_OPEN, H2_CONNECTION_WINDOW, H2_LOCAL_RESETS, H2_RESETS_PENDING,
-    H2_STREAM_WINDOW, H2_STREAMS, Limits, UNSENT_SCARCE,
+    self, BUFFER_KEPT, FILES_OPEN, H2_LOCAL_RESETS, H2_RESETS_PENDING, H2_STREAM_WINDOW, H2_STREAMS, Limits,
+    UNSENT_SCARCE,
 };
 use crate::message::body::join;
+use crate::message::unread::WideWindow;
 use crate::waits::Waits;
 
 /// The client's first line (RFC 9113 section 3.4), which no request of HTTP/1.1 has.
@@ -39,7 +40,7 @@ impl StreamShared {
         let options = ServerOptions {
             streams: H2_STREAMS,
             stream_window: H2_STREAM_WINDOW,
-            connection_window: H2_CONNECTION_WINDOW,
+            connection_window: 0,
             head_list: heads.list_bytes(),
             resets_caused: H2_LOCAL_RESETS,
             resets_at_once: H2_RESETS_PENDING,
@@ -101,6 +102,8 @@ pub(crate) struct Session {
     pub(crate) held: usize,
     /// Held bytes as the thread counts them.
     pub(crate) counted: usize,
+    /// Its client may send as much as the connection's window can be wide.
+    pub(crate) wide: Option<WideWindow>,
     /// When the client's FIN was read, behind all that it has sent.
     pub(crate) fin: Option<Time>,
     /// When the first GOAWAY was sent.
@@ -132,6 +135,7 @@ impl Session {
             next: 0,
             held: 0,
             counted: 0,
+            wide: None,
             fin: None,
             goodbye: None,
             flooded: false,

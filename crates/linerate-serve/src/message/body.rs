@@ -9,6 +9,7 @@ use bytes::Bytes;
 use linerate_http::server::RequestFault;
 
 use crate::limits::{BODY_BUFFERED, BODY_JOINED};
+use crate::message::unread::UnreadLedger;
 
 /// The body of a request: complete, or a stream that is still arriving. Reading it slowly slows the
 /// client down.
@@ -144,8 +145,7 @@ impl Drop for Receiver {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.abandoned = true;
-        state.pieces.clear();
-        state.buffered = 0;
+        state.clear();
         let source = state.source.take();
         drop(state);
         // The connection may have stopped reading; what it receives can be dropped now.
@@ -158,10 +158,20 @@ impl Drop for Receiver {
 #[derive(Debug, Default)]
 pub(crate) struct SharedUpload(Mutex<UploadState>);
 
+impl Drop for UploadState {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 #[derive(Debug, Default)]
 struct UploadState {
     pieces: VecDeque<Bytes>,
     buffered: usize,
+    /// Where `buffered` counts too.
+    ledger: Option<Arc<UnreadLedger>>,
+    /// The connection stopped reading, because so much waits.
+    stopped: bool,
     ended: Option<Result<(), BodyError>>,
     trailers: Vec<(String, Vec<u8>)>,
     wanted: bool,
@@ -172,7 +182,39 @@ struct UploadState {
     source: Option<Waker>,
 }
 
+impl UploadState {
+    /// Whether so much waits that the connection should not be read. While all bodies together are too large, each is
+    /// read only as far as its handler waits for more.
+    fn is_full(&self) -> bool {
+        let is_scarce = self.ledger.as_ref().is_some_and(|ledger| ledger.is_scarce());
+        self.buffered >= BODY_BUFFERED
+            || (is_scarce && !self.abandoned && (self.buffered > 0 || self.waker.is_none()))
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.buffered += bytes;
+        self.ledger.iter().for_each(|ledger| ledger.add(bytes));
+    }
+
+    fn uncount(&mut self, bytes: usize) {
+        self.buffered -= bytes;
+        self.ledger.iter().for_each(|ledger| ledger.subtract(bytes));
+    }
+
+    fn clear(&mut self) {
+        self.pieces.clear();
+        self.uncount(self.buffered);
+    }
+}
+
 impl SharedUpload {
+    /// One whose bytes count among those of a thread.
+    pub(crate) fn counted(ledger: &Arc<UnreadLedger>) -> Arc<SharedUpload> {
+        let shared = SharedUpload::default();
+        shared.lock().ledger = Some(Arc::clone(ledger));
+        Arc::new(shared)
+    }
+
     fn lock(&self) -> MutexGuard<'_, UploadState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -180,7 +222,7 @@ impl SharedUpload {
     pub(crate) fn push(&self, piece: Bytes) {
         let mut state = self.lock();
         if !state.abandoned && !piece.is_empty() {
-            state.buffered += piece.len();
+            state.count(piece.len());
             if !join(&mut state.pieces, &piece) {
                 state.pieces.push_back(piece);
             }
@@ -214,15 +256,18 @@ impl SharedUpload {
 
     /// Whether so much waits that the connection should not be read.
     pub(crate) fn is_full(&self) -> bool {
-        self.lock().buffered >= BODY_BUFFERED
+        let mut state = self.lock();
+        let is_full = state.is_full();
+        state.stopped |= is_full;
+        is_full
     }
 
     fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let mut state = self.lock();
         if let Some(piece) = state.pieces.pop_front() {
-            let was_full = state.buffered >= BODY_BUFFERED;
-            state.buffered -= piece.len();
-            if was_full && state.buffered < BODY_BUFFERED {
+            state.uncount(piece.len());
+            if state.stopped && !state.is_full() {
+                state.stopped = false;
                 let source = state.source.clone();
                 drop(state);
                 source.inspect(Waker::wake_by_ref);
@@ -235,9 +280,11 @@ impl SharedUpload {
             None => {
                 let first = !std::mem::replace(&mut state.wanted, true);
                 state.waker = Some(context.waker().clone());
+                let goes_on = std::mem::take(&mut state.stopped);
                 // The connection's reader may have to ask for the body, and does not know when
                 // another thread wants it.
-                let source = state.source.clone().filter(|s| first && !s.will_wake(context.waker()));
+                let source =
+                    state.source.clone().filter(|s| goes_on || (first && !s.will_wake(context.waker())));
                 drop(state);
                 source.inspect(Waker::wake_by_ref);
                 Poll::Pending

@@ -10,5 +10,6 @@ pub(crate) mod responding;
 pub(crate) mod response;
 pub(crate) mod stream;
 pub(crate) mod tunnel;
+pub(crate) mod unread;
 pub(crate) mod upgrade;
 pub(crate) mod websocket;

@@ -18,6 +18,8 @@ mod streams;
 mod together;
 mod trim;
 #[cfg(test)]
+mod uploads;
+#[cfg(test)]
 mod windows;
 
 use std::io;

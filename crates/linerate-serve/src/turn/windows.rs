@@ -54,7 +54,7 @@ struct WindowClient {
     got: Arc<Mutex<BTreeMap<u32, Got>>>,
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let head = FrameHead { len: payload.len() as u32, kind, flags, stream };
     [&head.bytes(), payload].concat()
 }

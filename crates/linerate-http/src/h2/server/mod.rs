@@ -140,6 +140,8 @@ pub struct Server {
     /// The rest of our window, and bytes of it that were read and not reported.
     receive_left: u32,
     unreported: u32,
+    /// How wide the connection's window is.
+    window: u32,
     assembly: Option<Assembly>,
     /// A field block was written.
     wrote: bool,
@@ -177,6 +179,7 @@ impl Server {
             send_left: i64::from(FIRST_WINDOW),
             receive_left: window,
             unreported: 0,
+            window,
             assembly: None,
             wrote: false,
             goodbye: Goodbye::No,

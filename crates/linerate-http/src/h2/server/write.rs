@@ -92,10 +92,20 @@ impl Server {
         }
     }
 
+    /// Widens the connection's window to `window` bytes, at most 2^31 - 1; a narrower one changes nothing.
+    pub fn widen(&mut self, window: u32) {
+        let more = window.min(LARGEST_WINDOW).saturating_sub(self.window);
+        if more > 0 && !self.is_over() {
+            frame::put_window(0, more, &mut self.out);
+            self.window += more;
+            self.receive_left += more;
+        }
+    }
+
     /// The same for a stream that is no longer read.
     pub fn release_to_connection(&mut self, bytes: u32) {
         self.unreported += bytes;
-        if self.unreported > self.options.connection_window.min(LARGEST_WINDOW) / 2 {
+        if self.unreported > self.window / 2 {
             frame::put_window(0, self.unreported, &mut self.out);
             self.receive_left += std::mem::take(&mut self.unreported);
         }

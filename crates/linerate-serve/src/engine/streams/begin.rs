@@ -1,7 +1,5 @@
 //! A stream begins: its request has its handler.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use linerate_http::h2::server::Incoming;
 use linerate_http::server::{Method, RequestFault, RequestHead};
@@ -11,6 +9,7 @@ use crate::connection::ServedConnection;
 use crate::engine::Engine;
 use crate::engine::respond::said;
 use crate::http2::{Doing, Early, Session, Stream, Upload};
+use crate::limits::H2_BODY_WHOLE;
 use crate::message::body::{RequestBody, SharedUpload};
 use crate::message::upgrade::{self, Offer};
 use crate::tasks::Polled;
@@ -104,11 +103,11 @@ impl<H: Handler> Engine<H> {
         let nothing = early.waiting.is_empty() && early.end.is_none();
         if !too_large
             && nothing
-            && let Some(body) = session.server.whole_body(stream.id, most, rest)
+            && let Some(body) = session.server.whole_body(stream.id, most.min(H2_BODY_WHOLE), rest)
         {
             return Ok(RequestBody::whole(Bytes::copy_from_slice(body)));
         }
-        let shared = Arc::new(SharedUpload::default());
+        let shared = SharedUpload::counted(&self.unread);
         let mut upload = Upload::new(&shared, early, most, self.now);
         upload.time = limits.body_time;
         let expects = head.field("expect");

@@ -16,7 +16,7 @@ use super::Engine;
 use crate::answer::Asked;
 use crate::connection::ServedConnection;
 use crate::http2::{Deferred, Doing, Early, Fed, Pumped, REQUESTS, Session, Stream};
-use crate::limits::{H2_HEADS, H2_HEADS_FREE, H2_HELD, H2_PIECE, H2_ROUNDS};
+use crate::limits::{H2_CONNECTION_WINDOW, H2_HEADS, H2_HEADS_FREE, H2_HELD, H2_PIECE, H2_ROUNDS};
 use crate::tasks::Polled;
 use crate::{Handler, Response, access_log};
 
@@ -233,7 +233,13 @@ impl<H: Handler> Engine<H> {
             let fed = upload.feed(id, &mut session.server, self.now, session.fin.is_some());
             progress |= upload.received != before || fed != Fed::Waits;
             match fed {
-                Fed::Waits => at += 1,
+                Fed::Waits => {
+                    if session.wide.is_none() && upload.received != before {
+                        session.wide = self.unread.widen();
+                        session.wide.iter().for_each(|_| session.server.widen(H2_CONNECTION_WINDOW));
+                    }
+                    at += 1;
+                }
                 Fed::TooLarge if handling => {
                     let mut stream = session.streams.swap_remove(at);
                     stream.upload = stream.upload.and_then(|upload| upload.refused(&mut session.server));
