@@ -1,6 +1,8 @@
 //! How a client is built.
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use super::beside::Beside;
 use super::board::SharedBoard;
 use super::error::Error;
 use super::inner::Inner;
-use super::limits::{DEPTH, H2_CONNECTIONS, MOST_H2_CONNECTIONS, MOST_PIPES, MOST_STREAMS, PIPES};
+use super::limits::{DEPTH, H2_CONNECTIONS, MOST_H2_CONNECTIONS, MOST_PIPES, MOST_STREAMS, PIPES, UNIX_PATH};
 use super::mover::{connections, limits};
 use super::options::{CallOptions, Protocol};
 use super::runner::Runner;
@@ -44,6 +46,7 @@ pub struct Builder {
     tag: Option<String>,
     options: CallOptions,
     secure: SecureOptions,
+    addresses: Option<Vec<SocketAddr>>,
 }
 
 impl Builder {
@@ -57,7 +60,7 @@ impl Builder {
             h2_adapts: true,
             ..CallOptions::default()
         };
-        Builder { url: url.to_owned(), tag: None, options, secure: SecureOptions::default() }
+        Builder { url: url.to_owned(), tag: None, options, secure: SecureOptions::default(), addresses: None }
     }
 
     /// Connections, at most; 1 to 1024. The client opens them when calls wait. By default the client decides: quick
@@ -156,6 +159,38 @@ impl Builder {
     /// streams as they may. By default it opens up to 8, while responses are slow.
     pub fn h2_connections(mut self, connections: u32) -> Builder {
         (self.options.h2_connections, self.options.h2_adapts) = (connections, false);
+        self
+    }
+
+    /// Connects to these addresses instead of looking the URL's host up. Host, and the name that the certificate must
+    /// prove, stay those of the URL.
+    pub fn resolve(mut self, addresses: impl IntoIterator<Item = SocketAddr>) -> Builder {
+        self.addresses = Some(addresses.into_iter().collect());
+        self
+    }
+
+    /// Connects to this Unix socket instead of an address; the URL still names host and scheme.
+    ///
+    /// ```no_run
+    /// # extern crate linerate_client as linerate;
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use linerate::client::Client;
+    ///
+    /// let docker = Client::builder("http://localhost").unix_socket("/run/docker.sock").build()?;
+    /// println!("{:?}", docker.get("/version").await?.body());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn unix_socket(mut self, path: impl AsRef<Path>) -> Builder {
+        self.options.unix = Some(path.as_ref().into());
+        self
+    }
+
+    /// Without settings that mean nothing to a server without TLS.
+    pub(super) fn without_unused_tls(mut self) -> Builder {
+        if self.url.starts_with("http:") {
+            self.secure = SecureOptions::default();
+        }
         self
     }
 
@@ -274,7 +309,25 @@ impl Builder {
 
     fn inner(mut self) -> Result<Inner, Error> {
         let problem = |what: String| Err(Error::Builder(what));
-        let target = Target::parse(&self.url)?;
+        let mut target = Target::parse(&self.url)?;
+        if let Some(path) = &self.options.unix {
+            let len = path.as_os_str().len();
+            if len == 0 || len > UNIX_PATH {
+                let path = path.display();
+                return problem(format!(
+                    "the Unix socket {path}: a path has 1 to {UNIX_PATH} bytes, not {len}"
+                ));
+            }
+            // It has no address.
+            target.give(vec![SocketAddr::from(([0, 0, 0, 0], 0))]);
+        } else if let Some(addresses) = self.addresses.take() {
+            if addresses.is_empty() {
+                return problem(
+                    "resolve() got no address\nhint: leave it out to look the name up".to_owned(),
+                );
+            }
+            target.give(addresses);
+        }
         let o = &mut self.options;
         let numbers = [
             ("pipes", o.pipes, PIPES),

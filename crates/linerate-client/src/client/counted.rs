@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linerate_http::client::{HeadCache, HeadView, Rendered, StreamTemplate, Template, Values};
 use linerate_net::epoll::Epoll;
-use linerate_net::{Close, Conn, ConnectOptions, Data, Event, NetError, Time, Transport};
+use linerate_net::{Close, Conn, Data, Event, NetError, Time, Transport};
 use tokio::io::unix::AsyncFd;
 
 use super::driver::{self, Turns};
@@ -228,7 +228,7 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
         let missing = missing.min(self.missing_pipes());
         for _ in 0..missing {
             let nth = self.pool.opening.attempt() as usize;
-            let options = ConnectOptions { profile: self.options.profile, ..ConnectOptions::default() };
+            let options = self.options.connecting();
             match self.transport.connect(self.to[nth % self.to.len()], &options) {
                 Ok(conn) => self.pool.add(conn, now),
                 Err(error) if lacks_room(&error, &self.transport, self.pool.opening.open()) => {

@@ -30,6 +30,12 @@ pub(super) const WORTH_A_PIPE: Duration = Duration::from_millis(5);
 /// Requests in flight on one of its connections, at most. Reason: each is sent again when the connection is lost.
 pub(super) const DEPTH: u32 = 16 << 10;
 
+/// Origins with connections at once. Reason: each costs three descriptors and its connections' own.
+pub(super) const ORIGINS: usize = 64;
+
+/// Bytes of the path of a Unix socket. Reason: the kernel's structure has 108, of which the last is 0.
+pub(super) const UNIX_PATH: usize = 107;
+
 /// For a connection to be established. Reason: two lost SYNs (RFC 6298: 1 s and 2 s) and the way are within it.
 pub(super) const CONNECT_TIME: Duration = Duration::from_secs(5);
 

@@ -1,6 +1,10 @@
 //! Options of a client: connections, timeouts, limits.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+
+use linerate_net::ConnectOptions;
 
 use super::limits::{
     CALLS_QUEUED, CONNECT_ATTEMPTS, CONNECT_TIME, DISCARDED_BODY, FEW_PIPES, FIRST_BYTE_TIME, IDLE_TIME,
@@ -86,6 +90,8 @@ pub struct CallOptions {
     pub tag: Option<http::HeaderName>,
     /// The value of Host.
     pub host: http::HeaderValue,
+    /// A Unix socket that connections go to, instead of an address.
+    pub unix: Option<Arc<Path>>,
     /// Which versions of HTTP the connections speak.
     pub protocol: Protocol,
     /// Connections by HTTP/2, at most.
@@ -103,6 +109,10 @@ pub struct CallOptions {
 }
 
 impl CallOptions {
+    pub(super) fn connecting(&self) -> ConnectOptions {
+        ConnectOptions { profile: self.profile, unix: self.unix.clone(), ..ConnectOptions::default() }
+    }
+
     /// Connections by HTTP/1.1 while responses are quick.
     pub(super) fn usual_pipes(&self) -> u32 {
         if self.adapts { self.pipes.min(FEW_PIPES) } else { self.pipes }
@@ -133,6 +143,7 @@ impl Default for CallOptions {
             resend: Resend::Idle,
             tag: None,
             host: http::HeaderValue::from_static("localhost"),
+            unix: None,
             protocol: Protocol::Http1,
             h2_connections: 1,
             h2_adapts: false,

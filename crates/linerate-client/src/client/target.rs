@@ -16,6 +16,8 @@ pub(super) struct Target {
     /// `https`.
     pub(super) secure: bool,
     pub(super) field: HeaderValue,
+    /// Addresses instead of those of its name.
+    given: Vec<SocketAddr>,
 }
 
 impl Target {
@@ -42,7 +44,7 @@ impl Target {
         }
         let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let field = HeaderValue::from_str(authority.as_str()).map_err(|_| bad("names no host"))?;
-        Ok(Target { host, port, secure, field })
+        Ok(Target { host, port, secure, field, given: Vec::new() })
     }
 
     /// The name or address that its certificate has to prove.
@@ -56,22 +58,30 @@ impl Target {
         format!("{scheme}://{}", String::from_utf8_lossy(self.field.as_bytes()))
     }
 
+    /// Connections go to these addresses.
+    pub(super) fn give(&mut self, addresses: Vec<SocketAddr>) {
+        self.given = addresses;
+    }
+
     fn ip(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
 
     pub(super) fn has_name(&self) -> bool {
-        self.ip().is_none()
+        self.ip().is_none() && self.given.is_empty()
     }
 
-    /// Its address, if the URL has it.
+    /// Its addresses, if they were given or the URL has one.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        if !self.given.is_empty() {
+            return self.given.clone();
+        }
         self.ip().map(|ip| SocketAddr::new(ip, self.port)).into_iter().collect()
     }
 
     /// All addresses, by the system's resolver.
     pub(super) async fn look_up(self) -> io::Result<Vec<SocketAddr>> {
-        if self.ip().is_some() {
+        if !self.has_name() {
             return Ok(self.addresses());
         }
         let Target { host, port, .. } = self;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use linerate_net::{Close, Conn, ConnectOptions, NetError, Time, Transport};
+use linerate_net::{Close, Conn, NetError, Time, Transport};
 use tracing::debug;
 
 use super::growth::Demand;
@@ -382,7 +382,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     pub(super) fn open_one(&mut self, now: Time) -> bool {
         let attempt = self.next_attempt();
-        let options = ConnectOptions { profile: self.options.profile, ..ConnectOptions::default() };
+        let options = self.options.connecting();
         match self.transport.connect(attempt.to, &options) {
             Ok(conn) => {
                 self.wants_turn = true;
