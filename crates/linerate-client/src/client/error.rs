@@ -106,6 +106,8 @@ pub enum Error {
         /// The server that sent it.
         address: Option<SocketAddr>,
     },
+    /// A redirect cannot be followed: it leads nowhere or round, or there were too many. The server responded to the request.
+    Redirect(ErrorDetail),
     /// Responses on a connection cannot be told apart: a tag names no request in flight there, or there were more
     /// responses than requests. The client closed that connection.
     Mismatch(ErrorDetail),
@@ -132,6 +134,8 @@ pub enum ErrorKind {
     Failed,
     /// [`Error::TooLarge`].
     TooLarge,
+    /// [`Error::Redirect`].
+    Redirect,
     /// [`Error::Mismatch`].
     Mismatch,
     /// [`Error::OutcomeUnknown`].
@@ -187,7 +191,10 @@ impl Error {
     /// With the server's address, where it has a place for it.
     pub(super) fn at(mut self, to: Option<SocketAddr>) -> Error {
         match &mut self {
-            Error::Request(detail) | Error::Connect(detail) | Error::Mismatch(detail) => {
+            Error::Request(detail)
+            | Error::Connect(detail)
+            | Error::Redirect(detail)
+            | Error::Mismatch(detail) => {
                 detail.address = detail.address.or(to);
             }
             Error::Failed { detail, .. } => detail.address = detail.address.or(to),
@@ -215,6 +222,7 @@ impl Error {
             Error::Timeout { .. } => ErrorKind::Timeout,
             Error::Failed { .. } => ErrorKind::Failed,
             Error::TooLarge { .. } => ErrorKind::TooLarge,
+            Error::Redirect(_) => ErrorKind::Redirect,
             Error::Mismatch(_) => ErrorKind::Mismatch,
             Error::OutcomeUnknown(_) => ErrorKind::OutcomeUnknown,
             Error::Closed => ErrorKind::Closed,
@@ -223,7 +231,10 @@ impl Error {
 
     fn detail(&self) -> Option<&ErrorDetail> {
         match self {
-            Error::Request(detail) | Error::Connect(detail) | Error::Mismatch(detail) => Some(detail),
+            Error::Request(detail)
+            | Error::Connect(detail)
+            | Error::Redirect(detail)
+            | Error::Mismatch(detail) => Some(detail),
             Error::Failed { detail, .. } => Some(detail),
             Error::OutcomeUnknown(unknown) => Some(&unknown.why),
             Error::Builder(_) | Error::Timeout { .. } | Error::TooLarge { .. } | Error::Closed => None,
@@ -277,6 +288,7 @@ impl fmt::Display for Error {
             Error::TooLarge { part: FailedPart::Body, limit, .. } => {
                 write!(f, "the body of the response exceeds {limit} bytes\nhint: raise Builder::max_body")
             }
+            Error::Redirect(what) => write!(f, "redirects cannot be followed: {what}"),
             Error::Mismatch(what) => write!(f, "mismatched response: {what}"),
             Error::OutcomeUnknown(unknown) => {
                 write!(

@@ -110,6 +110,7 @@ impl Meter {
             Error::Timeout { .. } => "timeout",
             Error::Failed { .. } => "failed",
             Error::TooLarge { .. } => "too_large",
+            Error::Redirect(_) => "redirect",
             Error::Mismatch(_) => "mismatch",
             Error::OutcomeUnknown(_) => "unknown",
             Error::Closed => "closed",
