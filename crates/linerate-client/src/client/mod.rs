@@ -46,6 +46,7 @@ mod counted;
 mod driver;
 mod error;
 mod exchange;
+mod hosts;
 mod inner;
 mod limits;
 #[cfg(feature = "metrics")]
@@ -86,6 +87,7 @@ pub use calls::{CallReading, Calls, Done, News, Trailers};
 pub use counted::Counted;
 pub use error::{Error, ErrorDetail, ErrorKind, FailedPart, Phase, Unknown};
 pub use exchange::{Exchange, Streaming};
+pub use hosts::{Hosts, HostsBuilder, Redirects};
 pub use options::{CallOptions, Protocol, RequestOptions};
 pub use path::percent_encoded;
 pub use runner::Runner;
@@ -96,7 +98,7 @@ pub use timings::{ResponseExt, Timings, Why};
 
 use self::inner::Inner;
 
-/// A client of one server. Clones share its connections.
+/// A client of one server. Clones share its connections. [`Hosts`] has one for each of several servers.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 

@@ -40,6 +40,10 @@ pub struct Timings {
     pub address: Option<SocketAddr>,
 }
 
+/// The URI that a response came from, among its extensions.
+#[derive(Clone, Debug)]
+pub(super) struct FinalUri(pub(super) http::Uri);
+
 /// What took most of a call's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -126,10 +130,17 @@ pub trait ResponseExt {
     fn why(&self) -> Option<Why> {
         self.timings().map(Timings::why)
     }
+
+    /// The URI that it came from, after redirects, if a [`Hosts`](super::Hosts) sent the request.
+    fn uri(&self) -> Option<&http::Uri>;
 }
 
 impl<B> ResponseExt for http::Response<B> {
     fn timings(&self) -> Option<&Timings> {
         self.extensions().get::<Timings>()
+    }
+
+    fn uri(&self) -> Option<&http::Uri> {
+        self.extensions().get::<FinalUri>().map(|FinalUri(uri)| uri)
     }
 }

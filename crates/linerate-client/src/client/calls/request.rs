@@ -65,7 +65,7 @@ pub(super) fn check(request: &Request<Bytes>, options: &CallOptions) -> Result<(
     {
         let named = uri.scheme_str().map_or(String::new(), |scheme| format!("{scheme}://"));
         let host = String::from_utf8_lossy(options.host.as_bytes());
-        let hint = "hint: make a client for each server";
+        let hint = "hint: Hosts calls several servers";
         let client = format!("the client is for {scheme}://{host}");
         return problem(format!("its URI names {named}{authority}, and {client}\n{hint}"));
     }

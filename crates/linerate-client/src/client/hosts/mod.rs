@@ -1,0 +1,271 @@
+//! A client of several servers: a [`Client`] for each origin, within limits.
+
+mod origin;
+mod redirects;
+mod reference;
+mod table;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body::Body as HttpBody;
+use tower_service::Service;
+
+use self::origin::HttpOrigin;
+pub use self::redirects::Redirects;
+use self::redirects::Trail;
+use self::table::{OriginLease, OriginTable};
+use super::body::{Body, BoxError};
+use super::builder::Builder;
+use super::error::{Error, ErrorDetail, Phase};
+use super::limits::{ORIGINS, RESPONSE_TIME};
+use super::options::RequestOptions;
+use super::path::percent_encoded;
+use super::timings::FinalUri;
+
+/// A client of several servers. For each origin (scheme, host and port) that it is asked for, it keeps a
+/// [`Client`](super::Client), with connections of its own. Clones share all of them.
+///
+/// ```no_run
+/// # extern crate linerate_client as linerate;
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use linerate::client::{Hosts, Redirects};
+///
+/// let hosts = Hosts::builder().each(|client| client.pipes(2)).origins(32).redirects(Redirects::up_to(5)).build()?;
+/// let response = hosts.get("https://example.org/").await?;
+/// println!("{} {}", response.status(), response.body().len());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Hosts(Arc<SharedHosts>);
+
+struct SharedHosts {
+    ways: OriginWays,
+    redirects: Redirects,
+    table: OriginTable,
+}
+
+/// How a client of one origin is made.
+struct OriginWays {
+    each: Arc<dyn Fn(Builder) -> Builder + Send + Sync>,
+    resolve: HashMap<String, Vec<SocketAddr>>,
+    unix: HashMap<String, PathBuf>,
+}
+
+impl OriginWays {
+    fn builder(&self, origin: &HttpOrigin) -> Builder {
+        let mut builder = (self.each)(Builder::new(&origin.to_string()));
+        if let Some(addresses) = self.resolve.get(origin.host()) {
+            builder = builder.resolve(addresses.iter().copied());
+        }
+        if let Some(path) = self.unix.get(origin.host()) {
+            builder = builder.unix_socket(path);
+        }
+        builder.without_unused_tls()
+    }
+}
+
+/// Builds a [`Hosts`].
+#[must_use = "build() makes the client"]
+pub struct HostsBuilder {
+    ways: OriginWays,
+    redirects: Redirects,
+    origins: usize,
+}
+
+impl HostsBuilder {
+    /// How the client of each origin is set up: connections, timeouts, what is trusted. Settings of TLS mean nothing for
+    /// an origin of `http`. It is called when an origin is asked for first, so it should be quick.
+    pub fn each(mut self, each: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> HostsBuilder {
+        self.ways.each = Arc::new(each);
+        self
+    }
+
+    /// Origins with connections at once, at most. By default 64. When another one is asked for, the one that was not
+    /// used for longest closes; while all have calls under way, the call waits. The connections in all are at most this
+    /// many times those of one client, see [`Builder::pipes`].
+    pub fn origins(mut self, origins: usize) -> HostsBuilder {
+        self.origins = origins;
+        self
+    }
+
+    /// What becomes of redirects. By default up to 10 are followed.
+    pub fn redirects(mut self, redirects: Redirects) -> HostsBuilder {
+        self.redirects = redirects;
+        self
+    }
+
+    /// Connects to these addresses instead of looking up this host. The port is in them.
+    pub fn resolve(mut self, host: &str, addresses: impl IntoIterator<Item = SocketAddr>) -> HostsBuilder {
+        self.ways.resolve.insert(host.to_ascii_lowercase(), addresses.into_iter().collect());
+        self
+    }
+
+    /// Connects to this Unix socket instead of an address of this host.
+    pub fn unix_socket(mut self, host: &str, path: impl Into<PathBuf>) -> HostsBuilder {
+        self.ways.unix.insert(host.to_ascii_lowercase(), path.into());
+        self
+    }
+
+    /// The client. It opens no connection before the first call.
+    ///
+    /// # Errors
+    /// [`Error::Builder`]: a setting makes no sense.
+    pub fn build(self) -> Result<Hosts, Error> {
+        if self.origins == 0 {
+            let words = "origins is 0: no call could be sent\nhint: take 1 or more";
+            return Err(Error::Builder(words.to_owned()));
+        }
+        // What is wrong for all origins is wrong here already.
+        for url in ["http://localhost", "https://localhost"] {
+            (self.ways.each)(Builder::new(url)).without_unused_tls().build()?;
+        }
+        let HostsBuilder { ways, redirects, origins } = self;
+        Ok(Hosts(Arc::new(SharedHosts { ways, redirects, table: OriginTable::new(origins) })))
+    }
+}
+
+impl fmt::Debug for HostsBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostsBuilder").field("origins", &self.origins).finish_non_exhaustive()
+    }
+}
+
+impl Hosts {
+    /// Begins a client of several servers.
+    pub fn builder() -> HostsBuilder {
+        let ways =
+            OriginWays { each: Arc::new(|client| client), resolve: HashMap::new(), unix: HashMap::new() };
+        HostsBuilder { ways, redirects: Redirects::default(), origins: ORIGINS }
+    }
+
+    /// Sends a request, whose URI is whole: `https://HOST[:PORT]/PATH`. Redirects are followed as
+    /// [`HostsBuilder::redirects`] says; [`ResponseExt::uri`](super::ResponseExt::uri) of the response says where it came
+    /// from in the end. A time of its own ([`RequestOptions`]) is for all of it.
+    ///
+    /// # Errors
+    /// As [`Client::send`](super::Client::send), and [`Error::Redirect`].
+    pub fn send(
+        &self,
+        request: Request<Bytes>,
+    ) -> impl Future<Output = Result<Response<Bytes>, Error>> + Send + 'static + use<> {
+        let shared = Arc::clone(&self.0);
+        async move { shared.follow(request).await }
+    }
+
+    /// Sends a GET. What no URI may have is encoded, as by [`percent_encoded`].
+    ///
+    /// # Errors
+    /// As [`send`](Hosts::send).
+    pub fn get(
+        &self,
+        url: &str,
+    ) -> impl Future<Output = Result<Response<Bytes>, Error>> + Send + 'static + use<> {
+        let shared = Arc::clone(&self.0);
+        let request = Request::get(&*percent_encoded(url)).body(Bytes::new());
+        let request = request.map_err(|e| Error::Request(ErrorDetail::by(format!("{url:?}: {e}"), e)));
+        async move { shared.follow(request?).await }
+    }
+
+    /// Sends a request whose body may be a stream, and hands the response over as it comes; see
+    /// [`Client::send_streaming`](super::Client::send_streaming). A redirect is returned, not followed. The origin counts as busy until the head of the
+    /// response is there.
+    ///
+    /// # Errors
+    /// As [`send`](Hosts::send).
+    pub fn send_streaming<B>(
+        &self,
+        request: Request<B>,
+    ) -> impl Future<Output = Result<Response<Body>, Error>> + Send + 'static + use<B>
+    where
+        B: HttpBody + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let shared = Arc::clone(&self.0);
+        async move {
+            let uri = request.uri().clone();
+            let lease = shared.lease(&uri, request.extensions().get().copied()).await?;
+            let mut response = lease.client().send_streaming(request).await?;
+            response.extensions_mut().insert(FinalUri(uri));
+            Ok(response)
+        }
+    }
+
+    /// How many origins have a client now.
+    pub fn open_origins(&self) -> usize {
+        self.0.table.len()
+    }
+}
+
+impl SharedHosts {
+    /// A client of the origin of `uri`, once one of the places is free for it.
+    async fn lease(&self, uri: &Uri, own: Option<RequestOptions>) -> Result<OriginLease<'_>, Error> {
+        let origin = HttpOrigin::of(uri)?;
+        let wait = own.and_then(|own| own.timeout).unwrap_or(RESPONSE_TIME);
+        let place = self.table.lease(&origin, || self.ways.builder(&origin).build());
+        tokio::time::timeout(wait, place).await.unwrap_or_else(|_| Err(Error::timeout(Phase::Queue)))
+    }
+
+    async fn follow(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, Error> {
+        let own = request.extensions().get::<RequestOptions>().and_then(|own| own.timeout);
+        let end = own.map(|own| Instant::now() + own);
+        let mut trail = Trail::new(self.redirects);
+        loop {
+            if let Some(end) = end {
+                let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+                request.extensions_mut().get_or_insert_default::<RequestOptions>().timeout = Some(left);
+            }
+            let lease = self.lease(request.uri(), request.extensions().get().copied()).await?;
+            let mut response = lease.client().send(request.clone()).await?;
+            drop(lease);
+            match trail.next(&request, &response)? {
+                Some(next) => request = next,
+                None => {
+                    response.extensions_mut().insert(FinalUri(request.uri().clone()));
+                    return Ok(response);
+                }
+            }
+        }
+    }
+}
+
+/// Layers of tower work over it. Redirects are returned, not followed: tower-http's `FollowRedirect` follows them.
+impl<B> Service<Request<B>> for Hosts
+where
+    B: HttpBody + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let lease = shared.lease(request.uri(), request.extensions().get().copied()).await?;
+            Service::call(&mut lease.client(), request).await
+        })
+    }
+}
+
+impl fmt::Debug for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hosts").field("open_origins", &self.open_origins()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,119 @@
+//! The clients of all origins: a bounded number, of which idle ones make room for others.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::origin::HttpOrigin;
+use crate::client::Client;
+use crate::client::error::Error;
+
+/// The client of one origin.
+struct OpenOrigin {
+    client: Client,
+    /// Calls under way.
+    calls: usize,
+    /// When it was used last, in uses of the table.
+    used: u64,
+}
+
+#[derive(Default)]
+struct Origins {
+    open: HashMap<HttpOrigin, OpenOrigin>,
+    uses: u64,
+}
+
+/// The clients of all origins.
+pub(super) struct OriginTable {
+    most: usize,
+    origins: Mutex<Origins>,
+    /// An origin became idle or was opened: calls that wait look again.
+    changed: Notify,
+}
+
+impl OriginTable {
+    /// For this many origins at most.
+    pub(super) fn new(most: usize) -> OriginTable {
+        OriginTable { most, origins: Mutex::default(), changed: Notify::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().open.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Origins> {
+        self.origins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call to this origin, once there is room for it.
+    pub(super) async fn lease(
+        &self,
+        origin: &HttpOrigin,
+        make: impl Fn() -> Result<Client, Error>,
+    ) -> Result<OriginLease<'_>, Error> {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(lease) = self.try_lease(origin, &make)? {
+                return Ok(lease);
+            }
+            changed.await;
+        }
+    }
+
+    fn try_lease(
+        &self,
+        origin: &HttpOrigin,
+        make: impl Fn() -> Result<Client, Error>,
+    ) -> Result<Option<OriginLease<'_>>, Error> {
+        let mut origins = self.lock();
+        origins.uses += 1;
+        let used = origins.uses;
+        let lease = |client| Ok(Some(OriginLease { table: self, origin: origin.clone(), client }));
+        if let Some(open) = origins.open.get_mut(origin) {
+            open.calls += 1;
+            open.used = used;
+            return lease(open.client.clone());
+        }
+        if origins.open.len() >= self.most {
+            let idle = origins.open.iter().filter(|(_, open)| open.calls == 0);
+            let Some(oldest) = idle.min_by_key(|(_, open)| open.used).map(|(origin, _)| origin.clone())
+            else {
+                return Ok(None);
+            };
+            // Its connections close with it.
+            origins.open.remove(&oldest);
+        }
+        let client = make()?;
+        origins.open.insert(origin.clone(), OpenOrigin { client: client.clone(), calls: 1, used });
+        drop(origins);
+        self.changed.notify_waiters();
+        lease(client)
+    }
+}
+
+/// A call to an origin, whose client stays open meanwhile.
+pub(super) struct OriginLease<'a> {
+    table: &'a OriginTable,
+    origin: HttpOrigin,
+    client: Client,
+}
+
+impl OriginLease<'_> {
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Drop for OriginLease<'_> {
+    fn drop(&mut self) {
+        let mut origins = self.table.lock();
+        let Some(open) = origins.open.get_mut(&self.origin) else { return };
+        open.calls -= 1;
+        if open.calls == 0 {
+            drop(origins);
+            self.table.changed.notify_waiters();
+        }
+    }
+}
