@@ -6,6 +6,7 @@ mod beside;
 mod cancelling;
 mod ends;
 mod examples;
+mod hosts;
 mod metrics;
 mod runner;
 mod secure;

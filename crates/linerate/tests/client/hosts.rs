@@ -1,0 +1,143 @@
+//! Several servers by one client.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http::Request;
+use linerate::client::{Client, Error, ErrorKind, Hosts, Phase, Redirects, RequestOptions, ResponseExt as _};
+use tower::ServiceExt as _;
+
+use crate::server::{Does, Server, ok};
+use crate::{echo, get};
+
+fn redirect(status: u16, to: &str) -> Does {
+    Does::Says(format!("HTTP/1.1 {status} No\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").into_bytes())
+}
+
+#[tokio::test]
+async fn a_thousand_origins_within_the_limit() {
+    let server = Server::on(TcpListener::bind("0.0.0.0:0").unwrap(), |request| {
+        ok(request.head.lines().find(|line| line.starts_with("host: ")).unwrap())
+    });
+    let port = server.address.port();
+    let hosts = Hosts::builder().origins(16).each(|client| client.pipes(2)).build().unwrap();
+    let calls = (0..1000).map(|n| {
+        let authority = format!("127.0.{}.{}:{port}", n / 250 + 1, n % 250 + 1);
+        let call = hosts.get(&format!("http://{authority}/"));
+        async move { (call.await, authority) }
+    });
+    let mut calls = std::pin::pin!(futures_util::stream::iter(calls).buffer_unordered(100));
+    let mut seen = BTreeSet::new();
+    while let Some((response, authority)) = calls.next().await {
+        assert_eq!(response.unwrap().body(), format!("host: {authority}").as_bytes());
+        assert!(hosts.open_origins() <= 16);
+        seen.insert(authority);
+    }
+    assert_eq!(seen.len(), 1000);
+}
+
+#[tokio::test]
+async fn an_origin_that_is_in_use_keeps_its_place() {
+    let (silent, other) = (Server::start(|_| Does::Nothing), echo());
+    let hosts = Hosts::builder().origins(1).build().unwrap();
+    let waits = tokio::spawn(hosts.get(&format!("{}/a", silent.url())));
+    while silent.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let soon = RequestOptions::default().timeout(Duration::from_millis(50));
+    let request = Request::get(format!("{}/b", other.url())).extension(soon).body(Bytes::new()).unwrap();
+    let error = hosts.send(request).await.unwrap_err();
+    assert!(matches!(error, Error::Timeout { phase: Phase::Queue, .. }), "{error}");
+    let next = tokio::spawn(hosts.get(&format!("{}/b", other.url())));
+    waits.abort();
+    assert_eq!(next.await.unwrap().unwrap().body(), "/b", "the place is free again");
+    assert_eq!(hosts.open_origins(), 1);
+}
+
+#[tokio::test]
+async fn redirects_between_servers_leave_secrets_behind() {
+    let end = Server::start(|request| ok(&request.head));
+    let to = format!("{}/end?a=b", end.url());
+    let first = Server::start(move |request| match request.path() {
+        "/form" => redirect(303, "done/../next"),
+        _ => redirect(307, &to),
+    });
+    let hosts = Hosts::builder().build().unwrap();
+    let form = Request::post(format!("{}/form", first.url())).header("authorization", "secret");
+    let response = hosts.send(form.header("accept", "*/*").body("a=1".into()).unwrap()).await.unwrap();
+    assert_eq!(response.uri().unwrap().to_string(), format!("{}/end?a=b", end.url()));
+    let head = String::from_utf8_lossy(response.body()).into_owned();
+    assert!(head.starts_with("GET /end?a=b ") && head.contains("accept: */*"), "{head}");
+    assert!(!head.contains("secret"), "{head}");
+    let seen: Vec<_> = first.requests().iter().map(|r| format!("{} {}", r.method(), r.path())).collect();
+    assert_eq!(seen, ["POST /form", "GET /next"]);
+    assert!(first.requests()[1].head.contains("authorization: secret"), "the same server may see it");
+    let none = Hosts::builder().redirects(Redirects::none()).build().unwrap();
+    assert_eq!(none.get(&format!("{}/form", first.url())).await.unwrap().status(), 303);
+    let service = hosts.oneshot(get(format!("{}/form", first.url())).map(|_| String::new())).await.unwrap();
+    assert_eq!(service.status(), 303, "layers of tower follow them");
+}
+
+#[tokio::test]
+async fn redirects_that_go_round_are_named() {
+    let server = Server::start(|request| match request.path() {
+        "/a" => redirect(302, "/b"),
+        _ => redirect(302, "/a"),
+    });
+    let hosts = Hosts::builder().build().unwrap();
+    let error = hosts.get(&format!("{}/a", server.url())).await.unwrap_err();
+    assert_eq!((error.kind(), error.is_unsent()), (ErrorKind::Redirect, false));
+    let url = server.url();
+    assert!(error.to_string().contains(&format!("{url}/a -> {url}/b -> {url}/a")), "{error}");
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn names_lead_where_the_program_says() {
+    let server = Server::start(|request| ok(&request.head));
+    let hosts = Hosts::builder().resolve("Shop.Example", [server.address]).build().unwrap();
+    let response = hosts.get("http://shop.example/ü").await.unwrap();
+    let head = String::from_utf8_lossy(response.body()).into_owned();
+    assert!(head.starts_with("GET /%C3%BC ") && head.contains("host: shop.example\r\n"), "{head}");
+    let client = Client::builder("http://other.example:81").resolve([server.address]).build().unwrap();
+    let head = String::from_utf8_lossy(client.get("/").await.unwrap().body()).into_owned();
+    assert!(head.contains("host: other.example:81"), "{head}");
+    let error = hosts.get("/path").await.unwrap_err().to_string();
+    assert!(error.contains("http://HOST:PORT/PATH"), "{error}");
+}
+
+#[tokio::test]
+async fn over_a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, mut head) = (stream.unwrap(), Vec::new());
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                head.push(byte[0]);
+            }
+            let start =
+                format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", head.len());
+            stream.write_all(&[start.as_bytes(), &head].concat()).unwrap();
+        }
+    });
+    let client = Client::builder("http://docker").unix_socket(&path).build().unwrap();
+    let hosts = Hosts::builder().unix_socket("docker", &path).build().unwrap();
+    for response in [client.get("/a").await, hosts.get("http://docker/a").await] {
+        let head = String::from_utf8_lossy(response.unwrap().body()).into_owned();
+        assert!(head.starts_with("GET /a ") && head.contains("host: docker\r\n"), "{head}");
+    }
+    let gone = Client::builder("http://docker").unix_socket(folder.path().join("gone")).build().unwrap();
+    let error = gone.get("/").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
+    let error = Client::builder("http://a").unix_socket("x".repeat(108)).build().unwrap_err().to_string();
+    assert!(error.contains("107 bytes"), "{error}");
+}
