@@ -228,6 +228,10 @@ const AT_LEAST_RAN: f64 = 0.4;
 /// for each processor it was 20.5 ms.
 const BUSY_STALL_MS: f64 = 40.0;
 const SELDOM: f64 = 1.0 / 3.0;
+/// Of fewer calls no share is known.
+const ENOUGH_CALLS: usize = 12;
+/// A stall of a slice or two, milliseconds, may meet every other call.
+const SLICE_MS: f64 = 6.0;
 
 /// Calls as they are, with what the process did meanwhile.
 fn watched(record: &Record) -> Vec<(&Call, &Spent)> {
@@ -362,8 +366,9 @@ fn blocked(record: &Record, judged: &Judged<'_>) -> Judgement {
     let cost = median(&busy.iter().map(|(c, _)| beyond(record, c) - least).collect::<Vec<_>>());
     // A process that was found, not named by the user, may have a thread of its own that is always busy.
     let found = record.settings.pid_found;
-    let seldom = (busy.len() as f64) < SELDOM * calls.len() as f64;
-    if found && record.is_machine_busy() && seldom && cost < BUSY_STALL_MS {
+    let seldom =
+        (busy.len() as f64) < SELDOM * calls.len() as f64 || calls.len() < ENOUGH_CALLS || cost < SLICE_MS;
+    if found && record.is_contended() && seldom && cost < BUSY_STALL_MS {
         return Judgement::Open(format!(
             "a note and no cause: a thread of the server was at work without a pause in {} of {} calls that took {} longer, on a machine that is busy itself; --pid makes it a cause",
             busy.len(),
@@ -467,6 +472,26 @@ mod tests {
         assert_eq!(who(&stalls(2, 5.5)), ["event-loop-blocked"]);
         assert_eq!(named_on_a_busy_machine(&stalls(2, 90.0)), ["event-loop-blocked"]);
         assert_eq!(named_on_a_busy_machine(&stalls(15, 8.0)), ["event-loop-blocked"]);
+    }
+
+    /// A server of events, healthy, beside other programs: our own calls hardly waited.
+    #[test]
+    fn short_stalls_are_no_blocked_loop_where_programs_compete_for_processors() {
+        let named_under_pressure = |calls: &[(f64, f64, f64, f64)]| {
+            let mut record = record(calls, 0.005);
+            (record.settings.pid_found, record.pressure) = (true, Some(0.99));
+            named(&record)
+        };
+        let quick = (0.3, 0.2, 0.0, 0.0);
+        let late = |ms: f64| (ms, 0.6 * ms, 0.35 * ms, 0.0);
+        let of = |slow: usize, ms: f64, all: usize| {
+            named_under_pressure(&[vec![late(ms); slow], vec![quick; all - slow]].concat())
+        };
+        assert_eq!(of(3, 12.1, 8), [""; 0]);
+        assert_eq!(of(3, 3.1, 14), [""; 0]);
+        assert_eq!(of(2, 4.7, 16), [""; 0]);
+        assert_eq!(of(10, 4.1, 20), [""; 0]);
+        assert_eq!(of(4, 120.0, 8), ["event-loop-blocked"]);
     }
 
     /// A JDK server that was started a moment ago, and a loop that is blocked now and then.
