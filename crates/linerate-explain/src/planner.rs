@@ -422,17 +422,24 @@ impl Planner {
             return false;
         }
         let (mut at, gap) = (0.0, scattered::gap_ms(record) / 1e3);
-        let times = (0..calls).map(|_| {
-            at += gap * self.random.exponential();
-            Duration::from_secs_f64(at)
-        });
-        let probe = Probe::Scattered(times.collect());
+        let mut times: Vec<Duration> = (0..calls)
+            .map(|_| {
+                at += gap * self.random.exponential();
+                Duration::from_secs_f64(at)
+            })
+            .collect();
         let has = self.until().saturating_sub(self.record.elapsed);
-        if afford::needs(&self.record, &[vec![probe.clone()]]) > has {
+        // Fewer tell less, and more than none.
+        let needs =
+            |times: &[Duration]| afford::needs(&self.record, &[vec![Probe::Scattered(times.to_vec())]]);
+        while times.len() >= LEAST_SCATTERED && needs(&times) > has {
+            times.pop();
+        }
+        if times.len() < LEAST_SCATTERED {
             self.record.given_up.push(Experiment::Scattered);
             return false;
         }
-        self.queue.push_back(probe);
+        self.queue.push_back(Probe::Scattered(times));
         true
     }
 

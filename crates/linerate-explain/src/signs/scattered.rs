@@ -20,6 +20,8 @@ pub(crate) struct Arrived {
     pub(crate) wait: f64,
     /// The part of the wait in which we, or the server where that is known, had no processor.
     pub(crate) starved: f64,
+    /// The part in which we had none.
+    pub(crate) starved_here: f64,
 }
 
 /// All of them, in the order in which they began.
@@ -31,6 +33,7 @@ pub(crate) fn all(record: &Record) -> Vec<Arrived> {
         at: (call.began_ns - first) as f64 / 1e6 + ms(call.opening() + call.queued + call.send),
         wait: ms(call.wait),
         starved: starved_ms(call),
+        starved_here: ms(call.starved),
     };
     calls.iter().map(one).collect()
 }
@@ -152,19 +155,26 @@ impl Period {
     }
 }
 
+/// Shortest period, milliseconds, where programs compete for processors: each gets one for some
+/// milliseconds, in turns.
+const CONTENDED_PERIOD_MS: f64 = 40.0;
+
 /// The period in which the server stops, where calls at random times show one.
 pub(crate) fn period(record: &Record) -> Option<Period> {
-    find(&all(record), record.rtt_ms())
+    let contended = record.is_contended();
+    find(&all(record), record.rtt_ms()).filter(|p| !contended || p.ms >= CONTENDED_PERIOD_MS)
 }
 
 /// Share of a period from which on a stall leaves no gap.
 const NO_GAP: f64 = 0.8;
 
-/// The longest period that explains the waits, of which the network takes that long.
+/// The longest period that explains the waits, of which the network takes that long. What the server
+/// waited for processors is not taken off: that is the sum of all its threads, also of those that no
+/// call waits for, and comes at no regular times.
 fn find(all: &[Arrived], rtt: f64) -> Option<Period> {
     let floor = all.iter().map(|a| a.wait).fold(f64::INFINITY, f64::min);
     let most = all.iter().map(|a| a.wait - floor).fold(0.0, f64::max);
-    let late = |a: &&Arrived| a.wait - a.starved - floor >= MET_MS.max(MET_SHARE * most);
+    let late = |a: &&Arrived| a.wait - a.starved_here - floor >= MET_MS.max(MET_SHARE * most);
     let met: Vec<Arrived> = all.iter().filter(late).copied().collect();
     let mut ends: Vec<f64> = met.iter().map(|a| a.at + a.wait - floor).collect();
     ends.sort_by(f64::total_cmp);
@@ -180,7 +190,7 @@ fn find(all: &[Arrived], rtt: f64) -> Option<Period> {
         let is_tick = length + floor - rtt >= NO_GAP * ms;
         let period = Period { ms, length: length.min(ms), end, met: met.len(), floor, is_tick };
         let near = |a: &&Arrived| {
-            let off = (a.wait - a.starved - floor - period.predicted(a.at)).abs();
+            let off = (a.wait - a.starved_here - floor - period.predicted(a.at)).abs();
             // Right at its end or beginning it is met or not.
             off <= SAME_MS.max(0.1 * ms) || (off - ms).abs() <= SAME_MS
         };
@@ -269,7 +279,7 @@ mod tests {
         let one = |_| {
             at += gap * random.exponential();
             let wait = 0.2 + 0.3 * random.unit() + wait(at, &mut random);
-            Arrived { at, wait, starved: 0.0 }
+            Arrived { at, wait, starved: 0.0, starved_here: 0.0 }
         };
         (0..30).map(one).collect()
     }
