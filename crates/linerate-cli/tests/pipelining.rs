@@ -4,76 +4,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod proxies;
 mod serving;
 
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command};
-use std::time::Duration;
-
-use common::{HELLO, measured, nobody, responding, run, until};
+use common::{measured, run};
+use proxies::{haproxy, late, nginx};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// A proxy in its folder; gone when dropped.
-struct Proxy {
-    child: Child,
-    address: SocketAddr,
-    _folder: TempDir,
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A server that takes 20 ms.
-fn backend() -> SocketAddr {
-    responding(|stream| {
-        std::thread::sleep(Duration::from_millis(20));
-        std::io::Write::write_all(stream, HELLO.as_bytes())
-    })
-}
-
-/// `None`: there is no such program here.
-fn started(name: &str, conf: impl Fn(SocketAddr) -> String, flags: &[&str]) -> Option<Proxy> {
-    let program = linerate_skips::program(name)?;
-    let (address, folder) = (nobody(), tempfile::tempdir().expect("a folder"));
-    let file = folder.path().join("conf");
-    std::fs::write(&file, conf(address)).expect("written");
-    let mut command = Command::new(program);
-    command.args(flags).arg(&file).current_dir(folder.path());
-    let child = command.spawn().expect("it starts");
-    let proxy = Proxy { child, address, _folder: folder };
-    until(name, || TcpStream::connect(address).is_ok());
-    Some(proxy)
-}
-
-fn haproxy() -> Option<Proxy> {
-    let backend = backend();
-    let conf = |front| {
-        format!(
-            "defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n http-reuse always\n\
-             frontend f\n bind {front}\n default_backend b\nbackend b\n server s {backend}\n"
-        )
-    };
-    started("haproxy", conf, &["-f"])
-}
-
-fn nginx() -> Option<Proxy> {
-    let backend = backend();
-    let conf = |front: SocketAddr| {
-        format!(
-            "daemon off; master_process off; pid nginx.pid; error_log stderr; events {{ }}
-             http {{ access_log off; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
-             upstream behind {{ server {backend}; keepalive 16; }}
-             server {{ listen {front}; add_header Via '1.1 <edge>' always;
-             location / {{ proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection ''; }} }} }}"
-        )
-    };
-    started("nginx", conf, &["-p", ".", "-c"])
-}
 
 fn verdict(url: &str, code: i32) -> Value {
     let said = run(&["explain", "--pipelining", "--quiet", "--json", "-", url]);
@@ -90,7 +26,7 @@ fn note(url: &str) -> Option<String> {
 
 #[test]
 fn proxies_serve_a_pipeline_one_after_another() {
-    for proxy in [haproxy(), nginx()].into_iter().flatten() {
+    for proxy in [haproxy(&[late(20)], ""), nginx(late(20))].into_iter().flatten() {
         let url = format!("http://{}/", proxy.address);
         let document = verdict(&url, 1);
         assert_eq!(document["schema"], "linerate.pipelining/1");
@@ -118,7 +54,7 @@ fn a_server_that_serves_a_pipeline_at_once_gets_no_note() {
 
 #[test]
 fn the_verdict_is_kept_as_a_page_and_shown_again() {
-    let Some(proxy) = nginx() else { return };
+    let Some(proxy) = nginx(late(20)) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (json, page, again) = (path("p.json"), path("p.html"), path("again.html"));
