@@ -309,6 +309,7 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
             Experiment::Resume => "resumed TLS sessions, in turns with full handshakes",
             Experiment::Group | Experiment::Version => "other TLS handshakes, in turns with the usual ones",
             Experiment::Window => "larger HTTP/2 windows, in turns with the usual ones",
+            Experiment::Turns => "a row of calls on one connection",
             Experiment::Timed => "calls at moments at which it stops, and at others",
             Experiment::Part => "a part of the answer",
             Experiment::Packed => "the answer compressed",

@@ -84,7 +84,8 @@ impl ProbeResponse {
 }
 
 /// Names of fields kept of a response.
-pub(crate) const KEPT_FIELDS: [&str; 14] = [
+pub(crate) const KEPT_FIELDS: [&str; 18] = [
+    "cf-cache-status",
     "connection",
     "content-encoding",
     "content-length",
@@ -97,7 +98,10 @@ pub(crate) const KEPT_FIELDS: [&str; 14] = [
     "vary",
     "via",
     "x-cache",
+    "x-cache-status",
+    "x-envoy-upstream-service-time",
     "x-powered-by",
+    "x-proxy-cache",
     "retry-after",
 ];
 
@@ -203,7 +207,18 @@ pub struct Call {
     pub server: Option<Box<crate::local::Spent>>,
 }
 
+/// Segments of a request from which on it exceeds the first congestion window (RFC 6928).
+const SEVERAL_WINDOWS: u32 = 10;
+
 impl Call {
+    /// How long the server had the whole request before its response began, and a round trip: the
+    /// end of a large request leaves when what is before it has been acknowledged.
+    pub(crate) fn wait_for_whole(&self) -> Duration {
+        let large = self.facts.data_segs_out > SEVERAL_WINDOWS;
+        let left = self.held_in_tcp.filter(|_| large).unwrap_or_default();
+        self.wait.saturating_sub(left)
+    }
+
     /// The response.
     pub fn answer(&self) -> Option<&ProbeResponse> {
         self.end.as_ref().and_then(|end| end.as_ref().ok())

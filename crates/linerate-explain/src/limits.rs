@@ -12,6 +12,8 @@ pub const CALLS_BUSY: usize = CALLS / 2;
 pub const CALLS_SCATTERED: usize = CALLS / 2;
 /// Calls beyond these at moments of a period that those at random times show.
 pub const CALLS_TIMED: usize = 9;
+/// Calls beyond these in a row, where calls on one connection are of two kinds.
+pub const CALLS_TURNS: usize = 19;
 /// The mean gap between calls at random times.
 pub const SCATTERED_GAP: Duration = Duration::from_millis(60);
 /// Share of our calls' time spent waiting for a processor from which on the machine counts as busy.

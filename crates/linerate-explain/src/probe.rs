@@ -67,6 +67,8 @@ pub enum Experiment {
     HeadOfLine,
     /// At times drawn beforehand.
     Scattered,
+    /// In a row on one connection: whether each n-th is slow.
+    Turns,
     /// At moments at which a server that stops at regular intervals lets calls through (1), and at
     /// those when it has just stopped (0).
     Timed,
@@ -109,6 +111,7 @@ impl Experiment {
             Experiment::HeadOfLine => "calls at once on one and on several connections, as segments get lost",
             Experiment::Scattered => "calls at random times",
             Experiment::Timed => "calls at moments at which the server stops, and at others",
+            Experiment::Turns => "a row of calls on one connection",
             Experiment::Rate => "calls alone and two at once, for their rate",
             Experiment::Part => "a part of the answer",
             Experiment::Packed => "the answer compressed",
@@ -136,6 +139,7 @@ impl Experiment {
             | Experiment::Part
             | Experiment::Packed => 0,
             Experiment::Window => 200,
+            Experiment::Turns => 220,
             Experiment::QuickAck => 10,
             Experiment::Dose => 160,
             Experiment::NoDelay => 30,

@@ -379,7 +379,8 @@ impl Record {
         // They are made when all else has found nothing, and take nothing away from it.
         let scattered = self.calls().filter(|(p, _)| p.experiment == Experiment::Scattered).count();
         let scattered = scattered + if scattered > 0 { limits::CALLS_TIMED } else { 0 };
-        self.settings.calls + more + streams + scattered
+        let turns = self.calls().filter(|(p, _)| p.experiment == Experiment::Turns).count();
+        self.settings.calls + more + streams + scattered + turns
     }
 
     /// How long our own threads waited for a processor in a call, on average, milliseconds.

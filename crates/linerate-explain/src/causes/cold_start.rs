@@ -6,12 +6,13 @@
 
 use std::time::Duration;
 
+use super::cache_cold;
 use crate::call::ms;
 use crate::evidence::{Grounds, Trial};
 use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
-use crate::rule::{Cause, Judgement, Rule};
+use crate::rule::{Cause, Judged, Judgement, Rule};
 use crate::signs::first;
 use crate::stats::median;
 use crate::times::CallPart;
@@ -30,7 +31,13 @@ pub(crate) static CAUSE: Cause = Cause {
     forecast: Forecast::Warm,
     packets: None,
     page: PAGE,
-    rule: Rule::Alone { wants, judge },
+    rule: Rule::Beside {
+        // The server behind a cache is not cold.
+        hidden_by: &[&cache_cold::CAUSE],
+        asks: &[],
+        wants,
+        judge,
+    },
 };
 
 const PAGE: CausePage = CausePage {
@@ -93,9 +100,9 @@ fn beyond(record: &Record) -> Option<f64> {
     (later.len() >= 2 && took > TIMES * most).then(|| took - median(&later))
 }
 
-fn wants(record: &Record) -> Vec<Block> {
+fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
     let cold = beyond(record).is_some_and(|ms| ms >= COLD_MS);
-    if !cold || !record.settings.may_repeat || record.tried(Experiment::Rested) {
+    if !cold || !record.settings.may_repeat || record.tried(Experiment::Rested) || judged.hides_it() {
         return Vec::new();
     }
     let plain = CallProbe::plain(Experiment::Rested, 0, Lane::Fresh);
@@ -103,7 +110,10 @@ fn wants(record: &Record) -> Vec<Block> {
     vec![vec![Probe::Call(Box::new(probe)); RESTED]]
 }
 
-fn judge(record: &Record) -> Judgement {
+fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
+    if judged.hides_it() {
+        return Judgement::Silent;
+    }
     let Some(cost) = beyond(record).filter(|ms| *ms >= NOTE_MS) else { return Judgement::Silent };
     let Some(call) = first::first(record) else { return Judgement::Silent };
     let later: Vec<f64> = first::later(record).into_iter().map(first::served).collect();

@@ -10,6 +10,7 @@
 pub(crate) mod accept_queue;
 pub(crate) mod bandwidth;
 pub(crate) mod bufferbloat;
+pub(crate) mod cache_cold;
 pub(crate) mod client_nagle;
 pub(crate) mod client_pool;
 pub(crate) mod client_slow_reader;
@@ -31,6 +32,7 @@ pub(crate) mod keep_alive_race;
 pub(crate) mod late_close;
 pub(crate) mod name_lookup;
 pub(crate) mod no_keep_alive;
+pub(crate) mod one_slow_backend;
 pub(crate) mod packet_loss;
 pub(crate) mod path_jitter;
 pub(crate) mod path_mtu;
@@ -60,6 +62,7 @@ pub(crate) mod tls_hello_retry;
 pub(crate) mod tls_long_chain;
 pub(crate) mod tls_old_version;
 pub(crate) mod tls_slow_key;
+pub(crate) mod upstream_wait;
 
 pub use crate::parts::{CausePage, FaultPlace, PacketSigns, PictureStep, RuleFix};
 pub use crate::rule::{Cause, Judgement};
@@ -70,7 +73,7 @@ pub use server_nagle::CAUSE as SERVER_NAGLE;
 pub(crate) use time_wait::seen_in_packets;
 
 /// All that experiments can prove, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 54] = [
+pub static ALL: [&Cause; 57] = [
     &stopped::CAUSE,
     &ports_exhausted::CAUSE,
     &name_lookup::TIMEOUT,
@@ -87,6 +90,7 @@ pub static ALL: [&Cause; 54] = [
     &server_nagle::CAUSE,
     &cork::CAUSE,
     &client_nagle::CAUSE,
+    &one_slow_backend::CAUSE,
     &rate_limit::CAUSE,
     &proxy_buffering::CAUSE,
     &tls_full_handshake::CAUSE,
@@ -121,9 +125,11 @@ pub static ALL: [&Cause; 54] = [
     &in_the_process::CONTENDED,
     &in_the_process::GC,
     &in_the_process::BLOCKED,
+    &cache_cold::CAUSE,
     &cold_start::CAUSE,
     &periodic_stall::CAUSE,
     &server_queueing::CAUSE,
+    &upstream_wait::CAUSE,
     &server_think::CAUSE,
 ];
 

@@ -5,8 +5,8 @@
 //! the connection move nothing.
 
 use super::{
-    bandwidth, compression, connection_limit, cork, in_the_process, periodic_stall, pinned, rate_limit,
-    request_held, server_nagle, server_queueing, server_send_buffer,
+    bandwidth, compression, connection_limit, cork, in_the_process, one_slow_backend, periodic_stall, pinned,
+    rate_limit, request_held, server_nagle, server_queueing, server_send_buffer, upstream_wait,
 };
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof};
@@ -53,6 +53,9 @@ pub(crate) static CAUSE: Cause = Cause {
             &in_the_process::BLOCKED,
             // It works on something else at regular intervals, or looks for calls then.
             &periodic_stall::CAUSE,
+            // The one behind it works.
+            &one_slow_backend::CAUSE,
+            &upstream_wait::CAUSE,
         ],
         asks: &[
             // A pause that our acknowledgement ends is no work, nor is one that may be of that kind.
@@ -150,7 +153,7 @@ fn least_wait(record: &Record) -> (f64, usize) {
         soon || plain && p.arm == 0
     };
     let calls = record.calls().filter(|(p, c)| alike(p) && c.answer().is_some() && !c.lossy());
-    let mut waits: Vec<(f64, f64)> = calls.map(|(_, c)| (ms(c.wait), ms(c.starved))).collect();
+    let mut waits: Vec<(f64, f64)> = calls.map(|(_, c)| (ms(c.wait_for_whole()), ms(c.starved))).collect();
     waits.sort_by(|a, b| a.0.total_cmp(&b.0));
     let most = waits.first().map_or(0.0, |w| w.0);
     let least =

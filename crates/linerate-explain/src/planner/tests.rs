@@ -10,9 +10,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::call::{CallStage, Failure, ProbeResponse, ReceivedBytes};
 use crate::evidence::Proof;
+use crate::limits::{CALLS, CALLS_SCATTERED, CALLS_TIMED, CALLS_TURNS};
 use crate::probe::{Connected, HeldCall, NameServer, Resolved, Variation, Writes};
 
 mod air;
+mod behind;
 mod busy;
 mod connections;
 mod pace;
@@ -445,7 +447,7 @@ fn lived_with(world: World, settings: Settings, seed: u64) -> Planner {
         let seen = lived.make(&probe, &settings);
         planner.handle_observation(probe, seen);
         planner.under_pressure(lived.world.pressure);
-        let most = limit + limit.min(2 * crate::limits::CALLS_SCATTERED) / 2 + crate::limits::CALLS_TIMED;
+        let most = limit + limit.min(2 * CALLS_SCATTERED) / 2 + CALLS_TIMED + CALLS_TURNS;
         assert!(planner.record().calls_made() <= most, "more calls than allowed");
     }
     planner
@@ -788,8 +790,7 @@ proptest! {
     fn every_world_ends(rtt in 0.01..200.0f64, nagle: bool, keep: bool, lose_syn in 0usize..6, lose in 0usize..6, accept in 0.0..800.0f64, body in 0u64..1_000_000, jitter in 0.0..50.0f64, seed: u64) {
         let world = World { rtt, nagle, keep, lose_syn, lose, accept, body, jitter, ..World::default() };
         let diagnosis = explained_with(world, settings(), seed);
-        use crate::limits::{CALLS, CALLS_SCATTERED, CALLS_TIMED};
-        prop_assert!(diagnosis.calls <= CALLS + CALLS_SCATTERED + CALLS_TIMED);
+        prop_assert!(diagnosis.calls <= CALLS + CALLS_SCATTERED + CALLS_TIMED + CALLS_TURNS);
         for verdict in &diagnosis.causes {
             prop_assert!(!verdict.evidence().is_empty() || !verdict.trials().is_empty());
             prop_assert!((0.0..=1.0).contains(&verdict.confidence()), "{}", verdict.confidence());

@@ -116,8 +116,9 @@ pub(crate) fn beyond_jitter(record: &Record) -> Option<Estimate> {
     if times.len() < MANY || spread_ms(record) < SIGN_MS {
         return None;
     }
-    let mut waits: Vec<f64> = record.group().iter().filter(|c| !c.lossy()).map(|c| ms(c.wait)).collect();
-    waits.extend(record.times(Experiment::Tail, 0, |c| c.wait));
+    let mut waits: Vec<f64> =
+        record.group().iter().filter(|c| !c.lossy()).map(|c| ms(c.wait_for_whole())).collect();
+    waits.extend(record.times(Experiment::Tail, 0, Call::wait_for_whole));
     (waits.len() >= 2).then(|| shift(&waits, &times))
 }
 
@@ -130,7 +131,7 @@ pub(crate) fn queues(record: &Record) -> bool {
 /// Time that calls on new connections wait beyond the round trip of that moment, as their own
 /// handshakes show it; if a queue makes the round trip long.
 pub(crate) fn beyond_handshake_ms(record: &Record) -> Option<f64> {
-    let beyond = |c: &&Call| (ms(c.wait) - ms(c.syn_round_trip())).max(0.0);
+    let beyond = |c: &&Call| (ms(c.wait_for_whole()) - ms(c.syn_round_trip())).max(0.0);
     queues(record).then(|| median(&clean(record).iter().map(beyond).collect::<Vec<_>>()))
 }
 

@@ -39,8 +39,8 @@ fn often(record: &Record, clean: &[&Call]) -> f64 {
     all.iter().sum::<f64>() / all.len() as f64
 }
 
-/// From the request's last byte (or from the wait for `100 Continue` that was in vain) to the
-/// response's first one.
+/// From when the request's last byte left (or from the wait for `100 Continue` that was in vain) to
+/// the response's first one.
 fn first_byte(call: &Call) -> Duration {
-    call.wait
+    call.wait_for_whole()
 }

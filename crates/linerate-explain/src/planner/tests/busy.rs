@@ -187,3 +187,24 @@ fn one_slow_call_alone_is_no_work() {
     assert!(matches!(work(&[12.0, 12.0]), Judgement::Named(_)), "{:?}", work(&[12.0, 12.0]));
     assert!(matches!(work(&[300.0]), Judgement::Named(_)), "{:?}", work(&[300.0]));
 }
+
+/// 100 kB to a server 40 ms away: its end leaves 20 ms after it was written.
+#[test]
+fn a_request_that_leaves_in_pieces_is_no_work() {
+    let judged = |held: f64, segments: u32| {
+        let mut record = Record::new(settings());
+        for _ in 0..12 {
+            let end = Some(Ok(ProbeResponse { status: 200, reusable: true, ..ProbeResponse::default() }));
+            let mut call =
+                Call { wait: t(61.0), total: t(61.0), held_in_tcp: Some(t(held)), end, ..Call::default() };
+            (call.facts.min_rtt_us, call.facts.data_segs_out) = (40_000, segments);
+            let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Kept(0));
+            record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
+        }
+        Judgements::new(&record, &causes::ALL).of("server-think").clone()
+    };
+    assert!(matches!(judged(20.0, 70), Judgement::RuledOut(_)), "{:?}", judged(20.0, 70));
+    assert!(matches!(judged(0.1, 70), Judgement::Named(_)), "{:?}", judged(0.1, 70));
+    // What Nagle's algorithm holds is another cause's.
+    assert!(matches!(judged(20.0, 2), Judgement::Named(_)), "{:?}", judged(20.0, 2));
+}
