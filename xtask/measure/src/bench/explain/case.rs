@@ -238,8 +238,10 @@ pub(crate) const ON_THE_WAY: [&str; 31] = [
 ];
 
 /// Ids of causes that no case injects, with the reason.
-pub(crate) const NOT_INJECTED: [(&str, &str); 3] = [
+pub(crate) const NOT_INJECTED: [(&str, &str); 5] = [
     ("tls-long-chain", "it takes another certificate; the tests of the command have one"),
     ("tls-slow-key", "it takes another key; the tests of the command have one"),
+    ("upstream-wait", "it takes a proxy that names it; the tests of the command have HAProxy"),
+    ("one-slow-backend", "it takes a balancer; the tests of the command have HAProxy"),
     ("stopped", "a stopped process answers no warm-up; the tests of the command stop one"),
 ];

@@ -26,6 +26,16 @@ pub(super) static CASES: &[Case] = &[
         flags: &["-X", "POST", "--repeat-unsafe", "--body", "hello"],
         ..PLAIN
     },
+    // 100 kB to a server that is quick: they leave in pieces.
+    Case {
+        name: "healthy-upload",
+        alike: true,
+        path: "/echo",
+        flags: &["-X", "POST", "--repeat-unsafe", "--body", "@BODY"],
+        also: &["slow-start"],
+        never: &["server-think", "packet-loss"],
+        ..PLAIN
+    },
     // A JVM that was started a moment ago: its compiler is at work.
     Case {
         name: "healthy-jdk-young",

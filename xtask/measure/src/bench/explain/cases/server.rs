@@ -104,6 +104,18 @@ pub(super) static CASES: &[Case] = &[
         fixed: Fixed::Whole,
         ..PLAIN
     },
+    // The processes that answer are children of the one that is known.
+    Case {
+        name: "prefork-throttled",
+        truth: "cpu-throttled",
+        alike: true,
+        server: CaseServer::Odd("prefork"),
+        share: ServerCpus::Tenth,
+        pid: true,
+        alone: true,
+        never: &["server-think"],
+        ..PLAIN
+    },
     Case {
         name: "contended",
         truth: "cpu-contention",

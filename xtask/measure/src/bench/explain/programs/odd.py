@@ -56,6 +56,13 @@ def holds_lock():
         time.sleep(max(0, due - time.monotonic()))
 
 
+def ends_with(parent):
+    """A child ends with its parent."""
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(0)
+
+
 def answer(stream, late):
     with LOCK:
         STATE["calls"] += 1
@@ -68,6 +75,11 @@ def answer(stream, late):
         time.sleep(6)
     if MODE == "cold" and n == 1:
         time.sleep(1.5)
+    if MODE == "prefork":
+        # More than its group has in one period.
+        end = time.thread_time() + 0.012
+        while time.thread_time() < end:
+            pass
     if late:
         time.sleep(0.06)
     if MODE == "late-close":
@@ -117,6 +129,15 @@ if MODE == "full":
             held.append(open("/dev/null"))
     except OSError:
         held.pop().close()
+if MODE == "prefork":
+    # Its group is given to the one that listens; children have the same.
+    time.sleep(0.5)
+    for _ in range(4):
+        if os.fork() == 0:
+            threading.Thread(target=ends_with, args=(os.getppid(),), daemon=True).start()
+            break
+    else:
+        os.wait()
 if MODE == "overflow":
     threading.Thread(target=overflow, daemon=True).start()
 if MODE == "lock":
