@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod serving;
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -122,19 +123,32 @@ fn users_log_in_by_form_token_and_session() {
 }
 
 #[test]
-fn the_log_names_the_step_of_each_request() {
+fn the_log_names_flow_step_and_user_of_each_request() {
     let Some(app) = app("python3", "login.py") else { return };
     let (folder, path) = plan(SHOP);
     let log = folder.path().join("log.jsonl");
     let (_, said) = measured(&["--plan", &path, "--log-requests", log.to_str().unwrap(), &app.url]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let mut steps = std::collections::BTreeMap::<String, u32>::new();
+    let mut users = std::collections::BTreeSet::new();
     for line in std::fs::read_to_string(log).unwrap().lines() {
         let entry: serde_json::Value = serde_json::from_str(line).expect(line);
         *steps.entry(entry["request"].as_str().unwrap().to_owned()).or_default() += 1;
+        users.insert(entry["user"].as_u64().unwrap());
+        assert_eq!(entry["flow"], "shop");
     }
     let steps: Vec<(&str, u32)> = steps.iter().map(|(name, n)| (name.as_str(), *n)).collect();
     assert_eq!(steps, [("form", 60), ("item", 120), ("list", 60), ("login", 60), ("logout", 60)]);
+    assert!(users.len() > 1 && users.iter().all(|user| *user < 6), "{users:?}");
+    let csv = folder.path().join("log.csv");
+    let (_, said) =
+        measured(&["--plan", &path, "--user-rate", "500", "--log-requests", csv.to_str().unwrap(), &app.url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let text = std::fs::read_to_string(csv).unwrap();
+    assert!(text.starts_with("seq,request,due_us,"), "{text}");
+    let users: std::collections::BTreeSet<&str> =
+        text.lines().skip(1).map(|line| line.rsplit_once(",shop,").unwrap().1).collect();
+    assert_eq!(users.len(), 60, "each user of a rate is another one");
 }
 
 #[test]
@@ -490,4 +504,101 @@ fn a_step_whose_errors_are_too_many_ends_the_run() {
     let found = run(&["load", "--plan", &plan, "--abort-on", "none.errors>50%@1s", &url]);
     assert_eq!(found.code, Some(2), "{found:?}");
     assert!(found.err.contains("no request has that name"), "{}", found.err);
+}
+
+/// Each way to send flows with each way to report them: what is counted agrees.
+#[test]
+fn flows_go_with_each_way_to_send_and_to_report() {
+    let served = serving::serve(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (page, log, csv) = (file("page.html"), file("log.csv"), file("out.csv"));
+    let outputs = [["--html", &page], ["--log-requests", &log], ["--csv", &csv]];
+    let text = r#"
+iterations = 20
+[[flow]]
+name = "f"
+[[flow.step]]
+name = "a"
+path = "/"
+expect = { status = 200 }
+[[flow.step]]
+name = "b"
+path = "/status/404"
+expect_status = 404
+repeat = 2
+"#;
+    let mut turn = 0;
+    let stages = "users = \"1..4@50ms,4\"";
+    let new = "users = 4\nconnections = \"new\"";
+    for users in ["users = 4", stages, new, "user_rate = 300"] {
+        let (_folder, path) = plan(&format!("{users}\n{text}"));
+        for io in ["epoll", "auto"] {
+            for http in ["1.1", "2"] {
+                let output = outputs[turn % 3];
+                turn += 1;
+                let url = format!("http://{}/", served.address);
+                let flags = ["--plan", &path, "--io", io, "--http", http, output[0], output[1], &url];
+                let (document, said) = measured(&flags);
+                assert_eq!(said.code, Some(0), "{users} {io} {http}: {said:?}");
+                let count = |pointer: &str| number(&document, pointer);
+                assert_eq!(
+                    (count("/flows/f/done"), count("/requests/answered")),
+                    (20, 60),
+                    "{users} {io} {http}"
+                );
+                assert_eq!((count("/requests/met"), count("/status/404")), (20, 40));
+                assert_eq!(count("/requests_by_name/b/requests/answered"), 40);
+                let is_new = users.contains("new") || users.contains("user_rate");
+                assert!(!is_new || count("/connections/opened") == 20, "{users} {io} {http}: {document:#}");
+                let written = std::fs::read_to_string(output[1]).unwrap();
+                match output[0] {
+                    "--log-requests" => assert_eq!(written.lines().count(), 61, "{written}"),
+                    "--html" => assert!(written.contains("p50 to p99.9") && written.contains("By flow")),
+                    _ => assert!(written.starts_with("t_s,rate_rps,"), "{written}"),
+                }
+            }
+        }
+    }
+}
+
+/// Users, rows and rates are dealt out to the agents exactly.
+#[test]
+fn agents_send_flows_together() {
+    let Some(nats) = linerate_skips::program("nats-server") else { return };
+    let Some(app) = app("python3", "login.py") else { return };
+    let (_folder, path) = plan(SHOP);
+    let folders = [nats.parent().unwrap().to_owned()].into_iter();
+    let inherited = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::join_paths(folders.chain(std::env::split_paths(&inherited))).unwrap();
+    for flags in [&[][..], &["--user-rate", "100"]] {
+        let all = [&["load", "-q", "--json", "-", "--agents-local", "3", "--plan", &path, &app.url], flags]
+            .concat();
+        let output = common::linerate(&all).env("PATH", &folders).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{err}");
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(number(&document, "/flows/shop/done"), 60, "{err}");
+        assert_eq!(number(&document, "/requests/answered"), 360);
+        assert_eq!(number(&document, "/connections/opened"), if flags.is_empty() { 6 } else { 60 });
+        assert_eq!(document["machines"]["complete"], true, "{document:#}");
+    }
+}
+
+#[test]
+fn users_are_found_and_flows_are_compared() {
+    let at = answering(OK);
+    let url = format!("http://{at}/a");
+    let steps = TWO_STEPS
+        .replace("iterations = 12\n", "users = 2\n")
+        .replace("name = \"a\"", "name = \"a\"\nthink = \"1ms\"");
+    let (_folder, path) = plan(&steps);
+    let flags = ["--rounds", "3", "-d", "200ms", "--json", "-", "-q"];
+    let other = format!("http://{}/a", answering(OK));
+    let compared = run(&[&["compare", "--plan", &path, &url, &other], &flags[..]].concat());
+    assert_eq!(compared.code, Some(0), "{compared:?}");
+    assert!(compared.out.contains("linerate.comparison/1"), "{compared:?}");
+    let refused = run(&["load", "--plan", &path, "--find", "p99<1s", &url]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("add --find-by connections"), "{}", refused.err);
 }

@@ -33,9 +33,6 @@ pub fn check(plan: &Plan) -> Result<(), StartError> {
 /// assert!(linerate_load::check_part(&Plan { way: Way::Threads, ..plan }).is_err());
 /// ```
 pub fn check_part(plan: &Plan) -> Result<(), StartError> {
-    if plan.flows.is_some() {
-        return Err(StartError::Plan("a run of several machines has no flows".to_owned()));
-    }
     if plan.way != Way::Loop {
         return Err(StartError::Plan("a run of several machines needs event loops".to_owned()));
     }

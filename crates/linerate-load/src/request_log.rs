@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, SyncSender};
 use linerate_client::{Failure, Run};
 use linerate_net::Time;
 
+use crate::flows::journeys::Journeys;
 use crate::limits::{LOG_CHUNK, LOG_CHUNKS};
 
 /// The outcome of a request, or of several whose responses came together.
@@ -33,6 +34,8 @@ pub struct LogEntry {
     pub due_ns: i64,
     /// When it first left, nanoseconds since measuring began.
     pub sent_ns: i64,
+    /// The user of a flow, by its number in the run.
+    pub user: Option<u64>,
     /// Times of the response; `None` without one, and where latencies are not measured.
     pub times: Option<ResponseTimes>,
 }
@@ -75,8 +78,8 @@ pub enum RequestEnd {
 }
 
 /// What can be wrong with a response, as [`RequestEnd::Bad`] says it.
-pub(crate) const BAD: [&str; 6] =
-    ["bad status", "bad encoding", "bad body", "bad trailer", "value missing", "bad tag"];
+pub(crate) const BAD: [&str; 7] =
+    ["bad status", "bad encoding", "bad body", "bad trailer", "not as expected", "value missing", "bad tag"];
 
 impl RequestEnd {
     /// As one word or two, for what is written down.
@@ -161,11 +164,19 @@ pub(crate) struct CoreLog {
     requests: u16,
     /// When measuring begins.
     from: Time,
+    users: Option<Journeys>,
 }
 
 impl CoreLog {
     pub(crate) fn new(to: Sender, place: (u64, u64), requests: u16, from: Time) -> CoreLog {
-        CoreLog { to, held: Vec::with_capacity(LOG_CHUNK), place, requests: requests.max(1), from }
+        let requests = requests.max(1);
+        CoreLog { to, held: Vec::with_capacity(LOG_CHUNK), place, requests, from, users: None }
+    }
+
+    /// Requests are those of users.
+    pub(crate) fn of_users(mut self, users: Option<&Journeys>) -> CoreLog {
+        self.users = users.cloned();
+        self
     }
 
     /// The requests of a run have ended.
@@ -183,6 +194,7 @@ impl CoreLog {
             end,
             due_ns: since(run.stamp.due),
             sent_ns: since(run.stamp.sent),
+            user: self.users.as_ref().and_then(|users| users.user(run.first)),
             times,
         });
         if self.held.len() >= LOG_CHUNK {

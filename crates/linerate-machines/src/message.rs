@@ -67,12 +67,25 @@ pub enum MessageWord {
 
 /// An entry of the log of requests, in the order of [`LogEntry`]'s fields: as short as JSON allows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LoggedRequest(u64, u32, u32, u16, u16, u16, String, i64, i64, Option<[u64; 3]>);
+pub struct LoggedRequest(
+    u64,
+    u32,
+    u32,
+    u16,
+    u16,
+    u16,
+    String,
+    i64,
+    i64,
+    Option<[u64; 3]>,
+    #[serde(default)] Option<u64>,
+);
 
 impl LoggedRequest {
     /// As it is sent.
     pub fn of(entry: &LogEntry) -> LoggedRequest {
-        let LogEntry { number, step, count, request, thread, status, end, due_ns, sent_ns, times } = *entry;
+        let LogEntry { number, step, count, request, thread, status, end, due_ns, sent_ns, user, times } =
+            *entry;
         let times = times.map(|t| [t.first_byte_ns, t.from_sent_ns, t.from_due_ns]);
         LoggedRequest(
             number,
@@ -85,6 +98,7 @@ impl LoggedRequest {
             due_ns,
             sent_ns,
             times,
+            user,
         )
     }
 
@@ -95,15 +109,26 @@ impl LoggedRequest {
 
     /// The entry; `None`: its end has a word that is unknown here.
     pub fn entry(&self) -> Option<LogEntry> {
-        let LoggedRequest(number, step, count, request, thread, status, ref end, due_ns, sent_ns, times) =
-            *self;
+        let LoggedRequest(
+            number,
+            step,
+            count,
+            request,
+            thread,
+            status,
+            ref end,
+            due_ns,
+            sent_ns,
+            times,
+            user,
+        ) = *self;
         let end = RequestEnd::of_word(end)?;
         let times = times.map(|[first_byte_ns, from_sent_ns, from_due_ns]| ResponseTimes {
             first_byte_ns,
             from_sent_ns,
             from_due_ns,
         });
-        Some(LogEntry { number, step, count, request, thread, status, end, due_ns, sent_ns, times })
+        Some(LogEntry { number, step, count, request, thread, status, end, due_ns, sent_ns, user, times })
     }
 }
 
@@ -224,6 +249,7 @@ mod tests {
             end,
             due_ns: -5,
             sent_ns: 7,
+            user: Some(9),
             times,
         };
         let bytes = serde_json::to_vec(&LoggedRequest::of(&entry)).unwrap();

@@ -15,7 +15,7 @@ pub enum Form {
 }
 
 /// The columns, in their order.
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 13] = [
     "seq",
     "request",
     "due_us",
@@ -27,7 +27,13 @@ const COLUMNS: [&str; 11] = [
     "outcome",
     "why",
     "thread",
+    // Of plans with flows alone.
+    "flow",
+    "user",
 ];
+
+/// Columns of plans without flows.
+const PLAIN: usize = 11;
 
 /// Writes lines about the requests of a plan.
 #[derive(Clone, Debug)]
@@ -35,6 +41,8 @@ pub struct Lines {
     form: Form,
     /// The requests' names, as they stand in a line.
     names: Vec<String>,
+    /// The flow of each request, where the plan has flows.
+    flows: Vec<String>,
     open_loop: bool,
 }
 
@@ -52,12 +60,18 @@ impl Lines {
             Form::JsonLines => serde_json::Value::from(name).to_string(),
         };
         let names = plan.requests.iter().map(|request| name(&request.name)).collect();
-        Lines { form, names, open_loop: plan.counts_from_due() }
+        let mut flows = Vec::new();
+        for flow in plan.flows.iter().flat_map(|flows| &flows.flows) {
+            flows.resize(plan.requests.len(), String::new());
+            flow.steps.iter().for_each(|step| flows[step.request as usize] = name(&flow.name));
+        }
+        Lines { form, names, flows, open_loop: plan.counts_from_due() }
     }
 
     /// What stands above the lines.
     pub fn head(&self) -> String {
         match self.form {
+            Form::Csv if self.flows.is_empty() => COLUMNS[..PLAIN].join(",") + "\r\n",
             Form::Csv => COLUMNS.join(",") + "\r\n",
             Form::JsonLines => String::new(),
         }
@@ -85,6 +99,10 @@ impl Lines {
         fields.word(outcome);
         fields.word(why);
         fields.number(Some(u64::from(entry.thread)));
+        if let Some(flow) = self.flows.get(usize::from(entry.request)) {
+            fields.raw(flow);
+            fields.number(entry.user);
+        }
         fields.end();
     }
 }
@@ -176,6 +194,7 @@ mod tests {
             status: 200,
             end: RequestEnd::Good,
             due_ns: -1_500,
+            user: None,
             sent_ns: 4_005,
             times: Some(times),
         }
@@ -206,7 +225,7 @@ mod tests {
         assert_eq!(
             text(Form::Csv, &plan, &[entry(), failed, bad, unknown]).split("\r\n").collect::<Vec<_>>(),
             [
-                &COLUMNS.join(","),
+                &COLUMNS[..PLAIN].join(","),
                 &format!("3,{began},1.000,,1234.567,200,answered,,1"),
                 &format!("5,{began},1.000,,1234.567,200,answered,,1"),
                 &format!("3,{began},,,,,failed,timeout,1"),
@@ -220,7 +239,7 @@ mod tests {
         let lines: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 3);
-        assert!(lines.iter().all(|line| line.as_object().unwrap().len() == COLUMNS.len()));
+        assert!(lines.iter().all(|line| line.as_object().unwrap().len() == PLAIN));
         assert_eq!((&lines[1]["seq"], &lines[1]["request"]), (&5.into(), &"GET /a,\"b\"".into()));
         assert_eq!((&lines[1]["from_due_us"], &lines[1]["due_us"]), (&1240.0.into(), &(-1.5).into()));
         assert!(lines[2]["status"].is_null() && lines[2]["why"] == "timeout");

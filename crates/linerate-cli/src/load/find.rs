@@ -13,6 +13,7 @@ use linerate_lab::servers::{Usage, descendants};
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::Requests;
 use linerate_load::plan::check::CheckResult;
+use linerate_load::plan::flow::FlowPlan;
 use linerate_load::plan::{Arrival, Check, Comparison, Metric, Pace, Rate, RateStep, Stop};
 use linerate_load::{Outcome, Plan, Snapshot};
 use linerate_report::schema::outcome::{Document, Find, FindPoint};
@@ -310,7 +311,15 @@ fn planned_closed(plan: &Plan, limit: &Limit, step: SearchStep) -> Plan {
     } else {
         Duration::ZERO
     };
+    let flows = plan.flows.clone().map(|flows| FlowPlan {
+        users: step.rate as u32,
+        // What began has the time of the look, and no more.
+        graceful: Duration::ZERO,
+        iterations: None,
+        ..flows
+    });
     Plan {
+        flows,
         pace: Pace::Closed,
         stop: Stop { requests: None, duration: Some(whole_ms(step.lasts.max(longer))) },
         warm_up: step.warm_up,

@@ -5,10 +5,10 @@ use linerate_load::defaults::USERS_AT_ONCE;
 use linerate_load::plan::flow::{FlowPlan, UserPace};
 use linerate_load::plan::{Arrival, Way};
 
-use crate::args::LoadArgs;
+use crate::args::{FindBy, LoadArgs};
 use crate::fault::CommandFault;
 
-/// `compare` and the lab run single requests alone.
+/// Some commands send single requests alone.
 ///
 /// # Errors
 /// The plan has flows.
@@ -82,6 +82,8 @@ pub(crate) fn check(args: &LoadArgs, flows: Option<&FlowPlan>) -> Result<(), Com
     const PACE: &str = "use --user-rate R: so many users begin in a second";
     const FILE: &str = "write it in the plan file, at the step that is meant";
     const ABSENT: &str = "it is not supported in flows yet";
+    const FIND: &str = "add --find-by connections: it finds how many users the server can take";
+    let finds_users = matches!(args.find_by, Some(FindBy::Connections)) && flows.pace == UserPace::Always;
     let of_request = &args.request;
     let way = args.way.map(Way::from).is_some_and(|way| way != Way::Loop);
     let conflicts = [
@@ -94,11 +96,9 @@ pub(crate) fn check(args: &LoadArgs, flows: Option<&FlowPlan>) -> Result<(), Com
         ("--tag", args.tag.is_some(), ABSENT),
         ("--throughput", args.throughput, "flows need each response as it comes"),
         ("--way", way, "flows need event loops"),
-        ("--find", args.find.is_some(), ABSENT),
-        ("--find-by", args.find_by.is_some(), ABSENT),
+        ("--find", args.find.is_some() && !finds_users, FIND),
         ("--explain", args.explain, ABSENT),
         ("--dry-run", args.dry_run, ABSENT),
-        ("--agents", args.machines.are_wanted(), ABSENT),
         ("--method", of_request.method.is_some(), FILE),
         ("--body", of_request.body.is_some(), FILE),
         ("--body-template", args.body_template.is_some(), FILE),

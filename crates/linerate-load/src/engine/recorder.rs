@@ -284,7 +284,9 @@ impl Recorder {
 
     /// Hands over what becomes of each request.
     pub(crate) fn logging(mut self, to: Option<Sender>, kinds: &Kinds) -> Recorder {
-        self.log = to.map(|to| CoreLog::new(to, kinds.place(), kinds.requests(), self.measure_from));
+        self.log = to
+            .map(|to| CoreLog::new(to, kinds.place(), kinds.requests(), self.measure_from))
+            .map(|log| log.of_users(kinds.journeys()));
         self
     }
 
@@ -584,6 +586,7 @@ impl Recorder {
         if let Some(detail) = detail {
             self.failures.details.entry(why.name()).or_insert_with(|| detail.to_owned());
         }
+        self.note_end(run, RequestEnd::Failed(why));
         self.end_step(run, StepEnd::Lost(why.name()), now);
         if !run.stamp.measured {
             return;
@@ -594,9 +597,6 @@ impl Recorder {
         self.failures.add(why, n);
         self.silence.failed(now);
         self.waited_in_vain(run, now);
-        if let Some(log) = &mut self.log {
-            log.note(run, RequestEnd::Failed(why), 0, None);
-        }
         if let Some(detail) = detail {
             self.failures.explain(why, detail, n);
         }
@@ -651,16 +651,21 @@ impl Recorder {
         }
     }
 
+    /// A request that counts ended without a response, and its user is still known.
+    fn note_end(&mut self, run: &Run, end: RequestEnd) {
+        if let Some(log) = self.log.as_mut().filter(|_| run.stamp.measured) {
+            log.note(run, end, 0, None);
+        }
+    }
+
     /// The outcome is unknown: the server may or may not have acted on them. Nobody waits from now on.
     pub(crate) fn unknown(&mut self, run: &Run, now: Time) {
+        self.note_end(run, RequestEnd::Unknown);
         self.end_step(run, StepEnd::Unknown, now);
         if run.stamp.measured {
             let n = u64::from(run.count);
             self.requests.unknown += n;
             self.waited_in_vain(run, now);
-            if let Some(log) = &mut self.log {
-                log.note(run, RequestEnd::Unknown, 0, None);
-            }
             if let Some(t) = self.named.get_mut(run.kind) {
                 t.requests.unknown += n;
             }

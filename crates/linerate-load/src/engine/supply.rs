@@ -102,6 +102,9 @@ impl Supply {
     /// Joins a run late. Others have accounted for what was due before `accounted`, and for `sent`
     /// requests of a closed loop; what was due from then until `from` is unsent.
     pub(crate) fn join(&mut self, accounted: Time, from: Time, sent: u64) {
+        if let Pacing::Users(users) = &self.pace {
+            return users.join(from);
+        }
         let Pacing::Scheduled(schedule) = &mut self.pace else {
             self.next += sent;
             if self.remaining != u64::MAX {

@@ -297,6 +297,27 @@ impl Journeys {
         }
     }
 
+    /// Joins a run late: users that were due before `from` have not come.
+    pub(crate) fn join(&self, from: Time) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        state.count_unstarted(from);
+        if let Comings::Arriving(schedule) = &mut state.comings {
+            while schedule.peek().is_some_and(|ns| state.start + Duration::from_nanos(ns) < from) {
+                schedule.pop();
+            }
+        }
+        let users = state.users.len();
+        (state.due, state.unbound) = Default::default();
+        (0..users).for_each(|user| state.rest(user as u32, from));
+    }
+
+    /// The number in the whole run of the user whose request this is.
+    pub(crate) fn user(&self, number: u64) -> Option<u64> {
+        let state = self.lock();
+        state.flights.get(&number).map(|flight| state.users[flight.user as usize].number)
+    }
+
     /// Takes a user that is due at `now`: the number of its request, and since when it was due.
     pub(crate) fn take(&self, now: Time, of: UsersOf) -> Option<(u64, Time)> {
         let mut state = self.lock();
