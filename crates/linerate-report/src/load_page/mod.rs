@@ -5,6 +5,7 @@ mod knee;
 mod points;
 mod segments;
 mod spread;
+mod steps;
 
 use std::fmt::Write as _;
 
@@ -20,6 +21,7 @@ use crate::style::{Style, clean};
 use crate::{limits, units};
 use chart::{ChartLine, Scale};
 use points::Point;
+use steps::CurveScale;
 
 /// Values that are shown as whole numbers.
 const WHOLE: Scale = Scale::Linear(1.0);
@@ -552,7 +554,10 @@ fn by_name(out: &mut String, document: &Document) {
     if document.requests_by_name.is_empty() {
         return;
     }
-    out.push_str("<section><h2>By request</h2><div class=\"wide\"><table><thead><tr><th class=\"l\">request</th><th>answered</th><th>failed</th><th>bad</th><th>median</th><th>p99</th><th>max</th></tr></thead><tbody>");
+    out.push_str("<section><h2>By request</h2><div class=\"wide\"><table><thead><tr><th class=\"l\">request</th><th>answered</th><th>failed</th><th>bad</th><th>median</th><th>p99</th><th>max</th>");
+    let scale = CurveScale::of(document.requests_by_name.values()).filter(|_| !document.flows.is_empty());
+    let curve_head = if scale.is_some() { "<th class=\"l\">p50 to p99.9</th>" } else { "" };
+    let _ = write!(out, "{curve_head}</tr></thead><tbody>");
     let mut all: Vec<(&String, &Named)> = document.requests_by_name.iter().collect();
     all.sort_by_key(|(_, named)| std::cmp::Reverse(named.requests.sent));
     for (name, named) in all.into_iter().take(limits::PAGE_ROWS) {
@@ -560,16 +565,19 @@ fn by_name(out: &mut String, document: &Document) {
         let of = |id: &str, p: fn(&Latency) -> Option<f64>| {
             named.latency_us.as_ref().map_or("-".to_owned(), |latency| row(latency, id, p(latency)))
         };
+        let curve = scale.zip(named.latency_us.as_ref());
+        let curve = curve.map(|(scale, l)| format!("<td class=\"l\">{}</td>", scale.curve(l)));
         let _ = write!(
             out,
-            "<tr><th class=\"l\" scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><th class=\"l\" scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>{}</tr>",
             escape(name),
             units::count(named.requests.answered),
             units::count(named.requests.failed + named.requests.unknown),
             units::count(bad),
             of("p50", |l| l.p50),
             of("p99", |l| l.p99),
-            of("max", |l| l.max)
+            of("max", |l| l.max),
+            curve.unwrap_or_default()
         );
     }
     out.push_str("</tbody></table></div></section>");
