@@ -18,8 +18,10 @@ use crate::waiters::Waiters;
 /// kernel's descriptors. Reason: both are system calls.
 const MOVES: u64 = 16;
 pub(crate) const LOOKS: u64 = 64;
-/// Descriptors kept for later connections, at most. Reason: programs have limits of open files.
+/// Descriptors kept for later connections, at most, and of a program's limit of open files at most this
+/// share. Reason: the program needs them too.
 const KEPT: usize = 1024;
+const KEPT_SHARE: usize = 8;
 
 /// What descriptors name: copies of a descriptor (dup) share it.
 pub(crate) struct OpenSocket {
@@ -70,6 +72,7 @@ pub(crate) struct BypassWorld {
     /// Sockets of the kernel whose copies stand for connections, by family.
     placeholders: [Option<i32>; 2],
     kept: [BTreeSet<i32>; 2],
+    most_kept: usize,
     pub(crate) waiters: Waiters,
     /// Turns so far.
     pub(crate) turns: u64,
@@ -90,6 +93,7 @@ impl BypassWorld {
             sets: Numbered(Vec::new()),
             placeholders: [None; 2],
             kept: [BTreeSet::new(), BTreeSet::new()],
+            most_kept: KEPT.min(kernel::open_files() / KEPT_SHARE),
             waiters: Waiters::default(),
             turns: 0,
             waits: 0,
@@ -231,7 +235,7 @@ impl BypassWorld {
             NamedThing::Socket(at) => {
                 let family = self.sockets[at].as_ref().map_or(SocketFamily::V4, |socket| socket.family);
                 self.release(at)?;
-                if kind == DescriptorKind::Connection && self.kept[family as usize].len() < KEPT {
+                if kind == DescriptorKind::Connection && self.kept[family as usize].len() < self.most_kept {
                     table::set(fd, DescriptorKind::Kept);
                     self.kept[family as usize].insert(fd);
                     return Ok(false);

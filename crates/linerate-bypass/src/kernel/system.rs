@@ -158,6 +158,14 @@ pub(crate) fn epoll_look(epoll: RawFd, out: &mut [libc::epoll_event]) -> Result<
     checked(unsafe { system_call(libc::SYS_epoll_pwait, args) })
 }
 
+/// How many files the process may have open.
+pub(crate) fn open_files() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is our own.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+}
+
 /// The calling thread gets SIGPIPE.
 pub(crate) fn raise_sigpipe() {
     // SAFETY: it takes no pointer.
