@@ -5,6 +5,7 @@ mod agent;
 mod agents;
 mod args;
 mod baseline;
+mod bypass;
 mod compare;
 mod demo;
 mod documents;
@@ -62,6 +63,10 @@ fn main() -> ExitCode {
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Agent(args)) => agent::run(&args),
         Some(Command::Agents(args)) => agents::run(&args),
+        Some(Command::Bypass(args)) => match bypass::run(&args) {
+            Ok(code) => return ExitCode::from(code),
+            Err(fault) => Err(fault),
+        },
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Wrk(args)) => other_tools::run(Tool::Wrk, &args.words),
         Some(Command::Ab(args)) => other_tools::run(Tool::Ab, &args.words),

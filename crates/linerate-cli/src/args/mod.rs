@@ -68,6 +68,7 @@ pub(crate) enum Command {
     Top(crate::top::TopArgs),
     Agent(Box<crate::agent::AgentArgs>),
     Agents(crate::agents::AgentsArgs),
+    Bypass(crate::bypass::BypassArgs),
     Demo(DemoArgs),
     Wrk(other_tools::WrkArgs),
     Ab(other_tools::AbArgs),

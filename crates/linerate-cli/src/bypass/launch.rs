@@ -1,0 +1,95 @@
+//! The program as a process: signals go to it, and its exit code is ours.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::iterator::Signals;
+
+use crate::fault::{CommandFault, said};
+
+/// Added to a signal's number for the exit code, as shells do.
+const SIGNALLED: i32 = 128;
+
+/// Starts a program with the library, and waits for the end of it and of all it has started.
+pub(super) fn run(
+    file: &Path,
+    name: &OsStr,
+    arguments: &[OsString],
+    library: &Path,
+    configuration: &str,
+) -> Result<u8, CommandFault> {
+    let failed = |what: &str, why: String| CommandFault::ours(format!("{what}: {why}"));
+    // Children of a program that goes to the background become ours.
+    set_child_subreaper(true).map_err(|e| failed("prctl", e.desc().to_owned()))?;
+    // SIGINT comes from the terminal, which sends it to the program too.
+    let watched = [SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH];
+    let mut signals = Signals::new(watched).map_err(|e| failed("signals", said(&e)))?;
+    let mut preload = library.as_os_str().to_owned();
+    if let Some(more) = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty()) {
+        preload.push(":");
+        preload.push(more);
+    }
+    let mut command = Command::new(file);
+    command.arg0(name).args(arguments).env("LD_PRELOAD", preload).env("LINERATE_BYPASS", configuration);
+    let child = command
+        .spawn()
+        .map_err(|e| CommandFault::input(format!("{} does not start: {}", file.display(), said(&e))))?;
+    let main = Pid::from_raw(child.id().cast_signed());
+    let mut code = None;
+    for signal in signals.forever() {
+        match signal {
+            SIGINT => {}
+            SIGCHLD => {
+                if reap(main, &mut code)? {
+                    break;
+                }
+            }
+            signal => pass_on(signal, main, code.is_some()),
+        }
+    }
+    Ok(code.unwrap_or(0))
+}
+
+/// Takes notice of children that ended. Returns whether none is left.
+fn reap(main: Pid, code: &mut Option<u8>) -> Result<bool, CommandFault> {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, status)) if pid == main => *code = u8::try_from(status).ok(),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == main => {
+                *code = u8::try_from(SIGNALLED + signal as i32).ok();
+            }
+            Ok(WaitStatus::StillAlive) => return Ok(false),
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(Errno::ECHILD) => return Ok(true),
+            Err(e) => return Err(CommandFault::ours(format!("waiting for the program: {}", e.desc()))),
+        }
+    }
+}
+
+/// Passes a signal to the program, or, after it went to the background, to what it left.
+fn pass_on(signal: i32, main: Pid, main_ended: bool) {
+    let Ok(signal) = Signal::try_from(signal) else { return };
+    let to = if main_ended { children() } else { vec![main] };
+    for pid in to {
+        // It may have ended meanwhile.
+        let _ = kill(pid, signal);
+    }
+}
+
+/// This process's children.
+fn children() -> Vec<Pid> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let numbers = |list: String| -> Vec<Pid> {
+        list.split_whitespace().filter_map(|word| word.parse().ok()).map(Pid::from_raw).collect()
+    };
+    lists.flat_map(numbers).collect()
+}

@@ -1,0 +1,73 @@
+//! The library to preload.
+
+use std::path::{Path, PathBuf};
+
+use crate::fault::{CommandFault, said};
+
+const NAME: &str = "liblinerate_bypass.so";
+/// Names another file.
+const VARIABLE: &str = "LINERATE_BYPASS_LIBRARY";
+/// What stands in the file before its version.
+const MARK: &[u8] = b"linerate-bypass version ";
+/// The longest version.
+const VERSION: usize = 64;
+
+/// The library beside this program, or where a package puts it, if it is of this version.
+pub(super) fn found() -> Result<PathBuf, CommandFault> {
+    let named = std::env::var_os(VARIABLE).map(PathBuf::from);
+    let program = std::env::current_exe().map_err(|e| CommandFault::ours(said(&e)))?;
+    let folder = program.parent().unwrap_or(Path::new("."));
+    let places = match named {
+        Some(named) => vec![named],
+        None => vec![folder.join(NAME), folder.join("../lib/linerate").join(NAME)],
+    };
+    let file = places.iter().find(|file| file.is_file()).ok_or_else(|| {
+        let looked: Vec<_> = places.iter().map(|file| file.display().to_string()).collect();
+        CommandFault::ours(format!("there is no {NAME}; looked for {}", looked.join(" and "))).hint(
+            "cargo build --release -p linerate-bypass makes it; it needs glibc, and stands beside linerate",
+        )
+    })?;
+    let file = file.canonicalize().map_err(|e| CommandFault::ours(said(&e)))?;
+    check_version(&file)?;
+    if file.to_str().is_none_or(|path| path.contains([' ', ':'])) {
+        return Err(CommandFault::ours(format!("{} cannot be preloaded", file.display()))
+            .hint("LD_PRELOAD takes no path with spaces or colons: move it"));
+    }
+    Ok(file)
+}
+
+fn check_version(file: &Path) -> Result<(), CommandFault> {
+    let bytes =
+        std::fs::read(file).map_err(|e| CommandFault::ours(format!("{}: {}", file.display(), said(&e))))?;
+    let ours = env!("CARGO_PKG_VERSION");
+    match version(&bytes) {
+        Some(version) if version == ours.as_bytes() => Ok(()),
+        version => {
+            let version = version.map_or("unknown".into(), String::from_utf8_lossy);
+            Err(CommandFault::ours(format!(
+                "{} is of version {version}, and this is linerate {ours}",
+                file.display()
+            ))
+            .hint("install both from one build"))
+        }
+    }
+}
+
+/// The version in a library's bytes.
+fn version(bytes: &[u8]) -> Option<&[u8]> {
+    let at = bytes.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
+    let rest = &bytes[at..bytes.len().min(at + VERSION)];
+    Some(&rest[..rest.iter().position(|byte| *byte == b';')?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_stands_between_its_mark_and_a_semicolon() {
+        assert_eq!(version(b"\x7fELF..linerate-bypass version 1.2.3;.."), Some(&b"1.2.3"[..]));
+        assert_eq!(version(b"linerate-bypass version 1.2.3"), None);
+        assert_eq!(version(b"\x7fELF"), None);
+    }
+}

@@ -1,0 +1,65 @@
+//! `linerate bypass`: starts a program with the library that puts its connections on TCP in user space.
+
+mod launch;
+mod library;
+mod program;
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use clap::Args;
+
+use crate::fault::CommandFault;
+
+/// Run a server, unchanged, with its connections on TCP in user space (AF_XDP)
+///
+/// PROGRAM runs with a library in front of the C library: connections to the addresses of --listen, over this interface, never
+/// reach the kernel's TCP. All else goes to the kernel, as without it. Serves one process so far: nginx with master_process off, redis,
+/// Python, Node. It needs root. The exit code is PROGRAM's, or 2 or 4 if it was not started. HUP, USR1, USR2, WINCH, QUIT and TERM are passed on.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_long_help = "Examples:\n  linerate bypass --interface eth0 --listen 10.0.0.5:6379 -- redis-server --bind 10.0.0.5 --protected-mode no\n  linerate bypass --interface eth0 --listen 10.0.0.5:80 -- nginx -g 'daemon off; master_process off;'"
+)]
+pub(crate) struct BypassArgs {
+    /// The interface whose packets to take
+    #[arg(long, value_name = "IF")]
+    interface: String,
+
+    /// An address that PROGRAM listens on, also as part of 0.0.0.0 or [::]; repeatable
+    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    listen: Vec<SocketAddr>,
+
+    /// The program and its arguments, after --
+    #[arg(value_name = "PROGRAM", required = true, last = true)]
+    command: Vec<std::ffi::OsString>,
+}
+
+/// Runs the command. Returns the program's exit code.
+pub(crate) fn run(args: &BypassArgs) -> Result<u8, CommandFault> {
+    check_addresses(&args.listen)?;
+    if !Path::new("/sys/class/net").join(&args.interface).exists() || args.interface.contains(['/', ';']) {
+        return Err(CommandFault::input(format!("--interface: there is no interface {}", args.interface))
+            .hint("ip -brief link lists them"));
+    }
+    let (name, arguments) = args.command.split_first().ok_or_else(|| CommandFault::input("no PROGRAM"))?;
+    let file = program::found(name)?;
+    program::check(&file)?;
+    let library = library::found()?;
+    let addresses: Vec<String> = args.listen.iter().map(SocketAddr::to_string).collect();
+    let configuration = format!("{};{}", args.interface, addresses.join(","));
+    launch::run(&file, name, arguments, &library, &configuration)
+}
+
+fn check_addresses(listen: &[SocketAddr]) -> Result<(), CommandFault> {
+    for (at, address) in listen.iter().enumerate() {
+        if address.ip().is_unspecified() || address.port() == 0 {
+            return Err(CommandFault::input(format!("--listen {address} names no single address and port"))
+                .hint("give the interface's address, such as 10.0.0.5:80"));
+        }
+        if listen[..at].iter().any(|other| other.port() == address.port()) {
+            return Err(CommandFault::input(format!("--listen gives port {} twice", address.port()))
+                .hint("one address for each port works so far"));
+        }
+    }
+    Ok(())
+}
