@@ -2,7 +2,7 @@
 //! functions on descriptors. Connections to the addresses of [`CONFIGURATION`] are in user space, over
 //! AF_XDP; all other descriptors go to the kernel untouched.
 //!
-//! `abi` has the C functions, `kernel` the calls below them, [`table`] says which descriptors are
+//! `abi` has the C functions, `kernel` the calls below them, `table` says which descriptors are
 //! ours, `world` has the connections, `waiting` the calls that wait. docs/BYPASS.md says what is
 //! absent.
 
