@@ -14,7 +14,7 @@ use crate::engine::board::{Board, Mark};
 use crate::engine::gaps::Gaps;
 use crate::limits::{DEAF_LOOK, INTERVALS, STOPPED};
 use crate::local;
-use crate::outcome::{Core, Interval, Outcome, Ranked, Segments, Snapshot, Spread};
+use crate::outcome::{Core, FineSample, FineSeries, Interval, Outcome, Ranked, Snapshot, Spread};
 use crate::plan::{Plan, Way};
 use crate::request_log;
 use crate::route::Names;
@@ -41,7 +41,7 @@ use crate::ways;
 pub struct Running {
     boards: Vec<Arc<Board>>,
     workers: Vec<JoinHandle<Outcome>>,
-    collector: JoinHandle<(Duration, Gaps)>,
+    collector: JoinHandle<CollectedRun>,
     plan: Plan,
     done: Arc<AtomicBool>,
     latest: Arc<Mutex<Snapshot>>,
@@ -204,7 +204,7 @@ fn start_at(
     let latest = Arc::new(Mutex::new(Snapshot::default()));
     let collector = {
         let addresses = plan.target.addresses.clone();
-        let mut collector = Collector::new(boards.clone(), addresses, Arc::clone(&latest));
+        let collector = Collector::new(boards.clone(), addresses, Arc::clone(&latest));
         let done = Arc::clone(&done);
         thread::Builder::new()
             .name("collect".to_owned())
@@ -284,7 +284,7 @@ impl Running {
         if outcome.bytes.received == 0 {
             outcome.connections.unaccepted = self.boards.first().map_or(0, |board| board.unaccepted());
         }
-        let (disturbed, gaps) = self.collector.join().unwrap_or_default();
+        let CollectedRun { disturbed, gaps, rest, fine } = self.collector.join().unwrap_or_default();
         outcome.client.disturbed = disturbed;
         // Event loops know their own; callers that block know none.
         if self.plan.way != Way::Loop {
@@ -293,6 +293,17 @@ impl Running {
         outcome.unreachable = unreachable.filter(|_| outcome.connections.opened == 0);
         outcome.started_at = Some(self.started + self.warm_up);
         outcome.series = self.latest.lock().unwrap_or_else(PoisonError::into_inner).series.clone();
+        let begins = outcome.series.last().map_or(0.0, |last| last.t_s);
+        outcome.series.extend(rest.and_then(|rest| rest.lasting(outcome.window.time.as_secs_f64() - begins)));
+        outcome.series_fine = fine.finish(FineSample {
+            t_s: outcome.window.time.as_secs_f64(),
+            answered: outcome.window.answered,
+            failed: outcome.requests.failed,
+            bytes_sent: outcome.window.bytes.sent,
+            bytes_received: outcome.window.bytes.received,
+            in_flight: None,
+            client_cpu_s: None,
+        });
         outcome.line = line(&self.plan);
         outcome.lookups = self.names.map(|names| names.counts()).filter(|counts| counts.again > 0);
         outcome.tidy_samples();
@@ -314,6 +325,18 @@ fn line(plan: &Plan) -> Option<PhysicalLine> {
     }
     let targets: Vec<_> = plan.target.addresses.iter().map(SocketAddr::ip).collect();
     PhysicalLine::towards(&targets)
+}
+
+/// What a collector has in the end.
+#[derive(Debug, Default)]
+struct CollectedRun {
+    /// The bound on what this machine added to a latency.
+    disturbed: Duration,
+    /// How long all of this process stood still.
+    gaps: Gaps,
+    /// What came after the last whole interval, as one of a second.
+    rest: Option<Interval>,
+    fine: FineSeries,
 }
 
 /// Gathers the cores' words ten times a second: the latest snapshot, and the series second by second.
@@ -341,6 +364,7 @@ struct Collector {
     /// Seconds in an interval of the series.
     width: u32,
     merged: u32,
+    fine: FineSeries,
 }
 
 impl Collector {
@@ -363,16 +387,17 @@ impl Collector {
             series: Vec::new(),
             width: 1,
             merged: 0,
+            fine: FineSeries::default(),
         }
     }
 
-    /// Until all is done. The bound on what this machine added to a latency, and for how long all of this process stood still.
-    fn run(&mut self, done: &AtomicBool) -> (Duration, Gaps) {
-        const PAUSE: Duration = Duration::from_millis(100);
+    /// Until all is done.
+    fn run(mut self, done: &AtomicBool) -> CollectedRun {
         let mut gaps = Gaps::default();
         while !done.load(Ordering::Relaxed) {
-            let until = machine::monotonic_now() + PAUSE;
-            thread::sleep(PAUSE);
+            let pause = self.fine.pause();
+            let until = machine::monotonic_now() + pause;
+            thread::sleep(pause);
             let now = machine::monotonic_now();
             if now - until >= STOPPED {
                 gaps.note(until, now, self.parts.iter().any(|part| part.measuring));
@@ -381,7 +406,65 @@ impl Collector {
             self.look_for_deafness();
         }
         self.collect();
-        (Duration::from_nanos(self.most), gaps)
+        let rest = self.rest();
+        CollectedRun { disturbed: Duration::from_nanos(self.most), gaps, rest, fine: self.fine }
+    }
+
+    /// What the cores had at their ends beyond the last interval, as one of a second.
+    fn rest(&self) -> Option<Interval> {
+        let ends: Option<Vec<&Mark>> = self.ended.iter().map(Option::as_ref).collect();
+        let now = Mark::sum(ends?.into_iter());
+        let [now_all, last_all] =
+            [&now, &self.last].map(|m| m.answered + m.failed + m.unknown + m.bytes.sent);
+        (now_all > last_all).then(|| self.since_last(&now, 1.0))
+    }
+
+    /// What came since the last interval ended, as one of so many seconds.
+    fn since_last(&self, now: &Mark, seconds: f64) -> Interval {
+        let (mut latency, mut waited) = (now.latency.clone(), now.waited.clone());
+        latency.subtract(&self.last.latency);
+        waited.subtract(&self.last.waited);
+        let used: u64 = self.used.iter().flatten().sum();
+        let busy = used.saturating_sub(self.used_before) as f64 / 1e9 / seconds;
+        let interval = Interval {
+            t_s: self.series.last().map_or(0.0, |i| i.t_s) + seconds,
+            rate_rps: (now.answered - self.last.answered) as f64 / seconds,
+            failed: now.failed - self.last.failed,
+            unknown: now.unknown - self.last.unknown,
+            bad: now.bad - self.last.bad,
+            tcp: now.tcp.since(&self.last.tcp),
+            segments: now.segments.map(|s| s.since(&self.last.segments.unwrap_or_default())),
+            bytes: now.bytes.since(&self.last.bytes),
+            client_busy: self.used.iter().any(Option::is_some).then_some(busy),
+            spread: Spread::of(&latency),
+            ..Interval::default()
+        };
+        let ranked = Ranked { good: &latency, waited: &waited };
+        interval.with_percentiles(ranked, now.answered > self.last.answered)
+    }
+
+    /// A sample of all cores, by what each said last.
+    fn sample(&mut self) {
+        let Some(measured) = self.parts.iter().map(|part| part.measured).max().filter(|m| !m.is_zero())
+        else {
+            return;
+        };
+        let mut sample =
+            FineSample { t_s: measured.as_secs_f64(), in_flight: Some(0), ..FineSample::default() };
+        for (part, ended) in self.parts.iter().zip(&self.ended) {
+            let (answered, failed, bytes, in_flight) = match ended {
+                Some(end) => (end.answered, end.failed, end.bytes, 0),
+                None => (part.requests.answered, part.requests.failed, part.bytes, part.in_flight),
+            };
+            sample.answered += answered;
+            sample.failed += failed;
+            sample.bytes_sent += bytes.sent;
+            sample.bytes_received += bytes.received;
+            sample.in_flight = sample.in_flight.map(|n| n + in_flight);
+        }
+        let used: u64 = self.used.iter().flatten().sum();
+        sample.client_cpu_s = self.used.iter().any(Option::is_some).then_some(used as f64 / 1e9);
+        self.fine.push(sample);
     }
 
     /// While no byte has come back: does the server accept connections at all?
@@ -424,6 +507,7 @@ impl Collector {
         if self.series.is_empty() && !self.parts.iter().any(|part| part.measuring) {
             self.used_before = self.used.iter().flatten().sum();
         }
+        self.sample();
         while self.has_second() {
             self.finish_second();
         }
@@ -443,46 +527,18 @@ impl Collector {
 
     /// All cores have ended a second: one more interval, unless several are merged into one.
     fn finish_second(&mut self) {
-        let mut now = Mark::default();
         let marks = self.waiting.iter_mut().zip(&self.ended);
-        for mark in marks.filter_map(|(marks, end)| marks.pop_front().or_else(|| end.clone())) {
-            now.answered += mark.answered;
-            now.failed += mark.failed;
-            now.unknown += mark.unknown;
-            now.bad += mark.bad;
-            now.bytes.merge(&mark.bytes);
-            now.latency.merge(&mark.latency);
-            now.waited.merge(&mark.waited);
-            now.tcp.merge(&mark.tcp);
-            Segments::merge_options(&mut now.segments, mark.segments.as_ref());
-        }
+        let marks: Vec<Mark> =
+            marks.filter_map(|(marks, end)| marks.pop_front().or_else(|| end.clone())).collect();
+        let now = Mark::sum(marks.iter());
         self.merged += 1;
         if self.merged < self.width {
             return;
         }
         self.merged = 0;
-        let (mut latency, mut waited) = (now.latency.clone(), now.waited.clone());
-        latency.subtract(&self.last.latency);
-        waited.subtract(&self.last.waited);
-        let seconds = f64::from(self.width);
-        let used: u64 = self.used.iter().flatten().sum();
-        let busy = used.saturating_sub(std::mem::replace(&mut self.used_before, used)) as f64 / 1e9 / seconds;
-        let end = self.series.last().map_or(0.0, |i| i.t_s) + seconds;
-        let interval = Interval {
-            t_s: end,
-            rate_rps: (now.answered - self.last.answered) as f64 / seconds,
-            failed: now.failed - self.last.failed,
-            unknown: now.unknown - self.last.unknown,
-            bad: now.bad - self.last.bad,
-            tcp: now.tcp.since(&self.last.tcp),
-            segments: now.segments.map(|s| s.since(&self.last.segments.unwrap_or_default())),
-            bytes: now.bytes.since(&self.last.bytes),
-            client_busy: self.used.iter().any(Option::is_some).then_some(busy),
-            spread: Spread::of(&latency),
-            ..Interval::default()
-        };
-        let ranked = Ranked { good: &latency, waited: &waited };
-        self.series.push(interval.with_percentiles(ranked, now.answered > self.last.answered));
+        let interval = self.since_last(&now, f64::from(self.width));
+        self.used_before = self.used.iter().flatten().sum();
+        self.series.push(interval);
         self.last = now;
         if self.series.len() >= INTERVALS {
             self.halve();

@@ -41,6 +41,18 @@ pub fn csv(document: &Document) -> String {
     out
 }
 
+/// The small steps as CSV with a header line; a value that was not taken is empty.
+pub fn csv_fine(document: &Document) -> String {
+    let mut out = String::from("t_s,rate_rps,failed,bytes_received,bytes_sent,in_flight,client_busy\r\n");
+    for i in document.series_fine.iter().flatten() {
+        let in_flight = i.in_flight.map_or(String::new(), |n| n.to_string());
+        let busy = i.client_busy.map_or(String::new(), |busy| busy.to_string());
+        let (received, sent) = (i.bytes_received, i.bytes_sent);
+        let _ = write!(out, "{},{},{},{received},{sent},{in_flight},{busy}\r\n", i.t_s, i.rate_rps, i.failed);
+    }
+    out
+}
+
 /// The value of a check, with its unit.
 pub(crate) fn found(check: &Check, unicode: bool) -> String {
     let Some(v) = check.value else { return "nothing was measured".to_owned() };

@@ -13,6 +13,7 @@ use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::tls::Trust;
 use linerate_load::plan::{Arrival, Check, Metric, Order, Pace, Way};
 
+use crate::schema::fine::FineInterval;
 use crate::schema::outcome as schema;
 use crate::schema::plan as schema_plan;
 use crate::{Report, doubts, figures};
@@ -83,6 +84,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         client: client(report),
         server: None,
         series: outcome.series.iter().map(|i| interval(i, &outcome.tcp, latencies_told)).collect(),
+        series_fine: fine(&outcome.series_fine),
         checks: plan.checks.iter().zip(checks).map(|(check, found)| checked(check, found)).collect(),
         warnings: doubts::warnings(plan, outcome),
         requests_by_name: by_name(outcome, latencies_told),
@@ -371,6 +373,25 @@ fn interval(i: &outcome::Interval, tcp: &outcome::Tcp, told: bool) -> schema::In
         client_busy: i.client_busy.map(round3),
         latencies: told.then(|| spread(&i.spread)),
     }
+}
+
+/// What came from each sample to the next.
+fn fine(samples: &[outcome::FineSample]) -> Option<Vec<FineInterval>> {
+    let begins = std::iter::once(outcome::FineSample::default()).chain(samples.iter().copied());
+    let step = |(begin, end): (outcome::FineSample, &outcome::FineSample)| {
+        let seconds = (end.t_s - begin.t_s).max(1e-6);
+        let cpu = |begin, end| -> Option<f64> { Some((end? - begin?) / seconds) };
+        FineInterval {
+            t_s: round3(end.t_s),
+            rate_rps: round3(end.answered.saturating_sub(begin.answered) as f64 / seconds),
+            failed: end.failed.saturating_sub(begin.failed),
+            bytes_sent: end.bytes_sent.saturating_sub(begin.bytes_sent),
+            bytes_received: end.bytes_received.saturating_sub(begin.bytes_received),
+            in_flight: end.in_flight,
+            client_busy: cpu(begin.client_cpu_s, end.client_cpu_s).map(round3),
+        }
+    };
+    (!samples.is_empty()).then(|| begins.zip(samples).map(step).collect())
 }
 
 /// As a word, because a list of numbers would take a line for each.

@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{
-    Bad, Bytes, ClientFigures, Connections, Failure, Failures, Interval, Latency, PhysicalLine, Requests,
-    Sample, SegmentCounts, SegmentEvent, Segments, Snapshot, Tcp, TcpEvents, Window,
+    Bad, Bytes, ClientFigures, Connections, Failure, Failures, FineSample, Interval, Latency, PhysicalLine,
+    Requests, Sample, SegmentCounts, SegmentEvent, Segments, Snapshot, Tcp, TcpEvents, Window,
 };
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::{
@@ -219,6 +219,17 @@ pub(crate) fn outcome_closed() -> Outcome {
             reason: Some("its one core was busy 99 % of the time".to_owned()),
             ..ClientFigures::default()
         },
+        series_fine: (1u32..=4)
+            .map(|i| FineSample {
+                t_s: f64::from(i) * 2.5,
+                answered: u64::from(i) * 25_000,
+                failed: u64::from(i) * 2,
+                bytes_sent: u64::from(i) * 1_000_000,
+                bytes_received: u64::from(i) * 3_000_000,
+                in_flight: (i < 4).then_some(64),
+                client_cpu_s: Some(f64::from(i) * 2.4),
+            })
+            .collect(),
         series: (1..=10)
             .map(|i| Interval {
                 t_s: f64::from(i),
@@ -278,6 +289,7 @@ pub(crate) fn snapshot() -> Snapshot {
         overdue: 0,
         elapsed: Duration::from_millis(4_200),
         measuring: true,
+        measured: Duration::from_millis(4_200),
         requests: Requests { sent: 42_064, answered: 42_000, failed: 10, ..Requests::default() },
         bad: full.bad,
         failures: full.failures.clone(),

@@ -106,7 +106,7 @@ pub(crate) struct LoadArgs {
     /// Tries rates, from that of --rate (or 100/s) on, and looks longest where the limit should be. EXPR is a percentile or a share of
     /// errors; a request without a good response counts as over the limit. Says what gave way above it: a core of the server, its queue, our
     /// connections (-c), the link, errors, or this client. Every look is an open loop, unless --find-by says otherwise.
-    #[arg(long, value_name = "EXPR", value_parser = Check::parse, conflicts_with_all = ["requests", "duration", "warm_up", "explain", "abort_on", "save_responses", "capture", "metrics", "throughput", "pid", "csv", "log_requests", "watch", "open", "otlp"], help_heading = WHEN)]
+    #[arg(long, value_name = "EXPR", value_parser = Check::parse, conflicts_with_all = ["requests", "duration", "warm_up", "explain", "abort_on", "save_responses", "capture", "metrics", "throughput", "pid", "csv", "csv_fine", "log_requests", "watch", "open", "otlp"], help_heading = WHEN)]
     pub(crate) find: Option<Check>,
 
     /// What --find raises: the rate of an open loop, or the connections of a closed one [default: rate]
@@ -231,6 +231,12 @@ pub(crate) struct LoadArgs {
     /// Write the figures of each second as CSV to FILE or -
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]
     pub(crate) csv: Option<PathBuf>,
+
+    /// Write the figures of small steps as CSV to FILE or -: 10 ms each, in runs of more than 2s 100 ms
+    ///
+    /// Rate, bytes both ways, requests in flight and busy cores of the client. Agents count whole seconds alone.
+    #[arg(long, value_name = "FILE", help_heading = RESULTS)]
+    pub(crate) csv_fine: Option<PathBuf>,
 
     /// Write a line for each request to FILE: CSV, or JSON lines if its name ends in .jsonl
     ///

@@ -101,6 +101,7 @@ fn refused(load: &LoadArgs) -> Result<(), CommandFault> {
         ("--capture", load.capture.is_some()),
         ("--summary", load.summary.is_some()),
         ("--csv", load.csv.is_some()),
+        ("--csv-fine", load.csv_fine.is_some()),
         ("--log-requests", load.log_requests.is_some()),
         ("--watch", load.watch.is_some()),
         ("--otlp", load.otlp.is_some()),

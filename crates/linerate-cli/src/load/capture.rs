@@ -124,10 +124,15 @@ impl Seconds {
     /// Puts each part into the interval that it ends in.
     fn join(&self, series: &mut [Interval]) {
         let mut parts = self.parts.iter().enumerate().peekable();
-        for interval in series {
+        let intervals = series.len();
+        for (at, interval) in series.iter_mut().enumerate() {
             let mut sum = nothing();
-            // Ends are whole seconds; a thousandth is more than rounding takes.
-            let ends_in = |i: usize| ((i + 1) * self.width) as f64 <= interval.t_s + 1e-3;
+            // Ends are whole seconds, but for the last one; a thousandth is more than rounding takes.
+            let is_last = at + 1 == intervals;
+            let ends_in = |i: usize| {
+                let (begin, end) = ((i * self.width) as f64, ((i + 1) * self.width) as f64);
+                end <= interval.t_s + 1e-3 || (is_last && begin < interval.t_s - 1e-3)
+            };
             while let Some((_, part)) = parts.next_if(|(i, _)| ends_in(*i)) {
                 sum.merge(part);
             }
@@ -276,6 +281,12 @@ mod tests {
             "also behind the last interval"
         );
         assert_eq!((counted.all.received.segments, counted.all.missed), (2, 5), "and nothing of the warm-up");
+        // A run may end within a second.
+        let mut ended = self::series([1, 2]);
+        ended.push(Interval { t_s: 2.6, ..Interval::default() });
+        counted.join(&mut ended);
+        let of_the_rest = ended[2].segments.expect("counted");
+        assert_eq!(of_the_rest.sent.of(SegmentEvent::Retransmission), Some(1));
     }
 
     #[test]
@@ -286,6 +297,7 @@ mod tests {
         }
         assert!(counted.parts.len() <= SECONDS);
         assert_eq!(counted.parts.iter().map(|part| part.sent.segments).sum::<u64>(), 7);
+
         // Where pairs of the series were merged, several parts are in an interval.
         let mut counted = seconds();
         (0..4).for_each(|second| counted.count(&told(second * 1000, false, Marks::default())));

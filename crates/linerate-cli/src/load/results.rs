@@ -30,10 +30,11 @@ pub(crate) struct Results {
 
 impl Results {
     pub(crate) fn of(args: &LoadArgs) -> Results {
-        let all: [(_, &Option<PathBuf>, AsText); 4] = [
+        let all: [(_, &Option<PathBuf>, AsText); 5] = [
             ("--json", &args.json, json::text),
             ("--html", &args.html, load_page::to_string),
             ("--csv", &args.csv, formats::csv),
+            ("--csv-fine", &args.csv_fine, formats::csv_fine),
             ("--junit", &args.junit, formats::junit),
         ];
         let wanted = |(flag, path, text): (_, &Option<PathBuf>, _)| {
@@ -48,6 +49,7 @@ impl Results {
             ("--json", args.json.as_deref()),
             ("--html", args.html.as_deref()),
             ("--csv", args.csv.as_deref()),
+            ("--csv-fine", args.csv_fine.as_deref()),
             ("--junit", args.junit.as_deref()),
             ("--log-requests", args.log_requests.as_deref()),
             ("--save-responses", args.save_responses.as_deref()),

@@ -77,6 +77,23 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
+    /// Several cores' together.
+    pub(crate) fn sum<'a>(marks: impl Iterator<Item = &'a Mark>) -> Mark {
+        let mut sum = Mark::default();
+        for mark in marks {
+            sum.answered += mark.answered;
+            sum.failed += mark.failed;
+            sum.unknown += mark.unknown;
+            sum.bad += mark.bad;
+            sum.bytes.merge(&mark.bytes);
+            sum.latency.merge(&mark.latency);
+            sum.waited.merge(&mark.waited);
+            sum.tcp.merge(&mark.tcp);
+            Segments::merge_options(&mut sum.segments, mark.segments.as_ref());
+        }
+        sum
+    }
+
     fn of(recorder: &Recorder, stack: Option<TcpTotals>) -> Mark {
         Mark {
             answered: recorder.requests.answered,
@@ -229,6 +246,7 @@ impl Board {
     ) {
         let snapshot = Snapshot {
             measuring: recorder.measuring(now),
+            measured: recorder.measured(now),
             requests: recorder.requests,
             bad: recorder.bad,
             failures: recorder.failures.clone(),

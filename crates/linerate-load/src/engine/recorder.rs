@@ -307,6 +307,11 @@ impl Recorder {
         now >= self.measure_from
     }
 
+    /// Time since measuring began.
+    pub(crate) fn measured(&self, now: Time) -> Duration {
+        if self.measuring(now) { now - self.measure_from } else { Duration::ZERO }
+    }
+
     /// Sending ended at this time: what comes from now on does not count for the rate. Only the first
     /// call counts.
     pub(crate) fn close_window(&mut self, at: Time) {

@@ -17,6 +17,18 @@ impl Interval {
         self.with_rows(row(50.0), row(99.0))
     }
 
+    /// This one, counted as of one second, if it lasted so many seconds; `None` where that is no time.
+    pub(crate) fn lasting(self, seconds: f64) -> Option<Interval> {
+        // A rate over less would be no rate.
+        const LEAST: f64 = 0.001;
+        (seconds >= LEAST).then(|| Interval {
+            t_s: self.t_s - 1.0 + seconds,
+            rate_rps: self.rate_rps / seconds,
+            client_busy: self.client_busy.map(|busy| busy / seconds),
+            ..self
+        })
+    }
+
     /// Several in their order as one. Of percentiles the largest stays.
     pub(crate) fn merged(seconds: &[Interval]) -> Interval {
         let larger = |a: Row, b: Row| (a.0.into_iter().chain(b.0).reduce(f64::max), a.1 || b.1);

@@ -83,9 +83,8 @@ impl Outcome {
         if self.broken.is_none() {
             self.broken.clone_from(&other.broken);
         }
-        if self.series.len() < other.series.len() {
-            self.series.clone_from(&other.series);
-        }
+        longer(&mut self.series, &other.series);
+        longer(&mut self.series_fine, &other.series_fine);
     }
 
     /// Adds another's counts by address, and those of gRPC's statuses.
@@ -101,6 +100,13 @@ impl Outcome {
         for (status, n) in &other.grpc_status {
             *self.grpc_status.entry(*status).or_insert(0) += n;
         }
+    }
+}
+
+/// Takes the other list if it is longer.
+fn longer<T: Clone>(mine: &mut Vec<T>, theirs: &Vec<T>) {
+    if mine.len() < theirs.len() {
+        mine.clone_from(theirs);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod events;
 mod failures;
+mod fine;
 mod interval;
 mod merge;
 mod percentile;
@@ -24,6 +25,8 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::Histogram;
 use crate::limits::FAILURE_DETAILS;
 pub use events::{SegmentCounts, SegmentEvent, Segments, TcpEvents};
+pub use fine::FineSample;
+pub(crate) use fine::FineSeries;
 pub use percentile::{Percentile, Ranked};
 pub use quiet::{Quiet, QuietSpan, Silence};
 pub use spans::{Down, Spans};
@@ -78,8 +81,11 @@ pub struct Outcome {
     pub tcp: Tcp,
     /// How the load generator itself fared.
     pub client: ClientFigures,
-    /// Second by second.
+    /// Second by second; the last one may be shorter.
     pub series: Vec<Interval>,
+    /// In steps of 10 ms, or 100 ms where it lasted longer than 2 s; empty where it was not watched.
+    #[serde(default)]
+    pub series_fine: Vec<FineSample>,
     /// Per request name, when the plan has several.
     pub by_name: BTreeMap<String, NamedFigures>,
     /// Iterations by flow.
@@ -590,6 +596,8 @@ pub struct Snapshot {
     pub elapsed: Duration,
     /// Whether the warm-up is over.
     pub measuring: bool,
+    /// Of one core: how long it had measured when it said this.
+    pub measured: Duration,
     /// Answered, failed and so on so far (in figures).
     pub requests: Requests,
     /// Not as expected so far.

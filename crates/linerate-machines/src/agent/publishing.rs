@@ -317,6 +317,7 @@ impl MessageLog {
     fn finish(&mut self, mut outcome: Outcome) {
         self.interval(self.second, (0, 0), IntervalFigures::of_outcome(&outcome));
         outcome.series.clear();
+        outcome.series_fine.clear();
         outcome.saved.clear();
         let (digest, left) = (self.digests.to_hex(), self.left);
         let requests = outcome.requests;

@@ -1,6 +1,7 @@
 //! A run of `load` as one page of HTML that needs nothing else.
 
 mod chart;
+mod fine;
 mod knee;
 mod points;
 mod segments;
@@ -41,6 +42,7 @@ pub fn to_string(document: &Document) -> String {
         knee::section(&mut out, find);
     }
     over_time(&mut out, document, &points);
+    fine::section(&mut out, document);
     latencies(&mut out, document, &points);
     segments::section(&mut out, document);
     trouble(&mut out, document);

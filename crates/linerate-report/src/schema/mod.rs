@@ -4,6 +4,7 @@
 
 pub mod comparison;
 pub mod diagnosis;
+pub mod fine;
 pub mod flow;
 pub mod lab;
 pub mod line;

@@ -83,8 +83,11 @@ pub struct Document {
     /// With `--pid`: the server's processes on this machine. With `--watch`: what its page for Prometheus tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
-    /// Second by second.
+    /// Second by second; the last entry may be of less.
     pub series: Vec<Interval>,
+    /// In small steps; null where they were not taken.
+    #[serde(default)]
+    pub series_fine: Option<Vec<super::fine::FineInterval>>,
     /// Checks, in the order they were given.
     pub checks: Vec<Check>,
     /// What the reader should know before believing the figures.

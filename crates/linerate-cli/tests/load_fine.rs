@@ -1,0 +1,70 @@
+//! The course of a run in seconds, to its last part, and in small steps.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{HELLO, answering, measured, run};
+use serde_json::Value;
+
+/// Responses in all entries of a series.
+fn responses(series: &Value) -> u64 {
+    let mut begin = 0.0;
+    let mut sum = 0.0;
+    for entry in series.as_array().unwrap() {
+        let end = entry["t_s"].as_f64().unwrap();
+        sum += entry["rate_rps"].as_f64().unwrap() * (end - begin);
+        begin = end;
+    }
+    sum.round() as u64
+}
+
+#[test]
+fn a_series_has_the_last_part_of_a_second() {
+    let url = format!("http://{}/", answering(HELLO));
+    let (document, said) = measured(&["-c", "2", "-t", "2", "--rate", "200", "-d", "1500ms", &url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let answered = common::number(&document, "/requests/answered");
+    assert_eq!(answered, 300);
+    assert_eq!(responses(&document["series"]), answered, "{}", document["series"]);
+    let last = document["series"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["t_s"], 1.5);
+    assert!(last["p50_us"].as_f64().is_some() && last["bytes"]["received"].as_u64().unwrap() > 0, "{last}");
+}
+
+#[test]
+fn a_short_run_is_seen_in_steps_of_10_ms() {
+    let url = format!("http://{}/", answering(HELLO));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let page = tempfile::NamedTempFile::new().unwrap();
+    let [csv, html] = [&file, &page].map(|f| f.path().to_str().unwrap());
+    let outputs = ["--csv-fine", csv, "--html", html];
+    let (document, said) =
+        measured(&[&outputs[..], &["-c", "2", "--rate", "500", "-d", "1s", &url]].concat());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let fine = &document["series_fine"];
+    let steps = fine.as_array().unwrap();
+    // A busy machine may take fewer looks.
+    assert!((10..=110).contains(&steps.len()), "{}", steps.len());
+    // Times are rounded to milliseconds, bytes are exact.
+    assert!((490..=510).contains(&responses(fine)), "{fine}");
+    let received: u64 = steps.iter().map(|step| step["bytes_received"].as_u64().unwrap()).sum();
+    assert_eq!(received, 500 * HELLO.len() as u64);
+    assert_eq!(steps.last().unwrap()["in_flight"], Value::Null);
+    assert!(steps.iter().any(|step| step["client_busy"].is_number()));
+    let text = std::fs::read_to_string(csv).unwrap();
+    assert_eq!(text.lines().count(), steps.len() + 1);
+    assert!(text.starts_with("t_s,rate_rps,failed,"), "{text}");
+    assert!(std::fs::read_to_string(html).unwrap().contains("in small steps"));
+}
+
+#[test]
+fn a_longer_run_has_steps_of_100_ms() {
+    let url = format!("http://{}/", answering(HELLO));
+    let (document, said) = measured(&["-c", "1", "--rate", "100", "-d", "2500ms", &url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let steps = document["series_fine"].as_array().unwrap();
+    assert!((5..=45).contains(&steps.len()), "{}", steps.len());
+    assert_eq!(responses(&document["series"]), 250, "{}", document["series"]);
+    // Nothing is kept of a run in which nothing was sent.
+    assert_eq!(run(&["load", "--csv-fine", "/no/such/file", &url]).code, Some(2));
+}

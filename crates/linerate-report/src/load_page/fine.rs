@@ -1,0 +1,51 @@
+//! The beginning of a run in small steps: curves above each other.
+
+use std::fmt::Write as _;
+
+use super::chart::{self, ChartLine, Scale};
+use crate::schema::fine::FineInterval;
+use crate::schema::outcome::Document;
+use crate::units;
+
+/// Steps that are drawn. Reason: 2 s of 10 ms each, or 20 s of 100 ms; the seconds show the rest.
+const STEPS: usize = 200;
+
+/// Values that are shown as whole numbers.
+const WHOLE: Scale = Scale::Linear(1.0);
+
+/// Draws them; nothing where there are none.
+pub(super) fn section(out: &mut String, document: &Document) {
+    let steps = document.series_fine.as_deref().unwrap_or_default();
+    let steps = &steps[..steps.len().min(STEPS)];
+    let Some(last) = steps.last().filter(|_| steps.len() > 2) else { return };
+    let times: Vec<f64> = steps.iter().map(|step| step.t_s).collect();
+    let begins = std::iter::once(0.0).chain(times.iter().copied());
+    let lasted: Vec<f64> = times.iter().zip(begins).map(|(end, begin)| (end - begin).max(1e-3)).collect();
+    let line = |name, class, of: &dyn Fn(&FineInterval, f64) -> Option<f64>| ChartLine {
+        name,
+        class,
+        values: steps.iter().zip(&lasted).map(|(step, lasted)| of(step, *lasted)).collect(),
+    };
+    let _ = write!(
+        out,
+        "<section id=\"fine\"><h2>The first {} s in small steps</h2><div class=\"diagrams\">",
+        units::three_digits(last.t_s)
+    );
+    let mut draw = |title, lines: &[ChartLine<'_>], scale, shown: &dyn Fn(f64) -> String| {
+        if let Some(svg) = chart::over_time(title, (&times, &[]), lines, scale, shown) {
+            let _ = write!(out, "<figure><figcaption>{title}</figcaption>{svg}</figure>");
+        }
+    };
+    let rate = [line("rate", "b", &|step, _| Some(step.rate_rps))];
+    draw("Responses per second", &rate, Scale::Linear(0.01), &units::rate);
+    let bytes = [
+        line("received", "b", &|step, lasted| Some(step.bytes_received as f64 / lasted)),
+        line("sent", "a", &|step, lasted| Some(step.bytes_sent as f64 / lasted)),
+    ];
+    draw("Bytes per second", &bytes, WHOLE, &units::bytes);
+    let cpu = [line("client", "b", &|step, _| step.client_busy)];
+    draw("Busy cores of the client", &cpu, Scale::Linear(0.01), &|v| format!("{v:.2}"));
+    let in_flight = [line("in flight", "a", &|step, _| step.in_flight.map(|n| n as f64))];
+    draw("Requests in flight", &in_flight, WHOLE, &|v| units::count(v as u64));
+    out.push_str("</div></section>");
+}
