@@ -24,7 +24,7 @@ macro_rules! recipe {
 }
 
 /// In the order of the book.
-pub(super) const TOPICS: [Topic; 34] = [
+pub(super) const TOPICS: [Topic; 35] = [
     topic!("start", "the first five minutes"),
     topic!("recipes", "everyday tasks and their commands; each is a topic too"),
     topic!("load-testing", "closed and open loop, and what a closed loop leaves out"),
@@ -40,6 +40,7 @@ pub(super) const TOPICS: [Topic; 34] = [
     topic!("cure", "HTTP/2: what it cures of pipelining, and what not"),
     topic!("connection-cost", "what a connection costs"),
     topic!("nagle", "Nagle and delayed ACK, in both directions"),
+    topic!("slow-start", "why a large answer on a new connection takes several round trips"),
     topic!("waiting", "processes, threads, event loops, coroutines"),
     topic!("ports", "ports and descriptors: why 65,535 is no limit for a server"),
     topic!("past-kernel", "the kernel's share of the work, and past it"),
