@@ -1,12 +1,16 @@
 //! `release --check`: every way of installing, on a clean root file system, from nothing to a first
-//! result, timed. A step whose tool is missing is named and is no failure.
+//! result, timed. A step whose tool is missing is named and is no failure. `release --formulas` fills
+//! in what other package managers take.
 
+#[cfg(test)]
+mod action;
+mod formulas;
 mod rootfs;
 #[cfg(test)]
 mod scripts;
 mod versions;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -19,8 +23,11 @@ use xtask::shell;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReleaseOptions {
     /// Check what a release needs; nothing is published
-    #[arg(long, required = true)]
+    #[arg(long, required_unless_present = "formulas")]
     check: bool,
+    /// Fill in the Homebrew formula and the PKGBUILD, for a folder that has both static archives
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["check", "only", "no_build"])]
+    formulas: Option<PathBuf>,
     /// Only these steps
     #[arg(long, value_name = "STEP", value_parser = STEPS.map(|(name, _)| name))]
     only: Vec<String>,
@@ -72,6 +79,10 @@ const STEPS: [Step; 8] = [
 
 /// Runs all steps; `false` when one failed.
 pub(crate) fn run(options: &ReleaseOptions) -> Result<bool> {
+    if let Some(folder) = &options.formulas {
+        formulas::fill(folder)?;
+        return Ok(true);
+    }
     let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|o| o == name);
     let mut rows = Vec::new();
     let mut good = true;
@@ -164,7 +175,7 @@ fn archive(options: &ReleaseOptions, folder: &Path) -> Result<StepOutcome> {
 }
 
 /// The newest file of target/dist/out with this ending.
-fn newest(ending: &str) -> Result<std::path::PathBuf> {
+fn newest(ending: &str) -> Result<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dist::folder().join("out"))? {
         let entry = entry?;
