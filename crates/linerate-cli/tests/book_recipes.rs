@@ -324,6 +324,24 @@ fn the_workflow_is_one_and_its_commands_are_accepted() {
     assert_eq!(seen, 1);
 }
 
+/// What action.yml takes, of what the test reads.
+#[derive(Deserialize)]
+struct Action {
+    inputs: BTreeMap<String, yaml_serde::Value>,
+}
+
+#[test]
+fn the_action_takes_what_the_page_gives_it() {
+    let root = folder().join("../..");
+    let action = std::fs::read_to_string(root.join("action.yml")).expect("action.yml");
+    let action: Action = yaml_serde::from_str(&action).expect("an action");
+    let page = std::fs::read_to_string(folder().join("github-actions.md")).expect("a page");
+    let steps: Vec<Step> = yaml_serde::from_str(&blocks(&page, "yaml")[1]).expect("steps");
+    let with = steps[0].with.as_ref().expect("inputs");
+    assert!(with.keys().all(|key| action.inputs.contains_key(key)), "{with:?}");
+    is_accepted(&[vec!["load".to_owned()], shell_words(&with["load"])].concat());
+}
+
 /// A Job of Kubernetes, as far as the page uses one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

@@ -242,7 +242,7 @@ pub(crate) struct LoadArgs {
     ///
     /// A line says when the request was due and left, how long its response took, its status, and what was wrong. Requests of
     /// the warm-up are not in it. A file that is written more slowly than responses come lacks some, and the summary says how many.
-    /// docs/COMPARE.md has the columns.
+    /// docs/OUTPUTS.md has the columns.
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]
     pub(crate) log_requests: Option<PathBuf>,
 

@@ -24,7 +24,7 @@ macro_rules! recipe {
 }
 
 /// In the order of the book.
-pub(super) const TOPICS: [Topic; 35] = [
+pub(super) const TOPICS: [Topic; 38] = [
     topic!("start", "the first five minutes"),
     topic!("recipes", "everyday tasks and their commands; each is a topic too"),
     topic!("load-testing", "closed and open loop, and what a closed loop leaves out"),
@@ -34,7 +34,8 @@ pub(super) const TOPICS: [Topic; 35] = [
     topic!("plans", "plan files: several requests, data, checks"),
     topic!("tcp-events", "what TCP did during a run"),
     topic!("why", "why a call is slow: how to ask, and every cause"),
-    topic!("proofs", "how explain works, and how often it is right"),
+    topic!("proofs", "how explain works"),
+    topic!("accuracy", "how often explain is right"),
     topic!("captures", "what packets show: --pcap and --capture"),
     topic!("pipelining", "what it is, which response is whose, and where it ends"),
     topic!("cure", "HTTP/2: what it cures of pipelining, and what not"),
@@ -45,6 +46,8 @@ pub(super) const TOPICS: [Topic; 35] = [
     topic!("ports", "ports and descriptors: why 65,535 is no limit for a server"),
     topic!("past-kernel", "the kernel's share of the work, and past it"),
     topic!("comparing", "two servers or builds in turns, and the highest rate"),
+    topic!("scenarios", "whole tables: linerate lab"),
+    topic!("outputs", "a run as a page, a file of its requests, metrics"),
     topic!("machines", "one load from many machines"),
     topic!("serving", "the server: limits, files, HTTPS, metrics"),
     topic!("configuration", "the server's configuration file"),

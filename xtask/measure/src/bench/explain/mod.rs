@@ -1,5 +1,5 @@
 //! `bench explain`: each cause made on purpose, at round-trip times of 0 and 40 ms, and servers without a fault in the
-//! network; `linerate explain` is asked about each of them, and the tables of docs/EXPLAIN.md say how often it was right.
+//! network; `linerate explain` is asked about each of them, and the tables of docs/EXPLAIN-ACCURACY.md say how often it was right.
 
 mod beside;
 mod case;
@@ -67,7 +67,7 @@ pub(crate) struct ExplainBenchOptions {
     /// Download the libraries of Tomcat, Jetty and Undertow that are missing, 9 MB of Maven Central, to ~/.cache/linerate/jars.
     #[arg(long, requires = "cells")]
     fetch: bool,
-    /// Write the tables into docs/EXPLAIN.md.
+    /// Write the tables into docs/EXPLAIN-ACCURACY.md.
     #[arg(long)]
     page: bool,
     /// Don't diagnose: show what a plain client (curl) sees of each fault.

@@ -1,4 +1,4 @@
-//! The tables of docs/EXPLAIN.md, between their markers.
+//! The tables of docs/EXPLAIN-ACCURACY.md, between their markers.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::results::DiagnosisRun;
 use super::{cases, cells};
 use xtask::shell;
 
-const PAGE: &str = "docs/EXPLAIN.md";
+const PAGE: &str = "docs/EXPLAIN-ACCURACY.md";
 const BEGIN: &str = "<!-- bench explain: begin -->";
 const END: &str = "<!-- bench explain: end -->";
 
