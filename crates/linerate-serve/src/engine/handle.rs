@@ -8,13 +8,13 @@ use linerate_http::server::{Framing, Method, RequestHead, Version, write_interim
 use linerate_net::Close;
 
 use super::Engine;
+use super::parts::ClientAdmission;
 use crate::answer::{Asked, OrderedResponse};
 use crate::clients::Admission;
 use crate::connection::{NextBytes, ServedConnection};
 use crate::message::body::RequestBody;
 use crate::message::upgrade::{self, Offer};
 use crate::tasks::Polled;
-use crate::watch::Watchdog;
 use crate::{Handler, Request, Response, limits};
 
 impl<H: Handler> Engine<H> {
@@ -54,18 +54,18 @@ impl<H: Handler> Engine<H> {
                 }
             },
         };
-        self.behind = rest.len() - used;
+        let behind = rest.len() - used;
         if let Some(refusal) = self.refusal(c, asked.peer) {
             drop(body); // Nobody reads it.
-            self.complete(c, &mut asked, refusal);
+            self.complete(c, &mut asked, refusal, behind);
             return used;
         }
         let request = Request::new(head, body, asked.peer)
             .by(place)
             .over_tls(c.tls.clone())
-            .offering(upgrades.then(|| Offer::new(&self.goodbye)));
+            .offering(upgrades.then(|| Offer::new(&self.drain.signal)));
         match self.call(request, &asked) {
-            (_, Polled::Ready(response)) => self.complete(c, &mut asked, response),
+            (_, Polled::Ready(response)) => self.complete(c, &mut asked, response, behind),
             (task, Polled::Pending) => {
                 self.tasks.park(task, c.conn);
                 self.watch_room(c, task);
@@ -73,7 +73,7 @@ impl<H: Handler> Engine<H> {
             }
             (_, Polled::Panicked) => {
                 let response = self.panicked();
-                self.complete(c, &mut asked, response);
+                self.complete(c, &mut asked, response, behind);
             }
         }
         used
@@ -82,10 +82,10 @@ impl<H: Handler> Engine<H> {
     /// Starts the handler of a request, whatever protocol it came by.
     #[inline(always)]
     pub(super) fn call(&mut self, request: Request, asked: &Asked) -> (u32, Polled) {
-        self.enter();
+        self.watch.enter();
         let handler = &self.handler;
         let started = self.tasks.start(|| handler.call(request));
-        self.leave(asked);
+        self.watch.leave(asked, &self.counts);
         started
     }
 
@@ -93,7 +93,7 @@ impl<H: Handler> Engine<H> {
     pub(super) fn asked(&self, c: &ServedConnection, head: &Rc<RequestHead>) -> Asked {
         let worn_out = self.close_after.is_some_and(|n| c.requests >= n);
         Asked {
-            peer: self.rules.client(head, c.peer),
+            peer: self.admission.rules.client(head, c.peer),
             head: Some(Rc::clone(head)),
             http10: head.version() == Version::Http10,
             head_only: head.method() == Method::Head,
@@ -107,24 +107,26 @@ impl<H: Handler> Engine<H> {
     /// The response to a request that its client may not send. `peer`: the client of the request.
     #[inline]
     pub(super) fn refusal(&self, c: &ServedConnection, peer: SocketAddr) -> Option<Response> {
-        if self.rules.rate.is_none() && self.rules.access.is_open() {
+        let ClientAdmission { rules, clients } = &self.admission;
+        if rules.rate.is_none() && rules.access.is_open() {
             return None;
         }
         // Clients of a Unix socket have no address.
         let has_address = !peer.ip().is_unspecified() || !c.peer.ip().is_unspecified();
-        if !self.rules.access.admits_peer(has_address.then_some(peer)) {
+        if !rules.access.admits_peer(has_address.then_some(peer)) {
             return Some(forbidden());
         }
-        let rate = self.rules.rate.filter(|_| !peer.ip().is_unspecified())?;
-        self.clients.may_ask(peer.ip(), rate, self.now).err().map(too_many)
+        let rate = rules.rate.filter(|_| !peer.ip().is_unspecified())?;
+        clients.may_ask(peer.ip(), rate, self.now).err().map(too_many)
     }
 
     /// Counts a connection among those of its client; `false`: it is one too many.
     pub(crate) fn admit(&self, c: &mut ServedConnection) -> bool {
+        let ClientAdmission { rules, clients } = &self.admission;
         let ip = c.peer.ip();
-        let limited = !ip.is_unspecified() && !self.rules.trusts(ip);
-        let Some(most) = self.rules.connections.filter(|_| limited) else { return true };
-        let admission = self.clients.open(ip, most, self.now);
+        let limited = !ip.is_unspecified() && !rules.trusts(ip);
+        let Some(most) = rules.connections.filter(|_| limited) else { return true };
+        let admission = clients.open(ip, most, self.now);
         c.counted = admission == Admission::Counted;
         admission != Admission::Refused
     }
@@ -137,7 +139,14 @@ impl<H: Handler> Engine<H> {
     }
 
     /// The response to the newest request is ready. If its body isn't all there, decides whether to read the rest.
-    fn complete(&mut self, c: &mut ServedConnection, asked: &mut Asked, mut response: Response) {
+    /// `behind`: bytes received after the request.
+    fn complete(
+        &mut self,
+        c: &mut ServedConnection,
+        asked: &mut Asked,
+        mut response: Response,
+        behind: usize,
+    ) {
         if asked.head.as_ref().is_some_and(|head| head.method() == Method::Connect)
             && response.tunnel.is_none()
         {
@@ -161,7 +170,7 @@ impl<H: Handler> Engine<H> {
         // If we are closing (the body was refused, say), this is the last response. If the peer only sent its FIN, keep-alive
         // stays: more requests may be buffered.
         asked.keep &= c.closing.is_none() || c.peer_ended;
-        if (self.draining || c.leaving) && asked.keep && (self.behind == 0 || self.draining_hard) {
+        if asked.keep && self.drain.is_last(c.leaving, behind) {
             // Requests already received get a response even during a drain; this is the last one.
             asked.keep = false;
             c.closing.get_or_insert(Close::Lingering);
@@ -206,10 +215,10 @@ impl<H: Handler> Engine<H> {
         }
         let Some(place) = work.queue.waiting(task) else { return };
         let newest = place + 1 == work.queue.len();
-        self.enter();
+        self.watch.enter();
         let polled = self.tasks.poll(task);
         if let Some(OrderedResponse::Waiting { asked, .. }) = work.queue.get(place) {
-            self.leave(asked);
+            self.watch.leave(asked, &self.counts);
         }
         let response = match polled {
             Polled::Pending => return,
@@ -222,8 +231,8 @@ impl<H: Handler> Engine<H> {
         let Some(OrderedResponse::Waiting { mut asked, .. }) = behind.pop_front() else { return };
         c.progressed = true;
         if newest {
-            self.behind = work.input.len();
-            self.complete(c, &mut asked, response);
+            let received = work.input.len();
+            self.complete(c, &mut asked, response, received);
             return;
         }
         // The newest request may ask for an upgrade, which is still undecided: this response must not decide it.
@@ -238,32 +247,6 @@ impl<H: Handler> Engine<H> {
             // Requests after the last response get none.
             c.cut_body();
             self.cancel_from(c, place);
-        }
-    }
-
-    /// A handler runs: the watchdog may look.
-    pub(super) fn enter(&mut self) {
-        self.serial = self.serial.wrapping_add(2);
-        if let Some((watch, _)) = &self.watch {
-            watch.enter(self.serial);
-        }
-    }
-
-    /// It has given the thread back.
-    #[inline(always)]
-    pub(super) fn leave(&self, asked: &Asked) {
-        if let Some((watch, dog)) = &self.watch
-            && watch.leave()
-        {
-            self.blocked(asked, dog);
-        }
-    }
-
-    #[cold]
-    fn blocked(&self, asked: &Asked, dog: &Watchdog) {
-        self.counts.blocked();
-        if let Some(head) = &asked.head {
-            dog.report(format!("{} {}", head.method_name(), head.path()));
         }
     }
 

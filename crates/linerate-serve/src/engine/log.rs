@@ -11,16 +11,16 @@ impl<H: Handler> Engine<H> {
     /// Logs that `bytes` bytes of a response's body have left. Inlined, since most servers keep no log.
     #[inline(always)]
     pub(super) fn log_line(&mut self, asked: &Asked, status: u16, bytes: u64) {
-        if self.log.is_some() {
+        if self.log.buffer.is_some() {
             self.write_line(asked, status, bytes);
         }
     }
 
     #[inline(never)]
     fn write_line(&mut self, asked: &Asked, status: u16, bytes: u64) {
-        let Some(log) = &mut self.log else { return };
+        let Some(log) = &mut self.log.buffer else { return };
         let bytes = if asked.head_only || has_no_body(status) { 0 } else { bytes };
-        let took = self.log_clock.map_or(self.now, |clock| clock()) - asked.began;
+        let took = self.log.clock.map_or(self.now, |clock| clock()) - asked.began;
         let (head, first_line) = (asked.head.as_deref(), &*asked.line);
         let tls = asked.tls.as_deref();
         log.add(
@@ -38,7 +38,7 @@ impl<H: Handler> Engine<H> {
         status: u16,
         begun: bool,
     ) -> Option<Box<Unlogged>> {
-        self.log.as_ref()?;
+        self.log.buffer.as_ref()?;
         let asked = asked.clone();
         let from = begun.then(|| c.handed + self.out.len() as u64);
         Some(Box::new(Unlogged { asked, status, from, until: None }))
@@ -46,7 +46,7 @@ impl<H: Handler> Engine<H> {
 
     /// Says of the requests whose handlers wait that they get no response. `why` stands in place of its status.
     pub(crate) fn log_unanswered(&mut self, c: &ServedConnection, why: u16) {
-        if self.log.is_some()
+        if self.log.buffer.is_some()
             && let Some(work) = &c.work
         {
             work.queue.unanswered().for_each(|asked| self.log_line(asked, why, 0));

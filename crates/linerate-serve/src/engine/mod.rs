@@ -5,22 +5,22 @@
 
 mod handle;
 mod log;
+mod parts;
 mod read;
 mod respond;
 mod streams;
 
 pub(crate) use handle::forbidden;
+pub(crate) use parts::HandlerWatch;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use linerate_http::server::{HeadReader, HeadWriter, HttpDate};
-use linerate_net::{Conn, Listener, Time};
+use linerate_net::{Conn, Time};
 
-use crate::access_log::LogBuffer;
 use crate::allowance::Allowance;
 use crate::answer::{Asked, OrderedResponse};
-use crate::clients::{ClientRules, Clients};
 use crate::connection::{ServedConnection, Work};
 use crate::http2::StreamShared;
 use crate::limits::{self, Limits};
@@ -30,8 +30,9 @@ use crate::stats::counts::ThreadCounts;
 use crate::stats::meter::Meter;
 use crate::tasks::{Tasks, WokenTasks};
 use crate::waits::Waits;
-use crate::watch::{LoopWatch, Watchdog};
-use crate::{Address, Draining, Handler};
+use crate::{Address, Handler};
+
+use self::parts::{ClientAdmission, EngineDrain, ListenerAddresses, ResponseLog, SpareWorks};
 
 /// One thread's HTTP: reads requests, runs handlers, keeps responses in order.
 pub(crate) struct Engine<H: Handler> {
@@ -50,28 +51,17 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) counts: Arc<ThreadCounts>,
     pub(crate) date: HttpDate,
     pub(crate) now: Time,
-    /// The address of each listener, including removed ones that may still have connections.
-    pub(crate) places: Vec<(Listener, Rc<Address>)>,
-    /// Every further response closes its connection.
-    pub(crate) draining: bool,
-    /// Signals the drain to handlers.
-    pub(crate) goodbye: Draining,
-    /// And the next response is the last, even if more bytes were received after its request.
-    pub(crate) draining_hard: bool,
-    /// Limits for each client, and what all threads know of the clients.
-    pub(crate) rules: ClientRules,
-    pub(crate) clients: Arc<Clients>,
+    pub(crate) places: ListenerAddresses,
+    pub(crate) drain: EngineDrain,
+    pub(crate) admission: ClientAdmission,
     /// Requests after which a connection is closed.
     pub(crate) close_after: Option<u32>,
-    // Boxed, because they move between here and their connections.
-    #[allow(clippy::vec_box)]
-    pub(crate) spare: Vec<Box<Work>>,
+    pub(crate) spare: SpareWorks,
     /// Connections whose body is read after its response by code that is not one of our tasks. Each
     /// is listed once.
     pub(crate) read_elsewhere: Vec<Conn>,
-    pub(crate) log: Option<LogBuffer>,
-    pub(crate) log_clock: Option<fn() -> Time>,
-    pub(crate) watch: Option<(Arc<LoopWatch>, Watchdog)>,
+    pub(crate) log: ResponseLog,
+    pub(crate) watch: HandlerWatch,
     pub(crate) misdirected: Option<Misdirected>,
     /// For metrics, if they are read.
     pub(crate) meter: Option<Meter>,
@@ -80,9 +70,6 @@ pub(crate) struct Engine<H: Handler> {
     speaks_http2: bool,
     /// Number of connections by what they wait for.
     pub(crate) states: [u32; Waits::ALL.len()],
-    serial: u64,
-    /// Received bytes after the current request.
-    behind: usize,
 }
 
 impl<H: Handler> Engine<H> {
@@ -105,25 +92,19 @@ impl<H: Handler> Engine<H> {
             counts,
             date: HttpDate::from_unix(0),
             now: Time::ZERO,
-            places: Vec::new(),
-            draining: false,
-            goodbye: Draining::default(),
-            draining_hard: false,
-            rules: ClientRules::default(),
-            clients: Arc::default(),
+            places: ListenerAddresses::default(),
+            drain: EngineDrain::default(),
+            admission: ClientAdmission::default(),
             close_after: None,
-            spare: Vec::new(),
+            spare: SpareWorks::default(),
             read_elsewhere: Vec::new(),
-            log: None,
-            log_clock: None,
-            watch: None,
+            log: ResponseLog::default(),
+            watch: HandlerWatch::default(),
             misdirected: None,
             meter: None,
             http2: StreamShared::new(&limits),
             speaks_http2: true,
             states: Default::default(),
-            serial: 0,
-            behind: 0,
         }
     }
 
@@ -134,10 +115,9 @@ impl<H: Handler> Engine<H> {
         self.limits = limits;
     }
 
-    /// The address that accepted a connection. Searches the newest first: a transport may reuse a
-    /// listener's number.
+    /// The address that accepted a connection.
     pub(crate) fn place(&self, c: &ServedConnection) -> Option<Rc<Address>> {
-        self.places.iter().rev().find(|(listener, _)| *listener == c.listener).map(|(_, at)| Rc::clone(at))
+        self.places.of(c.listener)
     }
 
     /// Cancels the newest request's handler, if it still runs.
@@ -171,7 +151,7 @@ impl<H: Handler> Engine<H> {
 
     /// The work area of a connection; takes a spare one if it has none.
     pub(crate) fn work<'c>(&mut self, c: &'c mut ServedConnection) -> &'c mut Work {
-        c.work.get_or_insert_with(|| self.spare.pop().unwrap_or_default())
+        c.work.get_or_insert_with(|| self.spare.take())
     }
 
     /// Takes back the work area of a connection if it is empty.
@@ -186,11 +166,8 @@ impl<H: Handler> Engine<H> {
         if !c.work.as_ref().is_some_and(|w| idle(w)) {
             return;
         }
-        if let Some(mut work) = c.work.take()
-            && self.spare.len() < limits::WORK_KEPT
-        {
-            work.reset();
-            self.spare.push(work);
+        if let Some(work) = c.work.take() {
+            self.spare.keep(work);
         }
     }
 

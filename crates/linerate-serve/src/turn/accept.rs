@@ -1,7 +1,6 @@
 //! Accepts connections, and handles the lack of file descriptors.
 
 use std::net::SocketAddr;
-use std::rc::Rc;
 
 use linerate_net::{Close, Conn, ListenOptions, Listener, NetError, Profile, Time, Transport};
 
@@ -42,9 +41,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
     fn remember(&mut self, listener: Listener, address: Address) {
         if self.leaving.count == 0 {
             let kept = &self.accepting.listeners;
-            self.engine.places.retain(|(known, _)| kept.iter().any(|(_, listener)| listener == known));
+            self.engine.places.keep(|known| kept.iter().any(|(_, listener)| *listener == known));
         }
-        self.engine.places.push((listener, Rc::new(address.clone())));
+        self.engine.places.add(listener, address.clone());
         self.accepting.listeners.push((address, listener));
     }
 
@@ -66,7 +65,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
             self.connections.resize_with(conn.slot() + 1, || None);
         }
         let mut c = ServedConnection::new(conn, listener, peer, self.engine.now);
-        if self.engine.rules.proxy_protocol && self.engine.rules.trusts(peer.ip()) {
+        let rules = &self.engine.admission.rules;
+        if rules.proxy_protocol && rules.trusts(peer.ip()) {
             c.next = NextBytes::Preface;
         }
         if !self.engine.admit(&mut c) {

@@ -46,8 +46,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// moment.
     pub fn drain(&mut self) {
         let now = self.transport.now();
-        self.engine.draining = true;
-        self.engine.goodbye.begin();
+        self.engine.drain.everywhere = true;
+        self.engine.drain.signal.begin();
         self.leaving.hard_at = now + DRAIN_PATIENCE;
         self.accepting.last_call = now + LAST_CALL;
         for (_, listener) in self.accepting.listeners.drain(..) {
@@ -99,15 +99,15 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     pub(super) fn drain_tick(&self) -> Option<Time> {
-        ((self.engine.draining && self.open > 0) || self.leaving.count > 0)
+        ((self.engine.drain.everywhere && self.open > 0) || self.leaving.count > 0)
             .then(|| self.engine.now + DRAIN_QUIET / 2)
     }
 
     /// While draining: closes connections that have been idle for a moment.
     pub(super) fn close_idle(&mut self) {
-        let (now, draining) = (self.engine.now, self.engine.draining);
+        let (now, draining) = (self.engine.now, self.engine.drain.everywhere);
         let overdue = now >= self.leaving.until;
-        let hard = self.engine.draining_hard;
+        let hard = self.engine.drain.hard;
         for slot in 0..self.connections.len() {
             let idle = |c: &mut ServedConnection| {
                 (draining || c.leaving) && c.waits == Waits::Idle && c.since + DRAIN_QUIET <= now

@@ -59,7 +59,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             }
         }
         self.timeouts.give_back(due);
-        if self.engine.draining || self.leaving.count > 0 {
+        if self.engine.drain.everywhere || self.leaving.count > 0 {
             self.close_idle();
         }
     }

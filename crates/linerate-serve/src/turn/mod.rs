@@ -122,7 +122,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// When the transport itself fails; connections' failures are theirs alone.
     pub fn turn(&mut self, until: Option<Time>) -> io::Result<()> {
         let until = if !self.unsettled.has_next() && self.woken.is_empty() && self.woken.fall_asleep() {
-            let log = self.engine.log.as_ref().and_then(LogBuffer::due);
+            let log = self.engine.log.buffer.as_ref().and_then(LogBuffer::due);
             let last_call = self.last_call();
             let trim = self.trim.next();
             let [timer, deadline] = self.timeouts.next();
@@ -153,7 +153,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             }
         }
         self.end_turn();
-        if let Some(log) = &mut self.engine.log
+        if let Some(log) = &mut self.engine.log.buffer
             && log.due().is_some_and(|due| due <= self.engine.now)
         {
             log.hand_over();
@@ -164,7 +164,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     fn begin_turn(&mut self) {
         let now = self.transport.now();
         self.engine.now = now;
-        self.engine.draining_hard = now >= self.leaving.hard_at;
+        self.engine.drain.hard = now >= self.leaving.hard_at;
         if let Some(date) = self.clock.news(now) {
             self.engine.date = date;
         }
@@ -239,7 +239,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             self.engine.read_elsewhere.retain(|conn| *conn != c.conn);
         }
         if c.counted {
-            self.engine.clients.closed(c.peer.ip());
+            self.engine.admission.clients.closed(c.peer.ip());
         }
         self.engine.counts.closed();
         self.leaving.count -= usize::from(c.leaving);

@@ -9,6 +9,7 @@ use super::parts::WallClock;
 use super::{Server, Wall};
 use crate::access_log::{AccessLog, LogBuffer};
 use crate::clients::{ClientRules, Clients};
+use crate::engine::HandlerWatch;
 use crate::limits::Limits;
 use crate::notice::{Lack, Misdirected};
 use crate::stats::counts::ThreadCounts;
@@ -24,7 +25,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// Reads this clock for the durations in the access log, which otherwise end with the turn's
     /// beginning: a response that is read, made and sent within one turn would take no time.
     pub(crate) fn with_log_clock(mut self, clock: fn() -> Time) -> Self {
-        self.engine.log_clock = Some(clock);
+        self.engine.log.clock = Some(clock);
         self
     }
 
@@ -45,7 +46,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// Writes a log line per response.
     #[must_use]
     pub fn with_access_log(mut self, log: Option<AccessLog>) -> Self {
-        self.engine.log = log.map(LogBuffer::new);
+        self.engine.log.buffer = log.map(LogBuffer::new);
         self
     }
 
@@ -77,7 +78,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// Signals drains of this server to `draining` too.
     #[must_use]
     pub fn with_draining(mut self, draining: Draining) -> Self {
-        self.engine.goodbye = draining;
+        self.engine.drain.signal = draining;
         self
     }
 
@@ -92,7 +93,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     pub(crate) fn with_watchdog(mut self, dog: Option<&Watchdog>) -> Self {
-        self.engine.watch = dog.map(|dog| (dog.watch(), dog.clone()));
+        self.engine.watch = dog.map(HandlerWatch::by).unwrap_or_default();
         self
     }
 
@@ -115,19 +116,19 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// Sets the rules for clients, from the next connection and request on.
     #[must_use]
     pub fn with_client_rules(mut self, rules: ClientRules) -> Self {
-        self.engine.rules = rules;
+        self.engine.admission.rules = rules;
         self
     }
 
     /// Shares what other threads know of the clients.
     pub(crate) fn with_clients(mut self, clients: Arc<Clients>) -> Self {
-        self.engine.clients = clients;
+        self.engine.admission.clients = clients;
         self
     }
 
     /// As [`Server::with_client_rules`], for a running server.
     pub fn set_client_rules(&mut self, rules: ClientRules) {
-        self.engine.rules = rules;
+        self.engine.admission.rules = rules;
     }
 
     /// As [`Server::with_close_after`], for a running server.
@@ -138,6 +139,6 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// As [`Server::with_access_log`], for a running server: lines of the previous log are handed
     /// over first.
     pub fn set_access_log(&mut self, log: Option<AccessLog>) {
-        self.engine.log = log.map(LogBuffer::new);
+        self.engine.log.buffer = log.map(LogBuffer::new);
     }
 }

@@ -49,7 +49,7 @@ impl<H: Handler> Engine<H> {
             early.drop_into(&mut session.server);
             return self.respond(c, session, stream, Response::no_tunnel());
         }
-        let offer = (request.websocket && upgrade::is_offered(&head)).then(|| Offer::new(&self.goodbye));
+        let offer = (request.websocket && upgrade::is_offered(&head)).then(|| Offer::new(&self.drain.signal));
         let body = match &offer {
             Some(offer) => {
                 early.push(&[], request.ends);

@@ -323,9 +323,9 @@ impl<H: Handler> Engine<H> {
     }
 
     fn poll_handler(&mut self, c: &mut ServedConnection, session: &mut Session, at: usize, task: u32) {
-        self.enter();
+        self.watch.enter();
         let polled = self.tasks.poll(task);
-        self.leave(&session.streams[at].asked);
+        self.watch.leave(&session.streams[at].asked, &self.counts);
         let response = match polled {
             Polled::Pending => return,
             Polled::Ready(response) => response,

@@ -116,7 +116,6 @@ impl<H: Handler> Run<H> {
     fn leftovers(&self) -> Result<(), String> {
         let (server, engine) = (&self.server, &self.server.engine);
         let counts = server.counts();
-        let pristine = |work: &crate::connection::Work| work.is_pristine();
         let zeros = [
             ("open", server.open),
             ("counted as open", counts.open as usize),
@@ -127,7 +126,7 @@ impl<H: Handler> Run<H> {
             ("in out", engine.out.len()),
             ("read elsewhere", engine.read_elsewhere.len()),
             ("unsent", engine.allowance.together()),
-            ("works that are not clean", engine.spare.iter().filter(|w| !pristine(w)).count()),
+            ("works that are not clean", engine.spare.unclean()),
         ];
         match zeros.iter().find(|(_, n)| *n != 0) {
             Some((what, n)) => Err(format!("left behind: {n} {what}")),
