@@ -29,7 +29,7 @@ use linerate_net::Time;
 use linerate_net::instrument::{self, Levers, Probe as Socket, has_delayed_ack_lever};
 use linerate_tls::Variant;
 
-use crate::call::Call;
+use crate::call::{Call, Why};
 use crate::causes::seen_in_packets;
 use crate::diagnosis::Diagnosis;
 use crate::limits;
@@ -41,6 +41,7 @@ use crate::probe::{
 };
 use crate::process::ProcessView;
 use crate::record::{Record, Settings};
+use crate::signs::congestion::FIRST_WINDOW;
 
 use errors::words_of;
 use wire::{ProbeWire, Speak};
@@ -625,7 +626,12 @@ impl Hands<'_> {
             Some(kept) => exchange::again(kept, &plan, self.end),
             None => std::thread::scope(|scope| {
                 let watcher = crowd::CrowdWatcher::begin(scope, to);
-                let (mut call, wire) = exchange::anew(to, &probe.levers, speak, &plan, self.end);
+                let anew = |levers: &Levers| exchange::anew(to, levers, speak, &plan, self.end);
+                let stamped = self.stamped(probe).map(|levers| anew(&levers));
+                // A kernel without stamps does without.
+                let lacks = |call: &Call| call.failure().is_some_and(|f| f.why == Why::NoLever);
+                let (mut call, wire) =
+                    stamped.filter(|(call, _)| !lacks(call)).unwrap_or_else(|| anew(&probe.levers));
                 call.crowd = watcher.and_then(crowd::CrowdWatcher::end);
                 (call, wire)
             }),
@@ -641,6 +647,12 @@ impl Hands<'_> {
             call.server = Some(Box::new(process.look().since(&before)));
         }
         Ok((call, wire.filter(|_| !probe.closes)))
+    }
+
+    /// With stamps of when the end of a large request leaves; `None`: it is small, or has them anyway.
+    fn stamped(&self, probe: &CallProbe) -> Option<Levers> {
+        let large = self.request.spec.body.len() as u64 >= FIRST_WINDOW;
+        (large && !probe.levers.stamps).then_some(Levers { stamps: true, ..probe.levers })
     }
 
     /// TLS as an ordinary client speaks it with the server that is called.
