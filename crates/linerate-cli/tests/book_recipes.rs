@@ -176,8 +176,15 @@ recipes! {
 }
 
 /// As `recipes`, of the other folder.
-const CHAPTERS: [&str; 7] =
-    ["connection-cost.md", "cure.md", "nagle.md", "past-kernel.md", "ports.md", "slow-start.md", "waiting.md"];
+const CHAPTERS: [&str; 7] = [
+    "connection-cost.md",
+    "cure.md",
+    "nagle.md",
+    "past-kernel.md",
+    "ports.md",
+    "slow-start.md",
+    "waiting.md",
+];
 
 #[test]
 fn chapters() {

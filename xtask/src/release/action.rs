@@ -8,13 +8,13 @@ use tempfile::TempDir;
 use xtask::shell;
 
 /// A release with one archive for this machine, and what a runner gives to a step.
-struct Runner {
+struct ActionRunner {
     folder: TempDir,
 }
 
-impl Runner {
-    fn new() -> Runner {
-        let runner = Runner { folder: tempfile::tempdir().expect("a folder") };
+impl ActionRunner {
+    fn new() -> ActionRunner {
+        let runner = ActionRunner { folder: tempfile::tempdir().expect("a folder") };
         let script = r#"set -euo pipefail
             name=linerate-9.9.9-$(uname -m)-unknown-linux-musl
             mkdir -p made/$name releases/latest/download releases/download temp
@@ -62,7 +62,7 @@ fn the_action_installs_and_gates() {
     if linerate_skips::program("curl").is_none() {
         return;
     }
-    let runner = Runner::new();
+    let runner = ActionRunner::new();
     for version in ["latest", "9.9.9", "v9.9.9"] {
         let done = runner.install(version);
         assert_eq!((done.status.code(), said(&done).trim()), (Some(0), "<--version>"), "{version}");
@@ -83,7 +83,7 @@ fn the_action_refuses_what_is_no_release() {
     if linerate_skips::program("curl").is_none() {
         return;
     }
-    let runner = Runner::new();
+    let runner = ActionRunner::new();
     let done = runner.install("../../other");
     assert!(done.status.code() == Some(2) && said(&done).contains("is no version"), "{}", said(&done));
     assert!(!runner.install("9.9.8").status.success(), "a release that is not there");

@@ -41,7 +41,7 @@ pub(super) const TOPICS: [Topic; 38] = [
     topic!("cure", "HTTP/2: what it cures of pipelining, and what not"),
     topic!("connection-cost", "what a connection costs"),
     topic!("nagle", "Nagle and delayed ACK, in both directions"),
-    topic!("slow-start", "why a large answer on a new connection takes several round trips"),
+    topic!("first-window", "slow start: why a large answer on a new connection takes several round trips"),
     topic!("waiting", "processes, threads, event loops, coroutines"),
     topic!("ports", "ports and descriptors: why 65,535 is no limit for a server"),
     topic!("past-kernel", "the kernel's share of the work, and past it"),
