@@ -130,7 +130,8 @@ fn a_group_of_the_lab_has_a_line() {
     let group = &document["groups"][0];
     assert_eq!(group["line"]["text"], "12 ms round trip");
     for row in group["rows"].as_array().unwrap() {
-        assert!(row["min_us"].as_f64().unwrap() >= 12_000.0, "{row}");
+        // A histogram names the lower end of its buckets, and the line keeps time to some 10 us.
+        assert!(row["min_us"].as_f64().unwrap() >= 11_900.0, "{row}");
     }
     assert!(said.err.contains("Over a line of 12 ms round trip: "), "{}", said.err);
 }
