@@ -23,10 +23,12 @@ from ._errors import (
     Mismatch,
     OutcomeUnknown,
     RequestError,
+    StatusError,
     Timeout,
     TooLarge,
 )
-from .linerate_native import Request, Response
+from ._headers import Headers
+from .linerate_native import Request, Response, __version__
 
 __all__ = [
     "AsyncClient",
@@ -36,13 +38,16 @@ __all__ = [
     "ConnectError",
     "Error",
     "Failed",
+    "Headers",
     "Mismatch",
     "OutcomeUnknown",
     "Request",
     "RequestError",
     "Response",
+    "StatusError",
     "Timeout",
     "TooLarge",
+    "__version__",
 ]
 
 
@@ -53,6 +58,8 @@ def _request(method, path, *, params=None, headers=None, body=None, json=None):
         raise TypeError(f"body must be str or bytes, not {type(body).__name__}; json= takes other values")
     if params:
         path += ("&" if "?" in path else "?") + _parse.urlencode(params, doseq=True)
+    if isinstance(headers, Headers):
+        headers = headers.pairs
     headers = list(headers.items() if hasattr(headers, "items") else headers or ())
     if json is not None:
         body = _json.dumps(json)
@@ -64,36 +71,41 @@ class _Methods:
     """One method for each of HTTP's. Each returns what `send` does.
 
     `params` are the parameters of the query, as a mapping or pairs; a value may be a list. A `body` is text or bytes,
-    and `json` any value that becomes one.
+    and `json` any value that becomes one. `timeout` is this call's own, in seconds.
     """
 
-    def get(self, path, *, params=None, headers=None):
+    def get(self, path, *, params=None, headers=None, timeout=None):
         """Sends a GET."""
-        return self.send(_request("GET", path, params=params, headers=headers))
+        return self.send(_request("GET", path, params=params, headers=headers), timeout=timeout)
 
-    def head(self, path, *, params=None, headers=None):
+    def head(self, path, *, params=None, headers=None, timeout=None):
         """Sends a HEAD: the response has no body."""
-        return self.send(_request("HEAD", path, params=params, headers=headers))
+        return self.send(_request("HEAD", path, params=params, headers=headers), timeout=timeout)
 
-    def delete(self, path, *, params=None, headers=None):
+    def delete(self, path, *, params=None, headers=None, timeout=None):
         """Sends a DELETE."""
-        return self.send(_request("DELETE", path, params=params, headers=headers))
+        return self.send(_request("DELETE", path, params=params, headers=headers), timeout=timeout)
 
-    def post(self, path, body=None, *, json=None, params=None, headers=None):
+    def post(self, path, body=None, *, json=None, params=None, headers=None, timeout=None):
         """Sends a POST. It is never sent twice."""
-        return self.send(_request("POST", path, body=body, json=json, params=params, headers=headers))
+        return self.send(_request("POST", path, body=body, json=json, params=params, headers=headers), timeout=timeout)
 
-    def put(self, path, body=None, *, json=None, params=None, headers=None):
+    def put(self, path, body=None, *, json=None, params=None, headers=None, timeout=None):
         """Sends a PUT."""
-        return self.send(_request("PUT", path, body=body, json=json, params=params, headers=headers))
+        return self.send(_request("PUT", path, body=body, json=json, params=params, headers=headers), timeout=timeout)
 
-    def patch(self, path, body=None, *, json=None, params=None, headers=None):
+    def patch(self, path, body=None, *, json=None, params=None, headers=None, timeout=None):
         """Sends a PATCH. It is never sent twice."""
-        return self.send(_request("PATCH", path, body=body, json=json, params=params, headers=headers))
+        return self.send(_request("PATCH", path, body=body, json=json, params=params, headers=headers), timeout=timeout)
 
 
 class Client(_Methods):
-    """A client of one server. Threads may share it. It waits without holding the interpreter's lock."""
+    """A client of one server. Threads may share it. It waits without holding the interpreter's lock.
+
+    `pipes` are connections, `depth` requests in flight on each. Times (`timeout`, `connect_timeout`,
+    `first_byte_timeout`, `idle_timeout`) are in seconds, sizes (`max_head`, `max_body`, `max_discarded`) in bytes. For
+    TLS: `add_root`, `client_certificate=(chain, key)` and `server_name`, all PEM texts but the name.
+    """
 
     _core = None
 
@@ -106,9 +118,9 @@ class Client(_Methods):
             _warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self)
             # Its thread and descriptors end with the core.
 
-    def send(self, request):
-        """Sends a request and returns its response."""
-        return self._core.send(request)
+    def send(self, request, *, timeout=None):
+        """Sends a request and returns its response. `timeout` is this call's own, in seconds."""
+        return self._core.send(request, timeout)
 
     def send_all(self, requests, *, return_exceptions=False):
         """Sends requests as places for them become free, and yields the responses in the order of the requests.
@@ -149,7 +161,7 @@ class Client(_Methods):
 
 
 class AsyncClient(_Methods):
-    """A client of one server for asyncio. It belongs to the event loop of its first call."""
+    """A client of one server for asyncio. It belongs to the event loop of its first call. Settings are those of `Client`."""
 
     _core = None
 
@@ -175,10 +187,10 @@ class AsyncClient(_Methods):
             self._loop = loop
         return loop.create_future()
 
-    async def send(self, request):
-        """Sends a request and returns its response. Cancelling gives the call up."""
+    async def send(self, request, *, timeout=None):
+        """As `Client.send`. Cancelling gives the call up."""
         future = self._future()
-        call = self._core.send_to(future, request)
+        call = self._core.send_to(future, request, timeout)
         try:
             return await future
         except _asyncio.CancelledError:

@@ -1,11 +1,23 @@
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Literal, Optional, Union, overload
+from typing import Any, Literal, Optional, Union, final, overload
 
 _Headers = Union[Mapping[str, str], Iterable[tuple[str, str]]]
 _Body = Union[bytes, bytearray, memoryview, str]
 _Params = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
 
+__version__: str
+
+class Headers(Mapping[str, str]):
+    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None: ...
+    @property
+    def pairs(self) -> list[tuple[str, str]]: ...
+    def get_all(self, name: str) -> list[str]: ...
+    def __getitem__(self, name: str) -> str: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+
+@final
 class Request:
     def __new__(
         cls, method: str, path: str, *, headers: Optional[_Headers] = None, body: Optional[_Body] = None
@@ -15,20 +27,25 @@ class Request:
     @property
     def path(self) -> str: ...
     @property
-    def headers(self) -> list[tuple[str, str]]: ...
+    def headers(self) -> Headers: ...
     @property
     def body(self) -> bytes: ...
 
+@final
 class Response:
+    def __new__(
+        cls, status: int, *, headers: Optional[_Headers] = None, body: Optional[_Body] = None
+    ) -> Response: ...
     @property
     def status(self) -> int: ...
     @property
-    def headers(self) -> list[tuple[str, str]]: ...
+    def headers(self) -> Headers: ...
     @property
     def body(self) -> bytes: ...
     def header(self, name: str, default: Optional[str] = None) -> Optional[str]: ...
     def text(self) -> str: ...
     def json(self) -> Any: ...
+    def raise_for_status(self) -> Response: ...
 
 class Error(Exception): ...
 class BuilderError(Error, ValueError): ...
@@ -44,6 +61,9 @@ class Failed(Error):
 class TooLarge(Error):
     part: Literal["head", "body"]
     limit: int
+
+class StatusError(Error):
+    response: Response
 
 class Mismatch(Error): ...
 
@@ -73,17 +93,18 @@ class Client:
         protocol: Optional[Literal["either", "http1", "http2"]] = None,
         h2_connections: Optional[int] = None,
         add_root: Optional[str] = None,
+        client_certificate: Optional[tuple[str, str]] = None,
         server_name: Optional[str] = None,
     ) -> None: ...
-    def send(self, request: Union[str, Request]) -> Response: ...
+    def send(self, request: Union[str, Request], *, timeout: Optional[float] = None) -> Response: ...
     def get(
-        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None
+        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None, timeout: Optional[float] = None
     ) -> Response: ...
     def head(
-        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None
+        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None, timeout: Optional[float] = None
     ) -> Response: ...
     def delete(
-        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None
+        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None, timeout: Optional[float] = None
     ) -> Response: ...
     def post(
         self,
@@ -93,6 +114,7 @@ class Client:
         json: Any = None,
         params: Optional[_Params] = None,
         headers: Optional[_Headers] = None,
+        timeout: Optional[float] = None,
     ) -> Response: ...
     def put(
         self,
@@ -102,6 +124,7 @@ class Client:
         json: Any = None,
         params: Optional[_Params] = None,
         headers: Optional[_Headers] = None,
+        timeout: Optional[float] = None,
     ) -> Response: ...
     def patch(
         self,
@@ -111,6 +134,7 @@ class Client:
         json: Any = None,
         params: Optional[_Params] = None,
         headers: Optional[_Headers] = None,
+        timeout: Optional[float] = None,
     ) -> Response: ...
     @overload
     def send_all(
@@ -150,17 +174,18 @@ class AsyncClient:
         protocol: Optional[Literal["either", "http1", "http2"]] = None,
         h2_connections: Optional[int] = None,
         add_root: Optional[str] = None,
+        client_certificate: Optional[tuple[str, str]] = None,
         server_name: Optional[str] = None,
     ) -> None: ...
-    async def send(self, request: Union[str, Request]) -> Response: ...
+    async def send(self, request: Union[str, Request], *, timeout: Optional[float] = None) -> Response: ...
     async def get(
-        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None
+        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None, timeout: Optional[float] = None
     ) -> Response: ...
     async def head(
-        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None
+        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None, timeout: Optional[float] = None
     ) -> Response: ...
     async def delete(
-        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None
+        self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None, timeout: Optional[float] = None
     ) -> Response: ...
     async def post(
         self,
@@ -170,6 +195,7 @@ class AsyncClient:
         json: Any = None,
         params: Optional[_Params] = None,
         headers: Optional[_Headers] = None,
+        timeout: Optional[float] = None,
     ) -> Response: ...
     async def put(
         self,
@@ -179,6 +205,7 @@ class AsyncClient:
         json: Any = None,
         params: Optional[_Params] = None,
         headers: Optional[_Headers] = None,
+        timeout: Optional[float] = None,
     ) -> Response: ...
     async def patch(
         self,
@@ -188,6 +215,7 @@ class AsyncClient:
         json: Any = None,
         params: Optional[_Params] = None,
         headers: Optional[_Headers] = None,
+        timeout: Optional[float] = None,
     ) -> Response: ...
     @overload
     def send_all(

@@ -32,6 +32,10 @@ class TooLarge(Error):
     """The `part` ("head" or "body") of the response exceeds `limit` bytes."""
 
 
+class StatusError(Error):
+    """The status of `response` is 400 or more: what `raise_for_status` raises."""
+
+
 class Mismatch(Error):
     """The tag of a response names no request in flight on its connection."""
 

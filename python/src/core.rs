@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use linerate_client::client::{Builder, Client, Error, Protocol};
+use linerate_client::client::{Builder, Client, Error, Protocol, RequestOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tokio::runtime::Handle;
@@ -142,8 +142,9 @@ impl Core {
     }
 
     /// Sends a request and waits for its response. Other threads of Python run meanwhile.
-    fn send(&self, py: Python<'_>, request: &Bound<'_, PyAny>) -> PyResult<Response> {
-        let request = request_of(request)?;
+    #[pyo3(signature = (request, timeout=None))]
+    fn send(&self, py: Python<'_>, request: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Response> {
+        let request = timed(py, request_of(request)?, timeout)?;
         let waited = Arc::<Waited>::default();
         let ending = Ending(Arc::clone(&waited));
         let task = self.use_it(py, |client, runtime| {
@@ -167,8 +168,15 @@ impl Core {
     }
 
     /// Sends a request whose response this future of asyncio becomes.
-    fn send_to(&self, py: Python<'_>, future: Py<PyAny>, request: &Bound<'_, PyAny>) -> PyResult<Call> {
-        let request: http::Request<Bytes> = request_of(request)?;
+    #[pyo3(signature = (future, request, timeout=None))]
+    fn send_to(
+        &self,
+        py: Python<'_>,
+        future: Py<PyAny>,
+        request: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<Call> {
+        let request = timed(py, request_of(request)?, timeout)?;
         let mut awaited = Awaited { ready: Arc::clone(&self.ready), future: Some(future) };
         self.use_it(py, |client, runtime| {
             let task = runtime.spawn(async move { awaited.put(client.send(request).await) });
@@ -223,6 +231,20 @@ impl Drop for Core {
     }
 }
 
+/// A request with the time of its own.
+fn timed(
+    py: Python<'_>,
+    mut request: http::Request<Bytes>,
+    seconds: Option<f64>,
+) -> PyResult<http::Request<Bytes>> {
+    if let Some(seconds) = seconds {
+        let time = Duration::try_from_secs_f64(seconds)
+            .map_err(|e| raise(py, Error::Request(format!("timeout is {seconds}: {e}").into())))?;
+        request.extensions_mut().insert(RequestOptions::default().timeout(time));
+    }
+    Ok(request)
+}
+
 fn set(py: Python<'_>, builder: Builder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Builder> {
     let seconds = || {
         let seconds: f64 = value.extract()?;
@@ -251,6 +273,10 @@ fn set(py: Python<'_>, builder: Builder, name: &str, value: &Bound<'_, PyAny>) -
         }),
         "h2_connections" => builder.h2_connections(value.extract()?),
         "add_root" => builder.add_root(value.extract::<String>()?),
+        "client_certificate" => {
+            let (chain, key): (String, String) = value.extract()?;
+            builder.client_certificate(chain, key)
+        }
         "server_name" => builder.server_name(&value.extract::<String>()?),
         _ => return Err(raise(py, Error::Builder(format!("no setting {name}")))),
     })

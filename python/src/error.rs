@@ -35,6 +35,14 @@ pub(crate) fn request(py: Python<'_>, problem: String) -> PyErr {
     raise(py, client::Error::Request(problem.into()))
 }
 
+/// A response whose status says that the request failed.
+pub(crate) fn status(py: Python<'_>, status: u16, response: &Bound<'_, PyAny>) -> PyErr {
+    let values = PyDict::new(py);
+    let made = values.set_item("response", response);
+    made.and_then(|()| make(py, "StatusError", format!("the status is {status}"), &values))
+        .unwrap_or_else(|failed| failed)
+}
+
 fn convert(py: Python<'_>, error: client::Error) -> PyResult<PyErr> {
     let (text, values) = (error.to_string(), PyDict::new(py));
     let class = match error {

@@ -20,4 +20,9 @@ mod linerate_native {
     use super::group::Group;
     #[pymodule_export]
     use super::message::{Request, Response};
+
+    /// The version of the package.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "the name that Python has for it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

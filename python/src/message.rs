@@ -1,9 +1,10 @@
 //! Requests and responses.
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Uri};
-use pyo3::exceptions::PyTypeError;
+use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::error;
@@ -27,20 +28,7 @@ impl Request {
         *request.method_mut() = Method::from_bytes(method.as_bytes())
             .map_err(|_| error::request(py, format!("{method:?} is no method")))?;
         *request.uri_mut() = uri(py, path)?;
-        if let Some(headers) = headers {
-            let pairs = match headers.cast::<PyDict>() {
-                Ok(dict) => dict.items().into_any(),
-                Err(_) => headers.clone(),
-            };
-            for pair in pairs.try_iter()? {
-                let (name, value): (String, String) = pair?.extract()?;
-                let named = HeaderName::try_from(&name).ok().zip(HeaderValue::try_from(&value).ok());
-                let Some((name, value)) = named else {
-                    return Err(error::request(py, format!("{name:?}: {value:?} is no header field")));
-                };
-                request.headers_mut().append(name, value);
-            }
-        }
+        add_fields(py, request.headers_mut(), headers)?;
         Ok(Request(request))
     }
 
@@ -55,13 +43,18 @@ impl Request {
     }
 
     #[getter]
-    fn headers(&self) -> Vec<(String, String)> {
-        fields(self.0.headers())
+    fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        mapping(py, self.0.headers())
     }
 
     #[getter]
     fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.0.body())
+    }
+
+    /// For pickle.
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(RequestStart, Bound<'py, PyDict>)> {
+        Ok(((self.method().to_owned(), self.path()), rest(py, self.0.headers(), self.0.body())?))
     }
 
     fn __repr__(&self) -> String {
@@ -75,14 +68,29 @@ pub(crate) struct Response(pub(crate) http::Response<Bytes>);
 
 #[pymethods]
 impl Response {
+    #[new]
+    #[pyo3(signature = (status, *, headers=None, body=None))]
+    fn new(
+        py: Python<'_>,
+        status: u16,
+        headers: Option<&Bound<'_, PyAny>>,
+        body: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Response> {
+        let mut response = http::Response::new(body.map_or(Ok(Bytes::new()), bytes_of)?);
+        *response.status_mut() = StatusCode::from_u16(status)
+            .map_err(|_| PyValueError::new_err(format!("{status} is no status: take 100 to 999")))?;
+        add_fields(py, response.headers_mut(), headers)?;
+        Ok(Response(response))
+    }
+
     #[getter]
     fn status(&self) -> u16 {
         self.0.status().as_u16()
     }
 
     #[getter]
-    fn headers(&self) -> Vec<(String, String)> {
-        fields(self.0.headers())
+    fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        mapping(py, self.0.headers())
     }
 
     /// The first field of this name.
@@ -106,9 +114,64 @@ impl Response {
         py.import("json")?.call_method1("loads", (PyBytes::new(py, self.0.body()),))
     }
 
+    /// Returns the response itself, or raises `StatusError` where its status is 400 or more.
+    fn raise_for_status(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        let status = slf.get().0.status();
+        if status.is_client_error() || status.is_server_error() {
+            return Err(error::status(slf.py(), status.as_u16(), slf.as_any()));
+        }
+        Ok(slf)
+    }
+
+    /// For pickle.
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((u16,), Bound<'py, PyDict>)> {
+        Ok(((self.status(),), rest(py, self.0.headers(), self.0.body())?))
+    }
+
     fn __repr__(&self) -> String {
         format!("<Response {}, {} bytes>", self.0.status().as_u16(), self.0.body().len())
     }
+}
+
+/// Method and path.
+type RequestStart = (String, String);
+
+/// Adds fields from a mapping or from pairs.
+fn add_fields(py: Python<'_>, to: &mut http::HeaderMap, from: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let Some(from) = from else { return Ok(()) };
+    let pairs = match from.getattr_opt("pairs")? {
+        Some(pairs) => pairs,
+        None if from.hasattr("items")? => from.call_method0("items")?,
+        None => from.clone(),
+    };
+    for pair in pairs.try_iter()? {
+        let (name, value): (String, String) = pair?.extract()?;
+        let bytes: Option<Vec<u8>> = value.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
+        let bytes = bytes.unwrap_or_else(|| value.clone().into_bytes());
+        let named = HeaderName::try_from(&name).ok().zip(HeaderValue::from_bytes(&bytes).ok());
+        let Some((name, value)) = named else {
+            return Err(error::request(py, format!("{name:?}: {value:?} is no header field")));
+        };
+        to.append(name, value);
+    }
+    Ok(())
+}
+
+/// Fields and body, as the constructors take them.
+fn rest<'py>(py: Python<'py>, headers: &http::HeaderMap, body: &Bytes) -> PyResult<Bound<'py, PyDict>> {
+    let named = PyDict::new(py);
+    named.set_item("headers", fields(headers))?;
+    named.set_item("body", PyBytes::new(py, body))?;
+    Ok(named)
+}
+
+/// The Python class `Headers`.
+static HEADERS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+fn mapping<'py>(py: Python<'py>, of: &http::HeaderMap) -> PyResult<Bound<'py, PyAny>> {
+    let class = HEADERS
+        .get_or_try_init(py, || py.import("linerate._headers")?.getattr("Headers").map(Bound::unbind))?;
+    class.bind(py).call1((fields(of),))
 }
 
 /// A path as text means GET.

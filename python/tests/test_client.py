@@ -1,8 +1,11 @@
 """The package against a server of a few lines."""
 
 import asyncio
+import collections.abc
 import gc
+import importlib.metadata
 import os
+import pickle
 import socket
 import ssl
 import tempfile
@@ -111,7 +114,7 @@ class Blocking(unittest.TestCase):
                 self.assertEqual((response.status, response.json()), (201, {"a": "GET "}))
                 self.assertEqual(response.text(), '{"a": "GET "}')
                 self.assertEqual((response.header("X-TEST"), response.header("none", "d")), ("a", "d"))
-                self.assertIn(("x-test", "a"), response.headers)
+                self.assertIn(("x-test", "a"), response.headers.pairs)
                 put = Request("PUT", "/b", headers=[("A", "1"), ("a", "2")], body="text")
                 self.assertEqual(client.send(put).json()["a"], "PUT text")
                 self.assertEqual((put.method, put.path, put.body), ("PUT", "/b", b"text"))
@@ -275,6 +278,76 @@ class Blocking(unittest.TestCase):
                     client.post("/x", **arguments)
             self.assertEqual(server.requests, [])
 
+    def test_headers_are_a_mapping(self):
+        headers = Request("GET", "/", headers=[("A", "1"), ("b", "\u00fc"), ("a", "2")]).headers
+        self.assertIsInstance(headers, collections.abc.Mapping)
+        self.assertEqual((headers["A"], headers.get("c"), "B" in headers, len(headers)), ("1", None, True, 2))
+        self.assertEqual((headers.get_all("a"), dict(headers)), (["1", "2"], {"a": "1", "b": "\u00fc"}))
+        self.assertEqual(headers.pairs, [("a", "1"), ("a", "2"), ("b", "\u00fc")])
+        self.assertEqual(Request("GET", "/", headers=headers).headers, headers)
+        with self.assertRaises(KeyError):
+            headers["c"]
+        with self.assertRaises(linerate.RequestError):
+            Request("GET", "/", headers={"a": "1\r\nb: 2"})
+
+    def test_a_status_that_says_no_is_an_error_on_request(self):
+        with Server(lambda method, path, body: ok(b"no", int(path[1:]))) as server:
+            with linerate.Client(server.url) as client:
+                response = client.get("/204")
+                self.assertIs(response.raise_for_status(), response)
+                for status in (400, 503):
+                    with self.assertRaisesRegex(linerate.StatusError, str(status)) as raised:
+                        client.get("/%d" % status).raise_for_status()
+                    self.assertEqual(raised.exception.response.status, status)
+
+    def test_a_call_has_a_time_of_its_own(self):
+        stuck = threading.Event()
+        with Server(lambda *_: stuck.wait() and b"") as server:
+            with linerate.Client(server.url, timeout=60) as client:
+                with self.assertRaises(linerate.Timeout) as raised:
+                    client.get("/", timeout=0.05)
+                self.assertEqual(raised.exception.phase, "response")
+                with self.assertRaisesRegex(linerate.RequestError, "timeout is -1"):
+                    client.get("/", timeout=-1)
+            stuck.set()
+
+    def test_messages_and_errors_can_be_pickled(self):
+        with Server(closes_on_post) as server, linerate.Client(server.url) as client:
+            response = client.get("/")
+            copy = pickle.loads(pickle.dumps(response))
+            self.assertEqual((copy.status, copy.headers, copy.body), (200, response.headers, b"x"))
+            with self.assertRaises(linerate.OutcomeUnknown) as raised:
+                client.post("/p", "body", headers={"a": "\u00fc"})
+            copy = pickle.loads(pickle.dumps(raised.exception))
+            self.assertEqual((str(copy), copy.why), (str(raised.exception), raised.exception.why))
+            request = copy.request
+            self.assertEqual((request.method, request.path, request.body), ("POST", "/p", b"body"))
+            self.assertEqual(request.headers["a"], "\u00fc")
+            with self.assertRaises(linerate.StatusError) as raised:
+                linerate.Response(404, headers={"a": "b"}).raise_for_status()
+            self.assertEqual(pickle.loads(pickle.dumps(raised.exception)).response.status, 404)
+
+    def test_the_server_may_ask_for_a_certificate(self):
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+            file.write(CERTIFICATE + KEY)
+            file.flush()
+            tls.load_cert_chain(file.name)
+            tls.load_verify_locations(file.name)
+        tls.verify_mode = ssl.CERT_REQUIRED
+        with Server(tls=tls) as server:
+            url = "https://localhost:%s" % server.url.rsplit(":", 1)[1]
+            settings = {"add_root": CERTIFICATE, "connect_attempts": 1}
+            with linerate.Client(url, client_certificate=(CERTIFICATE, KEY), **settings) as client:
+                self.assertEqual(client.get("/a").text(), "/a")
+            with linerate.Client(url, **settings) as client, self.assertRaises(linerate.Error):
+                client.get("/a")
+            with self.assertRaises(linerate.BuilderError):
+                linerate.Client(url, client_certificate=("no", "PEM"), **settings)
+
+    def test_the_version_is_that_of_the_distribution(self):
+        self.assertEqual(linerate.__version__, importlib.metadata.version("linerate-client"))
+
     def test_a_client_that_was_not_closed_warns(self):
         with Server() as server:
             client = linerate.Client(server.url)
@@ -294,7 +367,7 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
             async with linerate.AsyncClient(server.url) as client:
                 responses = await asyncio.gather(*(client.send("/%d" % n) for n in range(1000)))
                 self.assertEqual([r.text() for r in responses], ["/%d" % n for n in range(1000)])
-                self.assertEqual((await client.get("/g")).status, 200)
+                self.assertEqual((await client.get("/g", timeout=5)).status, 200)
                 self.assertEqual((await client.put("/p?q", "b", params={"r": 1})).text(), "/p?q&r=1")
                 await client.post("/p", json=[1])
                 self.assertEqual(server.requests[-1][3], b"[1]")

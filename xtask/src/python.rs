@@ -39,7 +39,8 @@ pub(crate) fn run(options: &PythonOptions) -> Result<bool> {
         std::fs::remove_dir_all(&wheels).with_context(|| wheels.display().to_string())?;
     }
     let mut build = python(&["-m", "maturin", "build", "--quiet", "--out"]);
-    build.arg(&wheels).args(["--manifest-path", "python/Cargo.toml"]);
+    // For this machine: its C library may be newer than those of the wheels for others.
+    build.arg(&wheels).args(["--manifest-path", "python/Cargo.toml", "--compatibility", "linux"]);
     if options.release {
         build.arg("--release");
     }
