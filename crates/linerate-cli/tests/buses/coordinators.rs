@@ -110,14 +110,8 @@ fn a_coordinator_that_was_away_gives_up() {
         });
         kill(pid, Signal::SIGCONT).unwrap();
         let code = first.child.wait().unwrap().code();
-        let said = first.said();
-        assert_eq!(code, Some(4), "{said}");
-        assert!(
-            said.contains(&format!(
-                "another coordinator has taken run {name_of} over and reports it: process "
-            )),
-            "{said}"
-        );
+        assert_eq!(code, Some(4), "{}", first.said());
+        first.says(&format!("another coordinator has taken run {name_of} over and reports it: process "));
         second.join().unwrap()
     });
     is_whole(&second, 2800);
