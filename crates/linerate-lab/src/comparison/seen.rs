@@ -3,7 +3,7 @@
 use linerate_load::histogram::LARGEST_NS;
 
 use crate::figures::RunFigures;
-use crate::latencies::{Mixed, RunLatencies, Statistic};
+use crate::latencies::{Mixed, RunLatencies, RunStatistic, Statistic};
 use crate::stats::{self, ConfidenceInterval};
 
 /// The smallest latency that has a logarithm, microseconds.
@@ -54,12 +54,12 @@ impl PairedValues {
         }
         let all: Vec<_> = side(0).chain(side(1)).collect();
         let mixed = Mixed::of(statistic, &all);
+        // A mean is bounded by each request without a good response, however few they are: those count in it with
+        // the time that they were waited for.
+        let is_later = |found: RunStatistic| found.at_least && statistic != Statistic::Mean;
         let us = |counts: &[u32]| {
             let found = mixed.weighed(counts);
-            // A mean is bounded by each request without a good response, however few they are: those
-            // count in it with the time that they were waited for.
-            let is_later = found.at_least && statistic != Statistic::Mean;
-            if is_later { LATER_US } else { found.us.max(LEAST_US) }
+            if is_later(found) { LATER_US } else { found.us.max(LEAST_US) }
         };
         let joint = stats::joint(pairs.len(), &|a, b| (us(b) / us(a)).ln());
         let found = |of_b: bool| {
@@ -68,7 +68,7 @@ impl PairedValues {
             mixed.weighed(&counts)
         };
         let (a, b) = (found(false), found(true));
-        let means = [(a, 0), (b, 1)].map(|(found, i)| match found.at_least && statistic != Statistic::Mean {
+        let means = [(a, 0), (b, 1)].map(|(found, i)| match is_later(found) {
             true => side(i).map(RunLatencies::longest_us).fold(LEAST_US, f64::max),
             false => found.us.max(LEAST_US),
         });
