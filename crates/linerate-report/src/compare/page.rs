@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::chart;
 use super::words::{self, NO_DIFFERENCE, NOT_MEASURED, TOO_FEW_ROUNDS, in_order};
 use crate::markup::escape;
-use crate::passive::page::{checked, list, page};
+use crate::passive::page::{checked, footer, list, page};
 use crate::schema::comparison::{Check, Document, Run};
 
 /// Metrics whose rounds are drawn.
@@ -47,18 +47,7 @@ pub fn to_string(document: &Document) -> String {
     list(&mut out, "Before you believe it", document.warnings.iter().map(|w| escape(w)));
     checks(&mut out, document);
     rounds(&mut out, document);
-    let e = &document.environment;
-    let _ = write!(
-        out,
-        "<footer><code>{}</code><br>linerate {}, {}, on {} ({}), {}{}</footer>",
-        escape(&e.command),
-        escape(&e.version),
-        escape(&e.kernel),
-        escape(&e.host),
-        crate::units::several(u64::from(e.cpus), "core", "cores"),
-        escape(&e.io),
-        document.started_at.as_deref().map_or(String::new(), |at| format!(", {}", escape(at)))
-    );
+    footer(&mut out, &document.environment, document.started_at.as_deref());
     page("linerate compare", &out)
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{cell, columns, dashes, figure, method, missing, over_line, ratio, value};
 use crate::markup::escape;
-use crate::passive::page::{list, page};
+use crate::passive::page::{footer, list, page};
 use crate::schema::lab::{Document, Group, Row, Verdict};
 use crate::units;
 
@@ -62,17 +62,7 @@ pub fn to_string(document: &Document) -> String {
         }),
     );
     list(&mut out, "Before you believe it", document.warnings.iter().map(|w| escape(w)));
-    let e = &document.environment;
-    let _ = write!(
-        out,
-        "<footer><code>{}</code><br>linerate {}, {}, on {} ({}){}</footer>",
-        escape(&e.command),
-        escape(&e.version),
-        escape(&e.kernel),
-        escape(&e.host),
-        units::several(u64::from(e.cpus), "core", "cores"),
-        document.started_at.as_deref().map_or(String::new(), |at| format!(", {}", escape(at)))
-    );
+    footer(&mut out, &document.environment, document.started_at.as_deref());
     page("linerate lab", &out)
 }
 

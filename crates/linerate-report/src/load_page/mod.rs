@@ -15,7 +15,7 @@ use linerate_load::histogram::Histogram;
 
 use crate::formats::found;
 use crate::markup::escape;
-use crate::passive::page::{checked, list, page};
+use crate::passive::page::{checked, footer, list, page};
 use crate::schema::line::ShapedLine;
 use crate::schema::outcome::{Document, Latency, Named, Sample, Server};
 use crate::style::{Style, clean};
@@ -52,7 +52,7 @@ pub fn to_string(document: &Document) -> String {
     if let Some(machines) = &document.machines {
         crate::machines::page(&mut out, machines);
     }
-    footer(&mut out, document);
+    footer(&mut out, &document.environment, document.started_at.as_deref());
     let _ = write!(out, "<script>{CURSOR}</script>");
     page(&title(document), &out)
 }
@@ -629,21 +629,6 @@ fn samples(out: &mut String, samples: &[Sample]) {
         );
     }
     out.push_str("</tbody></table></div></section>");
-}
-
-fn footer(out: &mut String, document: &Document) {
-    let e = &document.environment;
-    let _ = write!(
-        out,
-        "<footer><code>{}</code><br>linerate {}, {}, on {} ({}), {}{}</footer>",
-        escape(&e.command),
-        escape(&e.version),
-        escape(&e.kernel),
-        escape(&e.host),
-        units::several(u64::from(e.cpus), "core", "cores"),
-        escape(&e.io),
-        document.started_at.as_deref().map_or(String::new(), |at| format!(", {}", escape(at)))
-    );
 }
 
 #[cfg(test)]

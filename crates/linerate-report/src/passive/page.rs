@@ -9,6 +9,8 @@ use linerate_explain::passive::{ConnectionSummary, ObservedCall};
 use super::{Watched, carried, diagram_of, marks_of, ms, sure, worst};
 use crate::diagram::{self, Diagram};
 use crate::markup::escape;
+use crate::schema::outcome::Environment;
+use crate::units;
 
 /// How the page looks, in light and dark.
 const STYLE: &str = include_str!("page.css");
@@ -159,6 +161,21 @@ fn connections(out: &mut String, all: &[ConnectionSummary]) {
         );
     }
     out.push_str("</tbody></table></div></section>");
+}
+
+/// What ran, where and when, at the end of a page.
+pub(crate) fn footer(out: &mut String, e: &Environment, started_at: Option<&str>) {
+    let more = [Some(e.io.as_str()), started_at].into_iter().flatten().filter(|text| !text.is_empty());
+    let _ = write!(
+        out,
+        "<footer><code>{}</code><br>linerate {}, {}, on {} ({}){}</footer>",
+        escape(&e.command),
+        escape(&e.version),
+        escape(&e.kernel),
+        escape(&e.host),
+        units::several(u64::from(e.cpus), "core", "cores"),
+        more.map(|text| format!(", {}", escape(text))).collect::<String>()
+    );
 }
 
 /// A section that lists pieces of HTML; nothing where there are none.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::markup::escape;
-use crate::passive::page::page;
+use crate::passive::page::{footer, page};
 use crate::schema::pipelining::PipeliningDocument;
 use crate::units;
 
@@ -38,16 +38,7 @@ pub fn to_string(document: &PipeliningDocument) -> String {
             way.closes_after.map_or("-".to_owned(), |n| format!("{n:.0} responses"))
         );
     }
-    let e = &document.environment;
-    let _ = write!(
-        out,
-        "</tbody></table></div></section><footer><code>{}</code><br>linerate {}, {}, on {} ({}){}</footer>",
-        escape(&e.command),
-        escape(&e.version),
-        escape(&e.kernel),
-        escape(&e.host),
-        units::several(u64::from(e.cpus), "core", "cores"),
-        document.started_at.as_deref().map_or(String::new(), |at| format!(", {}", escape(at)))
-    );
+    out.push_str("</tbody></table></div></section>");
+    footer(&mut out, &document.environment, document.started_at.as_deref());
     page("linerate explain --pipelining", &out)
 }
