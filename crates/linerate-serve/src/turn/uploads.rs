@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use linerate_http::h2::{FRAME_HEAD, FrameHead, PREFACE, field, flag, kind};
+use linerate_http::h2::{FrameHead, PREFACE, field, flag, kind};
 use linerate_net::mem::{Cut, Mem, MemOptions, Peer, PeerActions, PeerConn};
 use linerate_net::{ListenOptions, Time, Transport};
 
-use super::windows::frame;
+use super::windows::{frame, whole_frames};
 use super::{Server, Wall};
 use crate::limits::{BODY_BUFFERED, UNREAD_TOGETHER};
 use crate::{Handler, Limits, Request, Response};
@@ -117,16 +117,9 @@ impl Peer for StreamUploads {
     }
 
     fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
-        self.unread.extend_from_slice(bytes);
-        let unread = std::mem::take(&mut self.unread);
-        let mut rest = &unread[..];
-        while let Some((head, behind)) = rest.split_first_chunk::<FRAME_HEAD>() {
-            let head = FrameHead::read(head);
-            let Some((payload, behind)) = behind.split_at_checked(head.len as usize) else { break };
-            self.take(head, payload);
-            rest = behind;
-        }
-        self.unread = rest.to_vec();
+        let mut unread = std::mem::take(&mut self.unread);
+        unread.extend_from_slice(bytes);
+        self.unread = whole_frames(&unread, |head, payload| self.take(head, payload));
         out.send(conn, self.data());
     }
 }

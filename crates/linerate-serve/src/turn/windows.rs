@@ -59,6 +59,18 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&head.bytes(), payload].concat()
 }
 
+/// Takes the frames that have come whole; the rest is to be read with what comes next.
+pub(super) fn whole_frames(bytes: &[u8], mut take: impl FnMut(FrameHead, &[u8])) -> Vec<u8> {
+    let mut rest = bytes;
+    while let Some((head, behind)) = rest.split_first_chunk::<FRAME_HEAD>() {
+        let head = FrameHead::read(head);
+        let Some((payload, behind)) = behind.split_at_checked(head.len as usize) else { break };
+        take(head, payload);
+        rest = behind;
+    }
+    rest.to_vec()
+}
+
 impl WindowClient {
     fn new(paths: Vec<String>, window: u32, grows: u32, seed: u64) -> WindowClient {
         let random = Random::new(seed);
@@ -135,16 +147,9 @@ impl Peer for WindowClient {
     }
 
     fn received(&mut self, _: Time, _: PeerConn, bytes: &[u8], _: &mut PeerActions) {
-        self.unread.extend_from_slice(bytes);
-        let unread = std::mem::take(&mut self.unread);
-        let mut rest = &unread[..];
-        while let Some((head, behind)) = rest.split_first_chunk::<FRAME_HEAD>() {
-            let head = FrameHead::read(head);
-            let Some((payload, behind)) = behind.split_at_checked(head.len as usize) else { break };
-            self.take(head, payload);
-            rest = behind;
-        }
-        self.unread = rest.to_vec();
+        let mut unread = std::mem::take(&mut self.unread);
+        unread.extend_from_slice(bytes);
+        self.unread = whole_frames(&unread, |head, payload| self.take(head, payload));
     }
 }
 
