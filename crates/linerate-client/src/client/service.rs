@@ -15,7 +15,7 @@ use super::stream::SendStreaming;
 
 /// Makes a type a service that is always ready.
 macro_rules! service {
-    ($(#[$doc:meta])* $type:ty, $future:ident, $call:expr) => {
+    ($(#[$doc:meta])* $type:ty, $future:ty, $call:expr) => {
         $(#[$doc])*
         impl<B> Service<Request<B>> for $type
         where
@@ -25,19 +25,21 @@ macro_rules! service {
         {
             type Response = Response<Body>;
             type Error = Error;
-            type Future = $future<B>;
+            type Future = $future;
 
             fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
                 Poll::Ready(Ok(()))
             }
 
-            fn call(&mut self, request: Request<B>) -> $future<B> {
-                let call: fn(&$type, Request<B>) -> $future<B> = $call;
+            fn call(&mut self, request: Request<B>) -> $future {
+                let call: fn(&$type, Request<B>) -> $future = $call;
                 call(self, request)
             }
         }
     };
 }
+
+pub(super) use service;
 
 service! {
     /// Layers of tower and tower-http work over it: Trace, Timeout, Retry, `FollowRedirect`, Decompression and others.
@@ -46,15 +48,15 @@ service! {
     /// A request without a body, or with one of a known length of up to 1 MiB, is sent as [`Client::send`] does it: it
     /// may share its connection, and its response is whole. Any other is sent as [`Client::send_streaming`] does it, as
     /// is each request of [`Client::streaming`].
-    Client, Exchange, |client, request| Exchange::new(&client.0, request)
+    Client, Exchange<B>, |client, request| Exchange::new(&client.0, request)
 }
 
 service! {
     /// As for the client itself.
-    &Client, Exchange, |client, request| Exchange::new(&client.0, request)
+    &Client, Exchange<B>, |client, request| Exchange::new(&client.0, request)
 }
 
 service! {
     /// Each call is one of [`Client::send_streaming`].
-    Streaming, SendStreaming, |streaming, request| SendStreaming::new(Arc::clone(&streaming.0), request)
+    Streaming, SendStreaming<B>, |streaming, request| SendStreaming::new(Arc::clone(&streaming.0), request)
 }

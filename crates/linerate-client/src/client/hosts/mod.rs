@@ -30,6 +30,7 @@ use super::error::{Error, ErrorDetail, Phase};
 use super::limits::{ORIGINS, RESPONSE_TIME};
 use super::options::RequestOptions;
 use super::path::percent_encoded;
+use super::service::service;
 use super::timings::FinalUri;
 
 /// A client of several servers. For each origin (scheme, host and port) that it is asked for, it keeps a
@@ -240,23 +241,10 @@ impl SharedHosts {
     }
 }
 
-/// Layers of tower work over it. Redirects are returned, not followed: tower-http's `FollowRedirect` follows them.
-impl<B> Service<Request<B>> for Hosts
-where
-    B: HttpBody + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
-{
-    type Response = Response<Body>;
-    type Error = Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let shared = Arc::clone(&self.0);
+service! {
+    /// Layers of tower work over it. Redirects are returned, not followed: tower-http's `FollowRedirect` follows them.
+    Hosts, Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send>>, |hosts, request| {
+        let shared = Arc::clone(&hosts.0);
         Box::pin(async move {
             let lease = shared.lease(request.uri(), request.extensions().get().copied()).await?;
             Service::call(&mut lease.client(), request).await
