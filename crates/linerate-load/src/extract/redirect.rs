@@ -1,5 +1,9 @@
 //! Where a redirect leads (RFC 9110, section 10.2.2; RFC 3986, section 5.2).
 
+use std::fmt::Write as _;
+
+use linerate_http::client::{resolve_path, split_scheme};
+
 /// Whether a response of this status redirects; whether the next request is a GET in any case.
 pub(crate) fn redirects(status: u16) -> Option<bool> {
     match status {
@@ -19,70 +23,37 @@ pub(crate) fn resolve(
     (is_https, authority): (bool, &str),
 ) -> Result<Vec<u8>, String> {
     let location = location.split(|b| *b == b'#').next().unwrap_or_default().trim_ascii();
-    let scheme = if is_https { "https" } else { "http" };
-    let after_scheme = |text: &[u8]| {
-        let prefix = text.get(..scheme.len() + 1)?;
-        let is_it = prefix.eq_ignore_ascii_case(format!("{scheme}:").as_bytes());
-        is_it.then(|| text[scheme.len() + 1..].to_vec())
-    };
     let other = || format!("redirect to another host: {}", String::from_utf8_lossy(location));
-    let has_scheme = location.iter().position(|b| !b.is_ascii_alphanumeric() && !b"+-.".contains(b));
-    let has_scheme = has_scheme.is_some_and(|at| at > 0 && location[at] == b':');
-    let reference = if has_scheme { after_scheme(location).ok_or_else(other)? } else { location.to_vec() };
-    let target = match reference.strip_prefix(b"//") {
+    let encoded_location = encoded(location);
+    let (scheme, usual) = if is_https { ("https", ":443") } else { ("http", ":80") };
+    let (has_scheme, reference) = match split_scheme(&encoded_location) {
+        Some((its, rest)) if its.eq_ignore_ascii_case(scheme) => (true, rest),
+        Some(_) => return Err(other()),
+        None => (false, encoded_location.as_str()),
+    };
+    let target = match reference.strip_prefix("//") {
         Some(rest) => {
-            let end = rest.iter().position(|b| b"/?".contains(b)).unwrap_or(rest.len());
-            let usual = if is_https { ":443" } else { ":80" };
+            let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
             let plain = |text: &str| text.strip_suffix(usual).unwrap_or(text).to_ascii_lowercase();
-            if plain(&String::from_utf8_lossy(&rest[..end])) != plain(authority) {
+            if plain(host) != plain(authority) {
                 return Err(other());
             }
-            if rest.get(end) == Some(&b'/') { rest[end..].to_vec() } else { [b"/", &rest[end..]].concat() }
+            let slash = if path.starts_with('/') { "" } else { "/" };
+            resolve_path("/", &format!("{slash}{path}"))
         }
         None if has_scheme => return Err(other()),
-        None => {
-            let path_end = base.iter().position(|b| *b == b'?').unwrap_or(base.len());
-            let folder = base[..path_end].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
-            match reference.first() {
-                None => base.to_vec(),
-                Some(b'/') => reference,
-                Some(b'?') => [&base[..path_end], &reference].concat(),
-                Some(_) => [&base[..folder], &reference].concat(),
-            }
-        }
+        None => resolve_path(&encoded(base), reference),
     };
-    Ok(encoded(&without_dots(&target)))
-}
-
-/// Removes the segments `.` and `..` of a path (RFC 3986, section 5.2.4); a query stays.
-fn without_dots(target: &[u8]) -> Vec<u8> {
-    let end = target.iter().position(|b| *b == b'?').unwrap_or(target.len());
-    let (path, query) = target.split_at(end);
-    let mut kept: Vec<&[u8]> = Vec::new();
-    let segments: Vec<&[u8]> = path.strip_prefix(b"/").unwrap_or(path).split(|b| *b == b'/').collect();
-    for (i, segment) in segments.iter().enumerate() {
-        let is_last = i + 1 == segments.len();
-        match *segment {
-            b"." | b".." => {
-                if *segment == b".." {
-                    kept.pop();
-                }
-                if is_last {
-                    kept.push(b"");
-                }
-            }
-            other => kept.push(other),
-        }
-    }
-    [b"/", kept.join(&b'/').as_slice(), query].concat()
+    Ok(target.into_bytes())
 }
 
 /// What cannot stand in a target is percent-encoded, as browsers do.
-fn encoded(target: &[u8]) -> Vec<u8> {
-    target.iter().fold(Vec::with_capacity(target.len()), |mut out, byte| {
+fn encoded(target: &[u8]) -> String {
+    target.iter().fold(String::with_capacity(target.len()), |mut out, byte| {
         match byte {
-            b'!'..=b'~' if !b"\"<>\\^`{|}".contains(byte) => out.push(*byte),
-            _ => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+            b'!'..=b'~' if !b"\"<>\\^`{|}".contains(byte) => out.push(char::from(*byte)),
+            // A string takes all that is written.
+            _ => _ = write!(out, "%{byte:02X}"),
         }
         out
     })

@@ -1,6 +1,7 @@
 //! References to URIs, as the field Location has them (RFC 3986 section 5).
 
 use http::Uri;
+use linerate_http::client::{resolve_path, split_scheme};
 
 use crate::client::path::percent_encoded;
 
@@ -8,58 +9,16 @@ use crate::client::path::percent_encoded;
 pub(super) fn resolve(base: &Uri, reference: &str) -> Result<Uri, http::uri::InvalidUri> {
     let reference = percent_encoded(reference.trim());
     let reference = reference.split('#').next().unwrap_or("");
-    if has_scheme(reference) {
+    if split_scheme(reference).is_some() {
         return reference.parse();
     }
     let scheme = base.scheme_str().unwrap_or("http");
-    let authority = base.authority().map_or("", |authority| authority.as_str());
     if let Some(rest) = reference.strip_prefix("//") {
         return format!("{scheme}://{rest}").parse();
     }
-    let (path, query) = match reference.split_once('?') {
-        Some((path, query)) => (path, Some(query)),
-        None => (reference, None),
-    };
-    let (path, query) = match path {
-        "" => (base.path().to_owned(), query.or(base.query())),
-        path if path.starts_with('/') => (without_dots(path), query),
-        path => {
-            let folder = base.path().rfind('/').map_or("/", |end| &base.path()[..=end]);
-            (without_dots(&format!("{folder}{path}")), query)
-        }
-    };
-    let query = query.map_or(String::new(), |query| format!("?{query}"));
-    format!("{scheme}://{authority}{path}{query}").parse()
-}
-
-/// RFC 3986 section 3.1.
-fn has_scheme(reference: &str) -> bool {
-    let Some((scheme, _)) = reference.split_once(':') else { return false };
-    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
-}
-
-/// RFC 3986 section 5.2.4, for a path that begins with a slash.
-fn without_dots(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
-    let mut segments = path.split('/').skip(1).peekable();
-    while let Some(segment) = segments.next() {
-        let is_last = segments.peek().is_none();
-        match segment {
-            "." => {}
-            ".." => {
-                kept.pop();
-            }
-            segment => {
-                kept.push(segment);
-                continue;
-            }
-        }
-        if is_last {
-            kept.push("");
-        }
-    }
-    format!("/{}", kept.join("/"))
+    let authority = base.authority().map_or("", |authority| authority.as_str());
+    let target = base.path_and_query().map_or("/", |target| target.as_str());
+    format!("{scheme}://{authority}{}", resolve_path(target, reference)).parse()
 }
 
 #[cfg(test)]
