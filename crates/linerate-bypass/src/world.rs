@@ -48,17 +48,37 @@ enum NamedThing {
     Set(usize),
 }
 
-/// Things with numbers, the lowest free one first.
-struct Numbered<T>(Vec<Option<T>>);
+/// Things with numbers, which are used again.
+struct Numbered<T> {
+    things: Vec<Option<T>>,
+    free: Vec<usize>,
+}
 
 impl<T> Numbered<T> {
+    fn new() -> Numbered<T> {
+        Numbered { things: Vec::new(), free: Vec::new() }
+    }
+
     fn add(&mut self, thing: T) -> usize {
-        let at = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
-        if at == self.0.len() {
-            self.0.push(None);
+        if let Some(at) = self.free.pop() {
+            self.things[at] = Some(thing);
+            return at;
         }
-        self.0[at] = Some(thing);
-        at
+        self.things.push(Some(thing));
+        self.things.len() - 1
+    }
+
+    fn get(&self, at: usize) -> Option<&T> {
+        self.things.get(at)?.as_ref()
+    }
+
+    fn get_mut(&mut self, at: usize) -> Option<&mut T> {
+        self.things.get_mut(at)?.as_mut()
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.things[at] = None;
+        self.free.push(at);
     }
 }
 
@@ -66,8 +86,7 @@ impl<T> Numbered<T> {
 pub(crate) struct BypassWorld {
     pub(crate) net: Sockets<Xdp>,
     named: Vec<Option<NamedThing>>,
-    sockets: Vec<Option<OpenSocket>>,
-    free_sockets: Vec<usize>,
+    sockets: Numbered<OpenSocket>,
     sets: Numbered<OpenSet>,
     /// Sockets of the kernel whose copies stand for connections, by family.
     placeholders: [Option<i32>; 2],
@@ -88,9 +107,8 @@ impl BypassWorld {
         BypassWorld {
             net,
             named: Vec::new(),
-            sockets: Vec::new(),
-            free_sockets: Vec::new(),
-            sets: Numbered(Vec::new()),
+            sockets: Numbered::new(),
+            sets: Numbered::new(),
             placeholders: [None; 2],
             kept: [BTreeSet::new(), BTreeSet::new()],
             most_kept: KEPT.min(kernel::open_files() / KEPT_SHARE),
@@ -117,7 +135,7 @@ impl BypassWorld {
     /// The socket of a descriptor.
     pub(crate) fn socket(&mut self, fd: i32) -> Result<&mut OpenSocket, i32> {
         let NamedThing::Socket(at) = self.name(fd)? else { return Err(libc::ENOTSOCK) };
-        self.sockets[at].as_mut().ok_or(libc::EBADF)
+        self.sockets.get_mut(at).ok_or(libc::EBADF)
     }
 
     /// Its number among the sockets.
@@ -128,16 +146,7 @@ impl BypassWorld {
     /// The set of a descriptor.
     pub(crate) fn set(&self, fd: i32) -> Result<PollSetId, i32> {
         let NamedThing::Set(at) = self.name(fd)? else { return Err(libc::EINVAL) };
-        self.sets.0[at].as_ref().map(|set| set.id).ok_or(libc::EBADF)
-    }
-
-    fn add_socket(&mut self, socket: OpenSocket) -> usize {
-        if let Some(at) = self.free_sockets.pop() {
-            self.sockets[at] = Some(socket);
-            return at;
-        }
-        self.sockets.push(Some(socket));
-        self.sockets.len() - 1
+        self.sets.get(at).map(|set| set.id).ok_or(libc::EBADF)
     }
 
     /// The kernel's listener `fd` gets one of ours beside it.
@@ -150,7 +159,7 @@ impl BypassWorld {
         nonblocking: bool,
     ) {
         let socket = OpenSocket { id, nonblocking, family, stored, accepts: 0, descriptors: 1 };
-        let at = self.add_socket(socket);
+        let at = self.sockets.add(socket);
         self.set_name(fd, Some(NamedThing::Socket(at)));
         table::set(fd, DescriptorKind::Listener);
     }
@@ -181,7 +190,7 @@ impl BypassWorld {
             None => {
                 let made = kernel::tcp_socket(family.number())?;
                 // Out of the way of programs, which are used to small numbers.
-                let high = kernel::fcntl(made, libc::F_DUPFD_CLOEXEC, 500).or(Ok::<_, i32>(made))?;
+                let high = kernel::fcntl(made, libc::F_DUPFD_CLOEXEC, 500).unwrap_or(made);
                 if high != made {
                     kernel::close(made)?;
                 }
@@ -205,7 +214,7 @@ impl BypassWorld {
             }
         };
         let stored = self.socket(listener)?.stored.clone();
-        let at = self.add_socket(OpenSocket {
+        let at = self.sockets.add(OpenSocket {
             id: accepted,
             nonblocking: flags & libc::SOCK_NONBLOCK != 0,
             family,
@@ -224,16 +233,16 @@ impl BypassWorld {
         self.set_name(fd, None);
         match named {
             NamedThing::Set(at) => {
-                if let Some(set) = &mut self.sets.0[at] {
+                if let Some(set) = self.sets.get_mut(at) {
                     set.descriptors -= 1;
                     if set.descriptors == 0 {
                         self.net.drop_poll_set(set.id);
-                        self.sets.0[at] = None;
+                        self.sets.remove(at);
                     }
                 }
             }
             NamedThing::Socket(at) => {
-                let family = self.sockets[at].as_ref().map_or(SocketFamily::V4, |socket| socket.family);
+                let family = self.sockets.get(at).map_or(SocketFamily::V4, |socket| socket.family);
                 self.release(at)?;
                 if kind == DescriptorKind::Connection && self.kept[family as usize].len() < self.most_kept {
                     table::set(fd, DescriptorKind::Kept);
@@ -247,14 +256,13 @@ impl BypassWorld {
     }
 
     fn release(&mut self, at: usize) -> Result<(), i32> {
-        let Some(socket) = &mut self.sockets[at] else { return Ok(()) };
+        let Some(socket) = self.sockets.get_mut(at) else { return Ok(()) };
         socket.descriptors -= 1;
         if socket.descriptors > 0 {
             return Ok(());
         }
         let id = socket.id;
-        self.sockets[at] = None;
-        self.free_sockets.push(at);
+        self.sockets.remove(at);
         self.net.close(id).map_err(errno_of)?;
         self.flush_soon(true);
         Ok(())
@@ -275,8 +283,10 @@ impl BypassWorld {
             return Err(libc::EMFILE);
         }
         match named {
-            NamedThing::Socket(at) => self.sockets[at].iter_mut().for_each(|socket| socket.descriptors += 1),
-            NamedThing::Set(at) => self.sets.0[at].iter_mut().for_each(|set| set.descriptors += 1),
+            NamedThing::Socket(at) => {
+                self.sockets.get_mut(at).into_iter().for_each(|socket| socket.descriptors += 1)
+            }
+            NamedThing::Set(at) => self.sets.get_mut(at).into_iter().for_each(|set| set.descriptors += 1),
         }
         self.set_name(copy, Some(named));
         Ok(())
@@ -344,8 +354,8 @@ impl BypassWorld {
 
     /// Closes all connections, as the kernel does when a process ends.
     pub(crate) fn close_all(&mut self) {
-        for at in 0..self.sockets.len() {
-            if let Some(socket) = &mut self.sockets[at] {
+        for at in 0..self.sockets.things.len() {
+            if let Some(socket) = self.sockets.get_mut(at) {
                 socket.descriptors = 1;
                 let _ = self.release(at);
             }

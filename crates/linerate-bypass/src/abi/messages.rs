@@ -3,7 +3,7 @@
 use libc::{c_int, c_uint, mmsghdr, msghdr, ssize_t, timespec};
 
 use super::streams::{receive_parts, send_parts};
-use super::{CallOwner, fail, who_answers};
+use super::{CallOwner, by_owner, fail, who_answers};
 use crate::kernel::real;
 use crate::messages::tell_once;
 use crate::table::{self, DescriptorKind};
@@ -14,11 +14,12 @@ use crate::table::{self, DescriptorKind};
 /// As recvmsg(2).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::recvmsg(fd, message, flags) },
+        || unsafe { real::recvmsg(fd, message, flags) },
         // SAFETY: as the caller's.
-        CallOwner::Us => unsafe {
+        || unsafe {
             let Some(message) = message.as_mut() else { return fail(libc::EFAULT) };
             let got = receive_parts(fd, message.msg_iov, message.msg_iovlen, flags);
             if got >= 0 {
@@ -26,8 +27,7 @@ pub(crate) unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
             }
             got
         },
-        CallOwner::Nobody(errno) => fail(errno),
-    }
+    )
 }
 
 /// Whether a message would hand one of our connections to another process (SCM_RIGHTS).
@@ -67,9 +67,10 @@ unsafe fn hands_over_ours(message: *const msghdr) -> bool {
 /// As sendmsg(2).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe {
+        || unsafe {
             if hands_over_ours(message) {
                 tell_once("a connection in user space cannot be handed to another process (SCM_RIGHTS)");
                 return fail(libc::EOPNOTSUPP);
@@ -77,12 +78,11 @@ pub(crate) unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags
             real::sendmsg(fd, message, flags)
         },
         // SAFETY: as the caller's.
-        CallOwner::Us => unsafe {
+        || unsafe {
             let Some(message) = message.as_ref() else { return fail(libc::EFAULT) };
             send_parts(fd, message.msg_iov, message.msg_iovlen, flags)
         },
-        CallOwner::Nobody(errno) => fail(errno),
-    }
+    )
 }
 
 /// recvmmsg(2): ours return the first message, which has all there is.

@@ -48,6 +48,18 @@ fn who_answers(fd: c_int) -> CallOwner {
     }
 }
 
+/// Answers a call by the C library's own function, or by ours.
+fn by_owner<T: From<i8>>(fd: c_int, kernel: impl FnOnce() -> T, ours: impl FnOnce() -> T) -> T {
+    match who_answers(fd) {
+        CallOwner::Kernel => kernel(),
+        CallOwner::Us => ours(),
+        CallOwner::Nobody(errno) => {
+            fail(errno);
+            T::from(-1)
+        }
+    }
+}
+
 fn fail(errno: c_int) -> isize {
     kernel::set_errno(errno);
     -1
@@ -124,6 +136,20 @@ fn claim(fd: c_int) {
     }
 }
 
+/// Copies one of the structures of addresses to the caller.
+///
+/// # Safety
+/// As [`tell_address`], and both pointers are there.
+unsafe fn copy_address<T>(told: &T, address: *mut sockaddr, len: *mut socklen_t) {
+    // SAFETY: a structure of plain numbers; the caller's buffer has the length that it gives.
+    unsafe {
+        let room = len.read_unaligned() as usize;
+        let bytes = std::ptr::from_ref(told).cast::<u8>();
+        std::ptr::copy_nonoverlapping(bytes, address.cast(), room.min(size_of::<T>()));
+        len.write_unaligned(size_of::<T>() as socklen_t);
+    }
+}
+
 /// Tells the caller an address, as much of it as there is room for.
 ///
 /// # Safety
@@ -132,22 +158,15 @@ unsafe fn tell_address(family: SocketFamily, named: SocketAddr, address: *mut so
     if address.is_null() || len.is_null() {
         return;
     }
-    // SAFETY: structures of plain numbers; the caller's buffer has the length that it gives.
+    // SAFETY: structures of plain numbers; the rest is as the caller's.
     unsafe {
-        let room = len.read_unaligned() as usize;
         match (family, named) {
             (SocketFamily::V4, SocketAddr::V4(named)) => {
                 let mut told: sockaddr_in = std::mem::zeroed();
                 told.sin_family = libc::AF_INET as u16;
                 told.sin_port = named.port().to_be();
                 told.sin_addr.s_addr = u32::from(*named.ip()).to_be();
-                let whole = size_of::<sockaddr_in>();
-                std::ptr::copy_nonoverlapping(
-                    (&raw const told).cast::<u8>(),
-                    address.cast(),
-                    room.min(whole),
-                );
-                len.write_unaligned(whole as socklen_t);
+                copy_address(&told, address, len);
             }
             (_, named) => {
                 let mut told: sockaddr_in6 = std::mem::zeroed();
@@ -157,13 +176,7 @@ unsafe fn tell_address(family: SocketFamily, named: SocketAddr, address: *mut so
                     IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
                     IpAddr::V6(ip) => ip.octets(),
                 };
-                let whole = size_of::<sockaddr_in6>();
-                std::ptr::copy_nonoverlapping(
-                    (&raw const told).cast::<u8>(),
-                    address.cast(),
-                    room.min(whole),
-                );
-                len.write_unaligned(whole as socklen_t);
+                copy_address(&told, address, len);
             }
         }
     }

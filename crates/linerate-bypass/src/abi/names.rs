@@ -1,14 +1,17 @@
 //! Listening, accepting, names and options.
 
-use libc::{c_int, c_void, sockaddr, socklen_t};
+use std::net::SocketAddr;
 
-use super::{CallOwner, answer, bound, bytes, bytes_mut, claim, fail, tell_address, who_answers};
+use libc::{c_int, c_void, sockaddr, socklen_t};
+use linerate_net::sockets::{SocketFailure, SocketId};
+
+use super::{CallOwner, answer, bound, by_owner, bytes, bytes_mut, claim, fail, tell_address, who_answers};
 use crate::kernel::{self, real};
 use crate::messages::tell_once;
 use crate::polling::{self, NextConnection};
 use crate::process::with_world;
 use crate::table::{self, DescriptorKind};
-use crate::world::errno_of;
+use crate::world::{BypassWorld, errno_of};
 use crate::{claim as claims, options};
 
 /// listen(2): the kernel listens in any case.
@@ -96,12 +99,12 @@ pub(crate) unsafe extern "C" fn accept4(
 /// As connect(2).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::connect(fd, address, len) },
-        CallOwner::Us => fail(libc::EISCONN) as c_int,
-        CallOwner::Nobody(errno) => fail(errno) as c_int,
-    }
+        || unsafe { real::connect(fd, address, len) },
+        || fail(libc::EISCONN) as c_int,
+    )
 }
 
 /// bind(2).
@@ -110,12 +113,12 @@ pub(crate) unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, len
 /// As bind(2).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::bind(fd, address, len) },
-        CallOwner::Us => fail(libc::EINVAL) as c_int,
-        CallOwner::Nobody(errno) => fail(errno) as c_int,
-    }
+        || unsafe { real::bind(fd, address, len) },
+        || fail(libc::EINVAL) as c_int,
+    )
 }
 
 /// shutdown(2). Of a listener it ends both.
@@ -143,17 +146,17 @@ pub(crate) unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
             })
         })
     };
-    match who_answers(fd) {
-        CallOwner::Us => ours() as c_int,
-        CallOwner::Nobody(errno) => fail(errno) as c_int,
-        CallOwner::Kernel => {
+    by_owner(
+        fd,
+        || {
             if table::kind(fd) == DescriptorKind::Listener {
                 ours();
             }
             // SAFETY: as the caller's.
             unsafe { real::shutdown(fd, how) }
-        }
-    }
+        },
+        || ours() as c_int,
+    )
 }
 
 /// setsockopt(2).
@@ -168,8 +171,9 @@ pub(crate) unsafe extern "C" fn setsockopt(
     value: *const c_void,
     len: socklen_t,
 ) -> c_int {
-    match who_answers(fd) {
-        CallOwner::Kernel => {
+    by_owner(
+        fd,
+        || {
             // SAFETY: as the caller's.
             let set = unsafe { real::setsockopt(fd, level, name, value, len) };
             if set == 0 && table::kind(fd) == DescriptorKind::Listener {
@@ -179,14 +183,13 @@ pub(crate) unsafe extern "C" fn setsockopt(
                 answer(|| set_option(fd, level, name, value));
             }
             set
-        }
-        CallOwner::Us => {
+        },
+        || {
             // SAFETY: as the caller's.
             let value = unsafe { bytes(value, len as usize) };
             answer(|| set_option(fd, level, name, value)) as c_int
-        }
-        CallOwner::Nobody(errno) => fail(errno) as c_int,
-    }
+        },
+    )
 }
 
 fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<usize, c_int> {
@@ -242,26 +245,49 @@ pub(crate) unsafe extern "C" fn getsockopt(
     value: *mut c_void,
     len: *mut socklen_t,
 ) -> c_int {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::getsockopt(fd, level, name, value, len) },
-        CallOwner::Us => answer(|| {
-            if value.is_null() || len.is_null() {
-                return Err(libc::EFAULT);
-            }
-            // SAFETY: as the caller's.
-            let room = unsafe { len.read_unaligned() } as usize;
-            let told = option(fd, level, name, room)?;
-            let most = told.len().min(room);
-            // SAFETY: as the caller's.
-            unsafe {
-                bytes_mut(value, most).copy_from_slice(&told[..most]);
-                len.write_unaligned(most as socklen_t);
-            }
-            Ok(0)
-        }) as c_int,
-        CallOwner::Nobody(errno) => fail(errno) as c_int,
-    }
+        || unsafe { real::getsockopt(fd, level, name, value, len) },
+        || {
+            answer(|| {
+                if value.is_null() || len.is_null() {
+                    return Err(libc::EFAULT);
+                }
+                // SAFETY: as the caller's.
+                let room = unsafe { len.read_unaligned() } as usize;
+                let told = option(fd, level, name, room)?;
+                let most = told.len().min(room);
+                // SAFETY: as the caller's.
+                unsafe {
+                    bytes_mut(value, most).copy_from_slice(&told[..most]);
+                    len.write_unaligned(most as socklen_t);
+                }
+                Ok(0)
+            }) as c_int
+        },
+    )
+}
+
+/// Tells the caller one of the addresses of a connection of ours.
+///
+/// # Safety
+/// As getsockname(2).
+unsafe fn tell_name(
+    fd: c_int,
+    name: impl FnOnce(&mut BypassWorld, SocketId) -> Result<SocketAddr, SocketFailure>,
+    address: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
+    answer(|| {
+        let (family, named) = with_world(|world| {
+            let (id, family) = world.socket(fd).map(|socket| (socket.id, socket.family))?;
+            Ok((family, name(world, id).map_err(errno_of)?))
+        })?;
+        // SAFETY: as the caller's.
+        unsafe { tell_address(family, named, address, len) };
+        Ok(0)
+    }) as c_int
 }
 
 /// getsockname(2).
@@ -270,20 +296,13 @@ pub(crate) unsafe extern "C" fn getsockopt(
 /// As getsockname(2).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::getsockname(fd, address, len) },
-        CallOwner::Us => answer(|| {
-            let (family, named) = with_world(|world| {
-                let (id, family) = world.socket(fd).map(|socket| (socket.id, socket.family))?;
-                Ok((family, world.net.local(id).map_err(errno_of)?))
-            })?;
-            // SAFETY: as the caller's.
-            unsafe { tell_address(family, named, address, len) };
-            Ok(0)
-        }) as c_int,
-        CallOwner::Nobody(errno) => fail(errno) as c_int,
-    }
+        || unsafe { real::getsockname(fd, address, len) },
+        // SAFETY: as the caller's.
+        || unsafe { tell_name(fd, |world, id| world.net.local(id), address, len) },
+    )
 }
 
 /// getpeername(2).
@@ -292,20 +311,13 @@ pub(crate) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, l
 /// As getpeername(2).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::getpeername(fd, address, len) },
-        CallOwner::Us => answer(|| {
-            let (family, named) = with_world(|world| {
-                let (id, family) = world.socket(fd).map(|socket| (socket.id, socket.family))?;
-                Ok((family, world.net.peer(id).map_err(errno_of)?))
-            })?;
-            // SAFETY: as the caller's.
-            unsafe { tell_address(family, named, address, len) };
-            Ok(0)
-        }) as c_int,
-        CallOwner::Nobody(errno) => fail(errno) as c_int,
-    }
+        || unsafe { real::getpeername(fd, address, len) },
+        // SAFETY: as the caller's.
+        || unsafe { tell_name(fd, |world, id| world.net.peer(id), address, len) },
+    )
 }
 
 /// Tells that io_uring is refused: its requests would pass us by.

@@ -2,7 +2,7 @@
 
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
-use super::{CallOwner, answer, bytes, bytes_mut, fail, who_answers};
+use super::{answer, by_owner, bytes, bytes_mut, fail};
 use crate::kernel::{self, real};
 use crate::messages::tell_once;
 use crate::table::{self, DescriptorKind};
@@ -62,13 +62,13 @@ pub(super) unsafe fn send_parts(fd: c_int, parts: *const iovec, count: usize, fl
 /// As read(2).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn read(fd: c_int, into: *mut c_void, len: size_t) -> ssize_t {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::read(fd, into, len) },
+        || unsafe { real::read(fd, into, len) },
         // SAFETY: as the caller's.
-        CallOwner::Us => answer(|| transfer::receive(fd, &mut [unsafe { bytes_mut(into, len) }], 0)),
-        CallOwner::Nobody(errno) => fail(errno),
-    }
+        || answer(|| transfer::receive(fd, &mut [unsafe { bytes_mut(into, len) }], 0)),
+    )
 }
 
 /// readv(2).
@@ -77,13 +77,13 @@ pub(crate) unsafe extern "C" fn read(fd: c_int, into: *mut c_void, len: size_t) 
 /// As readv(2).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::readv(fd, parts, count) },
+        || unsafe { real::readv(fd, parts, count) },
         // SAFETY: as the caller's.
-        CallOwner::Us => unsafe { receive_parts(fd, parts, usize::try_from(count).unwrap_or(usize::MAX), 0) },
-        CallOwner::Nobody(errno) => fail(errno),
-    }
+        || unsafe { receive_parts(fd, parts, usize::try_from(count).unwrap_or(usize::MAX), 0) },
+    )
 }
 
 /// recv(2).
@@ -92,13 +92,13 @@ pub(crate) unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_i
 /// As recv(2).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn recv(fd: c_int, into: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::recv(fd, into, len, flags) },
+        || unsafe { real::recv(fd, into, len, flags) },
         // SAFETY: as the caller's.
-        CallOwner::Us => answer(|| transfer::receive(fd, &mut [unsafe { bytes_mut(into, len) }], flags)),
-        CallOwner::Nobody(errno) => fail(errno),
-    }
+        || answer(|| transfer::receive(fd, &mut [unsafe { bytes_mut(into, len) }], flags)),
+    )
 }
 
 /// recvfrom(2): TCP tells no address.
@@ -114,10 +114,11 @@ pub(crate) unsafe extern "C" fn recvfrom(
     address: *mut sockaddr,
     address_len: *mut socklen_t,
 ) -> ssize_t {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::recvfrom(fd, into, len, flags, address, address_len) },
-        CallOwner::Us => {
+        || unsafe { real::recvfrom(fd, into, len, flags, address, address_len) },
+        || {
             // SAFETY: as the caller's.
             unsafe {
                 if !address.is_null() && !address_len.is_null() {
@@ -125,9 +126,8 @@ pub(crate) unsafe extern "C" fn recvfrom(
                 }
                 answer(|| transfer::receive(fd, &mut [bytes_mut(into, len)], flags))
             }
-        }
-        CallOwner::Nobody(errno) => fail(errno),
-    }
+        },
+    )
 }
 
 /// A read whose buffer's size the compiler knew (_FORTIFY_SOURCE).
@@ -196,13 +196,13 @@ pub(crate) unsafe extern "C" fn __recvfrom_chk(
 /// As write(2).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::write(fd, from, len) },
+        || unsafe { real::write(fd, from, len) },
         // SAFETY: as the caller's.
-        CallOwner::Us => answer(|| transfer::transmit(fd, &[unsafe { bytes(from, len) }], 0)),
-        CallOwner::Nobody(errno) => fail(errno),
-    }
+        || answer(|| transfer::transmit(fd, &[unsafe { bytes(from, len) }], 0)),
+    )
 }
 
 /// writev(2).
@@ -211,13 +211,13 @@ pub(crate) unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: size_
 /// As writev(2).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::writev(fd, parts, count) },
+        || unsafe { real::writev(fd, parts, count) },
         // SAFETY: as the caller's.
-        CallOwner::Us => unsafe { send_parts(fd, parts, usize::try_from(count).unwrap_or(usize::MAX), 0) },
-        CallOwner::Nobody(errno) => fail(errno),
-    }
+        || unsafe { send_parts(fd, parts, usize::try_from(count).unwrap_or(usize::MAX), 0) },
+    )
 }
 
 /// send(2).
@@ -226,13 +226,13 @@ pub(crate) unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_
 /// As send(2).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn send(fd: c_int, from: *const c_void, len: size_t, flags: c_int) -> ssize_t {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::send(fd, from, len, flags) },
+        || unsafe { real::send(fd, from, len, flags) },
         // SAFETY: as the caller's.
-        CallOwner::Us => answer(|| transfer::transmit(fd, &[unsafe { bytes(from, len) }], flags)),
-        CallOwner::Nobody(errno) => fail(errno),
-    }
+        || answer(|| transfer::transmit(fd, &[unsafe { bytes(from, len) }], flags)),
+    )
 }
 
 /// sendto(2): a connection ignores the address.
@@ -248,13 +248,13 @@ pub(crate) unsafe extern "C" fn sendto(
     address: *const sockaddr,
     address_len: socklen_t,
 ) -> ssize_t {
-    match who_answers(fd) {
+    by_owner(
+        fd,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::sendto(fd, from, len, flags, address, address_len) },
+        || unsafe { real::sendto(fd, from, len, flags, address, address_len) },
         // SAFETY: as the caller's.
-        CallOwner::Us => answer(|| transfer::transmit(fd, &[unsafe { bytes(from, len) }], flags)),
-        CallOwner::Nobody(errno) => fail(errno),
-    }
+        || answer(|| transfer::transmit(fd, &[unsafe { bytes(from, len) }], flags)),
+    )
 }
 
 /// Sends a part of a file.
@@ -294,13 +294,13 @@ pub(crate) unsafe extern "C" fn sendfile(
     if table::kind(from) == DescriptorKind::Connection {
         return fail(libc::EINVAL);
     }
-    match who_answers(to) {
+    by_owner(
+        to,
         // SAFETY: as the caller's.
-        CallOwner::Kernel => unsafe { real::sendfile(to, from, offset, count) },
+        || unsafe { real::sendfile(to, from, offset, count) },
         // SAFETY: as the caller's.
-        CallOwner::Us => unsafe { send_file(to, from, offset, count) },
-        CallOwner::Nobody(errno) => fail(errno),
-    }
+        || unsafe { send_file(to, from, offset, count) },
+    )
 }
 
 /// sendfile64(2): the same, because offsets have 64 bits.
