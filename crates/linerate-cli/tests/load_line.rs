@@ -80,6 +80,27 @@ fn a_body_comes_no_faster_than_the_line_carries() {
     assert_eq!(document["shaped_line"]["rate_bps"], 100_000_000);
 }
 
+/// As without a line, a path is meant from where the command runs.
+#[test]
+fn files_are_read_and_written_where_the_command_runs() {
+    if cannot() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("body.txt"), "text").unwrap();
+    let files = ["out.html", "out.csv", "fine.csv", "log.csv"];
+    let flags = ["--html", "--csv", "--csv-fine", "--log-requests"];
+    let url = own_server();
+    let mut command =
+        common::linerate(&["load", "-q", "-c", "1", "-n", "3", "--line", "2ms", "--body", "@body.txt"]);
+    command.args(flags.iter().zip(files).flat_map(|(flag, file)| [*flag, file])).arg(url);
+    let output = command.args(["--save-responses", "saved"]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for file in files.iter().chain(&["saved"]) {
+        assert!(folder.path().join(file).exists(), "{file}: {output:?}");
+    }
+}
+
 #[test]
 fn explain_sees_the_line() {
     if cannot() {

@@ -163,17 +163,20 @@ impl Namespace {
     }
 
     /// Runs `f` in the namespace, on a new thread. Sockets created there belong to the namespace,
-    /// wherever they are used later.
+    /// wherever they are used later. The working directory stays what it is.
     ///
     /// # Errors
     /// The namespace cannot be entered.
     pub fn run<R: Send>(&self, f: impl FnOnce() -> R + Send) -> io::Result<R> {
         std::thread::scope(|s| {
             let inside = s.spawn(|| {
+                let folder = std::env::current_dir()?;
                 // A thread that shares its root and working directory may not change its mounts.
                 unshare(CloneFlags::CLONE_FS)?;
                 setns(&self.net, CloneFlags::CLONE_NEWNET)?;
+                // This changes the working directory to the root.
                 setns(&self.mounts, CloneFlags::CLONE_NEWNS)?;
+                std::env::set_current_dir(folder)?;
                 Ok(f())
             });
             inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
