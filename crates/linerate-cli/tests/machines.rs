@@ -99,6 +99,7 @@ fn what_cannot_be_done_is_said_at_once() {
         (vec!["load", "--agents", "1", "http://127.0.0.1:1/"], "--nats"),
         (vec!["load", "--nats", "nats://h", "--agents", "0", "http://127.0.0.1:1/"], "at least one agent"),
         (vec!["load", "--agents-local", "2", "--way", "async", "http://127.0.0.1:1/"], "needs event loops"),
+        (vec!["load", "--agents-local", "2", "--csv-fine", "f.csv", "http://127.0.0.1:1/"], "--csv-fine"),
         (vec!["agent"], "--nats is missing"),
         (vec!["agent", "--nats", "nats://h", "--labels", "eu"], "KEY=VALUE"),
         (vec!["agent", "--nats", "nats://h", "--allow-target", "10.0.0.0/40"], "10.0.0.0/8"),

@@ -9,7 +9,7 @@ use linerate_machines::document::OnLoss;
 const MACHINES: &str = "Many machines";
 
 /// What agents cannot do for a load.
-const NOT_BY_AGENTS: [&str; 3] = ["save_responses", "explain", "capture"];
+const NOT_BY_AGENTS: [&str; 4] = ["save_responses", "explain", "capture", "csv_fine"];
 
 /// How to reach NATS.
 #[derive(Args, Clone, Debug, Default)]
