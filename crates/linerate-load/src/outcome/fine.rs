@@ -28,7 +28,7 @@ pub struct FineSample {
     pub bytes_received: u64,
     /// Requests in flight now; `None` at the end.
     pub in_flight: Option<u64>,
-    /// Processor time of the sending threads so far, seconds; `None` where they are not watched.
+    /// Processor time of the sending threads so far, seconds; `None` at the end, and where they are not watched.
     pub client_cpu_s: Option<f64>,
 }
 
@@ -80,8 +80,7 @@ impl FineSeries {
         if self.samples.is_empty() && end.answered + end.failed == 0 {
             return Vec::new();
         }
-        let client_cpu_s = end.client_cpu_s.or(self.samples.last().and_then(|last| last.client_cpu_s));
-        self.samples.push(FineSample { client_cpu_s, ..end });
+        self.samples.push(end);
         self.samples
     }
 }
