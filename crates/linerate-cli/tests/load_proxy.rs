@@ -6,11 +6,10 @@ mod real;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::process::Command;
 
 use common::{answering, greeting, linerate, measured, run, server};
 use issued::Issued;
-use real::{Server, find, folder, free_port, nginx_tls, nginx_with};
+use real::{nginx_tls, nginx_with, squid, tinyproxy};
 
 const WAYS: [&str; 5] = [
     "-c 4 --io epoll",
@@ -19,36 +18,6 @@ const WAYS: [&str; 5] = [
     "-c 4 --way threads",
     "-c 4 --way async",
 ];
-
-/// tinyproxy, which asks for this user and password if there is one. `None`: not installed.
-fn tinyproxy(user: Option<(&str, &str)>) -> Option<Server> {
-    let program = find("tinyproxy")?;
-    let (dir, address) = (folder(), free_port());
-    let auth = user.map(|(name, password)| format!("BasicAuth {name} {password}\n")).unwrap_or_default();
-    let text = format!(
-        "Port {}\nListen 127.0.0.1\nTimeout 60\nMaxClients 100\nAllow 127.0.0.1\nLogLevel Error\nDisableViaHeader No\n{auth}",
-        address.port()
-    );
-    std::fs::write(dir.path().join("tinyproxy.conf"), text).expect("written");
-    let mut command = Command::new(program);
-    command.args(["-d", "-c", "tinyproxy.conf"]);
-    Some(Server::start(command, address, dir))
-}
-
-/// squid, with these rules. `None`: not installed.
-fn squid(rules: &str) -> Option<Server> {
-    let program = find("squid")?;
-    let (dir, address) = (folder(), free_port());
-    let text = format!(
-        "http_port {address}\n{rules}\nhttp_access deny all\ncache deny all\naccess_log none\ncache_log /dev/null
-cache_store_log none\npid_filename none\nnetdb_filename none\nshutdown_lifetime 0 seconds\nvisible_hostname proxy.test
-coredump_dir none\npinger_enable off\nserver_persistent_connections on\n"
-    );
-    std::fs::write(dir.path().join("squid.conf"), text).expect("written");
-    let mut command = Command::new(program);
-    command.args(["-N", "-f"]).arg(dir.path().join("squid.conf"));
-    Some(Server::start(command, address, dir))
-}
 
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -204,7 +173,7 @@ fn what_to_do_about_a_proxy_is_said() {
     let smtp = greeting("220 mail.example ESMTP\r\n").to_string();
     for (proxy, why, hint) in [
         (refuses(forbidden), "with 403 Forbidden", "or go around the proxy with --noproxy HOST"),
-        (refuses(unknown), "with 407", "--proxy http://USER:PASSWORD@HOST:PORT"),
+        (refuses(unknown), "with 407", "the proxy's URL, http://USER:PASSWORD@HOST:PORT"),
         (with_user(refuses(unknown)), "with 407", "in a URL, @ is written %40"),
         (refuses(away), "with 502 Bad Gateway", "check from the proxy's machine"),
         (refuses(broken), "with 500 Oops", "read the proxy's log"),

@@ -10,6 +10,7 @@ mod h1;
 mod h2;
 mod limits;
 mod pool;
+pub mod route;
 mod stamp;
 
 pub use any::{Any, AnyShared, Speaks};

@@ -60,3 +60,9 @@ pub(crate) const OPENED_PER_TURN: u32 = 64;
 
 /// A body from this size on is sent from where it is. Reason: below, a copy costs less than a second piece to send.
 pub(crate) const COPIED_BODY: usize = 8 << 10;
+
+/// Bytes of a proxy's response to CONNECT. Reason: none needs more, and each connection being opened may hold one.
+pub(crate) const CONNECT_HEAD_BYTES: u32 = 16 << 10;
+
+/// Characters of a proxy's own words in an error. Reason: the peer chooses them.
+pub(crate) const REFUSAL_CHARS: usize = 100;

@@ -5,12 +5,6 @@ use std::time::Duration;
 /// Bytes kept of an unsolicited response.
 pub(crate) const UNSOLICITED_BYTES: usize = 200;
 
-/// Bytes of a proxy's response to CONNECT. Reason: none needs more, and each connection being opened may hold one.
-pub(crate) const CONNECT_HEAD_BYTES: u32 = 16 << 10;
-
-/// Characters of a proxy's own words in an error. Reason: the peer chooses them.
-pub(crate) const REFUSAL_CHARS: usize = 100;
-
 /// Between two lookups of a name that cannot be reached. Reason: name servers are not to be loaded.
 pub(crate) const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
 

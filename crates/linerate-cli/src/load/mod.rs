@@ -11,7 +11,6 @@ pub(crate) mod flows;
 mod machine;
 mod machines;
 mod metrics;
-mod no_proxy;
 mod open;
 mod otlp;
 pub(crate) mod output;

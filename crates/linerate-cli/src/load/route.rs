@@ -2,17 +2,12 @@
 
 use std::net::SocketAddr;
 
-use linerate_load::plan::route::{Lookup, NO_ADDRESS, Proxy, Route};
+use linerate_load::plan::route::{Lookup, NO_ADDRESS, NamedProxy, ProxyProblem, Route, authority, no_proxy};
 use linerate_load::plan::units::quoted;
 
-use super::no_proxy;
 use super::target::{HostPort, Url, Wish};
 use crate::args::route::{ConnectTo, RouteFlags};
 use crate::fault::CommandFault;
-use crate::sources::decode_percent;
-
-/// curl's, for a proxy whose URL names none.
-const PROXY_PORT: u16 = 1080;
 
 /// Longest path of a Unix socket: the kernel's structure has 108 bytes, the last of which is 0.
 const LONGEST_PATH: usize = 107;
@@ -45,18 +40,13 @@ pub(super) fn to(
         route.lookup = lookup(&place, found.is_name, &found.addresses);
         return Ok((route, found.addresses, found.others));
     };
-    let place = HostPort { host: found.url.host(), port: found.url.port(), what: "the proxy is" };
+    let place = HostPort { host: &found.host, port: found.port, what: "the proxy is" };
     let at =
         place.addresses(wish).map_err(|fault| fault.hint(format!("the proxy comes from {}", found.from)))?;
     route.lookup = lookup(&place, at.is_name, &at.addresses);
     // As curl does it: what a proxy forwards goes to the URL's own host, so another one needs a tunnel.
     let tunnels = url.is_https() || instead.is_some();
-    route.proxy = Some(Proxy {
-        url: format!("http://{}", authority(place.host, place.port)),
-        from: found.from,
-        user: found.url.user.clone(),
-        tunnel: tunnels.then_some(shown),
-    });
+    route.proxy = Some(found.to(tunnels.then_some(shown)));
     Ok((route, at.addresses, at.others))
 }
 
@@ -102,78 +92,20 @@ fn lookup(place: &HostPort<'_>, is_name: bool, addresses: &[SocketAddr]) -> Opti
     is_name.then(|| Lookup { host: place.host.to_owned(), port: place.port, ipv6 })
 }
 
-/// `host:port`, as the request line of CONNECT has it.
-fn authority(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
-/// A proxy, and what named it.
-struct NamedProxy {
-    url: Url,
-    from: String,
-}
-
 /// The proxy for a URL: the flag's, or that of the variables that curl reads for it.
 fn proxy(
     url: &Url,
     flags: &RouteFlags,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<NamedProxy>, CommandFault> {
-    let either = |small: &str| {
-        [small.to_owned(), small.to_uppercase()].into_iter().find_map(|name| Some((variable(&name)?, name)))
-    };
-    let (text, from) = match &flags.proxy {
-        Some(text) => (text.clone(), "--proxy".to_owned()),
-        None => {
-            // HTTP_PROXY is what a CGI program gets for a client's field "Proxy:".
-            let own = if url.is_https() {
-                either("https_proxy")
-            } else {
-                variable("http_proxy").map(|text| (text, "http_proxy".to_owned()))
-            };
-            match own.or_else(|| either("all_proxy")) {
-                Some(named) => named,
-                None => return Ok(None),
-            }
-        }
-    };
     // A variable is another program's business too, which may read more into it.
     if let Some(entry) = flags.noproxy.as_deref().and_then(no_proxy::impossible) {
         return Err(CommandFault::input(format!("--noproxy: {} is no network", quoted(entry)))
             .hint("write an address and the number of its bits, such as 10.0.0.0/8 or fd00::/8"));
     }
-    let excepted = flags.noproxy.clone().or_else(|| either("no_proxy").map(|(list, _)| list));
-    if text.is_empty() || excepted.is_some_and(|list| no_proxy::covers(&list, url.host())) {
-        return Ok(None);
-    }
-    parse(&text, &from).map(|url| Some(NamedProxy { url, from }))
-}
-
-fn parse(text: &str, from: &str) -> Result<Url, CommandFault> {
-    const EXAMPLE: &str = "write for example http://USER:PASSWORD@127.0.0.1:3128";
-    // Not the text itself: it may hold a password.
-    let bad = |why: &str| CommandFault::input(format!("{from}: {why}"));
-    let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
-    match scheme.to_ascii_lowercase().as_str() {
-        "http" => {}
-        "https" => {
-            return Err(bad("TLS with the proxy itself is not spoken").hint("name its http:// address"));
-        }
-        _ => {
-            let message = format!("a proxy of the kind {} is not spoken to", quoted(scheme));
-            return Err(bad(&message).hint("an HTTP proxy is: http://HOST:PORT"));
-        }
-    }
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (user, place) = rest[..end].rsplit_once('@').map_or((None, &rest[..end]), |(u, p)| (Some(u), p));
-    let parsed = Url::parse_with(&format!("http://{place}"), PROXY_PORT);
-    let mut url = parsed.map_err(|_| bad(&format!("{} is no host and port", quoted(place))).hint(EXAMPLE))?;
-    if let Some(user) = user {
-        let decoded = String::from_utf8(decode_percent(user));
-        let user = decoded.map_err(|_| bad("the user is not UTF-8").hint(EXAMPLE))?;
-        url.user = Some(if user.contains(':') { user } else { format!("{user}:") });
-    }
-    Ok(url)
+    let said = flags.proxy.as_deref().map(|text| (text, "--proxy"));
+    NamedProxy::of(url.is_https(), url.host(), said, flags.noproxy.as_deref(), variable)
+        .map_err(|ProxyProblem { words, hint }| CommandFault::input(words).hint(hint))
 }
 
 #[cfg(test)]
@@ -188,34 +120,11 @@ mod tests {
         let variable =
             |name: &str| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
         let found = proxy(&Url::parse(url)?, flags, &variable)?;
-        Ok(found.map(|n| format!("{} {}:{} {:?}", n.from, n.url.host(), n.url.port(), n.url.user)))
+        Ok(found.map(|n| format!("{} {}:{} {:?}", n.from, n.host, n.port, n.user)))
     }
 
     fn by_variables(url: &str, variables: &[(&str, &str)]) -> Option<String> {
         chosen(url, &RouteFlags::default(), variables).expect("sound")
-    }
-
-    #[test]
-    fn variables_as_curl_reads_them() {
-        let some = |text: &str| Some(text.to_owned());
-        assert_eq!(by_variables("http://h/", &[]), None);
-        assert_eq!(by_variables("http://h/", &[("http_proxy", "p:1")]), some("http_proxy p:1 None"));
-        assert_eq!(by_variables("http://h/", &[("HTTP_PROXY", "p:1")]), None, "small letters only");
-        assert_eq!(by_variables("https://h/", &[("http_proxy", "p:1")]), None);
-        assert_eq!(by_variables("https://h/", &[("HTTPS_PROXY", "p:1")]), some("HTTPS_PROXY p:1 None"));
-        let both = [("HTTPS_PROXY", "big:1"), ("https_proxy", "small:1")];
-        assert_eq!(by_variables("https://h/", &both), some("https_proxy small:1 None"));
-        let all = [("ALL_PROXY", "a:1"), ("http_proxy", "p:1")];
-        assert_eq!(by_variables("http://h/", &all), some("http_proxy p:1 None"));
-        assert_eq!(by_variables("https://h/", &all), some("ALL_PROXY a:1 None"));
-        assert_eq!(
-            by_variables("http://h/", &[("http_proxy", ""), ("all_proxy", "a:1")]),
-            None,
-            "empty: none"
-        );
-        let user = [("http_proxy", "http://ada:p%40ss@[::1]:3128/")];
-        assert_eq!(by_variables("http://h/", &user), some("http_proxy ::1:3128 Some(\"ada:p@ss\")"));
-        assert_eq!(by_variables("http://h/", &[("all_proxy", "http://p")]), some("all_proxy p:1080 None"));
     }
 
     #[test]
@@ -241,20 +150,5 @@ mod tests {
         let said = chosen("http://h/", &flags, &[("http_proxy", "p:1")]).expect_err("no network");
         assert!(said.to_string().contains("--noproxy: \"10.0.0.0/33\" is no network"), "{said}");
         assert_eq!(by_variables("http://h/", &[("http_proxy", "p:1"), ("no_proxy", "h/33,h")]), None);
-    }
-
-    #[test]
-    fn what_is_no_proxy_is_refused_without_its_password() {
-        for (text, expected) in [
-            ("https://p:1", "TLS with the proxy"),
-            ("socks5://p:1", "a proxy of the kind \"socks5\""),
-            ("http://ada:secret@:1", "is no host and port"),
-            ("http://ada:secret@p:x", "is no host and port"),
-        ] {
-            let flags = RouteFlags { proxy: Some(text.to_owned()), ..RouteFlags::default() };
-            let said = chosen("http://h/", &flags, &[]).expect_err(text).to_string();
-            assert!(said.contains("--proxy: ") && said.contains(expected), "{text}: {said}");
-            assert!(!said.contains("secret"), "{said}");
-        }
     }
 }

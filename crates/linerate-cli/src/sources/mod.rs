@@ -16,6 +16,7 @@ use std::path::Path;
 
 use linerate_load::plan::file::{RouteKeys, TlsKeys};
 use linerate_load::plan::http::Http;
+pub(crate) use linerate_load::plan::route::decode_percent;
 use linerate_load::plan::units::quoted;
 use linerate_load::plan::{Order, Pace, Request};
 use linerate_net::InputFile;
@@ -133,27 +134,6 @@ fn encode(text: &[u8], kept: impl Fn(u8) -> bool) -> String {
         }
     }
     encoded
-}
-
-/// Decodes percent-encoding; what is none stays.
-pub(crate) fn decode_percent(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let digit = |i: usize| bytes.get(i).and_then(|b| char::from(*b).to_digit(16));
-        match (bytes[at], digit(at + 1), digit(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push((high * 16 + low) as u8);
-                at += 3;
-            }
-            (byte, ..) => {
-                decoded.push(byte);
-                at += 1;
-            }
-        }
-    }
-    decoded
 }
 
 /// A list for a note, shortened: `a, b, c and 17 more`.

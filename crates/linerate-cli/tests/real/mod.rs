@@ -98,13 +98,22 @@ pub(crate) fn nginx_tls(certificate: &str, key: &str, more: &str) -> Option<Serv
     nginx_over(certificate, key, more, "")
 }
 
+/// The same with HTTP/2.
+pub(crate) fn nginx_tls_http2(certificate: &str, key: &str, more: &str) -> Option<Server> {
+    nginx_of(certificate, key, more, "", "ssl http2")
+}
+
 fn nginx_over(certificate: &str, key: &str, more: &str, at: &str) -> Option<Server> {
+    nginx_of(certificate, key, more, at, "ssl")
+}
+
+fn nginx_of(certificate: &str, key: &str, more: &str, at: &str, listen: &str) -> Option<Server> {
     let dir = folder();
     std::fs::write(dir.path().join("cert.pem"), certificate).expect("written");
     std::fs::write(dir.path().join("key.pem"), key).expect("written");
     let versions = if more.contains("ssl_protocols") { "" } else { "ssl_protocols TLSv1.2 TLSv1.3;" };
     let lines = format!("ssl_certificate cert.pem; ssl_certificate_key key.pem; {versions} {more}");
-    nginx_at(at, dir, 1_000_000_000, "ssl", &lines)
+    nginx_at(at, dir, 1_000_000_000, listen, &lines)
 }
 
 /// nginx with this behind `listen ADDRESS`, and more lines for the server.
@@ -290,6 +299,36 @@ class Server {
 }
 "#;
     written("java", flags, "Server.java", source)
+}
+
+/// tinyproxy, which asks for this user and password if there is one. `None`: not installed.
+pub(crate) fn tinyproxy(user: Option<(&str, &str)>) -> Option<Server> {
+    let program = find("tinyproxy")?;
+    let (dir, address) = (folder(), free_port());
+    let auth = user.map(|(name, password)| format!("BasicAuth {name} {password}\n")).unwrap_or_default();
+    let text = format!(
+        "Port {}\nListen 127.0.0.1\nTimeout 60\nMaxClients 100\nAllow 127.0.0.1\nLogLevel Error\nDisableViaHeader No\n{auth}",
+        address.port()
+    );
+    std::fs::write(dir.path().join("tinyproxy.conf"), text).expect("written");
+    let mut command = Command::new(program);
+    command.args(["-d", "-c", "tinyproxy.conf"]);
+    Some(Server::start(command, address, dir))
+}
+
+/// squid, with these rules. `None`: not installed.
+pub(crate) fn squid(rules: &str) -> Option<Server> {
+    let program = find("squid")?;
+    let (dir, address) = (folder(), free_port());
+    let text = format!(
+        "http_port {address}\n{rules}\nhttp_access deny all\ncache deny all\naccess_log none\ncache_log /dev/null
+cache_store_log none\npid_filename none\nnetdb_filename none\nshutdown_lifetime 0 seconds\nvisible_hostname proxy.test
+coredump_dir none\npinger_enable off\nserver_persistent_connections on\n"
+    );
+    std::fs::write(dir.path().join("squid.conf"), text).expect("written");
+    let mut command = Command::new(program);
+    command.args(["-N", "-f"]).arg(dir.path().join("squid.conf"));
+    Some(Server::start(command, address, dir))
 }
 
 /// What a run says of its requests.

@@ -3,9 +3,12 @@
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use linerate_client::route::Preamble;
+pub use linerate_client::route::{
+    HaproxyVersion, NamedProxy, Proxy, ProxyProblem, authority, decode_percent, no_proxy,
+};
 use serde::{Deserialize, Serialize};
 
 /// The way of connections, up to where HTTP begins, or TLS.
@@ -26,39 +29,6 @@ pub struct Route {
 /// Stands for the address of a target that has none.
 pub const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// An HTTP proxy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proxy {
-    /// Its URL without user and password.
-    pub url: String,
-    /// Its source: `--proxy`, or a variable of the environment.
-    pub from: String,
-    /// `user:password` for it.
-    pub user: Option<String>,
-    /// It is asked to connect us to this `host:port` (RFC 9110 section 9.3.6). `None`: it forwards requests.
-    pub tunnel: Option<String>,
-}
-
-/// Which form the line of the PROXY protocol has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HaproxyVersion {
-    /// A line of text.
-    V1,
-    /// Binary.
-    V2,
-}
-
-impl HaproxyVersion {
-    /// As on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            HaproxyVersion::V1 => "v1",
-            HaproxyVersion::V2 => "v2",
-        }
-    }
-}
-
 /// A name, and which of its addresses are used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lookup {
@@ -70,17 +40,10 @@ pub struct Lookup {
     pub ipv6: bool,
 }
 
-impl Proxy {
-    /// The value of Proxy-Authorization, if there is a user (RFC 7617).
-    pub fn authorization(&self) -> Option<String> {
-        self.user.as_ref().map(|user| format!("Basic {}", STANDARD.encode(user)))
-    }
-}
-
 impl Route {
-    /// Whether connections need something before TLS or HTTP begins on them.
-    pub(crate) fn has_preamble(&self) -> bool {
-        self.haproxy.is_some() || self.tunnel().is_some()
+    /// What connections need before TLS or HTTP begins on them.
+    pub(crate) fn preamble(&self) -> Option<Arc<Preamble>> {
+        Preamble::new(self.proxy.as_ref(), self.haproxy)
     }
 
     /// Where the proxy shall connect us to.

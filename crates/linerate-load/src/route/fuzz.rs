@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::layer::{RouteLayer, RouteSession};
-use super::preamble::Preamble;
+use linerate_client::route::{Preamble, RouteLayer, RouteSession};
+
 use crate::plan::route::{HaproxyVersion, NO_ADDRESS, Proxy, Route};
 use linerate_net::layer::{Progress, Session};
 
@@ -64,7 +64,7 @@ pub fn connect(data: &[u8]) {
     };
     let haproxy = (bits & 2 != 0).then_some(HaproxyVersion::V1);
     let route = Route { proxy: Some(proxy), haproxy, ..Route::default() };
-    let preamble = Preamble::of(&route).expect("a tunnel is a preamble");
+    let preamble = route.preamble().expect("a tunnel is a preamble");
     let whole = read(&preamble, std::iter::once(reply).filter(|reply| !reply.is_empty()));
     assert_eq!(whole, read(&preamble, reply.chunks(usize::from(bits >> 2) + 1)), "cuts change nothing");
     assert_ne!(whole.is_ready, whole.is_over, "each reply has one outcome");

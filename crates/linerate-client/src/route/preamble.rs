@@ -8,12 +8,34 @@ use std::sync::Arc;
 
 use linerate_http::client::{Expect, HeadCache, HeadView, ResponseLimits, ResponsePart, ResponseReader};
 
-use crate::limits::{CONNECT_HEAD_BYTES, REFUSAL_CHARS};
-use crate::plan::route::{HaproxyVersion, Proxy, Route};
+use serde::{Deserialize, Serialize};
 
-/// The first bytes of all connections of a run.
+use super::proxy::Proxy;
+use crate::limits::{CONNECT_HEAD_BYTES, REFUSAL_CHARS};
+
+/// Which form the line of the PROXY protocol has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HaproxyVersion {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+impl HaproxyVersion {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            HaproxyVersion::V1 => "v1",
+            HaproxyVersion::V2 => "v2",
+        }
+    }
+}
+
+/// The first bytes of connections that go the same way.
 #[derive(Debug)]
-pub(crate) struct Preamble {
+pub struct Preamble {
     connect: Option<Connect>,
     haproxy: Option<HaproxyVersion>,
 }
@@ -28,13 +50,10 @@ struct Connect {
 }
 
 impl Preamble {
-    /// That of a route; `None`: it has none.
-    pub(crate) fn of(route: &Route) -> Option<Arc<Preamble>> {
-        if !route.has_preamble() {
-            return None;
-        }
-        let connect = route.proxy.as_ref().and_then(Connect::through);
-        Some(Arc::new(Preamble { connect, haproxy: route.haproxy }))
+    /// `None`: nothing comes before TLS or HTTP.
+    pub fn new(proxy: Option<&Proxy>, haproxy: Option<HaproxyVersion>) -> Option<Arc<Preamble>> {
+        let connect = proxy.and_then(Connect::through);
+        (connect.is_some() || haproxy.is_some()).then(|| Arc::new(Preamble { connect, haproxy }))
     }
 }
 
@@ -62,7 +81,9 @@ impl Connect {
         };
         let more = match (head.status(), self.has_user) {
             // Some proxies say 401.
-            (401 | 407, false) => ": it wants a user and a password, --proxy http://USER:PASSWORD@HOST:PORT",
+            (401 | 407, false) => {
+                ": it wants a user and a password in the proxy's URL, http://USER:PASSWORD@HOST:PORT"
+            }
             (401 | 407, true) => ": it does not accept this user and password",
             (403, _) => ": it does not connect to this host and port",
             (502..=504, _) => ": it could not reach the server",
@@ -84,12 +105,19 @@ enum PreambleStage {
     /// The proxy has not responded.
     Asked(Box<(ResponseReader, HeadCache)>),
     Done,
-    /// Why.
-    Failed(String),
+    /// Why, and the proxy's status if it responded.
+    Failed(String, Option<u16>),
+}
+
+/// The proxy of a connection has not opened a tunnel: it refused, failed, or has not responded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProxySilence {
+    /// The status of its response to CONNECT.
+    pub status: Option<u16>,
 }
 
 /// The preamble of one connection.
-pub(crate) struct Introduction {
+pub(super) struct Introduction {
     preamble: Arc<Preamble>,
     stage: PreambleStage,
     peer: SocketAddr,
@@ -98,10 +126,10 @@ pub(crate) struct Introduction {
 
 /// The proxy opened no tunnel; [`Introduction::reason`] says why.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refused;
+pub(super) struct Refused;
 
 impl Introduction {
-    pub(crate) fn new(preamble: Arc<Preamble>, peer: SocketAddr) -> Introduction {
+    pub(super) fn new(preamble: Arc<Preamble>, peer: SocketAddr) -> Introduction {
         let stage = match preamble.connect {
             Some(_) => {
                 let limits = ResponseLimits { head_bytes: CONNECT_HEAD_BYTES, ..ResponseLimits::default() };
@@ -113,16 +141,16 @@ impl Introduction {
     }
 
     /// Whether the line of the PROXY protocol names our end.
-    pub(crate) fn wants_local(&self) -> bool {
+    pub(super) fn wants_local(&self) -> bool {
         self.preamble.haproxy.is_some()
     }
 
-    pub(crate) fn set_local(&mut self, local: Option<SocketAddr>) {
+    pub(super) fn set_local(&mut self, local: Option<SocketAddr>) {
         self.local = local;
     }
 
     /// Appends what leaves first.
-    pub(crate) fn begin(&self, wire: &mut Vec<u8>) {
+    pub(super) fn begin(&self, wire: &mut Vec<u8>) {
         match &self.preamble.connect {
             Some(connect) => wire.extend_from_slice(&connect.head),
             None => self.introduce(wire),
@@ -130,21 +158,23 @@ impl Introduction {
     }
 
     /// The path to the target is there, and nothing more is to be said.
-    pub(crate) fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         matches!(self.stage, PreambleStage::Done)
     }
 
     /// Takes bytes of the proxy and appends the next bytes for it. Returns how many belonged to the proxy's response.
-    pub(crate) fn open(&mut self, bytes: &[u8], wire: &mut Vec<u8>) -> Result<usize, Refused> {
+    pub(super) fn open(&mut self, bytes: &[u8], wire: &mut Vec<u8>) -> Result<usize, Refused> {
         let (PreambleStage::Asked(reading), Some(connect)) = (&mut self.stage, &self.preamble.connect) else {
             return Ok(0);
         };
         let (reader, cache) = &mut **reading;
         let mut input = bytes;
+        let mut status = None;
         let why = loop {
             match reader.next(cache, &mut input, Expect::Connect) {
                 Ok(None) => return Ok(bytes.len()),
                 Ok(Some(ResponsePart::Head(head))) if !(200..300).contains(&head.status()) => {
+                    status = Some(head.status());
                     break connect.refused(head);
                 }
                 Ok(Some(ResponsePart::End(_))) => {
@@ -158,38 +188,48 @@ impl Introduction {
                 }
             }
         };
-        Err(self.fail(why))
+        Err(self.fail(why, status))
     }
 
     /// The proxy sent its FIN before its response.
-    pub(crate) fn cut(&mut self) -> Refused {
+    pub(super) fn cut(&mut self) -> Refused {
         let connect = self.preamble.connect.as_ref();
         let (proxy, to) = connect.map_or(("", ""), |c| (c.proxy.as_str(), c.to.as_str()));
-        self.fail(format!("the proxy {proxy} closed the connection instead of answering CONNECT {to}"))
+        self.fail(format!("the proxy {proxy} closed the connection instead of answering CONNECT {to}"), None)
     }
 
-    fn fail(&mut self, why: String) -> Refused {
-        self.stage = PreambleStage::Failed(why);
+    fn fail(&mut self, why: String, status: Option<u16>) -> Refused {
+        self.stage = PreambleStage::Failed(why, status);
         Refused
     }
 
     /// The connection failed, in these words, before the proxy responded.
-    pub(crate) fn lost(&mut self, error: &str) {
+    pub(super) fn lost(&mut self, error: &str) {
         if let (PreambleStage::Asked(_), Some(connect)) = (&self.stage, &self.preamble.connect) {
             let why = format!("the proxy {} did not answer CONNECT {}: {error}", connect.proxy, connect.to);
-            self.stage = PreambleStage::Failed(why);
+            self.stage = PreambleStage::Failed(why, None);
         }
     }
 
     /// Why the proxy opened no tunnel, or that it has not responded.
-    pub(crate) fn reason(&self) -> Option<String> {
+    pub(super) fn reason(&self) -> Option<String> {
         match (&self.stage, &self.preamble.connect) {
-            (PreambleStage::Failed(why), _) => Some(why.clone()),
+            (PreambleStage::Failed(why, _), _) => Some(why.clone()),
             (PreambleStage::Asked(_), Some(c)) => {
                 Some(format!("the proxy {} did not answer CONNECT {} in time", c.proxy, c.to))
             }
             _ => None,
         }
+    }
+
+    /// What is known of a proxy that has opened no tunnel.
+    pub(super) fn silence(&self) -> Option<ProxySilence> {
+        let status = match self.stage {
+            PreambleStage::Done => return None,
+            PreambleStage::Asked(_) => None,
+            PreambleStage::Failed(_, status) => status,
+        };
+        Some(ProxySilence { status })
     }
 
     /// Appends the line of the PROXY protocol.
@@ -245,8 +285,8 @@ fn binary(local: Option<SocketAddr>, peer: SocketAddr, wire: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn introduction(route: &Route, peer: &str, local: Option<&str>) -> Introduction {
-        let preamble = Preamble::of(route).expect("the route has a preamble");
+    fn introduction(preamble: Option<Arc<Preamble>>, peer: &str, local: Option<&str>) -> Introduction {
+        let preamble = preamble.expect("there is a preamble");
         let mut introduction = Introduction::new(preamble, peer.parse().expect("an address"));
         introduction.set_local(local.map(|local| local.parse().expect("an address")));
         introduction
@@ -259,8 +299,7 @@ mod tests {
             user: user.map(str::to_owned),
             tunnel: Some("h:443".to_owned()),
         };
-        let route = Route { proxy: Some(proxy), haproxy, ..Route::default() };
-        introduction(&route, "127.0.0.1:3128", Some("127.0.0.1:4000"))
+        introduction(Preamble::new(Some(&proxy), haproxy), "127.0.0.1:3128", Some("127.0.0.1:4000"))
     }
 
     fn begun(introduction: &Introduction) -> String {
@@ -315,7 +354,7 @@ mod tests {
         assert_eq!(
             said,
             "the proxy http://proxy:3128 answered CONNECT h:443 with 407 Proxy Authentication Required (said by squid/5): it wants \
-             a user and a password, --proxy http://USER:PASSWORD@HOST:PORT"
+             a user and a password in the proxy's URL, http://USER:PASSWORD@HOST:PORT"
         );
         let said = refused(tunnel(Some("a:b"), None), "HTTP/1.1 407 No\r\n\r\n");
         assert!(said.ends_with("with 407 No: it does not accept this user and password"), "{said}");
@@ -340,8 +379,7 @@ mod tests {
     #[test]
     fn the_line_of_the_proxy_protocol_as_its_text_has_it() {
         let of = |version, peer: &str, local: Option<&str>| {
-            let route = Route { haproxy: Some(version), ..Route::default() };
-            let introduction = introduction(&route, peer, local);
+            let introduction = introduction(Preamble::new(None, Some(version)), peer, local);
             assert!(introduction.is_done() && introduction.wants_local());
             let mut wire = Vec::new();
             introduction.begin(&mut wire);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 const SEPARATORS: [char; 3] = [',', ' ', '\t'];
 
 /// Whether a list of names, domains, addresses and networks covers this host. `*` alone covers all.
-pub(super) fn covers(list: &str, host: &str) -> bool {
+pub fn covers(list: &str, host: &str) -> bool {
     if list.trim() == "*" {
         return true;
     }
@@ -19,7 +19,7 @@ pub(super) fn covers(list: &str, host: &str) -> bool {
 
 /// The first entry that looks like a network and is none: it would cover nothing, and connections
 /// would take the proxy that they were to avoid.
-pub(super) fn impossible(list: &str) -> Option<&str> {
+pub fn impossible(list: &str) -> Option<&str> {
     list.split(SEPARATORS).find(|entry| {
         let Some((own, bits)) = entry.split_once('/') else { return false };
         let most = match own.trim_matches(['[', ']']).parse() {
