@@ -17,6 +17,10 @@ class ConnectError(Error, ConnectionError):
     """No connection to the server could be opened. The request was not sent."""
 
 
+class ProxyError(ConnectError):
+    """The proxy opened no way to the server. `status` is that of its response to CONNECT, None without one."""
+
+
 class Timeout(Error, TimeoutError):
     """No whole response came in time, and sending the request again does no harm.
 

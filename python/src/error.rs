@@ -49,6 +49,10 @@ fn convert(py: Python<'_>, error: client::Error) -> PyResult<PyErr> {
         client::Error::Builder(_) => "BuilderError",
         client::Error::Request(_) => "RequestError",
         client::Error::Connect(_) => "ConnectError",
+        client::Error::Proxy { status, .. } => {
+            values.set_item("status", status.map(|status| status.as_u16()))?;
+            "ProxyError"
+        }
         client::Error::Timeout { phase, .. } => {
             let phase = match phase {
                 Phase::Queue => "queue",

@@ -17,6 +17,7 @@ use super::inner::Inner;
 use super::limits::{DEPTH, H2_CONNECTIONS, MOST_H2_CONNECTIONS, MOST_PIPES, MOST_STREAMS, PIPES, UNIX_PATH};
 use super::mover::{connections, limits};
 use super::options::{CallOptions, Protocol};
+use super::proxy::ProxySettings;
 use super::runner::Runner;
 use super::secure::SecureOptions;
 use super::target::Target;
@@ -47,6 +48,7 @@ pub struct Builder {
     options: CallOptions,
     secure: SecureOptions,
     addresses: Option<Vec<SocketAddr>>,
+    proxy: ProxySettings,
 }
 
 impl Builder {
@@ -60,7 +62,14 @@ impl Builder {
             h2_adapts: true,
             ..CallOptions::default()
         };
-        Builder { url: url.to_owned(), tag: None, options, secure: SecureOptions::default(), addresses: None }
+        Builder {
+            url: url.to_owned(),
+            tag: None,
+            options,
+            secure: SecureOptions::default(),
+            addresses: None,
+            proxy: ProxySettings::default(),
+        }
     }
 
     /// Connections, at most; 1 to 1024. The client opens them when calls wait. By default the client decides: quick
@@ -186,6 +195,32 @@ impl Builder {
         self
     }
 
+    /// Connects to this HTTP proxy, `http://[USER:PASSWORD@]HOST[:PORT]`: by CONNECT (RFC 9110 section 9.3.6) for `https`
+    /// and for HTTP/2; requests of HTTP/1.1 to `http` are forwarded. An empty text: no proxy, whatever the environment says.
+    ///
+    /// By default the variables `https_proxy`, `http_proxy` (in small letters only), `all_proxy` and `no_proxy` decide, as
+    /// curl reads them, unless the program itself says where connections go ([`resolve`](Builder::resolve),
+    /// [`unix_socket`](Builder::unix_socket)). Errors of the proxy are [`Error::Proxy`].
+    ///
+    /// ```
+    /// # extern crate linerate_client as linerate;
+    /// use linerate::client::Client;
+    ///
+    /// let client = Client::builder("https://example.org").proxy("http://ada:secret@127.0.0.1:3128").build()?;
+    /// # Ok::<(), linerate::client::Error>(())
+    /// ```
+    pub fn proxy(mut self, url: &str) -> Builder {
+        self.proxy.url = Some(url.to_owned());
+        self
+    }
+
+    /// Hosts that need no proxy, as `no_proxy` has them: names, which stand for all that is below them too, addresses
+    /// and networks, with commas between. `*` is all of them. It takes the place of that variable.
+    pub fn no_proxy_for(mut self, hosts: &str) -> Builder {
+        self.proxy.excepted = Some(hosts.to_owned());
+        self
+    }
+
     /// Without settings that mean nothing to a server without TLS.
     pub(super) fn without_unused_tls(mut self) -> Builder {
         if self.url.starts_with("http:") {
@@ -307,9 +342,16 @@ impl Builder {
         limits(connections(&self.options))
     }
 
-    fn inner(mut self) -> Result<Inner, Error> {
+    /// Where connections go, if not to the URL's host.
+    fn place(&mut self, target: &mut Target) -> Result<(), Error> {
         let problem = |what: String| Err(Error::Builder(what));
-        let mut target = Target::parse(&self.url)?;
+        let is_placed = self.options.unix.is_some() || self.addresses.is_some();
+        let proxy =
+            self.proxy.choose(target, self.options.protocol, is_placed, &|name| std::env::var(name).ok());
+        if let Some((named, proxy)) = proxy? {
+            target.go_through(named.host, named.port);
+            self.options.proxy = Some(proxy);
+        }
         if let Some(path) = &self.options.unix {
             let len = path.as_os_str().len();
             if len == 0 || len > UNIX_PATH {
@@ -328,6 +370,13 @@ impl Builder {
             }
             target.give(addresses);
         }
+        Ok(())
+    }
+
+    fn inner(mut self) -> Result<Inner, Error> {
+        let problem = |what: String| Err(Error::Builder(what));
+        let mut target = Target::parse(&self.url)?;
+        self.place(&mut target)?;
         let o = &mut self.options;
         let numbers = [
             ("pipes", o.pipes, PIPES),

@@ -452,7 +452,7 @@ pub(super) async fn run(
     tokio::runtime::Handle::try_current().map_err(no_runtime)?;
     let mut options = options.clone();
     (options.pipes, options.h2_connections) = (options.usual_pipes(), options.usual_h2_connections());
-    let compiled = template.compile(&target, options.protocol)?;
+    let compiled = template.compile(&target, &options)?;
     let to = target
         .look_up()
         .await
@@ -467,8 +467,7 @@ pub(super) async fn run(
             CountedRun::new(epoll, HeadCache::new(), &options, to, compiled, count);
         return finish(run, ready).await;
     }
-    let (wire, ready, profile) =
-        driver::open_secure(mover::connections(&options), secure).map_err(no_loop)?;
+    let (wire, ready, profile) = driver::open_secure(&options, secure).map_err(no_loop)?;
     options.profile = profile;
     let shared = mover::shared_by(&options);
     let run: CountedRun<_, Any<()>> = CountedRun::new(wire, shared, &options, to, compiled, count);

@@ -12,7 +12,6 @@ use linerate_http::client::HeadCache;
 use linerate_net::epoll::Epoll;
 use linerate_net::layer::Layered;
 use linerate_net::{Event, Profile, Time, Transport};
-use linerate_tls::TlsLayer;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 use tokio::time::Sleep;
@@ -26,6 +25,7 @@ use super::secure::Secure;
 use super::target::Target;
 use crate::H1;
 use crate::conversation::Conversation;
+use crate::route::RouteLayer;
 
 /// An epoll instance for `connections` connections, and its descriptor, by which tokio knows that it has events.
 pub(super) fn open(connections: u32) -> io::Result<(Epoll, AsyncFd<OwnedFd>)> {
@@ -100,16 +100,17 @@ impl Turns {
     }
 }
 
-/// Bytes as they are, or through TLS.
-type Wire = Layered<Epoll, TlsLayer>;
+/// Bytes as they are, or through a proxy's tunnel and TLS.
+type Wire = Layered<Epoll, RouteLayer>;
 
-/// An epoll instance with TLS over it, and the profile of the connections.
+/// An epoll instance with tunnels and TLS over it, and the profile of the connections.
 pub(super) fn open_secure(
-    connections: u32,
+    options: &CallOptions,
     secure: Option<&Secure>,
 ) -> io::Result<(Wire, AsyncFd<OwnedFd>, Profile)> {
+    let connections = connections(options);
     let (epoll, ready) = open(connections)?;
-    let (layer, profile) = Secure::layer(secure);
+    let (layer, profile) = Secure::layer(secure, options.proxy.as_ref());
     Ok((Layered::new(epoll, layer, limits(connections)), ready, profile))
 }
 

@@ -38,11 +38,6 @@ impl ErrorDetail {
             errno => ErrorDetail::by(words, io::Error::from_raw_os_error(errno)),
         }
     }
-
-    pub(super) fn at(mut self, address: Option<SocketAddr>) -> ErrorDetail {
-        self.address = self.address.or(address);
-        self
-    }
 }
 
 impl From<String> for ErrorDetail {
@@ -81,6 +76,13 @@ pub enum Error {
     Request(ErrorDetail),
     /// No connection to the server could be opened. The request was not sent.
     Connect(ErrorDetail),
+    /// The proxy opened no way to the server: it cannot be reached, refused, or did not respond. The request was not sent.
+    Proxy {
+        /// The status of its response to CONNECT, for example 407 (RFC 9110 section 15.5.8).
+        status: Option<http::StatusCode>,
+        /// A description for people, which names the proxy.
+        detail: ErrorDetail,
+    },
     /// No whole response came in time, and sending the request again does no harm.
     Timeout {
         /// The wait that took too long.
@@ -128,6 +130,8 @@ pub enum ErrorKind {
     Request,
     /// [`Error::Connect`].
     Connect,
+    /// [`Error::Proxy`].
+    Proxy,
     /// [`Error::Timeout`].
     Timeout,
     /// [`Error::Failed`].
@@ -197,7 +201,9 @@ impl Error {
             | Error::Mismatch(detail) => {
                 detail.address = detail.address.or(to);
             }
-            Error::Failed { detail, .. } => detail.address = detail.address.or(to),
+            Error::Failed { detail, .. } | Error::Proxy { detail, .. } => {
+                detail.address = detail.address.or(to);
+            }
             Error::OutcomeUnknown(unknown) => unknown.why.address = unknown.why.address.or(to),
             Error::Timeout { address, .. } | Error::TooLarge { address, .. } => *address = address.or(to),
             Error::Builder(_) | Error::Closed => {}
@@ -219,6 +225,7 @@ impl Error {
             Error::Builder(_) => ErrorKind::Builder,
             Error::Request(_) => ErrorKind::Request,
             Error::Connect(_) => ErrorKind::Connect,
+            Error::Proxy { .. } => ErrorKind::Proxy,
             Error::Timeout { .. } => ErrorKind::Timeout,
             Error::Failed { .. } => ErrorKind::Failed,
             Error::TooLarge { .. } => ErrorKind::TooLarge,
@@ -235,13 +242,13 @@ impl Error {
             | Error::Connect(detail)
             | Error::Redirect(detail)
             | Error::Mismatch(detail) => Some(detail),
-            Error::Failed { detail, .. } => Some(detail),
+            Error::Failed { detail, .. } | Error::Proxy { detail, .. } => Some(detail),
             Error::OutcomeUnknown(unknown) => Some(&unknown.why),
             Error::Builder(_) | Error::Timeout { .. } | Error::TooLarge { .. } | Error::Closed => None,
         }
     }
 
-    /// The server's address that the request was sent to, or that was connected to last.
+    /// The server's address that the request was sent to, or that was connected to last. With a proxy it is the proxy's.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Error::Timeout { address, .. } | Error::TooLarge { address, .. } => *address,
@@ -260,7 +267,11 @@ impl Error {
 
     /// Whether the server cannot have acted on the request: no byte of it was sent.
     pub fn is_unsent(&self) -> bool {
-        matches!(self, Error::Request(_) | Error::Connect(_) | Error::Timeout { phase: Phase::Queue, .. })
+        match self {
+            Error::Request(_) | Error::Connect(_) | Error::Proxy { .. } => true,
+            Error::Timeout { phase, .. } => *phase == Phase::Queue,
+            _ => false,
+        }
     }
 }
 
@@ -269,7 +280,7 @@ impl fmt::Display for Error {
         match self {
             Error::Builder(problem) => f.write_str(problem),
             Error::Request(problem) => write!(f, "the request cannot be sent: {problem}"),
-            Error::Connect(why) => write!(f, "no connection: {why}"),
+            Error::Connect(why) | Error::Proxy { detail: why, .. } => write!(f, "no connection: {why}"),
             Error::Timeout { phase: Phase::Queue, .. } => {
                 f.write_str("timeout: no connection had a place for the request")
             }

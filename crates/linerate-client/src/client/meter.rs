@@ -107,6 +107,7 @@ impl Meter {
         let kind = match error {
             Error::Builder(_) | Error::Request(_) => "request",
             Error::Connect(_) => "connect",
+            Error::Proxy { .. } => "proxy",
             Error::Timeout { .. } => "timeout",
             Error::Failed { .. } => "failed",
             Error::TooLarge { .. } => "too_large",

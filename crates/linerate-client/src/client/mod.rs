@@ -57,6 +57,7 @@ mod meter;
 mod mover;
 mod options;
 mod path;
+mod proxy;
 mod runner;
 mod secure;
 mod service;

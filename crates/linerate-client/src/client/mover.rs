@@ -11,7 +11,6 @@ use std::time::Duration;
 use linerate_http::client::HeadCache;
 use linerate_net::layer::Layered;
 use linerate_net::{Event, NetError, NetErrorKind, Time, Transport, TransportLimits};
-use linerate_tls::TlsLayer;
 use tracing::{Span, debug_span};
 
 use super::board::{Command, SharedBoard};
@@ -22,6 +21,7 @@ use super::secure::Secure;
 use super::target::Target;
 use super::waiting::Waits;
 use crate::conversation::Conversation;
+use crate::route::RouteLayer;
 use crate::{Any, AnyShared, H2Shared, Speaks};
 
 /// A lookup of the server's name.
@@ -59,7 +59,7 @@ pub(super) fn shared_by(options: &CallOptions) -> AnyShared {
 }
 
 /// The mover of a client's bytes over any transport.
-pub(super) type Moving<T> = Mover<Layered<T, TlsLayer>, Any<CallReading>>;
+pub(super) type Moving<T> = Mover<Layered<T, RouteLayer>, Any<CallReading>>;
 
 pub(super) fn mover_over<T: Transport>(
     transport: T,
@@ -69,7 +69,7 @@ pub(super) fn mover_over<T: Transport>(
     secure: Option<&Secure>,
 ) -> Moving<T> {
     let mut options = options.clone();
-    let (layer, profile) = Secure::layer(secure);
+    let (layer, profile) = Secure::layer(secure, options.proxy.as_ref());
     options.profile = profile;
     let layered = Layered::new(transport, layer, limits(connections(&options)));
     let both = shared_by(&options);
@@ -138,8 +138,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
         self.calls.looked_up(now - self.lookup_since, now);
         match found {
             Ok(addresses) if !addresses.is_empty() => self.calls.set_addresses(addresses),
-            Ok(_) => self.calls.unreachable("the name has no address"),
-            Err(error) => self.calls.unreachable(&format!("the name cannot be looked up: {error}")),
+            Ok(_) => self.calls.unreachable(&format!("{} has no address", self.target.looked_up())),
+            Err(error) => {
+                let name = self.target.looked_up();
+                self.calls.unreachable(&format!("{name} cannot be looked up: {error}"));
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use super::limits::{
     CALLS_QUEUED, CONNECT_ATTEMPTS, CONNECT_TIME, DISCARDED_BODY, FEW_PIPES, FIRST_BYTE_TIME, IDLE_TIME,
     LARGEST_BODY, LARGEST_HEAD, RESPONSE_TIME,
 };
+use super::proxy::ClientProxy;
 use crate::Resend;
 
 /// Which versions of HTTP a client speaks.
@@ -92,6 +93,8 @@ pub struct CallOptions {
     pub host: http::HeaderValue,
     /// A Unix socket that connections go to, instead of an address.
     pub unix: Option<Arc<Path>>,
+    /// The proxy that connections go to.
+    pub(super) proxy: Option<ClientProxy>,
     /// Which versions of HTTP the connections speak.
     pub protocol: Protocol,
     /// Connections by HTTP/2, at most.
@@ -144,6 +147,7 @@ impl Default for CallOptions {
             tag: None,
             host: http::HeaderValue::from_static("localhost"),
             unix: None,
+            proxy: None,
             protocol: Protocol::Http1,
             h2_connections: 1,
             h2_adapts: false,

@@ -9,6 +9,8 @@ use rustls::pki_types::ServerName;
 
 use super::error::Error;
 use super::options::Protocol;
+use super::proxy::ClientProxy;
+use crate::route::{ROUTED, RouteLayer};
 
 /// TLS options of the builder.
 #[derive(Clone, Debug, Default)]
@@ -66,12 +68,15 @@ pub(super) struct Secure {
 }
 
 impl Secure {
-    /// A layer whose connections speak it, and their profile; without TLS they are plain.
-    pub(super) fn layer(secure: Option<&Secure>) -> (TlsLayer, Profile) {
-        let mut layer = TlsLayer::new();
+    /// A layer whose connections go through the tunnel of a proxy and speak TLS, and their profile; without either
+    /// they are plain.
+    pub(super) fn layer(secure: Option<&Secure>, proxy: Option<&ClientProxy>) -> (RouteLayer, Profile) {
+        let mut tls = TlsLayer::new();
         let profile = secure
-            .map(|secure| layer.add_client(secure.config.clone(), secure.name.clone()))
+            .map(|secure| tls.add_client(secure.config.clone(), secure.name.clone()))
             .unwrap_or(linerate_tls::PLAIN);
-        (layer, profile)
+        let preamble = proxy.and_then(ClientProxy::preamble);
+        let is_plain = secure.is_none() && preamble.is_none();
+        (RouteLayer::new(preamble, tls, profile), if is_plain { linerate_tls::PLAIN } else { ROUTED })
     }
 }

@@ -7,6 +7,7 @@ use http::uri::Scheme;
 use http::{HeaderValue, Uri};
 
 use super::error::Error;
+use crate::route::authority;
 
 /// Scheme, host and port.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Target {
     pub(super) field: HeaderValue,
     /// Addresses instead of those of its name.
     given: Vec<SocketAddr>,
+    /// Host and port of the proxy that connections go to instead.
+    proxy: Option<(String, u16)>,
 }
 
 impl Target {
@@ -44,7 +47,7 @@ impl Target {
         }
         let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let field = HeaderValue::from_str(authority.as_str()).map_err(|_| bad("names no host"))?;
-        Ok(Target { host, port, secure, field, given: Vec::new() })
+        Ok(Target { host, port, secure, field, given: Vec::new(), proxy: None })
     }
 
     /// The name or address that its certificate has to prove.
@@ -63,8 +66,31 @@ impl Target {
         self.given = addresses;
     }
 
+    /// Connections go to this proxy.
+    pub(super) fn go_through(&mut self, host: String, port: u16) {
+        self.proxy = Some((host, port));
+    }
+
+    /// `host:port`, with the port.
+    pub(super) fn authority(&self) -> String {
+        authority(&self.host, self.port)
+    }
+
+    /// Host and port that connections go to.
+    fn place(&self) -> (&str, u16) {
+        self.proxy.as_ref().map_or((&self.host, self.port), |(host, port)| (host, *port))
+    }
+
     fn ip(&self) -> Option<IpAddr> {
-        self.host.parse().ok()
+        self.place().0.parse().ok()
+    }
+
+    /// The server's name, or the proxy's, as an error of looking it up names it.
+    pub(super) fn looked_up(&self) -> String {
+        match &self.proxy {
+            Some((host, _)) => format!("the name {host} of the proxy"),
+            None => "the name".to_owned(),
+        }
     }
 
     pub(super) fn has_name(&self) -> bool {
@@ -76,7 +102,7 @@ impl Target {
         if !self.given.is_empty() {
             return self.given.clone();
         }
-        self.ip().map(|ip| SocketAddr::new(ip, self.port)).into_iter().collect()
+        self.ip().map(|ip| SocketAddr::new(ip, self.place().1)).into_iter().collect()
     }
 
     /// All addresses, by the system's resolver.
@@ -84,7 +110,7 @@ impl Target {
         if !self.has_name() {
             return Ok(self.addresses());
         }
-        let Target { host, port, .. } = self;
+        let (host, port) = self.proxy.unwrap_or((self.host, self.port));
         if tokio::runtime::Handle::try_current().is_ok() {
             return Ok(tokio::net::lookup_host((host, port)).await?.collect());
         }

@@ -3,7 +3,7 @@
 use linerate_http::client::{self, Body, RequestSpec, StreamTemplate};
 
 use super::error::{Error, ErrorDetail};
-use super::options::Protocol;
+use super::options::{CallOptions, Protocol};
 use super::target::Target;
 
 /// A template for HTTP/1.1, and for HTTP/2 if connections may speak it.
@@ -67,9 +67,18 @@ impl Template {
         self
     }
 
-    pub(super) fn compile(&self, target: &Target, protocol: Protocol) -> Result<Compiled, Error> {
+    pub(super) fn compile(&self, target: &Target, options: &CallOptions) -> Result<Compiled, Error> {
         let host = String::from_utf8_lossy(target.field.as_bytes());
-        let streamed = match protocol {
+        if let Some(proxy) = options.proxy.as_ref().filter(|proxy| proxy.forwards()) {
+            let mut spec = self.spec_for(&host)?;
+            spec.target = format!("http://{host}{}", spec.target);
+            if let Some(value) = proxy.authorization() {
+                let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+                spec.fields.push(("Proxy-Authorization".to_owned(), value));
+            }
+            return Ok((compiled(&spec)?, None));
+        }
+        let streamed = match options.protocol {
             Protocol::Http1 => None,
             _ => Some(StreamTemplate::compile(&self.spec_for(&host)?, &[], target.secure)),
         };
@@ -80,8 +89,7 @@ impl Template {
     }
 
     fn compile_with(&self, host: &str) -> Result<client::Template, Error> {
-        client::Template::compile(&self.spec_for(host)?, &[])
-            .map_err(|e| Error::Request(ErrorDetail::by(e.to_string(), e)))
+        compiled(&self.spec_for(host)?)
     }
 
     fn spec_for(&self, host: &str) -> Result<RequestSpec, Error> {
@@ -96,6 +104,10 @@ impl Template {
     }
 }
 
+fn compiled(spec: &RequestSpec) -> Result<client::Template, Error> {
+    client::Template::compile(spec, &[]).map_err(|e| Error::Request(ErrorDetail::by(e.to_string(), e)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,7 +118,7 @@ mod tests {
         let template = Template::get("/item/{{seq}}").unwrap().header("A", "b");
         let mut bytes = Vec::new();
         let values = client::Values { seq: 7, now_ms: 0, seed: 0, row: &[] };
-        template.compile(&target, Protocol::Http1).unwrap().0.render(&values, &mut bytes);
+        template.compile(&target, &CallOptions::default()).unwrap().0.render(&values, &mut bytes);
         assert_eq!(bytes, b"GET /item/7 HTTP/1.1\r\nHost: example.org\r\nA: b\r\n\r\n");
         for (method, path, problem) in [
             ("GET", "/a b", "a space ends the target"),

@@ -5,7 +5,9 @@ use tracing::debug;
 
 use super::{CallReading, Calls, Error, OpenCall, Phase, PipeState, Unanswered};
 use crate::client::limits::DISCARD_TIME;
+use crate::client::proxy::ConnectFailure;
 use crate::conversation::Conversation;
+use crate::route::ProxySilence;
 use crate::{Expired, Loss, PooledConnection, Run, connect_words};
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
@@ -14,17 +16,13 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let Some(mut pipe) = self.pool.remove(conn) else { return };
         let loss = &pipe.conversation.why(loss.clone());
         let reason = self.transport.reason(conn);
-        self.transport.close(conn, loss.close());
         if !pipe.established {
             // Nothing was sent on it.
-            let net = if let Loss::Net(error) = loss { Some(*error) } else { None };
-            let why = match (reason, net) {
-                (Some(reason), _) => reason,
-                (None, Some(error)) => connect_words(&error),
-                (None, None) => "the server did not answer in time".to_owned(),
-            };
-            return self.connect_failed(pipe.beside.attempt, &why, net, now);
+            let failure = self.not_opened(conn, loss, reason);
+            self.transport.close(conn, loss.close());
+            return self.connect_failed(pipe.beside.attempt, failure, now);
         }
+        self.transport.close(conn, loss.close());
         if pipe.conversation.in_flight() == 0 && loss.by_peer() {
             let heard = pipe.beside.heard;
             self.idle.closed_after(if heard == now { pipe.beside.silence } else { now - heard }, now);
@@ -35,6 +33,25 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let Calls { pool, calls, done, .. } = self;
         let net = if let Loss::Net(error) = loss { Some(*error) } else { None };
         pool.settle(&mut pipe, loss, &detail, now, &mut Unanswered { calls, done, net });
+    }
+
+    fn not_opened(&self, conn: Conn, loss: &Loss, reason: Option<String>) -> ConnectFailure {
+        let net = if let Loss::Net(error) = loss { Some(*error) } else { None };
+        let proxy = self.options.proxy.as_ref();
+        let silence = self.transport.about(conn).and_then(|about| about.downcast::<ProxySilence>().ok());
+        // Behind a tunnel, the server is to blame.
+        let proxy = proxy.filter(|proxy| proxy.forwards() || silence.is_some());
+        let words = match (reason, net) {
+            (Some(reason), _) => reason,
+            (None, Some(error)) => connect_words(&error),
+            (None, None) if proxy.is_some() => "it did not answer in time".to_owned(),
+            (None, None) => "the server did not answer in time".to_owned(),
+        };
+        ConnectFailure {
+            words: proxy.map_or(words.clone(), |proxy| proxy.words(&words)),
+            net,
+            by_proxy: proxy.map(|_| silence.and_then(|silence| silence.status)),
+        }
     }
 
     /// Looks for what has waited too long.

@@ -13,6 +13,7 @@ use super::{CallReading, Calls, PipeState};
 use crate::client::error::{Error, ErrorDetail};
 use crate::client::limits::{LARGEST_REQUEST_BODY, ROOM_PAUSE, UNSENT_MARK};
 use crate::client::mover::lacks_room;
+use crate::client::proxy::ConnectFailure;
 use crate::conversation::{Conversation, Out};
 use crate::{Failure, PooledConnection, RequestsEnd, Run, Stamp, connect_words};
 
@@ -399,7 +400,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 false
             }
             Err(error) => {
-                self.connect_failed(Some(attempt), &connect_words(&error), Some(error), now);
+                self.connect_failed(Some(attempt), self.at_once(error), now);
                 false
             }
         }
@@ -407,15 +408,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// A pipe could not be opened. After some attempts in a row, with none open, what waits has failed, but not before
     /// each address has been tried.
-    pub(super) fn connect_failed(
-        &mut self,
-        attempt: Option<Attempt>,
-        why: &str,
-        net: Option<NetError>,
-        now: Time,
-    ) {
+    pub(super) fn connect_failed(&mut self, attempt: Option<Attempt>, failure: ConnectFailure, now: Time) {
         self.statistics.connect_failures += 1;
-        debug!(why, "no connection");
+        debug!(why = %failure.words, "no connection");
         let Some(tried) = self.address_failed(attempt) else { return };
         self.connects_failed = self.connects_failed.saturating_add(1);
         if tried == Tried::Some {
@@ -430,13 +425,24 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let pause = if pause > u64::MAX / 2 { 0 } else { pause + self.random.below(pause / 2 + 1) };
         self.connect_after = now + std::time::Duration::from_nanos(pause);
         let attempts = self.options.connect_attempts.max(self.addresses.len() as u32);
-        if alone && self.connects_failed >= attempts {
-            self.fail_waiting(why, net, attempt.map(|attempt| attempt.to));
+        if alone && (self.connects_failed >= attempts || failure.is_final()) {
+            self.fail_waiting(&failure, attempt.map(|attempt| attempt.to));
+        }
+    }
+
+    /// The transport opened no connection.
+    fn at_once(&self, error: NetError) -> ConnectFailure {
+        let words = connect_words(&error);
+        let proxy = self.options.proxy.as_ref();
+        ConnectFailure {
+            words: proxy.map_or(words.clone(), |proxy| proxy.words(&words)),
+            net: Some(error),
+            by_proxy: proxy.map(|_| None),
         }
     }
 
     /// Fails the waiting calls, because there is no connection.
-    pub(super) fn fail_waiting(&mut self, why: &str, net: Option<NetError>, to: Option<SocketAddr>) {
+    pub(super) fn fail_waiting(&mut self, why: &ConnectFailure, to: Option<SocketAddr>) {
         let queued = self.queues.all_mut().into_iter().flat_map(std::mem::take);
         let mut waiting: Vec<_> = queued.map(|id| (id, Failure::Connect)).collect();
         self.pool.give_up_again(|run, why| waiting.extend((run.first..run.end()).map(|id| (id, why))));
@@ -445,9 +451,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             let error = if was_sent {
                 // The server may have acted on it, though its connection ended.
                 let ended = "the request was sent, its connection ended, and no other could be opened";
-                Error::failed(failure, ErrorDetail::by_net(format!("{ended}: {why}"), net))
+                Error::failed(failure, ErrorDetail::by_net(format!("{ended}: {}", why.words), why.net))
             } else {
-                Error::Connect(ErrorDetail::by_net(why, net).at(to))
+                why.error().at(to)
             };
             self.end(id, Err(error));
         }

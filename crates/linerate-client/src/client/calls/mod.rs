@@ -48,6 +48,7 @@ use super::error::{Error, Phase};
 use super::limits::{DEPTH, LEAVING, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST, WORTH_A_PIPE};
 use super::meter::Meter;
 use super::options::{CallOptions, Protocol, RequestOptions};
+use super::proxy::ConnectFailure;
 use super::statistics::{PipeStatistics, Statistics};
 use super::timings::Timings;
 use crate::conversation::Conversation;
@@ -371,7 +372,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// The server cannot be found: what waits has failed.
     pub fn unreachable(&mut self, why: &str) {
-        self.fail_waiting(why, None, None);
+        let by_proxy = self.options.proxy.as_ref().map(|_| None);
+        self.fail_waiting(&ConnectFailure { words: why.to_owned(), net: None, by_proxy }, None);
     }
 
     /// Whether the transport needs a turn though nothing woke it: a connection is being opened.
@@ -437,7 +439,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if let Err(why) = self.pool.agreed(conn, self.transport.protocol(conn)) {
             if let Some(pipe) = self.pool.remove(conn) {
                 self.transport.close(conn, Close::Abort);
-                self.connect_failed(pipe.beside.attempt, &why.to_string(), None, now);
+                let failure = ConnectFailure::of_server(why.to_string());
+                self.connect_failed(pipe.beside.attempt, failure, now);
             }
             return;
         }

@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use linerate_http::client::Expect;
@@ -18,6 +20,7 @@ use crate::Run;
 use crate::client::error::Error;
 use crate::client::limits::{LARGEST_REQUEST_BODY, LARGEST_REQUEST_HEAD, SHARED_BODY, UNSENT_MARK};
 use crate::client::options::CallOptions;
+use crate::client::proxy::ClientProxy;
 use crate::conversation::{BodyPart, Out, Requests};
 
 /// The properties of a request that decide where and when it is sent.
@@ -248,6 +251,8 @@ pub(super) struct Writing<'a> {
     pub(super) host: &'a HeaderValue,
     pub(super) tag: Option<&'a HeaderName>,
     pub(super) secure: bool,
+    /// The proxy that requests are written for.
+    pub(super) forwarder: Option<&'a ClientProxy>,
     pub(super) out: &'a mut OutgoingRequests,
 }
 
@@ -257,7 +262,9 @@ impl<'a> Writing<'a> {
         options: &'a CallOptions,
         out: &'a mut OutgoingRequests,
     ) -> Writing<'a> {
-        Writing { calls, host: &options.host, tag: options.tag.as_ref(), secure: options.secure, out }
+        let CallOptions { host, tag, secure, proxy, .. } = options;
+        let forwarder = proxy.as_ref().filter(|proxy| proxy.forwards());
+        Writing { calls, host, tag: tag.as_ref(), secure: *secure, forwarder, out }
     }
 }
 
@@ -325,12 +332,25 @@ impl Writing<'_> {
         let (start, fields, body) = (out.buffer.len(), request.headers(), request.body());
         out.buffer.extend_from_slice(request.method().as_str().as_bytes());
         out.buffer.push(b' ');
-        out.buffer.extend_from_slice(target(request.uri()).as_bytes());
+        let target = target(request.uri());
+        if self.forwarder.is_some() {
+            out.buffer.extend_from_slice(b"http://");
+            out.buffer.extend_from_slice(self.host.as_bytes());
+        }
+        // Through a proxy, `OPTIONS *` has no path (RFC 9112 section 3.2.4).
+        if self.forwarder.is_none() || target != "*" {
+            out.buffer.extend_from_slice(target.as_bytes());
+        }
         out.buffer.extend_from_slice(b" HTTP/1.1\r\n");
         let own_host = if fields.is_empty() { None } else { fields.get(HOST) };
         out.field(b"host", own_host.unwrap_or(self.host).as_bytes());
         for (name, value) in fields.iter().filter(|(name, _)| *name != HOST && *name != CONTENT_LENGTH) {
             out.field(name.as_str().as_bytes(), value.as_bytes());
+        }
+        if let Some(value) = self.forwarder.and_then(ClientProxy::authorization)
+            && !fields.contains_key(PROXY_AUTHORIZATION)
+        {
+            out.field(b"proxy-authorization", value.as_bytes());
         }
         let mut digits = [0; 20];
         if let Some(tag) = self.tag {

@@ -160,7 +160,7 @@ fn over_tls(mut drawn: Drawn, server: impl Hostile + 'static, alpn: &[u8]) -> [u
         ..SecureOptions::default()
     };
     let secure = secure.build(NAME, Protocol::Either).unwrap();
-    let (layer, profile) = Secure::layer(Some(&secure));
+    let (layer, profile) = Secure::layer(Some(&secure), None);
     (drawn.options.profile, drawn.options.secure) = (profile, true);
     let tls = Tls::of(&mut drawn.random, alpn, drawn.well_from);
     let mem = drawn.mem(Wire::new(server, Some(tls)));

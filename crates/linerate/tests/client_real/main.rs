@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../linerate-cli/tests/real/mod.rs"]
+#[path = "../../../linerate-cli/tests/real/mod.rs"]
 mod real;
+
+mod proxies;
 
 use std::time::Duration;
 
