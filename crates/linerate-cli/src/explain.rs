@@ -11,7 +11,7 @@ use linerate_http::client::RequestSpec;
 use linerate_load::plan::parts;
 use linerate_report::explain as report;
 
-use crate::args::{self, ExplainArgs, LoadArgs, PidArgument, Written};
+use crate::args::{self, ExplainArgs, ExplainSummary, LoadArgs, PidArgument, Written};
 use crate::baseline;
 use crate::fault::{CommandFault, Exit};
 use crate::line;
@@ -105,7 +105,11 @@ fn explain(args: &ExplainArgs, addresses: Option<&[SocketAddr]>) -> Result<Exit,
             let to_stderr = sinks.to_stderr();
             let since = before.map(|before| report::Since::of(&before, &diagnosis));
             let since = since.as_ref();
-            let text = report::to_string(&diagnosis, since, terminal::style_beside(to_stderr));
+            let style = terminal::style_beside(to_stderr);
+            let text = match args.summary {
+                Some(ExplainSummary::Full) => report::to_string(&diagnosis, since, style),
+                Some(ExplainSummary::Screen) | None => report::to_screen(&diagnosis, since, style),
+            };
             if let Some(sink) = &sinks.json {
                 sink.write(&report::to_json(&diagnosis, since, &environment::here()))?;
             }

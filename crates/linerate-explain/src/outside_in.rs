@@ -42,8 +42,18 @@ pub struct Layer {
     pub place: FaultPlace,
     /// In a word.
     pub status: Status,
-    /// The grounds for that: measurements, or why it was not examined.
+    /// The grounds for that: measurements, or why it was not examined. May be empty beside `ruled_out`.
     pub words: String,
+    /// The causes of this place that were ruled out, in words.
+    pub ruled_out: Option<String>,
+}
+
+impl Layer {
+    /// The grounds, and what was ruled out.
+    pub fn all_words(&self) -> String {
+        let parts = [Some(self.words.as_str()), self.ruled_out.as_deref()];
+        parts.into_iter().flatten().filter(|w| !w.is_empty()).collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// Share of the calls' time that we waited for a processor from which on that is worth a word.
@@ -57,17 +67,24 @@ pub fn of(d: &Diagnosis) -> [Layer; 5] {
             let one =
                 |c: &&Verdict| format!("{}, {} a call ({})", c.id(), say(c.cost_ms()), c.proof().name());
             let words = causes.iter().map(one).collect::<Vec<_>>().join("; ");
-            return Layer { place, status: Status::Cause, words };
+            return Layer { place, status: Status::Cause, words, ruled_out: None };
         }
-        let (status, words) = match place {
-            FaultPlace::Here => here(d),
+        let (status, words, ruled_out) = match place {
+            FaultPlace::Here => without(here(d)),
             FaultPlace::Network => network(d),
             FaultPlace::Machine => machine(d),
             FaultPlace::Process => process(d),
             FaultPlace::Wire => wire(d),
         };
-        Layer { place, status, words }
+        Layer { place, status, words, ruled_out }
     })
+}
+
+/// What was found at a place: how it stands, measurements, what was ruled out.
+type Finding = (Status, String, Option<String>);
+
+fn without((status, words): (Status, String)) -> Finding {
+    (status, words, None)
 }
 
 /// The server is on this machine: our end of a connection to an address of our own has it, too.
@@ -100,28 +117,28 @@ fn here(d: &Diagnosis) -> (Status, String) {
     (if m.waited_share >= BUSY || contended.is_some() { Status::Seen } else { Status::Fine }, words)
 }
 
-fn network(d: &Diagnosis) -> (Status, String) {
+fn network(d: &Diagnosis) -> Finding {
     if is_here(d) {
-        return (Status::Fine, "loopback: there is none between us and the server".to_owned());
+        return without((Status::Fine, "loopback: there is none between us and the server".to_owned()));
     }
     let round_trip = format!("round trip {}", say(d.rtt_ms));
     match excluded(d, FaultPlace::Network) {
-        Some(excluded) => (Status::Fine, format!("{round_trip}; {excluded}")),
-        None => (Status::NotExamined, format!("{round_trip}; too few calls to tell what is lost")),
+        Some(excluded) => (Status::Fine, round_trip, Some(excluded)),
+        None => without((Status::NotExamined, format!("{round_trip}; too few calls to tell what is lost"))),
     }
 }
 
-fn machine(d: &Diagnosis) -> (Status, String) {
+fn machine(d: &Diagnosis) -> Finding {
     let m = &d.machine;
     if let Some(excluded) = excluded(d, FaultPlace::Machine).filter(|_| d.shown.process.is_some()) {
-        return (Status::Fine, excluded);
+        return (Status::Fine, String::new(), Some(excluded));
     }
     if !is_here(d) {
         let hint = "run explain there, with --pid of the server".to_owned();
-        return (Status::NotExamined, hint);
+        return without((Status::NotExamined, hint));
     }
     let taken = m.steal.map_or(String::new(), |s| format!("; its host took {}", percent(s)));
-    match m.pressure {
+    without(match m.pressure {
         Some(pressure) => {
             let words = format!(
                 "it is this one: something here waited {} of the time for a core{taken}",
@@ -132,43 +149,44 @@ fn machine(d: &Diagnosis) -> (Status, String) {
         None => {
             (Status::NotExamined, "it is this one, and its kernel does not tell (/proc/pressure)".to_owned())
         }
-    }
+    })
 }
 
-fn process(d: &Diagnosis) -> (Status, String) {
+fn process(d: &Diagnosis) -> Finding {
     let Some(p) = d.shown.process.as_deref() else {
         let words = if is_here(d) {
             "it is on this machine: with --pid PID its threads can be seen"
         } else {
             "only on its machine, with --pid PID, its threads can be seen"
         };
-        return (Status::NotExamined, words.to_owned());
+        return without((Status::NotExamined, words.to_owned()));
     };
     let how = if p.found { ", found by its listening socket" } else { "" };
     let whose = format!("process {}{how}", p.called());
     if let Some(note) = p.notes.first() {
-        return (Status::NotExamined, format!("{whose}: {note}"));
+        return without((Status::NotExamined, format!("{whose}: {note}")));
     }
     match excluded(d, FaultPlace::Process) {
-        Some(excluded) => (Status::Fine, format!("{whose}, {} looks; {excluded}", p.looks)),
-        None => (Status::Seen, format!("{whose}, {} looks at its threads", p.looks)),
+        Some(excluded) => (Status::Fine, format!("{whose}, {} looks", p.looks), Some(excluded)),
+        None => without((Status::Seen, format!("{whose}, {} looks at its threads", p.looks))),
     }
 }
 
-fn wire(d: &Diagnosis) -> (Status, String) {
-    let excluded = excluded(d, FaultPlace::Wire).map_or(String::new(), |e| format!("; {e}"));
+fn wire(d: &Diagnosis) -> Finding {
+    let excluded = excluded(d, FaultPlace::Wire);
     match d.shown.packets.as_deref().filter(|p| p.packets > 0) {
         Some(p) if p.marks.is_empty() => {
-            (Status::Fine, format!("{} packets of our calls, none is remarkable{excluded}", p.packets))
+            (Status::Fine, format!("{} packets of our calls, none is remarkable", p.packets), excluded)
         }
         Some(p) => {
             let marks: Vec<String> = p.marks.iter().map(|(words, n)| format!("{words} {n}")).collect();
-            (Status::Seen, format!("{} packets of our calls, among them: {}", p.packets, marks.join(", ")))
+            let words = format!("{} packets of our calls, among them: {}", p.packets, marks.join(", "));
+            (Status::Seen, words, None)
         }
-        None if excluded.is_empty() => {
-            (Status::NotExamined, "packets were not captured, and no experiment was made".to_owned())
+        None if excluded.is_none() => {
+            without((Status::NotExamined, "packets were not captured, and no experiment was made".to_owned()))
         }
-        None => (Status::Fine, format!("packets were not captured{excluded}")),
+        None => (Status::Fine, "packets were not captured".to_owned(), excluded),
     }
 }
 
@@ -189,7 +207,7 @@ mod tests {
     fn found(d: &Diagnosis, place: FaultPlace) -> (Status, String) {
         let [layer] =
             of(d).into_iter().filter(|l| l.place == place).collect::<Vec<_>>().try_into().expect("one");
-        (layer.status, layer.words)
+        (layer.status, layer.all_words())
     }
 
     #[test]

@@ -15,7 +15,10 @@ fn reports(to: SocketAddr, lasts: Duration) -> Result<(String, String), Box<dyn 
     let outcome = linerate_load::start(plan.clone())?.join();
     let environment = Environment { command: "summary".to_owned(), ..Environment::default() };
     let report = Report { plan: &plan, outcome: &outcome, checks: &[], environment: &environment };
-    Ok((summary::to_string(&report, Style::default()), json::to_string(&report)))
+    Ok((
+        summary::to_string(&report, summary::SummaryLength::Screen, Style::default()),
+        json::to_string(&report),
+    ))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

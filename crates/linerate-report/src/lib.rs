@@ -27,7 +27,7 @@
 //! let outcome = linerate_load::start(plan.clone())?.join();
 //! let environment = Environment::default();
 //! let report = Report { plan: &plan, outcome: &outcome, checks: &[], environment: &environment };
-//! eprintln!("{}", summary::to_string(&report, Style::default()));
+//! eprintln!("{}", summary::to_string(&report, summary::SummaryLength::Screen, Style::default()));
 //! println!("{}", json::to_string(&report));
 //! # Ok::<(), linerate_load::StartError>(())
 //! ```

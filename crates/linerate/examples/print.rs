@@ -17,7 +17,10 @@ fn run(address: SocketAddr, requests: u64) -> Result<[String; 2], Box<dyn Error>
     let outcome = linerate::load::start(plan.clone())?.join();
     let environment = Environment::default();
     let report = Report { plan: &plan, outcome: &outcome, checks: &[], environment: &environment };
-    Ok([summary::to_string(&report, Style::default()), json::to_string(&report)])
+    Ok([
+        summary::to_string(&report, summary::SummaryLength::Screen, Style::default()),
+        json::to_string(&report),
+    ])
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -124,6 +124,10 @@ pub(crate) struct ExplainArgs {
     )]
     pub(crate) pipelining: bool,
 
+    /// How much is printed where nothing is wrong: a screen, or all of it [default: screen]
+    #[arg(long, value_name = "HOW", value_enum, requires = "url", conflicts_with = "pipelining", help_heading = RESULTS)]
+    pub(crate) summary: Option<ExplainSummary>,
+
     #[command(flatten)]
     pub(crate) passive: PassiveArgs,
 
@@ -196,4 +200,13 @@ pub(crate) enum Written {
     One,
     /// In a write each
     Apart,
+}
+
+/// `--summary` of `explain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExplainSummary {
+    /// The verdict, the picture, the places, the limits
+    Screen,
+    /// Where the time goes, the server's process, what was ruled out
+    Full,
 }

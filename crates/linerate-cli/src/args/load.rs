@@ -8,6 +8,7 @@ use linerate_load::plan::abort::AbortOn;
 use linerate_load::plan::flow::UserCount;
 use linerate_load::plan::{self, Check, Rate};
 use linerate_netbox::LineShape;
+use linerate_report::summary::SummaryLength;
 
 use super::request::{AddressFlags, RequestFlags, WHAT, WHERE};
 use super::route::RouteFlags;
@@ -279,7 +280,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "DIR", help_heading = RESULTS)]
     pub(crate) save_responses: Option<PathBuf>,
 
-    /// How much of a summary: all of it, or the figure, the percentiles and what went wrong [default: full]
+    /// How much of a summary: a few lines, a screen, or all of it; failures, notes and checks are in each [default: screen]
     #[arg(long, value_name = "HOW", value_enum, help_heading = RESULTS)]
     pub(crate) summary: Option<Summary>,
 
@@ -442,10 +443,23 @@ pub(crate) enum Annotations {
 /// `--summary`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Summary {
-    /// All sections
-    Full,
-    /// A few lines
+    /// The figure, the percentiles in a line, what went wrong
     Short,
+    /// Percentiles by row, and all that is out of the ordinary
+    Screen,
+    /// All sections, with bars
+    Full,
+}
+
+impl Summary {
+    /// What was asked for, or what fits a screen.
+    pub(crate) fn length(asked: Option<Self>) -> SummaryLength {
+        match asked {
+            Some(Summary::Short) => SummaryLength::Short,
+            Some(Summary::Full) => SummaryLength::Full,
+            Some(Summary::Screen) | None => SummaryLength::Screen,
+        }
+    }
 }
 
 /// `--resend`.

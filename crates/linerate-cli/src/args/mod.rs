@@ -23,7 +23,7 @@ use std::io::IsTerminal;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use compare::CompareArgs;
-pub(crate) use explain::{ExplainArgs, PidArgument, Written};
+pub(crate) use explain::{ExplainArgs, ExplainSummary, PidArgument, Written};
 pub(crate) use lab::LabArgs;
 pub(crate) use load::{Annotations, FindBy, Http, LoadArgs, ServerProcess, Summary, When};
 pub(crate) use passive::{KEYS_ALONE, PassiveArgs};

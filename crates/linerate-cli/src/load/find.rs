@@ -17,7 +17,8 @@ use linerate_load::plan::flow::FlowPlan;
 use linerate_load::plan::{Arrival, Check, Comparison, Metric, Pace, Rate, RateStep, Stop};
 use linerate_load::{Outcome, Plan, Snapshot};
 use linerate_report::schema::outcome::{Document, Find, FindPoint};
-use linerate_report::{Report, find, json, summary};
+use linerate_report::summary::{self, SummaryLength};
+use linerate_report::{Report, find, json};
 
 use super::results::Results;
 use super::watch::Interrupt;
@@ -453,7 +454,11 @@ fn report(
         let environment = environment::here();
         let report =
             Report { plan: &plan, outcome: &best.outcome, checks: &checks, environment: &environment };
-        text += &format!("\nThe look at {}:\n{}", best.load(), summary::short(&report, style));
+        text += &format!(
+            "\nThe look at {}:\n{}",
+            best.load(),
+            summary::to_string(&report, SummaryLength::Short, style)
+        );
         let document = Document { find: Some(found.clone()), ..json::document(&report) };
         written = results.write(&document);
     }

@@ -118,11 +118,11 @@ pub(super) fn run(
     let Watched { server, logged, unwritten } = beside?.finish(&mut collected);
     drop(serving);
     let machines = machines(&collected);
-    let short = args.summary == Some(Summary::Short);
+    let length = Summary::length(args.summary);
     let shares = shares(&collected);
     let beside = ReportExtras::Machines(&machines, &shares);
     let beside = Extra { beside, server: server.as_ref(), line: None, logged, page };
-    let exit = super::report(&collected.plan, &collected.outcome, results, short, beside)?;
+    let exit = super::report(&collected.plan, &collected.outcome, results, length, beside)?;
     unwritten.map_or(Ok(()), Err)?;
     Ok(if exit == Exit::Fine && !machines.complete { Exit::Ours } else { exit })
 }

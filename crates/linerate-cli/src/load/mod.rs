@@ -34,7 +34,8 @@ use linerate_load::{Outcome, Plan};
 use linerate_report::schema::line::ShapedLine;
 use linerate_report::schema::machines::{AgentShare, Machines};
 use linerate_report::schema::outcome as schema;
-use linerate_report::{Report, json, summary, verdict};
+use linerate_report::summary::{self, SummaryLength};
+use linerate_report::{Report, json, verdict};
 
 use crate::args::{LoadArgs, Summary, When};
 use crate::fault::{CommandFault, Exit};
@@ -110,7 +111,7 @@ fn on_this_machine(
     }
     let mut sent = send(args, &meaning.plan, beside, &interrupt)?;
     sent.outcome.warnings.extend(line.into_iter().flat_map(LaidLine::doubts));
-    let short = args.summary == Some(Summary::Short);
+    let length = Summary::length(args.summary);
     let beside = if args.explain { ReportExtras::Why(&interrupt) } else { ReportExtras::Nothing };
     let beside = Extra {
         beside,
@@ -120,7 +121,7 @@ fn on_this_machine(
         page: sent.page.take(),
     };
     let outcome = &sent.outcome;
-    let exit = report(&meaning.plan, outcome, results, short, beside)?;
+    let exit = report(&meaning.plan, outcome, results, length, beside)?;
     if let Some(folder) = &args.save_responses {
         let _ = writeln!(io::stderr(), "{}", saved::write(folder, &outcome.saved)?);
     }
@@ -240,7 +241,7 @@ fn report(
     plan: &Plan,
     outcome: &Outcome,
     results: &Results,
-    short: bool,
+    length: SummaryLength,
     Extra { beside, server, line, logged, page }: Extra<'_>,
 ) -> Result<Exit, CommandFault> {
     let checks: Vec<CheckResult> = plan.checks.iter().map(|check| check.evaluate(outcome)).collect();
@@ -248,7 +249,7 @@ fn report(
     let report = Report { plan, outcome, checks: &checks, environment: &environment };
     let to_stderr = results.to_stderr();
     let style = terminal::style_beside(to_stderr);
-    let mut text = if short { summary::short(&report, style) } else { summary::to_string(&report, style) };
+    let mut text = summary::to_string(&report, length, style);
     if let ReportExtras::Machines(machines, _) = beside {
         text += &linerate_report::machines::to_string(machines, style);
     }

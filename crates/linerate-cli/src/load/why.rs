@@ -49,7 +49,7 @@ pub(super) fn explain(
     }
     match explained {
         Ok(Explained::Diagnosed(diagnosis, _)) => {
-            let text = report::to_string(&diagnosis, None, terminal::style_beside(to_stderr));
+            let text = report::to_screen(&diagnosis, None, terminal::style_beside(to_stderr));
             say(text.trim_end(), to_stderr)?;
             if diagnosis.whole == Whole::Healthy {
                 say(

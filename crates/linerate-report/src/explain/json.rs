@@ -170,7 +170,7 @@ fn layer(layer: outside_in::Layer) -> schema::Layer {
     schema::Layer {
         place: layer.place.name().to_owned(),
         status: layer.status.name().to_owned(),
-        words: layer.words,
+        words: layer.all_words(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A diagnosis for people and machines: as text ([`to_string`]), as a page ([`page`]), as a
+//! A diagnosis for people and machines: as text ([`to_string`], [`to_screen`]), as a page ([`page`]), as a
 //! document ([`to_json`]).
 
 pub mod baseline;
@@ -15,4 +15,4 @@ mod words;
 
 pub use baseline::{Baseline, Since};
 pub use json::{document, to_json};
-pub use text::to_string;
+pub use text::{to_screen, to_string};

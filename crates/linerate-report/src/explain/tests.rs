@@ -105,6 +105,10 @@ fn a_healthy_server_is_told_so() {
     let lines = words::headline(&healthy, true);
     assert_eq!(lines[0], "Nothing is wrong: your call takes 2.10 ms, of which 1.90 ms is the network.");
     assert!(to_string(&healthy, None, Style::default()).starts_with("Nothing is wrong"));
+    let screen = to_screen(&healthy, None, Style::default());
+    assert!(screen.lines().count() <= 25, "{screen}");
+    assert!(screen.starts_with("Nothing is wrong") && !screen.contains("- bufferbloat"), "{screen}");
+    assert_eq!(to_screen(&stalled(), None, Style::default()), to_string(&stalled(), None, Style::default()));
     assert!(page::to_string(&healthy, None, &environment()).contains("<h1 class=\"good\">Nothing is wrong"));
 }
 

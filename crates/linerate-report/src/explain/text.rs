@@ -27,12 +27,30 @@ pub fn to_string(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> 
     let said = usize::from(diagnosis.whole == Whole::Inconclusive);
     page.list("Limits", diagnosis.limits.iter().skip(said).cloned());
     page.line("");
-    let calls = units::several(diagnosis.calls as u64, "call", "calls");
-    let words = format!("{calls} in {:.1} s, to {}", diagnosis.took_s, diagnosis.address);
-    page.line(&style.dim(&words));
+    page.calls(diagnosis, "");
     if let Some(since) = since {
         page.since(since);
     }
+    page.text
+}
+
+/// What of it fits a screen: of a healthy server the verdict, the picture, the places and the limits; all of a cause.
+pub fn to_screen(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> String {
+    if diagnosis.whole != Whole::Healthy || since.is_some() {
+        return to_string(diagnosis, since, style);
+    }
+    let style = Style { width: style.width.clamp(40, WIDEST), ..style };
+    let mut page = DiagnosisText { style, text: String::new() };
+    page.verdict(diagnosis);
+    page.picture(diagnosis);
+    page.heading("Outside in");
+    for layer in outside_in::of(diagnosis) {
+        let words = words::layer_alone(&layer);
+        page.paragraph(&format!("  {:<21} ", layer.place.words()), 24, &words);
+    }
+    page.list("Limits", diagnosis.limits.iter().cloned());
+    page.line("");
+    page.calls(diagnosis, "; --summary full has the rest");
     page.text
 }
 
@@ -85,6 +103,14 @@ impl DiagnosisText {
         let indent = before.chars().take_while(|c| *c == ' ').count() + 2;
         self.line(before);
         self.line(&format!("{}{command}", " ".repeat(indent)));
+    }
+
+    /// How many calls it took, and `more`.
+    fn calls(&mut self, d: &Diagnosis, more: &str) {
+        let calls = units::several(d.calls as u64, "call", "calls");
+        let words = format!("{calls} in {:.1} s, to {}{more}", d.took_s, d.address);
+        let dim = self.style.dim(&words);
+        self.line(&dim);
     }
 
     fn heading(&mut self, text: &str) {

@@ -205,7 +205,15 @@ pub(super) fn layer(layer: &Layer) -> String {
     match layer.status {
         // A cause says itself what it is.
         Status::Cause => layer.words.clone(),
-        status => format!("{}: {}", status.name(), layer.words),
+        status => format!("{}: {}", status.name(), layer.all_words()),
+    }
+}
+
+/// The finding at one place without what was ruled out there.
+pub(super) fn layer_alone(layer: &Layer) -> String {
+    match layer.words.as_str() {
+        "" => layer.status.name().to_owned(),
+        words => format!("{}: {words}", layer.status.name()),
     }
 }
 

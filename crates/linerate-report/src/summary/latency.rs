@@ -4,7 +4,7 @@ use linerate_load::histogram::Histogram;
 use linerate_load::outcome::Ranked;
 use linerate_load::{Outcome, Plan};
 
-use super::page::SummaryText;
+use super::page::{LABEL, SummaryText};
 use crate::{figures, limits, units};
 
 /// Rows of the table: a name and the percentile it stands for.
@@ -42,6 +42,11 @@ pub(super) fn write(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
         .filter(|(title, of)| !(of.is_empty() || (*title == "first byte" && alike(of.good, &l.from_sent))))
         .collect();
     page.blank();
+    if !page.is_full() {
+        rows(page, plan, &columns);
+        spread(page, main.good);
+        return;
+    }
     table(page, &columns);
     explanation(page, plan);
     if main.good.count() > 0 {
@@ -57,6 +62,71 @@ fn alike(a: &Histogram, b: &Histogram) -> bool {
         (a - b).abs() <= 0.01 * b
     };
     a.count() == b.count() && close(50.0) && close(99.0)
+}
+
+/// The table on its side: a row for each measure.
+fn rows(page: &mut SummaryText, plan: &Plan, measures: &[Column<'_>]) {
+    const PERCENTILES: [(&str, f64); 5] =
+        [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("max", 100.0)];
+    let style = page.style;
+    let names: String = PERCENTILES.iter().map(|(name, _)| format!("{name:>COLUMN$}")).collect();
+    page.line(&style.bold(&format!("{:<LABEL$}{names}", "latency")));
+    let (mut thin, mut open_ended) = (false, false);
+    for (title, of) in measures {
+        let cell = |(_, percent): &(&str, f64)| {
+            let found = of.percentile(*percent);
+            let is_thin = *percent < 100.0 && !figures::rests_on_enough(of.count(), *percent);
+            thin |= is_thin && !found.at_least;
+            open_ended |= found.at_least;
+            let before = match (found.at_least, is_thin) {
+                (true, _) => ">= ",
+                (false, true) => "~",
+                (false, false) => "",
+            };
+            format!("{:>COLUMN$}", format!("{before}{}", page.time(found.ns as f64)))
+        };
+        let cells: String = PERCENTILES.iter().map(cell).collect();
+        let name = format!("  {title}");
+        page.line(&format!("{name:<LABEL$}{cells}"));
+    }
+    let counted = match plan.counts_from_due() {
+        true => "  from due: counted from when it should have left, which is what users wait",
+        false => "  a closed loop sends less while the server stalls; --rate counts from due",
+    };
+    let legend = [
+        (thin, "  ~ fewer than 10 lie beyond it: one more would move it"),
+        (open_ended, "  >= a request without a good response lies there, beyond every limit"),
+        (true, counted),
+    ];
+    for (_, words) in legend.into_iter().filter(|(shown, _)| *shown) {
+        page.line(&style.dim(words));
+    }
+}
+
+/// Good responses by their latency in one line, from the least to the largest, in equal factors.
+fn spread(page: &mut SummaryText, good: &Histogram) {
+    const UNICODE: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const ASCII: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '#', '@'];
+    let (least, most) = (good.min_ns().max(1) as f64, good.percentile_ns(100.0) as f64);
+    let factor = (most / least).ln();
+    if good.count() == 0 || factor < 0.01 {
+        return;
+    }
+    let (from, to) = (page.time(least), page.time(most));
+    let room = usize::from(page.style.width).clamp(60, 100) - LABEL - 2;
+    let bins = room.saturating_sub(from.chars().count() + to.chars().count()).max(8);
+    let mut counts = vec![0u64; bins];
+    for (value, n) in good.iter_recorded() {
+        let at = (value.max(1) as f64 / least).ln() / factor * bins as f64;
+        counts[(at.max(0.0) as usize).min(bins - 1)] += n;
+    }
+    let fullest = counts.iter().copied().max().unwrap_or(1).max(1) as f64;
+    let levels = if page.style.unicode { UNICODE } else { ASCII };
+    let level =
+        |n: u64| levels[if n == 0 { 0 } else { ((n as f64 / fullest * 8.0).round() as usize).max(1) }];
+    let curve: String = counts.into_iter().map(level).collect();
+    let label = page.style.bold(&format!("{:<LABEL$}", "spread"));
+    page.line(&format!("{label}{from} {curve} {to}"));
 }
 
 fn table(page: &mut SummaryText, columns: &[Column<'_>]) {

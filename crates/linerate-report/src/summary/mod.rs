@@ -15,12 +15,27 @@ use self::page::{Mark, SummaryText};
 use crate::style::Style;
 use crate::{Report, doubts, figures, units, verdict};
 
-/// The whole summary.
-pub fn to_string(report: &Report<'_>, style: Style) -> String {
+/// How much of a summary is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SummaryLength {
+    /// The figure, the percentiles in a line, what failed, and the checks: a screen's quarter.
+    Short,
+    /// All that is out of the ordinary, and the percentiles by row: a run without trouble takes 20 lines.
+    Screen,
+    /// All sections.
+    Full,
+}
+
+/// The summary. What failed, what to doubt and the checks stand in it at any length.
+pub fn to_string(report: &Report<'_>, length: SummaryLength, style: Style) -> String {
     let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
-    let mut page = SummaryText { style, out: String::new() };
+    let mut page = SummaryText { style, length, grouped: false, out: String::new() };
     let Report { plan, outcome, checks, .. } = *report;
     headline(&mut page, plan, outcome);
+    if length == SummaryLength::Short {
+        short(&mut page, report);
+        return page.out;
+    }
     if let Some(why) = &outcome.unreachable {
         page.blank();
         page.marked(Mark::Bad, &not_reached(plan, why));
@@ -43,15 +58,11 @@ pub fn to_string(report: &Report<'_>, style: Style) -> String {
     page.out
 }
 
-/// The figure, the percentiles in a line, what failed, and the checks: a screen's quarter.
-pub fn short(report: &Report<'_>, style: Style) -> String {
-    let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
-    let mut page = SummaryText { style, out: String::new() };
+fn short(page: &mut SummaryText, report: &Report<'_>) {
     let Report { plan, outcome, checks, .. } = *report;
-    headline(&mut page, plan, outcome);
     if let Some(why) = &outcome.unreachable {
         page.marked(Mark::Bad, &not_reached(plan, why));
-        return page.out;
+        return;
     }
     if !plan.throughput && !outcome.latency.main().is_empty() {
         let percentile = |(name, percent): (&str, f64)| {
@@ -76,9 +87,8 @@ pub fn short(report: &Report<'_>, style: Style) -> String {
     if !wrong.is_empty() {
         page.marked(Mark::Bad, &wrong.join(", "));
     }
-    sections::insecure(&mut page, plan);
-    sections::checks(&mut page, checks);
-    page.out
+    sections::insecure(page, plan);
+    sections::checks(page, checks);
 }
 
 fn not_reached(plan: &Plan, why: &str) -> String {

@@ -1,5 +1,6 @@
 //! The page that the sections of a summary write.
 
+use super::SummaryLength;
 use crate::style::Style;
 use crate::units;
 
@@ -14,11 +15,14 @@ pub(super) enum Mark {
 /// Text that grows section by section.
 pub(super) struct SummaryText {
     pub(super) style: Style,
+    pub(super) length: SummaryLength,
+    /// The last lines are facts that the next ones belong to.
+    pub(super) grouped: bool,
     pub(super) out: String,
 }
 
 /// Where the text of a section begins.
-const LABEL: usize = 14;
+pub(super) const LABEL: usize = 14;
 
 impl SummaryText {
     pub(super) fn line(&mut self, text: &str) {
@@ -27,7 +31,19 @@ impl SummaryText {
     }
 
     pub(super) fn blank(&mut self) {
+        self.grouped = false;
         self.out.push('\n');
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.length == SummaryLength::Full
+    }
+
+    /// A blank line before facts, unless they follow upon others and room is scarce.
+    pub(super) fn gap(&mut self) {
+        if self.is_full() || !self.grouped {
+            self.blank();
+        }
     }
 
     /// `label      text`, the text wrapped beside its label.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linerate_load::outcome::SegmentCounts;
+use linerate_load::outcome::{SegmentCounts, Tcp};
 use linerate_load::plan::Way;
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::tls::Trust;
@@ -29,6 +29,7 @@ pub(super) fn answers(page: &mut SummaryText, outcome: &Outcome) {
         parts.push(format!("others: {}", units::count(rest)));
     }
     page.labelled("status", &parts.join(", "));
+    page.grouped = outcome.bad.total() == 0;
     bad(page, outcome);
 }
 
@@ -180,7 +181,7 @@ pub(super) fn flows(page: &mut SummaryText, outcome: &Outcome) {
 }
 
 pub(super) fn connections(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
-    page.blank();
+    page.gap();
     let c = &outcome.connections;
     let mut text = format!("{} opened", units::count(c.opened));
     if c.opened > u64::from(plan.connections) && !outcome.duration.is_zero() {
@@ -291,6 +292,9 @@ fn tcp(page: &mut SummaryText, outcome: &Outcome) {
         // Callers that block do not look at their connections; packets are counted all the same.
         return segments(page, outcome);
     }
+    if !page.is_full() && is_quiet(t) {
+        return segments(page, outcome);
+    }
     let mut parts = vec![
         format!("{} sent again", units::several(t.retransmits, "segment", "segments")),
         format!("{} received out of order", units::count(t.out_of_order)),
@@ -344,6 +348,23 @@ fn tcp(page: &mut SummaryText, outcome: &Outcome) {
     segments(page, outcome);
 }
 
+/// Whether nothing was lost, overtaken or held back on any connection.
+fn is_quiet(tcp: &Tcp) -> bool {
+    let events = &tcp.events;
+    let counts = [
+        tcp.retransmits,
+        tcp.out_of_order,
+        tcp.overrun,
+        tcp.zero_window_us,
+        events.duplicates_reported,
+        events.reordered,
+        events.sndbuf_limited_us,
+        events.peer_window_closed,
+        events.own_window_closed,
+    ];
+    counts.iter().all(|n| *n == 0)
+}
+
 /// Segments that were counted one by one.
 fn segments(page: &mut SummaryText, outcome: &Outcome) {
     let Some(segments) = &outcome.tcp.segments else { return };
@@ -383,7 +404,7 @@ pub(super) fn client(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
         ));
     }
     let local = plan.target.addresses.iter().any(|a| a.ip().is_loopback());
-    if local {
+    if local && page.is_full() {
         parts.push("the server runs on this machine too".to_owned());
     }
     page.labelled("client", &parts.join(", "));

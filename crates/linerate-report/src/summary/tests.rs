@@ -4,9 +4,44 @@ use linerate_load::outcome::NamedFigures;
 use linerate_load::plan::Check;
 
 fn text(plan: &Plan, outcome: &Outcome, style: Style) -> String {
+    as_long_as(SummaryLength::Full, plan, outcome, style)
+}
+
+fn as_long_as(length: SummaryLength, plan: &Plan, outcome: &Outcome, style: Style) -> String {
     let environment = testing::environment();
     let checks = testing::checked(plan, outcome);
-    to_string(&Report { plan, outcome, checks: &checks, environment: &environment }, style)
+    to_string(&Report { plan, outcome, checks: &checks, environment: &environment }, length, style)
+}
+
+/// With the command and the next prompt it stands on a screen of 24 lines.
+#[test]
+fn a_quiet_run_fits_a_screen() {
+    let page = as_long_as(
+        SummaryLength::Screen,
+        &testing::plan_closed(),
+        &testing::quiet_outcome(),
+        Style::default(),
+    );
+    assert!(page.lines().count() <= 20, "{page}");
+    insta::assert_snapshot!(page);
+}
+
+/// What is out of the ordinary stands on the screen, too.
+#[test]
+fn trouble_is_never_cut() {
+    let (plan, outcome) = (testing::plan_closed(), testing::outcome_closed());
+    let screen = as_long_as(SummaryLength::Screen, &plan, &outcome, Style::default());
+    let full = as_long_as(SummaryLength::Full, &plan, &outcome, Style::default());
+    let told = |line: &&str| {
+        ["FAILED", "note", "resent", "unknown", "bad answers", "tcp", "status"]
+            .iter()
+            .any(|w| line.starts_with(w))
+    };
+    assert!(full.lines().filter(told).count() > 5, "{full}");
+    for line in full.lines().filter(told) {
+        assert!(screen.contains(line), "{line}\n{screen}");
+    }
+    insta::assert_snapshot!(screen);
 }
 
 #[test]
@@ -140,11 +175,13 @@ fn a_server_cannot_steer_the_terminal() {
 
 #[test]
 fn no_line_is_wider_than_the_terminal() {
-    for width in [60, 80, 200] {
+    for (length, width) in
+        [SummaryLength::Full, SummaryLength::Screen].into_iter().flat_map(|l| [60, 80, 200].map(|w| (l, w)))
+    {
         let style = Style { width, ..Style::default() };
-        let page = text(&testing::plan_open(), &testing::outcome_closed(), style);
+        let page = as_long_as(length, &testing::plan_open(), &testing::outcome_closed(), style);
         for line in page.lines() {
-            assert!(line.chars().count() <= usize::from(width.max(66)), "{width}: {line}");
+            assert!(line.chars().count() <= usize::from(width.max(80)), "{width}: {line}");
         }
     }
 }
