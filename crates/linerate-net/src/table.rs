@@ -44,6 +44,7 @@ impl<T> Table<T> {
     }
 
     /// Puts `value` into a free slot; returns it if none is free.
+    #[inline]
     pub(crate) fn insert(&mut self, value: T) -> Result<Conn, T> {
         if let Some(slot) = self.free.pop() {
             let place = &mut self.slots[slot as usize];
@@ -92,16 +93,29 @@ impl<T> Table<T> {
 
     /// Removes an entry. Its `Conn` is never used again.
     pub(crate) fn remove(&mut self, conn: Conn) -> Option<T> {
-        let place = self.slots.get_mut(conn.slot())?;
-        if place.generation != conn.generation {
-            return None;
+        let value = self.get_slot(conn)?.value.take()?;
+        self.free_slot(conn);
+        Some(value)
+    }
+
+    /// Removes an entry where it lies. Reason: large ones take long to move out.
+    pub(crate) fn drop_entry(&mut self, conn: Conn) {
+        if let Some(place) = self.get_slot(conn).filter(|place| place.value.is_some()) {
+            place.value = None;
+            self.free_slot(conn);
         }
-        let value = place.value.take()?;
+    }
+
+    fn get_slot(&mut self, conn: Conn) -> Option<&mut TableSlot<T>> {
+        self.slots.get_mut(conn.slot()).filter(|place| place.generation == conn.generation)
+    }
+
+    fn free_slot(&mut self, conn: Conn) {
+        let place = &mut self.slots[conn.slot()];
         if place.generation < LAST_GENERATION {
             place.generation += 1;
             self.free.push(conn.slot);
         }
-        Some(value)
     }
 }
 

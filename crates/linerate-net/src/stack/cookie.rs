@@ -22,7 +22,7 @@ const SACK: u32 = 16;
 const ECN: u32 = 32;
 
 fn mac(key: Key, tuple: &Tuple, irs: Seq, period: u64, size: u32) -> u32 {
-    let hash = key.hash(&[tuple.hash(key), u64::from(irs.0), period, u64::from(size)]);
+    let hash = key.hash([tuple.hash(key), u64::from(irs.0), period, u64::from(size)]);
     (hash as u32) & ((1 << MAC_BITS) - 1)
 }
 

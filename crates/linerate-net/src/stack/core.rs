@@ -267,7 +267,6 @@ impl Core {
         let by_cookie = std::mem::take(&mut entry.by_cookie);
         let remains =
             by_cookie.then(|| Remains::new(entry.flow.tuple, entry.flow.remains(), false, self.now));
-        self.wheel.set(conn.slot, None);
         self.leave(conn.slot, hash, remains);
     }
 
@@ -280,23 +279,31 @@ impl Core {
             self.shared.stats.time_waits_cut += 1;
             self.forget(oldest);
         }
-        let index = self.waits.insert(remains);
+        let index = self.waits.insert(hash, remains);
         self.shared.stats.time_waits += 1;
         self.demux.replace(hash, Owner::Flow(slot), Owner::Wait(index));
     }
 
     /// Removes a connection that the application has closed, and frees all it held.
     pub(super) fn remove(&mut self, conn: Conn) {
-        let Some(mut entry) = self.table.remove(conn) else { return };
+        let Some(entry) = self.table.get_mut(conn) else { return };
         // A late copy of the segment with the cookie would make the connection again. So its end is
         // remembered, whichever side closed first. If the peer has not seen the end, it stays as in
         // FIN_WAIT_2: a reset answers new data.
         let ended = entry.flow.state == TcpState::Closed;
         let remains =
             entry.by_cookie.then(|| Remains::new(entry.flow.tuple, entry.flow.remains(), !ended, self.now));
-        self.leave(conn.slot, entry.hash, remains);
-        self.wheel.set(conn.slot, None);
-        entry.flow.dispose(&mut self.shared);
+        let hash = entry.hash;
+        self.leave(conn.slot, hash, remains);
+        self.drop_entry(conn);
+    }
+
+    /// Frees the slot of a connection that has left the table of 4-tuples, and all it held.
+    pub(super) fn drop_entry(&mut self, conn: Conn) {
+        if let Some(entry) = self.table.get_mut(conn) {
+            entry.flow.dispose(&mut self.shared);
+            self.table.drop_entry(conn);
+        }
     }
 
     /// Ends a connection and frees its slot. Only an entry for TIME_WAIT (or FIN_WAIT_2) remains,
@@ -318,17 +325,13 @@ impl Core {
         if owes {
             self.acknowledge(&remains);
         }
-        if let Some(mut entry) = self.table.remove(conn) {
-            entry.flow.dispose(&mut self.shared);
-        }
-        self.wheel.set(conn.slot, None);
+        self.drop_entry(conn);
     }
 
     /// Removes an entry of TIME_WAIT.
     pub(super) fn forget(&mut self, index: u32) {
         if let Some(remains) = self.waits.remove(index) {
-            let hash = self.hash(&remains.tuple);
-            self.demux.remove(hash, Owner::Wait(index));
+            self.demux.remove(remains.hash, Owner::Wait(index));
         }
     }
 
@@ -636,9 +639,10 @@ impl Core {
     pub(super) fn expire(&mut self, at: Time, mtu: usize, events: &mut Vec<Event>) {
         while let Some(slot) = self.wheel.pop(at) {
             let Some((conn, entry)) = self.table.by_slot(slot) else { continue };
+            // It may have moved back since, or belong to an earlier connection in this slot.
             let told = entry.flow.handle_deadline(at, &mut self.shared);
             if told == FlowActions::NOTHING {
-                self.wheel.set(slot, entry.flow.deadline());
+                self.wheel.set_by(slot, entry.flow.deadline());
             } else {
                 self.act(conn, told, events);
             }

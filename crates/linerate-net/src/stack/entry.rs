@@ -34,6 +34,7 @@ pub(crate) struct StackConnection {
 }
 
 impl StackConnection {
+    #[inline]
     pub(crate) fn new(flow: Flow, hash: u64, connecting: bool) -> StackConnection {
         StackConnection {
             flow,

@@ -75,14 +75,14 @@ impl<L: Link> Stack<L> {
         let core = &mut self.core;
         let before = std::mem::replace(&mut core.now, self.link.now());
         let late = core.now - before;
-        for slot in self.leaving.drain(..) {
-            if late > LATE
-                && let Some((_, entry)) = core.table.by_slot(slot)
-            {
-                entry.flow.wait_longer(late);
-                core.wheel.set(slot, entry.flow.deadline());
+        if late > LATE {
+            for slot in &self.leaving {
+                if let Some((_, entry)) = core.table.by_slot(*slot) {
+                    entry.flow.wait_longer(late);
+                }
             }
         }
+        self.leaving.clear();
         Ok(())
     }
 
@@ -109,7 +109,9 @@ impl<L: Link> Stack<L> {
         if !entry.dirty {
             return Ok(true);
         }
-        self.core.advance_closing(conn);
+        if entry.closing.is_some() {
+            self.core.advance_closing(conn);
+        }
         loop {
             match self.send_segments(conn) {
                 Left::All => break,
@@ -118,8 +120,12 @@ impl<L: Link> Stack<L> {
             }
         }
         let core = &mut self.core;
-        core.advance_closing(conn);
-        let Some(entry) = core.table.get_mut(conn) else { return Ok(true) };
+        let Some(mut entry) = core.table.get_mut(conn) else { return Ok(true) };
+        if entry.closing.is_some() {
+            core.advance_closing(conn);
+            let Some(left) = core.table.get_mut(conn) else { return Ok(true) };
+            entry = left;
+        }
         entry.dirty = false;
         entry.flow.settle(core.now, &core.shared);
         if entry.flow.held_back(&core.shared) > 0 {
@@ -127,7 +133,7 @@ impl<L: Link> Stack<L> {
         } else if entry.waited.replace(false) && entry.closing.is_none() && entry.flow.error.is_none() {
             core.pending.push(Event::Drained { conn });
         }
-        core.wheel.set(slot, entry.flow.deadline());
+        core.wheel.set_by(slot, entry.flow.deadline());
         Ok(true)
     }
 
@@ -238,10 +244,7 @@ impl Core {
             self.answer_of(&remains, Flags::ACK);
         }
         self.leave(conn.slot, hash, Some(remains));
-        self.wheel.set(conn.slot, None);
-        if let Some(mut entry) = self.table.remove(conn) {
-            entry.flow.dispose(&mut self.shared);
-        }
+        self.drop_entry(conn);
         true
     }
 

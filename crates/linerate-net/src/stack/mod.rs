@@ -163,21 +163,20 @@ impl<L: Link> Stack<L> {
         if entry.flow.held_back(&core.shared) + len > limit {
             return Err(NetError::of(NetErrorKind::NoMemory));
         }
-        if len > 0 {
-            if !core.shared.pool.has_room_beyond_reserve(len) {
-                core.make_memory(len);
-            }
-            let is_short = !core.shared.pool.has_room_beyond_reserve(len);
+        if len == 0 {
+            return Ok(());
+        }
+        let entry = if core.shared.pool.has_room_beyond_reserve(len) {
+            entry
+        } else {
+            core.make_memory_for(conn, len)?;
             let Some(entry) = core.table.get_mut(conn) else { return Ok(()) };
-            if let Some(error) = entry.flow.error {
-                return Err(error);
-            }
-            if is_short && entry.flow.held_back(&core.shared) > 0 {
-                return Err(NetError::of(NetErrorKind::NoMemory));
-            }
-            entry.flow.begin_push(core.now);
-            push(&mut entry.flow, &mut core.shared)?;
-            core.touch(conn);
+            entry
+        };
+        entry.flow.begin_push(core.now);
+        push(&mut entry.flow, &mut core.shared)?;
+        if !std::mem::replace(&mut entry.dirty, true) {
+            core.dirty.push(conn.slot);
         }
         Ok(())
     }
@@ -248,10 +247,9 @@ impl<L: Link> Transport for Stack<L> {
         let tuple = Tuple { local, remote, local_port: 0, remote_port: to.port() };
         let mss = mss_of(self.link.mtu(to.ip()), &remote);
         let core = &mut self.core;
-        let tuple = core.choose_port(tuple)?;
+        let (tuple, hash) = core.choose_port(tuple)?;
         core.shared.stats.active_opens += 1;
         let flow = Flow::connect(tuple, mss, core.now, &mut core.shared);
-        let hash = core.hash(&tuple);
         let Ok(conn) = core.table.insert(StackConnection::new(flow, hash, true)) else {
             return Err(NetError::of(NetErrorKind::NoMemory));
         };

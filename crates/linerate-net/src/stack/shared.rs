@@ -1,11 +1,14 @@
 //! State that the connections of one stack share.
 
+use std::cell::Cell;
+
 use super::flow::Scoreboard;
 use super::keyed::Keys;
 use super::options::{StackLimits, UseOfEcn};
 use super::pool::BlockPool;
 use super::stats::StackStats;
 use super::tuple::Tuple;
+use super::wire::Addr;
 use crate::outbox::LentTable;
 use crate::{HostSecret, Time};
 
@@ -28,6 +31,9 @@ pub(crate) struct SharedPools {
     spare: Vec<Scoreboard>,
     /// How far the clock that peers remember is ahead of the link's.
     ahead_ns: u64,
+    /// The hosts whose offset of timestamps was computed last, and the offset. Reason: a client's
+    /// connections lead to few hosts, and a server computes it twice for each.
+    last_offset: Cell<Option<(Addr, Addr, u32)>>,
 }
 
 impl SharedPools {
@@ -48,6 +54,7 @@ impl SharedPools {
             largest_segment: u16::MAX,
             early_news: false,
             spare: Vec::new(),
+            last_offset: Cell::new(None),
         }
     }
 
@@ -75,7 +82,15 @@ impl SharedPools {
     /// Offset added to the timestamp clock towards a peer. It is the same for all connections
     /// between two hosts, so that a later one has later timestamps (RFC 7323 sections 5.4 and 7.1).
     pub(crate) fn timestamp_offset(&self, tuple: &Tuple) -> u32 {
-        ((self.ahead_ns / 1_000_000) as u32).wrapping_add(tuple.hash_hosts(self.keys.timestamps) as u32)
+        if let Some((local, remote, offset)) = self.last_offset.get()
+            && (local, remote) == (tuple.local, tuple.remote)
+        {
+            return offset;
+        }
+        let hash = tuple.hash_hosts(self.keys.timestamps) as u32;
+        let offset = ((self.ahead_ns / 1_000_000) as u32).wrapping_add(hash);
+        self.last_offset.set(Some((tuple.local, tuple.remote, offset)));
+        offset
     }
 }
 

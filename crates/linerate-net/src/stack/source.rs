@@ -7,36 +7,41 @@ use super::tuple::Tuple;
 use crate::{Conn, NetError, NetErrorKind};
 
 impl Core {
-    /// Selects a port; a TIME_WAIT entry may be reused if that is safe.
-    pub(super) fn choose_port(&mut self, mut tuple: Tuple) -> Result<Tuple, NetError> {
+    /// Selects a port; a TIME_WAIT entry may be reused if that is safe. Returns the 4-tuple and its
+    /// hash.
+    pub(super) fn choose_port(&mut self, tuple: Tuple) -> Result<(Tuple, u64), NetError> {
         let mut ports = std::mem::take(&mut self.ports);
         let key = self.shared.keys.ports;
-        let port = ports.choose(&tuple, key, |port| {
+        let mut chosen = None;
+        ports.choose(&tuple, key, |port| {
             let tuple = Tuple { local_port: port, ..tuple };
-            match self.find(&tuple, self.hash(&tuple)) {
-                None => true,
-                Some(Owner::Wait(index)) => {
-                    self.waits.get(index).is_some_and(|remains| remains.may_connect_anew(self.now))
+            let hash = self.hash(&tuple);
+            let earlier = match self.find(&tuple, hash) {
+                None => None,
+                Some(Owner::Wait(index))
+                    if self.waits.get(index).is_some_and(|remains| remains.may_connect_anew(self.now)) =>
+                {
+                    Some(index)
                 }
-                Some(_) => false,
-            }
+                Some(_) => return false,
+            };
+            chosen = Some((tuple, hash, earlier));
+            true
         });
         self.ports = ports;
-        tuple.local_port = port.ok_or(NetError::of(NetErrorKind::PortsExhausted))?;
-        let hash = self.hash(&tuple);
-        if let Some(Owner::Wait(index)) = self.find(&tuple, hash) {
+        let (tuple, hash, earlier) = chosen.ok_or(NetError::of(NetErrorKind::PortsExhausted))?;
+        if let Some(index) = earlier {
             self.shared.stats.time_waits_reused += 1;
             self.forget(index);
         }
-        Ok(tuple)
+        Ok((tuple, hash))
     }
 
     /// Retries a connection attempt from another port. If none is free it keeps its own.
     pub(super) fn move_to_another_port(&mut self, conn: Conn) {
         let Some(entry) = self.table.get(conn) else { return };
         let (tuple, before) = (entry.flow.tuple, entry.hash);
-        let Ok(tuple) = self.choose_port(tuple) else { return };
-        let hash = self.hash(&tuple);
+        let Ok((tuple, hash)) = self.choose_port(tuple) else { return };
         let Some(entry) = self.table.get_mut(conn) else { return };
         entry.hash = hash;
         entry.flow.ask_from(tuple, self.now, &self.shared);

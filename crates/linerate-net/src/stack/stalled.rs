@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use super::core::Core;
-use crate::Conn;
+use crate::{Conn, NetError, NetErrorKind};
 
 /// Connections that end at once, at most. Reason: the list of candidates is memory too, and these
 /// free tens of megabytes.
@@ -16,15 +16,25 @@ const AT_ONCE: usize = 1024;
 const URGENT: usize = 1 << 16;
 
 impl Core {
-    /// Makes room for bytes that are about to be queued.
+    /// Makes room for bytes that are about to be queued on this connection. Refuses them if it has
+    /// to wait: memory is short, and it holds some already.
     #[cold]
-    pub(super) fn make_memory(&mut self, len: usize) {
+    pub(super) fn make_memory_for(&mut self, conn: Conn, len: usize) -> Result<(), NetError> {
         if !self.shared.pool.has_room(len) {
             self.drop_early_until(len);
         }
         if !self.shared.pool.has_room_beyond_reserve(len) {
             self.end_stalled(len);
         }
+        let Some(entry) = self.table.get(conn) else { return Ok(()) };
+        if let Some(error) = entry.flow.error {
+            return Err(error);
+        }
+        let is_short = !self.shared.pool.has_room_beyond_reserve(len);
+        if is_short && entry.flow.held_back(&self.shared) > 0 {
+            return Err(NetError::of(NetErrorKind::NoMemory));
+        }
+        Ok(())
     }
 
     /// Ends connections whose peers have taken nothing for some time, those stalled longest first,

@@ -11,6 +11,8 @@ use crate::Time;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remains {
     pub(crate) tuple: Tuple,
+    /// Of the 4-tuple, for the table; set when it enters it.
+    pub(crate) hash: u64,
     /// The next numbers that we would send and expect.
     pub(crate) nxt: Seq,
     pub(crate) rcv_nxt: Seq,
@@ -36,8 +38,18 @@ impl Remains {
         fin_wait: bool,
         now: Time,
     ) -> Remains {
-        let answered = Time::ZERO;
-        Remains { tuple, nxt, rcv_nxt, timestamps, fin_wait, since: now, answered, before: NONE, after: NONE }
+        Remains {
+            tuple,
+            hash: 0,
+            nxt,
+            rcv_nxt,
+            timestamps,
+            fin_wait,
+            since: now,
+            answered: Time::ZERO,
+            before: NONE,
+            after: NONE,
+        }
     }
 
     /// The header of a reset that the peer will accept.
@@ -128,14 +140,14 @@ impl TimeWait {
         self.len() >= self.limit
     }
 
-    /// Adds an entry; the caller has made room.
-    pub(crate) fn insert(&mut self, remains: Remains) -> u32 {
+    /// Adds an entry with the hash of its 4-tuple; the caller has made room.
+    pub(crate) fn insert(&mut self, hash: u64, remains: Remains) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
         });
         self.fin_waits += usize::from(remains.fin_wait);
-        self.slots[index as usize] = Some(remains);
+        self.slots[index as usize] = Some(Remains { hash, ..remains });
         self.append(index);
         index
     }

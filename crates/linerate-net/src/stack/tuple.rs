@@ -38,13 +38,13 @@ impl Tuple {
         let [c, d] = self.remote.words();
         let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
         // The first half of a mapped address is constant.
-        if self.local.is_v4() { key.hash(&[b, d, ports]) } else { key.hash(&[a, b, c, d, ports]) }
+        if self.local.is_v4() { key.hash([b, d, ports]) } else { key.hash([a, b, c, d, ports]) }
     }
 
     /// Hash of the addresses alone.
     pub(crate) fn hash_hosts(&self, key: Key) -> u64 {
         let [a, b] = self.local.words();
         let [c, d] = self.remote.words();
-        key.hash(&[a, b, c, d])
+        key.hash([a, b, c, d])
     }
 }

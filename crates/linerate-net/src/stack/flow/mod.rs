@@ -298,7 +298,10 @@ impl Flow {
     /// Bytes handed over beyond the send buffer. An application that sends more waits until there
     /// are none.
     pub(crate) fn held_back(&self, shared: &SharedPools) -> usize {
-        self.send.out.len().saturating_sub(self.send_buffer(shared)).min(self.unsent())
+        match self.unsent() {
+            0 => 0,
+            unsent => self.send.out.len().saturating_sub(self.send_buffer(shared)).min(unsent),
+        }
     }
 
     /// For how many milliseconds the peer has taken none of the bytes that are queued for it.

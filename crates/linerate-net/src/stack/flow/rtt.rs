@@ -43,9 +43,16 @@ impl Rtt {
         self.least
     }
 
-    /// The timeout after `backoff` consecutive ones (section 5.5).
-    pub(crate) fn rto(&self, backoff: u8, limits: &StackLimits) -> Duration {
+    /// The timeout after `backoff` consecutive ones (section 5.5), in nanoseconds.
+    #[inline]
+    pub(crate) fn rto_ns(&self, backoff: u8, limits: &StackLimits) -> u64 {
+        // Samples keep it below its limit.
+        if backoff == 0 { self.rto } else { self.backed_off(backoff, limits) }
+    }
+
+    #[cold]
+    fn backed_off(&self, backoff: u8, limits: &StackLimits) -> u64 {
         let most = limits.largest_rto.as_nanos() as u64;
-        Duration::from_nanos(self.rto.saturating_mul(1 << backoff.min(20)).min(most))
+        self.rto.saturating_mul(1 << backoff.min(20)).min(most)
     }
 }

@@ -347,7 +347,7 @@ impl Flow {
 
     /// RFC 5681 section 4.1: after an idle time the window does not reflect the path any more.
     fn after_idle(&mut self, now: Time, shared: &SharedPools) {
-        let rto = self.rtt.rto(0, &shared.limits).as_nanos() as u64;
+        let rto = self.rtt.rto_ns(0, &shared.limits);
         if now.nanos_since(self.send.sent_at) > rto && !self.recovery.active {
             self.congestion.idle();
         }
@@ -384,8 +384,11 @@ impl Flow {
 
     /// Ends a turn's sending attempts: a closed window must be probed later.
     pub(crate) fn settle(&mut self, now: Time, shared: &SharedPools) {
-        self.note_window_limit(now);
         let waits = self.unsent() > 0 || (self.send.fin && !self.send.fin_sent);
+        if !waits && self.send.window_limited_since == Time::NEVER {
+            return;
+        }
+        self.note_window_limit(now);
         if waits
             && self.send.una == self.send.nxt
             && self.timers.kind == Timer::None

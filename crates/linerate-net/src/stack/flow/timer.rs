@@ -9,13 +9,18 @@ use crate::{NetErrorKind, Time};
 
 /// A tail loss probe comes no sooner. Reason: the peer's machine may be busy. Linux waits two ticks
 /// beyond its two round trips, 8 ms on most machines; RFC 8985's drafts wait 10 ms.
-const LEAST_PROBE: Duration = Duration::from_millis(10);
+const LEAST_PROBE_NS: u64 = 10_000_000;
 /// How long a peer may delay an ACK: that of a single segment (RFC 8985 section 7.2), and that of a
 /// full window. Reason: Linux waits 40 ms.
-const PEERS_ACK_DELAY: Duration = Duration::from_millis(50);
+const PEERS_ACK_DELAY_NS: u64 = 50_000_000;
 
 /// Timeouts that an orphan waits for, at least, as they are without backoff.
-const LOST_BY_ORPHANS: u32 = 3;
+const LOST_BY_ORPHANS: u64 = 3;
+
+/// Plain nanoseconds: a `Duration` costs a division and two multiplications.
+fn after(now: Time, ns: u64) -> Time {
+    Time::from_nanos(now.as_nanos().saturating_add(ns))
+}
 
 impl Flow {
     pub(super) fn set_timer(&mut self, timer: Timer, at: Time) {
@@ -62,13 +67,13 @@ impl Flow {
         if !self.agreed.sack && self.send.sent.len() > 1 {
             return None;
         }
-        let mut wait = Duration::from_nanos(2 * self.rtt.smoothed());
+        let mut wait = 2 * self.rtt.smoothed();
         // Linux also delays ACKs while its reader leaves it no window to announce.
         let window_limited = self.unsent() > 0 && self.window_room() < u32::from(self.send.mss);
         if self.send.sent.len() == 1 || window_limited {
-            wait += PEERS_ACK_DELAY;
+            wait += PEERS_ACK_DELAY_NS;
         }
-        Some(now + wait.max(LEAST_PROBE))
+        Some(after(now, wait.max(LEAST_PROBE_NS)))
     }
 
     /// Handles the deadline.
@@ -120,7 +125,7 @@ impl Flow {
 
     /// When the next timeout passes. That of an orphan is no later than its end.
     pub(super) fn timeout(&self, now: Time, shared: &SharedPools) -> Time {
-        let at = now + self.rtt.rto(self.timers.backoff, &shared.limits);
+        let at = after(now, self.rtt.rto_ns(self.timers.backoff, &shared.limits));
         if self.receive.deaf { at.min(now + self.orphan_time(now, shared)) } else { at }
     }
 
@@ -128,7 +133,8 @@ impl Flow {
     /// segments have to be lost.
     fn orphan_time(&self, now: Time, shared: &SharedPools) -> Duration {
         let waited = Duration::from_millis(millis(now).wrapping_sub(self.send.moved_ms).into());
-        let patience = shared.limits.orphan_patience.max(LOST_BY_ORPHANS * self.rtt.rto(0, &shared.limits));
+        let lost = Duration::from_nanos(LOST_BY_ORPHANS * self.rtt.rto_ns(0, &shared.limits));
+        let patience = shared.limits.orphan_patience.max(lost);
         patience.saturating_sub(waited)
     }
 

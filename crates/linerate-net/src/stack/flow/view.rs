@@ -37,7 +37,7 @@ impl Flow {
             ssthresh_bytes: (threshold != u32::MAX).then_some(threshold),
             peer_window_bytes: self.send.wnd,
             mss_bytes: self.send.mss,
-            rto_us: u64::try_from(self.rtt.rto(self.timers.backoff, limits).as_micros()).unwrap_or(u64::MAX),
+            rto_us: self.rtt.rto_ns(self.timers.backoff, limits) / 1000,
             idle_ms: now.nanos_since(lately) / 1_000_000,
             tcp: self.info(now),
         }

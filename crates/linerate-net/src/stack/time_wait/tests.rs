@@ -242,7 +242,7 @@ fn the_order_is_that_of_time() {
         match random >> 61 {
             0..=3 if !table.is_full() => {
                 let numbers = (Seq(1), Seq(2), None);
-                let index = table.insert(Remains::new(Tuple::default(), numbers, false, now));
+                let index = table.insert(0, Remains::new(Tuple::default(), numbers, false, now));
                 model.push((index, now));
             }
             4 if !model.is_empty() => {

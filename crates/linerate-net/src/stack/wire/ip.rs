@@ -88,6 +88,7 @@ pub(crate) struct IpHeader {
 }
 
 impl IpHeader {
+    #[inline]
     pub(crate) fn parse(bytes: &[u8], checksums: Checksums) -> Result<IpHeader, Malformed> {
         match bytes.first().ok_or(Malformed::Short)? >> 4 {
             4 => IpHeader::parse_v4(bytes, checksums),
@@ -96,6 +97,7 @@ impl IpHeader {
         }
     }
 
+    #[inline]
     fn parse_v4(bytes: &[u8], checksums: Checksums) -> Result<IpHeader, Malformed> {
         let header: &[u8; IPV4_HEADER] = bytes.first_chunk().ok_or(Malformed::Short)?;
         let [first, class, l0, l1, _, _, f0, f1, _, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] = *header;

@@ -33,6 +33,7 @@ pub(crate) struct Packet {
 
 impl Packet {
     /// Parses a packet that begins with its IP header.
+    #[inline]
     pub(crate) fn parse(bytes: &[u8], checksums: Checksums) -> Result<Packet, Malformed> {
         let ip = IpHeader::parse(bytes, checksums)?;
         let whole = bytes.get(ip.from..ip.to).ok_or(Malformed::Short)?;

@@ -52,13 +52,18 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) fn parse(mut bytes: &[u8]) -> Result<Options, Malformed> {
-        let mut options = Options::default();
+    #[inline]
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Options, Malformed> {
         // Fast path: the options of nearly every segment of an established connection.
         if let [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] = *bytes {
-            options.timestamps = Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])));
-            return Ok(options);
+            let timestamps = Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])));
+            return Ok(Options { timestamps, ..Options::default() });
         }
+        Options::parse_any(bytes)
+    }
+
+    fn parse_any(mut bytes: &[u8]) -> Result<Options, Malformed> {
+        let mut options = Options::default();
         loop {
             let (kind, len) = match *bytes {
                 [] | [END, ..] => return Ok(options),

@@ -68,6 +68,7 @@ pub(crate) struct TcpHeader {
 
 impl TcpHeader {
     /// Parses a header that came with this field in front; also returns its length.
+    #[inline]
     pub(crate) fn parse(bytes: &[u8], ecn: Ecn) -> Result<(TcpHeader, usize), Malformed> {
         let fixed: &[u8; TCP_HEADER] = bytes.first_chunk().ok_or(Malformed::Short)?;
         let [s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, offset, flags, w0, w1, _, _, u0, u1] = *fixed;
