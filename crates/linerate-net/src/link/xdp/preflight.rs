@@ -270,7 +270,7 @@ fn without_offloads(name: &str) -> String {
 /// A note for the start: the kernel gives no packets that span frames.
 pub(super) fn frames_only(name: &str) -> String {
     format!(
-        "the kernel cannot hand over packets larger than a frame (XDP_USE_SG): those of a sender on this machine,          and those that GRO puts together, are lost; hint: {}",
+        "the kernel cannot hand over packets larger than a frame (XDP_USE_SG): those of a sender on this machine, and those that GRO puts together, are lost; hint: {}",
         without_offloads(name)
     )
 }
