@@ -55,12 +55,14 @@ impl ThreadWatch {
 
     /// The figures at the end of the run.
     pub(crate) fn end(&self) -> ClientFigures {
-        let wall = self.begun.elapsed().as_secs_f64();
+        let watched = self.begun.elapsed();
+        let wall = watched.as_secs_f64();
         let cpu = Duration::from_nanos(machine::thread_cpu_time_ns().saturating_sub(self.cpu_ns));
         ClientFigures {
             cpu,
             core_busy: if wall > 0.0 { (cpu.as_secs_f64() / wall).min(1.0) } else { 0.0 },
             run_queue_wait: Duration::from_nanos(waiting_ns().saturating_sub(self.waiting_ns)),
+            watched,
             context_switches: switches().saturating_sub(self.switches),
             threads: 1,
             suspended: suspended(self.ahead, machine::clocks_ahead()),

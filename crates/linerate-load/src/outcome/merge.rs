@@ -244,6 +244,7 @@ impl ClientFigures {
         self.cpu += other.cpu;
         self.core_busy = self.core_busy.max(other.core_busy);
         self.run_queue_wait += other.run_queue_wait;
+        self.watched += other.watched;
         self.disturbed = self.disturbed.max(other.disturbed);
         if other.stood_still > self.stood_still {
             self.stood_still = other.stood_still;

@@ -399,6 +399,9 @@ pub struct ClientFigures {
     pub core_busy: f64,
     /// Time the sending threads were runnable and had to wait for a core (schedstat).
     pub run_queue_wait: Duration,
+    /// How long the sending threads were watched for that, all of them together.
+    #[serde(default)]
+    pub watched: Duration,
     /// The longest that a sending thread waited for its core within a tenth of a second: this machine added no more than that to a latency.
     pub disturbed: Duration,
     /// The longest that a sending thread stood still though it had something to do: stopped, suspended or
@@ -430,9 +433,10 @@ pub struct ClientFigures {
 }
 
 impl ClientFigures {
-    /// Share of a time for which the sending threads had to wait for a core.
+    /// Share of a run's time for which the sending threads had to wait for a core. They are watched
+    /// while they open and close connections, too.
     pub fn waited_share(&self, time: Duration) -> f64 {
-        let wall = time.as_secs_f64() * f64::from(self.threads.max(1));
+        let wall = (time * self.threads.max(1)).max(self.watched).as_secs_f64();
         if wall > 0.0 { self.run_queue_wait.as_secs_f64() / wall } else { 0.0 }
     }
 }
