@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::chart::{self, ChartLine, Scale};
+use super::points::{self, Point};
 use crate::schema::fine::FineInterval;
 use crate::schema::outcome::Document;
 use crate::units;
@@ -13,11 +14,23 @@ const STEPS: usize = 200;
 /// Values that are shown as whole numbers.
 const WHOLE: Scale = Scale::Linear(1.0);
 
+/// What is drawn: nothing where there are too few for a curve.
+fn drawn(document: &Document) -> &[FineInterval] {
+    match document.series_fine.as_deref().unwrap_or_default() {
+        steps if steps.len() > 2 => &steps[..steps.len().min(STEPS)],
+        _ => &[],
+    }
+}
+
+/// Whether they reach as far as the seconds, whose last one ends at `end_s`.
+pub(super) fn covers(document: &Document, end_s: Option<f64>) -> bool {
+    drawn(document).last().is_some_and(|last| end_s.is_some_and(|end| last.t_s >= 0.99 * end))
+}
+
 /// Draws them; nothing where there are none.
-pub(super) fn section(out: &mut String, document: &Document) {
-    let steps = document.series_fine.as_deref().unwrap_or_default();
-    let steps = &steps[..steps.len().min(STEPS)];
-    let Some(last) = steps.last().filter(|_| steps.len() > 2) else { return };
+pub(super) fn section(out: &mut String, document: &Document, points: &[Point]) {
+    let steps = drawn(document);
+    let Some(last) = steps.last() else { return };
     let times: Vec<f64> = steps.iter().map(|step| step.t_s).collect();
     let begins = std::iter::once(0.0).chain(times.iter().copied());
     let lasted: Vec<f64> = times.iter().zip(begins).map(|(end, begin)| (end - begin).max(1e-3)).collect();
@@ -31,8 +44,9 @@ pub(super) fn section(out: &mut String, document: &Document) {
         "<section id=\"fine\"><h2>The first {} s in small steps</h2><div class=\"diagrams\">",
         units::three_digits(last.t_s)
     );
+    let silent = points::silences(document, points);
     let mut draw = |title, lines: &[ChartLine<'_>], scale, shown: &dyn Fn(f64) -> String| {
-        if let Some(svg) = chart::over_time(title, (&times, &[]), lines, scale, shown) {
+        if let Some(svg) = chart::over_time(title, (&times, &silent), lines, scale, shown) {
             let _ = write!(out, "<figure><figcaption>{title}</figcaption>{svg}</figure>");
         }
     };

@@ -42,7 +42,7 @@ pub fn to_string(document: &Document) -> String {
         knee::section(&mut out, find);
     }
     over_time(&mut out, document, &points);
-    fine::section(&mut out, document);
+    fine::section(&mut out, document, &points);
     latencies(&mut out, document, &points);
     segments::section(&mut out, document);
     trouble(&mut out, document);
@@ -317,24 +317,27 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
         "<section><h2>Over time <small class=\"keys\">arrow keys move through the seconds</small></h2>\
          <p id=\"row\" class=\"source\" aria-live=\"polite\"></p><div class=\"diagrams timed\" tabindex=\"0\" role=\"group\" aria-label=\"Pictures over time\">",
     );
-    let rate = [line("rate", "b", &|p| Some(p.rate_rps))];
-    figure(
-        out,
-        "Responses per second",
-        draw("Responses per second", &rate, Scale::Linear(0.01), &units::rate),
-    );
+    // What the small steps draw of all seconds is not drawn again.
+    let seconds = !fine::covers(document, times.last().copied());
+    let rate = [line("rate", "b", &|p| Some(p.rate_rps).filter(|_| seconds))];
+    let title = "Responses per second";
+    figure(out, title, draw(title, &rate, Scale::Linear(0.01), &units::rate));
     let latency = [line("p99", "a", &|p| p.p99_us), line("median", "b", &|p| p.p50_us)];
     figure(out, "Latency (logarithmic)", draw("Latency", &latency, Scale::Log, &|v| units::time_us(v, true)));
     let wrong = went_wrong(points);
     let title = "Failed, unknown and bad requests";
     figure(out, title, draw(title, &wrong, WHOLE, &|v| units::count(v as u64)));
-    let bytes = [line("received", "b", &|p| p.received), line("sent", "a", &|p| p.sent)];
+    let bytes = [
+        line("received", "b", &|p| p.received.filter(|_| seconds)),
+        line("sent", "a", &|p| p.sent.filter(|_| seconds)),
+    ];
     figure(out, "Bytes per second", draw("Bytes per second", &bytes, WHOLE, &units::bytes));
-    let mut cpu = vec![line("client", "b", &|p| p.client_busy)];
-    if document.server.is_some() {
+    let both = document.server.is_some();
+    let mut cpu = vec![line("client", "b", &|p| p.client_busy.filter(|_| seconds || both))];
+    if both {
         cpu.push(line("server", "a", &|p| p.server_busy));
     }
-    let title = if document.server.is_some() { "Busy cores" } else { "Busy cores of the client" };
+    let title = if both { "Busy cores" } else { "Busy cores of the client" };
     figure(out, title, draw(title, &cpu, Scale::Linear(0.01), &|v| format!("{v:.2}")));
     let memory = [line("memory", "a", &|p| p.server_rss)];
     figure(out, "Memory of the server", draw("Memory of the server", &memory, WHOLE, &units::bytes));

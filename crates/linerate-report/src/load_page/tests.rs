@@ -88,6 +88,22 @@ fn a_run_of_errors_alone_says_so_first() {
     assert!(html.contains("<title>OK, no errors: ") && html.contains("<h1 class=\"\">OK, no errors: 10,000"));
 }
 
+/// Small steps that reach to the end of the run draw what the seconds would draw once more.
+#[test]
+fn no_curve_is_drawn_twice() {
+    let mut document = document();
+    let drawn = |document: &Document, title: &str| {
+        to_string(document).matches(&format!("<figcaption>{title}</figcaption>")).count()
+    };
+    let shared = ["Responses per second", "Bytes per second", "Busy cores of the client"];
+    assert_eq!(shared.map(|title| drawn(&document, title)), [1, 1, 1], "the steps are of all seconds");
+    assert_eq!(drawn(&document, "Latency (logarithmic)"), 1);
+    document.series_fine.as_mut().unwrap().truncate(3);
+    let end = document.series_fine.as_ref().unwrap()[2].t_s;
+    document.series.last_mut().unwrap().t_s = 2.0 * end;
+    assert_eq!(shared.map(|title| drawn(&document, title)), [2, 2, 2], "only the seconds reach the end");
+}
+
 #[test]
 fn ten_minutes_stay_under_two_megabytes_and_a_day_does_too() {
     for seconds in [600, 4_000] {
