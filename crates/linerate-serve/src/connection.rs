@@ -13,8 +13,8 @@ use crate::allowance::Allowance;
 use crate::answer::{OrderedResponse, Unlogged};
 use crate::http2::Session;
 use crate::limits::{BUFFER_KEPT, PIPELINED};
-use crate::message::body::{BodyError, SharedUpload};
 use crate::queue::AnswerQueue;
+use crate::upload::UploadProgress;
 use crate::waits::Waits;
 
 /// One connection. Small, because most are idle: [`Work`] has the rest of a busy one's state.
@@ -124,17 +124,9 @@ impl Work {
 pub(crate) struct Incoming {
     /// `None`: the connection was handed over, and everything received is passed on.
     pub(crate) reader: Option<BodyReader>,
-    pub(crate) shared: Arc<SharedUpload>,
-    /// The client waits for `100 Continue`, which was not sent yet.
-    pub(crate) expects_continue: bool,
-    pub(crate) received: u64,
     /// Its Content-Length.
     pub(crate) announced: Option<u64>,
-    /// Bytes dropped because no handler wanted them.
-    pub(crate) discarded: u64,
-    pub(crate) began: Time,
-    /// The time that its route grants, in place of the server's.
-    pub(crate) time: Option<Duration>,
+    pub(crate) progress: UploadProgress,
 }
 
 impl ServedConnection {
@@ -227,7 +219,7 @@ impl ServedConnection {
         if let Some(session) = &work.http2 {
             return session.has_unread();
         }
-        let body_full = work.body.as_ref().is_some_and(|b| b.shared.is_full());
+        let body_full = work.body.as_ref().is_some_and(|b| b.progress.shared.is_full());
         work.queue.len() >= PIPELINED
             || about_to_send + self.unsent + work.queue.ready_bytes() >= allowance.each()
             || body_full
@@ -256,7 +248,7 @@ impl ServedConnection {
         if let Some(work) = &mut self.work
             && let Some(body) = work.body.take()
         {
-            body.shared.end(Err(BodyError::Ended), Vec::new());
+            body.progress.cut();
         }
     }
 }

@@ -47,6 +47,7 @@ mod threads;
 mod timers;
 mod tower;
 mod turn;
+mod upload;
 mod waits;
 mod watch;
 

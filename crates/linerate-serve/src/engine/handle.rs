@@ -134,7 +134,7 @@ impl<H: Handler> Engine<H> {
     /// Wakes the task when there is room for more of the arriving body: its reader may run on another thread.
     pub(super) fn watch_room(&self, c: &ServedConnection, task: u32) {
         if let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) {
-            body.shared.set_source(self.tasks.waker(task));
+            body.progress.shared.set_source(self.tasks.waker(task));
         }
     }
 
@@ -157,9 +157,9 @@ impl<H: Handler> Engine<H> {
         }
         if let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) {
             // A client that waits for 100 may or may not send the body now: only closing is safe (RFC 9110 section 10.1.1).
-            let unwanted = body.shared.is_abandoned();
-            let left = body.announced.map_or(0, |n| n.saturating_sub(body.received));
-            if unwanted && (body.expects_continue || left > limits::BODY_DISCARDED) {
+            let unwanted = body.progress.shared.is_abandoned();
+            let left = body.announced.map_or(0, |n| n.saturating_sub(body.progress.received));
+            if unwanted && (body.progress.expects_continue || left > limits::BODY_DISCARDED) {
                 asked.keep = false;
                 c.closing = Some(Close::Lingering);
                 c.cut_body();
@@ -181,10 +181,10 @@ impl<H: Handler> Engine<H> {
     /// The handler's task has ended, and its body may still be read elsewhere: reading then wakes the connection.
     fn watch_reader(&mut self, c: &mut ServedConnection) {
         let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) else { return };
-        if body.shared.is_abandoned() {
+        if body.progress.shared.is_abandoned() {
             return;
         }
-        body.shared.set_source(Some(self.tasks.room_made()));
+        body.progress.shared.set_source(Some(self.tasks.room_made()));
         if !c.read_elsewhere {
             c.read_elsewhere = true;
             self.read_elsewhere.push(c.conn);
@@ -196,7 +196,9 @@ impl<H: Handler> Engine<H> {
     fn ask_for_body(&mut self, c: &mut ServedConnection) {
         let direct = c.queue_is_empty();
         let Some(work) = &mut c.work else { return };
-        let Some(body) = work.body.as_mut().filter(|b| b.expects_continue) else { return };
+        let Some(body) = work.body.as_mut().map(|b| &mut b.progress).filter(|b| b.expects_continue) else {
+            return;
+        };
         body.expects_continue = false;
         if direct {
             write_interim(&mut self.out, 100);

@@ -1,7 +1,5 @@
 //! Turns received bytes into requests and bodies.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use linerate_http::server::{BodyReader, Framing, RequestFault, RequestHead, RequestLimits};
 use linerate_net::Close;
@@ -13,7 +11,8 @@ use crate::clients::{Preface, preface};
 use crate::connection::{Incoming, NextBytes, ServedConnection};
 use crate::http2::FIRST_LINE;
 use crate::message::body::{BodyError, RequestBody, SharedUpload};
-use crate::{Handler, RouteLimits, limits};
+use crate::upload::UploadProgress;
+use crate::{Handler, RouteLimits};
 
 /// Whether the bytes begin a TLS handshake record of version 3.x (RFC 8446 section 5.1).
 fn is_client_hello(bytes: &[u8]) -> bool {
@@ -172,19 +171,11 @@ impl<H: Handler> Engine<H> {
         let most = limits.body.unwrap_or(self.limits.request.body);
         let reader = BodyReader::new(framing, &RequestLimits { body: most, ..self.limits.request })?;
         let shared = SharedUpload::counted(&self.unread);
-        let began = self.now;
         let announced = if let Framing::Length(n) = framing { Some(n) } else { None };
-        let body = Incoming {
-            reader: Some(reader),
-            shared: Arc::clone(&shared),
-            expects_continue: head.expects_continue() && rest.is_empty(),
-            received: 0,
-            announced,
-            discarded: 0,
-            began,
-            time: limits.body_time,
-        };
-        self.work(c).body = Some(body);
+        let mut progress = UploadProgress::new(&shared, self.now);
+        progress.expects_continue = head.expects_continue() && rest.is_empty();
+        progress.time = limits.body_time;
+        self.work(c).body = Some(Incoming { reader: Some(reader), announced, progress });
         let mut used = 0;
         while used < rest.len() && c.is_reading_body() && !shared.is_full() {
             used += self.feed(c, &rest[used..])?;
@@ -205,8 +196,8 @@ impl<H: Handler> Engine<H> {
 
     fn feed(&mut self, c: &mut ServedConnection, bytes: &[u8]) -> Result<usize, RequestFault> {
         let Some(work) = &mut c.work else { return Ok(0) };
-        let Some(body) = &mut work.body else { return Ok(0) };
-        let Some(reader) = &mut body.reader else {
+        let Some(Incoming { reader, progress: body, .. }) = &mut work.body else { return Ok(0) };
+        let Some(reader) = reader else {
             body.received += bytes.len() as u64;
             body.shared.push(Bytes::copy_from_slice(bytes));
             return Ok(bytes.len());
@@ -221,8 +212,7 @@ impl<H: Handler> Engine<H> {
         body.expects_continue = false;
         body.received += step.consumed as u64;
         if body.shared.is_abandoned() {
-            body.discarded += step.data.len() as u64;
-            if body.discarded > limits::BODY_DISCARDED {
+            if body.discard(step.data.len()) {
                 work.body = None;
                 c.closing.get_or_insert(Close::Lingering);
                 return Ok(step.consumed);

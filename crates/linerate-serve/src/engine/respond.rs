@@ -13,6 +13,7 @@ use crate::message::body::SharedUpload;
 use crate::message::file_body::FileBody;
 use crate::message::response::{self, ResponseBody};
 use crate::message::stream::Streamed;
+use crate::upload::UploadProgress;
 use crate::{Handler, Response};
 
 impl<H: Handler> Engine<H> {
@@ -88,17 +89,8 @@ impl<H: Handler> Engine<H> {
 
     /// All later bytes go to the handler that took over the connection.
     fn hand_over(&mut self, c: &mut ServedConnection, shared: Arc<SharedUpload>) {
-        let began = self.now;
-        self.work(c).body = Some(Incoming {
-            reader: None,
-            shared,
-            expects_continue: false,
-            received: 0,
-            announced: None,
-            discarded: 0,
-            began,
-            time: None,
-        });
+        let progress = UploadProgress::new(&shared, self.now);
+        self.work(c).body = Some(Incoming { reader: None, announced: None, progress });
     }
 
     /// Writes the most frequent kind of response, with a small body in memory, to `out`; `false`: it is another kind.
@@ -175,7 +167,7 @@ impl<H: Handler> Engine<H> {
         // The body belongs to the newest request, which has no response yet only if the last in the queue waits.
         let work = c.work.as_ref();
         let waits = work.is_some_and(|w| matches!(w.queue.back(), Some(OrderedResponse::Waiting { .. })));
-        let wanted = work.and_then(|w| w.body.as_ref()).is_some_and(|b| !b.shared.is_abandoned());
+        let wanted = work.and_then(|w| w.body.as_ref()).is_some_and(|b| !b.progress.shared.is_abandoned());
         if waits && wanted {
             let asked = self.cancel_last(c).unwrap_or_else(|| Asked::by_none(c.peer, b"", self.now));
             self.refuse_with(c, asked, status, text);

@@ -12,10 +12,11 @@ use linerate_net::Time;
 
 use super::Early;
 use crate::answer::Asked;
-use crate::limits::{BODY_DISCARDED, Limits};
+use crate::limits::Limits;
 use crate::message::body::{BodyError, SharedUpload};
 use crate::message::file_body::FileBody;
 use crate::message::stream::Streamed;
+use crate::upload::UploadProgress;
 use crate::waits::Waits;
 
 /// A stream whose request or response is not complete.
@@ -45,18 +46,11 @@ pub(crate) enum Doing {
 pub(crate) struct Upload {
     /// What has come and was not passed on.
     pub(crate) early: Early,
-    pub(crate) shared: Arc<SharedUpload>,
-    /// The client waits for 100, which was not sent yet.
-    pub(crate) expects_continue: bool,
     /// Most bytes that it may have.
     pub(crate) most: u64,
-    pub(crate) received: u64,
-    pub(crate) discarded: u64,
     /// The request was refused for its size.
-    pub(crate) unwanted: bool,
-    pub(crate) began: Time,
-    /// The time that its route grants, in place of the server's.
-    pub(crate) time: Option<Duration>,
+    unwanted: bool,
+    pub(crate) progress: UploadProgress,
 }
 
 /// The result of reading a body.
@@ -72,26 +66,16 @@ pub(crate) enum Fed {
 
 impl Upload {
     pub(crate) fn new(shared: &Arc<SharedUpload>, early: Early, most: u64, now: Time) -> Upload {
-        Upload {
-            early,
-            shared: Arc::clone(shared),
-            expects_continue: false,
-            most,
-            received: 0,
-            discarded: 0,
-            unwanted: false,
-            began: now,
-            time: None,
-        }
+        Upload { early, most, unwanted: false, progress: UploadProgress::new(shared, now) }
     }
 
     /// Passes on what has arrived, as far as the reader has room. The window grows by what is
     /// passed on, which slows the client down to the reader. `cut`: the client sends nothing more.
     pub(crate) fn feed(&mut self, id: u32, server: &mut Server, now: Time, cut: bool) -> Fed {
         loop {
-            if self.shared.is_full() {
+            if self.progress.shared.is_full() {
                 // The client waits for the reader.
-                self.began = self.began.max(now);
+                self.progress.began = self.progress.began.max(now);
                 return Fed::Waits;
             }
             let Some(piece) = self.early.waiting.pop_front() else { break };
@@ -103,11 +87,11 @@ impl Upload {
         }
         match self.early.end.take() {
             Some(trailers) => {
-                self.shared.end(Ok(()), trailers);
+                self.progress.shared.end(Ok(()), trailers);
                 Fed::Ended
             }
             None if cut => {
-                self.shared.end(Err(BodyError::Ended), Vec::new());
+                self.progress.cut();
                 Fed::Ended
             }
             None => Fed::Waits,
@@ -115,19 +99,17 @@ impl Upload {
     }
 
     fn take(&mut self, piece: Bytes) -> Fed {
-        let len = piece.len();
-        self.expects_continue = false;
-        self.received += len as u64;
-        let unwanted = self.unwanted || self.shared.is_abandoned();
-        if !unwanted && self.received > self.most {
-            self.shared.end(Err(BodyError::Fault(RequestFault::BodyTooLarge)), Vec::new());
+        self.progress.expects_continue = false;
+        self.progress.received += piece.len() as u64;
+        let unwanted = self.unwanted || self.progress.shared.is_abandoned();
+        if !unwanted && self.progress.received > self.most {
+            self.progress.shared.end(Err(BodyError::Fault(RequestFault::BodyTooLarge)), Vec::new());
             return Fed::TooLarge;
         }
         if unwanted {
-            self.discarded += len as u64;
-            return if self.discarded > BODY_DISCARDED { Fed::Unwanted } else { Fed::Waits };
+            return if self.progress.discard(piece.len()) { Fed::Unwanted } else { Fed::Waits };
         }
-        self.shared.push(piece);
+        self.progress.shared.push(piece);
         Fed::Waits
     }
 
@@ -139,7 +121,7 @@ impl Upload {
     /// What is still read of a body that is too large, so that its client, which may send it before
     /// it reads the response, is not reset meanwhile. `None` if the client asks before it sends.
     pub(crate) fn refused(mut self, server: &mut Server) -> Option<Upload> {
-        if self.expects_continue {
+        if self.progress.expects_continue {
             self.drop_into(server);
             return None;
         }
@@ -148,11 +130,10 @@ impl Upload {
     }
 
     fn deadline(&self, limits: &Limits) -> Time {
-        if self.shared.is_full() || self.most == u64::MAX {
+        if self.progress.shared.is_full() || self.most == u64::MAX {
             return Time::NEVER;
         }
-        let granted = Duration::from_secs(self.received / limits.least_rate.max(1));
-        self.began + self.time.unwrap_or(limits.body_time) + granted
+        self.progress.began + self.progress.granted(limits)
     }
 }
 
@@ -335,7 +316,7 @@ impl Stream {
             _ => {}
         }
         match &self.upload {
-            Some(upload) if !upload.shared.is_full() && upload.most != u64::MAX => Waits::Body,
+            Some(upload) if !upload.progress.shared.is_full() && upload.most != u64::MAX => Waits::Body,
             _ => Waits::Handler,
         }
     }

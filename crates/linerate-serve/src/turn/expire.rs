@@ -1,7 +1,5 @@
 //! Timeouts of connections, by what they wait for.
 
-use std::time::Duration;
-
 use linerate_net::{Close, Time, Transport};
 
 use super::Server;
@@ -24,16 +22,12 @@ impl<T: Transport, H: Handler> Server<T, H> {
             };
             return own.min(session.deadline(limits));
         }
-        let granted = |bytes: u64| Duration::from_secs(bytes / limits.least_rate.max(1));
         match c.waits {
             Waits::Idle if c.requests == 0 => c.since + limits.header_time,
             Waits::Idle => c.since + limits.idle_time,
             Waits::Head => c.since + limits.header_time,
             Waits::Body => match c.work.as_ref().and_then(|w| w.body.as_ref()) {
-                Some(body) => {
-                    let time = body.time.unwrap_or(limits.body_time);
-                    body.began.max(c.since) + time + granted(body.received)
-                }
+                Some(body) => body.progress.began.max(c.since) + body.progress.granted(limits),
                 None => c.since + limits.body_time,
             },
             // A response that has begun is proof of nothing, and may be all that the client waits for.

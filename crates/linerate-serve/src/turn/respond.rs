@@ -290,10 +290,8 @@ fn continue_if_wanted(c: &mut ServedConnection, out: &mut Vec<u8>) {
     let alone = work.queue.len() == 1;
     if let Some(body) = &mut work.body
         && alone
-        && body.expects_continue
-        && body.shared.is_wanted()
+        && body.progress.take_continue()
     {
-        body.expects_continue = false;
         write_interim(out, 100);
     }
 }

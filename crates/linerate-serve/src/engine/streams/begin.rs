@@ -80,7 +80,7 @@ impl<H: Handler> Engine<H> {
             (task, Polled::Pending) => {
                 self.tasks.park(task, c.conn);
                 if let Some(upload) = &stream.upload {
-                    upload.shared.set_source(self.tasks.waker(task));
+                    upload.progress.shared.set_source(self.tasks.waker(task));
                 }
                 stream.task = Some(task);
                 session.streams.push(stream);
@@ -109,9 +109,9 @@ impl<H: Handler> Engine<H> {
         }
         let shared = SharedUpload::counted(&self.unread);
         let mut upload = Upload::new(&shared, early, most, self.now);
-        upload.time = limits.body_time;
+        upload.progress.time = limits.body_time;
         let expects = head.field("expect");
-        upload.expects_continue = expects.is_some_and(|e| e.eq_ignore_ascii_case(b"100-continue"));
+        upload.progress.expects_continue = expects.is_some_and(|e| e.eq_ignore_ascii_case(b"100-continue"));
         if too_large {
             stream.upload = upload.refused(&mut session.server);
             return Err(RequestFault::BodyTooLarge);

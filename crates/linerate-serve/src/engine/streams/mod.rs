@@ -215,11 +215,10 @@ impl<H: Handler> Engine<H> {
             let stream = &mut session.streams[at];
             let id = stream.id;
             let handling = matches!(stream.doing, Doing::Handling);
-            if let Some(upload) = stream.upload.as_mut().filter(|upload| upload.expects_continue)
+            if let Some(upload) = &mut stream.upload
                 && handling
-                && upload.shared.is_wanted()
+                && upload.progress.take_continue()
             {
-                upload.expects_continue = false;
                 session.server.write_interim(id, 100);
                 progress = true;
             }
@@ -229,12 +228,12 @@ impl<H: Handler> Engine<H> {
                 at += 1;
                 continue;
             };
-            let before = upload.received;
+            let before = upload.progress.received;
             let fed = upload.feed(id, &mut session.server, self.now, session.fin.is_some());
-            progress |= upload.received != before || fed != Fed::Waits;
+            progress |= upload.progress.received != before || fed != Fed::Waits;
             match fed {
                 Fed::Waits => {
-                    if session.wide.is_none() && upload.received != before {
+                    if session.wide.is_none() && upload.progress.received != before {
                         session.wide = self.unread.widen();
                         session.wide.iter().for_each(|_| session.server.widen(H2_CONNECTION_WINDOW));
                     }
@@ -346,7 +345,7 @@ impl<H: Handler> Engine<H> {
     fn end_stream(&mut self, session: &mut Session, mut stream: Stream, why: u16) {
         session.server.close(stream.id);
         if let Some(upload) = stream.upload.take() {
-            upload.shared.end(Err(crate::BodyError::Ended), Vec::new());
+            upload.progress.cut();
             upload.drop_into(&mut session.server);
         }
         if let Some(task) = stream.task {
@@ -393,7 +392,7 @@ impl<H: Handler> Engine<H> {
             session.streams.extract_if(.., |stream| stream.is_late(now, &limits)).collect();
         for mut stream in late {
             if let Some(upload) = stream.upload.take() {
-                upload.shared.end(Err(crate::BodyError::Ended), Vec::new());
+                upload.progress.cut();
                 upload.drop_into(&mut session.server);
             }
             match stream.doing {

@@ -27,7 +27,7 @@ impl<H: Handler> Engine<H> {
         if let Some(tunnel) = response.tunnel.take() {
             response = tunnelled(response, tunnel.needs_head);
             if let Some(upload) = stream.upload.as_mut().filter(|_| response.status == 200) {
-                upload.shared = tunnel.take();
+                upload.progress.shared = tunnel.take();
             }
         } else if stream.upload.as_ref().is_some_and(|upload| upload.most == u64::MAX) {
             // No handler has taken the connection.
@@ -43,7 +43,8 @@ impl<H: Handler> Engine<H> {
         if response.close {
             session.say_goodbye(self.now);
         }
-        if let Some(upload) = stream.upload.as_mut().filter(|upload| upload.expects_continue)
+        if let Some(upload) = stream.upload.as_mut().map(|upload| &mut upload.progress)
+            && upload.expects_continue
             && !upload.shared.is_abandoned()
         {
             // Something else than the handler reads it.
@@ -98,7 +99,7 @@ impl<H: Handler> Engine<H> {
             Some(task) => self.tasks.waker(task),
             None => Some(self.tasks.room_made()),
         };
-        upload.shared.set_source(waker);
+        upload.progress.shared.set_source(waker);
     }
 
     /// Lists the connection if a body is read after its response.
@@ -120,7 +121,7 @@ impl<H: Handler> Engine<H> {
         // The rest is read, up to a limit: some clients take an early reset for an error.
         match stream.upload.take() {
             Some(upload) if upload.most < u64::MAX => {
-                upload.shared.set_source(Some(self.tasks.room_made()));
+                upload.progress.shared.set_source(Some(self.tasks.room_made()));
                 stream.upload = Some(upload);
                 session.streams.push(stream);
             }
