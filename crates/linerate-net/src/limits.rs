@@ -25,6 +25,10 @@ pub struct TransportLimits {
     /// How long a connection closed with `AfterPeer` or `Lingering` waits for the peer's FIN. Reason: it holds a slot and a
     /// descriptor that the application no longer sees.
     pub closing_time: Duration,
+    /// Bytes of the peer that such a connection discards; then it is not read until that time is over, or the peer is
+    /// gone. Reason: a peer that sends for ever must not take our time; one that sends less sees no reset while it reads
+    /// our last bytes.
+    pub closing_bytes: u64,
     /// How long bytes handed over before the close may take to leave. Reason: as above, but a last response on a slow
     /// wire deserves more patience.
     pub flush_time: Duration,
@@ -43,6 +47,7 @@ impl Default for TransportLimits {
             accepts_per_turn: 64,
             events_per_turn: 256,
             closing_time: Duration::from_secs(1),
+            closing_bytes: 64 << 20,
             flush_time: Duration::from_secs(10),
             closing_connections: 1 << 14,
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Subject, pattern};
-use crate::{Close, NetErrorKind, Time, Transport};
+use crate::{Close, NetErrorKind, Time, Transport, TransportLimits};
 
 pub fn the_end_comes_after_the_bytes<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
@@ -157,6 +157,33 @@ pub fn lingering_does_not_wait_for_ever<T: Transport>(subject: &Subject<T>) {
     }
     bed.until("the reset", |bed| bed.of(client).failed.is_some());
     assert!(bed.net.now() - start >= Duration::from_secs(1));
+}
+
+pub fn lingering_does_not_read_without_end<T: Transport>(subject: &Subject<T>) {
+    let limits = TransportLimits { closing_bytes: 1 << 20, ..TransportLimits::default() };
+    let mut bed = subject.bed_with(limits);
+    let (client, server) = bed.pair();
+    let start = bed.net.now();
+    bed.net.send(server, b"the last").expect("can send");
+    bed.net.close(server, Close::Lingering);
+    bed.until("the last bytes and the FIN", |bed| {
+        bed.of(client).received == b"the last" && bed.of(client).ended
+    });
+    let (piece, most) = (pattern(1 << 20), 48);
+    let mut sent = 0;
+    while sent < most && bed.net.now() - start < Duration::from_millis(700) {
+        if bed.net.unsent(client) == 0 {
+            bed.net.send(client, &piece).expect("it is not closed yet");
+            sent += 1;
+        }
+        bed.for_a_while(Duration::from_millis(1));
+        let (failed, time) = (bed.of(client).failed, bed.net.now() - start);
+        assert!(failed.is_none(), "{failed:?} behind {sent} pieces and {time:?}");
+    }
+    // The rest is what the kernel's buffers hold.
+    assert!(sent < most, "all was read");
+    bed.until("the reset", |bed| bed.of(client).failed.is_some());
+    assert!(bed.net.now() - start >= Duration::from_secs(1), "a second to read the last bytes");
 }
 
 pub fn abort_resets<T: Transport>(subject: &Subject<T>) {

@@ -101,7 +101,7 @@ macro_rules! conformance_tests {
             the_end_comes_after_the_bytes now_sends_what_waits the_last_bytes_come_before_the_end
             the_last_bytes_leave_though_something_is_unread after_peer_waits_for_the_peer
             after_peer_does_not_wait_for_ever after_peer_sends_what_waits lingering_saves_the_last_bytes
-            lingering_does_not_wait_for_ever abort_resets abort_with_bytes_waiting
+            lingering_does_not_wait_for_ever lingering_does_not_read_without_end abort_resets abort_with_bytes_waiting
             the_other_direction_works_after_the_end sending_to_one_that_is_gone_fails
             bytes_before_a_reset_are_not_reordered a_reset_behind_the_bytes_is_told a_reset_is_told_though_nothing_is_read closing_while_connecting a_paused_connection_may_be_closed
             closing_many_at_once connections_that_linger_make_room

@@ -43,8 +43,8 @@ pub(super) struct EpollConnection {
     /// A first send went out without TCP_NODELAY.
     sent: bool,
     nodelay: bool,
-    /// The application's knowledge of the next bytes.
-    ahead: Ahead,
+    /// The application's knowledge of the next bytes; while it lingers, how many more are discarded.
+    pub(super) ahead: Ahead,
     /// TCP alone discards bytes without a buffer to copy them to.
     is_unix: bool,
 }

@@ -340,6 +340,7 @@ impl Epoll {
             socket::shutdown(&entry.fd, Shutdown::Write);
             // Its edge may have been used up by the application.
             entry.readable = true;
+            entry.ahead = Ahead { bytes: self.limits.closing_bytes, unseen: true };
         }
         let table = &self.table;
         let waits_for = |conn| table.get(conn).and_then(|entry| entry.closing);
@@ -385,11 +386,22 @@ impl Epoll {
         }
     }
 
-    /// Reads and forgets; whether the end was reached.
+    /// Reads and forgets, as many bytes as the limit allows; whether the end was reached.
     fn discard(&mut self, conn: Conn) -> bool {
         let Some(entry) = self.table.get_mut(conn) else { return false };
-        let after = entry.read(&mut self.buffer, self.limits.reads_per_turn, |_| Ahead::default());
-        if after == After::Open && entry.readable {
+        let mut left = entry.ahead;
+        if left.bytes == 0 {
+            return false;
+        }
+        let after = entry.read(&mut self.buffer, self.limits.reads_per_turn, |piece| {
+            let bytes = match piece {
+                ReceivedPiece::Bytes(bytes) => bytes.len() as u64,
+                ReceivedPiece::Discarded(bytes) => bytes,
+            };
+            left.bytes = left.bytes.saturating_sub(bytes);
+            left
+        });
+        if after == After::Open && entry.readable && left.bytes > 0 {
             entry.reported = true;
             self.ready.push_back(conn);
         }

@@ -54,6 +54,8 @@ struct MemoryEnd {
     /// The end was handed over.
     ended: bool,
     closing: Option<Closing>,
+    /// Bytes discarded since the application has closed it.
+    discarded: u64,
 }
 
 impl MemoryEnd {
@@ -80,6 +82,7 @@ impl MemoryEnd {
             reported: false,
             ended: false,
             closing: None,
+            discarded: 0,
         }
     }
 
@@ -360,7 +363,8 @@ impl MemoryWire {
         let count = bytes.len();
         e.carried += count as u64;
         let too_much = reset_after.is_some_and(|limit| e.carried > limit);
-        if e.closing.is_some() {
+        if e.closing.is_some() && e.discarded < self.options.limits.closing_bytes {
+            e.discarded += count as u64;
             return self.give_room(end, count);
         }
         e.inbox_bytes += count;

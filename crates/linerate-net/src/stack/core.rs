@@ -232,8 +232,12 @@ impl Core {
         }
         if told.has(FlowActions::READABLE) {
             if entry.closing.is_some() {
-                entry.flow.read(now, usize::MAX, &mut self.shared, |_| {});
-                entry.flow.note_read();
+                // Beyond the limit the window closes.
+                if entry.discarded < self.limits.closing_bytes {
+                    let count = |bytes: &mut [u8]| entry.discarded += bytes.len() as u64;
+                    entry.flow.read(now, usize::MAX, &mut self.shared, count);
+                    entry.flow.note_read();
+                }
             } else if !entry.paused && !entry.reported && entry.is_readable() {
                 entry.reported = true;
                 events.push(Event::Readable { conn, data: Data { conn, token: 0 } });

@@ -31,6 +31,8 @@ pub(crate) struct StackConnection {
     /// It is in the list of connections that hold bytes received out of order.
     pub(crate) holds: bool,
     pub(crate) low_water: u32,
+    /// Bytes discarded since the application has closed it.
+    pub(crate) discarded: u64,
 }
 
 impl StackConnection {
@@ -51,6 +53,7 @@ impl StackConnection {
             by_cookie: false,
             holds: false,
             low_water: 1,
+            discarded: 0,
         }
     }
 

@@ -3,13 +3,13 @@
 use std::net::Shutdown;
 use std::os::fd::IntoRawFd;
 
-use crate::Conn;
 use crate::clock::{Clock, monotonic};
 use crate::closing::Closing;
 use crate::sys::ring::{DirectOption, Ring, Tag, Target};
 use crate::sys::socket;
 use crate::uring::entry::{Link, Receiving, UringConnection};
 use crate::uring::{Uring, kind};
+use crate::{Ahead, Conn};
 
 impl Uring {
     pub(super) fn cancel_receive(ring: &mut Ring, conn: Conn, entry: &mut UringConnection, turn: u64) {
@@ -39,6 +39,8 @@ impl Uring {
         if !state.is_flush() {
             // We wait for the peer's FIN, so receiving must resume.
             entry.paused = false;
+            entry.ahead = Ahead { bytes: self.limits.closing_bytes, unseen: true };
+            entry.large = true;
             if state == Closing::Linger {
                 Self::shut(&mut self.ring, conn, entry, Shutdown::Write);
             }
@@ -138,6 +140,15 @@ impl Uring {
         entry.shutting = true;
         entry.requests += 1;
         ring.shutdown(Tag { kind: kind::SHUTDOWN, slot: conn.slot }, entry.target, how);
+    }
+
+    /// So many bytes of the peer were discarded on a closed connection. Beyond the limit it is not read any more.
+    pub(super) fn discarded(ring: &mut Ring, conn: Conn, entry: &mut UringConnection, bytes: u64, turn: u64) {
+        entry.ahead.bytes = entry.ahead.bytes.saturating_sub(bytes);
+        entry.paused = entry.ahead.bytes == 0;
+        if entry.paused && entry.receiving == Receiving::Yes {
+            Self::cancel_receive(ring, conn, entry, turn);
+        }
     }
 
     /// Frees a connection that has nothing in flight any more.

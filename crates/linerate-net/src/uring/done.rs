@@ -76,6 +76,9 @@ impl Uring {
             Self::cancel_receive(&mut self.ring, conn, entry, self.turns);
         }
         let live = entry.is_live();
+        if let (Some(Closing::Linger | Closing::AfterPeer), 1..) = (entry.closing, done.result) {
+            Self::discarded(&mut self.ring, conn, entry, done.result as u64, self.turns);
+        }
         if let (Gift::Nothing, true) = (&done.gift, live && done.result > 0) {
             let token = DISCARDED | done.result as u64;
             events.push(Event::Readable { conn, data: Data { conn, token } });

@@ -103,7 +103,7 @@ pub(super) struct UringConnection {
     pub(super) queued: bool,
     sends: u32,
     nodelay: bool,
-    /// The application's knowledge of the next bytes.
+    /// The application's knowledge of the next bytes; once it is closed, how many more are discarded.
     pub(super) ahead: Ahead,
     /// TCP alone discards bytes without a buffer to copy them to.
     is_unix: bool,
