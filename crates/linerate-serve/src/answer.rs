@@ -9,7 +9,7 @@ use linerate_http::server::RequestHead;
 use linerate_net::Time;
 use linerate_tls::TlsInfo;
 
-use crate::limits::{FILE_COUNTS_AS, HEAD_COUNTS_AS, LOGGED_LINE};
+use crate::limits::{FILE_COUNTS_AS, LOGGED_LINE, WAITING_COUNTS_AS};
 use crate::message::file_body::FileBody;
 use crate::message::stream::Streamed;
 
@@ -62,7 +62,8 @@ impl Unlogged {
 /// A response in its place in the order.
 pub(crate) enum OrderedResponse {
     /// Its handler is still running.
-    Waiting { task: u32, asked: Asked },
+    /// `body`: bytes of its request's body that wait with it and count nowhere else.
+    Waiting { task: u32, asked: Asked, body: u16 },
     /// Ready to send. `last`: nothing may follow on this connection.
     Bytes { bytes: Vec<u8>, last: bool },
     /// A head with a large body, sent without copying.
@@ -101,12 +102,13 @@ impl OrderedResponse {
         }
     }
 
-    /// Bytes of it that are ready and not handed over. A file counts as some, and so does the head of a
-    /// request that waits.
+    /// Bytes of it that are ready and not handed over. A file counts as some, and so does a request
+    /// that waits.
     pub(crate) fn ready_bytes(&self) -> usize {
         match self {
-            OrderedResponse::Waiting { asked, .. } => {
-                asked.head.as_ref().map_or(0, |head| head.bytes().len() * HEAD_COUNTS_AS)
+            OrderedResponse::Waiting { asked, body, .. } => {
+                let head = asked.head.as_ref().map_or(0, |head| head.bytes().len());
+                (head + usize::from(*body)) * WAITING_COUNTS_AS
             }
             OrderedResponse::Bytes { bytes, .. } => bytes.len(),
             OrderedResponse::Large { head, body, at, .. } => head.len() + body.len() - at,

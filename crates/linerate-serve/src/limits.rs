@@ -93,9 +93,9 @@ pub(crate) const AFTER_FIN: Duration = Duration::from_secs(1);
 /// Reason: a client that pipelines without end must not fill our memory with waiting handlers.
 pub(crate) const PIPELINED: usize = 64;
 
-/// A byte of a waiting request's head counts as so many bytes of a ready response. Reason: 64 heads of
-/// 32 KiB would be 2 MiB, and a connection is to cost 64 KiB.
-pub(crate) const HEAD_COUNTS_AS: usize = 4;
+/// A byte of a waiting request's head, or of a body that came whole, counts as so many bytes of a ready response.
+/// Reason: 64 heads of 32 KiB would be 2 MiB, and a connection is to cost 64 KiB.
+pub(crate) const WAITING_COUNTS_AS: usize = 4;
 
 /// Bytes of the heads of a connection's requests over HTTP/2 while those of all together are used up;
 /// beyond it, requests are refused, which clients may send again (RFC 9113 section 8.7). Reason: 4 KiB
@@ -135,6 +135,10 @@ pub(crate) const UNSENT_SCARCE: usize = 16 << 10;
 /// afterwards, so closing after each response would allow any amount.
 pub(crate) const UNSENT_CLOSED: usize = 32 << 10;
 
+/// Reads on a connection in one turn. Reason: each brings up to 64 KiB, and only behind it is known
+/// whether more has a place.
+pub(crate) const READS_PER_TURN: u32 = 1;
+
 /// Bytes of a request body that wait for its handler; beyond it, the connection is not read.
 /// Reason: back-pressure has to begin somewhere; this fills a long fast wire.
 pub(crate) const BODY_BUFFERED: usize = 128 << 10;
@@ -144,9 +148,10 @@ pub(crate) const BODY_BUFFERED: usize = 128 << 10;
 /// The wide windows of HTTP/2 connections have as much once more.
 pub(crate) const UNREAD_TOGETHER: usize = 32 << 20;
 
-/// A request body of this size over HTTP/2 is handed over whole; a larger one is a stream, which counts while it waits.
-/// Reason: 128 waiting handlers of a connection would hold 2 MiB of them, and a stream is to cost 4 KiB.
-pub(crate) const H2_BODY_WHOLE: u64 = 4 << 10;
+/// A request body of this size that came with its head is handed over whole; a larger one is a stream, which counts
+/// while it waits. Reason: 128 waiting handlers of an HTTP/2 connection would hold 2 MiB of them, and a stream is to
+/// cost 4 KiB.
+pub(crate) const BODY_WHOLE: u16 = 4 << 10;
 
 /// Pieces of a waiting request body that are smaller are joined. Reason: each piece costs 64 bytes
 /// beside its own, and a client may send one byte at a time.

@@ -3,109 +3,17 @@
 #![allow(clippy::unwrap_used)]
 
 mod every_io;
+mod wire;
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use linerate_http::h2::{Code, FRAME_HEAD, FrameHead, PREFACE, field, flag, kind};
-use linerate_serve::{
-    Handle, Limits, Request, Response, ServerOptions, TlsIdentity, TlsOptions, sleep, spawn_with,
-};
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use linerate_http::h2::{Code, FRAME_HEAD, FrameHead, flag, kind};
+use linerate_serve::{Handle, Limits, Request, Response, ServerOptions, sleep, spawn_with};
+use rustls::pki_types::CertificateDer;
 
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A connection, with TLS or without.
-enum Wire {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
-}
-
-impl Wire {
-    fn open(to: SocketAddr, tls: Option<&CertificateDer<'static>>, http2: bool) -> Wire {
-        let socket = TcpStream::connect(to).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        let Some(cert) = tls else { return Wire::Plain(socket) };
-        let mut roots = RootCertStore::empty();
-        roots.add(cert.clone()).unwrap();
-        let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
-        let name = ServerName::try_from("localhost").unwrap();
-        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
-        Wire::Tls(Box::new(StreamOwned::new(connection, socket)))
-    }
-
-    fn send(&mut self, bytes: &[u8]) {
-        match self {
-            Wire::Plain(socket) => socket.write_all(bytes).unwrap(),
-            Wire::Tls(stream) => {
-                stream.write_all(bytes).unwrap();
-                stream.flush().unwrap();
-            }
-        }
-    }
-
-    fn socket(&self) -> &TcpStream {
-        match self {
-            Wire::Plain(socket) => socket,
-            Wire::Tls(stream) => &stream.sock,
-        }
-    }
-
-    /// Sends the FIN, behind the session's end if there is one.
-    fn half_close(&mut self) {
-        if let Wire::Tls(stream) = self {
-            stream.conn.send_close_notify();
-            stream.flush().unwrap();
-        }
-        self.socket().shutdown(Shutdown::Write).unwrap();
-    }
-
-    /// Everything until the end.
-    fn read(&mut self) -> Vec<u8> {
-        let mut all = Vec::new();
-        let read = match self {
-            Wire::Plain(socket) => socket.read_to_end(&mut all),
-            Wire::Tls(stream) => stream.read_to_end(&mut all),
-        };
-        match read {
-            Ok(_) => all,
-            // A connection without a response may end by a reset, or without the session's end.
-            Err(error) => {
-                assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "the connection stays open");
-                all
-            }
-        }
-    }
-}
-
-/// Requests for `paths`, all at once.
-fn requests(paths: &[&str], http2: bool) -> Vec<u8> {
-    if !http2 {
-        return paths
-            .iter()
-            .flat_map(|path| format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").into_bytes())
-            .collect();
-    }
-    let frame = |kind, flags, stream, payload: &[u8]| {
-        let head = FrameHead { len: payload.len() as u32, kind, flags, stream };
-        [&head.bytes(), payload].concat()
-    };
-    let mut bytes = [PREFACE, &frame(kind::SETTINGS, 0, 0, &[])].concat();
-    for (number, path) in paths.iter().enumerate() {
-        let mut block = Vec::new();
-        for (name, value) in [(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", "h")] {
-            field(name.as_bytes(), value.as_bytes(), &mut block);
-        }
-        let stream = number as u32 * 2 + 1;
-        bytes.extend(frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &block));
-    }
-    bytes
-}
+use wire::{PATIENCE, Wire, in_every_way, requests};
 
 /// How many complete responses `bytes` are, and how many streams were cancelled.
 fn responses(bytes: &[u8], http2: bool) -> (usize, usize) {
@@ -152,39 +60,19 @@ async fn wait(request: Request, seen: Arc<Seen>) -> Response {
 
 /// Runs a test of servers with these limits, in every way to speak to them.
 fn with(limits: Limits, test: impl Fn(&Handle, &Seen, Option<&CertificateDer<'static>>, bool) + Sync) {
-    let key = rcgen::KeyPair::generate().unwrap();
-    let cert =
-        rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
-    let (pem, key) = (cert.pem(), key.serialize_pem());
-    let identity = TlsIdentity::from_pem(("cert.pem", pem.as_bytes()), ("key.pem", key.as_bytes())).unwrap();
-    let mut tls = TlsOptions::new(identity);
-    tls.alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let tls = tls.build().unwrap();
-    for tls in [None, Some(tls)] {
-        let seen = Arc::new(Seen::default());
-        let cert = tls.as_ref().map(|_| cert.der());
-        let options = ServerOptions { tls: tls.clone(), limits, ..ServerOptions::default() };
-        let spawn = |options| {
+    let seen = Arc::new(Seen::default());
+    let spawn = |options| {
+        let seen = Arc::clone(&seen);
+        spawn_with(options, move || {
             let seen = Arc::clone(&seen);
-            spawn_with(options, move || {
-                let seen = Arc::clone(&seen);
-                move |request| wait(request, Arc::clone(&seen))
-            })
-        };
-        // Over xdp the thread stays in another network, so it is a thread of its own.
-        std::thread::scope(|scope| {
-            let run = || {
-                every_io::with(options, spawn, |server| {
-                    for http2 in [false, true] {
-                        seen.begun.store(0, Ordering::SeqCst);
-                        seen.cancelled.store(0, Ordering::SeqCst);
-                        test(&server, &seen, cert, http2);
-                    }
-                });
-            };
-            scope.spawn(run).join().unwrap();
-        });
-    }
+            move |request| wait(request, Arc::clone(&seen))
+        })
+    };
+    in_every_way(ServerOptions { limits, ..ServerOptions::default() }, spawn, |server, cert, http2| {
+        seen.begun.store(0, Ordering::SeqCst);
+        seen.cancelled.store(0, Ordering::SeqCst);
+        test(server, &seen, cert, http2);
+    });
 }
 
 /// Waits until a count has come so far.

@@ -81,6 +81,11 @@ impl Buffers {
         self.whose.len() as u16
     }
 
+    /// Bytes that each has room for.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
     /// Raises the number of buffers the kernel gets; returns whether it rose.
     pub(crate) fn want_more(&mut self) -> bool {
         let before = self.wanted;

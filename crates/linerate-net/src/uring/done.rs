@@ -2,9 +2,9 @@
 
 use crate::clock::Clock;
 use crate::closing::Closing;
-use crate::sys::ring::{Done, Gift};
+use crate::sys::ring::{Done, Gift, Ring};
 use crate::sys::socket;
-use crate::uring::entry::{Link, Receiving};
+use crate::uring::entry::{Link, Receiving, UringConnection};
 use crate::uring::{DISCARDED, END, ERROR, Uring, kind};
 use crate::{Conn, Data, Event, NetError, NetErrorKind};
 
@@ -64,6 +64,21 @@ impl Uring {
         Self::queue(&mut self.queued, conn, entry);
     }
 
+    /// So many bytes have come by one receive.
+    fn came(ring: &mut Ring, conn: Conn, entry: &mut UringConnection, bytes: usize, turn: u64) {
+        if let Some(Closing::Linger | Closing::AfterPeer) = entry.closing {
+            return Self::discarded(ring, conn, entry, bytes as u64, turn);
+        }
+        let fills = entry.is_live() && bytes == ring.buffers().size();
+        if fills && !entry.asked_for && !entry.large {
+            // The application may pause it behind these bytes: a multishot receive would have brought many more.
+            entry.large = true;
+            if entry.receiving == Receiving::Yes {
+                Self::cancel_receive(ring, conn, entry, turn);
+            }
+        }
+    }
+
     fn on_receive(&mut self, conn: Conn, done: &Done, events: &mut Vec<Event>) {
         let Some(entry) = self.table.get_mut(conn) else { return };
         if !done.more {
@@ -76,8 +91,8 @@ impl Uring {
             Self::cancel_receive(&mut self.ring, conn, entry, self.turns);
         }
         let live = entry.is_live();
-        if let (Some(Closing::Linger | Closing::AfterPeer), 1..) = (entry.closing, done.result) {
-            Self::discarded(&mut self.ring, conn, entry, done.result as u64, self.turns);
+        if let Ok(bytes @ 1..) = usize::try_from(done.result) {
+            Self::came(&mut self.ring, conn, entry, bytes, self.turns);
         }
         if let (Gift::Nothing, true) = (&done.gift, live && done.result > 0) {
             let token = DISCARDED | done.result as u64;

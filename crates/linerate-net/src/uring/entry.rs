@@ -107,7 +107,7 @@ pub(super) struct UringConnection {
     pub(super) ahead: Ahead,
     /// TCP alone discards bytes without a buffer to copy them to.
     is_unix: bool,
-    /// Large bodies come on it: each receive is one, so that what follows can be discarded.
+    /// Large bodies come on it: each receive is one, so that what follows can be discarded, or left where it is.
     pub(super) large: bool,
     /// Something is known of what comes next, or was and still has to be undone.
     pub(super) looks_ahead: bool,

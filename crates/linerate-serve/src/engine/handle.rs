@@ -37,16 +37,16 @@ impl<H: Handler> Engine<H> {
             return 0;
         }
         let place = self.place(c);
-        let limits = self.handler.limits(&head, place.as_deref());
-        c.set_write_time(limits.write_time);
-        let most = limits.body.unwrap_or(self.limits.request.body);
+        let route = self.handler.limits(&head, place.as_deref());
+        c.set_write_time(route.write_time);
+        let most = route.body.unwrap_or(self.limits.request.body);
         let (body, used) = match head.framing() {
             Framing::None => (RequestBody::default(), 0),
-            Framing::Length(n) if n <= rest.len() as u64 && n <= most => {
+            Framing::Length(n) if n <= most.min(limits::BODY_WHOLE.into()) && n <= rest.len() as u64 => {
                 let n = n as usize;
                 (RequestBody::whole(Bytes::copy_from_slice(&rest[..n])), n)
             }
-            framing => match self.incoming(c, (framing, &head), rest, limits) {
+            framing => match self.incoming(c, (framing, &head), rest, route) {
                 Ok(begun) => begun,
                 Err(fault) => {
                     self.refuse(c, asked, fault);
@@ -55,6 +55,7 @@ impl<H: Handler> Engine<H> {
             },
         };
         let behind = rest.len() - used;
+        let whole = body.whole_bytes();
         if let Some(refusal) = self.refusal(c, asked.peer) {
             drop(body); // Nobody reads it.
             self.complete(c, &mut asked, refusal, behind);
@@ -69,7 +70,7 @@ impl<H: Handler> Engine<H> {
             (task, Polled::Pending) => {
                 self.tasks.park(task, c.conn);
                 self.watch_room(c, task);
-                self.work(c).queue.push_back(OrderedResponse::Waiting { task, asked });
+                self.work(c).queue.push_back(OrderedResponse::Waiting { task, asked, body: whole });
             }
             (_, Polled::Panicked) => {
                 let response = self.panicked();

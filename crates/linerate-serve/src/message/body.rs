@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use linerate_http::server::RequestFault;
 
 use crate::limits::{BODY_BUFFERED, BODY_JOINED};
@@ -56,6 +56,14 @@ impl RequestBody {
         matches!(self.0, Inner::Empty)
     }
 
+    /// Bytes of it that are there and count nowhere.
+    pub(crate) fn whole_bytes(&self) -> u16 {
+        match &self.0 {
+            Inner::Whole(bytes) => u16::try_from(bytes.len()).unwrap_or(u16::MAX),
+            Inner::Empty | Inner::Stream(_) => 0,
+        }
+    }
+
     /// The number of bytes left, if known.
     pub(crate) fn known_length(&self) -> Option<u64> {
         match &self.0 {
@@ -101,15 +109,20 @@ impl RequestBody {
                 return Ok(bytes);
             }
         }
-        let mut all = Vec::new();
+        let mut all = BytesMut::new();
         while let Some(piece) = self.next().await {
             let piece = piece?;
             if all.len() + piece.len() > limit {
                 return Err(BodyError::TooLarge { limit });
             }
-            all.extend_from_slice(&piece);
+            if all.is_empty() {
+                // Nobody else has its bytes: it is not copied.
+                all = piece.into();
+            } else {
+                all.extend_from_slice(&piece);
+            }
         }
-        Ok(Bytes::from(all))
+        Ok(all.freeze())
     }
 
     /// A handle for the trailer fields. Take it before reading the body; it has the fields once the

@@ -9,7 +9,7 @@ use linerate_net::layer::Layered;
 use linerate_net::link::pcap::PcapFile;
 use linerate_net::open::{ThreadOptions, Unopened, UseTransport};
 use linerate_net::share::{Companion, CompanionStep};
-use linerate_net::{ListenOptions, Profile, Time, Transport, Waker, machine};
+use linerate_net::{ListenOptions, Profile, Time, Transport, TransportLimits, Waker, machine};
 
 use crate::clients::Clients;
 use crate::flows::Scans;
@@ -88,7 +88,8 @@ impl Thread {
         tell: &mpsc::Sender<Told>,
     ) {
         let serving = Serving { thread: self, make, tell };
-        if let Err(error) = transport.open(ThreadOptions::default(), serving) {
+        let limits = TransportLimits { reads_per_turn: limits::READS_PER_TURN, ..TransportLimits::default() };
+        if let Err(error) = transport.open(ThreadOptions { limits, ..ThreadOptions::default() }, serving) {
             // Sending fails only if the caller is gone.
             let _ = tell.send(Err(error));
         }
@@ -104,12 +105,7 @@ impl Thread {
     ) {
         let Some(layer) = self.spoken.layer() else { return self.serve(wire, handler, beside, tell) };
         self.counts.set_tls(layer.counts());
-        self.serve(
-            Layered::new(wire, layer, linerate_net::TransportLimits::default()),
-            handler,
-            beside,
-            tell,
-        );
+        self.serve(Layered::new(wire, layer, TransportLimits::default()), handler, beside, tell);
     }
 
     fn serve<T: Transport, H: Handler>(

@@ -9,7 +9,7 @@ use crate::connection::ServedConnection;
 use crate::engine::Engine;
 use crate::engine::respond::said;
 use crate::http2::{Doing, Early, Session, Stream, Upload};
-use crate::limits::H2_BODY_WHOLE;
+use crate::limits::BODY_WHOLE;
 use crate::message::body::{RequestBody, SharedUpload};
 use crate::message::upgrade::{self, Offer};
 use crate::tasks::Polled;
@@ -103,7 +103,7 @@ impl<H: Handler> Engine<H> {
         let nothing = early.waiting.is_empty() && early.end.is_none();
         if !too_large
             && nothing
-            && let Some(body) = session.server.whole_body(stream.id, most.min(H2_BODY_WHOLE), rest)
+            && let Some(body) = session.server.whole_body(stream.id, most.min(BODY_WHOLE.into()), rest)
         {
             return Ok(RequestBody::whole(Bytes::copy_from_slice(body)));
         }
