@@ -12,7 +12,7 @@ use linerate_tls::TlsInfo;
 use crate::allowance::Allowance;
 use crate::answer::{OrderedResponse, Unlogged};
 use crate::http2::Session;
-use crate::limits::{BUFFER_KEPT, PIPELINED};
+use crate::limits::PIPELINED;
 use crate::queue::AnswerQueue;
 use crate::upload::UploadProgress;
 use crate::waits::Waits;
@@ -106,10 +106,12 @@ impl Work {
     pub(crate) fn reset(&mut self) {
         let Work { mut input, queue, .. } = std::mem::take(self);
         input.clear();
-        if input.capacity() > BUFFER_KEPT {
-            input = Vec::new();
-        }
         *self = Work { input, queue: queue.into_empty(), ..Work::default() };
+    }
+
+    /// Bytes that its buffers have room for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.input.capacity() + self.queue.capacity() * size_of::<OrderedResponse>()
     }
 
     /// Empty lines before a request do not belong to it (RFC 9112 section 2.2). There are few: the

@@ -115,7 +115,7 @@ pub(crate) const UNSENT: usize = 256 << 10;
 /// take 4 GB of our memory. This much keeps 250 slow readers at the speed of their wires.
 pub(crate) const UNSENT_TOGETHER: usize = 64 << 20;
 
-/// Unsent response bytes that a thread must have had at its peak before freed memory is returned to
+/// Bytes of unsent responses and unread bodies that a thread must have had at its peak before freed memory is returned to
 /// the system. Reason: below it, keeping the memory is cheaper.
 pub(crate) const TRIM_WORTH: usize = 4 << 20;
 
@@ -183,9 +183,18 @@ pub(crate) const WOKEN_PER_TURN: usize = 64;
 /// none; this many cover the connections that are busy at once.
 pub(crate) const WORK_KEPT: usize = 1024;
 
-/// Capacity beyond which an output or input buffer is freed instead of kept. Reason: one large
-/// exchange must not occupy memory forever.
-pub(crate) const BUFFER_KEPT: usize = 256 << 10;
+/// Capacity that all of them have together. Reason: busy connections have some 1 KiB each, and an
+/// attack must not occupy memory forever.
+pub(crate) const SPARE_TOGETHER: usize = 1 << 20;
+
+/// Capacity beyond which the buffer that a thread writes responses to is freed instead of kept.
+/// Reason: one large exchange must not occupy memory forever.
+pub(crate) const OUTPUT_KEPT: usize = 512 << 10;
+
+/// Capacity of the input buffer that an HTTP/2 connection keeps while all is read, and of its list of
+/// streams while there are none. Reason: requests as they usually are fit, and an idle connection
+/// must cost little whatever came before.
+pub(crate) const H2_KEPT: usize = 4 << 10;
 
 /// How long a stopped server waits for responses in flight. Reason: a deployment must end.
 pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(10);

@@ -22,6 +22,11 @@ impl AnswerQueue {
         self.answers.len()
     }
 
+    /// How many it has room for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.answers.capacity()
+    }
+
     /// Bytes that are ready and not handed over yet.
     pub(crate) fn ready_bytes(&self) -> usize {
         self.answers.front().map_or(0, OrderedResponse::ready_bytes) + self.behind

@@ -112,27 +112,58 @@ fn blocked(asked: &Asked, counts: &ThreadCounts, dog: &Watchdog) {
 
 /// Empty work areas for the next busy connections.
 #[derive(Default)]
-// Boxed, because they move between here and their connections.
-#[allow(clippy::vec_box)]
-pub(crate) struct SpareWorks(Vec<Box<Work>>);
+pub(crate) struct SpareWorks {
+    // Boxed, because they move between here and their connections.
+    #[allow(clippy::vec_box)]
+    works: Vec<Box<Work>>,
+    /// Bytes that their buffers have room for.
+    bytes: usize,
+}
 
 impl SpareWorks {
     /// An empty work area.
     pub(super) fn take(&mut self) -> Box<Work> {
-        self.0.pop().unwrap_or_default()
+        let work = self.works.pop().unwrap_or_default();
+        self.bytes -= work.capacity();
+        work
     }
 
     /// Keeps a work area, unless there are enough.
     pub(super) fn keep(&mut self, mut work: Box<Work>) {
-        if self.0.len() < limits::WORK_KEPT {
+        if self.works.len() < limits::WORK_KEPT {
             work.reset();
-            self.0.push(work);
+            if self.bytes + work.capacity() > limits::SPARE_TOGETHER {
+                *work = Work::default();
+            }
+            self.bytes += work.capacity();
+            self.works.push(work);
         }
     }
 
     /// How many of them are not empty.
     #[cfg(test)]
     pub(crate) fn unclean(&self) -> usize {
-        self.0.iter().filter(|work| !work.is_pristine()).count()
+        self.works.iter().filter(|work| !work.is_pristine()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spare_buffers_keep_to_their_limit() {
+        let mut spare = SpareWorks::default();
+        let used = || Box::new(Work { input: Vec::with_capacity(200 << 10), ..Work::default() });
+        for _ in 0..2 * limits::WORK_KEPT {
+            spare.keep(used());
+        }
+        let bytes = |spare: &SpareWorks| spare.works.iter().map(|work| work.capacity()).sum::<usize>();
+        assert_eq!(spare.works.len(), limits::WORK_KEPT);
+        assert!(bytes(&spare) <= limits::SPARE_TOGETHER && bytes(&spare) > 0, "{}", bytes(&spare));
+        for _ in 0..limits::WORK_KEPT {
+            drop(spare.take());
+        }
+        assert_eq!((bytes(&spare), spare.bytes), (0, 0));
     }
 }

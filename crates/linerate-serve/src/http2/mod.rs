@@ -16,7 +16,7 @@ use linerate_net::Time;
 use self::frames::{Flood, Frames};
 pub(crate) use self::stream::{Doing, Fed, Pumped, ResponseSource, Sending, Stream, Upload};
 use crate::limits::{
-    self, BUFFER_KEPT, FILES_OPEN, H2_LOCAL_RESETS, H2_RESETS_PENDING, H2_STREAM_WINDOW, H2_STREAMS, Limits,
+    self, FILES_OPEN, H2_KEPT, H2_LOCAL_RESETS, H2_RESETS_PENDING, H2_STREAM_WINDOW, H2_STREAMS, Limits,
     UNSENT_SCARCE,
 };
 use crate::message::body::join;
@@ -159,13 +159,23 @@ impl Session {
     pub(crate) fn drop_read(&mut self) {
         if self.read == self.input.len() || self.is_over() {
             self.input.clear();
-            if self.input.capacity() > BUFFER_KEPT {
+            if self.input.capacity() > H2_KEPT {
                 self.input = Vec::new();
             }
         } else {
             self.input.drain(..self.read);
         }
         self.read = 0;
+    }
+
+    /// Gives back the room of many streams once there are none.
+    pub(crate) fn rest(&mut self) {
+        if self.streams.is_empty() && self.streams.capacity() * size_of::<Stream>() > H2_KEPT {
+            self.streams = Vec::new();
+        }
+        if self.deferred.is_empty() && self.deferred.capacity() * size_of::<Deferred>() > H2_KEPT {
+            self.deferred = VecDeque::new();
+        }
     }
 
     /// The body that arrives on a stream, if somebody may read it.

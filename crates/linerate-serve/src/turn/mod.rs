@@ -183,7 +183,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         if let Some(meter) = &mut engine.meter {
             meter.end_turn(&engine.counts.measured, engine.now, self.transport.now());
         }
-        if self.trim.is_due(engine.now, engine.allowance.together()) {
+        if self.trim.is_due(engine.now, engine.allowance.together() + engine.unread.bytes()) {
             trim::return_free_memory();
         }
     }

@@ -79,7 +79,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             c.handed += if sent.is_ok() { out.len() as u64 } else { 0 };
             self.engine.counts.sent(out.len());
             out.clear();
-            if out.capacity() > limits::BUFFER_KEPT * 2 {
+            if out.capacity() > limits::OUTPUT_KEPT {
                 *out = Vec::new();
             }
             sent.map_err(|_| Gone)?;

@@ -1,4 +1,4 @@
-//! Decides when freed memory is returned to the system: once a thread's unsent responses have
+//! Decides when freed memory is returned to the system: once a thread's unsent responses and unread bodies have
 //! fallen far below their peak and stay there. The heap would otherwise keep the freed memory
 //! forever.
 

@@ -12,7 +12,7 @@ use linerate_net::{ListenOptions, Time, Transport};
 
 use super::windows::{frame, whole_frames};
 use super::{Server, Wall};
-use crate::limits::{BODY_BUFFERED, UNREAD_TOGETHER};
+use crate::limits::{BODY_BUFFERED, H2_KEPT, UNREAD_TOGETHER};
 use crate::{Handler, Limits, Request, Response};
 
 const AT: &str = "10.0.0.1:80";
@@ -203,4 +203,9 @@ fn bodies_of_streams_that_no_handler_reads_keep_to_the_threads_limit() {
     }
     assert_eq!(*seen.borrow(), vec![Some(SIZE); CLIENTS * STREAMS as usize]);
     assert_eq!(server.engine.unread.bytes(), 0);
+    for session in server.connections.iter_mut().flatten().filter_map(|c| c.http2()) {
+        assert!(session.input.capacity() <= H2_KEPT, "{}", session.input.capacity());
+        let streams = session.streams.capacity() * size_of::<crate::http2::Stream>();
+        assert!(streams <= H2_KEPT, "{streams}");
+    }
 }

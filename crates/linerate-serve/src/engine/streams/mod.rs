@@ -65,6 +65,7 @@ impl<H: Handler> Engine<H> {
             }
         }
         self.out = std::mem::take(session.server.out());
+        session.rest();
         self.count_held(&mut session);
         if session.is_over() && c.closing.is_none() {
             if session.flooded {
