@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::answer::{Asked, OrderedResponse};
+use crate::limits::FILES_OPEN;
+use crate::message::file_body::FileBody;
 
 /// The queue keeps its own sum. Only the response at the front changes while it waits here, so its bytes are asked for and only
 /// those behind it are summed: code that sends may return anywhere without leaving a wrong sum.
@@ -99,6 +101,19 @@ impl AnswerQueue {
             self.behind += others.ready_bytes();
         }
         self.answers.append(&mut others.answers);
+    }
+
+    /// Closes files beyond those that a connection may have open, until it is their turn. Handlers that wait may
+    /// respond with more of them.
+    pub(crate) fn close_files(&mut self) {
+        if self.answers.len() <= FILES_OPEN {
+            return;
+        }
+        let files = self.answers.iter_mut().filter_map(|answer| match answer {
+            OrderedResponse::File { body, .. } if body.is_open() => Some(body),
+            _ => None,
+        });
+        files.skip(FILES_OPEN).for_each(FileBody::close);
     }
 
     /// None, and the capacity.

@@ -101,6 +101,40 @@ fn many_that_read_nothing_do_not_use_up_memory_and_one_that_reads_has_its_whole_
     assert!(server.counts().bytes_out - before > 256 << 10);
 }
 
+/// Handlers that wait respond with their files all at once.
+#[test]
+fn files_of_handlers_that_waited_take_few_descriptors() {
+    const FILE: usize = 300_000;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![0; FILE]).unwrap();
+    let files = FileRoot::open(dir.path()).unwrap().files();
+    let handler = move |request| {
+        let files = files.clone();
+        async move {
+            linerate_serve::sleep(Duration::from_millis(100)).await;
+            files.answer(request).await
+        }
+    };
+    let mut server = Server::new(Mem::new(MemOptions::default()).unwrap(), handler, Limits::default());
+    server.listen(at(), &ListenOptions::default()).unwrap();
+    let more = "\r\nGET /file HTTP/1.1\r\nHost: h\r\n".repeat(63).leak();
+    let client = Reader::new(more, Some(Duration::from_millis(1)));
+    server.transport().dial(at(), client.clone());
+    let open = || {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap();
+        files.filter(|fd| std::fs::read_link(fd.as_ref().unwrap().path()).is_ok_and(|to| to == path)).count()
+    };
+    let mut most = 0;
+    let until = server.transport().now() + Duration::from_secs(60);
+    while client.received() < 64 * FILE as u64 && server.transport().now() < until {
+        server.turn(Some(until)).unwrap();
+        most = most.max(open());
+    }
+    assert!(client.received() > 64 * FILE as u64, "{}", client.received());
+    assert!((2..=16).contains(&most), "{most} open files");
+}
+
 #[test]
 fn one_that_reads_slowly_and_steadily_is_not_cut() {
     let (mut server, _dir) = server(1000, 200_000);

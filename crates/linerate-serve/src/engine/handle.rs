@@ -236,7 +236,7 @@ impl<H: Handler> Engine<H> {
         if newest {
             let received = work.input.len();
             self.complete(c, &mut asked, response, received);
-            return;
+            return self.work(c).queue.close_files();
         }
         // The newest request may ask for an upgrade, which is still undecided: this response must not decide it.
         let next = c.next;
@@ -246,6 +246,7 @@ impl<H: Handler> Engine<H> {
         }
         let place = c.work.as_ref().map_or(0, |w| w.queue.len());
         self.work(c).queue.append(behind);
+        self.work(c).queue.close_files();
         if last {
             // Requests after the last response get none.
             c.cut_body();
