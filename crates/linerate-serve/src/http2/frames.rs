@@ -20,6 +20,8 @@ pub(crate) struct Frames {
     have: usize,
     /// Bytes until the next frame header.
     skip: u32,
+    /// The next byte is the length of a DATA frame's padding, and this is the frame's.
+    padded: Option<u32>,
     /// A header block has begun and not ended: since when.
     block_since: Option<Time>,
     in_block_frame: bool,
@@ -38,6 +40,7 @@ impl Frames {
             header: [0; FRAME_HEAD],
             have: 0,
             skip: PREFACE.len() as u32,
+            padded: None,
             block_since: None,
             in_block_frame: false,
             allowed: H2_CONTROL_FRAMES,
@@ -49,6 +52,10 @@ impl Frames {
     pub(crate) fn follow(&mut self, mut bytes: &[u8], now: Time) -> Result<(), Flood> {
         self.refill(now);
         while !bytes.is_empty() {
+            if let Some(len) = self.padded.take() {
+                // Content is what neither the padding is nor its length (RFC 9113 section 6.1).
+                self.data(len.saturating_sub(1 + u32::from(bytes[0])), false)?;
+            }
             if self.skip > 0 {
                 let len = bytes.len().min(self.skip as usize);
                 bytes = &bytes[len..];
@@ -78,15 +85,27 @@ impl Frames {
                 self.block_since = (!ends).then(|| self.block_since.unwrap_or(now));
                 u32::from(head.kind == kind::CONTINUATION)
             }
-            kind::DATA if head.len >= DATA_WORTH => {
-                self.earn(1);
+            kind::DATA if head.has(flag::PADDED) && head.len > 0 && !head.has(flag::END_STREAM) => {
+                self.padded = Some(head.len);
                 0
             }
-            kind::DATA if head.len > 0 || head.has(flag::END_STREAM) => 0,
+            kind::DATA => return self.data(head.len, head.has(flag::END_STREAM)),
             kind::RST_STREAM => H2_RESET_COST,
             _ => 1,
         };
-        self.allowed = self.allowed.checked_sub(cost).ok_or(Flood)?;
+        self.spend(cost)
+    }
+
+    /// A DATA frame has come, with so many bytes of content.
+    fn data(&mut self, content: u32, ends: bool) -> Result<(), Flood> {
+        if content >= DATA_WORTH {
+            self.earn(1);
+        }
+        self.spend(u32::from(content == 0 && !ends))
+    }
+
+    fn spend(&mut self, frames: u32) -> Result<(), Flood> {
+        self.allowed = self.allowed.checked_sub(frames).ok_or(Flood)?;
         Ok(())
     }
 
@@ -184,6 +203,24 @@ mod tests {
             frames.follow(&frame(kind::DATA, flag::END_STREAM, &[]), Time::ZERO).expect("its end");
         }
         assert_eq!(frames.allowed, H2_CONTROL_FRAMES);
+    }
+
+    /// Padding is no content (CVE-2019-9518).
+    #[test]
+    fn frames_of_padding_alone_run_out() {
+        let padding = frame(kind::DATA, flag::PADDED, &[[255].as_slice(), &[0; 255]].concat());
+        let content = frame(kind::DATA, flag::PADDED, &[[1].as_slice(), &[7; 300], &[0]].concat());
+        for cut in [1, 7, 600] {
+            let mut frames = begun();
+            let mut send = |bytes: &[u8]| bytes.chunks(cut).try_for_each(|b| frames.follow(b, Time::ZERO));
+            for _ in 0..H2_CONTROL_FRAMES * 2 {
+                send(&content).expect("content costs nothing");
+            }
+            for _ in 0..H2_CONTROL_FRAMES {
+                send(&padding).expect("allowed");
+            }
+            assert_eq!(send(&padding), Err(Flood));
+        }
     }
 
     #[test]
