@@ -23,13 +23,7 @@ pub(super) fn lines(p: &ProcessView, unicode: bool) -> (String, Vec<(&'static st
         let name = if i == 0 { "threads" } else { "" };
         lines.push((name, format!("{} {}: {}", threads(doing.mean), doing.what, doing.names.join(", "))));
     }
-    for l in &p.listeners {
-        let room =
-            l.limit.map_or(String::new(), |limit| format!(" of at most {}", units::count(limit.into())));
-        // A socket for both families shows an IPv4 address as a mapped one.
-        let address = SocketAddr::new(l.address.ip().to_canonical(), l.address.port());
-        lines.push(("accepting", format!("{address}: {}{room} wait to be accepted", l.waiting)));
-    }
+    lines.extend(listeners(p).into_iter().map(|words| ("accepting", words)));
     if p.turned_away != (0, 0) {
         let (overflows, drops) = p.turned_away;
         let words = format!("{overflows} connections found an accept queue full, {drops} SYNs were dropped");
@@ -65,6 +59,27 @@ pub(super) fn lines(p: &ProcessView, unicode: bool) -> (String, Vec<(&'static st
     }
     lines.extend(p.notes.iter().map(|note| ("note", note.clone())));
     (head, lines)
+}
+
+/// Addresses with their accept queues; those of several sockets that stand alike are one.
+fn listeners(p: &ProcessView) -> Vec<String> {
+    let mut alike: Vec<(SocketAddr, String, usize)> = Vec::new();
+    for l in &p.listeners {
+        let room =
+            l.limit.map_or(String::new(), |limit| format!(" of at most {}", units::count(limit.into())));
+        // A socket for both families shows an IPv4 address as a mapped one.
+        let address = SocketAddr::new(l.address.ip().to_canonical(), l.address.port());
+        let words = format!("{}{room} wait to be accepted", l.waiting);
+        match alike.iter_mut().find(|(to, said, _)| *to == address && *said == words) {
+            Some((_, _, sockets)) => *sockets += 1,
+            None => alike.push((address, words, 1)),
+        }
+    }
+    let shown = |(address, words, sockets): (SocketAddr, String, usize)| match sockets {
+        1 => format!("{address}: {words}"),
+        n => format!("{address}, {n} sockets: {words} at each"),
+    };
+    alike.into_iter().map(shown).collect()
 }
 
 /// Over several looks a number of threads is an average.

@@ -221,6 +221,10 @@ fn a_process_in_a_few_lines() {
     let document = document(&diagnosis, &environment());
     assert_eq!(document.process.map(|p| (p.pid, p.open_files)), Some((4711, Some(990))));
     assert_eq!(document.causes[0].experiments[0].dose.as_ref().map(|d| d.points.len()), Some(4));
+    let process = diagnosis.shown.process.as_mut().expect("it was looked at");
+    process.listeners.push(process.listeners[0].clone());
+    let text = to_string(&diagnosis, None, Style { width: 120, ..Style::default() });
+    assert!(text.contains("80, 2 sockets: 3 of at most 50 wait to be accepted at each"), "{text}");
 }
 
 /// What `--json` writes of it, read again.
