@@ -293,6 +293,10 @@ macro_rules! passed_on {
             state.transport.local(state.$of(conn))
         }
 
+        fn received_by(turn: Time) -> Time {
+            T::received_by(turn)
+        }
+
         fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After {
             let state = &mut *self.state.borrow_mut();
             state.transport.receive(Data { conn: state.$of(data.conn), ..data }, take)

@@ -350,6 +350,13 @@ pub trait Transport {
     /// reasons.
     fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()>;
 
+    /// A time that is not earlier than the arrival of the bytes that `receive` lends just now;
+    /// `turn`: the time read after the last turn. It is that time where the turn itself receives
+    /// the bytes. Where `receive` does, some may have arrived since.
+    fn received_by(turn: Time) -> Time {
+        turn
+    }
+
     /// Lends received bytes to `take`, piece by piece, and returns the state afterwards.
     fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After;
 

@@ -98,6 +98,8 @@ impl HeldUp {
 /// The result of reading received bytes.
 #[derive(Debug)]
 pub struct PoolReceived {
+    /// When they had arrived.
+    pub at: Time,
     /// Whole responses among them.
     pub answered: u32,
     /// The owner must do this with the connection.
@@ -303,30 +305,31 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         let connection = connections.get_mut(conn.slot()).and_then(Option::as_mut).filter(|c| c.conn == conn);
         let Some(connection) = connection else {
             transport.receive(data, |_| ());
-            return PoolReceived { answered: 0, next: PoolAction::Nothing };
+            return PoolReceived { at: now, answered: 0, next: PoolAction::Nothing };
         };
         let conversation = &mut connection.conversation;
         let (before, answers) = (conversation.in_flight(), conversation.answers());
-        let mut read = Ok(());
+        let (mut read, mut at) = (Ok(()), now);
         let after = transport.receive_or_discard(data, |piece| {
             if read.is_err() {
                 return Ahead::default();
             }
+            at = at.max(T::received_by(now));
             read = match piece {
                 ReceivedPiece::Bytes(bytes) => {
                     events.received(bytes.len());
-                    conversation.handle_bytes(now, bytes, shared, events)
+                    conversation.handle_bytes(at, bytes, shared, events)
                 }
                 ReceivedPiece::Discarded(bytes) => {
                     events.received(bytes as usize);
-                    conversation.handle_discarded(now, bytes, shared, events)
+                    conversation.handle_discarded(at, bytes, shared, events)
                 }
             };
             conversation.ahead(events)
         });
         let next = match (read, after) {
             (Err(loss), _) => PoolAction::Lose(loss),
-            (Ok(()), After::Ended) => PoolAction::Lose(conversation.handle_end(now, events)),
+            (Ok(()), After::Ended) => PoolAction::Lose(conversation.handle_end(at, events)),
             (Ok(()), After::Failed(error)) => PoolAction::Lose(Loss::Net(error)),
             (Ok(()), After::Gone) => PoolAction::Nothing,
             (Ok(()), After::Open) => PoolAction::Fill,
@@ -344,7 +347,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         }
         self.take_back(conn, events);
         let next = if done && matches!(next, PoolAction::Fill) { PoolAction::Retire } else { next };
-        PoolReceived { answered, next }
+        PoolReceived { at, answered, next }
     }
 
     /// Takes a connection out: it is closed, or will be.

@@ -38,8 +38,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_client::{
-    Conversation, Expired, Failure, Loss, Pool, PoolAction, PoolOptions, RequestsEnd, Resend, Run, Stamp,
-    TransportWire,
+    Conversation, Expired, Failure, Loss, Pool, PoolAction, PoolOptions, PoolReceived, RequestsEnd, Resend,
+    Run, Stamp, TransportWire,
 };
 use linerate_net::{Conn, Event, NetError, NetErrorKind, TcpInfo, Time, Transport};
 
@@ -233,27 +233,32 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
             if now >= self.supply.stop_at() {
                 self.recorder.close_window(self.supply.stop_at());
             }
-            let mut rest = events.drain(..).enumerate().peekable();
-            while let Some((i, event)) = rest.next() {
-                if i % EVENTS_PER_CLOCK_READ == EVENTS_PER_CLOCK_READ - 1 {
-                    now = self.transport.now();
+            let (mut rest, mut since) = (events.drain(..).peekable(), 0);
+            while let Some(event) = rest.next() {
+                since += 1;
+                if since == EVENTS_PER_CLOCK_READ {
+                    (now, since) = (self.transport.now(), 0);
                 }
-                let next = rest.peek().map(|(_, next)| next);
-                self.handle(event, next, now);
+                let at = self.handle(event, rest.peek(), now);
+                if at > now {
+                    (now, since) = (at, 0);
+                }
             }
         }
     }
 
-    fn handle(&mut self, event: Event, next: Option<&Event>, now: Time) {
+    /// Returns the time until which events are known: bytes may have come after `now`.
+    fn handle(&mut self, event: Event, next: Option<&Event>, now: Time) -> Time {
         match event {
             Event::Connected { conn, at, tcp_at } => self.connected(conn, (tcp_at, at), now),
             Event::Readable { conn, data } => {
                 let more = matches!(next, Some(Event::Readable { conn: of, .. }) if *of == conn);
-                self.readable(conn, data, more, now);
+                return self.readable(conn, data, more, now);
             }
             Event::Failed { conn, error } => self.lose(conn, Loss::Net(error), now),
             Event::Drained { .. } | Event::Woken | Event::Accepted { .. } => {}
         }
+        now
     }
 
     /// TCP is established at the first time, and requests may pass at the second.
@@ -299,8 +304,9 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
 
     /// `more`: the next event has more bytes of this connection. They were received before anything
     /// that is sent now, so they respond to none of it.
-    fn readable(&mut self, conn: Conn, data: linerate_net::Data, more: bool, now: Time) {
-        match self.receive(data, now) {
+    fn readable(&mut self, conn: Conn, data: linerate_net::Data, more: bool, now: Time) -> Time {
+        let PoolReceived { at: now, next, .. } = self.receive(data, now);
+        match next {
             PoolAction::Nothing => {}
             PoolAction::Lose(loss) => self.lose(conn, loss, now),
             PoolAction::Retire | PoolAction::Fill if more => {}
@@ -310,21 +316,22 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
                 self.fill(conn, now);
             }
         }
+        now
     }
 
-    /// Reads responses, and says what the connection is to do next.
+    /// Reads responses, and says when they had come and what the connection is to do next.
     #[inline]
-    fn receive(&mut self, data: linerate_net::Data, now: Time) -> PoolAction {
+    fn receive(&mut self, data: linerate_net::Data, now: Time) -> PoolReceived {
         let ended = self.is_time_over();
         let Engine { transport, pool, recorder, kinds, judge, board, .. } = self;
         let measuring = recorder.measuring(now);
         let mut events = Recording { recorder, kinds, judge, board, ended, now, measuring };
         let received = pool.receive(data, now, transport, &mut events);
         if received.answered > 0 {
-            self.reach.progressed(now);
-            self.note_free(now);
+            self.reach.progressed(received.at);
+            self.note_free(received.at);
         }
-        received.next
+        received
     }
 
     /// There is a place now. What is due already could not have left before.
@@ -338,12 +345,11 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     /// may have answered, and then closed with requests unread.
     #[cold]
     fn send_failed(&mut self, conn: Conn, error: NetError, now: Time) {
-        let rest = self.transport.unread(conn).map(|data| self.receive(data, now));
-        let loss = match rest {
-            Some(PoolAction::Lose(loss)) => loss,
-            _ => Loss::Net(error),
+        let (loss, at) = match self.transport.unread(conn).map(|data| self.receive(data, now)) {
+            Some(PoolReceived { at, next: PoolAction::Lose(loss), .. }) => (loss, at),
+            _ => (Loss::Net(error), now),
         };
-        self.lose(conn, loss, now);
+        self.lose(conn, loss, at);
     }
 
     /// Whether the time given is over.

@@ -566,6 +566,10 @@ impl Transport for Epoll {
         Ok(())
     }
 
+    fn received_by(_: Time) -> Time {
+        monotonic()
+    }
+
     fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After {
         self.receive_or_discard(data, received(take))
     }

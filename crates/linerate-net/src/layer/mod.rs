@@ -453,6 +453,10 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
         self.wire.unread(conn)
     }
 
+    fn received_by(turn: Time) -> Time {
+        T::received_by(turn)
+    }
+
     fn receive(&mut self, data: Data, mut take: impl FnMut(&mut [u8])) -> After {
         let (conn, is_early) = (data.conn(), data.token() == EARLY);
         let Some(entry) = self.entries.get_mut(conn).filter(|entry| !entry.is_closing()) else {

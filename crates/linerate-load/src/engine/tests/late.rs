@@ -1,5 +1,6 @@
-//! A machine that wakes the thread late, as busy ones do.
+//! A machine that wakes the thread late, or stops it in the middle of a turn, as busy ones do.
 
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -16,14 +17,34 @@ use super::peer::Script;
 use super::{MS, board, part, plan, seconds, server, wire};
 use crate::plan::{Pace, Plan, Rate};
 
-/// Each timer is late by as much.
+thread_local! {
+    /// When the last read ended.
+    static READ_AT: Cell<Time> = const { Cell::new(Time::ZERO) };
+}
+
+/// Each timer is late by as much, and the thread has no core for `stops` before each read.
 struct Late {
     mem: Mem,
     by: Duration,
+    stops: Duration,
+    /// Events of the time without a core.
+    held: Vec<Event>,
+}
+
+impl Late {
+    fn new(script: Script, by: Duration, stops: Duration) -> Late {
+        let mut mem = Mem::new(wire()).unwrap();
+        mem.serve(server(), script).unwrap();
+        Late { mem, by, stops, held: Vec::new() }
+    }
 }
 
 impl Transport for Late {
     fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {
+        if !self.held.is_empty() {
+            events.append(&mut self.held);
+            return Ok(());
+        }
         self.mem.turn(until, events)?;
         match until {
             Some(until) if self.mem.now() >= until => self.mem.turn(Some(until + self.by), events),
@@ -51,7 +72,16 @@ impl Transport for Late {
         self.mem.connect(to, options)
     }
 
+    fn received_by(turn: Time) -> Time {
+        READ_AT.get().max(turn)
+    }
+
     fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After {
+        let until = self.mem.now() + self.stops;
+        while self.mem.now() < until {
+            self.mem.turn(Some(until), &mut self.held).unwrap();
+        }
+        READ_AT.set(until);
         self.mem.receive(data, take)
     }
 
@@ -103,11 +133,10 @@ impl Transport for Late {
 #[test]
 fn what_is_due_before_the_end_leaves_although_we_wake_up_behind_it() {
     for (connections, by) in [(1, MS * 2), (64, MS * 2), (64, MS * 7)] {
-        let mut mem = Mem::new(wire()).unwrap();
-        mem.serve(server(), Script::new()).unwrap();
+        let late = Late::new(Script::new(), by, Duration::ZERO);
         let pace = Pace::Open { rate: Rate::constant(300.0), arrival: Default::default() };
         let plan = Plan { connections, pace, stop: seconds(2), ..plan() };
-        let outcome = part().run(&plan, Late { mem, by }, board()).unwrap();
+        let outcome = part().run(&plan, late, board()).unwrap();
         let r = outcome.requests;
         assert_eq!((r.answered, r.unsent), (600, 0), "{connections} connections, {by:?} late: {r:?}");
     }
@@ -127,4 +156,16 @@ fn a_closed_loop_is_held_to_its_most() {
         // The last is not waited for before the end.
         assert!(answered <= most + 1 && answered >= most * 97 / 100 - 1, "{answered} of {most}");
     }
+}
+
+#[test]
+fn no_latency_is_shorter_than_the_way_and_back_although_reads_come_late() {
+    let script = Script { think: MS * 10, ..Script::new() };
+    let late = Late::new(script, Duration::ZERO, Duration::from_micros(900));
+    let pace = Pace::Open { rate: Rate::constant(900.0), arrival: Default::default() };
+    let plan = Plan { depth: 64, pace, stop: seconds(2), ..plan() };
+    let outcome = part().run(&plan, late, board()).unwrap();
+    assert_eq!(outcome.requests.answered, 1_800, "{:?}", outcome.requests);
+    let latency = outcome.latency.from_sent;
+    assert!(latency.min_ns() >= 12_000_000, "{} us of 12 ms", latency.min_ns() / 1_000);
 }
