@@ -19,6 +19,7 @@ const MARKS: usize = 64;
 pub(crate) struct Board {
     stop: AtomicBool,
     given_up: AtomicBool,
+    shut: AtomicBool,
     common: Arc<Common>,
     wanted: AtomicBool,
     /// The thread that works, 0 when none does.
@@ -35,6 +36,8 @@ pub(crate) struct Common {
     /// Cores, and those that have given up the server.
     cores: AtomicU32,
     given_up: AtomicU32,
+    /// Cores whose connections the server keeps open without admitting a request.
+    shut: AtomicU32,
     /// A connection was established.
     reached: AtomicBool,
     /// A byte came back.
@@ -146,6 +149,21 @@ impl Board {
     pub(crate) fn all_gave_up(&self) -> bool {
         let Common { given_up, cores, .. } = &*self.common;
         !self.reached() && given_up.load(Ordering::Relaxed) >= cores.load(Ordering::Relaxed)
+    }
+
+    /// Whether the server has admitted no request of this core, although there are connections.
+    pub(crate) fn say_shut(&self, is_shut: bool) {
+        match (self.shut.swap(is_shut, Ordering::Relaxed), is_shut) {
+            (false, true) => drop(self.common.shut.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(self.common.shut.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
+        }
+    }
+
+    /// Whether the server has admitted no request of any core. One that ended alone would keep its
+    /// share of the requests, though the others go on.
+    pub(crate) fn all_shut(&self) -> bool {
+        self.common.shut.load(Ordering::Relaxed) >= self.common.cores.load(Ordering::Relaxed)
     }
 
     /// At its end a core says whether it got any response, and whether attempts to connect were

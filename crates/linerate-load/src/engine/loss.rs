@@ -33,8 +33,16 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         self.disconnected(now);
         self.refuse(conn, why.clone(), now);
         if self.recorder.last_answer() == Time::ZERO {
-            self.unreachable = Some(why);
+            self.board.say_shut(true);
+            self.shut_out = Some(why);
         }
+    }
+
+    /// A response came: the server does admit requests.
+    #[cold]
+    pub(crate) fn let_in(&mut self) {
+        self.shut_out = None;
+        self.board.say_shut(false);
     }
 
     /// A connection is lost: sorts what was in flight on it, and closes our end.

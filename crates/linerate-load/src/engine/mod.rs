@@ -144,6 +144,8 @@ pub(crate) struct Engine<T: Transport, C: Conversation<Reading = ResponseReading
     unreachable: Option<String>,
     /// Why this core gives the server up, once all have.
     given_up: Option<String>,
+    /// No connection of this core admitted a request: why.
+    shut_out: Option<String>,
     reach: Reach,
     /// Why the last attempt to connect failed.
     last_refusal: Option<(Failure, String)>,
@@ -191,6 +193,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
             gaps: Gaps::default(),
             unreachable: None,
             given_up: None,
+            shut_out: None,
             reach: Reach::new(orders.start, measure_from),
             last_refusal: None,
             news: Vec::new(),
@@ -322,6 +325,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     /// Reads responses, and says when they had come and what the connection is to do next.
     #[inline]
     fn receive(&mut self, data: linerate_net::Data, now: Time) -> PoolReceived {
+        let conn = data.conn();
         let ended = self.is_time_over();
         let Engine { transport, pool, recorder, kinds, judge, board, .. } = self;
         let measuring = recorder.measuring(now);
@@ -330,8 +334,23 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         if received.answered > 0 {
             self.reach.progressed(received.at);
             self.note_free(received.at);
+            if self.shut_out.is_some() {
+                self.let_in();
+            }
+        } else if self.admits_again(conn) {
+            self.note_free(received.at);
         }
         received
+    }
+
+    /// Whether a connection that carried nothing and took nothing has room now.
+    fn admits_again(&mut self, conn: Conn) -> bool {
+        let Some(connection) = self.pool.get_mut(conn) else { return false };
+        let admits = connection.beside.shut_since.is_some() && connection.room() > 0;
+        if admits {
+            connection.beside.shut_since = None;
+        }
+        admits
     }
 
     /// There is a place now. What is due already could not have left before.
@@ -698,6 +717,9 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     }
 
     fn finished(&mut self, now: Time) -> bool {
+        if self.shut_out.is_some() && self.board.all_shut() {
+            self.unreachable = self.shut_out.take();
+        }
         if self.unreachable.is_some() || (self.given_up.is_some() && self.board.all_gave_up()) {
             return true;
         }

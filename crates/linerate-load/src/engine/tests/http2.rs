@@ -543,3 +543,62 @@ fn a_server_that_admits_no_streams_ends_the_run() {
         }
     }
 }
+
+/// Admits streams on connections that are opened from a time on, or so long after they were opened.
+struct AdmitsLate {
+    wild: Wild,
+    from: Time,
+    after: Option<Duration>,
+}
+
+impl AdmitsLate {
+    fn run(from: Duration, after: Option<Duration>, lasts: Duration, board: Arc<Board>) -> Outcome {
+        let wild = Wild { dice: Random::new(1), evil: 0, processed: Arc::default(), sides: HashMap::new() };
+        let mut mem = Mem::new(wire()).unwrap();
+        mem.serve(server(), AdmitsLate { wild, from: Time::ZERO + from, after }).unwrap();
+        let pace = Pace::Open { rate: Rate::constant(100.0), arrival: Default::default() };
+        let stop = Stop { requests: None, duration: Some(lasts) };
+        let plan = Plan { depth: 8, timeout: 50 * MS, stop, pace, http: by_http2(), ..plan() };
+        let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
+        part().run_by::<_, Any<ResponseReading>>(&plan, mem, PLAIN, board, shared).unwrap()
+    }
+}
+
+impl Peer for AdmitsLate {
+    fn connected(&mut self, now: Time, conn: PeerConn, out: &mut PeerActions) {
+        self.wild.sides.insert(conn, Side::default());
+        let [shut, open] = [0, 100].map(|streams| frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, streams]));
+        out.send(conn, if now < self.from { shut } else { open.clone() });
+        if let Some(after) = self.after {
+            out.send_after(after, conn, open);
+        }
+    }
+
+    fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+        let Some(side) = self.wild.sides.get_mut(&conn) else { return };
+        side.carry.extend_from_slice(bytes);
+        while let Some((head, _)) = Wild::next_frame(side) {
+            if head.kind == kind::HEADERS {
+                out.send(conn, frame(kind::HEADERS, 5, head.stream, b"\x88"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_core_that_is_shut_out_keeps_its_share_while_others_are_served() {
+    let common = Arc::new(Common::default());
+    let (mine, _other) = (Arc::new(Board::sharing(&common)), Board::sharing(&common));
+    let outcome = AdmitsLate::run(200 * MS, None, 1_000 * MS, mine);
+    let r = outcome.requests;
+    assert_eq!((r.due(), outcome.unreachable), (100, None), "{r:?}");
+    assert!(r.answered > 60, "{r:?}");
+}
+
+#[test]
+fn requests_that_the_server_did_not_admit_are_not_our_lateness() {
+    let outcome = AdmitsLate::run(1_000 * MS, Some(40 * MS), 200 * MS, board());
+    let late = outcome.client.lateness.max_ns();
+    assert_eq!((outcome.requests.answered, outcome.unreachable), (20, None), "{:?}", outcome.requests);
+    assert!(late < 5_000_000, "{late} ns");
+}
