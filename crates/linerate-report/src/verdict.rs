@@ -45,7 +45,11 @@ pub(crate) fn out_of_order(responses: u64) -> String {
 /// How the server was out of reach, be it for a moment.
 pub(crate) fn out_of_reach(outcome: &Outcome) -> Option<String> {
     let down = outcome.down.as_ref().filter(|down| down.at_end || !down.spans.total().is_zero());
-    if let Some(down) = down {
+    let outage = outcome.outage();
+    // Where connections come and go, it is the longer of the two that says what happened.
+    let is_part =
+        |down: &&Down| outage.is_none_or(|outage| down.at_end || down.spans.total() >= outage.lasted);
+    if let Some(down) = down.filter(is_part) {
         let seconds = |time: Duration| units::short_seconds(time.as_secs_f64());
         return Some(format!(
             "the server was unreachable for {} of {} s{}",
@@ -54,7 +58,7 @@ pub(crate) fn out_of_reach(outcome: &Outcome) -> Option<String> {
             if down.at_end { ", and still was at the end" } else { "" }
         ));
     }
-    if let Some(outage) = outcome.outage() {
+    if let Some(outage) = outage {
         return Some(format!("no response arrived for {}, and requests failed", lasting(outage)));
     }
     let text = "for a second or more every attempt to connect failed and no response arrived, on the open connections either";
@@ -90,6 +94,14 @@ mod tests {
         span.failed.push(2_000_000_000, 2_000_000_001);
         let spans = vec![span];
         silent.quiet = Some(Quiet { spans, until_ns: 5_000_000_000, sending_ns: 5_000_000_000 });
-        assert_eq!(only(&silent), "no response arrived for 3.5 s (from 1.2 s on), and requests failed");
+        let said = "no response arrived for 3.5 s (from 1.2 s on), and requests failed";
+        assert_eq!(only(&silent), said);
+        // A moment without a connection does not hide it.
+        let mut down = Down::default();
+        down.spans.push(1_200_000_000, 1_204_000_000);
+        silent.down = Some(down);
+        assert_eq!(only(&silent), said);
+        silent.down.as_mut().unwrap().spans.push(2_000_000_000, 5_900_000_000);
+        assert!(only(&silent).starts_with("the server was unreachable for 3.9 of"), "{}", only(&silent));
     }
 }
