@@ -438,3 +438,30 @@ fn a_client_that_was_stopped_says_so_and_does_not_blame_the_server() {
         }
     }
 }
+
+#[test]
+fn heads_that_others_may_read_differently_are_counted_and_named() {
+    let flaws = [
+        ("length_and_coding", "Content-Length: 3\r\nTransfer-Encoding: chunked", "2\r\nhi\r\n0\r\n\r\n"),
+        ("repeated_length", "Content-Length: 2\r\nContent-Length: 2", "hi"),
+        ("folded_field", "X-Long: one\r\n two\r\nContent-Length: 2", "hi"),
+        ("bare_line_feed", "X-Short: one\nContent-Length: 2", "hi"),
+        ("other_coding", "Transfer-Encoding: gzip, chunked", "2\r\nhi\r\n0\r\n\r\n"),
+    ];
+    for (flaw, fields, body) in flaws {
+        let server = answering(format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{body}").into_bytes());
+        for way in WAYS {
+            let (document, said) = load(way, &["--expect-status", "200"], server);
+            let tolerated = document["tolerated"].as_object().expect("counts by flaw");
+            assert_eq!(said.code, Some(0), "{flaw} {way:?} {}", said.err);
+            assert_eq!((tolerated.len(), tolerated[flaw].as_u64()), (1, Some(20)), "{flaw} {way:?}");
+            let noted = document["warnings"].as_array().expect("warnings").iter().filter_map(Value::as_str);
+            let noted =
+                noted.filter(|text| text.starts_with("20 responses had ") && text.contains("a proxy"));
+            assert_eq!(noted.count(), 1, "{flaw} {way:?} {}", said.err);
+        }
+    }
+    let sound = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi".to_vec());
+    let (document, _) = load(WAYS[0], &[], sound);
+    assert_eq!(document["tolerated"], serde_json::json!({}));
+}

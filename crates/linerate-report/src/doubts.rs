@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use linerate_load::outcome::HeadFlaw;
 use linerate_load::plan::Pace;
 use linerate_load::{Outcome, Plan};
 
@@ -19,6 +20,7 @@ pub fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     all.extend(silent(outcome));
     all.extend(all_alike(plan, outcome));
     all.extend(all_of_grpc(plan, outcome));
+    all.extend(tolerated(outcome));
     all.extend(set_up(plan, outcome));
     all.extend(few_samples(plan, outcome));
     all.extend(short(outcome));
@@ -128,6 +130,15 @@ fn all_of_grpc(plan: &Plan, outcome: &Outcome) -> Option<String> {
         units::count(*n),
         units::count(outcome.requests.answered)
     ))
+}
+
+/// Heads that this reader accepts and others may not.
+fn tolerated(outcome: &Outcome) -> impl Iterator<Item = String> {
+    let said = |flaw: HeadFlaw| {
+        let n = *outcome.tolerated.get(flaw.name())?;
+        Some(format!("{} {}", units::several(n, "response", "responses"), flaw.words()))
+    };
+    HeadFlaw::ALL.into_iter().filter_map(said)
 }
 
 /// Requests of an open loop that waited for the first connections, in the figures because there was no warm-up.
@@ -479,6 +490,9 @@ mod tests {
         assert!(!only(&outcome, &plan, "404"));
         outcome.status = [(302, answered - 1), (200, 1)].into();
         assert!(!only(&outcome, &plan, "redirect"));
+        outcome.tolerated = [("length_and_coding".to_owned(), 2)].into();
+        assert!(only(&outcome, &plan, "2 responses had both Transfer-Encoding and Content-Length"));
+        outcome.tolerated.clear();
         outcome.grpc_status = [(12, answered)].into();
         assert!(only(&outcome, &plan, "have grpc-status 12 (UNIMPLEMENTED)"));
         outcome.grpc_status = [(13, 1), (0, 3)].into();

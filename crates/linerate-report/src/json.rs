@@ -59,6 +59,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         failures_detail: outcome.failures.codes().clone(),
         failure_details: outcome.failures.details.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
         status: outcome.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
+        tolerated: outcome.tolerated.clone(),
         bytes: schema::Bytes { sent: outcome.bytes.sent, received: outcome.bytes.received },
         protocol: figures::protocol(outcome).to_owned(),
         http2: http2(outcome),

@@ -175,7 +175,7 @@ impl CachedHead {
     }
 
     pub(super) fn view(&self) -> HeadView<'_> {
-        HeadView::new(&self.bytes, self.facts.status, self.facts.minor)
+        HeadView::new(&self.bytes, &self.facts)
     }
 
     /// Whether `part` is the beginning of this head, including masked values.
@@ -242,7 +242,8 @@ impl CachedHead {
         self.bytes.extend_from_slice(head);
         self.facts = facts;
         self.whole = match self.framing() {
-            Framing::Length(n) if self.facts.persistent => Some(n),
+            // One with a flaw is told of each time.
+            Framing::Length(n) if self.facts.persistent && self.facts.flaws.is_empty() => Some(n),
             _ => None,
         };
     }

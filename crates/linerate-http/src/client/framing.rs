@@ -2,6 +2,7 @@
 //! nothing else.
 
 use super::error::ResponseErrorKind as Kind;
+use super::flaws::{HeadFlaw, HeadFlaws};
 
 /// How the request affects the framing of its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -61,6 +62,7 @@ pub enum FramingDoubt {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FramingFields {
     length: Option<u64>,
+    repeated: bool,
     length_fault: Option<(Kind, u32)>,
     coded: bool,
     /// A coding other than chunked was applied.
@@ -86,6 +88,7 @@ impl FramingFields {
     /// A list of equal numbers counts as one number (RFC 9112, section 6.3, rule 5).
     pub(super) fn content_length(&mut self, value: &[u8], at: u32) {
         for part in value.split(|b| *b == b',') {
+            self.repeated |= self.length.is_some();
             match (decimal(part.trim_ascii()), self.length) {
                 (None, _) => self.length_fault = self.length_fault.or(Some((Kind::BadContentLength, at))),
                 (Some(n), Some(before)) if n != before => {
@@ -135,14 +138,13 @@ impl FramingFields {
         }
     }
 
-    /// Why another reader may see another end of the body than [`decide`](Self::decide) does.
-    pub(super) fn doubt(&self) -> Option<FramingDoubt> {
+    /// What the fields should not be, although [`decide`](Self::decide) may accept them.
+    pub(super) fn flaws(&self) -> HeadFlaws {
         let has_length = self.length.is_some() || self.length_fault.is_some();
-        match () {
-            () if self.coded && has_length => Some(FramingDoubt::LengthAndCoding),
-            () if self.other_coding => Some(FramingDoubt::OtherCoding),
-            () => None,
-        }
+        HeadFlaws::default()
+            .with(HeadFlaw::LengthAndCoding, self.coded && has_length)
+            .with(HeadFlaw::OtherCoding, self.other_coding)
+            .with(HeadFlaw::RepeatedLength, self.repeated)
     }
 
     /// RFC 9112, section 9.3; and 6.1: an HTTP/1.0 response with Transfer-Encoding ends the

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use memchr::memchr;
 
-use super::framing::{FramingDoubt, FramingFields};
-use super::parse::trimmed;
+use super::flaws::{HeadFlaw, HeadFlaws};
+use super::framing::FramingDoubt;
+use super::parse::{HeadFacts, trimmed};
 
 /// The head of a response, lent as long as its bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,17 +14,18 @@ pub struct HeadView<'a> {
     raw: &'a [u8],
     status: u16,
     minor: u8,
+    flaws: HeadFlaws,
 }
 
 impl<'a> HeadView<'a> {
-    pub(super) fn new(raw: &'a [u8], status: u16, minor: u8) -> HeadView<'a> {
-        HeadView { raw, status, minor }
+    pub(super) fn new(raw: &'a [u8], facts: &HeadFacts) -> HeadView<'a> {
+        HeadView { raw, status: facts.status, minor: facts.minor, flaws: facts.flaws }
     }
 
     /// The head of a response on a stream (HTTP/2), as text in the form of HTTP/1.1: the line of
     /// the status, field lines, an empty line.
     pub(crate) fn of_stream(raw: &'a [u8], status: u16) -> HeadView<'a> {
-        HeadView { raw, status, minor: 0 }
+        HeadView { raw, status, minor: 0, flaws: HeadFlaws::default() }
     }
 
     /// The status code, three digits.
@@ -55,11 +57,17 @@ impl<'a> HeadView<'a> {
     /// Why another reader may see another end of the body, by its fields. A reader that shares its connection with
     /// nobody may go on: Transfer-Encoding counts (RFC 9112, section 6.3).
     pub fn framing_doubt(&self) -> Option<FramingDoubt> {
-        let mut framing = FramingFields::default();
-        for (name, value) in self.fields() {
-            framing.field(name, value, 0);
+        match () {
+            () if self.flaws.has(HeadFlaw::LengthAndCoding) => Some(FramingDoubt::LengthAndCoding),
+            () if self.flaws.has(HeadFlaw::OtherCoding) => Some(FramingDoubt::OtherCoding),
+            () => None,
         }
-        framing.doubt()
+    }
+
+    /// What it should not have, although it was accepted.
+    #[inline]
+    pub fn flaws(&self) -> HeadFlaws {
+        self.flaws
     }
 
     /// The first field of that name, ignoring case.

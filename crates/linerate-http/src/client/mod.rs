@@ -26,6 +26,7 @@ mod cache;
 mod chunked;
 mod error;
 mod fill;
+mod flaws;
 mod framing;
 #[doc(hidden)]
 pub mod fuzz;
@@ -46,6 +47,7 @@ mod template;
 pub use body::{Body, BodyPart};
 pub use cache::HeadCache;
 pub use error::{FaultySide, ResponseError, ResponseErrorKind, Speaks};
+pub use flaws::{HeadFlaw, HeadFlaws};
 pub use framing::{Expect, FramingDoubt};
 pub use head::{Fields, HeadView};
 pub use limits::ResponseLimits;

@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use super::error::{ResponseError, ResponseErrorKind as Kind};
+use super::flaws::{HeadFlaw, HeadFlaws};
 use super::framing::{Framing, FramingFields};
 use super::head::FieldLine;
 
@@ -18,6 +19,7 @@ pub(super) struct HeadFacts {
     pub(super) persistent: bool,
     /// The body's framing by its fields alone, before status and method are considered.
     pub(super) framing: Framing,
+    pub(super) flaws: HeadFlaws,
     /// Number of field lines.
     pub(super) fields: u16,
     /// Where the Date value is.
@@ -30,7 +32,7 @@ pub(super) struct HeadFacts {
 /// is the field whose value is to be located. An incomplete head gives some error.
 pub(super) fn head(raw: &[u8], limit: u16, tag: Option<&[u8]>) -> Result<(HeadFacts, usize), ResponseError> {
     let (status, minor, start) = status_line(raw)?;
-    let mut lines = Lines { raw, pos: start, fields: 0, limit };
+    let mut lines = Lines { raw, pos: start, fields: 0, limit, bare: false };
     lines.check_start()?;
     let (mut date, mut found_tag) = (None, None);
     let mut framing = FramingFields::default();
@@ -49,20 +51,21 @@ pub(super) fn head(raw: &[u8], limit: u16, tag: Option<&[u8]>) -> Result<(HeadFa
         }
     }
     let persistent = framing.persistent(minor);
-    let framing = framing.decide();
-    let facts = HeadFacts { status, minor, persistent, framing, fields: lines.fields, date, tag: found_tag };
+    let flaws = framing.flaws().with(HeadFlaw::BareLineFeed, lines.bare || is_bare(raw, start));
+    let (framing, fields) = (framing.decide(), lines.fields);
+    let facts = HeadFacts { status, minor, persistent, framing, flaws, fields, date, tag: found_tag };
     Ok((facts, lines.pos))
 }
 
 /// White space between the status line and the first field is not a fold (RFC 9112, section 2.2).
 pub(super) fn check_start(raw: &[u8]) -> Result<(), ResponseError> {
     let start = memchr::memchr(b'\n', raw).map_or(raw.len(), |lf| lf + 1);
-    Lines { raw, pos: start, fields: 0, limit: 0 }.check_start()
+    Lines { raw, pos: start, fields: 0, limit: 0, bare: false }.check_start()
 }
 
 /// Checks a complete trailer section without folds.
 pub(super) fn trailers(raw: &[u8], limit: u16) -> Result<(), ResponseError> {
-    let mut lines = Lines { raw, pos: 0, fields: 0, limit };
+    let mut lines = Lines { raw, pos: 0, fields: 0, limit, bare: false };
     lines.check_start()?;
     while lines.next()?.is_some() {}
     Ok(())
@@ -107,6 +110,8 @@ struct Lines<'a> {
     pos: usize,
     fields: u16,
     limit: u16,
+    /// A line ended with LF alone.
+    bare: bool,
 }
 
 impl Lines<'_> {
@@ -126,6 +131,7 @@ impl Lines<'_> {
             && let Some(end) = line_end(raw, start)
         {
             self.pos = end;
+            self.bare |= is_bare(raw, end);
             return Ok(None);
         }
         if self.fields >= self.limit {
@@ -138,6 +144,7 @@ impl Lines<'_> {
         }
         let end = value_end(raw, name + 1);
         self.pos = line_end(raw, end).ok_or_else(|| ResponseError::new(Kind::BadField, end))?;
+        self.bare |= is_bare(raw, self.pos);
         Ok(Some(FieldLine { name: start..name, value: trimmed(raw, name + 1, end) }))
     }
 }
@@ -151,6 +158,12 @@ fn line_end(raw: &[u8], at: usize) -> Option<usize> {
         [b'\n', ..] => Some(at + 1),
         _ => None,
     }
+}
+
+/// Whether the line before the one that starts at `next` ended with LF alone.
+#[inline]
+fn is_bare(raw: &[u8], next: usize) -> bool {
+    next < 2 || raw[next - 2] != b'\r'
 }
 
 /// The range without optional white space at either end (RFC 9110, section 5.5).

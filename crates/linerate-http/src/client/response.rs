@@ -3,6 +3,7 @@
 use super::cache::{CachedHead, HeadCache};
 use super::chunked::{ChunkStep, Chunks};
 use super::error::{ResponseError, ResponseErrorKind as Kind, Speaks};
+use super::flaws::HeadFlaw;
 use super::framing::{Expect, Framing, switches};
 use super::head::{Fields, HeadView};
 use super::limits::{BANNER_BYTES, CARRY_KEPT, ResponseLimits};
@@ -343,11 +344,7 @@ impl ResponseReader {
             let (head, rest) = all.split_at(held.len());
             *input = rest;
             self.begin_held(held.facts(), held.len(), expect);
-            return Ok(Some(ResponsePart::Head(HeadView::new(
-                head,
-                held.facts().status,
-                held.facts().minor,
-            ))));
+            return Ok(Some(ResponsePart::Head(HeadView::new(head, held.facts()))));
         }
         if cache.current().is_some_and(|held| held.starts_with(all) && self.accepts(held)) {
             // The read ended within a head, probably a cached one, so it is not parsed before the
@@ -423,12 +420,14 @@ impl ResponseReader {
             Ok((facts, _)) => facts,
             Err(error) => return self.fail(error),
         };
-        let (status, minor) = (facts.status, facts.minor);
+        // The cache gets the head without folds.
+        let flaws = facts.flaws.with(HeadFlaw::FoldedField, folded);
+        let seen = HeadFacts { flaws, ..facts.clone() };
         let outcome = self.begin_facts(cache, &head, facts, expect);
         self.carry = head;
         self.lent = true;
         outcome?;
-        let view = HeadView::new(&self.carry, status, minor);
+        let view = HeadView::new(&self.carry, &seen);
         Ok(self.head_part(view))
     }
 
@@ -440,7 +439,7 @@ impl ResponseReader {
         facts: HeadFacts,
         expect: Expect,
     ) -> Result<ResponsePart<'a>, ResponseError> {
-        let view = HeadView::new(raw, facts.status, facts.minor);
+        let view = HeadView::new(raw, &facts);
         self.begin_facts(cache, raw, facts, expect)?;
         Ok(self.head_part(view))
     }

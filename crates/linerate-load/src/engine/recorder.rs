@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_client::{RequestsEnd as Ended, Run, Stamp};
+use linerate_http::client::{HeadFlaw, HeadFlaws};
 use linerate_http::h2::Code;
 use linerate_net::{TcpInfo, TcpTotals, Time};
 
@@ -67,6 +68,7 @@ pub(crate) struct Recorder {
     /// What became of attempts to connect, where there are several addresses.
     addresses: BTreeMap<SocketAddr, AddressCounts>,
     grpc_status: BTreeMap<u16, u64>,
+    tolerated: BTreeMap<String, u64>,
     saver: Saver,
     log: Option<CoreLog>,
     journeys: Option<Journeys>,
@@ -257,6 +259,7 @@ impl Recorder {
             silence: SilenceTracker::new(measure_from),
             addresses: BTreeMap::new(),
             grpc_status: BTreeMap::new(),
+            tolerated: BTreeMap::new(),
             saver: Saver::default(),
             log: None,
             journeys: kinds.journeys().cloned(),
@@ -489,6 +492,14 @@ impl Recorder {
     pub(crate) fn grpc(&mut self, run: &Run, status: u16) {
         if run.stamp.measured {
             *self.grpc_status.entry(status).or_insert(0) += u64::from(run.count);
+        }
+    }
+
+    /// These responses had heads with flaws, and were read all the same.
+    #[cold]
+    pub(crate) fn flawed(&mut self, run: &Run, flaws: HeadFlaws) {
+        for flaw in HeadFlaw::ALL.into_iter().filter(|flaw| run.stamp.measured && flaws.has(*flaw)) {
+            *self.tolerated.entry(flaw.name().to_owned()).or_insert(0) += u64::from(run.count);
         }
     }
 
@@ -762,6 +773,7 @@ impl Recorder {
         };
         outcome.quiet = Some(self.silence.into_quiet(now));
         (outcome.addresses, outcome.grpc_status) = (self.addresses, self.grpc_status);
+        outcome.tolerated = self.tolerated;
         outcome.saved = self.saver.saved;
         outcome.samples = self.bad_samples;
         outcome.samples.extend(self.unsolicited);

@@ -1,7 +1,7 @@
 //! Judges responses, and adds them to the figures.
 
 use linerate_client::{Alike, Failure, Responses, Run, Settle, Settled, Turn, Whole, Whose};
-use linerate_http::client::{Fields, HeadView};
+use linerate_http::client::{Fields, HeadFlaws, HeadView};
 use linerate_net::Time;
 use memchr::memmem;
 
@@ -91,6 +91,7 @@ pub(crate) struct ResponseReading {
     /// Whether it has the trailer that is expected.
     trailer: Option<bool>,
     grpc_status: Option<u16>,
+    flaws: HeadFlaws,
     taken: TakeReading,
 }
 
@@ -103,6 +104,7 @@ impl ResponseReading {
         self.head.extend_from_slice(&raw[..raw.len().min(most)]);
         self.body.begin(head.get(b"content-encoding"), checked, whole);
         (self.trailer, self.grpc_status) = (None, None);
+        self.flaws = head.flaws();
     }
 
     /// A piece of its body.
@@ -257,6 +259,9 @@ impl Responses for Recording<'_> {
         }
         if let Some(status) = reading.grpc_status {
             self.recorder.grpc(run, status);
+        }
+        if !reading.flaws.is_empty() {
+            self.recorder.flawed(run, reading.flaws);
         }
         let good_status = self.kinds.get(run.kind).good_status(response.status);
         if let Some(reads) = self.kinds.reads(run.kind) {

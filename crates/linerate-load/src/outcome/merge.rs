@@ -87,7 +87,7 @@ impl Outcome {
         longer(&mut self.series_fine, &other.series_fine);
     }
 
-    /// Adds another's counts by address, and those of gRPC's statuses.
+    /// Adds another's counts by address, by gRPC's status and by flaw of heads.
     fn merge_addresses(&mut self, other: &Outcome) {
         for (address, counts) in &other.addresses {
             let mine = self.addresses.entry(*address).or_default();
@@ -99,6 +99,9 @@ impl Outcome {
         }
         for (status, n) in &other.grpc_status {
             *self.grpc_status.entry(*status).or_insert(0) += n;
+        }
+        for (flaw, n) in &other.tolerated {
+            *self.tolerated.entry(flaw.clone()).or_insert(0) += n;
         }
     }
 }

@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 pub use linerate_client::{Facts, Failure};
+pub use linerate_http::client::HeadFlaw;
 pub use linerate_net::PhysicalLine;
 use linerate_net::TcpTotals;
 pub use linerate_tls::{AgreedParameters, HandshakeCounts};
@@ -66,6 +67,10 @@ pub struct Outcome {
     /// gRPC's own status of responses to gRPC calls (0 is OK), where they have one.
     #[serde(default)]
     pub grpc_status: BTreeMap<u16, u64>,
+    /// Responses whose heads had a flaw and could be read all the same, by the name of a
+    /// [`HeadFlaw`].
+    #[serde(default)]
+    pub tolerated: BTreeMap<String, u64>,
     /// The line that they went over, where its speed is real and known.
     pub line: Option<PhysicalLine>,
     /// Latencies, nanoseconds inside.

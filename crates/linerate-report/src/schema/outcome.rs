@@ -44,6 +44,9 @@ pub struct Document {
     pub failures_detail: BTreeMap<String, u64>,
     /// Answers by status.
     pub status: BTreeMap<String, u64>,
+    /// Answers whose heads had a flaw and could be read all the same, by flaw.
+    #[serde(default)]
+    pub tolerated: BTreeMap<String, u64>,
     /// Bytes above TCP.
     pub bytes: Bytes,
     /// "HTTP/1.1", "HTTP/2", or "HTTP/1.1 and HTTP/2" where the server agreed to both.
