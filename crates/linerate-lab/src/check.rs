@@ -118,7 +118,10 @@ impl MetricCheck {
                     [true, false] => "A",
                     [false, _] => "B",
                 };
-                self.failed(None, format!("not measured: requests of {of} without a response stand there"))
+                self.failed(
+                    None,
+                    format!("not measured: requests of {of} without a good response stand there"),
+                )
             }
             MetricVerdict::NotMeasured => self.failed(None, "not measured: too few requests".to_owned()),
             MetricVerdict::TooFewRounds => {
@@ -148,7 +151,7 @@ impl MetricCheck {
         };
         // An upper bound proves that a ratio is small enough, a lower one that it is large enough.
         let proves = wants_less == at_least[0];
-        let shown = format!("{is} {value:.3}: requests of {side} without a response stand there");
+        let shown = format!("{is} {value:.3}: requests of {side} without a good response stand there");
         Checked { pass: proves && self.holds(value), ..self.failed(Some(value), shown) }
     }
 

@@ -97,6 +97,8 @@ pub struct RunFigures {
     /// Values by the `id` of their metric; one that was not measured is not there. Rates and costs are those of good
     /// responses.
     pub values: BTreeMap<&'static str, f64>,
+    /// Values that it lacks, and why.
+    pub missing: BTreeMap<&'static str, &'static str>,
     /// Of these, latencies that are at least that: requests without a good response stand there.
     pub at_least: BTreeSet<&'static str>,
     /// Its latencies; empty where they were not measured.
@@ -147,8 +149,10 @@ impl RunFigures {
             (!found.pass).then(|| format!("{}: {}", found.expr, found.shown))
         };
         let mut at_least = BTreeSet::new();
+        let (values, missing) = values(plan, outcome, server, &mut at_least);
         RunFigures {
-            values: values(plan, outcome, server, &mut at_least),
+            values,
+            missing,
             at_least,
             latencies: if plan.throughput { RunLatencies::default() } else { RunLatencies::of(outcome) },
             by_name: outcome
@@ -208,7 +212,12 @@ fn share(part: Duration, whole: Duration) -> f64 {
 fn fault(outcome: &Outcome) -> Option<String> {
     let unreachable = outcome.unreachable.as_ref().map(|why| format!("it could not be reached: {why}"));
     let broken = outcome.broken.as_ref().map(|why| format!("our client failed: {why}"));
-    let none = (outcome.requests.answered == 0).then(|| "no request was answered".to_owned());
+    let r = &outcome.requests;
+    let none = (r.answered == 0).then(|| match (r.sent, outcome.connections.opened) {
+        (0, 0) => "no request left: no connection was open before its end".to_owned(),
+        (0, _) => "no request left before its end".to_owned(),
+        _ => "no request was answered".to_owned(),
+    });
     unreachable.or(broken).or(none)
 }
 
@@ -223,17 +232,24 @@ fn values(
     outcome: &Outcome,
     server: Option<&ServerUse>,
     at_least: &mut BTreeSet<&'static str>,
-) -> BTreeMap<&'static str, f64> {
-    let mut all = BTreeMap::new();
-    let answered = outcome.requests.answered as f64;
-    if answered == 0.0 || outcome.window.time.is_zero() {
-        return all;
+) -> (BTreeMap<&'static str, f64>, BTreeMap<&'static str, &'static str>) {
+    let (mut all, mut missing) = (BTreeMap::new(), BTreeMap::new());
+    let (answered, window) = (outcome.requests.answered as f64, outcome.window.time.as_secs_f64());
+    // A round without a good response counts as one with less than one: of none there is no ratio, and to leave
+    // it out would hide the standstill.
+    let least = 1.0 / window;
+    if answered == 0.0 || window == 0.0 {
+        let why = if answered == 0.0 { "no request was answered" } else { "no time was measured" };
+        missing.extend(METRICS.iter().map(|metric| (metric.id, why)));
+        if window > 0.0 && outcome.requests.sent > 0 && outcome.broken.is_none() {
+            missing.remove("rate_rps");
+            all.insert("rate_rps", least);
+        }
+        return (all, missing);
     }
     // Errors are often faster than work, so bad responses make neither a rate larger nor a cost smaller.
     let share_of_good = 1.0 - (outcome.bad.total() as f64 / answered).min(1.0);
-    // A round without a good response counts as one with less than one: of none there is no ratio, and to leave
-    // it out would hide the standstill.
-    all.insert("rate_rps", (outcome.rate_rps() * share_of_good).max(1.0 / outcome.window.time.as_secs_f64()));
+    all.insert("rate_rps", (outcome.rate_rps() * share_of_good).max(least));
     let latency = outcome.main_latency();
     if !plan.throughput && latency.count() > 0 {
         let (mean_ns, is_bound) = outcome.latency.main().mean_ns();
@@ -257,8 +273,15 @@ fn values(
         all.insert("run_queue_wait_us_per_request", each(server.waited));
     }
     // Of nothing there is no ratio.
-    all.retain(|_, value| value.is_finite() && *value > 0.0);
-    all
+    for (id, value) in &all {
+        match value {
+            value if !value.is_finite() => missing.insert(*id, "no response was good"),
+            value if *value <= 0.0 => missing.insert(*id, "it was 0, of which there is no ratio"),
+            _ => None,
+        };
+    }
+    all.retain(|id, _| !missing.contains_key(id));
+    (all, missing)
 }
 
 /// Metrics that at least one of some runs has.
@@ -284,10 +307,25 @@ mod tests {
         let mut outcome = Outcome::default();
         (outcome.requests.sent, outcome.requests.answered) = (12, 7);
         outcome.window.time = Duration::from_secs(2);
-        let rate = |outcome: &Outcome| values(&plan, outcome, None, &mut BTreeSet::new())["rate_rps"];
+        let rate = |outcome: &Outcome| values(&plan, outcome, None, &mut BTreeSet::new()).0["rate_rps"];
         assert_eq!(rate(&outcome), 0.5, "less than one response in 2 s");
         outcome.window.answered = 7;
         assert_eq!(rate(&outcome), 3.5);
+        (outcome.requests.answered, outcome.window.answered) = (0, 0);
+        assert_eq!(rate(&outcome), 0.5, "nor one");
+        outcome.requests.sent = 0;
+        let (none, missing) = values(&plan, &outcome, None, &mut BTreeSet::new());
+        assert!(none.is_empty() && missing["rate_rps"] == "no request was answered", "{none:?} {missing:?}");
+    }
+
+    #[test]
+    fn a_run_without_a_response_says_how_far_it_came() {
+        let mut outcome = Outcome::default();
+        assert_eq!(fault(&outcome).unwrap(), "no request left: no connection was open before its end");
+        outcome.connections.opened = 2;
+        assert_eq!(fault(&outcome).unwrap(), "no request left before its end");
+        outcome.requests.sent = 1;
+        assert_eq!(fault(&outcome).unwrap(), "no request was answered");
     }
 
     #[test]
@@ -299,7 +337,7 @@ mod tests {
         outcome.window.time = Duration::from_secs(1);
         outcome.client.cpu = Duration::from_millis(10);
         outcome.bad.status = 750;
-        let of = |outcome: &Outcome| values(&plan, outcome, None, &mut BTreeSet::new());
+        let of = |outcome: &Outcome| values(&plan, outcome, None, &mut BTreeSet::new()).0;
         let found = of(&outcome);
         assert_eq!((found["rate_rps"], found["client_cpu_us_per_request"]), (250.0, 40.0));
         outcome.bad.status = 1_000;

@@ -401,6 +401,7 @@ fn shown(ready: &ReadyRow<'_>, group: &RowGroup, first: Option<&[RunFigures]>) -
         rounds: ready.runs.iter().filter(|r| r.fault.is_none()).count() as u32,
         errors: ready.runs.iter().map(|r| r.errors).sum(),
         fault: ready.runs.iter().find_map(|r| r.fault.clone()),
+        runs_left_out: lab::runs_left_out(&ready.runs),
     }
 }
 

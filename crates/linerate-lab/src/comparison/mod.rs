@@ -1,5 +1,6 @@
 //! The rounds of a comparison and what they say: a verdict for each metric, and what to doubt.
 
+mod left_out;
 mod seen;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use crate::figures::{self, LabMetric, RunFigures};
 use crate::latencies::Statistic;
 use crate::limits::LEAST_ROUNDS;
 use crate::stats::{self, ConfidenceInterval};
+pub use left_out::RunLeftOut;
 use seen::PairedValues;
 
 /// Share of a run for which a thread had to wait for its core, from which on it was disturbed.
@@ -77,7 +79,7 @@ pub struct ComparedMetric {
     /// The value of each side: of latencies that of all its rounds together, each with the same
     /// weight, else the geometric mean of its runs. `None`: not measured on both sides.
     pub means: Option<Pair<f64>>,
-    /// Whether the value of a side is a bound: requests without a response stand there.
+    /// Whether the value of a side is a bound: requests without a good response stand there.
     pub at_least: Pair<bool>,
     /// B's value over A's; `None` without values, or where both are bounds.
     pub ratio: Option<f64>,
@@ -149,7 +151,8 @@ impl Rounds {
 
     fn logs(&self, metric: &str) -> Vec<Pair<f64>> {
         let value = |run: &RunFigures| run.values.get(metric).map(|v| v.ln());
-        self.good().filter_map(|[a, b]| Some([value(a)?, value(b)?])).collect()
+        // A run without a response has a rate all the same.
+        self.pairs.iter().filter_map(|[a, b]| Some([value(a)?, value(b)?])).collect()
     }
 
     /// The verdicts of all metrics that both sides have.
@@ -231,6 +234,7 @@ impl Rounds {
             all.extend(self.limited(side));
             all.extend(self.noisy(side));
         }
+        all.extend(self.lacking());
         all.extend(self.other_work());
         all.extend(self.errors());
         all
@@ -251,14 +255,26 @@ impl Rounds {
     }
 
     fn faults(&self, side: ComparedSide) -> Option<String> {
-        let faults: Vec<&str> =
-            self.pairs.iter().filter_map(|pair| pair[side.index()].fault.as_deref()).collect();
-        let first = faults.first()?;
-        let (n, of) = (faults.len(), self.pairs.len());
-        let (name, where_) = (side.name(), "which count in percentiles alone, as later than any limit");
-        let broken = self.pairs.iter().any(|pair| pair[side.index()].is_broken);
-        let left = if broken { "which are left out" } else { where_ };
-        Some(format!("{name} failed in {n} of {of} rounds, {left}: {first}"))
+        let mut faults: Vec<(&str, Vec<String>)> = Vec::new();
+        for (round, pair) in (1..).zip(&self.pairs) {
+            let Some(why) = pair[side.index()].fault.as_deref() else { continue };
+            let round = u32::to_string(&round);
+            match faults.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, rounds)) => rounds.push(round),
+                None => faults.push((why, vec![round])),
+            }
+        }
+        let n: usize = faults.iter().map(|(_, rounds)| rounds.len()).sum();
+        let of = self.pairs.len();
+        let (name, where_) = (side.name(), "which count in latencies and the rate alone");
+        let failed = || self.pairs.iter().map(|pair| &pair[side.index()]).filter(|run| run.fault.is_some());
+        let left = if failed().all(RunFigures::has_latencies) { where_ } else { "which are left out" };
+        let each = |(why, rounds): &(&str, Vec<String>)| {
+            let word = if rounds.len() == 1 { "Round" } else { "Rounds" };
+            format!("{word} {}: {why}", rounds.join(", "))
+        };
+        let each: Vec<String> = faults.iter().map(each).collect();
+        (n > 0).then(|| format!("{name} failed in {n} of {of} rounds, {left}. {}", each.join(". ")))
     }
 
     fn limited(&self, side: ComparedSide) -> Option<String> {

@@ -94,7 +94,35 @@ fn rounds_that_failed_are_left_out_and_named() {
         RunFigures { fault: Some("no request was answered".to_owned()), ..RunFigures::default() };
     assert_eq!(all.counted(), 5);
     assert!(all.verdicts().iter().all(|c| (c.rounds, c.rounds_of) == (5, 6)));
-    assert!(all.warnings().iter().any(|w| w.contains("B failed in 1 of 6 rounds")), "{:?}", all.warnings());
+    let said = "B failed in 1 of 6 rounds, which are left out. Round 3: no request was answered";
+    assert!(all.warnings().iter().any(|w| w == said), "{:?}", all.warnings());
+    let left = all.left_out();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(
+        (left[0].round, left[0].side, left[0].why.as_str()),
+        (3, ComparedSide::B, "no request was answered")
+    );
+    assert_eq!(left[0].metrics.len(), all.verdicts().len());
+}
+
+#[test]
+fn a_round_that_a_metric_lacks_is_named_with_its_reason() {
+    let mut all = rounds(&SPEEDS[..3], 1.0);
+    for pair in &mut all.pairs {
+        for run in pair {
+            run.values.insert("cpu_us_per_request", 5.0);
+        }
+    }
+    assert_eq!(all.left_out(), []);
+    let run = &mut all.pairs[1][0];
+    run.values.remove("cpu_us_per_request");
+    run.missing.insert("cpu_us_per_request", "it was 0, of which there is no ratio");
+    let left = all.left_out();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!((left[0].round, left[0].side), (2, ComparedSide::A));
+    assert_eq!(left[0].metrics, ["cpu_us_per_request"]);
+    let said = "round 2 of A is left out of server CPU/request: it was 0, of which there is no ratio";
+    assert!(all.warnings().iter().any(|w| w == said), "{:?}", all.warnings());
 }
 
 #[test]
@@ -105,11 +133,17 @@ fn a_round_that_got_no_response_counts_in_percentiles() {
         pair[1] = RunFigures {
             fault: Some("no request was answered".to_owned()),
             latencies: RunLatencies::new(&Histogram::new(), &waited),
+            values: [("rate_rps", 1.0)].into(),
             ..RunFigures::default()
         };
     }
     let verdicts = all.verdicts();
-    assert_eq!(of(&verdicts, "rate_rps").rounds, 3);
+    // Nor does its rate look better for it.
+    let rate = of(&verdicts, "rate_rps");
+    assert_eq!((rate.rounds, rate.rounds_of), (6, 6));
+    assert!(rate.ratio.unwrap() < 0.1, "{rate:?}");
+    let said = "B failed in 3 of 6 rounds, which count in latencies and the rate alone. Rounds 1, 3, 5: no request";
+    assert!(all.warnings().iter().any(|w| w.starts_with(said)), "{:?}", all.warnings());
     let p99 = of(&verdicts, "p99_us");
     assert_eq!((p99.rounds, p99.at_least), (6, [false, true]));
     let check = |text: &str| MetricCheck::parse(text).unwrap();
@@ -145,7 +179,7 @@ fn a_mean_over_failed_requests_is_a_bound_and_wins_nothing() {
     let fast = mean(&all);
     assert_eq!((fast.at_least, fast.verdict), ([true, false], MetricVerdict::NotMeasured));
     let checked = all.checked(&[MetricCheck::parse("mean ratio>1.1").unwrap()], &[]);
-    assert!(!checked[0].pass && checked[0].shown.contains("without a response"), "{checked:?}");
+    assert!(!checked[0].pass && checked[0].shown.contains("without a good response"), "{checked:?}");
 }
 
 #[test]

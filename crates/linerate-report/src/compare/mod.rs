@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use linerate_lab::check::Checked;
 use linerate_lab::comparison::{
-    ComparedMetric, ComparedSide, MetricVerdict, Pair, RatioChange, Rounds, order,
+    ComparedMetric, ComparedSide, MetricVerdict, Pair, RatioChange, Rounds, RunLeftOut, order,
 };
 use linerate_lab::figures;
 use linerate_lab::latencies::RunLatencies;
@@ -81,6 +81,7 @@ pub fn document(told: &ComparisonReport<'_>) -> schema::Document {
             metrics: since.iter().map(|s| (s.metric.id.to_owned(), change(s))).collect(),
         }),
         warnings,
+        left_out: told.rounds.left_out().iter().map(left_out).collect(),
         rounds: told.rounds.pairs.iter().zip(0..).map(round).collect(),
         interrupted: told.interrupted,
         broken: told.broken.clone(),
@@ -152,6 +153,15 @@ fn change(s: &RatioChange) -> schema::Change {
 fn check(c: &Checked) -> schema::Check {
     let Checked { expr, value, pass, shown } = c.clone();
     schema::Check { expr, value: value.map(digits), pass, shown }
+}
+
+fn left_out(run: &RunLeftOut) -> schema::LeftOutRun {
+    schema::LeftOutRun {
+        round: run.round,
+        side: run.side.name().to_ascii_lowercase(),
+        metrics: run.metrics.iter().map(|id| (*id).to_owned()).collect(),
+        why: run.why.clone(),
+    }
 }
 
 fn round((pair, number): (&Pair<figures::RunFigures>, u32)) -> schema::Round {

@@ -4,12 +4,12 @@ mod page;
 
 use std::collections::BTreeMap;
 
-use linerate_lab::comparison::{ComparedMetric, MetricVerdict as Found, Rounds};
-use linerate_lab::figures::RunFigures;
+use linerate_lab::comparison::{ComparedMetric, ComparedSide, MetricVerdict as Found, Rounds, RunLeftOut};
+use linerate_lab::figures::{self, RunFigures};
 use linerate_lab::latencies::{Mixed, RunLatencies, Statistic};
 
 use crate::json::{round6, text_of};
-use crate::schema::lab::{Document, Group, Metric, QuickRequests, Row, Verdict};
+use crate::schema::lab::{Document, Group, Metric, QuickRequests, Row, RowRunLeftOut, Verdict};
 use crate::style::{Style, clean};
 use crate::units;
 
@@ -56,9 +56,7 @@ pub fn metrics(runs: &[RunFigures], first: Option<&[RunFigures]>) -> BTreeMap<St
     let mut all: BTreeMap<String, Metric> =
         rounds.verdicts().into_iter().map(|c| (c.metric.id.to_owned(), shown(c))).collect();
     // What the first row has none of, memory say, or too few requests for, is a figure all the same.
-    let mut alone = Rounds::default();
-    runs.iter().for_each(|run| alone.push([run.clone(), run.clone()]));
-    for compared in alone.verdicts() {
+    for compared in alone(runs).verdicts() {
         let metric = all.entry(compared.metric.id.to_owned()).or_default();
         if metric.value.is_none() {
             metric.value = compared.means.map(|means| round6(means[1]));
@@ -66,6 +64,39 @@ pub fn metrics(runs: &[RunFigures], first: Option<&[RunFigures]>) -> BTreeMap<St
         }
     }
     all
+}
+
+/// A row's runs, not compared with others.
+fn alone(runs: &[RunFigures]) -> Rounds {
+    let mut rounds = Rounds::default();
+    runs.iter().for_each(|run| rounds.push([run.clone(), run.clone()]));
+    rounds
+}
+
+/// The runs of a row that do not count in some metrics.
+pub fn runs_left_out(runs: &[RunFigures]) -> Vec<RowRunLeftOut> {
+    let all = alone(runs).left_out().into_iter().filter(|left| left.side == ComparedSide::A);
+    let shown = |left: RunLeftOut| RowRunLeftOut {
+        round: left.round,
+        metrics: left.metrics.iter().map(|id| (*id).to_owned()).collect(),
+        why: left.why,
+    };
+    all.map(shown).collect()
+}
+
+/// Sentences about the runs of a row that do not count.
+fn left_out(row: &Row) -> Vec<String> {
+    let Some(fault) = row.fault.as_ref().filter(|_| row.runs_left_out.is_empty()) else {
+        let title = |id: &String| figures::metric(id).map_or(id.as_str(), |metric| metric.title).to_owned();
+        let said = |left: &RowRunLeftOut| {
+            let of: Vec<String> = left.metrics.iter().map(title).collect();
+            let of = if of.is_empty() { String::new() } else { format!(" in {}", of.join(", ")) };
+            format!("Round {} does not count{of}: {}.", left.round, left.why)
+        };
+        return row.runs_left_out.iter().map(said).collect();
+    };
+    // A document of an earlier version.
+    vec![format!("A run does not count: {fault}.")]
 }
 
 /// What is later than the quickest by as much was held up, microseconds. Reason: it is beyond what
@@ -302,7 +333,7 @@ fn table(line: &mut dyn FnMut(&str), group: &Group, style: Style) {
             0 => String::new(),
             n => format!(" {} did not end well.", units::several(n, "request", "requests")),
         };
-        let fault = row.fault.as_ref().map_or(String::new(), |why| format!(" A run does not count: {why}."));
+        let fault: String = left_out(row).iter().map(|said| format!(" {said}")).collect();
         let text = format!("{}: {}{errors}{fault}", row.name, row.about);
         if !(row.about.is_empty() && errors.is_empty() && fault.is_empty()) {
             line(&style.wrapped("  ", &clean(&text)));

@@ -165,9 +165,10 @@ fn table(out: &mut String, group: &Group) {
         "</tbody></table></div><details><summary>How each row was sent</summary><table class=\"fixes\">",
     );
     for row in &group.rows {
-        let fault = row.fault.as_ref().map_or(String::new(), |why| {
-            format!(" <span class=\"bad\">A run does not count:</span> {}", escape(why))
-        });
+        let fault: String = super::left_out(row)
+            .iter()
+            .map(|said| format!(" <span class=\"bad\">{}</span>", escape(said)))
+            .collect();
         let _ = write!(
             out,
             "<tr><th class=\"l\">{}</th><td class=\"l\">{}{fault}<br><small>{} to <code>{}</code>: {}</small></td></tr>",

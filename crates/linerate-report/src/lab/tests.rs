@@ -125,3 +125,22 @@ fn a_table_has_as_many_columns_side_by_side_as_the_terminal_has_room_for() {
         assert!(at("requests/s") < at("ratio") && at("ratio") < at("min") && at("max") < at("memory"));
     }
 }
+
+#[test]
+fn a_run_that_does_not_count_is_named_with_its_reason() {
+    let mut runs = [run(10.0, Some(5.0)), run(11.0, None), run(10.0, Some(5.0))];
+    runs[1].missing.insert("rss_mb", "it was 0, of which there is no ratio");
+    let mut document = document();
+    let row = &mut document.groups[0].rows[0];
+    row.runs_left_out = runs_left_out(&runs);
+    assert_eq!(row.runs_left_out.len(), 1, "{:?}", row.runs_left_out);
+    let said = "Round 2 does not count in server memory: it was 0, of which there is no ratio.";
+    assert!(text(&document, Style { width: 100, ..Style::default() }).contains(said));
+    assert!(page(&document).contains(said));
+    runs[0] = RunFigures { fault: Some("no request was answered".to_owned()), ..RunFigures::default() };
+    assert!(
+        runs_left_out(&runs)
+            .iter()
+            .any(|left| (left.round, left.why.as_str()) == (1, "no request was answered"))
+    );
+}

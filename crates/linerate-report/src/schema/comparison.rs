@@ -39,6 +39,9 @@ pub struct Document {
     pub baseline: Option<Baseline>,
     /// What the reader should know before believing the verdicts.
     pub warnings: Vec<String>,
+    /// Runs that do not count in some metrics, in the order of rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOutRun>,
     /// Every run, in the order of rounds.
     #[serde(default)]
     pub rounds: Vec<Round>,
@@ -112,6 +115,20 @@ pub struct Metric {
     /// The smallest difference that these rounds find in 80 % of comparisons, a share of 1.
     #[serde(default)]
     pub finds: Option<f64>,
+}
+
+/// A run that does not count in some metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LeftOutRun {
+    /// Its round, from 1.
+    pub round: u32,
+    /// Its side: "a" or "b".
+    pub side: String,
+    /// The metrics that lack it, of those that other rounds have.
+    pub metrics: Vec<String>,
+    /// Why.
+    pub why: String,
 }
 
 /// A check and what it found.

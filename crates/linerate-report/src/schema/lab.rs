@@ -92,6 +92,21 @@ pub struct Row {
     pub errors: u64,
     /// Why a run of it does not count.
     pub fault: Option<String>,
+    /// Its runs that do not count in some metrics, in the order of rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs_left_out: Vec<RowRunLeftOut>,
+}
+
+/// A run that does not count in some metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RowRunLeftOut {
+    /// Its round, from 1.
+    pub round: u32,
+    /// The metrics that lack it, of those that other rounds have.
+    pub metrics: Vec<String>,
+    /// Why.
+    pub why: String,
 }
 
 /// The quick requests of a row, of all rounds.
