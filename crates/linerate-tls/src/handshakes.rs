@@ -181,7 +181,7 @@ impl HandshakeCounts {
     }
 
     /// The reason as it stands among others.
-    pub(crate) fn told(&self, why: String) -> String {
+    pub fn told(&self, why: String) -> String {
         let succeeded = self.full + self.resumed > 0;
         succeeded.then(|| beside_success(&why)).flatten().unwrap_or(why)
     }

@@ -44,3 +44,47 @@ impl From<Plain> for Failures {
         failures
     }
 }
+
+impl Failures {
+    /// Says the details anew: the whole run may refute what was supposed when a request failed.
+    pub(super) fn retell(&mut self, told: impl Fn(String) -> String) {
+        for detail in self.details.values_mut() {
+            *detail = told(std::mem::take(detail));
+        }
+        for details in self.in_detail.values_mut() {
+            for (detail, n) in std::mem::take(details) {
+                *details.entry(told(detail)).or_default() += n;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_tls::HandshakeCounts;
+
+    use super::*;
+    use crate::Outcome;
+
+    #[test]
+    fn a_handshake_that_succeeded_later_refutes_what_was_supposed() {
+        let supposed = "TLS: the peer refused: handshake_failure (alert 40), often for no cipher, curve or certificate in common";
+        let told = "TLS: the peer refused: handshake_failure (alert 40), while other handshakes succeed";
+        let mut part = Outcome { tls: Some(HandshakeCounts::default()), ..Outcome::default() };
+        part.failures.details.insert("connect", supposed.to_owned());
+        part.failures.add(Failure::Connect, 3);
+        part.failures.explain(Failure::Connect, supposed, 1);
+        part.failures.explain(Failure::Connect, told, 2);
+        let details = |outcome: &Outcome| {
+            (outcome.failures.details["connect"].clone(), outcome.failures.in_detail()["connect"].len())
+        };
+        let mut all = Outcome::default();
+        all.merge(&part);
+        assert_eq!(details(&all), (supposed.to_owned(), 2));
+        // Another core had more luck.
+        let tls = Some(HandshakeCounts { full: 1, ..HandshakeCounts::default() });
+        all.merge(&Outcome { tls, ..Outcome::default() });
+        assert_eq!(details(&all), (told.to_owned(), 1));
+        assert_eq!(all.failures.in_detail()["connect"][told], 3);
+    }
+}

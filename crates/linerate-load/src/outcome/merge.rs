@@ -38,6 +38,9 @@ impl Outcome {
             (None, theirs) => self.tls.clone_from(theirs),
             (Some(_), None) => {}
         }
+        if let Some(tls) = &self.tls {
+            self.failures.retell(|why| tls.told(why));
+        }
         self.http.merge(&other.http);
         self.merge_addresses(other);
         match (&mut self.lookups, &other.lookups) {
