@@ -29,6 +29,26 @@ fn each_request_is_answered_once_and_the_server_agrees() {
 }
 
 #[test]
+fn the_heading_and_the_document_name_the_request_that_was_sent() {
+    let at = format!("http://{}", answering(HELLO));
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = folder.path().join("plan.toml");
+    let one = "requests = 3\n[[request]]\nmethod = \"POST\"\npath = \"/other?a=1\"\nbody = \"hi\"\n";
+    std::fs::write(&plan, one).expect("a plan");
+    let (plan, given) = (plan.to_string_lossy().into_owned(), format!("{at}/given"));
+    let curl = format!("curl -X PUT -d hi {at}/curled");
+    for (args, method, path) in [
+        (vec!["--plan", &plan, &given], "POST", "/other?a=1"),
+        (vec!["-n", "3", "--curl", &curl], "PUT", "/curled"),
+        (vec!["-n", "3", &given], "GET", "/given"),
+    ] {
+        let (document, said) = measured(&args);
+        assert_eq!(document["target"], format!("{at}{path}"), "{args:?}");
+        assert!(said.err.starts_with(&format!("{method} {at}{path}\n")), "{args:?}: {}", said.err);
+    }
+}
+
+#[test]
 fn an_open_loop_counts_from_due() {
     let server = spawn(ServerOptions::default()).expect("a server");
     let url = format!("http://{}/", server.addr());

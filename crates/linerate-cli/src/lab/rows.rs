@@ -278,7 +278,7 @@ fn one_group(
     in_turns((scenario, group), &mut rows, &servers, (args, interrupt), document)?;
     tell(args, "");
     let first: Option<Vec<RunFigures>> = rows.first().map(|r| r.runs.clone());
-    warn(document, group, &rows);
+    warn(&mut document.warnings, group, &rows);
     let words = match &group.quick {
         Some(name) => heads::words(
             &rows.iter().map(|r| heads::HeldUpRow::of(name, &r.plan, &r.runs)).collect::<Vec<_>>(),
@@ -361,7 +361,7 @@ fn whole_rounds(rows: &mut [ReadyRow<'_>]) {
 }
 
 /// Where the client was the limit, or had no core, a server is not measured.
-fn warn(document: &mut schema::Document, group: &RowGroup, rows: &[ReadyRow<'_>]) {
+fn warn(warnings: &mut Vec<String>, group: &RowGroup, rows: &[ReadyRow<'_>]) {
     let limited = |_: &ReadyRow<'_>, run: &RunFigures| run.client_limit.is_some();
     // Blocking threads share cores among themselves, so their waiting proves nothing.
     let waited =
@@ -374,10 +374,10 @@ fn warn(document: &mut schema::Document, group: &RowGroup, rows: &[ReadyRow<'_>]
         let names: Vec<&str> =
             rows.iter().filter(|ready| in_most(ready, found)).map(|ready| ready.row.name.as_str()).collect();
         let of = if names.len() == rows.len() { "all rows".to_owned() } else { names.join("; ") };
-        match document.warnings.iter_mut().find(|said| said.starts_with(what)) {
+        match warnings.iter_mut().find(|said| said.starts_with(what)) {
             _ if names.is_empty() => {}
             Some(said) => *said += &format!(", {} ({of})", group.name),
-            None => document.warnings.push(format!("{what}: {} ({of})", group.name)),
+            None => warnings.push(format!("{what}: {} ({of})", group.name)),
         }
     };
     note(&limited, "the client was the limit, not the server");
@@ -427,6 +427,28 @@ mod tests {
         for scenario in built_in() {
             check(&scenario).unwrap_or_else(|e| panic!("{}: {e}", scenario.name));
         }
+    }
+
+    #[test]
+    fn a_lost_core_of_the_server_is_named_as_the_clients_is() {
+        let scenario = built_in().remove(0);
+        let group = &scenario.groups[0];
+        let ready = |run: RunFigures| ReadyRow {
+            row: &group.rows[0],
+            plan: Plan::get(linerate_load::plan::Target::at(([127, 0, 0, 1], 80).into()), "/"),
+            runs: vec![run],
+            sending: String::new(),
+        };
+        let said = |run: RunFigures| {
+            let mut warnings = Vec::new();
+            warn(&mut warnings, group, &[ready(run)]);
+            warnings.join("\n")
+        };
+        assert_eq!(said(RunFigures::default()), "");
+        let server = said(RunFigures { server_waited: Some(0.5), ..RunFigures::default() });
+        assert!(server.starts_with("other work took the server's core for part of the time: "), "{server}");
+        let client = said(RunFigures { client_waited: 0.5, ..RunFigures::default() });
+        assert!(client.starts_with("other work took the client's core for part of the time: "), "{client}");
     }
 
     #[test]

@@ -379,6 +379,27 @@ mod tests {
     use linerate_load::outcome::{Core, Segments};
 
     #[test]
+    fn connections_of_earlier_runs_are_no_load() {
+        use std::net::{TcpListener, TcpStream};
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let server = listener.local_addr().expect("an address");
+        let open = || {
+            let client = TcpStream::connect(server).expect("a connection");
+            (client, listener.accept().expect("accepted").0)
+        };
+        let kept = open();
+        for _ in 0..3 {
+            let (client, accepted) = open();
+            // The side that closes first keeps the port in TIME-WAIT.
+            drop(client);
+            drop(accepted);
+        }
+        let found = flows(&[server]).expect("sockets");
+        assert_eq!((found.total, found.flows.len()), (1, 1), "{found:?}");
+        assert_eq!(found.flows[0].local, kept.0.local_addr().expect("an address").to_string());
+    }
+
+    #[test]
     fn each_family_has_its_head_once_and_counts_are_exact() {
         let mut snapshot = Snapshot { status: [(200, 7), (503, 1)].into(), ..Snapshot::default() };
         snapshot.requests.sent = 9;
