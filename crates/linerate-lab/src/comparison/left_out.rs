@@ -20,8 +20,7 @@ pub struct RunLeftOut {
 /// Why a run does not count in a metric.
 fn lacks(run: &RunFigures, metric: &'static str) -> Option<String> {
     let of_latency = Statistic::of(metric).is_some();
-    let counts =
-        if of_latency { run.has_latencies() } else { run.values.contains_key(metric) };
+    let counts = if of_latency { run.has_latencies() } else { run.values.contains_key(metric) };
     if counts {
         return None;
     }

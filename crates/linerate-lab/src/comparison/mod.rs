@@ -246,7 +246,12 @@ impl Rounds {
 
     fn too_few(&self) -> Option<String> {
         let n = self.counted();
+        let mut metrics = figures::measured(self.pairs.iter().flatten()).into_iter();
+        let some = metrics.any(|metric| self.rounds_with(metric.id) >= LEAST_ROUNDS);
         (n < LEAST_ROUNDS).then(|| match n {
+            _ if some => format!(
+                "{n} of at least {LEAST_ROUNDS} rounds were measured whole: only latencies and the rate may have verdicts"
+            ),
             0 => "no round was measured whole: there are no verdicts".to_owned(),
             _ => format!(
                 "{n} of at least {LEAST_ROUNDS} rounds were measured: there are no intervals and no verdicts"

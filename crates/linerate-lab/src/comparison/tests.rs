@@ -142,13 +142,18 @@ fn a_round_that_got_no_response_counts_in_percentiles() {
     let rate = of(&verdicts, "rate_rps");
     assert_eq!((rate.rounds, rate.rounds_of), (6, 6));
     assert!(rate.ratio.unwrap() < 0.1, "{rate:?}");
-    let said = "B failed in 3 of 6 rounds, which count in latencies and the rate alone. Rounds 1, 3, 5: no request";
+    let said =
+        "B failed in 3 of 6 rounds, which count in latencies and the rate alone. Rounds 1, 3, 5: no request";
     assert!(all.warnings().iter().any(|w| w.starts_with(said)), "{:?}", all.warnings());
     let p99 = of(&verdicts, "p99_us");
     assert_eq!((p99.rounds, p99.at_least), (6, [false, true]));
     let check = |text: &str| MetricCheck::parse(text).unwrap();
     let checked = all.checked(&[check("p99 ratio<1.1"), check("p99 ratio<1000"), check("p99 lo<1000")], &[]);
     assert!(checked.iter().all(|c| !c.pass), "{checked:?}");
+    // Too few whole rounds are no lack of verdicts.
+    let few = Rounds { pairs: all.pairs[..4].to_vec() };
+    let said = "2 of at least 3 rounds were measured whole: only latencies and the rate may have verdicts";
+    assert_eq!(few.warnings()[0], said);
     // Where both sides have such rounds, their percentiles are no figures.
     all.pairs.iter_mut().for_each(|pair| pair[0].latencies = pair[1].latencies.clone());
     let p99 = of(&all.verdicts(), "p99_us").clone();
