@@ -33,14 +33,7 @@ impl Outcome {
             *self.status.entry(*status).or_default() += n;
         }
         self.bytes.merge(&other.bytes);
-        match (&mut self.tls, &other.tls) {
-            (Some(mine), Some(theirs)) => mine.merge(theirs),
-            (None, theirs) => self.tls.clone_from(theirs),
-            (Some(_), None) => {}
-        }
-        if let Some(tls) = &self.tls {
-            self.failures.retell(|why| tls.told(why));
-        }
+        self.merge_handshakes(other);
         self.http.merge(&other.http);
         self.merge_addresses(other);
         match (&mut self.lookups, &other.lookups) {
@@ -88,6 +81,18 @@ impl Outcome {
         }
         longer(&mut self.series, &other.series);
         longer(&mut self.series_fine, &other.series_fine);
+    }
+
+    /// Adds another's handshakes. What they refute is no longer supposed of requests that failed.
+    fn merge_handshakes(&mut self, other: &Outcome) {
+        match (&mut self.tls, &other.tls) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (None, theirs) => self.tls.clone_from(theirs),
+            (Some(_), None) => {}
+        }
+        if let Some(tls) = &self.tls {
+            self.failures.retell(|why| tls.told(why));
+        }
     }
 
     /// Adds another's counts by address, by gRPC's status and by flaw of heads.
