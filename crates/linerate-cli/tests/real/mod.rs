@@ -146,6 +146,8 @@ fn nginx_at(
     let program = find("nginx")?;
     let address = free_port();
     let at = if at.is_empty() { address.to_string() } else { format!("{at}{}", address.port()) };
+    // For another server in the same place.
+    let lines = lines.replace("{at}", &at);
     let configuration = format!(
         "daemon off; master_process off; pid pid; error_log error.log;
 events {{ worker_connections 1024; }}

@@ -250,6 +250,27 @@ impl Builder {
         self
     }
 
+    /// Each response tells which connection it came on: [`ResponseExt::connection`](super::ResponseExt::connection). That
+    /// costs two allocations for each.
+    ///
+    /// ```no_run
+    /// # extern crate linerate_client as linerate;
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use linerate::client::{Client, ResponseExt};
+    ///
+    /// let client = Client::builder("https://example.org").connection_info().build()?;
+    /// let response = client.get("/").await?;
+    /// if let Some(connection) = response.connection() {
+    ///     println!("connection {} from {:?}: {:?}", connection.number, connection.local, connection.tls);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn connection_info(mut self) -> Builder {
+        self.options.connection_info = true;
+        self
+    }
+
     /// Trusts these certificates too, beside those that the system trusts: a PEM text.
     pub fn add_root(mut self, pem: impl AsRef<[u8]>) -> Builder {
         self.secure.added.extend_from_slice(pem.as_ref());

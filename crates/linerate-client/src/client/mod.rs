@@ -42,6 +42,7 @@ mod builder;
 mod call;
 mod calls;
 mod cell;
+mod connection;
 mod counted;
 mod driver;
 mod error;
@@ -69,12 +70,13 @@ mod timings;
 mod waiting;
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_core::Stream;
 use http::header::CONTENT_TYPE;
-use http::{Method, Request};
+use http::{Method, Request, Response};
 use http_body::Body as HttpBody;
 use serde::Serialize;
 
@@ -85,6 +87,7 @@ pub use body::Body;
 pub use builder::Builder;
 pub use call::ResponseFuture;
 pub use calls::{CallReading, Calls, Done, News, Trailers};
+pub use connection::{ConnectionInfo, ConnectionTls};
 pub use counted::Counted;
 pub use error::{Error, ErrorDetail, ErrorKind, FailedPart, Phase, Unknown};
 pub use exchange::{Exchange, Streaming};
@@ -95,7 +98,7 @@ pub use runner::Runner;
 pub use statistics::{PipeStatistics, Statistics};
 pub use stream::SendStreaming;
 pub use template::Template;
-pub use timings::{ResponseExt, Timings, Why};
+pub use timings::{ResponseExt, StatusError, Timings, Why};
 
 use self::inner::Inner;
 
@@ -205,6 +208,18 @@ impl Client {
         SendStreaming::new(Arc::clone(&self.0), request)
     }
 
+    /// Sends a GET, whose response's body is a stream; see [`send_streaming`](Client::send_streaming).
+    ///
+    /// # Errors
+    /// As [`send`](Client::send).
+    pub fn get_streaming(
+        &self,
+        path: &str,
+    ) -> impl Future<Output = Result<Response<Body>, Error>> + Send + use<> {
+        let (client, request) = (self.clone(), get(path));
+        async move { client.send_streaming(request?.map(Body::from)).await }
+    }
+
     /// The client as a service of tower whose responses are streams, of any length: each call is one of
     /// [`send_streaming`](Client::send_streaming). The client itself is a service too, whose responses are whole.
     pub fn streaming(&self) -> Streaming {
@@ -290,6 +305,12 @@ impl Client {
         let request = request.map_err(|e| Error::Request(ErrorDetail::by(format!("{path:?}: {e}"), e)));
         ResponseFuture::new(Arc::clone(&self.0), request)
     }
+}
+
+/// A GET. What no URI may have is encoded.
+fn get(uri: &str) -> Result<Request<Bytes>, Error> {
+    let request = Request::get(&*percent_encoded(uri)).body(Bytes::new());
+    request.map_err(|e| Error::Request(ErrorDetail::by(format!("{uri:?}: {e}"), e)))
 }
 
 impl fmt::Debug for Client {

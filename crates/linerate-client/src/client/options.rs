@@ -103,6 +103,8 @@ pub struct CallOptions {
     pub h2_adapts: bool,
     /// Responses tell where their time went.
     pub timings: bool,
+    /// Responses tell which connection they came on.
+    pub connection_info: bool,
     /// Requests go to an `https` server.
     pub secure: bool,
     /// The profile by which a layer of the transport treats the connections.
@@ -152,6 +154,7 @@ impl Default for CallOptions {
             h2_connections: 1,
             h2_adapts: false,
             timings: false,
+            connection_info: false,
             secure: false,
             profile: linerate_net::Profile::default(),
             seed: 0,

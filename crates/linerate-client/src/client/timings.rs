@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::connection::ConnectionInfo;
+
 /// Where the time of a call went, on clients built with [`Builder::timings`](super::Builder::timings).
 ///
 /// The parts follow each other: `queue`, `behind`, `server`, `receive`. Together they are `total`.
@@ -121,6 +123,18 @@ impl fmt::Display for Timings {
     }
 }
 
+/// The status of a response that says that the request failed (RFC 9110 sections 15.5 and 15.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusError(pub http::StatusCode);
+
+impl fmt::Display for StatusError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the status is {}", self.0)
+    }
+}
+
+impl std::error::Error for StatusError {}
+
 /// What a response tells beside its fields and body.
 pub trait ResponseExt {
     /// Where its time went, if the client was built with [`Builder::timings`](super::Builder::timings).
@@ -131,6 +145,18 @@ pub trait ResponseExt {
         self.timings().map(Timings::why)
     }
 
+    /// The connection that it came on, if the client was built with
+    /// [`Builder::connection_info`](super::Builder::connection_info).
+    fn connection(&self) -> Option<&ConnectionInfo>;
+
+    /// The response itself, or an error where its status is 400 or more.
+    ///
+    /// # Errors
+    /// The status says that the request failed.
+    fn error_for_status(self) -> Result<Self, StatusError>
+    where
+        Self: Sized;
+
     /// The URI that it came from, after redirects, if a [`Hosts`](super::Hosts) sent the request.
     fn uri(&self) -> Option<&http::Uri>;
 }
@@ -138,6 +164,15 @@ pub trait ResponseExt {
 impl<B> ResponseExt for http::Response<B> {
     fn timings(&self) -> Option<&Timings> {
         self.extensions().get::<Timings>()
+    }
+
+    fn connection(&self) -> Option<&ConnectionInfo> {
+        self.extensions().get()
+    }
+
+    fn error_for_status(self) -> Result<Self, StatusError> {
+        let status = self.status();
+        if status.is_client_error() || status.is_server_error() { Err(StatusError(status)) } else { Ok(self) }
     }
 
     fn uri(&self) -> Option<&http::Uri> {

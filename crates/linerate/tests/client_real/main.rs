@@ -5,6 +5,7 @@
 #[path = "../../../linerate-cli/tests/real/mod.rs"]
 mod real;
 
+mod connections;
 mod proxies;
 
 use std::time::Duration;
@@ -22,6 +23,13 @@ use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 
 const CALLS: usize = 2000;
+
+/// A certificate of `localhost` and its key.
+fn issued() -> (String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
 
 fn client(server: &Server) -> Client {
     Client::builder(&server.url("")).pipes(4).depth(32).build().unwrap()
@@ -68,11 +76,8 @@ async fn nginx_that_closes_gets_no_post_twice() {
 
 #[tokio::test]
 async fn nginx_over_tls_that_closes_loses_none() {
-    let key = rcgen::KeyPair::generate().unwrap();
-    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-    let certificate = params.self_signed(&key).unwrap().pem();
-    let lines = "keepalive_requests 300;";
-    let Some(server) = real::nginx_tls(&certificate, &key.serialize_pem(), lines) else { return };
+    let (certificate, key) = issued();
+    let Some(server) = real::nginx_tls(&certificate, &key, "keepalive_requests 300;") else { return };
     let url = server.url("").replace("http://", "https://");
     let builder = Client::builder(&url).add_root(&certificate).server_name("localhost");
     let client = builder.pipes(4).depth(32).build().unwrap();

@@ -25,12 +25,14 @@ mod table;
 mod tests;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Version};
 use linerate_base::Random;
 use linerate_net::{Close, Conn, Data, Event, NetError, Time, Transport};
+use linerate_tls::TlsInfo;
 use tracing::{debug, warn};
 
 pub use response::{CallReading, Trailers};
@@ -44,6 +46,7 @@ use self::reaching::{Attempt, Round};
 use self::request::{Nature, OutgoingRequests};
 use self::response::{HeadReader, PartialResponse, PipeTimes, Reader, ReadingRules, SeenByReader};
 use self::table::{CallTable, OpenCall, Terms, Unanswered};
+use super::connection::{ConnectionInfo, ConnectionTls};
 use super::error::{Error, Phase};
 use super::limits::{DEPTH, LEAVING, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST, WORTH_A_PIPE};
 use super::meter::Meter;
@@ -70,6 +73,7 @@ struct PipeState {
     silence: Duration,
     /// What a call is told of it.
     times: PipeTimes,
+    connection: Option<ConnectionInfo>,
     /// Responses since it was idle last.
     since_idle: u64,
     /// Since when the rest of a streamed response is discarded.
@@ -80,6 +84,12 @@ struct PipeState {
 }
 
 impl PipeState {
+    /// What its next response tells of it.
+    fn connection(&self) -> Option<ConnectionInfo> {
+        let connection = self.connection.clone()?;
+        Some(ConnectionInfo { is_reused: self.times.is_reused, ..connection })
+    }
+
     /// The address it leads to.
     fn to(&self) -> Option<SocketAddr> {
         Some(self.attempt?.to)
@@ -457,6 +467,19 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             (pipe.beside.times.connect, pipe.beside.times.tls) = opened;
             let streams = pipe.conversation.has_streams();
             self.streams = Some(streams);
+            if self.options.connection_info {
+                let to = pipe.beside.to();
+                let about = self.transport.about(conn).and_then(|about| about.downcast::<TlsInfo>().ok());
+                pipe.beside.connection = Some(ConnectionInfo {
+                    number: pipe.beside.times.number,
+                    is_reused: false,
+                    local: self.transport.local(conn).filter(|_| self.options.unix.is_none()),
+                    peer: to.filter(|_| self.options.unix.is_none()),
+                    is_proxied: self.options.proxy.is_some(),
+                    protocol: if streams { Version::HTTP_2 } else { Version::HTTP_11 },
+                    tls: about.map(|info| Arc::new(ConnectionTls::of(&info))),
+                });
+            }
             debug!(conn = conn.slot(), to = ?pipe.beside.to(), http2 = streams, "connected");
         }
         self.send_pending(conn, now);
@@ -510,7 +533,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             false => None,
         };
         let lookup = *lookup;
-        let mut reader = Reader { rules, streams, heads, calls, done, news, meter, now, seen, times, lookup };
+        let connection = pool.get_mut(conn).and_then(|pipe| pipe.beside.connection());
+        let mut reader =
+            Reader { rules, streams, heads, calls, done, news, meter, now, seen, times, connection, lookup };
         let before = reader.done.len();
         let received = pool.receive(data, now, transport, &mut reader);
         let seen = reader.seen;
@@ -519,11 +544,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             pace.took((now - since) / begun, *in_use);
         }
         self.count(&seen);
-        if self.options.timings && received.answered > 0 {
-            self.note_retransmits(conn, before);
-        }
         if received.answered > 0 {
-            self.answered(conn, received.answered, now);
+            self.answered(conn, received.answered, before, now);
         }
         let is_surplus = seen.unsolicited > 0 && matches!(received.next, PoolAction::Lose(Loss::Unsolicited));
         if is_surplus && !streams && !seen.in_doubt {
@@ -571,10 +593,15 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
     }
 
-    fn answered(&mut self, conn: Conn, count: u32, now: Time) {
+    /// `from`: the calls that have ended just now.
+    fn answered(&mut self, conn: Conn, count: u32, from: usize, now: Time) {
+        if self.options.timings {
+            self.note_retransmits(conn, from);
+        }
         let Some(pipe) = self.pool.get_mut(conn) else { return };
         pipe.beside.progress = now;
         pipe.beside.slow = false;
+        pipe.beside.times.is_reused = true;
         pipe.beside.statistics.responses += u64::from(count);
         pipe.beside.since_idle += u64::from(count);
         pipe.beside.alone &= pipe.conversation.in_flight() > 0;
@@ -584,7 +611,6 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// Tells the responses that came just now how many segments were sent again on their connection.
     fn note_retransmits(&mut self, conn: Conn, from: usize) {
         let Some(pipe) = self.pool.get_mut(conn) else { return };
-        pipe.beside.times.is_reused = true;
         let Some(info) = self.transport.info(conn) else { return };
         let before = std::mem::replace(&mut pipe.beside.times.retransmits, info.retransmits);
         let responses = self.done[from..].iter_mut().filter_map(|done| done.result.as_mut().ok());

@@ -10,6 +10,7 @@ use linerate_net::Time;
 
 use super::streamed::News;
 use super::table::{CallTable, Done, OpenCall, Unanswered};
+use crate::client::connection::ConnectionInfo;
 use crate::client::error::{Error, FailedPart};
 use crate::client::limits::{HEADS_KEPT, NAMES_KEPT, RESERVED_BODY, TRAILERS};
 use crate::client::meter::Meter;
@@ -191,6 +192,8 @@ pub(super) struct Reader<'a> {
     /// What calls are told of the connection, and since when its next response is the next; `None`: they are told
     /// nothing.
     pub(super) times: Option<(PipeTimes, Time)>,
+    /// What they are told of it besides; `None`: nothing.
+    pub(super) connection: Option<ConnectionInfo>,
     /// The last lookup of the server's name: how long it took, and when it ended.
     pub(super) lookup: Option<(Duration, Time)>,
 }
@@ -309,6 +312,9 @@ impl Reader<'_> {
         *head.status_mut() = status;
         *head.version_mut() = reading.version;
         *head.headers_mut() = std::mem::take(&mut reading.fields);
+        if let Some(connection) = &self.connection {
+            head.extensions_mut().insert(connection.clone());
+        }
         self.news.push(News::Head(reading.id, head));
     }
 
@@ -469,6 +475,10 @@ impl Responses for Reader<'_> {
                 *whole.headers_mut() = fields;
                 if let Some(timings) = self.timings(run.first, response.first_byte) {
                     whole.extensions_mut().insert(timings);
+                }
+                if let Some(connection) = &mut self.connection {
+                    whole.extensions_mut().insert(connection.clone());
+                    connection.is_reused = true;
                 }
                 if let Some(trailers) = trailers {
                     whole.extensions_mut().insert(Trailers(*trailers));

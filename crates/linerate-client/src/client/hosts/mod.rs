@@ -26,10 +26,10 @@ use self::redirects::Trail;
 use self::table::{OriginLease, OriginTable};
 use super::body::{Body, BoxError};
 use super::builder::Builder;
-use super::error::{Error, ErrorDetail, Phase};
+use super::error::{Error, Phase};
+use super::get;
 use super::limits::{ORIGINS, RESPONSE_TIME};
 use super::options::RequestOptions;
-use super::path::percent_encoded;
 use super::service::service;
 use super::timings::FinalUri;
 
@@ -164,7 +164,8 @@ impl Hosts {
         async move { shared.follow(request).await }
     }
 
-    /// Sends a GET. What no URI may have is encoded, as by [`percent_encoded`].
+    /// Sends a GET. What no URI may have is encoded, as by
+    /// [`percent_encoded`](super::percent_encoded).
     ///
     /// # Errors
     /// As [`send`](Hosts::send).
@@ -172,10 +173,20 @@ impl Hosts {
         &self,
         url: &str,
     ) -> impl Future<Output = Result<Response<Bytes>, Error>> + Send + 'static + use<> {
-        let shared = Arc::clone(&self.0);
-        let request = Request::get(&*percent_encoded(url)).body(Bytes::new());
-        let request = request.map_err(|e| Error::Request(ErrorDetail::by(format!("{url:?}: {e}"), e)));
+        let (shared, request) = (Arc::clone(&self.0), get(url));
         async move { shared.follow(request?).await }
+    }
+
+    /// Sends a GET, whose response's body is a stream; see [`send_streaming`](Hosts::send_streaming).
+    ///
+    /// # Errors
+    /// As [`send`](Hosts::send).
+    pub fn get_streaming(
+        &self,
+        url: &str,
+    ) -> impl Future<Output = Result<Response<Body>, Error>> + Send + 'static + use<> {
+        let (hosts, request) = (self.clone(), get(url));
+        async move { hosts.send_streaming(request?.map(Body::from)).await }
     }
 
     /// Sends a request whose body may be a stream, and hands the response over as it comes; see
