@@ -1,6 +1,6 @@
 //! The client's expectations of servers.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -84,7 +84,7 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// Builds the configuration for rustls. [`Roots::System`] reads this machine's store.
+    /// Builds the configuration for rustls. The first one with [`Roots::System`] reads this machine's store.
     pub fn build(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let mut provider = provider(&self.ciphers)?;
         if self.post_quantum_first {
@@ -106,12 +106,14 @@ impl ClientOptions {
             Roots::SystemAnd(place, text) => {
                 let mut roots = roots_of(place, text)?;
                 // A machine without any has at least those.
-                roots.extend(system_roots().map(|system| system.roots).unwrap_or_default());
-                let verifier = verifier(roots, provider)?;
+                if let Ok(system) = system_roots() {
+                    roots.extend(system.roots.iter().cloned());
+                }
+                let verifier = verifier(Arc::new(roots), provider)?;
                 builder.dangerous().with_custom_certificate_verifier(verifier)
             }
             Roots::Pem(place, text) => {
-                let verifier = verifier(roots_of(place, text)?, provider)?;
+                let verifier = verifier(Arc::new(roots_of(place, text)?), provider)?;
                 builder.dangerous().with_custom_certificate_verifier(verifier)
             }
         };
@@ -177,11 +179,17 @@ pub(crate) fn provider(ciphers: &[String]) -> Result<CryptoProvider, TlsError> {
     Ok(provider)
 }
 
-fn verifier(roots: RootCertStore, provider: Arc<CryptoProvider>) -> Result<Arc<Explaining>, TlsError> {
+fn verifier(roots: Arc<RootCertStore>, provider: Arc<CryptoProvider>) -> Result<Arc<Explaining>, TlsError> {
     Explaining::new(roots, provider).map(Arc::new).map_err(TlsError::Options)
 }
 
-fn system_roots() -> Result<RootCertStore, TlsError> {
+/// The trusted roots of this machine, which are read once: that takes milliseconds, and some programs make a
+/// configuration for each server. What fails is tried again.
+fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
+    static READ: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    if let Some(roots) = READ.get() {
+        return Ok(Arc::clone(roots));
+    }
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(found.certs);
@@ -192,7 +200,7 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
         );
         return Err(TlsError::Options(words));
     }
-    Ok(roots)
+    Ok(Arc::clone(READ.get_or_init(|| Arc::new(roots))))
 }
 
 pub(crate) fn roots_of(place: &str, text: &[u8]) -> Result<RootCertStore, TlsError> {

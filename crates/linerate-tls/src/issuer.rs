@@ -39,8 +39,11 @@ pub(crate) struct Explaining {
 }
 
 impl Explaining {
-    pub(crate) fn new(roots: RootCertStore, provider: Arc<CryptoProvider>) -> Result<Explaining, String> {
-        let (roots, algorithms) = (Arc::new(roots), provider.signature_verification_algorithms.all);
+    pub(crate) fn new(
+        roots: Arc<RootCertStore>,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Explaining, String> {
+        let algorithms = provider.signature_verification_algorithms.all;
         let webpki = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider).build();
         let webpki = webpki.map_err(|error| error.to_string())?;
         Ok(Explaining { webpki, roots, algorithms })
@@ -224,7 +227,7 @@ mod tests {
         let mut roots = RootCertStore::empty();
         roots.add(trusted.der().clone()).expect("a root");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier = Explaining::new(roots, provider).expect("roots");
+        let verifier = Explaining::new(Arc::new(roots), provider).expect("roots");
         let sent: Vec<CertificateDer<'_>> = sent.iter().map(|one| one.der().clone()).collect();
         let name = ServerName::try_from("localhost").expect("a name");
         match verifier.verify_server_cert(own.der(), &sent, &name, &[], UnixTime::now()) {

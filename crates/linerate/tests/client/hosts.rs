@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -57,6 +59,26 @@ async fn an_origin_that_is_in_use_keeps_its_place() {
     waits.abort();
     assert_eq!(next.await.unwrap().unwrap().body(), "/b", "the place is free again");
     assert_eq!(hosts.open_origins(), 1);
+}
+
+/// What a program does when the client of an origin is made holds no other call up: it may use the client itself.
+#[tokio::test]
+async fn a_client_of_an_origin_is_made_beside_the_others() {
+    let (first, second) = (echo(), echo());
+    let own = Arc::new(OnceLock::<Hosts>::new());
+    let (seen, made) = (own.clone(), Arc::new(AtomicUsize::new(0)));
+    let count = made.clone();
+    let hosts = Hosts::builder().origins(2).each(move |client| {
+        count.fetch_add(1, Ordering::Relaxed);
+        assert!(seen.get().is_none_or(|hosts| hosts.open_origins() <= 2));
+        client
+    });
+    let hosts = hosts.build().unwrap();
+    own.set(hosts.clone()).unwrap();
+    for url in [first.url(), second.url(), first.url()] {
+        assert_eq!(hosts.get(&format!("{url}/a")).await.unwrap().body(), "/a");
+    }
+    assert_eq!(made.load(Ordering::Relaxed), 2 + 2, "two schemes are tried when it is built");
 }
 
 #[tokio::test]
@@ -129,8 +151,11 @@ async fn over_a_unix_socket() {
             stream.write_all(&[start.as_bytes(), &head].concat()).unwrap();
         }
     });
-    let client = Client::builder("http://docker").unix_socket(&path).build().unwrap();
+    let client = Client::builder("http://docker").unix_socket(&path).connection_info().build().unwrap();
     let hosts = Hosts::builder().unix_socket("docker", &path).build().unwrap();
+    let response = client.get("/b").await.unwrap();
+    let connection = response.connection().unwrap();
+    assert_eq!((connection.local, connection.peer), (None, None));
     for response in [client.get("/a").await, hosts.get("http://docker/a").await] {
         let head = String::from_utf8_lossy(response.unwrap().body()).into_owned();
         assert!(head.starts_with("GET /a ") && head.contains("host: docker\r\n"), "{head}");

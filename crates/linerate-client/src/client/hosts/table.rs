@@ -52,45 +52,55 @@ impl OriginTable {
         origin: &HttpOrigin,
         make: impl Fn() -> Result<Client, Error>,
     ) -> Result<OriginLease<'_>, Error> {
+        let mut made = None;
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if let Some(lease) = self.try_lease(origin, &make)? {
-                return Ok(lease);
+            match self.try_lease(origin, &mut made) {
+                Leased::Here(lease) => return Ok(lease),
+                // Not under the lock: the program's function and TLS take their time, and calls to other origins go on.
+                Leased::Unmade => made = Some(make()?),
+                Leased::Full => changed.await,
             }
-            changed.await;
         }
     }
 
-    fn try_lease(
-        &self,
-        origin: &HttpOrigin,
-        make: impl Fn() -> Result<Client, Error>,
-    ) -> Result<Option<OriginLease<'_>>, Error> {
+    /// `made`: a client for this origin, if it needs one.
+    fn try_lease(&self, origin: &HttpOrigin, made: &mut Option<Client>) -> Leased<'_> {
         let mut origins = self.lock();
         origins.uses += 1;
         let used = origins.uses;
-        let lease = |client| Ok(Some(OriginLease { table: self, origin: origin.clone(), client }));
+        let lease = |client| Leased::Here(OriginLease { table: self, origin: origin.clone(), client });
         if let Some(open) = origins.open.get_mut(origin) {
             open.calls += 1;
             open.used = used;
             return lease(open.client.clone());
         }
-        if origins.open.len() >= self.most {
-            let idle = origins.open.iter().filter(|(_, open)| open.calls == 0);
-            let Some(oldest) = idle.min_by_key(|(_, open)| open.used).map(|(origin, _)| origin.clone())
-            else {
-                return Ok(None);
-            };
-            // Its connections close with it.
-            origins.open.remove(&oldest);
+        let is_full = origins.open.len() >= self.most;
+        if is_full && origins.open.values().all(|open| open.calls > 0) {
+            return Leased::Full;
         }
-        let client = make()?;
+        let Some(client) = made.take() else { return Leased::Unmade };
+        if is_full {
+            let idle = origins.open.iter().filter(|(_, open)| open.calls == 0);
+            let oldest = idle.min_by_key(|(_, open)| open.used).map(|(origin, _)| origin.clone());
+            // Its connections close with it.
+            oldest.and_then(|oldest| origins.open.remove(&oldest));
+        }
         origins.open.insert(origin.clone(), OpenOrigin { client: client.clone(), calls: 1, used });
         drop(origins);
         self.changed.notify_waiters();
         lease(client)
     }
+}
+
+/// What became of asking for a place.
+enum Leased<'a> {
+    Here(OriginLease<'a>),
+    /// There is room for the origin, whose client has to be made.
+    Unmade,
+    /// All places have calls under way.
+    Full,
 }
 
 /// A call to an origin, whose client stays open meanwhile.
