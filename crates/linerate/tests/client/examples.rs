@@ -12,10 +12,18 @@ use crate::server::{Does, Server, ok};
 mod calls;
 #[path = "../../examples/crawler.rs"]
 mod crawler;
+#[path = "../../examples/download.rs"]
+mod download;
+#[path = "../../examples/layers.rs"]
+mod layers;
+#[path = "../../examples/links.rs"]
+mod links;
 #[path = "../../examples/own_loop.rs"]
 mod own_loop;
 #[path = "../../examples/proxy.rs"]
 mod proxy;
+#[path = "../../examples/rest.rs"]
+mod rest;
 #[path = "../../examples/uploader.rs"]
 mod uploader;
 
@@ -46,6 +54,54 @@ async fn the_crawler_asks_for_each_page_once_and_heeds_what_is_forbidden() {
     asked.dedup();
     assert_eq!(asked.len(), 103);
     assert!(!asked.iter().any(|path| path.starts_with("/private")));
+}
+
+#[tokio::test]
+async fn an_item_of_a_rest_api_comes_and_goes() {
+    let server = Server::start(|request| match request.head.contains("authorization: Bearer t\r\n") {
+        false => Does::Says(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        true if request.path() == "/items" => ok("{\"id\": 7}"),
+        true => ok("{\"name\": \"another one\"}"),
+    });
+    assert_eq!(rest::run(&server.url(), "t").await.unwrap()["name"], "another one");
+    let seen: Vec<_> = server.requests().iter().map(|r| format!("{} {}", r.method(), r.path())).collect();
+    assert_eq!(seen, ["POST /items", "PUT /items/7", "GET /items/7", "DELETE /items/7"]);
+    assert!(rest::run(&server.url(), "x").await.unwrap_err().to_string().contains("401"));
+}
+
+#[tokio::test]
+async fn a_download_is_whole() {
+    let server = Server::start(|request| match request.path() {
+        "/big" => ok(vec![b'x'; 3_000_000]),
+        _ => Does::Says(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_vec()),
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let url = format!("{}/big", server.url());
+    assert_eq!(download::run(&url, file.path()).await.unwrap(), 3_000_000);
+    assert_eq!(std::fs::metadata(file.path()).unwrap().len(), 3_000_000);
+    let none = download::run(&format!("{}/none", server.url()), file.path()).await.unwrap_err();
+    assert!(none.to_string().contains("404"), "{none}");
+}
+
+#[tokio::test]
+async fn links_lead_to_other_hosts() {
+    let other = Server::start(|request| ok(request.path()));
+    let pages: String = (0..50).map(|n| format!("<a href=\"{}/{n}#top\">", other.url())).collect();
+    let first = Server::start(move |_| ok(&pages));
+    let pages = links::run(&format!("{}/", first.url()), 40).await.unwrap();
+    assert_eq!((pages.len(), other.requests().len()), (40, 39));
+    assert!(pages.values().all(|status| *status == Ok(200)), "{pages:?}");
+}
+
+#[tokio::test]
+async fn layers_repeat_calls_and_follow_redirects() {
+    let server = Server::start(|request| match (request.path(), request.nth) {
+        ("/busy", 0) => Does::Says(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        ("/old", _) => Does::Says(b"HTTP/1.1 302 No\r\nLocation: /new\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        (path, _) => ok(path),
+    });
+    let bodies = layers::run(&server.url(), &["/busy".to_owned(), "/old".to_owned()]).await.unwrap();
+    assert_eq!(bodies, ["/busy", "/new"]);
 }
 
 #[tokio::test]
