@@ -1,42 +1,89 @@
-//! Which listeners are ours, and the opening of the interface: not before somebody waits for a
+//! Which listeners are ours, and the asking for receive queues: not before somebody waits for a
 //! connection, because programs fork between `listen` and then.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, TryLockError};
+use std::time::{Duration, Instant};
 
 use linerate_net::HostSecret;
-use linerate_net::link::xdp::{self, Steer, XdpOptions};
+use linerate_net::link::xdp::{Borrower, LendersReply, Xdp};
 use linerate_net::sockets::Sockets;
 use linerate_net::stack::{Stack, StackOptions, UseOfEcn};
 
-use crate::messages::tell;
+use crate::kernel::SignalMask;
+use crate::messages::{tell, tell_once};
 use crate::options::{SocketFamily, StoredOptions};
 use crate::table::{self, DescriptorKind};
 use crate::world::{BypassWorld, errno_of};
-use crate::{kernel, process};
+use crate::{kernel, polling, process};
 
 /// Connections that wait to be accepted, at least.
 const BACKLOG: u32 = 4096;
+/// How long the first reply of the launcher may take. Reason: it lends nothing for 0.1 s, and may then
+/// wait a second for a queue that another process has just left.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a process without a queue looks whether it has got one. Reason: a look is a system call.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Registrations of listeners in epolls that are remembered, at most. Reason: a bound; programs have a
+/// few.
+const REGISTERED: usize = 1024;
 
 struct ClaimedAddresses {
     interface: String,
+    /// The descriptor of the launcher.
+    door: i32,
     addresses: Vec<SocketAddr>,
 }
 
+/// How far the asking has come.
+enum QueueRequest {
+    NotYet,
+    /// When to look again.
+    Waits(Borrower, Instant),
+    /// The process has got queues, or will never get any.
+    Over,
+}
+
+/// What came of asking.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AskOutcome {
+    Lent,
+    Waits,
+    Never,
+}
+
+/// A listener in an epoll of the kernel's.
+#[derive(Clone, Copy)]
+struct Registered {
+    epoll: i32,
+    listener: i32,
+    event: (u32, u64),
+}
+
 static WANTED: OnceLock<Option<ClaimedAddresses>> = OnceLock::new();
+static ASKING: Mutex<QueueRequest> = Mutex::new(QueueRequest::NotYet);
+static WAITS: AtomicBool = AtomicBool::new(false);
+static REGISTRATIONS: Mutex<Vec<Registered>> = Mutex::new(Vec::new());
 
 fn wanted() -> Option<&'static ClaimedAddresses> {
     WANTED.get_or_init(|| parse(&std::env::var(crate::CONFIGURATION).ok()?)).as_ref()
 }
 
-/// `IF;ADDR:PORT,ADDR:PORT`.
+/// `IF;DESCRIPTOR;ADDR:PORT,ADDR:PORT`.
 fn parse(text: &str) -> Option<ClaimedAddresses> {
-    let parsed = text.split_once(';').and_then(|(interface, list)| {
+    let mut parts = text.split(';');
+    let mut parsed = || {
+        let (interface, door, list) = (parts.next()?, parts.next()?, parts.next()?);
         let addresses = list.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
-        Some(ClaimedAddresses { interface: interface.to_owned(), addresses })
-    });
+        Some(ClaimedAddresses { interface: interface.to_owned(), door: door.parse().ok()?, addresses })
+    };
+    let parsed = parsed();
     if parsed.is_none() {
-        tell(&format!("{}={text} is not IF;ADDR:PORT: all is left to the kernel", crate::CONFIGURATION));
+        tell(&format!(
+            "{}={text} is not IF;DESCRIPTOR;ADDR:PORT: all is left to the kernel",
+            crate::CONFIGURATION
+        ));
     }
     parsed
 }
@@ -54,15 +101,147 @@ pub(crate) fn listens(fd: i32, family: SocketFamily, at: SocketAddr) {
     }
 }
 
-/// Somebody waits for the connections of a named listener: they are ours from now on. `at`: its
-/// address. If that fails, they stay the kernel's.
-pub(crate) fn claim(fd: i32, family: SocketFamily, at: SocketAddr) {
+/// A listener's family and address.
+type BoundTo = fn(i32) -> Option<(SocketFamily, SocketAddr)>;
+
+/// Somebody waits for the connections of a named listener: they are ours if we get queues. While we
+/// wait for queues, and without any, they are the kernel's.
+pub(crate) fn claim(fd: i32, bound: BoundTo) {
+    let Some(wanted) = wanted() else { return };
+    match ask(wanted) {
+        AskOutcome::Lent => take_all(wanted, Some(fd), bound),
+        AskOutcome::Waits => {}
+        AskOutcome::Never => {
+            table::set(fd, DescriptorKind::Kernel);
+        }
+    }
+}
+
+/// Whether this process waits for queues.
+pub(crate) fn waits() -> bool {
+    WAITS.load(Ordering::Relaxed)
+}
+
+/// A process that waits for queues looks for them.
+pub(crate) fn look(bound: BoundTo) {
+    if let Some(wanted) = wanted()
+        && ask(wanted) == AskOutcome::Lent
+    {
+        take_all(wanted, None, bound);
+    }
+}
+
+/// Waits until an epoll of the kernel's has events, or the launcher replies. Returns whether the program
+/// need not wait any more.
+pub(crate) fn wait_beside(epoll: i32, limit: Option<Duration>, bound: BoundTo) -> Result<bool, i32> {
+    let Ok(mut asking) = ASKING.lock() else { return Ok(false) };
+    let QueueRequest::Waits(borrower, next) = &mut *asking else { return Ok(false) };
+    let lender = borrower.descriptor().unwrap_or(-1);
+    *next = Instant::now();
+    drop(asking);
+    let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut polled = [entry(epoll), entry(lender)];
+    let ready = kernel::poll(&mut polled, limit, SignalMask::NONE)?;
+    if polled[1].revents != 0 {
+        look(bound);
+    }
+    Ok(ready == 0 || polled[0].revents != 0)
+}
+
+/// Takes a listener and those in epolls. Others of the same addresses that this process never waits for
+/// are another process's.
+fn take_all(wanted: &ClaimedAddresses, first: Option<i32>, bound: BoundTo) {
+    let registered = REGISTRATIONS.lock().map(|mut list| std::mem::take(&mut *list)).unwrap_or_default();
+    let listeners = first.into_iter().chain(registered.iter().map(|entry| entry.listener));
+    for fd in listeners.filter(|fd| table::kind(*fd) == DescriptorKind::Named) {
+        if let Some((family, at)) = bound(fd) {
+            take(wanted, fd, family, at);
+        }
+    }
+    for Registered { epoll, listener, event } in registered {
+        if table::kind(listener) == DescriptorKind::Listener && kernel::epoll_has(epoll, listener) {
+            // Without a set, the kernel's epoll remains.
+            let _ = polling::watch(epoll, libc::EPOLL_CTL_ADD, listener, Some(event));
+        }
+    }
+    begin();
+}
+
+/// Notes what the program does with a named listener in an epoll.
+pub(crate) fn register(epoll: i32, op: i32, listener: i32, event: Option<(u32, u64)>) {
+    let Ok(mut list) = REGISTRATIONS.lock() else { return };
+    list.retain(|entry| (entry.epoll, entry.listener) != (epoll, listener));
+    if let Some(event) = event.filter(|_| op != libc::EPOLL_CTL_DEL && list.len() < REGISTERED) {
+        list.push(Registered { epoll, listener, event });
+    }
+}
+
+/// The program has closed a named listener.
+pub(crate) fn unregister(listener: i32) {
+    if let Ok(mut list) = REGISTRATIONS.lock() {
+        list.retain(|entry| entry.listener != listener);
+    }
+}
+
+/// Asks for queues, or looks whether they have come.
+fn ask(wanted: &ClaimedAddresses) -> AskOutcome {
+    let mut asking = match ASKING.try_lock() {
+        Ok(asking) => asking,
+        // Another thread asks.
+        Err(TryLockError::WouldBlock) => return AskOutcome::Waits,
+        Err(TryLockError::Poisoned(asking)) => asking.into_inner(),
+    };
+    if process::is_child() {
+        return AskOutcome::Never;
+    }
+    let (mut borrower, limit) = match std::mem::replace(&mut *asking, QueueRequest::Over) {
+        QueueRequest::Over => return if process::has_world() { AskOutcome::Lent } else { AskOutcome::Never },
+        QueueRequest::Waits(borrower, next) if Instant::now() < next => {
+            *asking = QueueRequest::Waits(borrower, next);
+            return AskOutcome::Waits;
+        }
+        QueueRequest::Waits(borrower, _) => (borrower, Duration::ZERO),
+        QueueRequest::NotYet => match Borrower::ask(wanted.door) {
+            Ok(borrower) => {
+                process::hold(borrower.descriptor().into_iter().collect());
+                (borrower, PATIENCE)
+            }
+            Err(error) => {
+                tell_kernels(&format!("linerate bypass cannot be asked for a receive queue: {error}"));
+                return AskOutcome::Never;
+            }
+        },
+    };
+    WAITS.store(false, Ordering::Relaxed);
+    match borrower.reply(limit, &wanted.interface, &wanted.addresses) {
+        Ok(Some(LendersReply::Lent(link, host))) => {
+            process::hold(link.lent_descriptors());
+            process::open(world(wanted, *link, host));
+            return AskOutcome::Lent;
+        }
+        Ok(Some(LendersReply::Gone)) => tell_kernels("linerate bypass has ended"),
+        Err(error) => tell_kernels(&format!("{}\n  hint: {}", error.problem, error.hint)),
+        Ok(waits) => {
+            if let Some(LendersReply::Wait(why)) = waits {
+                tell_kernels(&why);
+            }
+            WAITS.store(true, Ordering::Relaxed);
+            *asking = QueueRequest::Waits(borrower, Instant::now() + LOOK_AGAIN);
+            return AskOutcome::Waits;
+        }
+    }
+    process::hold(Vec::new());
+    AskOutcome::Never
+}
+
+fn tell_kernels(why: &str) {
+    tell_once(&format!("process {} serves from the kernel: {why}", std::process::id()));
+}
+
+/// `at`: the listener's address.
+fn take(wanted: &ClaimedAddresses, fd: i32, family: SocketFamily, at: SocketAddr) {
     // Once, whatever becomes of it.
     table::set(fd, DescriptorKind::Kernel);
-    let Some(wanted) = wanted() else { return };
-    if !process::open(|| open(wanted)) {
-        return;
-    }
     let mut stored = StoredOptions::default();
     let nonblocking = kernel::fcntl(fd, libc::F_GETFL, 0).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0);
     let claimed = process::with_world(|world| {
@@ -77,51 +256,32 @@ pub(crate) fn claim(fd: i32, family: SocketFamily, at: SocketAddr) {
         let flags = kernel::fcntl(fd, libc::F_GETFL, 0)?;
         kernel::fcntl(fd, libc::F_SETFL, (flags | libc::O_NONBLOCK) as usize)?;
         world.add_listener(fd, family, id, std::mem::take(&mut stored), nonblocking);
-        Ok(named)
+        world.to_announce.push(format!("{named} is served by TCP in user space over {}", wanted.interface));
+        Ok(())
     });
     match claimed {
-        Ok(named) => tell(&format!(
-            "{named} is served by TCP in user space over {}, process {}",
-            wanted.interface,
-            std::process::id()
-        )),
-        Err(libc::EADDRINUSE) => {}
+        Ok(()) | Err(libc::EADDRINUSE) => {}
         Err(errno) => tell(&format!("{at} stays the kernel's: {}", std::io::Error::from_raw_os_error(errno))),
     }
 }
 
-fn open(wanted: &ClaimedAddresses) -> Option<(BypassWorld, Vec<i32>)> {
-    let descriptors = || -> Vec<i32> {
-        let folder = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
-        folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
-    };
-    let before = descriptors();
-    let steer = Steer::Listen(wanted.addresses.clone());
-    let options = XdpOptions { beside_kernel: true, ..XdpOptions::new(wanted.interface.as_str(), steer) };
-    let opened = xdp::open(&options);
-    let mut opened = match opened {
-        Ok(opened) => opened,
-        Err(error) => {
-            let process = std::process::id();
-            tell(&format!(
-                "process {process} serves from the kernel: {}\n  hint: {}",
-                error.problem, error.hint
-            ));
-            return None;
-        }
-    };
-    opened.notes.iter().for_each(|note| tell(note));
-    let link = opened.links.pop()?;
+/// The listeners are there: packets may come.
+fn begin() {
+    let announced = process::with_world(|world| {
+        world.begin();
+        Ok(std::mem::take(&mut world.to_announce))
+    });
+    for words in announced.into_iter().flatten() {
+        tell(&format!("{words}, process {}", std::process::id()));
+    }
+}
+
+fn world(wanted: &ClaimedAddresses, link: Xdp, host: Option<HostSecret>) -> BypassWorld {
     let mut addresses: Vec<IpAddr> = wanted.addresses.iter().map(SocketAddr::ip).collect();
     addresses.dedup();
-    let options = StackOptions {
-        addresses,
-        host: HostSecret::of_this_machine(),
-        ecn: UseOfEcn::of_this_machine(),
-        ..StackOptions::default()
-    };
-    let new = descriptors().into_iter().filter(|fd| !before.contains(fd) && kernel::is_of_xdp(*fd)).collect();
-    Some((BypassWorld::new(Sockets::new(Stack::new(link, options))), new))
+    let options =
+        StackOptions { addresses, host, ecn: UseOfEcn::of_this_machine(), ..StackOptions::default() };
+    BypassWorld::new(Sockets::new(Stack::new(link, options)))
 }
 
 /// Whether anything may be ours in this process.

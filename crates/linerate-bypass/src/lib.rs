@@ -22,7 +22,8 @@ mod waiters;
 mod waiting;
 mod world;
 
-/// Names the environment variable with the interface and the addresses: `IF;ADDR:PORT,ADDR:PORT`.
+/// Names the environment variable with the interface, the descriptor by which the launcher is asked for
+/// receive queues, and the addresses: `IF;DESCRIPTOR;ADDR:PORT,ADDR:PORT`.
 /// Without it, all descriptors are the kernel's.
 pub const CONFIGURATION: &str = "LINERATE_BYPASS";
 

@@ -1,8 +1,8 @@
 //! The one world of the process, and what becomes of it in a panic, in children and at the end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::messages::{tell, tell_once};
@@ -10,12 +10,13 @@ use crate::world::BypassWorld;
 use crate::{kernel, table};
 
 static WORLD: Mutex<Option<BypassWorld>> = Mutex::new(None);
-/// A world was opened in this process or one that it was forked from.
-static OPENED: AtomicBool = AtomicBool::new(false);
-/// This process was forked from one with a world: it must not touch it.
+/// This process was forked from one that has asked for receive queues: it must touch nothing of it.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
-/// Descriptors that children close.
-static LINK: OnceLock<Vec<i32>> = OnceLock::new();
+/// Descriptors that children close: a socket for each queue that one thread can have, and the
+/// launcher's.
+static HELD: [AtomicI32; 65] = [const { AtomicI32::new(-1) }; 65];
+/// The hooks of forks and of the end are set.
+static HOOKED: Once = Once::new();
 /// The longest time for which the end of a process waits for acknowledgements.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -37,28 +38,35 @@ pub(crate) fn with_world<T>(what: impl FnOnce(&mut BypassWorld) -> Result<T, i32
         if done.is_err() {
             tell("a fault of ours ended all connections; the program goes on with the kernel's");
         }
+        // Their numbers are the program's again.
+        hold(Vec::new());
         // The waiters' descriptors wake nobody any more: their calls find no world.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(world)));
     }
     done.unwrap_or(Err(libc::ECONNRESET))
 }
 
-/// Opens the world unless there was one. `open` returns it and the descriptors that children close.
-pub(crate) fn open(open: impl FnOnce() -> Option<(BypassWorld, Vec<i32>)>) -> bool {
-    if IS_CHILD.load(Ordering::Acquire) {
-        return false;
-    }
-    let mut guard = lock();
-    if OPENED.swap(true, Ordering::AcqRel) {
-        return guard.is_some();
-    }
-    let Some((world, link)) = open() else { return false };
-    *guard = Some(world);
-    let _ = LINK.set(link);
-    drop(guard);
-    kernel::at_fork_and_exit(in_child, at_exit);
+/// Notes which descriptors children close.
+pub(crate) fn hold(descriptors: Vec<i32>) {
+    HOOKED.call_once(|| kernel::at_fork_and_exit(in_child, at_exit));
+    let all = descriptors.into_iter().chain(std::iter::repeat(-1));
+    HELD.iter().zip(all).for_each(|(held, fd)| held.store(fd, Ordering::Release));
+}
+
+/// The process has connections from now on.
+pub(crate) fn open(world: BypassWorld) {
+    *lock() = Some(world);
     crate::caretaker::start();
-    true
+}
+
+/// Whether the process was forked from one that has asked for receive queues.
+pub(crate) fn is_child() -> bool {
+    IS_CHILD.load(Ordering::Acquire)
+}
+
+/// Whether the process can have connections.
+pub(crate) fn has_world() -> bool {
+    with_world(|_| Ok(())).is_ok()
 }
 
 /// An orphan was used: a forked child has none of its parent's connections.
@@ -74,9 +82,12 @@ pub(crate) fn tell_orphan() {
 extern "C" fn in_child() {
     IS_CHILD.store(true, Ordering::Release);
     table::disown();
-    for fd in LINK.get().into_iter().flatten() {
-        // It may be closed already.
-        let _ = kernel::close(*fd);
+    for held in &HELD {
+        let fd = held.swap(-1, Ordering::AcqRel);
+        if fd >= 0 {
+            // It may be closed already.
+            let _ = kernel::close(fd);
+        }
     }
 }
 

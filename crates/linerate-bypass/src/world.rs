@@ -2,6 +2,7 @@
 //! fails.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::net::SocketAddr;
 
 use linerate_net::link::xdp::Xdp;
@@ -32,6 +33,7 @@ pub(crate) struct OpenSocket {
     pub(crate) stored: StoredOptions,
     /// Calls of accept, for turns with the kernel's listener.
     pub(crate) accepts: u64,
+    is_listener: bool,
     descriptors: usize,
 }
 
@@ -99,6 +101,12 @@ pub(crate) struct BypassWorld {
     pub(crate) found: Vec<PollEntry>,
     /// Bytes of files on their way.
     pub(crate) buffer: Vec<u8>,
+    /// Packets may come.
+    begun: bool,
+    /// A listener was closed, so new connections are the kernel's.
+    leaves: bool,
+    /// Listeners that the operator has not been told of.
+    pub(crate) to_announce: Vec<String>,
 }
 
 impl BypassWorld {
@@ -117,6 +125,9 @@ impl BypassWorld {
             waits: 0,
             found: Vec::new(),
             buffer: vec![0; 1 << 16],
+            begun: false,
+            leaves: false,
+            to_announce: Vec::new(),
         }
     }
 
@@ -158,7 +169,8 @@ impl BypassWorld {
         stored: StoredOptions,
         nonblocking: bool,
     ) {
-        let socket = OpenSocket { id, nonblocking, family, stored, accepts: 0, descriptors: 1 };
+        let socket =
+            OpenSocket { id, nonblocking, family, stored, accepts: 0, is_listener: true, descriptors: 1 };
         let at = self.sockets.add(socket);
         self.set_name(fd, Some(NamedThing::Socket(at)));
         table::set(fd, DescriptorKind::Listener);
@@ -220,6 +232,7 @@ impl BypassWorld {
             family,
             stored,
             accepts: 0,
+            is_listener: false,
             descriptors: 1,
         });
         self.set_name(fd, Some(NamedThing::Socket(at)));
@@ -261,11 +274,50 @@ impl BypassWorld {
         if socket.descriptors > 0 {
             return Ok(());
         }
-        let id = socket.id;
+        let (id, is_listener) = (socket.id, socket.is_listener);
+        if is_listener {
+            self.leave();
+        }
         self.sockets.remove(at);
         self.net.close(id).map_err(errno_of)?;
         self.flush_soon(true);
         Ok(())
+    }
+
+    /// The listeners are there, so packets may come.
+    pub(crate) fn begin(&mut self) {
+        if !self.begun {
+            let begun = self.net.stack_mut().link_mut().begin();
+            self.unless_lost(begun);
+            self.begun = true;
+        }
+    }
+
+    /// A listener is closed. A successor of this process may have the same one of the kernel's, so new
+    /// connections go there.
+    fn leave(&mut self) {
+        if self.begun && !self.leaves {
+            let left = self.net.stack_mut().link_mut().leave();
+            self.unless_lost(left);
+            self.leaves = true;
+        }
+    }
+
+    fn unless_lost(&mut self, done: io::Result<()>) {
+        if let Err(error) = done {
+            tell(&format!("linerate bypass cannot be reached: {error}"));
+            self.waiters.is_lost = true;
+        }
+    }
+
+    /// Whether the last connection of a process that gets no new ones has ended.
+    fn has_left(&self) -> bool {
+        if !self.leaves || self.net.stack().waiting().0 > 0 {
+            return false;
+        }
+        let mut flows = 0;
+        self.net.stack().flows(0, usize::MAX, |_| flows += 1);
+        flows == 0
     }
 
     /// The program chose the number of a kept descriptor, or closes all: it is the kernel's again.
@@ -303,6 +355,10 @@ impl BypassWorld {
         });
         while let Some(news) = self.net.news() {
             tell(&news);
+        }
+        if self.has_left() {
+            // Another process may have the queues.
+            self.waiters.is_lost = true;
         }
         self.tell_waiters();
         happened

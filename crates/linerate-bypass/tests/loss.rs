@@ -1,12 +1,16 @@
 //! An unchanged program behind a link that loses segments. Needs root, /dev/net/tun and redis.
 
+mod launcher;
+
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use linerate_netbox::NetBox;
 use linerate_skips::{need, program, skip};
+
+use launcher::TestLauncher;
 
 const PORT: u16 = 6379;
 const VALUE: usize = 20 << 20;
@@ -34,7 +38,10 @@ fn twenty_megabytes_arrive_both_ways_though_one_segment_in_a_hundred_is_lost() {
     let mut command = net.server().command(redis);
     command.args(["--bind", &ip.to_string(), "--protected-mode", "no", "--save", "", "--daemonize", "no"]);
     command.stdout(said.reopen().expect("it")).stderr(said.reopen().expect("it"));
-    command.env("LD_PRELOAD", library).env("LINERATE_BYPASS", format!("net0;{ip}:{PORT}"));
+    command.env("LD_PRELOAD", library);
+    let at = SocketAddr::new(ip.into(), PORT);
+    let _launcher =
+        net.server().run(|| TestLauncher::start("net0", at, &mut command)).expect("the namespace");
     let _server = net.server().spawn(command).expect("it starts");
     let begin = Instant::now();
     let words = || fs::read_to_string(said.path()).expect("what it wrote");

@@ -1,7 +1,10 @@
 //! Programs, unchanged, on user-space TCP. Needs root, and the programs.
 
+mod launcher;
 #[path = "../../linerate-net/tests/namespaces/mod.rs"]
 mod namespaces;
+#[path = "programs/workers.rs"]
+mod workers;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,6 +15,7 @@ use std::{env, fs, thread};
 
 use linerate_skips::program;
 
+use launcher::TestLauncher;
 use namespaces::{Cable, OUR_V4, OURS};
 
 const AT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(OUR_V4), 8080);
@@ -21,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct PreloadedProgram {
     child: Child,
     output: tempfile::NamedTempFile,
+    _launcher: Option<TestLauncher>,
 }
 
 impl PreloadedProgram {
@@ -33,11 +38,9 @@ impl PreloadedProgram {
             .stdout(output.reopen().expect("it"))
             .stderr(output.reopen().expect("it"));
         command.env("LD_PRELOAD", library()).env_remove("LINERATE_BYPASS");
-        if with {
-            command.env("LINERATE_BYPASS", format!("{OURS};{AT}"));
-        }
+        let launcher = with.then(|| cable.ours.run(|| TestLauncher::start(OURS, AT, &mut command)));
         let child = cable.ours.run(|| command.spawn().expect("it starts"));
-        let mut server = PreloadedProgram { child, output };
+        let mut server = PreloadedProgram { child, output, _launcher: launcher };
         if with {
             // What connects before that is the kernel's, and is reset.
             server.wait_for("is served by TCP in user space");

@@ -2,15 +2,25 @@
 //! TCP is tested in `linerate-bypass`.
 
 mod common;
+#[path = "../../linerate-net/tests/namespaces/mod.rs"]
+mod namespaces;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use common::{Said, linerate, run};
-use linerate_skips::{find, skip};
+use common::{Said, run};
+use linerate_skips::{find, program, skip};
+
+use namespaces::{Cable, OURS};
 
 const ADDRESS: &str = "127.0.0.1:18080";
+const AT: &str = "10.77.0.1:8080";
 
 /// The library, if it was built: nothing here is linked to it.
 fn library() -> Option<PathBuf> {
@@ -23,14 +33,29 @@ fn library() -> Option<PathBuf> {
     Some(file)
 }
 
-fn bypass(library: &Path, command: &[&str]) -> Said {
-    let mut all = linerate(&["bypass", "--interface", "lo", "--listen", ADDRESS, "--"]);
-    let output = all.args(command).env("LINERATE_BYPASS_LIBRARY", library).output().expect("it runs");
+fn command(interface: &str, at: &str, library: &Path, command: &[&str]) -> Command {
+    let mut all = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    all.args(["bypass", "--interface", interface, "--listen", at, "--"]);
+    all.args(command).env("LINERATE_BYPASS_LIBRARY", library);
+    all
+}
+
+fn said(output: Output) -> Said {
     Said {
         code: output.status.code(),
         out: String::from_utf8(output.stdout).expect("UTF-8"),
         err: String::from_utf8(output.stderr).expect("UTF-8"),
     }
+}
+
+fn bypass(library: &Path, program: &[&str]) -> Said {
+    said(command("lo", ADDRESS, library, program).output().expect("it runs"))
+}
+
+/// The same with our end of a cable.
+fn bypass_on(cable: &Cable, library: &Path, program: &[&str]) -> Said {
+    let mut command = command(OURS, AT, library, program);
+    said(cable.ours.run(|| command.output().expect("it runs")))
 }
 
 #[test]
@@ -86,10 +111,14 @@ fn a_library_of_another_version_is_refused() {
 #[test]
 fn the_exit_code_and_the_environment_are_the_programs() {
     let Some(library) = library() else { return };
-    let said = bypass(&library, &["sh", "-c", "echo $LINERATE_BYPASS; exit 7"]);
-    assert_eq!((said.code, said.out.as_str()), (Some(7), "lo;127.0.0.1:18080\n"), "{said:?}");
-    let said = bypass(&library, &["sh", "-c", "kill -KILL $$"]);
+    let Some(cable) = Cable::new(1) else { return };
+    let said = bypass_on(&cable, &library, &["sh", "-c", "echo $LINERATE_BYPASS; exit 7"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(7), "here;500;10.77.0.1:8080\n"), "{said:?}");
+    let said = bypass_on(&cable, &library, &["sh", "-c", "kill -KILL $$"]);
     assert_eq!(said.code, Some(137), "{said:?}");
+    let said = bypass(&library, &["sh", "-c", "echo started"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(4), ""), "{said:?}");
+    assert!(said.err.contains("lo is not an Ethernet interface"), "{said:?}");
 }
 
 #[test]
@@ -102,6 +131,142 @@ fn it_stays_until_what_went_to_the_background_ends_and_passes_signals_on() {
                   while [ $(cut -d' ' -f4 /proc/$me/stat) = $first ]; do sleep 0.02; done; \
                   kill -HUP $(cut -d' ' -f4 /proc/$me/stat); \
                   for i in $(seq 500); do sleep 0.05; done) & exit 3";
-    let said = bypass(&library, &["sh", "-c", script]);
+    let Some(cable) = Cable::new(1) else { return };
+    let said = bypass_on(&cable, &library, &["sh", "-c", script]);
     assert_eq!((said.code, said.out.as_str()), (Some(3), "reloaded\n"), "{said:?}");
+}
+
+/// nginx with Debian's settings: in the background, with a worker of www-data for each processor.
+struct PackagedNginx {
+    launcher: Child,
+    folder: tempfile::TempDir,
+}
+
+impl PackagedNginx {
+    fn start(cable: &Cable, library: &Path) -> Option<PackagedNginx> {
+        let nginx = program("nginx")?;
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("set");
+        let config = format!(
+            "user www-data; worker_processes 2; pid {0}/pid; error_log {0}/error.log;
+            events {{ worker_connections 768; }}
+            http {{ sendfile on; tcp_nopush on; types_hash_max_size 2048; access_log {0}/access.log; gzip on;
+                default_type application/octet-stream;
+                server {{ listen {AT}; location / {{ return 200 hello; }} }} }}",
+            folder.path().display()
+        );
+        let file = folder.path().join("nginx.conf");
+        fs::write(&file, config).expect("a file");
+        let said = fs::File::create(folder.path().join("said")).expect("a file");
+        let program = [nginx.to_str().expect("a name"), "-c", file.to_str().expect("a name")];
+        let mut command = command(OURS, AT, library, &program);
+        command.stdin(Stdio::null()).stderr(said);
+        let launcher = cable.ours.run(|| command.spawn().expect("it starts"));
+        Some(PackagedNginx { launcher, folder })
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.path().join(name)).unwrap_or_default()
+    }
+
+    /// What it wrote. Once its log is open, its standard error is that.
+    fn said(&self) -> String {
+        self.text("said") + &self.text("error.log")
+    }
+
+    /// Workers that have said that they serve in user space: waits until there are so many.
+    fn owners(&self, count: usize) -> Vec<String> {
+        let owners = || -> Vec<String> {
+            let said = self.said();
+            let lines = said.lines().filter(|line| line.contains("is served by TCP in user space"));
+            lines.filter_map(|line| Some(line.rsplit(' ').next()?.to_owned())).collect()
+        };
+        self.wait(|| owners().len() >= count);
+        owners()
+    }
+
+    fn wait(&self, until: impl Fn() -> bool) {
+        let begin = Instant::now();
+        while !until() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{}", self.said());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for PackagedNginx {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").arg(self.text("pid").trim()).status();
+        let _ = self.launcher.kill();
+        let _ = self.launcher.wait();
+    }
+}
+
+fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args([name, &process.to_string()]).status().expect("kill").success());
+}
+
+/// Sends a request and returns the response, or the error.
+fn ask(client: &mut TcpStream) -> std::io::Result<String> {
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    let mut bytes = [0; 4096];
+    let len = client.read(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes[..len]).into_owned())
+}
+
+fn connected() -> TcpStream {
+    let client = TcpStream::connect(AT).expect("a connection");
+    client.set_read_timeout(Some(Duration::from_secs(30))).expect("set");
+    client
+}
+
+/// Connections to the port in the kernel's table.
+fn of_the_kernel(cable: &Cable) -> usize {
+    let table = cable.ours.must("cat /proc/net/tcp");
+    table.lines().filter(|line| line.contains(":1F90 ") && line.contains(" 01 ")).count()
+}
+
+#[test]
+fn nginx_as_packaged_goes_to_the_background_reloads_and_quits() {
+    let Some(library) = library() else { return };
+    let Some(cable) = Cable::new(2) else { return };
+    let Some(mut nginx) = PackagedNginx::start(&cable, &library) else { return };
+    let old = nginx.owners(2);
+    let works = || {
+        cable.theirs.run(|| {
+            let mut clients: Vec<TcpStream> = (0..20).map(|_| connected()).collect();
+            clients.iter_mut().for_each(|client| assert!(ask(client).expect("served").ends_with("hello")));
+            assert_eq!(of_the_kernel(&cable), 0);
+        });
+    };
+    works();
+    thread::sleep(Duration::from_millis(1100));
+    signal("-HUP", nginx.launcher.id());
+    let all = nginx.owners(4);
+    assert!(all[2..].iter().all(|new| !old.contains(new)), "{all:?}");
+    works();
+    signal("-QUIT", nginx.launcher.id());
+    assert_eq!(nginx.launcher.wait().expect("it ends").code(), Some(0));
+    assert!(!nginx.said().contains("[alert]"), "{}", nginx.said());
+}
+
+#[test]
+fn the_program_goes_on_over_the_kernel_when_the_launcher_is_killed() {
+    let Some(library) = library() else { return };
+    let Some(cable) = Cable::new(2) else { return };
+    let Some(mut nginx) = PackagedNginx::start(&cable, &library) else { return };
+    nginx.owners(2);
+    let mut kept = cable.theirs.run(connected);
+    assert!(ask(&mut kept).expect("served").ends_with("hello"));
+    assert!(cable.ours.must("ip link show here").contains("xdp"));
+    nginx.launcher.kill().expect("killed");
+    nginx.launcher.wait().expect("it ends");
+    assert!(!cable.ours.must("ip link show here").contains("xdp"));
+    assert!(ask(&mut kept).is_err(), "its connection was in user space");
+    nginx.wait(|| nginx.said().matches("which steered packets here, has ended").count() == 2);
+    cable.theirs.run(|| {
+        let mut clients: Vec<TcpStream> = (0..20).map(|_| connected()).collect();
+        clients.iter_mut().for_each(|client| assert!(ask(client).expect("served").ends_with("hello")));
+        assert_eq!(of_the_kernel(&cable), 20);
+    });
 }

@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::clock::monotonic;
+use crate::keyed::Key;
 use crate::sys::thread;
 
 /// Where the secret is kept until the next boot. Only root can read or write there. The boot id is
@@ -39,6 +40,13 @@ impl HostSecret {
         let key = kept(Path::new(FOLDER), Path::new(FILE)).ok()?;
         let ahead_ns = thread::boot_time_ns().saturating_sub(monotonic().as_nanos());
         Some(HostSecret { key, ahead_ns })
+    }
+
+    /// A secret for processes with fewer rights than this one: it is as lasting, and does not give this
+    /// one away.
+    pub(crate) fn for_others(&self) -> HostSecret {
+        let of = |n| Key::new(self.key).hash([0x6c65_6e74, n]);
+        HostSecret { key: [of(0), of(1)], ahead_ns: self.ahead_ns }
     }
 
     /// A secret for tests.

@@ -66,6 +66,7 @@ mod host_secret;
 mod input;
 pub mod instrument;
 mod ipv6;
+mod keyed;
 pub mod layer;
 mod limits;
 mod line;

@@ -3,6 +3,7 @@
 use libc::{c_int, c_uint, pid_t};
 
 use super::{CallOwner, answer, fail, who_answers};
+use crate::claim;
 use crate::kernel::{self, real};
 use crate::process::with_world;
 use crate::table::{self, DescriptorKind};
@@ -17,7 +18,10 @@ pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
     match table::kind(fd) {
         DescriptorKind::Kernel => {}
         DescriptorKind::Kept => return fail(libc::EBADF) as c_int,
-        DescriptorKind::Named | DescriptorKind::Orphan => {
+        kind @ (DescriptorKind::Named | DescriptorKind::Orphan) => {
+            if kind == DescriptorKind::Named {
+                claim::unregister(fd);
+            }
             table::set(fd, DescriptorKind::Kernel);
         }
         DescriptorKind::Connection | DescriptorKind::Listener | DescriptorKind::Set => {

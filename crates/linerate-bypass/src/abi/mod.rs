@@ -127,11 +127,9 @@ fn bound(fd: c_int) -> Option<(SocketFamily, SocketAddr)> {
 
 /// Somebody waits for connections of this listener: if it is named, it is ours from now on.
 fn claim(fd: c_int) {
-    if table::kind(fd) == DescriptorKind::Named
-        && let Some((family, at)) = bound(fd)
-    {
+    if table::kind(fd) == DescriptorKind::Named {
         let before = kernel::errno();
-        crate::claim::claim(fd, family, at);
+        crate::claim::claim(fd, bound);
         kernel::set_errno(before);
     }
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
-use super::{answer, claim, fail};
+use super::{answer, bound, claim, fail};
 use crate::kernel::{self, SignalMask, real};
-use crate::polling;
 use crate::process::with_world;
 use crate::table::{self, DescriptorKind};
+use crate::{claim as claims, polling};
 
 /// Descriptors of one poll(2), at most. Reason: a bound; the kernel's is RLIMIT_NOFILE.
 const MOST_POLLED: usize = 1 << 20;
@@ -44,6 +44,14 @@ pub(crate) unsafe extern "C" fn epoll_ctl(
     match kind {
         DescriptorKind::Kept => return fail(libc::EBADF) as c_int,
         DescriptorKind::Connection | DescriptorKind::Listener => {}
+        DescriptorKind::Named => {
+            // SAFETY: as the caller's; EPOLL_CTL_DEL needs no event.
+            let (done, event) = unsafe { (real::epoll_ctl(epoll, op, fd, event), event.as_ref()) };
+            if done == 0 {
+                claims::register(epoll, op, fd, event.map(|event| (event.events, event.u64)));
+            }
+            return done;
+        }
         // SAFETY: as the caller's.
         _ => return unsafe { real::epoll_ctl(epoll, op, fd, event) },
     }
@@ -61,6 +69,16 @@ pub(crate) unsafe extern "C" fn epoll_ctl(
         return 0;
     }
     done
+}
+
+/// Whether an epoll has a set of ours. A process that waits for queues may get them here.
+fn has_set(epoll: c_int) -> bool {
+    if claims::waits() {
+        let before = kernel::errno();
+        claims::look(bound);
+        kernel::set_errno(before);
+    }
+    table::kind(epoll) == DescriptorKind::Set
 }
 
 /// Waits on an epoll with a set of ours.
@@ -97,9 +115,19 @@ pub(crate) unsafe extern "C" fn epoll_wait(
     most: c_int,
     timeout: c_int,
 ) -> c_int {
+    let mut timeout = timeout;
+    while !has_set(epoll) && claims::waits() {
+        match claims::wait_beside(epoll, millis(timeout), bound) {
+            // One of both was enough: the kernel's events are there, or will not come.
+            Ok(true) if !has_set(epoll) => timeout = 0,
+            Ok(_) => continue,
+            Err(errno) => return fail(errno) as c_int,
+        }
+        break;
+    }
     // SAFETY: as the caller's.
     unsafe {
-        if table::kind(epoll) == DescriptorKind::Set
+        if has_set(epoll)
             && let Some(done) = wait_on_set(epoll, events, most, millis(timeout), SignalMask::NONE)
         {
             return done;
@@ -122,7 +150,7 @@ pub(crate) unsafe extern "C" fn epoll_pwait(
 ) -> c_int {
     // SAFETY: as the caller's.
     unsafe {
-        if table::kind(epoll) == DescriptorKind::Set
+        if has_set(epoll)
             && let Some(done) = wait_on_set(epoll, events, most, millis(timeout), SignalMask::at(signals))
         {
             return done;
@@ -145,7 +173,7 @@ pub(crate) unsafe extern "C" fn epoll_pwait2(
 ) -> c_int {
     // SAFETY: as the caller's.
     unsafe {
-        if table::kind(epoll) == DescriptorKind::Set {
+        if has_set(epoll) {
             let limit = match spec(timeout) {
                 Ok(limit) => limit,
                 Err(errno) => return fail(errno) as c_int,

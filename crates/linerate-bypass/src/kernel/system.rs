@@ -158,6 +158,20 @@ pub(crate) fn epoll_look(epoll: RawFd, out: &mut [libc::epoll_event]) -> Result<
     checked(unsafe { system_call(libc::SYS_epoll_pwait, args) })
 }
 
+/// Whether an epoll of the kernel's has a descriptor.
+pub(crate) fn epoll_has(epoll: RawFd, fd: RawFd) -> bool {
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    let args = [epoll as usize, libc::EPOLL_CTL_ADD as usize, fd as usize, &raw mut event as usize, 0, 0];
+    // SAFETY: the event is our own.
+    let added = checked(unsafe { system_call(libc::SYS_epoll_ctl, args) });
+    if added.is_ok() {
+        let args = [epoll as usize, libc::EPOLL_CTL_DEL as usize, fd as usize, 0, 0, 0];
+        // SAFETY: it takes no event.
+        unsafe { system_call(libc::SYS_epoll_ctl, args) };
+    }
+    added == Err(libc::EEXIST)
+}
+
 /// How many files the process may have open.
 pub(crate) fn open_files() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -190,15 +204,4 @@ pub(crate) fn at_fork_and_exit(child: extern "C" fn(), exit: extern "C" fn()) {
         libc::pthread_atfork(None, None, Some(child));
         libc::atexit(exit);
     }
-}
-
-/// Whether a descriptor belongs to a way into the kernel that a child must not hold open: AF_XDP's
-/// sockets and BPF's objects.
-pub(crate) fn is_of_xdp(fd: RawFd) -> bool {
-    let mut domain = [0; 4];
-    if option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN, &mut domain).is_ok() {
-        return i32::from_ne_bytes(domain) == libc::AF_XDP;
-    }
-    let name = std::fs::read_link(format!("/proc/self/fd/{fd}"));
-    name.is_ok_and(|name| name.to_string_lossy().starts_with("anon_inode:bpf"))
 }

@@ -1,10 +1,13 @@
 //! The program as a process: signals go to it, and its exit code is ours.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
+use linerate_net::link::xdp::Lender;
 use nix::errno::Errno;
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
@@ -18,13 +21,25 @@ use crate::fault::{CommandFault, said};
 /// Added to a signal's number for the exit code, as shells do.
 const SIGNALLED: i32 = 128;
 
+/// The number of the descriptor by which the program asks for receive queues, or one above it. Reason:
+/// programs are used to small numbers.
+const DOOR: i32 = 500;
+
+/// What the program gets its packets by.
+pub(super) struct Lending {
+    pub(super) lender: Lender,
+    pub(super) interface: String,
+    /// Its addresses, separated by commas.
+    pub(super) addresses: String,
+}
+
 /// Starts a program with the library, and waits for the end of it and of all it has started.
 pub(super) fn run(
     file: &Path,
     name: &OsStr,
     arguments: &[OsString],
     library: &Path,
-    configuration: &str,
+    lending: Lending,
 ) -> Result<u8, CommandFault> {
     let failed = |what: &str, why: String| CommandFault::ours(format!("{what}: {why}"));
     // Children of a program that goes to the background become ours.
@@ -38,10 +53,23 @@ pub(super) fn run(
         preload.push(more);
     }
     let mut command = Command::new(file);
+    let Lending { mut lender, interface, addresses } = lending;
+    let door = lender.door(DOOR).map_err(|e| failed("descriptors", said(&e)))?;
+    let configuration = format!("{interface};{};{addresses}", door.as_raw_fd());
     command.arg0(name).args(arguments).env("LD_PRELOAD", preload).env("LINERATE_BYPASS", configuration);
     let child = command
         .spawn()
         .map_err(|e| CommandFault::input(format!("{} does not start: {}", file.display(), said(&e))))?;
+    drop(door);
+    // It ends with this process.
+    let (stop, _running) = std::io::pipe().map_err(|e| failed("a pipe", said(&e)))?;
+    let say = |words: &str| eprintln!("linerate bypass: {words}");
+    lender.notes().iter().for_each(|note| say(note));
+    thread::spawn(move || {
+        if let Err(error) = lender.run(stop.as_fd(), say) {
+            say(&format!("the program serves from the kernel: {error}"));
+        }
+    });
     let main = Pid::from_raw(child.id().cast_signed());
     let mut code = None;
     for signal in signals.forever() {

@@ -5,20 +5,21 @@ mod library;
 mod program;
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use clap::Args;
+use linerate_net::link::xdp::Lender;
 
+use self::launch::Lending;
 use crate::fault::CommandFault;
 
 /// Run a server, unchanged, with its connections on TCP in user space (AF_XDP)
 ///
 /// PROGRAM runs with a library in front of the C library: connections to the addresses of --listen, over this interface, never
-/// reach the kernel's TCP. All else goes to the kernel, as without it. Serves one process so far: nginx with master_process off, redis,
-/// Python, Node. It needs root. The exit code is PROGRAM's, or 2 or 4 if it was not started. HUP, USR1, USR2, WINCH, QUIT and TERM are passed on.
+/// reach the kernel's TCP. All else goes to the kernel, as without it. Workers without rights, as nginx's, share the interface's receive
+/// queues. It needs root. The exit code is PROGRAM's, or 2 or 4 if it was not started. HUP, USR1, USR2, WINCH, QUIT and TERM are passed on.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_long_help = "Examples:\n  linerate bypass --interface eth0 --listen 10.0.0.5:6379 -- redis-server --bind 10.0.0.5 --protected-mode no\n  linerate bypass --interface eth0 --listen 10.0.0.5:80 -- nginx -g 'daemon off; master_process off;'"
+    after_long_help = "Examples:\n  linerate bypass --interface eth0 --listen 10.0.0.5:6379 -- redis-server --bind 10.0.0.5 --protected-mode no\n  linerate bypass --interface eth0 --listen 10.0.0.5:80 -- nginx"
 )]
 pub(crate) struct BypassArgs {
     /// The interface whose packets to take
@@ -37,7 +38,7 @@ pub(crate) struct BypassArgs {
 /// Runs the command. Returns the program's exit code.
 pub(crate) fn run(args: &BypassArgs) -> Result<u8, CommandFault> {
     check_addresses(&args.listen)?;
-    if !Path::new("/sys/class/net").join(&args.interface).exists() || args.interface.contains(['/', ';']) {
+    if !is_there(&args.interface) {
         return Err(CommandFault::input(format!("--interface: there is no interface {}", args.interface))
             .hint("ip -brief link lists them"));
     }
@@ -46,8 +47,15 @@ pub(crate) fn run(args: &BypassArgs) -> Result<u8, CommandFault> {
     program::check(&file)?;
     let library = library::found()?;
     let addresses: Vec<String> = args.listen.iter().map(SocketAddr::to_string).collect();
-    let configuration = format!("{};{}", args.interface, addresses.join(","));
-    launch::run(&file, name, arguments, &library, &configuration)
+    let lender = Lender::open(&args.interface, &args.listen).map_err(|error| CommandFault::from(&error))?;
+    let lending = Lending { lender, interface: args.interface.clone(), addresses: addresses.join(",") };
+    launch::run(&file, name, arguments, &library, lending)
+}
+
+/// Whether this network namespace has an interface. The names in /sys may be another one's.
+fn is_there(interface: &str) -> bool {
+    let list = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    list.lines().filter_map(|line| line.trim().split_once(':')).any(|(name, _)| name == interface)
 }
 
 fn check_addresses(listen: &[SocketAddr]) -> Result<(), CommandFault> {

@@ -3,10 +3,10 @@
 //! sequence number. They are in the low bits of the timestamp, if the peer supports timestamps.
 
 use super::flow::Agreed;
-use super::keyed::Key;
 use super::tuple::Tuple;
 use super::wire::{Seq, TcpHeader};
 use crate::Time;
+use crate::keyed::Key;
 
 /// Segment sizes that a cookie can encode. It uses the largest one that does not exceed the peer's.
 const SIZES: [u16; 8] = [216, 536, 1000, 1220, 1300, 1400, 1440, 1460];
@@ -86,7 +86,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::stack::keyed::Keys;
+    use crate::keyed::Keys;
     use crate::stack::wire::Options;
 
     fn agreed(mss: u16) -> Agreed {

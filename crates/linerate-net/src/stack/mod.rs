@@ -16,7 +16,6 @@ pub mod fuzz;
 mod handshake;
 mod holders;
 mod intake;
-mod keyed;
 mod lab;
 #[cfg(test)]
 mod memory;

@@ -1,8 +1,8 @@
 //! Source ports: RFC 6056 section 3.3.4, double-hash port selection. Ports towards one peer are
 //! used in turn, and one peer learns little about those towards another.
 
-use super::keyed::Key;
 use super::tuple::Tuple;
+use crate::keyed::Key;
 
 /// Number of counters. Reason: RFC 6056 suggests ten to a thousand and more.
 const COUNTERS: usize = 1024;
@@ -47,7 +47,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::stack::keyed::Keys;
+    use crate::keyed::Keys;
 
     #[test]
     fn each_port_is_used_once_before_one_is_used_again() {

@@ -3,12 +3,12 @@
 use std::cell::Cell;
 
 use super::flow::Scoreboard;
-use super::keyed::Keys;
 use super::options::{StackLimits, UseOfEcn};
 use super::pool::BlockPool;
 use super::stats::StackStats;
 use super::tuple::Tuple;
 use super::wire::Addr;
+use crate::keyed::Keys;
 use crate::outbox::LentTable;
 use crate::{HostSecret, Time};
 

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::keyed::Key;
 use super::wire::{Addr, Packet};
+use crate::keyed::Key;
 
 /// Both ends of a connection, seen from ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -14,6 +14,7 @@ mod inherited;
 pub(crate) mod instrument;
 pub(crate) mod packet_ring;
 mod pages;
+pub(crate) mod passing;
 mod poll;
 pub(crate) mod ring;
 pub(crate) mod ring_check;

@@ -1,8 +1,22 @@
 //! Memory mappings.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+
+use super::check;
+
+/// A file of zeros that is memory only, as long as a descriptor or a mapping of it lives.
+pub(crate) fn memory_file(len: usize) -> io::Result<OwnedFd> {
+    // SAFETY: the name ends with a zero.
+    let fd = check(unsafe { libc::memfd_create(c"linerate".as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: the kernel just gave us this descriptor, and nothing else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let len = libc::off_t::try_from(len).map_err(io::Error::other)?;
+    // SAFETY: it takes no pointer.
+    check(unsafe { libc::ftruncate(fd.as_raw_fd(), len) })?;
+    Ok(fd)
+}
 
 /// Pages from the kernel, zeroed.
 pub(super) struct KernelPages {

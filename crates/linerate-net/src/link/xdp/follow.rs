@@ -37,6 +37,9 @@ impl Xdp {
             return Ok(());
         }
         self.look_for_news = now + LOOK_FOR_NEWS;
+        if self.has_lost_lender() {
+            return Err(io::Error::other("linerate bypass, which steered packets here, has ended"));
+        }
         let mut news = self.monitor.read();
         if self.unsure || !self.is_up {
             news.push(News::Missed);

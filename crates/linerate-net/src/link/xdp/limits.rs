@@ -80,3 +80,10 @@ pub(super) const SAID: usize = 16;
 
 /// How often the state of a link that is down is read without a notification.
 pub(super) const DOWN_LOOK: Duration = Duration::from_millis(100);
+
+/// Connections of the kernel's that a lender knows. Reason: these are they that begin while the kernel
+/// serves, for a second or until a worker's last connection ends. Each takes about 80 bytes of the kernel.
+pub(super) const KERNELS_FLOWS: u32 = 1 << 16;
+
+/// How often a lender looks which of them have ended. Reason: a listing costs milliseconds.
+pub(super) const SWEEP: Duration = Duration::from_secs(1);

@@ -15,7 +15,9 @@
 mod addresses;
 mod ethernet;
 mod follow;
+mod lender;
 mod limits;
+mod loan;
 mod neighbours;
 mod netlink;
 mod news;
@@ -23,6 +25,7 @@ mod offload;
 mod open;
 mod preflight;
 mod program;
+mod shares;
 mod steer;
 #[cfg(test)]
 mod tests;
@@ -47,6 +50,8 @@ use netlink::Netlink;
 use news::Monitor;
 use open::SharedInterface;
 
+pub use lender::Lender;
+pub use loan::{Borrower, LendersReply};
 pub use open::{Opened, XdpMode, XdpOptions, open};
 pub use preflight::XdpError;
 pub use steer::Steer;
@@ -144,7 +149,7 @@ impl Xdp {
     /// return.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let queues = self.queues.iter().map(QueueSocket::descriptor);
-        [self.wake.as_fd(), self.monitor.as_fd()].into_iter().chain(queues)
+        [self.wake.as_fd(), self.monitor.as_fd()].into_iter().chain(self.lender()).chain(queues)
     }
 
     /// For how long such a caller may wait: until this time at most.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,9 @@ use crate::Time;
 use crate::clock::{Clock, monotonic};
 use crate::link::Checksums;
 use crate::sys::EventFd;
-use crate::sys::xdp::{self, Attachment, Config, Mode, Program, QueueSocket, XskMap};
+use crate::sys::xdp::{
+    self, Attachment, BpfMap, Config, MapKind, Mode, Program, QueueSocket, SocketAbilities,
+};
 
 use super::addresses::BorrowedAddresses;
 use super::ethernet::Mac;
@@ -57,9 +59,6 @@ pub struct XdpOptions {
     pub busy_poll: Option<Duration>,
     /// Which side verifies checksums.
     pub checksums: Checksums,
-    /// A listener of the kernel's has the addresses of [`Steer::Listen`]. Without it, they are kept from
-    /// other programs.
-    pub beside_kernel: bool,
 }
 
 impl XdpOptions {
@@ -72,7 +71,6 @@ impl XdpOptions {
             mode: XdpMode::default(),
             busy_poll: None,
             checksums: Checksums::Full,
-            beside_kernel: false,
         }
     }
 }
@@ -96,18 +94,30 @@ pub struct Opened {
 #[derive(Debug)]
 pub(super) struct SharedInterface {
     pub(super) interface: String,
-    attachment: Attachment,
-    map: XskMap,
-    rules: Vec<Rule>,
-    /// Bound but not listening, to keep other programs off the server's ports.
-    _reserved: Vec<Socket>,
+    pub(super) rules: Vec<Rule>,
+    pub(super) holder: InterfaceHolder,
+}
+
+/// Who has attached the program.
+#[derive(Debug)]
+pub(super) enum InterfaceHolder {
+    /// This process.
+    Us {
+        attachment: Attachment,
+        map: BpfMap<4>,
+        /// Bound but not listening, to keep other programs off the server's ports.
+        _reserved: Vec<Socket>,
+    },
+    /// The lender at the other end.
+    Lender(OwnedFd),
 }
 
 impl SharedInterface {
-    /// Follows a change of the interface's MAC address.
+    /// Follows a change of the interface's MAC address. A lender does so by itself.
     pub(super) fn steer_to(&self, mac: Mac) -> io::Result<()> {
-        let ours = Ours::ToSocket { map: self.map.number() };
-        self.attachment.replace(&Program::load(&program(&self.rules, mac, ours))?)
+        let InterfaceHolder::Us { attachment, map, .. } = &self.holder else { return Ok(()) };
+        let ours = Ours::ToSocket { map: map.number() };
+        attachment.replace(&Program::load(&program(&self.rules, mac, ours))?)
     }
 
     /// Whether packets to this address are redirected to us.
@@ -134,16 +144,9 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
     let mut notes = Vec::new();
     let threads = threads(options, queues, &mut notes);
     if queues as usize > threads * limits::QUEUES_PER_THREAD {
-        let most = threads * limits::QUEUES_PER_THREAD;
-        return Err(preflight::error(
-            format!("{name} has {queues} receive queues, too many for {threads} threads"),
-            format!("more threads, or fewer queues: ethtool -L {name} combined {most}"),
-        ));
+        return Err(preflight::too_many_queues(name, queues, threads));
     }
-    let (steer, reserved) = match options.beside_kernel {
-        true => (options.steer.clone(), Vec::new()),
-        false => reserve(&options.steer)?,
-    };
+    let (steer, reserved) = reserve(&options.steer)?;
     let networks = netlink.networks().map_err(|e| preflight::kernel("its addresses", &e))?;
     notes.extend(preflight::shared_network(name, interface.index, &networks));
     let own: Vec<IpAddr> =
@@ -155,10 +158,8 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
     notes.extend(taken.notes);
     let shared = Arc::new(SharedInterface {
         interface: name.clone(),
-        attachment: taken.attachment,
-        map: taken.map,
         rules,
-        _reserved: reserved,
+        holder: InterfaceHolder::Us { attachment: taken.attachment, map: taken.map, _reserved: reserved },
     });
     let mut parts: Vec<Vec<QueueSocket>> = (0..threads).map(|_| Vec::new()).collect();
     for (queue, socket) in taken.sockets.into_iter().enumerate() {
@@ -176,16 +177,16 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
 }
 
 /// What differs between the links of an interface.
-struct LinkPart {
-    addresses: Option<BorrowedAddresses>,
+pub(super) struct LinkPart {
+    pub(super) addresses: Option<BorrowedAddresses>,
     /// The program runs in the kernel's receive path.
-    is_generic: bool,
+    pub(super) is_generic: bool,
     /// It speaks for all.
-    speaks: bool,
+    pub(super) speaks: bool,
 }
 
 impl Xdp {
-    fn new(
+    pub(super) fn new(
         queues: Vec<QueueSocket>,
         interface: &Interface,
         mac: Mac,
@@ -228,7 +229,7 @@ impl Xdp {
     }
 }
 
-fn rules(name: &str, steer: &Steer, own: &[IpAddr]) -> Result<Vec<Rule>, XdpError> {
+pub(super) fn rules(name: &str, steer: &Steer, own: &[IpAddr]) -> Result<Vec<Rule>, XdpError> {
     let rules = steer.rules(own);
     if (1..=limits::RULES).contains(&rules.len()) {
         return Ok(rules);
@@ -240,7 +241,7 @@ fn rules(name: &str, steer: &Steer, own: &[IpAddr]) -> Result<Vec<Rule>, XdpErro
 }
 
 /// The interface, if it can be used.
-fn usable(netlink: &mut Netlink, name: &str) -> Result<Interface, XdpError> {
+pub(super) fn usable(netlink: &mut Netlink, name: &str) -> Result<Interface, XdpError> {
     let interface = netlink.interface(name).map_err(|e| preflight::kernel("about interfaces", &e))?;
     let interface = interface.ok_or_else(|| preflight::no_interface(name))?;
     match () {
@@ -299,14 +300,14 @@ fn reserve(steer: &Steer) -> Result<(Steer, Vec<Socket>), XdpError> {
     Ok((Steer::Listen(bound), sockets))
 }
 
-fn frame_bytes(interface: &Interface) -> usize {
+pub(super) fn frame_bytes(interface: &Interface) -> usize {
     let needed = interface.mtu + ethernet::HEADER + xdp::HEADROOM;
     if needed <= 2048 { 2048 } else { 4096 }
 }
 
 struct TakenQueues {
     sockets: Vec<QueueSocket>,
-    map: XskMap,
+    map: BpfMap<4>,
     attachment: Attachment,
     how: &'static str,
     notes: Vec<String>,
@@ -320,11 +321,38 @@ fn take(
     queues: u32,
     program: impl Fn(u32) -> Vec<u64>,
 ) -> Result<TakenQueues, XdpError> {
-    let (map, sockets) = sockets(options, interface, queues)?;
-    let zero_copy = sockets.iter().all(QueueSocket::is_zero_copy);
-    let spans = sockets.iter().all(QueueSocket::spans_frames);
+    let (sockets, _) = sockets(options, interface, queues, QueueSocket::open)?;
+    let map = BpfMap::new(MapKind::Sockets, queues).map_err(|e| preflight::refused("a BPF map", &e))?;
+    for (queue, socket) in (0..queues).zip(&sockets) {
+        map.set(queue.to_ne_bytes(), socket.as_fd().as_raw_fd() as u32)
+            .map_err(|e| preflight::refused("the map of sockets", &e))?;
+    }
     let loaded =
         Program::load(&program(map.number())).map_err(|e| preflight::refused("the XDP program", &e))?;
+    let abilities = SocketAbilities {
+        zero_copy: sockets.iter().all(QueueSocket::is_zero_copy),
+        spans: sockets.iter().all(QueueSocket::spans_frames),
+    };
+    let AttachedProgram { attachment, how, notes, mode } =
+        attach(options, interface.index, &loaded, abilities)?;
+    Ok(TakenQueues { sockets, map, attachment, how, notes, mode })
+}
+
+/// An attached program and how it runs.
+pub(super) struct AttachedProgram {
+    pub(super) attachment: Attachment,
+    pub(super) how: &'static str,
+    pub(super) notes: Vec<String>,
+    pub(super) mode: Mode,
+}
+
+/// Attaches a program in the best mode that works.
+pub(super) fn attach(
+    options: &XdpOptions,
+    interface: u32,
+    loaded: &Program,
+    abilities: SocketAbilities,
+) -> Result<AttachedProgram, XdpError> {
     let modes = match options.mode {
         XdpMode::Auto => &[Mode::Native, Mode::Generic][..],
         XdpMode::Native => &[Mode::Native],
@@ -332,10 +360,10 @@ fn take(
     };
     let mut refusal: Option<io::Error> = None;
     for &mode in modes {
-        match patiently(|| Attachment::new(&loaded, interface.index, mode), busy) {
+        match patiently(|| Attachment::new(loaded, interface, mode), busy) {
             Ok(attachment) => {
                 let how = match mode {
-                    Mode::Native if zero_copy => "native, zero-copy",
+                    Mode::Native if abilities.zero_copy => "native, zero-copy",
                     Mode::Native => "native, copy",
                     Mode::Generic => "generic, copy",
                 };
@@ -347,10 +375,10 @@ fn take(
                     )
                 });
                 // In the driver, the kernel does without offloads by itself.
-                let whole =
-                    (mode == Mode::Generic && !spans).then(|| preflight::frames_only(&options.interface));
+                let whole = (mode == Mode::Generic && !abilities.spans)
+                    .then(|| preflight::frames_only(&options.interface));
                 let notes = note.into_iter().chain(whole).collect();
-                return Ok(TakenQueues { sockets, map, attachment, how, notes, mode });
+                return Ok(AttachedProgram { attachment, how, notes, mode });
             }
             Err(e) if busy(&e) => return Err(preflight::has_program(&options.interface)),
             Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
@@ -366,11 +394,12 @@ fn take(
 
 /// Opens a socket on each queue, with frames for floods if there is memory for them, else with the
 /// normal number.
-fn sockets(
+pub(super) fn sockets<S>(
     options: &XdpOptions,
     interface: &Interface,
     queues: u32,
-) -> Result<(XskMap, Vec<QueueSocket>), XdpError> {
+    open: impl Fn(u32, u32, &Config) -> io::Result<S>,
+) -> Result<(Vec<S>, Config), XdpError> {
     // No virtual interface can do it, and to hear that takes 5 ms.
     let zero_copy = options.mode == XdpMode::Auto && !xdp::is_software(&options.interface);
     let config = |receive_frames| Config {
@@ -382,43 +411,45 @@ fn sockets(
     };
     let (large, usual) = (config(limits::FLOOD_FRAMES), config(limits::FRAMES));
     let name = &options.interface;
+    let all = |config: &Config, waits| {
+        sockets_of(name, queues, waits, |queue| open(interface.index, queue, config))
+    };
     if large.memory() * queues as usize <= limits::FLOOD_MEMORY
-        && let Some(sockets) = sockets_of(name, interface.index, queues, &large, false)?
+        && let Some(sockets) = all(&large, false)?
     {
-        return Ok(sockets);
+        return Ok((sockets, large));
     }
-    let sockets = sockets_of(name, interface.index, queues, &usual, true)?;
-    sockets.ok_or_else(|| preflight::too_little_memory(name, queues, usual.memory()))
+    let sockets = all(&usual, true)?;
+    let sockets = sockets.ok_or_else(|| preflight::too_little_memory(name, queues, usual.memory()))?;
+    Ok((sockets, usual))
 }
 
 /// `None` if there is too little memory. `waits`: waits for memory that was just released.
-fn sockets_of(
+fn sockets_of<S>(
     name: &str,
-    interface: u32,
     queues: u32,
-    config: &Config,
     waits: bool,
-) -> Result<Option<(XskMap, Vec<QueueSocket>)>, XdpError> {
-    let map = XskMap::new(queues).map_err(|e| preflight::refused("a BPF map", &e))?;
+    open: impl Fn(u32) -> io::Result<S>,
+) -> Result<Option<Vec<S>>, XdpError> {
     let mut sockets = Vec::new();
     let no_memory = |e: &io::Error| e.raw_os_error() == Some(libc::ENOBUFS);
     for queue in 0..queues {
         let leaving = |e: &io::Error| busy(e) || (waits && no_memory(e));
-        match patiently(|| QueueSocket::open(interface, queue, config), leaving) {
-            Ok(socket) => {
-                map.set(queue, socket.as_fd()).map_err(|e| preflight::refused("the map of sockets", &e))?;
-                sockets.push(socket);
-            }
+        match patiently(|| open(queue), leaving) {
+            Ok(socket) => sockets.push(socket),
             Err(e) if busy(&e) => return Err(preflight::queue_busy(name, queue)),
             Err(e) if no_memory(&e) => return Ok(None),
             Err(e) => return Err(preflight::refused("an AF_XDP socket", &e)),
         }
     }
-    Ok(Some((map, sockets)))
+    Ok(Some(sockets))
 }
 
 /// Retries for a while if whatever is in the way is just leaving.
-fn patiently<T, E>(mut what: impl FnMut() -> Result<T, E>, leaving: impl Fn(&E) -> bool) -> Result<T, E> {
+pub(super) fn patiently<T, E>(
+    mut what: impl FnMut() -> Result<T, E>,
+    leaving: impl Fn(&E) -> bool,
+) -> Result<T, E> {
     let until = monotonic() + limits::BUSY_PATIENCE;
     loop {
         match what() {
@@ -428,6 +459,6 @@ fn patiently<T, E>(mut what: impl FnMut() -> Result<T, E>, leaving: impl Fn(&E) 
     }
 }
 
-fn busy(e: &io::Error) -> bool {
+pub(super) fn busy(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST | libc::EADDRINUSE))
 }

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::{fs, io};
 
+use super::limits::QUEUES_PER_THREAD;
+
 /// Why this machine cannot run the link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}; {hint}")]
@@ -99,6 +101,14 @@ pub(super) fn has_program(name: &str) -> XdpError {
         format!(
             "ip link show dev {name} names it; ip link set dev {name} xdp off removes it, unless it is held by a process"
         ),
+    )
+}
+
+pub(super) fn too_many_queues(name: &str, queues: u32, threads: usize) -> XdpError {
+    let most = threads * QUEUES_PER_THREAD;
+    error(
+        format!("{name} has {queues} receive queues, too many for {threads} threads"),
+        format!("more threads, or fewer queues: ethtool -L {name} combined {most}"),
     )
 }
 

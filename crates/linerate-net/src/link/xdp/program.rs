@@ -5,13 +5,19 @@ use std::net::IpAddr;
 
 use super::ethernet::Mac;
 use super::steer::{Ports, Rule};
+use crate::Time;
 use crate::limits::EXTENSION_HEADERS;
 
 /// Verdicts of an XDP program (linux/bpf.h).
 pub(super) const XDP_PASS: u32 = 2;
 pub(super) const XDP_DROP: u32 = 1;
 
-/// The helper `bpf_redirect_map`.
+/// The helpers `bpf_map_lookup_elem`, `bpf_map_update_elem`, `bpf_map_delete_elem`, `bpf_ktime_get_ns`
+/// and `bpf_redirect_map`.
+const LOOK_UP: i32 = 1;
+const UPDATE: i32 = 2;
+const DELETE: i32 = 3;
+const CLOCK: i32 = 5;
 const REDIRECT_MAP: i32 = 51;
 
 /// Registers: 0 is the result; 1 to 5 are arguments and scratch; 6 to 9 survive calls; 10 is the
@@ -24,12 +30,17 @@ mod code {
     pub(super) const LOAD_U8: u8 = 0x71;
     pub(super) const LOAD_U16: u8 = 0x69;
     pub(super) const LOAD_U32: u8 = 0x61;
+    pub(super) const STORE_U16: u8 = 0x6b;
+    pub(super) const STORE_U32: u8 = 0x63;
+    /// Stores the immediate, extended to 64 bits.
+    pub(super) const STORE_IMM64: u8 = 0x7a;
     pub(super) const MOVE: u8 = 0xbf;
     pub(super) const MOVE_IMM: u8 = 0xb7;
     pub(super) const ADD: u8 = 0x0f;
     pub(super) const ADD_IMM: u8 = 0x07;
     pub(super) const AND_IMM: u8 = 0x57;
     pub(super) const SHIFT_LEFT_IMM: u8 = 0x67;
+    pub(super) const SHIFT_RIGHT_IMM: u8 = 0x77;
     /// Converts from network order as many bits as the immediate says.
     pub(super) const TO_HOST: u8 = 0xdc;
     pub(super) const JUMP: u8 = 0x05;
@@ -104,6 +115,10 @@ impl Assembler {
         self.put(code, left, right, 0, value);
     }
 
+    fn is_used(&self, label: Label) -> bool {
+        self.jumps.iter().any(|(_, used)| *used == label)
+    }
+
     /// All jumps go forward to placed labels, and programs are short, so the offsets fit.
     fn finish(mut self) -> Vec<u64> {
         for &(at, label) in &self.jumps {
@@ -122,10 +137,46 @@ pub(super) enum Ours {
         /// The map's descriptor.
         map: u32,
     },
+    /// The same for listeners of the kernel's whose connections processes take over and leave again.
+    ToProcesses(SharingMaps),
     /// Only returns this verdict, for tests.
     #[cfg(test)]
     Say(u32),
 }
+
+/// The maps of a program whose sockets belong to several processes, by their descriptors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SharingMaps {
+    /// A queue's socket, if a process has it.
+    pub(super) sockets: u32,
+    /// A queue's mode: [`QueueMode`].
+    pub(super) modes: u32,
+    /// Connections of the kernel's: keys of [`FLOW_KEY`] bytes, and when they began ([`stamp`]).
+    pub(super) kernels: u32,
+}
+
+/// Which frames of a queue go to its socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum QueueMode {
+    /// All.
+    All = 0,
+    /// All but those of the kernel's connections.
+    AllButKernels = 1,
+    /// The same, and new connections become the kernel's.
+    NewToKernel = 3,
+}
+
+/// Until the program's clock shows the next number, nanoseconds: a power of two.
+const STAMP_BITS: u32 = 20;
+
+/// What the program's clock shows at a time: about milliseconds.
+pub(super) fn stamp(now: Time) -> u32 {
+    (now.as_nanos() >> STAMP_BITS) as u32
+}
+
+/// The peer's address (IPv4: in the first four bytes), its port and ours, as segments have them.
+pub(super) const FLOW_KEY: usize = 20;
 
 // Registers with a fixed use.
 const CONTEXT: Reg = 6;
@@ -160,6 +211,18 @@ const ICMP_HEADER: i16 = 8;
 /// Codes of the messages that are ours: RFC 792 (type 3), RFC 4443 section 3.1 (type 1).
 const MESSAGES: [i32; 6] = [2, 3, 4, 9, 10, 13];
 const MESSAGES_V6: [i32; 2] = [1, 4];
+/// The stack register, and what is kept there: the key of a flow, and the number of the queue.
+const STACK: Reg = 10;
+const KEY: i16 = -24;
+const KEY_PORTS: i16 = KEY + 16;
+const QUEUE: i16 = -28;
+const STAMP: i16 = -32;
+/// After a frame was found to be ours: its TCP header, and its flags if it may begin a connection.
+const SEGMENT: Reg = HEADER;
+const FLAGS: Reg = NEXT;
+const FLAGS_AT: i16 = 13;
+const SYN: i32 = 0x02;
+const SYN_ACK: i32 = 0x12;
 /// Bytes of a segment that every ICMP error quotes: ports and sequence number.
 const QUOTED: i32 = 8;
 
@@ -175,6 +238,10 @@ pub(super) fn program(rules: &[Rule], mac: Mac, ours: Ours) -> Vec<u64> {
     let mut a = Assembler::default();
     let (pass, hit, v6) = (a.label(), a.label(), a.label());
     let (icmp, icmpv6, drop) = (a.label(), a.label(), a.label());
+    let marks = match ours {
+        Ours::ToProcesses(_) => FlowMarks([(); 5].map(|()| a.label())),
+        _ => FlowMarks([hit; 5]),
+    };
     a.load(code::MOVE, CONTEXT, 1, 0);
     a.load(code::LOAD_U32, FRAME, CONTEXT, 0);
     a.load(code::LOAD_U32, END, CONTEXT, 4);
@@ -185,23 +252,24 @@ pub(super) fn program(rules: &[Rule], mac: Mac, ours: Ours) -> Vec<u64> {
     a.immediate(code::TO_HOST, SCRATCH, 16);
     a.jump(code::JUMP_EQUAL_IMM, SCRATCH, 0, 0x86dd, v6);
     a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, 0x0800, pass);
-    ipv4(&mut a, rules, icmp, pass, hit);
+    let [hit_v4, hit_v6, behind_v6, told_v4, told_v6] = marks.0;
+    ipv4(&mut a, rules, icmp, pass, hit_v4);
     a.place(v6);
-    ipv6(&mut a, rules, icmpv6, pass, hit);
+    ipv6(&mut a, rules, icmpv6, pass, (hit_v6, behind_v6, hit));
     a.place(icmp);
-    message_v4(&mut a, rules, pass, hit);
+    message_v4(&mut a, rules, pass, told_v4);
     a.place(icmpv6);
-    message_v6(&mut a, rules, pass, hit);
-    a.place(pass);
-    a.immediate(code::MOVE_IMM, 0, XDP_PASS as i32);
-    a.put(code::EXIT, 0, 0, 0, 0);
+    message_v6(&mut a, rules, pass, told_v6);
+    if let Ours::ToProcesses(maps) = ours {
+        flow_of(&mut a, marks, drop);
+        choose(&mut a, maps, pass, hit);
+    }
     a.place(hit);
     a.jump(code::JUMP_DIFFERENT_IMM, FRAGMENT, 0, 0, drop);
     match ours {
-        Ours::ToSocket { map } => {
-            a.load(code::LOAD_U32, 2, CONTEXT, 16); // rx_queue_index
-            a.put(code::LOAD_IMM64, 1, 1, 0, map as i32); // BPF_PSEUDO_MAP_FD
-            a.put(0, 0, 0, 0, 0); // its second half
+        Ours::ToSocket { map } | Ours::ToProcesses(SharingMaps { sockets: map, .. }) => {
+            a.load(code::LOAD_U32, 2, CONTEXT, RECEIVE_QUEUE);
+            map_address(&mut a, map);
             a.immediate(code::MOVE_IMM, 3, XDP_PASS as i32);
             a.immediate(code::CALL, 0, REDIRECT_MAP);
         }
@@ -209,10 +277,144 @@ pub(super) fn program(rules: &[Rule], mac: Mac, ours: Ours) -> Vec<u64> {
         Ours::Say(verdict) => a.immediate(code::MOVE_IMM, 0, verdict as i32),
     }
     a.put(code::EXIT, 0, 0, 0, 0);
+    a.place(pass);
+    a.immediate(code::MOVE_IMM, 0, XDP_PASS as i32);
+    a.put(code::EXIT, 0, 0, 0, 0);
     a.place(drop);
     a.immediate(code::MOVE_IMM, 0, XDP_DROP as i32);
     a.put(code::EXIT, 0, 0, 0, 0);
     a.finish()
+}
+
+/// Where frames that are ours go on, by how they were found: IPv4, IPv6, IPv6 behind extension headers,
+/// ICMP, ICMPv6.
+#[derive(Clone, Copy)]
+struct FlowMarks([Label; 5]);
+
+/// `xdp_md.rx_queue_index` (linux/bpf.h).
+const RECEIVE_QUEUE: i16 = 16;
+
+/// The first argument is a map.
+fn map_address(a: &mut Assembler, map: u32) {
+    a.put(code::LOAD_IMM64, 1, 1, 0, map as i32); // BPF_PSEUDO_MAP_FD
+    a.put(0, 0, 0, 0, 0); // its second half
+}
+
+/// The second argument points to the stack.
+fn on_stack(a: &mut Assembler, argument: Reg, at: i16) {
+    a.load(code::MOVE, argument, STACK, 0);
+    a.immediate(code::ADD_IMM, argument, i32::from(at));
+}
+
+/// Notes the key of the flow that a frame belongs to, and its flags. First fragments are dropped.
+fn flow_of(a: &mut Assembler, marks: FlowMarks, drop: Label) {
+    let [hit_v4, hit_v6, behind_v6, told_v4, told_v6] = marks.0;
+    let (segment, known) = (a.label(), a.label());
+    // The verifier refuses instructions that nothing reaches: a family may have no rule.
+    if a.is_used(hit_v4) {
+        a.place(hit_v4);
+        // The header that `ipv4` found.
+        a.load(code::MOVE, SEGMENT, 4, 0);
+        peer_v4(a, IP + 12);
+        a.jump(code::JUMP, 0, 0, 0, segment);
+    }
+    if a.is_used(hit_v6) {
+        a.place(hit_v6);
+        a.load(code::MOVE, SEGMENT, FRAME, 0);
+        a.immediate(code::ADD_IMM, SEGMENT, i32::from(IP) + IPV6_HEADER);
+        a.place(behind_v6);
+        peer_v6(a, IP + 8);
+    }
+    a.place(segment);
+    a.jump(code::JUMP_DIFFERENT_IMM, FRAGMENT, 0, 0, drop);
+    ports(a, SEGMENT, 0, TO_PORT);
+    a.immediate(code::MOVE_IMM, FLAGS, 0);
+    a.load(code::MOVE, 4, SEGMENT, 0);
+    a.immediate(code::ADD_IMM, 4, i32::from(FLAGS_AT) + 1);
+    a.jump(code::JUMP_GREATER, 4, END, 0, known);
+    a.load(code::LOAD_U8, FLAGS, SEGMENT, FLAGS_AT);
+    a.immediate(code::AND_IMM, FLAGS, SYN_ACK);
+    a.jump(code::JUMP, 0, 0, 0, known);
+    // Quoted segments went the other way, and begin nothing.
+    if a.is_used(told_v4) {
+        const QUOTE: i16 = IP + IPV4_HEADER as i16 + ICMP_HEADER;
+        a.place(told_v4);
+        peer_v4(a, QUOTE + 16);
+        ports(a, FRAME, QUOTE + IPV4_HEADER as i16 + TO_PORT, QUOTE + IPV4_HEADER as i16);
+        a.immediate(code::MOVE_IMM, FLAGS, 0);
+        a.jump(code::JUMP, 0, 0, 0, known);
+    }
+    if a.is_used(told_v6) {
+        const QUOTE: i16 = IP + IPV6_HEADER as i16 + ICMP_HEADER;
+        a.place(told_v6);
+        peer_v6(a, QUOTE + 24);
+        ports(a, FRAME, QUOTE + IPV6_HEADER as i16 + TO_PORT, QUOTE + IPV6_HEADER as i16);
+        a.immediate(code::MOVE_IMM, FLAGS, 0);
+    }
+    a.place(known);
+}
+
+fn peer_v4(a: &mut Assembler, at: i16) {
+    a.put(code::STORE_IMM64, STACK, 0, KEY, 0);
+    a.put(code::STORE_IMM64, STACK, 0, KEY + 8, 0);
+    a.load(code::LOAD_U32, SCRATCH, FRAME, at);
+    a.load(code::STORE_U32, STACK, SCRATCH, KEY);
+}
+
+fn peer_v6(a: &mut Assembler, at: i16) {
+    for word in 0..4 {
+        a.load(code::LOAD_U32, SCRATCH, FRAME, at + 4 * word);
+        a.load(code::STORE_U32, STACK, SCRATCH, KEY + 4 * word);
+    }
+}
+
+fn ports(a: &mut Assembler, from: Reg, peers: i16, ours: i16) {
+    a.load(code::LOAD_U16, SCRATCH, from, peers);
+    a.load(code::STORE_U16, STACK, SCRATCH, KEY_PORTS);
+    a.load(code::LOAD_U16, SCRATCH, from, ours);
+    a.load(code::STORE_U16, STACK, SCRATCH, KEY_PORTS + 2);
+}
+
+/// Passes the frames of the kernel's connections on, and notes those that begin. A queue without a socket
+/// has only such. Where the socket gets new connections, one that was the kernel's has ended for its peer.
+fn choose(a: &mut Assembler, maps: SharingMaps, pass: Label, hit: Label) {
+    let (new_to_kernel, unowned, note) = (a.label(), a.label(), a.label());
+    let call = |a: &mut Assembler, helper, map, key| {
+        map_address(a, map);
+        on_stack(a, 2, key);
+        a.immediate(code::CALL, 0, helper);
+    };
+    a.load(code::LOAD_U32, SCRATCH, CONTEXT, RECEIVE_QUEUE);
+    a.load(code::STORE_U32, STACK, SCRATCH, QUEUE);
+    call(a, LOOK_UP, maps.sockets, QUEUE);
+    a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, unowned);
+    call(a, LOOK_UP, maps.modes, QUEUE);
+    a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, pass);
+    a.load(code::LOAD_U32, SEGMENT, 0, 0);
+    a.jump(code::JUMP_EQUAL_IMM, SEGMENT, 0, QueueMode::All as i32, hit);
+    call(a, LOOK_UP, maps.kernels, KEY);
+    a.jump(code::JUMP_EQUAL_IMM, SEGMENT, 0, QueueMode::NewToKernel as i32, new_to_kernel);
+    a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, hit);
+    a.jump(code::JUMP_DIFFERENT_IMM, FLAGS, 0, SYN, pass);
+    call(a, DELETE, maps.kernels, KEY);
+    a.jump(code::JUMP, 0, 0, 0, hit);
+    a.place(new_to_kernel);
+    a.jump(code::JUMP_EQUAL_IMM, FLAGS, 0, SYN, note);
+    a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, hit);
+    a.jump(code::JUMP, 0, 0, 0, pass);
+    a.place(unowned);
+    a.jump(code::JUMP_DIFFERENT_IMM, FLAGS, 0, SYN, pass);
+    a.place(note);
+    a.immediate(code::CALL, 0, CLOCK);
+    a.immediate(code::SHIFT_RIGHT_IMM, 0, STAMP_BITS as i32);
+    a.load(code::STORE_U32, STACK, 0, STAMP);
+    map_address(a, maps.kernels);
+    on_stack(a, 2, KEY);
+    on_stack(a, 3, STAMP);
+    a.immediate(code::MOVE_IMM, 4, 0);
+    a.immediate(code::CALL, 0, UPDATE);
+    // A full map leaves a connection that the kernel begins, and a socket may get the rest of.
+    a.jump(code::JUMP, 0, 0, 0, pass);
 }
 
 /// Continues only if the frame is addressed to this card.
@@ -259,13 +461,16 @@ fn ipv4(a: &mut Assembler, rules: &[Rule], icmp: Label, pass: Label, hit: Label)
     compare_v4(a, rules, IP + 16, pass, hit);
 }
 
-fn ipv6(a: &mut Assembler, rules: &[Rule], icmp: Label, pass: Label, hit: Label) {
+/// `hits`: for a header that follows the fixed one, for one behind others, and for a chain of headers that
+/// is too long.
+fn ipv6(a: &mut Assembler, rules: &[Rule], icmp: Label, pass: Label, hits: (Label, Label, Label)) {
+    let (hit, hit_behind, too_long) = hits;
     let (whole, behind) = (a.label(), a.label());
     must_have(a, i32::from(IP) + IPV6_HEADER + PORTS, pass);
     a.load(code::LOAD_U8, SCRATCH, FRAME, IP + 6);
     a.jump(code::JUMP_EQUAL_IMM, SCRATCH, 0, TCP, whole);
     a.jump(code::JUMP_EQUAL_IMM, SCRATCH, 0, ICMPV6, icmp);
-    extension_headers(a, rules, behind, pass, hit);
+    extension_headers(a, rules, behind, pass, too_long);
     a.place(whole);
     a.load(code::LOAD_U16, PORT, FRAME, IP + IPV6_HEADER as i16 + TO_PORT);
     a.immediate(code::TO_HOST, PORT, 16);
@@ -274,7 +479,7 @@ fn ipv6(a: &mut Assembler, rules: &[Rule], icmp: Label, pass: Label, hit: Label)
     within(a, PORTS, pass);
     a.load(code::LOAD_U16, PORT, HEADER, TO_PORT);
     a.immediate(code::TO_HOST, PORT, 16);
-    compare_v6(a, rules, IP + 24, pass, hit);
+    compare_v6(a, rules, IP + 24, pass, hit_behind);
 }
 
 /// Continues only if the frame has this many bytes from the current header on.

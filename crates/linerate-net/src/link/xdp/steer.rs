@@ -9,6 +9,15 @@ pub(super) enum Ports {
     Only(u16),
 }
 
+impl Ports {
+    pub(super) fn have(self, port: u16) -> bool {
+        match self {
+            Ports::All => true,
+            Ports::Only(only) => only == port,
+        }
+    }
+}
+
 /// Selects TCP segments to one of our addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {

@@ -4,15 +4,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use linerate_skips::{need, skip};
 
+use crate::clock::monotonic;
 use crate::ipv6::tests::extend;
 use crate::limits::EXTENSION_HEADERS;
-use crate::sys::xdp::Program;
+use crate::sys::xdp::{BpfMap, MapKind, Program};
 
 use super::Steer;
 use super::ethernet::Mac;
 use super::limits;
 use super::preflight;
-use super::program::{Ours, XDP_DROP, XDP_PASS, program};
+use super::program::{FLOW_KEY, Ours, SharingMaps, XDP_DROP, XDP_PASS, program, stamp};
 use super::steer::{Ports, Rule};
 
 const OURS: u32 = 4;
@@ -335,4 +336,52 @@ fn rules_are_what_was_asked_for_once() {
         rules(&Steer::From(vec![US.into(), US.into()])),
         [Rule { address: US.into(), ports: Ports::All }]
     );
+}
+
+#[test]
+fn a_queue_without_a_socket_is_the_kernels_and_its_connections_are_noted() {
+    let rules = rules(&Steer::Listen(vec![(US, 8080).into(), (US6, 8443).into()]));
+    if let Err(why) = preflight::capabilities() {
+        return skip(need::XDP, why);
+    }
+    let kernels = BpfMap::<FLOW_KEY>::new(MapKind::Hash, 16).expect("a map");
+    let sockets = BpfMap::<4>::new(MapKind::Sockets, 1).expect("a map");
+    let modes = BpfMap::<4>::new(MapKind::Array, 1).expect("a map");
+    let maps = SharingMaps { sockets: sockets.number(), modes: modes.number(), kernels: kernels.number() };
+    let loaded = Program::load(&program(&rules, CARD, Ours::ToProcesses(maps))).expect("a program");
+    for only in rules.chunks(1) {
+        Program::load(&program(only, CARD, Ours::ToProcesses(maps))).expect("a program for one family");
+    }
+    let passes = |frame: &[u8]| assert_eq!(loaded.verdict(frame).expect("a verdict"), XDP_PASS);
+    let with = |mut frame: Vec<u8>, segment: usize, flags: u8| {
+        frame[segment + 13] = flags;
+        frame[26..30].copy_from_slice(&[10, 0, 0, 9]);
+        frame
+    };
+    passes(&with(v4(US, 8080, 0, |_| {}), 34, 0x10));
+    passes(&with(v4(US, 8080, 0, |_| {}), 34, 0x12));
+    passes(&v4(US, 8080, 0, |_| {})[..40]);
+    passes(&with(v4(US, 22, 0, |_| {}), 34, 2));
+    passes(&too_big_v4(US, 8080, |_| {}));
+    passes(&too_big_v6(US6, 8443, |_| {}));
+    assert_eq!(kernels.keys(16), [[0; FLOW_KEY]; 0]);
+    // ECN's bits beside SYN.
+    passes(&with(v4(US, 8080, 8, |_| {}), 42, 0xc2));
+    let noted = [10, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x1f, 0x90, 0x1f, 0x90];
+    assert_eq!(kernels.keys(16), [noted]);
+    let age = stamp(monotonic()).wrapping_sub(kernels.get(noted).expect("a stamp"));
+    assert!(age < 60_000, "{age}");
+    kernels.remove(noted).expect("it was there");
+    let mut frame = v6(US6, 8443, 6);
+    (frame[22], frame[37], frame[54 + 13]) = (0xfd, 7, 2);
+    passes(&frame);
+    let mut noted = [0; FLOW_KEY];
+    (noted[0], noted[15]) = (0xfd, 7);
+    noted[16..].copy_from_slice(&[0x1f, 0x90, 0x20, 0xfb]);
+    assert_eq!(kernels.keys(16), [noted]);
+    kernels.remove(noted).expect("it was there");
+    let mut packet = frame[14..].to_vec();
+    extend(&mut packet, &[(0, 0), (60, 1)]);
+    passes(&ethernet(0x86dd, &packet));
+    assert_eq!(kernels.keys(16), [noted]);
 }

@@ -2,19 +2,21 @@
 //! program to an interface.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::sys::check;
 
 /// Commands of bpf(2) and their arguments (linux/bpf.h).
 const MAP_CREATE: libc::c_int = 0;
+const MAP_LOOKUP_ELEM: libc::c_int = 1;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
+const MAP_DELETE_ELEM: libc::c_int = 3;
+const MAP_GET_NEXT_KEY: libc::c_int = 4;
 const PROG_LOAD: libc::c_int = 5;
 #[cfg(test)]
 const PROG_TEST_RUN: libc::c_int = 10;
 const LINK_CREATE: libc::c_int = 28;
 const LINK_UPDATE: libc::c_int = 29;
-const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 
@@ -61,45 +63,88 @@ struct MapAttr {
     ifindex: u32,
 }
 
-/// Maps receive queues to sockets (BPF_MAP_TYPE_XSKMAP).
-#[derive(Debug)]
-pub(crate) struct XskMap(OwnedFd);
+/// What a map of the kernel holds (linux/bpf.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum MapKind {
+    /// Values by a key of any size (BPF_MAP_TYPE_HASH).
+    Hash = 1,
+    /// Values by their number (BPF_MAP_TYPE_ARRAY).
+    Array = 2,
+    /// Sockets by the number of a receive queue (BPF_MAP_TYPE_XSKMAP).
+    Sockets = 17,
+}
 
-impl XskMap {
-    pub(crate) fn new(queues: u32) -> io::Result<XskMap> {
+/// The arguments of calls about an entry of a map.
+#[repr(C)]
+struct ElementAttr {
+    map_fd: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// A map of the kernel with keys of `K` bytes and values of four.
+#[derive(Debug)]
+pub(crate) struct BpfMap<const K: usize>(OwnedFd);
+
+impl<const K: usize> BpfMap<K> {
+    pub(crate) fn new(kind: MapKind, entries: u32) -> io::Result<BpfMap<K>> {
         let mut attr = MapAttr {
-            map_type: MAP_TYPE_XSKMAP,
-            key_size: 4,
+            map_type: kind as u32,
+            key_size: K as u32,
             value_size: 4,
-            max_entries: queues.max(1),
+            max_entries: entries.max(1),
             name: NAME,
             ..MapAttr::default()
         };
         // SAFETY: the structure has no addresses; the command returns a descriptor.
-        unsafe { bpf_fd(MAP_CREATE, &mut attr) }.map(XskMap)
+        unsafe { bpf_fd(MAP_CREATE, &mut attr) }.map(BpfMap)
     }
 
-    /// Sends the packets of this queue to this socket.
-    pub(crate) fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-        #[repr(C)]
-        struct ElementAttr {
-            map_fd: u32,
-            pad: u32,
-            key: u64,
-            value: u64,
-            flags: u64,
-        }
-        let value = socket.as_raw_fd() as u32;
-        let mut attr = ElementAttr {
-            map_fd: self.number(),
-            pad: 0,
-            key: &raw const queue as u64,
-            value: &raw const value as u64,
-            flags: 0,
-        };
-        // SAFETY: key and value are four readable bytes each, the sizes of the map, and live
-        // through the call.
+    fn element(&self, key: Option<&[u8; K]>, value: u64) -> ElementAttr {
+        let key = key.map_or(0, |key| key.as_ptr() as u64);
+        ElementAttr { map_fd: self.number(), pad: 0, key, value, flags: 0 }
+    }
+
+    /// Sets the value of a key. Of a map of sockets it is a socket's descriptor.
+    pub(crate) fn set(&self, key: [u8; K], value: u32) -> io::Result<()> {
+        let mut attr = self.element(Some(&key), &raw const value as u64);
+        // SAFETY: key and value have the sizes of the map, and live through the call.
         unsafe { bpf(MAP_UPDATE_ELEM, &mut attr) }.map(|_| ())
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&self, key: [u8; K]) -> Option<u32> {
+        let mut value = 0u32;
+        let mut attr = self.element(Some(&key), &raw mut value as u64);
+        // SAFETY: key and value have the sizes of the map, and live through the call; the kernel writes
+        // to the value.
+        unsafe { bpf(MAP_LOOKUP_ELEM, &mut attr) }.ok().map(|_| value)
+    }
+
+    /// Removes a key. ENOENT: there is none.
+    pub(crate) fn remove(&self, key: [u8; K]) -> io::Result<()> {
+        let mut attr = self.element(Some(&key), 0);
+        // SAFETY: the key has the size of the map's, and lives through the call.
+        unsafe { bpf(MAP_DELETE_ELEM, &mut attr) }.map(|_| ())
+    }
+
+    /// The keys, at most `most`.
+    pub(crate) fn keys(&self, most: usize) -> Vec<[u8; K]> {
+        let mut keys: Vec<[u8; K]> = Vec::new();
+        while keys.len() < most {
+            let mut next = [0; K];
+            let mut attr = self.element(keys.last(), next.as_mut_ptr() as u64);
+            // SAFETY: both keys have the size of the map's, and live through the call; the kernel
+            // writes to the second.
+            if unsafe { bpf(MAP_GET_NEXT_KEY, &mut attr) }.is_err() {
+                break;
+            }
+            keys.push(next);
+        }
+        keys
     }
 
     /// The descriptor's number, by which the instructions name the map while the program is loaded.

@@ -13,8 +13,10 @@ mod ring;
 mod socket;
 mod umem;
 
-pub(crate) use bpf::{Attachment, Mode, Program, XskMap, memory_limit_raised};
+pub(crate) use bpf::{Attachment, BpfMap, MapKind, Mode, Program, memory_limit_raised};
 pub(crate) use ethtool::{is_software, is_veth, receive_queues};
 pub(crate) use netlink::join_group;
-pub(crate) use socket::{Config, HEADROOM, QueueSocket, SOCKETS_PER_WAIT, wait_any};
+pub(crate) use socket::{
+    BoundSocket, Config, HEADROOM, QueueSocket, SOCKETS_PER_WAIT, SocketAbilities, wait_any,
+};
 use umem::{Frame, Umem};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::ring::{Packet, Ring};
 use super::{Frame, Umem};
 use crate::Time;
+use crate::sys::pages::memory_file;
 use crate::sys::poll::timespec;
 use crate::sys::{EventFd, check};
 
@@ -116,21 +117,32 @@ impl QueueSocket {
     /// Opens and binds. EBUSY: the queue is taken, possibly for a moment by a socket that is
     /// closing.
     pub(crate) fn open(interface: u32, queue: u32, config: &Config) -> io::Result<QueueSocket> {
-        // SAFETY: socket takes no pointers.
-        let fd = check(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
-        // SAFETY: the kernel just gave us this descriptor, and nothing else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let (umem, mut frames) = Umem::new(config.all_frames(), config.frame_bytes)?;
-        register(&fd, &umem)?;
+        let (umem, frames) = Umem::new(config.all_frames(), config.frame_bytes)?;
+        let (fd, abilities) = bound(interface, queue, config, &umem)?;
+        QueueSocket::over(fd, umem, frames, config, abilities)
+    }
+
+    /// A socket that another process has bound, with the memory that it registered. This process is
+    /// the first to use its rings.
+    pub(crate) fn adopt(
+        fd: OwnedFd,
+        memory: BorrowedFd<'_>,
+        config: &Config,
+        abilities: SocketAbilities,
+    ) -> io::Result<QueueSocket> {
+        let (umem, frames) = Umem::of_file(memory, config.all_frames(), config.frame_bytes)?;
+        QueueSocket::over(fd, umem, frames, config, abilities)
+    }
+
+    /// Maps the rings, and gives the kernel frames to receive into.
+    fn over(
+        fd: OwnedFd,
+        umem: Umem,
+        mut frames: Vec<Frame>,
+        config: &Config,
+        abilities: SocketAbilities,
+    ) -> io::Result<QueueSocket> {
         let (size, received) = (config.frames, config.receive_frames);
-        for (ring, entries) in [
-            (libc::XDP_UMEM_FILL_RING, received),
-            (libc::XDP_RX_RING, received),
-            (libc::XDP_UMEM_COMPLETION_RING, size),
-            (libc::XDP_TX_RING, size),
-        ] {
-            set(&fd, libc::SOL_XDP, ring, &entries)?;
-        }
         let at = ring_offsets(&fd)?;
         let mut fill =
             Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, at.fr.into(), received)?;
@@ -143,16 +155,6 @@ impl QueueSocket {
         }
         fill.publish();
         let reserve = frames.drain(..(received - size) as usize).collect();
-        if let Some(time) = config.busy_poll {
-            let micros = libc::c_int::try_from(time.as_micros()).unwrap_or(libc::c_int::MAX).max(1);
-            set(&fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, &1)?;
-            set(&fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &micros)?;
-            set(&fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &POLLED)?;
-        }
-        // Older kernels work without it.
-        let _ = set(&fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &config.frames);
-        // Both modes use the same memory, so it is pinned once.
-        let (zero_copy, spans) = bind_best(&fd, interface, queue, config.zero_copy)?;
         Ok(QueueSocket {
             fd,
             umem,
@@ -165,10 +167,10 @@ impl QueueSocket {
             posted: size,
             calm: size,
             flood_until: Time::ZERO,
-            zero_copy,
+            zero_copy: abilities.zero_copy,
             pushed: false,
             polls: config.busy_poll.is_some(),
-            spans,
+            spans: abilities.spans,
             gathered: Vec::new(),
             too_long: 0,
         })
@@ -364,6 +366,61 @@ impl QueueSocket {
             no_frame: s.rx_fill_ring_empty_descs,
         }
     }
+}
+
+/// What a socket turned out to be able to do when it was bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SocketAbilities {
+    /// The card accesses the memory itself.
+    pub(crate) zero_copy: bool,
+    /// Packets may come in several frames.
+    pub(crate) spans: bool,
+}
+
+/// A bound socket and its memory, for another process. Nobody has used its rings.
+pub(crate) struct BoundSocket {
+    pub(crate) fd: OwnedFd,
+    pub(crate) memory: OwnedFd,
+    pub(crate) abilities: SocketAbilities,
+}
+
+impl BoundSocket {
+    /// As [`QueueSocket::open`].
+    pub(crate) fn open(interface: u32, queue: u32, config: &Config) -> io::Result<BoundSocket> {
+        let memory = memory_file(config.memory())?;
+        // The kernel keeps hold of the pages when this mapping ends.
+        let (umem, _) = Umem::of_file(memory.as_fd(), config.all_frames(), config.frame_bytes)?;
+        let (fd, abilities) = bound(interface, queue, config, &umem)?;
+        Ok(BoundSocket { fd, memory, abilities })
+    }
+}
+
+/// A socket with memory and rings, bound.
+fn bound(interface: u32, queue: u32, config: &Config, umem: &Umem) -> io::Result<(OwnedFd, SocketAbilities)> {
+    // SAFETY: socket takes no pointers.
+    let fd = check(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the kernel just gave us this descriptor, and nothing else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    register(&fd, umem)?;
+    for (ring, entries) in [
+        (libc::XDP_UMEM_FILL_RING, config.receive_frames),
+        (libc::XDP_RX_RING, config.receive_frames),
+        (libc::XDP_UMEM_COMPLETION_RING, config.frames),
+        (libc::XDP_TX_RING, config.frames),
+    ] {
+        set(&fd, libc::SOL_XDP, ring, &entries)?;
+    }
+    if let Some(time) = config.busy_poll {
+        let micros = libc::c_int::try_from(time.as_micros()).unwrap_or(libc::c_int::MAX).max(1);
+        set(&fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, &1)?;
+        set(&fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &micros)?;
+        set(&fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &POLLED)?;
+    }
+    // Older kernels work without it.
+    let _ = set(&fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &config.frames);
+    // Both modes use the same memory, so it is pinned once.
+    let (zero_copy, spans) = bind_best(&fd, interface, queue, config.zero_copy)?;
+    Ok((fd, SocketAbilities { zero_copy, spans }))
 }
 
 impl AsFd for QueueSocket {

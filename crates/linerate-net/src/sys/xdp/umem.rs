@@ -1,6 +1,7 @@
 //! The memory that a socket shares with the kernel.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use crate::sys::pages::KernelPages;
 
@@ -21,8 +22,22 @@ impl Umem {
         debug_assert!(frame_bytes.is_power_of_two());
         let pages = KernelPages::new(count as usize * frame_bytes)?;
         pages.wish_huge();
+        Ok(Umem::over(pages, count, frame_bytes))
+    }
+
+    /// The same in a file of memory, which another process may have registered with the kernel.
+    pub(super) fn of_file(
+        file: BorrowedFd<'_>,
+        count: u32,
+        frame_bytes: usize,
+    ) -> io::Result<(Umem, Vec<Frame>)> {
+        let pages = KernelPages::shared(file, count as usize * frame_bytes, 0)?;
+        Ok(Umem::over(pages, count, frame_bytes))
+    }
+
+    fn over(pages: KernelPages, count: u32, frame_bytes: usize) -> (Umem, Vec<Frame>) {
         pages.keep_from_children();
-        Ok((Umem { pages, frame_bytes }, (0..count).map(Frame).collect()))
+        (Umem { pages, frame_bytes }, (0..count).map(Frame).collect())
     }
 
     pub(super) fn start(&self) -> u64 {

@@ -41,6 +41,10 @@ impl Keys {
 }
 
 impl Key {
+    pub(crate) fn new([a, b]: [u64; 2]) -> Key {
+        Key(a, b)
+    }
+
     /// SipHash-1-3 of whole words. Their number is known, so that no loop is left.
     #[inline]
     pub(crate) fn hash<const N: usize>(self, words: [u64; N]) -> u64 {

@@ -1,0 +1,140 @@
+//! nginx as packaged: a master that is root, and workers that are not.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::*;
+
+/// nginx's workers that have said that they serve in user space, in order.
+fn owners(server: &PreloadedProgram) -> Vec<u32> {
+    let said = server.said();
+    let lines = said.lines().filter(|line| line.contains("is served by TCP in user space"));
+    lines.map(|line| line.rsplit(' ').next().and_then(|pid| pid.parse().ok()).expect("a process")).collect()
+}
+
+/// Waits until so many workers have said so.
+fn wait_for_owners(server: &PreloadedProgram, count: usize) -> Vec<u32> {
+    let begin = Instant::now();
+    loop {
+        let owners = owners(server);
+        if owners.len() >= count {
+            return owners;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{count} of {}", server.said());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn packaged(folder: &Path, workers: usize) -> Option<Command> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("set");
+    nginx(folder, &format!("user www-data; worker_processes {workers};"))
+}
+
+fn user_of(process: u32) -> String {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    status.lines().find(|line| line.starts_with("Uid:")).expect("a user").to_owned()
+}
+
+#[test]
+fn unprivileged_workers_share_the_receive_queues() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(command) = packaged(folder.path(), 2) else { return };
+    let Some(cable) = Cable::new(2) else { return };
+    let server = PreloadedProgram::start(&cable, command, true);
+    let owners = wait_for_owners(&server, 2);
+    assert_ne!(owners[0], owners[1]);
+    owners.iter().for_each(|owner| assert!(!user_of(*owner).contains("\t0"), "{owner} is root"));
+    cable.theirs.run(|| {
+        let mut kept: Vec<_> = (0..100).map(|_| BufReader::new(connected())).collect();
+        for _ in 0..3 {
+            for client in &mut kept {
+                client.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+            }
+            kept.iter_mut().for_each(|client| assert_eq!(body(client), [b'x'; 600]));
+        }
+        assert_eq!(of_the_kernel(&cable), 0);
+        assert!(get("/file") == pattern(20 << 20));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    cable.theirs.enter();
+                    (0..500).for_each(|_| assert_eq!(get("/"), [b'x'; 600]));
+                });
+            }
+        });
+    });
+    // The kernel's listener stays beside it, for this machine's own clients.
+    cable.ours.run(|| assert_eq!(get("/"), [b'x'; 600]));
+    let errors = server.said();
+    assert!(!errors.contains("[alert]") && !errors.contains("serves from the kernel"), "{errors}");
+}
+
+#[test]
+fn workers_beyond_the_queues_are_named_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(command) = packaged(folder.path(), 2) else { return };
+    let Some(cable) = Cable::new(1) else { return };
+    let mut server = PreloadedProgram::start(&cable, command, true);
+    server.wait_for("serves from the kernel: here has 1 receive queue, which 1 process uses");
+    cable.theirs.run(|| {
+        let _open = connected();
+        (0..200).for_each(|_| assert_eq!(get("/"), [b'x'; 600]));
+        assert_eq!(of_the_kernel(&cable), 0);
+    });
+    let said = server.said();
+    assert_eq!(said.matches("ethtool -L here combined 2").count(), 1, "{said}");
+    assert_eq!(owners(&server).len(), 1, "{said}");
+}
+
+/// Short connections that never fail; returns how many there were while `during` ran.
+fn under_load(cable: &Cable, during: impl FnOnce()) -> usize {
+    let (count, ends) = (AtomicUsize::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                cable.theirs.enter();
+                while !ends.load(Ordering::Relaxed) {
+                    assert_eq!(get("/"), [b'x'; 600]);
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        during();
+        ends.store(true, Ordering::Relaxed);
+    });
+    count.into_inner()
+}
+
+#[test]
+fn a_reload_refuses_and_resets_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(command) = packaged(folder.path(), 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
+    let server = PreloadedProgram::start(&cable, command, true);
+    // A successor is one that asks later than this.
+    thread::sleep(Duration::from_millis(1100));
+    let master = server.child.id().to_string();
+    // A download that outlives the reload.
+    let mut slow = cable.theirs.run(|| {
+        let mut slow = BufReader::new(connected());
+        slow.get_mut().write_all(b"GET /file HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        slow
+    });
+    let count = under_load(&cable, || {
+        thread::sleep(Duration::from_millis(300));
+        assert!(Command::new("kill").args(["-HUP", &master]).status().expect("kill").success());
+        thread::sleep(Duration::from_secs(2));
+        assert_eq!(owners(&server).len(), 1, "the old worker has a connection: {}", server.said());
+        assert!(body(&mut slow) == pattern(20 << 20));
+        drop(slow);
+        wait_for_owners(&server, 2);
+        thread::sleep(Duration::from_millis(500));
+    });
+    assert!(count > 100, "{count}");
+    let [old, new] = owners(&server)[..] else { panic!("{}", server.said()) };
+    assert!(old != new && !Path::new(&format!("/proc/{old}")).exists());
+    cable.theirs.run(|| {
+        let _open = connected();
+        assert_eq!(of_the_kernel(&cable), 0);
+    });
+}

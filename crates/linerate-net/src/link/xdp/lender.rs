@@ -1,0 +1,390 @@
+//! Opens an interface for processes that may have no right to, and lends each its receive queues
+//! ([`super::loan`] is the other side). The kernel's listeners stay: a queue that no process has is
+//! the kernel's, and so are connections that began there.
+//!
+//! The sockets belong to the borrowers alone once packets may come. So whatever ends a borrower closes
+//! them, and from that moment the kernel gets the packets. The program is attached as long as the lender
+//! lives.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use crate::clock::monotonic;
+use crate::sock_diag::{SocketState, TcpSocket, tcp_sockets_that};
+use crate::sys::passing;
+use crate::sys::xdp::{self, Attachment, BoundSocket, BpfMap, MapKind, Mode, Program, SocketAbilities};
+use crate::{HostSecret, Time};
+
+use super::ethernet::Mac;
+use super::limits::{KERNELS_FLOWS, QUEUES_PER_THREAD, SWEEP};
+use super::loan::{LoanTerms, MESSAGE, kind};
+use super::netlink::Netlink;
+use super::news::{Monitor, News};
+use super::open::{XdpOptions, attach, busy, patiently, rules, sockets, usable};
+use super::preflight::{self, XdpError};
+use super::program::{FLOW_KEY, Ours, QueueMode, SharingMaps, program, stamp};
+use super::shares::{BorrowerId, LendingStep, QueueShares};
+use super::steer::{Rule, Steer};
+
+/// A process that has asked.
+struct LentTo {
+    id: BorrowerId,
+    control: OwnedFd,
+    /// Its sockets until it has prepared them.
+    pending: Vec<(u32, BoundSocket)>,
+}
+
+/// The maps of the program.
+struct LendersMaps {
+    sockets: BpfMap<4>,
+    modes: BpfMap<4>,
+    kernels: BpfMap<FLOW_KEY>,
+}
+
+impl LendersMaps {
+    fn numbers(&self) -> SharingMaps {
+        SharingMaps {
+            sockets: self.sockets.number(),
+            modes: self.modes.number(),
+            kernels: self.kernels.number(),
+        }
+    }
+}
+
+/// An interface whose receive queues are lent.
+pub struct Lender {
+    name: String,
+    rules: Vec<Rule>,
+    mac: Mac,
+    terms: LoanTerms,
+    attachment: Attachment,
+    maps: LendersMaps,
+    /// The mode of each queue.
+    modes: Vec<QueueMode>,
+    /// Of each queue, a socket that is ready to be lent.
+    bound: Vec<Option<BoundSocket>>,
+    shares: QueueShares,
+    borrowers: Vec<LentTo>,
+    asked: BorrowerId,
+    /// Our end of the pair that borrowers ask by, and theirs.
+    door: (OwnedFd, OwnedFd),
+    monitor: Monitor,
+    sweep_at: Time,
+    notes: Vec<String>,
+}
+
+impl Lender {
+    /// Opens a socket on each receive queue of an interface, and steers nothing to them yet.
+    ///
+    /// # Errors
+    /// As [`super::open()`]. Nothing has changed then.
+    pub fn open(interface: &str, listen: &[SocketAddr]) -> Result<Lender, XdpError> {
+        let options = XdpOptions::new(interface, Steer::Listen(listen.to_vec()));
+        preflight::capabilities()?;
+        let mut netlink = Netlink::open().map_err(|e| preflight::kernel("about interfaces", &e))?;
+        let facts =
+            patiently(|| usable(&mut netlink, interface), |e| *e == preflight::has_program(interface))?;
+        let mac = facts.mac.ok_or_else(|| preflight::not_ethernet(interface))?;
+        // If the limit cannot be raised, a later step reports what is missing.
+        let _ = xdp::memory_limit_raised();
+        let queues = xdp::receive_queues(interface)
+            .map_err(|e| preflight::kernel("how many receive queues there are", &e))?;
+        if queues as usize > QUEUES_PER_THREAD {
+            return Err(preflight::too_many_queues(interface, queues, 1));
+        }
+        let rules = rules(interface, &options.steer, &[])?;
+        let (bound, config) = sockets(&options, &facts, queues, BoundSocket::open)?;
+        let abilities = SocketAbilities {
+            zero_copy: bound.iter().all(|socket| socket.abilities.zero_copy),
+            spans: bound.iter().all(|socket| socket.abilities.spans),
+        };
+        let map = |e| preflight::refused("a BPF map", &e);
+        let maps = LendersMaps {
+            sockets: BpfMap::new(MapKind::Sockets, queues).map_err(map)?,
+            modes: BpfMap::new(MapKind::Array, queues).map_err(map)?,
+            kernels: BpfMap::new(MapKind::Hash, KERNELS_FLOWS).map_err(map)?,
+        };
+        let loaded = Program::load(&program(&rules, mac, Ours::ToProcesses(maps.numbers())))
+            .map_err(|e| preflight::refused("the XDP program", &e))?;
+        let attached = attach(&options, facts.index, &loaded, abilities)?;
+        let secret = HostSecret::of_this_machine().map(|secret| secret.for_others());
+        let terms = LoanTerms {
+            interface: facts.index,
+            frames: config.frames,
+            receive_frames: config.receive_frames,
+            frame_bytes: config.frame_bytes as u32,
+            abilities,
+            is_generic: attached.mode == Mode::Generic,
+            host: secret.map(|secret| (secret.key, secret.ahead_ns)),
+        };
+        let descriptor = |e| preflight::refused("a descriptor", &e);
+        Ok(Lender {
+            name: interface.to_owned(),
+            rules,
+            mac,
+            terms,
+            attachment: attached.attachment,
+            maps,
+            modes: vec![QueueMode::All; queues as usize],
+            bound: bound.into_iter().map(Some).collect(),
+            shares: QueueShares::new(queues),
+            borrowers: Vec::new(),
+            asked: 0,
+            door: passing::pair().map_err(descriptor)?,
+            monitor: Monitor::open(facts.index).map_err(descriptor)?,
+            sweep_at: Time::ZERO,
+            notes: attached.notes,
+        })
+    }
+
+    /// Notes for the user about how it was opened.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// A descriptor by which programs ask ([`super::Borrower::ask`]), for them to inherit. Its number is
+    /// `from` or more.
+    ///
+    /// # Errors
+    /// This process is out of file descriptors.
+    pub fn door(&self, from: RawFd) -> io::Result<OwnedFd> {
+        passing::inheritable(self.door.1.as_fd(), from)
+    }
+
+    /// Lends until `stop` can be read. `say` gets news for the user.
+    ///
+    /// # Errors
+    /// The interface was removed.
+    pub fn run(&mut self, stop: BorrowedFd<'_>, mut say: impl FnMut(&str)) -> io::Result<()> {
+        loop {
+            let now = monotonic();
+            let steps = self.shares.tick(now);
+            self.take(steps, &mut say);
+            self.sweep(now);
+            let waits = self.needs_sweep().then_some(self.sweep_at);
+            let limit = [waits, self.shares.next()].into_iter().flatten().min().map(|until| until - now);
+            let mut fds = vec![stop, self.door.0.as_fd(), self.monitor.as_fd()];
+            fds.extend(self.borrowers.iter().map(|borrower| borrower.control.as_fd()));
+            let ready = passing::wait(&fds, limit)?;
+            let ids: Vec<BorrowerId> = self.borrowers.iter().map(|borrower| borrower.id).collect();
+            if ready[0] {
+                return Ok(());
+            }
+            for (id, _) in ids.iter().zip(&ready[3..]).filter(|(_, is_ready)| **is_ready) {
+                let steps = self.hear(*id);
+                self.take(steps, &mut say);
+            }
+            if ready[1] {
+                let steps = self.admit();
+                self.take(steps, &mut say);
+            }
+            if ready[2] {
+                self.follow(&mut say)?;
+            }
+        }
+    }
+
+    /// Processes ask.
+    fn admit(&mut self) -> Vec<LendingStep> {
+        let mut bytes = [0; MESSAGE];
+        let Ok((1.., mut passed)) = passing::receive(self.door.0.as_fd(), &mut bytes) else {
+            return Vec::new();
+        };
+        let Some(control) = passed.pop().filter(|_| bytes[0] == kind::ASK) else { return Vec::new() };
+        self.asked += 1;
+        self.borrowers.push(LentTo { id: self.asked, control, pending: Vec::new() });
+        self.shares.asked(self.asked, monotonic())
+    }
+
+    /// Reads a borrower's message, or its end.
+    fn hear(&mut self, id: BorrowerId) -> Vec<LendingStep> {
+        let Some(at) = self.borrowers.iter().position(|borrower| borrower.id == id) else {
+            return Vec::new();
+        };
+        let mut bytes = [0; MESSAGE];
+        let control = self.borrowers[at].control.as_fd();
+        match passing::receive(control, &mut bytes) {
+            Ok((1.., _)) if bytes[0] == kind::READY => {
+                let pending = std::mem::take(&mut self.borrowers[at].pending);
+                for (queue, socket) in pending {
+                    // The program takes only sockets of this queue, and a borrower whose socket is missing
+                    // gets no packets: the kernel's listener does.
+                    let _ = self.maps.sockets.set(queue.to_ne_bytes(), socket.fd.as_raw_fd() as u32);
+                }
+                // A borrower that has ended meanwhile is noticed by its end.
+                let _ = passing::send(self.borrowers[at].control.as_fd(), &[kind::DONE], &[]);
+                Vec::new()
+            }
+            Ok((1.., _)) if bytes[0] == kind::LEAVES => {
+                let steps = self.shares.leaves(id);
+                steps.iter().for_each(|step| self.steer(step));
+                let _ = passing::send(self.borrowers[at].control.as_fd(), &[kind::DONE], &[]);
+                Vec::new()
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Vec::new(),
+            _ => {
+                self.borrowers.remove(at);
+                self.shares.ended(id, monotonic())
+            }
+        }
+    }
+
+    fn take(&mut self, steps: Vec<LendingStep>, say: &mut impl FnMut(&str)) {
+        let mut steps = VecDeque::from(steps);
+        while let Some(step) = steps.pop_front() {
+            self.steer(&step);
+            let told = match step {
+                LendingStep::Lend(id, queues) => self.lend(id, &queues).map_err(|error| (id, error)),
+                LendingStep::Wait(id) => self.tell_to_wait(id, &self.why_wait()).map_err(|error| (id, error)),
+                LendingStep::ToKernel(_) | LendingStep::ToBorrower(_) => Ok(()),
+            };
+            if let Err((id, error)) = told {
+                let why = format!("a receive queue of {} cannot be lent: {error}", self.name);
+                say(&why);
+                // If it cannot be told either, its end will be heard.
+                let _ = self.tell_to_wait(id, &why);
+                steps.extend(self.shares.ended(id, monotonic()));
+            }
+        }
+    }
+
+    fn borrower(&mut self, id: BorrowerId) -> io::Result<&mut LentTo> {
+        self.borrowers.iter_mut().find(|borrower| borrower.id == id).ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    fn lend(&mut self, id: BorrowerId, queues: &[u32]) -> io::Result<()> {
+        let sockets = queues.iter().map(|queue| self.socket(*queue)).collect::<io::Result<Vec<_>>>()?;
+        let message = self.terms.message();
+        let passed: Vec<BorrowedFd<'_>> =
+            sockets.iter().flat_map(|(_, socket)| [socket.fd.as_fd(), socket.memory.as_fd()]).collect();
+        let borrower = self.borrower(id)?;
+        passing::send(borrower.control.as_fd(), &message, &passed)?;
+        drop(passed);
+        borrower.pending = sockets;
+        Ok(())
+    }
+
+    fn tell_to_wait(&self, id: BorrowerId, why: &str) -> io::Result<()> {
+        let borrower = self.borrowers.iter().find(|borrower| borrower.id == id);
+        let borrower = borrower.ok_or(io::ErrorKind::NotFound)?;
+        passing::send(borrower.control.as_fd(), &[&[kind::WAIT], why.as_bytes()].concat(), &[])
+    }
+
+    fn why_wait(&self) -> String {
+        let queues = self.modes.len();
+        let (_, held) = self.shares.count();
+        format!(
+            "{} has {queues} receive queue{}, which {held} process{} use{}\n  hint: as many processes as there \
+             are queues serve in user space: ethtool -L {} combined {}",
+            self.name,
+            if queues == 1 { "" } else { "s" },
+            if held == 1 { "" } else { "es" },
+            if held == 1 { "s" } else { "" },
+            self.name,
+            queues + 1
+        )
+    }
+
+    /// The socket of a queue, which it opens again after a borrower has had it.
+    fn socket(&mut self, queue: u32) -> io::Result<(u32, BoundSocket)> {
+        let ready = self.bound.get_mut(queue as usize).and_then(Option::take);
+        let socket = match ready {
+            Some(socket) => socket,
+            None => patiently(|| BoundSocket::open(self.terms.interface, queue, &self.terms.config()), busy)?,
+        };
+        Ok((queue, socket))
+    }
+
+    /// Sets the modes of queues.
+    fn steer(&mut self, step: &LendingStep) {
+        let (queues, mode) = match step {
+            LendingStep::Lend(_, queues) | LendingStep::ToBorrower(queues) => {
+                (queues, QueueMode::AllButKernels)
+            }
+            LendingStep::ToKernel(queues) => (queues, QueueMode::NewToKernel),
+            LendingStep::Wait(_) => return,
+        };
+        queues.iter().for_each(|queue| self.set_mode(*queue, mode));
+    }
+
+    fn set_mode(&mut self, queue: u32, mode: QueueMode) {
+        let Some(before) = self.modes.get_mut(queue as usize) else { return };
+        // An array of the kernel's takes every number below its length.
+        if self.maps.modes.set(queue.to_ne_bytes(), mode as u32).is_ok() {
+            *before = mode;
+        }
+    }
+
+    /// Whether the kernel may have connections.
+    fn needs_sweep(&self) -> bool {
+        let (shares, held) = self.shares.count();
+        shares == 0 || held < shares || self.modes.iter().any(|mode| *mode != QueueMode::All)
+    }
+
+    /// Forgets connections that the kernel has not known for a while.
+    fn sweep(&mut self, now: Time) {
+        if now < self.sweep_at || !self.needs_sweep() {
+            return;
+        }
+        self.sweep_at = now + SWEEP;
+        let keys = self.maps.kernels.keys(KERNELS_FLOWS as usize);
+        if keys.is_empty() {
+            for queue in 0..self.modes.len() as u32 {
+                if self.shares.is_whole(queue) {
+                    self.set_mode(queue, QueueMode::All);
+                }
+            }
+            return;
+        }
+        // A connection in TIME-WAIT needs hardly any packets, and its peer may use its port again.
+        let ours = |socket: &TcpSocket| {
+            socket.state != SocketState::TIME_WAIT
+                && self.rules.iter().any(|rule| rule.ports.have(socket.local.port()))
+        };
+        let Ok((sockets, false)) = tcp_sockets_that(usize::MAX, ours) else { return };
+        let known: HashSet<[u8; FLOW_KEY]> = sockets.iter().map(flow_key).collect();
+        for key in keys.into_iter().filter(|key| !known.contains(key)) {
+            let age = self.maps.kernels.get(key).map(|began| stamp(now).wrapping_sub(began));
+            if age.is_some_and(|age| (stamp(Time::ZERO + SWEEP)..1 << 31).contains(&age)) {
+                // The program may have removed it.
+                let _ = self.maps.kernels.remove(key);
+            }
+        }
+    }
+
+    /// Follows changes of the interface.
+    fn follow(&mut self, say: &mut impl FnMut(&str)) -> io::Result<()> {
+        for news in self.monitor.read() {
+            match news {
+                News::Link(facts) => {
+                    let Some(mac) = facts.mac.filter(|mac| *mac != self.mac) else { continue };
+                    self.mac = mac;
+                    let ours = Ours::ToProcesses(self.maps.numbers());
+                    let loaded = Program::load(&program(&self.rules, mac, ours));
+                    if let Err(error) = loaded.and_then(|loaded| self.attachment.replace(&loaded)) {
+                        say(&format!("packets to the new hardware address cannot be taken: {error}"));
+                    }
+                }
+                News::Gone => {
+                    return Err(io::Error::other(format!("the interface {} was removed", self.name)));
+                }
+                News::AddressGone(_) | News::Missed => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The key by which the program knows a connection of the kernel's.
+fn flow_key(socket: &TcpSocket) -> [u8; FLOW_KEY] {
+    let mut key = [0; FLOW_KEY];
+    match socket.peer.ip().to_canonical() {
+        IpAddr::V4(v4) => key[..4].copy_from_slice(&v4.octets()),
+        IpAddr::V6(v6) => key[..16].copy_from_slice(&v6.octets()),
+    }
+    key[16..18].copy_from_slice(&socket.peer.port().to_be_bytes());
+    key[18..].copy_from_slice(&socket.local.port().to_be_bytes());
+    key
+}

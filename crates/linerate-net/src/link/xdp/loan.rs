@@ -1,0 +1,284 @@
+//! Sockets that another process has opened for this one, which may have no right to. The lender is at
+//! the other end of a pair of sockets that this process makes and sends it: so the lender knows who
+//! asks, and each learns of the other's end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::HostSecret;
+use crate::clock::monotonic;
+use crate::link::Checksums;
+use crate::sys::passing;
+use crate::sys::xdp::{Config, QueueSocket, SocketAbilities};
+
+use super::netlink::Netlink;
+use super::open::{InterfaceHolder, LinkPart, SharedInterface};
+use super::preflight::{self, XdpError};
+use super::{Steer, Xdp};
+
+/// How long a reply may take. Reason: the lender may wait for a queue that another process just left.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of a message, at most.
+pub(super) const MESSAGE: usize = 1024;
+
+/// The first byte of each message.
+pub(super) mod kind {
+    /// A process asks for queues, and sends its end of a pair.
+    pub(in super::super) const ASK: u8 = b'a';
+    /// Here they are.
+    pub(in super::super) const LENT: u8 = b'l';
+    /// None is free: why, in words.
+    pub(in super::super) const WAIT: u8 = b'w';
+    /// The rings are ready, packets may come.
+    pub(in super::super) const READY: u8 = b'r';
+    /// The process has closed its listeners, new connections must not come.
+    pub(in super::super) const LEAVES: u8 = b'c';
+    /// It is so.
+    pub(in super::super) const DONE: u8 = b'd';
+}
+
+/// What a process must know of the sockets that it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LoanTerms {
+    pub(super) interface: u32,
+    pub(super) frames: u32,
+    pub(super) receive_frames: u32,
+    pub(super) frame_bytes: u32,
+    pub(super) abilities: SocketAbilities,
+    /// The program runs in the kernel's receive path.
+    pub(super) is_generic: bool,
+    /// Of the machine's secret: the key, and how far the clocks are apart.
+    pub(super) host: Option<([u64; 2], u64)>,
+}
+
+const WORDS: usize = 11;
+
+impl LoanTerms {
+    pub(super) fn message(&self) -> Vec<u8> {
+        let (key, ahead) = self.host.unwrap_or_default();
+        let words: [u64; WORDS] = [
+            self.interface.into(),
+            self.frames.into(),
+            self.receive_frames.into(),
+            self.frame_bytes.into(),
+            self.abilities.zero_copy.into(),
+            self.abilities.spans.into(),
+            self.is_generic.into(),
+            self.host.is_some().into(),
+            key[0],
+            key[1],
+            ahead,
+        ];
+        let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
+        [kind::LENT].into_iter().chain(bytes).collect()
+    }
+
+    fn parse(message: &[u8]) -> Option<LoanTerms> {
+        let bytes = message.strip_prefix(&[kind::LENT])?;
+        let words: [u64; WORDS] = bytes
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|word| u64::from_ne_bytes(*word))
+            .collect::<Vec<_>>()
+            .try_into()
+            .ok()?;
+        let number = |at: usize| u32::try_from(words[at]).ok();
+        Some(LoanTerms {
+            interface: number(0)?,
+            frames: number(1).filter(|n| n.is_power_of_two())?,
+            receive_frames: number(2).filter(|n| n.is_power_of_two())?,
+            frame_bytes: number(3).filter(|n| n.is_power_of_two())?,
+            abilities: SocketAbilities { zero_copy: words[4] != 0, spans: words[5] != 0 },
+            is_generic: words[6] != 0,
+            host: (words[7] != 0).then_some(([words[8], words[9]], words[10])),
+        })
+    }
+
+    pub(super) fn config(&self) -> Config {
+        Config {
+            frames: self.frames,
+            receive_frames: self.receive_frames,
+            frame_bytes: self.frame_bytes as usize,
+            zero_copy: self.abilities.zero_copy,
+            busy_poll: None,
+        }
+    }
+}
+
+/// A process that has asked a lender for receive queues.
+#[derive(Debug)]
+pub struct Borrower(Option<OwnedFd>);
+
+/// A lender's reply.
+#[derive(Debug)]
+pub enum LendersReply {
+    /// A link over the lent queues, which gets packets once [`Xdp::begin`] was called, and the lender's
+    /// secret for numbers that outlive processes.
+    Lent(Box<Xdp>, Option<HostSecret>),
+    /// There is no free queue. This says why, and what would change it. A later reply may lend one.
+    Wait(String),
+    /// The lender has ended.
+    Gone,
+}
+
+impl Borrower {
+    /// Asks the lender behind this descriptor, which this process has inherited.
+    ///
+    /// # Errors
+    /// It was closed, or the lender has ended.
+    pub fn ask(door: RawFd) -> io::Result<Borrower> {
+        let door = passing::inherited(door)?;
+        let (ours, theirs) = passing::pair()?;
+        passing::send(door.as_fd(), &[kind::ASK], &[theirs.as_fd()])?;
+        Ok(Borrower(Some(ours)))
+    }
+
+    /// A descriptor that a forked child must close, so that the lender learns of this process's end.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.0.as_ref().map(OwnedFd::as_raw_fd)
+    }
+
+    /// The next reply, for which it waits this long at most; `None`: there is none yet. `listen`: the
+    /// addresses of this process. A borrower that was lent queues, or whose lender is gone, is used up.
+    ///
+    /// # Errors
+    /// The sockets cannot be used.
+    pub fn reply(
+        &mut self,
+        limit: Duration,
+        interface: &str,
+        listen: &[SocketAddr],
+    ) -> Result<Option<LendersReply>, XdpError> {
+        let failed = |e: io::Error| preflight::refused("what the lender lends", &e);
+        let Some(control) = &self.0 else { return Ok(Some(LendersReply::Gone)) };
+        if !limit.is_zero() {
+            passing::wait(&[control.as_fd()], Some(limit)).map_err(failed)?;
+        }
+        let mut bytes = [0; MESSAGE];
+        let (len, passed) = match passing::receive(control.as_fd(), &mut bytes) {
+            Ok((0, _)) => {
+                self.0 = None;
+                return Ok(Some(LendersReply::Gone));
+            }
+            Ok(received) => received,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(e) => return Err(failed(e)),
+        };
+        let message = &bytes[..len];
+        if let Some(words) = message.strip_prefix(&[kind::WAIT]) {
+            return Ok(Some(LendersReply::Wait(String::from_utf8_lossy(words).into_owned())));
+        }
+        let terms = LoanTerms::parse(message).ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
+        let control = self.0.take().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let link = Xdp::lent(&terms, passed, control, interface, listen).map_err(failed)?;
+        let host = terms.host.map(|(key, ahead_ns)| HostSecret { key, ahead_ns });
+        Ok(Some(LendersReply::Lent(Box::new(link), host)))
+    }
+}
+
+impl Xdp {
+    /// A link over queues that a lender has opened. `passed`: of each, the socket and its memory.
+    fn lent(
+        terms: &LoanTerms,
+        passed: Vec<OwnedFd>,
+        control: OwnedFd,
+        interface: &str,
+        listen: &[SocketAddr],
+    ) -> io::Result<Xdp> {
+        let mut queues = Vec::new();
+        let mut passed = passed.into_iter();
+        while let (Some(socket), Some(memory)) = (passed.next(), passed.next()) {
+            queues.push(QueueSocket::adopt(socket, memory.as_fd(), &terms.config(), terms.abilities)?);
+        }
+        let facts = Netlink::open()?.interface_of(terms.interface)?;
+        let facts = facts.filter(|_| !queues.is_empty()).ok_or(io::ErrorKind::NotFound)?;
+        let mac = facts.mac.ok_or(io::ErrorKind::InvalidData)?;
+        let shared = SharedInterface {
+            interface: interface.to_owned(),
+            rules: Steer::Listen(listen.to_vec()).rules(&[]),
+            holder: InterfaceHolder::Lender(control),
+        };
+        let part = LinkPart { addresses: None, is_generic: terms.is_generic, speaks: true };
+        Xdp::new(queues, &facts, mac, Checksums::Full, Arc::new(shared), part)
+    }
+
+    pub(super) fn lender(&self) -> Option<BorrowedFd<'_>> {
+        match &self.shared.holder {
+            InterfaceHolder::Lender(control) => Some(control.as_fd()),
+            InterfaceHolder::Us { .. } => None,
+        }
+    }
+
+    /// Descriptors of what was lent, which a forked child must close.
+    pub fn lent_descriptors(&self) -> Vec<RawFd> {
+        let queues = self.queues.iter().map(QueueSocket::descriptor);
+        self.lender().into_iter().chain(queues).map(|fd| fd.as_raw_fd()).collect()
+    }
+
+    /// Lets the packets of lent queues come.
+    ///
+    /// # Errors
+    /// The lender has ended.
+    pub fn begin(&mut self) -> io::Result<()> {
+        self.tell_lender(kind::READY)
+    }
+
+    /// The addresses have no listener any more: new connections go to the kernel from now on.
+    ///
+    /// # Errors
+    /// The lender has ended.
+    pub fn leave(&mut self) -> io::Result<()> {
+        self.tell_lender(kind::LEAVES)
+    }
+
+    fn tell_lender(&mut self, what: u8) -> io::Result<()> {
+        let Some(lender) = self.lender() else { return Ok(()) };
+        passing::send(lender, &[what], &[])?;
+        let until = monotonic() + PATIENCE;
+        let mut bytes = [0; MESSAGE];
+        loop {
+            passing::wait(&[lender], Some(until - monotonic()))?;
+            match passing::receive(lender, &mut bytes) {
+                Ok((1.., _)) if bytes[0] == kind::DONE => return Ok(()),
+                Ok((0, _)) => return Err(io::ErrorKind::ConnectionReset.into()),
+                Err(e) if e.kind() != io::ErrorKind::WouldBlock => return Err(e),
+                _ if monotonic() >= until => return Err(io::ErrorKind::TimedOut.into()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the lender has ended.
+    pub(super) fn has_lost_lender(&self) -> bool {
+        let mut bytes = [0; MESSAGE];
+        self.lender().is_some_and(|lender| matches!(passing::receive(lender, &mut bytes), Ok((0, _))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_arrive_as_they_were_sent() {
+        let terms = LoanTerms {
+            interface: 7,
+            frames: 2048,
+            receive_frames: 8192,
+            frame_bytes: 4096,
+            abilities: SocketAbilities { zero_copy: false, spans: true },
+            is_generic: true,
+            host: Some(([1, u64::MAX], 3)),
+        };
+        let message = terms.message();
+        assert_eq!(LoanTerms::parse(&message), Some(terms));
+        for len in 0..message.len() {
+            assert_eq!(LoanTerms::parse(&message[..len]), None);
+        }
+        assert!(message.len() <= MESSAGE);
+    }
+}

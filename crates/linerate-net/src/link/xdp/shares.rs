@@ -1,0 +1,224 @@
+//! Which process has which receive queues of a lender. It does no I/O and reads no clock.
+//!
+//! The processes that ask within a moment share the queues. One that asks later gets the queues of one
+//! that has ended, and waits until then. If it replaces a process that is about to end, as workers do
+//! when a server reloads, connections that begin meanwhile must not reach the old one's queue: its
+//! program closes its listener soon. So they are the kernel's for a second, or, once the listener is
+//! closed, until the old process ends.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::Time;
+
+/// For how long after the first process asks others may ask for a share. Reason: a server forks its
+/// workers within milliseconds.
+const SETTLING: Duration = Duration::from_millis(100);
+/// How long new connections are the kernel's because a process has asked that may be a successor. Reason:
+/// nginx tells old workers to leave 0.1 s after it has started new ones.
+const SUCCESSION: Duration = Duration::from_secs(1);
+
+/// A process that has asked.
+pub(super) type BorrowerId = u64;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LendingStep {
+    /// Lend these queues.
+    Lend(BorrowerId, Vec<u32>),
+    /// Tell it that it must wait.
+    Wait(BorrowerId),
+    /// New connections of these queues are the kernel's.
+    ToKernel(Vec<u32>),
+    /// They are the borrower's again.
+    ToBorrower(Vec<u32>),
+}
+
+#[derive(Debug)]
+struct QueueShare {
+    queues: Vec<u32>,
+    owner: Option<BorrowerId>,
+    since: Time,
+    /// The owner has closed its listeners.
+    leaves: bool,
+    /// New connections are the kernel's until then.
+    to_kernel_until: Option<Time>,
+}
+
+/// The shares of an interface.
+#[derive(Debug)]
+pub(super) struct QueueShares {
+    queues: u32,
+    shares: Vec<QueueShare>,
+    waiting: VecDeque<BorrowerId>,
+    settled_at: Option<Time>,
+}
+
+impl QueueShares {
+    pub(super) fn new(queues: u32) -> QueueShares {
+        QueueShares { queues, shares: Vec::new(), waiting: VecDeque::new(), settled_at: None }
+    }
+
+    /// Shares, and those that a process has.
+    pub(super) fn count(&self) -> (usize, usize) {
+        (self.shares.len(), self.shares.iter().filter(|share| share.owner.is_some()).count())
+    }
+
+    /// Whether new connections of this queue are its borrower's alone.
+    pub(super) fn is_whole(&self, queue: u32) -> bool {
+        let share = self.shares.iter().find(|share| share.queues.contains(&queue));
+        share.is_some_and(|share| !share.leaves && share.to_kernel_until.is_none())
+    }
+
+    /// A process asks for queues.
+    pub(super) fn asked(&mut self, who: BorrowerId, now: Time) -> Vec<LendingStep> {
+        self.waiting.push_back(who);
+        if self.shares.is_empty() {
+            self.settled_at.get_or_insert(now + SETTLING);
+            return Vec::new();
+        }
+        let mut steps = self.lend_free(now);
+        if self.waiting.contains(&who) {
+            steps.push(LendingStep::Wait(who));
+            let settled = |share: &&mut QueueShare| {
+                !share.leaves && share.to_kernel_until.is_none() && share.since + SUCCESSION <= now
+            };
+            if let Some(share) = self.shares.iter_mut().find(settled) {
+                share.to_kernel_until = Some(now + SUCCESSION);
+                steps.push(LendingStep::ToKernel(share.queues.clone()));
+            }
+        }
+        steps
+    }
+
+    /// A borrower has closed its listeners.
+    pub(super) fn leaves(&mut self, who: BorrowerId) -> Vec<LendingStep> {
+        let Some(share) = self.shares.iter_mut().find(|share| share.owner == Some(who)) else {
+            return Vec::new();
+        };
+        share.leaves = true;
+        vec![LendingStep::ToKernel(share.queues.clone())]
+    }
+
+    /// A process has ended, or gives its queues back.
+    pub(super) fn ended(&mut self, who: BorrowerId, now: Time) -> Vec<LendingStep> {
+        self.waiting.retain(|waiting| *waiting != who);
+        for share in self.shares.iter_mut().filter(|share| share.owner == Some(who)) {
+            (share.owner, share.leaves, share.to_kernel_until) = (None, false, None);
+        }
+        self.lend_free(now)
+    }
+
+    /// When [`QueueShares::tick`] has something to do.
+    pub(super) fn next(&self) -> Option<Time> {
+        let ends = self.shares.iter().filter(|share| !share.leaves).filter_map(|share| share.to_kernel_until);
+        ends.chain(self.settled_at).min()
+    }
+
+    /// Time has passed.
+    pub(super) fn tick(&mut self, now: Time) -> Vec<LendingStep> {
+        let mut steps = Vec::new();
+        if self.settled_at.is_some_and(|at| at <= now) {
+            self.settled_at = None;
+            self.part(now);
+            steps = self.lend_free(now);
+            steps.extend(self.waiting.iter().map(|who| LendingStep::Wait(*who)));
+        }
+        for share in self.shares.iter_mut().filter(|share| !share.leaves) {
+            if share.to_kernel_until.is_some_and(|until| until <= now) {
+                share.to_kernel_until = None;
+                steps.push(LendingStep::ToBorrower(share.queues.clone()));
+            }
+        }
+        steps
+    }
+
+    /// Parts the queues among those who have asked so far.
+    fn part(&mut self, now: Time) {
+        let count = (self.waiting.len() as u32).min(self.queues);
+        self.shares = (0..count)
+            .map(|n| QueueShare {
+                queues: (n..self.queues).step_by(count as usize).collect(),
+                owner: None,
+                since: now,
+                leaves: false,
+                to_kernel_until: None,
+            })
+            .collect();
+    }
+
+    fn lend_free(&mut self, now: Time) -> Vec<LendingStep> {
+        let mut steps = Vec::new();
+        for share in self.shares.iter_mut().filter(|share| share.owner.is_none()) {
+            let Some(who) = self.waiting.pop_front() else { break };
+            (share.owner, share.since) = (Some(who), now);
+            steps.push(LendingStep::Lend(who, share.queues.clone()));
+        }
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LendingStep::{Lend, ToBorrower, ToKernel, Wait};
+    use super::*;
+
+    const fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    fn settled(queues: u32, processes: u64) -> (QueueShares, Vec<LendingStep>) {
+        let mut shares = QueueShares::new(queues);
+        for who in 1..=processes {
+            assert_eq!(shares.asked(who, at(who)), []);
+        }
+        assert_eq!(shares.next(), Some(at(101)));
+        assert_eq!(shares.tick(at(100)), []);
+        let steps = shares.tick(at(101));
+        (shares, steps)
+    }
+
+    #[test]
+    fn processes_that_ask_at_once_share_the_queues_and_the_rest_wait() {
+        assert_eq!(settled(4, 1).1, [Lend(1, vec![0, 1, 2, 3])]);
+        assert_eq!(settled(3, 2).1, [Lend(1, vec![0, 2]), Lend(2, vec![1])]);
+        let (shares, steps) = settled(1, 2);
+        assert_eq!(steps, [Lend(1, vec![0]), Wait(2)]);
+        assert_eq!((shares.count(), shares.next()), ((1, 1), None));
+        assert!(shares.is_whole(0) && !shares.is_whole(1));
+    }
+
+    #[test]
+    fn the_queue_of_a_process_that_dies_goes_to_the_next_that_asks() {
+        let (mut shares, _) = settled(1, 1);
+        assert_eq!(shares.ended(1, at(5000)), []);
+        assert_eq!(shares.asked(2, at(5001)), [Lend(2, vec![0])]);
+        let (mut shares, _) = settled(1, 2);
+        assert_eq!(shares.ended(1, at(5000)), [Lend(2, vec![0])]);
+        assert_eq!(shares.ended(2, at(6000)), []);
+        assert_eq!(shares.ended(2, at(6000)), [], "twice");
+    }
+
+    #[test]
+    fn a_successor_gets_the_queue_once_its_predecessor_has_left() {
+        let (mut shares, _) = settled(1, 1);
+        assert_eq!(shares.asked(2, at(5000)), [Wait(2), ToKernel(vec![0])]);
+        assert!(!shares.is_whole(0));
+        assert_eq!(shares.leaves(1), [ToKernel(vec![0])]);
+        assert_eq!(shares.next(), None);
+        assert_eq!(shares.tick(at(60_000)), [], "its connections may last");
+        assert_eq!(shares.ended(1, at(60_000)), [Lend(2, vec![0])]);
+        assert!(shares.is_whole(0));
+    }
+
+    #[test]
+    fn a_process_that_succeeds_nobody_takes_new_connections_away_for_a_second() {
+        let (mut shares, _) = settled(1, 2);
+        assert_eq!(shares.asked(3, at(1000)), [Wait(3)], "too early to be a successor");
+        assert_eq!(shares.asked(4, at(5000)), [Wait(4), ToKernel(vec![0])]);
+        assert_eq!(shares.asked(5, at(5001)), [Wait(5)], "there is no second share");
+        assert_eq!(shares.next(), Some(at(6000)));
+        assert_eq!(shares.tick(at(6000)), [ToBorrower(vec![0])]);
+        assert_eq!(shares.leaves(7), [], "it has no share");
+    }
+}
