@@ -154,6 +154,9 @@ fn what(seen: &Seen, before: &[Seen]) -> String {
 
 /// `12 x the rate of poll`.
 fn times(seen: &Seen, other: &Seen) -> String {
+    if other.rate_rps <= 0.0 {
+        return format!("{}/s, where {} had no response", units::rate(seen.rate_rps), other.name);
+    }
     let ratio = seen.rate_rps / other.rate_rps;
     if (1.0 / ALIKE..=ALIKE).contains(&ratio) {
         return format!("about the rate of {}", other.name);
@@ -172,9 +175,10 @@ fn cost(seen: &Seen, beside: Option<&Seen>) -> String {
     format!(", {} of CPU a request on {sides}{other}", units::time_us(cpu, true))
 }
 
-/// The event loop over connections that stay.
+/// The event loop over connections that stay, where it had a response.
 fn kept(before: &[Seen]) -> Option<&Seen> {
-    before.iter().rev().find(|b| b.per_connection.is_none() && b.depth == 1 && !b.baseline)
+    let is_kept = |b: &&Seen| b.per_connection.is_none() && b.depth == 1 && !b.baseline;
+    before.iter().rev().find(is_kept).filter(|b| b.rate_rps > 0.0)
 }
 
 /// Short and mixed connections, beside those that stay.

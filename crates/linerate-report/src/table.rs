@@ -43,14 +43,18 @@ pub fn to_string(rows: &[WayRow], style: Style) -> String {
     for row in rows {
         let ratio =
             if first > 0.0 { format!("{} x", units::three_digits(row.rate_rps / first)) } else { "-".into() };
+        let latency = |us: f64| match row.rate_rps > 0.0 {
+            true => units::time_us(us, style.unicode),
+            false => "-".to_owned(),
+        };
         let cpu = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| units::time_us(us, style.unicode));
         let share = if most > 0.0 { row.rate_rps / most } else { 0.0 };
         let text = format!(
             "{:<widest$} {:>11} {ratio:>7} {:>8} {:>8} {:>10} {:>10}  {}",
             row.name,
             units::rate(row.rate_rps),
-            units::time_us(row.p50_us, style.unicode),
-            units::time_us(row.p99_us, style.unicode),
+            latency(row.p50_us),
+            latency(row.p99_us),
             cpu(row.cpu_us),
             cpu(row.server_cpu_us),
             style.bar(share, bar_width),
@@ -116,7 +120,7 @@ mod tests {
     #[test]
     fn nothing_measured_divides_by_nothing() {
         let text = to_string(&[WayRow::default()], Style::default());
-        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        assert!(!text.contains("NaN") && !text.contains("inf") && !text.contains("0.00"), "{text}");
         assert!(!to_string(&[], Style::default()).is_empty());
     }
 }

@@ -13,9 +13,11 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// Three significant digits, at least: `1.23`, `12.3`, `123`, `1,234`.
+/// Three significant digits, at least: `1.23`, `12.3`, `123`, `1,234`; `-` for what is no number.
 pub fn three_digits(value: f64) -> String {
-    if value >= 99.95 {
+    if !value.is_finite() {
+        "-".to_owned()
+    } else if value >= 99.95 {
         count(value.round() as u64)
     } else if value >= 9.995 {
         format!("{value:.1}")

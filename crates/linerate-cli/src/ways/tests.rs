@@ -62,6 +62,20 @@ fn a_proxy_that_serves_one_after_another_is_seen() {
     assert!(end.contains("Do not pipeline here") && end.contains("HTTP/2 or more connections"), "{end}");
 }
 
+/// A short run on a busy machine may see no response of a way; nothing is reckoned from it.
+#[test]
+fn a_row_without_a_response_is_no_measure() {
+    let nothing = |row: Seen| Seen { rate_rps: 0.0, p50_us: 0.0, cpu_us: [None; 2], ..row };
+    let before = [nothing(poll(1.0)), nothing(row("keep-alive", (100, 1), 1.0, [0.1, 0.1]))];
+    let pipe = row("pipelined", (8, 100), 106_000.0, [0.5, 0.5]);
+    let said = words(&pipe, &before);
+    assert!(said.contains("a read: 106,000/s, where poll had no response"), "{said}");
+    let short = Seen { per_connection: Some(1), ..row("short", (100, 1), 2_000.0, [0.5, 0.5]) };
+    let said = words(&short, &before);
+    assert!(said.starts_with("A connection for each request, ") && !said.contains("cost nothing"), "{said}");
+    assert_eq!(words(&before[1], &before[..1]), "No response came.");
+}
+
 #[test]
 fn what_a_connection_costs_is_said_only_where_it_shows() {
     let before = [poll(25_000.0), row("keep-alive", (100, 1), 140_000.0, [0.9, 0.7])];
