@@ -138,3 +138,59 @@ fn a_reload_refuses_and_resets_nothing() {
         assert_eq!(of_the_kernel(&cable), 0);
     });
 }
+
+/// One short connection.
+fn try_get() -> std::io::Result<Vec<u8>> {
+    let mut client = TcpStream::connect_timeout(&AT, Duration::from_secs(20))?;
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+    let mut response = Vec::new();
+    client.read_to_end(&mut response)?;
+    Ok(response)
+}
+
+#[test]
+fn the_peers_of_a_killed_worker_are_reset_and_its_queue_goes_to_the_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(command) = packaged(folder.path(), 1) else { return };
+    let Some(cable) = Cable::new(1) else { return };
+    let server = PreloadedProgram::start(&cable, command, true);
+    let (failed, served, ends) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    // They wait in silence for what never comes.
+    let mut silent: Vec<TcpStream> = cable.theirs.run(|| (0..20).map(|_| connected()).collect());
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                cable.theirs.enter();
+                while !ends.load(Ordering::Relaxed) {
+                    let is_served = try_get().is_ok_and(|response| response.ends_with(&[b'x'; 600]));
+                    let count = if is_served { &served } else { &failed };
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        thread::sleep(Duration::from_millis(300));
+        let worker = owners(&server)[0].to_string();
+        assert!(Command::new("kill").args(["-KILL", &worker]).status().expect("kill").success());
+        let begin = Instant::now();
+        for client in &mut silent {
+            let told = client.read(&mut [0]).expect_err("no response");
+            assert_eq!(told.kind(), std::io::ErrorKind::ConnectionReset);
+        }
+        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+        wait_for_owners(&server, 2);
+        let before = served.load(Ordering::Relaxed);
+        let begin = Instant::now();
+        while served.load(Ordering::Relaxed) < before + 100 {
+            assert!(begin.elapsed() < PATIENCE, "{} served", served.load(Ordering::Relaxed));
+            thread::sleep(Duration::from_millis(10));
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+    // Each thread had a connection.
+    assert!(failed.load(Ordering::Relaxed) <= 4, "{}", failed.load(Ordering::Relaxed));
+    cable.theirs.run(|| {
+        let _open = connected();
+        assert_eq!(of_the_kernel(&cable), 0);
+    });
+}

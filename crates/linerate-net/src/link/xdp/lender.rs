@@ -17,8 +17,9 @@ use crate::sys::passing;
 use crate::sys::xdp::{self, Attachment, BoundSocket, BpfMap, MapKind, Mode, Program, SocketAbilities};
 use crate::{HostSecret, Time};
 
+use super::asker::PeerAsker;
 use super::ethernet::Mac;
-use super::limits::{KERNELS_FLOWS, QUEUES_PER_THREAD, SWEEP};
+use super::limits::{ASK_AGAIN, KERNELS_FLOWS, LENT_FLOWS, QUEUES_PER_THREAD, SWEEP};
 use super::loan::{LoanTerms, MESSAGE, kind};
 use super::netlink::Netlink;
 use super::news::{Monitor, News};
@@ -41,6 +42,7 @@ struct LendersMaps {
     sockets: BpfMap<4>,
     modes: BpfMap<4>,
     kernels: BpfMap<FLOW_KEY>,
+    flows: BpfMap<FLOW_KEY>,
 }
 
 impl LendersMaps {
@@ -49,6 +51,7 @@ impl LendersMaps {
             sockets: self.sockets.number(),
             modes: self.modes.number(),
             kernels: self.kernels.number(),
+            flows: self.flows.number(),
         }
     }
 }
@@ -72,6 +75,8 @@ pub struct Lender {
     door: (OwnedFd, OwnedFd),
     monitor: Monitor,
     sweep_at: Time,
+    /// Connections that have ended, whose peers are asked once more.
+    ask_again: VecDeque<(Time, Vec<[u8; FLOW_KEY]>)>,
     notes: Vec<String>,
 }
 
@@ -105,6 +110,7 @@ impl Lender {
             sockets: BpfMap::new(MapKind::Sockets, queues).map_err(map)?,
             modes: BpfMap::new(MapKind::Array, queues).map_err(map)?,
             kernels: BpfMap::new(MapKind::Hash, KERNELS_FLOWS).map_err(map)?,
+            flows: BpfMap::new(MapKind::Recent, LENT_FLOWS).map_err(map)?,
         };
         let loaded = Program::load(&program(&rules, mac, Ours::ToProcesses(maps.numbers())))
             .map_err(|e| preflight::refused("the XDP program", &e))?;
@@ -135,6 +141,7 @@ impl Lender {
             door: passing::pair().map_err(descriptor)?,
             monitor: Monitor::open(facts.index).map_err(descriptor)?,
             sweep_at: Time::ZERO,
+            ask_again: VecDeque::new(),
             notes: attached.notes,
         })
     }
@@ -163,8 +170,13 @@ impl Lender {
             let steps = self.shares.tick(now);
             self.take(steps, &mut say);
             self.sweep(now);
-            let waits = self.needs_sweep().then_some(self.sweep_at);
-            let limit = [waits, self.shares.next()].into_iter().flatten().min().map(|until| until - now);
+            while let Some((_, keys)) = self.ask_again.pop_front_if(|(at, _)| *at <= now) {
+                self.ask_peers(&keys);
+            }
+            let asks = self.ask_again.front().map(|(at, _)| *at);
+            let sweeps = self.needs_sweep().then_some(self.sweep_at);
+            let limit =
+                [sweeps, asks, self.shares.next()].into_iter().flatten().min().map(|until| until - now);
             let mut fds = vec![stop, self.door.0.as_fd(), self.monitor.as_fd()];
             fds.extend(self.borrowers.iter().map(|borrower| borrower.control.as_fd()));
             let ready = passing::wait(&fds, limit)?;
@@ -226,6 +238,7 @@ impl Lender {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Vec::new(),
             _ => {
                 self.borrowers.remove(at);
+                self.end_flows(&self.shares.queues_of(id));
                 self.shares.ended(id, monotonic())
             }
         }
@@ -317,6 +330,33 @@ impl Lender {
         }
     }
 
+    /// The process with these queues is gone: its peers learn that their connections have ended.
+    fn end_flows(&mut self, queues: &[u32]) {
+        let flows = &self.maps.flows;
+        let mut keys = flows.keys(LENT_FLOWS as usize);
+        keys.retain(|key| flows.get(*key).is_some_and(|queue| queues.contains(&queue)));
+        for key in &keys {
+            // The program may have removed it.
+            let _ = flows.remove(*key);
+        }
+        self.ask_peers(&keys);
+        if !keys.is_empty() {
+            self.ask_again.push_back((monotonic() + ASK_AGAIN, keys));
+        }
+    }
+
+    fn ask_peers(&self, keys: &[[u8; FLOW_KEY]]) {
+        let mut asker = PeerAsker::default();
+        for key in keys {
+            let (peer, port) = flow_of(key);
+            let named = (self.rules.iter())
+                .find(|rule| rule.ports.have(port) && rule.address.is_ipv4() == peer.is_ipv4());
+            if let Some(rule) = named {
+                asker.ask(SocketAddr::new(rule.address, port), peer);
+            }
+        }
+    }
+
     /// Whether the kernel may have connections.
     fn needs_sweep(&self) -> bool {
         let (shares, held) = self.shares.count();
@@ -375,6 +415,19 @@ impl Lender {
         }
         Ok(())
     }
+}
+
+/// The peer and our port of a key.
+fn flow_of(key: &[u8; FLOW_KEY]) -> (SocketAddr, u16) {
+    let number = |at: usize| u16::from_be_bytes([key[at], key[at + 1]]);
+    let (v4, v6) = (key.first_chunk::<4>(), key.first_chunk::<16>());
+    let is_v4 = key[4..16].iter().all(|byte| *byte == 0);
+    let ip = match (v4, v6) {
+        (Some(v4), _) if is_v4 => IpAddr::from(*v4),
+        (_, Some(v6)) => IpAddr::from(*v6),
+        _ => IpAddr::from([0; 4]),
+    };
+    (SocketAddr::new(ip, number(16)), number(18))
 }
 
 /// The key by which the program knows a connection of the kernel's.

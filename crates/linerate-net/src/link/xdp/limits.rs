@@ -87,3 +87,11 @@ pub(super) const KERNELS_FLOWS: u32 = 1 << 16;
 
 /// How often a lender looks which of them have ended. Reason: a listing costs milliseconds.
 pub(super) const SWEEP: Duration = Duration::from_secs(1);
+
+/// Connections of borrowers that a lender knows. Reason: as above; a full map forgets the one that was not
+/// begun for longest.
+pub(super) const LENT_FLOWS: u32 = 1 << 16;
+
+/// When the peers of a process that has ended are asked a second time. Reason: their first answers may reach
+/// its socket while it is being closed, and Linux answers such segments twice a second.
+pub(super) const ASK_AGAIN: Duration = Duration::from_millis(600);

@@ -13,6 +13,7 @@
 //! The kernel's routes and neighbours give the MAC address that a packet goes to.
 
 mod addresses;
+mod asker;
 mod ethernet;
 mod follow;
 mod lender;

@@ -153,6 +153,9 @@ pub(super) struct SharingMaps {
     pub(super) modes: u32,
     /// Connections of the kernel's: keys of [`FLOW_KEY`] bytes, and when they began ([`stamp`]).
     pub(super) kernels: u32,
+    /// Connections that a queue's socket has got and that their peers have not ended: the same keys, and
+    /// the queue.
+    pub(super) flows: u32,
 }
 
 /// Which frames of a queue go to its socket.
@@ -222,7 +225,9 @@ const SEGMENT: Reg = HEADER;
 const FLAGS: Reg = NEXT;
 const FLAGS_AT: i16 = 13;
 const SYN: i32 = 0x02;
-const SYN_ACK: i32 = 0x12;
+/// FIN, SYN, RST and ACK; and those that end what a peer sends.
+const OF_INTEREST: i32 = 0x17;
+const ENDS: i32 = 0x05;
 /// Bytes of a segment that every ICMP error quotes: ports and sequence number.
 const QUOTED: i32 = 8;
 
@@ -333,7 +338,7 @@ fn flow_of(a: &mut Assembler, marks: FlowMarks, drop: Label) {
     a.immediate(code::ADD_IMM, 4, i32::from(FLAGS_AT) + 1);
     a.jump(code::JUMP_GREATER, 4, END, 0, known);
     a.load(code::LOAD_U8, FLAGS, SEGMENT, FLAGS_AT);
-    a.immediate(code::AND_IMM, FLAGS, SYN_ACK);
+    a.immediate(code::AND_IMM, FLAGS, OF_INTEREST);
     a.jump(code::JUMP, 0, 0, 0, known);
     // Quoted segments went the other way, and begin nothing.
     if a.is_used(told_v4) {
@@ -378,7 +383,8 @@ fn ports(a: &mut Assembler, from: Reg, peers: i16, ours: i16) {
 /// Passes the frames of the kernel's connections on, and notes those that begin. A queue without a socket
 /// has only such. Where the socket gets new connections, one that was the kernel's has ended for its peer.
 fn choose(a: &mut Assembler, maps: SharingMaps, pass: Label, hit: Label) {
-    let (new_to_kernel, unowned, note) = (a.label(), a.label(), a.label());
+    let (new_to_kernel, unowned, note, redirected, ends) =
+        (a.label(), a.label(), a.label(), a.label(), a.label());
     let call = |a: &mut Assembler, helper, map, key| {
         map_address(a, map);
         on_stack(a, 2, key);
@@ -391,15 +397,27 @@ fn choose(a: &mut Assembler, maps: SharingMaps, pass: Label, hit: Label) {
     call(a, LOOK_UP, maps.modes, QUEUE);
     a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, pass);
     a.load(code::LOAD_U32, SEGMENT, 0, 0);
-    a.jump(code::JUMP_EQUAL_IMM, SEGMENT, 0, QueueMode::All as i32, hit);
+    a.jump(code::JUMP_EQUAL_IMM, SEGMENT, 0, QueueMode::All as i32, redirected);
     call(a, LOOK_UP, maps.kernels, KEY);
     a.jump(code::JUMP_EQUAL_IMM, SEGMENT, 0, QueueMode::NewToKernel as i32, new_to_kernel);
-    a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, hit);
+    a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, redirected);
     a.jump(code::JUMP_DIFFERENT_IMM, FLAGS, 0, SYN, pass);
     call(a, DELETE, maps.kernels, KEY);
+    a.place(redirected);
+    a.jump(code::JUMP_SET_IMM, FLAGS, 0, ENDS, ends);
+    a.jump(code::JUMP_DIFFERENT_IMM, FLAGS, 0, SYN, hit);
+    map_address(a, maps.flows);
+    on_stack(a, 2, KEY);
+    on_stack(a, 3, QUEUE);
+    a.immediate(code::MOVE_IMM, 4, 0);
+    a.immediate(code::CALL, 0, UPDATE);
+    a.jump(code::JUMP, 0, 0, 0, hit);
+    a.place(ends);
+    call(a, DELETE, maps.flows, KEY);
     a.jump(code::JUMP, 0, 0, 0, hit);
     a.place(new_to_kernel);
     a.jump(code::JUMP_EQUAL_IMM, FLAGS, 0, SYN, note);
+    // An old entry of an ended connection costs a question to its peer, should the process be killed.
     a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, hit);
     a.jump(code::JUMP, 0, 0, 0, pass);
     a.place(unowned);

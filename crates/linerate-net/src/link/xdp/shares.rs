@@ -70,6 +70,12 @@ impl QueueShares {
         share.is_some_and(|share| !share.leaves && share.to_kernel_until.is_none())
     }
 
+    /// The queues that a process has.
+    pub(super) fn queues_of(&self, who: BorrowerId) -> Vec<u32> {
+        let shares = self.shares.iter().filter(|share| share.owner == Some(who));
+        shares.flat_map(|share| share.queues.iter().copied()).collect()
+    }
+
     /// A process asks for queues.
     pub(super) fn asked(&mut self, who: BorrowerId, now: Time) -> Vec<LendingStep> {
         self.waiting.push_back(who);
@@ -185,6 +191,7 @@ mod tests {
         let (shares, steps) = settled(1, 2);
         assert_eq!(steps, [Lend(1, vec![0]), Wait(2)]);
         assert_eq!((shares.count(), shares.next()), ((1, 1), None));
+        assert_eq!((shares.queues_of(1), shares.queues_of(2)), (vec![0], vec![]));
         assert!(shares.is_whole(0) && !shares.is_whole(1));
     }
 

@@ -347,7 +347,13 @@ fn a_queue_without_a_socket_is_the_kernels_and_its_connections_are_noted() {
     let kernels = BpfMap::<FLOW_KEY>::new(MapKind::Hash, 16).expect("a map");
     let sockets = BpfMap::<4>::new(MapKind::Sockets, 1).expect("a map");
     let modes = BpfMap::<4>::new(MapKind::Array, 1).expect("a map");
-    let maps = SharingMaps { sockets: sockets.number(), modes: modes.number(), kernels: kernels.number() };
+    let flows = BpfMap::<FLOW_KEY>::new(MapKind::Recent, 16).expect("a map");
+    let maps = SharingMaps {
+        sockets: sockets.number(),
+        modes: modes.number(),
+        kernels: kernels.number(),
+        flows: flows.number(),
+    };
     let loaded = Program::load(&program(&rules, CARD, Ours::ToProcesses(maps))).expect("a program");
     for only in rules.chunks(1) {
         Program::load(&program(only, CARD, Ours::ToProcesses(maps))).expect("a program for one family");

@@ -71,6 +71,8 @@ pub(crate) enum MapKind {
     Hash = 1,
     /// Values by their number (BPF_MAP_TYPE_ARRAY).
     Array = 2,
+    /// As a hash; a full one forgets the key that was not used for longest (BPF_MAP_TYPE_LRU_HASH).
+    Recent = 9,
     /// Sockets by the number of a receive queue (BPF_MAP_TYPE_XSKMAP).
     Sockets = 17,
 }
