@@ -11,20 +11,10 @@ use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Arrival, Pace, Rate, RateStep, Way};
 use linerate_load::{Outcome, Plan};
 
+pub use self::page::SummaryLength;
 use self::page::{Mark, SummaryText};
 use crate::style::Style;
 use crate::{Report, doubts, figures, units, verdict};
-
-/// How much of a summary is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SummaryLength {
-    /// The figure, the percentiles in a line, what failed, and the checks: a screen's quarter.
-    Short,
-    /// All that is out of the ordinary, and the percentiles by row: a run without trouble takes 20 lines.
-    Screen,
-    /// All sections.
-    Full,
-}
 
 /// The summary. What failed, what to doubt and the checks stand in it at any length.
 pub fn to_string(report: &Report<'_>, length: SummaryLength, style: Style) -> String {

@@ -1,8 +1,18 @@
 //! The page that the sections of a summary write.
 
-use super::SummaryLength;
 use crate::style::Style;
 use crate::units;
+
+/// How much of a summary is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SummaryLength {
+    /// The figure, the percentiles in a line, what failed, and the checks: a screen's quarter.
+    Short,
+    /// All that is out of the ordinary, and the percentiles by row: a run without trouble takes 20 lines.
+    Screen,
+    /// All sections.
+    Full,
+}
 
 /// What a line says of itself before colour does.
 #[derive(Clone, Copy, PartialEq, Eq)]
