@@ -57,12 +57,14 @@ fn exit(document: &schema::Document) -> Exit {
 }
 
 fn list() -> Result<Exit, CommandFault> {
-    let mut out = String::new();
+    let (mut out, style) = (String::new(), terminal::style_beside(false));
+    let beside_name = " ".repeat(13);
     for scenario in scenario::built_in() {
-        let _ = writeln!(out, "{:<12} {}", scenario.name, scenario.about);
+        let about = style.wrapped(&beside_name, &scenario.about);
+        let _ = writeln!(out, "{:<12} {}", scenario.name, about.trim_start());
     }
     out.push_str(
-        "\nRun one: linerate lab pipelining. Its file, to be changed: linerate lab pipelining --print\n",
+        "\nRun one:         linerate lab pipelining\nPrint its file:  linerate lab pipelining --print\n",
     );
     terminal::print(&out).map(|()| Exit::Fine)
 }
