@@ -9,6 +9,7 @@
 """
 
 import asyncio as _asyncio
+import contextlib as _contextlib
 import json as _json
 import urllib.parse as _parse
 import warnings as _warnings
@@ -22,16 +23,21 @@ from ._errors import (
     Failed,
     Mismatch,
     OutcomeUnknown,
+    ProxyError,
     RequestError,
     StatusError,
     Timeout,
     TooLarge,
 )
 from ._headers import Headers
+from ._stream import AsyncStreamedResponse, StreamedResponse
+from ._stream import head_of as _head_of
+from ._stream import upload as _upload
 from .linerate_native import Request, Response, __version__
 
 __all__ = [
     "AsyncClient",
+    "AsyncStreamedResponse",
     "BuilderError",
     "Client",
     "Closed",
@@ -41,10 +47,12 @@ __all__ = [
     "Headers",
     "Mismatch",
     "OutcomeUnknown",
+    "ProxyError",
     "Request",
     "RequestError",
     "Response",
     "StatusError",
+    "StreamedResponse",
     "Timeout",
     "TooLarge",
     "__version__",
@@ -65,6 +73,12 @@ def _request(method, path, *, params=None, headers=None, body=None, json=None):
         body = _json.dumps(json)
         headers.append(("content-type", "application/json"))
     return Request(method, path, headers=headers, body=body)
+
+
+def _pieces(body):
+    if isinstance(body, (str, bytes, bytearray, memoryview)):
+        raise TypeError("body must be an iterable of pieces\nhint: give a whole body to the Request")
+    return body
 
 
 class _Methods:
@@ -104,7 +118,9 @@ class Client(_Methods):
 
     `pipes` are connections, `depth` requests in flight on each. Times (`timeout`, `connect_timeout`,
     `first_byte_timeout`, `idle_timeout`) are in seconds, sizes (`max_head`, `max_body`, `max_discarded`) in bytes. For
-    TLS: `add_root`, `client_certificate=(chain, key)` and `server_name`, all PEM texts but the name.
+    TLS: `add_root`, `client_certificate=(chain, key)` and `server_name`, all PEM texts but the name. `proxy` is the URL
+    of an HTTP proxy, and `no_proxy_for` lists hosts without one; without `proxy` the environment's variables count, and
+    "" means none.
     """
 
     _core = None
@@ -121,6 +137,15 @@ class Client(_Methods):
     def send(self, request, *, timeout=None):
         """Sends a request and returns its response. `timeout` is this call's own, in seconds."""
         return self._core.send(request, timeout)
+
+    def stream(self, request, *, body=None, timeout=None):
+        """Sends a request and returns its response once its head is there: a `StreamedResponse`, to be used by `with`.
+
+        `body` yields the pieces of the request's body. While it makes none, or nobody takes those of the response, the
+        server waits: neither body is held in memory. Both may be under way at once.
+        """
+        pieces = None if body is None else iter(_pieces(body))
+        return StreamedResponse(self._core.stream(request, pieces is not None, timeout), pieces)
 
     def send_all(self, requests, *, return_exceptions=False):
         """Sends requests as places for them become free, and yields the responses in the order of the requests.
@@ -196,6 +221,32 @@ class AsyncClient(_Methods):
         except _asyncio.CancelledError:
             call.abort()
             raise
+
+    @_contextlib.asynccontextmanager
+    async def stream(self, request, *, body=None, timeout=None):
+        """As `Client.stream`, for `async with`. The `body` may be asynchronous as well; a task of its own takes it."""
+        if body is not None and not hasattr(body, "__aiter__"):
+            body = iter(_pieces(body))
+        self._future().cancel()
+        stream = self._core.stream(request, body is not None, timeout)
+        pump = None
+        if body is not None:
+            pump = _asyncio.ensure_future(_upload(stream, self._future, body))
+        try:
+            yield AsyncStreamedResponse(stream, await _head_of(stream, self._future), self._future)
+        except RequestError:
+            if pump is not None and pump.done() and not pump.cancelled() and pump.exception() is not None:
+                # The iterator's own exception says more.
+                raise pump.exception() from None
+            raise
+        finally:
+            stream.close()
+            if pump is not None:
+                pump.cancel()
+                await _asyncio.wait([pump])
+                if not pump.cancelled():
+                    # It was raised above, or the response was there before it.
+                    pump.exception()
 
     async def send_all(self, requests, *, return_exceptions=False):
         """As `Client.send_all`. `requests` may be asynchronous as well."""

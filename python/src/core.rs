@@ -17,6 +17,7 @@ use crate::group::Group;
 use crate::limits::{SIGNALS_EVERY, STREAM_WINDOW, USUAL_DEPTH, USUAL_PIPES};
 use crate::message::{Response, request_of};
 use crate::ready::{CallResult, Ready};
+use crate::stream::Stream;
 
 /// What ends with the client.
 struct Running {
@@ -184,6 +185,20 @@ impl Core {
         })
     }
 
+    /// Begins a call whose bodies are streams; `uploads`: the request's too.
+    #[pyo3(signature = (request, uploads, timeout=None))]
+    fn stream(
+        &self,
+        py: Python<'_>,
+        request: &Bound<'_, PyAny>,
+        uploads: bool,
+        timeout: Option<f64>,
+    ) -> PyResult<Stream> {
+        let request = timed(py, request_of(request)?, timeout)?;
+        let ready = Arc::clone(&self.ready);
+        self.use_it(py, |client, runtime| Stream::start(client, runtime, ready, request, uploads))
+    }
+
     /// Begins many calls.
     fn group(&self, py: Python<'_>) -> PyResult<Group> {
         self.use_it(py, |client, runtime| Group::start(client, runtime, Arc::clone(&self.ready), self.window))
@@ -277,6 +292,8 @@ fn set(py: Python<'_>, builder: Builder, name: &str, value: &Bound<'_, PyAny>) -
             let (chain, key): (String, String) = value.extract()?;
             builder.client_certificate(chain, key)
         }
+        "proxy" => builder.proxy(&value.extract::<String>()?),
+        "no_proxy_for" => builder.no_proxy_for(&value.extract::<String>()?),
         "server_name" => builder.server_name(&value.extract::<String>()?),
         _ => return Err(raise(py, Error::Builder(format!("no setting {name}")))),
     })

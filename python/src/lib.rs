@@ -8,6 +8,7 @@ mod group;
 mod limits;
 mod message;
 mod ready;
+mod stream;
 
 /// The module that the package imports.
 #[pyo3::pymodule]
@@ -20,6 +21,8 @@ mod linerate_native {
     use super::group::Group;
     #[pymodule_export]
     use super::message::{Request, Response};
+    #[pymodule_export]
+    use super::stream::Stream;
 
     /// The version of the package.
     #[pymodule_export]

@@ -15,3 +15,6 @@ pub(crate) const STREAM_WINDOW: usize = 8192;
 /// Reason: the client's own defaults.
 pub(crate) const USUAL_PIPES: u32 = 4;
 pub(crate) const USUAL_DEPTH: u32 = 64;
+
+/// Pieces of a streamed request that wait for the client. Reason: the server takes one while the program makes the next.
+pub(crate) const UPLOAD_PIECES: usize = 2;

@@ -191,7 +191,7 @@ fn uri(py: Python<'_>, path: &str) -> PyResult<Uri> {
     Uri::try_from(path).map_err(|e| error::request(py, format!("{path:?}: {e}")))
 }
 
-fn bytes_of(body: &Bound<'_, PyAny>) -> PyResult<Bytes> {
+pub(crate) fn bytes_of(body: &Bound<'_, PyAny>) -> PyResult<Bytes> {
     if let Ok(text) = body.cast::<PyString>() {
         return Ok(Bytes::copy_from_slice(text.to_string_lossy().as_bytes()));
     }

@@ -67,7 +67,10 @@ class Server:
                 return
         with connection, connection.makefile("rb") as lines:
             while True:
-                line = lines.readline()
+                try:
+                    line = lines.readline()
+                except OSError:
+                    return
                 if not line:
                     return
                 method, path, _ = line.decode().split(" ")
@@ -91,6 +94,37 @@ class Server:
 
     def __exit__(self, *_):
         self.listener.close()
+
+
+class Echo(Server):
+    """Sends each chunk of a request back when it comes, so that both bodies are under way at once."""
+
+    def _serve(self, connection):
+        with connection, connection.makefile("rb") as lines:
+            while lines.readline():
+                while lines.readline().strip():
+                    pass
+                connection.sendall(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n")
+                size = 1
+                while size:
+                    line = lines.readline()
+                    if not line:
+                        return
+                    size = int(line, 16)
+                    connection.sendall(line + lines.read(size + 2))
+
+
+class Refusing(Server):
+    """Answers before it has read the body of a request."""
+
+    def _serve(self, connection):
+        with connection, connection.makefile("rb") as lines:
+            while lines.readline().strip():
+                pass
+            connection.sendall(ok(b"too much", 413, "Connection: close\r\n"))
+            connection.shutdown(socket.SHUT_WR)
+            while lines.read(1 << 16):
+                pass
 
 
 def ok(body, status=200, fields=""):
@@ -348,6 +382,79 @@ class Blocking(unittest.TestCase):
     def test_the_version_is_that_of_the_distribution(self):
         self.assertEqual(linerate.__version__, importlib.metadata.version("linerate-client"))
 
+    def test_bodies_stream_both_ways_without_being_held(self):
+        made = []
+
+        def pieces():
+            for n in range(100):
+                made.append(n)
+                yield bytes([n]) * (1 << 20)
+
+        with Echo() as server, linerate.Client(server.url) as client:
+            with client.stream(Request("PUT", "/a"), body=pieces()) as response:
+                self.assertEqual((response.raise_for_status().status, response.header("none")), (200, None))
+                self.assertLess(len(made), 10, "nobody takes the response, so that the request waits")
+                total, farthest = 0, 0
+                for piece in response:
+                    total += len(piece)
+                    farthest = max(farthest, len(made) - (total >> 20))
+                self.assertEqual((total, len(made)), (100 << 20, 100))
+                self.assertLess(farthest, 30, "sockets hold some of it, and nothing holds all")
+            with client.stream(Request("PUT", "/b"), body=iter(["a", b"b", bytearray(b"c")])) as response:
+                self.assertEqual(response.read(), b"abc")
+
+    def test_a_streamed_request_that_breaks_off(self):
+        def pieces():
+            yield b"a"
+            raise LookupError("mine")
+
+        with Echo() as server, linerate.Client(server.url) as client:
+            with self.assertRaisesRegex(LookupError, "mine"):
+                with client.stream(Request("PUT", "/"), body=pieces()) as response:
+                    response.read()
+            for wrong in ("text", b"bytes", 5):
+                with self.assertRaises(TypeError):
+                    client.stream(Request("PUT", "/"), body=wrong)
+            with self.assertRaisesRegex(TypeError, "int"):
+                client.stream(Request("PUT", "/"), body=[b"a", 5]).read()
+            with client.stream(Request("PUT", "/"), body=[]) as response:
+                self.assertEqual(response.read(), b"")
+
+    def test_a_response_may_come_before_its_request_is_whole(self):
+        with Refusing() as server, linerate.Client(server.url) as client:
+            pieces = (b"x" * 1000 for _ in iter(int, 1))
+            with client.stream(Request("PUT", "/"), body=pieces) as response:
+                self.assertEqual((response.status, response.read()), (413, b"too much"))
+
+    def test_what_is_left_of_a_streamed_response_is_given_up(self):
+        with Server(lambda m, path, b: ok(b"x" * (64 << 20 if path == "/big" else 1))) as server:
+            with linerate.Client(server.url) as client:
+                for _ in range(3):
+                    with client.stream("/big") as response:
+                        next(response)
+                    self.assertEqual(client.get("/").text(), "x")
+                response = client.stream("/big")
+                next(response)
+                del response
+                self.assertEqual(client.get("/").text(), "x")
+            with self.assertRaises(linerate.Closed):
+                client.stream("/")
+
+    def test_a_proxy_forwards_and_refuses(self):
+        with Server(lambda m, path, b: ok(path.encode(), 407 if m == "CONNECT" else 200)) as proxy:
+            settings = {"proxy": proxy.url.replace("//", "//a:b@"), "connect_attempts": 1}
+            with linerate.Client("http://shop.test", **settings) as client:
+                self.assertEqual(client.get("/a").text(), "http://shop.test/a")
+                self.assertEqual(proxy.requests[0][2]["proxy-authorization"], "Basic YTpi")
+            with linerate.Client("https://shop.test", **settings) as client:
+                with self.assertRaisesRegex(linerate.ProxyError, "does not accept this user") as raised:
+                    client.get("/a")
+                self.assertEqual(raised.exception.status, 407)
+            with linerate.Client(proxy.url, no_proxy_for="127.0.0.0/8", **settings) as client:
+                self.assertEqual(client.get("/a").text(), "/a")
+            with self.assertRaisesRegex(linerate.BuilderError, "socks5"):
+                linerate.Client("http://shop.test", proxy="socks5://a")
+
     def test_a_client_that_was_not_closed_warns(self):
         with Server() as server:
             client = linerate.Client(server.url)
@@ -417,6 +524,66 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(linerate.Closed):
                 await call
             stuck.set()
+
+    async def test_bodies_stream_both_ways(self):
+        made = []
+
+        async def pieces(count=50):
+            for n in range(count):
+                made.append(n)
+                await asyncio.sleep(0)
+                yield bytes([n]) * (1 << 20)
+
+        with Echo() as server:
+            async with linerate.AsyncClient(server.url) as client:
+                async with client.stream(Request("PUT", "/a"), body=pieces()) as response:
+                    await asyncio.sleep(0.05)
+                    self.assertLess(len(made), 20, "nobody takes the response, so that the request waits")
+                    total = 0
+                    async for piece in response:
+                        total += len(piece)
+                self.assertEqual((response.status, total, len(made)), (200, 50 << 20, 50))
+                bodies = [client.stream(Request("PUT", "/"), body=[b"a", "%d" % n]) for n in range(20)]
+
+                async def text(call):
+                    async with call as response:
+                        return await response.read()
+
+                texts = await asyncio.gather(*map(text, bodies))
+                self.assertEqual(texts, [b"a%d" % n for n in range(20)])
+
+    async def test_streams_that_break_off(self):
+        async def broken():
+            yield b"a"
+            raise LookupError("mine")
+
+        async def endless(ended):
+            try:
+                while True:
+                    yield b"x" * 1000
+            finally:
+                ended.append(True)
+
+        with Echo() as server, Refusing() as refusing:
+            async with linerate.AsyncClient(server.url) as client:
+                with self.assertRaisesRegex(LookupError, "mine"):
+                    async with client.stream(Request("PUT", "/"), body=broken()) as response:
+                        await response.read()
+                ended = []
+                async with client.stream(Request("PUT", "/"), body=endless(ended)) as response:
+                    async for piece in response:
+                        break
+                self.assertEqual(ended, [True])
+                with self.assertRaises(asyncio.TimeoutError):
+                    await asyncio.wait_for(self.whole(client, endless(ended)), 0.1)
+                self.assertEqual(ended, [True, True])
+                self.assertEqual(await self.whole(client, [b"abc"]), b"abc")
+            async with linerate.AsyncClient(refusing.url) as client:
+                self.assertEqual(await self.whole(client, endless(ended)), b"too much")
+
+    async def whole(self, client, body):
+        async with client.stream(Request("PUT", "/"), body=body) as response:
+            return await response.read()
 
     async def test_clients_that_were_not_closed_leave_no_thread(self):
         with Server() as server:

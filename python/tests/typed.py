@@ -33,3 +33,20 @@ async def with_asyncio() -> bytes:
         async for response in client.send_all(["/a"]):
             print(response.json())
         return (await client.patch("/a", "text", timeout=1)).body
+
+
+async def streams(client: linerate.Client, other: linerate.AsyncClient) -> int:
+    with client.stream(linerate.Request("PUT", "/a"), body=(b"b" for _ in range(9)), timeout=1.5) as response:
+        length = sum(len(piece) for piece in response)
+    async with other.stream("/a") as answer:
+        async for piece in answer:
+            length += len(piece)
+        return length + answer.status + len(await answer.read())
+
+
+def proxied() -> Optional[int]:
+    try:
+        linerate.Client("https://a", proxy="http://b:1", no_proxy_for="c").get("/")
+    except linerate.ProxyError as error:
+        return error.status
+    return None
