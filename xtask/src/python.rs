@@ -51,16 +51,31 @@ pub(crate) fn run(options: &PythonOptions) -> Result<bool> {
     println!("{}", wheel.display());
     if !options.no_tests {
         shell::run(&mut python(&["-m", "unittest", "discover", "-s", "python/tests", "-t", "python/tests"]))?;
+        check_types()?;
     }
     Ok(true)
 }
 
+/// The stubs are what the package has, and a program that uses all of it passes a checker of types.
+fn check_types() -> Result<()> {
+    if !works(python(&["-m", "mypy", "--version"]))
+        && !works(python(&["-m", "pip", "install", "--quiet", "mypy>=1.18,<2"]))
+    {
+        println!("python: types not checked: {} -m pip install mypy", interpreter().display());
+        return Ok(());
+    }
+    let mut stubs = python(&["-m", "mypy.stubtest", "linerate", "--allowlist", "python/tests/stubtest.txt"]);
+    shell::run(&mut stubs)?;
+    shell::run(&mut python(&["-m", "mypy", "--strict", "python/tests/typed.py"]))
+}
+
+fn works(mut command: Command) -> bool {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
 /// The environment, with maturin.
 fn provide() -> Result<()> {
-    let works = |mut c: Command| {
-        let status = c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
-    };
     if !works(python(&["-m", "pip", "--version"])) {
         let Some(python3) = shell::find("python3") else { bail!("python3 is not installed") };
         let mut make = Command::new(python3);
