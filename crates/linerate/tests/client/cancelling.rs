@@ -32,7 +32,7 @@ async fn poll_times<F: Future>(future: F, n: usize) -> bool {
 }
 
 /// Polls a future `n` times and drops it at once, while its call waits or is in flight; says whether it was ready.
-async fn drop_after_polls<F: Future>(future: F, n: usize) -> bool {
+pub(crate) async fn drop_after_polls<F: Future>(future: F, n: usize) -> bool {
     let (mut future, mut left) = (pin!(future), n);
     std::future::poll_fn(|cx| {
         left = left.saturating_sub(1);

@@ -12,6 +12,7 @@ mod runner;
 mod secure;
 mod server;
 mod streaming;
+mod tunnels;
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;

@@ -9,21 +9,15 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::{Request, Version};
 use http_body_util::{BodyExt as _, Full};
-use linerate::client::{Builder, Client, Error, ErrorKind, Hosts, Protocol, Template};
+use linerate::client::{Builder, Client, Error, ErrorKind, Hosts, Protocol, ResponseExt as _, Template};
 
+use crate::issued;
 use crate::real::{self, Server, nginx_tls, nginx_with, squid, tinyproxy};
 
 const OPEN: &str = "http_access allow localhost";
 
 fn proxies() -> Vec<Server> {
     [tinyproxy(None), squid(OPEN)].into_iter().flatten().collect()
-}
-
-/// A certificate of `localhost` and its key.
-fn issued() -> (String, String) {
-    let key = rcgen::KeyPair::generate().unwrap();
-    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
 }
 
 /// Each way of sending gets `hello`.
@@ -75,14 +69,46 @@ async fn requests_to_http_are_forwarded() {
         each_way(&client, Version::HTTP_11).await;
         let hosts = Hosts::builder().each({
             let proxy = proxy.address.to_string();
-            move |client| client.proxy(&proxy).no_proxy_for("localhost")
+            move |client| client.proxy(&proxy).no_proxy_for("localhost").connection_info()
         });
         let hosts = hosts.build().unwrap();
         let via = hosts.get(&server.url("/via")).await.unwrap();
+        let connection = via.connection().unwrap();
+        assert!(connection.is_proxied && connection.peer == Some(proxy.address), "{connection:?}");
         let said = String::from_utf8_lossy(via.body()).into_owned();
         assert!(said.starts_with("1.1 ") && said.contains(&server.address.to_string()), "{said}");
         let direct = hosts.get(&format!("http://localhost:{}/via", server.address.port())).await.unwrap();
         assert!(direct.body().starts_with(b" localhost"), "{direct:?}");
+    }
+}
+
+/// nginx refuses a body that is too long before it has read it, and the upload has no end.
+#[tokio::test]
+async fn an_early_refusal_ends_an_upload() {
+    let (certificate, key) = issued();
+    let asks = "ssl_verify_client on; ssl_client_certificate cert.pem; client_max_body_size 1k;
+                location /up { proxy_pass http://127.0.0.1:1; }";
+    let Some(server) = real::nginx_tls_http2(&certificate, &key, asks) else { return };
+    let Some(proxy) = squid(OPEN) else { return };
+    let url = format!("https://localhost:{}", server.address.port());
+    let at = proxy.address.to_string();
+    for protocol in [Protocol::Http2, Protocol::Http1] {
+        for through in ["", &at] {
+            let client = Client::builder(&url).add_root(&certificate).client_certificate(&certificate, &key);
+            let client = client.protocol(protocol).proxy(through).build().unwrap();
+            for _ in 0..20 {
+                let endless = futures_util::stream::repeat_with(|| {
+                    Ok::<_, std::convert::Infallible>(http_body::Frame::data(Bytes::from_static(
+                        &[b'x'; 5000],
+                    )))
+                });
+                let upload = Request::put("/up").body(http_body_util::StreamBody::new(endless)).unwrap();
+                let response = client.send_streaming(upload).await.unwrap();
+                assert_eq!(response.status(), 413, "{protocol:?} {through}");
+                response.into_body().collect().await.unwrap();
+                assert_eq!(client.get("/").await.unwrap().body(), "hello");
+            }
+        }
     }
 }
 
