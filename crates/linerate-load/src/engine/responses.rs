@@ -31,15 +31,22 @@ impl Judge {
     pub(crate) fn new(tag: Option<&str>, kinds: &Kinds) -> Judge {
         let finder = |text: &String| memmem::Finder::new(text.as_bytes()).into_owned();
         let bodies: Vec<_> = kinds.iter().map(|k| k.expectation.body.as_ref().map(finder)).collect();
-        let trailers: Vec<_> = kinds.iter().map(|k| k.expectation.trailer.clone()).collect();
-        let grpc: Vec<bool> = kinds.iter().map(|k| k.is_grpc).collect();
+        let mut trailers: Vec<_> = kinds.iter().map(|k| k.expectation.trailer.clone()).collect();
+        let mut grpc: Vec<bool> = kinds.iter().map(|k| k.is_grpc).collect();
+        // What no kind needs is not looked up for each response.
+        if trailers.iter().all(Option::is_none) {
+            trailers.clear();
+        }
+        if !grpc.contains(&true) {
+            grpc.clear();
+        }
         Judge {
             tag: tag.map(str::to_owned),
             plain: tag.is_none()
                 && kinds.journeys().is_none()
                 && bodies.iter().all(Option::is_none)
-                && trailers.iter().all(Option::is_none)
-                && !grpc.contains(&true),
+                && trailers.is_empty()
+                && grpc.is_empty(),
             bodies,
             trailers,
             grpc,
@@ -92,7 +99,8 @@ pub(crate) struct ResponseReading {
     trailer: Option<bool>,
     grpc_status: Option<u16>,
     flaws: HeadFlaws,
-    taken: TakeReading,
+    /// What a user takes of it. Boxed because only flows have users, and connections are moved.
+    taken: Option<Box<TakeReading>>,
 }
 
 impl ResponseReading {
@@ -121,11 +129,11 @@ impl ResponseReading {
         missing: Option<&'a str>,
     ) -> RecordedResponse<'a> {
         let found = self.body.end(finder);
-        let problem = self.body.problem().or(missing);
+        let problem = self.body.problem();
         let verdict = ResponseVerdict {
             bad_status: !good_status,
             bad_body: !found,
-            bad_encoding: self.body.problem().is_some(),
+            bad_encoding: problem.is_some(),
             bad_tag: response.turn == Turn::Unknown,
             bad_trailer: self.trailer == Some(false),
             bad_take: missing.is_some(),
@@ -138,7 +146,7 @@ impl ResponseReading {
             verdict,
             head: &self.head,
             body: self.body.start(),
-            problem,
+            problem: problem.or(missing),
             whole: self.body.whole(),
         }
     }
@@ -166,22 +174,22 @@ impl Recording<'_> {
         reading: &mut ResponseReading,
         (response, good_status): (&Whole, bool),
     ) {
-        if let Some((to, by_get)) = reading.taken.redirect() {
-            let (to, cookies) = (to.to_vec(), reading.taken.cookies().to_vec());
+        let mut taken = reading.taken.take().unwrap_or_default();
+        if let Some((to, by_get)) = taken.redirect() {
             let answer = reading.answer(response, None, true, None);
             let answer = RecordedResponse { verdict: ResponseVerdict::default(), ..answer };
             self.recorder.answered(run, &answer, self.kinds);
             if let Some(journeys) = self.kinds.journeys() {
                 journeys.ended(
                     run.first,
-                    StepEnd::Moved { to: &to, by_get, cookies: &cookies },
+                    StepEnd::Moved { to, by_get, cookies: taken.cookies() },
                     response.now,
                 );
             }
             return;
         }
         // Of a response that says no, nothing is taken.
-        let found = if good_status { reading.taken.finish(reads) } else { (Ok(Vec::new()), None) };
+        let found = if good_status { taken.finish(reads) } else { (Ok(Vec::new()), None) };
         let (values, missing) = match found.0 {
             Ok(values) => (values, None),
             Err(missing) => (Vec::new(), Some(missing)),
@@ -191,7 +199,6 @@ impl Recording<'_> {
             (took > max).then(|| format!("max_ms = {}: it took {} ms", max.as_millis(), took.as_millis()))
         });
         let unmet = found.1.clone().or(late);
-        let taken = std::mem::take(&mut reading.taken);
         let mut answer = reading.answer(response, self.judge.finder(kind), good_status, missing.as_deref());
         answer.verdict.bad_expect = unmet.is_some();
         answer.problem = unmet.as_deref().or(answer.problem);
@@ -231,7 +238,7 @@ impl Responses for Recording<'_> {
         reading.begin(head, self.judge.finder(kind).is_some(), self.recorder.wants_whole());
         if let Some(reads) = self.kinds.reads(kind) {
             let follows = self.kinds.follows(kind) && !self.kinds.get(kind).expects(head.status());
-            reading.taken.begin(reads, head, follows);
+            reading.taken.get_or_insert_default().begin(reads, head, follows);
         }
         // A response without a body may have its trailers in its head.
         reading.trailer = self.judge.has_trailer(kind, head.fields());
@@ -241,7 +248,9 @@ impl Responses for Recording<'_> {
 
     fn body(&mut self, reading: &mut ResponseReading, kind: u16, piece: &[u8]) {
         reading.piece(piece, self.judge.finder(kind));
-        reading.taken.piece(piece);
+        if let Some(taken) = &mut reading.taken {
+            taken.piece(piece);
+        }
     }
 
     fn trailers(&mut self, reading: &mut ResponseReading, kind: u16, fields: Fields<'_>) {
@@ -250,7 +259,9 @@ impl Responses for Recording<'_> {
     }
 
     fn looks_on(&self, reading: &ResponseReading, kind: u16) -> bool {
-        self.judge.finder(kind).is_some() || !reading.body.has_enough() || reading.taken.wants_body()
+        self.judge.finder(kind).is_some()
+            || !reading.body.has_enough()
+            || reading.taken.as_ref().is_some_and(|taken| taken.wants_body())
     }
 
     fn answered(&mut self, run: &Run, kind: u16, reading: &mut ResponseReading, response: &Whole) {

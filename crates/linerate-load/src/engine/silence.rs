@@ -64,7 +64,7 @@ impl SilenceTracker {
     /// A response came to a request that was sent then.
     #[inline]
     pub(crate) fn response(&mut self, now: Time, sent: Time) {
-        if now - self.last >= LEAST || !self.failed.is_empty() {
+        if now.nanos_since(self.last) >= LEAST.as_nanos() as u64 || !self.failed.is_empty() {
             self.end_span(now);
         }
         self.last = now;
