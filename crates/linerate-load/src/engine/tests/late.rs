@@ -15,7 +15,7 @@ use linerate_net::{
 
 use super::peer::Script;
 use super::{MS, board, part, plan, seconds, server, wire};
-use crate::plan::{Pace, Plan, Rate};
+use crate::plan::{Arrival, Pace, Plan, Rate};
 
 thread_local! {
     /// When the last read ended.
@@ -162,10 +162,13 @@ fn a_closed_loop_is_held_to_its_most() {
 fn no_latency_is_shorter_than_the_way_and_back_although_reads_come_late() {
     let script = Script { think: MS * 10, ..Script::new() };
     let late = Late::new(script, Duration::ZERO, Duration::from_micros(900));
-    let pace = Pace::Open { rate: Rate::constant(900.0), arrival: Default::default() };
+    // Some responses come while the one before is about to be read.
+    let pace = Pace::Open { rate: Rate::constant(500.0), arrival: Arrival::Poisson };
     let plan = Plan { depth: 64, pace, stop: seconds(2), ..plan() };
     let outcome = part().run(&plan, late, board()).unwrap();
-    assert_eq!(outcome.requests.answered, 1_800, "{:?}", outcome.requests);
+    let r = outcome.requests;
+    assert!(r.answered > 800 && r.answered == r.due(), "{r:?}");
     let latency = outcome.latency.from_sent;
-    assert!(latency.min_ns() >= 12_000_000, "{} us of 12 ms", latency.min_ns() / 1_000);
+    // The histogram has three significant digits.
+    assert!(latency.min_ns() >= 11_990_000, "{} us of 12 ms", latency.min_ns() / 1_000);
 }
