@@ -329,7 +329,8 @@ fn files(folder: &Path) -> Option<Command> {
 
 fn echo_server_in_user_space(command: Option<Command>) {
     let Some(command) = command else { return };
-    let Some(cable) = Cable::new(1) else { return };
+    // One process has both receive queues.
+    let Some(cable) = Cable::new(2) else { return };
     let _server = PreloadedProgram::start(&cable, command, true);
     cable.theirs.run(|| {
         echoes();

@@ -196,7 +196,10 @@ impl PackagedNginx {
 
 impl Drop for PackagedNginx {
     fn drop(&mut self) {
-        let _ = Command::new("kill").arg(self.text("pid").trim()).status();
+        // A master that was not stopped by its launcher.
+        if let Ok(master) = self.text("pid").trim().parse() {
+            signal("-TERM", master);
+        }
         let _ = self.launcher.kill();
         let _ = self.launcher.wait();
     }
