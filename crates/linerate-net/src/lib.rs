@@ -76,6 +76,7 @@ pub mod mem;
 pub mod open;
 mod outbox;
 mod probe;
+pub mod qdisc;
 pub mod share;
 pub mod sock_diag;
 pub mod sockets;
