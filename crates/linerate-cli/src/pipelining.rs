@@ -4,8 +4,8 @@ use std::io::{Write, stderr};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use linerate_load::plan::Stop;
 use linerate_load::plan::http::Http;
+use linerate_load::plan::{Expectation, Order, Request, Stop};
 use linerate_load::{Outcome, Plan};
 use linerate_report::pipelining::{self, PipeliningFigures, document};
 use linerate_report::schema::pipelining::{PipelineWay, PipelineWayName, PipeliningDocument};
@@ -24,6 +24,62 @@ const TIME: Duration = Duration::from_millis(1_500);
 const WARM_UP: Duration = Duration::from_millis(200);
 /// The longest wait for a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where nothing is, so that the response is told from that of the call by its status.
+const NOWHERE: &str = "/linerate-asks-for-what-is-not-here";
+/// Requests by which the order is seen.
+const ORDERED: u64 = 100;
+/// Requests by which a status is known.
+const ASKED: u64 = 3;
+
+/// The only status of all responses.
+fn status(outcome: &Outcome) -> Option<u16> {
+    let mut all = outcome.status.keys();
+    all.next().copied().filter(|_| all.next().is_none())
+}
+
+/// Responses to two kinds of requests in turns, of which each must have its own status: `Some(false)` if
+/// they came in another order. `None`: not to be told, as where both kinds get the same status.
+fn in_order(outcome: &Outcome, statuses: [u16; 2]) -> Option<bool> {
+    let known = outcome.status.keys().all(|status| statuses.contains(status));
+    let (answered, bad) = (outcome.requests.answered, outcome.bad.total());
+    match bad {
+        0 => (known && answered >= ORDERED / 2).then_some(true),
+        _ => known.then_some(false),
+    }
+}
+
+/// Whether responses come in the order of their requests; `None`: not to be told.
+fn order(plan: &Plan, usual: Option<u16>, interrupt: &Interrupt) -> Result<Option<bool>, CommandFault> {
+    let Some((usual, call)) = usual.zip(plan.requests.first()) else { return Ok(None) };
+    let nowhere = Request {
+        name: "nowhere".to_owned(),
+        method: "GET".to_owned(),
+        path: NOWHERE.to_owned(),
+        body: None,
+        ..call.clone()
+    };
+    let stop = |requests| Stop { requests: Some(requests), duration: Some(TIME) };
+    let plan = Plan { warm_up: Duration::ZERO, save_responses: 0, connections: 1, ..plan.clone() };
+    let alone = Plan {
+        requests: vec![nowhere.clone()],
+        order: Order::Listed(vec![0]),
+        depth: 1,
+        stop: stop(ASKED),
+        ..plan.clone()
+    };
+    let Some(outcome) = measure(&alone, interrupt)? else { return Ok(None) };
+    let Some(other) = status(&outcome).filter(|other| *other != usual) else { return Ok(None) };
+    let expect = |request: &Request, status| {
+        let expect = Expectation { status: vec![status], ..Expectation::default() };
+        Request { expect, ..request.clone() }
+    };
+    let requests = vec![expect(call, usual), expect(&nowhere, other)];
+    let turns =
+        Plan { requests, order: Order::Listed(vec![0, 1]), depth: DEPTH, stop: stop(ORDERED), ..plan };
+    let outcome = measure(&turns, interrupt)?;
+    Ok(outcome.and_then(|outcome| in_order(&outcome, [usual, other])))
+}
 
 /// What one way of sending gave.
 fn way(name: PipelineWayName, plan: &Plan, outcome: &Outcome) -> PipelineWay {
@@ -68,6 +124,28 @@ const WAYS: [(PipelineWayName, &str, u32, u32); 3] = [
     (PipelineWayName::Connections, "ten connections", DEPTH, 1),
 ];
 
+/// Streams of HTTP/2, where the server speaks it. `None`: interrupted.
+fn http2(plan: &Plan, interrupt: &Interrupt) -> Option<PipelineWay> {
+    let mut plan = Plan { connections: 1, depth: DEPTH, ..plan.clone() };
+    plan.http.version = Http::Two;
+    let unmeasured = |why: String| PipelineWay {
+        name: PipelineWayName::Http2,
+        connections: plan.connections,
+        in_flight: plan.depth,
+        rate_rps: None,
+        not_measured: Some(why),
+        failed_share: 0.0,
+        closes_after: None,
+    };
+    let outcome = match measure(&plan, interrupt) {
+        Ok(outcome) => outcome?,
+        Err(why) => return Some(unmeasured(why.to_string())),
+    };
+    let way = way(PipelineWayName::Http2, &plan, &outcome);
+    let spoken = outcome.unreachable.is_none() && outcome.requests.answered > 0 && way.failed_share < 0.5;
+    Some(if spoken { way } else { unmeasured("the server does not speak it here".to_owned()) })
+}
+
 /// Runs the command.
 pub(crate) fn run(load: &LoadArgs, sinks: &ReportSinks, quiet: bool) -> Result<Exit, CommandFault> {
     let base = load_plan::of(load)?.plan;
@@ -89,7 +167,7 @@ pub(crate) fn run(load: &LoadArgs, sinks: &ReportSinks, quiet: bool) -> Result<E
     };
     plan.http.version = Http::One;
     let mut ways = Vec::new();
-    let mut via = None;
+    let (mut via, mut usual) = (None, None);
     for (name, words, connections, depth) in WAYS {
         say(words);
         let plan = Plan { connections, depth, ..plan.clone() };
@@ -102,34 +180,24 @@ pub(crate) fn run(load: &LoadArgs, sinks: &ReportSinks, quiet: bool) -> Result<E
                 plan.target.authority
             )));
         }
+        usual = usual.or_else(|| status(&outcome));
         via = via.or_else(|| outcome.saved.first().and_then(|saved| proxy(&saved.bytes)));
         ways.push(way(name, &plan, &outcome));
     }
+    say("two kinds of requests in a pipeline");
+    let in_order = order(&plan, usual, &interrupt)?;
+    if interrupt.asked() {
+        return Ok(Exit::Interrupted);
+    }
     say("HTTP/2");
-    plan.http.version = Http::Two;
-    let plan = Plan { connections: 1, depth: DEPTH, ..plan };
-    let unmeasured = |why: String| PipelineWay {
-        name: PipelineWayName::Http2,
-        connections: plan.connections,
-        in_flight: plan.depth,
-        rate_rps: None,
-        not_measured: Some(why),
-        failed_share: 0.0,
-        closes_after: None,
-    };
-    ways.push(match measure(&plan, &interrupt) {
-        Ok(None) => return Ok(Exit::Interrupted),
-        Ok(Some(outcome)) => {
-            let way = way(PipelineWayName::Http2, &plan, &outcome);
-            let spoken =
-                outcome.unreachable.is_none() && outcome.requests.answered > 0 && way.failed_share < 0.5;
-            if spoken { way } else { unmeasured("the server does not speak it here".to_owned()) }
-        }
-        Err(why) => unmeasured(why.to_string()),
-    });
+    let Some(streams) = http2(&plan, &interrupt) else { return Ok(Exit::Interrupted) };
+    ways.push(streams);
     let environment = linerate_report::json::environment(&environment::here(), "");
     let target = plan.target.url;
-    report(&document(PipeliningFigures { target, started_at, proxy: via, ways, environment }), sinks)
+    report(
+        &document(PipeliningFigures { target, started_at, proxy: via, in_order, ways, environment }),
+        sinks,
+    )
 }
 
 /// Prints the verdict, and writes the document and the page.
@@ -152,5 +220,21 @@ mod tests {
         let head = b"HTTP/1.1 200 OK\r\nvia: 1.1 varnish\r\nContent-Length: 4\r\n\r\nVia: no";
         assert_eq!(proxy(head).as_deref(), Some("via: 1.1 varnish"));
         assert_eq!(proxy(b"HTTP/1.1 200 OK\r\n\r\nVia: no"), None);
+    }
+
+    #[test]
+    fn an_order_is_seen_by_statuses() {
+        let outcome = |bad: u64, statuses: &[u16]| {
+            let mut outcome = Outcome::default();
+            outcome.requests.answered = 100;
+            outcome.bad.status = bad;
+            outcome.status = statuses.iter().map(|status| (*status, 50)).collect();
+            outcome
+        };
+        assert_eq!(in_order(&outcome(0, &[200, 404]), [200, 404]), Some(true));
+        assert_eq!(in_order(&outcome(40, &[200, 404]), [200, 404]), Some(false));
+        // A server that refuses some says nothing of their order.
+        assert_eq!(in_order(&outcome(40, &[200, 404, 429]), [200, 404]), None);
+        assert_eq!((status(&outcome(0, &[200])), status(&outcome(0, &[200, 503]))), (Some(200), None));
     }
 }

@@ -7,6 +7,9 @@ mod common;
 mod proxies;
 mod serving;
 
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+
 use common::{measured, run};
 use proxies::{haproxy, late, nginx};
 use serde_json::Value;
@@ -50,6 +53,46 @@ fn a_server_that_serves_a_pipeline_at_once_gets_no_note() {
     let document = verdict(&url, 0);
     assert_eq!((&document["pays"], &document["works"]), (&true.into(), &true.into()), "{document:#}");
     assert_eq!(note(&url), None);
+}
+
+/// A server that answers what it has read in reverse, as one does whose workers answer when they are
+/// ready; `in_turn`: in order.
+fn answers(in_turn: bool) -> SocketAddr {
+    common::server(move |mut stream| {
+        let (mut unread, mut buffer) = (String::new(), [0; 65536]);
+        while let Ok(n @ 1..) = stream.read(&mut buffer) {
+            unread.push_str(&String::from_utf8_lossy(&buffer[..n]));
+            let whole = unread.rfind("\r\n\r\n").map_or(0, |end| end + 4);
+            let heads: String = unread.drain(..whole).collect();
+            let answer = |head: &str| match head.starts_with("GET / ") {
+                true => common::HELLO.to_owned(),
+                false => common::HELLO.replace("200 OK", "404 Not Found"),
+            };
+            let mut all: Vec<String> =
+                heads.split("\r\n\r\n").filter(|head| !head.is_empty()).map(answer).collect();
+            if !in_turn {
+                all.reverse();
+            }
+            if stream.write_all(all.concat().as_bytes()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+#[test]
+fn answers_in_another_order_than_the_requests() {
+    let document = verdict(&format!("http://{}/", answers(true)), 0);
+    assert_eq!((&document["works"], &document["in_order"]), (&true.into(), &true.into()), "{document:#}");
+    let said = run(&["explain", "--pipelining", "-q", "--json", "-", &format!("http://{}/", answers(false))]);
+    let document: Value = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
+    assert_eq!((&document["works"], &document["in_order"]), (&false.into(), &false.into()), "{document:#}");
+    assert!(document["summary"][0].as_str().unwrap().contains("in another order"), "{document:#}");
+    // Real servers keep the order, and each has a status of its own where nothing is.
+    let server = serving::serve(&[]);
+    let Some(proxy) = haproxy(&[server.address.parse().unwrap()], "") else { return };
+    let document = verdict(&format!("http://{}/delay/20", proxy.address), 1);
+    assert_eq!(document["in_order"], true, "{document:#}");
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct PipeliningFigures {
     pub started_at: String,
     /// The field `Via` of a response.
     pub proxy: Option<String>,
+    /// Whether responses come in the order of their requests; `None`: not told.
+    pub in_order: Option<bool>,
     /// All four ways.
     pub ways: Vec<PipelineWay>,
     /// Where it happened.
@@ -61,7 +63,8 @@ impl PipeliningFigures {
     }
 
     fn works(&self) -> bool {
-        self.way(PipelineWayName::Pipelined).and_then(PipelineWay::good_rate).is_some()
+        let answered = self.way(PipelineWayName::Pipelined).and_then(PipelineWay::good_rate).is_some();
+        answered && self.in_order != Some(false)
     }
 
     fn pays(&self) -> bool {
@@ -97,6 +100,10 @@ impl PipeliningFigures {
                 of(PipelineWayName::Alone),
                 self.rate(PipelineWayName::Pipelined) / self.rate(PipelineWayName::Alone).max(1e-9)
             )
+        } else if self.in_order == Some(false) {
+            "Pipelining does not work here: answers come in another order than the requests, so a client takes one for another's (RFC \
+             9112, section 9.3.2)."
+                .to_owned()
         } else {
             format!(
                 "Pipelining does not work here: {:.0} % of the requests that were sent without waiting got no good answer.",
@@ -112,6 +119,9 @@ impl PipeliningFigures {
             words.push(
                 "The requests of a pipeline are served at once, or it spares their round trips.".to_owned(),
             );
+        }
+        if self.works() && self.in_order == Some(true) {
+            words.push("Answers come in the order of the requests.".to_owned());
         }
         if let Some(n) = pipelined.and_then(|way| way.closes_after) {
             words.push(format!(
@@ -143,6 +153,7 @@ pub fn document(figures: PipeliningFigures) -> PipeliningDocument {
         works: figures.works(),
         pays: figures.pays(),
         one_after_another: figures.one_after_another(),
+        in_order: figures.in_order,
         cure: figures.cure().map(|way| way.name),
         summary: figures.words(),
         target: figures.target,

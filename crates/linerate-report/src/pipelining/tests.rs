@@ -18,6 +18,7 @@ fn behind_a_proxy() -> PipeliningFigures {
         target: "http://a/".to_owned(),
         started_at: "2026-01-01T00:00:00Z".to_owned(),
         proxy: Some("Via: 1.1 <x>".to_owned()),
+        in_order: None,
         ways: vec![
             way(PipelineWayName::Alone, 48.0),
             way(PipelineWayName::Pipelined, 49.0),
@@ -48,6 +49,23 @@ fn what_pays_is_said_with_its_figures() {
     figures.ways[1].failed_share = 0.5;
     let broken = document(figures);
     assert!(!broken.pays && !broken.works && broken.summary[0].contains("does not work"), "{broken:?}");
+}
+
+#[test]
+fn answers_in_another_order_are_no_pipelining() {
+    let mut figures = behind_a_proxy();
+    figures.ways[1].rate_rps = Some(384.0);
+    figures.in_order = Some(true);
+    let ordered = document(figures.clone());
+    assert!(
+        ordered.pays && ordered.summary.join(" ").contains("in the order of the requests"),
+        "{ordered:?}"
+    );
+    figures.in_order = Some(false);
+    let mixed = document(figures);
+    assert!(!mixed.works && !mixed.pays && mixed.in_order == Some(false), "{mixed:?}");
+    assert!(mixed.summary[0].contains("does not work here: answers come in another order"), "{mixed:?}");
+    assert_eq!(mixed.cure, Some(PipelineWayName::Connections));
 }
 
 #[test]

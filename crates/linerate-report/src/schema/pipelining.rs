@@ -24,6 +24,10 @@ pub struct PipeliningDocument {
     /// Whether the requests of a pipeline are served one after another: as many on connections of
     /// their own get more than twice the rate.
     pub one_after_another: bool,
+    /// Whether responses come in the order of their requests; null: not told, as where the server has
+    /// one status for all paths.
+    #[serde(default)]
+    pub in_order: Option<bool>,
     /// The best way beside pipelining, where it gives at least 1.5 times the rate; null: none does.
     pub cure: Option<PipelineWayName>,
     /// The field `Via` of a response, by which a proxy names itself.
