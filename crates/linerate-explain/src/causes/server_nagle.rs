@@ -14,7 +14,7 @@ use crate::evidence::{Grounds, Proof, Trial};
 use crate::parts::{
     CausePage, ENDS, FaultPlace, Forecast, PacketDoubt, PacketSigns, PictureStep, RuleFix, ServerChange, fix,
 };
-use crate::probe::{Block, DOSES_MS, Experiment, Writes};
+use crate::probe::{Block, CallProbe, DOSES_MS, Experiment, Writes};
 use crate::record::{Record, median_of};
 use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, not_moved};
 use crate::signs::flow::{self, FlowShape};
@@ -132,13 +132,33 @@ fn within(call: &Call) -> Duration {
     call.receive
 }
 
+/// It pauses, and not as a slow line does after each segment.
+fn pauses(record: &Record, call: &Call) -> bool {
+    let by_line = flow::shape(call, record.rtt_ms()).is_some_and(FlowShape::is_of_segments);
+    ms(call.longest_gap()) >= PAUSE_MS && !by_line
+}
+
+/// Of calls on kept connections with nothing changed, after the look as well: those that pause, and all.
+/// Reason: on a busy machine the few calls of the look may all be spared.
+fn later(record: &Record) -> (usize, usize) {
+    let plain = |p: &CallProbe| {
+        let same =
+            matches!(p.experiment, Experiment::Tail | Experiment::PerConnection | Experiment::Scattered);
+        same && p.arm == 0
+    };
+    let calls = record.calls().filter(|(p, c)| plain(p) && !c.fresh && c.answer().is_some());
+    calls.fold((0, 0), |(paused, all), (_, c)| (paused + usize::from(pauses(record, c)), all + 1))
+}
+
+/// Of later calls, so many must pause, and one in so many.
+const LATER: usize = 3;
+
 fn sign(record: &Record) -> bool {
     let reused = record.reused();
-    // A slow line pauses after each segment.
-    let by_line = |c: &Call| flow::shape(c, record.rtt_ms()).is_some_and(FlowShape::is_of_segments);
     // A busy machine spares some calls: two that pause are a sign, too.
-    let paused = reused.iter().filter(|c| ms(c.longest_gap()) >= PAUSE_MS && !by_line(c)).count();
-    reused.len() >= 2 && (2 * paused >= reused.len() || paused >= 2)
+    let paused = reused.iter().filter(|c| pauses(record, c)).count();
+    let (late, all) = later(record);
+    reused.len() >= 2 && (2 * paused >= reused.len() || paused >= 2 || late >= LATER && LATER * late >= all)
 }
 
 fn quick(record: &Record) -> Option<Trial> {
@@ -359,8 +379,7 @@ fn no_pause(record: &Record) -> Judgement {
     );
     // Half of the calls without a pause are what a machine does that reads late; one in four with
     // one is Nagle's.
-    let by_line = |c: &Call| flow::shape(c, record.rtt_ms()).is_some_and(FlowShape::is_of_segments);
-    let paused = reused.iter().filter(|c| ms(c.longest_gap()) >= PAUSE_MS && !by_line(c)).count();
+    let paused = reused.iter().filter(|c| pauses(record, c)).count();
     match reused.len() {
         0 | 1 => Judgement::Silent,
         all if 4 * paused >= all => Judgement::Open(format!(
@@ -378,7 +397,7 @@ const NO_LEVER: &str =
 mod tests {
     use super::*;
     use crate::call::{ProbeResponse, ReceivedBytes};
-    use crate::probe::{CallProbe, Lane, Observation, Probe};
+    use crate::probe::{Lane, Observation, Probe};
     use crate::record::Settings;
 
     fn t(ms: f64) -> Duration {
@@ -431,6 +450,32 @@ mod tests {
         for (rtt, at_once) in [(40.0, [41.0; 6]), (0.05, [0.1, 0.2, 0.1, 0.7, 0.2, 0.1])] {
             let paused = [rtt + 41.0, rtt + 42.0, rtt + 41.5, rtt + 43.0, rtt + 42.2, rtt + 41.1];
             assert!(matches!(judged(rtt, &paused, &at_once, false), Judgement::Named(_)), "{rtt}");
+        }
+    }
+    /// A busy machine spared the calls of the look, and those of other experiments paused.
+    #[test]
+    fn pauses_after_the_look_are_a_sign() {
+        let signs = |later: &[f64]| {
+            let mut record = Record::new(Settings { may_repeat: true, ..Settings::default() });
+            let look = [0.0; 6].iter().map(|pause| (Experiment::Observe, pause));
+            for (experiment, pause) in look.chain(later.iter().map(|p| (Experiment::PerConnection, p))) {
+                let parts = [1.0, 1.0 + pause].map(|at| ReceivedBytes { at: t(at), bytes: 50 });
+                let call = Call {
+                    wait: t(1.0),
+                    receive: t(*pause),
+                    total: t(1.0 + pause),
+                    receives: parts.to_vec(),
+                    end: Some(Ok(ProbeResponse { status: 200, ..ProbeResponse::default() })),
+                    ..Call::default()
+                };
+                let probe = CallProbe::plain(experiment, 0, Lane::Kept(0));
+                record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
+            }
+            (sign(&record), wants(&record).is_empty())
+        };
+        assert_eq!(signs(&[41.0, 42.0, 40.9, 0.1, 0.1, 0.1]), (true, false));
+        for few in [&[41.0, 42.0, 0.1][..], &[41.0, 42.0, 41.0, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]] {
+            assert_eq!(signs(few), (false, true), "{few:?}");
         }
     }
 }
