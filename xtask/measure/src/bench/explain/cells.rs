@@ -35,6 +35,7 @@ fn cell(kind: WildServerKind, mode: WildServerMode, workers: u8, busy: bool) -> 
         WildServerMode::Think => "server-think",
         WildServerMode::Cold => "cold-start",
         WildServerMode::Limited => "rate-limit",
+        WildServerMode::Nagle => "server-nagle-delayed-ack",
     };
     let name = format!("{}{}", name(wild), if busy { " busy" } else { "" });
     Case {

@@ -11,7 +11,6 @@ use linerate_netbox::{NamespaceProcess, NetBox, SERVER_IP};
 use super::case::{BackgroundActivity, Case, CaseServer, ServerCpus};
 use super::dns::NAME;
 use super::nginx::{BEHIND, NAGLE_BEHIND, PORT, nginx_conf};
-use super::wild::WildServerMode;
 use crate::bench::serve::peer::certificate;
 use xtask::shell;
 
@@ -194,11 +193,7 @@ pub(crate) fn start(
             Some((NAGLE_BEHIND, &["--misbehave", "nagle-split"][..]))
         }
         CaseServer::Nginx(_) => Some((BEHIND, &["--misbehave", "late-body=100"][..])),
-        CaseServer::Wild(wild) if wild.kind.is_proxy() => {
-            let how =
-                if wild.mode == WildServerMode::Think { &["--misbehave", "think=100"][..] } else { &[] };
-            Some((BEHIND, how))
-        }
+        CaseServer::Wild(wild) => wild.behind().map(|how| (BEHIND, how)),
         _ => None,
     };
     if let Some((port, how)) = misbehaves {

@@ -60,6 +60,8 @@ pub(crate) enum WildServerMode {
     Cold,
     /// Ten calls a second; more wait for their turn.
     Limited,
+    /// The server behind the proxy writes head and body apart under Nagle's algorithm.
+    Nagle,
 }
 
 impl WildServerMode {
@@ -69,6 +71,7 @@ impl WildServerMode {
             WildServerMode::Think => "think",
             WildServerMode::Cold => "cold",
             WildServerMode::Limited => "limited",
+            WildServerMode::Nagle => "nagle",
         }
     }
 }
@@ -215,11 +218,6 @@ impl WildServerKind {
             _ => &[(Healthy, 0), (Think, 0), (Cold, 0)],
         }
     }
-
-    /// It passes calls on to `linerate serve`.
-    pub(crate) fn is_proxy(self) -> bool {
-        matches!(self, WildServerKind::NginxProxy | WildServerKind::Haproxy)
-    }
 }
 
 fn imports(module: &str) -> bool {
@@ -239,6 +237,16 @@ fn has_postgres() -> bool {
 }
 
 impl Wild {
+    /// The flags of the `linerate serve` to which it passes calls on, if it does.
+    pub(crate) fn behind(self) -> Option<&'static [&'static str]> {
+        let is_proxy = matches!(self.kind, WildServerKind::NginxProxy | WildServerKind::Haproxy);
+        match self.mode {
+            WildServerMode::Nagle => Some(&["--misbehave", "nagle-split"]),
+            WildServerMode::Think if is_proxy => Some(&["--misbehave", "think=100"]),
+            _ => is_proxy.then_some(&[]),
+        }
+    }
+
     /// Its command; `programs` is where the applications lie, `dir` a folder of its own.
     pub(crate) fn words(self, programs: &Path, dir: &Path) -> Result<Vec<OsString>> {
         let port = PORT.to_string();
@@ -355,7 +363,7 @@ impl Wild {
             WildServerKind::Haproxy => (
                 "haproxy.cfg",
                 format!(
-                    "defaults\n mode http\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n\
+                    "defaults\n mode http\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n http-reuse always\n\
                      frontend f\n bind *:{PORT}\n default_backend b\nbackend b\n server s 127.0.0.1:{BEHIND}\n"
                 ),
             ),
@@ -375,12 +383,14 @@ impl Wild {
                     "server.port = {PORT}\nserver.document-root = \"{dir}/www\"\nindex-file.names = ( \"index.html\" )\n"
                 ),
             ),
-            _ => (
-                "Caddyfile",
-                format!(
-                    "{{\n admin off\n auto_https off\n}}\n:{PORT} {{\n root * {dir}/www\n file_server\n}}\n"
-                ),
-            ),
+            _ => {
+                let what = match self.behind() {
+                    Some(_) => format!("reverse_proxy 127.0.0.1:{BEHIND}"),
+                    None => format!("root * {dir}/www\n file_server"),
+                };
+                let text = format!("{{\n admin off\n auto_https off\n}}\n:{PORT} {{\n {what}\n}}\n");
+                ("Caddyfile", text)
+            }
         }
     }
 }

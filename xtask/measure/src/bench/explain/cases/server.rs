@@ -3,9 +3,15 @@
 use crate::bench::explain::case::{
     BackgroundActivity, Case, CaseNameServer, CaseServer, Fixed, NAMES, PLAIN, ServerCpus,
 };
+use crate::bench::explain::wild::{Wild, WildServerKind, WildServerMode};
 
 /// A name server that takes its time, for servers that look up who calls.
 const SLOW_NAMES: Option<CaseNameServer> = Some(CaseNameServer { delay_ms: 200, ..NAMES });
+
+/// A proxy before a server with Nagle's algorithm.
+const fn nagle_behind(kind: WildServerKind) -> Wild {
+    Wild { kind, mode: WildServerMode::Nagle, workers: 0 }
+}
 
 pub(super) static CASES: &[Case] = &[
     Case {
@@ -64,6 +70,22 @@ pub(super) static CASES: &[Case] = &[
         server: CaseServer::Nginx(
             "location / { proxy_pass http://nagle; proxy_http_version 1.1; proxy_set_header Connection ''; }",
         ),
+        never: &["rate-limit"],
+        ..PLAIN
+    },
+    Case {
+        name: "nagle-behind-haproxy",
+        truth: "server-nagle-delayed-ack",
+        rtts: &[0],
+        server: CaseServer::Wild(nagle_behind(WildServerKind::Haproxy)),
+        never: &["rate-limit"],
+        ..PLAIN
+    },
+    Case {
+        name: "nagle-behind-caddy",
+        truth: "server-nagle-delayed-ack",
+        rtts: &[0],
+        server: CaseServer::Wild(nagle_behind(WildServerKind::Caddy)),
         never: &["rate-limit"],
         ..PLAIN
     },
