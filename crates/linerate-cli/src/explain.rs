@@ -293,6 +293,7 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
         Probe::Held(..) => "a call beside idle connections",
         Probe::Together(_) => "calls at once, on one connection and on several",
         Probe::Scattered(_) => "calls at random times",
+        Probe::IdleLimit(_) => "how long the server behind keeps an idle connection",
         Probe::Rate(..) => "how fast the answer comes, alone and beside another",
         Probe::Call(_) | Probe::SideBySide(_) => match about.unwrap_or(Experiment::Observe) {
             Experiment::Observe => "making the call, on new and kept connections",
@@ -317,6 +318,7 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
             Experiment::Timed => "calls at moments at which it stops, and at others",
             Experiment::Part => "a part of the answer",
             Experiment::Packed => "the answer compressed",
+            Experiment::IdleOrder => "calls as the server behind closes idle connections",
             Experiment::Tail
             | Experiment::Scattered
             | Experiment::Burst

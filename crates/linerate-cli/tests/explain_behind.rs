@@ -6,7 +6,11 @@ mod common;
 mod proxies;
 
 use common::{responding, run};
-use proxies::{haproxy, late, nginx_cache};
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use proxies::{haproxy, late, nginx, nginx_cache};
 use serde_json::Value;
 
 /// What `explain` says of that address: the document.
@@ -78,4 +82,64 @@ fn a_cache_that_loses_the_answer_soon() {
     // It asks each time, and that costs nothing.
     let quick = nginx_cache(late(0), "0").unwrap();
     assert!(!ids(&explained(quick.address)).contains(&"cache-cold"));
+}
+
+/// A server that gives up an idle connection after a second, and closes it 40 ms later.
+fn forgetful() -> SocketAddr {
+    common::server(|mut stream| {
+        let mut buffer = [0; 4096];
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(1)));
+        while let Ok(1..) = stream.read(&mut buffer) {
+            if stream.write_all(common::HELLO.as_bytes()).is_err() {
+                return;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(40));
+    })
+}
+
+/// The same through a proxy, where the server behind is named.
+fn idle(proxy: SocketAddr, behind: SocketAddr) -> Value {
+    let (proxy, behind) = (format!("http://{proxy}/"), format!("http://{behind}/"));
+    let said = run(&[
+        "explain", "--quiet", "--json", "-", "--budget", "30s", "--origin", &behind, "--pid", "off", &proxy,
+    ]);
+    serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"))
+}
+
+#[test]
+fn a_server_that_closes_idle_connections_sooner_than_the_proxy() {
+    let behind = forgetful();
+    let Some(proxy) = haproxy(&[behind], "") else { return };
+    let found = idle(proxy.address, behind);
+    let at = ids(&found).iter().position(|id| *id == "idle-limit-order");
+    let cause = &found["causes"][at.unwrap_or_else(|| panic!("{found:#}"))];
+    assert!(cause["proof"] == "proved" || cause["proof"] == "likely", "{found:#}");
+    assert!(!ids(&found).contains(&"keep-alive-race"), "{found:#}");
+    // nginx sends such a call again: a note.
+    let Some(again) = nginx(behind) else { return };
+    let found = idle(again.address, behind);
+    assert!(!ids(&found).contains(&"idle-limit-order"), "{found:#}");
+    let says = found["limits"].to_string();
+    assert!(says.contains("before the server behind closes an idle connection (after 1.0"), "{says}");
+}
+
+/// Node closes without a delay: nothing is lost on a way as short as this one.
+#[test]
+fn the_idle_limit_of_node_behind_a_proxy_is_a_note() {
+    let Some(node) = linerate_skips::program("node") else { return };
+    let port = common::nobody().port();
+    let text = format!(
+        "const s = require('http').createServer((q, r) => r.end('hello')); s.keepAliveTimeout = 1500; s.listen({port}, '127.0.0.1')"
+    );
+    let mut child = std::process::Command::new(node).args(["-e", &text]).spawn().unwrap();
+    let behind = SocketAddr::from(([127, 0, 0, 1], port));
+    common::until("node", || std::net::TcpStream::connect(behind).is_ok());
+    let found = nginx(behind).map(|proxy| idle(proxy.address, behind));
+    let _ = child.kill();
+    let _ = child.wait();
+    let Some(found) = found else { return };
+    assert!(!ids(&found).contains(&"idle-limit-order"), "{found:#}");
+    let says = found["limits"].to_string();
+    assert!(says.contains("idle-limit-order: unclear: 0 of "), "{says}");
 }

@@ -285,3 +285,39 @@ fn a_small_send_buffer_far_away() {
         drop(server);
     }
 }
+
+/// Our own queue has room for two packets, and drops the others of a request.
+#[test]
+fn packets_that_this_machine_drops() {
+    if let Some(why) = NetBox::unavailable() {
+        return skip(need::NAMESPACES, why);
+    }
+    let net = NetBox::builder().delay(Duration::from_millis(5)).start().unwrap();
+    let ip = net.server().ip().to_string();
+    let mut serve = net.server().command(assert_cmd::cargo::cargo_bin!("linerate"));
+    serve.args(["serve", "--demo-routes", "--listen", &format!("{ip}:8000")]);
+    serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let server = net.server().spawn(serve).unwrap();
+    common::until("serve", || net.server().listening().unwrap().contains(&8000));
+    let folder = tempfile::tempdir().unwrap();
+    let body = folder.path().join("body");
+    std::fs::write(&body, vec![b'x'; 20_000]).unwrap();
+    let (body, url) = (format!("@{}", body.display()), format!("http://{ip}:8000/upper"));
+    let explained = || {
+        let words = ["-X", "POST", "--repeat-unsafe", "--body", &body, &url];
+        net.client().run(|| Found::of(&words)).unwrap()
+    };
+    explained().is_not("local-drops");
+    let mut queue = net.client().command("tc");
+    queue.args(["qdisc", "replace", "dev", "net0", "root", "tbf", "rate", "2mbit", "burst", "1600"]);
+    net.client()
+        .output({
+            queue.args(["limit", "4500"]);
+            queue
+        })
+        .unwrap();
+    let found = explained();
+    found.is("local-drops", &["proved", "likely"]);
+    found.says("the queueing discipline of net0 (tc -s qdisc) dropped");
+    drop(server);
+}

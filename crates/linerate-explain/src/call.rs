@@ -193,6 +193,9 @@ pub struct Call {
     pub queue_full: bool,
     /// Connections of other callers at the server's port meanwhile, where that is known.
     pub others: Option<u16>,
+    /// What the kernel of this machine dropped meanwhile, where it was looked at: once segments had been
+    /// lost.
+    pub drops_here: Option<Vec<DropCount>>,
     /// How long our own thread was ready to run and waited for a processor, from before the call to
     /// after it.
     pub starved: Duration,
@@ -205,6 +208,15 @@ pub struct Call {
     pub packs_to: Option<f64>,
     /// The activity of the server's process meanwhile, when it is on this machine and was named.
     pub server: Option<Box<crate::local::Spent>>,
+}
+
+/// Packets that this machine dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropCount {
+    /// Where, in words.
+    pub place: String,
+    /// How many.
+    pub packets: u64,
 }
 
 /// Segments of a request from which on it exceeds the first congestion window (RFC 6928).
@@ -244,8 +256,8 @@ impl Call {
         self.connect + self.tls_took()
     }
 
-    /// How long a new connection waited for the server to turn to it. Over TLS that may be in the
-    /// handshake, but for a full one, where the server has work of its own.
+    /// How long a new connection waited for the server to turn to it, once it had the request. Over TLS
+    /// that may be in the handshake, but for a full one, where the server has work of its own.
     pub fn first_wait(&self) -> Duration {
         let in_handshake = self.tls.as_deref().map_or(Duration::ZERO, |handshake| match &handshake.seen {
             None => handshake.took,
@@ -255,7 +267,7 @@ impl Call {
             }
             Some(_) => Duration::ZERO,
         });
-        self.wait.max(in_handshake)
+        self.wait_for_whole().max(in_handshake)
     }
 
     /// Round trips of the network that opening the connection takes.

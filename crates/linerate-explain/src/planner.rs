@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::call::{Call, CallStage, Failure, Why, ms};
-use crate::causes::{self, bandwidth, packet_loss, stopped};
+use crate::causes::{self, bandwidth, local_drops, packet_loss, stopped};
 use crate::diagnosis::{Diagnosis, Machine, RuledOut, TlsSeen, Whole};
 use crate::evidence::Proof;
 use crate::late::LateSegments;
@@ -59,6 +59,8 @@ pub struct Planner {
     random: Random,
     /// How often the first look was begun.
     looks: u8,
+    /// How often calls at random times were made.
+    scattered: u8,
     /// How often the server asked for fewer calls, and how long to wait before the next one.
     refused: u8,
     hold: Duration,
@@ -83,6 +85,10 @@ const BUSY_MS: f64 = 1.0;
 const ROUND_TRIPS: f64 = 8.0;
 /// Calls at random times below which they tell nothing.
 const LEAST_SCATTERED: usize = 10;
+/// Share of the time that experiments leave to them.
+const RANDOM_SHARE: f64 = 0.1;
+/// Experiments with calls that take longer than so many milliseconds need all the time.
+const QUICK_MS: f64 = 250.0;
 /// Lookups that a comparison takes. Reason: one slow lookup before is told from 20 quick ones (1 of 21
 /// by chance).
 const COMPARED_LOOKUPS: usize = 20;
@@ -105,6 +111,7 @@ impl Planner {
             phase: Phase::Name,
             random,
             looks: 0,
+            scattered: 0,
             refused: 0,
             hold: Duration::ZERO,
         }
@@ -361,7 +368,7 @@ impl Planner {
     /// Whether a batch fits what is left of time and calls; an experiment half made proves nothing.
     fn affordable(&mut self, batch: &[Block]) -> bool {
         let calls: usize = batch.iter().flatten().map(Probe::calls).sum();
-        let has = self.until().saturating_sub(self.record.elapsed);
+        let has = self.until().saturating_sub(self.record.elapsed + self.kept_for_random_times());
         if calls <= self.left() && afford::needs(&self.record, batch) <= has {
             return true;
         }
@@ -371,6 +378,19 @@ impl Planner {
             }
         }
         false
+    }
+
+    /// Time that experiments leave to calls at random times, without which "healthy" is worth little. None
+    /// where they are made already, or a cause is named.
+    fn kept_for_random_times(&self) -> Duration {
+        let record = &self.record;
+        let answered = record.observed().all(|c| c.answer().is_some());
+        let quick = answered && record.typical(|c| c.total) < QUICK_MS;
+        if !quick || record.tried(Experiment::Scattered) || !self.may_scatter() || self.names_any() {
+            return Duration::ZERO;
+        }
+        let gap = Duration::from_secs_f64(scattered::gap_ms(record) / 1e3);
+        (gap * LEAST_SCATTERED as u32).min(self.until().mul_f64(RANDOM_SHARE))
     }
 
     /// What a comparison with an earlier diagnosis wants, one probe after another: lookups and full TLS
@@ -408,13 +428,23 @@ impl Planner {
         true
     }
 
-    /// Before it is said that nothing is wrong, or that no cause can be named: calls at random times.
-    /// Those that follow one another may ride in the gaps of what is slow now and then.
-    fn scatter(&mut self) -> bool {
+    /// Whether calls at random times can tell anything.
+    fn may_scatter(&self) -> bool {
         let record = &self.record;
         let some = record.group().iter().any(|c| c.answer().is_some_and(|a| a.status < 400));
-        let may = record.settings.may_repeat && some && pace::refusals(record).0.is_empty();
-        if !may || record.tried(Experiment::Scattered) || self.names_any() {
+        record.settings.may_repeat && some && pace::refusals(record).0.is_empty()
+    }
+
+    /// Before it is said that nothing is wrong, or that no cause can be named: calls at random times.
+    /// Those that follow one another may ride in the gaps of what is slow now and then. Where many are slow
+    /// and a busy machine may be why, once more: a period shows in more of them.
+    fn scatter(&mut self) -> bool {
+        let record = &self.record;
+        let again = self.scattered == 1
+            && steady::may_be_starved(record)
+            && steady::at_random(record).is_some_and(|slow| slow.often);
+        let given_up = record.given_up.contains(&Experiment::Scattered);
+        if given_up || self.scattered > 0 && !again || !self.may_scatter() || self.names_any() {
             return false;
         }
         let calls = limits::CALLS_SCATTERED.min(record.settings.calls / 2);
@@ -440,6 +470,7 @@ impl Planner {
             return false;
         }
         self.queue.push_back(Probe::Scattered(times));
+        self.scattered += 1;
         true
     }
 
@@ -501,7 +532,7 @@ impl Planner {
         if is_stopped(&judgements) {
             named.retain(|verdict| verdict.id() == "stopped");
         }
-        lost_for_its_rate(&mut named);
+        lost_for_a_reason(&mut named);
         let changed = steady::weigh(record, &mut named, &mut ruled_out);
         limits.extend(trifles(record, &mut named));
         limits.extend(on_a_busy_machine(record, &mut named));
@@ -594,10 +625,12 @@ impl Planner {
     }
 }
 
-/// A line that is too narrow drops what its queue has no room for, which tells senders its rate: then that
-/// is the reason for the losses.
-fn lost_for_its_rate(named: &mut [Verdict]) {
-    if named.iter().any(|verdict| verdict.names(&bandwidth::CAUSE) && verdict.proof() > Proof::Possible) {
+/// A line that is too narrow drops what its queue has no room for, which tells senders its rate; and this
+/// machine may drop them. Then that is the reason for the losses.
+fn lost_for_a_reason(named: &mut [Verdict]) {
+    let is_reason =
+        |verdict: &Verdict| verdict.names(&bandwidth::CAUSE) || verdict.names(&local_drops::CAUSE);
+    if named.iter().any(|verdict| is_reason(verdict) && verdict.proof() > Proof::Possible) {
         for verdict in named.iter_mut().filter(|verdict| verdict.names(&packet_loss::CAUSE)) {
             *verdict = verdict.clone().behind();
         }

@@ -78,6 +78,8 @@ pub enum Experiment {
     Part,
     /// What compression would make of the response.
     Packed,
+    /// Calls just before the server behind the proxy closes an idle connection.
+    IdleOrder,
 }
 
 impl Experiment {
@@ -115,6 +117,7 @@ impl Experiment {
             Experiment::Rate => "calls alone and two at once, for their rate",
             Experiment::Part => "a part of the answer",
             Experiment::Packed => "the answer compressed",
+            Experiment::IdleOrder => "calls as the server behind closes idle connections",
         }
     }
 
@@ -153,6 +156,7 @@ impl Experiment {
             Experiment::PerConnection => 120,
             Experiment::Origin => 140,
             Experiment::Paced => 150,
+            Experiment::IdleOrder => 230,
         }
     }
 }
@@ -299,6 +303,8 @@ pub enum Probe {
     /// Make a call at each of these times since the first, on another connection where the last call
     /// is still under way.
     Scattered(Vec<Duration>),
+    /// Make a call at the server behind the proxy, and wait for so long at most until it closes.
+    IdleLimit(Duration),
 }
 
 /// Probes that are made one right after the other. An experiment's blocks are made in random order.
@@ -313,6 +319,7 @@ impl Probe {
             Probe::SideBySide(lanes) => lanes.iter().map(Vec::len).sum(),
             Probe::Together(t) => usize::from(t.calls) * usize::from(t.rounds) + usize::from(t.connections),
             Probe::Scattered(times) => times.len(),
+            Probe::IdleLimit(_) => 1,
             _ => 0,
         }
     }
@@ -367,6 +374,17 @@ pub struct HeldCall {
     pub call: Call,
 }
 
+/// How long the server behind the proxy keeps an idle connection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OriginIdleLimit {
+    /// The call before.
+    pub call: Call,
+    /// When it closed, since the response; `None`: not while it was watched.
+    pub closed: Option<Duration>,
+    /// How long that was.
+    pub watched: Duration,
+}
+
 /// The result of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observation {
@@ -390,4 +408,6 @@ pub enum Observation {
     Together(Vec<Vec<Call>>),
     /// Of [`Probe::Scattered`], in the order in which they began.
     Scattered(Vec<Call>),
+    /// Of [`Probe::IdleLimit`].
+    IdleLimit(Box<OriginIdleLimit>),
 }

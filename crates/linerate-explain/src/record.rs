@@ -172,7 +172,10 @@ impl Record {
                     lanes.iter_mut().flatten().for_each(see);
                 }
                 Observation::Held(held) => see(&mut held.call),
-                Observation::Resolved(_) | Observation::NameServers(_) | Observation::Connected(_) => {}
+                Observation::Resolved(_)
+                | Observation::NameServers(_)
+                | Observation::Connected(_)
+                | Observation::IdleLimit(_) => {}
             }
         }
     }
@@ -380,7 +383,9 @@ impl Record {
         let scattered = self.calls().filter(|(p, _)| p.experiment == Experiment::Scattered).count();
         let scattered = scattered + if scattered > 0 { limits::CALLS_TIMED } else { 0 };
         let turns = self.calls().filter(|(p, _)| p.experiment == Experiment::Turns).count();
-        self.settings.calls + more + streams + scattered + turns
+        let asked = self.entries.iter().any(|(probe, _)| matches!(probe, Probe::IdleLimit(_)));
+        let idle = if asked { limits::CALLS_IDLE } else { 0 };
+        self.settings.calls + more + streams + scattered + turns + idle
     }
 
     /// How long our own threads waited for a processor in a call, on average, milliseconds.

@@ -48,7 +48,7 @@ pub(crate) fn weigh(
 /// Calls of the same request, in order.
 fn alike(record: &Record) -> impl Iterator<Item = (&CallProbe, &Call)> {
     record.calls().filter(|(probe, _)| {
-        !matches!(probe.experiment, Experiment::Redirect | Experiment::Packed)
+        !matches!(probe.experiment, Experiment::Redirect | Experiment::Packed | Experiment::IdleOrder)
             && !matches!(probe.variation, Variation::Target(_) | Variation::Origin | Variation::Range(_))
     })
 }

@@ -7,6 +7,7 @@
 use crate::call::{Call, CallStage, Why, ms};
 use crate::evidence::Grounds;
 use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
+use crate::probe::Experiment;
 use crate::record::Record;
 use crate::rule::{AGAIN, Cause, Judgement, Rule, excluded, nothing};
 use crate::stats::median;
@@ -77,7 +78,8 @@ fn dropped(call: &Call) -> bool {
 fn judge(record: &Record) -> Judgement {
     let mut reused = 0;
     let mut lost = Vec::new();
-    for (_, call) in record.calls().filter(|(_, c)| !c.fresh) {
+    // Those that come as the server behind the proxy closes are another cause's.
+    for (_, call) in record.calls().filter(|(p, c)| !c.fresh && p.experiment != Experiment::IdleOrder) {
         reused += 1;
         if dropped(call) {
             lost.push(ms(call.total));

@@ -26,10 +26,12 @@ pub(crate) mod h2_head_of_line;
 pub(crate) mod h2_stream_limit;
 pub(crate) mod head_of_line;
 pub(crate) mod held;
+pub(crate) mod idle_limit_order;
 pub(crate) mod idle_restart;
 pub(crate) mod in_the_process;
 pub(crate) mod keep_alive_race;
 pub(crate) mod late_close;
+pub(crate) mod local_drops;
 pub(crate) mod name_lookup;
 pub(crate) mod no_keep_alive;
 pub(crate) mod one_slow_backend;
@@ -73,7 +75,7 @@ pub use server_nagle::CAUSE as SERVER_NAGLE;
 pub(crate) use time_wait::seen_in_packets;
 
 /// All that experiments can prove, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 57] = [
+pub static ALL: [&Cause; 59] = [
     &stopped::CAUSE,
     &ports_exhausted::CAUSE,
     &name_lookup::TIMEOUT,
@@ -93,6 +95,7 @@ pub static ALL: [&Cause; 57] = [
     &one_slow_backend::CAUSE,
     &rate_limit::CAUSE,
     &proxy_buffering::CAUSE,
+    &idle_limit_order::CAUSE,
     &tls_full_handshake::CAUSE,
     &tls_old_version::CAUSE,
     &tls_hello_retry::CAUSE,
@@ -117,6 +120,7 @@ pub static ALL: [&Cause; 57] = [
     &no_keep_alive::CAUSE,
     &keep_alive_race::CAUSE,
     &late_close::CAUSE,
+    &local_drops::CAUSE,
     &packet_loss::CAUSE,
     &reordering::CAUSE,
     &h2_head_of_line::CAUSE,

@@ -5,10 +5,12 @@ mod counters;
 mod crowd;
 mod disorder;
 mod dns;
+mod drops;
 mod errors;
 mod exchange;
 mod find;
 mod http;
+mod idle;
 mod machine;
 mod packets;
 mod process;
@@ -21,6 +23,7 @@ mod wire;
 
 use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -134,6 +137,7 @@ pub fn explain(
         process: settings.pid.map(process::ProcessCounters::new),
         window: settings.window,
         writes: settings.writes,
+        loses: AtomicBool::new(false),
     };
     hands.render(&Variation::None)?;
     if request.http == Http::Two {
@@ -141,8 +145,7 @@ pub fn explain(
     }
     let mut looker = Looker::new(&settings, request.port);
     let mut film = Film::new(settings.capture);
-    let machine = machine::Clocked::begin();
-    let start = instrument::now();
+    let (machine, start) = (machine::Clocked::begin(), instrument::now());
     let mut planner = Planner::new(settings);
     hands.end = start + planner.until();
     let mut ended_early = false;
@@ -330,7 +333,10 @@ impl Film {
             Observation::Held(held) => recorder.made([&held.call]),
             Observation::Together(rounds) => recorder.made(rounds.iter().flatten()),
             Observation::Scattered(calls) => recorder.made(calls),
-            Observation::Resolved(_) | Observation::NameServers(_) | Observation::Connected(_) => {}
+            Observation::Resolved(_)
+            | Observation::NameServers(_)
+            | Observation::Connected(_)
+            | Observation::IdleLimit(_) => {}
         }
     }
 
@@ -401,6 +407,8 @@ struct Hands<'a> {
     window: u32,
     /// How the user's client writes a request with a body.
     writes: Writes,
+    /// Calls lose segments: what this machine drops is looked at.
+    loses: AtomicBool,
 }
 
 impl Hands<'_> {
@@ -419,6 +427,7 @@ impl Hands<'_> {
             Probe::Held(n, time) => Observation::Held(Box::new(self.held(*n, *time)?)),
             Probe::Together(together) => Observation::Together(self.together(together)?),
             Probe::Scattered(times) => Observation::Scattered(self.scattered(times)?),
+            Probe::IdleLimit(time) => Observation::IdleLimit(Box::new(self.idle_limit(*time)?)),
         })
     }
 
@@ -621,6 +630,7 @@ impl Hands<'_> {
         let kept = kept.and_then(|mut kept| kept.is_fit().then_some(kept));
         let overflows = exchange::overflows(to);
         let before = self.process.as_ref().map(process::ProcessCounters::look);
+        let drops = self.loses.load(Ordering::Relaxed).then(drops::Drops::now);
         let starved = exchange::waited_here();
         let (mut call, wire) = match kept {
             Some(kept) => exchange::again(kept, &plan, self.end),
@@ -637,6 +647,8 @@ impl Hands<'_> {
             }),
         };
         call.starved = exchange::waited_here().saturating_sub(starved);
+        self.loses.fetch_or(call.lossy(), Ordering::Relaxed);
+        call.drops_here = drops.map(|before| drops::Drops::now().since(&before));
         if call.answer().is_some_and(|a| a.endless) {
             // The rest of an endless response is not part of the call, nor are waits for a processor during it.
             call.starved = Duration::ZERO;

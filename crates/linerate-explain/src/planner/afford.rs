@@ -17,6 +17,7 @@ pub(super) fn experiments(probe: &Probe) -> Vec<Experiment> {
         Probe::Together(t) => vec![t.experiment],
         Probe::Scattered(_) => vec![Experiment::Scattered],
         Probe::Rate(..) => vec![Experiment::Rate],
+        Probe::IdleLimit(_) => vec![Experiment::IdleOrder],
         Probe::SideBySide(lanes) => lanes.iter().flatten().map(|c| c.experiment).take(1).collect(),
         _ => Vec::new(),
     }
@@ -92,6 +93,7 @@ impl Costs {
             // As many turns as the server's limit of streams makes.
             Probe::Together(t) => self.fresh + 3.0 * f64::from(t.rounds) * self.kept,
             Probe::Connect(_) => self.connect,
+            Probe::IdleLimit(time) => time.as_secs_f64() + self.fresh,
         }
     }
 }

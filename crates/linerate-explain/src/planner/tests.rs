@@ -447,7 +447,7 @@ fn lived_with(world: World, settings: Settings, seed: u64) -> Planner {
         let seen = lived.make(&probe, &settings);
         planner.handle_observation(probe, seen);
         planner.under_pressure(lived.world.pressure);
-        let most = limit + limit.min(2 * CALLS_SCATTERED) / 2 + CALLS_TIMED + CALLS_TURNS;
+        let most = limit + limit.min(2 * CALLS_SCATTERED) + CALLS_TIMED + CALLS_TURNS;
         assert!(planner.record().calls_made() <= most, "more calls than allowed");
     }
     planner

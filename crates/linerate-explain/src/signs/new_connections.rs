@@ -17,7 +17,7 @@ pub(crate) fn waited(record: &Record) -> f64 {
     if fresh.len() < 2 || reused.len() < 2 {
         return 0.0;
     }
-    let later = median_of(&reused, |c| c.wait);
+    let later = median_of(&reused, Call::wait_for_whole);
     let wait = median(&fresh) - later;
     if wait > 2.0 * (later - record.rtt_ms()) { wait } else { 0.0 }
 }

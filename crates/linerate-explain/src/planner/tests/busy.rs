@@ -208,3 +208,35 @@ fn a_request_that_leaves_in_pieces_is_no_work() {
     // What Nagle's algorithm holds is another cause's.
     assert!(matches!(judged(20.0, 2), Judgement::Named(_)), "{:?}", judged(20.0, 2));
 }
+
+/// 100 kB on a new connection: its end leaves two round trips later than on one whose window has grown.
+#[test]
+fn a_first_request_that_leaves_in_pieces_is_no_work_for_its_connection() {
+    let judged = |held: f64| {
+        let mut record = Record::new(settings());
+        let end = Some(Ok(ProbeResponse { status: 200, reusable: true, ..ProbeResponse::default() }));
+        let call = |fresh: bool, noise: f64| {
+            let held = if fresh { held } else { 1.0 };
+            let wait = if fresh { 121.0 + noise } else { 41.0 };
+            let mut call = Call { fresh, wait: t(wait), total: t(wait), end: end.clone(), ..Call::default() };
+            call.held_in_tcp = Some(t(held));
+            (call.facts.min_rtt_us, call.facts.data_segs_out) = (40_000, 70);
+            call
+        };
+        for n in 0..6 {
+            for fresh in [true, false] {
+                let lane = if fresh { Lane::Fresh } else { Lane::Kept(0) };
+                let probe = CallProbe::plain(Experiment::Observe, 0, lane);
+                record.push(
+                    Probe::Call(Box::new(probe)),
+                    Observation::Call(Box::new(call(fresh, f64::from(n)))),
+                );
+            }
+        }
+        let burst = (0..8).map(|n| call(true, f64::from(n))).collect();
+        record.push(Probe::Burst(8), Observation::Burst(burst));
+        Judgements::new(&record, &causes::ALL).of("reverse-dns").clone()
+    };
+    assert!(matches!(judged(1.0), Judgement::Named(_)), "{:?}", judged(1.0));
+    assert_eq!(judged(80.0), Judgement::Silent);
+}

@@ -109,6 +109,41 @@ fn a_lock_far_away_is_found_in_what_time_is_left() {
     assert!(made >= 18 && found >= 14, "{made} and {found} of 20");
 }
 
+/// Far away the server's process is not known, and a busy machine may be why calls are slow: more of them at
+/// random times show the period.
+#[test]
+fn a_lock_far_away_is_found_beside_busy_programs() {
+    let healthy = (0..60)
+        .filter(|seed| {
+            let world = World {
+                rtt: 40.0,
+                clocked: Clocked::Lock(120.0, 90.0),
+                pressure: Some(0.99),
+                ..World::default()
+            };
+            explained_with(world, settings(), *seed).whole == Whole::Healthy
+        })
+        .count();
+    assert!(healthy <= 2, "{healthy} of 60");
+}
+
+/// Whatever the period and the distance: calls that follow one another may meet stalls as often as those at
+/// random times, and most of both may.
+#[test]
+fn a_lock_that_most_calls_meet_is_never_healthy() {
+    for (period, held) in [(120.0, 90.0), (60.0, 45.0), (100.0, 50.0), (120.0, 40.0)] {
+        for rtt in [10.0, 40.0, 57.0] {
+            let healthy: Vec<u64> = (0..12)
+                .filter(|seed| {
+                    let world = World { rtt, clocked: Clocked::Lock(period, held), ..World::default() };
+                    explained_with(world, settings(), *seed).whole == Whole::Healthy
+                })
+                .collect();
+            assert!(healthy.is_empty(), "{period}, {held}, {rtt}: {healthy:?}");
+        }
+    }
+}
+
 /// Threads of the server that no call waits for had no processor: that takes nothing off a lock.
 #[test]
 fn a_lock_is_found_on_a_busy_machine() {

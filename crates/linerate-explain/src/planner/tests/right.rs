@@ -323,9 +323,9 @@ fn a_narrow_line_is_the_reason_for_what_it_drops() {
     };
     let mut named = [seen("packet-loss", 934.0), seen("bandwidth", 926.0)];
     assert!(named[0].weight() > named[1].weight());
-    lost_for_its_rate(&mut named);
+    lost_for_a_reason(&mut named);
     assert!(named[0].weight() < named[1].weight());
     let mut alone = [seen("packet-loss", 934.0)];
-    lost_for_its_rate(&mut alone);
+    lost_for_a_reason(&mut alone);
     assert_eq!(alone[0].weight(), seen("packet-loss", 934.0).weight());
 }

@@ -23,6 +23,8 @@ pub(crate) struct Case {
     pub(crate) beside: &'static [BackgroundActivity],
     /// Kernel settings of the client's side.
     pub(crate) client_sysctls: &'static [(&'static str, &'static str)],
+    /// The queueing discipline of the client's interface, as `tc` takes it; empty: the usual one.
+    pub(crate) client_qdisc: &'static str,
     /// Kernel settings of the server's side.
     pub(crate) server_sysctls: &'static [(&'static str, &'static str)],
     /// Path of the request.
@@ -104,6 +106,7 @@ pub(crate) const PLAIN: Case = Case {
     share: ServerCpus::Whole,
     beside: &[],
     client_sysctls: &[],
+    client_qdisc: "",
     server_sysctls: &[],
     path: "/",
     flags: &[],
@@ -202,13 +205,14 @@ pub(crate) const NAMES: CaseNameServer =
     CaseNameServer { delay_ms: 0, v6: false, dead_first: false, dead_before: false, mute_v6: false };
 
 /// Causes on the path: naming one of them is a false alarm if only the server takes time.
-pub(crate) const ON_THE_WAY: [&str; 31] = [
+pub(crate) const ON_THE_WAY: [&str; 32] = [
     "server-nagle-delayed-ack",
     "client-nagle-delayed-ack",
     "tiny-writes",
     "accept-queue",
     "syn-loss",
     "packet-loss",
+    "local-drops",
     "bandwidth",
     "reordering",
     "path-jitter",
@@ -238,10 +242,14 @@ pub(crate) const ON_THE_WAY: [&str; 31] = [
 ];
 
 /// Ids of causes that no case injects, with the reason.
-pub(crate) const NOT_INJECTED: [(&str, &str); 5] = [
+pub(crate) const NOT_INJECTED: [(&str, &str); 6] = [
     ("tls-long-chain", "it takes another certificate; the tests of the command have one"),
     ("tls-slow-key", "it takes another key; the tests of the command have one"),
     ("upstream-wait", "it takes a proxy that names it; the tests of the command have HAProxy"),
     ("one-slow-backend", "it takes a balancer; the tests of the command have HAProxy"),
+    (
+        "idle-limit-order",
+        "it takes a balancer and a longer budget; the tests of the command have HAProxy and nginx",
+    ),
     ("stopped", "a stopped process answers no warm-up; the tests of the command stop one"),
 ];

@@ -26,6 +26,8 @@ const LIMIT: Duration = Duration::from_secs(45);
 const WATCHED: &str = "5s";
 /// The body of uploads, bytes.
 const UPLOAD: usize = 100_000;
+/// The interface of either side.
+const INTERFACE: &str = "net0";
 /// Time for the other activity to settle.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -55,6 +57,11 @@ impl CaseStage {
         let net = Arc::new(builder.start()?);
         for (name, value) in case.client_sysctls {
             net.client().sysctl(name, value)?;
+        }
+        if !case.client_qdisc.is_empty() {
+            let mut tc = net.client().command("tc");
+            tc.args(["qdisc", "replace", "dev", INTERFACE, "root"]).args(case.client_qdisc.split(' '));
+            net.client().output(tc).context("tc")?;
         }
         for (name, value) in case.server_sysctls {
             net.server().sysctl(name, value)?;

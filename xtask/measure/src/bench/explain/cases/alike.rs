@@ -33,7 +33,7 @@ pub(super) static CASES: &[Case] = &[
         path: "/echo",
         flags: &["-X", "POST", "--repeat-unsafe", "--body", "@BODY"],
         also: &["slow-start"],
-        never: &["server-think", "packet-loss"],
+        never: &["server-think", "reverse-dns", "packet-loss", "local-drops"],
         ..PLAIN
     },
     // A JVM that was started a moment ago: its compiler is at work.

@@ -150,7 +150,19 @@ pub(super) static CASES: &[Case] = &[
         truth: "packet-loss",
         rtts: &[40],
         net: "--drop up:data=every:4",
+        never: &["local-drops"],
         fixed: Fixed::Net,
+        ..PLAIN
+    },
+    // Our own queue has room for three packets.
+    Case {
+        name: "small-queue-here",
+        truth: "local-drops",
+        path: "/echo",
+        flags: &["-X", "POST", "--repeat-unsafe", "--body", "@BODY"],
+        client_qdisc: "tbf rate 10mbit burst 1600 limit 4500",
+        // Every call loses segments.
+        behind: &["packet-loss", "slow-start"],
         ..PLAIN
     },
     // A tenth of the server's packets come behind later ones: nothing is lost.

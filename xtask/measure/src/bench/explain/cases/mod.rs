@@ -65,6 +65,7 @@ mod tests {
             "periodic-stall",
             "h2-stream-limit",
             "fd-limit",
+            "idle-limit-order",
         ];
         for id in ON_THE_WAY.iter().chain(&in_the_server) {
             let excused = NOT_INJECTED.iter().any(|(other, _)| other == id);

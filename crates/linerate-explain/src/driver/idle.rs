@@ -1,0 +1,34 @@
+//! How long the server behind the proxy keeps an idle connection.
+
+use std::time::Duration;
+
+use linerate_http::client::TemplateError;
+use linerate_net::instrument;
+
+use super::Hands;
+use crate::probe::{CallProbe, Experiment, Lane, OriginIdleLimit, Variation};
+
+/// How often it is looked whether the connection is still there. Reason: calls that come a few milliseconds
+/// before its end are made later.
+const EVERY: Duration = Duration::from_millis(1);
+
+impl Hands<'_> {
+    /// A call there, then nothing until the server closes, for so long at most.
+    pub(super) fn idle_limit(&self, time: Duration) -> Result<OriginIdleLimit, TemplateError> {
+        let probe = CallProbe {
+            variation: Variation::Origin,
+            ..CallProbe::plain(Experiment::IdleOrder, 0, Lane::Fresh)
+        };
+        let (call, wire) = self.call_on(None, &probe)?;
+        let start = instrument::now();
+        let until = self.end.min(start + time);
+        let mut closed = None;
+        if let Some(wire) = wire {
+            while closed.is_none() && instrument::now() < until {
+                std::thread::sleep(EVERY);
+                closed = wire.look().facts().peer_closed().then(|| instrument::now() - start);
+            }
+        }
+        Ok(OriginIdleLimit { call, closed, watched: instrument::now() - start })
+    }
+}
