@@ -182,6 +182,11 @@ pub(crate) fn finish_nginx(mut server: Server) -> u64 {
         assert!(start.elapsed() < PATIENCE, "nginx does not end");
         std::thread::sleep(Duration::from_millis(10));
     }
+    logged_by_nginx(&server)
+}
+
+/// Requests that nginx has logged so far.
+pub(crate) fn logged_by_nginx(server: &Server) -> u64 {
     let log = std::fs::read_to_string(server.dir.path().join("access.log")).expect("a log");
     log.lines().filter(|l| l.starts_with("GET ") || l.starts_with("POST ")).count() as u64
 }
