@@ -1,14 +1,24 @@
 //! A page that lists a directory.
 
+use std::error::Error;
 use std::ffi::OsStr;
 use std::fmt::Write;
+use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use linerate_http::server::HttpDate;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat};
 use rustix::io::Errno;
+
+use crate::BodyStream;
+use crate::blocking::{Blocking, BlockingError, blocking};
+use crate::limits::POOL_BUSY;
+use crate::timers::{Sleep, sleep};
 
 /// Entries of a page, at most. Reason: a directory of millions must fill neither our memory nor a
 /// browser's.
@@ -22,13 +32,79 @@ struct ListingEntry {
     modified: u64,
 }
 
+/// Bytes of a page that are handed over at a time.
+const PIECE: usize = 64 << 10;
+
+const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+/// What makes a page. Blocks on the disk.
+type MakePage = Arc<dyn Fn() -> Result<String, Errno> + Send + Sync>;
+
+/// A page that is made when its response has its turn. Otherwise few requests on one connection
+/// would have as many pages in memory.
+pub(super) struct ListedPage {
+    make: MakePage,
+    state: PageState,
+}
+
+enum PageState {
+    Asked,
+    Making(Blocking<Result<String, Errno>>),
+    /// The pool is full: try again later.
+    Later(Sleep),
+    /// What has not been handed over.
+    Made(Bytes),
+}
+
+impl ListedPage {
+    pub(super) fn new(make: impl Fn() -> Result<String, Errno> + Send + Sync + 'static) -> ListedPage {
+        ListedPage { make: Arc::new(make), state: PageState::Asked }
+    }
+}
+
+impl BodyStream for ListedPage {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Box<dyn Error + Send + Sync>>>> {
+        loop {
+            self.state = match &mut self.state {
+                PageState::Asked => {
+                    let make = Arc::clone(&self.make);
+                    PageState::Making(blocking(move || make()))
+                }
+                PageState::Making(making) => match ready!(Pin::new(making).poll(context)) {
+                    Ok(Ok(page)) => PageState::Made(page.into()),
+                    Ok(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+                    Err(BlockingError::Busy) => PageState::Later(sleep(POOL_BUSY)),
+                    Err(error @ BlockingError::Panicked) => return Poll::Ready(Some(Err(error.into()))),
+                },
+                PageState::Later(sleep) => {
+                    ready!(Pin::new(sleep).poll(context));
+                    PageState::Asked
+                }
+                PageState::Made(page) if page.is_empty() => return Poll::Ready(None),
+                PageState::Made(page) => {
+                    let piece = page.split_to(page.len().min(PIECE));
+                    return Poll::Ready(Some(Ok(piece)));
+                }
+            };
+        }
+    }
+}
+
+/// Opens a directory beneath `root` to be listed.
+pub(super) fn open(root: &Arc<OwnedFd>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let directory = if name.is_empty() { b"." } else { name };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(root, directory, flags, Mode::empty(), WITHIN)
+}
+
 /// The page of a directory beneath `root`; `path` is the requested path, still encoded. Blocks on
 /// the disk.
 pub(super) fn page(root: &Arc<OwnedFd>, name: &[u8], path: &str) -> Result<String, Errno> {
-    let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let directory = if name.is_empty() { b"." } else { name };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = openat2(root, directory, flags, Mode::empty(), within)?;
+    let dir = open(root, name)?;
     let (mut entries, mut more) = (Vec::new(), false);
     for entry in Dir::read_from(&dir)? {
         let entry = entry?;
@@ -45,7 +121,7 @@ pub(super) fn page(root: &Arc<OwnedFd>, name: &[u8], path: &str) -> Result<Strin
         if FileType::from_raw_mode(meta.st_mode) == FileType::Symlink {
             // What a request for it gets. One that leads nowhere or out of the root gets nothing.
             let path = [directory, b"/", name].concat();
-            let target = openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), within);
+            let target = openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), WITHIN);
             let Ok(target) = target.and_then(fstat) else { continue };
             meta = target;
         }
@@ -153,6 +229,24 @@ mod tests {
         for name in ["gone", "out", "absolute"] {
             assert!(!page.contains(name), "{page}");
         }
+    }
+
+    #[test]
+    fn a_page_is_made_when_its_response_has_its_turn() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&made);
+        let page = ListedPage::new(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok("entry".repeat(50_000))
+        });
+        let mut response = crate::Response::status(200).with_stream(page);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(made.load(Ordering::SeqCst), 0);
+        assert_eq!(crate::testing::body(&mut response).unwrap(), "entry".repeat(50_000));
+        assert_eq!(made.load(Ordering::SeqCst), 1);
+        let mut gone = crate::Response::status(200).with_stream(ListedPage::new(|| Err(Errno::NOENT)));
+        assert!(crate::testing::body(&mut gone).is_err());
     }
 
     #[test]

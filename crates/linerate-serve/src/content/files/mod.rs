@@ -32,6 +32,7 @@ use rustix::io::Errno;
 
 use self::compressed::{Key, compressed};
 use self::condition::{Outcome, Validators};
+use self::listing::ListedPage;
 use self::lookup::{Failed, FoundFile, LookupResult, Root, Wanted, refuse};
 pub(crate) use self::name::file_name;
 use self::negotiate::Encoding;
@@ -208,13 +209,14 @@ impl Files {
     /// The entries of a directory.
     async fn list(&self, name: &[u8], request: &Request) -> Response {
         let (root, name, path) = (self.0.root(), name.to_owned(), request.path().to_owned());
-        match blocking(move || listing::page(root.fd(), &name, &path)).await {
-            Ok(Ok(page)) => {
+        let (beneath, directory) = (root.clone(), name.clone());
+        match blocking(move || listing::open(beneath.fd(), &directory)).await {
+            Ok(Ok(_)) => {
                 let mut response = Response::status(200).with_content_type("text/html; charset=utf-8");
                 // Names are escaped; if one ever were not, nothing in it would run.
                 let policy = "default-src 'none'; style-src 'unsafe-inline'";
                 let _ = response.fields.add("content-security-policy", policy);
-                response.with_body(page)
+                response.with_stream(ListedPage::new(move || listing::page(root.fd(), &name, &path)))
             }
             Ok(Err(error)) => refuse(error),
             Err(error) => error.into(),
