@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use linerate_serve::{
-    Address, BodyError, Request, Response, ServerOptions, blocking, sleep, spawn_with, testing,
+    Address, BodyError, Handler, Request, RequestHead, Response, RouteLimits, ServerOptions, blocking, sleep,
+    spawn_with, testing,
 };
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -337,4 +338,46 @@ fn requests_carry_extensions_and_a_method_of_the_crate_http() {
     };
     let mut response = testing::call(&outer, Request::builder("GET", "/").build().unwrap());
     assert_eq!(testing::body(&mut response).unwrap(), "ann");
+}
+
+/// A handler whose route `/small` takes bodies of 10 bytes, and gives them no time.
+struct Limited;
+
+impl Handler for Limited {
+    type Future = std::pin::Pin<Box<dyn Future<Output = Response>>>;
+
+    fn call(&self, mut request: Request) -> Self::Future {
+        Box::pin(async move {
+            match request.body().collect(1 << 20).await {
+                Ok(body) => Response::text(format!("{} bytes", body.len())),
+                Err(_) => Response::status(400),
+            }
+        })
+    }
+
+    fn limits(&self, head: &RequestHead, _: Option<&Address>) -> RouteLimits {
+        match head.path() {
+            "/small" => {
+                RouteLimits { body: Some(10), body_time: Some(Duration::ZERO), ..RouteLimits::default() }
+            }
+            _ => RouteLimits::default(),
+        }
+    }
+}
+
+#[test]
+fn a_handler_has_limits_of_its_own_for_a_route() {
+    let server = spawn_with(ServerOptions::default(), || Limited).unwrap();
+    let answer = |path: &str, announced: usize, sent: usize| {
+        let mut stream = TcpStream::connect(server.addr()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {announced}\r\n\r\n");
+        stream.write_all(&[head.as_bytes(), &vec![b'b'; sent]].concat()).unwrap();
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).unwrap();
+        String::from_utf8_lossy(&first[9..]).into_owned()
+    };
+    assert_eq!((answer("/small", 10, 10), answer("/small", 11, 11)), ("200".to_owned(), "413".to_owned()));
+    assert_eq!((answer("/", 11, 11), answer("/", 100_000, 100_000)), ("200".to_owned(), "200".to_owned()));
+    assert_eq!(answer("/small", 10, 5), "408");
 }
