@@ -233,8 +233,9 @@ impl Core {
         if told.has(FlowActions::READABLE) {
             if entry.closing.is_some() {
                 // Beyond the limit the window closes.
-                if entry.discarded < self.limits.closing_bytes {
-                    let count = |bytes: &mut [u8]| entry.discarded += bytes.len() as u64;
+                let discarded = &mut entry.low_water_or_discarded;
+                if u64::from(*discarded) < self.limits.closing_bytes {
+                    let count = |bytes: &mut [u8]| *discarded = discarded.saturating_add(bytes.len() as u32);
                     entry.flow.read(now, usize::MAX, &mut self.shared, count);
                     entry.flow.note_read();
                 }

@@ -30,9 +30,9 @@ pub(crate) struct StackConnection {
     pub(crate) by_cookie: bool,
     /// It is in the list of connections that hold bytes received out of order.
     pub(crate) holds: bool,
-    pub(crate) low_water: u32,
-    /// Bytes discarded since the application has closed it.
-    pub(crate) discarded: u64,
+    /// Bytes: as many as must be there for a `Readable` (SO_RCVLOWAT), or, once the application has
+    /// closed it, as were discarded since. One place for both keeps an entry within 1 KiB.
+    pub(crate) low_water_or_discarded: u32,
 }
 
 impl StackConnection {
@@ -52,8 +52,7 @@ impl StackConnection {
             resets: false,
             by_cookie: false,
             holds: false,
-            low_water: 1,
-            discarded: 0,
+            low_water_or_discarded: 1,
         }
     }
 
@@ -64,7 +63,7 @@ impl StackConnection {
 
     /// Whether there is something to read that must be reported to the application.
     pub(crate) fn is_readable(&self) -> bool {
-        let enough = self.flow.inbox_len() >= self.flow.low_water(self.low_water);
+        let enough = self.flow.inbox_len() >= self.flow.low_water(self.low_water_or_discarded);
         self.has_news() && (enough || !self.flow.has_bytes())
     }
 

@@ -191,6 +191,7 @@ impl Core {
         let now = self.now;
         let Some(entry) = self.table.get_mut(conn) else { return };
         entry.closing = Some(closing);
+        entry.low_water_or_discarded = 0;
         let resets = entry.resets;
         let flow = &mut entry.flow;
         flow.read(now, usize::MAX, &mut self.shared, |_| {});

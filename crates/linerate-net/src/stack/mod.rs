@@ -363,7 +363,7 @@ impl<L: Link> Transport for Stack<L> {
 
     fn set_low_water(&mut self, conn: Conn, bytes: usize) {
         let Some(entry) = self.live(conn) else { return };
-        entry.low_water = u32::try_from(bytes).unwrap_or(u32::MAX);
+        entry.low_water_or_discarded = u32::try_from(bytes).unwrap_or(u32::MAX);
         if entry.is_readable() && !entry.reported && !entry.paused {
             entry.reported = true;
             self.core.ready.push_back(conn);
