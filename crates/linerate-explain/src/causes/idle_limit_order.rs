@@ -41,9 +41,9 @@ const PAGE: CausePage = CausePage {
     picture: &[
         PictureStep::To("request"),
         PictureStep::From("answer"),
-        PictureStep::Then(30.0, "idle, 5 s"),
+        PictureStep::Then(5000.0, "idle"),
         PictureStep::From("FIN: the server closes"),
-        PictureStep::LostTo("request: too late, the caller gets 502"),
+        PictureStep::LostTo("too late: the caller gets 502"),
     ],
     more: &[fix(
         "Kubernetes",

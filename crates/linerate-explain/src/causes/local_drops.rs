@@ -36,7 +36,7 @@ const PAGE: CausePage = CausePage {
          The kernel counts where it drops.",
     lanes: ENDS,
     picture: &[
-        PictureStep::LostTo("request: dropped by our own queue"),
+        PictureStep::LostTo("request: dropped here"),
         PictureStep::Wait(240.0, "until it is sent again"),
         PictureStep::To("request again"),
         PictureStep::From("answer"),
