@@ -43,9 +43,13 @@ pub fn to_screen(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> 
     let mut page = DiagnosisText { style, text: String::new() };
     page.verdict(diagnosis);
     page.picture(diagnosis);
-    let of_protocols = [words::tls(diagnosis, style.unicode), words::http2(diagnosis)];
-    for words in of_protocols.into_iter().flatten() {
-        page.paragraph("", 0, &words);
+    if diagnosis.call.fresh {
+        page.parts(diagnosis);
+    } else {
+        let of_protocols = [words::tls(diagnosis, style.unicode), words::http2(diagnosis)];
+        for words in of_protocols.into_iter().flatten() {
+            page.paragraph("", 0, &words);
+        }
     }
     page.heading("Outside in");
     for layer in outside_in::of(diagnosis) {
