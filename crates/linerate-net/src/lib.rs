@@ -73,6 +73,7 @@ mod line;
 pub mod link;
 pub mod machine;
 pub mod mem;
+mod netlink;
 pub mod open;
 mod outbox;
 mod probe;

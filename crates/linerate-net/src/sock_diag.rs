@@ -1,11 +1,10 @@
 //! The TCP sockets of this network namespace as its kernel lists them: sock_diag(7), without
 //! privileges.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use crate::netlink::{NetlinkRequest, NetlinkSocket, flag, u32_at};
 
 /// States of a TCP socket, numbered as in the kernel (net/tcp_states.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,19 +53,10 @@ pub struct TcpSocket {
     pub inode: u32,
 }
 
-/// linux/netlink.h, linux/sock_diag.h
-mod kind {
-    pub(super) const ERROR: u16 = 2;
-    pub(super) const DONE: u16 = 3;
-    pub(super) const BY_FAMILY: u16 = 20;
-    /// NLM_F_REQUEST | NLM_F_DUMP
-    pub(super) const DUMP: u16 = 0x301;
-}
-
-/// Timeout of the kernel's reply. Reason: the kernel replies within the call.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Size of a netlink message's header, and of `struct inet_diag_msg`, bytes.
-const HEADER: usize = 16;
+/// SOCK_DIAG_BY_FAMILY (linux/sock_diag.h).
+const BY_FAMILY: u16 = 20;
+/// Sizes of `struct inet_diag_req_v2` and `struct inet_diag_msg`, bytes.
+const REQUEST: usize = 56;
 const ENTRY: usize = 72;
 
 /// Lists the IPv4 and IPv6 sockets, at most `most`; the flag says whether there are more.
@@ -94,17 +84,11 @@ pub fn tcp_sockets_that(
 }
 
 /// A dump request (`struct inet_diag_req_v2`) for all TCP sockets of a family, in any state.
-fn request(family: u8) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(HEADER + 56);
-    bytes.extend(((HEADER + 56) as u32).to_ne_bytes());
-    bytes.extend(kind::BY_FAMILY.to_ne_bytes());
-    bytes.extend(kind::DUMP.to_ne_bytes());
-    bytes.extend(1u32.to_ne_bytes());
-    bytes.extend(0u32.to_ne_bytes());
-    bytes.extend([family, libc::IPPROTO_TCP as u8, 0, 0]);
-    bytes.extend(u32::MAX.to_ne_bytes());
-    bytes.resize(HEADER + 56, 0);
-    bytes
+fn request(family: u8) -> NetlinkRequest {
+    let mut fixed = [0; REQUEST];
+    fixed[..2].copy_from_slice(&[family, libc::IPPROTO_TCP as u8]);
+    fixed[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
+    NetlinkRequest::new(BY_FAMILY, flag::DUMP, &fixed)
 }
 
 /// Returns false if `most` ended it.
@@ -114,52 +98,14 @@ fn dump(
     keep: &dyn Fn(&TcpSocket) -> bool,
     sockets: &mut Vec<TcpSocket>,
 ) -> io::Result<bool> {
-    let netlink = Domain::from(libc::AF_NETLINK);
-    let mut socket =
-        Socket::new(netlink, Type::RAW.cloexec(), Some(Protocol::from(libc::NETLINK_SOCK_DIAG)))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.write_all(&request(family))?;
-    let mut buffer = vec![0; 64 << 10];
-    while sockets.len() < most {
-        let len = socket.read(&mut buffer)?;
-        if len < HEADER {
-            return Err(io::Error::other("the kernel's answer is cut off"));
-        }
-        match take(&buffer[..len], most, keep, sockets) {
-            Took::More => {}
-            Took::Done => return Ok(true),
-            Took::Failed(errno) => return Err(io::Error::from_raw_os_error(errno)),
-        }
-    }
-    Ok(false)
-}
-
-/// How reading a datagram ended.
-#[derive(Debug, PartialEq, Eq)]
-enum Took {
-    More,
-    Done,
-    Failed(i32),
-}
-
-/// Parses the messages of one datagram.
-fn take(
-    mut bytes: &[u8],
-    most: usize,
-    keep: &dyn Fn(&TcpSocket) -> bool,
-    sockets: &mut Vec<TcpSocket>,
-) -> Took {
-    while let Some(len) = u32_at(bytes, 0).map(|l| l as usize) {
-        let Some(body) = bytes.get(HEADER..len) else { break };
-        match u16_at(bytes, 4) {
-            Some(kind::DONE) => return Took::Done,
-            Some(kind::ERROR) => return Took::Failed(-(u32_at(body, 0).unwrap_or(0) as i32)),
-            Some(kind::BY_FAMILY) if sockets.len() < most => sockets.extend(entry(body).filter(keep)),
-            _ => {}
-        }
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-    }
-    Took::More
+    let mut netlink = NetlinkSocket::open(libc::NETLINK_SOCK_DIAG)?;
+    let is_cut = netlink.ask_until(request(family), |kind, body| {
+        let found = entry(body).filter(|socket| kind == BY_FAMILY && keep(socket));
+        let is_full = found.is_some() && sockets.len() >= most;
+        sockets.extend(found.filter(|_| !is_full));
+        is_full
+    })?;
+    Ok(!is_cut)
 }
 
 /// `struct inet_diag_msg`.
@@ -183,19 +129,13 @@ fn entry(body: &[u8]) -> Option<TcpSocket> {
     })
 }
 
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
-}
-
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::netlink::messages;
 
     #[test]
     fn a_listener_tells_how_many_wait_and_how_many_may() {
@@ -215,18 +155,11 @@ mod tests {
 
     #[test]
     fn damaged_answers_do_no_harm() {
-        let mut sockets = Vec::new();
         for len in [0u32, 1, 15, 16, 17, 88, u32::MAX] {
             let mut bytes = len.to_ne_bytes().to_vec();
-            bytes.extend(kind::BY_FAMILY.to_ne_bytes());
+            bytes.extend(BY_FAMILY.to_ne_bytes());
             bytes.resize(60, 0xff);
-            assert_eq!(take(&bytes, 10, &|_| true, &mut sockets), Took::More);
+            assert!(messages(&bytes).all(|(_, _, body)| entry(body).is_none()));
         }
-        assert!(sockets.is_empty());
-        let mut error = 20u32.to_ne_bytes().to_vec();
-        error.extend(kind::ERROR.to_ne_bytes());
-        error.resize(16, 0);
-        error.extend((-13i32).to_ne_bytes());
-        assert_eq!(take(&error, 10, &|_| true, &mut sockets), Took::Failed(13));
     }
 }

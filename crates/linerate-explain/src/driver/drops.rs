@@ -40,10 +40,8 @@ impl Drops {
         let soft = softnet(&text("/proc/net/softnet_stat"));
         all.insert("the kernel's input queue (softnet, net.core.netdev_max_backlog)".to_owned(), soft);
         interfaces(&text("/proc/net/dev"), &mut all);
-        let igmp = text("/proc/net/igmp");
         // Where rtnetlink is forbidden, the other counters are known all the same.
-        for (interface, drops) in qdisc::dropped().ok().into_iter().flatten() {
-            let name = name_of(&igmp, interface);
+        for (name, drops) in qdisc::dropped().ok().into_iter().flatten() {
             all.insert(format!("the queueing discipline of {name} (tc -s qdisc)"), drops);
         }
         Drops(all)
@@ -57,15 +55,6 @@ impl Drops {
         };
         self.0.iter().filter_map(grew).collect()
     }
-}
-
-/// The interface of that index, by `/proc/net/igmp`: /sys has those of the namespace that mounted it.
-fn name_of(igmp: &str, interface: u32) -> String {
-    let is_it = |line: &&str| line.split_whitespace().next().and_then(|n| n.parse().ok()) == Some(interface);
-    // Lines of an interface begin with its index; those of its groups are indented.
-    let mut interfaces = igmp.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
-    let name = interfaces.find(is_it).and_then(|line| line.split_whitespace().nth(1));
-    name.map_or(format!("interface {interface}"), |name| name.trim_end_matches(':').to_owned())
 }
 
 /// The second column of each processor's line, in hex.
@@ -114,11 +103,6 @@ mod tests {
         interfaces(line, &mut all);
         assert_eq!(all.values().copied().collect::<Vec<_>>(), [34, 560], "{all:?}");
         assert!(all.contains_key("eth0, as packets come (ip -s link)"), "{all:?}");
-        let igmp = "Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n1\tlo        :     1      V3\n\t\t\t\t010000E0     1 0:00000000\t\t0\n2\tnet0:  1 V3\n";
-        assert_eq!(
-            (name_of(igmp, 1), name_of(igmp, 2), name_of(igmp, 3)),
-            ("lo".into(), "net0".into(), "interface 3".into())
-        );
         for bad in ["", "a", "drop", "drop\nzz", ":", "eth0:"] {
             tracked(bad, &mut all);
             interfaces(bad, &mut all);

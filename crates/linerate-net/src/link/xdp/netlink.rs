@@ -1,42 +1,18 @@
-//! Queries the kernel about interfaces, addresses, routes and neighbours (rtnetlink, RFC 3549):
-//! requests and replies as bytes.
+//! Queries the kernel about interfaces, addresses, routes and neighbours (rtnetlink, RFC 3549).
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 
 use super::ethernet::Mac;
-
-/// Message types (linux/rtnetlink.h).
-pub(super) mod kind {
-    pub(in super::super) const ERROR: u16 = 2;
-    pub(in super::super) const DONE: u16 = 3;
-    pub(in super::super) const NEW_LINK: u16 = 16;
-    pub(in super::super) const DELETE_LINK: u16 = 17;
-    pub(in super::super) const GET_LINK: u16 = 18;
-    pub(in super::super) const NEW_ADDRESS: u16 = 20;
-    pub(in super::super) const DELETE_ADDRESS: u16 = 21;
-    pub(in super::super) const GET_ADDRESS: u16 = 22;
-    pub(in super::super) const GET_ROUTE: u16 = 26;
-    pub(in super::super) const NEW_NEIGHBOUR: u16 = 28;
-    pub(in super::super) const GET_NEIGHBOUR: u16 = 30;
-}
-
-/// Flags of a message (linux/netlink.h).
-mod flag {
-    pub(super) const REQUEST: u16 = 0x1;
-    pub(super) const ACK: u16 = 0x4;
-    pub(super) const REPLACE: u16 = 0x100;
-    pub(super) const DUMP: u16 = 0x300;
-    pub(super) const CREATE: u16 = 0x400;
-}
+use crate::netlink::{
+    LINK_HEADER, LINK_NAME, NetlinkRequest, NetlinkSocket, find, flag, kind, u16_at, u32_at,
+};
 
 /// Attributes, by message (linux/if_link.h, if_addr.h, rtnetlink.h, neighbour.h).
 mod attribute {
     pub(super) const LINK_ADDRESS: u16 = 1;
-    pub(super) const LINK_NAME: u16 = 3;
     pub(super) const LINK_MTU: u16 = 4;
     pub(super) const LINK_XDP: u16 = 43;
     pub(super) const XDP_ATTACHED: u16 = 2;
@@ -54,7 +30,6 @@ mod attribute {
     pub(super) const LINK_LAYER: u16 = 2;
 }
 
-const HEADER: usize = 16;
 /// IFA_F_NODAD, IFA_F_NOPREFIXROUTE
 const PLAIN_ADDRESS: u32 = 0x02 | 0x200;
 /// NTF_USE: resolve it.
@@ -63,10 +38,6 @@ const USE: u8 = 1;
 const USABLE: u16 = 0x80 | 0x40 | 0x02 | 0x04 | 0x08 | 0x10;
 /// Neighbour state in which the kernel doubts the address.
 const STALE: u16 = 0x04;
-/// Timeout of a reply. Reason: the kernel replies within the call.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Messages of one dump, at most. Reason: bounded; no interface has this many addresses.
-const DUMPED: usize = 1 << 16;
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,68 +72,6 @@ pub(super) struct Neighbour {
     pub(super) stale: bool,
 }
 
-/// A request being built: header, fixed part, attributes.
-struct NetlinkRequest(Vec<u8>);
-
-impl NetlinkRequest {
-    fn new(kind: u16, flags: u16, fixed: &[u8]) -> NetlinkRequest {
-        let mut bytes = vec![0; HEADER];
-        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
-        bytes[6..8].copy_from_slice(&(flags | flag::REQUEST).to_ne_bytes());
-        bytes.extend_from_slice(fixed);
-        NetlinkRequest(bytes)
-    }
-
-    fn with(mut self, attribute: u16, value: &[u8]) -> NetlinkRequest {
-        self.0.extend_from_slice(&(value.len() as u16 + 4).to_ne_bytes());
-        self.0.extend_from_slice(&attribute.to_ne_bytes());
-        self.0.extend_from_slice(value);
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
-        self
-    }
-
-    fn finish(mut self, sequence: u32) -> Vec<u8> {
-        let len = self.0.len() as u32;
-        self.0[..4].copy_from_slice(&len.to_ne_bytes());
-        self.0[8..12].copy_from_slice(&sequence.to_ne_bytes());
-        self.0
-    }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
-}
-
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
-}
-
-/// The attributes in `bytes`, each with type and value. Stops at a malformed one.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let len = usize::from(u16_at(bytes, 0)?);
-        let kind = u16_at(bytes, 2)? & 0x3fff;
-        let value = bytes.get(4..len)?;
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, value))
-    })
-}
-
-fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
-    attributes(bytes).find(|(k, _)| *k == kind).map(|(_, value)| value)
-}
-
-/// The messages in `bytes`, each with type, sequence number and body. Stops at a malformed one.
-pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
-    std::iter::from_fn(move || {
-        let len = u32_at(bytes, 0)? as usize;
-        let (kind, sequence) = (u16_at(bytes, 4)?, u32_at(bytes, 8)?);
-        let body = bytes.get(HEADER..len)?;
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, sequence, body))
-    })
-}
-
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     if let Ok(four) = <[u8; 4]>::try_from(bytes) {
         return Some(Ipv4Addr::from(four).into());
@@ -189,7 +98,7 @@ fn bits(address: IpAddr) -> u8 {
 pub(super) fn parse_link(body: &[u8]) -> Option<Interface> {
     const ETHER: u16 = 1; // ARPHRD_ETHER
     let (hardware, flags) = (u16_at(body, 2)?, u32_at(body, 8)? as libc::c_int);
-    let rest = body.get(16..)?;
+    let rest = body.get(LINK_HEADER..)?;
     let mac = find(rest, attribute::LINK_ADDRESS).and_then(|a| a.try_into().ok()).map(Mac);
     let attached = find(rest, attribute::LINK_XDP).and_then(|x| find(x, attribute::XDP_ATTACHED));
     Some(Interface {
@@ -243,51 +152,12 @@ fn parse_neighbour(body: &[u8]) -> Option<Neighbour> {
     Some(Neighbour { mac: Mac(mac.try_into().ok()?), stale: state & STALE != 0 })
 }
 
-/// An rtnetlink socket that sends requests and reads replies.
-pub(super) struct Netlink {
-    socket: Socket,
-    sequence: u32,
-    buffer: Vec<u8>,
-}
+/// An rtnetlink socket.
+pub(super) struct Netlink(NetlinkSocket);
 
 impl Netlink {
     pub(super) fn open() -> io::Result<Netlink> {
-        let socket = Socket::new(
-            Domain::from(libc::AF_NETLINK),
-            Type::RAW.cloexec(),
-            Some(Protocol::from(libc::NETLINK_ROUTE)),
-        )?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        Ok(Netlink { socket, sequence: 0, buffer: vec![0; 64 << 10] })
-    }
-
-    /// Sends a request and hands each message of the reply to `take`.
-    fn ask(&mut self, request: NetlinkRequest, mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let request = request.finish(self.sequence);
-        let dump = u16_at(&request, 6).is_some_and(|flags| flags & flag::DUMP == flag::DUMP);
-        self.socket.write_all(&request)?;
-        for _ in 0..DUMPED {
-            let len = self.socket.read(&mut self.buffer)?;
-            for (kind, sequence, body) in messages(&self.buffer[..len]) {
-                if sequence != self.sequence {
-                    continue; // The rest of a reply that timed out.
-                }
-                match kind {
-                    kind::DONE => return Ok(()),
-                    kind::ERROR => {
-                        let errno = u32_at(body, 0).unwrap_or(0) as i32;
-                        let failed = errno != 0;
-                        return if failed { Err(io::Error::from_raw_os_error(-errno)) } else { Ok(()) };
-                    }
-                    _ => take(kind, body),
-                }
-                if !dump {
-                    return Ok(());
-                }
-            }
-        }
-        Err(io::Error::other("the kernel's answer does not end"))
+        NetlinkSocket::open(libc::NETLINK_ROUTE).map(Netlink)
     }
 
     fn one<T>(
@@ -296,7 +166,7 @@ impl Netlink {
         parse: impl Fn(&[u8]) -> Option<T>,
     ) -> io::Result<Option<T>> {
         let mut found = None;
-        self.ask(request, |_, body| found = parse(body))?;
+        self.0.ask(request, |_, body| found = parse(body))?;
         Ok(found)
     }
 
@@ -304,8 +174,7 @@ impl Netlink {
     pub(super) fn interface(&mut self, name: &str) -> io::Result<Option<Interface>> {
         let mut zero_ended = name.as_bytes().to_vec();
         zero_ended.push(0);
-        let request =
-            NetlinkRequest::new(kind::GET_LINK, 0, &[0; 16]).with(attribute::LINK_NAME, &zero_ended);
+        let request = NetlinkRequest::new(kind::GET_LINK, 0, &[0; 16]).with(LINK_NAME, &zero_ended);
         match self.one(request, parse_link) {
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ERANGE | libc::EINVAL)) => {
                 Ok(None)
@@ -326,13 +195,13 @@ impl Netlink {
 
     /// The bare socket. No reply is outstanding.
     pub(super) fn into_socket(self) -> Socket {
-        self.socket
+        self.0.into_socket()
     }
 
     /// All addresses of this network namespace, with the indices of their interfaces.
     pub(super) fn addresses(&mut self) -> io::Result<Vec<(u32, IpAddr)>> {
         let mut all = Vec::new();
-        self.ask(NetlinkRequest::new(kind::GET_ADDRESS, flag::DUMP, &[0; 8]), |_, body| {
+        self.0.ask(NetlinkRequest::new(kind::GET_ADDRESS, flag::DUMP, &[0; 8]), |_, body| {
             all.extend(parse_address(body));
         })?;
         Ok(all)
@@ -341,7 +210,7 @@ impl Netlink {
     /// The same with the lengths of their networks' prefixes.
     pub(super) fn networks(&mut self) -> io::Result<Vec<(u32, IpAddr, u8)>> {
         let mut all = Vec::new();
-        self.ask(NetlinkRequest::new(kind::GET_ADDRESS, flag::DUMP, &[0; 8]), |_, body| {
+        self.0.ask(NetlinkRequest::new(kind::GET_ADDRESS, flag::DUMP, &[0; 8]), |_, body| {
             all.extend(parse_network(body));
         })?;
         Ok(all)
@@ -382,7 +251,7 @@ impl Netlink {
         let fixed = Netlink::neighbour_fixed(interface, neighbour, USE);
         let request = NetlinkRequest::new(kind::NEW_NEIGHBOUR, flag::CREATE | flag::ACK, &fixed)
             .with(attribute::NEIGHBOUR, &octets(neighbour));
-        self.ask(request, |_, _| {})
+        self.0.ask(request, |_, _| {})
     }
 
     /// Adds an address to an interface, or renews it, for `lasting` seconds. The kernel does not
@@ -399,11 +268,11 @@ impl Netlink {
         let request = request
             .with(attribute::FLAGS, &PLAIN_ADDRESS.to_ne_bytes())
             .with(attribute::CACHE_INFO, &cache_info);
-        self.ask(request, |_, _| {})
+        self.0.ask(request, |_, _| {})
     }
 
     pub(super) fn delete_address(&mut self, interface: u32, address: IpAddr) -> io::Result<()> {
-        self.ask(Netlink::address_request(kind::DELETE_ADDRESS, flag::ACK, interface, address), |_, _| {})
+        self.0.ask(Netlink::address_request(kind::DELETE_ADDRESS, flag::ACK, interface, address), |_, _| {})
     }
 
     fn address_request(kind: u16, flags: u16, interface: u32, address: IpAddr) -> NetlinkRequest {
@@ -420,26 +289,7 @@ impl Netlink {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn attributes_end_at_what_is_malformed() {
-        let request =
-            NetlinkRequest::new(1, 0, &[]).with(3, b"eth0\0").with(4, &9000u32.to_ne_bytes()).finish(7);
-        let found: Vec<_> = messages(&request).collect();
-        assert_eq!(found.len(), 1);
-        let (kind, sequence, body) = found[0];
-        assert_eq!((kind, sequence), (1, 7));
-        assert_eq!(find(body, 3), Some(&b"eth0\0"[..]));
-        assert_eq!(find(body, 4).and_then(|m| u32_at(m, 0)), Some(9000));
-        for cut in 0..request.len() {
-            assert_eq!(messages(&request[..cut]).count(), 0, "cut at {cut}");
-        }
-        for cut in 0..body.len() {
-            assert!(attributes(&body[..cut]).count() < 2, "cut at {cut}");
-        }
-        assert_eq!(attributes(&[0, 0, 1, 0]).count(), 0, "a length of nothing");
-        assert_eq!(messages(&[0; 16]).count(), 0);
-    }
+    use crate::netlink::HEADER;
 
     #[test]
     fn the_loopback_interface_is_what_it_is() {

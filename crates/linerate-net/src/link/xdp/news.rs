@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::Socket;
 
-use super::netlink::{Interface, Netlink, kind, messages, parse_address, parse_link, u32_at};
+use super::netlink::{Interface, Netlink, parse_address, parse_link};
+use crate::netlink::{kind, messages, u32_at};
 use crate::sys::xdp::join_group;
 
 /// RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR (linux/rtnetlink.h)
