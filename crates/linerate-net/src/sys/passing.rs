@@ -24,10 +24,7 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// A copy of a descriptor that `execve` keeps open, out of the way of programs, which are used to small
 /// numbers.
 pub(crate) fn inheritable(fd: BorrowedFd<'_>, from: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes no pointer.
-    let copy = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, from) })?;
-    // SAFETY: the kernel just gave us this descriptor, and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+    copied(fd.as_raw_fd(), libc::F_DUPFD, from)
 }
 
 /// A descriptor that this process inherited, for a call or two.
@@ -35,8 +32,12 @@ pub(crate) fn inheritable(fd: BorrowedFd<'_>, from: RawFd) -> io::Result<OwnedFd
 /// # Errors
 /// There is no such descriptor.
 pub(crate) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    copied(number, libc::F_DUPFD_CLOEXEC, 0)
+}
+
+fn copied(fd: RawFd, how: libc::c_int, from: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the call takes no pointer.
-    let copy = check(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) })?;
+    let copy = check(unsafe { libc::fcntl(fd, how, from) })?;
     // SAFETY: the kernel just gave us this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }

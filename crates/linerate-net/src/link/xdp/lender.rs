@@ -14,16 +14,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use crate::clock::monotonic;
 use crate::sock_diag::{SocketState, TcpSocket, tcp_sockets_that};
 use crate::sys::passing;
-use crate::sys::xdp::{self, Attachment, BoundSocket, BpfMap, MapKind, Mode, Program, SocketAbilities};
+use crate::sys::xdp::{Attachment, BoundSocket, BpfMap, MapKind, Mode, Program, SocketAbilities};
 use crate::{HostSecret, Time};
 
 use super::asker::PeerAsker;
 use super::ethernet::Mac;
 use super::limits::{ASK_AGAIN, KERNELS_FLOWS, LENT_FLOWS, QUEUES_PER_THREAD, SWEEP};
 use super::loan::{LoanTerms, MESSAGE, kind};
-use super::netlink::Netlink;
 use super::news::{Monitor, News};
-use super::open::{XdpOptions, attach, busy, patiently, rules, sockets, usable};
+use super::open::{FoundInterface, XdpOptions, attach, busy, find, patiently, rules, sockets};
 use super::preflight::{self, XdpError};
 use super::program::{FLOW_KEY, Ours, QueueMode, SharingMaps, program, stamp};
 use super::shares::{BorrowerId, LendingStep, QueueShares};
@@ -87,24 +86,13 @@ impl Lender {
     /// As [`super::open()`]. Nothing has changed then.
     pub fn open(interface: &str, listen: &[SocketAddr]) -> Result<Lender, XdpError> {
         let options = XdpOptions::new(interface, Steer::Listen(listen.to_vec()));
-        preflight::capabilities()?;
-        let mut netlink = Netlink::open().map_err(|e| preflight::kernel("about interfaces", &e))?;
-        let facts =
-            patiently(|| usable(&mut netlink, interface), |e| *e == preflight::has_program(interface))?;
-        let mac = facts.mac.ok_or_else(|| preflight::not_ethernet(interface))?;
-        // If the limit cannot be raised, a later step reports what is missing.
-        let _ = xdp::memory_limit_raised();
-        let queues = xdp::receive_queues(interface)
-            .map_err(|e| preflight::kernel("how many receive queues there are", &e))?;
+        let FoundInterface { interface: facts, mac, queues, .. } = find(interface)?;
         if queues as usize > QUEUES_PER_THREAD {
             return Err(preflight::too_many_queues(interface, queues, 1));
         }
         let rules = rules(interface, &options.steer, &[])?;
         let (bound, config) = sockets(&options, &facts, queues, BoundSocket::open)?;
-        let abilities = SocketAbilities {
-            zero_copy: bound.iter().all(|socket| socket.abilities.zero_copy),
-            spans: bound.iter().all(|socket| socket.abilities.spans),
-        };
+        let abilities = SocketAbilities::of_all(bound.iter().map(|socket| socket.abilities));
         let map = |e| preflight::refused("a BPF map", &e);
         let maps = LendersMaps {
             sockets: BpfMap::new(MapKind::Sockets, queues).map_err(map)?,

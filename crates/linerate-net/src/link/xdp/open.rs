@@ -133,14 +133,7 @@ impl SharedInterface {
 /// then.
 pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
     let name = &options.interface;
-    preflight::capabilities()?;
-    let mut netlink = Netlink::open().map_err(|e| preflight::kernel("about interfaces", &e))?;
-    let interface = patiently(|| usable(&mut netlink, name), |e| *e == preflight::has_program(name))?;
-    let mac = interface.mac.ok_or_else(|| preflight::not_ethernet(name))?;
-    // If the limit cannot be raised, a later step reports what is missing.
-    let _ = xdp::memory_limit_raised();
-    let queues =
-        xdp::receive_queues(name).map_err(|e| preflight::kernel("how many receive queues there are", &e))?;
+    let FoundInterface { mut netlink, interface, mac, queues } = find(name)?;
     let mut notes = Vec::new();
     let threads = threads(options, queues, &mut notes);
     if queues as usize > threads * limits::QUEUES_PER_THREAD {
@@ -174,6 +167,28 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
     let links = links.map_err(|e| preflight::refused("a descriptor", &e))?;
     let listen = if let Steer::Listen(places) = steer { places } else { Vec::new() };
     Ok(Opened { links, listen, addresses: own, how: taken.how, notes })
+}
+
+/// An interface that can be used.
+pub(super) struct FoundInterface {
+    pub(super) netlink: Netlink,
+    pub(super) interface: Interface,
+    pub(super) mac: Mac,
+    /// Receive queues.
+    pub(super) queues: u32,
+}
+
+/// Looks at an interface, and whether this process may use it.
+pub(super) fn find(name: &str) -> Result<FoundInterface, XdpError> {
+    preflight::capabilities()?;
+    let mut netlink = Netlink::open().map_err(|e| preflight::kernel("about interfaces", &e))?;
+    let interface = patiently(|| usable(&mut netlink, name), |e| *e == preflight::has_program(name))?;
+    let mac = interface.mac.ok_or_else(|| preflight::not_ethernet(name))?;
+    // If the limit cannot be raised, a later step reports what is missing.
+    let _ = xdp::memory_limit_raised();
+    let queues =
+        xdp::receive_queues(name).map_err(|e| preflight::kernel("how many receive queues there are", &e))?;
+    Ok(FoundInterface { netlink, interface, mac, queues })
 }
 
 /// What differs between the links of an interface.
@@ -241,7 +256,7 @@ pub(super) fn rules(name: &str, steer: &Steer, own: &[IpAddr]) -> Result<Vec<Rul
 }
 
 /// The interface, if it can be used.
-pub(super) fn usable(netlink: &mut Netlink, name: &str) -> Result<Interface, XdpError> {
+fn usable(netlink: &mut Netlink, name: &str) -> Result<Interface, XdpError> {
     let interface = netlink.interface(name).map_err(|e| preflight::kernel("about interfaces", &e))?;
     let interface = interface.ok_or_else(|| preflight::no_interface(name))?;
     match () {
@@ -329,10 +344,7 @@ fn take(
     }
     let loaded =
         Program::load(&program(map.number())).map_err(|e| preflight::refused("the XDP program", &e))?;
-    let abilities = SocketAbilities {
-        zero_copy: sockets.iter().all(QueueSocket::is_zero_copy),
-        spans: sockets.iter().all(QueueSocket::spans_frames),
-    };
+    let abilities = SocketAbilities::of_all(sockets.iter().map(QueueSocket::abilities));
     let AttachedProgram { attachment, how, notes, mode } =
         attach(options, interface.index, &loaded, abilities)?;
     Ok(TakenQueues { sockets, map, attachment, how, notes, mode })

@@ -94,14 +94,11 @@ pub(crate) struct QueueSocket {
     calm: u32,
     /// A flood counts as going on until then.
     flood_until: Time,
-    /// The card accesses our memory itself.
-    zero_copy: bool,
+    abilities: SocketAbilities,
     /// Frames were pushed since the last `kick`.
     pushed: bool,
     /// This thread polls the queue.
     polls: bool,
-    /// Packets may come in several frames.
-    spans: bool,
     /// The frames so far of a packet that spans several.
     gathered: Vec<u8>,
     /// Packets that were too long to gather.
@@ -167,23 +164,17 @@ impl QueueSocket {
             posted: size,
             calm: size,
             flood_until: Time::ZERO,
-            zero_copy: abilities.zero_copy,
+            abilities,
             pushed: false,
             polls: config.busy_poll.is_some(),
-            spans: abilities.spans,
             gathered: Vec::new(),
             too_long: 0,
         })
     }
 
-    /// Whether packets larger than a frame can be received.
-    pub(crate) fn spans_frames(&self) -> bool {
-        self.spans
-    }
-
-    /// Whether the card accesses our memory itself.
-    pub(crate) fn is_zero_copy(&self) -> bool {
-        self.zero_copy
+    /// What it can do.
+    pub(crate) fn abilities(&self) -> SocketAbilities {
+        self.abilities
     }
 
     /// Lends up to `max` received frames to `take`; returns how many.
@@ -377,6 +368,17 @@ pub(crate) struct SocketAbilities {
     pub(crate) spans: bool,
 }
 
+impl SocketAbilities {
+    /// What each of some sockets can do.
+    pub(crate) fn of_all(all: impl Iterator<Item = SocketAbilities>) -> SocketAbilities {
+        let both = |a: SocketAbilities, b: SocketAbilities| SocketAbilities {
+            zero_copy: a.zero_copy && b.zero_copy,
+            spans: a.spans && b.spans,
+        };
+        all.fold(SocketAbilities { zero_copy: true, spans: true }, both)
+    }
+}
+
 /// A bound socket and its memory, for another process. Nobody has used its rings.
 pub(crate) struct BoundSocket {
     pub(crate) fd: OwnedFd,
@@ -419,8 +421,8 @@ fn bound(interface: u32, queue: u32, config: &Config, umem: &Umem) -> io::Result
     // Older kernels work without it.
     let _ = set(&fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &config.frames);
     // Both modes use the same memory, so it is pinned once.
-    let (zero_copy, spans) = bind_best(&fd, interface, queue, config.zero_copy)?;
-    Ok((fd, SocketAbilities { zero_copy, spans }))
+    let abilities = bind_best(&fd, interface, queue, config.zero_copy)?;
+    Ok((fd, abilities))
 }
 
 impl AsFd for QueueSocket {
@@ -474,18 +476,19 @@ fn ring_offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
 
 /// Binds with zero-copy if that is wanted and possible, else so that packets may span frames, if the
 /// kernel can do that. Says which of both it is.
-fn bind_best(fd: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Result<(bool, bool)> {
+fn bind_best(fd: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Result<SocketAbilities> {
+    let able = |zero_copy, spans| SocketAbilities { zero_copy, spans };
     let is_busy = |e: &io::Error| e.raw_os_error() == Some(libc::EBUSY);
     // A driver with zero-copy refuses packets larger than a frame by its MTU.
     if zero_copy {
         match bind(fd, interface, queue, libc::XDP_ZEROCOPY) {
             Err(e) if !is_busy(&e) => {}
-            bound => return bound.map(|()| (true, false)),
+            bound => return bound.map(|()| able(true, false)),
         }
     }
     match bind(fd, interface, queue, libc::XDP_COPY | libc::XDP_USE_SG) {
-        Err(e) if !is_busy(&e) => bind(fd, interface, queue, libc::XDP_COPY).map(|()| (false, false)),
-        bound => bound.map(|()| (false, true)),
+        Err(e) if !is_busy(&e) => bind(fd, interface, queue, libc::XDP_COPY).map(|()| able(false, false)),
+        bound => bound.map(|()| able(false, true)),
     }
 }
 
