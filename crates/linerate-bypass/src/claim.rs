@@ -14,6 +14,7 @@ use linerate_net::stack::{Stack, StackOptions, UseOfEcn};
 use crate::kernel::SignalMask;
 use crate::messages::{tell, tell_once};
 use crate::options::{SocketFamily, StoredOptions};
+use crate::process::locked;
 use crate::table::{self, DescriptorKind};
 use crate::world::{BypassWorld, errno_of};
 use crate::{kernel, polling, process};
@@ -133,15 +134,20 @@ pub(crate) fn look(bound: BoundTo) {
 
 /// Waits until an epoll of the kernel's has events, or the launcher replies. Returns whether the program
 /// need not wait any more.
-pub(crate) fn wait_beside(epoll: i32, limit: Option<Duration>, bound: BoundTo) -> Result<bool, i32> {
-    let Ok(mut asking) = ASKING.lock() else { return Ok(false) };
+pub(crate) fn wait_beside(
+    epoll: i32,
+    limit: Option<Duration>,
+    signals: SignalMask,
+    bound: BoundTo,
+) -> Result<bool, i32> {
+    let mut asking = locked(&ASKING);
     let QueueRequest::Waits(borrower, next) = &mut *asking else { return Ok(false) };
     let lender = borrower.descriptor().unwrap_or(-1);
     *next = Instant::now();
     drop(asking);
     let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut polled = [entry(epoll), entry(lender)];
-    let ready = kernel::poll(&mut polled, limit, SignalMask::NONE)?;
+    let ready = kernel::poll(&mut polled, limit, signals)?;
     if polled[1].revents != 0 {
         look(bound);
     }
@@ -151,7 +157,7 @@ pub(crate) fn wait_beside(epoll: i32, limit: Option<Duration>, bound: BoundTo) -
 /// Takes a listener and those in epolls. Others of the same addresses that this process never waits for
 /// are another process's.
 fn take_all(wanted: &ClaimedAddresses, first: Option<i32>, bound: BoundTo) {
-    let registered = REGISTRATIONS.lock().map(|mut list| std::mem::take(&mut *list)).unwrap_or_default();
+    let registered = std::mem::take(&mut *locked(&REGISTRATIONS));
     let listeners = first.into_iter().chain(registered.iter().map(|entry| entry.listener));
     for fd in listeners.filter(|fd| table::kind(*fd) == DescriptorKind::Named) {
         if let Some((family, at)) = bound(fd) {
@@ -169,7 +175,7 @@ fn take_all(wanted: &ClaimedAddresses, first: Option<i32>, bound: BoundTo) {
 
 /// Notes what the program does with a named listener in an epoll.
 pub(crate) fn register(epoll: i32, op: i32, listener: i32, event: Option<(u32, u64)>) {
-    let Ok(mut list) = REGISTRATIONS.lock() else { return };
+    let mut list = locked(&REGISTRATIONS);
     list.retain(|entry| (entry.epoll, entry.listener) != (epoll, listener));
     if let Some(event) = event.filter(|_| op != libc::EPOLL_CTL_DEL && list.len() < REGISTERED) {
         list.push(Registered { epoll, listener, event });
@@ -178,9 +184,7 @@ pub(crate) fn register(epoll: i32, op: i32, listener: i32, event: Option<(u32, u
 
 /// The program has closed a named listener.
 pub(crate) fn unregister(listener: i32) {
-    if let Ok(mut list) = REGISTRATIONS.lock() {
-        list.retain(|entry| entry.listener != listener);
-    }
+    locked(&REGISTRATIONS).retain(|entry| entry.listener != listener);
 }
 
 /// Asks for queues, or looks whether they have come.

@@ -20,8 +20,10 @@ static HOOKED: Once = Once::new();
 /// The longest time for which the end of a process waits for acknowledgements.
 const LINGER: Duration = Duration::from_secs(2);
 
-fn lock() -> MutexGuard<'static, Option<BypassWorld>> {
-    WORLD.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks a mutex. A panic of ours in another thread ended the connections, and nothing that is locked is left
+/// half changed.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Does something with the connections. ECONNRESET if there are none any more. A panic ends them all,
@@ -30,7 +32,7 @@ pub(crate) fn with_world<T>(what: impl FnOnce(&mut BypassWorld) -> Result<T, i32
     if IS_CHILD.load(Ordering::Acquire) {
         return Err(libc::ENOTCONN);
     }
-    let mut guard = lock();
+    let mut guard = locked(&WORLD);
     let Some(world) = guard.as_mut() else { return Err(libc::ECONNRESET) };
     let done = catch_unwind(AssertUnwindSafe(|| what(world)));
     let is_lost = done.is_err() || world.waiters.is_lost;
@@ -55,7 +57,7 @@ pub(crate) fn hold(descriptors: Vec<i32>) {
 
 /// The process has connections from now on.
 pub(crate) fn open(world: BypassWorld) {
-    *lock() = Some(world);
+    *locked(&WORLD) = Some(world);
     crate::caretaker::start();
 }
 

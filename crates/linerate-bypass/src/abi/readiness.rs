@@ -104,6 +104,43 @@ unsafe fn wait_on_set(
     (done >= 0 || kernel::errno() != libc::ECONNRESET).then_some(done)
 }
 
+/// What became of a wait on an epoll.
+enum EpollWait {
+    /// What the call returns.
+    Done(c_int),
+    /// The kernel's epoll decides. It need not wait if `at_once`, because it was waited for.
+    Kernels { at_once: bool },
+}
+
+/// Waits on an epoll as far as it is ours: on a set, or, while this process waits for queues, beside the launcher.
+///
+/// # Safety
+/// As epoll_pwait(2).
+unsafe fn wait_on(
+    epoll: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    limit: Option<Duration>,
+    signals: SignalMask,
+) -> EpollWait {
+    let mut at_once = false;
+    while !at_once && !has_set(epoll) && claims::waits() {
+        match claims::wait_beside(epoll, limit, signals, bound) {
+            // One of both was enough: the kernel's events are there, or will not come.
+            Ok(is_over) => at_once = is_over && !has_set(epoll),
+            Err(errno) => return EpollWait::Done(fail(errno) as c_int),
+        }
+    }
+    let limit = if at_once { Some(Duration::ZERO) } else { limit };
+    if has_set(epoll)
+        // SAFETY: as the caller's.
+        && let Some(done) = unsafe { wait_on_set(epoll, events, most, limit, signals) }
+    {
+        return EpollWait::Done(done);
+    }
+    EpollWait::Kernels { at_once }
+}
+
 /// epoll_wait(2).
 ///
 /// # Safety
@@ -115,24 +152,14 @@ pub(crate) unsafe extern "C" fn epoll_wait(
     most: c_int,
     timeout: c_int,
 ) -> c_int {
-    let mut timeout = timeout;
-    while !has_set(epoll) && claims::waits() {
-        match claims::wait_beside(epoll, millis(timeout), bound) {
-            // One of both was enough: the kernel's events are there, or will not come.
-            Ok(true) if !has_set(epoll) => timeout = 0,
-            Ok(_) => continue,
-            Err(errno) => return fail(errno) as c_int,
-        }
-        break;
-    }
     // SAFETY: as the caller's.
     unsafe {
-        if has_set(epoll)
-            && let Some(done) = wait_on_set(epoll, events, most, millis(timeout), SignalMask::NONE)
-        {
-            return done;
+        match wait_on(epoll, events, most, millis(timeout), SignalMask::NONE) {
+            EpollWait::Done(done) => done,
+            EpollWait::Kernels { at_once } => {
+                real::epoll_wait(epoll, events, most, if at_once { 0 } else { timeout })
+            }
         }
-        real::epoll_wait(epoll, events, most, timeout)
     }
 }
 
@@ -150,12 +177,12 @@ pub(crate) unsafe extern "C" fn epoll_pwait(
 ) -> c_int {
     // SAFETY: as the caller's.
     unsafe {
-        if has_set(epoll)
-            && let Some(done) = wait_on_set(epoll, events, most, millis(timeout), SignalMask::at(signals))
-        {
-            return done;
+        match wait_on(epoll, events, most, millis(timeout), SignalMask::at(signals)) {
+            EpollWait::Done(done) => done,
+            EpollWait::Kernels { at_once } => {
+                real::epoll_pwait(epoll, events, most, if at_once { 0 } else { timeout }, signals)
+            }
         }
-        real::epoll_pwait(epoll, events, most, timeout, signals)
     }
 }
 
@@ -171,18 +198,20 @@ pub(crate) unsafe extern "C" fn epoll_pwait2(
     timeout: *const timespec,
     signals: *const sigset_t,
 ) -> c_int {
-    // SAFETY: as the caller's.
+    let no_time = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: as the caller's; the time of our own lives through the call.
     unsafe {
-        if has_set(epoll) {
-            let limit = match spec(timeout) {
-                Ok(limit) => limit,
-                Err(errno) => return fail(errno) as c_int,
-            };
-            if let Some(done) = wait_on_set(epoll, events, most, limit, SignalMask::at(signals)) {
-                return done;
+        let limit = match spec(timeout) {
+            Ok(limit) => limit,
+            Err(errno) => return fail(errno) as c_int,
+        };
+        match wait_on(epoll, events, most, limit, SignalMask::at(signals)) {
+            EpollWait::Done(done) => done,
+            EpollWait::Kernels { at_once } => {
+                let timeout = if at_once { &raw const no_time } else { timeout };
+                real::epoll_pwait2(epoll, events, most, timeout, signals)
             }
         }
-        real::epoll_pwait2(epoll, events, most, timeout, signals)
     }
 }
 

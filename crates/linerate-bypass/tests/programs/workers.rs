@@ -86,6 +86,24 @@ fn workers_beyond_the_queues_are_named_once() {
     assert_eq!(owners(&server).len(), 1, "{said}");
 }
 
+/// No packet wakes it: the launcher does.
+#[test]
+fn a_process_that_sleeps_in_epoll_pwait_gets_the_queue_of_one_that_ended() {
+    let [ip, port] = at();
+    let Some(command) = python(&[script("successor.py").to_str().expect("a name"), &ip, &port]) else {
+        return;
+    };
+    let Some(cable) = Cable::new(1) else { return };
+    let server = PreloadedProgram::start(&cable, command, true);
+    wait_for_owners(&server, 2);
+    cable.theirs.run(|| {
+        let mut client = connected();
+        let mut said = [0; 4];
+        client.read_exact(&mut said).expect("a greeting");
+        assert_eq!((&said, of_the_kernel(&cable)), (b"here", 0));
+    });
+}
+
 /// Short connections that never fail; returns how many there were while `during` ran.
 fn under_load(cable: &Cable, during: impl FnOnce()) -> usize {
     let (count, ends) = (AtomicUsize::new(0), AtomicBool::new(false));
