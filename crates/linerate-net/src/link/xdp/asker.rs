@@ -7,6 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::offload::{fold, sum};
+
 const HEADER: usize = 20;
 const TCP: u8 = 6;
 const ACK: u8 = 0x10;
@@ -52,14 +54,11 @@ fn segment(ours: SocketAddr, peer: SocketAddr) -> [u8; HEADER] {
 
 /// The checksum with the pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1).
 fn checksum(from: IpAddr, to: IpAddr, segment: &[u8; HEADER]) -> u16 {
-    let octets = |ip: IpAddr| match ip {
-        IpAddr::V4(v4) => v4.octets().to_vec(),
-        IpAddr::V6(v6) => v6.octets().to_vec(),
+    let of = |ip: IpAddr| match ip {
+        IpAddr::V4(v4) => sum(&v4.octets()),
+        IpAddr::V6(v6) => sum(&v6.octets()),
     };
-    let words = [octets(from), octets(to), vec![0, TCP, 0, HEADER as u8], segment.to_vec()].concat();
-    let sum: u32 = words.as_chunks::<2>().0.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    !((sum & 0xffff) + (sum >> 16)) as u16
+    !fold(of(from) + of(to) + sum(&[0, TCP, 0, HEADER as u8]) + sum(segment))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ fn layout(packet: &[u8]) -> Option<(std::ops::Range<usize>, usize, usize)> {
 }
 
 /// The sum of 16-bit words, the last one padded with a zero.
-fn sum(bytes: &[u8]) -> u64 {
+pub(super) fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let sum: u64 = words.iter().map(|w| u64::from(u32::from_be_bytes(*w))).sum();
     let mut last = [0; 4];
@@ -40,7 +40,7 @@ fn sum(bytes: &[u8]) -> u64 {
     sum + u64::from(u32::from_be_bytes(last))
 }
 
-fn fold(mut sum: u64) -> u16 {
+pub(super) fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
