@@ -112,6 +112,19 @@ pub(super) struct ConnectFailure {
 }
 
 impl ConnectFailure {
+    /// The proxy's, with the status of its response, if a connection went to one; else the server's.
+    pub(super) fn of(
+        proxy: Option<&ClientProxy>,
+        words: String,
+        net: Option<NetError>,
+        status: Option<u16>,
+    ) -> ConnectFailure {
+        match proxy {
+            Some(proxy) => ConnectFailure { words: proxy.words(&words), net, by_proxy: Some(status) },
+            None => ConnectFailure { words, net, by_proxy: None },
+        }
+    }
+
     /// The server's.
     pub(super) fn of_server(words: impl Into<String>) -> ConnectFailure {
         ConnectFailure { words: words.into(), net: None, by_proxy: None }

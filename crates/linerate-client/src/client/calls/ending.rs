@@ -47,11 +47,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             (None, None) if proxy.is_some() => "it did not answer in time".to_owned(),
             (None, None) => "the server did not answer in time".to_owned(),
         };
-        ConnectFailure {
-            words: proxy.map_or(words.clone(), |proxy| proxy.words(&words)),
-            net,
-            by_proxy: proxy.map(|_| silence.and_then(|silence| silence.status)),
-        }
+        ConnectFailure::of(proxy, words, net, silence.and_then(|silence| silence.status))
     }
 
     /// Looks for what has waited too long.

@@ -432,13 +432,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// The transport opened no connection.
     fn at_once(&self, error: NetError) -> ConnectFailure {
-        let words = connect_words(&error);
-        let proxy = self.options.proxy.as_ref();
-        ConnectFailure {
-            words: proxy.map_or(words.clone(), |proxy| proxy.words(&words)),
-            net: Some(error),
-            by_proxy: proxy.map(|_| None),
-        }
+        ConnectFailure::of(self.options.proxy.as_ref(), connect_words(&error), Some(error), None)
     }
 
     /// Fails the waiting calls, because there is no connection.
