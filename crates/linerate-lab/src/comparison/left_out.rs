@@ -29,6 +29,23 @@ fn lacks(run: &RunFigures, metric: &'static str) -> Option<String> {
     Some(why.unwrap_or(unknown).to_owned())
 }
 
+/// What belongs to each key, in the order of the first of each.
+pub(super) fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut all: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in pairs {
+        match all.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => all.push((key, vec![value])),
+        }
+    }
+    all
+}
+
+/// `1, 3, 5`.
+pub(super) fn listed(rounds: &[u32]) -> String {
+    rounds.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
 impl Rounds {
     /// All runs that do not count somewhere, in the order of rounds. A metric that no round has is
     /// no loss of a single one.
@@ -39,14 +56,14 @@ impl Rounds {
         for (round, pair) in (1..).zip(&self.pairs) {
             for side in [ComparedSide::A, ComparedSide::B] {
                 let run = &pair[side.index()];
-                let before = all.len();
-                for metric in metrics.iter().map(|metric| metric.id) {
-                    let Some(why) = lacks(run, metric) else { continue };
-                    match all[before..].iter_mut().find(|left| left.why == why) {
-                        Some(left) => left.metrics.push(metric),
-                        None => all.push(RunLeftOut { round, side, metrics: vec![metric], why }),
-                    }
-                }
+                let lacking = metrics.iter().filter_map(|metric| Some((lacks(run, metric.id)?, metric.id)));
+                let reasons = grouped(lacking);
+                all.extend(reasons.into_iter().map(|(why, metrics)| RunLeftOut {
+                    round,
+                    side,
+                    metrics,
+                    why,
+                }));
                 // A comparison without a single metric.
                 if let Some(why) = run.fault.clone().filter(|_| metrics.is_empty()) {
                     all.push(RunLeftOut { round, side, metrics: Vec::new(), why });
@@ -58,31 +75,16 @@ impl Rounds {
 
     /// Sentences about runs without a fault that some metrics lack: which and why, round by round.
     pub(super) fn lacking(&self) -> Vec<String> {
-        let mut all: Vec<(RunLeftOut, Vec<String>)> = Vec::new();
-        for left in self.left_out() {
-            if self.pairs[left.round as usize - 1][left.side.index()].fault.is_some() {
-                continue;
-            }
-            let round = left.round.to_string();
-            let same = |(of, _): &&mut (RunLeftOut, Vec<String>)| {
-                (of.side, &of.metrics, &of.why) == (left.side, &left.metrics, &left.why)
-            };
-            match all.iter_mut().find(same) {
-                Some((_, rounds)) => rounds.push(round),
-                None => all.push((left, vec![round])),
-            }
-        }
-        let said = |(left, rounds): (RunLeftOut, Vec<String>)| {
+        let is_sound =
+            |left: &RunLeftOut| self.pairs[left.round as usize - 1][left.side.index()].fault.is_none();
+        let runs = self.left_out().into_iter().filter(is_sound);
+        let all = grouped(runs.map(|left| ((left.side, left.metrics, left.why), left.round)));
+        let said = |((side, metrics, why), rounds): ((ComparedSide, Vec<&str>, String), Vec<u32>)| {
             let titles: Vec<&str> =
-                left.metrics.iter().filter_map(|id| figures::metric(id)).map(|m| m.title).collect();
-            let (word, rounds) = (if rounds.len() == 1 { "round" } else { "rounds" }, rounds.join(", "));
-            format!(
-                "{word} {rounds} of {} {} left out of {}: {}",
-                left.side.name(),
-                if word == "round" { "is" } else { "are" },
-                titles.join(", "),
-                left.why
-            )
+                metrics.iter().filter_map(|id| figures::metric(id)).map(|m| m.title).collect();
+            let (round, is) = if rounds.len() == 1 { ("round", "is") } else { ("rounds", "are") };
+            let (side, titles) = (side.name(), titles.join(", "));
+            format!("{round} {} of {side} {is} left out of {titles}: {why}", listed(&rounds))
         };
         all.into_iter().map(said).collect()
     }

@@ -11,6 +11,7 @@ use crate::latencies::Statistic;
 use crate::limits::LEAST_ROUNDS;
 use crate::stats::{self, ConfidenceInterval};
 pub use left_out::RunLeftOut;
+use left_out::{grouped, listed};
 use seen::PairedValues;
 
 /// Share of a run for which a thread had to wait for its core, from which on it was disturbed.
@@ -260,23 +261,18 @@ impl Rounds {
     }
 
     fn faults(&self, side: ComparedSide) -> Option<String> {
-        let mut faults: Vec<(&str, Vec<String>)> = Vec::new();
-        for (round, pair) in (1..).zip(&self.pairs) {
-            let Some(why) = pair[side.index()].fault.as_deref() else { continue };
-            let round = u32::to_string(&round);
-            match faults.iter_mut().find(|(known, _)| *known == why) {
-                Some((_, rounds)) => rounds.push(round),
-                None => faults.push((why, vec![round])),
-            }
-        }
+        let faults = (1..)
+            .zip(&self.pairs)
+            .filter_map(|(round, pair)| pair[side.index()].fault.as_deref().map(|why| (why, round)));
+        let faults = grouped(faults);
         let n: usize = faults.iter().map(|(_, rounds)| rounds.len()).sum();
         let of = self.pairs.len();
         let (name, where_) = (side.name(), "which count in latencies and the rate alone");
         let failed = || self.pairs.iter().map(|pair| &pair[side.index()]).filter(|run| run.fault.is_some());
         let left = if failed().all(RunFigures::has_latencies) { where_ } else { "which are left out" };
-        let each = |(why, rounds): &(&str, Vec<String>)| {
+        let each = |(why, rounds): &(&str, Vec<u32>)| {
             let word = if rounds.len() == 1 { "Round" } else { "Rounds" };
-            format!("{word} {}: {why}", rounds.join(", "))
+            format!("{word} {}: {why}", listed(rounds))
         };
         let each: Vec<String> = faults.iter().map(each).collect();
         (n > 0).then(|| format!("{name} failed in {n} of {of} rounds, {left}. {}", each.join(". ")))
