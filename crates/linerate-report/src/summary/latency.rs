@@ -4,7 +4,7 @@ use linerate_load::histogram::Histogram;
 use linerate_load::outcome::Ranked;
 use linerate_load::{Outcome, Plan};
 
-use super::page::{LABEL, SummaryText};
+use super::page::{LABEL, SummaryText, bounded};
 use crate::{figures, limits, units};
 
 /// Rows of the table: a name and the percentile it stands for.
@@ -78,12 +78,8 @@ fn rows(page: &mut SummaryText, plan: &Plan, measures: &[Column<'_>]) {
             let is_thin = *percent < 100.0 && !figures::rests_on_enough(of.count(), *percent);
             thin |= is_thin && !found.at_least;
             open_ended |= found.at_least;
-            let before = match (found.at_least, is_thin) {
-                (true, _) => ">= ",
-                (false, true) => "~",
-                (false, false) => "",
-            };
-            format!("{:>COLUMN$}", format!("{before}{}", page.time(found.ns as f64)))
+            let before = if is_thin && !found.at_least { "~" } else { "" };
+            format!("{:>COLUMN$}", format!("{before}{}", page.bound(found.ns as f64, found.at_least)))
         };
         let cells: String = PERCENTILES.iter().map(cell).collect();
         let name = format!("  {title}");
@@ -137,9 +133,7 @@ fn table(page: &mut SummaryText, columns: &[Column<'_>]) {
         columns.iter().map(|(_, of)| format!("{:>COLUMN$}", cell(of))).collect()
     };
     let row = |page: &mut SummaryText, name: &str, cells: &str| page.line(&format!("  {name:<7}{cells}"));
-    let time = |nanos: f64, is_bound: bool| {
-        format!("{}{}", if is_bound { ">= " } else { "" }, units::time_ns(nanos, style.unicode))
-    };
+    let time = |nanos: f64, is_bound: bool| bounded(style, nanos, is_bound);
     let percentile = |of: &Ranked<'_>, percent: f64| {
         let found = of.percentile(percent);
         time(found.ns as f64, found.at_least)

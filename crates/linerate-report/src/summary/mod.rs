@@ -57,7 +57,7 @@ fn short(page: &mut SummaryText, report: &Report<'_>) {
     if !plan.throughput && !outcome.latency.main().is_empty() {
         let percentile = |(name, percent): (&str, f64)| {
             let found = outcome.percentile(percent);
-            format!("{name} {}{}", if found.at_least { ">= " } else { "" }, page.time(found.ns as f64))
+            format!("{name} {}", page.bound(found.ns as f64, found.at_least))
         };
         let parts = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0)].map(percentile);
         page.labelled("latency", &parts.join(", "));

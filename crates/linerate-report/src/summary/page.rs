@@ -31,6 +31,11 @@ pub(super) struct SummaryText {
     pub(super) out: String,
 }
 
+/// A time, or the bound of one.
+pub(super) fn bounded(style: Style, nanos: f64, at_least: bool) -> String {
+    format!("{}{}", if at_least { ">= " } else { "" }, units::time_ns(nanos, style.unicode))
+}
+
 /// Where the text of a section begins.
 pub(super) const LABEL: usize = 14;
 
@@ -80,6 +85,10 @@ impl SummaryText {
         let wrapped = self.style.wrapped(&indent, text);
         let first = colour(&self.style, &format!("{word:<LABEL$}"));
         self.line(&format!("{first}{}", wrapped.trim_start()));
+    }
+
+    pub(super) fn bound(&self, nanos: f64, at_least: bool) -> String {
+        bounded(self.style, nanos, at_least)
     }
 
     pub(super) fn time(&self, nanos: f64) -> String {

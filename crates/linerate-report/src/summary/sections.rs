@@ -107,10 +107,9 @@ pub(super) fn names(page: &mut SummaryText, outcome: &Outcome) {
         let short: String = name.chars().take(widest).collect();
         let percentile = |p: f64| {
             let found = named.ranked().percentile(p);
-            let least = if found.at_least { ">= " } else { "" };
             match named.ranked().is_empty() {
                 true => "-".to_owned(),
-                false => format!("{least}{}", units::time_ns(found.ns as f64, page.style.unicode)),
+                false => page.bound(found.ns as f64, found.at_least),
             }
         };
         let line = format!(
