@@ -63,6 +63,11 @@ fn bad_input_gets_a_clear_word() {
         let said = run(&["explain", "--pcap", &corpus(name)]);
         assert!(said.code == Some(2) && said.err.contains(word) && said.out.is_empty(), "{said:?}");
     }
+    // How long the report of calls is says nothing of other reports.
+    for other in [&["--pcap", &corpus("call")][..], &["--why", "nagle"]] {
+        let said = run(&[&["explain", "--summary", "full"], other].concat());
+        assert!(said.code == Some(2) && said.err.contains("--summary") && said.out.is_empty(), "{said:?}");
+    }
     for (name, word) in [
         ("truncated", "the capture ends in the middle of a packet"),
         ("long-length", "the capture is damaged at byte"),

@@ -125,7 +125,14 @@ pub(crate) struct ExplainArgs {
     pub(crate) pipelining: bool,
 
     /// How much is printed where nothing is wrong: a screen, or all of it [default: screen]
-    #[arg(long, value_name = "HOW", value_enum, requires = "url", conflicts_with = "pipelining", help_heading = RESULTS)]
+    #[arg(
+        long,
+        value_name = "HOW",
+        value_enum,
+        requires = "url",
+        conflicts_with_all = ["pcap", "pipelining", "why"],
+        help_heading = RESULTS
+    )]
     pub(crate) summary: Option<ExplainSummary>,
 
     #[command(flatten)]
