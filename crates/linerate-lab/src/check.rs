@@ -3,7 +3,7 @@
 use linerate_load::plan::Comparison as Operator;
 use linerate_load::plan::units::{parse_decimal, quoted};
 
-use crate::comparison::{ComparedMetric, MetricVerdict, Pair, RatioChange};
+use crate::comparison::{ComparedMetric, MetricVerdict, Pair, RatioChange, Rounds};
 use crate::figures::{self, LabMetric, METRICS};
 use crate::invalid::InvalidLab;
 use crate::limits::LEAST_ROUNDS;
@@ -185,6 +185,14 @@ impl MetricCheck {
             Operator::Greater => value > self.limit,
             Operator::AtLeast => value >= self.limit,
         }
+    }
+}
+
+impl Rounds {
+    /// The checks and what became of them.
+    pub fn checked(&self, checks: &[MetricCheck], since: &[RatioChange]) -> Vec<Checked> {
+        let verdicts = self.verdicts();
+        checks.iter().map(|check| check.evaluate(&verdicts, since)).collect()
     }
 }
 

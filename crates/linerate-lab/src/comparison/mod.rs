@@ -5,7 +5,6 @@ mod seen;
 
 use std::collections::BTreeMap;
 
-use crate::check::{Checked, MetricCheck};
 use crate::figures::{self, LabMetric, RunFigures};
 use crate::latencies::Statistic;
 use crate::limits::LEAST_ROUNDS;
@@ -218,12 +217,6 @@ impl Rounds {
             },
             ..known
         })
-    }
-
-    /// The checks and what became of them.
-    pub fn checked(&self, checks: &[MetricCheck], since: &[RatioChange]) -> Vec<Checked> {
-        let verdicts = self.verdicts();
-        checks.iter().map(|check| check.evaluate(&verdicts, since)).collect()
     }
 
     /// What to know before believing the verdicts.

@@ -5,6 +5,7 @@ use linerate_base::Random;
 use linerate_load::histogram::Histogram;
 
 use super::*;
+use crate::check::MetricCheck;
 use crate::latencies::RunLatencies;
 
 /// Comparisons of each kind.

@@ -1,6 +1,7 @@
 use linerate_load::histogram::Histogram;
 
 use super::*;
+use crate::check::MetricCheck;
 use crate::latencies::RunLatencies;
 
 fn of<'a>(verdicts: &'a [ComparedMetric], id: &str) -> &'a ComparedMetric {
