@@ -7,6 +7,8 @@
 //!   whether this kernel has what it takes.
 //! * [`stack`]: TCP in user space over a [`link`] that moves packets; [`link::sim`] is a network in virtual time.
 //!
+//! * [`datagrams`]: UDP for protocols above it, behind a trait of its own; the kernel's and a network in memory.
+//!
 //! [`sockets`] gives `stack` the calls of the kernel's sockets, with their errors and readiness.
 //!
 //! [`layer`] puts a protocol that changes bytes (encryption, say) between any of them and the application.
@@ -56,6 +58,7 @@ mod closing;
 #[doc(hidden)]
 #[allow(missing_docs)] // the names of the cases say what they hold
 pub mod conformance;
+pub mod datagrams;
 mod dialing;
 mod ecn;
 pub mod epoll;

@@ -20,6 +20,7 @@ pub(crate) mod ring;
 pub(crate) mod ring_check;
 pub(crate) mod socket;
 pub(crate) mod thread;
+pub(crate) mod udp;
 pub(crate) mod xdp;
 
 pub(crate) use event_fd::EventFd;
