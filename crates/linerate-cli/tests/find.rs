@@ -64,6 +64,50 @@ fn a_check_that_fails_at_the_lowest_rate_is_exit_code_1() {
     assert!(said.err.contains("holds at no rate"), "{}", said.err);
 }
 
+/// A server of HTTP/2 that speaks, but admits no streams.
+fn shut() -> std::net::SocketAddr {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            // SETTINGS with MAX_CONCURRENT_STREAMS 0, and the acknowledgement of the client's.
+            let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0];
+            stream.write_all(&settings).unwrap();
+            std::thread::spawn(move || while matches!(stream.read(&mut [0; 4096]), Ok(1..)) {});
+        }
+    });
+    address
+}
+
+/// A server that responds to nothing has no queue that is known to move, and its latencies are bounds.
+#[test]
+fn a_server_that_never_responds_is_no_queue() {
+    let silent = common::responding(|_| {
+        std::thread::sleep(Duration::from_secs(60));
+        Ok(())
+    });
+    for (version, server) in [("--http=1.1", silent), ("--http2", shut())] {
+        let url = format!("http://{server}/");
+        let (document, said) = searched(&[version, "--find", "p99<50ms", "-c4", "--timeout", "300ms", &url]);
+        if was_the_client(&document, &said) {
+            continue;
+        }
+        let (find, why) = (&document["find"], document["find"]["why"].as_str().unwrap());
+        assert_eq!((said.code, &find["limit"]), (Some(1), &"errors".into()), "{find:#}");
+        assert!(why.contains("The server does not respond") && !why.contains("queue"), "{why}");
+        assert_eq!(why.contains("admitted no stream"), version == "--http2", "{why}");
+        for point in find["points"].as_array().unwrap() {
+            let is_bound = |key: &str| point["at_least"].as_array().unwrap().contains(&key.into());
+            for key in ["value", "p50_us"] {
+                assert_eq!(point[key].is_number(), is_bound(key), "{point:#}");
+            }
+        }
+        assert!(said.err.contains(">= "), "{}", said.err);
+    }
+}
+
 /// The limit is below what one call takes: no queue is to blame.
 #[test]
 fn a_limit_that_no_call_meets_is_no_queue() {

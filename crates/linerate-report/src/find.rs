@@ -40,6 +40,8 @@ pub fn to_string(find: &Find, target: &str, style: Style) -> String {
     )));
     for point in &find.points {
         let value = |v: Option<f64>| v.map_or("-".to_owned(), |v| shown(&find.expr, v, style));
+        let bounded =
+            |key: &str, shown: String| if is_bound(point, key) { format!(">= {shown}") } else { shown };
         let (word, is_good) = says(point);
         let word = format!("{word:<9}");
         let mark = match is_good {
@@ -53,8 +55,8 @@ pub fn to_string(find: &Find, target: &str, style: Style) -> String {
         line(&format!(
             "{first}{:>12} {:>10} {:>10} {:>10} {mark} {}",
             units::rate(point.rate_rps),
-            point.p50_us.map_or("-".to_owned(), |us| units::time_us(us, style.unicode)),
-            value(point.value),
+            bounded("p50_us", point.p50_us.map_or("-".to_owned(), |us| units::time_us(us, style.unicode))),
+            bounded("value", value(point.value)),
             units::percent(point.over),
             style.bar(share, bar_width)
         ));
@@ -85,6 +87,11 @@ pub(crate) fn says(point: &FindPoint) -> (&'static str, Option<bool>) {
         Some(false) => ("fails", Some(false)),
         None => ("open", None),
     }
+}
+
+/// Whether requests without a good response make a figure of a look a bound.
+pub(crate) fn is_bound(point: &FindPoint, key: &str) -> bool {
+    point.at_least.iter().any(|bound| bound == key)
 }
 
 /// What there is to say where no highest rate was found.
@@ -122,6 +129,7 @@ mod tests {
             value: Some(value),
             over: if value < 50_000.0 { 0.001 } else { 0.3 },
             p50_us: Some(value / 4.0),
+            at_least: Vec::new(),
             holds: Some(value < 50_000.0),
             disturbed: false,
             outdated: false,
@@ -149,6 +157,7 @@ mod tests {
                 FindPoint { disturbed: true, holds: None, ..point(880.0, 80_000.0) },
                 point(880.0, 31_000.0),
                 FindPoint { holds: None, ..point(912.0, 49_000.0) },
+                FindPoint { at_least: vec!["value".to_owned()], ..point(930.0, 1_000_000.0) },
             ],
         };
         insta::assert_snapshot!(to_string(&find, "http://127.0.0.1:8080/", Style::default()));

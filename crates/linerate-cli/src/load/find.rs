@@ -149,14 +149,11 @@ impl Limit {
         ShareSlice { all: r.answered + r.failed + r.unknown, over: wrong + late }
     }
 
-    /// What the check looks at, of a whole look; `None` if it was not measured.
-    fn measured(&self, outcome: &Outcome) -> Option<f64> {
+    /// What the check looks at, of a whole look, and whether that is a bound; `None` if it was not measured.
+    fn measured(&self, outcome: &Outcome) -> Option<(f64, bool)> {
         match self.metric {
-            Metric::Percentile(percent) => {
-                let found = outcome.percentile(percent);
-                (found.ns > 0).then_some(found.ns as f64 / 1e3)
-            }
-            _ => Some(outcome.errors() as f64 / outcome.requests.due().max(1) as f64),
+            Metric::Percentile(percent) => microseconds(outcome, percent),
+            _ => Some((outcome.errors() as f64 / outcome.requests.due().max(1) as f64, false)),
         }
     }
 
@@ -180,6 +177,12 @@ impl Limit {
             _ => of_errors,
         }
     }
+}
+
+/// A percentile in microseconds, and whether requests without a good response make it a bound.
+fn microseconds(outcome: &Outcome, percent: f64) -> Option<(f64, bool)> {
+    let found = outcome.percentile(percent);
+    (found.ns > 0).then_some((found.ns as f64 / 1e3, found.at_least))
 }
 
 /// A look and what there is to say about it.
@@ -582,7 +585,9 @@ fn why(
 }
 
 fn point(limit: &Limit, l: &Looked, says: Says) -> FindPoint {
-    let p50 = l.outcome.percentile(50.0);
+    let (value, p50) = (limit.measured(&l.outcome), microseconds(&l.outcome, 50.0));
+    let is_bound = |found: Option<(f64, bool)>| found.is_some_and(|(_, at_least)| at_least);
+    let bounds = [("value", is_bound(value)), ("p50_us", is_bound(p50))];
     let answered = l.outcome.rate_rps();
     let (connections, rate) = match l.unit {
         LoadUnit::Rate => (None, l.step.rate),
@@ -592,9 +597,10 @@ fn point(limit: &Limit, l: &Looked, says: Says) -> FindPoint {
         connections,
         rate_rps: (rate * 10.0).round() / 10.0,
         lasted_s: l.outcome.duration.as_secs_f64(),
-        value: limit.measured(&l.outcome),
+        value: value.map(|(value, _)| value),
         over: l.over,
-        p50_us: (p50.ns > 0).then_some(p50.ns as f64 / 1e3),
+        p50_us: p50.map(|(us, _)| us),
+        at_least: bounds.iter().filter(|(_, is)| *is).map(|(key, _)| (*key).to_owned()).collect(),
         holds: match says {
             Says::Holds => Some(true),
             Says::Fails => Some(false),
@@ -623,6 +629,9 @@ fn gave_way(limit: &Limit, l: &Looked, looks: &[Looked]) -> (&'static str, Strin
                 "This client gave way: {at} its busiest core was used for {busy:.0} % (-t adds cores, -p depth)."
             ),
         );
+    }
+    if outcome.requests.answered == 0 {
+        return ("errors", unanswered(outcome, &at));
     }
     if share > limit.allowed {
         let status = outcome.status.iter().filter(|(s, _)| **s >= 400).max_by_key(|(_, n)| **n);
@@ -657,6 +666,21 @@ fn gave_way(limit: &Limit, l: &Looked, looks: &[Looked]) -> (&'static str, Strin
         );
     }
     waited(limit, l, &at, &cores)
+}
+
+/// What there is to say of a look without a single response: no queue is known that moved.
+fn unanswered(outcome: &Outcome, at: &str) -> String {
+    let requests = match outcome.requests.due() {
+        1 => "the one request that was due had no response".to_owned(),
+        due => format!("of {due} requests that were due none had a response"),
+    };
+    let shut = Duration::from_nanos(outcome.http.shut_ns);
+    let why = if shut.is_zero() {
+        String::new()
+    } else {
+        format!(", and the server admitted no stream for {:.1} s", shut.as_secs_f64())
+    };
+    format!("The server does not respond: {at} {requests}{why}.")
 }
 
 /// Nothing that was seen was full: where requests waited.

@@ -42,12 +42,17 @@ pub(super) fn section(out: &mut String, find: &Find) {
             "<tr>{first}<td>{}</td><td>{} s</td><td>{}</td><td>{}</td><td>{}</td><td class=\"v\"><span class=\"{class}\">{word}</span></td></tr>",
             units::rate(p.rate_rps),
             units::short_seconds(p.lasted_s),
-            us(p.p50_us),
-            p.value.map_or("-".to_owned(), |v| shown(&find.expr, v)),
+            bounded(p, "p50_us", us(p.p50_us)),
+            bounded(p, "value", p.value.map_or("-".to_owned(), |v| shown(&find.expr, v))),
             units::percent(p.over)
         );
     }
     out.push_str("</tbody></table></div></section>");
+}
+
+/// A figure of a look, marked where requests without a good response lie.
+fn bounded(point: &FindPoint, key: &str, shown: String) -> String {
+    if crate::find::is_bound(point, key) { format!("&ge; {shown}") } else { shown }
 }
 
 /// A value of the check, with its unit.
@@ -121,6 +126,7 @@ mod tests {
             value,
             over: 0.0,
             p50_us: value,
+            at_least: Vec::new(),
             holds: Some(value.is_some_and(|v| v < 50_000.0)),
             disturbed: false,
             outdated: false,

@@ -243,6 +243,9 @@ pub struct FindPoint {
     pub over: f64,
     /// Median latency, microseconds.
     pub p50_us: Option<f64>,
+    /// Which of `value` and `p50_us` are bounds: requests without a good response lie there.
+    #[serde(default)]
+    pub at_least: Vec<String>,
     /// Whether the check holds at this rate, over all looks at it; null where that is not certain.
     pub holds: Option<bool>,
     /// Whether the client was disturbed: it waited for its core, or stood still. Such a look decides
