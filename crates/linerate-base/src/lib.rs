@@ -1,4 +1,5 @@
-//! What everything that does no I/O needs: time as a value, and random numbers that a seed repeats.
+//! What everything that does no I/O needs: time as a value, days of the calendar, and random numbers
+//! that a seed repeats.
 //!
 //! ```
 //! use std::time::Duration;
@@ -14,8 +15,10 @@
 //! }
 //! ```
 
+mod calendar;
 mod random;
 mod time;
 
+pub use calendar::{CalendarDay, DAY_S};
 pub use random::{Random, derive, mix, nth};
 pub use time::Time;

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
+use linerate_base::{CalendarDay, DAY_S};
 use linerate_explain::Diagnosis;
 use linerate_load::Plan;
 use linerate_load::histogram::Histogram;
@@ -581,30 +582,10 @@ pub fn is_secret(name: &str) -> bool {
 /// A time as RFC 3339 in UTC with milliseconds.
 pub fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, second_of_day) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = civil(days);
+    let (days, second_of_day) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
+    let day = CalendarDay::at(days as i64);
     let (hour, minute, second) = (second_of_day / 3_600, second_of_day / 60 % 60, second_of_day % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
-}
-
-/// Days since 1970-01-01 as year, month and day of the Gregorian calendar.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
-    let (mut year, mut left) = (1970, days);
-    while left >= 365 + u64::from(leap(year)) {
-        left -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if left < length {
-            break;
-        }
-        left -= length;
-        month += 1;
-    }
-    (year, month, left + 1)
+    format!("{day}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ fn certificate(why: &CertificateError) -> String {
     let words = match why {
         CertificateError::Expired => "the certificate has expired",
         CertificateError::ExpiredContext { time, not_after } => {
-            let days = time.as_secs().saturating_sub(not_after.as_secs()) / 86_400;
+            let days = time.as_secs().saturating_sub(not_after.as_secs()) / linerate_base::DAY_S;
             return format!("the certificate has expired, {days} days ago");
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {

@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use linerate_base::CalendarDay;
 use rustls::pki_types::SignatureVerificationAlgorithm;
 
 /// The validity period of a certificate, in seconds since 1970.
@@ -17,7 +18,7 @@ pub struct Validity {
     pub until: i64,
 }
 
-const DAY: i64 = 86_400;
+const DAY: i64 = linerate_base::DAY_S as i64;
 /// A certificate that expires sooner causes a warning. Reason: a person needs time to act, and it
 /// is half of what automatic renewal leaves.
 const SOON: i64 = 14 * DAY;
@@ -307,27 +308,13 @@ fn time(rest: &mut &[u8]) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    Some(days_since_1970(year, month, day) * DAY + part(4) * 3600 + part(6) * 60 + part(8))
-}
-
-/// In the Gregorian calendar, with years that begin in March, so that the leap day is their last.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + day_of_year - 719_468
+    let day = CalendarDay { year, month: month as u8, day: day as u8 };
+    Some(day.since_1970() * DAY + part(4) * 3600 + part(6) * 60 + part(8))
 }
 
 /// `2026-11-30`.
 fn date(seconds: i64) -> String {
-    let days = seconds.div_euclid(DAY) + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    format!("{:04}-{month:02}-{day:02}", era * 400 + year + i64::from(month <= 2))
+    CalendarDay::at(seconds.div_euclid(DAY)).to_string()
 }
 
 /// The contents of a name in the format of RFC 4514; empty if it cannot be parsed.

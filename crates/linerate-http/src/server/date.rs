@@ -1,5 +1,7 @@
 //! HTTP dates (RFC 9110 section 5.6.7). The caller supplies the time.
 
+use linerate_base::{CalendarDay, DAY_S};
+
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -24,16 +26,17 @@ impl HttpDate {
     /// From seconds since 1970. Years beyond 9999 become its end.
     pub fn from_unix(seconds: u64) -> HttpDate {
         let seconds = seconds.min(253_402_300_799);
-        let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-        let (year, month, day) = civil(days);
+        let (days, of_day) = (seconds / DAY_S, seconds % DAY_S);
+        let CalendarDay { year, month, day } = CalendarDay::at(days as i64);
+        let year = year as u64;
         let mut text = *b"Thu, 01 Jan 1970 00:00:00 GMT";
         text[..3].copy_from_slice(DAYS[(days % 7) as usize].as_bytes());
-        text[8..11].copy_from_slice(MONTHS[(month - 1) as usize].as_bytes());
+        text[8..11].copy_from_slice(MONTHS[usize::from(month - 1)].as_bytes());
         let mut two = |at: usize, n: u64| {
             text[at] = b'0' + (n / 10 % 10) as u8;
             text[at + 1] = b'0' + (n % 10) as u8;
         };
-        two(5, day);
+        two(5, u64::from(day));
         two(12, year / 100);
         two(14, year % 100);
         two(17, of_day / 3600);
@@ -63,14 +66,15 @@ impl HttpDate {
             (None, &[month, day, time, year]) => (day, month, year.parse().ok()?, time),
             _ => return None,
         };
-        let month = MONTHS.iter().position(|m| *m == month)? as u64 + 1;
-        let day: u64 = day.parse().ok().filter(|d| (1..=31).contains(d))?;
+        let month = MONTHS.iter().position(|m| *m == month)? as u8 + 1;
+        let day: u8 = day.parse().ok().filter(|d| (1..=31).contains(d))?;
         let mut clock = time.split(':').map(|n| n.parse::<u64>().ok());
         let (h, m, s) = (clock.next()??, clock.next()??, clock.next()??);
         if h > 23 || m > 59 || s > 60 || clock.next().is_some() || !(1970..=9999).contains(&year) {
             return None;
         }
-        Some(HttpDate::from_unix(days_from_civil(year, month, day) * 86_400 + h * 3600 + m * 60 + s))
+        let days = CalendarDay { year: year as i64, month, day }.since_1970() as u64;
+        Some(HttpDate::from_unix(days * DAY_S + h * 3600 + m * 60 + s))
     }
 
     /// Seconds since 1970.
@@ -82,25 +86,6 @@ impl HttpDate {
     pub fn as_bytes(&self) -> &[u8; 29] {
         &self.text
     }
-}
-
-/// Year, month and day of a day since 1970, by eras of 400 years that begin in March.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let z = days + 719_468;
-    let (era, of_era) = (z / 146_097, z % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
-}
-
-fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
-    let year = year - u64::from(month <= 2);
-    let (era, of_era) = (year / 400, year % 400);
-    let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! A line of an access log.
 
+use linerate_base::{CalendarDay, DAY_S};
+
 /// The contents of a log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LogLine {
@@ -142,7 +144,8 @@ fn parse_iso(text: &str) -> Option<f64> {
         }
         Some(_) => return None,
     };
-    let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset;
+    let days = CalendarDay { year, month: month as u8, day: day as u8 }.since_1970();
+    let seconds = days * DAY_S as i64 + hour * 3600 + minute * 60 + second - offset;
     Some(seconds as f64 + fraction)
 }
 
@@ -209,7 +212,7 @@ fn parse_time(text: &str) -> Option<i64> {
     };
     let day = number(parts.next()?, 2, 31).filter(|d| *d > 0)?;
     let name = parts.next()?;
-    let month = MONTHS.iter().position(|m| m.eq_ignore_ascii_case(name))? as i64 + 1;
+    let month = MONTHS.iter().position(|m| m.eq_ignore_ascii_case(name))? as u8 + 1;
     let year = number(parts.next()?, 4, 9999)?;
     let mut clock = parts.next()?.split(':');
     let hour = number(clock.next()?, 2, 23)?;
@@ -223,17 +226,8 @@ fn parse_time(text: &str) -> Option<i64> {
     let (zone_hours, zone_minutes) = (number(zone.get(1..3)?, 2, 23)?, number(zone.get(3..)?, 2, 59)?);
     let offset = sign * (zone_hours * 3600 + zone_minutes * 60);
     let ended = clock.next().is_none();
-    ended.then(|| days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset)
-}
-
-/// Days from 1970-01-01 in the Gregorian calendar, counted in years that begin in March, so that a
-/// leap day is the last.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // (153 m + 2) / 5: days before month m. Months have 31 and 30 days in turn, in groups of five.
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    year * 365 + leap_days + day_of_year - 719_468
+    let day = CalendarDay { year, month, day: day as u8 };
+    ended.then(|| day.since_1970() * DAY_S as i64 + hour * 3600 + minute * 60 + second - offset)
 }
 
 #[cfg(test)]
