@@ -365,11 +365,11 @@ fn of_raw(raw: &libc::sockaddr_in) -> SocketAddrV4 {
 
 /// Room for one control message, aligned as the kernel needs it.
 #[repr(align(8))]
-struct ControlRoom([u8; 64]);
+struct RawControlRoom([u8; 64]);
 
 /// Sends bytes as datagrams of `segment` bytes each, in one call.
 pub fn send_segments(fd: RawFd, bytes: &[u8], segment: usize, peer: &PeerAddress) -> io::Result<()> {
-    let mut control = ControlRoom([0; 64]);
+    let mut control = RawControlRoom([0; 64]);
     let mut piece = libc::iovec { iov_base: bytes.as_ptr() as *mut libc::c_void, iov_len: bytes.len() };
     let (name, name_len) = peer.as_raw();
     // SAFETY: an all-zero msghdr is valid. Its pointers are to variables that live through the call; the
@@ -396,7 +396,7 @@ pub fn send_segments(fd: RawFd, bytes: &[u8], segment: usize, peer: &PeerAddress
 
 /// Receives datagrams of one peer in one call: bytes of all, of each but the last, and the peer.
 pub fn receive_segments(fd: RawFd, into: &mut [u8]) -> io::Result<(usize, usize, SocketAddrV4)> {
-    let mut control = ControlRoom([0; 64]);
+    let mut control = RawControlRoom([0; 64]);
     let mut piece = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let mut peer = to_raw(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
     // SAFETY: an all-zero msghdr is valid. Its pointers are to variables that live through the call, with

@@ -27,14 +27,14 @@ fn tls() -> (Arc<rustls::ClientConfig>, Arc<rustls::ServerConfig>) {
 
 /// A way from one end to the other.
 #[derive(Clone, Copy, Debug)]
-struct PathFaults {
+struct MemoryPathFaults {
     loss: f64,
     duplicates: f64,
     /// Delays differ by at most this.
     jitter: Duration,
 }
 
-const CLEAN: PathFaults = PathFaults { loss: 0.0, duplicates: 0.0, jitter: Duration::ZERO };
+const CLEAN: MemoryPathFaults = MemoryPathFaults { loss: 0.0, duplicates: 0.0, jitter: Duration::ZERO };
 
 const DELAY: Duration = Duration::from_millis(10);
 
@@ -44,7 +44,7 @@ struct TestNetwork {
     /// Datagrams on their way: when they arrive, a number, at which end, and bytes.
     way: Vec<(Time, u64, usize, Vec<u8>)>,
     now: Time,
-    faults: PathFaults,
+    faults: MemoryPathFaults,
     random: Random,
     sent: u64,
 }
@@ -54,7 +54,7 @@ fn address(end: usize) -> SocketAddr {
 }
 
 impl TestNetwork {
-    fn new(client: &QuicOptions, server: &QuicOptions, faults: PathFaults, seed: u64) -> TestNetwork {
+    fn new(client: &QuicOptions, server: &QuicOptions, faults: MemoryPathFaults, seed: u64) -> TestNetwork {
         let (client_tls, server_tls) = tls();
         let ends = [
             QuicEndpoint::client(client, client_tls, seed).unwrap(),
@@ -167,7 +167,7 @@ fn echo(network: &mut TestNetwork, streams: &mut TestStreams) {
 }
 
 /// Requests of all sizes over several connections: each response is that of its request, whole and once.
-fn exchange(seed: u64, faults: PathFaults) {
+fn exchange(seed: u64, faults: MemoryPathFaults) {
     let small = QuicOptions {
         streams: 4,
         stream_window: 20_000,
@@ -224,7 +224,7 @@ fn each_response_is_that_of_its_request() {
 #[test]
 fn loss_duplicates_and_reordering_change_nothing() {
     for seed in 0..20 {
-        let faults = PathFaults { loss: 0.05, duplicates: 0.05, jitter: Duration::from_millis(15) };
+        let faults = MemoryPathFaults { loss: 0.05, duplicates: 0.05, jitter: Duration::from_millis(15) };
         exchange(seed, faults);
     }
 }
@@ -258,7 +258,7 @@ fn the_peers_code_and_words_are_told_and_the_memory_comes_back() {
 
 #[test]
 fn a_silent_peer_ends_by_the_idle_timeout() {
-    let dead = PathFaults { loss: 1.0, ..CLEAN };
+    let dead = MemoryPathFaults { loss: 1.0, ..CLEAN };
     let mut network = TestNetwork::new(&QuicOptions::default(), &QuicOptions::default(), dead, 1);
     let conn = network.ends[0].connect(Time::ZERO, address(1), "a.example").unwrap();
     assert_eq!(network.client_event(), Some(QuicEvent::Lost { conn, how: QuicLost::TimedOut }));
