@@ -17,7 +17,7 @@ use crate::options::{SocketFamily, StoredOptions};
 use crate::process::locked;
 use crate::table::{self, DescriptorKind};
 use crate::world::{BypassWorld, errno_of};
-use crate::{kernel, polling, process};
+use crate::{kernel, polling, process, tally};
 
 /// Connections that wait to be accepted, at least.
 const BACKLOG: u32 = 4096;
@@ -208,6 +208,7 @@ fn ask(wanted: &ClaimedAddresses) -> AskOutcome {
         QueueRequest::NotYet => match Borrower::ask(wanted.door) {
             Ok(borrower) => {
                 process::hold(borrower.descriptor().into_iter().collect());
+                tally::begin(borrower.tally());
                 (borrower, PATIENCE)
             }
             Err(error) => {

@@ -17,6 +17,7 @@ mod options;
 mod polling;
 mod process;
 mod table;
+mod tally;
 mod transfer;
 mod waiters;
 mod waiting;

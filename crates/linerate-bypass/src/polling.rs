@@ -3,12 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use linerate_net::link::xdp::BorrowerCounter;
 use linerate_net::sockets::{ERR, HUP, IN, OUT, SocketId};
 
 use crate::kernel::{self, SignalMask};
 use crate::options::SocketFamily;
 use crate::process::with_world;
 use crate::table::{self, DescriptorKind};
+use crate::tally;
 use crate::waiters::WaitedFor;
 use crate::waiting::{Patience, wait};
 use crate::world::{BypassWorld, LOOKS, errno_of};
@@ -187,7 +189,10 @@ pub(crate) fn accept(listener: i32, flags: i32) -> Result<NextConnection, i32> {
             }
         }
         match world.accept(listener, flags) {
-            Ok((fd, peer)) => Ok(NextConnection::Ours(fd, peer, family)),
+            Ok((fd, peer)) => {
+                tally::count(BorrowerCounter::Accepted, 1);
+                Ok(NextConnection::Ours(fd, peer, family))
+            }
             Err(libc::EAGAIN) => Ok(NextConnection::Kernels),
             Err(errno) => Err(errno),
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::messages::{tell, tell_once};
 use crate::world::BypassWorld;
-use crate::{kernel, table};
+use crate::{kernel, table, tally};
 
 static WORLD: Mutex<Option<BypassWorld>> = Mutex::new(None);
 /// This process was forked from one that has asked for receive queues: it must touch nothing of it.
@@ -84,6 +84,7 @@ pub(crate) fn tell_orphan() {
 extern "C" fn in_child() {
     IS_CHILD.store(true, Ordering::Release);
     table::disown();
+    tally::disown();
     for held in &HELD {
         let fd = held.swap(-1, Ordering::AcqRel);
         if fd >= 0 {

@@ -1,10 +1,12 @@
 //! Receiving and sending: parts of buffers, and calls that wait.
 
+use linerate_net::link::xdp::BorrowerCounter;
 use linerate_net::sockets::{CallFlags, IN, OUT, RDHUP, SocketId, WaitFlags, WaitingCall};
 
 use crate::kernel::{self, SignalMask};
 use crate::messages::tell_once;
 use crate::process::with_world;
+use crate::tally;
 use crate::waiters::WaitedFor;
 use crate::waiting::{Patience, wait};
 use crate::world::{BypassWorld, errno_of};
@@ -26,6 +28,14 @@ fn begin(world: &mut BypassWorld, fd: i32, flags: i32) -> Result<(SocketId, bool
 
 /// recv(2) into several buffers.
 pub(crate) fn receive(fd: i32, parts: &mut [&mut [u8]], flags: i32) -> Result<usize, i32> {
+    let got = receive_parts(fd, parts, flags)?;
+    if flags & libc::MSG_PEEK == 0 {
+        tally::count(BorrowerCounter::BytesIn, got);
+    }
+    Ok(got)
+}
+
+fn receive_parts(fd: i32, parts: &mut [&mut [u8]], flags: i32) -> Result<usize, i32> {
     if flags & libc::MSG_OOB != 0 {
         return Err(libc::EINVAL);
     }
@@ -104,6 +114,12 @@ fn ended(done: Result<Option<usize>, i32>, waiting: &WaitingCall) -> Result<usiz
 
 /// send(2) of several buffers.
 pub(crate) fn transmit(fd: i32, parts: &[&[u8]], flags: i32) -> Result<usize, i32> {
+    let sent = transmit_parts(fd, parts, flags)?;
+    tally::count(BorrowerCounter::BytesOut, sent);
+    Ok(sent)
+}
+
+fn transmit_parts(fd: i32, parts: &[&[u8]], flags: i32) -> Result<usize, i32> {
     if flags & libc::MSG_ZEROCOPY != 0 {
         tell_once("MSG_ZEROCOPY is not there for connections in user space");
         return Err(libc::ENOBUFS);
@@ -241,5 +257,6 @@ fn file_part(
             Err(failure) => return Err(errno_of(failure)),
         }
     }
+    tally::count(BorrowerCounter::BytesOut, done);
     Ok(done)
 }

@@ -13,12 +13,15 @@ use crate::kernel;
 use crate::messages::tell;
 use crate::options::{SocketFamily, StoredOptions};
 use crate::table::{self, DescriptorKind};
+use crate::tally;
 use crate::waiters::Waiters;
 
 /// Of waits that find enough to do, one in so many moves packets, and one in so many looks at the
 /// kernel's descriptors. Reason: both are system calls.
 const MOVES: u64 = 16;
 pub(crate) const LOOKS: u64 = 64;
+/// Of turns, one in so many counts lost packets. Reason: system calls too.
+const LOSSES: u64 = 1024;
 /// Descriptors kept for later connections, at most, and of a program's limit of open files at most this
 /// share. Reason: the program needs them too.
 const KEPT: usize = 1024;
@@ -98,6 +101,8 @@ pub(crate) struct BypassWorld {
     /// Turns so far.
     pub(crate) turns: u64,
     pub(crate) waits: u64,
+    /// Packets lost on this machine, at the last count.
+    lost: u64,
     pub(crate) found: Vec<PollEntry>,
     /// Bytes of files on their way.
     pub(crate) buffer: Vec<u8>,
@@ -123,6 +128,7 @@ impl BypassWorld {
             waiters: Waiters::default(),
             turns: 0,
             waits: 0,
+            lost: 0,
             found: Vec::new(),
             buffer: vec![0; 1 << 16],
             begun: false,
@@ -356,8 +362,21 @@ impl BypassWorld {
             // Another process may have the queues.
             self.waiters.is_lost = true;
         }
+        self.count();
         self.tell_waiters();
         happened
+    }
+
+    /// Tells the launcher what the stack counts.
+    fn count(&mut self) {
+        let Some(tally) = tally::tally() else { return };
+        let stack = self.net.stack();
+        if self.turns.is_multiple_of(LOSSES) {
+            let counts = stack.link().counts();
+            self.lost = counts.overrun + counts.too_large;
+        }
+        let stats = stack.stats();
+        tally.note(stack.unfinished() as u64, stats.retransmits, self.lost, stats.resets_out);
     }
 
     /// Moves packets without waiting, until nothing is unsent that could leave, or two rounds.

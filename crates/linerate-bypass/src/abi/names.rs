@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use libc::{c_int, c_void, sockaddr, socklen_t};
+use linerate_net::link::xdp::BorrowerCounter;
 use linerate_net::sockets::{SocketFailure, SocketId};
 
 use super::{CallOwner, answer, bound, by_owner, bytes, bytes_mut, claim, fail, tell_address, who_answers};
@@ -12,7 +13,7 @@ use crate::polling::{self, NextConnection};
 use crate::process::with_world;
 use crate::table::{self, DescriptorKind};
 use crate::world::{BypassWorld, errno_of};
-use crate::{claim as claims, options};
+use crate::{claim as claims, options, tally};
 
 /// listen(2): the kernel listens in any case.
 ///
@@ -64,6 +65,7 @@ pub(crate) unsafe extern "C" fn accept4(
         CallOwner::Nobody(errno) => return fail(errno) as c_int,
     }
     let before = kernel::errno();
+    let counts = matches!(table::kind(fd), DescriptorKind::Listener | DescriptorKind::Named);
     while table::kind(fd) == DescriptorKind::Listener {
         match polling::accept(fd, flags) {
             Ok(NextConnection::Ours(accepted, peer, family)) => {
@@ -80,7 +82,7 @@ pub(crate) unsafe extern "C" fn accept4(
         // SAFETY: as the caller's. The kernel's listener does not wait.
         let accepted = unsafe { real::accept4(fd, address, len, flags) };
         if accepted >= 0 || kernel::errno() != libc::EAGAIN {
-            return accepted;
+            return counted_of_kernel(accepted, true);
         }
         match polling::await_connection(fd) {
             Ok(true) => {}
@@ -90,7 +92,15 @@ pub(crate) unsafe extern "C" fn accept4(
         }
     }
     // SAFETY: as the caller's.
-    unsafe { real::accept4(fd, address, len, flags) }
+    counted_of_kernel(unsafe { real::accept4(fd, address, len, flags) }, counts)
+}
+
+/// Counts a connection of the kernel's if its listener was named. Returns it.
+fn counted_of_kernel(accepted: c_int, was_named: bool) -> c_int {
+    if accepted >= 0 && was_named {
+        tally::count(BorrowerCounter::AcceptedOfKernel, 1);
+    }
+    accepted
 }
 
 /// connect(2).

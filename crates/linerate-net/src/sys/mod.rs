@@ -19,6 +19,7 @@ mod poll;
 pub(crate) mod ring;
 pub(crate) mod ring_check;
 pub(crate) mod socket;
+pub(crate) mod tallies;
 pub(crate) mod thread;
 pub(crate) mod udp;
 pub(crate) mod xdp;

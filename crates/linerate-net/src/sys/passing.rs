@@ -21,6 +21,18 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours.into(), theirs.into()))
 }
 
+/// The process that made a pair of sockets, by either end.
+pub(crate) fn maker(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut told = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of_val(&told) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into a structure of that size, of plain numbers.
+    check(unsafe {
+        let to = (&raw mut told).cast();
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &raw mut len)
+    })?;
+    Ok(told.pid.cast_unsigned())
+}
+
 /// A copy of a descriptor that `execve` keeps open, out of the way of programs, which are used to small
 /// numbers.
 pub(crate) fn inheritable(fd: BorrowedFd<'_>, from: RawFd) -> io::Result<OwnedFd> {
@@ -134,6 +146,7 @@ mod tests {
     #[test]
     fn descriptors_arrive_with_their_message_and_an_end_is_no_message() {
         let (ours, theirs) = pair().expect("two sockets");
+        assert_eq!(maker(ours.as_fd()).expect("a process"), std::process::id());
         let file = File::open("/proc/self/stat").expect("a file");
         send(ours.as_fd(), b"first", &[file.as_fd(), file.as_fd()]).expect("sent");
         send(ours.as_fd(), b"second", &[]).expect("sent");

@@ -25,6 +25,7 @@ use super::news::{Monitor, News};
 use super::open::{FoundInterface, XdpOptions, attach, busy, find, patiently, rules, sockets};
 use super::preflight::{self, XdpError};
 use super::program::{FLOW_KEY, Ours, QueueMode, SharingMaps, program, stamp};
+use super::roster::LenderRoster;
 use super::shares::{BorrowerId, LendingStep, QueueShares};
 use super::steer::{Rule, Steer};
 
@@ -68,6 +69,7 @@ pub struct Lender {
     /// Of each queue, a socket that is ready to be lent.
     bound: Vec<Option<BoundSocket>>,
     shares: QueueShares,
+    roster: LenderRoster,
     borrowers: Vec<LentTo>,
     asked: BorrowerId,
     /// Our end of the pair that borrowers ask by, and theirs.
@@ -124,6 +126,7 @@ impl Lender {
             modes: vec![QueueMode::All; queues as usize],
             bound: bound.into_iter().map(Some).collect(),
             shares: QueueShares::new(queues),
+            roster: LenderRoster::new(queues),
             borrowers: Vec::new(),
             asked: 0,
             door: passing::pair().map_err(descriptor)?,
@@ -137,6 +140,11 @@ impl Lender {
     /// Notes for the user about how it was opened.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// What the borrowers do, for other threads to look at.
+    pub fn roster(&self) -> LenderRoster {
+        self.roster.clone()
     }
 
     /// A descriptor by which programs ask ([`super::Borrower::ask`]), for them to inherit. Its number is
@@ -192,8 +200,15 @@ impl Lender {
         let Ok((1.., mut passed)) = passing::receive(self.door.0.as_fd(), &mut bytes) else {
             return Vec::new();
         };
-        let Some(control) = passed.pop().filter(|_| bytes[0] == kind::ASK) else { return Vec::new() };
+        let (numbers, control) = (passed.pop(), passed.pop());
+        let (Some(numbers), Some(control), kind::ASK) = (numbers, control, bytes[0]) else {
+            return Vec::new();
+        };
         self.asked += 1;
+        if self.roster.joins(self.asked, &control, numbers).is_err() {
+            // It has ended meanwhile.
+            return Vec::new();
+        }
         self.borrowers.push(LentTo { id: self.asked, control, pending: Vec::new() });
         self.shares.asked(self.asked, monotonic())
     }
@@ -226,6 +241,7 @@ impl Lender {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Vec::new(),
             _ => {
                 self.borrowers.remove(at);
+                self.roster.ends(id);
                 self.end_flows(&self.shares.queues_of(id));
                 self.shares.ended(id, monotonic())
             }
@@ -264,6 +280,7 @@ impl Lender {
         passing::send(borrower.control.as_fd(), &message, &passed)?;
         drop(passed);
         borrower.pending = sockets;
+        self.roster.has(id, queues);
         Ok(())
     }
 

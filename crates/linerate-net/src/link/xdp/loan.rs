@@ -17,6 +17,7 @@ use crate::sys::xdp::{Config, QueueSocket, SocketAbilities};
 use super::netlink::Netlink;
 use super::open::{InterfaceHolder, LinkPart, SharedInterface};
 use super::preflight::{self, XdpError};
+use super::roster::BorrowerTally;
 use super::{Steer, Xdp};
 
 /// How long a reply may take. Reason: the lender may wait for a queue that another process just left.
@@ -26,7 +27,7 @@ pub(super) const MESSAGE: usize = 1024;
 
 /// The first byte of each message.
 pub(super) mod kind {
-    /// A process asks for queues, and sends its end of a pair.
+    /// A process asks for queues, and sends its end of a pair, and its counters.
     pub(in super::super) const ASK: u8 = b'a';
     /// Here they are.
     pub(in super::super) const LENT: u8 = b'l';
@@ -111,7 +112,10 @@ impl LoanTerms {
 
 /// A process that has asked a lender for receive queues.
 #[derive(Debug)]
-pub struct Borrower(Option<OwnedFd>);
+pub struct Borrower {
+    control: Option<OwnedFd>,
+    tally: Arc<BorrowerTally>,
+}
 
 /// A lender's reply.
 #[derive(Debug)]
@@ -133,13 +137,19 @@ impl Borrower {
     pub fn ask(door: RawFd) -> io::Result<Borrower> {
         let door = passing::inherited(door)?;
         let (ours, theirs) = passing::pair()?;
-        passing::send(door.as_fd(), &[kind::ASK], &[theirs.as_fd()])?;
-        Ok(Borrower(Some(ours)))
+        let (tally, numbers) = BorrowerTally::new()?;
+        passing::send(door.as_fd(), &[kind::ASK], &[theirs.as_fd(), numbers.as_fd()])?;
+        Ok(Borrower { control: Some(ours), tally: Arc::new(tally) })
+    }
+
+    /// Where this process counts what it does, for its lender.
+    pub fn tally(&self) -> Arc<BorrowerTally> {
+        Arc::clone(&self.tally)
     }
 
     /// A descriptor that a forked child must close, so that the lender learns of this process's end.
     pub fn descriptor(&self) -> Option<RawFd> {
-        self.0.as_ref().map(OwnedFd::as_raw_fd)
+        self.control.as_ref().map(OwnedFd::as_raw_fd)
     }
 
     /// The next reply, for which it waits this long at most; `None`: there is none yet. `listen`: the
@@ -154,14 +164,14 @@ impl Borrower {
         listen: &[SocketAddr],
     ) -> Result<Option<LendersReply>, XdpError> {
         let failed = |e: io::Error| preflight::refused("what the lender lends", &e);
-        let Some(control) = &self.0 else { return Ok(Some(LendersReply::Gone)) };
+        let Some(control) = &self.control else { return Ok(Some(LendersReply::Gone)) };
         if !limit.is_zero() {
             passing::wait(&[control.as_fd()], Some(limit)).map_err(failed)?;
         }
         let mut bytes = [0; MESSAGE];
         let (len, passed) = match passing::receive(control.as_fd(), &mut bytes) {
             Ok((0, _)) => {
-                self.0 = None;
+                self.control = None;
                 return Ok(Some(LendersReply::Gone));
             }
             Ok(received) => received,
@@ -173,7 +183,7 @@ impl Borrower {
             return Ok(Some(LendersReply::Wait(String::from_utf8_lossy(words).into_owned())));
         }
         let terms = LoanTerms::parse(message).ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
-        let control = self.0.take().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let control = self.control.take().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         let link = Xdp::lent(&terms, passed, control, interface, listen).map_err(failed)?;
         let host = terms.host.map(|(key, ahead_ns)| HostSecret { key, ahead_ns });
         Ok(Some(LendersReply::Lent(Box::new(link), host)))

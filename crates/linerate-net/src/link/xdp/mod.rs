@@ -26,6 +26,7 @@ mod offload;
 mod open;
 mod preflight;
 mod program;
+mod roster;
 mod shares;
 mod steer;
 #[cfg(test)]
@@ -55,6 +56,9 @@ pub use lender::Lender;
 pub use loan::{Borrower, LendersReply};
 pub use open::{Opened, XdpMode, XdpOptions, open};
 pub use preflight::XdpError;
+pub use roster::{
+    BorrowerCounter, BorrowerCounts, BorrowerStatus, BorrowerTally, LenderRoster, LenderStatus,
+};
 pub use steer::Steer;
 
 /// Packets that one link lost.
