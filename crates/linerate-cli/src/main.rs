@@ -6,6 +6,7 @@ mod agents;
 mod args;
 mod baseline;
 mod bypass;
+mod bypass_status;
 mod compare;
 mod demo;
 mod documents;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Agent(args)) => agent::run(&args),
         Some(Command::Agents(args)) => agents::run(&args),
+        Some(Command::Bypass(args)) if args.status => bypass_status::run(&args),
         Some(Command::Bypass(args)) => match bypass::run(&args) {
             Ok(code) => return ExitCode::from(code),
             Err(fault) => Err(fault),

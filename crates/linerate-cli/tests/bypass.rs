@@ -229,6 +229,23 @@ fn of_the_kernel(cable: &Cable) -> usize {
     table.lines().filter(|line| line.contains(":1F90 ") && line.contains(" 01 ")).count()
 }
 
+/// What `--status` says in our namespace.
+fn status(cable: &Cable, arguments: &[&str]) -> Said {
+    cable.ours.run(|| run(&[&["bypass", "--status"], arguments].concat()))
+}
+
+#[test]
+fn a_status_without_a_running_command_is_refused() {
+    let Some(cable) = Cable::new(1) else { return };
+    let said = status(&cable, &["--interface", OURS]);
+    assert_eq!((said.code, said.out.as_str()), (Some(3), ""), "{said:?}");
+    assert!(said.err.contains("no linerate bypass runs on here in this network namespace"), "{said:?}");
+    let said = run(&["bypass", "--status", "--listen", AT]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let said = run(&["bypass", "--pid", "1", "--interface", "lo", "--listen", AT, "--", "true"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+}
+
 #[test]
 fn nginx_as_packaged_goes_to_the_background_reloads_and_quits() {
     let Some(library) = library() else { return };
@@ -243,11 +260,26 @@ fn nginx_as_packaged_goes_to_the_background_reloads_and_quits() {
         });
     };
     works();
+    let status = status(&cable, &["--json", "-"]);
+    assert_eq!(status.code, Some(0), "{status:?}");
+    let document: serde_json::Value = serde_json::from_str(&status.out).expect("JSON");
+    assert_eq!(document["schema"], "linerate.bypass/1");
+    assert_eq!((&document["pid"], &document["queues"]), (&nginx.launcher.id().into(), &2.into()));
+    assert_eq!(document["in_user_space"], 1.0, "{document:#}");
+    let workers = document["workers"].as_array().expect("workers");
+    let sum = |name: &str| workers.iter().map(|worker| worker[name].as_u64().expect("a number")).sum::<u64>();
+    assert_eq!((workers.len(), sum("accepted"), sum("accepted_of_kernel")), (2, 20, 0), "{document:#}");
+    assert!(sum("bytes_in") == 20 * 27 && sum("bytes_out") > 20 * 100, "{document:#}");
+    assert!(workers.iter().all(|worker| old.contains(&worker["pid"].to_string())), "{document:#}");
     thread::sleep(Duration::from_millis(1100));
     signal("-HUP", nginx.launcher.id());
     let all = nginx.owners(4);
     assert!(all[2..].iter().all(|new| !old.contains(new)), "{all:?}");
     works();
+    // What the ended workers have accepted still counts.
+    let status = self::status(&cable, &["--interface", OURS]);
+    assert!(status.out.contains("100 % of all connections in user space"), "{status:?}");
+    assert!(status.out.contains("2 ended") && status.out.contains(&all[2]), "{status:?}");
     signal("-QUIT", nginx.launcher.id());
     assert_eq!(nginx.launcher.wait().expect("it ends").code(), Some(0));
     assert!(!nginx.said().contains("[alert]"), "{}", nginx.said());

@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
 
+use super::status::{self, BypassFacts};
 use crate::fault::{CommandFault, said};
 
 /// Added to a signal's number for the exit code, as shells do.
@@ -28,9 +29,7 @@ const DOOR: i32 = 500;
 /// What the program gets its packets by.
 pub(super) struct Lending {
     pub(super) lender: Lender,
-    pub(super) interface: String,
-    /// Its addresses, separated by commas.
-    pub(super) addresses: String,
+    pub(super) facts: BypassFacts,
 }
 
 /// Starts a program with the library, and waits for the end of it and of all it has started.
@@ -53,9 +52,9 @@ pub(super) fn run(
         preload.push(more);
     }
     let mut command = Command::new(file);
-    let Lending { mut lender, interface, addresses } = lending;
+    let Lending { mut lender, facts } = lending;
     let door = lender.door(DOOR).map_err(|e| failed("descriptors", said(&e)))?;
-    let configuration = format!("{interface};{};{addresses}", door.as_raw_fd());
+    let configuration = format!("{};{};{}", facts.interface, door.as_raw_fd(), facts.listen.join(","));
     command.arg0(name).args(arguments).env("LD_PRELOAD", preload).env("LINERATE_BYPASS", configuration);
     let child = command
         .spawn()
@@ -65,6 +64,10 @@ pub(super) fn run(
     let (stop, _running) = std::io::pipe().map_err(|e| failed("a pipe", said(&e)))?;
     let say = |words: &str| eprintln!("linerate bypass: {words}");
     lender.notes().iter().for_each(|note| say(note));
+    let roster = lender.roster();
+    if let Err(error) = status::serve(roster.clone(), facts) {
+        say(&format!("--status will not find this: {error}"));
+    }
     thread::spawn(move || {
         if let Err(error) = lender.run(stop.as_fd(), say) {
             say(&format!("the program serves from the kernel: {error}"));
@@ -82,6 +85,9 @@ pub(super) fn run(
             }
             signal => pass_on(signal, main, code.is_some()),
         }
+    }
+    if let Some(words) = status::summary(&roster.status()) {
+        say(&words);
     }
     Ok(code.unwrap_or(0))
 }

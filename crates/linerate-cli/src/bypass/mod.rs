@@ -3,13 +3,17 @@
 mod launch;
 mod library;
 mod program;
+pub(crate) mod status;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::SystemTime;
 
 use clap::Args;
 use linerate_net::link::xdp::Lender;
 
 use self::launch::Lending;
+use self::status::BypassFacts;
 use crate::fault::CommandFault;
 
 /// Run a server, unchanged, with its connections on TCP in user space (AF_XDP)
@@ -19,37 +23,62 @@ use crate::fault::CommandFault;
 /// queues. It needs root. The exit code is PROGRAM's, or 2 or 4 if it was not started. HUP, USR1, USR2, WINCH, QUIT and TERM are passed on.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_long_help = "Examples:\n  linerate bypass --interface eth0 --listen 10.0.0.5:6379 -- redis-server --bind 10.0.0.5 --protected-mode no\n  linerate bypass --interface eth0 --listen 10.0.0.5:80 -- nginx"
+    after_long_help = "Examples:\n  linerate bypass --interface eth0 --listen 10.0.0.5:6379 -- redis-server --bind 10.0.0.5 --protected-mode no\n  linerate bypass --interface eth0 --listen 10.0.0.5:80 -- nginx\n  linerate bypass --status"
 )]
 pub(crate) struct BypassArgs {
     /// The interface whose packets to take
-    #[arg(long, value_name = "IF")]
-    interface: String,
+    #[arg(long, value_name = "IF", required_unless_present = "status")]
+    pub(crate) interface: Option<String>,
 
     /// An address that PROGRAM listens on, also as part of 0.0.0.0 or [::]; repeatable
-    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "status")]
     listen: Vec<SocketAddr>,
 
+    /// Show what a running linerate bypass does: its processes, their queues, connections and bytes
+    ///
+    /// --interface or --pid chooses one if several run in this network namespace. It
+    /// answers root and its own user.
+    #[arg(long, conflicts_with_all = ["listen", "command"])]
+    pub(crate) status: bool,
+
+    /// With --status: the process of the linerate bypass to ask
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+
+    /// With --status: write it as JSON (- for standard output)
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) json: Option<PathBuf>,
+
     /// The program and its arguments, after --
-    #[arg(value_name = "PROGRAM", required = true, last = true)]
+    #[arg(value_name = "PROGRAM", required_unless_present = "status", last = true)]
     command: Vec<std::ffi::OsString>,
 }
 
 /// Runs the command. Returns the program's exit code.
 pub(crate) fn run(args: &BypassArgs) -> Result<u8, CommandFault> {
+    for (flag, given) in [("--pid", args.pid.is_some()), ("--json", args.json.is_some())] {
+        if given {
+            return Err(CommandFault::input(format!("{flag} belongs to --status")));
+        }
+    }
     check_addresses(&args.listen)?;
-    if !is_there(&args.interface) {
-        return Err(CommandFault::input(format!("--interface: there is no interface {}", args.interface))
+    let interface = args.interface.clone().ok_or_else(|| CommandFault::input("no --interface"))?;
+    if !is_there(&interface) {
+        return Err(CommandFault::input(format!("--interface: there is no interface {interface}"))
             .hint("ip -brief link lists them"));
     }
     let (name, arguments) = args.command.split_first().ok_or_else(|| CommandFault::input("no PROGRAM"))?;
     let file = program::found(name)?;
     program::check(&file)?;
     let library = library::found()?;
-    let addresses: Vec<String> = args.listen.iter().map(SocketAddr::to_string).collect();
-    let lender = Lender::open(&args.interface, &args.listen).map_err(|error| CommandFault::from(&error))?;
-    let lending = Lending { lender, interface: args.interface.clone(), addresses: addresses.join(",") };
-    launch::run(&file, name, arguments, &library, lending)
+    let facts = BypassFacts {
+        interface,
+        listen: args.listen.iter().map(SocketAddr::to_string).collect(),
+        program: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        started: SystemTime::now(),
+    };
+    let lender = Lender::open(&facts.interface, &args.listen).map_err(|error| CommandFault::from(&error))?;
+    launch::run(&file, name, arguments, &library, Lending { lender, facts })
 }
 
 /// Whether this network namespace has an interface. The names in /sys may be another one's. Without a list, the

@@ -2,6 +2,7 @@
 //! freely, none is renamed or dropped within a version. docs/schemas/ has them as JSON Schema, made
 //! from these types.
 
+pub mod bypass;
 pub mod comparison;
 pub mod diagnosis;
 pub mod fine;

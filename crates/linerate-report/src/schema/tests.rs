@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use schemars::{JsonSchema, schema_for};
 use serde_json::{Value, json};
 
-use super::{comparison, diagnosis, lab, outcome, passive, pipelining};
+use super::{bypass, comparison, diagnosis, lab, outcome, passive, pipelining};
 
 /// What `explain` writes: of calls that it made, or of packets that it saw (`mode` is `passive`).
 #[derive(JsonSchema)]
@@ -42,6 +42,7 @@ fn the_schema_files_are_those_of_the_types() {
             pipelining::SCHEMA,
             "What linerate explain --pipelining --json writes.",
         ),
+        of::<bypass::BypassDocument>(bypass::SCHEMA, "What linerate bypass --status --json writes."),
         of::<Diagnosis>(diagnosis::SCHEMA, "What linerate explain --json writes."),
     ] {
         let path = folder().join(&file);
