@@ -265,17 +265,17 @@ impl Site {
         if page.only_routes {
             return self.0.plan.routes.respond(request);
         }
-        Responding::Waits(Box::pin(self.clone().of_page(page, request)))
+        Responding::decides(self.clone().of_page(page, request))
     }
 
-    async fn of_page(self, page: Rc<ContentView>, request: Request) -> Response {
+    async fn of_page(self, page: Rc<ContentView>, request: Request) -> Responding {
         let is_plain = request.tls().is_none();
         if let Some(port) = page.redirect_to_https.filter(|_| is_plain) {
-            return redirect(&request, port);
+            return Responding::ready(redirect(&request, port));
         }
         let reads = matches!(request.head().method(), Method::Get | Method::Head);
         let routed = page.table.as_ref().and_then(|table| table.route(&request));
-        let of_route = routed.as_ref().map(|routed| routed.fields.clone()).unwrap_or_default();
+        let fields = routed.as_ref().map(|routed| routed.fields.clone()).unwrap_or_default();
         let route = routed.as_ref().map(|routed| routed.route);
         let users = routed.as_ref().and_then(|routed| routed.users.as_ref()).or(page.users.as_ref());
         let refused = match users {
@@ -284,12 +284,70 @@ impl Site {
             Some(users) => Box::pin(users.refuse(&self.0.known, &request)).await,
             None => None,
         };
-        let mut response = match (refused, routed.map(|routed| routed.what)) {
-            (Some(refused), _) => refused,
-            (_, Some(What::Answer(answer))) => answer,
-            (_, Some(What::File(files, name))) => files.answer_with(&name, request).await,
-            (_, Some(What::Site) | None) => self.unrouted(&page, request).await,
+        let (responding, route) = match (refused, routed.map(|routed| routed.what)) {
+            (Some(refused), _) => (Responding::ready(refused), route),
+            (_, Some(What::Answer(answer))) => (Responding::ready(answer), route),
+            (_, Some(What::File(files, name))) => (files.respond_with(&name, request).await, route),
+            (_, Some(What::Site) | None) => {
+                let (responding, of_site) = self.unrouted(&page, request).await;
+                (responding, route.or(of_site))
+            }
         };
+        let additions = Additions { page, reads, is_plain, route, fields };
+        match responding {
+            Responding::Ready(Some(response)) => Responding::ready(additions.complete(response).await),
+            waits if additions.are_none() => waits,
+            waits => Responding::waits(async move { additions.complete(waits.await).await }),
+        }
+    }
+
+    /// Handles a request that matches no route of the table; the route of its response, if it is not
+    /// the response's own.
+    async fn unrouted(&self, page: &ContentView, request: Request) -> (Responding, Option<Route>) {
+        let reads = matches!(request.head().method(), Method::Get | Method::Head);
+        let routes = &self.0.plan.routes;
+        if page.files.is_none() && !page.routes {
+            return (Responding::ready(Response::explained(404, "nothing is here")), None);
+        }
+        // Another method on a file's path gets a response that files are read-only.
+        let known = Routes::knows(request.path());
+        let files = match &page.files {
+            Some(files) if reads || !page.routes => files,
+            Some(files) if request.path() != "/" && !known && files.has(&request).await => files,
+            _ => return (routes.respond(request), None),
+        };
+        // A file may have the name of a route: the file has precedence, because it was put there.
+        if page.routes && request.path() != "/" && known && !files.has(&request).await {
+            return (routes.respond(request), None);
+        }
+        (files.clone().respond(request).await, Some(self.0.files_route))
+    }
+}
+
+/// What the response to a request gets in addition.
+struct Additions {
+    page: Rc<ContentView>,
+    /// The request is GET or HEAD.
+    reads: bool,
+    is_plain: bool,
+    route: Option<Route>,
+    /// The fields of its route; those in front prevail.
+    fields: Vec<ExtraFields>,
+}
+
+impl Additions {
+    /// Whether every response stays as it is.
+    fn are_none(&self) -> bool {
+        let Additions { page, route, fields, .. } = self;
+        page.error_pages.is_empty()
+            && route.is_none()
+            && page.hsts.is_none()
+            && page.fields.is_empty()
+            && fields.is_empty()
+    }
+
+    async fn complete(self, mut response: Response) -> Response {
+        let Additions { page, reads, is_plain, route, fields } = self;
         if response.status >= 400
             && reads
             && let Some((_, name)) = page.error_pages.iter().find(|(status, _)| *status == response.status)
@@ -306,28 +364,7 @@ impl Site {
         if !page.fields.is_empty() {
             page.fields.apply(&mut response);
         }
-        of_route.iter().rev().for_each(|fields| fields.apply(&mut response));
+        fields.iter().rev().for_each(|fields| fields.apply(&mut response));
         response
-    }
-
-    /// Handles a request that matches no route of the table.
-    async fn unrouted(&self, page: &ContentView, request: Request) -> Response {
-        let reads = matches!(request.head().method(), Method::Get | Method::Head);
-        let routes = &self.0.plan.routes;
-        if page.files.is_none() && !page.routes {
-            return Response::explained(404, "nothing is here");
-        }
-        // Another method on a file's path gets a response that files are read-only.
-        let known = Routes::knows(request.path());
-        let files = match &page.files {
-            Some(files) if reads || !page.routes => files,
-            Some(files) if request.path() != "/" && !known && files.has(&request).await => files,
-            _ => return routes.respond(request).await,
-        };
-        // A file may have the name of a route: the file has precedence, because it was put there.
-        if page.routes && request.path() != "/" && known && !files.has(&request).await {
-            return routes.respond(request).await;
-        }
-        files.clone().answer(request).await.with_route(self.0.files_route)
     }
 }

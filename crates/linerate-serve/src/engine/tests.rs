@@ -1,10 +1,16 @@
+use std::path::Path;
+
 use allocation_counter::measure;
 use bytes::Bytes;
 use linerate_net::mem::{Mem, PeerActions, PeerConn};
 use linerate_net::{Event, ListenOptions, Transport};
 
 use super::*;
-use crate::{Request, Response};
+use crate::content::files::FileRoot;
+use crate::content::routes::Routes;
+use crate::content::site::{Content, SharedContent, SitePlan};
+use crate::stats::counts::Counts;
+use crate::{Request, Response, limits, timers};
 
 /// A connection that a transport in memory has accepted.
 fn accepted() -> (Mem, ServedConnection) {
@@ -80,4 +86,26 @@ fn the_content_type_set_last_is_the_only_one() {
 #[test]
 fn an_idle_connection_is_small() {
     assert!(size_of::<Option<ServedConnection>>() <= 160, "{} bytes", size_of::<Option<ServedConnection>>());
+}
+
+/// 64 requests of a connection may wait, each with what its handler needs while it waits. In a file
+/// system in memory, handlers know at once that there is no such file; in another, some wait for a disk.
+#[test]
+fn waiting_requests_of_a_site_with_files_are_small() {
+    let here = std::env::temp_dir();
+    for (parent, each) in [(Path::new("/dev/shm"), 600), (&here, 1_664)] {
+        let folder = tempfile::tempdir_in(parent).unwrap();
+        let content = Content { root: Some(FileRoot::open(folder.path()).unwrap()), ..Content::default() };
+        let plan = SitePlan::new(Routes::new(Arc::new(Counts::default)), SharedContent::new(content));
+        let (mem, mut c) = accepted();
+        let site = plan.site();
+        let mut engine = engine(&mem, move |request| site.answer(request));
+        timers::enter(&Rc::default());
+        let waiting = b"GET /delay/60000 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(limits::PIPELINED);
+        let counted = measure(|| engine.input(&mut c, &waiting));
+        assert_eq!(engine.tasks.parked(), limits::PIPELINED);
+        let bytes = counted.bytes_current / limits::PIPELINED as i64;
+        println!("{bytes} bytes for each of {} requests in {}", limits::PIPELINED, parent.display());
+        assert!(bytes <= each, "{bytes} bytes for each");
+    }
 }

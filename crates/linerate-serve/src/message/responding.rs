@@ -9,13 +9,16 @@ use crate::Response;
 /// A future on the heap.
 pub(crate) type Waits = Pin<Box<dyn Future<Output = Response>>>;
 
-/// A response that is ready, or the future of one. It is small whatever that future needs: the
+/// A response that is ready, or the future of one, or of either. It is small whatever that future needs: the
 /// server moves the future of each request once, and nested async functions would move request and
 /// response at each level.
 pub(crate) enum Responding {
     /// `None` once it was taken.
     Ready(Option<Response>),
     Waits(Waits),
+    /// What takes its place is being found out. That may need more memory than the future that
+    /// then waits; it is freed before.
+    Decides(Pin<Box<dyn Future<Output = Responding>>>),
 }
 
 impl Responding {
@@ -26,15 +29,27 @@ impl Responding {
     pub(crate) fn waits(future: impl Future<Output = Response> + 'static) -> Responding {
         Responding::Waits(Box::pin(future))
     }
+
+    pub(crate) fn decides(future: impl Future<Output = Responding> + 'static) -> Responding {
+        Responding::Decides(Box::pin(future))
+    }
 }
 
 impl Future for Responding {
     type Output = Response;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
-        match self.get_mut() {
+        let this = self.get_mut();
+        while let Responding::Decides(future) = this {
+            match future.as_mut().poll(context) {
+                Poll::Ready(decided) => *this = decided,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        match this {
             Responding::Ready(response) => response.take().map_or(Poll::Pending, Poll::Ready),
             Responding::Waits(future) => future.as_mut().poll(context),
+            Responding::Decides(_) => Poll::Pending,
         }
     }
 }

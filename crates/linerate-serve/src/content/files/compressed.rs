@@ -35,17 +35,11 @@ pub(super) enum Text {
     Busy,
 }
 
-impl Text {
-    /// The text; `None`: it is to be sent as it is.
-    pub(super) async fn get(self) -> Result<Option<Bytes>, Errno> {
-        match self {
-            Text::Ready(text) => Ok(Some(text)),
-            Text::Busy => Ok(None),
-            Text::Awaited(mut landing) => match landing.wait_for(Option::is_some).await {
-                Ok(outcome) => outcome.clone().unwrap_or(Err(Errno::IO)).map(Some),
-                Err(_) => Err(Errno::IO),
-            },
-        }
+/// The text that somebody compresses, once it is there.
+pub(super) async fn landed(mut landing: watch::Receiver<Option<Outcome>>) -> Outcome {
+    match landing.wait_for(Option::is_some).await {
+        Ok(outcome) => outcome.clone().unwrap_or(Err(Errno::IO)),
+        Err(_) => Err(Errno::IO),
     }
 }
 
@@ -156,7 +150,13 @@ mod tests {
     }
 
     fn now(text: Text) -> Poll<Result<Option<Bytes>, Errno>> {
-        std::pin::pin!(text.get()).poll(&mut Context::from_waker(Waker::noop()))
+        let landing = match text {
+            Text::Ready(text) => return Poll::Ready(Ok(Some(text))),
+            Text::Busy => return Poll::Ready(Ok(None)),
+            Text::Awaited(landing) => landing,
+        };
+        let landed = std::pin::pin!(landed(landing)).poll(&mut Context::from_waker(Waker::noop()));
+        landed.map_ok(Some)
     }
 
     #[test]

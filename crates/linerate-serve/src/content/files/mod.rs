@@ -30,7 +30,7 @@ use linerate_net::file::read_cached;
 use rustix::fs::{fstat, stat};
 use rustix::io::Errno;
 
-use self::compressed::{Key, compressed};
+use self::compressed::{Key, Text, compressed, landed};
 use self::condition::{Outcome, Validators};
 use self::listing::ListedPage;
 use self::lookup::{Failed, FoundFile, LookupResult, Root, Wanted, refuse};
@@ -39,6 +39,7 @@ use self::negotiate::Encoding;
 use self::ranges::Multipart;
 use crate::blocking::blocking;
 use crate::message::file_body::FileBody;
+use crate::message::responding::Responding;
 use crate::message::response::ResponseBody;
 use crate::{Request, Response};
 
@@ -167,25 +168,31 @@ struct Kept {
 impl Files {
     /// Responds with the file that the path names, or with an error.
     pub async fn answer(self, request: Request) -> Response {
-        match file_name(request.path()) {
-            Ok(name) => self.answer_with(&name, request).await,
-            Err(_) if !matches!(request.head().method(), Method::Get | Method::Head) => {
-                self.answer_with(b"", request).await
-            }
-            Err(status) => Response::explained(status, "no such file"),
-        }
+        self.respond(request).await.await
+    }
+
+    /// The same. A response that still waits takes less memory than the search for its file.
+    pub(crate) async fn respond(self, request: Request) -> Responding {
+        let name = match file_name(request.path()) {
+            Ok(name) => name,
+            Err(_) if !matches!(request.head().method(), Method::Get | Method::Head) => Vec::new(),
+            Err(status) => return Responding::ready(Response::explained(status, "no such file")),
+        };
+        self.respond_with(&name, request).await
     }
 
     /// Responds with the file of this name.
-    pub(crate) async fn answer_with(self, name: &[u8], request: Request) -> Response {
+    pub(crate) async fn respond_with(self, name: &[u8], request: Request) -> Responding {
         match request.head().method() {
             Method::Get | Method::Head => {}
-            Method::Options => return allow(Response::status(204)),
-            _ => return allow(Response::explained(405, "files are read")),
+            Method::Options => return Responding::ready(allow(Response::status(204))),
+            _ => return Responding::ready(allow(Response::explained(405, "files are read"))),
         }
-        match self.find(name, &request).await {
+        let found = self.find(name, &request).await;
+        let response = match found {
             Ok(LookupResult::File(found, name)) => {
-                self.give(found, &name, &request, self.0.options.gzip).await
+                let gzip = self.0.options.gzip;
+                return self.give(found, name, request, gzip);
             }
             Ok(LookupResult::Directory) => redirect(&request),
             Ok(LookupResult::Unlisted) if self.0.options.list => self.list(name, &request).await,
@@ -193,7 +200,8 @@ impl Files {
                 Response::explained(404, "there is no index.html here, and directories are not listed")
             }
             Err(failed) => failed.into(),
-        }
+        };
+        Responding::ready(response)
     }
 
     async fn find(&self, name: &[u8], request: &Request) -> Result<LookupResult, Failed> {
@@ -247,14 +255,14 @@ impl Files {
     }
 
     /// `gzip`: the level at which it may be compressed.
-    async fn give(&self, found: FoundFile, name: &[u8], request: &Request, gzip: Option<u8>) -> Response {
-        let kind = kind::of(name);
+    fn give(self, found: FoundFile, name: Vec<u8>, request: Request, gzip: Option<u8>) -> Responding {
+        let kind = kind::of(&name);
         let on_the_fly = gzip.filter(|_| {
             found.encoding.is_none()
                 && kind.compresses
                 && COMPRESSED.contains(&found.size)
                 && request.field("range").is_none()
-                && negotiate::accepted(request).any(|e| e == Encoding::Gzip)
+                && negotiate::accepted(&request).any(|e| e == Encoding::Gzip)
         });
         let encoding = on_the_fly.map_or(found.encoding, |_| Some(Encoding::Gzip));
         let validators = Validators::new(found.size, found.modified, encoding, on_the_fly.is_some());
@@ -269,13 +277,15 @@ impl Files {
         if let Some(encoding) = encoding {
             let _ = response.fields.add("content-encoding", encoding.name());
         }
-        let parts = match condition::evaluate(request, &validators, found.size) {
-            Outcome::NotModified => return Response { status: 304, content_type: None, ..response },
-            Outcome::Failed => return Response::explained(412, "the file has changed"),
+        let parts = match condition::evaluate(&request, &validators, found.size) {
+            Outcome::NotModified => {
+                return Responding::ready(Response { status: 304, content_type: None, ..response });
+            }
+            Outcome::Failed => return Responding::ready(Response::explained(412, "the file has changed")),
             Outcome::Unsatisfiable => {
                 let mut answer = Response::explained(416, "the file is not that long");
                 let _ = answer.fields.add("content-range", format!("bytes */{}", found.size));
-                return answer;
+                return Responding::ready(answer);
             }
             Outcome::Whole => Vec::new(),
             Outcome::Parts(parts) => {
@@ -284,40 +294,56 @@ impl Files {
             }
         };
         if let Some(level) = on_the_fly {
-            return match self.compressed(&found, level).await {
-                Ok(Some(text)) => response.with_body(text),
-                // Boxed, because that is rare.
-                Ok(None) => Box::pin(self.give(found, name, request, None)).await,
-                Err(error) => refuse(error),
-            };
+            return self.give_compressed((found, name), request, level, response);
         }
         match &parts[..] {
-            [] => body(found, name, None, response, request.head().method()).await,
+            [] => body(found, &name, None, response, request.head().method()),
             [part] => {
                 let range = format!("bytes {}-{}/{}", part.start, part.end - 1, found.size);
                 let _ = response.fields.add("content-range", range);
-                body(found, name, Some(part.clone()), response, request.head().method()).await
+                body(found, &name, Some(part.clone()), response, request.head().method())
             }
-            _ => several(found, name, parts, kind.name, response),
+            _ => Responding::ready(several(found, &name, parts, kind.name, response)),
         }
     }
 
-    /// The compressed text of a file; `None`: too much else is being compressed.
-    async fn compressed(&self, found: &FoundFile, level: u8) -> Result<Option<Bytes>, Errno> {
+    /// `response` with the compressed text of a file, or the file as it is where too much else is being
+    /// compressed.
+    fn give_compressed(
+        self,
+        (found, name): (FoundFile, Vec<u8>),
+        request: Request,
+        level: u8,
+        response: Response,
+    ) -> Responding {
         let key = (found.is, level);
-        if let Some(text) = self.0.compressed.borrow().texts.get(&key) {
-            return Ok(Some(text.clone()));
+        let kept = self.0.compressed.borrow().texts.get(&key).cloned();
+        if let Some(text) = kept {
+            return Responding::ready(response.with_body(text));
         }
-        let Some(text) = compressed().text(key, &found.file, found.size).get().await? else {
-            return Ok(None);
-        };
+        match compressed().text(key, &found.file, found.size) {
+            Text::Ready(text) => Responding::ready(response.with_body(self.kept(key, text))),
+            Text::Busy => self.give(found, name, request, None),
+            // Those that wait have no file open.
+            Text::Awaited(landing) => Responding::waits(async move {
+                match landed(landing).await {
+                    Ok(text) => response.with_body(self.kept(key, text)),
+                    Err(error) => refuse(error),
+                }
+            }),
+        }
+    }
+
+    /// Keeps a compressed text for this thread, and returns it.
+    fn kept(&self, key: Key, text: Bytes) -> Bytes {
         let mut kept = self.0.compressed.borrow_mut();
         if kept.bytes + text.len() > CACHE {
             *kept = Kept::default();
         }
-        kept.bytes += text.len();
-        kept.texts.insert(key, text.clone());
-        Ok(Some(text))
+        if kept.texts.insert(key, text.clone()).is_none() {
+            kept.bytes += text.len();
+        }
+        text
     }
 }
 
@@ -356,33 +382,35 @@ fn several(
 }
 
 /// `part` of the file, or all of it.
-async fn body(
+fn body(
     found: FoundFile,
     name: &[u8],
     part: Option<Range<u64>>,
     mut response: Response,
     method: Method,
-) -> Response {
+) -> Responding {
     let part = part.unwrap_or(0..found.size);
     let size = part.end - part.start;
     if size > WHOLE || method == Method::Head {
         let again = found.again(name);
         let body = FileBody::new(found.file, part).reopening(again);
         response.body = ResponseBody::File(Box::new(body));
-        return response;
+        return Responding::ready(response);
     }
     let file = found.file;
     let mut bytes = vec![0; size as usize];
     if matches!(read_cached(&file, &mut bytes, part.start), Ok(n) if n == bytes.len()) {
-        return response.with_body(bytes);
+        return Responding::ready(response.with_body(bytes));
     }
     // This may block on a disk.
-    let read = blocking(move || file.read_exact_at(&mut bytes, part.start).map(|()| bytes));
-    match read.await {
-        Ok(Ok(bytes)) => response.with_body(bytes),
-        Ok(Err(_)) => Response::explained(500, "the file changed while it was read"),
-        Err(error) => error.into(),
-    }
+    Responding::waits(async move {
+        let read = blocking(move || file.read_exact_at(&mut bytes, part.start).map(|()| bytes));
+        match read.await {
+            Ok(Ok(bytes)) => response.with_body(bytes),
+            Ok(Err(_)) => Response::explained(500, "the file changed while it was read"),
+            Err(error) => error.into(),
+        }
+    })
 }
 
 #[cfg(test)]
