@@ -13,6 +13,10 @@ pub(crate) const RECORD_OVERHEAD: usize = 64;
 /// messages of up to 64 KiB, which span several records.
 pub(crate) const HELD: usize = 256 << 10;
 
+/// Capacity that the buffer of such bytes keeps. Reason: requests and responses as they usually are fit,
+/// and a connection that is idle after large records must cost little.
+pub(crate) const HELD_KEPT: usize = 2 << 10;
+
 /// Different reasons for failed handshakes that are counted by name. Reason: peers choose part of
 /// the text.
 pub(crate) const REASONS: usize = 32;

@@ -8,7 +8,7 @@ use linerate_net::{NetError, NetErrorKind};
 use rustls::{AlertDescription, CommonState, Error};
 
 use crate::handshakes::{HandshakeCounts, ServerHandshake, TlsInfo};
-use crate::limits::HELD;
+use crate::limits::{HELD, HELD_KEPT};
 use crate::machine::{TlsMachine, sealed_len};
 use crate::words::{describe, describe_client, describe_on_working, is_of_handshake, other_protocol};
 
@@ -190,6 +190,9 @@ impl Session for TlsSession {
         held.extend_from_slice(wire);
         let (used, progress) = self.walk(&mut held, take);
         held.drain(..used);
+        if held.capacity() > HELD_KEPT.max(2 * held.len()) {
+            held.shrink_to(HELD_KEPT);
+        }
         self.held = held;
         if progress == Progress::Open && self.held.len() > HELD {
             return self.fail("a message without an end".to_owned(), Some(NetErrorKind::Garbled));
