@@ -1,0 +1,130 @@
+//! The end of a run: thresholds, summary, exit code.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use linerate_script::{
+    CallEnd, JudgedThreshold, ScriptUser, judge, summary_data, summary_export, text_summary,
+};
+use serde_json::{Value, json};
+
+use super::shared::{EarlyEnd, RunShared};
+use super::{K6Exit, K6Fault, ScriptRun, locked};
+use crate::fault::said;
+use crate::terminal;
+
+/// A run that is over.
+pub(super) struct RunEnd<'a> {
+    pub(super) run: &'a ScriptRun<'a>,
+    pub(super) elapsed: Duration,
+    pub(super) setup: Option<Arc<str>>,
+    /// Why setup or teardown failed.
+    pub(super) fault: Option<K6Fault>,
+}
+
+impl RunEnd<'_> {
+    /// Prints and writes results. `summarize` calls `handleSummary` with its data.
+    pub(super) fn finish(
+        self,
+        user: &mut ScriptUser,
+        summarize: impl FnOnce(&mut ScriptUser, String) -> CallEnd,
+    ) -> Result<K6Exit, K6Fault> {
+        let (metrics, options) = (locked(&self.run.metrics).clone(), &self.run.options);
+        let judged = judge(&metrics, &options.thresholds, self.elapsed);
+        let judged = judged.map_err(|why| K6Fault::new(K6Exit::BadOptions, why))?;
+        let data = summary_data(&metrics, options, &judged, self.elapsed, self.setup.as_deref());
+        if let Some(file) = &self.run.args.summary_export {
+            let mut export = summary_export(&data);
+            export["linerate"] = self.accounting();
+            write(&file.display().to_string(), format!("{export:#}\n").as_bytes())?;
+        }
+        if !self.run.args.no_summary {
+            let has_own = self.run.exports.functions.iter().any(|name| name == "handleSummary");
+            let own = if has_own { self.own_summary(summarize(user, data.to_string()))? } else { false };
+            if !own {
+                print(&text_summary(&data, " ", self.run.prints_colors()))?;
+            }
+        }
+        Ok(self.exit(&judged))
+    }
+
+    /// Prints and writes what `handleSummary` returned; whether it returned anything.
+    fn own_summary(&self, end: CallEnd) -> Result<bool, K6Fault> {
+        let text = match end {
+            CallEnd::Returned(Some(text)) => text,
+            CallEnd::Returned(None) => return Ok(false),
+            other => {
+                let why = if let CallEnd::Threw(why) = other { why } else { "it took too long".to_owned() };
+                eprintln!("error: handleSummary: {why}");
+                return Ok(false);
+            }
+        };
+        let all: Value = serde_json::from_str(&text)
+            .map_err(|e| K6Fault::new(K6Exit::Other, format!("handleSummary returned no object: {e}")))?;
+        for (name, content) in all.as_object().into_iter().flatten() {
+            let content = content.as_str().map_or_else(|| content.to_string(), str::to_owned);
+            match name.as_str() {
+                "stdout" => print(&content)?,
+                "stderr" => eprint!("{content}"),
+                file => write(file, content.as_bytes())?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Counts of ours, which k6's summary has not.
+    fn accounting(&self) -> Value {
+        let shared = &self.run.shared;
+        json!({
+            "iterations_begun": RunShared::count(&shared.begun),
+            "iterations_completed": RunShared::count(&shared.completed),
+            "iterations_interrupted": RunShared::count(&shared.interrupted),
+            "run_s": self.elapsed.as_secs_f64(),
+            "ended_early": shared.ended().map(|end| match end {
+                EarlyEnd::Aborted(reason) => format!("aborted: {reason}"),
+                EarlyEnd::Threshold(words) | EarlyEnd::Broken(words) => words,
+                EarlyEnd::Interrupted => "interrupted".to_owned(),
+            }),
+        })
+    }
+
+    fn exit(self, judged: &[JudgedThreshold]) -> K6Exit {
+        if let Some(fault) = self.fault {
+            eprintln!("error: {}", fault.words);
+            return fault.exit;
+        }
+        match self.run.shared.ended() {
+            Some(EarlyEnd::Aborted(reason)) => {
+                eprintln!("error: test aborted: {reason}");
+                return K6Exit::ScriptAborted;
+            }
+            Some(EarlyEnd::Broken(why)) => {
+                eprintln!("error: {why}");
+                return K6Exit::Other;
+            }
+            Some(EarlyEnd::Interrupted) => return K6Exit::Interrupted,
+            Some(EarlyEnd::Threshold(_)) | None => {}
+        }
+        let failed: Vec<_> = judged.iter().filter(|t| !t.holds).map(|t| t.key.as_str()).collect();
+        if !failed.is_empty() {
+            eprintln!("error: thresholds on metrics '{}' have been crossed", failed.join(", "));
+            return K6Exit::ThresholdsFailed;
+        }
+        let failed = self.run.shared.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match failed {
+            Some(reason) => {
+                eprintln!("error: test failed: {reason}");
+                K6Exit::MarkedFailed
+            }
+            None => K6Exit::Fine,
+        }
+    }
+}
+
+fn print(text: &str) -> Result<(), K6Fault> {
+    terminal::print(text).map_err(|fault| K6Fault::new(K6Exit::Other, fault.to_string()))
+}
+
+fn write(file: &str, content: &[u8]) -> Result<(), K6Fault> {
+    std::fs::write(file, content).map_err(|e| K6Fault::new(K6Exit::Other, format!("{file}: {}", said(&e))))
+}
