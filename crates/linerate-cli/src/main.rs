@@ -14,6 +14,7 @@ mod environment;
 mod explain;
 mod fault;
 mod guide;
+mod k6;
 mod lab;
 mod line;
 mod load;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         Some(Command::Wrk(args)) => other_tools::run(Tool::Wrk, &args.words),
         Some(Command::Ab(args)) => other_tools::run(Tool::Ab, &args.words),
         Some(Command::Hey(args)) => other_tools::run(Tool::Hey, &args.words),
+        Some(Command::K6(args)) => return ExitCode::from(k6::run(&args)),
         Some(Command::Completions(args)) => completions(args.shell),
         Some(Command::Help(args)) => guide::run(&args),
         Some(Command::Man(args)) => man(&args),

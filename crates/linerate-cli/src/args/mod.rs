@@ -6,6 +6,7 @@ mod documented;
 mod epilogue;
 mod explain;
 pub(crate) mod foreign;
+mod k6;
 mod lab;
 mod load;
 pub(crate) mod machines;
@@ -24,6 +25,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use compare::CompareArgs;
 pub(crate) use explain::{ExplainArgs, ExplainSummary, PidArgument, Written};
+pub(crate) use k6::{K6Args, K6Command, K6RunArgs};
 pub(crate) use lab::LabArgs;
 pub(crate) use load::{Annotations, FindBy, Http, LoadArgs, ServerProcess, Summary, When};
 pub(crate) use passive::{KEYS_ALONE, PassiveArgs};
@@ -73,6 +75,7 @@ pub(crate) enum Command {
     Wrk(other_tools::WrkArgs),
     Ab(other_tools::AbArgs),
     Hey(other_tools::HeyArgs),
+    K6(K6Args),
     Help(crate::guide::HelpArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
