@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use linerate_base::Time;
 use linerate_script::{
-    RunFacts, RunMetrics, ScriptCall, ScriptFiles, ScriptHost, ScriptProgram, ScriptResponse, ScriptUser,
-    UserAction, UserReply,
+    RunFacts, RunMetrics, ScriptCall, ScriptFiles, ScriptHost, ScriptProgram, ScriptUser, UserAction,
+    UserReply, UserResponse,
 };
 
 const SCRIPT: &str = "
@@ -21,9 +21,9 @@ export default function () {
   http.get('http://shop.test/items/7');
 }";
 
-struct Memory;
+struct ScriptInMemory;
 
-impl ScriptFiles for Memory {
+impl ScriptFiles for ScriptInMemory {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         if path == "/script.js" { Ok(SCRIPT.into()) } else { Err("no such file".to_owned()) }
     }
@@ -48,7 +48,7 @@ impl ScriptHost for VirtualTime {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let program = Arc::new(ScriptProgram::new("/script.js", Vec::new(), Box::new(Memory)));
+    let program = Arc::new(ScriptProgram::new("/script.js", Vec::new(), Box::new(ScriptInMemory)));
     let metrics = Arc::new(Mutex::new(RunMetrics::new(&[])));
     let host = Rc::new(VirtualTime(Cell::new(Time::ZERO)));
     let (mut user, exports) =
@@ -58,9 +58,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     loop {
         reply = match user.resume(reply) {
             UserAction::Send(batch) => {
-                let answer = |request: linerate_script::ScriptRequest| {
+                let answer = |request: linerate_script::UserRequest| {
                     println!("{} {}", request.method, request.url);
-                    (request, ScriptResponse { status: 200, ..ScriptResponse::default() })
+                    (request, UserResponse { status: 200, ..UserResponse::default() })
                 };
                 UserReply::Responses(batch.requests.into_iter().map(answer).collect())
             }

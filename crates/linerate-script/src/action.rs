@@ -7,8 +7,8 @@ use crate::sample::RequestTags;
 /// What a user wants next.
 #[derive(Debug)]
 pub enum UserAction {
-    /// These requests are to be sent, as many at a time as [`RequestBatch`] says. [`UserReply::Responses`] follows.
-    Send(RequestBatch),
+    /// These requests are to be sent, as many at a time as [`UserBatch`] says. [`UserReply::Responses`] follows.
+    Send(UserBatch),
     /// To pause. [`UserReply::Slept`] follows.
     Sleep(Duration),
     /// The call is over.
@@ -17,9 +17,9 @@ pub enum UserAction {
 
 /// Requests of one call of a script.
 #[derive(Debug)]
-pub struct RequestBatch {
+pub struct UserBatch {
     /// In their order.
-    pub requests: Vec<ScriptRequest>,
+    pub requests: Vec<UserRequest>,
     /// At a time, at most.
     pub at_once: usize,
     /// At a time to one host, at most.
@@ -28,7 +28,7 @@ pub struct RequestBatch {
 
 /// A request, as it is to leave.
 #[derive(Clone, Debug)]
-pub struct ScriptRequest {
+pub struct UserRequest {
     /// GET, POST ...
     pub method: String,
     /// `http://` or `https://`, without a fragment.
@@ -84,7 +84,7 @@ impl ExpectedStatuses {
 
 /// The response to a request, or how it failed: then `status` is 0.
 #[derive(Clone, Debug, Default)]
-pub struct ScriptResponse {
+pub struct UserResponse {
     /// 0: none came.
     pub status: u16,
     /// `HTTP/1.1`
@@ -135,7 +135,7 @@ pub enum UserReply {
     /// Run this.
     Call(ScriptCall),
     /// The ends of the requests, in their order: of each the response, and the request that it came to.
-    Responses(Vec<(ScriptRequest, ScriptResponse)>),
+    Responses(Vec<(UserRequest, UserResponse)>),
     /// The pause is over.
     Slept,
     /// The time is over: what runs is cut off.
@@ -152,12 +152,12 @@ pub struct ScriptCall {
     /// `__ITER`
     pub iteration: u64,
     /// Where it runs.
-    pub place: CallPlace,
+    pub place: UserCallPlace,
 }
 
 /// The place of a call in the run.
 #[derive(Clone, Debug, Default)]
-pub struct CallPlace {
+pub struct UserCallPlace {
     /// The scenario's name; empty in setup and teardown.
     pub scenario: std::sync::Arc<str>,
     /// Its executor.

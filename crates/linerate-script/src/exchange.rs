@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use linerate_base::Time;
 
-use crate::action::{ScriptRequest, ScriptResponse};
+use crate::action::{UserRequest, UserResponse};
 use crate::jar::{ScriptJar, SetCookieField};
 
 /// The jars of a user. Clones share them.
@@ -15,7 +15,7 @@ pub struct UserJars(pub(crate) Rc<RefCell<Vec<ScriptJar>>>);
 /// A request on its way, over all its redirects.
 #[derive(Debug)]
 pub struct ScriptExchange {
-    request: ScriptRequest,
+    request: UserRequest,
     jars: UserJars,
     left: u32,
     /// Cookies of the request itself are for its own host.
@@ -28,23 +28,23 @@ pub enum ExchangeStep {
     /// Another request is to be sent: [`ScriptExchange::request`].
     Follow,
     /// It is the last one.
-    Ended(ScriptResponse),
+    Ended(UserResponse),
 }
 
 impl ScriptExchange {
     /// Begins one.
-    pub fn new(request: ScriptRequest, jars: UserJars) -> ScriptExchange {
+    pub fn new(request: UserRequest, jars: UserJars) -> ScriptExchange {
         let (left, host) = (request.redirects, request.url.host_str().map(str::to_owned));
         ScriptExchange { request, jars, left, host }
     }
 
     /// The request that is to be sent now.
-    pub fn request(&self) -> &ScriptRequest {
+    pub fn request(&self) -> &UserRequest {
         &self.request
     }
 
     /// Ends it: the request that was sent last.
-    pub fn into_request(self) -> ScriptRequest {
+    pub fn into_request(self) -> UserRequest {
         self.request
     }
 
@@ -67,7 +67,7 @@ impl ScriptExchange {
     }
 
     /// Takes the response to it: its cookies are stored, and a redirect is followed (RFC 9110 section 15.4).
-    pub fn take(&mut self, mut response: ScriptResponse, now: Time) -> ExchangeStep {
+    pub fn take(&mut self, mut response: UserResponse, now: Time) -> ExchangeStep {
         self.store_cookies(&response, now);
         let location = response.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("location"));
         let is_redirect =
@@ -91,7 +91,7 @@ impl ScriptExchange {
         ExchangeStep::Follow
     }
 
-    fn store_cookies(&self, response: &ScriptResponse, now: Time) {
+    fn store_cookies(&self, response: &UserResponse, now: Time) {
         let mut jars = self.jars.0.borrow_mut();
         let Some(jar) = jars.get_mut(self.request.jar as usize) else { return };
         for (name, value) in &response.headers {
@@ -132,7 +132,7 @@ mod tests {
         let jars = UserJars::default();
         jars.0.borrow_mut().push(ScriptJar::default());
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-        let request = ScriptRequest {
+        let request = UserRequest {
             method: "POST".to_owned(),
             url: "http://one.test/login".parse().unwrap(),
             headers: vec![
@@ -152,10 +152,10 @@ mod tests {
         ScriptExchange::new(request, jars)
     }
 
-    fn moved(status: u16, to: &str) -> ScriptResponse {
+    fn moved(status: u16, to: &str) -> UserResponse {
         let headers =
             vec![("Location".to_owned(), to.to_owned()), ("Set-Cookie".to_owned(), "s=1; Path=/".to_owned())];
-        ScriptResponse { status, headers, ..ScriptResponse::default() }
+        UserResponse { status, headers, ..UserResponse::default() }
     }
 
     #[test]

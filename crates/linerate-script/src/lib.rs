@@ -1,4 +1,4 @@
-//! k6 scripts, sans-IO: a user runs JavaScript up to where it wants something ([`UserAction`]), and goes on with the
+//! k6 scripts, sans-IO: a user runs JavaScript up to where it wants something ([`UserAction`]), and continues with the
 //! reply ([`UserReply`]). Nothing here opens a socket, waits, or reads a file by itself.
 //!
 //! * [`ScriptProgram`]: a script, and what its users share.
@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod duration;
+mod error;
 mod exchange;
 mod jar;
 pub mod limits;
@@ -25,15 +27,16 @@ mod user;
 pub mod doc;
 
 pub use action::{
-    CallEnd, CallPlace, ExchangeTimings, ExpectedStatuses, RequestBatch, ResponseKind, ScriptCall,
-    ScriptRequest, ScriptResponse, UserAction, UserReply,
+    CallEnd, ExchangeTimings, ExpectedStatuses, ResponseKind, ScriptCall, UserAction, UserBatch,
+    UserCallPlace, UserReply, UserRequest, UserResponse,
 };
+pub use error::InvalidOptions;
 pub use exchange::{ExchangeStep, ScriptExchange, UserJars};
 pub use metrics::{
-    MetricId, MetricKind, MetricPart, MetricSink, MetricThresholds, MetricUnit, RunMetric, RunMetrics,
+    MetricId, MetricKind, MetricPart, MetricSink, MetricThresholds, RunMetric, RunMetrics, SampleUnit,
     ScriptCheck, Threshold, built_in,
 };
-pub use options::{Executor, RateStage, Scenario, ScriptOptions, duration};
+pub use options::{Executor, RateStage, ScriptOptions, UserScenario};
 pub use program::{ScriptFiles, ScriptProgram};
 pub use sample::{HttpTags, RequestTags, SampleTags, TagLookup};
 pub use summary::{JudgedThreshold, judge, summary_data, summary_export, text_summary};

@@ -1,21 +1,29 @@
 //! The end of a run: thresholds, summary, exit code.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_script::{
-    CallEnd, JudgedThreshold, ScriptUser, judge, summary_data, summary_export, text_summary,
+    CallEnd, JudgedThreshold, RunMetrics, ScriptOptions, ScriptUser, judge, summary_data, summary_export,
+    text_summary,
 };
 use serde_json::{Value, json};
 
-use super::shared::{EarlyEnd, RunShared};
-use super::{K6Exit, K6Fault, ScriptRun, locked};
+use super::fault::{K6Exit, K6Fault};
+use super::shared::{EarlyEnd, RunShared, locked};
+use crate::args::K6RunArgs;
 use crate::fault::said;
 use crate::terminal;
 
 /// A run that is over.
 pub(super) struct RunEnd<'a> {
-    pub(super) run: &'a ScriptRun<'a>,
+    pub(super) args: &'a K6RunArgs,
+    pub(super) options: &'a ScriptOptions,
+    pub(super) shared: &'a RunShared,
+    /// Of the whole run.
+    pub(super) metrics: RunMetrics,
+    /// The script exports `handleSummary`.
+    pub(super) has_summary: bool,
     pub(super) elapsed: Duration,
     pub(super) setup: Option<Arc<str>>,
     /// Why setup or teardown failed.
@@ -29,20 +37,20 @@ impl RunEnd<'_> {
         user: &mut ScriptUser,
         summarize: impl FnOnce(&mut ScriptUser, String) -> CallEnd,
     ) -> Result<K6Exit, K6Fault> {
-        let (metrics, options) = (locked(&self.run.metrics).clone(), &self.run.options);
-        let judged = judge(&metrics, &options.thresholds, self.elapsed);
-        let judged = judged.map_err(|why| K6Fault::new(K6Exit::BadOptions, why))?;
-        let data = summary_data(&metrics, options, &judged, self.elapsed, self.setup.as_deref());
-        if let Some(file) = &self.run.args.summary_export {
+        let (metrics, options) = (&self.metrics, self.options);
+        let judged = judge(metrics, &options.thresholds, self.elapsed);
+        let judged = judged.map_err(|why| K6Fault::new(K6Exit::BadOptions, why.to_string()))?;
+        let data = summary_data(metrics, options, &judged, self.elapsed, self.setup.as_deref());
+        if let Some(file) = &self.args.summary_export {
             let mut export = summary_export(&data);
             export["linerate"] = self.accounting();
             write(&file.display().to_string(), format!("{export:#}\n").as_bytes())?;
         }
-        if !self.run.args.no_summary {
-            let has_own = self.run.exports.functions.iter().any(|name| name == "handleSummary");
-            let own = if has_own { self.own_summary(summarize(user, data.to_string()))? } else { false };
+        if !self.args.no_summary {
+            let own =
+                if self.has_summary { self.own_summary(summarize(user, data.to_string()))? } else { false };
             if !own {
-                print(&text_summary(&data, " ", self.run.prints_colors()))?;
+                print(&text_summary(&data, " ", self.prints_colors()))?;
             }
         }
         Ok(self.exit(&judged))
@@ -72,9 +80,13 @@ impl RunEnd<'_> {
         Ok(true)
     }
 
+    fn prints_colors(&self) -> bool {
+        !self.args.no_color && terminal::style(&std::io::stdout()).colour
+    }
+
     /// Counts of ours, which k6's summary has not.
     fn accounting(&self) -> Value {
-        let shared = &self.run.shared;
+        let shared = self.shared;
         json!({
             "iterations_begun": RunShared::count(&shared.begun),
             "iterations_completed": RunShared::count(&shared.completed),
@@ -93,7 +105,7 @@ impl RunEnd<'_> {
             eprintln!("error: {}", fault.words);
             return fault.exit;
         }
-        match self.run.shared.ended() {
+        match self.shared.ended() {
             Some(EarlyEnd::Aborted(reason)) => {
                 eprintln!("error: test aborted: {reason}");
                 return K6Exit::ScriptAborted;
@@ -110,7 +122,7 @@ impl RunEnd<'_> {
             eprintln!("error: thresholds on metrics '{}' have been crossed", failed.join(", "));
             return K6Exit::ThresholdsFailed;
         }
-        let failed = self.run.shared.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let failed = locked(&self.shared.failed).clone();
         match failed {
             Some(reason) => {
                 eprintln!("error: test failed: {reason}");

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{K6Exit, K6Fault};
+use super::fault::{K6Exit, K6Fault};
 use crate::args::K6RunArgs;
 
 fn bad(why: impl Into<String>) -> K6Fault {

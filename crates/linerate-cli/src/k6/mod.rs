@@ -1,6 +1,7 @@
 //! `linerate k6 run`: scripts of k6, with its summary and its exit codes.
 
 mod arrivals;
+mod fault;
 mod finish;
 mod given;
 mod host;
@@ -23,40 +24,12 @@ use linerate_script::{
 
 use crate::args::{K6Args, K6Command, K6RunArgs};
 use crate::load::Interrupt;
-use crate::terminal;
+pub(crate) use fault::{K6Exit, K6Fault};
 use finish::RunEnd;
 use host::{DiskFiles, RunHost};
 use send::ScriptClients;
-use shared::{CutSignal, EarlyEnd, RunShared};
+use shared::{CutSignal, EarlyEnd, RunShared, locked};
 use worker::{RunPlan, ScenarioRun, Worker};
-
-/// k6's exit codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum K6Exit {
-    Fine = 0,
-    ThresholdsFailed = 99,
-    SetupTimeout = 100,
-    TeardownTimeout = 101,
-    Other = 103,
-    BadOptions = 104,
-    Interrupted = 105,
-    ScriptThrew = 107,
-    ScriptAborted = 108,
-    MarkedFailed = 110,
-}
-
-/// Why a run has no summary: its code, and words.
-#[derive(Debug)]
-pub(crate) struct K6Fault {
-    pub(crate) exit: K6Exit,
-    pub(crate) words: String,
-}
-
-impl K6Fault {
-    fn new(exit: K6Exit, words: impl Into<String>) -> K6Fault {
-        K6Fault { exit, words: words.into() }
-    }
-}
 
 /// Runs a command line of k6.
 pub(crate) fn run(args: &K6Args) -> u8 {
@@ -87,17 +60,13 @@ pub(crate) fn run_script(args: &K6RunArgs) -> Result<K6Exit, K6Fault> {
     let mut fresh = RunMetrics::new(&options.thresholds);
     fresh.merge(&locked(&metrics));
     judge(&fresh, &options.thresholds, Duration::ZERO)
-        .map_err(|why| K6Fault::new(K6Exit::BadOptions, why))?;
+        .map_err(|why| K6Fault::new(K6Exit::BadOptions, why.to_string()))?;
     *locked(&metrics) = fresh;
     for warning in &options.warnings {
         eprintln!("warning: {warning}");
     }
     let run = ScriptRun { args, program, options: Arc::new(options), shared, host, metrics, exports };
     run.run(user)
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn whole_path(script: &Path) -> Result<String, K6Fault> {
@@ -114,7 +83,8 @@ fn whole_path(script: &Path) -> Result<String, K6Fault> {
 /// Options of the script and of the command line, sound.
 fn options(args: &K6RunArgs, exports: &ScriptExports) -> Result<ScriptOptions, K6Fault> {
     let bad = |why: String| K6Fault::new(K6Exit::BadOptions, why);
-    let options = ScriptOptions::read(given::merged(args, &exports.options)?).map_err(bad)?;
+    let options = ScriptOptions::read(given::merged(args, &exports.options)?);
+    let options = options.map_err(|why| bad(why.to_string()))?;
     for scenario in &options.scenarios {
         if !exports.functions.contains(&scenario.exec) {
             let why = format!("scenario {}: the script exports no function {}", scenario.name, scenario.exec);
@@ -169,7 +139,17 @@ impl ScriptRun<'_> {
             }
             _ => self.hook(&runtime, &local, &mut user, "teardown", setup.as_ref()).err(),
         };
-        let end = RunEnd { run: &self, elapsed, setup, fault: torn };
+        let has_summary = self.exports.functions.iter().any(|name| name == "handleSummary");
+        let end = RunEnd {
+            args: self.args,
+            options: &self.options,
+            shared: &self.shared,
+            metrics: locked(&self.metrics).clone(),
+            has_summary,
+            elapsed,
+            setup,
+            fault: torn,
+        };
         end.finish(&mut user, |user, data| self.summary(&runtime, &local, user, data))
     }
 
@@ -258,9 +238,5 @@ impl ScriptRun<'_> {
                 }
             }
         })
-    }
-
-    fn prints_colors(&self) -> bool {
-        !self.args.no_color && terminal::style(&std::io::stdout()).colour
     }
 }

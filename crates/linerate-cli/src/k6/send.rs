@@ -13,8 +13,8 @@ use http::{HeaderName, HeaderValue, Method, Request, Response};
 use linerate_client::client::{Client, Error, Phase, RequestOptions, ResponseExt};
 use linerate_net::machine;
 use linerate_script::{
-    ExchangeStep, ExchangeTimings, RequestBatch, ScriptExchange, ScriptOptions, ScriptRequest,
-    ScriptResponse, ScriptUser,
+    ExchangeStep, ExchangeTimings, ScriptExchange, ScriptOptions, ScriptUser, UserBatch, UserRequest,
+    UserResponse,
 };
 
 /// Users that share connections to one server. Reason: a client looks at all its connections in each turn.
@@ -34,7 +34,7 @@ pub(super) struct ScriptClients {
 }
 
 /// The end of one request: the one sent last, and its response.
-pub(super) type ExchangeEnd = (ScriptRequest, ScriptResponse);
+pub(super) type ExchangeEnd = (UserRequest, UserResponse);
 
 /// A request of a batch, under way.
 type BatchPart<'a> = Pin<Box<dyn Future<Output = ExchangeEnd> + 'a>>;
@@ -81,8 +81,8 @@ impl ScriptClients {
     }
 
     /// Sends all requests of a batch, each with its redirects.
-    pub(super) async fn send(&self, vu: &ScriptUser, number: usize, batch: RequestBatch) -> Vec<ExchangeEnd> {
-        let RequestBatch { mut requests, at_once, per_host } = batch;
+    pub(super) async fn send(&self, vu: &ScriptUser, number: usize, batch: UserBatch) -> Vec<ExchangeEnd> {
+        let UserBatch { mut requests, at_once, per_host } = batch;
         if requests.len() == 1
             && let Some(request) = requests.pop()
         {
@@ -124,7 +124,7 @@ impl ScriptClients {
         ended.into_iter().flatten().collect()
     }
 
-    async fn exchange(&self, vu: &ScriptUser, number: usize, request: ScriptRequest) -> ExchangeEnd {
+    async fn exchange(&self, vu: &ScriptUser, number: usize, request: UserRequest) -> ExchangeEnd {
         let mut exchange = ScriptExchange::new(request, vu.jars());
         loop {
             let cookie = exchange.cookie(machine::monotonic_now());
@@ -137,7 +137,7 @@ impl ScriptClients {
     }
 
     /// Sends one request.
-    async fn once(&self, request: &ScriptRequest, number: usize, cookie: Option<String>) -> ScriptResponse {
+    async fn once(&self, request: &UserRequest, number: usize, cookie: Option<String>) -> UserResponse {
         let client = match self.client(&request.url, number) {
             Ok(client) => client,
             Err(why) => return failed(why, 1000),
@@ -158,7 +158,7 @@ impl ScriptClients {
     /// The message, and about how many bytes it has.
     fn message(
         &self,
-        request: &ScriptRequest,
+        request: &UserRequest,
         cookie: Option<String>,
     ) -> Result<(Request<Bytes>, u64), String> {
         let method = Method::from_bytes(request.method.as_bytes());
@@ -186,8 +186,8 @@ impl ScriptClients {
     }
 }
 
-fn failed(error: String, error_code: u32) -> ScriptResponse {
-    ScriptResponse { error, error_code, ..ScriptResponse::default() }
+fn failed(error: String, error_code: u32) -> UserResponse {
+    UserResponse { error, error_code, ..UserResponse::default() }
 }
 
 /// k6's number for an error.
@@ -205,7 +205,7 @@ fn code_of(error: &Error) -> u32 {
     }
 }
 
-fn taken(request: &ScriptRequest, response: Response<Bytes>, sent: u64) -> ScriptResponse {
+fn taken(request: &UserRequest, response: Response<Bytes>, sent: u64) -> UserResponse {
     let mut timings = ExchangeTimings::default();
     let mut remote = None;
     if let Some(t) = response.timings() {
@@ -228,7 +228,7 @@ fn taken(request: &ScriptRequest, response: Response<Bytes>, sent: u64) -> Scrip
         headers.push((name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
     }
     let wants_body = request.response != linerate_script::ResponseKind::Nothing;
-    ScriptResponse {
+    UserResponse {
         status,
         proto: match response.version() {
             http::Version::HTTP_2 => "HTTP/2.0".to_owned(),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use tokio::sync::watch;
@@ -81,7 +81,7 @@ impl RunShared {
 
     /// Counts an error; whether it is to be printed, and with which words behind it.
     pub(super) fn note_error(&self, text: &str) -> Option<&'static str> {
-        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut errors = locked(&self.errors);
         if errors.len() >= ERRORS && !errors.contains_key(text) {
             return None;
         }
@@ -142,4 +142,9 @@ impl CutSignal {
         })
         .await
     }
+}
+
+/// A lock whose holder may have panicked: what it guards is whole between two changes.
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

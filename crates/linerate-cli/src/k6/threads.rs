@@ -12,9 +12,8 @@ use linerate_script::{RunMetrics, SampleTags, ScriptOptions, built_in, judge};
 use tokio::sync::oneshot;
 
 use super::host::RunHost;
-use super::locked;
 use super::send::ScriptClients;
-use super::shared::{EarlyEnd, RunShared};
+use super::shared::{EarlyEnd, RunShared, locked};
 use super::worker::{RunPlan, Worker};
 use crate::load::Interrupt;
 
@@ -40,7 +39,7 @@ pub(super) fn count(options: &ScriptOptions) -> usize {
 }
 
 /// A thread that is ready to begin.
-struct Ready {
+struct ReadyThread {
     begin: oneshot::Sender<tokio::time::Instant>,
 }
 
@@ -77,11 +76,11 @@ pub(super) fn run(
         return Err(why);
     }
     let start = Instant::now();
-    for Ready { begin } in ready {
+    for ReadyThread { begin } in ready {
         // A thread that has ended is seen when it is joined.
         let _ = begin.send(start.into());
     }
-    let watched = Watched { plan, shares: &shares, start, quiet, no_thresholds };
+    let watched = WatchedRun { plan, shares: &shares, start, quiet, no_thresholds };
     let gauges = watched.watch(interrupt, &handles);
     let elapsed = start.elapsed();
     for handle in handles {
@@ -98,7 +97,7 @@ fn work(
     plan: &Arc<RunPlan>,
     index: u64,
     metrics: Arc<Mutex<RunMetrics>>,
-    tell: mpsc::Sender<Result<Ready, String>>,
+    tell: mpsc::Sender<Result<ReadyThread, String>>,
 ) {
     let host = RunHost { shared: Arc::clone(&plan.shared), start: Cell::new(machine::monotonic_now()) };
     let worker = Rc::new(Worker {
@@ -117,7 +116,7 @@ fn work(
         Err(why) => return drop(tell.send(Err(why))),
     };
     let (begin, told) = oneshot::channel();
-    if tell.send(Ok(Ready { begin })).is_err() {
+    if tell.send(Ok(ReadyThread { begin })).is_err() {
         return;
     }
     // The main thread goes on once all have said this.
@@ -132,7 +131,7 @@ fn work(
 }
 
 /// A run that is watched.
-struct Watched<'a> {
+struct WatchedRun<'a> {
     plan: &'a RunPlan,
     shares: &'a [Arc<Mutex<RunMetrics>>],
     start: Instant,
@@ -140,7 +139,7 @@ struct Watched<'a> {
     no_thresholds: bool,
 }
 
-impl Watched<'_> {
+impl WatchedRun<'_> {
     /// The metrics of all threads.
     fn all(&self) -> RunMetrics {
         let mut all = RunMetrics::new(&self.plan.options.thresholds);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use linerate_net::machine;
 use linerate_script::schedule::{wanted_from, wanted_until};
 use linerate_script::{
-    CallEnd, CallPlace, Executor, RunMetrics, Scenario, ScriptCall, ScriptHost, ScriptOptions, ScriptProgram,
-    ScriptUser, UserAction, UserReply, built_in,
+    CallEnd, Executor, RunMetrics, ScriptCall, ScriptHost, ScriptOptions, ScriptProgram, ScriptUser,
+    UserAction, UserCallPlace, UserReply, UserScenario, built_in,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -34,7 +34,7 @@ pub(super) struct RunPlan {
 /// A scenario in a run.
 #[derive(Debug)]
 pub(super) struct ScenarioRun {
-    pub(super) scenario: Scenario,
+    pub(super) scenario: UserScenario,
     /// Users of the scenarios before it.
     first_user: u64,
     /// Iterations that have begun.
@@ -48,7 +48,7 @@ pub(super) struct ScenarioRun {
 impl ScenarioRun {
     pub(super) fn all(options: &ScriptOptions) -> Vec<ScenarioRun> {
         let mut first_user = 1;
-        let run = |scenario: &Scenario| {
+        let run = |scenario: &UserScenario| {
             let own = first_user;
             first_user += u64::from(scenario.executor.most_users());
             ScenarioRun {
@@ -69,8 +69,8 @@ impl ScenarioRun {
         (all as u64).min(u64::from(self.scenario.executor.most_users())).max(1)
     }
 
-    fn place(&self, in_scenario: u64, in_test: u64) -> CallPlace {
-        CallPlace {
+    fn place(&self, in_scenario: u64, in_test: u64) -> UserCallPlace {
+        UserCallPlace {
             scenario: Arc::clone(&self.name),
             executor: Arc::clone(&self.executor),
             in_scenario,

@@ -6,11 +6,11 @@ mod threshold;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::action::{ScriptRequest, ScriptResponse};
+use crate::action::{UserRequest, UserResponse};
 use crate::limits::{CHECKS, CUSTOM_METRICS};
 use crate::sample::{HttpTags, SampleTags, TagLookup};
 
-pub use sink::{MetricKind, MetricSink, MetricUnit};
+pub use sink::{MetricKind, MetricSink, SampleUnit};
 pub use threshold::{MetricThresholds, Threshold};
 
 /// A metric's place.
@@ -18,28 +18,28 @@ pub use threshold::{MetricThresholds, Threshold};
 pub struct MetricId(pub(crate) u32);
 
 /// k6's own metrics, in the order of their places.
-const BUILT_IN: [(&str, MetricKind, MetricUnit); 20] = [
-    ("vus", MetricKind::Gauge, MetricUnit::Plain),
-    ("vus_max", MetricKind::Gauge, MetricUnit::Plain),
-    ("iterations", MetricKind::Counter, MetricUnit::Plain),
-    ("iteration_duration", MetricKind::Trend, MetricUnit::Time),
-    ("dropped_iterations", MetricKind::Counter, MetricUnit::Plain),
-    ("checks", MetricKind::Rate, MetricUnit::Plain),
-    ("group_duration", MetricKind::Trend, MetricUnit::Time),
-    ("http_reqs", MetricKind::Counter, MetricUnit::Plain),
-    ("http_req_failed", MetricKind::Rate, MetricUnit::Plain),
-    ("http_req_duration", MetricKind::Trend, MetricUnit::Time),
-    ("http_req_blocked", MetricKind::Trend, MetricUnit::Time),
-    ("http_req_connecting", MetricKind::Trend, MetricUnit::Time),
-    ("http_req_tls_handshaking", MetricKind::Trend, MetricUnit::Time),
-    ("http_req_sending", MetricKind::Trend, MetricUnit::Time),
-    ("http_req_waiting", MetricKind::Trend, MetricUnit::Time),
-    ("http_req_receiving", MetricKind::Trend, MetricUnit::Time),
-    ("data_sent", MetricKind::Counter, MetricUnit::Data),
-    ("data_received", MetricKind::Counter, MetricUnit::Data),
+const BUILT_IN: [(&str, MetricKind, SampleUnit); 20] = [
+    ("vus", MetricKind::Gauge, SampleUnit::Plain),
+    ("vus_max", MetricKind::Gauge, SampleUnit::Plain),
+    ("iterations", MetricKind::Counter, SampleUnit::Plain),
+    ("iteration_duration", MetricKind::Trend, SampleUnit::Time),
+    ("dropped_iterations", MetricKind::Counter, SampleUnit::Plain),
+    ("checks", MetricKind::Rate, SampleUnit::Plain),
+    ("group_duration", MetricKind::Trend, SampleUnit::Time),
+    ("http_reqs", MetricKind::Counter, SampleUnit::Plain),
+    ("http_req_failed", MetricKind::Rate, SampleUnit::Plain),
+    ("http_req_duration", MetricKind::Trend, SampleUnit::Time),
+    ("http_req_blocked", MetricKind::Trend, SampleUnit::Time),
+    ("http_req_connecting", MetricKind::Trend, SampleUnit::Time),
+    ("http_req_tls_handshaking", MetricKind::Trend, SampleUnit::Time),
+    ("http_req_sending", MetricKind::Trend, SampleUnit::Time),
+    ("http_req_waiting", MetricKind::Trend, SampleUnit::Time),
+    ("http_req_receiving", MetricKind::Trend, SampleUnit::Time),
+    ("data_sent", MetricKind::Counter, SampleUnit::Data),
+    ("data_received", MetricKind::Counter, SampleUnit::Data),
     // Kept free for protocols to come, so that names of scripts do not take them.
-    ("ws_sessions", MetricKind::Counter, MetricUnit::Plain),
-    ("grpc_req_duration", MetricKind::Trend, MetricUnit::Time),
+    ("ws_sessions", MetricKind::Counter, SampleUnit::Plain),
+    ("grpc_req_duration", MetricKind::Trend, SampleUnit::Time),
 ];
 
 /// Places of k6's own metrics.
@@ -73,7 +73,7 @@ pub struct RunMetric {
     /// How its samples are summed up.
     pub kind: MetricKind,
     /// Of its values.
-    pub unit: MetricUnit,
+    pub unit: SampleUnit,
     /// All samples.
     pub sink: MetricSink,
     /// Those with certain tags.
@@ -141,7 +141,7 @@ impl RunMetrics {
         all
     }
 
-    fn insert(&mut self, name: &str, kind: MetricKind, unit: MetricUnit) -> MetricId {
+    fn insert(&mut self, name: &str, kind: MetricKind, unit: SampleUnit) -> MetricId {
         let id = MetricId(u32::try_from(self.metrics.len()).unwrap_or(u32::MAX));
         let ours = self.selectors.iter().filter(|(metric, ..)| metric == name);
         let part = |(_, key, tags): &PartSelector| MetricPart {
@@ -160,7 +160,12 @@ impl RunMetrics {
     ///
     /// # Errors
     /// In words, why there can be no such metric.
-    pub fn register(&mut self, name: &str, kind: MetricKind, unit: MetricUnit) -> Result<MetricId, String> {
+    pub(crate) fn register(
+        &mut self,
+        name: &str,
+        kind: MetricKind,
+        unit: SampleUnit,
+    ) -> Result<MetricId, String> {
         if let Some(id) = self.names.get(name) {
             let known = &self.metrics[id.0 as usize];
             if known.kind != kind {
@@ -220,7 +225,7 @@ impl RunMetrics {
     }
 
     /// Counts a request that has ended.
-    pub fn request(&mut self, request: &ScriptRequest, response: &ScriptResponse, wide: SampleTags<'_>) {
+    pub fn request(&mut self, request: &UserRequest, response: &UserResponse, wide: SampleTags<'_>) {
         let expected = request.expected.as_ref().map(|expected| expected.has(response.status));
         let tags = HttpTags {
             sample: SampleTags { group: &request.tags.group, custom: &request.tags.custom, ..wide },
@@ -312,9 +317,9 @@ mod tests {
     #[test]
     fn a_name_has_one_kind() {
         let mut metrics = RunMetrics::new(&[]);
-        let id = metrics.register("mine", MetricKind::Trend, MetricUnit::Time).unwrap();
-        assert_eq!(metrics.register("mine", MetricKind::Trend, MetricUnit::Time), Ok(id));
-        assert!(metrics.register("mine", MetricKind::Rate, MetricUnit::Plain).is_err());
-        assert!(metrics.register("no name", MetricKind::Rate, MetricUnit::Plain).is_err());
+        let id = metrics.register("mine", MetricKind::Trend, SampleUnit::Time).unwrap();
+        assert_eq!(metrics.register("mine", MetricKind::Trend, SampleUnit::Time), Ok(id));
+        assert!(metrics.register("mine", MetricKind::Rate, SampleUnit::Plain).is_err());
+        assert!(metrics.register("no name", MetricKind::Rate, SampleUnit::Plain).is_err());
     }
 }

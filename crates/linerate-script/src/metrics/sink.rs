@@ -38,7 +38,7 @@ impl MetricKind {
 
 /// The unit of a metric's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MetricUnit {
+pub enum SampleUnit {
     /// A number.
     #[default]
     Plain,
@@ -48,13 +48,13 @@ pub enum MetricUnit {
     Data,
 }
 
-impl MetricUnit {
+impl SampleUnit {
     /// As in k6's data.
     pub fn name(self) -> &'static str {
         match self {
-            MetricUnit::Plain => "default",
-            MetricUnit::Time => "time",
-            MetricUnit::Data => "data",
+            SampleUnit::Plain => "default",
+            SampleUnit::Time => "time",
+            SampleUnit::Data => "data",
         }
     }
 }

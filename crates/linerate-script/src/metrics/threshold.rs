@@ -62,7 +62,7 @@ impl Threshold {
     ///
     /// # Errors
     /// In words, what is wrong.
-    pub fn parse(source: &str) -> Result<Threshold, String> {
+    pub(crate) fn parse(source: &str) -> Result<Threshold, String> {
         let operators = [
             ("<=", ThresholdCompare::LessOrEqual),
             (">=", ThresholdCompare::GreaterOrEqual),
@@ -102,7 +102,7 @@ impl Threshold {
         threshold.abort_on_fail = value.get("abortOnFail").and_then(Value::as_bool) == Some(true);
         if let Some(delay) = value.get("delayAbortEval").filter(|delay| !delay.is_null()) {
             threshold.delay =
-                crate::options::duration(delay).map_err(|why| format!("delayAbortEval: {why}"))?;
+                crate::duration::duration(delay).map_err(|why| format!("delayAbortEval: {why}"))?;
         }
         Ok(threshold)
     }
@@ -142,7 +142,7 @@ impl MetricThresholds {
     ///
     /// # Errors
     /// In words, what is wrong.
-    pub fn of(key: &str, value: &Value) -> Result<MetricThresholds, String> {
+    pub(crate) fn of(key: &str, value: &Value) -> Result<MetricThresholds, String> {
         let (metric, tags) = selector(key)?;
         let thresholds = match value {
             Value::Array(all) => all.iter().map(Threshold::of).collect::<Result<_, _>>(),

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::OptionReader;
+use super::reader::OptionReader;
 
 /// Users and what they run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scenario {
+pub struct UserScenario {
     /// Its name.
     pub name: String,
     /// How many users run how often.
@@ -135,7 +135,7 @@ const GRACEFUL: Duration = Duration::from_secs(30);
 const MOST_USERS: u64 = 200_000;
 
 /// The scenarios that options stand for.
-pub(super) fn scenarios(all: &Map<String, Value>) -> Result<Vec<Scenario>, String> {
+pub(super) fn scenarios(all: &Map<String, Value>) -> Result<Vec<UserScenario>, String> {
     let reader = OptionReader(all);
     let has = |key: &str| reader.get(key).is_some();
     let scenarios = match reader.get("scenarios") {
@@ -153,7 +153,7 @@ pub(super) fn scenarios(all: &Map<String, Value>) -> Result<Vec<Scenario>, Strin
     Ok(scenarios)
 }
 
-fn shortcut(reader: &OptionReader<'_>, has: impl Fn(&str) -> bool) -> Result<Scenario, String> {
+fn shortcut(reader: &OptionReader<'_>, has: impl Fn(&str) -> bool) -> Result<UserScenario, String> {
     let vus = reader.number("vus", 1)?;
     let executor = if has("stages") && (has("iterations") || has("duration")) {
         return Err(
@@ -172,7 +172,7 @@ fn shortcut(reader: &OptionReader<'_>, has: impl Fn(&str) -> bool) -> Result<Sce
     } else {
         Executor::PerVuIterations { vus: 1.max(vus), iterations: 1, max_duration: MAX_DURATION }
     };
-    let scenario = Scenario {
+    let scenario = UserScenario {
         name: "default".to_owned(),
         executor,
         start: Duration::ZERO,
@@ -184,13 +184,13 @@ fn shortcut(reader: &OptionReader<'_>, has: impl Fn(&str) -> bool) -> Result<Sce
     sound(scenario)
 }
 
-fn scenario(name: &str, value: &Value) -> Result<Scenario, String> {
+fn scenario(name: &str, value: &Value) -> Result<UserScenario, String> {
     let within = |why: String| format!("scenario {name}: {why}");
     let map = value.as_object().ok_or_else(|| within("it has to be an object".to_owned()))?;
     let reader = OptionReader(map);
-    let read = || -> Result<Scenario, String> {
+    let read = || -> Result<UserScenario, String> {
         let executor = executor(&reader)?;
-        Ok(Scenario {
+        Ok(UserScenario {
             name: name.to_owned(),
             executor,
             start: reader.duration("startTime", Duration::ZERO)?,
@@ -297,7 +297,7 @@ fn stages(reader: &OptionReader<'_>, unit: f64) -> Result<Vec<RateStage>, String
 }
 
 /// Refuses what cannot run.
-fn sound(scenario: Scenario) -> Result<Scenario, String> {
+fn sound(scenario: UserScenario) -> Result<UserScenario, String> {
     let duration = scenario.executor.duration();
     let (users, iterations) = match &scenario.executor {
         Executor::SharedIterations { iterations, vus, .. } => {
@@ -329,7 +329,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn of(options: Value) -> Result<Vec<Scenario>, String> {
+    fn of(options: Value) -> Result<Vec<UserScenario>, String> {
         scenarios(options.as_object().unwrap())
     }
 

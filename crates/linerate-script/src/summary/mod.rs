@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::error::InvalidOptions;
 use crate::metrics::{MetricKind, MetricSink, MetricThresholds, RunMetrics, ScriptCheck};
 use crate::options::ScriptOptions;
 
@@ -35,20 +36,18 @@ pub fn judge(
     metrics: &RunMetrics,
     thresholds: &[MetricThresholds],
     elapsed: Duration,
-) -> Result<Vec<JudgedThreshold>, String> {
+) -> Result<Vec<JudgedThreshold>, InvalidOptions> {
     let mut judged = Vec::new();
     for of in thresholds {
         let Some(metric) = metrics.named(&of.metric) else {
-            return Err(format!("thresholds of {}: no metric has that name", of.key));
+            return Err(InvalidOptions(format!("thresholds of {}: no metric has that name", of.key)));
         };
         for threshold in &of.thresholds {
             if !threshold.fits(metric.kind) {
                 let (kind, source) = (metric.kind.name(), &threshold.source);
-                return Err(format!(
-                    "thresholds of {}: a {kind} has no {} ({source})",
-                    of.key,
-                    threshold.aggregation()
-                ));
+                let aggregation = threshold.aggregation();
+                let why = format!("thresholds of {}: a {kind} has no {aggregation} ({source})", of.key);
+                return Err(InvalidOptions(why));
             }
             let Some(sink) = metrics.sink(of) else { continue };
             let (value, holds) = threshold.judge(sink, elapsed.as_secs_f64());
@@ -280,12 +279,13 @@ mod tests {
     #[test]
     fn thresholds_that_fit_no_metric_are_named() {
         let options = ScriptOptions::read(json!({ "thresholds": { "nothing": ["count>1"] } })).unwrap();
-        let why = judge(&RunMetrics::new(&[]), &options.thresholds, Duration::ZERO).unwrap_err();
+        let why = judge(&RunMetrics::new(&[]), &options.thresholds, Duration::ZERO).unwrap_err().to_string();
         assert!(why.contains("thresholds of nothing"), "{why}");
         let options = ScriptOptions::read(json!({ "thresholds": { "http_reqs": ["p(95)<1"] } })).unwrap();
         assert!(
             judge(&RunMetrics::new(&[]), &options.thresholds, Duration::ZERO)
                 .unwrap_err()
+                .to_string()
                 .contains("a counter has no p(95)")
         );
     }

@@ -3,15 +3,15 @@
 use serde_json::Value;
 
 /// Lines of one section: name and value.
-type Rows<'a> = Vec<(String, &'a Value)>;
+type SummaryRows<'a> = Vec<(String, &'a Value)>;
 
-struct Style {
+struct SummaryStyle {
     indent: String,
     colors: bool,
     time_unit: String,
 }
 
-impl Style {
+impl SummaryStyle {
     fn mark(&self, ok: bool) -> String {
         match (self.colors, ok) {
             (true, true) => "\x1b[32m✓\x1b[0m".to_owned(),
@@ -84,13 +84,13 @@ fn percent(share: f64) -> String {
 /// The text that k6 would end with.
 pub fn text_summary(data: &Value, indent: &str, colors: bool) -> String {
     let unit = data["options"]["summaryTimeUnit"].as_str().unwrap_or_default().to_owned();
-    let style = Style { indent: indent.to_owned(), colors, time_unit: unit };
+    let style = SummaryStyle { indent: indent.to_owned(), colors, time_unit: unit };
     let mut text = String::new();
     thresholds(&mut text, &style, &data["metrics"]);
     text += &format!("{}{}\n\n", style.indent, style.bold(" █ TOTAL RESULTS"));
     checks(&mut text, &style, data);
     let (mut custom, mut http, mut execution, mut network) =
-        (Rows::new(), Rows::new(), Rows::new(), Rows::new());
+        (SummaryRows::new(), SummaryRows::new(), SummaryRows::new(), SummaryRows::new());
     for (name, metric) in data["metrics"].as_object().into_iter().flatten() {
         let place = match name.split('{').next().unwrap_or(name) {
             "checks" | "group_duration" => continue,
@@ -116,7 +116,7 @@ pub fn text_summary(data: &Value, indent: &str, colors: bool) -> String {
     text
 }
 
-fn thresholds(text: &mut String, style: &Style, metrics: &Value) {
+fn thresholds(text: &mut String, style: &SummaryStyle, metrics: &Value) {
     let judged = |metric: &Value| !metric["thresholds"].is_null();
     let all: Vec<_> =
         metrics.as_object().into_iter().flatten().filter(|(_, metric)| judged(metric)).collect();
@@ -142,7 +142,7 @@ fn thresholds(text: &mut String, style: &Style, metrics: &Value) {
     text.push('\n');
 }
 
-fn checks(text: &mut String, style: &Style, data: &Value) {
+fn checks(text: &mut String, style: &SummaryStyle, data: &Value) {
     let values = &data["metrics"]["checks"]["values"];
     if values.is_null() {
         return;
@@ -171,7 +171,7 @@ fn checks(text: &mut String, style: &Style, data: &Value) {
     text.push('\n');
 }
 
-fn group(text: &mut String, style: &Style, node: &Value, depth: usize) {
+fn group(text: &mut String, style: &SummaryStyle, node: &Value, depth: usize) {
     let pad = format!("{}{}", style.indent, " ".repeat(depth));
     for check in node["checks"].as_array().into_iter().flatten() {
         let (passes, fails) = (number(check, "passes"), number(check, "fails"));
@@ -199,7 +199,7 @@ fn label(name: &str) -> String {
 /// Width of names, as k6 has it. Longer ones move the values.
 const NAMES: usize = 31;
 
-fn section(text: &mut String, style: &Style, title: &str, rows: &Rows<'_>, stats: &Value) {
+fn section(text: &mut String, style: &SummaryStyle, title: &str, rows: &SummaryRows<'_>, stats: &Value) {
     if rows.is_empty() {
         return;
     }
@@ -240,7 +240,7 @@ fn columns(all: &[Vec<String>]) -> [Vec<usize>; 2] {
     widths
 }
 
-fn cells(style: &Style, metric: &Value, stats: &Value) -> Vec<String> {
+fn cells(style: &SummaryStyle, metric: &Value, stats: &Value) -> Vec<String> {
     let (values, unit) = (&metric["values"], &metric["contains"]);
     match metric["type"].as_str() {
         Some("counter") => {

@@ -5,8 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use rquickjs::{Array, ArrayBuffer, Ctx, Result, Value};
 
-use super::http::{bytes_of, value_of};
-use super::natives::{Natives, thrown};
+use super::values::{Natives, bytes_of, thrown, value_of};
 
 /// Random bytes of one call, at most.
 const RANDOM_BYTES: f64 = 16e6;

@@ -3,41 +3,14 @@
 use std::rc::Rc;
 
 use rquickjs::function::Opt;
-use rquickjs::{Array, ArrayBuffer, Ctx, Function, Object, Result, Value};
+use rquickjs::{Array, Ctx, Object, Result, Value};
 
-use super::natives::{Natives, cut_off, texts, thrown};
 use super::requests;
 use super::state::UserState;
-use crate::action::{RequestBatch, ResponseKind, ScriptRequest, ScriptResponse, UserAction, UserReply};
+use super::values::{Natives, bytes_of, cut_off, texts, thrown, value_of};
+use crate::action::{ResponseKind, UserAction, UserBatch, UserReply, UserRequest, UserResponse};
 use crate::jar::{ScriptJar, SetCookieField};
 use crate::limits::BATCH;
-
-/// Bytes as a value of JavaScript.
-pub(super) fn value_of<'js>(ctx: &Ctx<'js>, bytes: &[u8], is_binary: bool) -> Result<Value<'js>> {
-    if is_binary {
-        return Ok(ArrayBuffer::new_copy(ctx.clone(), bytes)?.into_value());
-    }
-    Ok(rquickjs::String::from_str(ctx.clone(), &String::from_utf8_lossy(bytes))?.into_value())
-}
-
-/// The bytes of a text or of an `ArrayBuffer`.
-pub(super) fn bytes_of<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<Vec<u8>> {
-    if value.is_undefined() || value.is_null() {
-        return Ok(Vec::new());
-    }
-    if let Some(text) = value.as_string() {
-        return Ok(text.to_string()?.into_bytes());
-    }
-    if value.as_object().is_some_and(|object| {
-        object.is_array_buffer() || object.contains_key("BYTES_PER_ELEMENT").unwrap_or(false)
-    }) {
-        // Each byte as a letter: the memory of a buffer is JavaScript's own.
-        let natives: Object<'js> = ctx.globals().get("__linerate")?;
-        let letters: String = natives.get::<_, Function<'js>>("letters")?.call((value.clone(),))?;
-        return letters.chars().map(|c| u8::try_from(c).map_err(|_| thrown(ctx, "no bytes"))).collect();
-    }
-    super::natives::text_of(ctx, value).map(String::into_bytes)
-}
 
 pub(super) fn install<'js>(natives: &Natives<'js>, state: &Rc<UserState>) -> Result<()> {
     let of = Rc::clone(state);
@@ -87,7 +60,7 @@ fn send<'js>(ctx: &Ctx<'js>, state: &UserState, entries: &Array<'js>) -> Result<
     let throws = options.is_some_and(|options| options.throw);
     let mut ended = Vec::new();
     if !ready.is_empty() {
-        let batch = RequestBatch { requests: ready, at_once, per_host };
+        let batch = UserBatch { requests: ready, at_once, per_host };
         match state.ask(UserAction::Send(batch)) {
             UserReply::Responses(all) => ended = all,
             _ => return Err(cut_off(ctx)),
@@ -127,7 +100,7 @@ fn joined(fields: &[(String, String)]) -> String {
 }
 
 /// What `Response` is made of.
-fn raw<'js>(ctx: &Ctx<'js>, request: &ScriptRequest, response: &ScriptResponse) -> Result<Array<'js>> {
+fn raw<'js>(ctx: &Ctx<'js>, request: &UserRequest, response: &UserResponse) -> Result<Array<'js>> {
     let raw = Array::new(ctx.clone())?;
     raw.set(0, response.status)?;
     raw.set(1, request.url.as_str())?;

@@ -9,6 +9,7 @@ mod stack;
 mod state;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::fmt;
 use std::rc::Rc;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Function, Module, Object, Runtime, Value};
 use serde_json::Value as Json;
 
-use crate::action::{CallEnd, ScriptCall, ScriptRequest, ScriptResponse, UserAction, UserReply};
+use crate::action::{CallEnd, ScriptCall, UserAction, UserReply, UserRequest, UserResponse};
 use crate::exchange::UserJars;
 use crate::limits::{SCRIPT_STACK, STACK_BYTES, USER_MEMORY};
 use crate::metrics::RunMetrics;
@@ -102,7 +103,7 @@ impl ScriptUser {
             .map(|exports| (user, exports))
     }
 
-    /// Goes on with a reply, up to what the user wants next. [`UserReply::Call`] is for a user whose last call has ended.
+    /// Continues with a reply, up to what the user wants next. [`UserReply::Call`] is for a user whose last call has ended.
     pub fn resume(&mut self, reply: UserReply) -> UserAction {
         self.state.give(reply);
         self.stack.go_on();
@@ -115,7 +116,7 @@ impl ScriptUser {
     }
 
     /// Counts a request that was sent for it.
-    pub fn record(&self, request: &ScriptRequest, response: &ScriptResponse) {
+    pub fn record(&self, request: &UserRequest, response: &UserResponse) {
         self.state.record(request, response);
     }
 

@@ -4,37 +4,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use linerate_base::Random;
-use rquickjs::function::{IntoJsFunc, Opt};
-use rquickjs::{Array, Ctx, Exception, Function, Object, Result, Value};
+use rquickjs::function::Opt;
+use rquickjs::{Ctx, Object, Result, Value};
 
 use super::state::UserState;
+use super::values::{Natives, cut_off, statuses, tags_of, thrown, value_of};
 use super::{codec, http};
-use crate::action::{ExpectedStatuses, UserAction};
-use crate::metrics::{MetricId, MetricKind, MetricUnit};
+use crate::action::UserAction;
+use crate::metrics::{MetricId, MetricKind, SampleUnit};
 use crate::program::ScriptProgram;
 use crate::sample::SampleTags;
-
-/// Adds functions to an object.
-pub(super) struct Natives<'js> {
-    pub(super) ctx: Ctx<'js>,
-    object: Object<'js>,
-}
-
-impl<'js> Natives<'js> {
-    pub(super) fn add<P, F: IntoJsFunc<'js, P> + 'js>(&self, name: &str, f: F) -> Result<()> {
-        self.object.set(name, Function::new(self.ctx.clone(), f)?)
-    }
-}
-
-/// An exception of a script's own mistake.
-pub(super) fn thrown(ctx: &Ctx<'_>, why: &str) -> rquickjs::Error {
-    Exception::throw_message(ctx, why)
-}
-
-/// What a script that is cut off gets. It cannot keep it off by catching it: whatever it asks for next, it gets it again.
-pub(super) fn cut_off(ctx: &Ctx<'_>) -> rquickjs::Error {
-    Exception::throw_message(ctx, "the iteration was cut off")
-}
 
 /// Puts all of them under one name.
 pub(super) fn install(ctx: &Ctx<'_>, state: &Rc<UserState>) -> Result<()> {
@@ -68,28 +47,6 @@ pub(super) fn set_globals(ctx: &Ctx<'_>, state: &UserState) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Tags of one sample, as a script gives them.
-pub(super) fn tags_of<'js>(ctx: &Ctx<'js>, value: Option<Value<'js>>) -> Result<Vec<(String, String)>> {
-    let is_given = |value: &Value<'js>| !value.is_undefined() && !value.is_null();
-    let Some(value) = value.filter(is_given) else { return Ok(Vec::new()) };
-    let Some(object) = value.as_object() else { return Err(thrown(ctx, "tags have to be an object")) };
-    let mut tags = Vec::new();
-    for entry in object.props::<String, Value<'js>>() {
-        let (name, value) = entry?;
-        tags.push((name, text_of(ctx, &value)?));
-    }
-    Ok(tags)
-}
-
-/// A value as text.
-pub(super) fn text_of<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<String> {
-    if let Some(text) = value.as_string() {
-        return text.to_string();
-    }
-    let string: Function<'js> = ctx.globals().get("String")?;
-    string.call((value.clone(),))
 }
 
 fn basics<'js>(natives: &Natives<'js>, state: &Rc<UserState>) -> Result<()> {
@@ -137,7 +94,7 @@ fn metrics<'js>(natives: &Natives<'js>, state: &Rc<UserState>) -> Result<()> {
             return Err(thrown(&ctx, "metrics must be declared in the init context"));
         }
         let kind = MetricKind::named(&kind).ok_or_else(|| thrown(&ctx, "there is no such kind of metric"))?;
-        let unit = if is_time { MetricUnit::Time } else { MetricUnit::Plain };
+        let unit = if is_time { SampleUnit::Time } else { SampleUnit::Plain };
         let id = of.metrics().register(&name, kind, unit);
         id.map(|id| id.0).map_err(|why| thrown(&ctx, &why))
     })?;
@@ -179,7 +136,7 @@ fn data<'js>(natives: &Natives<'js>, state: &Rc<UserState>) -> Result<()> {
         }
         let path = ScriptProgram::path_of(of.program.path(), &path);
         let bytes = of.program.file(&path).map_err(|why| thrown(&ctx, &format!("open {path}: {why}")))?;
-        http::value_of(&ctx, &bytes, is_binary)
+        value_of(&ctx, &bytes, is_binary)
     })
 }
 
@@ -229,12 +186,6 @@ fn tags<'js>(natives: &Natives<'js>, state: &Rc<UserState>) -> Result<()> {
     })
 }
 
-/// Statuses from pairs of numbers.
-pub(super) fn statuses(ranges: &[Vec<u16>]) -> ExpectedStatuses {
-    let pair = |range: &Vec<u16>| Some((*range.first()?, *range.get(1)?));
-    ExpectedStatuses(ranges.iter().filter_map(pair).collect())
-}
-
 fn fact<'js>(ctx: &Ctx<'js>, state: &UserState, what: &str) -> Result<Value<'js>> {
     let (place, facts) = (state.place.borrow(), state.host.facts());
     if what.starts_with("scenario.") && place.scenario.is_empty() {
@@ -260,13 +211,4 @@ fn fact<'js>(ctx: &Ctx<'js>, state: &UserState, what: &str) -> Result<Value<'js>
         "vu.id" => number(state.number as f64),
         _ => Err(thrown(ctx, &format!("exec.{what} is not supported"))),
     }
-}
-
-/// An array of texts.
-pub(super) fn texts<'js>(ctx: &Ctx<'js>, all: impl IntoIterator<Item = String>) -> Result<Array<'js>> {
-    let array = Array::new(ctx.clone())?;
-    for (at, text) in all.into_iter().enumerate() {
-        array.set(at, text)?;
-    }
-    Ok(array)
 }

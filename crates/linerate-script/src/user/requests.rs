@@ -6,24 +6,23 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rquickjs::{Array, ArrayBuffer, Ctx, Object, Result, Value};
 
-use super::http::bytes_of;
-use super::natives::{statuses, tags_of, text_of, thrown};
 use super::state::UserState;
-use crate::action::{ResponseKind, ScriptRequest, ScriptResponse};
+use super::values::{bytes_of, statuses, tags_of, text_of, thrown};
+use crate::action::{ResponseKind, UserRequest, UserResponse};
 use crate::sample::RequestTags;
 
 /// Until a response is there, unless a request says otherwise.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A request that cannot be sent, and what its script gets.
-type Unsendable = Box<(ScriptRequest, ScriptResponse)>;
+type Unsendable = Box<(UserRequest, UserResponse)>;
 
 /// Makes a request of `[method, url, body, params, content type]`.
 pub(super) fn build<'js>(
     ctx: &Ctx<'js>,
     state: &UserState,
     entry: &Array<'js>,
-) -> Result<std::result::Result<ScriptRequest, Unsendable>> {
+) -> Result<std::result::Result<UserRequest, Unsendable>> {
     let (method, address): (String, Value<'js>) = (entry.get(0)?, entry.get(1)?);
     let (url, name) = match address.as_object().filter(|_| !address.is_string()) {
         Some(template) if template.contains_key("__isUrl")? => {
@@ -34,7 +33,7 @@ pub(super) fn build<'js>(
     let body = bytes_of(ctx, &entry.get::<Value<'js>>(2)?)?;
     let options = state.program.options();
     let discards = options.is_some_and(|options| options.discard_bodies);
-    let mut request = ScriptRequest {
+    let mut request = UserRequest {
         method,
         url: nowhere(),
         headers: Vec::new(),
@@ -51,7 +50,7 @@ pub(super) fn build<'js>(
     if let Some(params) = params.as_object() {
         set_params(ctx, &mut request, params)?;
     }
-    let has = |request: &ScriptRequest, wanted: &str| {
+    let has = |request: &UserRequest, wanted: &str| {
         request.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted))
     };
     if let Ok(kind) = entry.get::<String>(4)
@@ -66,7 +65,7 @@ pub(super) fn build<'js>(
     }
     Ok(address_of(&mut request, &url).map_or_else(
         |why| {
-            let response = ScriptResponse { error: why, error_code: 1020, ..ScriptResponse::default() };
+            let response = UserResponse { error: why, error_code: 1020, ..UserResponse::default() };
             Err(Box::new((request.clone(), response)))
         },
         |()| Ok(request.clone()),
@@ -79,7 +78,7 @@ fn nowhere() -> url::Url {
 }
 
 /// Sets the URL; its user and password become a field.
-fn address_of(request: &mut ScriptRequest, text: &str) -> std::result::Result<(), String> {
+fn address_of(request: &mut UserRequest, text: &str) -> std::result::Result<(), String> {
     let mut url = url::Url::parse(text).map_err(|e| format!("invalid URL {text:?}: {e}"))?;
     if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none() {
         return Err(format!("invalid URL {text:?}: it has to begin with http:// or https://"));
@@ -110,7 +109,7 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     all
 }
 
-fn set_params<'js>(ctx: &Ctx<'js>, request: &mut ScriptRequest, params: &Object<'js>) -> Result<()> {
+fn set_params<'js>(ctx: &Ctx<'js>, request: &mut UserRequest, params: &Object<'js>) -> Result<()> {
     for entry in params.props::<String, Value<'js>>() {
         let (key, value) = entry?;
         if value.is_undefined() || value.is_null() && key != "responseCallback" {
@@ -150,7 +149,7 @@ fn set_params<'js>(ctx: &Ctx<'js>, request: &mut ScriptRequest, params: &Object<
     Ok(())
 }
 
-fn headers<'js>(ctx: &Ctx<'js>, request: &mut ScriptRequest, value: &Value<'js>) -> Result<()> {
+fn headers<'js>(ctx: &Ctx<'js>, request: &mut UserRequest, value: &Value<'js>) -> Result<()> {
     let Some(object) = value.as_object() else { return Err(thrown(ctx, "headers have to be an object")) };
     for entry in object.props::<String, Value<'js>>() {
         let (name, value) = entry?;
@@ -163,7 +162,7 @@ fn headers<'js>(ctx: &Ctx<'js>, request: &mut ScriptRequest, value: &Value<'js>)
     Ok(())
 }
 
-fn tags<'js>(ctx: &Ctx<'js>, request: &mut ScriptRequest, value: Value<'js>) -> Result<()> {
+fn tags<'js>(ctx: &Ctx<'js>, request: &mut UserRequest, value: Value<'js>) -> Result<()> {
     for (name, value) in tags_of(ctx, Some(value))? {
         if name == "name" {
             request.tags.name = Some(value);
@@ -174,7 +173,7 @@ fn tags<'js>(ctx: &Ctx<'js>, request: &mut ScriptRequest, value: Value<'js>) -> 
     Ok(())
 }
 
-fn cookies<'js>(ctx: &Ctx<'js>, request: &mut ScriptRequest, value: &Value<'js>) -> Result<()> {
+fn cookies<'js>(ctx: &Ctx<'js>, request: &mut UserRequest, value: &Value<'js>) -> Result<()> {
     let Some(object) = value.as_object() else { return Err(thrown(ctx, "cookies have to be an object")) };
     for entry in object.props::<String, Value<'js>>() {
         let (name, value) = entry?;
@@ -194,7 +193,7 @@ fn timeout<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<Duration> {
         Some(number) => serde_json::json!(number),
         None => serde_json::Value::String(text_of(ctx, value)?),
     };
-    crate::options::duration(&json).map_err(|why| thrown(ctx, &format!("timeout: {why}")))
+    crate::duration::duration(&json).map_err(|why| thrown(ctx, &format!("timeout: {why}")))
 }
 
 /// The body of a form with files (RFC 7578), and its type. Parts: `[name, data, filename, type]`.

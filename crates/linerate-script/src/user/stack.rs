@@ -8,11 +8,11 @@ use std::cell::RefCell;
 use generator::{Generator, Gn};
 
 /// What a stack runs.
-type Body = Box<dyn FnOnce()>;
+type StackBody = Box<dyn FnOnce()>;
 
 thread_local! {
     /// The body of the stack that begins. It need not be sendable between threads this way, and never is sent.
-    static BEGINS: RefCell<Option<Body>> = const { RefCell::new(None) };
+    static BEGINS: RefCell<Option<StackBody>> = const { RefCell::new(None) };
 }
 
 /// A stack. It stays in its thread.
@@ -25,7 +25,7 @@ pub(super) struct OwnStack {
 impl OwnStack {
     /// Runs `body` on a stack of this size, up to where it rests first.
     #[allow(deprecated, reason = "see above")]
-    pub(super) fn begin(bytes: usize, body: Body) -> OwnStack {
+    pub(super) fn begin(bytes: usize, body: StackBody) -> OwnStack {
         let words = bytes / size_of::<usize>();
         let generator = Gn::<()>::new_opt(words, || {
             if let Some(body) = BEGINS.take() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use linerate_base::{Random, Time};
 
-use crate::action::{CallPlace, ExpectedStatuses, ScriptRequest, ScriptResponse, UserAction, UserReply};
+use crate::action::{ExpectedStatuses, UserAction, UserCallPlace, UserReply, UserRequest, UserResponse};
 use crate::exchange::UserJars;
 use crate::jar::ScriptJar;
 use crate::limits::{GROUPS, LONGEST_RUN};
@@ -56,7 +56,7 @@ pub(crate) struct UserState {
     pub(crate) jars: UserJars,
     action: RefCell<Option<UserAction>>,
     reply: RefCell<Option<UserReply>>,
-    pub(crate) place: RefCell<CallPlace>,
+    pub(crate) place: RefCell<UserCallPlace>,
     pub(crate) iteration: Cell<u64>,
     /// `::a::b`, and those around it.
     groups: RefCell<Vec<Arc<str>>>,
@@ -147,7 +147,7 @@ impl UserState {
     }
 
     /// A call begins.
-    pub(super) fn begin(&self, place: CallPlace, iteration: u64) {
+    pub(super) fn begin(&self, place: UserCallPlace, iteration: u64) {
         self.iteration.set(iteration);
         let mut wide = place.tags.to_vec();
         wide.extend(self.own_tags.borrow().iter().cloned());
@@ -243,7 +243,7 @@ impl UserState {
     }
 
     /// Counts a request.
-    pub(crate) fn record(&self, request: &ScriptRequest, response: &ScriptResponse) {
+    pub(crate) fn record(&self, request: &UserRequest, response: &UserResponse) {
         self.sampled(|metrics, tags| metrics.request(request, response, tags));
     }
 }

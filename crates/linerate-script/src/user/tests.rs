@@ -4,7 +4,7 @@ use std::time::Duration;
 use linerate_base::Time;
 
 use super::*;
-use crate::action::{CallPlace, ResponseKind};
+use crate::action::{ResponseKind, UserCallPlace};
 use crate::doc::{OneFile, StillHost};
 
 /// A user of this source, its host and its metrics.
@@ -34,23 +34,23 @@ fn call(iteration: u64) -> UserReply {
     UserReply::Call(ScriptCall { function: "default".to_owned(), iteration, ..ScriptCall::default() })
 }
 
-fn ok(body: &str) -> ScriptResponse {
+fn ok(body: &str) -> UserResponse {
     let headers = vec![
         ("content-type".to_owned(), "application/json".to_owned()),
         ("set-cookie".to_owned(), "s=1; Path=/".to_owned()),
     ];
-    ScriptResponse {
+    UserResponse {
         status: 200,
         proto: "HTTP/1.1".to_owned(),
         headers,
         body: body.into(),
-        ..ScriptResponse::default()
+        ..UserResponse::default()
     }
 }
 
 impl Seen {
     /// Runs an iteration; each request gets this body.
-    fn iterate(&mut self, body: &str) -> (CallEnd, Vec<ScriptRequest>) {
+    fn iterate(&mut self, body: &str) -> (CallEnd, Vec<UserRequest>) {
         let (mut action, mut sent) = (self.user.resume(call(0)), Vec::new());
         loop {
             let reply = match action {
@@ -271,7 +271,7 @@ fn a_script_knows_where_it_is_and_aborts() {
         "import exec from 'k6/execution';
          export default function () { if (__ITER === 3) exec.test.abort('enough'); return [exec.scenario.name, exec.vu.idInTest, __VU, exec.scenario.iterationInTest]; }",
     );
-    let place = CallPlace { scenario: "a".into(), in_scenario: 9, ..CallPlace::default() };
+    let place = UserCallPlace { scenario: "a".into(), in_scenario: 9, ..UserCallPlace::default() };
     let call = |iteration| {
         UserReply::Call(ScriptCall {
             function: "default".into(),
