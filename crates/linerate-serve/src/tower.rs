@@ -146,6 +146,7 @@ impl Translated {
             Version::Http10 => http::Version::HTTP_10,
             Version::Http11 => http::Version::HTTP_11,
             Version::Http2 => http::Version::HTTP_2,
+            Version::Http3 => http::Version::HTTP_3,
         };
         parts.headers.reserve(head.fields().len());
         for (name, value) in head.fields() {
@@ -327,7 +328,7 @@ struct TakenConnection {
 fn as_http_1_1(head: &RequestHead) -> Bytes {
     let mut bytes = head.bytes().to_vec();
     let version = head.method_name().len() + 1 + head.target().len() + 1;
-    if head.version() == Version::Http2 {
+    if matches!(head.version(), Version::Http2 | Version::Http3) {
         bytes[version..version + 8].copy_from_slice(b"HTTP/1.1");
     }
     bytes.into()

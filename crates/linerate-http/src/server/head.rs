@@ -61,6 +61,8 @@ pub enum Version {
     ///
     /// [`HeadReader::for_http2`]: super::HeadReader::for_http2
     Http2,
+    /// HTTP/3: translated in the same way.
+    Http3,
 }
 
 impl Version {
@@ -70,6 +72,7 @@ impl Version {
             Version::Http10 => "HTTP/1.0",
             Version::Http11 => "HTTP/1.1",
             Version::Http2 => "HTTP/2.0",
+            Version::Http3 => "HTTP/3.0",
         }
     }
 }
@@ -233,7 +236,7 @@ impl RequestHead {
 
     /// Parses a head that begins at `bytes[0]` (empty lines before it are already skipped). `None`:
     /// incomplete. The verdict depends on the bytes alone, never on how they were cut.
-    /// `translated`: from HTTP/2, and only such heads may say so.
+    /// `translated`: from HTTP/2 or HTTP/3, and only such heads may say so.
     pub(super) fn parse(
         &mut self,
         bytes: &[u8],
@@ -294,6 +297,7 @@ impl RequestHead {
         }
         self.version = match &rest[target_len + 1..] {
             b"HTTP/2.0" if translated => Version::Http2,
+            b"HTTP/3.0" if translated => Version::Http3,
             name => version(name)?,
         };
         self.method = Method::of(name);

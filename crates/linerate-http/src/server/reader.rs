@@ -29,8 +29,8 @@ impl HeadReader {
         HeadReader { limits, translated: false, recent: Default::default(), replace: 0 }
     }
 
-    /// A reader of heads that were translated from HTTP/2. Their version is written `HTTP/2.0`, which
-    /// no client of HTTP/1.1 can send. All checks are those of HTTP/1.1.
+    /// A reader of heads that were translated from HTTP/2 or HTTP/3. Their version is written `HTTP/2.0`
+    /// or `HTTP/3.0`, which no client of HTTP/1.1 can send. All checks are those of HTTP/1.1.
     pub fn for_http2(limits: RequestLimits) -> HeadReader {
         HeadReader { translated: true, ..HeadReader::new(limits) }
     }

@@ -198,7 +198,7 @@ impl MisbehavingConnection<'_> {
         let persistence = match (keep, head.version()) {
             (false, _) => Persistence::Close,
             (true, Version::Http10) => Persistence::KeepAlive,
-            (true, Version::Http11 | Version::Http2) => Persistence::Implied,
+            (true, Version::Http11 | Version::Http2 | Version::Http3) => Persistence::Implied,
         };
         let mut out = Vec::new();
         AnswerHead {

@@ -33,10 +33,21 @@ pub struct ResponseHead<'a> {
     pub fields: &'a CheckedFields,
 }
 
+/// How the fields of another protocol are written, in place of HPACK.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldCoding {
+    /// Begins a block.
+    pub(crate) begin: fn(&mut Vec<u8>),
+    /// Appends a field.
+    pub(crate) field: fn(&[u8], &[u8], &mut Vec<u8>),
+}
+
 /// Writes the heads of responses. One per thread serves any number of connections: no block uses the
 /// dynamic table. A head with the contents of the last one is not encoded again.
 #[derive(Debug, Default)]
 pub struct ResponseBlocks {
+    /// `None`: HPACK.
+    coding: Option<FieldCoding>,
     status: u16,
     length: Option<u64>,
     /// Content type and fields, concatenated, and where the first ends.
@@ -48,6 +59,11 @@ pub struct ResponseBlocks {
 }
 
 impl ResponseBlocks {
+    /// Blocks of another protocol.
+    pub(crate) fn coded(coding: FieldCoding) -> ResponseBlocks {
+        ResponseBlocks { coding: Some(coding), ..ResponseBlocks::default() }
+    }
+
     /// The field block of a head.
     pub fn of(&mut self, head: &ResponseHead<'_>, date: &HttpDate) -> &[u8] {
         if !self.is_the_last(head, date) {
@@ -71,17 +87,27 @@ impl ResponseBlocks {
     fn write(&mut self, head: &ResponseHead<'_>, date: &HttpDate) {
         let out = &mut self.bytes;
         out.clear();
-        status(head.status, out);
-        literal(number::DATE, date.as_bytes(), out);
-        if let Some(kind) = head.content_type {
-            literal(number::CONTENT_TYPE, kind.as_bytes(), out);
-        }
+        let mut digits = Vec::with_capacity(20);
         if let Some(n) = head.length {
-            let mut digits = Vec::with_capacity(20);
             push_decimal(&mut digits, n);
-            literal(number::CONTENT_LENGTH, &digits, out);
         }
-        fields(head.fields, out);
+        match self.coding {
+            Some(FieldCoding { begin, field }) => {
+                begin(out);
+                field(b":status", &status_digits(head.status), out);
+                field(b"date", date.as_bytes(), out);
+                head.content_type.iter().for_each(|kind| field(b"content-type", kind.as_bytes(), out));
+                head.length.iter().for_each(|_| field(b"content-length", &digits, out));
+                fields(head.fields, |name, value| field(name, value, out));
+            }
+            None => {
+                status(head.status, out);
+                literal(number::DATE, date.as_bytes(), out);
+                head.content_type.iter().for_each(|kind| literal(number::CONTENT_TYPE, kind.as_bytes(), out));
+                head.length.iter().for_each(|_| literal(number::CONTENT_LENGTH, &digits, out));
+                fields(head.fields, |name, value| field(name, value, out));
+            }
+        }
         self.words.clear();
         if head.fields.as_lines().len() > FIELDS_REMEMBERED {
             // No head is equal to it.
@@ -106,19 +132,23 @@ pub(super) fn status(status: u16, out: &mut Vec<u8>) {
         404 => 13,
         500 => 14,
         _ => {
-            let digits = [status / 100, status / 10 % 10, status % 10].map(|digit| b'0' + digit as u8);
-            return literal(number::STATUS, &digits, out);
+            return literal(number::STATUS, &status_digits(status), out);
         }
     };
     put_integer(number, 7, 0x80, out);
 }
 
-/// Appends fields, those of a connection left out.
-pub(super) fn fields(fields: &CheckedFields, out: &mut Vec<u8>) {
+/// A status of three digits.
+pub(crate) fn status_digits(status: u16) -> [u8; 3] {
+    [status / 100, status / 10 % 10, status % 10].map(|digit| b'0' + digit as u8)
+}
+
+/// Hands over fields with names in lower case, those of a connection left out.
+pub(crate) fn fields(fields: &CheckedFields, mut each: impl FnMut(&[u8], &[u8])) {
     for (name, value) in fields.iter() {
         let lower = name.to_ascii_lowercase();
         if !OF_A_CONNECTION.iter().any(|of_it| *of_it == lower) {
-            field(&lower, value, out);
+            each(&lower, value);
         }
     }
 }

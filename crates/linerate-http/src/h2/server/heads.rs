@@ -21,20 +21,21 @@ const BLOCK_REMEMBERED: usize = 512;
 
 /// A field block of a request.
 #[derive(Clone, Debug)]
-pub(super) enum Head {
+pub(crate) enum Head {
     Read(Read),
-    /// It breaks a rule of HTTP/2 (RFC 9113 section 8.1.1).
+    /// It breaks a rule of HTTP/2 (RFC 9113 section 8.1.1), or of HTTP/3 (RFC 9114 section 4.1.2), which
+    /// are the same.
     Malformed,
     TooLarge,
 }
 
 /// A head that keeps the rules of HTTP/2.
 #[derive(Clone, Debug)]
-pub(super) struct Read {
-    pub(super) head: Result<Rc<RequestHead>, RequestFault>,
-    pub(super) websocket: bool,
+pub(crate) struct Read {
+    pub(crate) head: Result<Rc<RequestHead>, RequestFault>,
+    pub(crate) websocket: bool,
     /// The value of Content-Length.
-    pub(super) length: Option<u64>,
+    pub(crate) length: Option<u64>,
 }
 
 /// Reads the heads of requests. One per thread serves any number of connections.
@@ -71,10 +72,22 @@ impl Heads {
 
     /// Reads a field block.
     fn read(&mut self, block: &[u8], decoder: &mut Decoder) -> Result<Head, H2Error> {
+        let most = self.most;
+        self.read_fields(b"HTTP/2.0", |each| Ok(decoder.decode_some(block, most, each)?))
+    }
+
+    /// Reads the fields that `decode` hands over: `false` if they are larger than
+    /// [allowed](Heads::list_bytes). `version`: as it stands in the head of HTTP/1.1.
+    pub(crate) fn read_fields<E>(
+        &mut self,
+        version: &'static [u8],
+        decode: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) -> Result<bool, E>,
+    ) -> Result<Head, E> {
         let (reading, text) = (&mut self.reading, &mut self.text);
         reading.clear();
+        reading.version = version;
         text.clear();
-        if !decoder.decode_some(block, self.most, |name, value| reading.field(name, value, text))? {
+        if !decode(&mut |name, value| reading.field(name, value, text))? {
             return Ok(Head::TooLarge);
         }
         if !reading.end(text) {
@@ -93,7 +106,7 @@ impl Heads {
 /// The last field block of a connection. The same bytes have the same fields, as long as the dynamic
 /// table is the same.
 #[derive(Debug, Default)]
-pub(super) struct RememberedHead {
+pub(crate) struct RememberedHead {
     block: Vec<u8>,
     changes: u64,
     read: Option<Read>,
@@ -108,39 +121,54 @@ impl RememberedHead {
         decoder: &mut Decoder,
         heads: &mut Heads,
     ) -> Result<Head, H2Error> {
-        if let Some(read) = &self.read
-            && self.changes == decoder.changes()
-            && self.block == block
-        {
-            return Ok(Head::Read(read.clone()));
+        match self.known(block, decoder.changes()) {
+            Some(read) => Ok(Head::Read(read.clone())),
+            None => self.learn(block, decoder, heads),
         }
-        self.learn(block, decoder, heads)
+    }
+
+    /// The head of this block, if it is the last one and the table has changed as often.
+    #[inline]
+    pub(crate) fn known(&self, block: &[u8], changes: u64) -> Option<&Read> {
+        self.read.as_ref().filter(|_| self.changes == changes && self.block == block)
+    }
+
+    /// Remembers what a block stands for, as long as the table has not changed more often.
+    pub(crate) fn remember(&mut self, block: &[u8], changes: u64, read: &Read) {
+        if read.head.is_ok() && block.len() <= BLOCK_REMEMBERED {
+            self.block.clear();
+            self.block.extend_from_slice(block);
+            (self.changes, self.read) = (changes, Some(read.clone()));
+        }
     }
 
     fn learn(&mut self, block: &[u8], decoder: &mut Decoder, heads: &mut Heads) -> Result<Head, H2Error> {
         let before = decoder.changes();
         let head = heads.read(block, decoder)?;
         if let Head::Read(read) = &head
-            && read.head.is_ok()
-            && block.len() <= BLOCK_REMEMBERED
             // The block itself must not change what it means the next time.
             && decoder.changes() == before
         {
-            self.block.clear();
-            self.block.extend_from_slice(block);
-            (self.changes, self.read) = (before, Some(read.clone()));
+            self.remember(block, before, read);
         }
         Ok(head)
     }
 }
 
 /// Fields of a trailer section: names and values. `None`: they break a rule.
-pub(super) type Trailers = Option<Vec<(String, Vec<u8>)>>;
+pub(crate) type Trailers = Option<Vec<(String, Vec<u8>)>>;
 
 /// Reads the trailer section of a request; `None` inside: it breaks a rule, or is too large.
 pub(super) fn trailers(block: &[u8], decoder: &mut Decoder, most: usize) -> Result<Trailers, H2Error> {
+    trailer_fields(|each| Ok(decoder.decode_some(block, most, each)?))
+}
+
+/// The same for the fields that `decode` hands over: `false` if they are too large.
+pub(crate) fn trailer_fields<E>(
+    decode: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) -> Result<bool, E>,
+) -> Result<Trailers, E> {
     let (mut fields, mut sound) = (Vec::new(), true);
-    let fits = decoder.decode_some(block, most, |name, value| {
+    let fits = decode(&mut |name, value| {
         sound &= is_field(name, value);
         fields.push((String::from_utf8_lossy(name).into_owned(), value.to_vec()));
     })?;
@@ -161,6 +189,8 @@ struct HeadReading {
     is_websocket: bool,
     is_malformed: bool,
     length: Option<u64>,
+    /// As HTTP/1.1 would write it.
+    version: &'static [u8],
 }
 
 /// Pseudo-fields that have come.
@@ -233,7 +263,7 @@ impl HeadReading {
         }
         let method = if self.is_websocket { &b"GET"[..] } else { &self.method };
         let target = if path { &self.path[..] } else { &self.authority };
-        for part in [method, b" ", target, b" HTTP/2.0\r\n"] {
+        for part in [method, b" ", target, b" ", self.version, b"\r\n"] {
             text.extend_from_slice(part);
         }
         if authority {

@@ -14,10 +14,11 @@ mod write;
 
 use std::rc::Rc;
 
+pub(crate) use self::blocks::{FieldCoding, fields as each_field, status_digits};
 pub use self::blocks::{ResponseBlocks, ResponseHead};
 use self::flows::Flows;
 pub use self::heads::Heads;
-use self::heads::RememberedHead;
+pub(crate) use self::heads::{Head, Read, RememberedHead, trailer_fields};
 use super::frame::{self, FrameHead, kind};
 use super::hpack::Decoder;
 use super::limits::{FIRST_WINDOW, LARGEST_WINDOW, LAST_STREAM};
@@ -45,10 +46,10 @@ pub struct ServerOptions {
     pub resets_at_once: u32,
 }
 
-/// A request whose head has come.
+/// A request whose head has come, over HTTP/2 or HTTP/3.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// Its stream.
+    /// Its stream. Over HTTP/3: how many requests came before it.
     pub stream: u32,
     /// Its head as HTTP/1.1 would have it, or why it is refused.
     pub head: Result<Rc<RequestHead>, RequestFault>,
@@ -58,7 +59,7 @@ pub struct Incoming {
     pub websocket: bool,
 }
 
-/// What a client has sent.
+/// What a client has sent, over HTTP/2 or HTTP/3.
 #[derive(Clone, Debug)]
 pub enum ClientEvent<'i> {
     /// The head of a request.

@@ -70,7 +70,7 @@ impl Server {
     /// Writes the trailer section, with which the response ends.
     pub fn write_trailers(&mut self, stream: u32, fields: &CheckedFields) {
         let mut block = Vec::new();
-        blocks::fields(fields, &mut block);
+        blocks::fields(fields, |name, value| hpack::field(name, value, &mut block));
         match block.is_empty() {
             true => _ = self.write_data(stream, &[], true),
             false => self.respond(stream, &block, true),
