@@ -32,6 +32,7 @@ mod frame;
 pub mod fuzz;
 mod qpack;
 mod reader;
+pub mod server;
 mod settings;
 #[cfg(test)]
 mod tests;

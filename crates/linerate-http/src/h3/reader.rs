@@ -67,6 +67,14 @@ impl H3FrameReader {
         H3FrameReader::new(H3StreamRole::Request(section_bytes))
     }
 
+    /// The longest field section, bytes.
+    pub(super) fn section_bytes(&self) -> usize {
+        match self.streams {
+            H3StreamRole::Request(most) => most,
+            H3StreamRole::Control { .. } => 0,
+        }
+    }
+
     /// For a control stream, behind the integer that says so.
     pub fn of_control() -> H3FrameReader {
         H3FrameReader::new(H3StreamRole::Control { has_begun: false })
@@ -79,7 +87,9 @@ impl H3FrameReader {
     /// Whether the stream would end in the middle of a frame if it ended now: `H3_FRAME_ERROR` then
     /// (RFC 9114, section 7.1).
     pub fn in_frame(&self) -> bool {
-        self.rest != FrameRest::Nothing || !(self.carry.is_empty() || self.spent)
+        let is_between =
+            matches!(self.rest, FrameRest::Nothing | FrameRest::Content(0) | FrameRest::Dropped(0));
+        !is_between || !(self.carry.is_empty() || self.spent)
     }
 
     /// The next frame, or piece of one; `None` if more bytes are needed. All input is then used.
