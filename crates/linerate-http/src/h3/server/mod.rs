@@ -10,6 +10,8 @@
 
 mod read;
 mod records;
+#[cfg(test)]
+mod tests;
 mod unidirectional;
 mod write;
 
