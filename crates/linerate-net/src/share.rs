@@ -385,6 +385,10 @@ macro_rules! passed_on {
             state.transport.info(state.$of(conn))
         }
 
+        fn watch(&mut self, descriptor: OwnedFd) -> Result<(), NetError> {
+            self.state.borrow_mut().transport.watch(descriptor)
+        }
+
         fn waker(&self) -> Waker {
             self.state.borrow().transport.waker()
         }

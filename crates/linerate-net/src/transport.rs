@@ -497,6 +497,13 @@ pub trait Transport {
     /// TCP's counters, where the transport has them.
     fn info(&mut self, conn: Conn) -> Option<TcpInfo>;
 
+    /// Ends the wait of a turn, without an event, when this descriptor has become readable since. For an
+    /// event loop inside this one: take turns of it until one finds nothing. Fails if the transport does
+    /// not wait in the kernel.
+    fn watch(&mut self, _descriptor: OwnedFd) -> Result<(), NetError> {
+        Err(NetError::from_errno(libc::EOPNOTSUPP))
+    }
+
     /// A handle to wake `turn` from another thread.
     fn waker(&self) -> Waker;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use linerate_base::{Random, Time};
-use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, Endpoint, EndpointConfig,
     Event, Incoming, ServerConfig, StreamEvent, Transmit,
@@ -27,6 +27,11 @@ impl QuicConn {
     /// The slot: small, dense, reused once the connection is gone.
     pub fn slot(self) -> usize {
         self.slot as usize
+    }
+
+    /// What no two connections with one slot share.
+    pub fn generation(self) -> u32 {
+        self.generation
     }
 }
 
@@ -106,8 +111,8 @@ pub struct QuicTransmit {
     pub segment: usize,
 }
 
-struct HeldConnection {
-    connection: Connection,
+pub(crate) struct HeldConnection {
+    pub(crate) connection: Connection,
     generation: u32,
     /// It is in `to_poll`.
     polls: bool,
@@ -117,13 +122,20 @@ struct HeldConnection {
     deadline: Option<Time>,
     /// Its end was reported, or nobody wants to hear of it.
     is_over: bool,
+    /// A peer began it, and its handshake is not complete.
+    is_shaking: bool,
+    /// Streams that we ended and whose end the peer has not acknowledged.
+    pub(crate) finishing: u32,
 }
 
 /// All connections of one thread.
 pub struct QuicEndpoint {
-    endpoint: Endpoint,
+    pub(crate) endpoint: Endpoint,
     client: Option<ClientConfig>,
-    most_connections: usize,
+    pub(crate) most_connections: usize,
+    /// Handshakes in progress beyond which a peer must prove its address.
+    retry_above: usize,
+    pub(crate) shaking: usize,
     /// By quinn-proto's handle.
     held: Vec<Option<HeldConnection>>,
     generations: u32,
@@ -178,10 +190,8 @@ impl QuicEndpoint {
         tls: Arc<rustls::ServerConfig>,
         seed: u64,
     ) -> Result<QuicEndpoint, QuicError> {
-        let tls = QuicServerConfig::try_from(tls).map_err(|_| QuicError::NoFirstCipher)?;
-        let mut server = ServerConfig::with_crypto(Arc::new(tls));
-        server.transport_config(options.transport()?);
-        Ok(QuicEndpoint::new(options, None, Some(Arc::new(server)), seed))
+        let server = options.server(tls)?;
+        Ok(QuicEndpoint::new(options, None, Some(server), seed))
     }
 
     fn new(
@@ -197,6 +207,8 @@ impl QuicEndpoint {
             endpoint: Endpoint::new(Arc::new(EndpointConfig::default()), server, true, Some(bytes)),
             client,
             most_connections: options.connections,
+            retry_above: options.retry_above,
+            shaking: 0,
             held: Vec::new(),
             generations: 0,
             accepted: 0,
@@ -245,9 +257,15 @@ impl QuicEndpoint {
             sends: false,
             deadline: None,
             is_over: false,
+            is_shaking: false,
+            finishing: 0,
         });
         self.mark(handle.0);
         QuicConn { slot: handle.0 as u32, generation }
+    }
+
+    pub(crate) fn held_mut(&mut self, conn: QuicConn) -> Option<&mut HeldConnection> {
+        self.held.get_mut(conn.slot())?.as_mut().filter(|held| held.generation == conn.generation)
     }
 
     /// The connection, which is looked after once the caller is done with it.
@@ -300,10 +318,22 @@ impl QuicEndpoint {
             let refusal = self.endpoint.refuse(incoming, &mut reply);
             return self.reply(refusal, reply);
         }
+        // The address in a packet may be forged: a Retry costs no memory (RFC 9000, section 8.1.2).
+        let unproven = !incoming.remote_address_validated() && incoming.may_retry();
+        if unproven && self.shaking >= self.retry_above {
+            if let Ok(retry) = self.endpoint.retry(incoming, &mut reply) {
+                self.reply(retry, reply);
+            }
+            return;
+        }
         match self.endpoint.accept(incoming, at, &mut reply, None) {
             Ok((handle, connection)) => {
                 self.accepted += 1;
+                self.shaking += 1;
                 let conn = self.hold(handle, connection);
+                if let Some(held) = &mut self.held[handle.0] {
+                    held.is_shaking = true;
+                }
                 self.events.push_back(QuicEvent::Accepted { conn, peer });
             }
             // A first packet that makes no sense: the peer is told, and nothing is left of it here.
@@ -359,7 +389,10 @@ impl QuicEndpoint {
         let conn = QuicConn { slot: slot as u32, generation: held.generation };
         while let Some(event) = held.connection.poll() {
             let event = match event {
-                Event::Connected => QuicEvent::Connected { conn },
+                Event::Connected => {
+                    self.shaking -= usize::from(std::mem::take(&mut held.is_shaking));
+                    QuicEvent::Connected { conn }
+                }
                 Event::ConnectionLost { reason } => {
                     held.is_over = true;
                     self.events.push_back(QuicEvent::Lost { conn, how: reason.into() });
@@ -383,10 +416,11 @@ impl QuicEndpoint {
                 Event::Stream(StreamEvent::Available { dir }) => {
                     QuicEvent::Room { conn, unidirectional: dir == Dir::Uni }
                 }
-                Event::Stream(StreamEvent::Finished { .. })
-                | Event::HandshakeDataReady
-                | Event::DatagramReceived
-                | Event::DatagramsUnblocked => continue,
+                Event::Stream(StreamEvent::Finished { .. }) => {
+                    held.finishing = held.finishing.saturating_sub(1);
+                    continue;
+                }
+                Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => continue,
             };
             self.events.push_back(event);
         }
@@ -437,6 +471,7 @@ impl QuicEndpoint {
         if is_gone {
             let is_of_server = held.connection.side().is_server();
             self.accepted -= usize::from(is_of_server);
+            self.shaking -= usize::from(std::mem::take(&mut held.is_shaking));
             // What it has not told yet is told now: its slot may have another connection soon.
             self.take_events(slot);
             self.held[slot] = None;

@@ -30,6 +30,7 @@
 mod endpoint;
 mod error;
 mod options;
+mod serving;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -37,4 +38,5 @@ mod tests;
 pub use endpoint::{QuicConn, QuicEndpoint, QuicEvent, QuicTransmit};
 pub use error::{QuicError, QuicLost};
 pub use options::{CongestionControl, QuicOptions};
+pub use serving::QuicAgreed;
 pub use streams::{QuicStream, StreamRead, StreamWrite};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn_proto::congestion::{BbrConfig, CubicConfig};
-use quinn_proto::{IdleTimeout, TransportConfig, VarInt};
+use quinn_proto::crypto::rustls::QuicServerConfig;
+use quinn_proto::{IdleTimeout, ServerConfig, TransportConfig, VarInt};
 
 use crate::QuicError;
 
@@ -36,6 +37,9 @@ pub struct QuicOptions {
     pub idle: Duration,
     /// Connections that peers may have open; more are refused.
     pub connections: usize,
+    /// Handshakes in progress beyond which a peer must prove its address by a Retry (RFC 9000, section
+    /// 8.1.2), which costs it a round trip.
+    pub retry_above: usize,
     /// How fast it sends.
     pub congestion: CongestionControl,
 }
@@ -50,12 +54,25 @@ impl Default for QuicOptions {
             send_window: 8 << 20,
             idle: Duration::from_secs(30),
             connections: 100_000,
+            retry_above: 1000,
             congestion: CongestionControl::Cubic,
         }
     }
 }
 
+/// Bytes of datagrams that wait for their connection to be accepted. Reason: none ever waits.
+const EARLY_BYTES: u64 = 64 << 10;
+
 impl QuicOptions {
+    /// The configuration of an end that accepts.
+    pub(crate) fn server(&self, tls: Arc<rustls::ServerConfig>) -> Result<Arc<ServerConfig>, QuicError> {
+        let tls = QuicServerConfig::try_from(tls).map_err(|_| QuicError::NoFirstCipher)?;
+        let mut server = ServerConfig::with_crypto(Arc::new(tls));
+        server.transport_config(self.transport()?);
+        server.incoming_buffer_size(EARLY_BYTES).incoming_buffer_size_total(EARLY_BYTES);
+        Ok(Arc::new(server))
+    }
+
     pub(crate) fn transport(&self) -> Result<Arc<TransportConfig>, QuicError> {
         let mut transport = TransportConfig::default();
         transport

@@ -64,16 +64,34 @@ impl QuicEndpoint {
     }
 
     /// Hands over what has come of a stream, in its order, piece by piece.
-    pub fn read(&mut self, conn: QuicConn, stream: QuicStream, mut each: impl FnMut(&[u8])) -> StreamRead {
+    pub fn read(&mut self, conn: QuicConn, stream: QuicStream, each: impl FnMut(&[u8])) -> StreamRead {
+        self.read_up_to(conn, stream, usize::MAX, each)
+    }
+
+    /// The same for at most `most` bytes. Where there may be more, nothing tells of them: read again.
+    pub fn read_up_to(
+        &mut self,
+        conn: QuicConn,
+        stream: QuicStream,
+        most: usize,
+        mut each: impl FnMut(&[u8]),
+    ) -> StreamRead {
         let Some(connection) = self.touch(conn) else { return StreamRead::Gone };
         let mut receiving = connection.recv_stream(stream.0);
         let mut chunks = match receiving.read(true) {
             Ok(chunks) => chunks,
             Err(ReadableError::ClosedStream | ReadableError::IllegalOrderedRead) => return StreamRead::Gone,
         };
+        let mut left = most;
         let end = loop {
-            match chunks.next(usize::MAX) {
-                Ok(Some(chunk)) => each(&chunk.bytes),
+            if left == 0 {
+                break StreamRead::Open;
+            }
+            match chunks.next(left) {
+                Ok(Some(chunk)) => {
+                    left -= chunk.bytes.len();
+                    each(&chunk.bytes);
+                }
                 Ok(None) => break StreamRead::Ended,
                 Err(ReadError::Blocked) => break StreamRead::Open,
                 Err(ReadError::Reset(code)) => break StreamRead::Reset(code.into_inner()),
@@ -103,7 +121,12 @@ impl QuicEndpoint {
 
     /// Ends a stream behind what was written. `false`: the peer wants no more of it, or it is gone.
     pub fn finish(&mut self, conn: QuicConn, stream: QuicStream) -> bool {
-        self.touch(conn).is_some_and(|connection| connection.send_stream(stream.0).finish().is_ok())
+        let is_done =
+            self.touch(conn).is_some_and(|connection| connection.send_stream(stream.0).finish().is_ok());
+        if is_done && let Some(held) = self.held_mut(conn) {
+            held.finishing += 1;
+        }
+        is_done
     }
 
     /// Gives up what was written on a stream and is not acknowledged (RFC 9000, section 19.4). `false`: it

@@ -79,6 +79,21 @@ pub struct ClientCertificate {
 }
 
 impl TlsInfo {
+    /// Of a connection over QUIC, with the protocol that was agreed on (ALPN) and the client's certificates
+    /// in DER. QUIC does not say which cipher suite it is.
+    pub fn of_quic(protocol: Option<&[u8]>, certificates: Vec<Vec<u8>>) -> TlsInfo {
+        let subject = certificates.first().map(|der| CertificateFacts::of(der).subject);
+        TlsInfo {
+            agreed: AgreedParameters {
+                version: "TLSv1.3".to_owned(),
+                cipher: String::new(),
+                alpn: protocol.map(|name| String::from_utf8_lossy(name).into_owned()),
+            },
+            is_resumed: false,
+            client: subject.map(|subject| ClientCertificate { subject, chain: certificates }),
+        }
+    }
+
     pub(crate) fn of(state: &CommonState) -> TlsInfo {
         let client = state.peer_certificates().and_then(|chain| {
             let subject = CertificateFacts::of(chain.first()?).subject;

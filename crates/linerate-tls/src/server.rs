@@ -102,7 +102,8 @@ impl ServerOptions {
             config.send_tls13_tickets = 0;
             config.session_storage = Arc::new(NoServerSessionStorage {});
         }
-        let state = ServerTlsState { config: Arc::new(config), shown };
+        let state =
+            ServerTlsState { config: Arc::new(config), shown, has_tls13: self.most >= Version::Tls13 };
         Ok(ServerTls(Arc::new(RwLock::new(state))))
     }
 }
@@ -115,9 +116,19 @@ pub struct ServerTls(Arc<RwLock<ServerTlsState>>);
 struct ServerTlsState {
     config: Arc<ServerConfig>,
     shown: Arc<ShownCertificates>,
+    has_tls13: bool,
 }
 
 impl ServerTls {
+    /// The configuration for QUIC with this protocol (ALPN): the same certificates and checks, TLS 1.3
+    /// alone, no early data. `None`: TLS 1.3 is not among its versions.
+    pub fn of_quic(&self, protocol: &[u8]) -> Option<Arc<ServerConfig>> {
+        let mut config = ServerConfig::clone(&self.config());
+        config.alpn_protocols = vec![protocol.to_vec()];
+        config.max_early_data_size = 0;
+        self.state().has_tls13.then(|| Arc::new(config))
+    }
+
     fn state(&self) -> ServerTlsState {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -204,6 +215,12 @@ impl ServerProfiles {
             all.push(tls.clone());
         }
         Some(Profile(at as u16 + 1))
+    }
+
+    /// [`ServerTls::of_quic`] of the listeners with a profile.
+    pub fn of_quic(&self, profile: Profile, protocol: &[u8]) -> Option<Arc<ServerConfig>> {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        all.get(usize::from(profile.0).checked_sub(1)?)?.of_quic(protocol)
     }
 
     pub(crate) fn config(&self, profile: Profile) -> Option<Arc<ServerConfig>> {

@@ -36,6 +36,8 @@ use crate::{
 const LISTENER: u32 = LAST_GENERATION + 1;
 /// The token of the waker: the slot no listener has.
 const WAKER: u64 = u64::MAX;
+/// The token of descriptors that only end the wait: another slot that no listener has.
+const WATCHED: u64 = u64::MAX - 1;
 
 fn token(slot: u32, generation: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(slot)
@@ -62,6 +64,7 @@ pub struct Epoll {
     limits: TransportLimits,
     table: Table<EpollConnection>,
     listeners: Vec<Option<OwnedFd>>,
+    watched: Vec<OwnedFd>,
     lent: LentTable,
     buffer: Box<[u8]>,
     /// Opened since the last turn: epoll does not know them yet.
@@ -102,6 +105,7 @@ impl Epoll {
             limits,
             table: Table::new(limits.connections),
             listeners: Vec::new(),
+            watched: Vec::new(),
             lent: LentTable::default(),
             buffer: vec![0; limits.receive_bytes.max(1)].into_boxed_slice(),
             fresh: Vec::new(),
@@ -199,10 +203,10 @@ impl Epoll {
     fn on_ready(&mut self, token: u64, ready: PollEvent, clock: &mut Clock, events: &mut Vec<Event>) {
         let conn = Conn { slot: token as u32, generation: (token >> 32) as u32 };
         if conn.generation == LISTENER {
-            if token == WAKER {
-                events.push(Event::Woken);
-            } else {
-                self.accept(Listener(conn.slot), clock, events);
+            match token {
+                WAKER => events.push(Event::Woken),
+                WATCHED => {}
+                _ => self.accept(Listener(conn.slot), clock, events),
             }
             return;
         }
@@ -716,6 +720,12 @@ impl Transport for Epoll {
     fn info(&mut self, conn: Conn) -> Option<TcpInfo> {
         let entry = self.live(conn)?;
         socket::tcp_info(&entry.fd).ok()
+    }
+
+    fn watch(&mut self, descriptor: OwnedFd) -> Result<(), NetError> {
+        self.poll.add(&descriptor, Interest::Read, WATCHED)?;
+        self.watched.push(descriptor);
+        Ok(())
     }
 
     fn waker(&self) -> Waker {

@@ -668,6 +668,10 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
         self.wire.info(conn)
     }
 
+    fn watch(&mut self, descriptor: OwnedFd) -> Result<(), NetError> {
+        self.wire.watch(descriptor)
+    }
+
     fn waker(&self) -> Waker {
         self.wire.waker()
     }

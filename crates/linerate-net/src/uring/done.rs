@@ -19,6 +19,12 @@ impl Uring {
                 }
                 return;
             }
+            kind::WATCHED => {
+                if !done.more {
+                    self.watch_again(done.tag.slot);
+                }
+                return;
+            }
             kind::ACCEPT => return self.on_accept(done, clock, events),
             _ => {}
         }

@@ -50,6 +50,7 @@ mod kind {
     pub(super) const END: u8 = 6;
     pub(super) const SHUTDOWN: u8 = 7;
     pub(super) const INSTALL: u8 = 8;
+    pub(super) const WATCHED: u8 = 9;
 }
 
 /// Size of a receive buffer. Reason: a turn's responses of a deep pipeline fit in few, and those in use fit L2.
@@ -69,6 +70,8 @@ const DISCARDED: u64 = 1 << 62;
 pub struct Uring {
     ring: Ring,
     wake: Arc<EventFd>,
+    /// They only end the wait.
+    watched: Vec<OwnedFd>,
     limits: TransportLimits,
     table: Table<UringConnection>,
     /// Connections of the table that are closed and wait for the kernel.
@@ -113,6 +116,7 @@ impl Uring {
         let mut uring = Uring {
             ring,
             wake: Arc::new(EventFd::new()?),
+            watched: Vec::new(),
             limits,
             table: Table::new(limits.connections.saturating_add(DYING_BEYOND)),
             dying: 0,
@@ -136,6 +140,12 @@ impl Uring {
 
     fn watch_waker(&mut self) {
         self.ring.watch(Tag { kind: kind::WAKE, slot: 0 }, &*self.wake);
+    }
+
+    fn watch_again(&mut self, at: u32) {
+        if let Some(descriptor) = self.watched.get(at as usize) {
+            self.ring.watch(Tag { kind: kind::WATCHED, slot: at }, descriptor);
+        }
     }
 
     fn live(&mut self, conn: Conn) -> Option<&mut UringConnection> {
@@ -483,6 +493,12 @@ impl Transport for Uring {
             (None, Target::Direct(index)) => socket::tcp_info(&self.ring.install(index)?).ok(),
             (None, Target::Plain(_)) => None,
         }
+    }
+
+    fn watch(&mut self, descriptor: OwnedFd) -> Result<(), NetError> {
+        self.watched.push(descriptor);
+        self.watch_again(self.watched.len() as u32 - 1);
+        Ok(())
     }
 
     fn waker(&self) -> Waker {
