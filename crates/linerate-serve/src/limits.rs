@@ -347,6 +347,59 @@ pub(crate) const H2_ROUNDS: usize = 16;
 /// Bytes of the head that a service writes before its WebSocket's frames. Reason: it has some 200.
 pub(crate) const H2_TUNNEL_HEAD: usize = 16 << 10;
 
+/// Bytes of a stream of HTTP/3 that are read before a handler has read them, and of all streams of a
+/// connection, until a handler has read from one: then as many as over HTTP/2. Reason: as there; what QUIC
+/// has received and not given us is beside it.
+pub(crate) const H3_STREAM_WINDOW: u32 = 32 << 10;
+pub(crate) const H3_CONNECTION_WINDOW: u32 = 128 << 10;
+
+/// Bytes of a response of HTTP/3 that may wait for QUIC to take them, and of all responses of a
+/// connection. Reason: as with HTTP/2's windows, the client decides how long.
+pub(crate) const H3_STREAM_ROOM: u32 = 64 << 10;
+pub(crate) const H3_CONNECTION_ROOM: u32 = 256 << 10;
+
+/// Bytes that QUIC may have received of a stream, and of all streams of a connection, and nobody has read.
+/// Reason: this much keeps an upload at 25 MB/s over a round trip of 10 ms.
+pub(crate) const QUIC_STREAM_WINDOW: u32 = 256 << 10;
+pub(crate) const QUIC_CONNECTION_WINDOW: u32 = 256 << 10;
+
+/// Bytes that QUIC holds of a connection until the client acknowledges them: at first, and at most. It
+/// doubles each time so many were acknowledged. Reason: a client that acknowledges nothing costs little,
+/// and a download over a long fast path is not held up.
+pub(crate) const QUIC_SEND_WINDOW: u64 = 32 << 10;
+pub(crate) const QUIC_SEND_WINDOW_MOST: u64 = 2 << 20;
+
+/// How much more than at first those windows of a thread may be together. Reason: as `UNSENT_TOGETHER`.
+pub(crate) const QUIC_SEND_TOGETHER: u64 = 64 << 20;
+
+/// Bytes of QPACK's dynamic table (RFC 9204) that a client may fill. Reason: the usual size; requests
+/// repeat themselves.
+pub(crate) const H3_TABLE: u32 = 4096;
+
+/// How long after the first GOAWAY of HTTP/3 the second one names the last request. Reason: most round
+/// trips are shorter.
+pub(crate) const H3_GOODBYE: Duration = Duration::from_millis(100);
+
+/// Unidirectional streams of a client at once. Reason: it needs three (RFC 9114, section 6.2), and may try
+/// others.
+pub(crate) const QUIC_UNIDIRECTIONAL: u32 = 8;
+
+/// Handshakes of a listener in progress beyond which clients must prove their address (RFC 9000, section
+/// 8.1.2). Reason: each takes some 30 kB and half a millisecond of CPU; a thread completes as many in a
+/// second.
+pub(crate) const QUIC_RETRY_ABOVE: usize = 200;
+
+/// Sockets of a thread for QUIC, those included that wait for their last connections. Reason: each address
+/// has one.
+pub(crate) const QUIC_SOCKETS: u32 = 256;
+
+/// How long a connection of QUIC that was closed waits for its last responses to be acknowledged. Reason: as
+/// with a lingering close of TCP.
+pub(crate) const QUIC_LINGER: Duration = Duration::from_secs(1);
+
+/// Datagrams that leave in one call. Reason: as the kernel takes them.
+pub(crate) const QUIC_DATAGRAMS: usize = 32;
+
 /// How long a drained connection without requests waits for its client's reply to the first GOAWAY.
 /// Reason: most round trips are shorter.
 pub(crate) const H2_DRAIN_PATIENCE: Duration = Duration::from_millis(300);

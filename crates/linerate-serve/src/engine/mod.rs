@@ -3,6 +3,7 @@
 //! `read` turns bytes into requests, `handle` runs their handlers, and `respond` turns responses into
 //! bytes.
 
+mod alternatives;
 mod handle;
 mod log;
 mod parts;
@@ -32,6 +33,7 @@ use crate::tasks::{Tasks, WokenTasks};
 use crate::waits::Waits;
 use crate::{Address, Handler};
 
+use self::alternatives::Alternatives;
 use self::parts::{ClientAdmission, EngineDrain, ListenerAddresses, ResponseLog, SpareWorks};
 
 /// One thread's HTTP: reads requests, runs handlers, keeps responses in order.
@@ -65,6 +67,7 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) misdirected: Option<Misdirected>,
     /// For metrics, if they are read.
     pub(crate) meter: Option<Meter>,
+    pub(crate) alternatives: Alternatives,
     http2: StreamShared,
     /// Whether new connections may speak it.
     speaks_http2: bool,
@@ -102,6 +105,7 @@ impl<H: Handler> Engine<H> {
             watch: HandlerWatch::default(),
             misdirected: None,
             meter: None,
+            alternatives: Alternatives::default(),
             http2: StreamShared::new(&limits),
             speaks_http2: true,
             states: Default::default(),

@@ -27,6 +27,7 @@ impl<H: Handler> Engine<H> {
         if let Some(meter) = &mut self.meter {
             meter.answered(&self.counts.measured, response.route, response.status, asked.began, self.now);
         }
+        self.alternatives.tell(c.listener, &mut response);
         let status = response.status;
         let len = if let ResponseBody::Whole(body) = &response.body { body.len() as u64 } else { 0 };
         let tunnel = response.tunnel.take();

@@ -96,6 +96,12 @@ impl Frames {
         self.spend(cost)
     }
 
+    /// So many frames without content have come, and so many requests were given up.
+    pub(crate) fn counted(&mut self, frames: u32, resets: u32, now: Time) -> Result<(), Flood> {
+        self.refill(now);
+        self.spend(frames.saturating_add(resets.saturating_mul(H2_RESET_COST)))
+    }
+
     /// A DATA frame has come, with so many bytes of content.
     fn data(&mut self, content: u32, ends: bool) -> Result<(), Flood> {
         if content >= DATA_WORTH {

@@ -1,22 +1,27 @@
-//! HTTP/2: one connection's streams over [`linerate_http::h2::server`] (RFC 9113).
+//! HTTP/2 and HTTP/3: one connection's streams over [`linerate_http::h2::server`] (RFC 9113) or
+//! [`linerate_http::h3::server`] (RFC 9114).
 //!
 //! Here is what a connection knows of its streams; [`engine::streams`](crate::engine) does the work.
 
 mod frames;
+mod framing;
 mod stream;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use linerate_http::h2::server::{Heads, Incoming, ResponseBlocks, Server, ServerOptions};
+use linerate_http::h2::server::{Heads, Incoming, ResponseBlocks, ServerOptions};
 use linerate_http::h2::{Code, PREFACE};
+use linerate_http::h3::server::{H3ServerOptions, response_blocks};
 use linerate_net::Time;
 
 use self::frames::{Flood, Frames};
+pub(crate) use self::framing::StreamFraming;
 pub(crate) use self::stream::{Doing, Fed, Pumped, ResponseSource, Sending, Stream, Upload};
 use crate::limits::{
-    self, FILES_OPEN, H2_KEPT, H2_LOCAL_RESETS, H2_RESETS_PENDING, H2_STREAM_WINDOW, H2_STREAMS, Limits,
+    self, FILES_OPEN, H2_KEPT, H2_LOCAL_RESETS, H2_RESETS_PENDING, H2_STREAM_WINDOW, H2_STREAMS,
+    H3_CONNECTION_ROOM, H3_CONNECTION_WINDOW, H3_GOODBYE, H3_STREAM_ROOM, H3_STREAM_WINDOW, H3_TABLE, Limits,
     UNSENT_SCARCE,
 };
 use crate::message::body::join;
@@ -30,8 +35,11 @@ pub(crate) const FIRST_LINE: &[u8] = PREFACE.split_at("PRI * HTTP/2.0\r\n".len()
 #[derive(Debug)]
 pub(crate) struct StreamShared {
     options: ServerOptions,
+    options3: H3ServerOptions,
     pub(crate) heads: Heads,
-    pub(crate) blocks: ResponseBlocks,
+    /// Of HTTP/2, and of HTTP/3.
+    blocks: ResponseBlocks,
+    blocks3: ResponseBlocks,
 }
 
 impl StreamShared {
@@ -45,7 +53,28 @@ impl StreamShared {
             resets_caused: H2_LOCAL_RESETS,
             resets_at_once: H2_RESETS_PENDING,
         };
-        StreamShared { options, heads, blocks: ResponseBlocks::default() }
+        let options3 = H3ServerOptions {
+            stream_window: H3_STREAM_WINDOW,
+            connection_window: H3_CONNECTION_WINDOW,
+            stream_room: H3_STREAM_ROOM,
+            connection_room: H3_CONNECTION_ROOM,
+            head_list: options.head_list,
+            table_capacity: H3_TABLE,
+            resets_caused: H2_LOCAL_RESETS,
+            resets_at_once: H2_RESETS_PENDING,
+        };
+        StreamShared {
+            options,
+            options3,
+            heads,
+            blocks: ResponseBlocks::default(),
+            blocks3: response_blocks(),
+        }
+    }
+
+    /// The heads of responses over either protocol.
+    pub(crate) fn blocks(&mut self, http3: bool) -> &mut ResponseBlocks {
+        if http3 { &mut self.blocks3 } else { &mut self.blocks }
     }
 }
 
@@ -77,15 +106,15 @@ impl Early {
     }
 
     /// It will not be read: the client may send as much on other streams.
-    pub(crate) fn drop_into(&mut self, server: &mut Server) {
+    pub(crate) fn drop_into(&mut self, server: &mut StreamFraming) {
         let bytes: usize = self.waiting.drain(..).map(|piece| piece.len()).sum();
         server.release_to_connection(bytes as u32);
     }
 }
 
-/// The HTTP/2 of one connection.
+/// The HTTP/2, or HTTP/3, of one connection.
 pub(crate) struct Session {
-    pub(crate) server: Server,
+    pub(crate) server: StreamFraming,
     /// Bytes received; those before `read` were.
     pub(crate) input: Vec<u8>,
     pub(crate) read: usize,
@@ -123,9 +152,13 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    pub(crate) fn new(shared: &StreamShared, now: Time) -> Box<Session> {
+    pub(crate) fn new(shared: &StreamShared, now: Time, http3: bool) -> Box<Session> {
+        let server = match http3 {
+            true => StreamFraming::http3(shared.options3, now),
+            false => StreamFraming::http2(shared.options),
+        };
         Box::new(Session {
-            server: Server::new(shared.options),
+            server,
             input: Vec::new(),
             read: 0,
             is_stuck: false,
@@ -150,7 +183,20 @@ impl Session {
             return;
         }
         self.input.extend_from_slice(bytes);
-        if let Err(Flood) = self.frames.follow(bytes, now) {
+        // The frames of HTTP/3 are counted where they are read.
+        if !self.server.is_http3()
+            && let Err(Flood) = self.frames.follow(bytes, now)
+        {
+            self.cut(Code::ENHANCE_YOUR_CALM);
+        }
+    }
+
+    /// Counts what the client has sent without content, as far as the framing knows of it.
+    pub(crate) fn count_frames(&mut self, now: Time) {
+        let (frames, resets) = self.server.take_spent();
+        if frames + resets > 0
+            && let Err(Flood) = self.frames.counted(frames, resets, now)
+        {
             self.cut(Code::ENHANCE_YOUR_CALM);
         }
     }
@@ -232,7 +278,11 @@ impl Session {
     /// Announces that no more requests are wanted; those that the client sends before it knows get
     /// responses. A second GOAWAY, with the last stream, follows a round trip later.
     pub(crate) fn say_goodbye(&mut self, now: Time) {
-        if self.goodbye.is_some() {
+        if let Some(since) = self.goodbye {
+            // HTTP/3 has no PING that would tell when the client knows.
+            if self.server.is_http3() && now >= since + H3_GOODBYE {
+                self.server.say_goodbye();
+            }
             return;
         }
         self.goodbye = Some(now);
@@ -251,7 +301,8 @@ impl Session {
 
     /// The event that the connection waits for, apart from the transport.
     pub(crate) fn state(&self) -> Waits {
-        let mut state = if self.frames.is_in_head() { Waits::Head } else { Waits::Idle };
+        let in_head = self.frames.is_in_head() || self.server.head_since().is_some();
+        let mut state = if in_head { Waits::Head } else { Waits::Idle };
         for stream in &self.streams {
             match stream.waits() {
                 // A handler has all the time it wants, so it counts only if nothing else does.
@@ -265,11 +316,16 @@ impl Session {
 
     /// When the first of its streams, or a header block, has taken too long.
     pub(crate) fn deadline(&self, limits: &Limits) -> Time {
-        let block = self.frames.block_since().map(|since| since + limits.header_time);
+        let block = self.head_since().map(|since| since + limits.header_time);
         let streams = self.streams.iter().map(|stream| stream.deadline(limits));
         let handles = || self.streams.iter().any(|stream| matches!(stream.doing, Doing::Handling));
         let fin = limits.after_fin().and_then(|time| Some(self.fin? + time)).filter(|_| handles());
         streams.chain(block).chain(fin).min().unwrap_or(Time::NEVER)
+    }
+
+    /// When the head of a request began to come that has not come whole.
+    pub(crate) fn head_since(&self) -> Option<Time> {
+        self.frames.block_since().or_else(|| self.server.head_since())
     }
 
     /// Whether the client has sent its FIN, and the windows that a response waits for stay shut.

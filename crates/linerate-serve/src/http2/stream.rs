@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use linerate_http::h2::Code;
-use linerate_http::h2::server::Server;
 use linerate_http::server::{CheckedFields, RequestFault};
 use linerate_net::Time;
 
-use super::Early;
+use super::{Early, StreamFraming};
 use crate::answer::Asked;
 use crate::limits::Limits;
 use crate::message::body::{BodyError, SharedUpload};
@@ -71,7 +70,7 @@ impl Upload {
 
     /// Passes on what has arrived, as far as the reader has room. The window grows by what is
     /// passed on, which slows the client down to the reader. `cut`: the client sends nothing more.
-    pub(crate) fn feed(&mut self, id: u32, server: &mut Server, now: Time, cut: bool) -> Fed {
+    pub(crate) fn feed(&mut self, id: u32, server: &mut StreamFraming, now: Time, cut: bool) -> Fed {
         loop {
             if self.progress.shared.is_full() {
                 // The client waits for the reader.
@@ -114,13 +113,13 @@ impl Upload {
     }
 
     /// Nobody reads the rest.
-    pub(crate) fn drop_into(mut self, server: &mut Server) {
+    pub(crate) fn drop_into(mut self, server: &mut StreamFraming) {
         self.early.drop_into(server);
     }
 
     /// What is still read of a body that is too large, so that its client, which may send it before
     /// it reads the response, is not reset meanwhile. `None` if the client asks before it sends.
-    pub(crate) fn refused(mut self, server: &mut Server) -> Option<Upload> {
+    pub(crate) fn refused(mut self, server: &mut StreamFraming) -> Option<Upload> {
         if self.progress.expects_continue {
             self.drop_into(server);
             return None;
@@ -204,7 +203,7 @@ impl Sending {
     pub(crate) fn pump(
         &mut self,
         id: u32,
-        server: &mut Server,
+        server: &mut StreamFraming,
         waker: &Waker,
         most: usize,
         ahead: bool,

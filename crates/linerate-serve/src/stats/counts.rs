@@ -27,6 +27,10 @@ pub(crate) struct ThreadCounts {
     blocked: AtomicU64,
     http2_connections: AtomicU64,
     http2_requests: AtomicU64,
+    http3_connections: AtomicU64,
+    http3_requests: AtomicU64,
+    http3_floods: AtomicU64,
+    http3_malformed: AtomicU64,
     http2_floods: AtomicU64,
     http2_malformed: AtomicU64,
     bytes_in: AtomicU64,
@@ -57,6 +61,10 @@ impl Default for ThreadCounts {
             blocked: zero(),
             http2_connections: zero(),
             http2_requests: zero(),
+            http3_connections: zero(),
+            http3_requests: zero(),
+            http3_floods: zero(),
+            http3_malformed: zero(),
             http2_floods: zero(),
             http2_malformed: zero(),
             bytes_in: zero(),
@@ -104,12 +112,20 @@ impl ThreadCounts {
         bump(&self.http2_requests, 1);
     }
 
-    pub(crate) fn http2_flooded(&self) {
-        bump(&self.http2_floods, 1);
+    pub(crate) fn http3_connection(&self) {
+        bump(&self.http3_connections, 1);
     }
 
-    pub(crate) fn http2_malformed(&self) {
-        bump(&self.http2_malformed, 1);
+    pub(crate) fn http3_request(&self) {
+        bump(&self.http3_requests, 1);
+    }
+
+    pub(crate) fn flooded(&self, http3: bool) {
+        bump(if http3 { &self.http3_floods } else { &self.http2_floods }, 1);
+    }
+
+    pub(crate) fn malformed(&self, http3: bool) {
+        bump(if http3 { &self.http3_malformed } else { &self.http2_malformed }, 1);
     }
 
     /// Sets the numbers of waiting handlers and of responses being produced.
@@ -181,6 +197,14 @@ pub struct Counts {
     pub http2_floods: u64,
     /// Requests of HTTP/2 that broke a rule, or whose heads were too large.
     pub http2_malformed: u64,
+    /// The same four figures of HTTP/3.
+    pub http3_requests: u64,
+    /// See `http3_requests`.
+    pub http3_connections: u64,
+    /// See `http3_requests`.
+    pub http3_floods: u64,
+    /// See `http3_requests`.
+    pub http3_malformed: u64,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes given to the transport to send.
@@ -221,6 +245,10 @@ impl Counts {
         self.http2_connections += thread.http2_connections.load(Relaxed);
         self.http2_floods += thread.http2_floods.load(Relaxed);
         self.http2_malformed += thread.http2_malformed.load(Relaxed);
+        self.http3_requests += thread.http3_requests.load(Relaxed);
+        self.http3_connections += thread.http3_connections.load(Relaxed);
+        self.http3_floods += thread.http3_floods.load(Relaxed);
+        self.http3_malformed += thread.http3_malformed.load(Relaxed);
         self.bytes_in += thread.bytes_in.load(Relaxed);
         self.bytes_out += thread.bytes_out.load(Relaxed);
         add_tcp(&mut self.tcp, thread.tcp.lock().unwrap_or_else(PoisonError::into_inner).as_ref());
@@ -248,6 +276,10 @@ impl Counts {
         self.http2_connections += other.http2_connections;
         self.http2_floods += other.http2_floods;
         self.http2_malformed += other.http2_malformed;
+        self.http3_requests += other.http3_requests;
+        self.http3_connections += other.http3_connections;
+        self.http3_floods += other.http3_floods;
+        self.http3_malformed += other.http3_malformed;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         add_tcp(&mut self.tcp, other.tcp.as_ref());
@@ -268,18 +300,23 @@ impl Counts {
         let tls = self.tls.as_ref().map(tls_json);
         format!(
             "{{\"requests\":{},\"by_status\":{{{}}},\"connections\":{{\"accepted\":{},\"open\":{},\"refused\":{}}},\
-             \"by_protocol\":{{\"HTTP/1.1\":{},\"HTTP/2.0\":{}}},\"http2\":{{\"connections\":{},\"floods\":{},\"malformed\":{}}},\
+             \"by_protocol\":{{\"HTTP/1.1\":{},\"HTTP/2.0\":{},\"HTTP/3.0\":{}}},\"http2\":{{\"connections\":{},\"floods\":{},\"malformed\":{}}},\
+             \"http3\":{{\"connections\":{},\"floods\":{},\"malformed\":{}}},\
              \"waiting\":{},\"streaming\":{},\"panics\":{},\"blocked\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}{}{}}}\n",
             self.requests,
             statuses.join(","),
             self.accepted,
             self.open,
             self.refused,
-            self.requests.saturating_sub(self.http2_requests),
+            self.requests.saturating_sub(self.http2_requests + self.http3_requests),
             self.http2_requests,
+            self.http3_requests,
             self.http2_connections,
             self.http2_floods,
             self.http2_malformed,
+            self.http3_connections,
+            self.http3_floods,
+            self.http3_malformed,
             self.waiting,
             self.streaming,
             self.panics,

@@ -93,8 +93,9 @@ impl MetricsPage {
         }
         let name = "linerate_requests_by_protocol_total";
         self.family(name, "counter", "Requests by protocol.");
-        let older = counts.requests.saturating_sub(counts.http2_requests);
-        for (protocol, n) in [("HTTP/1.1", older), ("HTTP/2.0", counts.http2_requests)] {
+        let older = counts.requests.saturating_sub(counts.http2_requests + counts.http3_requests);
+        let later = [("HTTP/2.0", counts.http2_requests), ("HTTP/3.0", counts.http3_requests)];
+        for (protocol, n) in [("HTTP/1.1", older)].into_iter().chain(later) {
             self.sample(name, &format!("protocol=\"{protocol}\""), n);
         }
         let help = "Requests whose handler waits or whose response is being made.";
@@ -128,6 +129,11 @@ impl MetricsPage {
         self.counter("linerate_http2_floods_total", help, counts.http2_floods);
         let help = "HTTP/2 requests that broke a rule, or whose heads were too large.";
         self.counter("linerate_http2_malformed_total", help, counts.http2_malformed);
+        self.counter("linerate_http3_connections_total", "Connections of HTTP/3.", counts.http3_connections);
+        let help = "HTTP/3 connections ended because the client exceeded a limit.";
+        self.counter("linerate_http3_floods_total", help, counts.http3_floods);
+        let help = "HTTP/3 requests that broke a rule, or whose heads were too large.";
+        self.counter("linerate_http3_malformed_total", help, counts.http3_malformed);
         self.family("linerate_connections", "gauge", "Connections open now by what they wait for.");
         for (state, n) in Waits::ALL.iter().zip(states) {
             self.sample("linerate_connections", &format!("state=\"{}\"", state.name()), n);

@@ -21,6 +21,14 @@ impl<T: Transport, H: Handler> Server<T, H> {
         Ok(address)
     }
 
+    /// An address of [`Server::listen`] speaks HTTP/3 too: responses over HTTP/1.1 and HTTP/2 say so.
+    pub(crate) fn advertise(&mut self, at: SocketAddr) {
+        let mut listening = self.accepting.listeners.iter().rev();
+        if let Some((_, listener)) = listening.find(|(known, _)| *known == Address::Tcp(at)) {
+            self.engine.alternatives.add(*listener, at);
+        }
+    }
+
     /// Accepts from an existing listening socket. All servers that were given the same socket share
     /// its connections.
     ///
@@ -65,8 +73,12 @@ impl<T: Transport, H: Handler> Server<T, H> {
             self.connections.resize_with(conn.slot() + 1, || None);
         }
         let mut c = ServedConnection::new(conn, listener, peer, self.engine.now);
+        // QUIC's handshake is complete, and no proxy's preface precedes it.
+        c.tls = self.transport.about(conn).and_then(|about| about.downcast().ok());
+        let agreed = c.tls.as_ref().and_then(|tls| tls.agreed.alpn.as_deref());
+        let is_http3 = agreed == Some("h3");
         let rules = &self.engine.admission.rules;
-        if rules.proxy_protocol && rules.trusts(peer.ip()) {
+        if !is_http3 && rules.proxy_protocol && rules.trusts(peer.ip()) {
             c.next = NextBytes::Preface;
         }
         if !self.engine.admit(&mut c) {
@@ -74,6 +86,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
             self.engine.counts.closed();
             self.transport.close(conn, Close::Abort);
             return;
+        }
+        if is_http3 {
+            self.engine.begin_http3(&mut c);
         }
         self.timeouts.arm(conn.slot(), self.deadline(&c));
         self.connections[conn.slot()] = Some(c);

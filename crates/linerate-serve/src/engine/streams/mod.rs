@@ -28,8 +28,15 @@ impl<H: Handler> Engine<H> {
 
     /// The client speaks HTTP/2 from here on.
     pub(crate) fn begin_http2(&mut self, c: &mut ServedConnection) {
-        let session = Session::new(&self.http2, self.now);
+        let session = Session::new(&self.http2, self.now, false);
         self.counts.http2_connection();
+        self.work(c).http2 = Some(session);
+    }
+
+    /// The connection is one of QUIC, whose client speaks HTTP/3.
+    pub(crate) fn begin_http3(&mut self, c: &mut ServedConnection) {
+        let session = Session::new(&self.http2, self.now, true);
+        self.counts.http3_connection();
         self.work(c).http2 = Some(session);
     }
 
@@ -47,7 +54,7 @@ impl<H: Handler> Engine<H> {
         // Handlers that were woken have responded already.
         self.out.append(session.server.out());
         *session.server.out() = std::mem::take(&mut self.out);
-        session.server.begin_turn();
+        session.server.begin_turn(self.now);
         session.more = true;
         for _ in 0..H2_ROUNDS {
             let progress = self.round(c, &mut session, room);
@@ -69,7 +76,7 @@ impl<H: Handler> Engine<H> {
         self.count_held(&mut session);
         if session.is_over() && c.closing.is_none() {
             if session.flooded {
-                self.counts.http2_flooded();
+                self.counts.flooded(session.server.is_http3());
             }
             self.end_streams(&mut session, access_log::LEFT);
             // A flood is not read on: its client hardly reads why.
@@ -156,7 +163,9 @@ impl<H: Handler> Engine<H> {
                 }
                 Some(ClientEvent::Data { stream, content, ends }) => session.content(stream, content, ends),
                 Some(ClientEvent::Trailers { stream, fields }) => session.trailers(stream, fields),
-                Some(ClientEvent::Refused { status, .. }) => self.refused_head(c, status),
+                Some(ClientEvent::Refused { status, .. }) => {
+                    self.refused_head(c, session.server.is_http3(), status);
+                }
                 Some(ClientEvent::Reset { stream }) => {
                     if let Some(stream) = session.take(stream) {
                         self.end_stream(session, stream, access_log::LEFT);
@@ -165,7 +174,8 @@ impl<H: Handler> Engine<H> {
                 None => break,
             }
         }
-        session.flooded |= session.server.error().is_some_and(|e| e.code == Code::ENHANCE_YOUR_CALM);
+        session.count_frames(self.now);
+        session.flooded |= session.server.is_flooded();
         session.read = bytes.len() - rest.len();
         session.input = bytes;
         session.drop_read();
@@ -174,8 +184,8 @@ impl<H: Handler> Engine<H> {
 
     /// A request that was no request.
     #[cold]
-    fn refused_head(&mut self, c: &ServedConnection, status: u16) {
-        self.counts.http2_malformed();
+    fn refused_head(&mut self, c: &ServedConnection, http3: bool, status: u16) {
+        self.counts.malformed(http3);
         self.counts.answered(status);
         let asked = Asked::by_none(c.peer, self.http2.heads.first_line(), self.now);
         self.log_line(&asked, status, 0);
@@ -380,7 +390,7 @@ impl<H: Handler> Engine<H> {
         let Some(mut session) = c.work.as_mut().and_then(|work| work.http2.take()) else { return };
         let now = self.now;
         let overdue = |since| since + self.limits.header_time <= now;
-        if session.frames.block_since().is_some_and(overdue) {
+        if session.head_since().is_some_and(overdue) {
             session.cut(Code::ENHANCE_YOUR_CALM);
         }
         let limits = self.limits;

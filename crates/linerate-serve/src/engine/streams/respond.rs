@@ -51,11 +51,14 @@ impl<H: Handler> Engine<H> {
             upload.expects_continue = false;
             session.server.write_interim(stream.id, 100);
         }
+        if !session.server.is_http3() {
+            self.alternatives.tell(c.listener, &mut response);
+        }
         let status = response.status;
         let (length, body) = body_of(&mut response, stream.asked.head_only);
         let head =
             ResponseHead { status, content_type: response.content_type, length, fields: &response.fields };
-        let block = self.http2.blocks.of(&head, &self.date);
+        let block = self.http2.blocks(session.server.is_http3()).of(&head, &self.date);
         session.server.respond(stream.id, block, body.is_none());
         response::keep_buffer(response.fields);
         session.frames.sent();
