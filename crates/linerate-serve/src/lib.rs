@@ -30,6 +30,7 @@ mod engine;
 mod flows;
 mod handler;
 mod http2;
+mod http3;
 mod limits;
 mod listening;
 mod message;

@@ -64,6 +64,8 @@ pub struct ServerOptions {
     pub fault: Option<FaultOptions>,
     /// Speaks HTTP/2 beside HTTP/1.1: by prior knowledge, and over TLS if its `alpn` has `h2`.
     pub http2: bool,
+    /// Speaks HTTP/3 over QUIC, on UDP at the addresses with TLS. Not with [`Io::Xdp`].
+    pub http3: bool,
     /// Requests after which a connection is closed.
     pub close_after: Option<u32>,
     /// Accept a connection only once its first bytes have arrived (TCP_DEFER_ACCEPT): cheaper for
@@ -113,6 +115,7 @@ impl Default for ServerOptions {
             pcap_out: None,
             fault: None,
             http2: true,
+            http3: false,
             close_after: None,
             defer_accept: false,
             share_port: false,

@@ -1,10 +1,13 @@
 //! TLS between the transport and the loop: which listener uses which configuration.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 
 use linerate_net::Profile;
 use linerate_tls::{PLAIN, ServerProfiles, ServerTls, TlsLayer};
 
+use crate::http3::QuicListening;
+use crate::limits::Limits;
 use crate::options::ServerOptions;
 
 impl ServerOptions {
@@ -38,6 +41,13 @@ impl Spoken {
                 Err(io::Error::new(io::ErrorKind::Unsupported, words))
             }
         }
+    }
+
+    /// How QUIC listens on one thread.
+    pub(crate) fn quic(&self, limits: Limits) -> QuicListening {
+        // Its keys are random, and come from the system.
+        let seed = RandomState::new().build_hasher().finish();
+        QuicListening { profiles: self.0.clone().unwrap_or_default(), limits, seed }
     }
 
     /// The layer of one thread.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
+use linerate_net::datagrams::UdpEpoll;
 use linerate_net::layer::Layered;
 use linerate_net::link::pcap::PcapFile;
 use linerate_net::open::{ThreadOptions, Unopened, UseTransport};
@@ -13,6 +14,7 @@ use linerate_net::{ListenOptions, Profile, Time, Transport, TransportLimits, Wak
 
 use crate::clients::Clients;
 use crate::flows::Scans;
+use crate::http3::WithQuic;
 use crate::listening::until_free;
 use crate::notice::{Lack, Misdirected, Notice};
 use crate::options::ServerOptions;
@@ -105,7 +107,27 @@ impl Thread {
     ) {
         let Some(layer) = self.spoken.layer() else { return self.serve(wire, handler, beside, tell) };
         self.counts.set_tls(layer.counts());
-        self.serve(Layered::new(wire, layer, TransportLimits::default()), handler, beside, tell);
+        let wire = Layered::new(wire, layer, TransportLimits::default());
+        if !self.options.http3 {
+            return self.serve(wire, handler, beside, tell);
+        }
+        match self.with_quic(wire) {
+            Ok(wire) => self.serve(wire, handler, beside, tell),
+            // Sending fails only if the caller is gone.
+            Err(error) => drop(tell.send(Err(error))),
+        }
+    }
+
+    /// The same transport, and QUIC beside it.
+    fn with_quic<T: Transport>(&self, mut wire: T) -> io::Result<WithQuic<T, UdpEpoll>> {
+        let datagrams = UdpEpoll::new(limits::QUIC_SOCKETS)?;
+        wire.watch(datagrams.descriptor()?).map_err(|_| {
+            let words =
+                format!("HTTP/3 needs the kernel's sockets, which io {} does not use", self.options.io);
+            io::Error::new(io::ErrorKind::Unsupported, words)
+        })?;
+        let listening = self.spoken.quic(self.options.limits);
+        Ok(WithQuic::new(wire, datagrams, listening))
     }
 
     fn serve<T: Transport, H: Handler>(
@@ -194,10 +216,14 @@ impl Thread {
             // unnoticed.
             drop(std::net::TcpListener::bind(at).map_err(named)?);
         }
-        server.listen(at, &listen).map(Address::Tcp).map_err(|e| match e.errno {
+        let listening = server.listen(at, &listen).map_err(|e| match e.errno {
             0 => io::Error::other(format!("{at}: {e}")),
             errno => named(io::Error::from_raw_os_error(errno)),
-        })
+        })?;
+        if self.options.http3 && profile != linerate_tls::PLAIN {
+            server.advertise(listening);
+        }
+        Ok(Address::Tcp(listening))
     }
 
     /// When to wake for the counters of a user-space TCP, even if nothing happens.

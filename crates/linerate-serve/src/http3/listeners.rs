@@ -1,0 +1,116 @@
+//! A socket, the connections of QUIC on it, and how the next one is opened.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use linerate_net::datagrams::{DatagramOptions, DatagramSocket, Datagrams, DatagramsToSend};
+use linerate_net::{Conn, ListenOptions, Listener, NetError, Time};
+use linerate_quic::{QuicConn, QuicEndpoint, QuicOptions};
+use linerate_tls::ServerProfiles;
+
+use crate::limits::{
+    H2_STREAMS, Limits, QUIC_CONNECTION_WINDOW, QUIC_RETRY_ABOVE, QUIC_SEND_WINDOW, QUIC_STREAM_WINDOW,
+    QUIC_UNIDIRECTIONAL,
+};
+
+/// What HTTP/3 is called in TLS (ALPN).
+pub(super) const PROTOCOL: &[u8] = b"h3";
+
+/// How listeners of QUIC are opened: which TLS they have, and within which limits.
+#[derive(Debug)]
+pub(crate) struct QuicListening {
+    pub(crate) profiles: ServerProfiles,
+    pub(crate) limits: Limits,
+    /// Random, and different for each thread.
+    pub(crate) seed: u64,
+}
+
+/// A socket that clients send to.
+pub(super) struct QuicListener {
+    pub(super) socket: DatagramSocket,
+    /// The listener of TCP at the same address.
+    pub(super) listener: Listener,
+    pub(super) at: SocketAddr,
+    pub(super) end: QuicEndpoint,
+    /// The connections that the application knows, or knew, by QUIC's slot.
+    known: Vec<Option<Conn>>,
+    /// It is closed once its connections are over.
+    pub(super) is_closed: bool,
+}
+
+impl QuicListening {
+    /// Opens a socket beside a listener of TCP, if that has TLS.
+    pub(super) fn open(
+        &mut self,
+        datagrams: &mut impl Datagrams,
+        listener: Listener,
+        at: SocketAddr,
+        options: &ListenOptions,
+    ) -> Result<Option<QuicListener>, NetError> {
+        let Some(tls) = self.profiles.of_quic(options.profile, PROTOCOL) else { return Ok(None) };
+        let socket = DatagramOptions { reuse_port: options.reuse_port, ..DatagramOptions::at(at) };
+        let (socket, at) = datagrams.open(&socket)?;
+        self.seed = self.seed.wrapping_add(1);
+        // Options in range and TLS 1.3, which has the first cipher suite: there is no other fault.
+        let end = QuicEndpoint::server(&self.options(), tls, self.seed)
+            .map_err(|_| NetError::from_errno(rustix::io::Errno::INVAL.raw_os_error()))?;
+        Ok(Some(QuicListener { socket, listener, at, end, known: Vec::new(), is_closed: false }))
+    }
+
+    fn options(&self) -> QuicOptions {
+        let mut options = QuicOptions::default();
+        options.streams = H2_STREAMS;
+        options.unidirectional_streams = QUIC_UNIDIRECTIONAL;
+        options.stream_window = QUIC_STREAM_WINDOW;
+        options.connection_window = QUIC_CONNECTION_WINDOW;
+        options.send_window = QUIC_SEND_WINDOW;
+        options.idle = self.limits.idle_time.max(Duration::from_secs(1));
+        options.connections = self.limits.connections;
+        options.retry_above = QUIC_RETRY_ABOVE;
+        options
+    }
+}
+
+impl QuicListener {
+    pub(super) fn receive(&mut self, now: Time, datagrams: &mut impl Datagrams) {
+        let end = &mut self.end;
+        // A failure is about datagrams sent before, which QUIC finds out by itself.
+        let _ = datagrams.receive(self.socket, |came| {
+            for datagram in came.each() {
+                end.receive(now, came.peer, came.local, came.ecn, datagram);
+            }
+        });
+    }
+
+    pub(super) fn transmit(
+        &mut self,
+        now: Time,
+        most: usize,
+        datagrams: &mut impl Datagrams,
+        out: &mut Vec<u8>,
+    ) {
+        while let Some(transmit) = self.end.next_transmit(now, most, out) {
+            let (to, from, ecn, segment) = (transmit.to, transmit.from, transmit.ecn, transmit.segment);
+            // What does not leave is lost, as on the way.
+            let _ = datagrams.send(self.socket, &DatagramsToSend { to, from, ecn, segment, bytes: out });
+            out.clear();
+        }
+    }
+
+    pub(super) fn conn_of(&self, quic: QuicConn) -> Option<Conn> {
+        *self.known.get(quic.slot())?
+    }
+
+    pub(super) fn remember(&mut self, quic: QuicConn, conn: Conn) {
+        if self.known.len() <= quic.slot() {
+            self.known.resize(quic.slot() + 1, None);
+        }
+        self.known[quic.slot()] = Some(conn);
+    }
+
+    pub(super) fn forget(&mut self, quic: QuicConn) {
+        if let Some(known) = self.known.get_mut(quic.slot()) {
+            *known = None;
+        }
+    }
+}
