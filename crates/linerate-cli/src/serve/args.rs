@@ -91,6 +91,9 @@ pub(crate) struct ServeArgs {
     /// Over HTTPS clients choose by ALPN; in clear text they have to know it (prior knowledge).
     #[arg(long, value_name = "on|off", value_parser = switch)]
     pub(super) http2: Option<bool>,
+    /// Speak HTTP/3 too, over UDP at the addresses with TLS; clients learn of it by Alt-Svc
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
+    pub(super) http3: Option<bool>,
     /// Serve the files of this directory, and no demo routes unless --demo-routes asks for them
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
@@ -363,6 +366,7 @@ impl ServeArgs {
             pcap_out: self.pcap_out.or(others.pcap_out),
             fault: self.fault.or(others.fault),
             http2: self.http2.or(others.http2),
+            http3: self.http3.or(others.http3),
             dir: self.dir.or(others.dir),
             demo_routes: self.demo_routes.or(others.demo_routes),
             files_only: self.files_only.or(others.files_only),

@@ -147,6 +147,9 @@ fn interface_fits(args: &ServeArgs) -> Result<(), CommandFault> {
         (Some(Io::Xdp), Some(_)) if args.defer_accept == Some(true) => {
             Err(CommandFault::input("--defer-accept is the kernel's; it does not go with --io xdp"))
         }
+        (Some(Io::Xdp), Some(_)) if args.http3 == Some(true) => {
+            Err(CommandFault::input("--http3 needs the kernel's UDP; it does not go with --io xdp"))
+        }
         (Some(Io::Xdp), Some(_)) if args.share_port == Some(true) => {
             Err(CommandFault::input("--share-port is the kernel's; with --io xdp one process has the port"))
         }
@@ -321,6 +324,9 @@ fn misbehaves_alone(args: &ServeArgs) -> Result<(), CommandFault> {
         return Err(CommandFault::input(
             "sockets that a service manager passes do not go with this --misbehave",
         ));
+    }
+    if args.http3 == Some(true) {
+        return Err(CommandFault::input("--http3 does not go with this --misbehave").hint("leave it out"));
     }
     if args.redirect_to_https == Some(true) || args.hsts.is_some() {
         return Err(CommandFault::input("--redirect-to-https and --hsts do not go with this --misbehave")

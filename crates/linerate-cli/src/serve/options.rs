@@ -36,6 +36,7 @@ pub(super) fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
         pcap_out: args.pcap_out.clone(),
         fault: args.fault,
         http2: args.http2 != Some(false),
+        http3: args.http3 == Some(true),
         // The only misbehaviour that the fast server does itself.
         close_after: args.misbehave.iter().find_map(|w| match w {
             Wrong::CloseAfter(n) => Some(*n),

@@ -56,7 +56,12 @@ pub(super) struct Prepared {
 impl Prepared {
     pub(super) fn new(args: &ServeArgs) -> Result<Prepared, CommandFault> {
         let (identity, sites) = (Identity::of(args)?, Sites::open(args)?);
-        Ok(Prepared { identity, sites, tls: SiteTls::of(args, None)? })
+        let tls = SiteTls::of(args, None)?;
+        if args.http3 == Some(true) && tls.each().all(|tls| tls.is_none()) {
+            return Err(CommandFault::input("--http3 needs TLS, and no address has any")
+                .hint("add --tls-cert and --tls-key, or --tls-self-signed"));
+        }
+        Ok(Prepared { identity, sites, tls })
     }
 
     /// Certificates that have expired, are not valid yet or end soon.
@@ -97,7 +102,7 @@ impl RunningServer {
     pub(super) fn reload(&mut self, args: ServeArgs) -> Result<(), CommandFault> {
         if self.needs_restart(&args) {
             return Err(CommandFault::input(
-                "threads, pin, io, interface, busy_poll, pcap_out, fault, share_port, user, group and misbehave hold until a restart",
+                "threads, pin, io, interface, busy_poll, pcap_out, fault, http3, share_port, user, group and misbehave hold until a restart",
             ));
         }
         let (sites, tls) = (Sites::open(&args)?, self.next_tls(&args)?);
@@ -153,8 +158,9 @@ impl RunningServer {
         let interface = (&args.interface, args.busy_poll, &args.pcap_out, &args.fault)
             != (&self.args.interface, self.args.busy_poll, &self.args.pcap_out, &self.args.fault);
         let share = args.share_port.unwrap_or(false) != self.args.share_port.unwrap_or(false);
+        let http3 = args.http3.unwrap_or(false) != self.args.http3.unwrap_or(false);
         let user = (&args.user, &args.group) != (&self.args.user, &self.args.group);
-        threads || io || pin || interface || share || user || args.misbehave != self.args.misbehave
+        threads || io || pin || interface || http3 || share || user || args.misbehave != self.args.misbehave
     }
 
     /// What addresses are to speak from now on.

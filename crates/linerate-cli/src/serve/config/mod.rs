@@ -24,6 +24,7 @@ const WHOLE: &[&str] = &[
     "pcap_out",
     "fault",
     "http2",
+    "http3",
     "tls_cert",
     "tls_key",
     "tls_self_signed",
@@ -90,6 +91,7 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         pcap_out: top.read("pcap_out", |i| beside(i, path))?,
         fault: top.read("fault", parsed_word)?,
         http2: top.read("http2", |i| value(i, args::switch))?,
+        http3: flag("http3")?,
         dir: top.read("dir", |i| directory(i, path))?,
         demo_routes: flag("demo_routes")?,
         files_only: flag("files_only")?,
@@ -205,14 +207,14 @@ mod tests {
             files-only = false\naccess_log = \"-\"\nlog_format = \"json\"\nmetrics = \"127.0.0.1:9\"\n\
             max_connections = \"10k\"\nmax_body = \"1MiB\"\nhalf_close = true\nmax_head = 4096\nmax_fields = 7\nheader_timeout = \"3s\"\n\
             body_timeout = 4\nidle_timeout = \"500ms\"\nwrite_timeout = \"1m\"\ndrain = 0\ndefer_accept = true\n\
-            share_port = true\nhttp2 = \"off\"\nbusy_poll = \"50us\"\nmisbehave = \"stall=5\"\n";
+            share_port = true\nhttp2 = \"off\"\nhttp3 = true\nbusy_poll = \"50us\"\nmisbehave = \"stall=5\"\n";
         let all = parse(text, Path::new("serve.toml")).expect("sound");
         assert_eq!((all.listen.len(), all.threads, all.max_connections), (2, Some(2), Some(10_000)));
         assert_eq!(all.idle_timeout.map(|d| d.as_millis()), Some(500));
         assert_eq!((all.max_body, all.half_close), (Some(1 << 20), Some(true)));
         assert_eq!((all.pin, all.files_only, all.misbehave.len()), (Some(true), Some(false), 1));
         assert_eq!((all.defer_accept, all.share_port), (Some(true), Some(true)));
-        assert_eq!(all.http2, Some(false));
+        assert_eq!((all.http2, all.http3), (Some(false), Some(true)));
         assert_eq!(all.busy_poll.map(|d| d.as_micros()), Some(50));
         let flags = ServeArgs { threads: Some(1), ..ServeArgs::default() };
         let both = flags.over(all);
