@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use linerate_net::datagrams::{DatagramOptions, DatagramSocket, Datagrams, DatagramsToSend};
+use linerate_net::datagrams::{DatagramOptions, DatagramSocket, Datagrams, DatagramsAfter, DatagramsToSend};
 use linerate_net::{Conn, ListenOptions, Listener, NetError, Time};
 use linerate_quic::{QuicConn, QuicEndpoint, QuicOptions};
 use linerate_tls::ServerProfiles;
@@ -72,14 +72,16 @@ impl QuicListening {
 }
 
 impl QuicListener {
-    pub(super) fn receive(&mut self, now: Time, datagrams: &mut impl Datagrams) {
+    /// Takes datagrams; `true`: there may be more, which no event tells of.
+    pub(super) fn receive(&mut self, now: Time, datagrams: &mut impl Datagrams) -> bool {
         let end = &mut self.end;
-        // A failure is about datagrams sent before, which QUIC finds out by itself.
-        let _ = datagrams.receive(self.socket, |came| {
+        let after = datagrams.receive(self.socket, |came| {
             for datagram in came.each() {
                 end.receive(now, came.peer, came.local, came.ecn, datagram);
             }
         });
+        // A failure is about datagrams sent before, which QUIC finds out by itself.
+        after != DatagramsAfter::Empty
     }
 
     pub(super) fn transmit(

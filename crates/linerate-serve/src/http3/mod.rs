@@ -49,6 +49,8 @@ pub(crate) struct WithQuic<T, D> {
     closing: VecDeque<Conn>,
     /// Connections to look at before the next wait: the application has sent on them.
     touched: Vec<Conn>,
+    /// A socket may have more to read.
+    has_more: bool,
     told: Vec<Event>,
     ready: Vec<DatagramSocket>,
     out: Vec<u8>,
@@ -81,6 +83,7 @@ impl<T: Transport, D: Datagrams> WithQuic<T, D> {
             spare: SpareWindows(QUIC_SEND_TOGETHER),
             closing: VecDeque::new(),
             touched: Vec::new(),
+            has_more: false,
             told: Vec::new(),
             ready: Vec::new(),
             out: Vec::new(),
@@ -117,7 +120,7 @@ impl<T: Transport, D: Datagrams> WithQuic<T, D> {
         let now = self.wire.now();
         for socket in ready.drain(..) {
             if let Some(listener) = self.listeners.iter_mut().flatten().find(|held| held.socket == socket) {
-                listener.receive(now, &mut self.datagrams);
+                self.has_more |= listener.receive(now, &mut self.datagrams);
             }
         }
         self.ready = ready;
@@ -341,7 +344,7 @@ impl<T: Transport, D: Datagrams> Transport for WithQuic<T, D> {
         self.tell_touched(events);
         self.end_closed();
         self.transmit();
-        let until = match events.len() > before {
+        let until = match std::mem::take(&mut self.has_more) || events.len() > before {
             true => Some(Time::ZERO),
             false => until.into_iter().chain(self.next_deadline()).min(),
         };

@@ -63,7 +63,7 @@ impl H3Server {
         if id < self.opened {
             return;
         }
-        self.opened = id + 1;
+        self.opened = id.saturating_add(1);
         if matches!(self.goodbye, H3Goodbye::Final(_)) {
             // It was sent before the client knew of the last GOAWAY, and may be sent again elsewhere.
             StreamRecord::Stop { stream, code: H3Code::REQUEST_REJECTED.0 }.write(&mut self.out);
@@ -83,7 +83,7 @@ impl H3Server {
         });
     }
 
-    /// Goes on with bytes of a request's stream.
+    /// Continues with bytes of a request's stream.
     fn request<'i>(&mut self, record: OpenRecord, input: &mut &'i [u8], heads: &mut Heads) -> Event<'i> {
         let id = id_of(record.stream);
         let (payload, behind) = input.split_at(record.left.min(input.len()));
