@@ -397,6 +397,9 @@ pub(crate) const QUIC_SOCKETS: u32 = 256;
 /// with a lingering close of TCP.
 pub(crate) const QUIC_LINGER: Duration = Duration::from_secs(1);
 
+/// How often a listener of QUIC looks whether its TLS was changed. Reason: a reload takes about as long.
+pub(crate) const QUIC_RENEW: Duration = Duration::from_secs(1);
+
 /// Datagrams that leave in one call. Reason: as the kernel takes them.
 pub(crate) const QUIC_DATAGRAMS: usize = 32;
 

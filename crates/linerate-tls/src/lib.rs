@@ -36,7 +36,7 @@ pub use client::{ClientOptions, Roots, is_cipher};
 pub use handshakes::{AgreedParameters, ClientCertificate, HandshakeCounts, ServerHandshake, TlsInfo};
 pub use layer::{PLAIN, TlsLayer};
 pub use pem::{Identity, TlsError};
-pub use server::{ServerOptions, ServerProfiles, ServerTls};
+pub use server::{QuicTls, ServerOptions, ServerProfiles, ServerTls};
 pub use session::TlsSession;
 pub use variants::{Variant, Variants};
 pub use words::describe;

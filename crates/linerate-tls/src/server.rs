@@ -120,15 +120,6 @@ struct ServerTlsState {
 }
 
 impl ServerTls {
-    /// The configuration for QUIC with this protocol (ALPN): the same certificates and checks, TLS 1.3
-    /// alone, no early data. `None`: TLS 1.3 is not among its versions.
-    pub fn of_quic(&self, protocol: &[u8]) -> Option<Arc<ServerConfig>> {
-        let mut config = ServerConfig::clone(&self.config());
-        config.alpn_protocols = vec![protocol.to_vec()];
-        config.max_early_data_size = 0;
-        self.state().has_tls13.then(|| Arc::new(config))
-    }
-
     fn state(&self) -> ServerTlsState {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -196,6 +187,25 @@ impl ResolvesServerCert for ShownCertificates {
     }
 }
 
+/// TLS of a listener as QUIC speaks it: the same certificates and checks, TLS 1.3 alone, no early data.
+#[derive(Clone, Debug)]
+pub struct QuicTls {
+    of: Arc<ServerConfig>,
+    config: Arc<ServerConfig>,
+}
+
+impl QuicTls {
+    /// The configuration. Certificates that [`ServerTls::replace`] sets are shown at once.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config)
+    }
+
+    /// Whether the listeners with this profile speak something else by now ([`ServerTls::become_as`]).
+    pub fn is_outdated(&self, all: &ServerProfiles, profile: Profile) -> bool {
+        all.config(profile).is_some_and(|config| !Arc::ptr_eq(&config, &self.of))
+    }
+}
+
 /// The TLS configurations of a server's listeners. The layers of all its threads share them, and
 /// more can be added while they run.
 #[derive(Clone, Debug, Default)]
@@ -217,10 +227,19 @@ impl ServerProfiles {
         Some(Profile(at as u16 + 1))
     }
 
-    /// [`ServerTls::of_quic`] of the listeners with a profile.
-    pub fn of_quic(&self, profile: Profile, protocol: &[u8]) -> Option<Arc<ServerConfig>> {
+    /// The configuration of a profile for QUIC with this protocol (ALPN). `None`: there is no such profile,
+    /// or TLS 1.3 is not among its versions.
+    pub fn of_quic(&self, profile: Profile, protocol: &[u8]) -> Option<QuicTls> {
+        let state = self.state(profile).filter(|state| state.has_tls13)?;
+        let mut config = ServerConfig::clone(&state.config);
+        config.alpn_protocols = vec![protocol.to_vec()];
+        config.max_early_data_size = 0;
+        Some(QuicTls { of: state.config, config: Arc::new(config) })
+    }
+
+    fn state(&self, profile: Profile) -> Option<ServerTlsState> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        all.get(usize::from(profile.0).checked_sub(1)?)?.of_quic(protocol)
+        Some(all.get(usize::from(profile.0).checked_sub(1)?)?.state())
     }
 
     pub(crate) fn config(&self, profile: Profile) -> Option<Arc<ServerConfig>> {

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_net::datagrams::{DatagramOptions, DatagramSocket, Datagrams, DatagramsAfter, DatagramsToSend};
-use linerate_net::{Conn, ListenOptions, Listener, NetError, Time};
+use linerate_net::{Conn, ListenOptions, Listener, NetError, Profile, Time};
 use linerate_quic::{QuicConn, QuicEndpoint, QuicOptions};
-use linerate_tls::ServerProfiles;
+use linerate_tls::{QuicTls, ServerProfiles};
 
 use crate::limits::{
     H2_STREAMS, Limits, QUIC_CONNECTION_WINDOW, QUIC_RETRY_ABOVE, QUIC_SEND_WINDOW, QUIC_STREAM_WINDOW,
@@ -31,6 +31,8 @@ pub(super) struct QuicListener {
     /// The listener of TCP at the same address.
     pub(super) listener: Listener,
     pub(super) at: SocketAddr,
+    profile: Profile,
+    tls: QuicTls,
     pub(super) end: QuicEndpoint,
     /// The connections that the application knows, or knew, by QUIC's slot.
     known: Vec<Option<Conn>>,
@@ -52,9 +54,30 @@ impl QuicListening {
         let (socket, at) = datagrams.open(&socket)?;
         self.seed = self.seed.wrapping_add(1);
         // Options in range and TLS 1.3, which has the first cipher suite: there is no other fault.
-        let end = QuicEndpoint::server(&self.options(), tls, self.seed)
+        let end = QuicEndpoint::server(&self.options(), tls.config(), self.seed)
             .map_err(|_| NetError::from_errno(rustix::io::Errno::INVAL.raw_os_error()))?;
-        Ok(Some(QuicListener { socket, listener, at, end, known: Vec::new(), is_closed: false }))
+        let profile = options.profile;
+        Ok(Some(QuicListener {
+            socket,
+            listener,
+            at,
+            profile,
+            tls,
+            end,
+            known: Vec::new(),
+            is_closed: false,
+        }))
+    }
+
+    /// Lets a listener speak what its profile has become.
+    pub(super) fn renew(&self, held: &mut QuicListener) {
+        if held.tls.is_outdated(&self.profiles, held.profile)
+            && let Some(tls) = self.profiles.of_quic(held.profile, PROTOCOL)
+        {
+            // What it was made with was sound, and so is this.
+            let _ = held.end.set_server_tls(&self.options(), tls.config());
+            held.tls = tls;
+        }
     }
 
     fn options(&self) -> QuicOptions {

@@ -31,7 +31,7 @@ use linerate_tls::TlsInfo;
 pub(crate) use self::listeners::QuicListening;
 use self::listeners::{PROTOCOL, QuicListener};
 use self::streams::{CarriedConnection, SpareWindows};
-use crate::limits::{QUIC_DATAGRAMS, QUIC_LINGER, QUIC_SEND_TOGETHER};
+use crate::limits::{QUIC_DATAGRAMS, QUIC_LINGER, QUIC_RENEW, QUIC_SEND_TOGETHER};
 
 /// A transport, and QUIC over datagrams beside it.
 ///
@@ -49,6 +49,8 @@ pub(crate) struct WithQuic<T, D> {
     closing: VecDeque<Conn>,
     /// Connections to look at before the next wait: the application has sent on them.
     touched: Vec<Conn>,
+    /// When to look whether listeners are to speak other TLS.
+    renew_at: Time,
     /// A socket may have more to read.
     has_more: bool,
     told: Vec<Event>,
@@ -83,6 +85,7 @@ impl<T: Transport, D: Datagrams> WithQuic<T, D> {
             spare: SpareWindows(QUIC_SEND_TOGETHER),
             closing: VecDeque::new(),
             touched: Vec::new(),
+            renew_at: Time::ZERO,
             has_more: false,
             told: Vec::new(),
             ready: Vec::new(),
@@ -115,6 +118,11 @@ impl<T: Transport, D: Datagrams> WithQuic<T, D> {
 
     /// Takes the datagrams that came, and lets time pass.
     fn receive_datagrams(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        let now = self.wire.now();
+        if now >= self.renew_at {
+            self.renew_at = now + QUIC_RENEW;
+            self.listeners.iter_mut().flatten().for_each(|listener| self.listening.renew(listener));
+        }
         let mut ready = std::mem::take(&mut self.ready);
         self.datagrams.turn(Some(Time::ZERO), &mut ready)?;
         let now = self.wire.now();

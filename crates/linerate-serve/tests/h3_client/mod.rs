@@ -18,22 +18,22 @@ const LONGEST: Duration = Duration::from_secs(20);
 
 /// What came on a request's stream.
 #[derive(Debug, Default)]
-pub struct H3Response {
-    pub fields: Vec<(String, String)>,
-    pub body: Vec<u8>,
-    pub trailers: Vec<(String, String)>,
-    pub ended: bool,
+pub(crate) struct H3Response {
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Vec<(String, String)>,
+    pub(crate) ended: bool,
     /// The code of a reset.
-    pub reset: Option<u64>,
+    pub(crate) reset: Option<u64>,
     bytes: Vec<u8>,
 }
 
 impl H3Response {
-    pub fn status(&self) -> &str {
+    pub(crate) fn status(&self) -> &str {
         self.field(":status").unwrap_or("none")
     }
 
-    pub fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| &value[..])
     }
 
@@ -64,7 +64,7 @@ impl H3Response {
 }
 
 /// The fields of a request.
-pub fn head(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn head(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let mut section = Vec::new();
     section_prefix(&mut section);
     let usual = [(":method", method), (":scheme", "https"), (":authority", "localhost"), (":path", path)];
@@ -76,30 +76,30 @@ pub fn head(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-pub fn data(content: &[u8]) -> Vec<u8> {
+pub(crate) fn data(content: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     put_data_head(content.len() as u64, &mut out);
     out.extend_from_slice(content);
     out
 }
 
-pub struct H3Client {
+pub(crate) struct H3Client {
     end: QuicEndpoint,
     socket: UdpSocket,
     server: SocketAddr,
-    pub conn: QuicConn,
+    pub(crate) conn: QuicConn,
     began: Instant,
     responses: HashMap<QuicStream, H3Response>,
     waiting: HashMap<QuicStream, (Vec<u8>, bool)>,
-    pub lost: Option<QuicLost>,
+    pub(crate) lost: Option<QuicLost>,
     is_connected: bool,
     /// Nothing is read of streams.
-    pub is_deaf: bool,
+    pub(crate) is_deaf: bool,
 }
 
 impl H3Client {
     /// Connects, with the client's control stream begun.
-    pub fn new(server: SocketAddr, certificate: &[u8], options: &QuicOptions) -> H3Client {
+    pub(crate) fn new(server: SocketAddr, certificate: &[u8], options: &QuicOptions) -> H3Client {
         let mut client = H3Client::raw(server, certificate, options);
         client.until("the handshake", |client| client.is_connected);
         let control = client.end.open(client.conn, true).unwrap();
@@ -137,7 +137,7 @@ impl H3Client {
     }
 
     /// Sends, waits a moment for the server, and takes what comes.
-    pub fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         let mut out = Vec::new();
         while let Some(transmit) = self.end.next_transmit(self.now(), 1, &mut out) {
             self.socket.send_to(&out, transmit.to).unwrap();
@@ -165,7 +165,7 @@ impl H3Client {
         }
     }
 
-    pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut H3Client) -> bool) {
+    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut H3Client) -> bool) {
         let since = Instant::now();
         while !is_so(self) {
             assert!(since.elapsed() < LONGEST, "{what} takes too long: {:?} {:?}", self.lost, self.responses);
@@ -200,7 +200,7 @@ impl H3Client {
     }
 
     /// A stream for a request.
-    pub fn open(&mut self) -> QuicStream {
+    pub(crate) fn open(&mut self) -> QuicStream {
         let mut opened = None;
         self.until("room for a stream", |client| {
             opened = client.end.open(client.conn, false);
@@ -212,24 +212,24 @@ impl H3Client {
     }
 
     /// A stream of the client's own.
-    pub fn open_one_way(&mut self) -> QuicStream {
+    pub(crate) fn open_one_way(&mut self) -> QuicStream {
         self.end.open(self.conn, true).unwrap()
     }
 
-    pub fn send(&mut self, stream: QuicStream, bytes: &[u8], ends: bool) {
+    pub(crate) fn send(&mut self, stream: QuicStream, bytes: &[u8], ends: bool) {
         let waiting = self.waiting.entry(stream).or_default();
         waiting.0.extend_from_slice(bytes);
         waiting.1 |= ends;
         self.write(stream);
     }
 
-    pub fn reset(&mut self, stream: QuicStream, code: u64) {
+    pub(crate) fn reset(&mut self, stream: QuicStream, code: u64) {
         self.end.reset(self.conn, stream, code);
         self.end.stop(self.conn, stream, code);
     }
 
     /// Begins a request.
-    pub fn begin(
+    pub(crate) fn begin(
         &mut self,
         method: &str,
         path: &str,
@@ -245,20 +245,20 @@ impl H3Client {
     }
 
     /// The response, once it is whole or the connection is lost.
-    pub fn response(&mut self, stream: QuicStream) -> H3Response {
+    pub(crate) fn response(&mut self, stream: QuicStream) -> H3Response {
         self.until("a response", |client| client.lost.is_some() || client.responses[&stream].is_over());
         let mut response = self.responses.remove(&stream).unwrap();
         response.read();
         response
     }
 
-    pub fn get(&mut self, path: &str) -> H3Response {
+    pub(crate) fn get(&mut self, path: &str) -> H3Response {
         let stream = self.begin("GET", path, &[], None);
         self.response(stream)
     }
 
     /// The code that the server closed the connection with.
-    pub fn code(&mut self) -> u64 {
+    pub(crate) fn code(&mut self) -> u64 {
         self.until("the end of the connection", |client| client.lost.is_some());
         match &self.lost {
             Some(QuicLost::ClosedByPeer { code, .. }) => *code,
