@@ -108,16 +108,12 @@ impl ThreadCounts {
         bump(&self.http2_connections, 1);
     }
 
-    pub(crate) fn http2_request(&self) {
-        bump(&self.http2_requests, 1);
+    pub(crate) fn stream_request(&self, http3: bool) {
+        bump(if http3 { &self.http3_requests } else { &self.http2_requests }, 1);
     }
 
     pub(crate) fn http3_connection(&self) {
         bump(&self.http3_connections, 1);
-    }
-
-    pub(crate) fn http3_request(&self) {
-        bump(&self.http3_requests, 1);
     }
 
     pub(crate) fn flooded(&self, http3: bool) {

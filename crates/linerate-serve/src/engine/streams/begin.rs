@@ -28,10 +28,7 @@ impl<H: Handler> Engine<H> {
         c.requests = c.requests.saturating_add(1);
         c.progressed = true;
         self.counts.request();
-        match session.server.is_http3() {
-            true => self.counts.http3_request(),
-            false => self.counts.http2_request(),
-        }
+        self.counts.stream_request(session.server.is_http3());
         if self.close_after.is_some_and(|n| c.requests >= n) {
             session.say_goodbye(self.now);
         }
