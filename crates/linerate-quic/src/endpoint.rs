@@ -9,8 +9,8 @@ use bytes::{Bytes, BytesMut};
 use linerate_base::{Random, Time};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
-    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, Endpoint, EndpointConfig,
-    Event, Incoming, ServerConfig, StreamEvent, Transmit,
+    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, Endpoint, Event, Incoming,
+    ServerConfig, StreamEvent, Transmit,
 };
 
 use crate::streams::{QuicStream, code};
@@ -204,7 +204,7 @@ impl QuicEndpoint {
         let mut bytes = [0; 32];
         bytes.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&random.next_u64().to_le_bytes()));
         QuicEndpoint {
-            endpoint: Endpoint::new(Arc::new(EndpointConfig::default()), server, true, Some(bytes)),
+            endpoint: Endpoint::new(Arc::new(options.endpoint()), server, true, Some(bytes)),
             client,
             most_connections: options.connections,
             retry_above: options.retry_above,

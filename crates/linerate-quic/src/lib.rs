@@ -37,6 +37,6 @@ mod tests;
 
 pub use endpoint::{QuicConn, QuicEndpoint, QuicEvent, QuicTransmit};
 pub use error::{QuicError, QuicLost};
-pub use options::{CongestionControl, QuicOptions};
+pub use options::{CongestionControl, QuicOptions, QuicSteering};
 pub use serving::QuicAgreed;
 pub use streams::{QuicStream, StreamRead, StreamWrite};

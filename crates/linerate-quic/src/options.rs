@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use quinn_proto::congestion::{BbrConfig, CubicConfig};
 use quinn_proto::crypto::rustls::QuicServerConfig;
-use quinn_proto::{IdleTimeout, ServerConfig, TransportConfig, VarInt};
+use quinn_proto::{
+    ConnectionId, ConnectionIdGenerator, EndpointConfig, IdleTimeout, RandomConnectionIdGenerator,
+    ServerConfig, TransportConfig, VarInt,
+};
 
 use crate::QuicError;
 
@@ -40,8 +43,67 @@ pub struct QuicOptions {
     /// Handshakes in progress beyond which a peer must prove its address by a Retry (RFC 9000, section
     /// 8.1.2), which costs it a round trip.
     pub retry_above: usize,
+    /// Which of several endpoints at one address this is, for what steers datagrams to it.
+    pub steering: Option<QuicSteering>,
     /// How fast it sends.
     pub congestion: CongestionControl,
+}
+
+/// Several endpoints have one address: their connection IDs say whose they are, to those who know how.
+#[derive(Clone, Copy)]
+pub struct QuicSteering {
+    /// Whether a connection ID belongs to this endpoint: about one of `endpoints` does.
+    pub is_own: fn(&QuicSteering, &[u8]) -> bool,
+    /// The number of this endpoint.
+    pub index: u32,
+    /// How many there are.
+    pub endpoints: u32,
+    /// What hides the number from others.
+    pub key: u32,
+}
+
+impl std::fmt::Debug for QuicSteering {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "QuicSteering({} of {})", self.index, self.endpoints)
+    }
+}
+
+impl PartialEq for QuicSteering {
+    fn eq(&self, other: &QuicSteering) -> bool {
+        (self.index, self.endpoints, self.key) == (other.index, other.endpoints, other.key)
+    }
+}
+
+impl Eq for QuicSteering {}
+
+/// Bytes of a connection ID.
+const CID_BYTES: usize = 8;
+
+/// Draws random connection IDs until one belongs to this endpoint.
+struct SteeredIds {
+    random: RandomConnectionIdGenerator,
+    by: QuicSteering,
+}
+
+impl ConnectionIdGenerator for SteeredIds {
+    fn generate_cid(&mut self) -> ConnectionId {
+        // Each fits with a chance of one in `endpoints`: this many never miss.
+        for _ in 0..64 * self.by.endpoints.max(1) {
+            let id = self.random.generate_cid();
+            if (self.by.is_own)(&self.by, &id) {
+                return id;
+            }
+        }
+        self.random.generate_cid()
+    }
+
+    fn cid_len(&self) -> usize {
+        CID_BYTES
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
 }
 
 impl Default for QuicOptions {
@@ -55,6 +117,7 @@ impl Default for QuicOptions {
             idle: Duration::from_secs(30),
             connections: 100_000,
             retry_above: 1000,
+            steering: None,
             congestion: CongestionControl::Cubic,
         }
     }
@@ -64,6 +127,17 @@ impl Default for QuicOptions {
 const EARLY_BYTES: u64 = 64 << 10;
 
 impl QuicOptions {
+    /// The settings of an endpoint that are none of its connections.
+    pub(crate) fn endpoint(&self) -> EndpointConfig {
+        let mut config = EndpointConfig::default();
+        if let Some(by) = self.steering {
+            config.cid_generator(move || {
+                Box::new(SteeredIds { random: RandomConnectionIdGenerator::new(CID_BYTES), by })
+            });
+        }
+        config
+    }
+
     /// The configuration of an end that accepts.
     pub(crate) fn server(&self, tls: Arc<rustls::ServerConfig>) -> Result<Arc<ServerConfig>, QuicError> {
         let tls = QuicServerConfig::try_from(tls).map_err(|_| QuicError::NoFirstCipher)?;

@@ -91,6 +91,26 @@ impl DatagramOptions {
     }
 }
 
+/// Which of the sockets on one address, each opened with `reuse_port`, gets a datagram: for protocols whose
+/// peers may change their address. Two bytes of it decide, unless its first bit is set. Then, as without
+/// steering, the kernel decides by the addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramSteering {
+    /// Where the two bytes begin.
+    pub at: u32,
+    /// What hides the number of the socket from others.
+    pub key: u32,
+    /// How many sockets there are, in the order in which they were opened.
+    pub sockets: u32,
+}
+
+impl DatagramSteering {
+    /// The socket that these two bytes decide for.
+    pub fn socket_of(&self, bytes: [u8; 2]) -> u32 {
+        (u32::from(u16::from_be_bytes(bytes)).wrapping_mul(self.key) >> 16) % self.sockets.max(1)
+    }
+}
+
 /// Datagrams of one peer that came together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedDatagrams<'a> {
@@ -169,6 +189,14 @@ pub trait Datagrams {
     /// # Errors
     /// The address cannot be used, or descriptors or memory are used up.
     fn open(&mut self, options: &DatagramOptions) -> Result<(DatagramSocket, SocketAddr), NetError>;
+
+    /// Steers the datagrams of all sockets on the address of this one.
+    ///
+    /// # Errors
+    /// There is no such thing here, or the kernel refuses.
+    fn steer(&mut self, _socket: DatagramSocket, _by: &DatagramSteering) -> Result<(), NetError> {
+        Err(NetError::from_errno(libc::EOPNOTSUPP))
+    }
 
     /// Closes a socket. Calls on it do nothing afterwards.
     fn close(&mut self, socket: DatagramSocket);

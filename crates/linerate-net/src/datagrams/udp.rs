@@ -7,8 +7,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::{
-    DatagramCounts, DatagramOptions, DatagramSocket, Datagrams, DatagramsAfter, DatagramsToSend,
-    ReceivedDatagrams,
+    DatagramCounts, DatagramOptions, DatagramSocket, DatagramSteering, Datagrams, DatagramsAfter,
+    DatagramsToSend, ReceivedDatagrams,
 };
 use crate::clock::monotonic;
 use crate::sys::udp::{self, MESSAGES, ReceiveRoom, SendAs};
@@ -132,6 +132,11 @@ impl Datagrams for UdpEpoll {
             return Err(error.into());
         }
         Ok((DatagramSocket(conn), at))
+    }
+
+    fn steer(&mut self, socket: DatagramSocket, by: &DatagramSteering) -> Result<(), NetError> {
+        let Some(held) = self.table.get(socket.0) else { return Ok(()) };
+        Ok(udp::steer(&held.fd, by.at, by.key, by.sockets)?)
     }
 
     fn close(&mut self, socket: DatagramSocket) {

@@ -69,6 +69,36 @@ pub(crate) fn open(
     Ok((socket.into(), at))
 }
 
+/// Lets two bytes of a datagram decide which socket of its group gets it (SO_ATTACH_REUSEPORT_CBPF, since
+/// Linux 4.5): `((bytes * key) >> 16) % sockets`. If its first bit is set, no socket has that number, and
+/// the kernel decides by the addresses.
+pub(crate) fn steer(fd: &impl AsRawFd, at: u32, key: u32, sockets: u32) -> io::Result<()> {
+    let code = |code: u32| code as u16;
+    let step = |of: u32, k: u32| libc::sock_filter { code: code(of), jt: 0, jf: 0, k };
+    let load = libc::BPF_LD | libc::BPF_ABS;
+    let alu = libc::BPF_ALU | libc::BPF_K;
+    let mut steps = [
+        step(load | libc::BPF_B, 0),
+        // To the last step, which is five behind the next.
+        libc::sock_filter { jt: 5, ..step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0x80) },
+        step(load | libc::BPF_H, at),
+        step(alu | libc::BPF_MUL, key),
+        step(alu | libc::BPF_RSH, 16),
+        step(alu | libc::BPF_MOD, sockets.max(1)),
+        step(libc::BPF_RET | BPF_A, 0),
+        step(libc::BPF_RET | libc::BPF_K, u32::MAX),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    let len = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF);
+    // SAFETY: the program and its steps live through the call, and the kernel copies them.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const program).cast(), len) })
+        .map(|_| ())
+}
+
+/// The accumulator, as what a program of BPF returns.
+const BPF_A: u32 = 0x10;
+
 /// Whether sends may carry several datagrams (UDP_SEGMENT, since Linux 4.18).
 pub(crate) fn has_segments(fd: &impl AsRawFd) -> bool {
     set(fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
