@@ -260,3 +260,18 @@ fn connections_over_the_limit_are_refused() {
     drop((tcp, first, second));
     server.stop();
 }
+
+/// A client whose address changes keeps its connection, whichever thread it has (RFC 9000, section 9).
+#[test]
+fn a_client_that_moves_keeps_its_connection() {
+    let (options, cert) = options();
+    let server = spawn(ServerOptions { threads: 4, ..options }).unwrap();
+    for _ in 0..4 {
+        let mut client = H3Client::new(address(&server), &cert, &QuicOptions::default());
+        for _ in 0..6 {
+            assert_eq!(client.get("/bytes/10000").body.len(), 10_000, "{:?}", client.lost);
+            client.moves();
+        }
+    }
+    server.stop();
+}

@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use linerate_net::datagrams::{DatagramOptions, DatagramSocket, Datagrams, DatagramsAfter, DatagramsToSend};
+use linerate_net::datagrams::{
+    DatagramOptions, DatagramSocket, DatagramSteering, Datagrams, DatagramsAfter, DatagramsToSend,
+};
 use linerate_net::{Conn, ListenOptions, Listener, NetError, Profile, Time};
-use linerate_quic::{QuicConn, QuicEndpoint, QuicOptions};
+use linerate_quic::{QuicConn, QuicEndpoint, QuicOptions, QuicSteering};
 use linerate_tls::{QuicTls, ServerProfiles};
 
 use crate::limits::{
@@ -16,6 +18,15 @@ use crate::limits::{
 /// What HTTP/3 is called in TLS (ALPN).
 pub(super) const PROTOCOL: &[u8] = b"h3";
 
+/// Where a packet with a short header has its connection ID (RFC 9000, section 17.3.1).
+const CID_AT: u32 = 1;
+
+/// Whether the kernel steers packets with this connection ID to this thread.
+fn is_own(by: &QuicSteering, id: &[u8]) -> bool {
+    let steering = DatagramSteering { at: CID_AT, key: by.key, sockets: by.endpoints };
+    id.first_chunk().is_some_and(|bytes| steering.socket_of(*bytes) == by.index)
+}
+
 /// How listeners of QUIC are opened: which TLS they have, and within which limits.
 #[derive(Debug)]
 pub(crate) struct QuicListening {
@@ -23,6 +34,8 @@ pub(crate) struct QuicListening {
     pub(crate) limits: Limits,
     /// Random, and different for each thread.
     pub(crate) seed: u64,
+    /// Which thread this is, of how many that share their addresses with nobody else, and what hides that.
+    pub(crate) thread: (u32, u32, u32),
 }
 
 /// A socket that clients send to.
@@ -52,6 +65,11 @@ impl QuicListening {
         let Some(tls) = self.profiles.of_quic(options.profile, PROTOCOL) else { return Ok(None) };
         let socket = DatagramOptions { reuse_port: options.reuse_port, ..DatagramOptions::at(at) };
         let (socket, at) = datagrams.open(&socket)?;
+        let (_, sockets, key) = self.thread;
+        if sockets > 1 {
+            // Without it a client that moves may lose its connection, and all others do not notice.
+            let _ = datagrams.steer(socket, &DatagramSteering { at: CID_AT, key, sockets });
+        }
         self.seed = self.seed.wrapping_add(1);
         // Options in range and TLS 1.3, which has the first cipher suite: there is no other fault.
         let end = QuicEndpoint::server(&self.options(), tls.config(), self.seed)
@@ -90,6 +108,8 @@ impl QuicListening {
         options.idle = self.limits.idle_time.max(Duration::from_secs(1));
         options.connections = self.limits.connections;
         options.retry_above = QUIC_RETRY_ABOVE;
+        let (index, endpoints, key) = self.thread;
+        options.steering = (endpoints > 1).then_some(QuicSteering { is_own, index, endpoints, key });
         options
     }
 }

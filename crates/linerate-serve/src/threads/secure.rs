@@ -7,7 +7,6 @@ use linerate_net::Profile;
 use linerate_tls::{PLAIN, ServerProfiles, ServerTls, TlsLayer};
 
 use crate::http3::QuicListening;
-use crate::limits::Limits;
 use crate::options::ServerOptions;
 
 impl ServerOptions {
@@ -18,20 +17,30 @@ impl ServerOptions {
     }
 }
 
+/// A number whose source is the system.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
 /// The profiles of a server's listeners. A server that started with plain HTTP only has no TLS
 /// layer, and cannot add one.
 #[derive(Clone, Debug)]
-pub(crate) struct Spoken(Option<ServerProfiles>);
+pub(crate) struct Spoken {
+    profiles: Option<ServerProfiles>,
+    /// What hides the number of a thread in QUIC's connection IDs.
+    key: u32,
+}
 
 impl Spoken {
     pub(crate) fn new(options: &ServerOptions) -> Spoken {
         let some = options.tls.is_some() || options.tls_at.iter().any(|(_, tls)| tls.is_some());
-        Spoken(some.then(ServerProfiles::default))
+        // Odd: each thread has connection IDs.
+        Spoken { profiles: some.then(ServerProfiles::default), key: random() as u32 | 1 }
     }
 
     /// The profile of a listener.
     pub(crate) fn profile(&self, tls: Option<&ServerTls>) -> io::Result<Profile> {
-        match (&self.0, tls) {
+        match (&self.profiles, tls) {
             (_, None) => Ok(PLAIN),
             (Some(all), Some(tls)) => {
                 all.add(tls).ok_or_else(|| io::Error::other("too many configurations of TLS since the start"))
@@ -44,14 +53,19 @@ impl Spoken {
     }
 
     /// How QUIC listens on one thread.
-    pub(crate) fn quic(&self, limits: Limits) -> QuicListening {
-        // Its keys are random, and come from the system.
-        let seed = RandomState::new().build_hasher().finish();
-        QuicListening { profiles: self.0.clone().unwrap_or_default(), limits, seed }
+    pub(crate) fn quic(&self, options: &ServerOptions, thread: usize) -> QuicListening {
+        // Sockets of other processes would be among ours.
+        let threads = if options.share_port { 1 } else { options.threads };
+        QuicListening {
+            profiles: self.profiles.clone().unwrap_or_default(),
+            limits: options.limits,
+            seed: random(),
+            thread: (thread as u32, threads as u32, self.key),
+        }
     }
 
     /// The layer of one thread.
     pub(crate) fn layer(&self) -> Option<TlsLayer> {
-        self.0.clone().map(TlsLayer::of_server)
+        self.profiles.clone().map(TlsLayer::of_server)
     }
 }

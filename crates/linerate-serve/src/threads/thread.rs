@@ -126,7 +126,7 @@ impl Thread {
                 format!("HTTP/3 needs the kernel's sockets, which io {} does not use", self.options.io);
             io::Error::new(io::ErrorKind::Unsupported, words)
         })?;
-        let listening = self.spoken.quic(self.options.limits);
+        let listening = self.spoken.quic(&self.options, self.index);
         Ok(WithQuic::new(wire, datagrams, listening))
     }
 

@@ -228,6 +228,11 @@ impl H3Client {
         self.end.stop(self.conn, stream, code);
     }
 
+    /// Sends from another port from now on.
+    pub(crate) fn moves(&mut self) {
+        self.socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    }
+
     /// Begins a request.
     pub(crate) fn begin(
         &mut self,
