@@ -251,8 +251,20 @@ fn the_target_is_no_source() {
     assert!(begun.elapsed() < Duration::from_secs(2), "before anything is looked for");
 }
 
-/// The kernel needs a moment to detach the program and the queue from a killed process; the test
-/// waits for nothing else.
+/// How long the threads of a process were ready to run while others had the CPUs.
+fn waited_for_a_cpu(pid: &str) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    // One that has ended since does not count.
+    let times =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok());
+    let waited = times.map(|times| {
+        times.split_whitespace().nth(1).expect("three numbers").parse::<u64>().expect("nanoseconds")
+    });
+    Duration::from_nanos(waited.sum())
+}
+
+/// The kernel needs a moment to detach the program and the queue from a killed process; a new one
+/// waits for nothing else, and the first request that its clients send then is answered.
 #[test]
 fn after_a_kill_a_new_server_answers_soon() {
     let Some(cable) = Cable::new(1) else { return };
@@ -265,12 +277,14 @@ fn after_a_kill_a_new_server_answers_soon() {
         serving.0.wait().expect("it is gone");
         serving = Serving::xdp(&cable, "");
         assert!(cable.theirs.run(|| get(AT, "/")).0.starts_with("HTTP/1.1 200"));
-        times.push(killed.elapsed());
+        // What a busy machine adds to the start does not count.
+        let (took, waited) = (killed.elapsed(), waited_for_a_cpu(&serving.0.id().to_string()));
+        times.push(took.saturating_sub(waited));
     }
     times.sort();
     println!("after the kill the first answer came in {:?}, median {:?}", times[0], times[5]);
-    // A busy machine may be slow several times, but hardly always.
-    assert!(times[0] < Duration::from_millis(250), "{times:?}");
+    // On a busy machine the killed process ends later, and nothing says for how long it waited.
+    assert!(times[2] < Duration::from_millis(100), "{times:?}");
 }
 
 /// Linux's counter of this name in the table of TCP's extensions.
