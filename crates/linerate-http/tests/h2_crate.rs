@@ -206,7 +206,7 @@ fn mixed(all: &[Sent], dice: &[prop::sample::Index], wrong: Option<(prop::sample
 
 fn our_end(heard: &Heard) -> End {
     match heard.lost {
-        Some((Lost::Reset(code), _)) => End::Reset(code.0),
+        Some((Lost::Reset(code), _)) => End::Reset(code.number as u32),
         Some((Lost::Malformed(_) | Lost::HeadTooLong(_), _)) => End::Broken,
         None => {
             let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).unwrap();
@@ -391,7 +391,7 @@ impl ResponseSink<'_, usize> for Ears {
     }
 
     fn lost(&mut self, i: usize, how: Lost, _: bool) {
-        let end = if let Lost::Reset(code) = how { End::Reset(code.0) } else { End::Broken };
+        let end = if let Lost::Reset(code) = how { End::Reset(code.number as u32) } else { End::Broken };
         assert_eq!(self.ends.insert(i, end), None);
     }
 }

@@ -139,7 +139,7 @@ impl Answering {
         let stage = if begun { CallStage::Receive } else { CallStage::Wait };
         let part = if begun { "in the middle of its answer" } else { "without an answer" };
         let (why, words) = match how {
-            h2::Lost::Reset(Code::HTTP_1_1_REQUIRED) => {
+            h2::Lost::Reset(code) if code == Code::HTTP_1_1_REQUIRED.into() => {
                 (Why::Reset, "the server wants HTTP/1.1 for this request: add --http 1.1".to_owned())
             }
             h2::Lost::Reset(code) => {

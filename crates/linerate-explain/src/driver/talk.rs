@@ -100,7 +100,7 @@ impl Streams {
         // It will not answer those (RFC 9113, section 6.8).
         for id in self.client.refused() {
             if let (Some((at, begun)), Some(code)) = (self.client.take(id), self.client.go_away()) {
-                hearing.at(at, |answer| answer.stream_lost(StreamLost::Reset(code), begun));
+                hearing.at(at, |answer| answer.stream_lost(StreamLost::Reset(code.into()), begun));
             }
         }
     }

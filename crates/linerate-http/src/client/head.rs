@@ -22,7 +22,7 @@ impl<'a> HeadView<'a> {
         HeadView { raw, status: facts.status, minor: facts.minor, flaws: facts.flaws }
     }
 
-    /// The head of a response on a stream (HTTP/2), as text in the form of HTTP/1.1: the line of
+    /// The head of a response on a stream (HTTP/2 and HTTP/3), as text in the form of HTTP/1.1: the line of
     /// the status, field lines, an empty line.
     pub(crate) fn of_stream(raw: &'a [u8], status: u16) -> HeadView<'a> {
         HeadView { raw, status, minor: 0, flaws: HeadFlaws::default() }
@@ -33,7 +33,7 @@ impl<'a> HeadView<'a> {
         self.status
     }
 
-    /// The minor version: 0 for HTTP/1.0 and HTTP/2, 1 for HTTP/1.1 and later HTTP/1.x.
+    /// The minor version: 0 for HTTP/1.0, HTTP/2 and HTTP/3, 1 for HTTP/1.1 and later HTTP/1.x.
     pub fn version_minor(&self) -> u8 {
         self.minor
     }
@@ -41,7 +41,7 @@ impl<'a> HeadView<'a> {
     /// The reason phrase: often empty, and without meaning (RFC 9112, section 4).
     pub fn reason(&self) -> &'a [u8] {
         let line = first_line(self.raw);
-        if line.starts_with(b"HTTP/2") {
+        if line.starts_with(b"HTTP/2") || line.starts_with(b"HTTP/3") {
             return b"";
         }
         // "HTTP/1.1", spaces, three digits: the reader has checked them.

@@ -1,4 +1,4 @@
-//! Requests compiled for HTTP/2: a field block encoded once, with the few fields that change.
+//! Requests compiled for HTTP/2 and HTTP/3: a field block encoded once, with the few fields that change.
 
 use std::sync::Arc;
 
@@ -8,8 +8,19 @@ use super::slot_parser::Parser;
 use super::slots::{TemplatePiece, TemplateSlot};
 use super::spec;
 use crate::h2::{field, field_name, length};
+use crate::h3::{field_line, field_line_name, section_prefix};
 
-/// A request compiled for HTTP/2 (RFC 9113, section 8.3.1).
+/// How fields are encoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldCoding {
+    /// HTTP/2's (RFC 7541).
+    #[default]
+    Hpack,
+    /// HTTP/3's (RFC 9204).
+    Qpack,
+}
+
+/// A request compiled for HTTP/2 (RFC 9113, section 8.3.1) or HTTP/3 (RFC 9114, section 4.3.1).
 ///
 /// It says the same as its [`Template`](super::Template): the Host field is `:authority`, fields
 /// about the connection are left out.
@@ -36,8 +47,8 @@ enum FieldBlockPart {
 }
 
 impl StreamTemplate {
-    /// Compiles `spec`, as [`Template::compile`](super::Template::compile) does, for requests over
-    /// `https` or `http`.
+    /// Compiles `spec` for HTTP/2, as [`Template::compile`](super::Template::compile) does, for
+    /// requests over `https` or `http`.
     ///
     /// # Errors
     /// The request cannot be sent over HTTP/2, or a slot is unknown.
@@ -46,9 +57,22 @@ impl StreamTemplate {
         columns: &[String],
         https: bool,
     ) -> Result<StreamTemplate, TemplateError> {
+        StreamTemplate::compile_coded(spec, columns, https, FieldCoding::Hpack)
+    }
+
+    /// As [`compile`](StreamTemplate::compile), with fields encoded for either protocol.
+    ///
+    /// # Errors
+    /// The request cannot be sent over them, or a slot is unknown.
+    pub fn compile_coded(
+        spec: &RequestSpec,
+        columns: &[String],
+        https: bool,
+        coding: FieldCoding,
+    ) -> Result<StreamTemplate, TemplateError> {
         spec::check_streamed(spec)?;
         let mut parser = Parser::new(columns);
-        let mut block = Block::default();
+        let mut block = Block::of(coding);
         let mut authority = None;
         let target = parser.target(spec)?;
         let mut fields = Vec::new();
@@ -148,25 +172,40 @@ fn render_value(pieces: &[TemplatePiece], v: &Values<'_>, out: &mut Vec<u8>) {
 }
 
 /// A field block while it is compiled.
-#[derive(Default)]
 struct Block {
+    coding: FieldCoding,
     parts: Vec<FieldBlockPart>,
     /// Encoded fields that are not in `parts` yet.
     fields: Vec<u8>,
 }
 
 impl Block {
+    fn of(coding: FieldCoding) -> Block {
+        let mut fields = Vec::new();
+        if coding == FieldCoding::Qpack {
+            section_prefix(&mut fields);
+        }
+        Block { coding, parts: Vec::new(), fields }
+    }
+
     fn field(&mut self, name: &[u8], value: Vec<TemplatePiece>) {
+        let put = match self.coding {
+            FieldCoding::Hpack => field,
+            FieldCoding::Qpack => field_line,
+        };
         match &value[..] {
-            [] => field(name, b"", &mut self.fields),
-            [TemplatePiece::Literal(text)] => field(name, text, &mut self.fields),
+            [] => put(name, b"", &mut self.fields),
+            [TemplatePiece::Literal(text)] => put(name, text, &mut self.fields),
             _ => self.part(name, FieldBlockPart::Value(value)),
         }
     }
 
     /// Adds a field whose value changes.
     fn part(&mut self, name: &[u8], value: FieldBlockPart) {
-        field_name(name, &mut self.fields);
+        match self.coding {
+            FieldCoding::Hpack => field_name(name, &mut self.fields),
+            FieldCoding::Qpack => field_line_name(name, &mut self.fields),
+        }
         self.parts.push(FieldBlockPart::Fields(std::mem::take(&mut self.fields)));
         self.parts.push(value);
     }

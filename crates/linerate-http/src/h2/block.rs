@@ -58,21 +58,21 @@ impl Block {
 
     /// Why the message is malformed (RFC 9113, section 8.1.1).
     #[inline]
-    pub(super) fn problem(&self) -> Option<&'static str> {
+    pub(crate) fn problem(&self) -> Option<&'static str> {
         self.problem
     }
 
     /// Decodes a block.
     pub(super) fn decode(bytes: &[u8], decoder: &mut Decoder) -> Result<Block, HpackError> {
-        let mut reading = BlockReading::default();
+        let mut reading = BlockReading::of("HTTP/2");
         decoder.decode(bytes, BLOCK_BYTES, |name, value| reading.field(name, value))?;
         Ok(reading.end(bytes))
     }
 }
 
 /// A block while it is decoded.
-#[derive(Default)]
 struct BlockReading {
+    version: &'static str,
     text: Vec<u8>,
     status: Option<u16>,
     length: Option<u64>,
@@ -81,6 +81,10 @@ struct BlockReading {
 }
 
 impl BlockReading {
+    fn of(version: &'static str) -> BlockReading {
+        BlockReading { version, text: Vec::new(), status: None, length: None, fields: 0, problem: None }
+    }
+
     fn field(&mut self, name: &[u8], value: &[u8]) {
         self.fields += 1;
         if let Err(problem) = self.read(name, value) {
@@ -134,9 +138,9 @@ impl BlockReading {
             _ => return Err("the status is no number of three digits"),
         };
         self.status = Some(status);
-        self.text.extend_from_slice(b"HTTP/2 ");
-        self.text.extend_from_slice(value);
-        self.text.extend_from_slice(b"\r\n");
+        for part in [self.version.as_bytes(), b" ", value, b"\r\n"] {
+            self.text.extend_from_slice(part);
+        }
         Ok(())
     }
 
@@ -201,6 +205,28 @@ impl BlockCache {
             match self.held.iter().position(equal).filter(|_| decoder.is_stateless()) {
                 Some(at) => self.current = at,
                 None => self.learn(Block::decode(bytes, decoder)?),
+            }
+        }
+        Ok(&self.held[self.current])
+    }
+
+    /// A field section of HTTP/3, decoded now or before: `decode` hands over its fields. Without a dynamic
+    /// table equal bytes mean equal fields.
+    #[inline]
+    pub(crate) fn get_section<E>(
+        &mut self,
+        bytes: &[u8],
+        decode: impl FnOnce(usize, &mut dyn FnMut(&[u8], &[u8])) -> Result<(), E>,
+    ) -> Result<&Arc<Block>, E> {
+        let equal = |block: &Arc<Block>| *block.bytes == *bytes;
+        if !self.held.get(self.current).is_some_and(equal) {
+            match self.held.iter().position(equal) {
+                Some(at) => self.current = at,
+                None => {
+                    let mut reading = BlockReading::of("HTTP/3");
+                    decode(BLOCK_BYTES, &mut |name, value| reading.field(name, value))?;
+                    self.learn(reading.end(bytes));
+                }
             }
         }
         Ok(&self.held[self.current])

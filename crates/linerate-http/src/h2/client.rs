@@ -405,7 +405,7 @@ impl<S: StreamData> Client<S> {
         self.must_be_opened(head.stream)?;
         if let Some(stream) = self.remove(head.stream) {
             let begun = stream.has_begun();
-            sink.lost(stream.data, Lost::Reset(code), begun);
+            sink.lost(stream.data, Lost::Reset(code.into()), begun);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Why streams and connections end.
 
 use super::HpackError;
+use crate::ResetCode;
 
 /// An error code (RFC 9113, section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,6 +56,12 @@ const NAMES: [&str; 14] = [
     "INADEQUATE_SECURITY",
     "HTTP_1_1_REQUIRED",
 ];
+
+impl From<Code> for ResetCode {
+    fn from(code: Code) -> ResetCode {
+        ResetCode { number: code.0.into(), name: code.name() }
+    }
+}
 
 impl std::fmt::Display for Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

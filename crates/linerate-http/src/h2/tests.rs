@@ -364,7 +364,7 @@ fn late_frames_on_streams_that_we_reset_are_forgiven() {
 fn resets_say_why_and_later_frames_are_ignored() {
     let mut script = Script::new();
     put_reset(1, Code::REFUSED_STREAM, &mut script.0);
-    assert_eq!(script.lost(), Lost::Reset(Code::REFUSED_STREAM));
+    assert_eq!(script.lost(), Lost::Reset(Code::REFUSED_STREAM.into()));
     let mut late = Script::new().frame(kind::HEADERS, END, 1, OK).headers(1, OK).data(1, b"x", true);
     put_reset(1, Code::NO_ERROR, &mut late.0);
     let read = late.read();

@@ -1,6 +1,7 @@
 //! Why streams and connections of HTTP/3 end.
 
 use super::QpackError;
+use crate::ResetCode;
 
 /// An error code (RFC 9114, section 8.1; RFC 9204, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,6 +88,12 @@ const NAMES: [&str; 17] = [
 /// The names of the codes from `QPACK_DECOMPRESSION_FAILED` on.
 const QPACK_NAMES: [&str; 3] =
     ["QPACK_DECOMPRESSION_FAILED", "QPACK_ENCODER_STREAM_ERROR", "QPACK_DECODER_STREAM_ERROR"];
+
+impl From<H3Code> for ResetCode {
+    fn from(code: H3Code) -> ResetCode {
+        ResetCode { number: code.0, name: code.name() }
+    }
+}
 
 impl std::fmt::Display for H3Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -26,10 +26,14 @@
 //! # Ok::<(), h3::QpackError>(())
 //! ```
 
+mod client;
+#[cfg(test)]
+mod client_tests;
 mod error;
 mod frame;
 #[doc(hidden)]
 pub mod fuzz;
+mod peer_streams;
 mod qpack;
 mod reader;
 pub mod server;
@@ -38,8 +42,11 @@ mod settings;
 mod tests;
 mod varint;
 
+pub use client::H3Client;
 pub use error::{H3Code, H3Error};
 pub use frame::{frame_kind, put_data_head, put_frame, put_go_away, stream_kind};
+pub use peer_streams::{H3ControlEvent, H3PeerStreams};
+pub(crate) use qpack::field_line_name;
 pub use qpack::{QpackDecoder, QpackError, QpackSection, field_line, section_prefix};
 pub use reader::{H3FrameReader, H3Piece};
 pub use settings::H3Settings;

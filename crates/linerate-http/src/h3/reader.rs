@@ -115,7 +115,7 @@ impl H3FrameReader {
                 FrameRest::Content(_) | FrameRest::Dropped(_) if input.is_empty() => return Ok(None),
                 FrameRest::Content(left) => {
                     let (content, left) = take(input, left);
-                    self.rest = FrameRest::Content(left);
+                    self.rest = if left == 0 { FrameRest::Nothing } else { FrameRest::Content(left) };
                     self.idle_frames = 0;
                     return Ok(Some(H3Piece::Data(content)));
                 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::super::Code;
 use super::super::block::Block;
+use crate::ResetCode;
 use crate::client::{Fields, HeadView};
 
 /// How a stream ended without a whole response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// The server reset it.
-    Reset(Code),
+    Reset(ResetCode),
     /// The server broke the rules on this stream: how, in words.
     Malformed(&'static str),
     /// The head of its response exceeds so many bytes.

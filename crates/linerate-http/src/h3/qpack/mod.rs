@@ -14,6 +14,7 @@ mod tests;
 use crate::fields::CodingError;
 
 pub use decoder::{QpackDecoder, QpackSection};
+pub(crate) use encoder::field_line_name;
 pub use encoder::{field_line, section_prefix};
 
 /// Why field sections cannot be decoded. It ends the connection (RFC 9204, section 6).
