@@ -29,10 +29,21 @@ impl QuicConn {
         self.slot as usize
     }
 
-    /// What no two connections with one slot share.
+    /// What tells connections of one slot apart.
     pub fn generation(self) -> u32 {
         self.generation
     }
+}
+
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuicStats {
+    /// The smoothed round-trip time (RFC 9002, section 5.3).
+    pub rtt: Duration,
+    /// Packets sent, and how many of them are taken for lost (RFC 9002, section 6.1).
+    pub sent: u64,
+    /// Packets lost, without probes of the path's size.
+    pub lost: u64,
 }
 
 /// An event of an endpoint.
@@ -109,6 +120,8 @@ pub struct QuicTransmit {
     pub len: usize,
     /// Bytes of each datagram but the last, which may be shorter.
     pub segment: usize,
+    /// The connection that they belong to; `None`: a reply of the endpoint itself.
+    pub conn: Option<QuicConn>,
 }
 
 pub(crate) struct HeldConnection {
@@ -430,16 +443,17 @@ impl QuicEndpoint {
     pub fn next_transmit(&mut self, now: Time, most: usize, out: &mut Vec<u8>) -> Option<QuicTransmit> {
         if let Some((transmit, bytes)) = self.replies.pop_front() {
             out.extend_from_slice(&bytes[..transmit.size]);
-            return Some(plain(&transmit));
+            return Some(plain(&transmit, None));
         }
         let at = self.instant(now);
         while let Some(slot) = self.to_send.front().copied() {
             self.scratch.clear();
-            let held = self.held[slot].as_mut();
-            let transmit = held.and_then(|held| held.connection.poll_transmit(at, most, &mut self.scratch));
-            if let Some(transmit) = transmit {
+            if let Some(held) = &mut self.held[slot]
+                && let Some(transmit) = held.connection.poll_transmit(at, most, &mut self.scratch)
+            {
                 out.extend_from_slice(&self.scratch[..transmit.size]);
-                return Some(plain(&transmit));
+                let conn = QuicConn { slot: slot as u32, generation: held.generation };
+                return Some(plain(&transmit, Some(conn)));
             }
             self.to_send.pop_front();
             self.settle(slot);
@@ -480,6 +494,13 @@ impl QuicEndpoint {
         }
     }
 
+    /// What is known of a connection, while it takes memory.
+    pub fn stats(&self, conn: QuicConn) -> Option<QuicStats> {
+        let held = self.held.get(conn.slot())?.as_ref().filter(|held| held.generation == conn.generation)?;
+        let path = held.connection.stats().path;
+        Some(QuicStats { rtt: path.rtt, sent: path.sent_packets, lost: path.lost_packets })
+    }
+
     /// Closes a connection. No event tells of its end.
     pub fn close(&mut self, now: Time, conn: QuicConn, with: u64, reason: &str) {
         let at = self.instant(now);
@@ -491,8 +512,9 @@ impl QuicEndpoint {
     }
 }
 
-fn plain(transmit: &Transmit) -> QuicTransmit {
+fn plain(transmit: &Transmit, conn: Option<QuicConn>) -> QuicTransmit {
     QuicTransmit {
+        conn,
         to: transmit.destination,
         from: transmit.src_ip,
         ecn: transmit.ecn.map_or(0, |ecn| ecn as u8),

@@ -35,7 +35,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use endpoint::{QuicConn, QuicEndpoint, QuicEvent, QuicTransmit};
+pub use endpoint::{QuicConn, QuicEndpoint, QuicEvent, QuicStats, QuicTransmit};
 pub use error::{QuicError, QuicLost};
 pub use options::{CongestionControl, QuicOptions, QuicSteering};
 pub use serving::QuicAgreed;

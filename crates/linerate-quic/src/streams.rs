@@ -1,6 +1,6 @@
 //! Streams: reading, writing, and their ends.
 
-use quinn_proto::{Dir, ReadError, ReadableError, Side, StreamId, VarInt, WriteError};
+use quinn_proto::{Connection, Dir, ReadError, ReadableError, Side, StreamId, VarInt, WriteError};
 
 use crate::endpoint::{QuicConn, QuicEndpoint};
 
@@ -9,6 +9,11 @@ use crate::endpoint::{QuicConn, QuicEndpoint};
 pub struct QuicStream(pub(crate) StreamId);
 
 impl QuicStream {
+    /// The stream of an ID below 2^62.
+    pub fn of_id(id: u64) -> QuicStream {
+        QuicStream(StreamId::from(code(id)))
+    }
+
     /// The ID as it is on the wire.
     pub fn id(self) -> u64 {
         u64::from(VarInt::from(self.0))
@@ -55,7 +60,22 @@ pub(crate) fn code(code: u64) -> VarInt {
     VarInt::from_u64(code).unwrap_or(VarInt::MAX)
 }
 
+/// Whether this end may send on a stream, or receive: of a unidirectional one it can do one of both.
+fn has(connection: &Connection, stream: QuicStream, sending: bool) -> bool {
+    !stream.is_unidirectional() || (stream.0.initiator() == connection.side()) == sending
+}
+
 impl QuicEndpoint {
+    /// A connection, to send on a stream; `None`: it is gone, or the stream is the peer's alone.
+    fn to_send(&mut self, conn: QuicConn, stream: QuicStream) -> Option<&mut Connection> {
+        self.touch(conn).filter(|connection| has(connection, stream, true))
+    }
+
+    /// A connection, to receive on a stream; `None`: it is gone, or the stream is ours alone.
+    fn to_receive(&mut self, conn: QuicConn, stream: QuicStream) -> Option<&mut Connection> {
+        self.touch(conn).filter(|connection| has(connection, stream, false))
+    }
+
     /// Opens a stream; `None`: the peer admits no more of them now ([`QuicEvent::Room`](crate::QuicEvent::Room)
     /// tells when it does), or the connection is gone.
     pub fn open(&mut self, conn: QuicConn, unidirectional: bool) -> Option<QuicStream> {
@@ -76,7 +96,7 @@ impl QuicEndpoint {
         most: usize,
         mut each: impl FnMut(&[u8]),
     ) -> StreamRead {
-        let Some(connection) = self.touch(conn) else { return StreamRead::Gone };
+        let Some(connection) = self.to_receive(conn, stream) else { return StreamRead::Gone };
         let mut receiving = connection.recv_stream(stream.0);
         let mut chunks = match receiving.read(true) {
             Ok(chunks) => chunks,
@@ -104,7 +124,7 @@ impl QuicEndpoint {
 
     /// Writes bytes of a stream, as many as the windows admit.
     pub fn write(&mut self, conn: QuicConn, stream: QuicStream, bytes: &[u8]) -> StreamWrite {
-        let Some(connection) = self.touch(conn) else { return StreamWrite::Gone };
+        let Some(connection) = self.to_send(conn, stream) else { return StreamWrite::Gone };
         let mut sending = connection.send_stream(stream.0);
         let mut taken = 0;
         // A write that took less must be tried again: only one that took nothing is told of room later.
@@ -122,7 +142,7 @@ impl QuicEndpoint {
     /// Ends a stream behind what was written. `false`: the peer wants no more of it, or it is gone.
     pub fn finish(&mut self, conn: QuicConn, stream: QuicStream) -> bool {
         let is_done =
-            self.touch(conn).is_some_and(|connection| connection.send_stream(stream.0).finish().is_ok());
+            self.to_send(conn, stream).is_some_and(|connection| connection.send_stream(stream.0).finish().is_ok());
         if is_done && let Some(held) = self.held_mut(conn) {
             held.finishing += 1;
         }
@@ -132,11 +152,13 @@ impl QuicEndpoint {
     /// Gives up what was written on a stream and is not acknowledged (RFC 9000, section 19.4). `false`: it
     /// has ended before.
     pub fn reset(&mut self, conn: QuicConn, stream: QuicStream, with: u64) -> bool {
-        self.touch(conn).is_some_and(|connection| connection.send_stream(stream.0).reset(code(with)).is_ok())
+        self.to_send(conn, stream)
+            .is_some_and(|connection| connection.send_stream(stream.0).reset(code(with)).is_ok())
     }
 
     /// Asks the peer to send no more of a stream (RFC 9000, section 19.5). `false`: it has ended before.
     pub fn stop(&mut self, conn: QuicConn, stream: QuicStream, with: u64) -> bool {
-        self.touch(conn).is_some_and(|connection| connection.recv_stream(stream.0).stop(code(with)).is_ok())
+        self.to_receive(conn, stream)
+            .is_some_and(|connection| connection.recv_stream(stream.0).stop(code(with)).is_ok())
     }
 }

@@ -350,3 +350,31 @@ fn replies_have_a_limit() {
     assert_eq!(replies, 64);
     assert_eq!(network.ends[1].connections(), 0);
 }
+
+#[test]
+fn a_unidirectional_stream_takes_nothing_the_other_way() {
+    let mut network = TestNetwork::new(&QuicOptions::default(), &QuicOptions::default(), CLEAN, 1);
+    network.ends[0].connect(Time::ZERO, address(1), "a.example").unwrap();
+    let (mut ours, mut seen) = (None, false);
+    while !seen {
+        while let Some(event) = network.ends[1].next_event() {
+            if let QuicEvent::Opened { conn, stream } = event {
+                let end = &mut network.ends[1];
+                assert_eq!(end.write(conn, stream, b"x"), StreamWrite::Gone);
+                assert!(!end.reset(conn, stream, 1) && !end.finish(conn, stream));
+                assert!(end.stop(conn, stream, 1));
+                seen = true;
+            }
+        }
+        while let Some(event) = network.ends[0].next_event() {
+            if let QuicEvent::Connected { conn } = event {
+                let end = &mut network.ends[0];
+                let stream = *ours.insert(end.open(conn, true).unwrap());
+                assert_eq!(end.write(conn, stream, b"x"), StreamWrite::Taken(1));
+                assert_eq!(end.read(conn, stream, |_| panic!("bytes")), StreamRead::Gone);
+                assert!(!end.stop(conn, stream, 1));
+            }
+        }
+        assert!(seen || network.step());
+    }
+}
