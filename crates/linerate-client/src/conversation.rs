@@ -16,8 +16,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use linerate_http::ResetCode;
 use linerate_http::client::{Fields, HeadView};
-use linerate_http::h2::Code;
 use linerate_net::{Ahead, Close, Conn, Lent, NetError, Time, Transport};
 
 use crate::{Failure, Loss, Run};
@@ -99,6 +99,12 @@ pub trait Conversation {
         shared: &mut Self::Shared,
         events: &mut E,
     ) -> Result<(), Loss>;
+
+    /// How many of the bytes that came are the peer's: over QUIC there are heads of records between them.
+    #[inline]
+    fn payload_bytes(bytes: &[u8]) -> usize {
+        bytes.len()
+    }
 
     /// Length and use of the bytes that come next.
     #[inline]
@@ -235,6 +241,9 @@ pub struct Facts {
     pub h1: u64,
     /// Connections by HTTP/2.
     pub h2: u64,
+    /// Connections by HTTP/3.
+    #[serde(default)]
+    pub h3: u64,
     /// The least `SETTINGS_MAX_CONCURRENT_STREAMS` of all connections; `None`: none said a number.
     pub max_concurrent_streams: Option<u32>,
     /// The greatest.
@@ -265,6 +274,7 @@ impl Facts {
     pub fn merge(&mut self, other: &Facts) {
         self.h1 += other.h1;
         self.h2 += other.h2;
+        self.h3 += other.h3;
         let limits = [self.max_concurrent_streams, other.max_concurrent_streams];
         self.max_concurrent_streams = limits.into_iter().flatten().min();
         let limits = [self.most_concurrent_streams, other.most_concurrent_streams];
@@ -294,7 +304,7 @@ pub enum Fate {
     /// The peer reset the request's stream for another reason. It may have acted on it (RFC 9113 section 8.7).
     Reset {
         /// The reason that it gave.
-        code: Code,
+        code: ResetCode,
         /// Part of the response had come.
         begun: bool,
     },
@@ -413,7 +423,7 @@ pub enum Settled {
     /// It has failed.
     Failed(Failure),
     /// The peer reset its stream with this code before a byte of the response came. It may have acted on the request.
-    Reset(Code),
+    Reset(ResetCode),
     /// No whole response came within the time-out.
     TimedOut,
     /// Nobody can know whether it was acted on.
@@ -428,12 +438,12 @@ pub trait Requests {
     /// What `out` said.
     fn write_h1(&mut self, run: &Run, closing: bool, out: &mut impl Out) -> Result<u64, NetError>;
 
-    /// HTTP/2: the field block of every request of this kind, where all have the same and no body.
+    /// HTTP/2 and HTTP/3: the field block of every request of this kind, where all have the same and no body.
     fn fixed_block(&self, _kind: u16) -> Option<&[u8]> {
         None
     }
 
-    /// HTTP/2: appends the field block of the first request of `run`, and hands out its body. A client that speaks
+    /// HTTP/2 and HTTP/3: appends the field block of the first request of `run`, and hands out its body. A client that speaks
     /// HTTP/1.1 alone has no need of it.
     fn write_h2(&mut self, _run: &Run, _block: &mut Vec<u8>, _body: impl FnMut(BodyPart<'_>)) {}
 }

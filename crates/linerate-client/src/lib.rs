@@ -8,8 +8,10 @@ mod conversation;
 mod failure;
 mod h1;
 mod h2;
+mod h3;
 mod limits;
 mod pool;
+mod quic;
 pub mod route;
 mod stamp;
 
@@ -21,10 +23,12 @@ pub use conversation::{
 pub use failure::Failure;
 pub use h1::H1;
 pub use h2::{H2, H2Shared};
+pub use h3::{H3, H3Shared};
 pub use pool::{
     Expired, Learnt, Loss, LostConnection, Opening, Pool, PoolAction, PoolOptions, PoolReceived,
     PooledConnection, RequestsEnd, Resend, connect_failure, connect_words, settle,
 };
+pub use quic::{QuicTotals, QuicTransport, QuicWay};
 pub use stamp::Stamp;
 
 /// Requests that were sent together.

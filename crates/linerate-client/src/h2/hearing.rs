@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use linerate_http::client::{Fields, HeadView};
 use linerate_http::h2::{Block, Code, Lost, ResponseSink, StreamData};
+use linerate_http::h3::H3Code;
 use linerate_net::Time;
 
 use crate::Run;
@@ -11,25 +12,25 @@ use crate::conversation::{Alike, Facts, Fate, Responses, Turn, Whole, Whose};
 
 /// A request in flight, or several that left together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HeardRequests {
-    pub(super) run: Run,
+pub(crate) struct HeardRequests {
+    pub(crate) run: Run,
     /// Responses on this connection when it left.
     answers: u32,
     /// When its response began.
     first_byte: Option<Time>,
     /// Where its response is remembered.
-    pub(super) reading: Option<u32>,
+    pub(crate) reading: Option<u32>,
     whose: Whose,
 }
 
 impl HeardRequests {
     #[inline]
-    pub(super) fn new(run: Run, answers: u32) -> HeardRequests {
+    pub(crate) fn new(run: Run, answers: u32) -> HeardRequests {
         HeardRequests { run, answers, first_byte: None, reading: None, whose: Whose::Matched }
     }
 
     /// The request to go out again; `answers`: responses on the connection by now.
-    pub(super) fn refused(self, answers: u32) -> Run {
+    pub(crate) fn refused(self, answers: u32) -> Run {
         let mut run = self.run;
         let in_vain = answers == self.answers;
         run.stamp.refused = if in_vain { run.stamp.refused.saturating_add(1) } else { 1 };
@@ -47,7 +48,7 @@ impl StreamData for HeardRequests {
 
 /// State of responses that arrive in parts. Slots are reused.
 #[derive(Debug)]
-pub(super) struct Readings<R> {
+pub(crate) struct Readings<R> {
     all: Vec<R>,
     free: Vec<u32>,
 }
@@ -71,7 +72,7 @@ impl<R: Default> Readings<R> {
 }
 
 impl<R> Readings<R> {
-    pub(super) fn give_back(&mut self, reading: Option<u32>) {
+    pub(crate) fn give_back(&mut self, reading: Option<u32>) {
         self.free.extend(reading);
     }
 }
@@ -84,7 +85,7 @@ struct HeardBatch<'i> {
 }
 
 /// Matches what a connection hears with its requests, during one read.
-pub(super) struct Hearing<'a, 'i, E: Responses> {
+pub(crate) struct Hearing<'a, 'i, E: Responses> {
     now: Time,
     events: &'a mut E,
     readings: &'a mut Readings<E::Reading>,
@@ -95,7 +96,7 @@ pub(super) struct Hearing<'a, 'i, E: Responses> {
 }
 
 impl<'a, E: Responses> Hearing<'a, '_, E> {
-    pub(super) fn new(
+    pub(crate) fn new(
         now: Time,
         events: &'a mut E,
         readings: &'a mut Readings<E::Reading>,
@@ -108,7 +109,7 @@ impl<'a, E: Responses> Hearing<'a, '_, E> {
 
     /// Tells of the responses that were held back to be told together.
     #[inline]
-    pub(super) fn tell(&mut self) {
+    pub(crate) fn tell(&mut self) {
         if let Some(HeardBatch { run, block, body }) = self.batch.take() {
             self.alike(&run, None, &block, body);
         }
@@ -209,12 +210,15 @@ impl<'i, E: Responses> ResponseSink<'i, HeardRequests> for Hearing<'_, 'i, E> {
                 self.events.head_too_long(&request.run, limit);
                 (request.run, Fate::Malformed("the head of the response is too long"))
             }
-            Lost::Reset(Code::REFUSED_STREAM) if !begun => {
+            Lost::Reset(code)
+                if !begun
+                    && (code == Code::REFUSED_STREAM.into() || code == H3Code::REQUEST_REJECTED.into()) =>
+            {
                 self.facts.refused += 1;
                 (request.refused(*self.answers), Fate::Refused)
             }
             Lost::Reset(code) => {
-                *self.facts.resets.entry(code.name().to_owned()).or_default() += 1;
+                *self.facts.resets.entry(code.name.to_owned()).or_default() += 1;
                 (request.run, Fate::Reset { code, begun })
             }
         };

@@ -14,7 +14,7 @@ use crate::conversation::{
 };
 use crate::limits::{COPIED_BODY, SEND_BYTES};
 use crate::{Loss, Run};
-use hearing::{HeardRequests, Hearing, Readings};
+pub(crate) use hearing::{HeardRequests, Hearing, Readings};
 use upload::{Upload, UploadStretch};
 
 /// State that the HTTP/2 connections of a core share.

@@ -277,8 +277,8 @@ fn what_the_server_refuses_goes_back() {
     bench.read(&[&settings()[..], &frames].concat()).unwrap();
     let expected = [
         (0, Fate::Refused, 1),
-        (1, Fate::Reset { code: Code::INTERNAL_ERROR, begun: false }, 0),
-        (3, Fate::Reset { code: Code::CANCEL, begun: true }, 0),
+        (1, Fate::Reset { code: Code::INTERNAL_ERROR.into(), begun: false }, 0),
+        (3, Fate::Reset { code: Code::CANCEL.into(), begun: true }, 0),
     ];
     assert_eq!(bench.given_back(), expected);
     // Stream 9 is processed, stream 11 is not; one response came since it left.

@@ -317,7 +317,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
             at = at.max(T::received_by(now));
             read = match piece {
                 ReceivedPiece::Bytes(bytes) => {
-                    events.received(bytes.len());
+                    events.received(C::payload_bytes(bytes));
                     conversation.handle_bytes(at, bytes, shared, events)
                 }
                 ReceivedPiece::Discarded(bytes) => {
