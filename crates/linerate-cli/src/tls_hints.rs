@@ -68,6 +68,7 @@ pub(crate) fn of_offer(why: &str, offered: Http) -> Option<&'static str> {
     Some(match offered {
         Http::One => "leave out --http 1.1: the server may speak HTTP/2 alone",
         Http::Two => "leave out --http 2: the server may speak HTTP/1.1 alone",
+        Http::Three => "leave out --http 3: the server speaks another protocol over QUIC",
         Http::Auto => {
             "check the port: the server accepts neither h2 nor http/1.1, so it speaks another protocol there"
         }

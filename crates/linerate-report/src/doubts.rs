@@ -24,6 +24,7 @@ pub fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     all.extend(set_up(plan, outcome));
     all.extend(few_samples(plan, outcome));
     all.extend(short(outcome));
+    all.extend(dropped_here(outcome));
     all.extend(suspended(outcome));
     all.extend(stood_still(plan, outcome).or_else(|| disturbed(plan, outcome)));
     all.extend(rate_missed(plan, outcome));
@@ -69,6 +70,16 @@ fn dead_addresses(outcome: &Outcome) -> Option<String> {
             dead().count()
         )
     })
+}
+
+/// Datagrams that this machine lost: QUIC sends them again, which looks like a slow server.
+fn dropped_here(outcome: &Outcome) -> Option<String> {
+    let quic = outcome.quic.as_ref().filter(|quic| quic.dropped + quic.not_sent > 0)?;
+    let dropped = units::several(quic.dropped + quic.not_sent, "datagram", "datagrams");
+    Some(format!(
+        "this machine dropped {dropped} for lack of room in its sockets, and QUIC had to send them again: raise \
+         net.core.rmem_max and net.core.wmem_max to 4194304 (sysctl -w)"
+    ))
 }
 
 /// The one status of all responses, if it says that something else was asked for.
@@ -325,7 +336,8 @@ fn one_after_another(plan: &Plan, outcome: &Outcome) -> Option<String> {
     // Shorter service may be work of a core, which connections share.
     const LEAST_NS: u64 = 2_000_000;
     let latency = &outcome.latency;
-    let pipelined = plan.depth > 1 && outcome.http.h2 == 0 && matches!(plan.pace, Pace::Closed);
+    let pipelined =
+        plan.depth > 1 && outcome.http.h2 + outcome.http.h3 == 0 && matches!(plan.pace, Pace::Closed);
     if !pipelined || plan.flows.is_some() || latency.from_sent.count() < 10 {
         return None;
     }

@@ -57,6 +57,9 @@ pub(crate) fn rests_on_enough(samples: u64, percent: f64) -> bool {
 
 /// The protocol that connections spoke.
 pub(crate) fn protocol(outcome: &Outcome) -> &'static str {
+    if outcome.http.h3 > 0 {
+        return "HTTP/3";
+    }
     match (outcome.http.h1, outcome.http.h2) {
         (_, 0) => "HTTP/1.1",
         (0, _) => "HTTP/2",

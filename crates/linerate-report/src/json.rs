@@ -17,6 +17,7 @@ use linerate_load::plan::{Arrival, Check, Metric, Order, Pace, Way};
 use crate::schema::fine::FineInterval;
 use crate::schema::outcome as schema;
 use crate::schema::plan as schema_plan;
+use crate::schema::quic::{Quic, QuicRtt};
 use crate::{Report, doubts, figures};
 
 /// The document as indented JSON, with a line end.
@@ -64,6 +65,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         bytes: schema::Bytes { sent: outcome.bytes.sent, received: outcome.bytes.received },
         protocol: figures::protocol(outcome).to_owned(),
         http2: http2(outcome),
+        quic: outcome.quic.as_ref().map(|quic| self::quic(quic, outcome.requests.answered)),
         tls: outcome.tls.as_ref().map(|counts| tls(counts, plan)),
         dns: outcome.lookups.as_ref().map(|lookups| schema::Lookups {
             looked_up_again: lookups.again,
@@ -155,6 +157,25 @@ fn http2(outcome: &outcome::Outcome) -> Option<schema::Http2> {
         goaways: facts.go_aways,
         resets: facts.resets.clone(),
     })
+}
+
+fn quic(figures: &outcome::QuicFigures, answered: u64) -> Quic {
+    let us = |ns: f64| round3(ns / 1e3);
+    let datagrams = (figures.datagrams_sent + figures.datagrams_received) as f64;
+    Quic {
+        handshakes: figures.handshakes,
+        retries: figures.retries,
+        lost: figures.lost,
+        packets: figures.packets,
+        rtt_us: (figures.rtts > 0).then(|| QuicRtt {
+            min: us(figures.rtt_min_ns as f64),
+            mean: us(figures.rtt_sum_ns as f64 / figures.rtts as f64),
+            max: us(figures.rtt_max_ns as f64),
+        }),
+        ecn: figures.marked,
+        datagrams_per_request: (answered > 0).then(|| round3(datagrams / answered as f64)),
+        drops_here: figures.dropped + figures.not_sent,
+    }
 }
 
 fn tls(counts: &HandshakeCounts, plan: &Plan) -> schema::Tls {

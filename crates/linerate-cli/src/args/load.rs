@@ -304,7 +304,7 @@ pub(crate) struct LoadArgs {
 
     /// Version of HTTP: auto offers HTTP/2 and HTTP/1.1 over https (ALPN), and is HTTP/1.1 in clear text [default: auto]
     #[arg(long, value_name = "VERSION", value_enum, help_heading = HOW)]
-    pub(crate) http: Option<Http>,
+    pub(crate) http: Option<LoadHttp>,
 
     /// HTTP/2, also in clear text (prior knowledge): the same as --http 2
     #[arg(long, conflicts_with = "http", help_heading = HOW)]
@@ -496,7 +496,23 @@ pub(crate) enum Io {
     Xdp,
 }
 
-/// `--http`.
+/// `--http` of load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LoadHttp {
+    /// HTTP/2 or HTTP/1.1 over https, as the server chooses; HTTP/1.1 in clear text
+    Auto,
+    /// HTTP/1.1
+    #[value(name = "1.1")]
+    One,
+    /// HTTP/2
+    #[value(name = "2")]
+    Two,
+    /// HTTP/3, over QUIC: https:// alone
+    #[value(name = "3")]
+    Three,
+}
+
+/// `--http` of explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Http {
     /// HTTP/2 or HTTP/1.1 over https, as the server chooses; HTTP/1.1 in clear text
@@ -509,12 +525,13 @@ pub(crate) enum Http {
     Two,
 }
 
-impl From<Http> for plan::http::Http {
-    fn from(version: Http) -> Self {
+impl From<LoadHttp> for plan::http::Http {
+    fn from(version: LoadHttp) -> Self {
         match version {
-            Http::Auto => plan::http::Http::Auto,
-            Http::One => plan::http::Http::One,
-            Http::Two => plan::http::Http::Two,
+            LoadHttp::Auto => plan::http::Http::Auto,
+            LoadHttp::One => plan::http::Http::One,
+            LoadHttp::Two => plan::http::Http::Two,
+            LoadHttp::Three => plan::http::Http::Three,
         }
     }
 }

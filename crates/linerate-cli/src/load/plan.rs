@@ -204,11 +204,15 @@ impl Draft<'_> {
         let typed = if args.http2 { Some(Http::Two) } else { args.http.map(Http::from) };
         let of_source = self.source.as_ref().and_then(|source| source.wire.http);
         let version = typed.or_else(|| self.in_file(|f| f.http)).or(of_source).unwrap_or_default();
+        if version == Http::Three && args.explain {
+            return Err(CommandFault::input("--explain calls over TCP, and --http 3 is over QUIC")
+                .hint("leave out one of the two"));
+        }
         let h2_window = args.h2_window.or_else(|| self.in_file(|f| f.h2_window));
         if args.h2_window.is_some()
-            && (version == Http::One || (version == Http::Auto && !self.url.is_https()))
+            && (matches!(version, Http::One | Http::Three) || (version == Http::Auto && !self.url.is_https()))
         {
-            return Err(CommandFault::input("--h2-window is about HTTP/2, and connections speak HTTP/1.1")
+            return Err(CommandFault::input("--h2-window is about HTTP/2, which connections do not speak")
                 .hint("add --http2, or leave it out"));
         }
         let usual = HttpOptions::default();

@@ -76,7 +76,8 @@ fn worst(outcome: &Outcome) -> Option<&Sample> {
 /// HTTP as the run spoke it.
 fn http(plan: &Plan) -> Http {
     match plan.http.version {
-        Spoken::Auto => Http::Auto,
+        // The flags exclude HTTP/3 here.
+        Spoken::Auto | Spoken::Three => Http::Auto,
         Spoken::One => Http::One,
         Spoken::Two => Http::Two,
     }
@@ -175,7 +176,8 @@ fn command(spec: &RequestSpec, plan: &Plan) -> String {
         add("--body", String::from_utf8(bytes).unwrap_or_else(|_| "@FILE".to_owned()));
     }
     match plan.http.version {
-        Spoken::Auto => {}
+        // Calls are over TCP.
+        Spoken::Auto | Spoken::Three => {}
         Spoken::One => add("--http", "1.1".to_owned()),
         Spoken::Two => add("--http", "2".to_owned()),
     }

@@ -69,7 +69,7 @@ pub(crate) struct RequestKind {
     pub(crate) is_grpc: bool,
     usual: Template,
     closing: Template,
-    /// For HTTP/2, where connections may speak it.
+    /// For HTTP/2 or HTTP/3, where connections may speak it.
     streamed: Option<StreamTemplate>,
     lent: Option<RequestBatch>,
 }
@@ -120,12 +120,11 @@ pub(crate) fn compile(plan: &Plan, request: &Request, closing: bool) -> Result<T
     Template::compile(&spec(plan, request, closing), &columns(plan)).map_err(|e| misfit(request, e))
 }
 
-/// Compiles a request for HTTP/2, where connections may speak it.
+/// Compiles a request for HTTP/2 or HTTP/3, where connections may speak it.
 fn compile_streamed(plan: &Plan, request: &Request) -> Result<Option<StreamTemplate>, RequestError> {
-    if plan.speaks().is_none() {
-        return Ok(None);
-    }
-    let compiled = StreamTemplate::compile(&spec(plan, request, false), &columns(plan), plan.tls.is_some());
+    let Some(coding) = plan.field_coding() else { return Ok(None) };
+    let (spec, columns) = (spec(plan, request, false), columns(plan));
+    let compiled = StreamTemplate::compile_coded(&spec, &columns, plan.tls.is_some(), coding);
     compiled.map(Some).map_err(|e| misfit(request, e))
 }
 
@@ -153,7 +152,7 @@ fn spec(plan: &Plan, request: &Request, closing: bool) -> RequestSpec {
     if closing && !has("connection") {
         fields.push(("Connection".to_owned(), "close".to_owned()));
     }
-    if plan.http.version == Http::Two && has("te") && !has("connection") {
+    if matches!(plan.http.version, Http::Two | Http::Three) && has("te") && !has("connection") {
         // The form of HTTP/1.1 is shown, and never sent.
         fields.push(("Connection".to_owned(), "TE".to_owned()));
     }
@@ -495,9 +494,9 @@ impl Kinds {
         fill(&Values { seq, now_ms, seed: self.seed, row });
     }
 
-    /// The head of a request for people to read, without secrets and variables of the environment. Fields sent over
-    /// HTTP/2 are written as HTTP/1.1 writes them, as curl does.
-    pub(crate) fn shown(&self, kind: u16, local: u64, over_http2: bool) -> String {
+    /// The head of a request, whose `response` began like this, for people to read, without secrets and variables of the environment. Fields sent over
+    /// HTTP/2 or HTTP/3 are written as HTTP/1.1 writes them, as curl does.
+    pub(crate) fn shown(&self, kind: u16, local: u64, response: &[u8]) -> String {
         const SECRET: [&str; 4] = ["authorization:", "proxy-authorization:", "cookie:", "x-api-key:"];
         let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
         let seq = self.number(local);
@@ -518,8 +517,9 @@ impl Kinds {
         let head = text.split("\r\n\r\n").next().unwrap_or_default();
         let is_secret = |line: &str| SECRET.iter().any(|s| line.to_ascii_lowercase().starts_with(s));
         let mut shown = head.lines().filter(|line| !is_secret(line)).collect::<Vec<_>>().join("\n");
-        if over_http2 {
-            shown = shown.replacen(" HTTP/1.1", " HTTP/2", 1);
+        for version in ["HTTP/2", "HTTP/3"].iter().filter(|version| response.starts_with(version.as_bytes()))
+        {
+            shown = shown.replacen(" HTTP/1.1", &format!(" {version}"), 1);
         }
         shown.chars().take(SAMPLE_HEAD_BYTES).collect()
     }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_client::{RequestsEnd as Ended, Run, Stamp};
+use linerate_http::ResetCode;
 use linerate_http::client::{HeadFlaw, HeadFlaws};
-use linerate_http::h2::Code;
 use linerate_net::{TcpInfo, TcpTotals, Time};
 
 use super::kinds::Kinds;
@@ -566,7 +566,7 @@ impl Recorder {
             let mut sample = self.sample(run, Some(latency), Some(answer.status), why, answer.head, kinds);
             sample.why = answer.problem.map_or(sample.why, |problem| format!("{why}: {problem}"));
             sample.body = super::body::shown(answer.head, answer.body);
-            sample.sent = kinds.shown(run.kind, run.first, answer.head.starts_with(b"HTTP/2 "));
+            sample.sent = kinds.shown(run.kind, run.first, answer.head);
             self.bad_samples.push(sample);
         }
     }
@@ -647,9 +647,9 @@ impl Recorder {
     }
 
     /// The server reset the streams of these requests with this code: they have failed.
-    pub(crate) fn reset(&mut self, run: &Run, now: Time, (code, detail): (Code, &str), kinds: &Kinds) {
+    pub(crate) fn reset(&mut self, run: &Run, now: Time, (code, detail): (ResetCode, &str), kinds: &Kinds) {
         if run.stamp.measured {
-            self.failures.coded(code.name(), u64::from(run.count));
+            self.failures.coded(code.name, u64::from(run.count));
         }
         self.failed(run, now, (Failure::Reset, Some(detail)), kinds);
     }

@@ -35,6 +35,11 @@ impl Outcome {
         self.bytes.merge(&other.bytes);
         self.merge_handshakes(other);
         self.http.merge(&other.http);
+        match (&mut self.quic, &other.quic) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (None, theirs) => self.quic = *theirs,
+            (Some(_), None) => {}
+        }
         self.merge_addresses(other);
         match (&mut self.lookups, &other.lookups) {
             (Some(mine), Some(theirs)) => mine.merge(theirs),

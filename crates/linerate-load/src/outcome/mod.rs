@@ -6,6 +6,7 @@ mod fine;
 mod interval;
 mod merge;
 mod percentile;
+mod quic;
 mod quiet;
 mod samples;
 mod since;
@@ -29,6 +30,7 @@ pub use events::{SegmentCounts, SegmentEvent, Segments, TcpEvents};
 pub use fine::FineSample;
 pub(crate) use fine::FineSeries;
 pub use percentile::{Percentile, Ranked};
+pub use quic::QuicFigures;
 pub use quiet::{Quiet, QuietSpan, Silence};
 pub use spans::{Down, Spans};
 pub use spread::Spread;
@@ -59,6 +61,9 @@ pub struct Outcome {
     pub tls: Option<HandshakeCounts>,
     /// Connections by protocol version, and the limits and refusals of servers that speak HTTP/2.
     pub http: Facts,
+    /// What QUIC went through; `None`: connections were TCP's.
+    #[serde(default)]
+    pub quic: Option<QuicFigures>,
     /// How often the target's name was looked up again; `None`: never.
     pub lookups: Option<Lookups>,
     /// What became of attempts to connect, by address, if the target has several.

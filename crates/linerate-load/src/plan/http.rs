@@ -1,9 +1,12 @@
 //! Which HTTP a plan's connections speak.
 
 use linerate_client::Speaks;
+use linerate_http::client::FieldCoding;
 use linerate_http::h2::WINDOW;
+use linerate_net::Io;
 use serde::{Deserialize, Serialize};
 
+use super::tls::TlsVersion;
 use super::{Plan, Request, Way};
 
 /// Which HTTP connections speak, and how.
@@ -34,11 +37,14 @@ pub enum Http {
     /// HTTP/2: by ALPN over https, without asking in clear text.
     #[serde(rename = "2")]
     Two,
+    /// HTTP/3, over QUIC. Nothing else leads to it.
+    #[serde(rename = "3")]
+    Three,
 }
 
 impl Http {
     /// All of them.
-    pub const ALL: [Http; 3] = [Http::Auto, Http::One, Http::Two];
+    pub const ALL: [Http; 4] = [Http::Auto, Http::One, Http::Two, Http::Three];
 
     /// As on the command line.
     pub fn name(self) -> &'static str {
@@ -46,6 +52,7 @@ impl Http {
             Http::Auto => "auto",
             Http::One => "1.1",
             Http::Two => "2",
+            Http::Three => "3",
         }
     }
 }
@@ -60,7 +67,7 @@ impl Plan {
     /// The protocols of connections; `None`: HTTP/1.1 alone.
     pub(crate) fn speaks(&self) -> Option<Speaks> {
         match (self.http.version, &self.tls) {
-            (Http::One, _) | (Http::Auto, None) => None,
+            (Http::One | Http::Three, _) | (Http::Auto, None) => None,
             (Http::Auto, Some(_)) => {
                 let fits = self.way == Way::Loop && self.requests.iter().all(Request::fits_http2);
                 fits.then_some(Speaks::Either)
@@ -70,8 +77,24 @@ impl Plan {
         }
     }
 
+    /// Whether connections are QUIC's.
+    pub(crate) fn is_quic(&self) -> bool {
+        self.http.version == Http::Three
+    }
+
+    /// How requests' fields are encoded, where connections may have streams.
+    pub(crate) fn field_coding(&self) -> Option<FieldCoding> {
+        match self.is_quic() {
+            true => Some(FieldCoding::Qpack),
+            false => self.speaks().map(|_| FieldCoding::Hpack),
+        }
+    }
+
     /// The protocols to offer by ALPN, the best first.
     pub(crate) fn alpn(&self) -> Vec<Vec<u8>> {
+        if self.is_quic() {
+            return vec![b"h3".to_vec()];
+        }
         let names: &[&[u8]] = match self.speaks() {
             None => &[b"http/1.1"],
             Some(Speaks::Either) => &[b"h2", b"http/1.1"],
@@ -87,6 +110,9 @@ impl Plan {
             return Err(format!(
                 "the HTTP/2 window must be between {LEAST_WINDOW} and {LARGEST_WINDOW} bytes, not {window}"
             ));
+        }
+        if self.is_quic() {
+            return self.validate_quic();
         }
         if self.http.version != Http::Two {
             return Ok(());
@@ -107,6 +133,33 @@ impl Plan {
             );
         }
         Ok(())
+    }
+}
+
+impl Plan {
+    /// What `http = "3"` excludes.
+    fn validate_quic(&self) -> Result<(), String> {
+        let most = self.tls.as_ref().map(|tls| tls.most);
+        let excluded = match () {
+            () if self.tls.is_none() => "http:// (a URL of https:// is needed)",
+            () if self.route.unix.is_some() => "--unix-socket",
+            () if self.route.haproxy.is_some() => "--haproxy-protocol",
+            () if self.route.proxy.is_some() => {
+                "a proxy (--proxy, or a variable such as https_proxy; --noproxy '*' leaves it out)"
+            }
+            () if most == Some(TlsVersion::Tls12) => "--tls-max 1.2",
+            () if self.io == Io::Uring => "--io uring",
+            () if self.io.is_user_space() => "--io xdp",
+            () if self.way != Way::Loop => {
+                let way = format!("{:?}", self.way).to_lowercase();
+                return Err(format!(
+                    "--http 3 is over QUIC, which --way {way} does not have: that needs --way loop"
+                ));
+            }
+            () if self.requests.iter().any(Request::is_raw) => "--raw, which sends bytes of HTTP/1.1",
+            () => return Ok(()),
+        };
+        Err(format!("--http 3 is over QUIC, and does not go with {excluded}"))
     }
 }
 

@@ -141,6 +141,11 @@ pub(crate) struct TlsClient {
 }
 
 impl TlsClient {
+    /// What QUIC makes its handshakes with.
+    pub(crate) fn config(&self) -> (Arc<ClientConfig>, String) {
+        (Arc::clone(&self.config), self.name.to_str().into_owned())
+    }
+
     /// Gives a thread's layer this configuration; the profile of its connections.
     pub(crate) fn add_to(&self, layer: &mut TlsLayer) -> Profile {
         layer.add_client(self.config.clone(), self.name.clone())

@@ -7,6 +7,8 @@ use linerate_net::layer::Layered;
 use linerate_net::{Profile, Transport, TransportLimits};
 use linerate_tls::{HandshakeCounts, PLAIN, TlsLayer};
 
+use rustls::ClientConfig;
+
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::plan::tls::{TargetTls, TlsClient};
@@ -29,6 +31,11 @@ impl RouteTo {
         let tls = tls.map_err(|e| StartError::Plan(e.to_string()))?;
         let preamble = plan.route.preamble();
         Ok((tls.is_some() || preamble.is_some()).then_some(RouteTo { preamble, tls }))
+    }
+
+    /// What QUIC makes its handshakes with, and the server's name.
+    pub(crate) fn quic(&self) -> Option<(Arc<ClientConfig>, String)> {
+        self.tls.as_ref().map(TlsClient::config)
     }
 
     /// The layer of one thread.

@@ -31,7 +31,7 @@ const DEEP: u32 = 8;
 fn choose(plan: &Plan) -> Result<(Io, Option<String>), StartError> {
     let by_choice =
         plan.io == Io::Auto && (plan.depth >= DEEP || plan.pace != Pace::Closed || plan.throughput);
-    if plan.io == Io::Epoll || by_choice {
+    if plan.io == Io::Epoll || by_choice || plan.is_quic() {
         return Ok((Io::Epoll, None));
     }
     if plan.io.is_user_space() {
@@ -114,7 +114,7 @@ fn prepare(plan: &Plan, io: Io, threads: u32) -> Result<Prepared, StartError> {
     })
 }
 
-fn limits(plan: &Plan, part: &CorePart) -> linerate_net::TransportLimits {
+pub(super) fn limits(plan: &Plan, part: &CorePart) -> linerate_net::TransportLimits {
     let own = u32::try_from(share(u64::from(plan.connections), part.core, part.cores)).unwrap_or(u32::MAX);
     let usual = linerate_net::TransportLimits::default();
     // Connections that linger after their last response come on top. Beyond it, the one that has
@@ -185,6 +185,9 @@ impl CorePart {
         let peers: Vec<_> = plan.target.addresses.iter().map(SocketAddr::ip).collect();
         if let Err(unreachable) = transport.look_for(&peers) {
             return Ok(Outcome { unreachable: Some(unreachable.to_string()), ..Outcome::default() });
+        }
+        if plan.is_quic() {
+            return super::quic::run_over_udp(self, plan, board);
         }
         let options = ThreadOptions { limits: limits(plan, &self), addresses: plan.from.clone() };
         let name = transport.kernel_name();

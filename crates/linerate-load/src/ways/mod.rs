@@ -1,6 +1,7 @@
 //! The ways of sending: ours, and the baselines of the write-ups, which exist to be compared with.
 //!
 //! * `event_loop`: the engine, one for each core.
+//! * `quic`: the engine over QUIC.
 //! * `threads`: blocking threads, each with one request at a time; with one thread it is "polling".
 //! * `tasks`: tasks on an async runtime, each with one request at a time.
 //! * `caller`: what a thread and a task have in common, sans-IO; `channel`: what their bytes go through.
@@ -10,12 +11,15 @@ mod caller;
 mod channel;
 mod event_loop;
 mod outgoing;
+mod quic;
 mod tasks;
 mod threads;
 mod towards;
 mod works;
 
 pub(crate) use event_loop::CorePart;
+#[cfg(test)]
+pub(crate) use quic::run_over as run_over_datagrams;
 pub(crate) use works::Works;
 
 use std::sync::Arc;

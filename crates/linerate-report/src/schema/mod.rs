@@ -14,5 +14,6 @@ pub mod outcome;
 pub mod passive;
 pub mod pipelining;
 pub mod plan;
+pub mod quic;
 #[cfg(test)]
 mod tests;

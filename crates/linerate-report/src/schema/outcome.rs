@@ -39,7 +39,7 @@ pub struct Document {
     /// How many failed for which detail of a reason, in words: those that have one.
     #[serde(default)]
     pub failures_in_detail: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Failed requests whose stream alone the server reset (HTTP/2), by the name of its code.
+    /// Failed requests whose stream alone the server reset (HTTP/2 and 3), by the name of its code.
     #[serde(default)]
     pub failures_detail: BTreeMap<String, u64>,
     /// Answers by status.
@@ -49,12 +49,15 @@ pub struct Document {
     pub tolerated: BTreeMap<String, u64>,
     /// Bytes above TCP.
     pub bytes: Bytes,
-    /// "HTTP/1.1", "HTTP/2", or "HTTP/1.1 and HTTP/2" where the server agreed to both.
+    /// "HTTP/1.1", "HTTP/2", "HTTP/3", or "HTTP/1.1 and HTTP/2" where the server agreed to both.
     #[serde(default)]
     pub protocol: String,
     /// HTTP/2; absent without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http2: Option<Http2>,
+    /// QUIC; absent over TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quic: Option<super::quic::Quic>,
     /// TLS's handshakes; absent without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,

@@ -210,14 +210,48 @@ pub(super) fn connections(page: &mut SummaryText, plan: &Plan, outcome: &Outcome
     }
     page.labelled("connections", &text);
     http(page, plan, outcome);
+    quic(page, outcome);
     tls(page, plan, outcome);
     tcp(page, outcome);
+}
+
+/// The code by which a server refuses a stream.
+fn refusal(outcome: &Outcome) -> &'static str {
+    if outcome.http.h3 > 0 { "H3_REQUEST_REJECTED" } else { "REFUSED_STREAM" }
+}
+
+/// What QUIC went through.
+fn quic(page: &mut SummaryText, outcome: &Outcome) {
+    let Some(quic) = &outcome.quic else { return };
+    let mut parts = vec![units::several(quic.handshakes, "handshake", "handshakes")];
+    if quic.rtts > 0 {
+        let mean = quic.rtt_sum_ns as f64 / quic.rtts as f64 / 1e3;
+        parts.push(format!("round trip {} on average", units::time_us(mean, true)));
+    }
+    parts.push(format!(
+        "{} lost of {}",
+        units::count(quic.lost),
+        units::several(quic.packets, "packet", "packets")
+    ));
+    if outcome.requests.answered > 0 {
+        let datagrams = (quic.datagrams_sent + quic.datagrams_received) as f64;
+        parts.push(format!("{:.2} datagrams per response", datagrams / outcome.requests.answered as f64));
+    }
+    if quic.retries > 0 {
+        parts
+            .push(format!("{} of the server", units::several(quic.retries, "Retry packet", "Retry packets")));
+    }
+    if quic.marked > 0 {
+        let marked = units::several(quic.marked, "datagram", "datagrams");
+        parts.push(format!("{marked} marked for congestion (ECN)"));
+    }
+    page.labelled("quic", &parts.join(", "));
 }
 
 /// What there is to say of the protocol, where it was not HTTP/1.1 without a choice.
 fn http(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     let facts = &outcome.http;
-    if facts.h1 + facts.h2 == 0 {
+    if facts.h1 + facts.h2 + facts.h3 == 0 {
         return;
     }
     let mut text = figures::protocol(outcome).to_owned();
@@ -247,7 +281,7 @@ fn http(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     }
     if facts.refused > 0 {
         let refused = units::several(facts.refused, "stream", "streams");
-        text += &format!("; it refused {refused} unprocessed (REFUSED_STREAM, GOAWAY)");
+        text += &format!("; it refused {refused} unprocessed ({}, GOAWAY)", refusal(outcome));
     }
     if facts.go_aways > 0 {
         let ended = units::several(facts.go_aways, "connection", "connections");

@@ -2,6 +2,7 @@
 
 mod hanging;
 mod http2;
+mod http3;
 mod late;
 mod peer;
 mod stack;

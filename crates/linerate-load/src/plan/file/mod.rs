@@ -179,7 +179,7 @@ impl PlanFile {
             for request in &mut flows.requests {
                 request.fill_form(plan.seed.unwrap_or(DEFAULT_SEED), &data);
             }
-            flows.check(&data, plan.http == Some(Http::Two))?;
+            flows.check(&data, matches!(plan.http, Some(Http::Two | Http::Three)))?;
             plan.request = flows.requests.into_iter().map(|placed| placed.request).collect();
             plan.flows = Some(flows.plan);
             plan.data = data.into_iter().map(|(set, _)| set).collect();
@@ -191,7 +191,7 @@ impl PlanFile {
         }
         plan.order = top.read("order", |item| read_order(item, &requests))?.unwrap_or(Order::Weighted);
         for request in &requests {
-            request.check(&data, plan.http == Some(Http::Two))?;
+            request.check(&data, matches!(plan.http, Some(Http::Two | Http::Three)))?;
         }
         plan.request = requests.into_iter().map(|r| r.request).collect();
         plan.data = data.into_iter().map(|(set, _)| set).collect();
