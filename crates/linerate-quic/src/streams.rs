@@ -141,8 +141,9 @@ impl QuicEndpoint {
 
     /// Ends a stream behind what was written. `false`: the peer wants no more of it, or it is gone.
     pub fn finish(&mut self, conn: QuicConn, stream: QuicStream) -> bool {
-        let is_done =
-            self.to_send(conn, stream).is_some_and(|connection| connection.send_stream(stream.0).finish().is_ok());
+        let is_done = self
+            .to_send(conn, stream)
+            .is_some_and(|connection| connection.send_stream(stream.0).finish().is_ok());
         if is_done && let Some(held) = self.held_mut(conn) {
             held.finishing += 1;
         }
