@@ -103,12 +103,23 @@ unsafe fn bytes<'a>(start: *const c_void, len: usize) -> &'a [u8] {
 
 /// The address that the kernel's socket is bound to.
 fn bound(fd: c_int) -> Option<(SocketFamily, SocketAddr)> {
+    named(fd, libc::SYS_getsockname)
+}
+
+/// Whether the peer of a connection of the kernel's is on this machine: its packets come over no interface.
+fn is_of_this_machine(fd: c_int) -> bool {
+    let (own, peer) = (bound(fd), named(fd, libc::SYS_getpeername));
+    own.zip(peer).is_some_and(|((_, own), (_, peer))| own.ip() == peer.ip())
+}
+
+/// An address of the kernel's socket: getsockname(2) or getpeername(2).
+fn named(fd: c_int, call: libc::c_long) -> Option<(SocketFamily, SocketAddr)> {
     // SAFETY: the structure is plain numbers, and the kernel writes at most its length.
     let (got, address) = unsafe {
         let mut address: sockaddr_in6 = std::mem::zeroed();
         let mut len = size_of::<sockaddr_in6>() as socklen_t;
         let args = [fd as usize, &raw mut address as usize, &raw mut len as usize, 0, 0, 0];
-        (kernel::system_call(libc::SYS_getsockname, args), address)
+        (kernel::system_call(call, args), address)
     };
     let family = c_int::from(address.sin6_family);
     if got != 0 || (family != libc::AF_INET && family != libc::AF_INET6) {

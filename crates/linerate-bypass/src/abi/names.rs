@@ -6,7 +6,10 @@ use libc::{c_int, c_void, sockaddr, socklen_t};
 use linerate_net::link::xdp::BorrowerCounter;
 use linerate_net::sockets::{SocketFailure, SocketId};
 
-use super::{CallOwner, answer, bound, by_owner, bytes, bytes_mut, claim, fail, tell_address, who_answers};
+use super::{
+    CallOwner, answer, bound, by_owner, bytes, bytes_mut, claim, fail, is_of_this_machine, tell_address,
+    who_answers,
+};
 use crate::kernel::{self, real};
 use crate::messages::tell_once;
 use crate::polling::{self, NextConnection};
@@ -98,7 +101,9 @@ pub(crate) unsafe extern "C" fn accept4(
 /// Counts a connection of the kernel's if its listener was named. Returns it.
 fn counted_of_kernel(accepted: c_int, was_named: bool) -> c_int {
     if accepted >= 0 && was_named {
-        tally::count(BorrowerCounter::AcceptedOfKernel, 1);
+        let is_here = is_of_this_machine(accepted);
+        let what = if is_here { BorrowerCounter::AcceptedHere } else { BorrowerCounter::AcceptedOfKernel };
+        tally::count(what, 1);
     }
     accepted
 }

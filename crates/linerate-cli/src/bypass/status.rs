@@ -66,7 +66,7 @@ pub(super) fn serve(roster: LenderRoster, facts: BypassFacts) -> io::Result<()> 
         for client in listener.incoming() {
             match client {
                 Ok(client) => tell(client, &roster, &facts),
-                // Out of descriptors, say. It must not spin.
+                // Out of file descriptors, say. It must not spin.
                 Err(_) => thread::sleep(Duration::from_millis(100)),
             }
         }
@@ -98,6 +98,7 @@ fn counts(counts: BorrowerCounts) -> BypassCounts {
         retransmits,
         lost,
         resets_out,
+        accepted_here,
     } = counts;
     BypassCounts {
         accepted,
@@ -108,6 +109,7 @@ fn counts(counts: BorrowerCounts) -> BypassCounts {
         retransmits,
         lost,
         resets_out,
+        accepted_here,
     }
 }
 

@@ -25,8 +25,8 @@ pub struct BypassDocument {
     pub started_at: String,
     /// When the counters were read (RFC 3339, UTC).
     pub seen_at: String,
-    /// Connections accepted in user space, as a share of all that were accepted from these addresses;
-    /// null: none was accepted.
+    /// Connections accepted in user space, as a share of all that other machines opened to these
+    /// addresses; null: none was accepted.
     pub in_user_space: Option<f64>,
     /// Processes that serve, in the order in which they first waited for a connection.
     pub workers: Vec<BypassWorker>,
@@ -57,7 +57,7 @@ pub struct BypassWorker {
 pub struct BypassCounts {
     /// Connections accepted in user space.
     pub accepted: u64,
-    /// Connections to the same addresses accepted from the kernel.
+    /// Connections of other machines to the same addresses accepted from the kernel.
     pub accepted_of_kernel: u64,
     /// Open connections in user space, including closing ones.
     pub connections: u64,
@@ -71,4 +71,7 @@ pub struct BypassCounts {
     pub lost: u64,
     /// Resets sent.
     pub resets_out: u64,
+    /// Connections of this machine, which come over no interface and are always the kernel's.
+    #[serde(default)]
+    pub accepted_here: u64,
 }

@@ -12,14 +12,14 @@ use crate::sys::tallies::SharedNumbers;
 use super::shares::BorrowerId;
 
 /// Numbers of a borrower.
-const NUMBERS: usize = 8;
+const NUMBERS: usize = 9;
 
 /// What a borrower has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BorrowerCounts {
     /// Connections accepted in user space.
     pub accepted: u64,
-    /// Connections accepted from the kernel's listeners of the same addresses.
+    /// Connections of other machines accepted from the kernel's listeners of the same addresses.
     pub accepted_of_kernel: u64,
     /// Open connections in user space, including closing ones.
     pub connections: u64,
@@ -33,12 +33,23 @@ pub struct BorrowerCounts {
     pub lost: u64,
     /// Resets sent.
     pub resets_out: u64,
+    /// Connections of this machine, which come over no interface: they are always the kernel's.
+    pub accepted_here: u64,
 }
 
 impl BorrowerCounts {
     fn of(numbers: [u64; NUMBERS]) -> BorrowerCounts {
-        let [accepted, accepted_of_kernel, connections, bytes_in, bytes_out, retransmits, lost, resets_out] =
-            numbers;
+        let [
+            accepted,
+            accepted_of_kernel,
+            connections,
+            bytes_in,
+            bytes_out,
+            retransmits,
+            lost,
+            resets_out,
+            accepted_here,
+        ] = numbers;
         BorrowerCounts {
             accepted,
             accepted_of_kernel,
@@ -48,6 +59,7 @@ impl BorrowerCounts {
             retransmits,
             lost,
             resets_out,
+            accepted_here,
         }
     }
 
@@ -63,6 +75,7 @@ impl BorrowerCounts {
             retransmits: sum(self.retransmits, more.retransmits),
             lost: sum(self.lost, more.lost),
             resets_out: sum(self.resets_out, more.resets_out),
+            accepted_here: sum(self.accepted_here, more.accepted_here),
         }
     }
 }
@@ -78,6 +91,8 @@ pub enum BorrowerCounter {
     BytesIn = 3,
     /// [`BorrowerCounts::bytes_out`].
     BytesOut = 4,
+    /// [`BorrowerCounts::accepted_here`].
+    AcceptedHere = 8,
 }
 
 /// The numbers of this process, which its lender reads.
@@ -238,6 +253,7 @@ mod tests {
         roster.has(1, &[0, 1]);
         tally.add(BorrowerCounter::Accepted, 5);
         tally.add(BorrowerCounter::AcceptedOfKernel, 1);
+        tally.add(BorrowerCounter::AcceptedHere, 6);
         tally.add(BorrowerCounter::BytesIn, 70);
         tally.add(BorrowerCounter::BytesOut, 80);
         tally.note(3, 2, 4, 9);
@@ -250,6 +266,7 @@ mod tests {
             retransmits: 2,
             lost: 4,
             resets_out: 9,
+            accepted_here: 6,
         };
         let status = roster.status();
         assert_eq!((status.queues, status.ended), (2, 0));
