@@ -64,7 +64,8 @@ pub(crate) fn run(options: &DistOptions) -> Result<bool> {
     if options.target.as_deref().is_some_and(|target| target.contains("-musl")) {
         check_static(&stripped)?;
     }
-    archive(&stripped, options.target.as_deref(), &out)?;
+    let library = bypass_library(options)?;
+    archive(&stripped, library.as_deref(), options.target.as_deref(), &out)?;
     certificates()?;
     let target: Vec<&str> = options.target.as_deref().map_or(Vec::new(), |t| vec!["--target", t]);
     if options.deb {
@@ -126,6 +127,29 @@ fn build(target: Option<&str>, no_build: bool) -> Result<PathBuf> {
         shell::run(&mut c)?;
     }
     Ok(folder.join("release/linerate"))
+}
+
+/// The library of `linerate bypass`, stripped. It is always linked with this machine's glibc, also beside
+/// a static binary: programs that it is preloaded into have glibc. None for another processor.
+fn bypass_library(options: &DistOptions) -> Result<Option<PathBuf>> {
+    const NAME: &str = "liblinerate_bypass.so";
+    if foreign(options.target.as_deref()).is_some() {
+        println!("{NAME} is left out: it is built on a machine of its own kind");
+        return Ok(None);
+    }
+    if !options.no_build {
+        shell::run(shell::cargo().args(["build", "--release", "--locked", "-p", "linerate-bypass"]))?;
+    }
+    let (built, packed) = (shell::target_dir().join("release").join(NAME), folder().join("bin").join(NAME));
+    if options.no_build && !built.exists() {
+        println!("{NAME} is left out: --no-build, and {} is missing", built.display());
+        return Ok(None);
+    }
+    std::fs::copy(&built, &packed).with_context(|| built.display().to_string())?;
+    if let Some(strip) = shell::find("strip") {
+        shell::run(shell::program(strip).arg("--strip-unneeded").arg(&packed))?;
+    }
+    Ok(Some(packed))
 }
 
 /// The processor of a target, if it is another one than this machine's.
@@ -206,13 +230,16 @@ fn not_for_release(headers: &str) -> Vec<&str> {
 }
 
 /// `linerate-VERSION-TARGET.tar.gz`, with everything in one folder.
-fn archive(binary: &Path, target: Option<&str>, out: &Path) -> Result<()> {
+fn archive(binary: &Path, library: Option<&Path>, target: Option<&str>, out: &Path) -> Result<()> {
     let triple = target.map_or_else(|| format!("{}-linux-gnu", std::env::consts::ARCH), str::to_owned);
     let name = format!("linerate-{}-{triple}", env!("CARGO_PKG_VERSION"));
     let parent = tempfile::tempdir()?;
     let inside = parent.path().join(&name);
     std::fs::create_dir_all(&inside)?;
     std::fs::copy(binary, inside.join("linerate"))?;
+    if let Some(library) = library {
+        std::fs::copy(library, inside.join(library.file_name().context("a file's name")?))?;
+    }
     for part in ["man", "completions"] {
         shell::run(shell::program("cp").arg("-r").arg(folder().join(part)).arg(&inside))?;
     }
