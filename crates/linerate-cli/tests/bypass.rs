@@ -103,6 +103,12 @@ fn a_library_of_another_version_is_refused() {
     let said = bypass(&file, &["true"]);
     assert_eq!(said.code, Some(4), "{said:?}");
     assert!(said.err.contains("is of version 0.0.1, and this is linerate"), "{said:?}");
+    // The dynamic linker would run the program without it.
+    fs::write(&file, format!("\x7fELF linerate-bypass version {};", env!("CARGO_PKG_VERSION")))
+        .expect("a file");
+    let said = bypass(&file, &["true"]);
+    assert_eq!(said.code, Some(4), "{said:?}");
+    assert!(said.err.contains("liblinerate_bypass.so cannot be loaded: ERROR: ld.so"), "{said:?}");
     let said = bypass(&folder.path().join("none"), &["true"]);
     assert_eq!(said.code, Some(4), "{said:?}");
     assert!(said.err.contains("hint: cargo build"), "{said:?}");
@@ -144,6 +150,11 @@ struct PackagedNginx {
 
 impl PackagedNginx {
     fn start(cable: &Cable, library: &Path) -> Option<PackagedNginx> {
+        PackagedNginx::start_at(cable, library, AT, AT)
+    }
+
+    /// `listen`: what stands in its settings, `at`: the address that is ours.
+    fn start_at(cable: &Cable, library: &Path, listen: &str, at: &str) -> Option<PackagedNginx> {
         let nginx = program("nginx")?;
         let folder = tempfile::tempdir().expect("a folder");
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("set");
@@ -152,14 +163,14 @@ impl PackagedNginx {
             events {{ worker_connections 768; }}
             http {{ sendfile on; tcp_nopush on; types_hash_max_size 2048; access_log {0}/access.log; gzip on;
                 default_type application/octet-stream;
-                server {{ listen {AT}; location / {{ return 200 hello; }} }} }}",
+                server {{ listen {listen}; location / {{ return 200 hello; }} }} }}",
             folder.path().display()
         );
         let file = folder.path().join("nginx.conf");
         fs::write(&file, config).expect("a file");
         let said = fs::File::create(folder.path().join("said")).expect("a file");
         let program = [nginx.to_str().expect("a name"), "-c", file.to_str().expect("a name")];
-        let mut command = command(OURS, AT, library, &program);
+        let mut command = command(OURS, at, library, &program);
         command.stdin(Stdio::null()).stderr(said);
         let launcher = cable.ours.run(|| command.spawn().expect("it starts"));
         Some(PackagedNginx { launcher, folder })
@@ -283,6 +294,31 @@ fn nginx_as_packaged_goes_to_the_background_reloads_and_quits() {
     signal("-QUIT", nginx.launcher.id());
     assert_eq!(nginx.launcher.wait().expect("it ends").code(), Some(0));
     assert!(!nginx.said().contains("[alert]"), "{}", nginx.said());
+}
+
+#[test]
+fn connections_over_ipv6_are_in_user_space_and_those_of_this_machine_do_not_count() {
+    const AT_V6: &str = "[fd77::1]:8080";
+    let Some(library) = library() else { return };
+    let Some(cable) = Cable::new(1) else { return };
+    let listen = "[::]:8080 ipv6only=off";
+    let Some(nginx) = PackagedNginx::start_at(&cable, &library, listen, AT_V6) else { return };
+    nginx.owners(1);
+    let ask_all = |count: usize| {
+        for _ in 0..count {
+            let mut client = TcpStream::connect(AT_V6).expect("a connection");
+            client.set_read_timeout(Some(Duration::from_secs(30))).expect("set");
+            assert!(ask(&mut client).expect("served").ends_with("hello"));
+        }
+    };
+    cable.theirs.run(|| ask_all(20));
+    cable.ours.run(|| ask_all(3));
+    let status = status(&cable, &["--json", "-"]);
+    let document: serde_json::Value = serde_json::from_str(&status.out).expect("JSON");
+    assert_eq!(document["in_user_space"], 1.0, "{document:#}");
+    let workers = document["workers"].as_array().expect("workers");
+    let sum = |name: &str| workers.iter().map(|worker| worker[name].as_u64().expect("a number")).sum::<u64>();
+    assert_eq!((sum("accepted"), sum("accepted_here")), (20, 3), "{document:#}");
 }
 
 #[test]

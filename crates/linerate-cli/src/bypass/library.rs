@@ -1,6 +1,7 @@
 //! The library to preload.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::fault::{CommandFault, said};
 
@@ -53,6 +54,31 @@ fn check_version(file: &Path) -> Result<(), CommandFault> {
     }
 }
 
+/// Asks the dynamic linker whether it can preload the library into a program, which is not run (as `ldd`
+/// does it). Otherwise it would say so and run the program without: with an older glibc, say.
+pub(super) fn check_loads(library: &Path, program: &Path) -> Result<(), CommandFault> {
+    let told = Command::new(program)
+        .env("LD_TRACE_LOADED_OBJECTS", "1")
+        .env("LD_PRELOAD", library)
+        .output()
+        .map_err(|e| CommandFault::input(format!("{} does not start: {}", program.display(), said(&e))))?;
+    let (loaded, refused) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+    match not_loaded(&library.to_string_lossy(), &loaded, &refused) {
+        None => Ok(()),
+        Some(why) => Err(CommandFault::ours(format!("{} cannot be loaded: {why}", library.display())).hint(
+            "it needs the glibc that it was built with, or a newer one: cargo build --release -p \
+                 linerate-bypass makes one for this machine",
+        )),
+    }
+}
+
+/// Why the dynamic linker has not loaded a library, by its list of what it has and its messages.
+fn not_loaded(library: &str, loaded: &str, refused: &str) -> Option<String> {
+    let about = refused.lines().find(|line| line.contains(library));
+    let missing = || (!loaded.contains(library)).then_some("the dynamic linker does not name it");
+    about.or_else(missing).map(str::to_owned)
+}
+
 /// The version in a library's bytes.
 fn version(bytes: &[u8]) -> Option<&[u8]> {
     let at = bytes.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
@@ -63,6 +89,16 @@ fn version(bytes: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_dynamic_linker_says_decides() {
+        let loaded = "\tlinux-vdso.so.1 (0x1)\n\t/l/x.so (0x2)\n\tlibc.so.6 => /lib/libc.so.6 (0x3)\n";
+        assert_eq!(not_loaded("/l/x.so", loaded, ""), None);
+        assert_eq!(not_loaded("/l/x.so", loaded, "other words\n"), None);
+        let old = "p: /lib/libc.so.6: version `GLIBC_2.39' not found (required by /l/x.so)\n";
+        assert_eq!(not_loaded("/l/x.so", loaded, old).as_deref(), Some(old.trim_end()));
+        assert!(not_loaded("/l/x.so", "", "").is_some());
+    }
 
     #[test]
     fn a_version_stands_between_its_mark_and_a_semicolon() {

@@ -69,8 +69,9 @@ pub(crate) fn run(args: &BypassArgs) -> Result<u8, CommandFault> {
     }
     let (name, arguments) = args.command.split_first().ok_or_else(|| CommandFault::input("no PROGRAM"))?;
     let file = program::found(name)?;
-    program::check(&file)?;
+    let runs = program::check(&file)?;
     let library = library::found()?;
+    library::check_loads(&library, &runs)?;
     let facts = BypassFacts {
         interface,
         listen: args.listen.iter().map(SocketAddr::to_string).collect(),

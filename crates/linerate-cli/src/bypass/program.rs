@@ -37,8 +37,8 @@ pub(super) fn found(name: &OsStr) -> Result<PathBuf, CommandFault> {
         .ok_or_else(|| CommandFault::input(format!("there is no program {}", name.to_string_lossy())))
 }
 
-/// Checks a program, or the interpreter of a script.
-pub(super) fn check(file: &Path) -> Result<(), CommandFault> {
+/// Checks a program, or the interpreter of a script. Returns the file that the kernel runs.
+pub(super) fn check(file: &Path) -> Result<PathBuf, CommandFault> {
     let mut file = file.to_owned();
     for _ in 0..NESTED {
         check_rights(&file)?;
@@ -46,7 +46,7 @@ pub(super) fn check(file: &Path) -> Result<(), CommandFault> {
         let mut bytes = Vec::new();
         File::open(&file).and_then(|f| f.take(BEGINNING).read_to_end(&mut bytes)).map_err(cannot)?;
         let Some(script) = bytes.strip_prefix(b"#!") else {
-            return obstacle(&bytes).map_or(Ok(()), |why| {
+            return obstacle(&bytes).map_or(Ok(file.clone()), |why| {
                 let fault = CommandFault::input(format!("{} cannot be bypassed: {why}", file.display()));
                 Err(fault.hint("linerate bypass takes programs that call the kernel through glibc"))
             });
