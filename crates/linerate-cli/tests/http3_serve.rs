@@ -21,7 +21,6 @@ echo 200 True
 trailers ABC
 large 4000000
 many True
-head 1000 0
 long head 431
 malformed 0x10e
 short 0x10e
