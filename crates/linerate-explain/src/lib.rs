@@ -58,6 +58,7 @@ pub mod software;
 pub mod stats;
 mod steady;
 pub mod times;
+pub mod upstream;
 pub mod verdict;
 mod words;
 

@@ -14,9 +14,9 @@ pub const CALLS_SCATTERED: usize = CALLS / 2;
 pub const CALLS_TIMED: usize = 9;
 /// Calls beyond these in a row, where calls on one connection are of two kinds.
 pub const CALLS_TURNS: usize = 19;
-/// Calls beyond these that ask a server behind a proxy for its idle limit: one, and two on each of twelve
-/// connections.
-pub const CALLS_IDLE: usize = 25;
+/// Calls beyond these that ask a server behind a proxy for its idle limit: one, and two on each of twenty
+/// connections, three times.
+pub const CALLS_IDLE: usize = 121;
 /// The mean gap between calls at random times.
 pub const SCATTERED_GAP: Duration = Duration::from_millis(60);
 /// Share of our calls' time spent waiting for a processor from which on the machine counts as busy.
@@ -122,6 +122,14 @@ pub const LOOKS: usize = 64;
 pub const FILES: usize = 1 << 17;
 /// TCP sockets of this machine that are asked for. Reason: memory, some 60 bytes each.
 pub const SOCKETS: usize = 1 << 17;
+/// Looks at the connections of a server's process while calls are made. Reason: each lists all TCP sockets of
+/// this machine.
+pub const LOOKS_BEHIND: usize = 800;
+/// Connections of a process to servers behind it that a look keeps. Reason: memory; 32 calls at once use 32.
+pub const SOCKETS_BEHIND: usize = 256;
+/// Calls at once while they are watched. Reason: pools are of 5 to 20 connections by default, and it is a
+/// conversation with somebody's server.
+pub const AT_ONCE_BEHIND: u8 = 32;
 /// Processes that are searched for the one that listens. Reason: each has its descriptors to be
 /// read.
 pub const PROCESSES: usize = 4096;

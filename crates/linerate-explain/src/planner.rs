@@ -156,8 +156,10 @@ impl Planner {
         loop {
             if elapsed >= self.until() {
                 self.give_up();
-            } else if self.left() == 0 && !matches!(self.queue.front(), Some(Probe::Scattered(_))) {
-                // Those at random times are calls beyond all others.
+            } else if self.left() == 0
+                && !matches!(self.queue.front(), Some(Probe::Scattered(_) | Probe::Behind(_)))
+            {
+                // Those are calls beyond all others.
                 let looked = matches!(self.phase, Phase::Rule(_));
                 self.give_up();
                 self.phase = if looked { Phase::Rule(causes::ALL.len()) } else { Phase::Done };
@@ -367,7 +369,9 @@ impl Planner {
 
     /// Whether a batch fits what is left of time and calls; an experiment half made proves nothing.
     fn affordable(&mut self, batch: &[Block]) -> bool {
-        let calls: usize = batch.iter().flatten().map(Probe::calls).sum();
+        // Those beside which the server's process is watched are calls beyond all others.
+        let counts = |probe: &&Probe| !matches!(probe, Probe::Behind(_));
+        let calls: usize = batch.iter().flatten().filter(counts).map(Probe::calls).sum();
         let has = self.until().saturating_sub(self.record.elapsed + self.kept_for_random_times());
         if calls <= self.left() && afford::needs(&self.record, batch) <= has {
             return true;

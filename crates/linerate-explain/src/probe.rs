@@ -8,6 +8,7 @@ use linerate_tls::Variant;
 
 use crate::call::Call;
 use crate::limits;
+use crate::upstream::UpstreamSeen;
 
 /// The purpose of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,6 +81,8 @@ pub enum Experiment {
     Packed,
     /// Calls just before the server behind the proxy closes an idle connection.
     IdleOrder,
+    /// Calls while the connections of the server's process to servers behind it are watched.
+    Behind,
 }
 
 impl Experiment {
@@ -118,6 +121,7 @@ impl Experiment {
             Experiment::Part => "a part of the answer",
             Experiment::Packed => "the answer compressed",
             Experiment::IdleOrder => "calls as the server behind closes idle connections",
+            Experiment::Behind => "calls while the server's own connections are watched",
         }
     }
 
@@ -140,7 +144,8 @@ impl Experiment {
             | Experiment::Timed
             | Experiment::Rate
             | Experiment::Part
-            | Experiment::Packed => 0,
+            | Experiment::Packed
+            | Experiment::Behind => 0,
             Experiment::Window => 200,
             Experiment::Turns => 220,
             Experiment::QuickAck => 10,
@@ -278,6 +283,19 @@ pub struct Together {
     pub rounds: u8,
 }
 
+/// Calls while the connections of the server's process to servers behind it are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BehindProbe {
+    /// Calls at once: one on a connection that is kept, unless it is to be fresh; several each on a new one.
+    pub calls: u8,
+    /// A single call gets a new connection.
+    pub fresh: bool,
+    /// So long after the calls began, another target of the server is called, too.
+    pub beside: Option<Duration>,
+    /// Time that is needed for it; without any call it is watched for so long.
+    pub time: Duration,
+}
+
 /// The next thing to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Probe {
@@ -305,6 +323,8 @@ pub enum Probe {
     Scattered(Vec<Duration>),
     /// Make a call at the server behind the proxy, and wait for so long at most until it closes.
     IdleLimit(Duration),
+    /// Make calls while the connections of the server's process are watched.
+    Behind(BehindProbe),
 }
 
 /// Probes that are made one right after the other. An experiment's blocks are made in random order.
@@ -320,6 +340,7 @@ impl Probe {
             Probe::Together(t) => usize::from(t.calls) * usize::from(t.rounds) + usize::from(t.connections),
             Probe::Scattered(times) => times.len(),
             Probe::IdleLimit(_) => 1,
+            Probe::Behind(b) => usize::from(b.calls) + usize::from(b.beside.is_some()),
             _ => 0,
         }
     }
@@ -410,4 +431,6 @@ pub enum Observation {
     Scattered(Vec<Call>),
     /// Of [`Probe::IdleLimit`].
     IdleLimit(Box<OriginIdleLimit>),
+    /// Of [`Probe::Behind`]; `None`: the process's sockets cannot be seen.
+    Behind(Option<Box<UpstreamSeen>>),
 }

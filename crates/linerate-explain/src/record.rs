@@ -9,10 +9,12 @@ use crate::evidence::Trial;
 use crate::late::LateSegments;
 use crate::limits;
 use crate::probe::{
-    CallProbe, Connected, Experiment, HeldCall, Lane, NameServer, Observation, Probe, Resolved, Writes,
+    BehindProbe, CallProbe, Connected, Experiment, HeldCall, Lane, NameServer, Observation, Probe, Resolved,
+    Writes,
 };
 use crate::stats::median;
 use crate::times::CallPart;
+use crate::upstream::UpstreamSeen;
 
 /// The request to explain, and the limits and permissions of the diagnosis.
 #[derive(Clone, Debug)]
@@ -172,6 +174,9 @@ impl Record {
                     lanes.iter_mut().flatten().for_each(see);
                 }
                 Observation::Held(held) => see(&mut held.call),
+                Observation::Behind(seen) => {
+                    seen.iter_mut().flat_map(|b| b.calls.iter_mut().chain(&mut b.beside)).for_each(see);
+                }
                 Observation::Resolved(_)
                 | Observation::NameServers(_)
                 | Observation::Connected(_)
@@ -205,6 +210,7 @@ impl Record {
             || self.calls().any(|(probe, _)| probe.experiment == experiment)
             || self.entries.iter().any(together)
             || experiment == Experiment::Rate && self.rates().next().is_some()
+            || experiment == Experiment::Behind && self.behind().next().is_some()
     }
 
     /// Whether calls at once were made.
@@ -385,7 +391,21 @@ impl Record {
         let turns = self.calls().filter(|(p, _)| p.experiment == Experiment::Turns).count();
         let asked = self.entries.iter().any(|(probe, _)| matches!(probe, Probe::IdleLimit(_)));
         let idle = if asked { limits::CALLS_IDLE } else { 0 };
-        self.settings.calls + more + streams + scattered + turns + idle
+        self.settings.calls + more + streams + scattered + turns + idle + self.calls_behind()
+    }
+
+    /// Calls made while the server's own connections were watched. They take nothing away from other
+    /// experiments: what is behind is asked of a server on this machine alone.
+    fn calls_behind(&self) -> usize {
+        self.behind().map(|(probe, _)| Probe::Behind(*probe).calls()).sum()
+    }
+
+    /// Calls made while the server's own connections were watched, with what was seen.
+    pub fn behind(&self) -> impl Iterator<Item = (&BehindProbe, Option<&UpstreamSeen>)> {
+        self.entries.iter().filter_map(|entry| match entry {
+            (Probe::Behind(probe), Observation::Behind(seen)) => Some((probe, seen.as_deref())),
+            _ => None,
+        })
     }
 
     /// How long our own threads waited for a processor in a call, on average, milliseconds.

@@ -1,6 +1,7 @@
 //! Does what a [`Planner`] asks for, with sockets and the clock. Thin: it decides nothing.
 
 mod answer;
+mod behind;
 mod counters;
 mod crowd;
 mod disorder;
@@ -333,6 +334,9 @@ impl Film {
             Observation::Held(held) => recorder.made([&held.call]),
             Observation::Together(rounds) => recorder.made(rounds.iter().flatten()),
             Observation::Scattered(calls) => recorder.made(calls),
+            Observation::Behind(seen) => {
+                recorder.made(seen.iter().flat_map(|b| b.calls.iter().chain(&b.beside)));
+            }
             Observation::Resolved(_)
             | Observation::NameServers(_)
             | Observation::Connected(_)
@@ -428,6 +432,7 @@ impl Hands<'_> {
             Probe::Together(together) => Observation::Together(self.together(together)?),
             Probe::Scattered(times) => Observation::Scattered(self.scattered(times)?),
             Probe::IdleLimit(time) => Observation::IdleLimit(Box::new(self.idle_limit(*time)?)),
+            Probe::Behind(probe) => Observation::Behind(self.behind(*probe)?.map(Box::new)),
         })
     }
 

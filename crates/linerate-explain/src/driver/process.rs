@@ -39,6 +39,11 @@ impl ProcessCounters {
         self.pids.first().copied().unwrap_or_default()
     }
 
+    /// The only process that is looked at; `None`: there are several.
+    pub(super) fn only(&self) -> Option<u32> {
+        if let [pid] = self.pids[..] { Some(pid) } else { None }
+    }
+
     pub(super) fn look(&self) -> Snapshot {
         let throttled =
             self.stats.iter().filter_map(|p| fs::read_to_string(p).ok()).map(|t| throttled(&t)).max();

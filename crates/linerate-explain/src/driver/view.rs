@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ impl ProcessWatch {
 
     /// All sockets of the process's network namespace, and whether listening ones tell their limit.
     fn sockets(&self, view: &mut ProcessView) -> (Vec<TcpSocket>, bool) {
-        let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let space = |pid: &str| read_link(pid, "ns/net");
         if space("self") == space(&self.pid.to_string())
             && let Ok((all, more)) = tcp_sockets(SOCKETS)
         {
@@ -161,6 +161,10 @@ impl ProcessWatch {
 
 pub(super) fn read(pid: u32, name: &str) -> String {
     fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default()
+}
+
+pub(super) fn read_link(pid: &str, name: &str) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/{name}")).ok()
 }
 
 fn name(pid: u32) -> String {

@@ -18,6 +18,7 @@ pub(super) fn experiments(probe: &Probe) -> Vec<Experiment> {
         Probe::Scattered(_) => vec![Experiment::Scattered],
         Probe::Rate(..) => vec![Experiment::Rate],
         Probe::IdleLimit(_) => vec![Experiment::IdleOrder],
+        Probe::Behind(_) => vec![Experiment::Behind],
         Probe::SideBySide(lanes) => lanes.iter().flatten().map(|c| c.experiment).take(1).collect(),
         _ => Vec::new(),
     }
@@ -94,6 +95,7 @@ impl Costs {
             Probe::Together(t) => self.fresh + 3.0 * f64::from(t.rounds) * self.kept,
             Probe::Connect(_) => self.connect,
             Probe::IdleLimit(time) => time.as_secs_f64() + self.fresh,
+            Probe::Behind(behind) => behind.time.as_secs_f64(),
         }
     }
 }
