@@ -42,6 +42,7 @@ pub(crate) mod periodic_stall;
 pub(crate) mod pinned;
 pub(crate) mod ports_exhausted;
 pub(crate) mod proxy_buffering;
+pub(crate) mod proxy_connects_per_call;
 pub(crate) mod rate_limit;
 pub(crate) mod redirects;
 pub(crate) mod refused;
@@ -64,6 +65,7 @@ pub(crate) mod tls_hello_retry;
 pub(crate) mod tls_long_chain;
 pub(crate) mod tls_old_version;
 pub(crate) mod tls_slow_key;
+pub(crate) mod upstream_pool;
 pub(crate) mod upstream_wait;
 
 pub use crate::parts::{CausePage, FaultPlace, PacketSigns, PictureStep, RuleFix};
@@ -75,7 +77,7 @@ pub use server_nagle::CAUSE as SERVER_NAGLE;
 pub(crate) use time_wait::seen_in_packets;
 
 /// All that experiments can prove, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 59] = [
+pub static ALL: [&Cause; 61] = [
     &stopped::CAUSE,
     &ports_exhausted::CAUSE,
     &name_lookup::TIMEOUT,
@@ -133,6 +135,8 @@ pub static ALL: [&Cause; 59] = [
     &cold_start::CAUSE,
     &periodic_stall::CAUSE,
     &server_queueing::CAUSE,
+    &proxy_connects_per_call::CAUSE,
+    &upstream_pool::CAUSE,
     &upstream_wait::CAUSE,
     &server_think::CAUSE,
 ];

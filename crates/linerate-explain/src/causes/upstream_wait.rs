@@ -3,7 +3,9 @@
 //!
 //! Evidence: a field of each response (`x-envoy-upstream-service-time`, or an entry of
 //! `Server-Timing` that is about the server behind) names most of what that very call waited beyond
-//! the round trip. Where the field names a small part of it, the proxy itself takes the time.
+//! the round trip. Where the field names a small part of it, the proxy itself takes the time. Or, where
+//! its process is on this machine (`--pid`): a connection of it to one server has sent and not received
+//! for most of that time.
 
 use super::{
     bandwidth, compression, connection_limit, cork, in_the_process, periodic_stall, pinned, rate_limit,
@@ -12,9 +14,10 @@ use super::{
 use crate::call::{Call, ProbeResponse, ms};
 use crate::evidence::{Grounds, Proof};
 use crate::parts::{CausePage, ENDS, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
-use crate::probe::Experiment;
+use crate::probe::{Block, Experiment};
 use crate::record::Record;
-use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, excluded, nothing_beside};
+use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, excluded};
+use crate::signs::behind;
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::stats::median;
 use crate::times::CallPart;
@@ -23,7 +26,7 @@ use crate::words::say;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "upstream-wait",
-    title: "the answering server waits for the one behind it, as its answers say",
+    title: "the answering server waits for the one behind it",
     fixes: FIXES,
     verify: AGAIN,
     place: FaultPlace::Process,
@@ -55,18 +58,19 @@ pub(crate) static CAUSE: Cause = Cause {
             &in_the_process::BLOCKED,
         ],
         asks: &[],
-        wants: nothing_beside,
+        wants,
         judge,
     },
 };
 
 const PAGE: CausePage = CausePage {
-    what: "The server that answers is a proxy, a gateway or a mesh's sidecar. It passed the request on, and waited for the server behind it. Its answers carry \
-         how long that took (x-envoy-upstream-service-time, Server-Timing), and that is most of what the call waits. The proxy and the way to it are not at fault.",
+    what: "The server that answers passed the request on, or asked its database, and waited. Its answers carry how long that took \
+         (x-envoy-upstream-service-time, Server-Timing), or its connections show it (--pid): that is most of what the call waits. It may be a slow query, a \
+         lock that another transaction holds, or a slow service. The answering server and the way to it are not at fault.",
     lanes: ENDS,
     picture: &[
         PictureStep::To("request"),
-        PictureStep::Wait(40.0, "the server behind the proxy works"),
+        PictureStep::Wait(40.0, "the server behind it works"),
         PictureStep::From("answer, which names that time"),
     ],
     more: &[fix(
@@ -85,6 +89,10 @@ const FIXES: &[RuleFix] = &[
         change: "the access log has the cluster and the host that took the time (%UPSTREAM_HOST%, %RESPONSE_FLAGS%); compare hosts",
     },
     RuleFix {
+        software: "PostgreSQL",
+        change: "pg_stat_activity says what each query waits for (wait_event; Lock: another transaction), auto_explain why one is slow",
+    },
+    RuleFix {
         software: "any proxy",
         change: "linerate explain --origin URL makes the same call at the server behind and compares",
     },
@@ -98,6 +106,9 @@ const MOST_ENTRIES: usize = 16;
 const ENOUGH: usize = 3;
 /// From this share of a call's wait on it is the server behind.
 const MOST: f64 = 0.7;
+/// The same where connections are watched. Reason: on a busy machine the server itself waits for a processor
+/// before it asks and once it is answered.
+const HALF: f64 = 0.5;
 /// Up to this share it is not.
 const LITTLE: f64 = 0.3;
 
@@ -145,15 +156,47 @@ fn shares(record: &Record) -> Vec<UpstreamShare> {
     calls.filter_map(one).collect()
 }
 
-fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
-    let shares = shares(record);
-    let Some(first) = shares.first().filter(|_| shares.len() >= ENOUGH && beyond_rtt(record) >= WORK_MS)
-    else {
+fn wants(record: &Record, judged: &Judged<'_>) -> Vec<Block> {
+    if judged.hides_it() { Vec::new() } else { behind::singles(record) }
+}
+
+/// What the connections of the server's process show.
+fn by_connections(record: &Record) -> Judgement {
+    let Some(waits) = behind::waited_for(record).filter(|_| beyond_rtt(record) >= WORK_MS) else {
         return Judgement::Silent;
     };
+    let words = format!(
+        "in {} of {} calls that were watched a connection of the server's process to {} had sent and not received for {}, and with its handshake \
+         for {:.0} % of what a call waits beyond a round trip (sock_diag, TCP_INFO)",
+        waits.calls.0,
+        waits.calls.1,
+        waits.names(),
+        say(waits.wait_ms),
+        100.0 * waits.share
+    );
+    if waits.share <= LITTLE {
+        return excluded(format!("{words}: the rest is spent in the server that answers"));
+    }
+    if waits.share < HALF {
+        return Judgement::Open(format!("unclear: {words}"));
+    }
+    let verdict =
+        Verdict::new(&CAUSE, waits.wait_ms, Grounds::Seen { words, alone: true }).at_most(Proof::Likely);
+    let verdict = verdict.titled(&format!("the answering server waits for {}", waits.names()));
+    Judgement::Named(Box::new(
+        verdict.saying("a slow query, a lock, or a slow service: why it takes that long is seen there"),
+    ))
+}
+
+fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     if judged.hides_it() {
         return Judgement::Silent;
     }
+    let shares = shares(record);
+    let Some(first) = shares.first().filter(|_| shares.len() >= ENOUGH && beyond_rtt(record) >= WORK_MS)
+    else {
+        return by_connections(record);
+    };
     let all = |of: fn(&UpstreamShare) -> f64| shares.iter().map(of).collect::<Vec<f64>>();
     let [beyond, behind] = [all(|s| s.beyond), all(|s| s.behind)].map(|times| median(&times));
     let words = format!(

@@ -1,6 +1,7 @@
 //! Signs: plain figures of the record, named once for all rules, without a judgement.
 
 pub(crate) mod at_once;
+pub(crate) mod behind;
 pub(crate) mod bursts;
 pub(crate) mod by_connection;
 pub(crate) mod congestion;

@@ -242,7 +242,7 @@ pub(crate) const ON_THE_WAY: [&str; 32] = [
 ];
 
 /// Ids of causes that no case injects, with the reason.
-pub(crate) const NOT_INJECTED: [(&str, &str); 6] = [
+pub(crate) const NOT_INJECTED: [(&str, &str); 8] = [
     ("tls-long-chain", "it takes another certificate; the tests of the command have one"),
     ("tls-slow-key", "it takes another key; the tests of the command have one"),
     ("upstream-wait", "it takes a proxy that names it; the tests of the command have HAProxy"),
@@ -251,5 +251,7 @@ pub(crate) const NOT_INJECTED: [(&str, &str); 6] = [
         "idle-limit-order",
         "it takes a balancer and a longer budget; the tests of the command have HAProxy and nginx",
     ),
+    ("upstream-pool", "it takes a database; the tests of the command have one, and its look-alikes"),
+    ("proxy-connects-per-call", "it takes a proxy; the tests of the command have nginx"),
     ("stopped", "a stopped process answers no warm-up; the tests of the command stop one"),
 ];

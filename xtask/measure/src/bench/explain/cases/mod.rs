@@ -66,6 +66,8 @@ mod tests {
             "h2-stream-limit",
             "fd-limit",
             "idle-limit-order",
+            "upstream-pool",
+            "proxy-connects-per-call",
         ];
         for id in ON_THE_WAY.iter().chain(&in_the_server) {
             let excused = NOT_INJECTED.iter().any(|(other, _)| other == id);
