@@ -6,16 +6,28 @@ mod common;
 mod proxies;
 
 use common::{responding, run};
-use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
+use linerate_netbox::{Namespace, NetBox};
+use linerate_skips::{need, skip};
 use proxies::{haproxy, late, nginx, nginx_cache};
 use serde_json::Value;
 
 /// What `explain` says of that address: the document.
-fn explained(address: std::net::SocketAddr) -> Value {
-    let said = run(&["explain", "--quiet", "--json", "-", "--budget", "12s", &format!("http://{address}/")]);
+fn explained(address: SocketAddr) -> Value {
+    explained_with(address, &["--budget", "12s", "--pid", "off"])
+}
+
+/// The same, where the server's process is watched, and on a busy machine, too.
+fn watched(address: SocketAddr) -> Value {
+    explained_with(address, &["--budget", "40s"])
+}
+
+fn explained_with(address: SocketAddr, flags: &[&str]) -> Value {
+    let url = format!("http://{address}/");
+    let said = run(&[&["explain", "--quiet", "--json", "-"], flags, &[&url]].concat());
     serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"))
 }
 
@@ -40,6 +52,8 @@ fn a_proxy_that_names_the_time_behind_it() {
     // Without the field nobody knows.
     let silent = haproxy(&[late(60)], "").unwrap();
     assert_eq!(ids(&explained(silent.address)), ["server-think"]);
+    // But its own connections show it.
+    assert_eq!(ids(&watched(silent.address)), ["upstream-wait"]);
 }
 
 /// The time is the answering server's own.
@@ -112,14 +126,8 @@ fn idle(proxy: SocketAddr, behind: SocketAddr) -> Value {
 fn a_server_that_closes_idle_connections_sooner_than_the_proxy() {
     let behind = forgetful();
     let Some(proxy) = haproxy(&[behind], "") else { return };
-    // On a busy machine calls miss the moment between, and a look says "unclear".
     let place = |found: &Value| ids(found).iter().position(|id| *id == "idle-limit-order");
-    let mut found = idle(proxy.address, behind);
-    for _ in 0..3 {
-        if place(&found).is_none() {
-            found = idle(proxy.address, behind);
-        }
-    }
+    let found = idle(proxy.address, behind);
     let cause = &found["causes"][place(&found).unwrap_or_else(|| panic!("{found:#}"))];
     assert!(cause["proof"] == "proved" || cause["proof"] == "likely", "{found:#}");
     assert!(!ids(&found).contains(&"keep-alive-race"), "{found:#}");
@@ -149,4 +157,145 @@ fn the_idle_limit_of_node_behind_a_proxy_is_a_note() {
     assert!(!ids(&found).contains(&"idle-limit-order"), "{found:#}");
     let says = found["limits"].to_string();
     assert!(says.contains("idle-limit-order: unclear: 0 of "), "{says}");
+}
+
+/// A database: each line is a question, and is answered after that time; so many at once at most.
+fn database(ms: u64, at_once: usize) -> SocketAddr {
+    let places = std::sync::Arc::new((std::sync::Mutex::new(at_once), std::sync::Condvar::new()));
+    common::server(move |stream| {
+        let Ok(mut out) = stream.try_clone() else { return };
+        for _ in BufReader::new(stream).lines().map_while(Result::ok) {
+            let (free, freed) = &*places;
+            *freed.wait_while(free.lock().unwrap(), |free| *free == 0).unwrap() -= 1;
+            std::thread::sleep(Duration::from_millis(ms));
+            *free.lock().unwrap() += 1;
+            freed.notify_one();
+            if out.write_all(b"row\n").is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// A server before databases; gone when dropped.
+struct PooledServer {
+    child: std::process::Child,
+    address: SocketAddr,
+}
+
+impl Drop for PooledServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `None`: there is no Python here.
+fn pooled(mode: &str, size: u8, databases: &[SocketAddr]) -> Option<PooledServer> {
+    let mut command = std::process::Command::new(linerate_skips::program("python3")?);
+    command.args(["-c", include_str!("behind/pooled.py"), mode, &size.to_string()]);
+    command.args(databases.iter().map(|d| d.port().to_string()));
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], line.trim().parse().unwrap()));
+    Some(PooledServer { child, address })
+}
+
+#[test]
+fn a_pool_of_connections_to_a_database_has_its_size_and_address() {
+    let database = database(60, 1000);
+    let Some(server) = pooled("pool", 3, &[database]) else { return };
+    let found = watched(server.address);
+    let causes = ids(&found);
+    assert!(causes.contains(&"upstream-pool") && causes.contains(&"upstream-wait"), "{found:#}");
+    let all = found["causes"].as_array().unwrap();
+    let pool = all.iter().find(|c| c["id"] == "upstream-pool").unwrap();
+    assert_eq!(pool["proof"], "proved", "{pool:#}");
+    assert_eq!(pool["title"], format!("calls wait for one of a pool of 3 connections to {database}"));
+    let wait = all.iter().find(|c| c["id"] == "upstream-wait").unwrap();
+    assert_eq!(wait["title"], format!("the answering server waits for {database}"));
+}
+
+#[test]
+fn what_looks_like_a_pool_is_none() {
+    let (first, second) = (database(60, 1000), database(60, 1000));
+    let alike = [
+        pooled("workers", 3, &[first]),
+        pooled("pool", 4, &[first, second]),
+        pooled("pool", 40, &[first]),
+        pooled("open", 0, &[database(60, 3)]),
+        // Few at once, and each with a new connection.
+        pooled("open", 0, &[first]),
+    ];
+    for server in alike.into_iter().flatten() {
+        let found = watched(server.address);
+        assert!(!ids(&found).contains(&"upstream-pool"), "{found:#}");
+        let said = [&found["limits"], &found["ruled_out"]].map(Value::to_string).concat();
+        assert!(said.contains("upstream-pool"), "{found:#}");
+    }
+}
+
+#[test]
+fn connections_behind_are_counted_for_each_call() {
+    let Some(server) = pooled("connects", 0, &[database(60, 1000)]) else { return };
+    let words = |found: &Value| {
+        [&found["causes"], &found["limits"], &found["ruled_out"]].map(Value::to_string).concat()
+    };
+    let found = watched(server.address);
+    assert!(words(&found).contains("proxy-connects-per-call"), "{found:#}");
+    // On this machine a handshake costs nothing.
+    assert!(found["limits"].to_string().contains("a note and no cause"), "{found:#}");
+    let backend = late(60);
+    let Some(keeps) = nginx(backend) else { return };
+    let found = watched(keeps.address);
+    assert!(found["ruled_out"].to_string().contains("that was open before"), "{found:#}");
+    let opens = proxies::nginx_without_keepalive(backend).unwrap();
+    let found = watched(opens.address);
+    assert!(
+        found["limits"].to_string().contains(&format!("opens a new connection to {backend}")),
+        "{found:#}"
+    );
+}
+
+/// A server in that namespace that answers each request on a connection.
+fn far_away(place: &Namespace) -> SocketAddr {
+    let listener = place.run(|| TcpListener::bind((place.ip(), 0))).unwrap().unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(1..) = stream.read(&mut buffer) {
+                    if stream.write_all(common::HELLO.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// nginx with its server 20 ms away: as it is, and with connections that it keeps.
+#[test]
+fn a_proxy_that_connects_for_each_call_costs_a_round_trip() {
+    if let Some(why) = NetBox::unavailable() {
+        return skip(need::NAMESPACES, why);
+    }
+    let net = NetBox::builder().delay(Duration::from_millis(10)).start().unwrap();
+    let behind = far_away(net.server());
+    let found = |start: fn(SocketAddr) -> Option<proxies::Proxy>| {
+        net.client().run(|| start(behind).map(|proxy| watched(proxy.address))).unwrap()
+    };
+    let Some(opens) = found(proxies::nginx_without_keepalive) else { return };
+    let causes = opens["causes"].as_array().unwrap();
+    let cause =
+        causes.iter().find(|c| c["id"] == "proxy-connects-per-call").unwrap_or_else(|| panic!("{opens:#}"));
+    assert_eq!(cause["proof"], "proved", "{cause:#}");
+    let cost = cause["cost_ms"].as_f64().unwrap();
+    assert!((18.0..60.0).contains(&cost), "a round trip is 20 ms: {cause:#}");
+    let keeps = found(nginx).unwrap();
+    assert!(!ids(&keeps).contains(&"proxy-connects-per-call"), "{keeps:#}");
+    assert!(keeps["ruled_out"].to_string().contains("that was open before"), "{keeps:#}");
 }

@@ -64,7 +64,12 @@ pub(crate) fn haproxy(behind: &[SocketAddr], lines: &str) -> Option<Proxy> {
 
 /// nginx in front of a server, with a field `Via`.
 pub(crate) fn nginx(behind: SocketAddr) -> Option<Proxy> {
-    nginx_with(behind, "")
+    nginx_with(behind, "keepalive 16;", "")
+}
+
+/// nginx as it is without more words: a connection to the server for each call.
+pub(crate) fn nginx_without_keepalive(behind: SocketAddr) -> Option<Proxy> {
+    nginx_with(behind, "", "")
 }
 
 /// nginx that keeps a server's responses for that time, and says whether it had one.
@@ -72,15 +77,16 @@ pub(crate) fn nginx_cache(behind: SocketAddr, keeps: &str) -> Option<Proxy> {
     let lines = format!(
         "proxy_cache kept; proxy_cache_valid 200 {keeps}; add_header X-Cache $upstream_cache_status always;"
     );
-    nginx_with(behind, &lines)
+    nginx_with(behind, "keepalive 16;", &lines)
 }
 
-fn nginx_with(behind: SocketAddr, lines: &str) -> Option<Proxy> {
+/// `upstream`: lines about the server behind; `lines`: about all that is handed on.
+fn nginx_with(behind: SocketAddr, upstream: &str, lines: &str) -> Option<Proxy> {
     let conf = |front: SocketAddr| {
         format!(
             "daemon off; master_process off; pid nginx.pid; error_log stderr; events {{ }}
              http {{ access_log off; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
-             proxy_cache_path cache keys_zone=kept:1m; upstream behind {{ server {behind}; keepalive 16; }}
+             proxy_cache_path cache keys_zone=kept:1m; upstream behind {{ server {behind}; {upstream} }}
              server {{ listen {front}; add_header Via '1.1 <edge>' always;
              location / {{ proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection ''; {lines} }} }} }}"
         )
