@@ -11,7 +11,7 @@ use linerate_net::{Close, Lent, NetError, NetErrorKind, Time};
 use crate::conversation::{BodyPart, Conversation, Facts, Fate, Out, ProtocolRefused, Requests, Responses};
 use crate::h2::{HeardRequests, Hearing, Readings};
 use crate::limits::{COPIED_BODY, SEND_BYTES};
-use crate::quic::records::{RecordHead, RecordKind, each_record, put_record};
+use crate::quic::records::{RecordKind, StreamRecordHead, each_record, put_record};
 use crate::{Loss, Run};
 
 /// The ID of our control stream: the first that a client opens of its kind (RFC 9000, section 2.1).
@@ -212,7 +212,7 @@ impl<R: Default> Conversation for H3<R> {
         for (id, code) in self.client.given_up().drain(..) {
             // The code stands in the record's length: those of HTTP/3 fit.
             let len = u32::try_from(code.0).unwrap_or(u32::MAX);
-            let head = RecordHead { number: id, len, kind: RecordKind::Reset };
+            let head = StreamRecordHead { number: id, len, kind: RecordKind::Reset };
             self.out.extend_from_slice(&head.bytes());
         }
         self.flush(out)?;
@@ -351,7 +351,7 @@ impl<R: Default> H3<R> {
         let mut at = 0;
         while at < stretch.len() {
             let len = (stretch.len() - at).min(RECORD_BODY);
-            let head = RecordHead { number: id, len: len as u32, kind: RecordKind::Bytes };
+            let head = StreamRecordHead { number: id, len: len as u32, kind: RecordKind::Bytes };
             self.out.extend_from_slice(&head.bytes());
             self.flush(out)?;
             match &stretch {

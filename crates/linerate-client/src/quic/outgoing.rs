@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use linerate_quic::{QuicConn, QuicEndpoint, QuicStream, StreamWrite};
 
-use super::records::{RecordHead, RecordKind};
+use super::records::{RecordKind, StreamRecordHead};
 
 /// Bytes of one stream that wait.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Outgoing {
         let mut last = None;
         while !input.is_empty() {
             let Some(partial) = self.partial else {
-                let head = RecordHead::take(&mut input)?;
+                let head = StreamRecordHead::take(&mut input)?;
                 self.begin(head, to);
                 last = last.max((head.number & 2 == 0).then_some(head.number));
                 continue;
@@ -95,7 +95,7 @@ impl Outgoing {
         }
     }
 
-    fn begin(&mut self, head: RecordHead, to: &mut WriteTo<'_>) {
+    fn begin(&mut self, head: StreamRecordHead, to: &mut WriteTo<'_>) {
         let (stream, ends) = (head.number, head.kind == RecordKind::Last);
         if head.kind == RecordKind::Reset {
             // The code stands in its length.

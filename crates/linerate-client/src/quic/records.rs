@@ -41,7 +41,7 @@ impl RecordKind {
 
 /// A record's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecordHead {
+pub(crate) struct StreamRecordHead {
     /// The stream's ID, or the number that the kind names.
     pub(crate) number: u64,
     /// The bytes that follow.
@@ -49,7 +49,7 @@ pub(crate) struct RecordHead {
     pub(crate) kind: RecordKind,
 }
 
-impl RecordHead {
+impl StreamRecordHead {
     pub(crate) fn bytes(self) -> [u8; RECORD_HEAD] {
         let mut bytes = [0; RECORD_HEAD];
         bytes[..8].copy_from_slice(&self.number.to_le_bytes());
@@ -60,12 +60,12 @@ impl RecordHead {
 
     /// Takes a head off the input; `None`: it is not whole.
     #[inline]
-    pub(crate) fn take(input: &mut &[u8]) -> Option<RecordHead> {
+    pub(crate) fn take(input: &mut &[u8]) -> Option<StreamRecordHead> {
         let (head, rest) = input.split_first_chunk::<RECORD_HEAD>()?;
         let (number, after) = head.split_first_chunk::<8>()?;
         let (len, after) = after.split_first_chunk::<4>()?;
         *input = rest;
-        Some(RecordHead {
+        Some(StreamRecordHead {
             number: u64::from_le_bytes(*number),
             len: u32::from_le_bytes(*len),
             kind: RecordKind::of(after[0]),
@@ -77,14 +77,14 @@ impl RecordHead {
 pub(crate) fn put_record(kind: RecordKind, number: u64, bytes: &[u8], out: &mut Vec<u8>) {
     // Nothing that is longer is put at once.
     let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    out.extend_from_slice(&RecordHead { number, len, kind }.bytes());
+    out.extend_from_slice(&StreamRecordHead { number, len, kind }.bytes());
     out.extend_from_slice(&bytes[..len as usize]);
 }
 
 /// The whole records of the input, one after the other.
-pub(crate) fn each_record(mut input: &[u8]) -> impl Iterator<Item = (RecordHead, &[u8])> {
+pub(crate) fn each_record(mut input: &[u8]) -> impl Iterator<Item = (StreamRecordHead, &[u8])> {
     std::iter::from_fn(move || {
-        let head = RecordHead::take(&mut input)?;
+        let head = StreamRecordHead::take(&mut input)?;
         let (bytes, rest) = input.split_at_checked(head.len as usize)?;
         input = rest;
         Some((head, bytes))

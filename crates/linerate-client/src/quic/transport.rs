@@ -14,7 +14,7 @@ use linerate_net::{
 use linerate_quic::{QuicConn, QuicEndpoint, QuicEvent, QuicLost, QuicStream, StreamRead};
 
 use super::outgoing::{Outgoing, WriteTo};
-use super::records::{RECORD_HEAD, RecordHead, RecordKind, put_record};
+use super::records::{RECORD_HEAD, RecordKind, StreamRecordHead, put_record};
 use super::totals::QuicTotals;
 use crate::limits::{DATAGRAMS_AT_ONCE, RECORD_BYTES, UNSENT_BYTES};
 
@@ -330,7 +330,7 @@ impl<D: Datagrams> QuicTransport<D> {
         let mut streams = std::mem::take(&mut entry.readable);
         for stream in streams.drain(..) {
             let start = incoming.len();
-            let mut head = RecordHead { number: stream.id(), len: 0, kind: RecordKind::Bytes };
+            let mut head = StreamRecordHead { number: stream.id(), len: 0, kind: RecordKind::Bytes };
             incoming.extend_from_slice(&head.bytes());
             let read = endpoint.read(entry.quic, stream, |bytes| incoming.extend_from_slice(bytes));
             head.len = u32::try_from(incoming.len() - start - RECORD_HEAD).unwrap_or(u32::MAX);

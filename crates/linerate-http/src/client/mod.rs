@@ -55,5 +55,5 @@ pub use pipeline::{Pipeline, Run, TagMatch};
 pub use reference::{resolve_path, split_scheme};
 pub use request::{Rendered, RequestPart, RequestSpec, TemplateError, Values};
 pub use response::{CompleteResponse, ResponsePart, ResponseReader};
-pub use streamed::{FieldCoding, StreamTemplate};
+pub use streamed::{StreamFieldCoding, StreamTemplate};
 pub use template::{CellError, Template};

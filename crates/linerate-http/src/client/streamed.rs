@@ -8,16 +8,21 @@ use super::slot_parser::Parser;
 use super::slots::{TemplatePiece, TemplateSlot};
 use super::spec;
 use crate::h2::{field, field_name, length};
-use crate::h3::{field_line, field_line_name, section_prefix};
 
-/// How fields are encoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FieldCoding {
-    /// HTTP/2's (RFC 7541).
-    #[default]
-    Hpack,
-    /// HTTP/3's (RFC 9204).
-    Qpack,
+/// How a protocol encodes fields.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamFieldCoding {
+    /// Appends what fields begin with.
+    pub(crate) prefix: fn(&mut Vec<u8>),
+    /// Appends a field: its name and value.
+    pub(crate) line: fn(&[u8], &[u8], &mut Vec<u8>),
+    /// Appends the name of a field whose value follows, as `length` begins it.
+    pub(crate) name: fn(&[u8], &mut Vec<u8>),
+}
+
+impl StreamFieldCoding {
+    /// HTTP/2's (RFC 7541). HTTP/3's is [`QPACK`](crate::h3::QPACK).
+    pub const HPACK: StreamFieldCoding = StreamFieldCoding { prefix: |_| (), line: field, name: field_name };
 }
 
 /// A request compiled for HTTP/2 (RFC 9113, section 8.3.1) or HTTP/3 (RFC 9114, section 4.3.1).
@@ -57,7 +62,7 @@ impl StreamTemplate {
         columns: &[String],
         https: bool,
     ) -> Result<StreamTemplate, TemplateError> {
-        StreamTemplate::compile_coded(spec, columns, https, FieldCoding::Hpack)
+        StreamTemplate::compile_coded(spec, columns, https, StreamFieldCoding::HPACK)
     }
 
     /// As [`compile`](StreamTemplate::compile), with fields encoded for either protocol.
@@ -68,7 +73,7 @@ impl StreamTemplate {
         spec: &RequestSpec,
         columns: &[String],
         https: bool,
-        coding: FieldCoding,
+        coding: StreamFieldCoding,
     ) -> Result<StreamTemplate, TemplateError> {
         spec::check_streamed(spec)?;
         let mut parser = Parser::new(columns);
@@ -173,26 +178,21 @@ fn render_value(pieces: &[TemplatePiece], v: &Values<'_>, out: &mut Vec<u8>) {
 
 /// A field block while it is compiled.
 struct Block {
-    coding: FieldCoding,
+    coding: StreamFieldCoding,
     parts: Vec<FieldBlockPart>,
     /// Encoded fields that are not in `parts` yet.
     fields: Vec<u8>,
 }
 
 impl Block {
-    fn of(coding: FieldCoding) -> Block {
+    fn of(coding: StreamFieldCoding) -> Block {
         let mut fields = Vec::new();
-        if coding == FieldCoding::Qpack {
-            section_prefix(&mut fields);
-        }
+        (coding.prefix)(&mut fields);
         Block { coding, parts: Vec::new(), fields }
     }
 
     fn field(&mut self, name: &[u8], value: Vec<TemplatePiece>) {
-        let put = match self.coding {
-            FieldCoding::Hpack => field,
-            FieldCoding::Qpack => field_line,
-        };
+        let put = self.coding.line;
         match &value[..] {
             [] => put(name, b"", &mut self.fields),
             [TemplatePiece::Literal(text)] => put(name, text, &mut self.fields),
@@ -202,10 +202,7 @@ impl Block {
 
     /// Adds a field whose value changes.
     fn part(&mut self, name: &[u8], value: FieldBlockPart) {
-        match self.coding {
-            FieldCoding::Hpack => field_name(name, &mut self.fields),
-            FieldCoding::Qpack => field_line_name(name, &mut self.fields),
-        }
+        (self.coding.name)(name, &mut self.fields);
         self.parts.push(FieldBlockPart::Fields(std::mem::take(&mut self.fields)));
         self.parts.push(value);
     }

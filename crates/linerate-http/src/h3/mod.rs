@@ -42,12 +42,16 @@ mod settings;
 mod tests;
 mod varint;
 
+use crate::client::StreamFieldCoding;
 pub use client::H3Client;
 pub use error::{H3Code, H3Error};
 pub use frame::{frame_kind, put_data_head, put_frame, put_go_away, stream_kind};
 pub use peer_streams::{H3ControlEvent, H3PeerStreams};
-pub(crate) use qpack::field_line_name;
 pub use qpack::{QpackDecoder, QpackError, QpackSection, field_line, section_prefix};
 pub use reader::{H3FrameReader, H3Piece};
 pub use settings::H3Settings;
 pub use varint::{put_varint, varint};
+
+/// How HTTP/3 encodes fields, without a dynamic table (RFC 9204).
+pub const QPACK: StreamFieldCoding =
+    StreamFieldCoding { prefix: section_prefix, line: field_line, name: qpack::field_line_name };

@@ -28,7 +28,7 @@ pub enum H3ControlEvent {
 
 /// A stream of the peer.
 #[derive(Debug)]
-enum PeerStream {
+enum H3PeerStream {
     /// The integer that says its kind has not come whole.
     Begun(Vec<u8>),
     Control(H3FrameReader),
@@ -43,7 +43,7 @@ enum PeerStream {
 pub struct H3PeerStreams {
     /// The peer is the server.
     is_server: bool,
-    streams: BTreeMap<u64, PeerStream>,
+    streams: BTreeMap<u64, H3PeerStream>,
     /// The control stream, and those of QPACK's encoder and decoder, have begun.
     begun: [bool; 3],
 }
@@ -77,9 +77,9 @@ impl H3PeerStreams {
             return Err(H3Error::new(H3Code::EXCESSIVE_LOAD, why));
         }
         let mut bytes = bytes;
-        let stream = self.streams.entry(id).or_insert_with(|| PeerStream::Begun(Vec::new()));
+        let stream = self.streams.entry(id).or_insert_with(|| H3PeerStream::Begun(Vec::new()));
         let mut carried = Vec::new();
-        if let PeerStream::Begun(head) = stream {
+        if let H3PeerStream::Begun(head) = stream {
             head.extend_from_slice(bytes);
             carried = std::mem::take(head);
             bytes = &carried;
@@ -88,20 +88,20 @@ impl H3PeerStreams {
                 // A stream may end before it says its kind (RFC 9114, section 6.2).
                 match ends {
                     true => drop(self.streams.remove(&id)),
-                    false => *stream = PeerStream::Begun(head),
+                    false => *stream = H3PeerStream::Begun(head),
                 }
                 return Ok(());
             };
             *stream = begin(kind, self.is_server, &mut self.begun)?;
-            if matches!(stream, PeerStream::Ignored) {
+            if matches!(stream, H3PeerStream::Ignored) {
                 each(H3ControlEvent::Unknown(id));
             }
         }
         match stream {
-            PeerStream::Control(reader) => read_control(reader, bytes, &mut each)?,
-            PeerStream::Encoder => decoder.read_instructions(bytes)?,
+            H3PeerStream::Control(reader) => read_control(reader, bytes, &mut each)?,
+            H3PeerStream::Encoder => decoder.read_instructions(bytes)?,
             // We insert nothing into a table, so that there is nothing to learn from it.
-            PeerStream::Decoder | PeerStream::Ignored | PeerStream::Begun(_) => {}
+            H3PeerStream::Decoder | H3PeerStream::Ignored | H3PeerStream::Begun(_) => {}
         }
         if ends {
             self.ended(id)?;
@@ -116,7 +116,7 @@ impl H3PeerStreams {
     /// The connection needs it: it carries nothing more.
     pub fn ended(&mut self, id: u64) -> Result<(), H3Error> {
         match self.streams.remove(&id) {
-            Some(PeerStream::Control(_) | PeerStream::Encoder | PeerStream::Decoder) => {
+            Some(H3PeerStream::Control(_) | H3PeerStream::Encoder | H3PeerStream::Decoder) => {
                 let why = "a stream that the connection needs has ended";
                 Err(H3Error::new(H3Code::CLOSED_CRITICAL_STREAM, why))
             }
@@ -125,18 +125,18 @@ impl H3PeerStreams {
     }
 }
 
-fn begin(kind: u64, is_server: bool, begun: &mut [bool; 3]) -> Result<PeerStream, H3Error> {
+fn begin(kind: u64, is_server: bool, begun: &mut [bool; 3]) -> Result<H3PeerStream, H3Error> {
     let (nth, stream) = match kind {
-        stream_kind::CONTROL => (0, PeerStream::Control(H3FrameReader::of_control())),
-        stream_kind::QPACK_ENCODER => (1, PeerStream::Encoder),
-        stream_kind::QPACK_DECODER => (2, PeerStream::Decoder),
+        stream_kind::CONTROL => (0, H3PeerStream::Control(H3FrameReader::of_control())),
+        stream_kind::QPACK_ENCODER => (1, H3PeerStream::Encoder),
+        stream_kind::QPACK_DECODER => (2, H3PeerStream::Decoder),
         stream_kind::PUSH if is_server => {
             return Err(H3Error::new(H3Code::ID_ERROR, "the server pushes, which we did not allow"));
         }
         stream_kind::PUSH => {
             return Err(H3Error::new(H3Code::STREAM_CREATION_ERROR, "a client opens a push stream"));
         }
-        _ => return Ok(PeerStream::Ignored),
+        _ => return Ok(H3PeerStream::Ignored),
     };
     if std::mem::replace(&mut begun[nth], true) {
         let why = format!("a second unidirectional stream of kind {kind}");

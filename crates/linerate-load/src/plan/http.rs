@@ -1,8 +1,9 @@
 //! Which HTTP a plan's connections speak.
 
 use linerate_client::Speaks;
-use linerate_http::client::FieldCoding;
+use linerate_http::client::StreamFieldCoding;
 use linerate_http::h2::WINDOW;
+use linerate_http::h3::QPACK;
 use linerate_net::Io;
 use serde::{Deserialize, Serialize};
 
@@ -83,10 +84,10 @@ impl Plan {
     }
 
     /// How requests' fields are encoded, where connections may have streams.
-    pub(crate) fn field_coding(&self) -> Option<FieldCoding> {
+    pub(crate) fn field_coding(&self) -> Option<StreamFieldCoding> {
         match self.is_quic() {
-            true => Some(FieldCoding::Qpack),
-            false => self.speaks().map(|_| FieldCoding::Hpack),
+            true => Some(QPACK),
+            false => self.speaks().map(|_| StreamFieldCoding::HPACK),
         }
     }
 

@@ -173,8 +173,10 @@ pub struct DatagramCounts {
     pub receive_calls: u64,
     /// Datagrams that came and found no room in a socket (SO_RXQ_OVFL).
     pub dropped: u64,
-    /// Datagrams that did not leave, since the socket had no room or they were longer than the path takes.
+    /// Datagrams that did not leave, since the socket had no room.
     pub not_sent: u64,
+    /// Datagrams that did not leave, since they were longer than the path takes.
+    pub too_long: u64,
     /// Datagrams received with the mark of congestion (ECN CE, RFC 3168).
     pub marked: u64,
 }

@@ -98,17 +98,15 @@ impl UdpEpoll {
         match sent {
             Ok(()) => self.counts.sent += datagrams,
             Err(e) => match e.raw_os_error() {
-                // No room, or longer than the interface takes: lost here as it might be on the way.
-                Some(libc::EAGAIN | libc::ENOBUFS | libc::EMSGSIZE) => self.counts.not_sent += datagrams,
+                // Lost here as it might be on the way.
+                Some(libc::EAGAIN | libc::ENOBUFS) => self.counts.not_sent += datagrams,
+                Some(libc::EMSGSIZE) => self.counts.too_long += datagrams,
                 // The interface cannot cut them (no checksum offload): the kernel refuses all of them.
                 Some(libc::EIO | libc::EINVAL) if segment.is_some() => {
                     self.has_segments = false;
                     return self.send_one_by_one(socket, out);
                 }
-                _ => {
-                    self.counts.not_sent += datagrams;
-                    return Err(e.into());
-                }
+                _ => return Err(e.into()),
             },
         }
         Ok(())
