@@ -40,6 +40,7 @@ pub mod handshake;
 mod late;
 pub mod limits;
 pub mod local;
+pub mod occupancy;
 pub mod outside_in;
 pub mod packets;
 pub mod pages;

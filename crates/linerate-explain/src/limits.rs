@@ -115,6 +115,11 @@ pub const HOLD_TIME: Duration = Duration::from_millis(1_500);
 /// Threads of a server's process that are looked at. Reason: each costs a file to read before and
 /// after a call.
 pub const THREADS: usize = 256;
+/// Threads of a server under load that one look reads. Reason: four small files each; a server with a
+/// thread for each of 1,000 connections is seen whole.
+pub const OCCUPANCY_THREADS: usize = 1100;
+/// Threads remembered over a run. Reason: a server may start one for each request; some 60 bytes each.
+pub const OCCUPANCY_IDS: usize = 1 << 14;
 /// Looks at a server's threads during one call. Reason: each is a line of a table, and reads some
 /// files for each thread.
 pub const LOOKS: usize = 64;

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use linerate_net::sock_diag::{SocketState, TcpSocket};
 
+use crate::occupancy::ThreadActivity;
+
 /// Observations of the server's process: threads, files, sockets, queues.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessView {
@@ -143,6 +145,41 @@ fn waits_in(syscall: &str, wchan: &str) -> String {
         _ if !place.is_empty() => format!("waiting in the kernel ({place})"),
         _ => "waiting".to_owned(),
     }
+}
+
+/// What a thread of a server under load does, from the same files. `is_client`: whether a descriptor is
+/// a connection of the server's own clients; `None` where that cannot be told.
+pub(crate) fn activity(
+    stat: &str,
+    syscall: &str,
+    wchan: &str,
+    is_client: impl Fn(u32) -> Option<bool>,
+) -> Option<ThreadActivity> {
+    let state = stat.get(stat.rfind(')')? + 1..)?.trim_start().chars().next()?;
+    match state {
+        'R' => return Some(ThreadActivity::Running),
+        'D' => return Some(ThreadActivity::Blocked("a device")),
+        'Z' | 'X' => return None,
+        'S' => {}
+        _ => return Some(ThreadActivity::Other),
+    }
+    let mut words = syscall.split_whitespace();
+    let number = words.next().and_then(|n| n.parse::<u32>().ok());
+    let call = number.and_then(|n| call_name(std::env::consts::ARCH, n)).or_else(|| of_place(wchan.trim()));
+    let argument = words.next().and_then(|w| u32::from_str_radix(w.strip_prefix("0x")?, 16).ok());
+    Some(match call {
+        Some("futex") => ThreadActivity::Waiting,
+        Some("epoll_wait" | "poll" | "select" | "io_uring_enter" | "accept") => ThreadActivity::Free,
+        Some(call @ ("read" | "recv")) => match argument.and_then(is_client) {
+            Some(true) => ThreadActivity::Free,
+            Some(false) => ThreadActivity::Blocked(call),
+            None => ThreadActivity::Other,
+        },
+        Some(call @ ("nanosleep" | "write" | "send" | "fsync" | "fdatasync" | "connect" | "flock")) => {
+            ThreadActivity::Blocked(call)
+        }
+        _ => ThreadActivity::Other,
+    })
 }
 
 /// System calls in which servers wait, by their numbers: x86-64, AArch64.
@@ -332,6 +369,27 @@ impl ProcessView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn what_keeps_a_thread_from_other_requests() {
+        let of = |state: char, syscall: &str| {
+            activity(&format!("7 (a ) b) {state} 1"), syscall, "", |fd| match fd {
+                5 => Some(true),
+                6 => Some(false),
+                _ => None,
+            })
+        };
+        assert_eq!(of('R', "running"), Some(ThreadActivity::Running));
+        assert_eq!(of('S', "230 0x0 0x0"), Some(ThreadActivity::Blocked("nanosleep")));
+        assert_eq!(of('S', "45 0x5 0x0"), Some(ThreadActivity::Free), "its client has no request");
+        assert_eq!(of('S', "45 0x6 0x0"), Some(ThreadActivity::Blocked("recv")), "another server");
+        assert_eq!(of('S', "45 0x7 0x0"), Some(ThreadActivity::Other));
+        assert_eq!(of('S', "232 0x7 0x0"), Some(ThreadActivity::Free));
+        assert_eq!(of('S', "202 0x7"), Some(ThreadActivity::Waiting));
+        assert_eq!(of('D', ""), Some(ThreadActivity::Blocked("a device")));
+        assert_eq!((of('Z', ""), of('S', "")), (None, Some(ThreadActivity::Other)));
+    }
 
     #[test]
     fn what_an_epoll_watches() {

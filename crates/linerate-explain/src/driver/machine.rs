@@ -70,6 +70,19 @@ fn ticks() -> Option<(u64, u64)> {
     steal(&fs::read_to_string("/proc/stat").ok()?)
 }
 
+/// Ticks of all processors that were used, stolen ones among them, and all.
+pub(super) fn used() -> Option<(u64, u64)> {
+    busy(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+fn busy(text: &str) -> Option<(u64, u64)> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let all: Vec<u64> = line.split_whitespace().map_while(|n| n.parse().ok()).collect();
+    let sum: u64 = all.iter().take(8).sum();
+    // Neither idle nor waiting for a device.
+    Some((sum.checked_sub(all.get(3)? + all.get(4)?)?, sum))
+}
+
 fn steal(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let all: Vec<u64> = line.split_whitespace().map_while(|n| n.parse().ok()).collect();

@@ -13,6 +13,7 @@ mod find;
 mod http;
 mod idle;
 mod machine;
+mod occupancy;
 mod packets;
 mod process;
 mod rate;
@@ -52,6 +53,7 @@ use wire::{ProbeWire, Speak};
 
 pub use find::listening_processes;
 pub use http::Http;
+pub use occupancy::OccupancyWatch;
 pub use wire::ProbeTls;
 
 /// A request to be explained.
