@@ -3,8 +3,11 @@
 use std::io;
 use std::time::{Instant, SystemTime};
 
+use linerate_explain::occupancy::{LoadFigures, OccupancyTable, judge};
 use linerate_load::Outcome;
 use linerate_load::plan::tls::TargetTls;
+use linerate_report::load_page;
+use linerate_report::schema::concurrency::ServerConcurrency;
 use linerate_report::schema::outcome as schema;
 
 use super::beside::{Look, Looking, SECOND, for_each_request, round, rounded};
@@ -140,9 +143,24 @@ impl Watching {
             context_switches: tally.switches.map(|n| n as u64),
             run_queue_wait_s: None,
             rss_mb: tally.rss.map(|bytes| round(bytes / 1e6)),
+            concurrency: tally.cpu_s.map(|cpu| by_cpu(cpu, outcome)),
             series: rounded(&tally.series),
         })
     }
+}
+
+/// What CPU time alone says of the server's limit.
+fn by_cpu(cpu_s: f64, outcome: &Outcome) -> ServerConcurrency {
+    let latency = &outcome.latency.from_sent;
+    let run = LoadFigures {
+        seconds: outcome.duration.as_secs_f64(),
+        answered: outcome.arrived,
+        latency_s: (latency.count() > 0).then(|| latency.mean_ns() / 1e9),
+        cpu_s,
+        ..LoadFigures::default()
+    };
+    let table = OccupancyTable::default();
+    load_page::concurrency(&table, &run, judge(&table, &run))
 }
 
 #[cfg(test)]

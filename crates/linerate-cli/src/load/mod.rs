@@ -11,6 +11,7 @@ pub(crate) mod flows;
 mod machine;
 mod machines;
 mod metrics;
+mod occupancy;
 mod open;
 mod otlp;
 pub(crate) mod output;

@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use linerate_explain::driver::listening_processes;
+use linerate_explain::occupancy::LoadFigures;
 use linerate_lab::servers::{Member, Usage, descendants};
 use linerate_load::{Outcome, Plan};
 use linerate_report::schema::outcome as schema;
 
 use super::beside::{Look, Looking, SECOND, for_each_request, round, rounded, thin_out};
 use super::endpoint::{self, Endpoint};
+use super::occupancy::{LoadPlaces, Occupied};
 use crate::args::{LoadArgs, ServerProcess};
 use crate::fault::CommandFault;
 
@@ -63,6 +65,7 @@ impl ProcessReading {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstProcess {
     pid: i32,
+    load: LoadPlaces,
 }
 
 impl FirstProcess {
@@ -81,13 +84,14 @@ impl FirstProcess {
                 .hint("name its process (--pid PID), or run as its user or as root")
             })?,
         };
-        Ok(FirstProcess { pid })
+        Ok(FirstProcess { pid, load: LoadPlaces::of(plan) })
     }
 
     /// Watches it until [`Watching::finish`].
     fn watch(self, from: SystemTime) -> Result<Watching, CommandFault> {
         let looking = Looking::start("server", from, SampledServer::new(self.pid))?;
-        Ok(Watching { looking, pid: self.pid })
+        let occupied = Occupied::watch(self.pid, self.load, from)?;
+        Ok(Watching { looking, occupied, pid: self.pid })
     }
 }
 
@@ -179,6 +183,7 @@ impl Look for SampledServer {
 #[derive(Debug)]
 pub(super) struct Watching {
     looking: Looking<SampledServer>,
+    occupied: Occupied,
     pid: i32,
 }
 
@@ -187,16 +192,28 @@ impl Watching {
     fn finish(self, outcome: &Outcome) -> schema::Server {
         let seen = self.looking.finish().unwrap_or_else(|| SampledServer::new(self.pid));
         let cpu = seen.last.cpu_since(&seen.first).as_secs_f64();
+        let waited = seen.last.waited_since(&seen.first).as_secs_f64();
+        let switches = seen.last.switches_since(&seen.first);
+        let own = seen.last.own_share_since(&seen.first);
+        let concurrency = self.occupied.finish(outcome, |run| LoadFigures {
+            seconds: seen.at.duration_since(seen.begun).as_secs_f64(),
+            cpu_s: cpu,
+            waited_s: waited,
+            switches,
+            own_share: own,
+            ..run
+        });
         schema::Server {
             pid: Some(self.pid.unsigned_abs()),
             name: seen.name,
             processes: seen.processes,
             cpu_s: Some(cpu),
             cpu_us_per_request: for_each_request(cpu, outcome.arrived),
-            useful_share: seen.last.own_share_since(&seen.first).map(round),
-            context_switches: Some(seen.last.switches_since(&seen.first)),
-            run_queue_wait_s: Some(seen.last.waited_since(&seen.first).as_secs_f64()),
+            useful_share: own.map(round),
+            context_switches: Some(switches),
+            run_queue_wait_s: Some(waited),
             rss_mb: Some(round(seen.peak as f64 / 1e6)),
+            concurrency,
             series: rounded(&seen.series),
         }
     }

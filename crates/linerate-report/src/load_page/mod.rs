@@ -1,6 +1,7 @@
 //! A run of `load` as one page of HTML that needs nothing else.
 
-mod chart;
+pub(crate) mod chart;
+mod concurrency;
 mod fine;
 mod knee;
 mod points;
@@ -21,6 +22,7 @@ use crate::schema::outcome::{Document, Latency, Named, Sample, Server};
 use crate::style::{Style, clean};
 use crate::{limits, units};
 use chart::{ChartLine, Scale};
+pub use concurrency::document as concurrency;
 use points::Point;
 use steps::CurveScale;
 
@@ -227,6 +229,9 @@ fn figures(out: &mut String, document: &Document) {
     out.push_str("</dl>");
     if let Some(server) = &document.server {
         let _ = write!(out, "<p>{}</p>", escape(&of_server(server)));
+        if let Some(found) = &server.concurrency {
+            out.push_str(&concurrency::html(found));
+        }
     }
     out.push_str("</section>");
 }
@@ -249,6 +254,9 @@ pub fn server(server: &Server, style: Style) -> String {
     }
     if let Some(mb) = server.rss_mb {
         out += &line("memory", &units::bytes(mb * 1e6));
+    }
+    if let Some(found) = &server.concurrency {
+        out += &concurrency::text(found, style);
     }
     out
 }

@@ -4,6 +4,7 @@
 
 pub mod bypass;
 pub mod comparison;
+pub mod concurrency;
 pub mod diagnosis;
 pub mod fine;
 pub mod flow;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::concurrency::ServerConcurrency;
 pub use super::flow::FlowCounts;
 
 /// The value of `schema`.
@@ -662,6 +663,9 @@ pub struct Server {
     pub run_queue_wait_s: Option<f64>,
     /// The most memory that was resident, millions of bytes; null if the page does not tell it.
     pub rss_mb: Option<f64>,
+    /// What keeps the server from more requests a second, and what changes would allow; absent where it was not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<ServerConcurrency>,
     /// Second by second.
     pub series: Vec<ServerSecond>,
 }
