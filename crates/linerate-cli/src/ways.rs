@@ -142,7 +142,9 @@ fn what(seen: &Seen, before: &[Seen]) -> String {
         (_, Some(n)) => of_connections(seen, before, n),
         _ if seen.streams => of_streams(seen, before),
         (Some(alone), None) => {
-            let how = if seen.depth > 1 {
+            // With most of its time taken by others, even a pipeline may gain nothing.
+            let gains = seen.rate_rps / f64::from(seen.connections) > alone.rate_rps;
+            let how = if seen.depth > 1 && gains {
                 "Many requests in a write, many responses in a read".to_owned()
             } else {
                 format!("{} at once", units::count(seen.in_flight() as u64))
@@ -307,5 +309,7 @@ pub(crate) fn conclusion(rows: &[Seen]) -> Option<String> {
     Some(text)
 }
 
+#[cfg(test)]
+mod denied;
 #[cfg(test)]
 mod tests;

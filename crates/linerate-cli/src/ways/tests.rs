@@ -1,3 +1,6 @@
+use proptest::prelude::*;
+
+use super::denied::{RowFigures, denied};
 use super::*;
 
 /// A row with both sides' busiest threads.
@@ -144,6 +147,81 @@ fn no_sentence_denies_the_figures_of_its_row() {
                 }
             }
         }
+    }
+}
+
+fn figures(seen: &Seen) -> RowFigures {
+    RowFigures {
+        name: seen.name.clone(),
+        rate_rps: seen.rate_rps,
+        p50_us: seen.p50_us,
+        cpu_us: seen.cpu(),
+        connections: f64::from(seen.connections),
+        depth: f64::from(seen.depth),
+    }
+}
+
+fn any_row(name: &'static str, at_once: (u32, u32)) -> impl Strategy<Value = Seen> {
+    let share = || prop_oneof![0.0..0.4_f64, 0.8..1.0_f64];
+    (1.0..6.5_f64, share(), share(), 0.3..2.0_f64, prop_oneof![Just(0.0), 0.0..0.9_f64]).prop_map(
+        move |(rate, client, server, taken, held_up)| {
+            let mut seen = row(name, at_once, 10_f64.powf(rate), [client, server]);
+            seen.p50_us *= taken;
+            Seen { held_up, ..seen }
+        },
+    )
+}
+
+proptest! {
+    /// Ways as the demo and the scenarios have them, of any rates, shares and latencies, and a busy client.
+    #[test]
+    fn sentences_are_those_of_the_figures(
+        alone in any_row("poll", (1, 1)),
+        kept in any_row("keep-alive", (1000, 1)),
+        short in any_row("short", (100, 1)),
+        pipe in any_row("pipelined", (8, 100)),
+        streams in any_row("http/2", (8, 100)),
+    ) {
+        let rows = [
+            Seen { baseline: true, ..alone },
+            kept,
+            Seen { per_connection: Some(1), ..short },
+            pipe,
+            Seen { streams: true, ..streams },
+        ];
+        let all: Vec<RowFigures> = rows.iter().map(figures).collect();
+        for (at, seen) in rows.iter().enumerate() {
+            let said = words(seen, &rows[..at]);
+            let wrong = denied(&said, &all[at], &all[..at]);
+            prop_assert!(wrong.is_empty(), "{wrong:?} in {said}\n{seen:#?}");
+            let mut beside = rows.to_vec();
+            beside.remove(at);
+            let others: Vec<RowFigures> = beside.iter().map(figures).collect();
+            let said = in_a_group(seen, &beside);
+            let wrong = denied(&said, &all[at], &others);
+            prop_assert!(wrong.is_empty(), "{wrong:?} in {said}\n{seen:#?}");
+        }
+    }
+}
+
+/// The checker finds what is wrong: else it proves nothing.
+#[test]
+fn a_sentence_against_the_figures_is_found() {
+    let before = [figures(&poll(50.0)), figures(&row("keep-alive", (100, 1), 3_248.0, [0.2, 0.1]))];
+    let pipe = figures(&row("pipelined", (8, 100), 363.0, [0.02, 0.02]));
+    for said in [
+        "Many requests in a write, many responses in a read: 7.26 x the rate of poll.",
+        "100 at once: 9.00 x the rate of poll.",
+        "100 at once: about the rate of keep-alive.",
+        "The limit was the server's core (12.0 % busy).",
+        "No core was the limit (client 12.0 %, server 99.0 % busy).",
+        "Better here: poll, 0.14 x its rate.",
+        "Better here: keep-alive, 20.0 x its rate.",
+        "the responses came one after another, 3.00 ms apart; one request at a time has one each 20 ms.",
+        "No core was the limit (client 2.00 %, server 2.00 % busy): responses took 3.00 ms.",
+        "100 at once: 7.26 x the rate of poll, 900 µs of CPU a request on both sides.",
+    ] {
+        assert!(!denied(said, &pipe, &before).is_empty(), "{said}");
     }
 }
 
