@@ -54,19 +54,28 @@ impl Screen {
     /// Takes the picture away.
     pub fn clear(&mut self, columns: u16, out: &mut impl Write) -> io::Result<()> {
         let mut bytes = Vec::new();
+        let rows = self.rows(columns);
         self.back(columns, &mut bytes)?;
-        if !self.standing.is_empty() {
-            queue!(bytes, Clear(ClearType::FromCursorDown))?;
+        // Line by line: what is erased from the first cell of the screen on, tmux keeps above it.
+        for _ in 0..rows {
+            queue!(bytes, Clear(ClearType::UntilNewLine), Print("\r\n"))?;
+        }
+        if rows > 0 {
+            queue!(bytes, Clear(ClearType::FromCursorDown), MoveToPreviousLine(rows))?;
         }
         self.standing.clear();
         out.write_all(&bytes)?;
         out.flush()
     }
 
-    /// Moves to the picture's first line. A terminal made narrower since has broken its lines in
-    /// two.
+    /// The rows that the picture takes. A terminal made narrower since has broken its lines in two.
+    fn rows(&self, columns: u16) -> u16 {
+        self.standing.iter().map(|used| used.div_ceil(columns.max(1)).max(1)).sum()
+    }
+
+    /// Moves to the picture's first line.
     fn back(&self, columns: u16, bytes: &mut Vec<u8>) -> io::Result<()> {
-        let rows: u16 = self.standing.iter().map(|used| used.div_ceil(columns.max(1)).max(1)).sum();
+        let rows = self.rows(columns);
         if rows > 0 {
             queue!(bytes, MoveToPreviousLine(rows))?;
         }
@@ -146,7 +155,7 @@ mod tests {
         shown(&mut screen, &picture(&["ab"], 10), 80, false);
         let mut out = Vec::new();
         screen.clear(80, &mut out).expect("memory");
-        assert_eq!(out, b"\x1b[1F\x1b[J");
+        assert_eq!(out, b"\x1b[1F\x1b[K\r\n\x1b[J\x1b[1F");
         out.clear();
         screen.clear(80, &mut out).expect("memory");
         assert_eq!(out, b"");
