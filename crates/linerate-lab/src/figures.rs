@@ -101,6 +101,8 @@ pub struct RunFigures {
     pub missing: BTreeMap<&'static str, &'static str>,
     /// Of these, latencies that are at least that: requests without a good response stand there.
     pub at_least: BTreeSet<&'static str>,
+    /// Whether its rate is only known to be below the one given: not a single good response came.
+    pub is_rate_bound: bool,
     /// Its latencies; empty where they were not measured.
     pub latencies: RunLatencies,
     /// Of each named request, where the plan has several.
@@ -117,6 +119,8 @@ pub struct RunFigures {
     pub status: BTreeMap<u16, u64>,
     /// Bytes received.
     pub received: u64,
+    /// The share of the line's capacity that the busier direction took, where its speed is known.
+    pub line_share: Option<f64>,
     /// The shortest and the longest latency, microseconds. Not compared: each is a single request.
     pub extremes_us: Option<(f64, f64)>,
     /// Requests that may have left during the warm-up and been answered after it.
@@ -154,6 +158,7 @@ impl RunFigures {
             values,
             missing,
             at_least,
+            is_rate_bound: outcome.requests.answered == 0 || good_rate(outcome) < least_rate(outcome),
             latencies: if plan.throughput { RunLatencies::default() } else { RunLatencies::of(outcome) },
             by_name: outcome
                 .by_name
@@ -166,6 +171,7 @@ impl RunFigures {
             bad: outcome.bad.total(),
             status: outcome.status.clone(),
             received: outcome.bytes.received,
+            line_share: line_share(outcome),
             extremes_us: extremes(plan, outcome),
             carried_over: carried_over(plan, outcome),
             duration: outcome.duration,
@@ -227,6 +233,27 @@ fn extremes(plan: &Plan, outcome: &Outcome) -> Option<(f64, f64)> {
     measured.then(|| (latency.min_ns() as f64 / 1e3, latency.max_ns() as f64 / 1e3))
 }
 
+fn line_share(outcome: &Outcome) -> Option<f64> {
+    let speed = outcome.line.as_ref()?.bits_per_second.max(1) as f64;
+    let bytes = outcome.window.bytes.received.max(outcome.window.bytes.sent);
+    Some(outcome.per_second(bytes) * 8.0 / speed)
+}
+
+/// The rate from which on a round counts. Reason: one without a good response has less than one; of none
+/// there is no ratio, and to leave it out would hide the standstill.
+fn least_rate(outcome: &Outcome) -> f64 {
+    1.0 / outcome.window.time.as_secs_f64()
+}
+
+/// Errors are often faster than work, so bad responses make neither a rate larger nor a cost smaller.
+fn share_of_good(outcome: &Outcome) -> f64 {
+    1.0 - (outcome.bad.total() as f64 / outcome.requests.answered.max(1) as f64).min(1.0)
+}
+
+fn good_rate(outcome: &Outcome) -> f64 {
+    outcome.rate_rps() * share_of_good(outcome)
+}
+
 fn values(
     plan: &Plan,
     outcome: &Outcome,
@@ -235,21 +262,17 @@ fn values(
 ) -> (BTreeMap<&'static str, f64>, BTreeMap<&'static str, &'static str>) {
     let (mut all, mut missing) = (BTreeMap::new(), BTreeMap::new());
     let (answered, window) = (outcome.requests.answered as f64, outcome.window.time.as_secs_f64());
-    // A round without a good response counts as one with less than one: of none there is no ratio, and to leave
-    // it out would hide the standstill.
-    let least = 1.0 / window;
     if answered == 0.0 || window == 0.0 {
         let why = if answered == 0.0 { "no request was answered" } else { "no time was measured" };
         missing.extend(METRICS.iter().map(|metric| (metric.id, why)));
         if window > 0.0 && outcome.requests.sent > 0 && outcome.broken.is_none() {
             missing.remove("rate_rps");
-            all.insert("rate_rps", least);
+            all.insert("rate_rps", least_rate(outcome));
         }
         return (all, missing);
     }
-    // Errors are often faster than work, so bad responses make neither a rate larger nor a cost smaller.
-    let share_of_good = 1.0 - (outcome.bad.total() as f64 / answered).min(1.0);
-    all.insert("rate_rps", (outcome.rate_rps() * share_of_good).max(least));
+    let share_of_good = share_of_good(outcome);
+    all.insert("rate_rps", good_rate(outcome).max(least_rate(outcome)));
     let latency = outcome.main_latency();
     if !plan.throughput && latency.count() > 0 {
         let (mean_ns, is_bound) = outcome.latency.main().mean_ns();

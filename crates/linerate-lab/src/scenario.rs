@@ -62,6 +62,8 @@ pub struct ServerPart {
     /// Files that it needs, by name; the places of `command` are filled in.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
+    /// Cores that it has, of those that servers are given. Where there are fewer, its rows are left out.
+    pub cores: Option<usize>,
     /// The user's own URL stands for it, where one is given.
     #[serde(default)]
     pub replaceable: bool,
@@ -115,6 +117,8 @@ pub struct ScenarioRow {
     /// What one sees in it, in a sentence.
     #[serde(default)]
     pub about: String,
+    /// The curve that it is a point of, over the cores of servers.
+    pub curve: Option<String>,
 }
 
 fn line<'de, D: Deserializer<'de>>(from: D) -> Result<Option<LineShape>, D::Error> {
@@ -135,11 +139,12 @@ fn warm_up() -> String {
 }
 
 /// Scenarios that are built in, in the order of their list.
-const BUILT_IN: [&str; 5] = [
+const BUILT_IN: [&str; 6] = [
     include_str!("../scenarios/pipelining.toml"),
     include_str!("../scenarios/cure.toml"),
     include_str!("../scenarios/nagle.toml"),
     include_str!("../scenarios/connections.toml"),
+    include_str!("../scenarios/charts.toml"),
     include_str!("../scenarios/concurrency.toml"),
 ];
 
@@ -290,6 +295,9 @@ impl RowGroup {
 impl ServerPart {
     fn check(&self) -> Result<(), String> {
         let at = |what: &str| Err(format!("server {:?}: {what}", self.name));
+        if self.cores == Some(0) || (self.cores.is_some() && self.command.is_none()) {
+            return at("cores are a number from 1, of a server with a command");
+        }
         for extra in [&self.check, &self.build].into_iter().flatten() {
             if self.url.is_some() {
                 return at("check and build are for a server with a command");

@@ -15,6 +15,8 @@ use linerate_lab::relay::LabRelay;
 use linerate_lab::scenario::ServerPart;
 use linerate_lab::servers::{LabServer, Recipe, ServerTrouble};
 use linerate_lab::veth::{self, VethPair};
+use linerate_net::machine;
+use linerate_report::units;
 
 use super::rows::origin;
 use crate::args::LabArgs;
@@ -112,6 +114,7 @@ fn launched(
     let other = |why: String| (why, String::new());
     let mut words = shell_words::split(command).map_err(|e| other(e.to_string()))?;
     look_for(part, words.first(), interrupt)?;
+    let cores = own_cores(part, cores).map_err(other)?;
     // This very program, wherever it is.
     if words.first().is_some_and(|w| w == "linerate")
         && let Ok(me) = std::env::current_exe()
@@ -141,6 +144,18 @@ fn launched(
         Err(ServerTrouble::Interrupted) => Err(other("interrupted".to_owned())),
         Err(trouble) => Err((format!("{} did not start: {trouble}", part.name), part.install.clone())),
     }
+}
+
+/// The cores that a server is given, of those for servers.
+fn own_cores<'a>(part: &ServerPart, cores: &'a [usize]) -> Result<&'a [usize], String> {
+    let Some(wanted) = part.cores else { return Ok(cores) };
+    let there = if cores.is_empty() { machine::allowed_cores().len() } else { cores.len() };
+    if wanted > there {
+        let needs = units::several(wanted as u64, "core", "cores");
+        return Err(format!("its server needs {needs} of its own, and servers have {there} here"));
+    }
+    // Without cores of their own they share all.
+    Ok(cores.get(..wanted).unwrap_or(cores))
 }
 
 /// Looks for what a server needs.
@@ -296,6 +311,21 @@ mod tests {
         ] {
             assert_eq!(looked(text), Err((why.to_owned(), "get it".to_owned())), "{text}");
         }
+    }
+
+    #[test]
+    fn a_server_that_needs_more_cores_than_there_are_is_left_out() {
+        let part = |n: usize| {
+            let text = format!(
+                "name = 'a'\nabout = 'b'\n[[server]]\nname = 's'\ncommand = 'sh'\ncores = {n}\n\
+                 [[group]]\nname = 'g'\n[[group.row]]\nname = 'r'\nserver = 's'\n"
+            );
+            linerate_lab::scenario::parse(&text).map(|mut scenario| scenario.servers.remove(0))
+        };
+        assert_eq!(own_cores(&part(2).unwrap(), &[4, 5, 6]), Ok(&[4, 5][..]));
+        let why = own_cores(&part(2).unwrap(), &[4]).unwrap_err();
+        assert_eq!(why, "its server needs 2 cores of its own, and servers have 1 here");
+        assert!(part(0).is_err());
     }
 
     #[test]

@@ -160,6 +160,7 @@ fn replace(scenario: &mut LabScenario, url: &str) -> Result<(), CommandFault> {
         build: None,
         install: String::new(),
         files: Default::default(),
+        cores: None,
         replaceable: true,
     };
     scenario.servers = of_own.into_iter().map(part).collect();

@@ -286,9 +286,10 @@ fn one_group(
         ),
         None => words(&rows, document.server_cores.len()),
     };
+    let cores_of = |ready: &ReadyRow<'_>| scenario.server(&ready.row.server).and_then(|part| part.cores);
     let shown = |(i, ready): (usize, &ReadyRow<'_>)| schema::Row {
         about: format!("{} {}", ready.row.about, words[i]).trim().to_owned(),
-        ..shown(ready, group, first.as_deref().filter(|_| i > 0))
+        ..shown(ready, group, cores_of(ready), first.as_deref().filter(|_| i > 0))
     };
     Ok(schema::Group {
         name: group.name.clone(),
@@ -385,7 +386,12 @@ fn warn(warnings: &mut Vec<String>, group: &RowGroup, rows: &[ReadyRow<'_>]) {
     note(&starved, "other work took the server's core for part of the time");
 }
 
-fn shown(ready: &ReadyRow<'_>, group: &RowGroup, first: Option<&[RunFigures]>) -> schema::Row {
+fn shown(
+    ready: &ReadyRow<'_>,
+    group: &RowGroup,
+    cores: Option<usize>,
+    first: Option<&[RunFigures]>,
+) -> schema::Row {
     let (min_us, max_us) = lab::extremes(&ready.runs);
     schema::Row {
         name: ready.row.name.clone(),
@@ -394,6 +400,9 @@ fn shown(ready: &ReadyRow<'_>, group: &RowGroup, first: Option<&[RunFigures]>) -
         flags: flags(group, ready.row),
         sending: ready.sending.clone(),
         about: ready.row.about.clone(),
+        curve: ready.row.curve.clone(),
+        server_cores: cores.and_then(|n| u32::try_from(n).ok()),
+        line_share: lab::line_share(&ready.runs),
         metrics: lab::metrics(&ready.runs, first),
         quick: group.quick.as_ref().and_then(|name| lab::quick(&ready.runs, name)),
         min_us,

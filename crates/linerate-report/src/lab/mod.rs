@@ -1,5 +1,6 @@
 //! A scenario's figures: as text, as a document and as a page.
 
+mod curves;
 mod page;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use crate::units;
 pub use page::to_string as page;
 
 /// Columns of a table: the metric, and its title.
-const COLUMNS: [(&str, &str); 13] = [
+const COLUMNS: [(&str, &str); 14] = [
     ("rate_rps", "requests/s"),
     ("quick_held_up", "quick held up"),
     ("quick_p50_us", "quick median"),
@@ -27,6 +28,7 @@ const COLUMNS: [(&str, &str); 13] = [
     ("p99_us", "p99"),
     ("max_us", "max"),
     ("cpu_us_per_request", "server CPU/request"),
+    ("line_share", "of the line"),
     ("rss_mb", "memory"),
     ("context_switches_per_request", "switches/request"),
     ("client_cpu_us_per_request", "client CPU/request"),
@@ -42,6 +44,7 @@ pub fn metrics(runs: &[RunFigures], first: Option<&[RunFigures]>) -> BTreeMap<St
     let shown = |c: ComparedMetric| Metric {
         value: c.means.map(|means| round6(means[1])),
         at_least: c.at_least[1],
+        at_most: false,
         ratio: c.ratio.filter(|_| first.is_some()).map(round6),
         ci95: c.ci95.filter(|_| first.is_some()).map(|(low, high)| [round6(low), round6(high)]),
         verdict: match c.verdict {
@@ -62,6 +65,9 @@ pub fn metrics(runs: &[RunFigures], first: Option<&[RunFigures]>) -> BTreeMap<St
             metric.value = compared.means.map(|means| round6(means[1]));
             metric.at_least = compared.at_least[1];
         }
+    }
+    if let Some(rate) = all.get_mut("rate_rps") {
+        rate.at_most = rate.value.is_some() && runs.iter().any(|run| run.is_rate_bound);
     }
     all
 }
@@ -138,7 +144,7 @@ fn value(id: &str, value: f64, unicode: bool) -> String {
     match id {
         "rate_rps" => units::rate(value),
         "rss_mb" => units::bytes(value * 1e6),
-        "quick_held_up" => units::percent(value),
+        "quick_held_up" | "line_share" => units::percent(value),
         "context_switches_per_request" => format!("{value:.2}"),
         _ => units::time_us(value, unicode),
     }
@@ -150,6 +156,7 @@ fn figure(row: &Row, id: &str) -> Option<f64> {
         "min_us" => row.min_us,
         "max_us" => row.max_us,
         "quick_held_up" => row.quick.map(|q| q.held_up as f64 / q.requests.max(1) as f64),
+        "line_share" => row.line_share,
         "quick_p50_us" => row.quick?.p50_us,
         "quick_p99_us" => row.quick?.p99_us,
         _ => row.metrics.get(id).and_then(|metric| metric.value),
@@ -158,8 +165,11 @@ fn figure(row: &Row, id: &str) -> Option<f64> {
 
 /// What a row shows in a column: `-` where it has nothing.
 fn cell(row: &Row, id: &str, unicode: bool) -> String {
-    let is_bound = row.metrics.get(id).is_some_and(|metric| metric.at_least);
-    let bound = if is_bound { ">= " } else { "" };
+    let bound = match row.metrics.get(id) {
+        Some(metric) if metric.at_least => ">= ",
+        Some(metric) if metric.at_most => "< ",
+        _ => "",
+    };
     figure(row, id).map_or_else(|| "-".to_owned(), |v| format!("{bound}{}", value(id, v, unicode)))
 }
 
@@ -168,6 +178,12 @@ pub fn extremes(runs: &[RunFigures]) -> (Option<f64>, Option<f64>) {
     let all = || runs.iter().filter_map(|run| run.extremes_us);
     let (min, max) = (all().map(|(min, _)| min).reduce(f64::min), all().map(|(_, max)| max).reduce(f64::max));
     (min.map(round6), max.map(round6))
+}
+
+/// The share of the line that runs took, on average; `None` where its speed is not known.
+pub fn line_share(runs: &[RunFigures]) -> Option<f64> {
+    let shares: Vec<f64> = runs.iter().filter_map(|run| run.line_share).collect();
+    (!shares.is_empty()).then(|| round6(shares.iter().sum::<f64>() / shares.len() as f64))
 }
 
 /// The columns that any row of a group has.
@@ -179,11 +195,17 @@ fn columns(group: &Group) -> Vec<(&'static str, &'static str)> {
     COLUMNS.into_iter().filter(|(id, _)| shown(id)).collect()
 }
 
-/// `12.3 x (11.9 to 12.8)`.
-fn ratio(row: &Row) -> String {
+/// `12.3 (11.9 to 12.8)`; where one of both rates is only a bound, so is their ratio.
+fn ratio(group: &Group, row: &Row) -> String {
     let Some(metric) = row.metrics.get("rate_rps") else { return "-".to_owned() };
+    let of_first = group.rows.first().and_then(|first| first.metrics.get("rate_rps"));
     match (metric.ratio, metric.ci95) {
         (None, _) => "1".to_owned(),
+        (Some(_), _) if metric.at_most && of_first.is_some_and(|m| m.at_most) => "-".to_owned(),
+        (Some(ratio), _) if metric.at_most => format!("< {}", units::three_digits(ratio)),
+        (Some(ratio), _) if of_first.is_some_and(|m| m.at_most) => {
+            format!("> {}", units::three_digits(ratio))
+        }
         (Some(ratio), None) => units::three_digits(ratio),
         (Some(ratio), Some([low, high])) => format!(
             "{} ({} to {})",
@@ -309,7 +331,9 @@ fn table(line: &mut dyn FnMut(&str), group: &Group, style: Style) {
     let named = |row: &Row| clean(&row.name);
     let names: Vec<String> = std::iter::once("row".to_owned()).chain(group.rows.iter().map(named)).collect();
     let mut columns = vec![column(group, ("rate_rps", "requests/s"), style)];
-    columns.push(std::iter::once("ratio".to_owned()).chain(group.rows.iter().map(ratio)).collect());
+    columns.push(
+        std::iter::once("ratio".to_owned()).chain(group.rows.iter().map(|row| ratio(group, row))).collect(),
+    );
     let others = self::columns(group).into_iter().filter(|(id, _)| *id != "rate_rps");
     columns.extend(others.map(|titled| column(group, titled, style)));
     let mut left = columns.as_slice();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{cell, columns, dashes, figure, method, missing, over_line, ratio, value};
+use super::{cell, columns, curves, dashes, figure, method, missing, over_line, ratio};
 use crate::markup::escape;
 use crate::passive::page::{footer, list, page};
 use crate::schema::lab::{Document, Group, Row, Verdict};
@@ -39,7 +39,8 @@ pub fn to_string(document: &Document) -> String {
             ("cpu_us_per_request", "Server CPU for each request"),
         ] {
             let is_of_all = id == "p99_us" && group.rows.iter().any(|r| r.quick.is_some());
-            if let Some(svg) = bars(group, id, title).filter(|_| !is_of_all) {
+            let svg = || curves::over_cores(group, id, title).or_else(|| bars(group, id, title));
+            if let Some(svg) = svg().filter(|_| !is_of_all) {
                 let _ = write!(out, "<figure><figcaption>{title}</figcaption>{svg}</figure>");
             }
         }
@@ -68,16 +69,15 @@ pub fn to_string(document: &Document) -> String {
 
 /// A metric as bars; `None` where fewer than two rows have it.
 fn bars(group: &Group, id: &str, title: &str) -> Option<String> {
-    let rows: Vec<(&str, f64)> =
-        group.rows.iter().filter_map(|r| Some((r.name.as_str(), figure(r, id)?))).collect();
+    let rows: Vec<(&Row, f64)> = group.rows.iter().filter_map(|r| Some((r, figure(r, id)?))).collect();
     let most = rows.iter().map(|(_, v)| *v).fold(0.0, f64::max);
     if rows.len() < 2 || most <= 0.0 {
         return None;
     }
     let height = ROW * rows.len() as f64 + 8.0;
     let mut svg = format!(r#"<svg viewBox="0 0 560 {height}" role="img" aria-label="{title}, row by row">"#);
-    for (i, (name, v)) in rows.iter().enumerate() {
-        bar(&mut svg, 4.0 + ROW * i as f64, name, v / most, &value(id, *v, true));
+    for (i, (row, v)) in rows.iter().enumerate() {
+        bar(&mut svg, 4.0 + ROW * i as f64, &row.name, v / most, &cell(row, id, true));
     }
     svg.push_str("</svg>");
     Some(svg)
@@ -157,7 +157,7 @@ fn table(out: &mut String, group: &Group) {
         let _ = write!(
             out,
             "<td class=\"r\">{}</td><td class=\"v\"><span class=\"{class}\">{word}</span></td><td>{}</td></tr>",
-            ratio(row),
+            escape(&ratio(group, row)),
             units::count(row.errors)
         );
     }

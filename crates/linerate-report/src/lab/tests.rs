@@ -68,6 +68,56 @@ fn rows_are_compared_with_the_first_and_what_is_missing_is_named() {
 }
 
 #[test]
+fn a_rate_without_a_response_is_a_bound() {
+    let first = [100.0, 101.0, 99.0].map(|r| run(r, None));
+    let none = [1.0, 1.0, 1.0].map(|r| RunFigures { is_rate_bound: true, ..run(r, None) });
+    let row = |name: &str, runs: &[RunFigures], first: Option<&[RunFigures]>| Row {
+        name: name.to_owned(),
+        metrics: metrics(runs, first),
+        rounds: 3,
+        ..Row::default()
+    };
+    let mut document = document();
+    document.groups[0].rows = vec![row("poll", &first, None), row("stuck", &none, Some(&first))];
+    let metric = document.groups[0].rows[1].metrics["rate_rps"];
+    assert!(metric.at_most && metric.verdict == Verdict::Worse, "{metric:?}");
+    assert!(!document.groups[0].rows[0].metrics["rate_rps"].at_most);
+    let shown = text(&document, Style::default());
+    assert!(shown.contains("< 1.00") && shown.contains("< 0.01"), "{shown}");
+    assert_eq!(page(&document).matches("&lt; 1.00").count(), 2, "in the bars and in the table");
+    assert!(json(&document).contains("\"at_most\": true"));
+    document.groups[0].rows = vec![row("stuck", &none, None), row("poll", &first, Some(&none))];
+    let shown = text(&document, Style::default());
+    assert!(shown.contains("> 100"), "{shown}");
+}
+
+#[test]
+fn rows_with_a_curve_are_drawn_over_cores() {
+    let mut document = document();
+    let runs = [100.0, 101.0, 99.0].map(|r| RunFigures { line_share: Some(0.5), ..run(r, None) });
+    let row = |curve: &str, cores: u32| Row {
+        name: format!("{curve} {cores}"),
+        curve: Some(curve.to_owned()),
+        server_cores: Some(cores),
+        line_share: line_share(&runs),
+        metrics: metrics(&runs, None),
+        rounds: 3,
+        ..Row::default()
+    };
+    document.groups[0].rows = vec![row("kernel", 1), row("kernel", 2), row("user space", 1)];
+    let html = page(&document);
+    assert!(html.contains("Requests per second over cores of the server"), "{html}");
+    assert!(html.contains(">2 cores</text>") && html.contains("━ user space"), "{html}");
+    // A curve of two points is a line; one of a point is a mark alone.
+    let rates = html.split("<figure>").find(|f| f.contains("Requests per second over cores")).unwrap();
+    assert_eq!((rates.matches("<polyline").count(), rates.matches("<circle").count()), (1, 3));
+    let shown = text(&document, Style { width: 100, ..Style::default() });
+    assert!(shown.contains("of the line") && shown.contains("50.0 %"), "{shown}");
+    document.groups[0].rows.iter_mut().for_each(|row| row.curve = None);
+    assert!(!page(&document).contains("over cores of the server"));
+}
+
+#[test]
 fn quick_requests_are_looked_at_alone() {
     let latencies = |counts: &[(u64, u64)]| {
         let mut histogram = linerate_load::histogram::Histogram::new();

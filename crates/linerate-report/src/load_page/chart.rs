@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use crate::markup::escape;
 
 /// Width and height, user units.
-pub(super) const SIZE: [f64; 2] = [560.0, 190.0];
+pub(crate) const SIZE: [f64; 2] = [560.0, 190.0];
 /// The area that values are drawn in: left, right, top, bottom.
-pub(super) const AREA: [f64; 4] = [74.0, 546.0, 26.0, 158.0];
+pub(crate) const AREA: [f64; 4] = [74.0, 546.0, 26.0, 158.0];
 
 /// One line of a picture.
 pub(super) struct ChartLine<'a> {
@@ -26,7 +26,7 @@ pub(super) enum Scale {
 }
 
 /// A vertical axis.
-pub(super) struct Axis {
+pub(crate) struct Axis {
     low: f64,
     high: f64,
     log: bool,
@@ -36,7 +36,7 @@ pub(super) struct Axis {
 
 impl Axis {
     /// From 0 to above all values.
-    fn linear(values: impl Iterator<Item = f64>, least: f64) -> Axis {
+    pub(crate) fn linear(values: impl Iterator<Item = f64>, least: f64) -> Axis {
         let high = values.fold(0.0, f64::max);
         Axis { low: 0.0, high: if high > 0.0 { (high * 1.05).max(least) } else { 1.0 }, log: false, least }
     }
@@ -56,7 +56,7 @@ impl Axis {
     }
 
     /// The place of a value, 0 to 1.
-    pub(super) fn share(&self, value: f64) -> f64 {
+    pub(crate) fn share(&self, value: f64) -> f64 {
         let share = match self.log {
             true => (value.max(1e-9) / self.low).ln() / (self.high / self.low).ln(),
             false => (value - self.low) / (self.high - self.low),
@@ -137,12 +137,12 @@ impl TimeAxis {
 }
 
 /// The opening tag. A key press moves a line through all pictures of the page that have it.
-pub(super) fn open(label: &str, height: f64) -> String {
+pub(crate) fn open(label: &str, height: f64) -> String {
     format!(r#"<svg viewBox="0 0 {} {height}" role="img" aria-label="{}">"#, SIZE[0], escape(label))
 }
 
 /// Horizontal lines with their values.
-pub(super) fn grid(svg: &mut String, axis: &Axis, shown: &dyn Fn(f64) -> String) {
+pub(crate) fn grid(svg: &mut String, axis: &Axis, shown: &dyn Fn(f64) -> String) {
     for tick in axis.ticks() {
         let label = if tick == 0.0 { "0".to_owned() } else { shown(tick) };
         level(svg, y(axis, tick), &label);

@@ -75,6 +75,15 @@ pub struct Row {
     pub sending: String,
     /// What one sees in it.
     pub about: String,
+    /// The curve that it is a point of, over the cores of servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curve: Option<String>,
+    /// Cores of its server, where the scenario says how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_cores: Option<u32>,
+    /// The share of the line that it took; absent where the interface has no real speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_share: Option<f64>,
     /// Metrics by name.
     pub metrics: BTreeMap<String, Metric>,
     /// The quick requests alone, in a group that says which ones are.
@@ -136,6 +145,9 @@ pub struct Metric {
     /// stand there.
     #[serde(default)]
     pub at_least: bool,
+    /// Whether the value is only known to be below that, because a round had not a single good response.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_most: bool,
     /// Over the first row's, in the same rounds; null for that row itself.
     pub ratio: Option<f64>,
     /// The interval that holds the true ratio in 95 of 100 cases.
