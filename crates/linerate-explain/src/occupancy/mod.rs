@@ -60,7 +60,7 @@ struct ThreadTally {
 }
 
 /// Of blocking threads those serve that used this part of the busiest one's time.
-const SERVES: u32 = 10;
+const SERVES: u32 = 2;
 
 /// All looks of a run, added up.
 #[derive(Clone, Debug, Default)]
