@@ -162,10 +162,10 @@ pub struct UserCallPlace {
     pub scenario: std::sync::Arc<str>,
     /// Its executor.
     pub executor: std::sync::Arc<str>,
+    /// From the start of the run to the start of the scenario.
+    pub after: Duration,
     /// Number of the iteration in its scenario, over all users.
     pub in_scenario: u64,
-    /// Number of the iteration in the whole run.
-    pub in_test: u64,
     /// Tags of all its samples.
     pub tags: std::sync::Arc<[(String, String)]>,
     /// Variables of the scenario, in place of those of the run.

@@ -12,6 +12,9 @@ use crate::jar::{ScriptJar, SetCookieField};
 #[derive(Clone, Debug, Default)]
 pub struct UserJars(pub(crate) Rc<RefCell<Vec<ScriptJar>>>);
 
+/// What a redirect may change.
+type FirstRequest = (String, Vec<(String, String)>, Vec<u8>);
+
 /// A request on its way, over all its redirects.
 #[derive(Debug)]
 pub struct ScriptExchange {
@@ -20,6 +23,8 @@ pub struct ScriptExchange {
     left: u32,
     /// Cookies of the request itself are for its own host.
     host: Option<String>,
+    /// Method, fields and body as the script gave them, once a redirect has changed them.
+    first: Option<FirstRequest>,
 }
 
 /// What follows from a response.
@@ -35,7 +40,7 @@ impl ScriptExchange {
     /// Begins one.
     pub fn new(request: UserRequest, jars: UserJars) -> ScriptExchange {
         let (left, host) = (request.redirects, request.url.host_str().map(str::to_owned));
-        ScriptExchange { request, jars, left, host }
+        ScriptExchange { request, jars, left, host, first: None }
     }
 
     /// The request that is to be sent now.
@@ -43,9 +48,12 @@ impl ScriptExchange {
         &self.request
     }
 
-    /// Ends it: the request that was sent last.
+    /// Ends it: the request as the script made it, with the URL of the last redirect.
     pub fn into_request(self) -> UserRequest {
-        self.request
+        match self.first {
+            None => self.request,
+            Some((method, headers, body)) => UserRequest { method, headers, body, ..self.request },
+        }
     }
 
     /// The value of Cookie for it; `None`: it has no cookies.
@@ -54,13 +62,10 @@ impl ScriptExchange {
         let jar = jars.get(self.request.jar as usize);
         let mut all = jar.map_or(Vec::new(), |jar| jar.cookies(&self.request.url, now));
         if self.request.url.host_str() == self.host.as_deref() {
-            for (name, value, replaces) in &self.request.cookies {
-                let known = all.iter_mut().find(|(known, _)| known == name).filter(|_| *replaces);
-                match known {
-                    Some(known) => known.1.clone_from(value),
-                    None => all.push((name.clone(), value.clone())),
-                }
-            }
+            // As k6 has it: those of the request come first.
+            let own = &self.request.cookies;
+            all.retain(|(name, _)| !own.iter().any(|(own, _, replaces)| own == name && *replaces));
+            all.splice(0..0, own.iter().map(|(name, value, _)| (name.clone(), value.clone())));
         }
         let pairs: Vec<_> = all.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         (!pairs.is_empty()).then(|| pairs.join("; "))
@@ -105,6 +110,8 @@ impl ScriptExchange {
 
     fn follow(&mut self, status: u16, mut target: url::Url) {
         let request = &mut self.request;
+        self.first
+            .get_or_insert_with(|| (request.method.clone(), request.headers.clone(), request.body.clone()));
         if target.fragment().is_some() {
             target.set_fragment(None);
         }
@@ -165,7 +172,7 @@ mod tests {
         let request = exchange.request();
         assert_eq!((request.method.as_str(), request.url.as_str()), ("GET", "http://one.test/home"));
         assert!(request.body.is_empty() && request.headers.len() == 2);
-        assert_eq!(exchange.cookie(Time::ZERO).as_deref(), Some("s=1; own=1"));
+        assert_eq!(exchange.cookie(Time::ZERO).as_deref(), Some("own=1; s=1"));
         // Another host gets neither cookies nor credentials.
         assert!(matches!(exchange.take(moved(307, "https://two.test/"), Time::ZERO), ExchangeStep::Follow));
         assert_eq!((exchange.request().headers.len(), exchange.cookie(Time::ZERO)), (1, None));

@@ -116,12 +116,15 @@ impl ScriptJar {
         }
         let domain = if cookie.domain.is_empty() { host } else { &cookie.domain };
         let path = if cookie.path.starts_with('/') { cookie.path.clone() } else { default_path(url) };
-        self.cookies.retain(|kept| kept.name != cookie.name || kept.domain != domain || kept.path != path);
+        let is_same =
+            |kept: &KeptCookie| kept.name == cookie.name && kept.domain == domain && kept.path == path;
+        let place = self.cookies.iter().position(is_same);
         let lifetime = cookie.lifetime();
-        if lifetime == Some(Duration::ZERO) || self.cookies.len() >= COOKIES {
+        if lifetime == Some(Duration::ZERO) {
+            drop(place.map(|place| self.cookies.remove(place)));
             return;
         }
-        self.cookies.push(KeptCookie {
+        let kept = KeptCookie {
             name: cookie.name.clone(),
             value: cookie.value.clone(),
             domain: domain.to_owned(),
@@ -129,7 +132,13 @@ impl ScriptJar {
             path,
             secure: cookie.secure,
             until: lifetime.map(|time| now + time),
-        });
+        };
+        // One that is set again keeps its place (section 5.4: earlier creation times come first).
+        match place {
+            Some(place) => self.cookies[place] = kept,
+            None if self.cookies.len() < COOKIES => self.cookies.push(kept),
+            None => {}
+        }
     }
 
     /// Cookies for a request, those with longer paths first.

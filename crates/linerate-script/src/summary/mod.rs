@@ -51,14 +51,12 @@ pub fn judge(
             }
             let Some(sink) = metrics.sink(of) else { continue };
             let (value, holds) = threshold.judge(sink, elapsed.as_secs_f64());
-            // Without a sample there is nothing to judge.
-            let holds = holds || sink.is_empty() && metric.kind != MetricKind::Counter;
             judged.push(JudgedThreshold {
                 key: of.key.clone(),
                 source: threshold.source.clone(),
                 value,
                 holds,
-                aborts: !holds && threshold.abort_on_fail && elapsed >= threshold.delay,
+                aborts: !holds && !sink.is_empty() && threshold.abort_on_fail && elapsed >= threshold.delay,
             });
         }
     }
@@ -90,7 +88,9 @@ pub fn summary_data(
     };
     for metric in metrics.metrics() {
         let is_judged = judged.iter().any(|t| t.key == metric.name);
-        if !metric.sink.is_empty() || is_judged {
+        // As k6 has it: these are there in any case.
+        let is_always = ["data_sent", "data_received"].contains(&metric.name.as_str());
+        if !metric.sink.is_empty() || is_judged || is_always {
             insert(&metric.name, metric.kind, metric.unit.name(), &metric.sink);
         }
         for part in &metric.parts {

@@ -199,8 +199,7 @@ fn fact<'js>(ctx: &Ctx<'js>, state: &UserState, what: &str) -> Result<Value<'js>
     match what {
         "scenario.name" => text(&place.scenario),
         "scenario.executor" => text(&place.executor),
-        "scenario.startTime" => number(facts.scenario_start_ms),
-        "scenario.progress" => number(facts.progress),
+        "scenario.startTime" => number((facts.start_ms + place.after.as_secs_f64() * 1e3).floor()),
         "scenario.iterationInInstance" | "scenario.iterationInTest" => number(place.in_scenario as f64),
         "instance.iterationsInterrupted" => number(facts.interrupted as f64),
         "instance.iterationsCompleted" => number(facts.completed as f64),

@@ -32,10 +32,8 @@ pub trait ScriptHost {
 pub struct RunFacts {
     /// Since its start, milliseconds.
     pub elapsed_ms: f64,
-    /// Start of the scenario, milliseconds since 1970.
-    pub scenario_start_ms: f64,
-    /// Of the scenario, 0 to 1.
-    pub progress: f64,
+    /// Its start, milliseconds since 1970.
+    pub start_ms: f64,
     /// Whole iterations.
     pub completed: u64,
     /// Those cut off.
