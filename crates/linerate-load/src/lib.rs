@@ -51,6 +51,7 @@ mod validate;
 mod watch;
 mod ways;
 
+pub use extract::decode::{UndecodableBody, decode_body};
 pub use outcome::{Outcome, Snapshot};
 pub use plan::Plan;
 pub use preview::{check, check_part, first_request};

@@ -228,6 +228,16 @@ fn taken(request: &UserRequest, response: Response<Bytes>, sent: u64) -> UserRes
         headers.push((name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
     }
     let wants_body = request.response != linerate_script::ResponseKind::Nothing;
+    let coding = response.headers().get(http::header::CONTENT_ENCODING).filter(|_| wants_body);
+    let decoded = match coding.filter(|_| !response.body().is_empty()) {
+        Some(coding) => linerate_load::decode_body(coding.as_bytes(), response.body()),
+        None if wants_body => Ok(response.body().to_vec()),
+        None => Ok(Vec::new()),
+    };
+    let (body, error) = match decoded {
+        Ok(body) => (body, String::new()),
+        Err(why) => (Vec::new(), format!("the body cannot be decoded: {why}")),
+    };
     UserResponse {
         status,
         proto: match response.version() {
@@ -236,9 +246,18 @@ fn taken(request: &UserRequest, response: Response<Bytes>, sent: u64) -> UserRes
             _ => "HTTP/1.1".to_owned(),
         },
         headers,
-        body: if wants_body { response.body().to_vec() } else { Vec::new() },
-        error: String::new(),
-        error_code: if status >= 400 { 1000 + u32::from(status) } else { 0 },
+        body,
+        error_code: match status {
+            400.. => 1000 + u32::from(status),
+            _ => {
+                if error.is_empty() {
+                    0
+                } else {
+                    1701
+                }
+            }
+        },
+        error,
         timings,
         remote,
         bytes: (sent, received as u64),

@@ -67,6 +67,22 @@ pub(crate) fn decode(codings: &[Coding], encoded: &[u8], mut each: impl FnMut(&[
     }
 }
 
+/// A body whose content codings cannot be taken off: why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UndecodableBody(String);
+
+/// Takes the codings of a Content-Encoding off a body (RFC 9110 section 8.4): gzip, deflate, br and zstd.
+///
+/// # Errors
+/// A coding is unknown, or the body is not what it should be.
+pub fn decode_body(content_encoding: &[u8], body: &[u8]) -> Result<Vec<u8>, UndecodableBody> {
+    let codings = codings(content_encoding).map_err(UndecodableBody)?;
+    let mut decoded = Vec::new();
+    decode(&codings, body, |piece| decoded.extend_from_slice(piece)).map_err(UndecodableBody)?;
+    Ok(decoded)
+}
+
 fn broken(codings: &[Coding], error: &io::Error) -> String {
     let names: Vec<&str> = codings.iter().map(|coding| coding.name()).collect();
     let names = names.join(", ");
