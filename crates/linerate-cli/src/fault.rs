@@ -40,6 +40,11 @@ impl CommandFault {
         CommandFault { exit: Exit::BadInput, message: message.to_string(), hints: Vec::new() }
     }
 
+    /// It ends with this code.
+    pub(crate) fn with(exit: Exit, message: impl fmt::Display) -> CommandFault {
+        CommandFault { exit, ..CommandFault::input(message) }
+    }
+
     /// The target cannot be reached.
     pub(crate) fn unreachable(message: impl fmt::Display) -> CommandFault {
         CommandFault { exit: Exit::Unreachable, ..CommandFault::input(message) }

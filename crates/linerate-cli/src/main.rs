@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         }
     };
     let done = match cli.command {
+        Some(Command::Load(args)) if k6::ours::is_script(args.url.as_deref()) => k6::ours::load(&args),
         Some(Command::Load(args)) => load::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),

@@ -165,6 +165,7 @@ recipes! {
     from_other_tools "from-other-tools.md"
     grpc "grpc.md"
     json_post "json-post.md"
+    k6_scripts "k6-scripts.md"
     log_in "log-in.md"
     per_endpoint "per-endpoint.md"
     ramp "ramp.md"

@@ -66,7 +66,7 @@ pub(super) const TOPICS: [Topic; 38] = [
 ];
 
 /// In the order of the page `recipes`.
-pub(super) const RECIPES: [Topic; 26] = [
+pub(super) const RECIPES: [Topic; 27] = [
     recipe!("json-post", "POST JSON with a bearer token"),
     recipe!("self-signed", "HTTPS with a self-signed certificate"),
     recipe!("ramp", "raise the rate step by step"),
@@ -79,6 +79,7 @@ pub(super) const RECIPES: [Topic; 26] = [
     recipe!("from-openapi", "from an OpenAPI description"),
     recipe!("from-logs", "from an access log"),
     recipe!("from-other-tools", "from wrk, ab and hey"),
+    recipe!("k6-scripts", "run a k6 script"),
     recipe!("many-machines", "load from many machines"),
     recipe!("github-actions", "a gate in GitHub Actions"),
     recipe!("share-report", "a report for other people"),

@@ -52,8 +52,7 @@ impl ScriptHost for RunHost {
         let wall = self.start.get().as_nanos().wrapping_add(machine::wall_offset_ns()) as f64 / 1e6;
         RunFacts {
             elapsed_ms: elapsed,
-            scenario_start_ms: wall.floor(),
-            progress: 0.0,
+            start_ms: wall,
             completed: RunShared::count(&self.shared.completed),
             interrupted: RunShared::count(&self.shared.interrupted),
             active: RunShared::count(&self.shared.active),

@@ -5,6 +5,7 @@ mod fault;
 mod finish;
 mod given;
 mod host;
+pub(crate) mod ours;
 mod send;
 mod shared;
 mod threads;

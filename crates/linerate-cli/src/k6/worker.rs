@@ -69,12 +69,12 @@ impl ScenarioRun {
         (all as u64).min(u64::from(self.scenario.executor.most_users())).max(1)
     }
 
-    fn place(&self, in_scenario: u64, in_test: u64) -> UserCallPlace {
+    fn place(&self, in_scenario: u64) -> UserCallPlace {
         UserCallPlace {
             scenario: Arc::clone(&self.name),
             executor: Arc::clone(&self.executor),
+            after: self.scenario.start,
             in_scenario,
-            in_test,
             tags: Arc::clone(&self.tags),
             env: Arc::clone(&self.env),
         }
@@ -264,9 +264,10 @@ impl Worker {
             function: run.scenario.exec.clone(),
             argument: self.plan.setup.clone(),
             iteration: user.iteration,
-            place: run.place(in_scenario, shared.begun.fetch_add(1, Ordering::Relaxed)),
+            place: run.place(in_scenario),
         };
         user.iteration += 1;
+        shared.begun.fetch_add(1, Ordering::Relaxed);
         shared.active.fetch_add(1, Ordering::Relaxed);
         let end = self.call(&mut user.user, user.index as usize, &user.cut, call).await;
         shared.active.fetch_sub(1, Ordering::Relaxed);
@@ -276,7 +277,9 @@ impl Worker {
                 return false;
             }
             CallEnd::Aborted(reason) => {
-                shared.interrupted.fetch_add(1, Ordering::Relaxed);
+                // As k6 has it: this iteration counts.
+                user.user.iterated((machine::monotonic_now() - since).as_secs_f64() * 1e3);
+                shared.completed.fetch_add(1, Ordering::Relaxed);
                 shared.end(EarlyEnd::Aborted(reason));
                 return false;
             }
