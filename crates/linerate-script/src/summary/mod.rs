@@ -51,6 +51,8 @@ pub fn judge(
             }
             let Some(sink) = metrics.sink(of) else { continue };
             let (value, holds) = threshold.judge(sink, elapsed.as_secs_f64());
+            // As k6 has it: a rate without samples is none, other values are then 0.
+            let holds = holds || metric.kind == MetricKind::Rate && sink.is_empty();
             judged.push(JudgedThreshold {
                 key: of.key.clone(),
                 source: threshold.source.clone(),
