@@ -66,7 +66,11 @@ fn no_sentence_on_nginx_or_a_busy_client_denies_the_table() {
     // Others have the client's cores.
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let spin = || while !stop.load(std::sync::atomic::Ordering::Relaxed) {};
+        let spin = || {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
         (0..4).for_each(|_| drop(scope.spawn(spin)));
         let said = run(&["demo", &nginx.url("/"), "--time", "150ms"]);
         stop.store(true, std::sync::atomic::Ordering::Relaxed);

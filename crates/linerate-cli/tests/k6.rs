@@ -1,4 +1,5 @@
 //! `linerate k6 run` and `linerate load SCRIPT.js`, against a server of ours.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

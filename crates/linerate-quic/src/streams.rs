@@ -67,12 +67,12 @@ fn has(connection: &Connection, stream: QuicStream, sending: bool) -> bool {
 
 impl QuicEndpoint {
     /// A connection, to send on a stream; `None`: it is gone, or the stream is the peer's alone.
-    fn to_send(&mut self, conn: QuicConn, stream: QuicStream) -> Option<&mut Connection> {
+    fn sender_of(&mut self, conn: QuicConn, stream: QuicStream) -> Option<&mut Connection> {
         self.touch(conn).filter(|connection| has(connection, stream, true))
     }
 
     /// A connection, to receive on a stream; `None`: it is gone, or the stream is ours alone.
-    fn to_receive(&mut self, conn: QuicConn, stream: QuicStream) -> Option<&mut Connection> {
+    fn receiver_of(&mut self, conn: QuicConn, stream: QuicStream) -> Option<&mut Connection> {
         self.touch(conn).filter(|connection| has(connection, stream, false))
     }
 
@@ -96,7 +96,7 @@ impl QuicEndpoint {
         most: usize,
         mut each: impl FnMut(&[u8]),
     ) -> StreamRead {
-        let Some(connection) = self.to_receive(conn, stream) else { return StreamRead::Gone };
+        let Some(connection) = self.receiver_of(conn, stream) else { return StreamRead::Gone };
         let mut receiving = connection.recv_stream(stream.0);
         let mut chunks = match receiving.read(true) {
             Ok(chunks) => chunks,
@@ -124,7 +124,7 @@ impl QuicEndpoint {
 
     /// Writes bytes of a stream, as many as the windows admit.
     pub fn write(&mut self, conn: QuicConn, stream: QuicStream, bytes: &[u8]) -> StreamWrite {
-        let Some(connection) = self.to_send(conn, stream) else { return StreamWrite::Gone };
+        let Some(connection) = self.sender_of(conn, stream) else { return StreamWrite::Gone };
         let mut sending = connection.send_stream(stream.0);
         let mut taken = 0;
         // A write that took less must be tried again: only one that took nothing is told of room later.
@@ -142,7 +142,7 @@ impl QuicEndpoint {
     /// Ends a stream behind what was written. `false`: the peer wants no more of it, or it is gone.
     pub fn finish(&mut self, conn: QuicConn, stream: QuicStream) -> bool {
         let is_done = self
-            .to_send(conn, stream)
+            .sender_of(conn, stream)
             .is_some_and(|connection| connection.send_stream(stream.0).finish().is_ok());
         if is_done && let Some(held) = self.held_mut(conn) {
             held.finishing += 1;
@@ -153,13 +153,13 @@ impl QuicEndpoint {
     /// Gives up what was written on a stream and is not acknowledged (RFC 9000, section 19.4). `false`: it
     /// has ended before.
     pub fn reset(&mut self, conn: QuicConn, stream: QuicStream, with: u64) -> bool {
-        self.to_send(conn, stream)
+        self.sender_of(conn, stream)
             .is_some_and(|connection| connection.send_stream(stream.0).reset(code(with)).is_ok())
     }
 
     /// Asks the peer to send no more of a stream (RFC 9000, section 19.5). `false`: it has ended before.
     pub fn stop(&mut self, conn: QuicConn, stream: QuicStream, with: u64) -> bool {
-        self.to_receive(conn, stream)
+        self.receiver_of(conn, stream)
             .is_some_and(|connection| connection.recv_stream(stream.0).stop(code(with)).is_ok())
     }
 }

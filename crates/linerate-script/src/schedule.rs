@@ -6,7 +6,7 @@ use crate::options::RateStage;
 
 /// When iterations begin at a rate that changes.
 #[derive(Clone, Debug)]
-pub struct Arrivals {
+pub struct IterationArrivals {
     stages: Vec<RateStage>,
     start: f64,
     next: u64,
@@ -17,10 +17,18 @@ pub struct Arrivals {
     before: f64,
 }
 
-impl Arrivals {
+impl IterationArrivals {
     /// From a rate (iterations/s) through stages.
-    pub fn new(start: f64, stages: &[RateStage]) -> Arrivals {
-        Arrivals { stages: stages.to_vec(), start, next: 0, stage: 0, since: 0.0, rate: start, before: 0.0 }
+    pub fn new(start: f64, stages: &[RateStage]) -> IterationArrivals {
+        IterationArrivals {
+            stages: stages.to_vec(),
+            start,
+            next: 0,
+            stage: 0,
+            since: 0.0,
+            rate: start,
+            before: 0.0,
+        }
     }
 
     /// When the next iteration begins; `None`: none does.
@@ -46,7 +54,7 @@ impl Arrivals {
     }
 }
 
-impl Iterator for Arrivals {
+impl Iterator for IterationArrivals {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -56,7 +64,7 @@ impl Iterator for Arrivals {
     }
 }
 
-impl Arrivals {
+impl IterationArrivals {
     /// The rate at the start, iterations/s.
     pub fn start_rate(&self) -> f64 {
         self.start
@@ -126,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_constant_rate_is_even() {
-        let all: Vec<_> = Arrivals::new(5.0, &[stage(2, 5.0)]).collect();
+        let all: Vec<_> = IterationArrivals::new(5.0, &[stage(2, 5.0)]).collect();
         assert_eq!(all.len(), 10);
         assert!(all.iter().enumerate().all(|(n, at)| at.as_millis().abs_diff(n as u128 * 200) <= 1));
     }
@@ -134,7 +142,8 @@ mod tests {
     #[test]
     fn a_rate_that_grows_and_falls_has_as_many_as_its_area() {
         let all: Vec<_> =
-            Arrivals::new(0.0, &[stage(10, 20.0), stage(0, 5.0), stage(4, 5.0), stage(10, 0.0)]).collect();
+            IterationArrivals::new(0.0, &[stage(10, 20.0), stage(0, 5.0), stage(4, 5.0), stage(10, 0.0)])
+                .collect();
         assert!(all.len().abs_diff(100 + 20 + 25) <= 1, "{}", all.len());
         assert!(all.is_sorted());
         let early = all.iter().filter(|at| at.as_secs() < 5).count();

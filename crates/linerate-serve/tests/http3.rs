@@ -12,7 +12,7 @@ use linerate_serve::{
     TlsOptions, spawn, spawn_site, spawn_with,
 };
 
-use h3_client::{H3Client, data, head};
+use h3_client::{H3TestClient, data, head};
 
 /// Codes of RFC 9114, section 8.1.
 mod code {
@@ -40,10 +40,10 @@ fn address(server: &Handle) -> SocketAddr {
 }
 
 /// A server with the demo routes, and a client.
-fn demo() -> (Handle, H3Client, Vec<u8>) {
+fn demo() -> (Handle, H3TestClient, Vec<u8>) {
     let (options, cert) = options();
     let server = spawn(options).unwrap();
-    let client = H3Client::new(address(&server), &cert, &QuicOptions::default());
+    let client = H3TestClient::new(address(&server), &cert, &QuicOptions::default());
     (server, client, cert)
 }
 
@@ -113,7 +113,7 @@ fn files_come_with_their_ranges() {
     let root = Some(FileRoot::open(folder.path()).unwrap());
     let content = SharedContent::new(Content { root, routes: false, ..Content::default() });
     let server = spawn_site(options, content).unwrap();
-    let mut client = H3Client::new(address(&server), &cert, &QuicOptions::default());
+    let mut client = H3TestClient::new(address(&server), &cert, &QuicOptions::default());
     assert!(client.get("/large.bin").body == bytes);
     let part = client.begin("GET", "/large.bin", &[("range", "bytes=1000000-1000009")], None);
     let part = client.response(part);
@@ -134,7 +134,7 @@ fn handlers_see_the_version_and_the_peer() {
         }
     })
     .unwrap();
-    let mut client = H3Client::new(address(&server), &cert, &QuicOptions::default());
+    let mut client = H3TestClient::new(address(&server), &cert, &QuicOptions::default());
     assert_eq!(client.get("/").body, b"HTTP/3.0 Some(\"h3\") 127.0.0.1");
     drop(client);
     server.stop();
@@ -164,7 +164,7 @@ fn an_idle_connection_ends_without_an_error() {
     let (options, cert) = options();
     let limits = Limits { idle_time: Duration::from_millis(1500), ..Limits::default() };
     let server = spawn(ServerOptions { limits, ..options }).unwrap();
-    let mut client = H3Client::new(address(&server), &cert, &QuicOptions::default());
+    let mut client = H3TestClient::new(address(&server), &cert, &QuicOptions::default());
     assert_eq!(client.get("/").status(), "200");
     client.until("the end", |client| client.lost.is_some());
     drop(client);
@@ -175,7 +175,7 @@ fn an_idle_connection_ends_without_an_error() {
 #[test]
 fn rules_are_enforced_over_the_wire() {
     let (server, mut other, cert) = demo();
-    let connect = || H3Client::new(address(&server), &cert, &QuicOptions::default());
+    let connect = || H3TestClient::new(address(&server), &cert, &QuicOptions::default());
     let mut client = connect();
     let stream = client.open();
     client.send(stream, &data(b"no head"), false);
@@ -218,7 +218,7 @@ fn half_a_head_is_not_waited_for() {
     let (options, cert) = options();
     let limits = Limits { header_time: Duration::from_millis(300), ..Limits::default() };
     let server = spawn(ServerOptions { limits, ..options }).unwrap();
-    let mut client = H3Client::new(address(&server), &cert, &QuicOptions::default());
+    let mut client = H3TestClient::new(address(&server), &cert, &QuicOptions::default());
     let stream = client.open();
     client.send(stream, &head("GET", "/", &[])[..10], false);
     assert_eq!(client.code(), code::NO_ERROR, "as over HTTP/2");
@@ -232,7 +232,7 @@ fn slow_readers_hold_up_nobody() {
     let (server, mut other, cert) = demo();
     let mut small = QuicOptions::default();
     (small.stream_window, small.connection_window) = (2000, 4000);
-    let mut deaf = H3Client::new(address(&server), &cert, &small);
+    let mut deaf = H3TestClient::new(address(&server), &cert, &small);
     deaf.is_deaf = true;
     for _ in 0..50 {
         deaf.begin("GET", "/bytes/10000000", &[], None);
@@ -252,9 +252,9 @@ fn connections_over_the_limit_are_refused() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let server = spawn(ServerOptions { limits, ..options }).unwrap();
     let tcp = std::net::TcpStream::connect(address(&server)).unwrap();
-    let mut first = H3Client::new(address(&server), &cert, &QuicOptions::default());
+    let mut first = H3TestClient::new(address(&server), &cert, &QuicOptions::default());
     assert_eq!(first.get("/").status(), "200");
-    let mut second = H3Client::new(address(&server), &cert, &QuicOptions::default());
+    let mut second = H3TestClient::new(address(&server), &cert, &QuicOptions::default());
     assert_eq!(second.code(), code::EXCESSIVE_LOAD);
     assert_eq!(first.get("/").status(), "200");
     drop((tcp, first, second));
@@ -267,7 +267,7 @@ fn a_client_that_moves_keeps_its_connection() {
     let (options, cert) = options();
     let server = spawn(ServerOptions { threads: 4, ..options }).unwrap();
     for _ in 0..4 {
-        let mut client = H3Client::new(address(&server), &cert, &QuicOptions::default());
+        let mut client = H3TestClient::new(address(&server), &cert, &QuicOptions::default());
         for _ in 0..6 {
             assert_eq!(client.get("/bytes/10000").body.len(), 10_000, "{:?}", client.lost);
             client.moves();

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use linerate_script::Executor;
-use linerate_script::schedule::Arrivals;
+use linerate_script::schedule::IterationArrivals;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -40,7 +40,7 @@ pub(super) async fn arrive(worker: Rc<Worker>, at: usize, users: Vec<RunUser>, b
     }
     // They say that they are idle.
     tokio::task::yield_now().await;
-    let all = Arrivals::new(*start, stages).enumerate();
+    let all = IterationArrivals::new(*start, stages).enumerate();
     for (_, due) in all.filter(|(n, _)| *n as u64 % threads == worker.index) {
         if worker.plan.shared.ended().is_some() {
             break;

@@ -1,5 +1,6 @@
 //! Servers that people run, over TLS with a certificate for `localhost`, each with its own count of
 //! requests. `None`: it is not installed.
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::process::Command;
 

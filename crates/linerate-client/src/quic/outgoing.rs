@@ -79,7 +79,7 @@ impl Outgoing {
             };
             let (bytes, rest) = input.split_at(partial.left.min(input.len()));
             input = rest;
-            self.put(partial, bytes, |bytes| Bytes::copy_from_slice(bytes), to);
+            self.put(partial, bytes, Bytes::copy_from_slice, to);
         }
         last
     }

@@ -66,20 +66,20 @@ fn response(fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     out
 }
 
-struct Bed {
+struct H3ClientBed {
     client: H3Client<u32>,
     blocks: BlockCache,
     heard: Heard,
 }
 
-impl Bed {
+impl H3ClientBed {
     /// With so many requests in flight.
-    fn of(requests: u32) -> Bed {
+    fn of(requests: u32) -> H3ClientBed {
         let mut client = H3Client::default();
         for n in 0..requests {
             assert_eq!(client.open(n, Expect::Usual), u64::from(n) * 4);
         }
-        Bed { client, blocks: BlockCache::new(), heard: Heard::default() }
+        H3ClientBed { client, blocks: BlockCache::new(), heard: Heard::default() }
     }
 
     fn read(&mut self, id: u64, bytes: &[u8], ends: bool) -> Result<(), H3Code> {
@@ -97,7 +97,7 @@ impl Bed {
 
 #[test]
 fn a_response_in_one_piece_is_told_at_once_and_in_any_order() {
-    let mut bed = Bed::of(3);
+    let mut bed = H3ClientBed::of(3);
     let hello = response(&[(":status", "200"), ("content-length", "5")], b"hello");
     bed.read(8, &hello, true).unwrap();
     bed.read(0, &hello, true).unwrap();
@@ -114,7 +114,7 @@ fn parts_come_as_they_come_with_interim_responses_and_trailers() {
     put_frame(0x21, b"grease", &mut stream);
     section(&[("x-sum", "7")], &mut stream);
     for step in 1..=stream.len() {
-        let mut bed = Bed::of(1);
+        let mut bed = H3ClientBed::of(1);
         for piece in stream.chunks(step) {
             bed.read(0, piece, false).unwrap();
         }
@@ -138,7 +138,7 @@ fn rfc9114_4_1_2_malformed_responses_cost_their_stream_alone() {
         (Vec::new(), "without a response"),
     ];
     for (stream, why) in cases {
-        let mut bed = Bed::of(2);
+        let mut bed = H3ClientBed::of(2);
         bed.read(0, &stream, true).unwrap();
         let lines = bed.lines();
         assert!(lines.len() == 1 && lines[0].contains("Malformed") && lines[0].contains(why), "{lines:?}");
@@ -169,7 +169,7 @@ fn rfc9114_4_1_frames_out_of_place_end_the_connection() {
         (vec![1, 2, 0x05, 0x00], H3Code::QPACK_DECOMPRESSION_FAILED),
     ];
     for (stream, code) in cases {
-        let mut bed = Bed::of(1);
+        let mut bed = H3ClientBed::of(1);
         assert_eq!(bed.read(0, &stream, true), Err(code));
         assert_eq!(bed.client.faulty(), Some(0));
     }
@@ -177,7 +177,7 @@ fn rfc9114_4_1_frames_out_of_place_end_the_connection() {
 
 #[test]
 fn a_response_to_head_has_its_length_and_no_content() {
-    let mut bed = Bed::of(0);
+    let mut bed = H3ClientBed::of(0);
     bed.client.open(7, Expect::Head);
     bed.read(0, &response(&[(":status", "200"), ("content-length", "5")], b""), true).unwrap();
     assert_eq!(bed.lines(), ["7 whole 200 "]);
@@ -191,7 +191,7 @@ fn rfc9114_4_1_a_whole_response_counts_before_a_reset_without_error() {
         (&announced, H3Code::INTERNAL_ERROR, "0 lost Reset"),
         (&response(&[(":status", "200")], b"hello"), H3Code::NO_ERROR, "0 lost Reset"),
     ] {
-        let mut bed = Bed::of(1);
+        let mut bed = H3ClientBed::of(1);
         bed.read(0, stream, false).unwrap();
         let mut heard = Heard::default();
         bed.client.reset(0, code, &mut heard).unwrap();
@@ -202,7 +202,7 @@ fn rfc9114_4_1_a_whole_response_counts_before_a_reset_without_error() {
 
 #[test]
 fn rfc9114_5_2_goaway_names_what_is_not_processed() {
-    let mut bed = Bed::of(4);
+    let mut bed = H3ClientBed::of(4);
     let mut control = vec![0];
     H3Settings::default().write(&mut control);
     put_go_away(8, &mut control);
@@ -236,9 +236,9 @@ fn rfc9114_6_2_streams_of_the_server_keep_the_rules() {
         (&pushes, false, H3Code::FRAME_UNEXPECTED),
     ];
     for (bytes, ends, code) in cases {
-        assert_eq!(Bed::of(0).read(3, bytes, ends), Err(code), "{bytes:?}");
+        assert_eq!(H3ClientBed::of(0).read(3, bytes, ends), Err(code), "{bytes:?}");
     }
-    let mut bed = Bed::of(0);
+    let mut bed = H3ClientBed::of(0);
     bed.read(3, &settings, false).unwrap();
     assert_eq!(bed.read(7, &settings, false), Err(H3Code::STREAM_CREATION_ERROR));
     // One of a kind that we do not know, and one that ends before it says its kind.

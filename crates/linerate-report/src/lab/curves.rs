@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{cell, figure};
+use super::cells::{cell, figure, value};
 use crate::load_page::chart::{self, AREA, Axis, SIZE};
 use crate::markup::escape;
 use crate::schema::lab::{Group, Row};
@@ -39,7 +39,7 @@ pub(super) fn over_cores(group: &Group, id: &str, title: &str) -> Option<String>
     let x = |cores: f64| AREA[0] + (AREA[1] - AREA[0]) * cores / (most + 1.0);
     let y = |value: f64| AREA[3] - (AREA[3] - AREA[2]) * axis.share(value);
     let mut svg = chart::open(&format!("{title} over cores of the server"), SIZE[1]);
-    chart::grid(&mut svg, &axis, &|tick| super::value(id, tick, true));
+    chart::grid(&mut svg, &axis, &|tick| value(id, tick, true));
     let mut cores: Vec<f64> = all.iter().map(|p| p.0).collect();
     cores.sort_by(f64::total_cmp);
     cores.dedup();

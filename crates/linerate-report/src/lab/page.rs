@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{cell, columns, curves, dashes, figure, method, missing, over_line, ratio};
+use super::cells::{cell, columns, figure, ratio};
+use super::{curves, dashes, method, missing, over_line};
 use crate::markup::escape;
 use crate::passive::page::{footer, list, page};
 use crate::schema::lab::{Document, Group, Row, Verdict};

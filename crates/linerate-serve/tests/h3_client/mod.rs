@@ -83,7 +83,7 @@ pub(crate) fn data(content: &[u8]) -> Vec<u8> {
     out
 }
 
-pub(crate) struct H3Client {
+pub(crate) struct H3TestClient {
     end: QuicEndpoint,
     socket: UdpSocket,
     server: SocketAddr,
@@ -97,17 +97,17 @@ pub(crate) struct H3Client {
     pub(crate) is_deaf: bool,
 }
 
-impl H3Client {
+impl H3TestClient {
     /// Connects, with the client's control stream begun.
-    pub(crate) fn new(server: SocketAddr, certificate: &[u8], options: &QuicOptions) -> H3Client {
-        let mut client = H3Client::raw(server, certificate, options);
+    pub(crate) fn new(server: SocketAddr, certificate: &[u8], options: &QuicOptions) -> H3TestClient {
+        let mut client = H3TestClient::raw(server, certificate, options);
         client.until("the handshake", |client| client.is_connected);
         let control = client.end.open(client.conn, true).unwrap();
         client.send(control, &[0, 4, 0], false);
         client
     }
 
-    fn raw(server: SocketAddr, certificate: &[u8], options: &QuicOptions) -> H3Client {
+    fn raw(server: SocketAddr, certificate: &[u8], options: &QuicOptions) -> H3TestClient {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(certificate.to_vec().into()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -118,7 +118,7 @@ impl H3Client {
         let mut end = QuicEndpoint::client(options, Arc::new(tls), 7).unwrap();
         let conn = end.connect(Time::ZERO, server, "localhost").unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        H3Client {
+        H3TestClient {
             end,
             socket,
             server,
@@ -165,7 +165,7 @@ impl H3Client {
         }
     }
 
-    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut H3Client) -> bool) {
+    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut H3TestClient) -> bool) {
         let since = Instant::now();
         while !is_so(self) {
             assert!(since.elapsed() < LONGEST, "{what} takes too long: {:?} {:?}", self.lost, self.responses);

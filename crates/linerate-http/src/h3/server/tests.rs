@@ -263,13 +263,16 @@ fn heads_that_are_too_large_are_refused() {
     assert_eq!(pair.told(), [Told::Request(1, "GET /".to_owned(), true)]);
 }
 
+/// A stream, what comes on it, and whether it ends then.
+type StreamBytes = (u64, Vec<u8>, bool);
+
 /// What ends a connection, and with which code (RFC 9114, section 8.1).
 #[test]
 fn broken_rules_end_the_connection() {
     let control =
         |frames: &[u8]| vec![(2, [&[0][..], &frame(frame_kind::SETTINGS, &[]), frames].concat(), false)];
     let on_request = |bytes: Vec<u8>| vec![(0, bytes, false)];
-    let cases: Vec<(&str, Vec<(u64, Vec<u8>, bool)>)> = vec![
+    let cases: Vec<(&str, Vec<StreamBytes>)> = vec![
         ("H3_MISSING_SETTINGS", vec![(2, [&[0][..], &goodbye(0)].concat(), false)]),
         ("H3_FRAME_UNEXPECTED", control(&frame(frame_kind::SETTINGS, &[]))),
         ("H3_FRAME_UNEXPECTED", control(&data(b"x"))),
