@@ -297,5 +297,7 @@ fn a_proxy_that_connects_for_each_call_costs_a_round_trip() {
     assert!((18.0..60.0).contains(&cost), "a round trip is 20 ms: {cause:#}");
     let keeps = found(nginx).unwrap();
     assert!(!ids(&keeps).contains(&"proxy-connects-per-call"), "{keeps:#}");
-    assert!(keeps["ruled_out"].to_string().contains("that was open before"), "{keeps:#}");
+    // Once all calls are spent, nothing is looked at any more.
+    let may_look = keeps["calls"].as_u64() < Some(60);
+    assert!(!may_look || keeps["ruled_out"].to_string().contains("that was open before"), "{keeps:#}");
 }

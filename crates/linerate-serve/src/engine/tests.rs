@@ -105,7 +105,6 @@ fn waiting_requests_of_a_site_with_files_are_small() {
         let counted = measure(|| engine.input(&mut c, &waiting));
         assert_eq!(engine.tasks.parked(), limits::PIPELINED);
         let bytes = counted.bytes_current / limits::PIPELINED as i64;
-        println!("{bytes} bytes for each of {} requests in {}", limits::PIPELINED, parent.display());
         assert!(bytes <= each, "{bytes} bytes for each");
     }
 }
