@@ -288,11 +288,20 @@ fn a_proxy_that_connects_for_each_call_costs_a_round_trip() {
     let found = |start: fn(SocketAddr) -> Option<proxies::Proxy>| {
         net.client().run(|| start(behind).map(|proxy| watched(proxy.address))).unwrap()
     };
-    let Some(opens) = found(proxies::nginx_without_keepalive) else { return };
-    let causes = opens["causes"].as_array().unwrap();
-    let cause =
-        causes.iter().find(|c| c["id"] == "proxy-connects-per-call").unwrap_or_else(|| panic!("{opens:#}"));
-    assert_eq!(cause["proof"], "proved", "{cause:#}");
+    // On a busy machine other looks may spend all calls of a diagnosis before this one has its turn.
+    let mut looks = Vec::new();
+    for _ in 0..3 {
+        let Some(opens) = found(proxies::nginx_without_keepalive) else { return };
+        let proved = |c: &&Value| c["id"] == "proxy-connects-per-call" && c["proof"] == "proved";
+        match opens["causes"].as_array().unwrap().iter().find(proved) {
+            Some(cause) => {
+                looks = vec![cause.clone()];
+                break;
+            }
+            None => looks.push(opens),
+        }
+    }
+    let [cause] = &looks[..] else { panic!("{looks:#?}") };
     let cost = cause["cost_ms"].as_f64().unwrap();
     assert!((18.0..60.0).contains(&cost), "a round trip is 20 ms: {cause:#}");
     let keeps = found(nginx).unwrap();
