@@ -151,6 +151,8 @@ const BEYOND: f64 = 0.25;
 /// Share of the server's CPU time that threads must own to be those that serve. Reason: runtimes have
 /// threads that only sleep.
 const OWNED: f64 = 0.4;
+/// More threads in all than so many times those at a look come and go with their requests.
+const COME_AND_GO: f64 = 2.0;
 /// Share of their looks at which such threads must be held.
 const HELD: f64 = 0.8;
 /// Share at which they must be blocked. Reason: on a busy machine a thread waits for a core after each sleep.
@@ -422,6 +424,10 @@ fn blocked(
         return false;
     }
     let threads = holders.at_a_time.round().max(1.0);
+    // A pool's threads outlive their requests.
+    if holders.in_all as f64 > COME_AND_GO * threads {
+        return false;
+    }
     // Threads that are there for nearly all requests are no pool.
     let in_flight = run.in_flight();
     if in_flight.is_some_and(|all| queue.in_sockets.unwrap_or(0.0) < QUEUE && threads >= (1.0 - BEYOND) * all)

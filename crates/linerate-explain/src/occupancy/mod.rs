@@ -173,6 +173,7 @@ impl OccupancyTable {
             held += tally.blocked + tally.running;
             blocked += tally.blocked;
             found.ran += tally.ran();
+            found.in_all += 1;
         }
         found.at_a_time = self.mean(looks);
         found.held = held as f64 / looks.max(1) as f64;
@@ -192,6 +193,8 @@ impl ThreadTally {
 struct BlockedThreads {
     /// How many there were at a look, on average.
     at_a_time: f64,
+    /// How many there were in all.
+    in_all: usize,
     /// The share of their looks at which they were blocked or running.
     held: f64,
     /// The share at which they were blocked.

@@ -65,6 +65,18 @@ fn a_pool_of_sleeping_threads_is_full_only_while_requests_wait() {
     assert_eq!(verdict.limit, ServerLimit::Waits, "{verdict:#?}");
 }
 
+/// A thread for each request, of which some have not got theirs yet.
+#[test]
+fn threads_that_end_with_their_requests_are_no_pool() {
+    let mut table = OccupancyTable::default();
+    for look in 0..=20_u32 {
+        let threads = (0..12).map(|i| thread(12 * look + i, SLEEPS, 1)).collect();
+        table.add(&OccupancyLook { threads, queued: Some(0) });
+    }
+    let verdict = judge(&table, &LoadFigures { places: Some(16), ..figures(53.0, 0.3, 0.05) });
+    assert_ne!(verdict.limit, ServerLimit::PoolFull, "{verdict:#?}");
+}
+
 #[test]
 fn a_full_thread_is_helped_by_processes_and_not_by_coroutines() {
     let run = LoadFigures { waited_s: 0.05, ..figures(272.0, 0.235, 1.98) };
