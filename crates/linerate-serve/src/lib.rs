@@ -85,7 +85,7 @@ pub use message::upgrade::{Tunnel, Upgrade};
 pub use notice::{Notice, Notices};
 pub use options::ServerOptions;
 pub use route::Route;
-pub use stats::counts::Counts;
+pub use stats::counts::{Counts, StreamCounts};
 pub use stats::live_stats::LiveStats;
 pub use stats::metrics::Metrics;
 pub use stats::process::ProcessFigures;

@@ -25,14 +25,8 @@ pub(crate) struct ThreadCounts {
     streaming: AtomicU64,
     panics: AtomicU64,
     blocked: AtomicU64,
-    http2_connections: AtomicU64,
-    http2_requests: AtomicU64,
-    http3_connections: AtomicU64,
-    http3_requests: AtomicU64,
-    http3_floods: AtomicU64,
-    http3_malformed: AtomicU64,
-    http2_floods: AtomicU64,
-    http2_malformed: AtomicU64,
+    http2: ThreadStreamCounts,
+    http3: ThreadStreamCounts,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     by_status: Box<[AtomicU64]>,
@@ -47,6 +41,15 @@ pub(crate) struct ThreadCounts {
     tls: OnceLock<Arc<Mutex<HandshakeCounts>>>,
 }
 
+/// What a thread counts of a protocol with streams.
+#[derive(Debug, Default)]
+struct ThreadStreamCounts {
+    requests: AtomicU64,
+    connections: AtomicU64,
+    floods: AtomicU64,
+    malformed: AtomicU64,
+}
+
 impl Default for ThreadCounts {
     fn default() -> Self {
         let zero = AtomicU64::default;
@@ -59,14 +62,8 @@ impl Default for ThreadCounts {
             streaming: zero(),
             panics: zero(),
             blocked: zero(),
-            http2_connections: zero(),
-            http2_requests: zero(),
-            http3_connections: zero(),
-            http3_requests: zero(),
-            http3_floods: zero(),
-            http3_malformed: zero(),
-            http2_floods: zero(),
-            http2_malformed: zero(),
+            http2: ThreadStreamCounts::default(),
+            http3: ThreadStreamCounts::default(),
             bytes_in: zero(),
             bytes_out: zero(),
             by_status: (0..STATUSES).map(|_| zero()).collect(),
@@ -104,24 +101,25 @@ impl ThreadCounts {
         bump(&self.blocked, 1);
     }
 
-    pub(crate) fn http2_connection(&self) {
-        bump(&self.http2_connections, 1);
+    /// Of HTTP/2, or of HTTP/3.
+    fn streams(&self, http3: bool) -> &ThreadStreamCounts {
+        if http3 { &self.http3 } else { &self.http2 }
+    }
+
+    pub(crate) fn stream_connection(&self, http3: bool) {
+        bump(&self.streams(http3).connections, 1);
     }
 
     pub(crate) fn stream_request(&self, http3: bool) {
-        bump(if http3 { &self.http3_requests } else { &self.http2_requests }, 1);
-    }
-
-    pub(crate) fn http3_connection(&self) {
-        bump(&self.http3_connections, 1);
+        bump(&self.streams(http3).requests, 1);
     }
 
     pub(crate) fn flooded(&self, http3: bool) {
-        bump(if http3 { &self.http3_floods } else { &self.http2_floods }, 1);
+        bump(&self.streams(http3).floods, 1);
     }
 
     pub(crate) fn malformed(&self, http3: bool) {
-        bump(if http3 { &self.http3_malformed } else { &self.http2_malformed }, 1);
+        bump(&self.streams(http3).malformed, 1);
     }
 
     /// Sets the numbers of waiting handlers and of responses being produced.
@@ -185,22 +183,10 @@ pub struct Counts {
     pub panics: u64,
     /// How often a handler held its loop for longer than the watchdog's limit.
     pub blocked: u64,
-    /// Of the requests, those by HTTP/2.
-    pub http2_requests: u64,
-    /// Of the accepted connections, those of HTTP/2.
-    pub http2_connections: u64,
-    /// HTTP/2 connections that the server ended because the client exceeded a limit.
-    pub http2_floods: u64,
-    /// Requests of HTTP/2 that broke a rule, or whose heads were too large.
-    pub http2_malformed: u64,
-    /// The same four figures of HTTP/3.
-    pub http3_requests: u64,
-    /// See `http3_requests`.
-    pub http3_connections: u64,
-    /// See `http3_requests`.
-    pub http3_floods: u64,
-    /// See `http3_requests`.
-    pub http3_malformed: u64,
+    /// Of these, what HTTP/2 has.
+    pub http2: StreamCounts,
+    /// Of these, what HTTP/3 has.
+    pub http3: StreamCounts,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes given to the transport to send.
@@ -209,6 +195,42 @@ pub struct Counts {
     pub tcp: Option<TcpTotals>,
     /// TLS handshakes, if TLS is used.
     pub tls: Option<HandshakeCounts>,
+}
+
+/// Counts of HTTP/2, or of HTTP/3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamCounts {
+    /// Requests.
+    pub requests: u64,
+    /// Connections accepted.
+    pub connections: u64,
+    /// Connections that the server ended because the client exceeded a limit.
+    pub floods: u64,
+    /// Requests that broke a rule, or whose heads were too large.
+    pub malformed: u64,
+}
+
+impl StreamCounts {
+    fn add(&mut self, thread: &ThreadStreamCounts) {
+        self.merge(&StreamCounts {
+            requests: thread.requests.load(Relaxed),
+            connections: thread.connections.load(Relaxed),
+            floods: thread.floods.load(Relaxed),
+            malformed: thread.malformed.load(Relaxed),
+        });
+    }
+
+    fn merge(&mut self, other: &StreamCounts) {
+        self.requests += other.requests;
+        self.connections += other.connections;
+        self.floods += other.floods;
+        self.malformed += other.malformed;
+    }
+
+    fn to_json(self) -> String {
+        let StreamCounts { connections, floods, malformed, .. } = self;
+        format!("{{\"connections\":{connections},\"floods\":{floods},\"malformed\":{malformed}}}")
+    }
 }
 
 /// Adds optional TCP counters.
@@ -237,14 +259,8 @@ impl Counts {
         self.streaming += thread.streaming.load(Relaxed);
         self.panics += thread.panics.load(Relaxed);
         self.blocked += thread.blocked.load(Relaxed);
-        self.http2_requests += thread.http2_requests.load(Relaxed);
-        self.http2_connections += thread.http2_connections.load(Relaxed);
-        self.http2_floods += thread.http2_floods.load(Relaxed);
-        self.http2_malformed += thread.http2_malformed.load(Relaxed);
-        self.http3_requests += thread.http3_requests.load(Relaxed);
-        self.http3_connections += thread.http3_connections.load(Relaxed);
-        self.http3_floods += thread.http3_floods.load(Relaxed);
-        self.http3_malformed += thread.http3_malformed.load(Relaxed);
+        self.http2.add(&thread.http2);
+        self.http3.add(&thread.http3);
         self.bytes_in += thread.bytes_in.load(Relaxed);
         self.bytes_out += thread.bytes_out.load(Relaxed);
         add_tcp(&mut self.tcp, thread.tcp.lock().unwrap_or_else(PoisonError::into_inner).as_ref());
@@ -268,14 +284,8 @@ impl Counts {
         self.streaming += other.streaming;
         self.panics += other.panics;
         self.blocked += other.blocked;
-        self.http2_requests += other.http2_requests;
-        self.http2_connections += other.http2_connections;
-        self.http2_floods += other.http2_floods;
-        self.http2_malformed += other.http2_malformed;
-        self.http3_requests += other.http3_requests;
-        self.http3_connections += other.http3_connections;
-        self.http3_floods += other.http3_floods;
-        self.http3_malformed += other.http3_malformed;
+        self.http2.merge(&other.http2);
+        self.http3.merge(&other.http3);
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         add_tcp(&mut self.tcp, other.tcp.as_ref());
@@ -283,6 +293,11 @@ impl Counts {
         for (status, n) in &other.by_status {
             *self.by_status.entry(*status).or_default() += n;
         }
+    }
+
+    /// Requests by HTTP/1.1 and older.
+    pub(super) fn by_http1(&self) -> u64 {
+        self.requests.saturating_sub(self.http2.requests + self.http3.requests)
     }
 
     /// The JSON of `/stats`.
@@ -296,23 +311,18 @@ impl Counts {
         let tls = self.tls.as_ref().map(tls_json);
         format!(
             "{{\"requests\":{},\"by_status\":{{{}}},\"connections\":{{\"accepted\":{},\"open\":{},\"refused\":{}}},\
-             \"by_protocol\":{{\"HTTP/1.1\":{},\"HTTP/2.0\":{},\"HTTP/3.0\":{}}},\"http2\":{{\"connections\":{},\"floods\":{},\"malformed\":{}}},\
-             \"http3\":{{\"connections\":{},\"floods\":{},\"malformed\":{}}},\
+             \"by_protocol\":{{\"HTTP/1.1\":{},\"HTTP/2.0\":{},\"HTTP/3.0\":{}}},\"http2\":{},\"http3\":{},\
              \"waiting\":{},\"streaming\":{},\"panics\":{},\"blocked\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}{}{}}}\n",
             self.requests,
             statuses.join(","),
             self.accepted,
             self.open,
             self.refused,
-            self.requests.saturating_sub(self.http2_requests + self.http3_requests),
-            self.http2_requests,
-            self.http3_requests,
-            self.http2_connections,
-            self.http2_floods,
-            self.http2_malformed,
-            self.http3_connections,
-            self.http3_floods,
-            self.http3_malformed,
+            self.by_http1(),
+            self.http2.requests,
+            self.http3.requests,
+            self.http2.to_json(),
+            self.http3.to_json(),
             self.waiting,
             self.streaming,
             self.panics,

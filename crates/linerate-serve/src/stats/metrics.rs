@@ -93,9 +93,8 @@ impl MetricsPage {
         }
         let name = "linerate_requests_by_protocol_total";
         self.family(name, "counter", "Requests by protocol.");
-        let older = counts.requests.saturating_sub(counts.http2_requests + counts.http3_requests);
-        let later = [("HTTP/2.0", counts.http2_requests), ("HTTP/3.0", counts.http3_requests)];
-        for (protocol, n) in [("HTTP/1.1", older)].into_iter().chain(later) {
+        let (http2, http3) = (counts.http2.requests, counts.http3.requests);
+        for (protocol, n) in [("HTTP/1.1", counts.by_http1()), ("HTTP/2.0", http2), ("HTTP/3.0", http3)] {
             self.sample(name, &format!("protocol=\"{protocol}\""), n);
         }
         let help = "Requests whose handler waits or whose response is being made.";
@@ -123,17 +122,15 @@ impl MetricsPage {
         self.counter("linerate_connections_accepted_total", "Connections accepted.", counts.accepted);
         self.counter("linerate_connections_refused_total", "Connections over the limit.", counts.refused);
         self.gauge("linerate_connections_open", "Connections open now.", counts.open);
-        let help = "Connections of HTTP/2.";
-        self.counter("linerate_http2_connections_total", help, counts.http2_connections);
-        let help = "HTTP/2 connections ended because the client exceeded a limit.";
-        self.counter("linerate_http2_floods_total", help, counts.http2_floods);
-        let help = "HTTP/2 requests that broke a rule, or whose heads were too large.";
-        self.counter("linerate_http2_malformed_total", help, counts.http2_malformed);
-        self.counter("linerate_http3_connections_total", "Connections of HTTP/3.", counts.http3_connections);
-        let help = "HTTP/3 connections ended because the client exceeded a limit.";
-        self.counter("linerate_http3_floods_total", help, counts.http3_floods);
-        let help = "HTTP/3 requests that broke a rule, or whose heads were too large.";
-        self.counter("linerate_http3_malformed_total", help, counts.http3_malformed);
+        for (version, of) in [(2, counts.http2), (3, counts.http3)] {
+            let name = |what: &str| format!("linerate_http{version}_{what}_total");
+            let help = format!("Connections of HTTP/{version}.");
+            self.counter(&name("connections"), &help, of.connections);
+            let help = format!("HTTP/{version} connections ended because the client exceeded a limit.");
+            self.counter(&name("floods"), &help, of.floods);
+            let help = format!("HTTP/{version} requests that broke a rule, or whose heads were too large.");
+            self.counter(&name("malformed"), &help, of.malformed);
+        }
         self.family("linerate_connections", "gauge", "Connections open now by what they wait for.");
         for (state, n) in Waits::ALL.iter().zip(states) {
             self.sample("linerate_connections", &format!("state=\"{}\"", state.name()), n);

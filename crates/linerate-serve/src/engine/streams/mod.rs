@@ -28,15 +28,17 @@ impl<H: Handler> Engine<H> {
 
     /// The client speaks HTTP/2 from here on.
     pub(crate) fn begin_http2(&mut self, c: &mut ServedConnection) {
-        let session = Session::new(&self.http2, self.now, false);
-        self.counts.http2_connection();
-        self.work(c).http2 = Some(session);
+        self.begin_session(c, false);
     }
 
     /// The connection is one of QUIC, whose client speaks HTTP/3.
     pub(crate) fn begin_http3(&mut self, c: &mut ServedConnection) {
-        let session = Session::new(&self.http2, self.now, true);
-        self.counts.http3_connection();
+        self.begin_session(c, true);
+    }
+
+    fn begin_session(&mut self, c: &mut ServedConnection, http3: bool) {
+        let session = Session::new(&self.http2, self.now, http3);
+        self.counts.stream_connection(http3);
         self.work(c).http2 = Some(session);
     }
 
