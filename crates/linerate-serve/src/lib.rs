@@ -48,6 +48,7 @@ mod threads;
 mod timers;
 mod tower;
 mod turn;
+mod unpredictable;
 mod upload;
 mod waits;
 mod watch;

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use crate::blocking::hashing;
+use crate::unpredictable::unpredictable;
 use crate::{Request, Response};
 
 /// Largest cost of a hash. Reason: each step doubles the time of a check; 14 takes a second.
@@ -159,11 +160,9 @@ impl Users {
 pub(crate) struct KnownUsers(RefCell<HashSet<[u8; 32]>>);
 
 fn rand() -> [u8; 16] {
-    use std::hash::{BuildHasher, Hasher};
-    let random = || std::collections::hash_map::RandomState::new().build_hasher().finish().to_le_bytes();
     let mut salt = [0; 16];
-    salt[..8].copy_from_slice(&random());
-    salt[8..].copy_from_slice(&random());
+    salt[..8].copy_from_slice(&unpredictable().to_le_bytes());
+    salt[8..].copy_from_slice(&unpredictable().to_le_bytes());
     salt
 }
 

@@ -1,6 +1,5 @@
 //! TLS between the transport and the loop: which listener uses which configuration.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 
 use linerate_net::Profile;
@@ -8,6 +7,7 @@ use linerate_tls::{PLAIN, ServerProfiles, ServerTls, TlsLayer};
 
 use crate::http3::QuicListening;
 use crate::options::ServerOptions;
+use crate::unpredictable::unpredictable;
 
 impl ServerOptions {
     /// The TLS of the address at this index of `listen`.
@@ -15,11 +15,6 @@ impl ServerOptions {
         let own = self.tls_at.iter().find(|(at, _)| *at == index);
         own.map_or(self.tls.as_ref(), |(_, own)| own.as_ref())
     }
-}
-
-/// A number whose source is the system.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// The profiles of a server's listeners. A server that started with plain HTTP only has no TLS
@@ -35,7 +30,7 @@ impl Spoken {
     pub(crate) fn new(options: &ServerOptions) -> Spoken {
         let some = options.tls.is_some() || options.tls_at.iter().any(|(_, tls)| tls.is_some());
         // Odd: each thread has connection IDs.
-        Spoken { profiles: some.then(ServerProfiles::default), key: random() as u32 | 1 }
+        Spoken { profiles: some.then(ServerProfiles::default), key: unpredictable() as u32 | 1 }
     }
 
     /// The profile of a listener.
@@ -59,7 +54,7 @@ impl Spoken {
         QuicListening {
             profiles: self.profiles.clone().unwrap_or_default(),
             limits: options.limits,
-            seed: random(),
+            seed: unpredictable(),
             thread: (thread as u32, threads as u32, self.key),
         }
     }

@@ -1,10 +1,10 @@
 //! Ranges of a file (RFC 9110 section 14): parsing the request, and several ranges in one body.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 
 use bytes::Bytes;
+
+use crate::unpredictable::unpredictable;
 
 /// Ranges of a request, at most. Reason: each costs a head of its own and a call. A request for
 /// more gets the whole file, as RFC 9110 section 14.2 allows.
@@ -96,8 +96,7 @@ impl Multipart {
 
 /// It must not occur in the file, which is not searched for it: 128 unpredictable bits.
 fn boundary() -> String {
-    let random = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", random(), random())
+    format!("{:016x}{:016x}", unpredictable(), unpredictable())
 }
 
 #[cfg(test)]
