@@ -40,16 +40,15 @@ impl Future for Responding {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
         let this = self.get_mut();
-        while let Responding::Decides(future) = this {
-            match future.as_mut().poll(context) {
-                Poll::Ready(decided) => *this = decided,
-                Poll::Pending => return Poll::Pending,
+        loop {
+            match this {
+                Responding::Ready(response) => return response.take().map_or(Poll::Pending, Poll::Ready),
+                Responding::Waits(future) => return future.as_mut().poll(context),
+                Responding::Decides(future) => match future.as_mut().poll(context) {
+                    Poll::Ready(decided) => *this = decided,
+                    Poll::Pending => return Poll::Pending,
+                },
             }
-        }
-        match this {
-            Responding::Ready(response) => response.take().map_or(Poll::Pending, Poll::Ready),
-            Responding::Waits(future) => future.as_mut().poll(context),
-            Responding::Decides(_) => Poll::Pending,
         }
     }
 }
