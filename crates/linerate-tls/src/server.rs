@@ -243,7 +243,6 @@ impl ServerProfiles {
     }
 
     pub(crate) fn config(&self, profile: Profile) -> Option<Arc<ServerConfig>> {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        Some(all.get(usize::from(profile.0).checked_sub(1)?)?.config())
+        Some(self.state(profile)?.config)
     }
 }
