@@ -494,8 +494,8 @@ impl Kinds {
         fill(&Values { seq, now_ms, seed: self.seed, row });
     }
 
-    /// The head of a request, whose `response` began like this, for people to read, without secrets and variables of the environment. Fields sent over
-    /// HTTP/2 or HTTP/3 are written as HTTP/1.1 writes them, as curl does.
+    /// The head of a request for people to read, without secrets and variables of the environment. The head of
+    /// its response tells the version; fields are written as HTTP/1.1 writes them, as curl does.
     pub(crate) fn shown(&self, kind: u16, local: u64, response: &[u8]) -> String {
         const SECRET: [&str; 4] = ["authorization:", "proxy-authorization:", "cookie:", "x-api-key:"];
         let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
@@ -517,8 +517,8 @@ impl Kinds {
         let head = text.split("\r\n\r\n").next().unwrap_or_default();
         let is_secret = |line: &str| SECRET.iter().any(|s| line.to_ascii_lowercase().starts_with(s));
         let mut shown = head.lines().filter(|line| !is_secret(line)).collect::<Vec<_>>().join("\n");
-        for version in ["HTTP/2", "HTTP/3"].iter().filter(|version| response.starts_with(version.as_bytes()))
-        {
+        let later = ["HTTP/2", "HTTP/3"].into_iter().find(|name| response.starts_with(name.as_bytes()));
+        if let Some(version) = later {
             shown = shown.replacen(" HTTP/1.1", &format!(" {version}"), 1);
         }
         shown.chars().take(SAMPLE_HEAD_BYTES).collect()
