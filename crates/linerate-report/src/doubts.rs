@@ -74,8 +74,11 @@ fn dead_addresses(outcome: &Outcome) -> Option<String> {
 
 /// Datagrams that this machine lost: QUIC sends them again, which looks like a slow server.
 fn dropped_here(outcome: &Outcome) -> Option<String> {
-    let quic = outcome.quic.as_ref().filter(|quic| quic.dropped + quic.not_sent > 0)?;
-    let dropped = units::several(quic.dropped + quic.not_sent, "datagram", "datagrams");
+    let dropped = outcome.quic.as_ref()?.dropped_here();
+    if dropped == 0 {
+        return None;
+    }
+    let dropped = units::several(dropped, "datagram", "datagrams");
     Some(format!(
         "this machine dropped {dropped} for lack of room in its sockets, and QUIC had to send them again: raise \
          net.core.rmem_max and net.core.wmem_max to 4194304 (sysctl -w)"

@@ -161,20 +161,19 @@ fn http2(outcome: &outcome::Outcome) -> Option<schema::Http2> {
 
 fn quic(figures: &outcome::QuicFigures, answered: u64) -> Quic {
     let us = |ns: f64| round3(ns / 1e3);
-    let datagrams = (figures.datagrams_sent + figures.datagrams_received) as f64;
     Quic {
         handshakes: figures.handshakes,
         retries: figures.retries,
         lost: figures.lost,
         packets: figures.packets,
-        rtt_us: (figures.rtts > 0).then(|| QuicRtt {
+        rtt_us: figures.rtt_mean_ns().map(|mean| QuicRtt {
             min: us(figures.rtt_min_ns as f64),
-            mean: us(figures.rtt_sum_ns as f64 / figures.rtts as f64),
+            mean: us(mean),
             max: us(figures.rtt_max_ns as f64),
         }),
         ecn: figures.marked,
-        datagrams_per_request: (answered > 0).then(|| round3(datagrams / answered as f64)),
-        drops_here: figures.dropped + figures.not_sent,
+        datagrams_per_request: figures.datagrams_per(answered).map(round3),
+        drops_here: figures.dropped_here(),
     }
 }
 

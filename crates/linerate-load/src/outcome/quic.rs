@@ -57,6 +57,22 @@ impl From<QuicTotals> for QuicFigures {
 }
 
 impl QuicFigures {
+    /// The mean round-trip time of connections at their end, nanoseconds; `None`: none is known.
+    pub fn rtt_mean_ns(&self) -> Option<f64> {
+        (self.rtts > 0).then(|| self.rtt_sum_ns as f64 / self.rtts as f64)
+    }
+
+    /// Datagrams of both ways for each of so many responses; `None`: there was no response.
+    pub fn datagrams_per(&self, responses: u64) -> Option<f64> {
+        let datagrams = (self.datagrams_sent + self.datagrams_received) as f64;
+        (responses > 0).then(|| datagrams / responses as f64)
+    }
+
+    /// Datagrams that this machine had no room for.
+    pub fn dropped_here(&self) -> u64 {
+        self.dropped + self.not_sent
+    }
+
     /// Adds what another part of the run counted.
     pub fn merge(&mut self, other: &QuicFigures) {
         self.rtt_min_ns = match (self.rtts, other.rtts) {

@@ -224,18 +224,16 @@ fn refusal(outcome: &Outcome) -> &'static str {
 fn quic(page: &mut SummaryText, outcome: &Outcome) {
     let Some(quic) = &outcome.quic else { return };
     let mut parts = vec![units::several(quic.handshakes, "handshake", "handshakes")];
-    if quic.rtts > 0 {
-        let mean = quic.rtt_sum_ns as f64 / quic.rtts as f64 / 1e3;
-        parts.push(format!("round trip {} on average", units::time_us(mean, true)));
+    if let Some(mean) = quic.rtt_mean_ns() {
+        parts.push(format!("round trip {} on average", page.time(mean)));
     }
     parts.push(format!(
         "{} lost of {}",
         units::count(quic.lost),
         units::several(quic.packets, "packet", "packets")
     ));
-    if outcome.requests.answered > 0 {
-        let datagrams = (quic.datagrams_sent + quic.datagrams_received) as f64;
-        parts.push(format!("{:.2} datagrams per response", datagrams / outcome.requests.answered as f64));
+    if let Some(each) = quic.datagrams_per(outcome.requests.answered) {
+        parts.push(format!("{each:.2} datagrams per response"));
     }
     if quic.retries > 0 {
         parts
