@@ -12,7 +12,7 @@ use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{self, Failure, HandshakeCounts, Ranked};
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::tls::Trust;
-use linerate_load::plan::{Arrival, Check, Metric, Order, Pace, Way};
+use linerate_load::plan::{Arrival, Check, Metric, Order, Pace};
 
 use crate::schema::fine::FineInterval;
 use crate::schema::outcome as schema;
@@ -520,7 +520,7 @@ fn plan_of(plan: &linerate_load::Plan) -> schema_plan::Plan {
         rate,
         arrival: arrival.map(str::to_owned),
         threads: plan.threads,
-        way: way(plan.way).to_owned(),
+        way: plan.way.name().to_owned(),
         io: plan.io.name().to_owned(),
         http: plan.http.version.name().to_owned(),
         interface: plan.interface.clone(),
@@ -560,16 +560,6 @@ fn pace(pace: &Pace) -> (&'static str, Option<Vec<schema_plan::RateStep>>, Optio
             };
             ("open", Some(steps.collect()), Some(arrival))
         }
-    }
-}
-
-/// The name of a way, as on the command line.
-pub fn way(way: Way) -> &'static str {
-    match way {
-        Way::Loop => "loop",
-        Way::Poll => "poll",
-        Way::Threads => "threads",
-        Way::Async => "async",
     }
 }
 

@@ -11,7 +11,6 @@ use linerate_load::plan::route::Route;
 use linerate_load::plan::tls::{ClientCertificate, PemFile, TargetTls, TlsVersion, Trust};
 use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Arrival, Order, Pace, Rate, RateStep, Request};
-use linerate_report::json;
 
 use crate::sources::encode_component;
 
@@ -54,7 +53,7 @@ fn write(out: &mut String, plan: &Plan, first: &[u8]) -> std::fmt::Result {
     if let Some(n) = plan.threads {
         writeln!(out, "threads = {n}")?;
     }
-    writeln!(out, "way = \"{}\"", json::way(plan.way))?;
+    writeln!(out, "way = \"{}\"", plan.way.name())?;
     writeln!(out, "io = \"{}\"", plan.io.name())?;
     writeln!(out, "http = \"{}\"", plan.http.version.name())?;
     if plan.http.h2_window != HttpOptions::default().h2_window {

@@ -119,7 +119,7 @@ impl Plan {
             return Ok(());
         }
         if self.way != Way::Loop {
-            let way = format!("{:?}", self.way).to_lowercase();
+            let way = self.way.name();
             return Err(format!("--way {way} does not speak HTTP/2: that needs --way loop"));
         }
         if self.requests.iter().any(Request::is_raw) {
@@ -152,7 +152,7 @@ impl Plan {
             () if self.io == Io::Uring => "--io uring",
             () if self.io.is_user_space() => "--io xdp",
             () if self.way != Way::Loop => {
-                let way = format!("{:?}", self.way).to_lowercase();
+                let way = self.way.name();
                 return Err(format!(
                     "--http 3 is over QUIC, which --way {way} does not have: that needs --way loop"
                 ));

@@ -230,3 +230,15 @@ pub enum Way {
     /// As many tasks as connections on an async runtime (tokio), each with one request at a time.
     Async,
 }
+
+impl Way {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Loop => "loop",
+            Way::Poll => "poll",
+            Way::Threads => "threads",
+            Way::Async => "async",
+        }
+    }
+}

@@ -45,7 +45,7 @@ pub(super) struct Desk {
 /// The baselines know one rhythm only: a request, its response, the next request.
 pub(super) fn refuse_what_is_not_theirs(plan: &Plan) -> Result<(), StartError> {
     let refuse = |what: &str| {
-        let way = format!("{:?}", plan.way).to_lowercase();
+        let way = plan.way.name();
         Err(StartError::Plan(format!("--way {way} can't do {what}: that needs --way loop")))
     };
     match plan {
