@@ -21,16 +21,24 @@ pub fn to_string(machines: &Machines, style: Style) -> String {
     for agent in &machines.agents {
         let time = |us: f64| units::time_us(us, style.unicode);
         let line = format!(
-            "{:<width$}  {:>11}  {:>8}  {:>8}  {:>8}  {:>8}  {}",
+            "{:<width$}  {:>11}  {:>8}  {:>8}  {:>8}  {:>8}  ",
             agent.name,
             units::rate(agent.rate_rps),
             time(agent.p50_us),
             time(agent.p99_us),
             time(agent.lateness_p99_us),
             units::count(agent.failed),
-            standing(agent),
         );
-        out.push_str(line.trim_end());
+        let standing = standing(agent);
+        if line.chars().count() + standing.chars().count() <= usize::from(style.width) {
+            out.push_str(&line);
+            out.push_str(&standing);
+        } else {
+            // Below, behind the name.
+            out.push_str(line.trim_end());
+            out.push('\n');
+            out.push_str(&style.wrapped(&" ".repeat(width + 2), &standing));
+        }
         out.push('\n');
     }
     if let Some(text) = together(machines, style) {
@@ -152,7 +160,10 @@ mod tests {
             clock_uncertainty_us: Some(83.0),
             agents: vec![agent("eu-west-1"), lost],
         };
-        insta::assert_snapshot!(to_string(&machines, Style::default()));
+        let text = to_string(&machines, Style::default());
+        let table = text.lines().filter(|line| !line.starts_with("linerate "));
+        assert!(table.clone().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!(text);
         let why = not_complete(&machines).expect("it is not");
         assert_eq!(why, "the run is NOT complete: agent b: lost after second 4, this machine was the limit");
         let mut html = String::new();
