@@ -23,10 +23,10 @@ fn near(said: f64, is: f64) -> bool {
     (said - is).abs() <= ROUNDED * is.abs() + 0.006
 }
 
-/// The number that ends before `at`, if there is one: `1,234` or `12.3`.
+/// The number that ends before `at`, if there is one: `1,234`, `12.3` or `<0.01`.
 fn number_before(text: &str, at: usize) -> Option<f64> {
     let word = text.get(..at)?.trim_end().rsplit([' ', '(']).next()?;
-    word.replace(',', "").parse().ok()
+    word.trim_start_matches('<').replace(',', "").parse().ok()
 }
 
 /// A time as `12.3 ms`, in microseconds.
