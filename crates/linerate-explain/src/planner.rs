@@ -156,13 +156,11 @@ impl Planner {
         loop {
             if elapsed >= self.until() {
                 self.give_up();
-            } else if self.left() == 0
-                && !matches!(self.queue.front(), Some(Probe::Scattered(_) | Probe::Behind(_)))
-            {
-                // Those are calls beyond all others.
-                let looked = matches!(self.phase, Phase::Rule(_));
+            } else if self.left() == 0 && self.queue.front().is_some_and(counts) {
+                // Later rules may want what takes no call from them.
+                let phase = self.phase;
                 self.give_up();
-                self.phase = if looked { Phase::Rule(causes::ALL.len()) } else { Phase::Done };
+                self.phase = if matches!(phase, Phase::Rule(_)) { phase } else { Phase::Done };
             }
             if let Some(mut probe) = self.queue.pop_front() {
                 if let Probe::Call(call) = &mut probe {
@@ -369,9 +367,10 @@ impl Planner {
 
     /// Whether a batch fits what is left of time and calls; an experiment half made proves nothing.
     fn affordable(&mut self, batch: &[Block]) -> bool {
-        // Those beside which the server's process is watched are calls beyond all others.
-        let counts = |probe: &&Probe| !matches!(probe, Probe::Behind(_));
-        let calls: usize = batch.iter().flatten().filter(counts).map(Probe::calls).sum();
+        let calls: usize = batch.iter().flatten().filter(|probe| counts(probe)).map(Probe::calls).sum();
+        if calls > 0 && self.left() == 0 {
+            return false;
+        }
         let has = self.until().saturating_sub(self.record.elapsed + self.kept_for_random_times());
         if calls <= self.left() && afford::needs(&self.record, batch) <= has {
             return true;
@@ -416,6 +415,7 @@ impl Planner {
         } else if wants(CallPart::Full)
             && record.settings.tls.is_some()
             && times::full(record).len() < COMPARED_HANDSHAKES
+            && self.left() > 0
         {
             let plain = CallProbe::plain(Experiment::Resume, 0, Lane::Fresh);
             let tls = linerate_tls::Variant::Full;
@@ -627,6 +627,12 @@ impl Planner {
         (total > explained && body < 100_000)
             .then(|| format!("the call takes {}, and no cause was found for it", say(total)))
     }
+}
+
+/// Whether a probe takes from the calls of a diagnosis. Those at random times, and those beside which the
+/// server's process is watched, are calls beyond all others.
+fn counts(probe: &Probe) -> bool {
+    probe.calls() > 0 && !matches!(probe, Probe::Scattered(_) | Probe::Behind(_))
 }
 
 /// A line that is too narrow drops what its queue has no room for, which tells senders its rate; and this

@@ -149,3 +149,42 @@ fn a_cache_that_loses_the_answer_or_never_has_it() {
         assert_eq!(cached(&quiet, &[]), Judgement::Silent);
     }
 }
+
+/// What a planner asks for with so many calls, where a call takes 60 ms; each look behind sees nothing.
+fn asked_with(settings: &Settings) -> Vec<Probe> {
+    let slow = World { think: |_| 60.0, ..World::default() };
+    let mut lived = Lived::new(slow, 1);
+    let mut planner = Planner::new(settings.clone());
+    let mut asked = Vec::new();
+    while let Some(probe) = planner.poll_probe(t(lived.now)) {
+        let seen = match &probe {
+            Probe::Behind(_) => Observation::Behind(None),
+            _ => lived.make(&probe, settings),
+        };
+        planner.handle_observation(probe.clone(), seen);
+        asked.push(probe);
+        assert!(asked.len() < 1_000, "it never ends: {:?}", asked.last());
+    }
+    asked
+}
+
+#[test]
+fn the_look_behind_has_its_turn_when_all_calls_are_spent() {
+    for calls in [12, 16, 20, 60] {
+        let asked = asked_with(&Settings { calls, pid: Some(1), may_repeat: true, ..settings() });
+        let behind = asked.iter().filter(|probe| matches!(probe, Probe::Behind(_))).count();
+        assert!(behind >= 4, "{calls}: {behind} looks behind");
+        let counted: usize = asked.iter().filter(|probe| counts(probe)).map(Probe::calls).sum();
+        assert!(counted <= calls + CALLS_TURNS, "{counted} of {calls}");
+    }
+}
+
+#[test]
+fn a_comparison_ends_with_its_calls() {
+    for calls in [11, 12, 20] {
+        let compares = vec![CallPart::Lookup, CallPart::Full];
+        let tls = Some(crate::record::TlsSettings { insecure: false, resumes: true, limited: false });
+        let asked = asked_with(&Settings { calls, may_repeat: true, compares, tls, ..settings() });
+        assert!(asked.len() >= 11, "{calls}: {}", asked.len());
+    }
+}
