@@ -70,6 +70,8 @@ const CPU_AT_MOST: f64 = 0.05;
 /// From the planned end to the end of the coordinator, seconds. Reason: the agents' last messages
 /// need some time, whatever adds them up.
 const TAIL_AT_MOST_S: f64 = 5.0;
+/// The folder for the spools, beside which agents write.
+const KEPT: &str = "kept";
 /// From the order to start to the start, seconds.
 const LEAD_S: f64 = 2.0;
 
@@ -178,6 +180,7 @@ fn followed(
     let end = start + Duration::from_secs(seconds);
     // The first second is left out: agents are still settling.
     sleep_until(start + Duration::from_secs(1));
+    keep_spools(bus)?;
     let look = |load: &BusProgram| -> Result<_> {
         let agents = agents.iter().map(|agent| agent.cost().cpu_s).sum::<f64>();
         Ok((Instant::now(), load.cost().cpu_s, bus.program.cost().cpu_s, agents, bus.traffic(&of_agents)?))
@@ -245,14 +248,36 @@ fn agents(b: &MachinesBench, bus: &NatsServer, cores: &[Option<usize>]) -> Resul
     Ok(all)
 }
 
-/// The spool files of a run.
-fn spools(bus: &NatsServer, run: &str) -> Result<Vec<PathBuf>> {
-    let begins = format!("linerate-{run}-");
-    let files = std::fs::read_dir(bus.folder.path())?.map(|entry| Ok(entry?.path()));
-    let files: Vec<PathBuf> = files.collect::<Result<_>>()?;
-    let is_spool =
-        |file: &PathBuf| file.file_name().is_some_and(|f| f.to_string_lossy().starts_with(&begins));
-    Ok(files.into_iter().filter(is_spool).collect())
+/// Agents remove their spools when the run is complete: a second name keeps what they write.
+fn keep_spools(bus: &NatsServer) -> Result<()> {
+    let kept = bus.folder.path().join(KEPT);
+    std::fs::create_dir_all(&kept)?;
+    for (name, file) in files_named(bus.folder.path(), "linerate-")? {
+        match std::fs::hard_link(&file, kept.join(name)) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(e.into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Names and paths of the files in a folder whose names begin so.
+fn files_named(folder: &Path, begins: &str) -> Result<Vec<(String, PathBuf)>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let (name, path) = entry.map(|e| (e.file_name().to_string_lossy().into_owned(), e.path()))?;
+        if name.starts_with(begins) && path.is_file() {
+            files.push((name, path));
+        }
+    }
+    Ok(files)
+}
+
+/// The spool files of a run, one for each agent.
+fn spools(bus: &NatsServer, run: &str, agents: usize) -> Result<Vec<PathBuf>> {
+    let files = files_named(&bus.folder.path().join(KEPT), &format!("linerate-{run}-"))?;
+    ensure!(files.len() == agents, "{} spools of {agents} agents", files.len());
+    Ok(files.into_iter().map(|(_, path)| path).collect())
 }
 
 /// When each agent's last thread began, seconds since 1970: all share this machine's clock.
@@ -318,7 +343,7 @@ fn exact(b: &MachinesBench, page: &mut TablePage) -> Result<Vec<AloneFinding>> {
     let number = |name: &str| requests[name].as_u64().unwrap_or(0);
     let (sent, answered) = (number("sent"), number("answered"));
     let due = sent + number("unsent");
-    let spools = spools(&bus, &done.run)?;
+    let spools = spools(&bus, &done.run, AGENTS as usize)?;
     let merged = merged(b, &bus, &done.run)?;
     let sum = told(&shell::output(shell::program(&b.swarm).arg("sum").args(&spools))?)?;
     let kb = done.traffic.bytes / 1e3 / f64::from(AGENTS);
@@ -358,7 +383,7 @@ fn spread(b: &MachinesBench, _: &mut TablePage) -> Result<Vec<AloneFinding>> {
         let words =
             format!("--agents {cores} --threads 1 -c {cores} --rate {RATE} http://{}/", server.address());
         let done = followed(b, &bus, &waiting, 2, &words)?;
-        spreads.push(spread_ms(&spools(&bus, &done.run)?)?);
+        spreads.push(spread_ms(&spools(&bus, &done.run, cores)?)?);
     }
     server.end()?;
     let most = spreads.iter().copied().fold(0.0, f64::max);
