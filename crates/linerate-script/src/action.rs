@@ -53,6 +53,9 @@ pub struct UserRequest {
     pub jar: u32,
 }
 
+/// A request that is to be sent, or one that cannot be, and what its script gets.
+pub(crate) type QueuedRequest = Result<UserRequest, Box<(UserRequest, UserResponse)>>;
+
 /// What a script gets of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResponseKind {

@@ -38,5 +38,8 @@ pub(crate) const TREND_BUCKETS: usize = 50_000;
 /// Cookies of a user.
 pub(crate) const COOKIES: usize = 3000;
 
+/// Cookie jars that a script makes within one iteration.
+pub(crate) const JARS: usize = 1000;
+
 /// Bytes of one cookie.
 pub(crate) const COOKIE_BYTES: usize = 8192;

@@ -152,7 +152,7 @@ export function options(url, body, params) { return request('OPTIONS', url, body
 
 export function asyncRequest(method, url, body, params) {
   try {
-    return Promise.resolve(request(method, url, body, params));
+    return native.later(prepared(String(method).toUpperCase(), url, body, params)).then((raw) => new Response(raw));
   } catch (error) {
     return Promise.reject(error);
   }

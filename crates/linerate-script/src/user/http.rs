@@ -8,9 +8,11 @@ use rquickjs::{Array, Ctx, Object, Result, Value};
 use super::requests;
 use super::state::UserState;
 use super::values::{Natives, bytes_of, cut_off, texts, thrown, value_of};
-use crate::action::{ResponseKind, UserAction, UserBatch, UserReply, UserRequest, UserResponse};
+use crate::action::{
+    QueuedRequest, ResponseKind, UserAction, UserBatch, UserReply, UserRequest, UserResponse,
+};
 use crate::jar::{ScriptJar, SetCookieField};
-use crate::limits::BATCH;
+use crate::limits::{BATCH, JARS};
 
 pub(super) fn install<'js>(natives: &Natives<'js>, state: &Rc<UserState>) -> Result<()> {
     let of = Rc::clone(state);
@@ -38,16 +40,33 @@ fn send<'js>(ctx: &Ctx<'js>, state: &UserState, entries: &Array<'js>) -> Result<
     if state.is_loading.get() {
         return Err(thrown(ctx, "making http requests in the init context is not supported"));
     }
-    if state.is_stopped() {
-        return Err(cut_off(ctx));
-    }
     if entries.len() > BATCH {
         return Err(thrown(ctx, &format!("more than {BATCH} requests in a batch")));
     }
-    let mut places = Vec::with_capacity(entries.len());
-    let mut ready = Vec::with_capacity(entries.len());
+    let mut queued = Vec::with_capacity(entries.len());
     for entry in entries.iter::<Array<'js>>() {
-        match requests::build(ctx, state, &entry?)? {
+        queued.push(requests::build(ctx, state, &entry?)?);
+    }
+    let options = state.program.options();
+    let at_once = options.map_or((20, 6), |options| (options.batch, options.batch_per_host));
+    answers(ctx, state, queued, at_once, options.is_some_and(|options| options.throw))
+}
+
+/// Sends requests, so many at once and so many of these to one host, and waits for all responses.
+pub(super) fn answers<'js>(
+    ctx: &Ctx<'js>,
+    state: &UserState,
+    queued: Vec<QueuedRequest>,
+    (at_once, per_host): (usize, usize),
+    throws: bool,
+) -> Result<Array<'js>> {
+    if state.is_stopped() {
+        return Err(cut_off(ctx));
+    }
+    let mut places = Vec::with_capacity(queued.len());
+    let mut ready = Vec::with_capacity(queued.len());
+    for request in queued {
+        match request {
             Ok(request) => {
                 places.push(None);
                 ready.push(request);
@@ -55,9 +74,6 @@ fn send<'js>(ctx: &Ctx<'js>, state: &UserState, entries: &Array<'js>) -> Result<
             Err(refused) => places.push(Some(refused)),
         }
     }
-    let options = state.program.options();
-    let (at_once, per_host) = options.map_or((20, 6), |options| (options.batch, options.batch_per_host));
-    let throws = options.is_some_and(|options| options.throw);
     let mut ended = Vec::new();
     if !ready.is_empty() {
         let batch = UserBatch { requests: ready, at_once, per_host };
@@ -214,10 +230,13 @@ fn url_of(ctx: &Ctx<'_>, text: &str) -> Result<url::Url> {
 
 fn jars<'js>(natives: &Natives<'js>, state: &Rc<UserState>) -> Result<()> {
     let of = Rc::clone(state);
-    natives.add("newJar", move || {
+    natives.add("newJar", move |ctx: Ctx<'js>| {
         let mut jars = of.jars.0.borrow_mut();
+        if jars.len() > JARS {
+            return Err(thrown(&ctx, &format!("more than {JARS} cookie jars in one iteration")));
+        }
         jars.push(ScriptJar::default());
-        jars.len() - 1
+        Ok(jars.len() - 1)
     })?;
     let of = Rc::clone(state);
     natives.add("jarCookies", move |ctx: Ctx<'js>, jar: usize, url: String| {

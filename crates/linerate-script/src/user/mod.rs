@@ -1,5 +1,6 @@
 //! A user: a script with a runtime of its own, on a stack of its own, so that it may pause inside any call.
 
+mod background;
 mod codec;
 mod http;
 mod modules;
@@ -196,6 +197,7 @@ fn start(state: &Rc<UserState>) -> rquickjs::Result<(Runtime, Context)> {
     runtime.set_max_stack_size(SCRIPT_STACK);
     let watched = Rc::clone(state);
     runtime.set_interrupt_handler(Some(Box::new(move || watched.interrupts())));
+    background::watch_promises(&runtime, state);
     runtime.set_loader(modules::ScriptResolver(Rc::clone(state)), modules::ScriptLoader(Rc::clone(state)));
     let context = Context::full(&runtime)?;
     Ok((runtime, context))
@@ -205,6 +207,7 @@ fn start(state: &Rc<UserState>) -> rquickjs::Result<(Runtime, Context)> {
 fn load<'js>(ctx: &Ctx<'js>, state: &Rc<UserState>) -> Result<(Object<'js>, ScriptExports), LoadError> {
     let result = load_module(ctx, state).catch(ctx);
     state.is_loading.set(false);
+    state.lasting_jars.set(state.jars.0.borrow().len());
     if let Some(why) = state.take_refusal() {
         return Err(LoadError::Refused(why));
     }
@@ -217,6 +220,7 @@ fn load<'js>(ctx: &Ctx<'js>, state: &Rc<UserState>) -> Result<(Object<'js>, Scri
 fn load_module<'js>(ctx: &Ctx<'js>, state: &Rc<UserState>) -> rquickjs::Result<(Object<'js>, ScriptExports)> {
     natives::install(ctx, state)?;
     ctx.eval::<(), _>(include_str!("../js/start.js"))?;
+    ctx.eval::<(), _>(include_str!("../js/background.js"))?;
     let path = state.program.path();
     let source = state.program.file(path).map_err(|why| {
         state.refuse(&format!("{path}: {why}"));
@@ -290,15 +294,16 @@ fn invoke<'js>(
     (name, argument): (&str, Option<&Arc<str>>),
 ) -> rquickjs::Result<Option<String>> {
     natives::set_globals(ctx, state)?;
+    background::forget(ctx, state)?;
     let function: Function<'js> = module.get(name)?;
     let mut value: Value<'js> = match argument {
         Some(text) => function.call((arguments.get(ctx, text)?,))?,
         None => function.call(())?,
     };
+    background::settle(ctx, state)?;
     if let Some(promise) = value.as_promise().cloned() {
-        value = promise.finish()?;
+        value = background::outcome(ctx, &promise)?;
     }
-    while ctx.execute_pending_job() {}
     if value.is_undefined() || value.is_function() {
         return Ok(None);
     }

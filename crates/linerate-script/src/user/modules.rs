@@ -11,7 +11,7 @@ use crate::limits::MODULES;
 use crate::program::ScriptProgram;
 
 /// Modules of ours, by the name under which scripts import them.
-const OURS: [(&str, &str); 7] = [
+const OURS: [(&str, &str); 9] = [
     ("k6", include_str!("../js/k6.js")),
     ("k6/http", include_str!("../js/http.js")),
     ("k6/metrics", include_str!("../js/metrics.js")),
@@ -19,6 +19,9 @@ const OURS: [(&str, &str); 7] = [
     ("k6/execution", include_str!("../js/execution.js")),
     ("k6/encoding", include_str!("../js/encoding.js")),
     ("k6/crypto", include_str!("../js/crypto.js")),
+    ("k6/timers", include_str!("../js/timers.js")),
+    // Under their older names.
+    ("k6/experimental/timers", include_str!("../js/timers.js")),
 ];
 
 /// Modules of ours for URLs, by the part of the URL that names them.
@@ -49,7 +52,7 @@ fn refusal(name: &str) -> String {
         _ if name.starts_with("k6") => format!("the module {name} is not supported"),
         _ if name.contains("://") => format!(
             "{name} is not fetched\nhint: download it and import it by its path; of https://jslib.k6.io there are {}",
-            BY_URL.map(|(name, _)| name).join(" and ")
+            BY_URL.map(|(name, _)| name).join(", ")
         ),
         _ => format!("there is no module {name}\nhint: begin a path with ./ or ../"),
     }

@@ -8,9 +8,8 @@ use rquickjs::function::Opt;
 use rquickjs::{Ctx, Object, Result, Value};
 
 use super::state::UserState;
-use super::values::{Natives, cut_off, statuses, tags_of, thrown, value_of};
-use super::{codec, http};
-use crate::action::UserAction;
+use super::values::{Natives, statuses, tags_of, thrown, value_of};
+use super::{background, codec, http};
 use crate::metrics::{MetricId, MetricKind, SampleUnit};
 use crate::program::ScriptProgram;
 use crate::sample::SampleTags;
@@ -23,6 +22,7 @@ pub(super) fn install(ctx: &Ctx<'_>, state: &Rc<UserState>) -> Result<()> {
     data(&natives, state)?;
     execution(&natives, state)?;
     http::install(&natives, state)?;
+    background::install(&natives, state)?;
     codec::install(&natives)?;
     let globals = ctx.globals();
     globals.set("__linerate", natives.object)?;
@@ -54,11 +54,7 @@ fn basics<'js>(natives: &Natives<'js>, state: &Rc<UserState>) -> Result<()> {
     natives.add("sleep", move |ctx: Ctx<'js>, seconds: f64| {
         let time = Duration::try_from_secs_f64(seconds.max(0.0));
         let time = time.map_err(|_| thrown(&ctx, "sleep() needs a number of seconds"))?;
-        if of.is_loading.get() || of.is_stopped() {
-            return if of.is_stopped() { Err(cut_off(&ctx)) } else { Ok(()) };
-        }
-        of.ask(UserAction::Sleep(time));
-        if of.is_stopped() { Err(cut_off(&ctx)) } else { Ok(()) }
+        if of.is_loading.get() { Ok(()) } else { background::pause_for(&ctx, &of, time) }
     })?;
     let of = Rc::clone(state);
     natives.add("log", move |level: String, text: String| of.host.log(&level, &text))?;

@@ -8,21 +8,14 @@ use rquickjs::{Array, ArrayBuffer, Ctx, Object, Result, Value};
 
 use super::state::UserState;
 use super::values::{bytes_of, statuses, tags_of, text_of, thrown};
-use crate::action::{ResponseKind, UserRequest, UserResponse};
+use crate::action::{QueuedRequest, ResponseKind, UserRequest, UserResponse};
 use crate::sample::RequestTags;
 
 /// Until a response is there, unless a request says otherwise.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A request that cannot be sent, and what its script gets.
-type Unsendable = Box<(UserRequest, UserResponse)>;
-
 /// Makes a request of `[method, url, body, params, content type]`.
-pub(super) fn build<'js>(
-    ctx: &Ctx<'js>,
-    state: &UserState,
-    entry: &Array<'js>,
-) -> Result<std::result::Result<UserRequest, Unsendable>> {
+pub(super) fn build<'js>(ctx: &Ctx<'js>, state: &UserState, entry: &Array<'js>) -> Result<QueuedRequest> {
     let (method, address): (String, Value<'js>) = (entry.get(0)?, entry.get(1)?);
     let (url, name) = match address.as_object().filter(|_| !address.is_string()) {
         Some(template) if template.contains_key("__isUrl")? => {

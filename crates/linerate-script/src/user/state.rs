@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use linerate_base::{Random, Time};
 
-use crate::action::{ExpectedStatuses, UserAction, UserCallPlace, UserReply, UserRequest, UserResponse};
+use crate::action::{
+    ExpectedStatuses, QueuedRequest, UserAction, UserCallPlace, UserReply, UserRequest, UserResponse,
+};
 use crate::exchange::UserJars;
 use crate::jar::ScriptJar;
 use crate::limits::{GROUPS, LONGEST_RUN};
@@ -73,6 +75,12 @@ pub(crate) struct UserState {
     aborted: RefCell<Option<String>>,
     refused: RefCell<Option<String>>,
     resumed: Cell<Time>,
+    /// Requests that leave at the next turn.
+    pub(super) queued: RefCell<Vec<QueuedRequest>>,
+    /// Jars that its init code has made, and its own: they stay from one iteration to the next.
+    pub(super) lasting_jars: Cell<usize>,
+    /// There are timers, such requests, or promises that nobody caught.
+    pub(super) has_background: Cell<bool>,
     modules: Cell<usize>,
 }
 
@@ -109,6 +117,9 @@ impl UserState {
             aborted: RefCell::default(),
             refused: RefCell::default(),
             resumed: Cell::new(now),
+            queued: RefCell::default(),
+            lasting_jars: Cell::new(1),
+            has_background: Cell::new(false),
             modules: Cell::new(0),
         }
     }
@@ -156,7 +167,7 @@ impl UserState {
         self.overran.set(false);
         let keeps = self.program.options().is_some_and(|options| options.no_cookies_reset);
         let mut jars = self.jars.0.borrow_mut();
-        jars.truncate(1);
+        jars.truncate(self.lasting_jars.get());
         if let Some(jar) = jars.first_mut().filter(|_| !keeps) {
             jar.clear();
         }

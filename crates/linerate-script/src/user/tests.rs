@@ -7,6 +7,8 @@ use super::*;
 use crate::action::{ResponseKind, UserCallPlace};
 use crate::doc::{OneFile, StillHost};
 
+mod background;
+
 /// A user of this source, its host and its metrics.
 struct Seen {
     user: ScriptUser,
