@@ -204,6 +204,16 @@ mod tests {
         let of = |value: Value| ScriptOptions::read(value).map(|options| options.warnings);
         assert!(of(json!({ "rps": 10 })).unwrap_err().to_string().contains("options.rps"));
         assert_eq!(of(json!({ "ext": {}, "vus": 1 })).unwrap(), ["options.ext has no effect"]);
+        for (options, wanted) in [
+            (json!({ "tags": { "a": { "b": 1 } } }), "tags.a is {\"b\":1}: it has to be a text"),
+            (json!({ "tags": ["a"] }), "tags is [\"a\"]: it has to be an object"),
+            (
+                json!({ "scenarios": { "s": { "executor": "constant-vus", "duration": "1s", "env": { "A": null } } } }),
+                "scenario s: env.A is null: it has to be a text",
+            ),
+        ] {
+            assert_eq!(of(options).unwrap_err().to_string(), wanted);
+        }
         assert!(of(json!({ "vus": "many" })).unwrap_err().to_string().contains("vus is \"many\""));
         assert!(
             of(json!({ "thresholds": { "http_reqs": ["counts>1"] } }))

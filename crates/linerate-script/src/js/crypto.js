@@ -22,8 +22,8 @@ export function sha384(data, encoding) { return native.digest('sha384', undefine
 export function sha512(data, encoding) { return native.digest('sha512', undefined, [data], String(encoding)); }
 export function sha512_224(data, encoding) { return native.digest('sha512_224', undefined, [data], String(encoding)); }
 export function sha512_256(data, encoding) { return native.digest('sha512_256', undefined, [data], String(encoding)); }
-export function md4() { throw new Error('md4 is not supported by linerate'); }
-export function ripemd160() { throw new Error('ripemd160 is not supported by linerate'); }
+export function md4(data, encoding) { return native.digest('md4', undefined, [data], String(encoding)); }
+export function ripemd160(data, encoding) { return native.digest('ripemd160', undefined, [data], String(encoding)); }
 export function randomBytes(size) { return native.randomBytes(Number(size)); }
 
 export default { createHash, createHMAC, hmac, md4, md5, sha1, sha256, sha384, sha512, sha512_224, sha512_256, ripemd160, randomBytes };

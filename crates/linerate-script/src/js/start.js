@@ -20,4 +20,13 @@
   };
   globalThis.open = (path, mode) => native.open(String(path), mode === 'b');
   globalThis.global = globalThis;
+  Object.defineProperty(globalThis, 'crypto', {
+    configurable: true,
+    get() {
+      const value = native.webCrypto();
+      Object.defineProperty(globalThis, 'crypto', { value, configurable: true, writable: true });
+      return value;
+    },
+    set(value) { Object.defineProperty(globalThis, 'crypto', { value, configurable: true, writable: true }); },
+  });
 })();

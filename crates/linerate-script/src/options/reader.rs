@@ -52,8 +52,12 @@ impl<'a> OptionReader<'a> {
     }
 
     pub(super) fn texts(&self, key: &str) -> Result<Vec<(String, String)>, String> {
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        Ok(self.map(key)?.map(|(key, value)| (key.clone(), text(value))).collect())
+        let text = |(name, value): (&String, &Value)| match value {
+            Value::String(text) => Ok((name.clone(), text.clone())),
+            Value::Number(_) | Value::Bool(_) => Ok((name.clone(), value.to_string())),
+            _ => Err(format!("{key}.{name} is {value}: it has to be a text")),
+        };
+        self.map(key)?.map(text).collect()
     }
 
     pub(super) fn duration(&self, key: &str, usual: Duration) -> Result<Duration, String> {

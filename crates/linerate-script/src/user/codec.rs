@@ -1,9 +1,15 @@
 //! `k6/encoding` and `k6/crypto`.
 
+use ::hmac::digest::core_api::BlockSizeUser;
+use ::hmac::{Mac as _, SimpleHmac};
 use aws_lc_rs::{digest, hmac};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use md4::Md4;
+use md5::Md5;
+use ripemd::Ripemd160;
 use rquickjs::{Array, ArrayBuffer, Ctx, Result, Value};
+use sha2::{Digest, Sha512_224, Sha512_256};
 
 use super::values::{Natives, bytes_of, thrown, value_of};
 
@@ -11,6 +17,8 @@ use super::values::{Natives, bytes_of, thrown, value_of};
 const RANDOM_BYTES: f64 = 16e6;
 
 pub(super) fn install<'js>(natives: &Natives<'js>) -> Result<()> {
+    natives
+        .add("webCrypto", |ctx: Ctx<'js>| ctx.eval::<Value<'js>, _>(include_str!("../js/webcrypto.js")))?;
     natives.add("b64encode", |ctx: Ctx<'js>, input: Value<'js>, encoding: String| {
         let bytes = bytes_of(&ctx, &input)?;
         Ok::<_, rquickjs::Error>(engine(&ctx, &encoding)?.encode(bytes))
@@ -55,26 +63,56 @@ fn engine(ctx: &Ctx<'_>, encoding: &str) -> Result<&'static base64::engine::Gene
 }
 
 fn hash(ctx: &Ctx<'_>, algorithm: &str, secret: Option<&[u8]>, data: &[u8]) -> Result<Vec<u8>> {
-    let unknown = || thrown(ctx, &format!("the algorithm {algorithm:?} is not supported by linerate"));
-    let Some(secret) = secret else {
-        let algorithm = match algorithm {
-            "sha1" => &digest::SHA1_FOR_LEGACY_USE_ONLY,
-            "sha256" => &digest::SHA256,
-            "sha384" => &digest::SHA384,
-            "sha512" => &digest::SHA512,
-            "sha512_256" => &digest::SHA512_256,
-            _ => return Err(unknown()),
-        };
-        return Ok(digest::digest(algorithm, data).as_ref().to_vec());
+    let hashed = match secret {
+        Some(secret) => keyed(algorithm, secret, data),
+        None => plain(algorithm, data),
     };
-    let algorithm = match algorithm {
-        "sha1" => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
-        "sha256" => hmac::HMAC_SHA256,
-        "sha384" => hmac::HMAC_SHA384,
-        "sha512" => hmac::HMAC_SHA512,
-        _ => return Err(unknown()),
-    };
-    Ok(hmac::sign(&hmac::Key::new(algorithm, secret), data).as_ref().to_vec())
+    hashed.ok_or_else(|| {
+        thrown(ctx, &format!("there is no algorithm {algorithm:?}: {}", ALGORITHMS.join(", ")))
+    })
+}
+
+/// Those of k6.
+const ALGORITHMS: [&str; 9] =
+    ["md4", "md5", "sha1", "sha256", "sha384", "sha512", "sha512_224", "sha512_256", "ripemd160"];
+
+fn plain(algorithm: &str, data: &[u8]) -> Option<Vec<u8>> {
+    let fast = |algorithm| digest::digest(algorithm, data).as_ref().to_vec();
+    Some(match algorithm {
+        "md4" => Md4::digest(data).to_vec(),
+        "md5" => Md5::digest(data).to_vec(),
+        "sha1" => fast(&digest::SHA1_FOR_LEGACY_USE_ONLY),
+        "sha256" => fast(&digest::SHA256),
+        "sha384" => fast(&digest::SHA384),
+        "sha512" => fast(&digest::SHA512),
+        "sha512_224" => Sha512_224::digest(data).to_vec(),
+        "sha512_256" => fast(&digest::SHA512_256),
+        "ripemd160" => Ripemd160::digest(data).to_vec(),
+        _ => return None,
+    })
+}
+
+fn keyed(algorithm: &str, secret: &[u8], data: &[u8]) -> Option<Vec<u8>> {
+    let fast = |algorithm| hmac::sign(&hmac::Key::new(algorithm, secret), data).as_ref().to_vec();
+    match algorithm {
+        "md4" => mac::<Md4>(secret, data),
+        "md5" => mac::<Md5>(secret, data),
+        "sha1" => Some(fast(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY)),
+        "sha256" => Some(fast(hmac::HMAC_SHA256)),
+        "sha384" => Some(fast(hmac::HMAC_SHA384)),
+        "sha512" => Some(fast(hmac::HMAC_SHA512)),
+        "sha512_224" => mac::<Sha512_224>(secret, data),
+        "sha512_256" => mac::<Sha512_256>(secret, data),
+        "ripemd160" => mac::<Ripemd160>(secret, data),
+        _ => None,
+    }
+}
+
+/// HMAC of a hash that the fast library has none of.
+fn mac<D: Digest + BlockSizeUser>(secret: &[u8], data: &[u8]) -> Option<Vec<u8>> {
+    let mut mac = SimpleHmac::<D>::new_from_slice(secret).ok()?;
+    mac.update(data);
+    Some(mac.finalize().into_bytes().to_vec())
 }
 
 fn written<'js>(ctx: &Ctx<'js>, bytes: &[u8], encoding: &str) -> Result<Value<'js>> {

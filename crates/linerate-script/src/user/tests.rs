@@ -8,6 +8,7 @@ use crate::action::{ResponseKind, UserCallPlace};
 use crate::doc::{OneFile, StillHost};
 
 mod background;
+mod modules;
 
 /// A user of this source, its host and its metrics.
 struct Seen {

@@ -35,6 +35,10 @@ pub(super) fn tags_of<'js>(ctx: &Ctx<'js>, value: Option<Value<'js>>) -> Result<
     let mut tags = Vec::new();
     for entry in object.props::<String, Value<'js>>() {
         let (name, value) = entry?;
+        if !(value.is_string() || value.is_number() || value.is_bool()) {
+            let why = format!("the tag {name:?} must be a string, a number or a boolean");
+            return Err(thrown(ctx, &why));
+        }
         tags.push((name, text_of(ctx, &value)?));
     }
     Ok(tags)

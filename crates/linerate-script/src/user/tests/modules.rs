@@ -1,0 +1,112 @@
+//! Modules of ours behind the names and URLs that scripts import.
+
+use serde_json::{Value as Json, json};
+
+use super::*;
+
+fn json_of(source: &str, body: &str) -> Json {
+    let mut seen = seen(source);
+    serde_json::from_str(&seen.value(body)).unwrap()
+}
+
+#[test]
+fn every_hash_of_k6_is_there_with_and_without_a_key() {
+    let value = json_of(
+        "import crypto from 'k6/crypto';
+         export default function () {
+           return ['md4', 'md5', 'sha1', 'sha512_224', 'sha512_256', 'ripemd160'].map((name) => [
+             crypto[name]('hello', 'hex'), crypto.createHash(name).update('hel').update('lo').digest('hex') === crypto[name]('hello', 'hex'),
+             crypto.hmac(name, 'secret', 'hello', 'hex'), crypto.createHMAC(name, 'secret').update('hello').digest('hex') === crypto.hmac(name, 'secret', 'hello', 'hex')]);
+         }",
+        "",
+    );
+    // MD5 and the SHA family as Python's hashlib and hmac have them.
+    for (at, plain, keyed) in [
+        (0, "866437cb7a794bce2b727acc0362ee27", ""),
+        (1, "5d41402abc4b2a76b9719d911017c592", "bade63863c61ed0b3165806ecd6acefc"),
+        (2, "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d", "5112055c05f944f85755efc5cd8970e194e9f45b"),
+        (
+            3,
+            "fe8509ed1fb7dcefc27e6ac1a80eddbec4cb3d2c6fe565244374061c",
+            "27ade3215d20a0e939a1ff98f91052148e85f2ece87d926d6a2c1aad",
+        ),
+        (
+            4,
+            "e30d87cfa2a75db545eac4d61baf970366a8357c7f72fa95b52d0accb698f13a",
+            "e1a285d0317f7cce89acb5642fb6e82fc16d14ab588b0a5abcc7c20ea748594e",
+        ),
+        (5, "108f07b8382412612c048d07d13f814118445acd", "0c552e4ef0fae08228f180c66f98d544c9930fb2"),
+    ] {
+        assert_eq!(value[at][0], plain);
+        assert_eq!((&value[at][1], &value[at][3]), (&json!(true), &json!(true)));
+        assert!(keyed.is_empty() || value[at][2] == keyed, "{at}: {}", value[at][2]);
+    }
+    let mut unknown = seen(
+        "import crypto from 'k6/crypto'; export default function () { crypto.hmac('sha3', 'k', 'd', 'hex'); }",
+    );
+    let CallEnd::Threw(why) = unknown.iterate("").0 else { panic!() };
+    assert!(why.contains("there is no algorithm \"sha3\": md4, md5,"), "{why}");
+}
+
+#[test]
+fn the_global_crypto_signs_and_verifies() {
+    let value = json_of(
+        "const hex = (buffer) => Array.from(new Uint8Array(buffer), (byte) => byte.toString(16).padStart(2, '0')).join('');
+         const bytes = (text) => new Uint8Array([...text].map((c) => c.charCodeAt(0)));
+         export default async function () {
+           const key = await crypto.subtle.importKey('raw', bytes('secret'), { name: 'HMAC', hash: 'SHA-256' }, false, ['sign', 'verify']);
+           const signed = await crypto.subtle.sign('HMAC', key, bytes('hello'));
+           let refused; try { await crypto.subtle.encrypt({ name: 'AES-GCM' }, key, bytes('x')); } catch (e) { refused = e.name; }
+           let hidden; try { await crypto.subtle.exportKey('raw', key); } catch (e) { hidden = e.name; }
+           const made = await crypto.subtle.generateKey({ name: 'HMAC', hash: { name: 'SHA-1' } }, true, ['sign']);
+           return [hex(await crypto.subtle.digest('SHA-1', bytes('hello'))), hex(signed), await crypto.subtle.verify('HMAC', key, signed, bytes('hello')),
+             await crypto.subtle.verify('HMAC', key, signed, bytes('hellO')), refused, hidden, (await crypto.subtle.exportKey('raw', made)).byteLength,
+             /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.test(crypto.randomUUID()), crypto.getRandomValues(new Uint32Array(4)).some((n) => n > 0)];
+         }",
+        "",
+    );
+    assert_eq!(
+        value,
+        json!([
+            "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d",
+            "88aab3ede8d3adf94d26ab90d3bafd4a2083070c3bcce9c014ee04a443847c0b",
+            true,
+            false,
+            "NotSupportedError",
+            "InvalidAccessError",
+            64,
+            true,
+            true
+        ])
+    );
+}
+
+#[test]
+fn tags_and_jars_have_bounds() {
+    let threw = |source: &str| {
+        let mut seen = seen(&format!("import http from 'k6/http'; import {{ check }} from 'k6'; {source}"));
+        match seen.iterate("").0 {
+            CallEnd::Threw(why) => why,
+            other => panic!("{other:?}"),
+        }
+    };
+    let why =
+        threw("export default function () { http.get('http://one.test/', { tags: { a: { b: 1 } } }); }");
+    assert!(why.contains("the tag \"a\" must be a string, a number or a boolean"), "{why}");
+    let why = threw("export default function () { check(1, { x: true }, { a: null }); }");
+    assert!(why.contains("the tag \"a\" must be"), "{why}");
+    let why = threw("export default function () { for (;;) new http.CookieJar(); }");
+    assert!(why.contains("more than 1000 cookie jars in one iteration"), "{why}");
+}
+
+#[test]
+fn a_jar_of_the_init_code_lasts() {
+    let mut seen = seen(
+        "import http from 'k6/http'; const jar = new http.CookieJar(); const url = 'http://one.test/';
+         export default function () {
+           const before = Object.keys(jar.cookiesForURL(url)).length; jar.set(url, 'a', '1'); const other = new http.CookieJar();
+           return [before, Object.keys(other.cookiesForURL(url)).length];
+         }",
+    );
+    assert_eq!((seen.value(""), seen.value("")), ("[0,0]".to_owned(), "[1,0]".to_owned()));
+}
