@@ -128,9 +128,34 @@ export class Response {
     return native.pickJson(this.body, String(selector));
   }
 
-  html() { throw new Error('Response.html() is not supported by linerate: take values from res.body by a regular expression'); }
-  submitForm() { throw new Error('Response.submitForm() is not supported by linerate: send the form with http.post()'); }
-  clickLink() { throw new Error('Response.clickLink() is not supported by linerate: send the request with http.get()'); }
+  html(selector) {
+    if (this.body === null) throw new Error('the body is null so we can\'t transform it to HTML - this likely was because of a request error getting the response');
+    const page = (native.html ??= native.loadHtml()).parseHTML(String(this.body), this.url);
+    return selector === undefined ? page : page.find(selector);
+  }
+
+  submitForm(given) {
+    const { formSelector = 'form', fields = {}, submitSelector = '[type="submit"]', params } = given || {};
+    const form = this.html(formSelector).first();
+    if (form.size() === 0) throw new Error(`no form found for selector '${formSelector}' in response '${this.url}'`);
+    const values = { ...form.serializeObject() };
+    const submit = form.find(submitSelector).first();
+    if (submit.attr('name')) values[submit.attr('name')] = submit.val() || '';
+    Object.assign(values, fields);
+    const method = (form.attr('method') || 'GET').toUpperCase();
+    const target = native.urlParts(form.attr('action') || '', this.url)[0];
+    if (method !== 'GET') return request(method, target, values, params);
+    return get(native.urlWith(target, 'search', encoded(values)[0])[0], params);
+  }
+
+  clickLink(given) {
+    const { selector = 'a[href]', params } = given || {};
+    const link = this.html(selector).first();
+    if (link.size() === 0) throw new Error(`no element found for selector '${selector}' in response '${this.url}'`);
+    const href = link.attr('href');
+    if (href === undefined) throw new Error(`no valid href attribute value found on element '${selector}' in response '${this.url}'`);
+    return get(native.urlParts(href, this.url)[0], params);
+  }
 
   toJSON() {
     const { status, url, body, error, error_code, proto, headers, cookies, timings, status_text, remote_ip, remote_port } = this;

@@ -19,6 +19,7 @@ const RANDOM_BYTES: f64 = 16e6;
 pub(super) fn install<'js>(natives: &Natives<'js>) -> Result<()> {
     natives
         .add("webCrypto", |ctx: Ctx<'js>| ctx.eval::<Value<'js>, _>(include_str!("../js/webcrypto.js")))?;
+    natives.add("loadHtml", |ctx: Ctx<'js>| ctx.eval::<Value<'js>, _>(include_str!("../js/html-tree.js")))?;
     natives.add("b64encode", |ctx: Ctx<'js>, input: Value<'js>, encoding: String| {
         let bytes = bytes_of(&ctx, &input)?;
         Ok::<_, rquickjs::Error>(engine(&ctx, &encoding)?.encode(bytes))

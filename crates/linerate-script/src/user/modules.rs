@@ -11,7 +11,7 @@ use crate::limits::MODULES;
 use crate::program::ScriptProgram;
 
 /// Modules of ours, by the name under which scripts import them.
-const OURS: [(&str, &str); 10] = [
+const OURS: [(&str, &str); 11] = [
     ("k6", include_str!("../js/k6.js")),
     ("k6/http", include_str!("../js/http.js")),
     ("k6/metrics", include_str!("../js/metrics.js")),
@@ -23,6 +23,7 @@ const OURS: [(&str, &str); 10] = [
     // Under their older names.
     ("k6/experimental/timers", include_str!("../js/timers.js")),
     ("k6/experimental/webcrypto", include_str!("../js/experimental-webcrypto.js")),
+    ("k6/html", include_str!("../js/html.js")),
 ];
 
 /// Modules of ours for URLs, by the part of the URL that names them.

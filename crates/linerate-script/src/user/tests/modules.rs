@@ -81,6 +81,73 @@ fn the_global_crypto_signs_and_verifies() {
     );
 }
 
+const PAGE: &str = "<!doctype html><title>A &amp; B</title><form action='/go?old=1' method=post><input name=csrf value='x&quot;y'>
+  <input type=checkbox name=off><select name=s><option value=1>one<option value=2 selected>two</select><button type=submit name=b value=v>Go</button></form>
+  <ul id=list class='a b'><li>1<li class=x>2<li>3</ul><a href='next?p=1&amp;q=2'>more</a><div data-my-key='{\"n\":1}'>z<!-- c --></div>
+  <script>if (1 < 2) { '<li>'; }</script>";
+
+#[test]
+fn pages_are_read_by_selectors() {
+    let value = json_of(
+        "import { parseHTML } from 'k6/html'; import http from 'k6/http';
+         export default function () {
+           const res = http.get('http://one.test/a/b'); const doc = parseHTML(res.body); const seen = [];
+           doc.find('li').each((i, el) => seen.push(`${i}${el.textContent()}`));
+           let wrong; try { doc.find('li::before'); } catch (e) { wrong = e.message; }
+           return [doc.find('title').text(), res.html('input[name=csrf]').attr('value'), doc.find('form').serializeObject(), doc.find('ul#list.a > li:nth-child(2)').text(),
+             seen, doc.find('li').map((i, el) => el.text()), doc.find('.x').next().text(), doc.find('li').not('.x').size(), doc.find('li').last().closest('ul').attr('class'),
+             doc.find('div').data('myKey').n, doc.find('ul').html(), doc.find('none').attr('a') === undefined, wrong];
+         }",
+        PAGE,
+    );
+    assert_eq!(
+        value,
+        json!([
+            "A & B",
+            "x\"y",
+            { "csrf": "x\"y", "s": "2" },
+            "2",
+            ["01", "12", "23"],
+            ["1", "2", "3"],
+            "3",
+            2,
+            "a b",
+            1,
+            "<li>1</li><li class=\"x\">2</li><li>3</li>",
+            true,
+            "the selector \"li::before\" is not supported by linerate"
+        ])
+    );
+}
+
+#[test]
+fn forms_are_sent_and_links_followed() {
+    let mut seen = seen(
+        "import http from 'k6/http';
+         export default function () {
+           const res = http.get('http://one.test/a/b');
+           res.submitForm({ fields: { s: '9' }, params: { headers: { X: '1' } } });
+           res.clickLink({ selector: 'a:contains(\"more\")' });
+           try { res.clickLink({ selector: 'a.none' }); } catch (e) { return e.message; }
+         }",
+    );
+    let (end, sent) = seen.iterate(PAGE);
+    let CallEnd::Returned(Some(why)) = end else { panic!("{end:?}") };
+    assert!(why.contains("no element found for selector 'a.none'"), "{why}");
+    assert_eq!((sent[1].method.as_str(), sent[1].url.as_str()), ("POST", "http://one.test/go?old=1"));
+    assert_eq!(String::from_utf8_lossy(&sent[1].body), "csrf=x%22y&s=9&b=v");
+    assert_eq!((sent[2].method.as_str(), sent[2].url.as_str()), ("GET", "http://one.test/a/next?p=1&q=2"));
+}
+
+#[test]
+fn nested_tags_without_end_do_not_exhaust_the_stack() {
+    let mut seen = seen(
+        "import { parseHTML } from 'k6/html';
+         export default function () { const doc = parseHTML('<div>'.repeat(5000) + 'deep'); return [doc.find('div').size(), doc.text()]; }",
+    );
+    assert_eq!(seen.value(""), "[5000,\"deep\"]");
+}
+
 #[test]
 fn tags_and_jars_have_bounds() {
     let threw = |source: &str| {
