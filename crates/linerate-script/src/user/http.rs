@@ -22,7 +22,9 @@ pub(super) fn install<'js>(natives: &Natives<'js>, state: &Rc<UserState>) -> Res
     natives.add("formEncode", |text: String| {
         url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>()
     })?;
-    natives.add("multipart", |ctx: Ctx<'js>, parts: Array<'js>| requests::multipart(&ctx, &parts))?;
+    natives.add("multipart", |ctx: Ctx<'js>, parts: Array<'js>, boundary: Opt<String>| {
+        requests::multipart(&ctx, &parts, boundary.0)
+    })?;
     natives.add("parseJson", |ctx: Ctx<'js>, body: Value<'js>| {
         ctx.json_parse(bytes_of(&ctx, &body)?).map_err(|_| {
             let _ = ctx.catch();

@@ -10,6 +10,7 @@ mod stack;
 mod state;
 #[cfg(test)]
 mod tests;
+mod urls;
 mod values;
 
 use std::fmt;

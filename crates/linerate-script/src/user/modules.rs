@@ -27,8 +27,13 @@ const OURS: [(&str, &str); 11] = [
 ];
 
 /// Modules of ours for URLs, by the part of the URL that names them.
-const BY_URL: [(&str, &str); 2] =
-    [("k6-utils", include_str!("../js/k6-utils.js")), ("k6-summary", include_str!("../js/k6-summary.js"))];
+const BY_URL: [(&str, &str); 5] = [
+    ("k6-utils", include_str!("../js/jslib/k6-utils.js")),
+    ("k6-summary", include_str!("../js/jslib/k6-summary.js")),
+    ("httpx", include_str!("../js/jslib/httpx.js")),
+    ("url", include_str!("../js/jslib/url.js")),
+    ("formdata", include_str!("../js/jslib/formdata.js")),
+];
 
 /// Finds modules.
 pub(super) struct ScriptResolver(pub(super) Rc<UserState>);

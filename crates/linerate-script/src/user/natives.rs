@@ -9,7 +9,7 @@ use rquickjs::{Ctx, Object, Result, Value};
 
 use super::state::UserState;
 use super::values::{Natives, statuses, tags_of, thrown, value_of};
-use super::{background, codec, http};
+use super::{background, codec, http, urls};
 use crate::metrics::{MetricId, MetricKind, SampleUnit};
 use crate::program::ScriptProgram;
 use crate::sample::SampleTags;
@@ -24,6 +24,7 @@ pub(super) fn install(ctx: &Ctx<'_>, state: &Rc<UserState>) -> Result<()> {
     http::install(&natives, state)?;
     background::install(&natives, state)?;
     codec::install(&natives)?;
+    urls::install(&natives)?;
     let globals = ctx.globals();
     globals.set("__linerate", natives.object)?;
     let env = Object::new(ctx.clone())?;

@@ -190,7 +190,11 @@ fn timeout<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<Duration> {
 }
 
 /// The body of a form with files (RFC 7578), and its type. Parts: `[name, data, filename, type]`.
-pub(super) fn multipart<'js>(ctx: &Ctx<'js>, parts: &Array<'js>) -> Result<Array<'js>> {
+pub(super) fn multipart<'js>(
+    ctx: &Ctx<'js>,
+    parts: &Array<'js>,
+    boundary: Option<String>,
+) -> Result<Array<'js>> {
     let mut all = Vec::new();
     for part in parts.iter::<Array<'js>>() {
         let part = part?;
@@ -204,10 +208,13 @@ pub(super) fn multipart<'js>(ctx: &Ctx<'js>, parts: &Array<'js>) -> Result<Array
     let is_within = |boundary: &str| {
         all.iter().any(|(_, data, _)| data.windows(boundary.len()).any(|part| part == boundary.as_bytes()))
     };
-    let mut boundary = String::from("linerate-form-7d1f0b");
-    while is_within(&boundary) {
-        boundary.push('x');
-    }
+    let boundary = boundary.unwrap_or_else(|| {
+        let mut boundary = String::from("linerate-form-7d1f0b");
+        while is_within(&boundary) {
+            boundary.push('x');
+        }
+        boundary
+    });
     let quoted = |text: &str| text.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A");
     let mut body = Vec::new();
     for (name, data, file) in &all {

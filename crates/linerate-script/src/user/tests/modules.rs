@@ -81,6 +81,97 @@ fn the_global_crypto_signs_and_verifies() {
     );
 }
 
+#[test]
+fn urls_and_their_parameters_are_those_of_browsers() {
+    let value = json_of(
+        "import { URL, URLSearchParams } from 'https://jslib.k6.io/url/1.0.0/index.js';
+         export default function () {
+           const url = new URL('../b?x=1&y=a b#top', 'https://ann:pw@one.test:8443/a/c');
+           url.searchParams.append('z', '&'); url.searchParams.set('x', '2'); url.searchParams.delete('y'); url.port = '443';
+           const params = new URLSearchParams([['utm', 'a'], ['utm', 'b']]);
+           let wrong; try { new URL('nowhere'); } catch (e) { wrong = e instanceof TypeError; }
+           return [url.href, url.pathname, url.hostname, url.searchParams.get('z'), String(params), params.getAll('utm'), [...new URLSearchParams('?a=1&b=%20').keys()],
+             String(new URLSearchParams({ q: 'x y' })), wrong, JSON.stringify({ url })];
+         }",
+        "",
+    );
+    assert_eq!(
+        value,
+        json!([
+            "https://ann:pw@one.test/b?x=2&z=%26#top",
+            "/b",
+            "one.test",
+            "&",
+            "utm=a&utm=b",
+            ["a", "b"],
+            ["a", "b"],
+            "q=x+y",
+            true,
+            "{\"url\":\"https://ann:pw@one.test/b?x=2&z=%26#top\"}"
+        ])
+    );
+}
+
+#[test]
+fn sessions_of_httpx_add_what_they_hold() {
+    let mut seen = seen(
+        "import { Httpx, Get, Post } from 'https://jslib.k6.io/httpx/0.1.0/index.js'; import http from 'k6/http';
+         const session = new Httpx({ baseURL: 'http://one.test', headers: { A: '1' }, timeout: 5000 });
+         session.addHeader('B', '2'); session.addTag('k', 'v');
+         export default function () {
+           session.get(http.url`/items/${7}`, null, { headers: { A: '3' } });
+           session.post('/form', { a: 1 }); session.clearHeader('B');
+           return session.batch([new Get('/1'), new Post('http://two.test/2', { body: 'x' })], { tags: { all: 'yes' } }).map((res) => res.status);
+         }",
+    );
+    let (end, sent) = seen.iterate("");
+    assert_eq!(end, CallEnd::Returned(Some("[200,200]".to_owned())));
+    let lines: Vec<_> = sent.iter().map(|r| format!("{} {}", r.method, r.url)).collect();
+    assert_eq!(
+        lines,
+        [
+            "GET http://one.test/items/7",
+            "POST http://one.test/form",
+            "GET http://one.test/1",
+            "POST http://two.test/2"
+        ]
+    );
+    let field = |at: usize, name: &str| {
+        sent[at].headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    };
+    assert_eq!((field(0, "A"), field(0, "B"), field(2, "B")), (Some("3"), Some("2"), None));
+    assert_eq!((sent[0].tags.name.as_deref(), sent[0].timeout), (Some("/items/${}"), Duration::from_secs(5)));
+    assert_eq!((sent[1].body.as_slice(), sent[3].body.as_slice()), (b"a=1".as_slice(), b"x".as_slice()));
+    assert!(sent[3].tags.custom.contains(&("all".to_owned(), "yes".to_owned())));
+    assert!(sent[3].tags.custom.contains(&("k".to_owned(), "v".to_owned())));
+}
+
+#[test]
+fn forms_have_the_boundary_that_they_name() {
+    let mut seen = seen(
+        "import { FormData } from 'https://jslib.k6.io/formdata/0.0.2/index.js'; import http from 'k6/http';
+         export default function () {
+           const form = new FormData();
+           form.append('text', 'value'); form.append('file', http.file('data', 'a.txt', 'text/plain')); form.append('raw', new Uint8Array([1, 255]));
+           http.post('http://one.test/', form.body(), { headers: { 'Content-Type': `multipart/form-data; boundary=${form.boundary}` } });
+         }",
+    );
+    let (_, sent) = seen.iterate("");
+    let kind = sent[0].headers.iter().find(|(name, _)| name == "Content-Type").unwrap().1.clone();
+    let boundary = kind.split_once("boundary=").unwrap().1.to_owned();
+    let mut body = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"text\"\r\n\r\nvalue\r\n");
+    body += &format!(
+        "--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\nContent-Type: text/plain\r\n\r\ndata\r\n"
+    );
+    body += &format!(
+        "--{boundary}\r\nContent-Disposition: form-data; name=\"raw\"; filename=\"blob\"\r\nContent-Type: application/octet-stream\r\n\r\n"
+    );
+    let mut wanted = body.into_bytes();
+    wanted.extend([1, 255]);
+    wanted.extend(format!("\r\n--{boundary}--\r\n").bytes());
+    assert_eq!(sent[0].body, wanted);
+}
+
 const PAGE: &str = "<!doctype html><title>A &amp; B</title><form action='/go?old=1' method=post><input name=csrf value='x&quot;y'>
   <input type=checkbox name=off><select name=s><option value=1>one<option value=2 selected>two</select><button type=submit name=b value=v>Go</button></form>
   <ul id=list class='a b'><li>1<li class=x>2<li>3</ul><a href='next?p=1&amp;q=2'>more</a><div data-my-key='{\"n\":1}'>z<!-- c --></div>
