@@ -27,12 +27,14 @@ const OURS: [(&str, &str); 11] = [
 ];
 
 /// Modules of ours for URLs, by the part of the URL that names them.
-const BY_URL: [(&str, &str); 5] = [
+const BY_URL: [(&str, &str); 7] = [
     ("k6-utils", include_str!("../js/jslib/k6-utils.js")),
     ("k6-summary", include_str!("../js/jslib/k6-summary.js")),
     ("httpx", include_str!("../js/jslib/httpx.js")),
     ("url", include_str!("../js/jslib/url.js")),
     ("formdata", include_str!("../js/jslib/formdata.js")),
+    ("papaparse", include_str!("../js/jslib/papaparse.js")),
+    ("k6chaijs", include_str!("../js/jslib/k6chaijs.js")),
 ];
 
 /// Finds modules.

@@ -1,5 +1,6 @@
 // What scripts import from https://jslib.k6.io/k6-utils/VERSION/index.js.
 import { check, fail, sleep } from 'k6';
+import exec from 'k6/execution';
 
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
 
@@ -51,6 +52,35 @@ export function describe(name, f) {
   try { f(); return true; } catch (error) { check(null, { [name]: false }); console.error(`${name}: ${error}`); return false; }
 }
 
-export function tagWithCurrentStageIndex() { throw new Error('tagWithCurrentStageIndex() is not supported by linerate'); }
-export function tagWithCurrentStageProfile() { throw new Error('tagWithCurrentStageProfile() is not supported by linerate'); }
+const UNITS = { d: 86400000, h: 3600000, m: 60000, s: 1000, ms: 1 };
+
+export function parseDuration(text) {
+  if (typeof text !== 'string' || !/^(\d+(\.\d+)?(ms|[dhms]))+$/.test(text)) throw new TypeError(`${JSON.stringify(text)} is no duration such as 1m30s`);
+  return [...text.matchAll(/(\d+(?:\.\d+)?)(ms|[dhms])/g)].reduce((all, [, n, unit]) => all + Number(n) * UNITS[unit], 0);
+}
+
+function stagesNow() {
+  const { scenarios, stages } = exec.test.options;
+  const own = scenarios && scenarios[exec.scenario.name] ? scenarios[exec.scenario.name].stages : stages;
+  if (!Array.isArray(own) || own.length === 0) throw new Error('only executors with stages have a current stage');
+  return own;
+}
+
+export function getCurrentStageIndex() {
+  const stages = stagesNow();
+  let left = Date.now() - exec.scenario.startTime;
+  const at = stages.findIndex((stage) => { left -= parseDuration(stage.duration); return left < 0; });
+  return at < 0 ? stages.length - 1 : at;
+}
+
+export function tagWithCurrentStageIndex() { exec.vu.tags.stage = getCurrentStageIndex(); }
+
+export function tagWithCurrentStageProfile() {
+  const stages = stagesNow();
+  const at = getCurrentStageIndex();
+  const before = at > 0 ? stages[at - 1].target : 0;
+  const target = stages[at].target;
+  exec.vu.tags.stage_profile = target > before ? 'ramp-up' : target < before ? 'ramp-down' : 'steady';
+}
+
 export { check, fail, sleep };

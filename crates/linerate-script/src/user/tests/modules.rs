@@ -172,6 +172,83 @@ fn forms_have_the_boundary_that_they_name() {
     assert_eq!(sent[0].body, wanted);
 }
 
+#[test]
+fn csv_is_read_and_written() {
+    let value = json_of(
+        "import papaparse from 'https://jslib.k6.io/papaparse/5.1.1/index.js';
+         export default function () {
+           const users = papaparse.parse('name,age\\r\\n\"Ada, \"\"A\"\"\",36\\r\\nBob,\\r\\n', { header: true, dynamicTyping: true, skipEmptyLines: true });
+           const odd = papaparse.parse('a,b\\n1,2,3\\n4', { header: true });
+           return [users.data, users.errors, papaparse.parse('a;b\\n1;2').data, odd.data, odd.errors.map((e) => e.code), papaparse.unparse([{ a: 1, b: 'x,\"' }]),
+             papaparse.parse('# note\\n\"one\\nline\"\\n', { comments: '#', skipEmptyLines: true }).data];
+         }",
+        "",
+    );
+    assert_eq!(
+        value,
+        json!([
+            [{ "name": "Ada, \"A\"", "age": 36 }, { "name": "Bob", "age": null }],
+            [],
+            [["a", "b"], ["1", "2"]],
+            [{ "a": "1", "b": "2", "__parsed_extra": ["3"] }, { "a": "4" }],
+            ["TooManyFields", "TooFewFields"],
+            "a,b\r\n1,\"x,\"\"\"",
+            [["one\nline"]]
+        ])
+    );
+}
+
+#[test]
+fn assertions_of_chai_count_as_checks() {
+    let mut seen = seen(
+        "import { describe, expect } from 'https://jslib.k6.io/k6chaijs/4.3.4.3/index.js'; import http from 'k6/http';
+         export default function () {
+           const fine = describe('list', () => {
+             const res = http.get('http://one.test/');
+             expect(res.status, 'response status').to.equal(200);
+             expect(res).to.have.validJsonBody();
+             expect(res.json(), 'numbers').to.be.an('array').that.includes(2);
+             expect(res.json(), 'numbers').to.have.lengthOf.above(1);
+             expect({ a: { b: [7] } }, 'body').to.have.nested.property('a.b[0]', 7);
+             expect({ a: 1, b: 2 }, 'body').to.have.all.keys('a', 'b').and.not.be.empty;
+           });
+           const failed = describe('fails', () => { expect(404, 'status').to.be.below(400); expect(1, 'never').to.equal(1); });
+           const threw = describe('throws', () => { null.x; });
+           return [fine, failed, threw];
+         }",
+    );
+    assert_eq!(seen.value("[1,2]"), "[true,false,false]");
+    let metrics = seen.metrics.lock().unwrap();
+    let checks: Vec<_> = metrics.checks().iter().map(|c| (&*c.group, c.name.as_str(), c.fails)).collect();
+    assert_eq!(
+        checks[..checks.len() - 1],
+        [
+            ("::list", "expected response status to equal 200", 0),
+            ("::list", "has valid json body", 0),
+            ("::list", "expected numbers to be an array", 0),
+            ("::list", "expected numbers to include 2", 0),
+            ("::list", "expected numbers to have a length above 1 but got ${actual}", 0),
+            ("::list", "expected body to have nested property 'a.b[0]' of 7, but got ${actual}", 0),
+            ("::list", "expected body to have keys 'a', and 'b'", 0),
+            ("::list", "expected body not to be empty", 0),
+            ("::fails", "expected status to be below 400", 1),
+        ]
+    );
+    assert!(checks.last().unwrap().1.starts_with("Exception raised \"TypeError"), "{checks:?}");
+}
+
+#[test]
+fn stages_of_k6_utils_come_from_the_options() {
+    let source =
+        "import { parseDuration, tagWithCurrentStageIndex, getCurrentStageIndex, normalDistributionStages } from 'https://jslib.k6.io/k6-utils/1.4.0/index.js';
+         export const options = { stages: [{ duration: '10s', target: 5 }, { duration: '1m', target: 5 }] };
+         export default function () {
+           let none; try { getCurrentStageIndex(); } catch (e) { none = e.message; }
+           return [parseDuration('1m30s'), parseDuration('1.5s'), none !== undefined];
+         }";
+    assert_eq!(json_of(source, ""), json!([90_000, 1500, true]));
+}
+
 const PAGE: &str = "<!doctype html><title>A &amp; B</title><form action='/go?old=1' method=post><input name=csrf value='x&quot;y'>
   <input type=checkbox name=off><select name=s><option value=1>one<option value=2 selected>two</select><button type=submit name=b value=v>Go</button></form>
   <ul id=list class='a b'><li>1<li class=x>2<li>3</ul><a href='next?p=1&amp;q=2'>more</a><div data-my-key='{\"n\":1}'>z<!-- c --></div>
