@@ -213,3 +213,54 @@ fn a_summary_of_the_script_takes_the_place_of_ours() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "n=3\n");
     assert!(std::fs::read_to_string(folder.file("text.txt")).unwrap().contains(">    http_reqs"));
 }
+
+#[test]
+fn timers_and_asynchronous_requests_belong_to_their_iteration() {
+    let server = NotingServer::start();
+    let source = "import { setTimeout } from 'k6/timers';
+        export const options = { vus: 2, iterations: 4 };
+        export default async function () {
+          const all = await Promise.all(['a', 'b'].map((x) => http.asyncRequest('GET', `${BASE}/${x}`)));
+          check(all, { both: (responses) => responses.every((res) => res.status === 200) });
+          setTimeout(() => http.get(`${BASE}/late`), 20);
+        }";
+    let (code, out, err) = k6(source, &server.base, &[]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(server.lines(), ["GET /a", "GET /b", "GET /late"].map(|line| vec![line; 4]).concat());
+    assert!(out.contains("checks_succeeded...: 100.00% 4 out of 4"), "{out}");
+}
+
+#[test]
+fn an_interval_that_nothing_clears_is_cut_off_with_the_run() {
+    let server = NotingServer::start();
+    let source = "export const options = { scenarios: { a: { executor: 'constant-vus', vus: 2, duration: '200ms', gracefulStop: '200ms' } } };
+        export default function () { http.get(BASE + '/a'); setInterval(() => {}, 10); }";
+    let folder = ScriptFolder::of(&format!("{IMPORTS}{source}"));
+    let output = folder.run(&["k6", "run"], &server.base, &["--summary-export", "out.json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let written: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.file("out.json")).unwrap()).unwrap();
+    assert_eq!(written["linerate"]["iterations_interrupted"], 2);
+    assert_eq!(server.lines(), vec!["GET /a"; 2]);
+}
+
+#[test]
+fn a_script_that_takes_all_the_time_is_named() {
+    let server = NotingServer::start();
+    let busy = "export const options = { duration: '1500ms' };
+        export default function () { http.get(BASE + '/a'); const end = Date.now() + 100; while (Date.now() < end); }";
+    let idle = "export const options = { iterations: 2 };
+        export default function () { http.get(BASE + '/a'); sleep(0.7); }";
+    for (source, is_named) in [(busy, true), (idle, false)] {
+        let folder = ScriptFolder::of(&format!("{IMPORTS}{source}"));
+        let output = folder.run(&["k6", "run"], &server.base, &["--summary-export", "out.json"]);
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(words.contains("the script's own code took"), is_named, "{words}");
+        let written: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(folder.file("out.json")).unwrap()).unwrap();
+        let client = &written["linerate"]["client"];
+        assert_eq!(client["threads"], 1);
+        assert_eq!(client["script_share"].as_f64().unwrap() > 0.8, is_named, "{client}");
+        assert_eq!(client["script_us"].as_f64().unwrap() > 90_000.0, is_named, "{client}");
+    }
+}

@@ -15,6 +15,9 @@ use crate::args::K6RunArgs;
 use crate::fault::said;
 use crate::terminal;
 
+/// From this share on, scripts leave little time for requests.
+const BUSY_SCRIPTS: f64 = 0.8;
+
 /// A run that is over.
 pub(super) struct RunEnd<'a> {
     pub(super) args: &'a K6RunArgs,
@@ -25,6 +28,9 @@ pub(super) struct RunEnd<'a> {
     /// The script exports `handleSummary`.
     pub(super) has_summary: bool,
     pub(super) elapsed: Duration,
+    /// How long scripts ran in it, over all threads.
+    pub(super) scripts: Duration,
+    pub(super) threads: usize,
     pub(super) setup: Option<Arc<str>>,
     /// Why setup or teardown failed.
     pub(super) fault: Option<K6Fault>,
@@ -53,6 +59,7 @@ impl RunEnd<'_> {
                 print(&text_summary(&data, " ", self.prints_colors()))?;
             }
         }
+        self.warn_of_scripts();
         Ok(self.exit(&judged))
     }
 
@@ -92,12 +99,34 @@ impl RunEnd<'_> {
             "iterations_completed": RunShared::count(&shared.completed),
             "iterations_interrupted": RunShared::count(&shared.interrupted),
             "run_s": self.elapsed.as_secs_f64(),
+            "client": {
+                "script_us": self.scripts.as_secs_f64() * 1e6 / (RunShared::count(&shared.begun).max(1) as f64),
+                "script_share": self.script_share(),
+                "threads": self.threads,
+            },
             "ended_early": shared.ended().map(|end| match end {
                 EarlyEnd::Aborted(reason) => format!("aborted: {reason}"),
                 EarlyEnd::Threshold(words) | EarlyEnd::Broken(words) => words,
                 EarlyEnd::Interrupted => "interrupted".to_owned(),
             }),
         })
+    }
+
+    /// How much of the threads' time scripts took.
+    fn script_share(&self) -> f64 {
+        let whole = self.elapsed.as_secs_f64() * self.threads as f64;
+        if whole > 0.0 { (self.scripts.as_secs_f64() / whole).min(1.0) } else { 0.0 }
+    }
+
+    /// Names scripts that limit a run, unless it is too short to tell.
+    fn warn_of_scripts(&self) {
+        let share = self.script_share();
+        if share > BUSY_SCRIPTS && self.elapsed > Duration::from_secs(1) {
+            let (percent, threads) = (share * 100.0, self.threads);
+            eprintln!(
+                "warning: the script's own code took {percent:.0} % of the time of {threads} thread(s): it limits this run"
+            );
+        }
     }
 
     fn exit(self, judged: &[JudgedThreshold]) -> K6Exit {

@@ -126,12 +126,14 @@ impl ScriptRun<'_> {
             runs: ScenarioRun::all(&self.options),
             options: Arc::clone(&self.options),
         });
-        let mut elapsed = Duration::ZERO;
+        let (mut elapsed, mut scripts) = (Duration::ZERO, Duration::ZERO);
         if broken.is_none() {
             let began = Instant::now();
+            let before = RunShared::count(&self.shared.script_ns);
             let all =
                 threads::run(&plan, &interrupt, self.args.quiet, self.args.no_thresholds).map_err(other)?;
             elapsed = all.elapsed.min(began.elapsed());
+            scripts = Duration::from_nanos(RunShared::count(&self.shared.script_ns) - before);
             locked(&self.metrics).merge(&all.metrics);
         }
         let torn = match broken {
@@ -148,6 +150,8 @@ impl ScriptRun<'_> {
             metrics: locked(&self.metrics).clone(),
             has_summary,
             elapsed,
+            scripts,
+            threads: plan.threads,
             setup,
             fault: torn,
         };

@@ -31,6 +31,8 @@ pub(super) struct RunShared {
     pub(super) active: AtomicU64,
     pub(super) users: AtomicU64,
     pub(super) begun: AtomicU64,
+    /// Nanoseconds that scripts ran, without the time in which they waited.
+    pub(super) script_ns: AtomicU64,
     end: watch::Sender<Option<EarlyEnd>>,
     /// The script said that the run has failed.
     pub(super) failed: Mutex<Option<String>>,
@@ -52,6 +54,7 @@ impl RunShared {
             active: AtomicU64::new(0),
             users: AtomicU64::new(0),
             begun: AtomicU64::new(0),
+            script_ns: AtomicU64::new(0),
             end: watch::Sender::new(None),
             failed: Mutex::new(None),
             errors: Mutex::default(),

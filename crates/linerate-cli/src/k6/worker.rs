@@ -308,7 +308,11 @@ impl Worker {
     ) -> CallEnd {
         let mut reply = UserReply::Call(call);
         loop {
-            reply = match user.resume(reply) {
+            let since = machine::monotonic_now();
+            let action = user.resume(reply);
+            let ran = (machine::monotonic_now() - since).as_nanos();
+            self.plan.shared.script_ns.fetch_add(u64::try_from(ran).unwrap_or(u64::MAX), Ordering::Relaxed);
+            reply = match action {
                 UserAction::Ended(end) => return end,
                 UserAction::Sleep(time) => match cut.unless_cut(sleep(time)).await {
                     Some(()) => UserReply::Slept,
