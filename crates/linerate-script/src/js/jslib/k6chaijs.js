@@ -16,7 +16,7 @@ const cut = (text, most) => (text.length > most ? `${text.slice(0, most)}...` : 
 function shown(value, depth = 0) {
   if (typeof value === 'string') return `'${value}'`;
   if (typeof value === 'function') return value.name ? `[Function ${value.name}]` : '[Function]';
-  if (value === null || typeof value !== 'object') return Object.is(value, -0) ? '-0' : String(value);
+  if (value === null || typeof value !== 'object') return value === 0 ? (Object.is(value, -0) ? '-0' : '+0') : String(value);
   if (value instanceof RegExp) return String(value);
   if (value instanceof Error || value instanceof Date) return String(value);
   if (depth > 2) return Array.isArray(value) ? '[Array]' : '[Object]';
@@ -57,7 +57,7 @@ export class Assertion {
     const concrete = template.replaceAll('{this}', () => seen(flags.value)).replaceAll('{act}', () => seen(actual));
     const whole = flags.message === undefined ? concrete : `${flags.message}: ${concrete}`;
     const name = config.aggregateChecks
-      ? template.replaceAll('{this}', () => flags.message || '${this}').replaceAll('{act}', () => '${actual}') : whole;
+      ? template.replaceAll('{this}', () => flags.message || '${this}').replace('but got {act}', () => 'got ${actual}').replaceAll('{act}', () => '${actual}') : whole;
     check(null, { [cut(name, config.truncateMsgThreshold)]: passes });
     if (passes) return this;
     if (config.logFailures) console.warn(whole);
@@ -89,9 +89,13 @@ export class Assertion {
     return this.named(message).assert(kind(this.__.value) === word, `expected {this} to be ${article} ${word}`, `expected {this} not to be ${article} ${word}`);
   }
 
+  // What another assertion takes for granted: a check of its own, as with the original.
+  #isA(type, value = this.__.value) { new Assertion(value, this.__.message).a(type); }
+
   #compared(value, message, holds, words) {
     const own = this.named(message);
     if (this.__.counts) {
+      if (!(this.__.value instanceof Map || this.__.value instanceof Set)) new Assertion(this.__.value, own.__.message).property('length');
       const size = sizeOf(this.__.value);
       return own.assert(holds(size, value), `expected {this} to have a length ${words} {exp} but got {act}`, `expected {this} to not have a length ${words} {exp}`, value, size);
     }
@@ -111,11 +115,13 @@ export class Assertion {
   }
 
   closeTo(value, delta, message) {
+    this.named(message).#isA('number');
     return this.named(message).assert(Math.abs(this.__.value - value) <= delta, `expected {this} to be close to ${value} +/- ${delta}`, `expected {this} not to be close to ${value} +/- ${delta}`);
   }
 
   lengthOf(size, message) {
     const actual = this.__.value === null || this.__.value === undefined ? undefined : sizeOf(this.__.value);
+    if (!(this.__.value instanceof Map || this.__.value instanceof Set)) new Assertion(this.__.value, message ?? this.__.message).property('length');
     return this.named(message).assert(actual === size, 'expected {this} to have a length of {exp} but got {act}', 'expected {this} to not have a length of {exp}', size, actual);
   }
 
@@ -130,10 +136,10 @@ export class Assertion {
     }
     const own = this.named(message);
     const what = `${this.__.deep ? 'deep ' : ''}${this.__.nested ? 'nested ' : ''}${this.__.own ? 'own ' : ''}property ${shown(name)}`;
-    if (given.length < 2) own.assert(has, `expected {this} to have ${what}`, `expected {this} to not have ${what}`);
-    else {
+    if (given.length < 2 || !this.__.not) own.assert(has, `expected {this} to have ${what}`, `expected {this} to not have ${what}`);
+    if (given.length > 1) {
       const holds = has && (this.__.deep ? same(at, value) : at === value);
-      own.assert(holds, has ? `expected {this} to have ${what} of {exp}, but got {act}` : `expected {this} to have ${what}`, `expected {this} to not have ${what} of {exp}`, value, at);
+      own.assert(holds, `expected {this} to have ${what} of {exp}, but got {act}`, `expected {this} to not have ${what} of {exp}`, value, at);
     }
     const next = own.with_({ not: false });
     next.__.value = at;
@@ -149,7 +155,9 @@ export class Assertion {
     else if (Array.isArray(all) || all instanceof Set) holds = [...all].some((one) => equals(one, value));
     else if (all instanceof Map) holds = [...all.values()].some((one) => equals(one, value));
     else if (all !== null && typeof all === 'object' && value !== null && typeof value === 'object') {
-      holds = Object.keys(value).every((key) => key in all && equals(all[key], value[key]));
+      const words = { not: this.__.not, deep: this.__.deep };
+      for (const key of Object.keys(value)) own.with_(words).property(key, value[key]);
+      return own;
     } else return own.assert(!!this.__.not, 'expected {this} to be something that can include values', 'expected {this} to be something that can include values');
     const words = this.__.deep ? 'deep include' : 'include';
     return own.assert(holds, `expected {this} to ${words} {exp}`, `expected {this} to not ${words} {exp}`, value);
@@ -165,6 +173,8 @@ export class Assertion {
   }
 
   members(set, message) {
+    this.named(message).#isA('array');
+    this.named(message).#isA('array', set);
     const equals = this.__.deep ? same : (a, b) => a === b;
     const left = [...this.__.value];
     const all = set.every((one, i) => {
@@ -178,6 +188,7 @@ export class Assertion {
   }
 
   oneOf(list, message) {
+    this.named(message).#isA('array', list);
     const equals = this.__.deep ? same : (a, b) => a === b;
     return this.named(message).assert(list.some((one) => equals(one, this.__.value)), 'expected {this} to be one of {exp}', 'expected {this} to not be one of {exp}', list);
   }
@@ -185,6 +196,7 @@ export class Assertion {
   match(pattern, message) { return this.named(message).assert(pattern.test(this.__.value), `expected {this} to match ${pattern}`, `expected {this} not to match ${pattern}`); }
 
   string(part, message) {
+    this.named(message).#isA('string');
     return this.named(message).assert(typeof this.__.value === 'string' && this.__.value.includes(part), 'expected {this} to contain {exp}', 'expected {this} to not contain {exp}', part);
   }
 
@@ -195,6 +207,7 @@ export class Assertion {
   satisfy(condition, message) { return this.named(message).assert(condition(this.__.value), `expected {this} to satisfy ${shown(condition)}`, `expected {this} to not satisfy ${shown(condition)}`); }
 
   throw(type, pattern) {
+    this.#isA('function');
     let [thrown, error] = [false, undefined];
     try { this.__.value(); } catch (caught) { [thrown, error] = [true, caught]; }
     const isWords = typeof type === 'string' || type instanceof RegExp;

@@ -2,21 +2,6 @@
 
 const DELIMITERS = [',', '\t', '|', ';', '\x1e', '\x1f'];
 
-// The delimiter that splits the first lines into the most fields, as many in each.
-function guessed(text) {
-  let best = ',';
-  let most = 1;
-  const start = text.slice(0, 10000).split(/\r\n|\n|\r/).slice(0, 10).filter((line) => line !== '');
-  for (const delimiter of DELIMITERS) {
-    const counts = start.map((line) => line.split(delimiter).length);
-    if (counts.length > 0 && counts[0] > most && counts.every((count) => count === counts[0])) {
-      best = delimiter;
-      [most] = counts;
-    }
-  }
-  return best;
-}
-
 function rowsOf(text, { delimiter, quote, comment, preview }) {
   const rows = [];
   const errors = [];
@@ -24,7 +9,7 @@ function rowsOf(text, { delimiter, quote, comment, preview }) {
   let row = [];
   let at = 0;
   const ended = () => { rows.push(row); row = []; return preview > 0 && rows.length >= preview; };
-  while (at <= text.length) {
+  while (text !== '' && at <= text.length) {
     if (comment && row.length === 0 && text.startsWith(comment, at)) {
       lineEnd.lastIndex = at;
       const end = lineEnd.exec(text);
@@ -57,7 +42,7 @@ function rowsOf(text, { delimiter, quote, comment, preview }) {
     const left = text.slice(at, line);
     const next = left.indexOf(delimiter);
     const rest = next < 0 ? left : left.slice(0, next);
-    row.push(field === undefined ? rest : field + rest);
+    row.push(field === undefined ? rest : field + (rest.trim() === '' ? '' : rest));
     if (next >= 0) { at += next + delimiter.length; continue; }
     if (ended() || end === null) return { rows, errors };
     at = line + end[0].length;
@@ -69,6 +54,19 @@ function rowsOf(text, { delimiter, quote, comment, preview }) {
 function plainRows(text, { delimiter, preview }) {
   const lines = text.split(/\r\n|\n|\r/);
   return { rows: (preview > 0 ? lines.slice(0, preview) : lines).map((line) => line.split(delimiter)), errors: [] };
+}
+
+// The delimiter that splits the first rows into the most fields, and as many in each; undefined: none does.
+function guessed(text, rules, isSkipped) {
+  let best;
+  for (const delimiter of DELIMITERS) {
+    const { rows } = rowsOf(text, { ...rules, delimiter, preview: 10 });
+    const counts = rows.filter((row) => !isSkipped(row)).map((row) => row.length);
+    const mean = counts.reduce((all, count) => all + count, 0) / counts.length;
+    const delta = counts.slice(1).reduce((all, count, i) => all + Math.abs(count - counts[i]), 0);
+    if (mean > 1.99 && (best === undefined || (delta <= best.delta && mean > best.mean))) best = { delimiter, mean, delta };
+  }
+  return best && best.delimiter;
 }
 
 function typed(text) {
@@ -83,21 +81,23 @@ const wanted = (option, column) => {
   return option !== null && typeof option === 'object' ? !!option[column] : !!option;
 };
 
-export function parse(input, config = {}) {
-  if (typeof input !== 'string') throw new TypeError('papaparse.parse() takes a text here: read files with open()');
+export function parse(text, config = {}) {
+  if (typeof text !== 'string') throw new TypeError('papaparse.parse() takes a text here: read files with open()');
   if (config.worker || config.download) throw new Error('papaparse.parse(): worker and download are not supported by linerate');
-  const text = input.charCodeAt(0) === 0xfeff ? input.slice(1) : input;
-  const asked = typeof config.delimiter === 'function' ? config.delimiter(text) : config.delimiter;
+  const isEmpty = config.skipEmptyLines === 'greedy'
+    ? (row) => row.join('').trim() === '' : (row) => row.length === 1 && row[0] === '';
+  const isSkipped = (row) => !!config.skipEmptyLines && isEmpty(row);
   const rules = {
-    delimiter: asked || guessed(text),
     quote: config.quoteChar === undefined ? '"' : config.quoteChar,
     comment: config.comments === true ? '#' : config.comments || '',
     preview: config.preview > 0 ? config.preview + (config.header ? 1 : 0) : 0,
   };
-  let { rows, errors } = rules.comment || text.includes(rules.quote) ? rowsOf(text, rules) : plainRows(text, rules);
-  const isEmpty = config.skipEmptyLines === 'greedy'
-    ? (row) => row.join('').trim() === '' : (row) => row.length === 1 && row[0] === '';
-  if (config.skipEmptyLines) rows = rows.filter((row) => !isEmpty(row));
+  const asked = typeof config.delimiter === 'function' ? config.delimiter(text) : config.delimiter;
+  const found = asked || guessed(text, rules, isSkipped);
+  rules.delimiter = found || ',';
+  let { rows, errors } = rules.comment || text === '' || text.includes(rules.quote) ? rowsOf(text, rules) : plainRows(text, rules);
+  if (!found) errors.unshift({ type: 'Delimiter', code: 'UndetectableDelimiter', message: "Unable to auto-detect delimiting character; defaulted to ','" });
+  rows = rows.filter((row) => !isSkipped(row));
   let fields;
   if (config.header && rows.length > 0) {
     fields = rows.shift().map((name, i) => (config.transformHeader ? config.transformHeader(name, i) : name));
