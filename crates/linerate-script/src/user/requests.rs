@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use rquickjs::{Array, ArrayBuffer, Ctx, Object, Result, Value};
 
 use super::state::UserState;
-use super::values::{bytes_of, statuses, tags_of, text_of, thrown};
+use super::values::{bytes_of, statuses, tags_of, text_of, thrown, wrong_tag};
 use crate::action::{QueuedRequest, ResponseKind, UserRequest, UserResponse};
 use crate::sample::RequestTags;
 
@@ -40,8 +40,11 @@ pub(super) fn build<'js>(ctx: &Ctx<'js>, state: &UserState, entry: &Array<'js>) 
         jar: 0,
     };
     let params: Value<'js> = entry.get(3)?;
-    if let Some(params) = params.as_object() {
-        set_params(ctx, &mut request, params)?;
+    if let Some(params) = params.as_object()
+        && let Some(error) = set_params(ctx, &mut request, params)?
+    {
+        // As k6 has it: the request fails and is not sent.
+        return Ok(Err(Box::new((request, UserResponse { error, ..UserResponse::default() }))));
     }
     let has = |request: &UserRequest, wanted: &str| {
         request.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted))
@@ -102,7 +105,12 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     all
 }
 
-fn set_params<'js>(ctx: &Ctx<'js>, request: &mut UserRequest, params: &Object<'js>) -> Result<()> {
+/// Sets what a script gives with a request; why its tags are wrong.
+fn set_params<'js>(
+    ctx: &Ctx<'js>,
+    request: &mut UserRequest,
+    params: &Object<'js>,
+) -> Result<Option<String>> {
     for entry in params.props::<String, Value<'js>>() {
         let (key, value) = entry?;
         if value.is_undefined() || value.is_null() && key != "responseCallback" {
@@ -110,7 +118,12 @@ fn set_params<'js>(ctx: &Ctx<'js>, request: &mut UserRequest, params: &Object<'j
         }
         match key.as_str() {
             "headers" => headers(ctx, request, &value)?,
-            "tags" => tags(ctx, request, value)?,
+            "tags" => {
+                if let Some(why) = wrong_tag(&value)? {
+                    return Ok(Some(why));
+                }
+                tags(ctx, request, value)?;
+            }
             "cookies" => cookies(ctx, request, &value)?,
             "timeout" => request.timeout = timeout(ctx, &value)?,
             "redirects" => request.redirects = value.as_number().unwrap_or(0.0) as u32,
@@ -139,7 +152,7 @@ fn set_params<'js>(ctx: &Ctx<'js>, request: &mut UserRequest, params: &Object<'j
             _ => {}
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 fn headers<'js>(ctx: &Ctx<'js>, request: &mut UserRequest, value: &Value<'js>) -> Result<()> {

@@ -27,18 +27,29 @@ pub(super) fn cut_off(ctx: &Ctx<'_>) -> rquickjs::Error {
     Exception::throw_message(ctx, "the iteration was cut off")
 }
 
+/// Why a tag among these is none.
+pub(super) fn wrong_tag(tags: &Value<'_>) -> Result<Option<String>> {
+    let Some(object) = tags.as_object() else { return Ok(None) };
+    for entry in object.props::<String, Value<'_>>() {
+        let (name, value) = entry?;
+        if !(value.is_string() || value.is_number() || value.is_bool()) {
+            return Ok(Some(format!("the tag {name:?} must be a string, a number or a boolean")));
+        }
+    }
+    Ok(None)
+}
+
 /// Tags of one sample, as a script gives them.
 pub(super) fn tags_of<'js>(ctx: &Ctx<'js>, value: Option<Value<'js>>) -> Result<Vec<(String, String)>> {
     let is_given = |value: &Value<'js>| !value.is_undefined() && !value.is_null();
     let Some(value) = value.filter(is_given) else { return Ok(Vec::new()) };
     let Some(object) = value.as_object() else { return Err(thrown(ctx, "tags have to be an object")) };
+    if let Some(why) = wrong_tag(&value)? {
+        return Err(thrown(ctx, &why));
+    }
     let mut tags = Vec::new();
     for entry in object.props::<String, Value<'js>>() {
         let (name, value) = entry?;
-        if !(value.is_string() || value.is_number() || value.is_bool()) {
-            let why = format!("the tag {name:?} must be a string, a number or a boolean");
-            return Err(thrown(ctx, &why));
-        }
         tags.push((name, text_of(ctx, &value)?));
     }
     Ok(tags)
