@@ -1,5 +1,6 @@
 //! The examples do what they say.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +27,23 @@ mod proxy;
 mod rest;
 #[path = "../../examples/uploader.rs"]
 mod uploader;
+
+/// docs/CLIENT.md shows the lines of both.
+#[test]
+fn no_example_is_much_longer_than_with_reqwest() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    // The attribute is there for these tests alone.
+    let lines = |path: &str| read(path).lines().filter(|l| !l.starts_with("#[allow(dead_code")).count();
+    let page = read("docs/CLIENT.md");
+    for name in ["rest", "download", "uploader", "links", "proxy", "layers"] {
+        let ours = lines(&format!("crates/linerate/examples/{name}.rs"));
+        let theirs = lines(&format!("bench/peers/examples/{name}.rs"));
+        assert!(ours * 10 <= theirs * 11, "{name}.rs has {ours} lines, with reqwest {theirs}");
+        let row = format!("| `{name}.rs` | {ours} | {theirs} |");
+        assert!(page.contains(&row), "docs/CLIENT.md lacks {row}");
+    }
+}
 
 #[tokio::test]
 async fn the_ways_to_call_a_server() {
