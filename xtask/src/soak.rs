@@ -1,8 +1,9 @@
 //! `soak`: what is run for long. User-space TCP over the simulated network, for many seeds: one that fails is named, and is a bug
 //! report. `soak serve`: a server under all kinds of clients. `soak serve-mem`: the same in memory and in virtual time, by seed.
-//! `soak client`: a program's client against a server that does anything, likewise. `soak machines`: agents, a broker and a
-//! coordinator that break at any moment, likewise.
+//! `soak client`: a program's client against a server that does anything, likewise. `soak idle`: the same beside real servers
+//! that close idle connections. `soak machines`: agents, a broker and a coordinator that break at any moment, by seed.
 
+mod idle;
 mod serve;
 
 use anyhow::{Result, ensure};
@@ -42,6 +43,8 @@ enum SoakTarget {
     ServeMem(Seeds),
     /// A program's client in memory and in virtual time, over HTTP/1.1, HTTP/2 and TLS, against a server that does anything.
     Client(Seeds),
+    /// A program's client that pauses for about as long as real servers keep idle connections.
+    Idle(idle::IdleOptions),
     /// `load` and a server over TLS and user-space TCP, whose connections break at any byte.
     Tls(Seeds),
     /// `linerate load` over HTTP/2 in virtual time, against a server that refuses, resets, goes away and is cut off.
@@ -64,6 +67,7 @@ pub(crate) fn run(options: &SoakOptions) -> Result<bool> {
             &["linerate-client", "--features", "client", "--lib", "--", "client::calls::tests::seeds"],
             "each call ended once, and none got the response of another",
         ),
+        Some(SoakTarget::Idle(options)) => idle::run(options),
         Some(SoakTarget::Tls(seeds)) => seeds.run(
             &["linerate-load", "--lib", "--", "engine::tests::tls"],
             "each request ended in exactly one outcome, and no broken response was whole",

@@ -6,6 +6,7 @@
 mod real;
 
 mod connections;
+mod idle;
 mod proxies;
 
 use std::time::Duration;
