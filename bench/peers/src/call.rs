@@ -21,6 +21,10 @@ use linerate_client::client::{Client, Protocol, Template};
 /// Requests of a counted run at a time. Reason: it is asked whether time is up between two.
 const COUNTED_AT_ONCE: u64 = 200_000;
 
+/// Calls at once whose latency is noted in a closed loop. Reason: with more of them, two looks at the clock would be a part of
+/// what a call costs.
+const FEW_CALLS: u32 = 10;
+
 /// When to stop. A flag costs less than a look at the clock for each call.
 #[derive(Clone)]
 struct StopClock {
@@ -64,6 +68,15 @@ struct CallCounts {
     /// POST requests that ended in an error.
     unsettled: u64,
     p99_us: Option<u64>,
+    /// Sockets at the end.
+    connections: u64,
+}
+
+/// Sockets of this process.
+fn sockets() -> Result<u64> {
+    let links =
+        std::fs::read_dir("/proc/self/fd")?.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    Ok(links.filter(|link| link.to_string_lossy().starts_with("socket:")).count() as u64)
 }
 
 pub(crate) fn run(words: &[String]) -> Result<()> {
@@ -86,6 +99,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         let counts = match name.as_str() {
             "send-h2" => send(&streams(&origin, in_flight)?, &task).await?,
             "hyper-util-h2" => hyper(&uri, &origin, &task, true).await?,
+            "default" => send(&Client::builder(&origin).build()?, &task).await?,
             "send" => send(&client(&origin, in_flight)?, &task).await?,
             "send_all" => send_all(&client(&origin, in_flight)?, &task.clock).await?,
             "send_counted" => send_counted(&client(&origin, in_flight)?, &task.clock).await?,
@@ -96,8 +110,9 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         let per_second = counts.answered as f64 / task.clock.begun.elapsed().as_secs_f64();
         let (posts, p99) = (task.posts.load(Ordering::Relaxed), counts.p99_us.unwrap_or(0));
         println!(
-            "{{\"rate\": {per_second:.1}, \"answered\": {}, \"posts\": {posts}, \"unsettled\": {}, \"p99_us\": {p99}}}",
-            counts.answered, counts.unsettled
+            "{{\"rate\": {per_second:.1}, \"answered\": {}, \"posts\": {posts}, \"unsettled\": {}, \"p99_us\": {p99}, \
+             \"connections\": {}}}",
+            counts.answered, counts.unsettled, counts.connections
         );
         Ok(())
     })
@@ -124,12 +139,13 @@ where
         let p99_us = Some(p99.as_micros() as u64);
         return Ok(CallCounts { answered, p99_us, ..CallCounts::default() });
     }
+    let is_timed = task.in_flight <= FEW_CALLS;
     let tasks: Vec<_> = (0..task.in_flight)
         .map(|_| {
             let (clock, every, posts) = (task.clock.clone(), task.post_every, task.posts.clone());
             let mut call = make();
             tokio::spawn(async move {
-                let (mut counts, mut turn) = (CallCounts::default(), 0);
+                let (mut counts, mut turn, mut latencies) = (CallCounts::default(), 0, Vec::new());
                 while !clock.is_over() {
                     turn += 1;
                     if every > 0 && turn % every == 0 {
@@ -139,19 +155,25 @@ where
                         }
                         continue;
                     }
+                    let begun = is_timed.then(Instant::now);
                     ensure!(call(None).await? > 0, "an empty response");
+                    latencies.extend(begun.map(|begun| begun.elapsed()));
                     counts.answered += 1;
                 }
-                Ok(counts)
+                Ok((counts, latencies))
             })
         })
         .collect();
-    let mut all = CallCounts::default();
+    let (mut all, mut latencies) = (CallCounts::default(), Vec::new());
     for task in tasks {
-        let counts = task.await??;
+        let (counts, own) = task.await??;
         all.answered += counts.answered;
         all.unsettled += counts.unsettled;
+        latencies.extend(own);
     }
+    latencies.sort_unstable();
+    all.p99_us = latencies.get(latencies.len() * 99 / 100).map(|p99| p99.as_micros() as u64);
+    all.connections = sockets()?;
     Ok(all)
 }
 

@@ -16,13 +16,16 @@ use super::contender::Contender;
 use super::figures::of_program;
 use super::round::{ProgramCost, ProgramRun, line, measured};
 use super::scenario::Figure;
+use super::serve::peer::{PeerProcess, ServePeer, build_go};
 use super::server::{BenchServer, ServerCounts};
 use super::table::{TablePage, as_table, thousands};
 use super::{
     CommonBenchOptions, Tools, WITH_PEERS, alone_on_this_machine, build_released, chosen, circumstances,
 };
 use super::{elsewhere, typed};
-use scenario::{AIOHTTP, ClientScenario, ClientTask, HTTPX, LOAD, PYTHON_ALL, PYTHON_SEND, SCENARIOS, SEND};
+use scenario::{
+    AIOHTTP, ClientScenario, ClientTask, DEFAULT, HTTPX, LOAD, PYTHON_ALL, PYTHON_SEND, SCENARIOS, SEND,
+};
 use xtask::shell;
 
 /// Beyond the planned time a client gets this long to end by itself, seconds.
@@ -58,6 +61,7 @@ struct ClientReport {
     posts: u64,
     unsettled: u64,
     p99_us: Option<f64>,
+    connections: u64,
 }
 
 /// Measures; `false` when a figure was missed.
@@ -68,7 +72,7 @@ pub(crate) fn run(options: &ClientBenchOptions) -> Result<bool> {
         return Ok(true);
     }
     let scenarios = chosen(&common.only, SCENARIOS, |s| s.name)?;
-    if let Some(ended) = elsewhere(|| build_released(&WITH_PEERS))? {
+    if let Some(ended) = elsewhere(build)? {
         return Ok(ended);
     }
     let _alone = alone_on_this_machine()?;
@@ -91,6 +95,15 @@ pub(crate) fn run(options: &ClientBenchOptions) -> Result<bool> {
     Ok(page.all_reached())
 }
 
+/// The clients, and the server that has to be compiled.
+fn build() -> Result<()> {
+    build_released(&WITH_PEERS)?;
+    if let Err(why) = build_go() {
+        println!("go cannot be built: {why:#}");
+    }
+    Ok(())
+}
+
 fn scenario(t: &Tools, s: &ClientScenario, page: &mut TablePage) -> Result<()> {
     let job = job(t, s)?;
     let mut runs = Vec::new();
@@ -104,7 +117,7 @@ fn scenario(t: &Tools, s: &ClientScenario, page: &mut TablePage) -> Result<()> {
             runs.push(run);
         }
     }
-    let with_p99 = job.rate > 0;
+    let with_p99 = runs.iter().any(|run| run.p99_us.is_some());
     let row = |name: &&str| {
         let figure = |figure| of_program(&runs, name, figure).unwrap_or(0.0);
         let (cpu, rate) = (figure(Figure::Cpu), figure(Figure::Rate));
@@ -122,9 +135,11 @@ fn scenario(t: &Tools, s: &ClientScenario, page: &mut TablePage) -> Result<()> {
 fn job(t: &Tools, s: &ClientScenario) -> Result<ClientJob> {
     let job = |calls| ClientJob { seconds: t.seconds, calls, rate: 0, post_every: 0 };
     Ok(match s.task {
-        ClientTask::Flight { calls, .. } | ClientTask::Far { calls, .. } | ClientTask::Streams { calls } => {
-            job(calls)
-        }
+        ClientTask::Flight { calls, .. }
+        | ClientTask::Far { calls, .. }
+        | ClientTask::Packaged { calls, .. }
+        | ClientTask::Pools { calls, .. }
+        | ClientTask::Streams { calls } => job(calls),
         ClientTask::Nginx { calls, post_every } => ClientJob { post_every, ..job(calls) },
         ClientTask::Tenth { calls, of } => {
             let top = one(t, s, &job(calls), of, 0)?.rate;
@@ -143,7 +158,12 @@ fn one(
 ) -> Result<ProgramRun> {
     let dir = tempfile::tempdir()?;
     let (said, cost, seen) = match s.task {
-        ClientTask::Far { rtt_ms, .. } => far(t, job, client, rtt_ms, dir.path())?,
+        ClientTask::Far { rtt_ms, .. } => {
+            let calls = if client == SEND { job.calls } else { CONNECTIONS };
+            far(t, &ClientJob { calls, ..*job }, client, rtt_ms, dir.path())?
+        }
+        ClientTask::Pools { rtt_ms, .. } => far(t, job, client, rtt_ms, dir.path())?,
+        ClientTask::Packaged { server, .. } => beside(t, job, client, server, dir.path())?,
         ClientTask::Streams { .. } => {
             let server = BenchServer::bare_h2(t, dir.path(), &["--body", "100"])?;
             against(t, job, client, server, dir.path())?
@@ -161,7 +181,8 @@ fn one(
     if let Some(counted) = seen.requests {
         ensure!(counted >= said.answered, "says {} answered, the server counted {counted}", said.answered);
     }
-    let fault = fault(&said, &seen);
+    let many = matches!(s.task, ClientTask::Pools { calls, .. } if client == DEFAULT && said.connections * 10 > calls.into());
+    let fault = if many { Some(format!("{} connections", said.connections)) } else { fault(&said, &seen) };
     if job.post_every > 0 {
         println!("    {client}: {} POSTs, {} without a response", said.posts, said.unsettled);
     }
@@ -172,7 +193,7 @@ fn one(
         answered: said.answered,
         server_requests: seen.requests,
         cpu_us: cost.cpu_s * 1e6 / said.answered.max(1) as f64,
-        p99_us: said.p99_us.filter(|_| job.rate > 0),
+        p99_us: said.p99_us.filter(|p99| *p99 > 0.0),
         server_busy: seen.cpu_s / cost.wall_s,
         client_busy: cost.cpu_s / cost.wall_s,
         waited: cost.delay_s / cost.wall_s,
@@ -209,6 +230,24 @@ fn against(
     Ok((said(client, &out, dir)?, cost, seen))
 }
 
+/// One run against a server of `bench serve`.
+fn beside(
+    t: &Tools,
+    job: &ClientJob,
+    client: &str,
+    server: &str,
+    dir: &Path,
+) -> Result<(ClientReport, ProgramCost, ServerCounts)> {
+    let peer = ServePeer::of(server).with_context(|| format!("no server {server}"))?;
+    ensure!(peer.missing().is_none(), "{}", peer.missing().unwrap_or_default());
+    let server = PeerProcess::start(t, peer)?;
+    let before = server.used()?;
+    let command = command(t, job, client, server.address, dir);
+    let (out, cost) = measured(t, &command, job.seconds + GRACE_S, dir)?;
+    let seen = ServerCounts { cpu_s: server.used_since(&before)?.cpu_s, ..ServerCounts::default() };
+    Ok((said(client, &out, dir)?, cost, seen))
+}
+
 /// One run with a network between client and server.
 fn far(
     t: &Tools,
@@ -224,8 +263,7 @@ fn far(
     let listen = format!("{}:0", net.server().ip());
     let server =
         net.server().run(|| BenchServer::bare(t, dir, &["--body", "100", "--listen", &listen]))??;
-    let calls = if client == SEND { job.calls } else { CONNECTIONS };
-    let command = command(t, &ClientJob { calls, ..*job }, client, server.address(), dir);
+    let command = command(t, job, client, server.address(), dir);
     let done = net.client().run(|| measured(t, &command, job.seconds + GRACE_S, dir))?;
     let seen = server.end()?;
     let (out, cost) = done?;
@@ -270,12 +308,12 @@ fn said(client: &str, out: &str, dir: &Path) -> Result<ClientReport> {
     if client == LOAD {
         let said = Contender::Linerate.said(out, dir)?;
         let (rate, answered) = (said.rate, said.answered);
-        return Ok(ClientReport { rate, answered, posts: 0, unsettled: 0, p99_us: None });
+        return Ok(ClientReport { rate, answered, posts: 0, unsettled: 0, p99_us: None, connections: 0 });
     }
     let v: Value = serde_json::from_str(out.trim())?;
     let found = v["rate"].as_f64().zip(v["answered"].as_u64());
     let (rate, answered) = found.with_context(|| format!("{client} said nothing that can be read: {out}"))?;
     let number = |name: &str| v[name].as_u64().unwrap_or(0);
-    let (posts, unsettled) = (number("posts"), number("unsettled"));
-    Ok(ClientReport { rate, answered, posts, unsettled, p99_us: v["p99_us"].as_f64() })
+    let (posts, unsettled, connections) = (number("posts"), number("unsettled"), number("connections"));
+    Ok(ClientReport { rate, answered, posts, unsettled, p99_us: v["p99_us"].as_f64(), connections })
 }

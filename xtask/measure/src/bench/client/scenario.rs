@@ -24,11 +24,17 @@ pub(super) enum ClientTask {
     Tenth { calls: u32, of: &'static str },
     /// `calls` streams of one connection by HTTP/2, to a bare server.
     Streams { calls: u32 },
+    /// A server of `bench serve`, as it is packaged: every client as its users set it up.
+    Packaged { server: &'static str, calls: u32 },
+    /// The same over a round trip, to the bare server, without a limit on connections. Ours may open a tenth of the calls.
+    Pools { rtt_ms: u64, calls: u32 },
     /// nginx with `keepalive_requests 100`. Every n-th call is a POST, if n is not 0.
     Nginx { calls: u32, post_every: u32 },
 }
 
 pub(super) const SEND: &str = "send";
+/// Ours as its users set it up.
+pub(super) const DEFAULT: &str = "default";
 pub(super) const SEND_H2: &str = "send-h2";
 pub(super) const HYPER_H2: &str = "hyper-util-h2";
 pub(super) const SEND_ALL: &str = "send_all";
@@ -44,12 +50,39 @@ pub(super) const HTTPX: &str = "httpx";
 const ALL: &[&str] = &[SEND, SEND_ALL, COUNTED, LOAD, HYPER, REQWEST];
 const CALLS: &[&str] = &[SEND, HYPER, REQWEST];
 
+const USUAL: &[&str] = &[DEFAULT, HYPER, REQWEST];
+
 const fn rate(ours: &'static str, against: &'static str, limit: f64) -> Want {
     Want { figure: Figure::Rate, ours, against, limit, binds: true }
 }
 
 const fn of(figure: Figure, against: &'static str, limit: f64) -> Want {
     Want { figure, ours: SEND, against, limit, binds: true }
+}
+
+const fn usual(figure: Figure, against: &'static str, limit: f64) -> Want {
+    Want { figure, ours: DEFAULT, against, limit, binds: true }
+}
+
+/// Many calls in flight.
+const MANY: &[Want] = &[
+    usual(Figure::Cpu, HYPER, 0.5),
+    usual(Figure::Cpu, REQWEST, 0.35),
+    usual(Figure::Rate, HYPER, 1.0),
+    usual(Figure::Rate, REQWEST, 1.0),
+];
+
+/// One call, or few.
+const FEW: &[Want] = &[usual(Figure::Cpu, HYPER, 1.0), usual(Figure::P99, HYPER, 1.0)];
+
+const fn packaged(
+    name: &'static str,
+    what: &'static str,
+    server: &'static str,
+    calls: u32,
+    wants: &'static [Want],
+) -> ClientScenario {
+    ClientScenario { name, what, task: ClientTask::Packaged { server, calls }, clients: USUAL, wants }
 }
 
 /// All of them, in the table's order.
@@ -116,18 +149,42 @@ pub(super) const SCENARIOS: &[ClientScenario] = &[
         clients: CALLS,
         wants: &[],
     },
+    packaged("usual-nginx100", "nginx as packaged, 100 in flight", "nginx", 100, MANY),
+    packaged("usual-go100", "Go's net/http, 100 in flight", "go", 100, MANY),
+    packaged("usual-node100", "Node's http, 100 in flight", "node", 100, MANY),
+    packaged("usual-nginx10", "nginx as packaged, 10 in flight", "nginx", 10, FEW),
+    packaged("usual-go10", "Go's net/http, 10 in flight", "go", 10, FEW),
+    packaged("usual-node10", "Node's http, 10 in flight", "node", 10, FEW),
+    packaged("usual-nginx1", "nginx as packaged, one at a time", "nginx", 1, FEW),
+    packaged("usual-go1", "Go's net/http, one at a time", "go", 1, FEW),
+    packaged("usual-node1", "Node's http, one at a time", "node", 1, FEW),
+    ClientScenario {
+        name: "pools20",
+        what: "round trip of 20 ms, 100 in flight, connections without limit (ours: 10 at most)",
+        task: ClientTask::Pools { rtt_ms: 20, calls: 100 },
+        clients: USUAL,
+        // The round trip sets the rate of all: 2 % are noise.
+        wants: &[usual(Figure::Rate, HYPER, 0.98), usual(Figure::Rate, REQWEST, 0.98)],
+    },
     ClientScenario {
         name: "http2",
         what: "HTTP/2, 1 connection, 100 streams",
         task: ClientTask::Streams { calls: 100 },
         clients: &[SEND_H2, HYPER_H2],
-        wants: &[rate(SEND_H2, HYPER_H2, 2.0)],
+        wants: &[
+            rate(SEND_H2, HYPER_H2, 2.0),
+            Want { figure: Figure::Cpu, ours: SEND_H2, against: HYPER_H2, limit: 0.6, binds: true },
+        ],
     },
     ClientScenario {
         name: "python",
         what: "Python: 100-byte responses, 100 in flight",
         task: ClientTask::Flight { calls: 100, body: 100 },
         clients: &[PYTHON_ALL, PYTHON_SEND, AIOHTTP, HTTPX],
-        wants: &[rate(PYTHON_ALL, AIOHTTP, 10.0), rate(PYTHON_ALL, HTTPX, 20.0)],
+        wants: &[
+            rate(PYTHON_ALL, AIOHTTP, 10.0),
+            rate(PYTHON_ALL, HTTPX, 20.0),
+            Want { figure: Figure::Cpu, ours: PYTHON_ALL, against: AIOHTTP, limit: 0.05, binds: true },
+        ],
     },
 ];

@@ -34,6 +34,8 @@ pub(crate) enum ServePeer {
     Netty(&'static str, bool),
     /// net/http of Go.
     Go,
+    /// http of Node.
+    Node,
     /// Swoole of PHP.
     Swoole,
     /// `linerate serve` over TLS, for `bench tls`.
@@ -57,10 +59,11 @@ pub(crate) enum Sessions {
 }
 
 use ServePeer::{
-    Files, Go, H2Nginx, H2TlsNginx, Linerate, Netty, Nginx, Raw, Rust, Swoole, TlsBare, TlsLinerate, TlsNginx,
+    Files, Go, H2Nginx, H2TlsNginx, Linerate, Netty, Nginx, Node, Raw, Rust, Swoole, TlsBare, TlsLinerate,
+    TlsNginx,
 };
 
-const PEERS: [ServePeer; 22] = [
+const PEERS: [ServePeer; 23] = [
     Linerate("linerate epoll", "--io epoll"),
     Linerate("linerate uring", "--io uring"),
     Linerate("linerate epoll deferred", "--io epoll --defer-accept"),
@@ -82,6 +85,7 @@ const PEERS: [ServePeer; 22] = [
     Netty(NETTY, false),
     Netty("netty blocking", true),
     Go,
+    Node,
     Swoole,
 ];
 
@@ -126,7 +130,8 @@ fn build_netty() -> Result<()> {
     shell::output(c.arg(format!("-Doutput={}", bench_dir().join("netty").display()))).map(drop)
 }
 
-fn build_go() -> Result<()> {
+/// The server written in Go.
+pub(crate) fn build_go() -> Result<()> {
     let program = shell::find("go").context("go is not installed")?;
     let _ = std::fs::remove_file(go());
     let mut c = shell::program(program);
@@ -149,6 +154,7 @@ impl ServePeer {
             | Nginx(name, _)
             | Netty(name, _) => name,
             Go => "go",
+            Node => "node",
             Swoole => "swoole",
             TlsLinerate => "linerate serve",
             TlsBare => "bare",
@@ -163,6 +169,7 @@ impl ServePeer {
             Nginx(..) | TlsNginx(_) | H2Nginx | H2TlsNginx => shell::find("nginx").is_some(),
             Netty(..) => shell::find("java").is_some() && jars().is_dir(),
             Go => go().is_file(),
+            Node => shell::find("node").is_some(),
             Swoole => has_swoole(),
         };
         (!there).then(|| match self {
@@ -212,6 +219,10 @@ impl ServePeer {
                 start_nginx(dir)?
             }
             Go => words(format!("{} {at}", go().display())),
+            Node => {
+                let script = sources("node/server.js");
+                words(format!("node {} {} {}", script.display(), at.ip(), at.port()))
+            }
             Swoole => {
                 let script = sources("swoole/server.php");
                 words(format!("php {} {} {}", script.display(), at.ip(), at.port()))
